@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm target "media": a modelled disk, for tests and benches only.
+ *
+ *   0 <len> media <name> <ram|DEVICE> <null|ssd|spindle> [<#words> <key> <value>...]
+ *
+ * ram     the content is kept in memory, sparse; it belongs to the name and
+ *         survives the dm device, until it is forgotten (site-cut.h)
+ * DEVICE  data are on that block device, only the time is modelled
+ *
+ *   write_cache on|off   volatile write cache (on)
+ *   cache_bytes N        its size (8388608); 0: no bound, except on a spindle
+ *   site N               whose power it uses (0)
+ *   flush honest|lie     lie: flushes and FUA are acknowledged, not done (honest)
+ *   queue look|fifo      spindle: the drive's own queue (look)
+ *   spread on|off        spindle: stretch a small device over the whole
+ *                        stroke of the 18.4 GB disk (off)
+ *   read_us, write_us, flush_us N   ssd: service times (80, 20, 200)
+ *   channels N           ssd: requests served at a time (8, at most 64)
+ *
+ * Message: cut SEED      cuts this medium's power alone
+ *
+ * Status: <name> <void 0|1> <waiting> <dirty bytes>
+ *
+ * After a cut the device is void: writes and flushes are acknowledged and
+ * dropped, reads fail. A device made afterwards on the same name is the disk
+ * after power-on. Example, a power cut in the middle of some writes:
+ *
+ *   dmsetup create d --table "0 32768 media disk ram ssd 2 site 7"
+ *   ... write ...
+ *   echo "7 42" > /sys/kernel/debug/lockstep-media/cut
+ *   dmsetup remove d; dmsetup create d --table "0 32768 media disk ram ssd 2 site 7"
+ */
+#include <linux/device-mapper.h>
+#include <linux/err.h>
+#include <linux/kstrtox.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+
+#include "media-compat.h"
+#include "queue.h"
+
+#define DM_MSG_PREFIX "media"
+
+#define MAX_IO_SECTORS 2048
+#define MAX_ZERO_SECTORS 8192
+
+struct media {
+	struct media_gen *gen;
+	struct media_queue *q;
+	struct dm_dev *dev;
+	char name[SITE_NAME_MAX];
+	char table[256];	/* the options as they came, for table status */
+};
+
+/* --- options --- */
+
+static int parse_choice(const char *value, const char *yes, const char *no, bool *to)
+{
+	if (strcmp(value, yes) && strcmp(value, no))
+		return -EINVAL;
+	*to = !strcmp(value, yes);
+	return 0;
+}
+
+static int parse_option(struct media_options *opt, const char *key, const char *value)
+{
+	struct {
+		const char *key;
+		unsigned int *to, min, max;
+	} numbers[] = {
+		{ "cache_bytes", &opt->cache_bytes, 0, UINT_MAX },
+		{ "site", &opt->site, 0, UINT_MAX },
+		{ "read_us", &opt->read_us, 0, 10 * USEC_PER_SEC },
+		{ "write_us", &opt->write_us, 0, 10 * USEC_PER_SEC },
+		{ "flush_us", &opt->flush_us, 0, 10 * USEC_PER_SEC },
+		{ "channels", &opt->channels, 1, MEDIA_MAX_CHANNELS },
+	};
+	unsigned int i;
+	int r;
+
+	if (!strcmp(key, "write_cache"))
+		return parse_choice(value, "on", "off", &opt->write_cache);
+	if (!strcmp(key, "flush"))
+		return parse_choice(value, "lie", "honest", &opt->lie);
+	if (!strcmp(key, "queue"))
+		return parse_choice(value, "look", "fifo", &opt->look);
+	if (!strcmp(key, "spread"))
+		return parse_choice(value, "on", "off", &opt->spread);
+	for (i = 0; i < ARRAY_SIZE(numbers); i++) {
+		if (strcmp(key, numbers[i].key))
+			continue;
+		r = kstrtouint(value, 10, numbers[i].to);
+		if (!r && (*numbers[i].to < numbers[i].min || *numbers[i].to > numbers[i].max))
+			r = -ERANGE;
+		return r;
+	}
+	return -ENOENT;
+}
+
+static int parse_kind(const char *word, struct media_options *opt)
+{
+	static const char *const kinds[] = {
+		[MEDIA_NULL] = "null", [MEDIA_SSD] = "ssd", [MEDIA_SPINDLE] = "spindle",
+	};
+	unsigned int kind;
+
+	for (kind = 0; kind < ARRAY_SIZE(kinds); kind++)
+		if (!strcmp(kinds[kind], word))
+			break;
+	if (kind == ARRAY_SIZE(kinds))
+		return -EINVAL;
+	*opt = (struct media_options){
+		.kind = kind, .write_cache = true, .look = true,
+		.cache_bytes = SPINDLE_CACHE_BYTES,
+		.read_us = 80, .write_us = 20, .flush_us = 200, .channels = 8,
+	};
+	return 0;
+}
+
+static int parse_options(struct dm_target *ti, struct media *m, struct media_options *opt,
+			 unsigned int argc, char **argv)
+{
+	struct dm_arg_set as = { .argc = argc, .argv = argv };
+	static const struct dm_arg words[] = {
+		{0, 20, "Invalid number of option words"},
+	};
+	unsigned int n;
+	size_t len;
+	int r;
+
+	if (!argc)
+		return 0;
+	r = dm_read_arg_group(words, &as, &n, &ti->error);
+	if (r)
+		return r;
+	if (n != as.argc || n % 2) {
+		ti->error = "Options are pairs, and their number of words comes first";
+		return -EINVAL;
+	}
+	while (as.argc) {
+		const char *key = dm_shift_arg(&as), *value = dm_shift_arg(&as);
+
+		r = parse_option(opt, key, value);
+		if (r) {
+			DMERR("%s: option %s %s: %s", m->name, key, value,
+			      r == -ENOENT ? "no such option" : "not a value for it");
+			ti->error = "Bad option (see the kernel log)";
+			return -EINVAL;
+		}
+		len = strlen(m->table);
+		scnprintf(m->table + len, sizeof(m->table) - len, " %s %s", key, value);
+	}
+	if (opt->kind == MEDIA_SPINDLE && !opt->cache_bytes) {
+		ti->error = "A spindle's cache needs a size";
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* --- target --- */
+
+static void media_free(struct dm_target *ti, struct media *m)
+{
+	if (m->q)
+		media_queue_free(m->q);
+	if (!IS_ERR_OR_NULL(m->gen))
+		media_detach(m->gen);
+	if (m->dev)
+		dm_put_device(ti, m->dev);
+	kfree(m);
+}
+
+static int media_storage(struct dm_target *ti, struct media *m, const char *where,
+			 const struct media_options *opt)
+{
+	int r;
+
+	if (!strcmp(where, "ram")) {
+		m->gen = media_attach(m->name, opt->site, ti->len, &ti->error);
+		return PTR_ERR_OR_ZERO(m->gen);
+	}
+	r = dm_get_device(ti, where, dm_table_get_mode(ti->table), &m->dev);
+	if (r)
+		ti->error = "Can't open the backing device";
+	return r;
+}
+
+static int media_ctr(struct dm_target *ti, unsigned int argc, char **argv)
+{
+	struct media_options opt;
+	struct media *m;
+	int r;
+
+	if (argc < 3) {
+		ti->error = "Need <name> <ram|device> <null|ssd|spindle>";
+		return -EINVAL;
+	}
+	m = kzalloc(sizeof(*m), GFP_KERNEL);
+	if (!m) {
+		ti->error = "No memory";
+		return -ENOMEM;
+	}
+	r = -EINVAL;
+	if (strscpy(m->name, argv[0], sizeof(m->name)) <= 0) {
+		ti->error = "The medium's name is empty or too long";
+		goto bad;
+	}
+	if (parse_kind(argv[2], &opt)) {
+		ti->error = "The model must be null, ssd or spindle";
+		goto bad;
+	}
+	snprintf(m->table, sizeof(m->table), "%s %s %s %u", argv[0], argv[1], argv[2],
+		 argc > 3 ? argc - 4 : 0);
+	r = parse_options(ti, m, &opt, argc - 3, argv + 3);
+	if (r)
+		goto bad;
+	r = media_storage(ti, m, argv[1], &opt);
+	if (r)
+		goto bad;
+	r = -ENOMEM;
+	m->q = media_queue_new(&opt, ti->len, m->gen, m->dev);
+	if (!m->q) {
+		ti->error = "No memory for the queue";
+		goto bad;
+	}
+	r = dm_set_target_max_io_len(ti, MAX_IO_SECTORS);
+	if (r)
+		goto bad;
+	ti->num_flush_bios = 1;
+	ti->flush_supported = opt.write_cache;
+	/* A disk of the spindle's age knows no discard. */
+	if (opt.kind != MEDIA_SPINDLE) {
+		ti->num_discard_bios = 1;
+		ti->discards_supported = true;
+	}
+	ti->num_write_zeroes_bios = 1;
+	ti->per_io_data_size = sizeof(struct media_io);
+	ti->private = m;
+	return 0;
+bad:
+	media_free(ti, m);
+	return r;
+}
+
+static void media_dtr(struct dm_target *ti)
+{
+	media_free(ti, ti->private);
+}
+
+static int media_map(struct dm_target *ti, struct bio *bio)
+{
+	struct media_io *io = dm_per_bio_data(bio, sizeof(*io));
+	sector_t sector = dm_target_offset(ti, bio->bi_iter.bi_sector);
+	struct media *m = ti->private;
+
+	if (m->dev) {
+		bio_set_dev(bio, m->dev->bdev);
+		bio->bi_iter.bi_sector = sector;
+	} else if (media_is_void(m->gen)) {
+		if (bio_data_dir(bio) == READ)
+			return DM_MAPIO_KILL;
+		bio_endio(bio);
+		return DM_MAPIO_SUBMITTED;
+	}
+	media_queue_add(m->q, io, bio, sector);
+	return DM_MAPIO_SUBMITTED;
+}
+
+static void media_status(struct dm_target *ti, status_type_t type, unsigned int flags,
+			 char *result, unsigned int maxlen)
+{
+	struct media *m = ti->private;
+	unsigned long irq;
+	unsigned int sz = 0;
+	size_t waiting;
+	u64 dirty;
+
+	switch (type) {
+	case STATUSTYPE_INFO:
+		spin_lock_irqsave(&site_instant, irq);
+		waiting = list_count_nodes(&m->q->waiting) + list_count_nodes(&m->q->full);
+		dirty = m->q->dirty_bytes;
+		spin_unlock_irqrestore(&site_instant, irq);
+		DMEMIT("%s %d %zu %llu", m->name, m->gen && media_is_void(m->gen), waiting,
+		       dirty);
+		break;
+	case STATUSTYPE_TABLE:
+		DMEMIT("%s", m->table);
+		break;
+	case STATUSTYPE_IMA:
+		*result = 0;
+		break;
+	}
+}
+
+static int media_message(struct dm_target *ti, unsigned int argc, char **argv, char *result,
+			 unsigned int maxlen)
+{
+	struct media *m = ti->private;
+	u64 seed;
+
+	if (argc != 2 || strcasecmp(argv[0], "cut") || kstrtou64(argv[1], 0, &seed)) {
+		DMERR("%s: the only message is: cut SEED", m->name);
+		return -EINVAL;
+	}
+	if (!m->gen) {
+		DMERR("%s: cut: the medium is on a device, only its time is modelled", m->name);
+		return -EINVAL;
+	}
+	media_cut(m->gen, seed);
+	return 0;
+}
+
+static int media_iterate_devices(struct dm_target *ti, iterate_devices_callout_fn fn, void *data)
+{
+	struct media *m = ti->private;
+
+	return m->dev ? fn(ti, m->dev, 0, ti->len, data) : 0;
+}
+
+static void media_io_hints(struct dm_target *ti, struct queue_limits *limits)
+{
+	struct media *m = ti->private;
+
+	if (!m->dev)
+		media_limit_discard(limits, MAX_ZERO_SECTORS);
+}
+
+static struct target_type media_target = {
+	.name = "media",
+	.version = {1, 0, 0},
+	.module = THIS_MODULE,
+	.ctr = media_ctr,
+	.dtr = media_dtr,
+	.map = media_map,
+	.status = media_status,
+	.message = media_message,
+	.iterate_devices = media_iterate_devices,
+	.io_hints = media_io_hints,
+};
+
+static int __init media_init(void)
+{
+	int r = site_init();
+
+	if (r)
+		return r;
+	r = dm_register_target(&media_target);
+	if (r)
+		site_exit();
+	return r;
+}
+
+static void __exit media_exit(void)
+{
+	dm_unregister_target(&media_target);
+	site_exit();
+	media_store_exit();
+}
+
+module_init(media_init);
+module_exit(media_exit);
+
+MODULE_DESCRIPTION("Modelled media with power cuts, for tests (dm target \"media\")");
+MODULE_LICENSE("GPL");
