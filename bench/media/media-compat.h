@@ -23,12 +23,8 @@ static inline void media_hrtimer_setup(struct hrtimer *timer,
 static inline void media_limit_discard(struct queue_limits *limits, unsigned int sectors)
 {
 	limits->discard_granularity = SECTOR_SIZE;
-#if HAVE_MAX_HW_DISCARD
 	limits->max_hw_discard_sectors = sectors;
-#else
 	limits->max_discard_sectors = sectors;
-#endif
-	limits->max_write_zeroes_sectors = sectors;
 }
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* See media-store.h. */
 #include <linux/bitmap.h>
+#include <linux/bits.h>
 #include <linux/err.h>
 #include <linux/gfp.h>
 #include <linux/highmem.h>
@@ -14,7 +15,7 @@
 #include "media-store.h"
 
 #define PAGE_SECTOR_BITS (PAGE_SHIFT - SECTOR_SHIFT)
-#define SECTORS_IN_PAGE (1U << PAGE_SECTOR_BITS)
+#define SECTORS_IN_PAGE ((unsigned int)BIT(PAGE_SECTOR_BITS))
 
 /*
  * What belongs to the name.
@@ -37,7 +38,7 @@ struct medium {
  * One incarnation: from power-on to power cut.
  *
  * @users: guarded by site_lock(); @live without users keeps its pending writes
- * @clock: counts acknowledgements
+ * @clock: counts acknowledgments
  */
 struct media_gen {
 	struct medium *medium;

@@ -10,7 +10,7 @@
  *
  * A write becomes durable (is "destaged") as a whole: when it is acknowledged
  * and the medium has no cache or the write has FUA; when a flush submitted
- * after its acknowledgement completes (the worst a disk is allowed to do:
+ * after its acknowledgment completes (the worst a disk is allowed to do:
  * writes acknowledged later than the flush's submission stay volatile); when
  * the cache destages it. Sectors of older pending writes that lie under it are
  * dead from then on.
@@ -39,7 +39,7 @@ struct media_gen;
  * struct media_write - a write on its way to being durable
  * @order: in the incarnation's pending list; guarded by site_instant
  * @dirty: for the owner's use (the queue's destage list)
- * @acked: the incarnation's clock at its acknowledgement, 0 in flight
+ * @acked: the incarnation's clock at its acknowledgment, 0 in flight
  * @dead: one bit a sector: a newer write to it is already durable
  * @zero: no pages, writes zeroes
  *
@@ -90,7 +90,7 @@ void media_write_put(struct media_write *w);
  * together with the content.
  */
 void media_write_submit(struct media_write *w);
-/* Acknowledgement. */
+/* Acknowledgment. */
 void media_write_ack(struct media_write *w, bool durable);
 /* From the cache to the medium. */
 void media_write_destage(struct media_write *w);

@@ -93,8 +93,8 @@ struct media_server {
  * @waiting: for the head or a channel; @bus: for the spindle's bus
  * @full: spindle: writes for which the cache has no room
  * @flushes: spindle: waiting for destaging
- * @dirty: spindle: cached writes by the time of their acknowledgement
- * @dirty_clock: counts acknowledgements into the cache
+ * @dirty: spindle: cached writes by the time of their acknowledgment
+ * @dirty_clock: counts acknowledgments into the cache
  * @ending: nothing may be started any more
  * @ended: with a backing device: served, to be sent on by @work
  */

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The modelled media alone: service times against the models, content after power cuts."""
+
+import errno
+import mmap
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from dmdev import Dm, device  # noqa: E402
+
+SECTOR = 512
+CONTROL = Path("/sys/kernel/debug/lockstep-media")
+TORTURE = os.environ.get("TORTURE", "/lockstep/build/bin/torture")
+SEED = int(os.environ.get("LAB_SEED", "1"))
+SITE = 91
+
+failures = 0
+
+
+def verdict(ok: bool, what: str) -> None:
+    global failures
+    print(f"{'ok  ' if ok else 'FAIL'} {what}", flush=True)
+    failures += not ok
+
+
+def forget(name: str) -> None:
+    (CONTROL / "forget").write_text(name)
+
+
+def cut(seed: int) -> None:
+    (CONTROL / "cut").write_text(f"{SITE} {seed}")
+
+
+class Disk:
+    """Plain synchronous O_DIRECT I/O, timed by the (simulated) clock."""
+
+    def __init__(self, node: str) -> None:
+        self.fd = os.open(node, os.O_RDWR | os.O_DIRECT)
+        self.memory = mmap.mmap(-1, 1 << 20)
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+    def __enter__(self) -> "Disk":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read(self, sector: int, count: int) -> float:
+        start = time.monotonic_ns()
+        with memoryview(self.memory)[: count * SECTOR] as view:
+            os.preadv(self.fd, [view], sector * SECTOR)
+        return (time.monotonic_ns() - start) / 1e6
+
+    def data(self, sector: int, count: int) -> bytes:
+        self.read(sector, count)
+        return self.memory[: count * SECTOR]
+
+    def write(self, sector: int, count: int, fill: int = 1, fua: bool = False) -> float:
+        self.memory[: count * SECTOR] = bytes([fill]) * (count * SECTOR)
+        start = time.monotonic_ns()
+        with memoryview(self.memory)[: count * SECTOR] as view:
+            os.pwritev(self.fd, [view], sector * SECTOR, os.RWF_DSYNC if fua else 0)
+        return (time.monotonic_ns() - start) / 1e6
+
+    def flush(self) -> float:
+        start = time.monotonic_ns()
+        os.fsync(self.fd)
+        return (time.monotonic_ns() - start) / 1e6
+
+
+def near(what: str, got: float, want: float, tolerance: float) -> None:
+    verdict(
+        want * (1 - tolerance) <= got <= want * (1 + tolerance),
+        f"{what}: {got:.3f} (model {want:.3f})",
+    )
+
+
+def timing(dm: Dm) -> None:
+    rng = random.Random(SEED)
+    size = 131072
+    wide = f"0 {size} media t ram spindle 4 write_cache off spread on"
+    with device(dm, "t", wide) as node, Disk(node) as disk:
+        places = [rng.randrange(size // 8) * 8 for _ in range(600)]
+        near("spindle random 4K read ms", sum(disk.read(p, 8) for p in places) / 600, 5.76, 0.05)
+        near("spindle random 4K write ms", sum(disk.write(p, 8) for p in places) / 600, 6.36, 0.05)
+    forget("t")
+    plain = f"0 {size} media t ram spindle 2 write_cache off"
+    with device(dm, "t", plain) as node, Disk(node) as disk:
+        disk.read(0, 8)
+        ms = sum(disk.read(8 + 128 * i, 128) for i in range(400))
+        near("spindle sequential read MB/s", 400 * 65536 / ms / 1e3, 66, 0.05)
+        near("spindle rewriting one place ms", sum(disk.write(800, 8) for _ in range(50)) / 50, 4.0,
+             0.05)  # fmt: skip
+    forget("t")
+    cached = f"0 {size} media t ram spindle 4 write_cache on spread on"
+    with device(dm, "t", cached) as node, Disk(node) as disk:
+        near("spindle cached 4K write ms", disk.write(4096, 8), 0.126, 0.05)
+        near("spindle read of a cached write ms", disk.read(4096, 8), 0.126, 0.05)
+        ms = sum(disk.write(rng.randrange(size // 8) * 8, 8) for _ in range(50))
+        near("spindle cached 4K writes ms", ms / 50, 0.126, 0.05)
+        ms = disk.flush()
+        verdict(50 < ms < 50 * 6.4, f"flush of 50 random writes takes {ms:.1f} ms")
+        verdict(disk.flush() < 0.01, "flush of nothing takes no time")
+    forget("t")
+    ssd = f"0 {size} media t ram ssd 6 read_us 80 write_us 25 flush_us 300"
+    with device(dm, "t", ssd) as node, Disk(node) as disk:
+        near("ssd read ms", disk.read(77, 8), 0.080, 0.05)
+        near("ssd write ms", disk.write(77, 8), 0.025, 0.05)
+        near("ssd flush ms", disk.flush(), 0.300, 0.05)
+    forget("t")
+
+
+def cuts(dm: Dm) -> None:
+    table = f"0 32768 media c ram null 2 site {SITE}"
+    kept: list[int] = []
+    torn = 0
+    for seed in range(40):
+        with device(dm, "c", table) as node, Disk(node) as disk:
+            disk.write(0, 64, 1)
+            disk.flush()
+            # The kernel follows a synchronous FUA write with a flush, so it comes first.
+            disk.write(40, 4, 3, fua=True)
+            disk.write(8, 16, 2)
+            disk.write(16, 8, 4)
+            cut(seed)
+            disk.write(0, 64, 9)  # into the void
+            disk.flush()
+            try:
+                disk.read(0, 64)
+                verdict(False, "a read from the void succeeded")
+            except OSError as e:
+                if e.errno != errno.EIO:
+                    verdict(False, f"a read from the void: {e}")
+        with device(dm, "c", table) as node, Disk(node) as disk:
+            data = disk.data(0, 64)
+        forget("c")
+        now = [data[s * SECTOR] for s in range(64)]
+        whole = all(
+            data[s * SECTOR : (s + 1) * SECTOR] == bytes([now[s]]) * SECTOR for s in range(64)
+        )
+        legal = (
+            all(now[s] in (1, 2) for s in range(8, 16))
+            and all(now[s] in (1, 2, 4) for s in range(16, 24))
+            and all(now[s] == 3 for s in range(40, 44))
+            and all(now[s] == 1 for s in (*range(8), *range(24, 40), *range(44, 64)))
+        )
+        if not (whole and legal):
+            verdict(False, f"seed {seed}: sectors hold {now}")
+        kept.append(sum(n != 1 for n in now[8:24]))
+        torn += 0 < sum(n != 1 for n in now[8:16]) < 8
+    verdict(0 in kept and 16 in kept and torn > 10, f"kept of 16 unflushed sectors: {kept}")
+    for seed in (5, 5):
+        with device(dm, "c", table) as node, Disk(node) as disk:
+            disk.write(0, 64, 1)
+            dm.message("c", f"cut {seed}")
+        with device(dm, "c", table) as node, Disk(node) as disk:
+            data = disk.data(0, 64)
+        forget("c")
+        kept.append(hash(data))
+    verdict(kept[-1] == kept[-2], "the same seed keeps the same")
+
+
+def torture(node: str, seed: int, us: int, words: list[str]) -> None:
+    subprocess.run(
+        [TORTURE, "load", "--device", node, "--state", "/run/media.state", "--seed", str(seed),
+         "--cut-after-us", str(us), "--cut", f"{CONTROL}/cut={SITE} {seed}", *words],
+        check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def check(node: str, promise: str) -> int:
+    done = subprocess.run(
+        [TORTURE, "check", "--device", node, "--state", "/run/media.state", "--promise", promise],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode == 2:
+        raise RuntimeError(done.stderr)
+    return done.returncode
+
+
+def loads(dm: Dm) -> None:
+    """The load and the judge on a medium alone; disks that break their promise are caught."""
+    good = {
+        "ssd with cache": ("ssd 2 write_cache on", "volatile"),
+        "ssd without cache": ("ssd 2 write_cache off", "stable"),
+        "spindle with cache": ("spindle 2 write_cache on", "volatile"),
+        "spindle without cache": ("spindle 2 write_cache off", "stable"),
+        "null with cache": ("null 2 write_cache on", "volatile"),
+    }
+    bad = {
+        "ssd that lies about flushes": ("ssd 2 flush lie", "volatile"),
+        "ssd with cache that claims to have none": ("ssd 2 write_cache on", "stable"),
+        "spindle that lies about flushes": ("spindle 2 flush lie", "volatile"),
+    }
+    rng = random.Random(SEED)
+    for name, (model, promise) in {**good, **bad}.items():
+        kind, count, rest = model.split(None, 2)
+        table = f"0 16384 media l ram {kind} {int(count) + 2} {rest} site {SITE}"
+        wrong = 0
+        runs = 20 if name in good else 8
+        for _ in range(runs):
+            seed = rng.randrange(1 << 32)
+            with device(dm, "l", table) as node:
+                torture(node, seed, rng.randrange(1000, 100000), [])
+            with device(dm, "l", table) as node:
+                wrong += check(node, promise)
+        forget("l")
+        if name in good:
+            verdict(wrong == 0, f"{name}: {runs} cuts, {wrong} with losses")
+        else:
+            verdict(wrong > 0, f"{name}: {runs} cuts, {wrong} reported (want some)")
+
+
+def main() -> int:
+    dm = Dm()
+    timing(dm)
+    cuts(dm)
+    loads(dm)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
