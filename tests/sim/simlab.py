@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The sim lab's runner: one script, one kernel, one verdict. tests/sim/lab is its command.
+
+A run boots a UML kernel on the lab's root file system (never written: an overlay in the guest's
+memory takes what it writes), loads the project's modules, runs the script, and judges: the
+script's exit code, then the kernel's console. The guest's side is tests/sim/guest/init.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import BinaryIO
+
+import splat
+from uml import Uml
+
+TREE = Path(__file__).resolve().parents[2]
+KERNELS = ("plain", "checked")
+# Order matters: each may use symbols of those before it. Modules not named here follow by name.
+MODULE_ORDER = ("dcd", "target_core_dcd", "lab-nvram", "dm-media", "dm-lockstep")
+# Built for the lab's own tests; loaded by them only.
+NOT_LOADED = ("lab-splat",)
+# Simulated time starts here, so that a run never depends on the date: 2023-11-14 22:13:20 UTC.
+EPOCH_NS = 1_700_000_000 * 10**9
+
+RC_SPLAT = 86
+RC_TIMEOUT = 124
+RC_LAB = 125
+
+EPILOG = f"""\
+exit code: the script's own; {RC_SPLAT} when the kernel splatted in a run that was good otherwise;
+{RC_TIMEOUT} after --timeout or --sim-timeout; {RC_LAB} when the lab itself failed (no kernel, no
+boot, the guest died).
+
+stdout is the script's stdout and nothing else; with simulated time it is a function of the script,
+its arguments, the kernel and the seed. In the guest: LAB_SEED, LAB_OUT (files left there are in
+the output directory afterwards), LAB_KERNEL, the project at /lockstep (read only), its Python
+library on PYTHONPATH. A script that makes a splat on purpose writes substrings of it, one a line,
+to $LAB_OUT/expect-splat.
+"""
+
+
+class LabError(Exception):
+    """The lab can't run; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to run and how; all that decides a run's outcome."""
+
+    script: Path
+    args: tuple[str, ...] = ()
+    kernel: str = "plain"
+    realtime: bool = False
+    seed: int = 1
+    timeout_s: float = 300.0
+    sim_timeout_s: float = 86_400.0
+    memory: str = "2G"
+    params: tuple[str, ...] = ()
+    boot: tuple[str, ...] = ()
+    modules: bool = True
+
+
+@dataclass(frozen=True)
+class Verdict:
+    rc: int
+    complaints: tuple[str, ...]
+    simulated_s: float | None
+    wall_s: float
+
+
+def run(job: Job, out: Path, stdout: BinaryIO, stderr: BinaryIO) -> Verdict:
+    """Runs the job; `out` (existing, empty) gets console.log, stdout, stderr and the script's own
+    files."""
+    started = time.monotonic()
+    guest_modules = _modules(job) if job.modules else []
+    order = {
+        "script": str(Path("/lockstep") / _inside_tree(job.script)),
+        "args": list(job.args),
+        "seed": job.seed,
+        "kernel": job.kernel,
+        "realtime": job.realtime,
+        "sim_timeout_s": job.sim_timeout_s,
+        "modules": [
+            {"path": str(Path("/lockstep") / m.relative_to(TREE)), "params": _params(job, m)}
+            for m in guest_modules
+        ],
+    }
+    (out / "job.json").write_text(json.dumps(order, indent=1) + "\n", encoding="utf-8")
+    control = bytearray()
+    with (
+        (out / "console.log").open("wb") as console,
+        (out / "stdout").open("wb") as out_copy,
+        (out / "stderr").open("wb") as err_copy,
+    ):
+
+        def tee(copy: BinaryIO, live: BinaryIO, data: bytes) -> None:
+            copy.write(data)
+            live.write(data)
+            live.flush()
+
+        def log(data: bytes) -> None:
+            console.write(data)
+            console.flush()
+
+        uml = Uml(
+            linux=_kernel(job.kernel) / "linux",
+            cmdline=_cmdline(job, out),
+            sinks={
+                "console": log,
+                "stdout": lambda data: tee(out_copy, stdout, data),
+                "stderr": lambda data: tee(err_copy, stderr, data),
+                "control": control.extend,
+            },
+            timeout_s=job.timeout_s,
+        )
+        status = uml.run()
+    return _judge(job, out, uml, status, control.decode(), time.monotonic() - started)
+
+
+def _judge(
+    job: Job, out: Path, uml: Uml, status: int, control: str, wall_s: float
+) -> Verdict:
+    said = dict(line.split(" ", 1) for line in control.splitlines() if " " in line)
+    simulated = float(said["uptime"]) if "uptime" in said else None
+    console = (out / "console.log").read_text(encoding="utf-8", errors="replace").splitlines()
+    expect_file = out / "expect-splat"
+    expected = expect_file.read_text(encoding="utf-8").splitlines() if expect_file.exists() else None
+    complaints = splat.judge(splat.find(console), expected)
+    if uml.timed_out:
+        rc = RC_TIMEOUT
+        complaints.insert(0, f"no end after {job.timeout_s:g} s of wall time: killed")
+    elif "error" in said:
+        rc = RC_LAB
+        complaints.insert(0, f"the guest's init: {said['error']}")
+    elif "rc" not in said:
+        rc = RC_LAB
+        last = console[-1] if console else "(nothing on the console)"
+        complaints.insert(0, f"the guest died (status {status}); its last line: {last}")
+    else:
+        rc = int(said["rc"])
+        if "late" in said:
+            complaints.insert(0, f"no end after {said['late']} s of simulated time: killed")
+        if rc == 0 and complaints:
+            rc = RC_SPLAT
+    return Verdict(rc, tuple(complaints), simulated, wall_s)
+
+
+def _cmdline(job: Job, out: Path) -> list[str]:
+    # The root is mounted before anything of ours can be reached, so the first program is the
+    # root's own python, told in one line (no '=', no space that the kernel would cut at) to mount
+    # the guest folder and go on there. Paths travel as hex: any name is safe.
+    guest = (TREE / "tests" / "sim" / "guest").as_posix().encode().hex()
+    boot = (
+        "import ctypes;ctypes.CDLL(None).mount(b'guest',b'/mnt',b'hostfs',1,"
+        f"bytes.fromhex('{guest}'));exec(compile(open('/mnt/init').read(),'init','exec'))"
+    )
+    tree, where = TREE.as_posix().encode().hex(), out.resolve().as_posix().encode().hex()
+    clock = [] if job.realtime else ["time-travel=inf-cpu", f"time-travel-start={EPOCH_NS}"]
+    return [
+        f"mem={job.memory}",
+        "root=/dev/root",
+        "rootfstype=hostfs",
+        f"rootflags={_rootfs()}",
+        "ro",
+        "seccomp=on",
+        "loglevel=7",
+        "kasan_multi_shot",
+        *clock,
+        *job.boot,
+        "init=/usr/bin/python3",
+        "--",
+        "-I",
+        "-S",
+        "-c",
+        f'"{boot}"',
+        tree,
+        where,
+    ]
+
+
+def _kernel(kernel: str) -> Path:
+    path = _cached(f"uml-{kernel}")
+    if not (path / "linux").exists():
+        raise LabError(f"{path} holds no kernel; remove it and run `make lab`")
+    return path
+
+
+def _rootfs() -> Path:
+    path = _cached("rootfs")
+    for place in (path, path / "root", path / "rootfs", path / "tree"):
+        if (place / "usr" / "bin" / "python3").exists():
+            return place
+    raise LabError(f"{path} holds no root file system; remove it and run `make lab`")
+
+
+def _cached(name: str) -> Path:
+    """A finished entry of the lab's cache; built when it is missing."""
+    tool = TREE / "tests" / "lab" / "cache"
+    try:
+        done = subprocess.run([tool, "path", name], check=True, stdout=subprocess.PIPE, text=True)
+    except (OSError, subprocess.CalledProcessError) as err:
+        raise LabError(f"no {name}: {err}; try `make lab`") from err
+    return Path(done.stdout.strip())
+
+
+def _modules(job: Job) -> list[Path]:
+    where = TREE / "build" / "modules" / f"uml-{job.kernel}"
+    there = {path.stem.replace("-", "_"): path for path in sorted(where.glob("*.ko"))}
+    first = [name.replace("-", "_") for name in MODULE_ORDER]
+    skip = {name.replace("-", "_") for name in NOT_LOADED}
+    names = [name for name in first if name in there]
+    names += [name for name in there if name not in first and name not in skip]
+    return [there[name] for name in names]
+
+
+def _params(job: Job, module: Path) -> str:
+    name = module.stem.replace("-", "_")
+    mine = []
+    for param in job.params:
+        owner, dot, rest = param.partition(".")
+        if not dot or "=" not in rest:
+            raise LabError(f"--param {param!r}: want MODULE.PARAMETER=VALUE")
+        if owner.replace("-", "_") == name:
+            mine.append(rest)
+    return " ".join(mine)
+
+
+def _inside_tree(script: Path) -> Path:
+    try:
+        return script.resolve(strict=True).relative_to(TREE)
+    except FileNotFoundError as err:
+        raise LabError(f"no script {script}") from err
+    except ValueError as err:
+        raise LabError(f"{script} is outside {TREE}: the guest sees nothing else") from err
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tests/sim/lab",
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    one = commands.add_parser(
+        "run", help="run a script", epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    one.add_argument("script", type=Path, help="Python (*.py) or shell script inside the project")
+    one.add_argument("--kernel", choices=KERNELS, default="plain")
+    one.add_argument("--realtime", action="store_true", help="the host's clock, not simulated time")
+    one.add_argument("--seed", type=int, default=1, help="decides all that is random (default 1)")
+    one.add_argument("--timeout", type=float, default=300.0, metavar="S", help="wall time")
+    one.add_argument("--sim-timeout", type=float, default=86_400.0, metavar="S")
+    one.add_argument("--out", type=Path, metavar="DIR", help="keep the output here (emptied first)")
+    one.add_argument("--mem", default="2G", help="the guest's memory (default 2G)")
+    one.add_argument(
+        "--param", action="append", default=[], metavar="MODULE.PARAMETER=VALUE",
+        help="module parameter at load time",
+    )
+    one.add_argument("--boot", action="append", default=[], metavar="ARG", help="kernel argument")
+    one.add_argument("--no-modules", action="store_true", help="load none of the project's modules")
+    one.add_argument("args", nargs="*", metavar="-- ARGS", help="arguments of the script")
+    return parser
+
+
+def _fresh_out(wanted: Path | None, job: Job) -> Path:
+    if wanted is not None:
+        if wanted.exists():
+            if any(wanted.iterdir()) and not (wanted / "job.json").exists():
+                raise LabError(f"--out {wanted}: not empty and not of an earlier run")
+            shutil.rmtree(wanted)
+        wanted.mkdir(parents=True)
+        return wanted.resolve()
+    parent = TREE / "build" / "sim"
+    parent.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix=f"{job.script.stem}-{job.kernel}-", dir=parent))
+
+
+def _on_signal(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def main(argv: Sequence[str]) -> int:
+    args = _parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, _on_signal)
+    signal.signal(signal.SIGHUP, _on_signal)
+    job = Job(
+        script=args.script,
+        args=tuple(args.args),
+        kernel=args.kernel,
+        realtime=args.realtime,
+        seed=args.seed,
+        timeout_s=args.timeout,
+        sim_timeout_s=args.sim_timeout,
+        memory=args.mem,
+        params=tuple(args.param),
+        boot=tuple(args.boot),
+        modules=not args.no_modules,
+    )
+    try:
+        out = _fresh_out(args.out, job)
+        verdict = run(job, out, sys.stdout.buffer, sys.stderr.buffer)
+    except LabError as err:
+        print(f"lab: {err}", file=sys.stderr)
+        return RC_LAB
+    for line in verdict.complaints:
+        print(f"lab: {line}", file=sys.stderr)
+    simulated = "" if verdict.simulated_s is None else f"{verdict.simulated_s:.3f} s inside, "
+    print(
+        f"lab: {job.script.name} on {job.kernel}, seed {job.seed}: rc {verdict.rc}, "
+        f"{simulated}{verdict.wall_s:.1f} s wall",
+        file=sys.stderr,
+    )
+    if args.out is None and verdict.rc == 0 and not os.environ.get("LAB_KEEP"):
+        shutil.rmtree(out)
+    else:
+        print(f"lab: console and files in {os.path.relpath(out)}", file=sys.stderr)
+    return verdict.rc
