@@ -176,8 +176,8 @@ static struct slot *free_slot(struct load *l)
 	return NULL;
 }
 
-/* Issues and reaps until @deadline. */
-static void run_until(struct load *l, uint64_t deadline, bool ranges)
+/* Issues and reaps until @deadline, or until @ops have been issued in all. */
+static void run_until(struct load *l, uint64_t deadline, uint64_t ops, bool ranges)
 {
 	for (;;) {
 		struct slot *slot = free_slot(l);
@@ -185,7 +185,7 @@ static void run_until(struct load *l, uint64_t deadline, bool ranges)
 
 		if (now >= deadline)
 			return;
-		if (slot && l->issued < l->opt->ops) {
+		if (slot && l->issued < ops) {
 			/* A pause now and then: else a device without latency stops time. */
 			if (!below(l, 4)) {
 				uint64_t pause = below(l, l->opt->pause_us * 1000 + 1);
@@ -195,6 +195,10 @@ static void run_until(struct load *l, uint64_t deadline, bool ranges)
 			l->issued++;
 			issue(l, slot, ranges);
 			reap(l, 0, 0);
+		} else if (deadline == UINT64_MAX && l->issued >= ops) {
+			return;
+		} else if (deadline == UINT64_MAX) {
+			reap(l, 1, -1);
 		} else if (l->aio.in_flight) {
 			reap(l, 1, (int64_t)(deadline - now));
 		} else {
@@ -288,17 +292,17 @@ int torture_load(const struct load_options *opt)
 	if (prepare(&l))
 		goto out;
 	start = now_ns();
-	run_until(&l, start + opt->cut_us * 1000, !opt->no_ranges);
+	run_until(&l, start + opt->cut_us * 1000, opt->ops, !opt->no_ranges);
 	if (power_cut(&l) || report(&l, "cut", opt->state))
 		goto out;
-	if (opt->more_us)
-		run_until(&l, now_ns() + opt->more_us * 1000, false);
+	if (opt->more)
+		run_until(&l, UINT64_MAX, l.issued + opt->more, false);
 	while (l.aio.in_flight)
 		reap(&l, 1, -1);
 	snprintf(end, sizeof(end), "%s.end", opt->state);
 	if (report(&l, "end", end))
 		goto out;
-	r = opt->more_us && l.errors ? 1 : 0;
+	r = opt->more && l.errors ? 1 : 0;
 	aio_close(&l.aio);
 out:
 	for (i = 0; i < opt->nr_cuts; i++)

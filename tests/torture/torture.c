@@ -3,13 +3,13 @@
  * torture: loads a block device up to a power cut and judges what is left.
  *
  *   torture load --device DEV --state FILE --seed N --cut-after-us N
- *	[--cut PATH=TEXT ...] [--more-us N] [--depth N] [--ops N] [--pause-us N]
+ *	[--cut PATH=TEXT ...] [--more N] [--depth N] [--ops N] [--pause-us N]
  *	[--no-ranges]
  *
  * Reads the device, writes until the instant, takes the answers that are there,
  * writes each TEXT to its PATH (the power cut), saves FILE and says "cut: ...".
- * Then it goes on writing for --more-us, waits for every answer, saves FILE.end
- * and says "end: ...". --no-ranges: no zeroes, no discards. Without --more-us
+ * Then it issues --more writes, waits for every answer, saves FILE.end
+ * and says "end: ...". --no-ranges: no zeroes, no discards. Without --more
  * answers after the cut come from the void, and errors are no fault; with it
  * they are (exit code 1).
  *
@@ -30,7 +30,7 @@ static int usage(const char *what)
 {
 	fprintf(stderr, "torture: %s\n"
 		"usage: torture load --device DEV --state FILE --seed N --cut-after-us N\n"
-		"           [--cut PATH=TEXT ...] [--more-us N] [--depth 1..64] [--ops N]\n"
+		"           [--cut PATH=TEXT ...] [--more N] [--depth 1..64] [--ops N]\n"
 		"           [--pause-us N] [--no-ranges]\n"
 		"       torture check --device DEV --state FILE --promise stable|volatile\n"
 		"       torture compare DEV DEV\n", what);
@@ -46,7 +46,7 @@ static const struct option options[] = {
 	{ "seed", required_argument, NULL, O_SEED },
 	{ "cut-after-us", required_argument, NULL, O_CUT_AFTER },
 	{ "cut", required_argument, NULL, O_CUT },
-	{ "more-us", required_argument, NULL, O_MORE },
+	{ "more", required_argument, NULL, O_MORE },
 	{ "depth", required_argument, NULL, O_DEPTH },
 	{ "ops", required_argument, NULL, O_OPS },
 	{ "pause-us", required_argument, NULL, O_PAUSE },
@@ -104,7 +104,7 @@ int main(int argc, char **argv)
 			ok = number(optarg, UINT32_MAX, &opt.cut_us);
 			break;
 		case O_MORE:
-			ok = number(optarg, UINT32_MAX, &opt.more_us);
+			ok = number(optarg, 10000000, &opt.more);
 			break;
 		case O_PAUSE:
 			ok = number(optarg, 1000000, &opt.pause_us);

@@ -15,7 +15,7 @@ struct load_options {
 	const char *state;
 	uint64_t seed;
 	uint64_t cut_us;	/* when, after the start */
-	uint64_t more_us;	/* how long to go on after the cut */
+	uint64_t more;		/* how many ops to issue after the cut */
 	uint64_t pause_us;	/* longest pause between two requests */
 	uint32_t ops;
 	unsigned int depth;

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Power cuts at the mirror site during a write load.
+
+Each seed: load; at one instant the wire is cut and the media and the NVRAM of
+the mirror site are frozen; the old target drains into the void; a new one is
+assembled on what is left and looked at on the spot: everything acknowledged at
+the instant has to be there. Then the wire is mended. Either the session comes
+back before its patience ends and the held writes go on, or the leg was declared
+dead and is recovered. In the end both legs are alike, and the whole history,
+with the writes after the cut, holds on the device.
+
+Controls for the checker: --early makes dcd.ko acknowledge before its NVRAM has
+the data (module parameter test_ack_early), --lie makes the mirror's disks
+acknowledge flushes without doing them: both have to be reported (exit code 1).
+Stand-ins: --backstore iblock (a disk without cache instead of a DCD), --plain
+(the load writes to the iSCSI disk, no lockstep mirror).
+"""
+
+import argparse
+import os
+import random
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from crashlab import (  # noqa: E402
+    CONTROL,
+    LEG,
+    MIRROR_SITE,
+    PRIMARY_SITE,
+    Load,
+    Lockstep,
+    Mirror,
+    Session,
+    Wire,
+    check,
+    compare,
+    cut_loop,
+    forget,
+    until,
+)
+from dmdev import Dm  # noqa: E402
+
+LOCAL = f"0 {LEG} media p-local ram ssd 2 site {PRIMARY_SITE}"
+
+
+class Scenario:
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.dm = Dm()
+        self.wire = Wire()
+        self.mirror = Mirror(self.dm, args.backstore, args.model, args.lie)
+        self.session = Session()
+        self.lockstep = Lockstep(self.dm)
+        self.device = self.local = ""
+        self.running = False
+
+    def start(self, rng: random.Random) -> None:
+        """Everything new: blank media, formatted, first session, first table."""
+        if self.running:
+            self.stop()
+        self.mirror.power_on(fresh=True)
+        self.mirror.export()
+        remote = self.session.login()
+        self.device = remote
+        if not self.args.plain:
+            forget("p-local")
+            self.local = self.dm.create("p-local", LOCAL)
+            self.lockstep.assemble(self.local, remote, synced=rng.random() < 0.5)
+            self.lockstep.wait("AA")
+            self.device = self.lockstep.node
+        self.running = True
+
+    def stop(self) -> None:
+        if not self.args.plain:
+            self.lockstep.remove()
+            self.dm.remove("p-local")
+        self.session.logout()
+        self.mirror.power_off()
+        self.running = False
+
+    def one(self, seed: int, rng: random.Random) -> str:
+        if not self.running or rng.random() < 0.1:
+            self.start(rng)
+        dies = not self.args.plain and rng.random() < 0.4
+        self.session.patience(2 if dies else 120)
+        load = Load(
+            self.device,
+            seed,
+            cut_us=rng.randrange(500, 40000),
+            cuts=[self.wire.cut_control, f"{CONTROL}/cut={MIRROR_SITE} {seed}"],
+            more=rng.choice((0, 0, 50, 300)),
+            depth=rng.choice((1, 4, 16, 32)),
+        )
+        load.start()
+        told = load.wait_cut()
+        self.mirror.power_off()
+        self.mirror.power_on(fresh=False)
+        with self.mirror.look() as disk:
+            check(disk, load.state, "stable")
+        if dies:
+            until(lambda: self.lockstep.health() == "AD", "the remote leg to be declared dead")
+        self.mirror.export()
+        self.wire.mend()
+        until(self.session.up, "the session to come back")
+        if dies:
+            self.lockstep.recover()
+        if not self.args.plain:
+            self.lockstep.wait("AA")
+        load.wait_end()
+        check(self.device, f"{load.state}.end", "stable")
+        if not self.args.plain:
+            compare(self.local, self.session.disk)
+        return f"{told.removeprefix('cut: ')}, {'died and recovered' if dies else 'came back'}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cuts", type=int, default=10)
+    parser.add_argument("--first", type=int, default=int(os.environ.get("LAB_SEED", "1")))
+    parser.add_argument("--backstore", choices=("dcd", "iblock"), default="dcd")
+    parser.add_argument("--model", choices=("null", "ssd", "spindle"), default="ssd")
+    parser.add_argument("--plain", action="store_true")
+    parser.add_argument("--early", action="store_true")
+    parser.add_argument("--lie", action="store_true")
+    args = parser.parse_args()
+    if args.early:
+        Path("/sys/module/dcd/parameters/test_ack_early").write_text("1")
+    scenario = Scenario(args)
+    code = cut_loop("cut_mirror", args.first, args.cuts, scenario.one)
+    if code == 0:
+        scenario.stop()
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
