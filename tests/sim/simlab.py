@@ -71,6 +71,7 @@ class Job:
     params: tuple[str, ...] = ()
     boot: tuple[str, ...] = ()
     modules: bool = True
+    linux: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def run(job: Job, out: Path, stdout: BinaryIO, stderr: BinaryIO) -> Verdict:
             console.flush()
 
         uml = Uml(
-            linux=_kernel(job.kernel) / "linux",
+            linux=job.linux or _kernel(job.kernel) / "linux",
             cmdline=_cmdline(job, out),
             sinks={
                 "console": log,
@@ -256,7 +257,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     one = commands.add_parser(
-        "run", help="run a script", epilog=EPILOG,
+        "run", help="run a script", epilog=EPILOG, usage="%(prog)s SCRIPT [options] [-- ARGS...]",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     one.add_argument("script", type=Path, help="Python (*.py) or shell script inside the project")
@@ -272,8 +273,8 @@ def _parser() -> argparse.ArgumentParser:
         help="module parameter at load time",
     )
     one.add_argument("--boot", action="append", default=[], metavar="ARG", help="kernel argument")
+    one.add_argument("--linux", type=Path, metavar="FILE", help="a UML kernel of your own build")
     one.add_argument("--no-modules", action="store_true", help="load none of the project's modules")
-    one.add_argument("args", nargs="*", metavar="-- ARGS", help="arguments of the script")
     return parser
 
 
@@ -295,12 +296,16 @@ def _on_signal(number: int, _frame: FrameType | None) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    args = _parser().parse_args(argv)
+    ours, scripts = list(argv), list[str]()
+    if "--" in ours:
+        cut = ours.index("--")
+        ours, scripts = ours[:cut], ours[cut + 1 :]
+    args = _parser().parse_args(ours)
     signal.signal(signal.SIGTERM, _on_signal)
     signal.signal(signal.SIGHUP, _on_signal)
     job = Job(
         script=args.script,
-        args=tuple(args.args),
+        args=tuple(scripts),
         kernel=args.kernel,
         realtime=args.realtime,
         seed=args.seed,
@@ -310,6 +315,7 @@ def main(argv: Sequence[str]) -> int:
         params=tuple(args.param),
         boot=tuple(args.boot),
         modules=not args.no_modules,
+        linux=args.linux,
     )
     try:
         out = _fresh_out(args.out, job)
