@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Counters: one for each distinct path of the target, counted on each CPU.
+ * Counting is allowed in any context and costs no lock; a sum is exact when
+ * nothing is in flight. Errors of a leg are counted in the leg.
+ */
+#ifndef LOCKSTEP_COUNTERS_H
+#define LOCKSTEP_COUNTERS_H
+
+#include <linux/percpu.h>
+#include <linux/types.h>
+
+/* The order is that of the status line: append only. */
+enum counter {
+	COUNT_WRITES,		/* write bios accepted, data only */
+	COUNT_READS,
+	COUNT_FLUSHES,
+	COUNT_FUA,		/* of the writes: those with FUA */
+	COUNT_ZEROES,		/* discards and write-zeroes */
+	COUNT_WAITED,		/* of writes and zeroes: waited for an overlapping one */
+	COUNT_COPIED,		/* bytes copied into own pages */
+	COUNT_PUNTED,		/* of the writes: had to wait for memory */
+	COUNT_FAILOVERS,	/* reads served by the second leg after the first failed */
+	COUNT_ALONE,		/* writes acknowledged by one leg only */
+	COUNT_REFUSED,		/* writes failed by policy, or for want of a current leg */
+	COUNT_LATE,		/* errors of writes sent before the leg's last death */
+	COUNT_RESYNCED,		/* sectors copied by the resync */
+	COUNTERS,
+};
+
+struct counters {
+	u64 __percpu *cpu;
+};
+
+int __must_check counters_create(struct counters *c);
+void counters_destroy(struct counters *c);
+void counters_reset(struct counters *c);
+u64 counters_sum(const struct counters *c, enum counter which);
+
+static inline void count_add(const struct counters *c, enum counter which, u64 n)
+{
+	this_cpu_add(c->cpu[which], n);
+}
+
+static inline void count(const struct counters *c, enum counter which)
+{
+	count_add(c, which, 1);
+}
+
+#endif

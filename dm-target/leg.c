@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/bio.h>
+#include <linux/blkdev.h>
+#include <linux/device-mapper.h>
+#include <linux/mm.h>
+
+#include "leg.h"
+
+#define DM_MSG_PREFIX "lockstep"
+
+const char *leg_name(enum leg_id leg)
+{
+	return leg == LEG_LOCAL ? "local" : "remote";
+}
+
+int leg_open(struct leg *leg, struct dm_target *ti, const char *path, enum leg_id id)
+{
+	sector_t have;
+	int r;
+
+	leg->id = id;
+	r = dm_get_device(ti, path, dm_table_get_mode(ti->table), &leg->dev);
+	if (r) {
+		leg->dev = NULL;
+		DMERR("%s leg: can't open %s: error %d", leg_name(id), path, r);
+		ti->error = id == LEG_LOCAL ? "Can't open the local leg" :
+					      "Can't open the remote leg";
+		return r;
+	}
+
+	have = bdev_nr_sectors(leg->dev->bdev);
+	if (have < ti->len) {
+		DMERR("%s leg: %s has %llu sectors, the table asks for %llu",
+		      leg_name(id), path, (unsigned long long)have, (unsigned long long)ti->len);
+		ti->error = id == LEG_LOCAL ? "Local leg is smaller than the table's length" :
+					      "Remote leg is smaller than the table's length";
+		leg_close(leg, ti);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+void leg_close(struct leg *leg, struct dm_target *ti)
+{
+	if (leg->dev)
+		dm_put_device(ti, leg->dev);
+	leg->dev = NULL;
+}
+
+struct block_device *leg_bdev(const struct leg *leg)
+{
+	return leg->dev->bdev;
+}
+
+blk_opf_t leg_write_flags(const struct leg *leg)
+{
+	/* Asked each time: an administrator may switch a disk's cache. */
+	return leg->write_through && bdev_write_cache(leg_bdev(leg)) ? REQ_FUA : 0;
+}
+
+bool leg_may_forget(const struct leg *leg)
+{
+	return !leg->write_through && !leg->cache_trusted && bdev_write_cache(leg_bdev(leg));
+}
+
+int leg_probe(const struct leg *leg)
+{
+	unsigned int size = bdev_logical_block_size(leg_bdev(leg));
+	struct page *page = alloc_pages(GFP_NOIO | __GFP_COMP, get_order(size));
+	struct bio_vec vec;
+	struct bio bio;
+	int r;
+
+	if (!page)
+		return -ENOMEM;
+
+	bio_init(&bio, leg_bdev(leg), &vec, 1, REQ_OP_READ | REQ_SYNC);
+	bio.bi_iter.bi_sector = 0;
+	__bio_add_page(&bio, page, size, 0);
+	r = submit_bio_wait(&bio);
+	bio_uninit(&bio);
+	__free_pages(page, get_order(size));
+
+	return r ?: blkdev_issue_flush(leg_bdev(leg));
+}
+
+char leg_health(const struct leg *leg, bool stale_somewhere)
+{
+	if (leg->dead)
+		return 'D';
+	return stale_somewhere ? 'a' : 'A';
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Leg: one of the two devices of a mirror: the local one, which is read, and
+ * the remote one, at the mirror site.
+ *
+ * A leg is alive or dead. A dead leg gets no I/O until the administrator's
+ * "recover". Which parts of an alive leg may be trusted is the region map's
+ * knowledge, not the leg's. dead and deaths change under the mirror's state
+ * lock; error counters may be raised from any context.
+ */
+#ifndef LOCKSTEP_LEG_H
+#define LOCKSTEP_LEG_H
+
+#include <linux/atomic.h>
+#include <linux/blk_types.h>
+#include <linux/types.h>
+
+struct dm_dev;
+struct dm_target;
+
+enum leg_id {
+	LEG_LOCAL,
+	LEG_REMOTE,
+	LEGS,
+};
+
+#define for_each_leg(leg)	for ((leg) = LEG_LOCAL; (leg) < LEGS; (leg)++)
+
+static inline enum leg_id other_leg(enum leg_id leg)
+{
+	return leg == LEG_LOCAL ? LEG_REMOTE : LEG_LOCAL;
+}
+
+const char *leg_name(enum leg_id leg);
+
+struct leg {
+	struct dm_dev *dev;
+	enum leg_id id;
+	/*
+	 * What this leg has acknowledged must be on stable storage, though its
+	 * device has a volatile cache and nobody asked for a flush: the remote
+	 * leg's device may lose its power and come back, behind a session that
+	 * reconnects, without our ever seeing an error.
+	 */
+	bool write_through;
+	/* The administrator says that the device's cache survives a power loss. */
+	bool cache_trusted;
+
+	bool dead;
+	unsigned int deaths;
+	atomic64_t read_errors;
+	atomic64_t write_errors;
+};
+
+/* May sleep. On an error ti->error names it and nothing is held. */
+int __must_check leg_open(struct leg *leg, struct dm_target *ti, const char *path,
+			  enum leg_id id);
+void leg_close(struct leg *leg, struct dm_target *ti);
+
+struct block_device *leg_bdev(const struct leg *leg);
+
+/* REQ_FUA if a write to this leg needs it beyond what the caller asked. */
+blk_opf_t leg_write_flags(const struct leg *leg);
+
+/*
+ * Could the leg, if its device lost its power now, forget writes that it has
+ * acknowledged? Then a dead leg can't be believed anywhere.
+ */
+bool leg_may_forget(const struct leg *leg);
+
+/*
+ * Can the leg be read, and have its caches flushed? May sleep, for as long as
+ * the device takes. Returns 0 or an errno.
+ */
+int __must_check leg_probe(const struct leg *leg);
+
+/* Text of a blk_status_t's errno is the caller's; this is the char in status. */
+char leg_health(const struct leg *leg, bool stale_somewhere);
+
+#endif

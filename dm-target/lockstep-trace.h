@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Tracepoints of dm-lockstep (events/lockstep): the life of a write, and every
+ * change of what a leg is good for. A mirror is told by its device number.
+ */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM lockstep
+
+#if !defined(LOCKSTEP_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
+#define LOCKSTEP_TRACE_H
+
+#include <linux/device-mapper.h>
+#include <linux/tracepoint.h>
+
+#include "mirror.h"
+
+#define lockstep_dev(m)	disk_devt(dm_disk(dm_table_get_md((m)->ti->table)))
+
+TRACE_EVENT(lockstep_write,
+	TP_PROTO(struct mirror *m, sector_t sector, unsigned int sectors),
+	TP_ARGS(m, sector, sectors),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, sector)
+		__field(unsigned int, sectors)
+	),
+	TP_fast_assign(
+		__entry->dev = lockstep_dev(m);
+		__entry->sector = sector;
+		__entry->sectors = sectors;
+	),
+	TP_printk("%d,%d %llu + %u", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->sector, __entry->sectors)
+);
+
+TRACE_EVENT(lockstep_write_done,
+	TP_PROTO(struct mirror *m, sector_t sector, unsigned int sectors, blk_status_t status),
+	TP_ARGS(m, sector, sectors, status),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, sector)
+		__field(unsigned int, sectors)
+		__field(int, error)
+	),
+	TP_fast_assign(
+		__entry->dev = lockstep_dev(m);
+		__entry->sector = sector;
+		__entry->sectors = sectors;
+		__entry->error = blk_status_to_errno(status);
+	),
+	TP_printk("%d,%d %llu + %u error %d", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->sector, __entry->sectors, __entry->error)
+);
+
+TRACE_EVENT(lockstep_leg_error,
+	TP_PROTO(struct mirror *m, enum leg_id leg, sector_t sector, blk_status_t status),
+	TP_ARGS(m, leg, sector, status),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(int, leg)
+		__field(u64, sector)
+		__field(int, error)
+	),
+	TP_fast_assign(
+		__entry->dev = lockstep_dev(m);
+		__entry->leg = leg;
+		__entry->sector = sector;
+		__entry->error = blk_status_to_errno(status);
+	),
+	TP_printk("%d,%d leg %d %llu error %d", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->leg, __entry->sector, __entry->error)
+);
+
+TRACE_EVENT(lockstep_leg,
+	TP_PROTO(struct mirror *m, enum leg_id leg, char health),
+	TP_ARGS(m, leg, health),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(int, leg)
+		__field(char, health)
+	),
+	TP_fast_assign(
+		__entry->dev = lockstep_dev(m);
+		__entry->leg = leg;
+		__entry->health = health;
+	),
+	TP_printk("%d,%d leg %d is %c", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->leg, __entry->health)
+);
+
+TRACE_EVENT(lockstep_stale,
+	TP_PROTO(struct mirror *m, enum leg_id leg, sector_t start, sector_t last),
+	TP_ARGS(m, leg, start, last),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(int, leg)
+		__field(u64, start)
+		__field(u64, last)
+	),
+	TP_fast_assign(
+		__entry->dev = lockstep_dev(m);
+		__entry->leg = leg;
+		__entry->start = start;
+		__entry->last = last;
+	),
+	TP_printk("%d,%d leg %d stale by %llu..%llu", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->leg, __entry->start, __entry->last)
+);
+
+TRACE_EVENT(lockstep_in_sync,
+	TP_PROTO(struct mirror *m, enum leg_id leg, unsigned long region),
+	TP_ARGS(m, leg, region),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(int, leg)
+		__field(unsigned long, region)
+	),
+	TP_fast_assign(
+		__entry->dev = lockstep_dev(m);
+		__entry->leg = leg;
+		__entry->region = region;
+	),
+	TP_printk("%d,%d leg %d region %lu in sync", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->leg, __entry->region)
+);
+
+#endif
+
+#undef TRACE_INCLUDE_PATH
+#define TRACE_INCLUDE_PATH .
+#undef TRACE_INCLUDE_FILE
+#define TRACE_INCLUDE_FILE lockstep-trace
+#include <trace/define_trace.h>

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "mirror.h"
+
+#include "lockstep-trace.h"
+#include "resync.h"
+
+static bool leg_in(unsigned int mask, enum leg_id leg)
+{
+	return mask & BIT(leg);
+}
+
+void mirror_changed(struct mirror *m)
+{
+	enum leg_id leg;
+	bool news = false;
+
+	lockdep_assert_held(&m->lock);
+
+	WRITE_ONCE(m->degraded, m->legs[LEG_LOCAL].dead || m->legs[LEG_REMOTE].dead ||
+		   !region_map_all_in_sync(&m->map));
+	for_each_leg(leg)
+		if (leg_health(&m->legs[leg], m->map.nr_stale[leg]) != m->shown[leg])
+			news = true;
+	if (news)
+		queue_work(m->wq, &m->event);
+	resync_kick(m->resync);
+}
+
+static bool mark(struct mirror *m, enum leg_id leg, const struct locked_range *range)
+{
+	lockdep_assert_held(&m->lock);
+
+	if (!region_map_mark(&m->map, leg, range->start, range->last))
+		return false;
+	trace_lockstep_stale(m, leg, range->start, range->last);
+	return true;
+}
+
+int mirror_give_up(struct mirror *m, enum leg_id leg)
+{
+	struct leg *l = &m->legs[leg];
+	enum leg_id other = other_leg(leg);
+
+	lockdep_assert_held(&m->lock);
+
+	if (l->dead)
+		return 0;
+	if (m->legs[other].dead || m->map.nr_stale[other])
+		return -EBUSY;
+
+	l->dead = true;
+	WRITE_ONCE(l->deaths, l->deaths + 1);
+	/* What it acknowledged from its cache may be gone when it is back. */
+	if (leg_may_forget(l))
+		region_map_mark_all(&m->map, leg);
+	trace_lockstep_leg(m, leg, 'D');
+	mirror_changed(m);
+	return 0;
+}
+
+blk_status_t mirror_route(struct mirror_io *io)
+{
+	struct mirror *m = io->m;
+	struct locked_range *range = &io->range;
+	blk_status_t status = BLK_STS_OK;
+	bool current_leg = false, news = false;
+	unsigned long flags;
+	enum leg_id leg;
+
+	io->sent = 0;
+	for_each_leg(leg) {
+		io->status[leg] = BLK_STS_OK;
+		io->deaths[leg] = READ_ONCE(m->legs[leg].deaths);
+	}
+
+	if (likely(!READ_ONCE(m->degraded))) {
+		io->sent = BIT(LEG_LOCAL) | BIT(LEG_REMOTE);
+		return BLK_STS_OK;
+	}
+
+	spin_lock_irqsave(&m->lock, flags);
+	for_each_leg(leg) {
+		io->deaths[leg] = m->legs[leg].deaths;
+		if (m->legs[leg].dead) {
+			if (m->options.error_policy)
+				status = BLK_STS_IOERR;
+			continue;
+		}
+		io->sent |= BIT(leg);
+		if (region_map_current(&m->map, leg, range->start, range->last))
+			current_leg = true;
+	}
+	if (!current_leg)
+		status = BLK_STS_IOERR;
+	if (status == BLK_STS_OK) {
+		/* Before the write can be acknowledged, even before it is sent. */
+		for_each_leg(leg)
+			if (!leg_in(io->sent, leg))
+				news |= mark(m, leg, range);
+		if (news)
+			mirror_changed(m);
+	}
+	spin_unlock_irqrestore(&m->lock, flags);
+
+	if (status)
+		count(&m->counters, COUNT_REFUSED);
+	return status;
+}
+
+/* A leg failed what it was sent; is that news about the leg as it is now? */
+static void blame(struct mirror_io *io, enum leg_id leg)
+{
+	struct mirror *m = io->m;
+	struct leg *l = &m->legs[leg];
+
+	lockdep_assert_held(&m->lock);
+
+	if (l->deaths != io->deaths[leg])
+		count(&m->counters, COUNT_LATE);
+	else
+		(void)mirror_give_up(m, leg);	/* refusal: it stays, marked stale */
+}
+
+static unsigned int failed_legs(struct mirror_io *io)
+{
+	unsigned int failed = 0;
+	enum leg_id leg;
+
+	for_each_leg(leg)
+		if (leg_in(io->sent, leg) && io->status[leg]) {
+			failed |= BIT(leg);
+			atomic64_inc(&io->m->legs[leg].write_errors);
+			trace_lockstep_leg_error(io->m, leg, io->range.start, io->status[leg]);
+		}
+	return failed;
+}
+
+static blk_status_t first_error(const struct mirror_io *io)
+{
+	return io->status[LEG_LOCAL] ?: io->status[LEG_REMOTE] ?: BLK_STS_IOERR;
+}
+
+blk_status_t mirror_settle(struct mirror_io *io)
+{
+	struct mirror *m = io->m;
+	struct locked_range *range = &io->range;
+	unsigned int failed, good;
+	bool safe = false;
+	unsigned long flags;
+	enum leg_id leg;
+
+	if (likely(!io->status[LEG_LOCAL] && !io->status[LEG_REMOTE])) {
+		if (unlikely(io->sent != (BIT(LEG_LOCAL) | BIT(LEG_REMOTE))))
+			count(&m->counters, COUNT_ALONE);
+		return BLK_STS_OK;
+	}
+
+	failed = failed_legs(io);
+	good = io->sent & ~failed;
+
+	spin_lock_irqsave(&m->lock, flags);
+	for_each_leg(leg)
+		if (leg_in(good, leg) &&
+		    region_map_current(&m->map, leg, range->start, range->last))
+			safe = true;
+
+	if (good) {
+		for_each_leg(leg)
+			if (leg_in(failed, leg)) {
+				mark(m, leg, range);
+				blame(io, leg);
+			}
+	} else if (failed == (BIT(LEG_LOCAL) | BIT(LEG_REMOTE))) {
+		/*
+		 * Both legs may hold the old, the new or torn data; any is right
+		 * for a failed write, but it must be the same on both. Neither
+		 * leg is better than the other, so neither is given up.
+		 */
+		mark(m, LEG_REMOTE, range);
+	}
+	mirror_changed(m);
+	spin_unlock_irqrestore(&m->lock, flags);
+
+	if (!safe || m->options.error_policy)
+		return first_error(io);
+	count(&m->counters, COUNT_ALONE);
+	return BLK_STS_OK;
+}
+
+void mirror_route_flush(struct mirror_io *io)
+{
+	struct mirror *m = io->m;
+	unsigned long flags;
+	enum leg_id leg;
+
+	io->sent = 0;
+	spin_lock_irqsave(&m->lock, flags);
+	for_each_leg(leg) {
+		io->status[leg] = BLK_STS_OK;
+		io->deaths[leg] = m->legs[leg].deaths;
+		if (!m->legs[leg].dead)
+			io->sent |= BIT(leg);
+	}
+	spin_unlock_irqrestore(&m->lock, flags);
+}
+
+blk_status_t mirror_settle_flush(struct mirror_io *io)
+{
+	struct mirror *m = io->m;
+	unsigned int failed;
+	unsigned long flags;
+	enum leg_id leg;
+	bool safe = true;
+
+	if (likely(!io->status[LEG_LOCAL] && !io->status[LEG_REMOTE]))
+		return BLK_STS_OK;
+
+	failed = failed_legs(io);
+
+	/*
+	 * Give up a leg only if the other one's flush succeeded. If the leg has
+	 * to stay, what it holds alone isn't on stable storage: say so.
+	 */
+	spin_lock_irqsave(&m->lock, flags);
+	for_each_leg(leg) {
+		if (!leg_in(failed, leg))
+			continue;
+		if (leg_in(io->sent & ~failed, other_leg(leg)))
+			blame(io, leg);
+		if (!m->legs[leg].dead)
+			safe = false;
+	}
+	spin_unlock_irqrestore(&m->lock, flags);
+
+	if (!safe || m->options.error_policy)
+		return first_error(io);
+	return BLK_STS_OK;
+}
+
+enum leg_id mirror_read_leg(struct mirror *m, sector_t start, sector_t last,
+			    unsigned int tried)
+{
+	enum leg_id leg, found = LEGS;
+	unsigned long flags;
+
+	if (likely(!READ_ONCE(m->degraded) && !tried))
+		return LEG_LOCAL;
+
+	spin_lock_irqsave(&m->lock, flags);
+	for_each_leg(leg) {
+		if (leg_in(tried, leg) || m->legs[leg].dead ||
+		    !region_map_current(&m->map, leg, start, last))
+			continue;
+		found = leg;
+		break;
+	}
+	spin_unlock_irqrestore(&m->lock, flags);
+	return found;
+}
+
+void mirror_trim(struct mirror *m, struct bio *bio)
+{
+	sector_t start = dm_target_offset(m->ti, bio->bi_iter.bi_sector);
+	sector_t room;
+
+	if (likely(!READ_ONCE(m->degraded)))
+		return;
+	room = region_last(&m->map, region_of(&m->map, start)) + 1 - start;
+	if (bio_sectors(bio) > room)
+		dm_accept_partial_bio(bio, room);
+}
+
+int mirror_fail(struct mirror *m, enum leg_id leg)
+{
+	int r;
+
+	spin_lock_irq(&m->lock);
+	r = mirror_give_up(m, leg);
+	spin_unlock_irq(&m->lock);
+	if (r)
+		DMWARN("%s: can't fail the %s leg: the %s leg is dead or not in sync everywhere",
+		       dm_table_device_name(m->ti->table), leg_name(leg),
+		       leg_name(other_leg(leg)));
+	return r;
+}
+
+int mirror_recover(struct mirror *m, enum leg_id leg)
+{
+	struct leg *l = &m->legs[leg];
+	int r;
+
+	if (!READ_ONCE(l->dead))
+		return 0;
+
+	r = leg_probe(l);
+	if (r) {
+		DMWARN("%s: the %s leg (%s) doesn't answer yet: error %d; it stays dead",
+		       dm_table_device_name(m->ti->table), leg_name(leg), l->dev->name, r);
+		return r;
+	}
+
+	spin_lock_irq(&m->lock);
+	if (l->dead) {
+		l->dead = false;
+		trace_lockstep_leg(m, leg, leg_health(l, m->map.nr_stale[leg]));
+		mirror_changed(m);
+	}
+	spin_unlock_irq(&m->lock);
+	return 0;
+}
+
+int mirror_resync_all(struct mirror *m)
+{
+	spin_lock_irq(&m->lock);
+	region_map_mark_all(&m->map, LEG_REMOTE);
+	mirror_changed(m);
+	spin_unlock_irq(&m->lock);
+	return 0;
+}

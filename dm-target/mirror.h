@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Mirror: two legs, the map of what each holds, and the rules by which a leg
+ * is used, given up and taken back.
+ *
+ * Rules:
+ *  - Who is written: every leg that is alive. A write may be acknowledged if
+ *    at least one leg that has it is current in all its regions, and every
+ *    other leg is marked stale there, or dead and marked stale there.
+ *  - Who is read: the local leg where it is current, else the remote leg where
+ *    that is current, else nobody (the read fails; stale data is never given).
+ *  - A leg is given up ("dead") when a write or flush fails on it, unless the
+ *    other leg couldn't stand in everywhere (dead, or stale in some region):
+ *    then it stays, is marked stale where the other leg has the write, and the
+ *    caller gets the error where nobody has it. So the last leg with current
+ *    data is never thrown away over a bad sector, and its errors are the
+ *    caller's.
+ *  - Under policy "error" no write is acknowledged that isn't on both legs.
+ *
+ * Locking: the state lock (mirror.lock, taken with interrupts off) guards the
+ * region map, leg.dead, leg.deaths and degraded. It is innermost but for the
+ * workqueues' own locks. degraded may be read without it: when it is false and
+ * becomes true meanwhile, the I/O goes to a leg that has just died, and its
+ * completion settles that; the other way round costs only time.
+ *
+ * Marks and range locks: a bit of the map is set by an I/O that holds a range
+ * in the region, or by mirror_give_up(); it is cleared by a resync that held
+ * every range of the region in turn and saw no marks meanwhile. So a bit
+ * can't be cleared over a write that failed.
+ */
+#ifndef LOCKSTEP_MIRROR_H
+#define LOCKSTEP_MIRROR_H
+
+#include <linux/bio.h>
+#include <linux/device-mapper.h>
+#include <linux/mempool.h>
+#include <linux/mutex.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+
+#include "counters.h"
+#include "leg.h"
+#include "range-lock.h"
+#include "region-map.h"
+#include "table.h"
+
+#define DM_MSG_PREFIX "lockstep"
+
+/* The largest write that is handled in one piece; larger ones are split. */
+#define IO_MAX_SECTORS	256u
+#define IO_MAX_PAGES	DIV_ROUND_UP(IO_MAX_SECTORS << SECTOR_SHIFT, PAGE_SIZE)
+
+struct resync;
+
+struct mirror {
+	struct dm_target *ti;
+	struct leg legs[LEGS];
+	struct table_options options;	/* as in the table; rate may change later */
+
+	spinlock_t lock;		/* the state lock */
+	struct region_map map;
+	bool degraded;			/* a leg is dead, or a region is stale */
+	char shown[LEGS];		/* health as of the last event */
+
+	struct range_lock ranges;
+	struct counters counters;
+	struct resync *resync;
+
+	mempool_t pages;
+	struct mutex pages_wait;	/* one writer at a time waits for pages */
+	struct workqueue_struct *wq;	/* writes that waited, failed-over reads */
+	struct workqueue_struct *zero_wq;
+	struct work_struct event;
+
+	/* registry.c */
+	struct list_head registered;
+	bool ran;			/* has been resumed once */
+	bool suspended;
+};
+
+/*
+ * What one bio carries with it (dm's per-bio data). Which fields mean
+ * something depends on the kind of bio; nothing is initialised by dm.
+ */
+struct mirror_io {
+	struct mirror *m;
+	struct bio *bio;		/* the caller's (dm's clone of it) */
+	struct locked_range range;		/* writes, zeroes: the sectors, locked */
+	struct work_struct work;
+	struct bvec_iter iter;		/* reads: as it came, to try again */
+	enum leg_id leg;		/* reads: where it was sent */
+	bool retried;			/* reads: already failed over */
+
+	unsigned int sent;		/* bit for each leg */
+	unsigned int deaths[LEGS];	/* leg.deaths when it was sent */
+	blk_status_t status[LEGS];
+	atomic_t pending;
+	struct bio leg_bio[LEGS];
+	struct bio_vec vecs[IO_MAX_PAGES];
+};
+
+static inline struct mirror_io *mirror_io(struct bio *bio)
+{
+	return dm_per_bio_data(bio, sizeof(struct mirror_io));
+}
+
+static inline enum leg_id leg_of_bio(const struct mirror_io *io, const struct bio *bio)
+{
+	return bio == &io->leg_bio[LEG_LOCAL] ? LEG_LOCAL : LEG_REMOTE;
+}
+
+/**
+ * mirror_route - decide which legs a write or zero is sent to
+ *
+ * Any context; the caller holds io->range. Sets sent, deaths and clears status;
+ * marks the range stale on a dead leg. Returns BLK_STS_OK, or why the write
+ * must not be tried.
+ */
+blk_status_t __must_check mirror_route(struct mirror_io *io);
+
+/**
+ * mirror_settle - what a write or zero that has come back means
+ *
+ * Any context; the caller holds io->range, sent and status are final. Marks
+ * what a leg has missed, gives legs up, and returns what the caller of the
+ * write is told. After this, and only after this, it may be acknowledged.
+ */
+blk_status_t __must_check mirror_settle(struct mirror_io *io);
+
+/* Likewise for a flush, which has no range. */
+void mirror_route_flush(struct mirror_io *io);
+blk_status_t __must_check mirror_settle_flush(struct mirror_io *io);
+
+/*
+ * The leg to read [start, last] from: current there, alive, not in @tried (a
+ * mask). Returns LEGS if there is none. Any context.
+ */
+enum leg_id mirror_read_leg(struct mirror *m, sector_t start, sector_t last,
+			    unsigned int tried);
+
+/*
+ * If regions are stale, shorten a bio that crosses a region's border, so that
+ * each part can be served by a leg of its own. For .map only.
+ */
+void mirror_trim(struct mirror *m, struct bio *bio);
+
+/**
+ * mirror_give_up - stop using a leg
+ *
+ * Under the state lock. Returns 0, or -EBUSY if the other leg couldn't stand
+ * in for it everywhere; then nothing is changed. The event is raised later.
+ */
+int mirror_give_up(struct mirror *m, enum leg_id leg);
+
+/* Messages: sleeping context, no locks. Return 0 or an errno, with a DMWARN. */
+int __must_check mirror_fail(struct mirror *m, enum leg_id leg);
+int __must_check mirror_recover(struct mirror *m, enum leg_id leg);
+int __must_check mirror_resync_all(struct mirror *m);
+
+/* Under the state lock, after any change to the map or to leg.dead. */
+void mirror_changed(struct mirror *m);
+
+#endif

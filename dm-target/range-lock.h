@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Range lock: sector ranges of which no two that overlap are held at once.
+ *
+ * A range is a closed interval [start, last]. All ranges, held and waiting,
+ * sit in one interval tree. A new range counts the ranges already there that
+ * it overlaps (all of them came earlier); it is granted when that count is
+ * zero. Releasing a range takes it out of the tree and lowers the count of
+ * each range that overlaps it (all of them came later: every earlier one had
+ * to be gone before this one could be granted).
+ *
+ * Invariants:
+ *  - two held ranges never overlap;
+ *  - among overlapping ranges the order of grants is the order of arrival, so
+ *    nobody starves, and a wide range (a resync chunk) isn't overtaken for ever;
+ *  - waits only ever point from a later arrival to an earlier one, so they
+ *    can't form a cycle.
+ *
+ * Nothing here allocates or sleeps. The struct locked_range belongs to the caller and
+ * must stay in place from range_lock() to range_unlock().
+ */
+#ifndef LOCKSTEP_RANGE_LOCK_H
+#define LOCKSTEP_RANGE_LOCK_H
+
+#include <linux/list.h>
+#include <linux/rbtree.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+
+struct locked_range {
+	sector_t start;
+	sector_t last;			/* inclusive */
+
+	/* private to range-lock.c */
+	struct rb_node rb;
+	sector_t subtree_last;
+	unsigned int earlier;		/* overlapping ranges that came before */
+	struct list_head link;
+	void (*granted)(struct locked_range *range);
+};
+
+struct range_lock {
+	spinlock_t lock;
+	struct rb_root_cached tree;
+};
+
+void range_lock_init(struct range_lock *rl);
+
+/**
+ * range_lock - ask for a range
+ * @rl: the lock
+ * @range: start and last are set by the caller
+ * @granted: called once, without locks held, if the range has to wait first
+ *
+ * Any context. Returns true if the range is held on return; @granted is then
+ * never called. Returns false if it waits: @granted is called from the
+ * range_unlock() that ends the wait, maybe in interrupt context, maybe before
+ * this function has returned.
+ */
+bool __must_check range_lock(struct range_lock *rl, struct locked_range *range,
+			     void (*granted)(struct locked_range *range));
+
+/**
+ * range_unlock - give a held range back
+ *
+ * Any context. @range isn't touched after the return; the granted() functions
+ * of ranges that waited for it are called before.
+ */
+void range_unlock(struct range_lock *rl, struct locked_range *range);
+
+/* True when no range is held or waits; for assertions at quiet moments. */
+bool range_lock_idle(struct range_lock *rl);
+
+#endif

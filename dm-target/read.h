@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Read: from the local leg where it is current, else from the remote leg where
+ * that is current, else an error. A read that fails on one leg is tried once
+ * more on the other if that is current there; the failed leg's error is
+ * counted and traced, and the leg stays (a bad sector is no reason to lose a
+ * leg; writing the sector back is left to the repair of issue 3).
+ *
+ * Reads take no range: a read that overlaps a write in flight may return old
+ * or new data, as on any disk.
+ */
+#ifndef LOCKSTEP_READ_H
+#define LOCKSTEP_READ_H
+
+#include <linux/blk_types.h>
+
+struct mirror;
+
+/* For .map: returns DM_MAPIO_REMAPPED or DM_MAPIO_KILL. The bio may be shortened. */
+int read_map(struct mirror *m, struct bio *bio);
+
+/* For .end_io of a read: returns DM_ENDIO_DONE, or _INCOMPLETE to try again. */
+int read_end_io(struct mirror *m, struct bio *bio, blk_status_t *error);
+
+#endif

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "registry.h"
+
+#include "mirror.h"
+#include "resync.h"
+
+static LIST_HEAD(mirrors);
+static DEFINE_MUTEX(mirrors_lock);
+
+static dev_t leg_devt(const struct mirror *m, enum leg_id leg)
+{
+	return leg_bdev(&m->legs[leg])->bd_dev;
+}
+
+static bool same_legs(const struct mirror *a, const struct mirror *b)
+{
+	return leg_devt(a, LEG_LOCAL) == leg_devt(b, LEG_LOCAL) &&
+	       leg_devt(a, LEG_REMOTE) == leg_devt(b, LEG_REMOTE);
+}
+
+static bool share_a_leg(const struct mirror *a, const struct mirror *b)
+{
+	enum leg_id i, j;
+
+	for_each_leg(i)
+		for_each_leg(j)
+			if (leg_devt(a, i) == leg_devt(b, j))
+				return true;
+	return false;
+}
+
+int registry_add(struct mirror *m)
+{
+	struct mapped_device *md = dm_table_get_md(m->ti->table);
+	struct mirror *other;
+	int r = 0;
+
+	mutex_lock(&mirrors_lock);
+	list_for_each_entry(other, &mirrors, registered) {
+		if (!share_a_leg(m, other))
+			continue;
+		if (other->ti->table == m->ti->table) {
+			m->ti->error = "A device is a leg of two targets in one table";
+			r = -EBUSY;
+			break;
+		}
+		if (dm_table_get_md(other->ti->table) != md) {
+			DMERR("%s or %s is a leg of %s",
+			      m->legs[LEG_LOCAL].dev->name, m->legs[LEG_REMOTE].dev->name,
+			      dm_table_device_name(other->ti->table));
+			m->ti->error = "A leg already belongs to another lockstep device";
+			r = -EBUSY;
+			break;
+		}
+	}
+	if (!r)
+		list_add_tail(&m->registered, &mirrors);
+	mutex_unlock(&mirrors_lock);
+	return r;
+}
+
+void registry_remove(struct mirror *m)
+{
+	mutex_lock(&mirrors_lock);
+	list_del(&m->registered);
+	mutex_unlock(&mirrors_lock);
+}
+
+/*
+ * from's lock isn't needed: it is suspended, without I/O or resync, and dm has
+ * waited for messages to it when it put the new table in its place.
+ */
+static void inherit(struct mirror *m, const struct mirror *from)
+{
+	enum leg_id leg;
+
+	spin_lock_irq(&m->lock);
+	region_map_inherit(&m->map, &from->map);
+	for_each_leg(leg) {
+		m->legs[leg].dead = from->legs[leg].dead;
+		m->legs[leg].deaths = from->legs[leg].deaths;
+		atomic64_set(&m->legs[leg].read_errors,
+			     atomic64_read(&from->legs[leg].read_errors));
+		atomic64_set(&m->legs[leg].write_errors,
+			     atomic64_read(&from->legs[leg].write_errors));
+		m->shown[leg] = from->shown[leg];
+	}
+	mirror_changed(m);
+	spin_unlock_irq(&m->lock);
+}
+
+int registry_resume(struct mirror *m)
+{
+	struct mirror *other;
+	int r = 0;
+
+	mutex_lock(&mirrors_lock);
+	if (!m->ran) {
+		list_for_each_entry(other, &mirrors, registered) {
+			if (other == m || !other->ran || !share_a_leg(m, other))
+				continue;
+			if (!other->suspended) {
+				DMERR("%s: another table on these legs is still active",
+				      dm_table_device_name(m->ti->table));
+				r = -EBUSY;
+				break;
+			}
+			if (same_legs(m, other))
+				inherit(m, other);
+		}
+	}
+	if (!r) {
+		m->ran = true;
+		m->suspended = false;
+	}
+	mutex_unlock(&mirrors_lock);
+	return r;
+}
+
+void registry_suspend(struct mirror *m)
+{
+	mutex_lock(&mirrors_lock);
+	m->suspended = true;
+	mutex_unlock(&mirrors_lock);
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "table.h"
+
+#include <linux/device-mapper.h>
+#include <linux/kernel.h>
+#include <linux/log2.h>
+#include <linux/string.h>
+
+#include "resync.h"
+
+#define DM_MSG_PREFIX "lockstep"
+
+#define REGION_SIZE_DEFAULT	2048u
+#define REGION_SIZE_MIN		8u
+
+enum option {
+	OPT_REGION_SIZE,
+	OPT_SYNC,
+	OPT_NOSYNC,
+	OPT_POLICY,
+	OPT_REMOTE_CACHE,
+	OPT_RESYNC_JOBS,
+	OPT_RESYNC_RATE,
+};
+
+static const struct {
+	const char *name;
+	enum option option;
+	bool has_value;
+} known[] = {
+	{ "region_size", OPT_REGION_SIZE, true },
+	{ "sync", OPT_SYNC, false },
+	{ "nosync", OPT_NOSYNC, false },
+	{ "policy", OPT_POLICY, true },
+	{ "remote_cache", OPT_REMOTE_CACHE, true },
+	{ "resync_jobs", OPT_RESYNC_JOBS, true },
+	{ "resync_rate", OPT_RESYNC_RATE, true },
+};
+
+void table_defaults(struct table_options *o)
+{
+	*o = (struct table_options) {
+		.region_size = REGION_SIZE_DEFAULT,
+		.resync_jobs = RESYNC_JOBS_DEFAULT,
+	};
+}
+
+static int parse_choice(bool *second, const char *value, const char *a, const char *b)
+{
+	if (!strcasecmp(value, a))
+		*second = false;
+	else if (!strcasecmp(value, b))
+		*second = true;
+	else
+		return -EINVAL;
+	return 0;
+}
+
+static int parse_number(unsigned int *n, const char *value, unsigned int min, unsigned int max)
+{
+	unsigned int v;
+
+	if (kstrtouint(value, 10, &v) || v < min || v > max)
+		return -EINVAL;
+	*n = v;
+	return 0;
+}
+
+/* value is NULL for an option without one. */
+static int parse_option(struct table_options *o, struct dm_target *ti, enum option option,
+			const char *value)
+{
+	int r = 0;
+
+	switch (option) {
+	case OPT_REGION_SIZE:
+		r = parse_number(&o->region_size, value, REGION_SIZE_MIN, 1u << 31);
+		if (!r && !is_power_of_2(o->region_size))
+			r = -EINVAL;
+		if (r)
+			ti->error = "region_size must be a power of two from 8 to 2147483648 sectors";
+		break;
+	case OPT_SYNC:
+		o->nosync = false;
+		break;
+	case OPT_NOSYNC:
+		o->nosync = true;
+		break;
+	case OPT_POLICY:
+		r = parse_choice(&o->error_policy, value, "degrade", "error");
+		if (r)
+			ti->error = "policy must be degrade or error";
+		break;
+	case OPT_REMOTE_CACHE:
+		r = parse_choice(&o->trust_remote_cache, value, "fua", "trust");
+		if (r)
+			ti->error = "remote_cache must be fua or trust";
+		break;
+	case OPT_RESYNC_JOBS:
+		r = parse_number(&o->resync_jobs, value, 1, RESYNC_JOBS_MAX);
+		if (r)
+			ti->error = "resync_jobs must be from 1 to 16";
+		break;
+	case OPT_RESYNC_RATE:
+		r = parse_number(&o->resync_rate, value, 0, UINT_MAX / 2);
+		if (r)
+			ti->error = "resync_rate must be a number of KiB/s, 0 for no bound";
+		break;
+	}
+	return r;
+}
+
+static int find_option(const char *word)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(known); i++)
+		if (!strcasecmp(word, known[i].name))
+			return i;
+	return -1;
+}
+
+static int parse_words(struct table_options *o, struct dm_target *ti,
+		       unsigned int argc, char **argv)
+{
+	unsigned int seen = 0, i;
+
+	for (i = 0; i < argc; i++) {
+		int k = find_option(argv[i]);
+		const char *value = NULL;
+
+		if (k < 0) {
+			DMERR("option %s: unknown", argv[i]);
+			ti->error = "Unknown option";
+			return -EINVAL;
+		}
+		if (seen & BIT(known[k].option)) {
+			DMERR("option %s: given twice", argv[i]);
+			ti->error = "An option is given twice";
+			return -EINVAL;
+		}
+		seen |= BIT(known[k].option);
+
+		if (known[k].has_value) {
+			if (++i == argc) {
+				DMERR("option %s: its value is missing", known[k].name);
+				ti->error = "The last option has no value";
+				return -EINVAL;
+			}
+			value = argv[i];
+		}
+		if (parse_option(o, ti, known[k].option, value)) {
+			DMERR("option %s: bad value %s", known[k].name, value);
+			return -EINVAL;
+		}
+	}
+	if ((seen & BIT(OPT_SYNC)) && (seen & BIT(OPT_NOSYNC))) {
+		ti->error = "sync and nosync contradict each other";
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int table_parse(struct table_options *o, struct dm_target *ti, unsigned int argc, char **argv)
+{
+	unsigned int words;
+
+	if (!argc)
+		return 0;
+	if (kstrtouint(argv[0], 10, &words)) {
+		DMERR("number of option words: %s isn't a number", argv[0]);
+		ti->error = "After the two devices comes the number of option words";
+		return -EINVAL;
+	}
+	if (words != argc - 1) {
+		DMERR("number of option words: table says %u, %u follow", words, argc - 1);
+		ti->error = "The number of option words is wrong";
+		return -EINVAL;
+	}
+	return parse_words(o, ti, words, argv + 1);
+}
+
+unsigned int table_emit(const struct table_options *o, char *result, unsigned int maxlen)
+{
+	bool region = o->region_size != REGION_SIZE_DEFAULT;
+	bool jobs = o->resync_jobs != RESYNC_JOBS_DEFAULT;
+	unsigned int words, sz = 0;
+
+	words = 2 * (region + o->error_policy + o->trust_remote_cache + jobs + !!o->resync_rate) +
+		o->nosync;
+	if (!words)
+		return 0;
+
+	DMEMIT(" %u", words);
+	if (region)
+		DMEMIT(" region_size %u", o->region_size);
+	if (o->nosync)
+		DMEMIT(" nosync");
+	if (o->error_policy)
+		DMEMIT(" policy error");
+	if (o->trust_remote_cache)
+		DMEMIT(" remote_cache trust");
+	if (jobs)
+		DMEMIT(" resync_jobs %u", o->resync_jobs);
+	if (o->resync_rate)
+		DMEMIT(" resync_rate %u", o->resync_rate);
+	return sz;
+}

@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-lockstep: a synchronous mirror of a local and a remote block device.
+ *
+ *   <start> <len> lockstep <local_dev> <remote_dev> [<#opts> <opt>...]
+ *
+ * A write is acknowledged when both legs have it, with the flush or FUA it
+ * asked for. Overlapping writes are never in flight together, and both legs
+ * are fed from one copy of the data, so at any quiet moment the regions that
+ * are in sync are bit-identical on both legs, whose data starts at sector 0.
+ *
+ *   dmsetup create m --table "0 $(blockdev --getsz /dev/L) lockstep /dev/L /dev/R"
+ *   dmsetup status m
+ *   0 2097152 lockstep AA 1024/1024 idle 0 0 ...
+ *
+ * The options are in table.h. With the map in core memory, creating a mirror
+ * resyncs all of it from the local leg (option nosync: no resync); a table
+ * reload of an active mirror keeps its state (registry.h).
+ *
+ * Status, fields separated by one blank:
+ *
+ *    1  health of local and remote leg, one character each:
+ *       A in sync   a alive, some regions stale   D dead (gets no I/O)
+ *    2  <regions in sync>/<regions>
+ *    3  idle | resync | paused | waiting | stalled (resync.h)
+ *    4  I/O errors of the local leg (read, write and flush)
+ *    5  I/O errors of the remote leg
+ *    6  policy: degrade | error
+ *    7  regions stale on the local leg        8  on the remote leg
+ *    9  read errors local                    10  read errors remote
+ *   11+ counters in the order of counters.h: writes reads flushes fua zeroes
+ *       waited copied_bytes punted failovers alone refused late
+ *       resynced_sectors
+ *
+ * New fields come after the last. Each change of field 1 is a dm event
+ * (dmsetup wait) and a line in the kernel log.
+ *
+ * Messages (dmsetup message m 0 ...):
+ *
+ *   fail local|remote        give a leg up
+ *   recover [local|remote]   a dead leg is back (default: whichever is dead):
+ *                            it is probed, then used, and what it missed is
+ *                            copied to it
+ *   resync                   take all of the remote leg for stale
+ *   resync_rate <KiB/s>      0 = no bound; not kept over a reload
+ *   counters_reset
+ *
+ * No ioctls are passed down: SG_IO to one leg would go around the mirror.
+ */
+#include <linux/blkdev.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "mirror-compat.h"
+#include "mirror.h"
+#include "read.h"
+#include "registry.h"
+#include "resync.h"
+#include "write.h"
+#include "zero.h"
+
+#define CREATE_TRACE_POINTS
+#include "lockstep-trace.h"
+
+static void event_work(struct work_struct *work)
+{
+	struct mirror *m = container_of(work, struct mirror, event);
+	const char *name = dm_table_device_name(m->ti->table);
+	char health[LEGS], before[LEGS];
+	unsigned long in_sync;
+	enum leg_id leg;
+
+	spin_lock_irq(&m->lock);
+	for_each_leg(leg) {
+		before[leg] = m->shown[leg];
+		health[leg] = leg_health(&m->legs[leg], m->map.nr_stale[leg]);
+		m->shown[leg] = health[leg];
+	}
+	in_sync = region_map_in_sync(&m->map);
+	spin_unlock_irq(&m->lock);
+
+	for_each_leg(leg) {
+		if (health[leg] == before[leg])
+			continue;
+		if (health[leg] == 'D')
+			DMWARN("%s: %s leg %s is dead, going on without it (policy %s)",
+			       name, leg_name(leg), m->legs[leg].dev->name,
+			       m->options.error_policy ? "error" : "degrade");
+		else if (health[leg] == 'a')
+			DMINFO("%s: %s leg %s is alive, %lu of %lu regions in sync",
+			       name, leg_name(leg), m->legs[leg].dev->name, in_sync, m->map.nr);
+		else
+			DMINFO("%s: %s leg %s is in sync",
+			       name, leg_name(leg), m->legs[leg].dev->name);
+	}
+	if (health[LEG_LOCAL] != before[LEG_LOCAL] || health[LEG_REMOTE] != before[LEG_REMOTE])
+		dm_table_event(m->ti->table);
+}
+
+/* Takes apart whatever has been made; what hasn't is zero. */
+static void mirror_destroy(struct mirror *m)
+{
+	enum leg_id leg;
+
+	if (!IS_ERR_OR_NULL(m->resync)) {
+		resync_pause(m->resync);
+		resync_drain(m->resync);
+		resync_destroy(m->resync);
+	}
+	if (m->wq) {
+		cancel_work_sync(&m->event);
+		destroy_workqueue(m->wq);
+	}
+	if (m->zero_wq)
+		destroy_workqueue(m->zero_wq);
+	write_pool_destroy(m);
+	counters_destroy(&m->counters);
+	region_map_destroy(&m->map);
+	for_each_leg(leg)
+		leg_close(&m->legs[leg], m->ti);
+	kfree(m);
+}
+
+static int open_legs(struct mirror *m, char **argv)
+{
+	struct dm_target *ti = m->ti;
+	struct block_device *local, *remote;
+	enum leg_id leg;
+	int r;
+
+	for_each_leg(leg) {
+		r = leg_open(&m->legs[leg], ti, argv[leg], leg);
+		if (r)
+			return r;
+	}
+	m->legs[LEG_REMOTE].write_through = !m->options.trust_remote_cache;
+	m->legs[LEG_REMOTE].cache_trusted = m->options.trust_remote_cache;
+
+	local = leg_bdev(&m->legs[LEG_LOCAL]);
+	remote = leg_bdev(&m->legs[LEG_REMOTE]);
+	if (local->bd_dev == remote->bd_dev) {
+		DMERR("%s and %s are the same device", argv[LEG_LOCAL], argv[LEG_REMOTE]);
+		ti->error = "Both legs are the same device";
+		return -EINVAL;
+	}
+	if (local->bd_disk == remote->bd_disk &&
+	    (!bdev_is_partition(local) || !bdev_is_partition(remote))) {
+		DMERR("one of %s and %s is a partition of the other",
+		      argv[LEG_LOCAL], argv[LEG_REMOTE]);
+		ti->error = "One leg is a partition of the other";
+		return -EINVAL;
+	}
+
+	for_each_leg(leg) {
+		unsigned int block = bdev_logical_block_size(leg_bdev(&m->legs[leg]));
+
+		if (m->options.region_size < block >> SECTOR_SHIFT ||
+		    IO_MAX_SECTORS < block >> SECTOR_SHIFT) {
+			DMERR("%s leg: logical blocks of %u bytes, regions of %u sectors",
+			      leg_name(leg), block, m->options.region_size);
+			ti->error = "A leg's logical block doesn't fit into a region";
+			return -EINVAL;
+		}
+		if (ti->len & ((block >> SECTOR_SHIFT) - 1)) {
+			DMERR("%s leg: length %llu isn't a multiple of its logical block of %u bytes",
+			      leg_name(leg), (unsigned long long)ti->len, block);
+			ti->error = "The length isn't a multiple of a leg's logical block";
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+/* Memory and threads; the map says what sync or nosync says. */
+static int mirror_init(struct mirror *m)
+{
+	int r;
+
+	spin_lock_init(&m->lock);
+	range_lock_init(&m->ranges);
+	INIT_WORK(&m->event, event_work);
+	m->shown[LEG_LOCAL] = 'A';
+	m->shown[LEG_REMOTE] = m->options.nosync ? 'A' : 'a';
+
+	r = region_map_create(&m->map, m->ti->len, ilog2(m->options.region_size));
+	if (r)
+		return r;
+	if (!m->options.nosync)
+		region_map_mark_all(&m->map, LEG_REMOTE);
+	m->degraded = !m->options.nosync;
+
+	r = counters_create(&m->counters);
+	if (r)
+		return r;
+	r = write_pool_create(m);
+	if (r)
+		return r;
+	m->wq = alloc_workqueue("lockstep", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	m->zero_wq = alloc_workqueue("lockstep-zero", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!m->wq || !m->zero_wq)
+		return -ENOMEM;
+	m->resync = resync_create(m, m->options.resync_jobs, m->options.resync_rate);
+	return PTR_ERR_OR_ZERO(m->resync);
+}
+
+static int lockstep_ctr(struct dm_target *ti, unsigned int argc, char **argv)
+{
+	struct table_options options;
+	struct mirror *m;
+	int r;
+
+	if (argc < LEGS) {
+		ti->error = "Not enough arguments: <local_dev> <remote_dev> [<#opts> <opt>...]";
+		return -EINVAL;
+	}
+	table_defaults(&options);
+	r = table_parse(&options, ti, argc - LEGS, argv + LEGS);
+	if (r)
+		return r;
+
+	m = kzalloc(sizeof(*m), GFP_KERNEL);
+	if (!m) {
+		ti->error = "Out of memory";
+		return -ENOMEM;
+	}
+	m->ti = ti;
+	m->options = options;
+
+	r = open_legs(m, argv);
+	if (r)
+		goto bad;
+	r = mirror_init(m);
+	if (r) {
+		ti->error = r == -E2BIG ? "Too many regions: raise region_size" : "Out of memory";
+		goto bad;
+	}
+	r = registry_add(m);
+	if (r)
+		goto bad;
+
+	ti->private = m;
+	ti->per_io_data_size = sizeof(struct mirror_io);
+	ti->num_flush_bios = 1;
+	/* Whatever the legs' caches are set to now: that can change at any time. */
+	ti->flush_supported = true;
+	if (zero_supported(m)) {
+		ti->num_discard_bios = 1;
+		ti->num_write_zeroes_bios = 1;
+		ti->discards_supported = true;
+	}
+	/* Each write holds memory of ours until both legs have it. */
+	ti->limit_swap_bios = true;
+	return 0;
+
+bad:
+	mirror_destroy(m);
+	return r;
+}
+
+static void lockstep_dtr(struct dm_target *ti)
+{
+	struct mirror *m = ti->private;
+
+	registry_remove(m);
+	WARN_ON_ONCE(!range_lock_idle(&m->ranges));
+	mirror_destroy(m);
+}
+
+static int lockstep_map(struct dm_target *ti, struct bio *bio)
+{
+	struct mirror *m = ti->private;
+
+	switch (bio_op(bio)) {
+	case REQ_OP_READ:
+		return read_map(m, bio);
+	case REQ_OP_WRITE:
+		if (bio_sectors(bio))
+			write_map(m, bio);
+		else
+			flush_map(m, bio);
+		return DM_MAPIO_SUBMITTED;
+	case REQ_OP_FLUSH:
+		flush_map(m, bio);
+		return DM_MAPIO_SUBMITTED;
+	case REQ_OP_DISCARD:
+	case REQ_OP_WRITE_ZEROES:
+		zero_map(m, bio);
+		return DM_MAPIO_SUBMITTED;
+	default:
+		return DM_MAPIO_KILL;
+	}
+}
+
+static int lockstep_end_io(struct dm_target *ti, struct bio *bio, blk_status_t *error)
+{
+	if (bio_op(bio) != REQ_OP_READ)
+		return DM_ENDIO_DONE;
+	return read_end_io(ti->private, bio, error);
+}
+
+static void lockstep_presuspend(struct dm_target *ti)
+{
+	struct mirror *m = ti->private;
+
+	resync_pause(m->resync);
+}
+
+static void lockstep_presuspend_undo(struct dm_target *ti)
+{
+	struct mirror *m = ti->private;
+
+	resync_run(m->resync);
+}
+
+/* dm has waited for every bio: what is left is our own. */
+static void lockstep_postsuspend(struct dm_target *ti)
+{
+	struct mirror *m = ti->private;
+
+	resync_drain(m->resync);
+	flush_workqueue(m->wq);
+	WARN_ON_ONCE(!range_lock_idle(&m->ranges));
+	registry_suspend(m);
+}
+
+static int lockstep_preresume(struct dm_target *ti)
+{
+	return registry_resume(ti->private);
+}
+
+static void lockstep_resume(struct dm_target *ti)
+{
+	struct mirror *m = ti->private;
+
+	resync_run(m->resync);
+}
+
+static int parse_leg(const char *word, enum leg_id *leg)
+{
+	for_each_leg(*leg)
+		if (!strcasecmp(word, leg_name(*leg)))
+			return 0;
+	DMWARN("%s is neither local nor remote", word);
+	return -EINVAL;
+}
+
+static int recover_message(struct mirror *m, unsigned int argc, char **argv)
+{
+	enum leg_id leg;
+	int r;
+
+	if (argc == 2) {
+		r = parse_leg(argv[1], &leg);
+		return r ?: mirror_recover(m, leg);
+	}
+	for_each_leg(leg) {
+		r = mirror_recover(m, leg);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static int rate_message(struct mirror *m, const char *word)
+{
+	unsigned int rate;
+
+	if (kstrtouint(word, 10, &rate) || rate > UINT_MAX / 2) {
+		DMWARN("resync_rate: %s isn't a number of KiB/s", word);
+		return -EINVAL;
+	}
+	resync_set_rate(m->resync, rate);
+	return 0;
+}
+
+static int lockstep_message(struct dm_target *ti, unsigned int argc, char **argv,
+			    char *result, unsigned int maxlen)
+{
+	struct mirror *m = ti->private;
+	enum leg_id leg;
+	int r;
+
+	if (!strcasecmp(argv[0], "fail") && argc == 2) {
+		r = parse_leg(argv[1], &leg);
+		return r ?: mirror_fail(m, leg);
+	}
+	if (!strcasecmp(argv[0], "recover") && argc <= 2)
+		return recover_message(m, argc, argv);
+	if (!strcasecmp(argv[0], "resync") && argc == 1)
+		return mirror_resync_all(m);
+	if (!strcasecmp(argv[0], "resync_rate") && argc == 2)
+		return rate_message(m, argv[1]);
+	if (!strcasecmp(argv[0], "counters_reset") && argc == 1) {
+		counters_reset(&m->counters);
+		return 0;
+	}
+	DMWARN("%s: message %s with %u arguments: unknown; there are fail local|remote, recover [local|remote], resync, resync_rate <KiB/s>, counters_reset",
+	       dm_table_device_name(ti->table), argv[0], argc - 1);
+	return -EINVAL;
+}
+
+static u64 errors_of(const struct leg *leg)
+{
+	return atomic64_read(&leg->read_errors) + atomic64_read(&leg->write_errors);
+}
+
+static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxlen)
+{
+	struct leg *local = &m->legs[LEG_LOCAL], *remote = &m->legs[LEG_REMOTE];
+	unsigned long stale[LEGS];
+	unsigned int sz = 0;
+	char health[LEGS];
+	const char *action;
+	enum leg_id leg;
+	int i;
+
+	spin_lock_irq(&m->lock);
+	for_each_leg(leg) {
+		stale[leg] = m->map.nr_stale[leg];
+		health[leg] = leg_health(&m->legs[leg], stale[leg]);
+	}
+	action = resync_action(m->resync);
+	spin_unlock_irq(&m->lock);
+
+	DMEMIT("%c%c %lu/%lu %s %llu %llu %s %lu %lu %lld %lld",
+	       health[LEG_LOCAL], health[LEG_REMOTE],
+	       m->map.nr - stale[LEG_LOCAL] - stale[LEG_REMOTE], m->map.nr, action,
+	       errors_of(local), errors_of(remote),
+	       m->options.error_policy ? "error" : "degrade",
+	       stale[LEG_LOCAL], stale[LEG_REMOTE],
+	       (long long)atomic64_read(&local->read_errors),
+	       (long long)atomic64_read(&remote->read_errors));
+	for (i = 0; i < COUNTERS; i++)
+		DMEMIT(" %llu", counters_sum(&m->counters, i));
+	return sz;
+}
+
+static unsigned int emit_ima(struct mirror *m, char *result, unsigned int maxlen)
+{
+	unsigned int sz = 0;
+	enum leg_id leg;
+
+	DMEMIT_TARGET_NAME_VERSION(m->ti->type);
+	for_each_leg(leg)
+		DMEMIT(",%s=%s", leg_name(leg), m->legs[leg].dev->name);
+	DMEMIT(",region_size=%u,policy=%s,remote_cache=%s,nosync=%c;",
+	       m->options.region_size, m->options.error_policy ? "error" : "degrade",
+	       m->options.trust_remote_cache ? "trust" : "fua",
+	       m->options.nosync ? 'y' : 'n');
+	return sz;
+}
+
+static void lockstep_status(struct dm_target *ti, status_type_t type, unsigned int flags,
+			    char *result, unsigned int maxlen)
+{
+	struct mirror *m = ti->private;
+	unsigned int sz = 0;
+
+	switch (type) {
+	case STATUSTYPE_INFO:
+		emit_info(m, result, maxlen);
+		break;
+	case STATUSTYPE_TABLE:
+		DMEMIT("%s %s", m->legs[LEG_LOCAL].dev->name, m->legs[LEG_REMOTE].dev->name);
+		table_emit(&m->options, result + sz, maxlen - sz);
+		break;
+	case STATUSTYPE_IMA:
+		emit_ima(m, result, maxlen);
+		break;
+	}
+}
+
+static int lockstep_iterate_devices(struct dm_target *ti, iterate_devices_callout_fn fn,
+				    void *data)
+{
+	struct mirror *m = ti->private;
+	enum leg_id leg;
+	int r = 0;
+
+	for_each_leg(leg) {
+		r = fn(ti, m->legs[leg].dev, 0, ti->len, data);
+		if (r)
+			break;
+	}
+	return r;
+}
+
+static void lockstep_io_hints(struct dm_target *ti, struct queue_limits *limits)
+{
+	if (ti->num_discard_bios)
+		mirror_limit_discard(limits, ZERO_MAX_SECTORS, limits->logical_block_size);
+}
+
+static struct target_type lockstep_target = {
+	.name = "lockstep",
+	.version = { 1, 0, 0 },
+	.module = THIS_MODULE,
+	.ctr = lockstep_ctr,
+	.dtr = lockstep_dtr,
+	.map = lockstep_map,
+	.end_io = lockstep_end_io,
+	.presuspend = lockstep_presuspend,
+	.presuspend_undo = lockstep_presuspend_undo,
+	.postsuspend = lockstep_postsuspend,
+	.preresume = lockstep_preresume,
+	.resume = lockstep_resume,
+	.message = lockstep_message,
+	.status = lockstep_status,
+	.iterate_devices = lockstep_iterate_devices,
+	.io_hints = lockstep_io_hints,
+};
+module_dm(lockstep);
+
+MODULE_DESCRIPTION("Lockstep: synchronous mirror of a local and a remote block device");
+MODULE_AUTHOR("Lockstep maintainers");
+MODULE_LICENSE("GPL");
