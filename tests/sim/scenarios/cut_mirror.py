@@ -22,9 +22,10 @@ import random
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+from locklab import dm
+from locklab.iscsi import Session
 
-from crashlab import (  # noqa: E402
+from crashlab import (
     CONTROL,
     LEG,
     MIRROR_SITE,
@@ -32,7 +33,6 @@ from crashlab import (  # noqa: E402
     Load,
     Lockstep,
     Mirror,
-    Session,
     Wire,
     check,
     compare,
@@ -40,7 +40,6 @@ from crashlab import (  # noqa: E402
     forget,
     until,
 )
-from dmdev import Dm  # noqa: E402
 
 LOCAL = f"0 {LEG} media p-local ram ssd 2 site {PRIMARY_SITE}"
 
@@ -48,11 +47,10 @@ LOCAL = f"0 {LEG} media p-local ram ssd 2 site {PRIMARY_SITE}"
 class Scenario:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
-        self.dm = Dm()
         self.wire = Wire()
-        self.mirror = Mirror(self.dm, args.backstore, args.model, args.lie)
+        self.mirror = Mirror(args.backstore, args.model, args.lie)
         self.session = Session()
-        self.lockstep = Lockstep(self.dm)
+        self.lockstep = Lockstep()
         self.device = self.local = ""
         self.running = False
 
@@ -66,7 +64,7 @@ class Scenario:
         self.device = remote
         if not self.args.plain:
             forget("p-local")
-            self.local = self.dm.create("p-local", LOCAL)
+            self.local = dm.create("p-local", LOCAL)
             self.lockstep.assemble(self.local, remote, synced=rng.random() < 0.5)
             self.lockstep.wait("AA")
             self.device = self.lockstep.node
@@ -75,7 +73,7 @@ class Scenario:
     def stop(self) -> None:
         if not self.args.plain:
             self.lockstep.remove()
-            self.dm.remove("p-local")
+            dm.remove("p-local")
         self.session.logout()
         self.mirror.power_off()
         self.running = False
@@ -92,6 +90,7 @@ class Scenario:
             cuts=[self.wire.cut_control, f"{CONTROL}/cut={MIRROR_SITE} {seed}"],
             more=rng.choice((0, 0, 50, 300)),
             depth=rng.choice((1, 4, 16, 32)),
+            pause_us=rng.choice((5, 50, 200)),
         )
         load.start()
         told = load.wait_cut()
@@ -102,7 +101,7 @@ class Scenario:
         if dies:
             until(lambda: self.lockstep.health() == "AD", "the remote leg to be declared dead")
         self.mirror.export()
-        self.wire.mend()
+        self.wire.plug_in()
         until(self.session.up, "the session to come back")
         if dies:
             self.lockstep.recover()
@@ -111,7 +110,7 @@ class Scenario:
         load.wait_end()
         check(self.device, f"{load.state}.end", "stable")
         if not self.args.plain:
-            compare(self.local, self.session.disk)
+            compare(self.local, self.session.node)
         return f"{told.removeprefix('cut: ')}, {'died and recovered' if dies else 'came back'}"
 
 

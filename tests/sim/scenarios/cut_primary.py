@@ -16,35 +16,32 @@ import argparse
 import os
 import random
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+from locklab import dm
+from locklab.iscsi import Session
 
-from crashlab import (  # noqa: E402
+from crashlab import (
     CONTROL,
     LEG,
     PRIMARY_SITE,
     Load,
     Lockstep,
     Mirror,
-    Session,
     Wire,
     check,
     compare,
     cut_loop,
     forget,
 )
-from dmdev import Dm  # noqa: E402
 
 
 class Scenario:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
-        self.dm = Dm()
         self.wire = Wire()
-        self.mirror = Mirror(self.dm, args.backstore, "ssd", False)
+        self.mirror = Mirror(args.backstore, "ssd", False)
         self.session = Session()
-        self.lockstep = Lockstep(self.dm)
+        self.lockstep = Lockstep()
         self.cache = True
         self.local = ""
         self.running = False
@@ -55,7 +52,7 @@ class Scenario:
             options += " flush lie"
         words = len(options.split())
         table = f"0 {LEG} media p-local ram {self.args.model} {words} {options}"
-        self.local = self.dm.create("p-local", table)
+        self.local = dm.create("p-local", table)
 
     def start(self, rng: random.Random) -> None:
         if self.running:
@@ -66,13 +63,13 @@ class Scenario:
         self.session.login()
         forget("p-local")
         self.open_local()
-        self.lockstep.assemble(self.local, self.session.disk, synced=False)
+        self.lockstep.assemble(self.local, self.session.node, synced=False)
         self.lockstep.wait("AA")
         self.running = True
 
     def stop(self) -> None:
         self.lockstep.remove()
-        self.dm.remove("p-local")
+        dm.remove("p-local")
         self.session.logout()
         self.mirror.power_off()
         self.running = False
@@ -88,20 +85,21 @@ class Scenario:
             cut_us=rng.randrange(500, 40000),
             cuts=[self.wire.cut_control, f"{CONTROL}/cut={PRIMARY_SITE} {seed}"],
             depth=rng.choice((1, 4, 16, 32)),
+            pause_us=rng.choice((5, 50, 200)),
         )
         load.start()
         told = load.wait_cut()
         load.wait_end()
         self.lockstep.remove()
-        self.dm.remove("p-local")
-        self.wire.mend()
+        dm.remove("p-local")
+        self.wire.plug_in()
         self.session.logout()
         self.open_local()
         check(self.local, load.state, promise)
         self.session.login()
-        self.lockstep.assemble(self.local, self.session.disk, synced=False)
+        self.lockstep.assemble(self.local, self.session.node, synced=False)
         self.lockstep.wait("AA")
-        compare(self.local, self.session.disk)
+        compare(self.local, self.session.node)
         check(self.lockstep.node, load.state, promise)
         return f"{told.removeprefix('cut: ')}, {promise} local disk"
 

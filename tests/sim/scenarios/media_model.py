@@ -8,11 +8,11 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from dmdev import Dm, device  # noqa: E402
+from locklab import dm
 
 SECTOR = 512
 CONTROL = Path("/sys/kernel/debug/lockstep-media")
@@ -21,6 +21,15 @@ SEED = int(os.environ.get("LAB_SEED", "1"))
 SITE = 91
 
 failures = 0
+
+
+@contextmanager
+def device(name: str, table: str) -> Iterator[str]:
+    node = dm.create(name, table)
+    try:
+        yield node
+    finally:
+        dm.remove(name)
 
 
 def verdict(ok: bool, what: str) -> None:
@@ -83,17 +92,17 @@ def near(what: str, got: float, want: float, tolerance: float) -> None:
     )
 
 
-def timing(dm: Dm) -> None:
+def timing() -> None:
     rng = random.Random(SEED)
     size = 131072
     wide = f"0 {size} media t ram spindle 4 write_cache off spread on"
-    with device(dm, "t", wide) as node, Disk(node) as disk:
+    with device("t", wide) as node, Disk(node) as disk:
         places = [rng.randrange(size // 8) * 8 for _ in range(600)]
         near("spindle random 4K read ms", sum(disk.read(p, 8) for p in places) / 600, 5.76, 0.05)
         near("spindle random 4K write ms", sum(disk.write(p, 8) for p in places) / 600, 6.36, 0.05)
     forget("t")
     plain = f"0 {size} media t ram spindle 2 write_cache off"
-    with device(dm, "t", plain) as node, Disk(node) as disk:
+    with device("t", plain) as node, Disk(node) as disk:
         disk.read(0, 8)
         ms = sum(disk.read(8 + 128 * i, 128) for i in range(400))
         near("spindle sequential read MB/s", 400 * 65536 / ms / 1e3, 66, 0.05)
@@ -101,7 +110,7 @@ def timing(dm: Dm) -> None:
              0.05)  # fmt: skip
     forget("t")
     cached = f"0 {size} media t ram spindle 4 write_cache on spread on"
-    with device(dm, "t", cached) as node, Disk(node) as disk:
+    with device("t", cached) as node, Disk(node) as disk:
         near("spindle cached 4K write ms", disk.write(4096, 8), 0.126, 0.05)
         near("spindle read of a cached write ms", disk.read(4096, 8), 0.126, 0.05)
         ms = sum(disk.write(rng.randrange(size // 8) * 8, 8) for _ in range(50))
@@ -111,19 +120,19 @@ def timing(dm: Dm) -> None:
         verdict(disk.flush() < 0.01, "flush of nothing takes no time")
     forget("t")
     ssd = f"0 {size} media t ram ssd 6 read_us 80 write_us 25 flush_us 300"
-    with device(dm, "t", ssd) as node, Disk(node) as disk:
+    with device("t", ssd) as node, Disk(node) as disk:
         near("ssd read ms", disk.read(77, 8), 0.080, 0.05)
         near("ssd write ms", disk.write(77, 8), 0.025, 0.05)
         near("ssd flush ms", disk.flush(), 0.300, 0.05)
     forget("t")
 
 
-def cuts(dm: Dm) -> None:
+def cuts() -> None:
     table = f"0 32768 media c ram null 2 site {SITE}"
     kept: list[int] = []
     torn = 0
     for seed in range(40):
-        with device(dm, "c", table) as node, Disk(node) as disk:
+        with device("c", table) as node, Disk(node) as disk:
             disk.write(0, 64, 1)
             disk.flush()
             # The kernel follows a synchronous FUA write with a flush, so it comes first.
@@ -139,7 +148,7 @@ def cuts(dm: Dm) -> None:
             except OSError as e:
                 if e.errno != errno.EIO:
                     verdict(False, f"a read from the void: {e}")
-        with device(dm, "c", table) as node, Disk(node) as disk:
+        with device("c", table) as node, Disk(node) as disk:
             data = disk.data(0, 64)
         forget("c")
         now = [data[s * SECTOR] for s in range(64)]
@@ -158,10 +167,10 @@ def cuts(dm: Dm) -> None:
         torn += 0 < sum(n != 1 for n in now[8:16]) < 8
     verdict(0 in kept and 16 in kept and torn > 10, f"kept of 16 unflushed sectors: {kept}")
     for seed in (5, 5):
-        with device(dm, "c", table) as node, Disk(node) as disk:
+        with device("c", table) as node, Disk(node) as disk:
             disk.write(0, 64, 1)
             dm.message("c", f"cut {seed}")
-        with device(dm, "c", table) as node, Disk(node) as disk:
+        with device("c", table) as node, Disk(node) as disk:
             data = disk.data(0, 64)
         forget("c")
         kept.append(hash(data))
@@ -186,7 +195,7 @@ def check(node: str, promise: str) -> int:
     return done.returncode
 
 
-def loads(dm: Dm) -> None:
+def loads() -> None:
     """The load and the judge on a medium alone; disks that break their promise are caught."""
     good = {
         "ssd with cache": ("ssd 2 write_cache on", "volatile"),
@@ -208,9 +217,9 @@ def loads(dm: Dm) -> None:
         runs = 20 if name in good else 8
         for _ in range(runs):
             seed = rng.randrange(1 << 32)
-            with device(dm, "l", table) as node:
+            with device("l", table) as node:
                 torture(node, seed, rng.randrange(1000, 100000), [])
-            with device(dm, "l", table) as node:
+            with device("l", table) as node:
                 wrong += check(node, promise)
         forget("l")
         if name in good:
@@ -220,10 +229,9 @@ def loads(dm: Dm) -> None:
 
 
 def main() -> int:
-    dm = Dm()
-    timing(dm)
-    cuts(dm)
-    loads(dm)
+    timing()
+    cuts()
+    loads()
     return 1 if failures else 0
 
 
