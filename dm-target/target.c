@@ -509,7 +509,19 @@ static struct target_type lockstep_target = {
 	.iterate_devices = lockstep_iterate_devices,
 	.io_hints = lockstep_io_hints,
 };
-module_dm(lockstep);
+
+static int __init lockstep_init(void)
+{
+	return dm_register_target(&lockstep_target);
+}
+
+static void __exit lockstep_exit(void)
+{
+	dm_unregister_target(&lockstep_target);
+}
+
+module_init(lockstep_init);
+module_exit(lockstep_exit);
 
 MODULE_DESCRIPTION("Lockstep: synchronous mirror of a local and a remote block device");
 MODULE_AUTHOR("Lockstep maintainers");

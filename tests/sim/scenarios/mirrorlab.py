@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the mirror's own scenarios share: legs that can be slowed and broken at will."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from locklab import base, blk, dm, mirror, ram
+
+LOAD = "/lockstep/build/bin/mirror-load"
+MIB = 8
+SECTORS = MIB << 11
+
+# Positions in Status.rest (dm-target/target.c: field 6 is rest[0]).
+FIELDS = (
+    "policy", "stale_local", "stale_remote", "read_errors_local", "read_errors_remote",
+    "writes", "reads", "flushes", "fua", "zeroes", "waited", "copied", "punted", "failovers",
+    "alone", "refused", "late", "resynced",
+)  # fmt: skip
+
+
+class Leg:
+    """A disk in memory below a dm device whose table is exchanged to slow or break it."""
+
+    def __init__(self, name: str, *, mib: int = MIB, latency_us: int = 0, cache_mib: int = 0) -> None:
+        self.disk = ram.Ram(f"{name}disk", mib, latency_us=latency_us, cache_mib=cache_mib)
+        self.name = name
+        self.node = dm.create(name, self._linear())
+
+    def _linear(self) -> str:
+        return f"0 {self.disk.sectors} linear {self.disk.node} 0"
+
+    def _set(self, table: str) -> None:
+        dm.load(self.name, table)
+        dm.suspend(self.name, flush=False)
+        dm.resume(self.name)
+
+    def well(self) -> None:
+        self._set(self._linear())
+
+    def gone(self) -> None:
+        """Every I/O fails."""
+        self._set(f"0 {self.disk.sectors} error")
+
+    def fail_writes(self) -> None:
+        self._set(f"0 {self.disk.sectors} flakey {self.disk.node} 0 0 3600 1 error_writes")
+
+    def slow(self, ms: int) -> None:
+        """Writes, flushes and reads take that long."""
+        self._set(f"0 {self.disk.sectors} delay {self.disk.node} 0 {ms}")
+
+    def bad_reads(self, first: int, last: int) -> None:
+        """Reads of these sectors (inclusive) fail, and come right when they are written."""
+        self._set(f"0 {self.disk.sectors} dust {self.disk.node} 0 512")
+        for sector in range(first, last + 1):
+            dm.message(self.name, f"addbadblock {sector}")
+        dm.message(self.name, "enable")
+
+    def close(self) -> None:
+        dm.remove(self.name)
+        self.disk.remove()
+
+
+class Pair:
+    """Two legs and the mirror on them."""
+
+    def __init__(
+        self, *options: object, mib: int = MIB, latency_us: tuple[int, int] = (0, 0),
+        cache_mib: int = 0,
+    ) -> None:  # fmt: skip
+        self.local = Leg("llocal", mib=mib, latency_us=latency_us[0], cache_mib=cache_mib)
+        self.remote = Leg("lremote", mib=mib, latency_us=latency_us[1], cache_mib=cache_mib)
+        self.mirror = mirror.Mirror(self.local.node, self.remote.node, *options)
+
+    def count(self, field: str) -> int:
+        return int(self.mirror.status().rest[FIELDS.index(field)])
+
+    def same(self) -> None:
+        """At this quiet moment, on the disks themselves."""
+        blk.same(self.local.disk.node, self.remote.disk.node)
+
+    def close(self) -> None:
+        self.mirror.remove()
+        self.local.close()
+        self.remote.close()
+
+
+class Background:
+    """mirror-load until stop(); its verdict is the scenario's."""
+
+    def __init__(self, mode: str, node: str, *, span: int = SECTORS, depth: int = 16,
+                 count: int = 0, seed: int = base.SEED) -> None:  # fmt: skip
+        self._stop = Path(f"/tmp/stop-{mode}-{seed}")
+        self._stop.unlink(missing_ok=True)
+        self._proc = subprocess.Popen(
+            [LOAD, mode, node, str(span), str(depth), str(count), str(seed), str(self._stop)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def stop(self) -> tuple[int, int, int, int, int]:
+        """Counts of writes, reads, flushes, failed writes, failed reads."""
+        self._stop.touch()
+        said, complaint = self._proc.communicate()
+        base.equal(self._proc.returncode, 0, f"mirror-load's exit code ({complaint.strip()})")
+        writes, reads, flushes, bad_writes, bad_reads = (int(word) for word in said.split())
+        base.expect(writes, "the load wrote nothing")
+        return writes, reads, flushes, bad_writes, bad_reads
+
+
+def load(mode: str, node: str, count: int, *, span: int = SECTORS, depth: int = 16,
+         seed: int = base.SEED) -> tuple[int, int, int, int, int]:  # fmt: skip
+    """mirror-load to its end."""
+    said = base.run(LOAD, mode, node, str(span), str(depth), str(count), str(seed))
+    writes, reads, flushes, bad_writes, bad_reads = (int(word) for word in said.split())
+    return writes, reads, flushes, bad_writes, bad_reads
