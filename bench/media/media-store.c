@@ -448,6 +448,17 @@ static struct medium *new_medium(const char *name, unsigned int site, sector_t s
 	return m;
 }
 
+static struct media_gen *new_gen(struct medium *m)
+{
+	struct media_gen *gen = kzalloc(sizeof(*gen), GFP_KERNEL);
+
+	if (!gen)
+		return NULL;
+	gen->medium = m;
+	INIT_LIST_HEAD(&gen->pending);
+	return gen;
+}
+
 static struct media_gen *attach_locked(const char *name, unsigned int site, sector_t sectors,
 				       char **error)
 {
@@ -473,11 +484,9 @@ static struct media_gen *attach_locked(const char *name, unsigned int site, sect
 	/* Only a cut clears live, and it doesn't free: m->live is safe under the mutex. */
 	gen = READ_ONCE(m->live);
 	if (!gen) {
-		gen = kzalloc(sizeof(*gen), GFP_KERNEL);
+		gen = new_gen(m);
 		if (!gen)
 			goto no_memory;
-		gen->medium = m;
-		INIT_LIST_HEAD(&gen->pending);
 		WRITE_ONCE(m->live, gen);
 	}
 	gen->users++;

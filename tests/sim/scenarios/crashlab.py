@@ -8,6 +8,7 @@ for each cut is done by ioctl and by writing files: a process costs more than
 the whole recovery.
 """
 
+import errno
 import os
 import random
 import subprocess
@@ -61,6 +62,16 @@ def forget(name: str) -> None:
     listed = (CONTROL / "list").read_text().splitlines()
     if any(line.split()[0] == name for line in listed):
         put(CONTROL / "forget", name)
+
+
+def opens(node: str) -> bool:
+    try:
+        os.close(os.open(node, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as e:
+        if e.errno in (errno.ENXIO, errno.ENOENT):
+            return False
+        raise
+    return True
 
 
 class Mirror:
@@ -151,10 +162,11 @@ class Mirror:
         address = (tpg / "address").read_text().strip()
         blocks = Path(f"/sys/class/scsi_device/{address}:0/device/block")
         until(lambda: blocks.is_dir() and bool(os.listdir(blocks)), f"loopback disk {address}")
-        node = Path("/dev") / os.listdir(blocks)[0]
-        until(node.exists, str(node))
+        # The node of the disk before may still be there; it can't be opened any more.
+        node = f"/dev/{os.listdir(blocks)[0]}"
+        until(lambda: opens(node), f"{node} to open")
         try:
-            yield str(node)
+            yield node
         finally:
             (lun / "leg").unlink()
             lun.rmdir()

@@ -88,7 +88,8 @@ class Scenario:
             seed,
             cut_us=rng.randrange(500, 40000),
             cuts=[self.wire.cut_control, f"{CONTROL}/cut={MIRROR_SITE} {seed}"],
-            more=rng.choice((0, 0, 50, 300)),
+            # A leg that nobody writes to is not missed.
+            more=rng.choice((50, 300) if dies else (0, 0, 50, 300)),
             depth=rng.choice((1, 4, 16, 32)),
             pause_us=rng.choice((5, 50, 200)),
         )

@@ -2,9 +2,9 @@
 /* What media-model.c needs of the kernel, for tests in userspace. */
 #ifndef MEDIA_TEST_TYPES_H
 #define MEDIA_TEST_TYPES_H
+#include <asm/types.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
-typedef uint64_t u64;
-typedef uint32_t u32;
+typedef __u64 u64;
+typedef __u32 u32;
 #endif

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Seeded power cuts of the mirror site and of the primary under load.
+
+LOCKSTEP_CUTS sets the number of cuts for each site on the plain kernel (the
+checked one, ten times slower, gets an eighth); LAB_SEED the first seed. The
+long run, 200 of each, takes some minutes:
+
+    LOCKSTEP_CUTS=200 python3 -m pytest tests/sim/test_cuts.py -k "cut and plain"
+
+or one site, each cut on a line of its own:
+
+    tests/sim/lab run tests/sim/scenarios/cut_mirror.py --timeout 1800 -- --cuts 200
+"""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TREE = Path(__file__).resolve().parents[2]
+CUTS = int(os.environ.get("LOCKSTEP_CUTS", "40"))
+FIRST = int(os.environ.get("LAB_SEED", "1"))
+LOSS = re.compile(r"^.*(lost|stale|mixed|foreign|misplaced|phantom): sector \d+", re.M)
+
+
+def lab(scenario: str, kernel: str, cuts: int, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [
+        "tests/sim/lab", "run", f"tests/sim/scenarios/{scenario}.py", "--kernel", kernel,
+        "--timeout", "1100", "--", "--cuts", str(cuts), "--first", str(FIRST), *words,
+    ]  # fmt: skip
+    return subprocess.run(command, cwd=TREE, capture_output=True, text=True, check=False)
+
+
+def number(kernel: str) -> int:
+    return CUTS if kernel == "plain" else max(CUTS // 8, 2)
+
+
+@pytest.mark.parametrize("kernel", ["plain", "checked"])
+@pytest.mark.parametrize("scenario", ["cut_mirror", "cut_primary"])
+def test_no_acknowledged_write_is_lost_by_a_cut(scenario: str, kernel: str) -> None:
+    cuts = number(kernel)
+    done = lab(scenario, kernel, cuts)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{scenario}: {cuts} cuts passed" in done.stdout
+
+
+def reported(done: subprocess.CompletedProcess[str]) -> bool:
+    return done.returncode == 1 and LOSS.search(done.stdout) is not None
+
+
+def test_acknowledging_before_the_nvram_has_it_is_reported() -> None:
+    done = lab("cut_mirror", "plain", 40, "--early")
+    assert reported(done), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("scenario", ["cut_mirror", "cut_primary"])
+def test_disks_that_lie_about_flushes_are_reported(scenario: str) -> None:
+    done = lab(scenario, "plain", 40, "--lie")
+    assert reported(done), done.stdout + done.stderr
+
+
+def test_same_seed_same_output() -> None:
+    one, two = (lab("cut_mirror", "plain", 5) for _ in range(2))
+    assert one.returncode == 0, one.stdout + one.stderr
+    assert one.stdout == two.stdout
