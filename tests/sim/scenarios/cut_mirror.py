@@ -22,9 +22,6 @@ import random
 import sys
 from pathlib import Path
 
-from locklab import dm
-from locklab.iscsi import Session
-
 from crashlab import (
     CONTROL,
     LEG,
@@ -40,6 +37,8 @@ from crashlab import (
     forget,
     until,
 )
+from locklab import dm
+from locklab.iscsi import Session
 
 LOCAL = f"0 {LEG} media p-local ram ssd 2 site {PRIMARY_SITE}"
 

@@ -17,9 +17,6 @@ import os
 import random
 import sys
 
-from locklab import dm
-from locklab.iscsi import Session
-
 from crashlab import (
     CONTROL,
     LEG,
@@ -33,6 +30,8 @@ from crashlab import (
     cut_loop,
     forget,
 )
+from locklab import dm
+from locklab.iscsi import Session
 
 
 class Scenario:
