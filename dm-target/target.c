@@ -51,7 +51,6 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 
-#include "mirror-compat.h"
 #include "mirror.h"
 #include "read.h"
 #include "registry.h"
@@ -487,8 +486,13 @@ static int lockstep_iterate_devices(struct dm_target *ti, iterate_devices_callou
 
 static void lockstep_io_hints(struct dm_target *ti, struct queue_limits *limits)
 {
-	if (ti->num_discard_bios)
-		mirror_limit_discard(limits, ZERO_MAX_SECTORS, limits->logical_block_size);
+	if (!ti->num_discard_bios)
+		return;
+	limits->discard_granularity = limits->logical_block_size;
+	limits->discard_alignment = 0;
+	/* Both: old kernels take the first as it is, new ones derive it from the second. */
+	limits->max_discard_sectors = ZERO_MAX_SECTORS;
+	limits->max_hw_discard_sectors = ZERO_MAX_SECTORS;
 }
 
 static struct target_type lockstep_target = {

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Resync: full and partial, under load, interrupted in every way, and over a table reload."""
+
+import threading
+
+from locklab import base, blk, dm, mirror
+from mirrorlab import SECTORS, Background, Pair
+
+REGION = 64
+REGIONS = SECTORS // REGION
+
+
+def differ(pair: Pair) -> None:
+    """The legs' contents, different everywhere, before the mirror knows."""
+    with blk.Disk(pair.local.disk.node) as disk:
+        disk.write(0, blk.pattern("local", 1024) * (SECTORS // 1024))
+
+
+def written(pair: Pair, count: int) -> None:
+    before = pair.count("writes")
+    base.until(lambda: pair.count("writes") > before + count, f"{count} writes")
+
+
+def first_sync() -> None:
+    base.step("by default all is resynced from the local leg; status tells the way")
+    pair = Pair("sync", "region_size", REGION, "resync_rate", 4096)
+    differ(pair)
+    pair.mirror.message("resync")
+    status = pair.mirror.status()
+    base.equal((status.health, status.action, status.regions), ("Aa", "resync", REGIONS), "status")
+    base.until(lambda: pair.mirror.status().in_sync > REGIONS // 4, "a quarter")
+    seconds = blk.timed(pair.mirror.in_sync)
+    base.expect(0.7 < seconds < 2.0, f"8 MiB at 4 MiB/s, a quarter done: {seconds:.3f} s")
+    base.expect(pair.count("resynced") >= SECTORS, "too few sectors copied")
+    pair.same()
+    pair.close()
+
+
+def under_load() -> None:
+    base.step("resync under a load that verifies what it reads, in both directions")
+    pair = Pair("nosync", "region_size", REGION, "resync_jobs", 4, latency_us=(30, 150))
+    load = Background("verify", pair.mirror.node)
+    for leg in ("remote", "local"):
+        pair.mirror.message(f"fail {leg}")
+        written(pair, 400)
+        pair.mirror.message("recover")
+        pair.mirror.in_sync()
+        written(pair, 50)
+    base.equal(load.stop()[3:], (0, 0), "failed writes and reads")
+    pair.same()
+
+    base.step("the same with overlapping, scribbled writes")
+    load = Background("scribble", pair.mirror.node, span=4096)
+    for _ in range(5):
+        pair.mirror.message("fail remote")
+        written(pair, 100)
+        pair.mirror.message("recover")
+        pair.mirror.in_sync()
+    load.stop()
+    pair.same()
+    pair.close()
+
+
+def interrupted() -> None:
+    base.step("target dies in mid-resync, comes back; then suspended, resumed in mid-resync")
+    pair = Pair("nosync", "region_size", REGION, "resync_rate", 2048, latency_us=(500, 1500))
+    differ(pair)
+    load = Background("verify", pair.mirror.node, depth=4)
+    pair.mirror.message("resync")
+    base.until(lambda: pair.mirror.status().in_sync > 20, "20 regions")
+    pair.remote.gone()
+    pair.mirror.wait("AD", "waiting")
+    base.expect(pair.count("stale_remote") > REGIONS // 2, "what was not copied is stale still")
+    pair.remote.well()
+    pair.mirror.message("recover")
+    base.equal(pair.mirror.status().action, "resync", "action")
+
+    dm.suspend("mirror")
+    status = pair.mirror.status()
+    base.equal(status.action, "paused", "action")
+    base.equal(pair.mirror.status().in_sync, status.in_sync, "regions in sync while suspended")
+    dm.resume("mirror")
+    dm.suspend("mirror", flush=False)
+    dm.resume("mirror")
+    base.equal(pair.mirror.status().action, "resync", "action")
+
+    base.step("reload in mid-resync: it goes on where it was, nothing is forgotten")
+    before = pair.mirror.status()
+    dm.reload("mirror", mirror.table(pair.local.node, pair.remote.node,
+              "nosync", "region_size", 128, "resync_rate", 2048))  # fmt: skip
+    after = pair.mirror.status()
+    base.equal(after.regions, SECTORS // 128, "regions of the new size")
+    base.equal(after.health, "Aa", "health")
+    stale_before = (before.regions - before.in_sync) * REGION
+    stale_after = (after.regions - after.in_sync) * 128
+    base.expect(stale_after >= stale_before - 4096, f"forgot: {stale_before} to {stale_after}")
+    base.expect(stale_after < SECTORS, "started again")
+    pair.mirror.in_sync()
+    base.equal(load.stop()[3:], (0, 0), "failed writes and reads")
+    pair.same()
+
+    base.step("reload while a leg is dead: it stays dead")
+    pair.mirror.message("fail remote")
+    dm.reload("mirror", mirror.table(pair.local.node, pair.remote.node, "nosync"))
+    base.equal(pair.mirror.status().health, "AD", "health")
+    pair.mirror.message("recover")
+    pair.mirror.in_sync()
+
+    base.step("removed in mid-resync")
+    dm.reload("mirror", mirror.table(pair.local.node, pair.remote.node,
+              "resync_rate", 512, "resync_jobs", 8))  # fmt: skip
+    pair.mirror.message("resync")
+    base.until(lambda: pair.count("resynced"), "something copied")
+    pair.close()
+
+
+def grown() -> None:
+    base.step("grown by a reload: only the new part is resynced")
+    pair = Pair("nosync", "region_size", REGION)
+    half = SECTORS // 2
+    table = mirror.table(pair.local.node, pair.remote.node, "region_size", REGION, sectors=half)
+    pair.mirror.remove()
+    pair.mirror.node = dm.create("mirror", table.replace("2 region_size", "3 nosync region_size"))
+    with blk.Disk(pair.local.disk.node) as disk:
+        disk.write(half, blk.pattern("tail", 1024) * (half // 1024))
+    load = Background("verify", pair.mirror.node, span=half)
+    written(pair, 100)
+    dm.reload("mirror", mirror.table(pair.local.node, pair.remote.node, "region_size", REGION))
+    pair.mirror.in_sync()
+    base.equal(pair.count("resynced"), half, "sectors copied")
+    load.stop()
+    pair.same()
+    pair.close()
+
+
+def reloads_under_load() -> None:
+    base.step("reloads, suspends and messages from several sides at once")
+    pair = Pair("nosync", "region_size", REGION, latency_us=(10, 60))
+    load = Background("verify", pair.mirror.node)
+    stop = threading.Event()
+
+    def nag() -> None:
+        while not stop.is_set():
+            pair.mirror.message("resync")
+            pair.mirror.message("counters_reset")
+            stop.wait(0.003)
+
+    thread = threading.Thread(target=nag)
+    thread.start()
+    for turn in range(20):
+        dm.reload("mirror", mirror.table(pair.local.node, pair.remote.node,
+                  "nosync", "region_size", REGION << turn % 3, "resync_jobs", 1 + turn % 5))  # fmt: skip
+        dm.suspend("mirror", flush=bool(turn % 2))
+        dm.resume("mirror")
+    stop.set()
+    thread.join()
+    pair.mirror.in_sync()
+    base.equal(load.stop()[3:], (0, 0), "failed writes and reads")
+    pair.same()
+    pair.close()
+
+
+first_sync()
+under_load()
+interrupted()
+grown()
+reloads_under_load()
