@@ -80,6 +80,8 @@ class Uml:
                 os.close(fd)
             try:
                 self._carry(process, state)
+                if self.timed_out:
+                    process.kill()
                 return process.wait()
             finally:
                 # The guest's user processes are in the same group; none may outlive the run.

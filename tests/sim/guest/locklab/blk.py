@@ -10,9 +10,10 @@ import os
 import random
 import struct
 import threading
+import time
 from collections.abc import Callable
 
-from . import base
+from . import base, dm
 
 SECTOR = 512
 _BLKDISCARD, _BLKZEROOUT = 0x1277, 0x127F
@@ -113,7 +114,7 @@ class Load:
     ) -> None:  # fmt: skip
         self.node, self._overlap, self._pause = node, overlap, pause_us / 1e6
         self._max = max_write
-        self._end = sectors or Disk(node, write=False).sectors
+        self._end = sectors or dm.sectors(node)
         self.writes = 0
         self.errors: list[OSError] = []
         self._stop = threading.Event()
@@ -189,8 +190,6 @@ def _sector(tag: str) -> bytes:
 
 def timed(work: Callable[[], object]) -> float:
     """Simulated seconds that it takes."""
-    import time
-
     before = time.monotonic()
     work()
     return time.monotonic() - before

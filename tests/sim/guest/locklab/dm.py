@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import ctypes
 import os
 import stat
 import struct
@@ -16,6 +16,7 @@ from . import base
 _HEADER = struct.Struct("=3I7IQ128s129s7s")
 _SPEC = struct.Struct("=QQiI16s")
 _BUFFER = 16384
+_LIBC = ctypes.CDLL(None, use_errno=True)
 _FLAGS_AT, _EVENT_AT, _DEV_AT = 28, 32, 40
 
 _CREATE, _REMOVE, _SUSPEND, _STATUS, _WAIT, _LOAD, _CLEAR, _MESSAGE = 3, 4, 6, 7, 8, 9, 10, 14
@@ -154,10 +155,13 @@ def _call(
     buffer = bytearray(head + payload)
     buffer.extend(bytes(size - len(buffer)))
     control = _control()
+    # Not fcntl.ioctl: with a large buffer that keeps Python's lock, and a wait would stop all.
+    request = ctypes.c_ulong(3 << 30 | _HEADER.size << 16 | 0xFD << 8 | what)
+    memory = (ctypes.c_char * size).from_buffer(buffer)
     try:
-        fcntl.ioctl(control, 3 << 30 | _HEADER.size << 16 | 0xFD << 8 | what, buffer)
-    except OSError as err:
-        raise OSError(err.errno, f"dm: can't {_WORDS[what]} {name}: {err.strerror}") from err
+        if _LIBC.ioctl(control, request, memory) < 0:
+            err = ctypes.get_errno()
+            raise OSError(err, f"dm: can't {_WORDS[what]} {name}: {os.strerror(err)}")
     finally:
         os.close(control)
     end, start = struct.unpack_from("=II", buffer, 12)

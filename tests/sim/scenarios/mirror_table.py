@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Table lines: what is refused and how, what comes back, and what the device then can do."""
+
+import errno
+import struct
+from pathlib import Path
+
+from locklab import base, blk, dm, mirror, ram
+from mirrorlab import FIELDS, SECTORS, Leg, Pair
+
+
+def partition(disk: ram.Ram, start: int, length: int) -> Path:
+    """One MBR partition on the disk."""
+    entry = struct.pack("<B3sB3sII", 0, bytes(3), 0x83, bytes(3), start, length)
+    with blk.Disk(disk.node) as whole:
+        whole.write(0, bytes(446) + entry + bytes(48) + b"\x55\xaa")
+    base.run("blockdev", "--rereadpt", disk.node)
+    node = Path(f"{disk.node}p1")
+    base.until(node.exists, str(node))
+    return node
+
+
+def refused_tables() -> None:
+    base.step("wrong table lines: each refused with a reason, and nothing is left")
+    local, remote = ram.Ram("one", 8), ram.Ram("two", 8)
+    small = ram.Ram("small", 4)
+    part = partition(remote, 2048, 4096)
+    Path("/dev/alias").symlink_to(local.node)
+    a, b, n = local.node, remote.node, SECTORS
+    lines = [
+        (f"0 {n} lockstep {a}", errno.EINVAL, "Not enough arguments"),
+        (f"0 {n} lockstep {a} /dev/none", errno.ENODEV, "Can't open the remote leg"),
+        (f"0 {n} lockstep {a} {a}", errno.EINVAL, "Both legs are the same device"),
+        (f"0 {n} lockstep {a} /dev/alias", errno.EINVAL, "Both legs are the same device"),
+        (f"0 2048 lockstep {b} {part}", errno.EINVAL, "One leg is a partition of the other"),
+        (f"0 {n} lockstep {a} {small.node}", errno.EINVAL, "Remote leg is smaller"),
+        (f"0 {n} lockstep {small.node} {b}", errno.EINVAL, "Local leg is smaller"),
+        (f"0 {n} lockstep {a} {b} nosync", errno.EINVAL, "comes the number of option words"),
+        (f"0 {n} lockstep {a} {b} 2 nosync", errno.EINVAL, "number of option words is wrong"),
+        (f"0 {n} lockstep {a} {b} 1 nosync policy", errno.EINVAL, "option words is wrong"),
+        (f"0 {n} lockstep {a} {b} 1 bogus", errno.EINVAL, "option bogus: unknown"),
+        (f"0 {n} lockstep {a} {b} 2 nosync nosync", errno.EINVAL, "nosync: given twice"),
+        (f"0 {n} lockstep {a} {b} 2 sync nosync", errno.EINVAL, "contradict"),
+        (f"0 {n} lockstep {a} {b} 1 policy", errno.EINVAL, "policy: its value is missing"),
+        (f"0 {n} lockstep {a} {b} 2 policy maybe", errno.EINVAL, "degrade or error"),
+        (f"0 {n} lockstep {a} {b} 2 region_size 1000", errno.EINVAL, "power of two"),
+        (f"0 {n} lockstep {a} {b} 2 region_size 4", errno.EINVAL, "bad value 4"),
+        (f"0 {n} lockstep {a} {b} 2 region_size 99999999999", errno.EINVAL, "bad value"),
+        (f"0 {n} lockstep {a} {b} 2 resync_jobs 0", errno.EINVAL, "from 1 to 16"),
+        (f"0 {n} lockstep {a} {b} 2 resync_rate -1", errno.EINVAL, "KiB/s"),
+        (f"0 {n} lockstep {a} {b} 2 remote_cache none", errno.EINVAL, "fua or trust"),
+        (f"0 1024 lockstep {a} {b}\n1024 1024 lockstep {a} {b}", errno.EBUSY, "two targets"),
+    ]
+    for table, want, says in lines:
+        what = " | ".join(line.split("lockstep ")[1] for line in table.splitlines())
+        with base.refused(what, want, kernel=says):
+            dm.create("bad", table)
+        base.expect(not dm.exists("bad"), f"{what}: left a device behind")
+
+    base.step("a leg of another mirror is refused")
+    good = mirror.Mirror(a, b)
+    for table in (f"0 8192 lockstep {small.node} {b}", f"0 {n} lockstep {b} {a}"):
+        with base.refused(table, errno.EBUSY, kernel="already belongs to another lockstep device"):
+            dm.create("bad", table)
+
+    base.step("unknown messages are refused by name")
+    for text, says in (
+        ("fial remote", "fial"), ("fail", "fail"), ("fail both", "neither local nor remote"),
+        ("recover local now", "recover"), ("resync_rate fast", "isn't a number"),
+    ):  # fmt: skip
+        with base.refused(text, errno.EINVAL, kernel=says):
+            good.message(text)
+    base.equal(good.status().health, "AA", "health")
+    good.remove()
+    Path("/dev/alias").unlink()
+    for disk in (local, remote, small):
+        disk.remove()
+
+
+def round_trip() -> None:
+    base.step("what dmsetup table shows makes the same mirror again")
+    pair = Pair("nosync")
+    names = " ".join(dm.table("mirror").split()[:2])
+    for words in ("", "1 nosync", "2 region_size 128", "2 policy error", "2 remote_cache trust",
+                  "9 region_size 8 nosync policy error resync_jobs 16 resync_rate 77"):  # fmt: skip
+        table = f"{names} {words}".strip()
+        dm.reload("mirror", f"0 {SECTORS} lockstep {table}")
+        base.equal(dm.table("mirror"), table, "table")
+        dm.reload("mirror", f"0 {SECTORS} lockstep {dm.table('mirror')}")
+        base.equal(dm.table("mirror"), table, "table")
+    dm.reload("mirror", f"0 {SECTORS} lockstep {names} 4 policy DEGRADE remote_cache fua")
+    base.equal(dm.table("mirror"), names, "defaults are left out")
+    base.equal(len(pair.mirror.status().rest), len(FIELDS), "fields of the status line")
+    pair.close()
+
+
+def flags() -> None:
+    base.step("flush and FUA reach both legs")
+    for words, fua_remote in ((("nosync",), True), (("nosync", "remote_cache", "trust"), False)):
+        legs = [ram.Ram(name, 8, cache_mib=8) for name in ("one", "two")]
+        logs = [ram.Ram(name, 16) for name in ("logone", "logtwo")]
+        seen = []
+        for leg, log in zip(legs, logs, strict=True):
+            seen.append(dm.create(f"w{leg.name}", f"0 {leg.sectors} log-writes {leg.node} {log.node}"))
+        made = mirror.Mirror(*seen, *words)
+        with blk.Disk(made.node) as disk:
+            disk.write(0, blk.pattern("plain", 8))
+            disk.write(8, blk.pattern("fua", 8), fua=True)
+            disk.write(16, blk.pattern("plain", 8))
+            disk.flush()
+        made.remove()
+        for leg in legs:
+            dm.remove(f"w{leg.name}")
+        local, remote = (entries(log.node) for log in logs)
+        base.equal(local, [(0, "w"), (8, "wF"), (16, "w"), (0, "f")], "the local leg's log")
+        plain = "wF" if fua_remote else "w"
+        base.equal(remote, [(0, plain), (8, "wF"), (16, plain), (0, "f")], "the remote leg's log")
+        for disk in (*legs, *logs):
+            disk.remove()
+
+
+def entries(log: str) -> list[tuple[int, str]]:
+    """Sector and kind (w write, f flush, F with FUA) of each entry of a dm-log-writes log."""
+    found = []
+    with blk.Disk(log, write=False) as disk:
+        sector_size = int.from_bytes(disk.read(0, 1)[24:28], "little")
+        count = int.from_bytes(disk.read(0, 1)[16:24], "little")
+        base.equal(sector_size, 512, "the log's sector size")
+        at = 1
+        for _ in range(count):
+            entry = disk.read(at, 1)
+            where, length, bits, _ = (int.from_bytes(entry[n : n + 8], "little") for n in (0, 8, 16, 24))
+            at += 1 + (0 if bits & 4 else length)
+            if bits & 8:  # a mark
+                continue
+            kind = ("f" if bits & 1 and not length else "w") + ("F" if bits & 2 else "")
+            found.append((where, kind))
+    return found
+
+
+def zeroes() -> None:
+    base.step("discard and write-zeroes: zeroes on both legs")
+    files = [Path("/tmp/a.img"), Path("/tmp/b.img")]
+    loops = []
+    for file in files:
+        file.write_bytes(blk.pattern("junk", 64) * (SECTORS // 64))
+        loops.append(base.run("losetup", "--find", "--show", "--direct-io=off", str(file)).strip())
+    made = mirror.Mirror(*loops, "nosync", "region_size", 64)
+    with blk.Disk(made.node) as disk:
+        disk.discard(100, 1000)
+        disk.zero(5000, 77)
+        base.equal(disk.read(100, 1000), bytes(1000 * 512), "what was discarded")
+        base.equal(disk.read(5000, 77), bytes(77 * 512), "what was zeroed")
+        base.equal(disk.read(99, 1), blk.pattern("junk", 64)[35 * 512 : 36 * 512], "the sector before")
+        made.message("fail remote")
+        disk.discard(3000, 640)
+        base.equal(made.status().rest[FIELDS.index("stale_remote")], "11", "regions stale by it")
+        made.message("recover")
+        made.in_sync()
+    blk.same(*loops)
+    made.remove()
+    for loop in loops:
+        base.run("losetup", "--detach", loop)
+
+    base.step("legs without write-zeroes: discard isn't offered")
+    pair = Pair("nosync")
+    with (
+        blk.Disk(pair.mirror.node) as disk,
+        base.refused("discard", errno.EOPNOTSUPP),
+    ):
+        disk.discard(0, 8)
+    pair.close()
+
+
+def read_only() -> None:
+    base.step("a read-only table on read-only legs")
+    legs = [Leg("llocal"), Leg("lremote")]
+    for leg in legs:
+        base.run("blockdev", "--setro", leg.node)
+    with base.refused("a writable table", errno.EACCES, errno.EROFS):
+        dm.create("mirror", mirror.table(legs[0].node, legs[1].node, "nosync"))
+    node = dm.create("mirror", mirror.table(legs[0].node, legs[1].node, "nosync"), readonly=True)
+    with blk.Disk(node, write=False) as disk:
+        base.equal(disk.read(0, 8), bytes(4096), "content")
+    dm.remove("mirror")
+    for leg in legs:
+        leg.close()
+
+
+refused_tables()
+round_trip()
+flags()
+zeroes()
+read_only()
