@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# What is expensive and not of this tree (kernels, chroots, the Python tools)
+# is kept in a cache outside it (tests/lab/cache); what is of this tree goes to
+# build/. Directories add programs and tests by a fragment, module.mk:
+#   BINS        programs of the host and the guests, with the rules to build them
+#   UNIT_TESTS  paths for pytest: no root, no guest
+#   LAB_DEPS    targets that `make lab` builds besides the cache entries
+
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+BINS :=
+UNIT_TESTS := $(wildcard tests/unit tests/lab/test_*.py)
+LAB_DEPS :=
+include $(wildcard */module.mk bench/*/module.mk tests/*/module.mk target-plugin/*/module.mk)
+
+CACHE := tests/lab/cache
+DEBIAN_KERNELS := 6.1 6.12 backports
+UML_KERNELS := uml-plain uml-checked
+# The tools of requirements-dev.txt, built on first use.
+VENV = $$($(CACHE) path venv)/bin
+# PYTEST_ARGS="-k NAME" and the like reach pytest.
+PYTEST = $(VENV)/python3 -m pytest $(PYTEST_ARGS)
+
+.PHONY: help
+help: ## this list
+	@echo "Lockstep: synchronous remote mirroring for Linux block devices."
+	@echo
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
+		awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+
+.PHONY: demo
+demo: host-deps modules-vm bins ## two virtual hosts, a trace over LAN and WAN, a power cut, a table and a picture
+	bench/demo
+
+.PHONY: test
+test: ## everything: lint, unit, sim and vm tests, and their sum
+	@python3 tests/lab/run-tests lint test-unit test-sim test-vm
+
+.PHONY: test-unit
+test-unit: host-deps bins ## userspace tests: no root, no kernel
+	@mkdir -p build/test
+	$(PYTEST) --junit-xml=build/test/test-unit.xml $(UNIT_TESTS)
+
+.PHONY: test-sim
+test-sim: modules-uml bins lab-sim ## both sites and the wire in one UML kernel with simulated time
+	@mkdir -p build/test
+	$(PYTEST) --junit-xml=build/test/test-sim.xml tests/sim
+
+.PHONY: test-vm
+test-vm: modules-vm bins lab-vm ## two QEMU hosts with Debian 13
+	@mkdir -p build/test
+	$(PYTEST) --junit-xml=build/test/test-vm.xml tests/vm
+
+.PHONY: bench
+bench: modules-uml bins lab-sim ## the measurements
+	bench/run
+
+.PHONY: lab
+lab: lab-sim lab-vm ## build both labs' kernels and images
+
+.PHONY: lab-sim lab-vm
+lab-sim: host-deps
+	@for e in rootfs uml-plain uml-checked venv; do $(CACHE) path $$e >/dev/null || exit 1; done
+lab-vm: host-deps $(LAB_DEPS)
+	@for e in tools rootfs venv; do $(CACHE) path $$e >/dev/null || exit 1; done
+
+.PHONY: modules modules-uml modules-vm
+modules: $(DEBIAN_KERNELS:%=modules-%) ## kernel modules for Debian's kernels: 6.1, 6.12 and the newest in backports
+modules-uml: $(UML_KERNELS:%=modules-%) ## kernel modules for the sim lab, plain and checked
+modules-vm: modules-6.12
+
+KERNEL_TARGETS := $(addprefix modules-,$(DEBIAN_KERNELS) $(UML_KERNELS))
+.PHONY: $(KERNEL_TARGETS)
+$(KERNEL_TARGETS): modules-%: host-deps
+	@tests/lab/modules $*
+
+.PHONY: bins
+bins: host-deps $(BINS) ## user programs
+
+.PHONY: host-deps
+host-deps:
+	@tests/lab/host-deps
+
+LINTS := spdx length versions checkpatch sparse ruff mypy shellcheck yamllint ansible-lint
+.PHONY: lint $(LINTS:%=lint-%)
+lint: $(LINTS:%=lint-%) ## every static check
+$(LINTS:%=lint-%): lint-%: host-deps
+	@tests/lab/lint $*
+
+.PHONY: clean
+clean: ## remove build/
+	rm -rf build
+
+.PHONY: distclean
+distclean: clean ## remove build/ and the cache
+	$(CACHE) clean
