@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from locklab import dm
+from locklab import dm, ram
 
 SECTOR = 512
 CONTROL = Path("/sys/kernel/debug/lockstep-media")
@@ -127,6 +127,26 @@ def timing() -> None:
     forget("t")
 
 
+def backing() -> None:
+    """Over a device only the time is modelled; the data are on the device."""
+    disk = ram.Ram("back", 16)
+    for model in ("null", "ssd", "spindle 2 write_cache on", "spindle 2 write_cache off"):
+        table = f"0 {disk.sectors} media b {disk.node} {model}"
+        with device("b", table) as node, Disk(node) as medium:
+            medium.write(100, 64, 7)
+            took = medium.write(132, 8, 8)
+            medium.flush()
+            same = medium.data(100, 64) == bytes([7]) * 32 * SECTOR + bytes([8]) * 8 * SECTOR + (
+                bytes([7]) * 24 * SECTOR
+            )
+        with Disk(disk.node) as below:
+            same = same and below.data(132, 8) == bytes([8]) * 8 * SECTOR
+        verdict(same, f"data through {model} reach the backing device")
+        low, high = {"null": (0, 0.01), "ssd": (0.02, 0.03)}.get(model, (0.1, 12))
+        verdict(low <= took <= high, f"{model} over a device: {took:.3f} ms")
+    disk.remove()
+
+
 def cuts() -> None:
     table = f"0 32768 media c ram null 2 site {SITE}"
     kept: list[int] = []
@@ -230,6 +250,7 @@ def loads() -> None:
 
 def main() -> int:
     timing()
+    backing()
     cuts()
     loads()
     return 1 if failures else 0
