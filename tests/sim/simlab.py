@@ -29,7 +29,7 @@ from uml import Uml
 TREE = Path(__file__).resolve().parents[2]
 KERNELS = ("plain", "checked")
 # Order matters: each may use symbols of those before it. Modules not named here follow by name.
-MODULE_ORDER = ("dcd", "target_core_dcd", "lab-nvram", "dm-media", "dm-lockstep")
+MODULE_ORDER = ("dcd", "target_core_dcd", "dm-media", "lab-nvram", "dm-lockstep")
 # Built for the lab's own tests; loaded by them only.
 NOT_LOADED = ("lab-splat",)
 # Simulated time starts here, so that a run never depends on the date: 2023-11-14 22:13:20 UTC.

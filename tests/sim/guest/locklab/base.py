@@ -17,6 +17,7 @@ OUT = Path(os.environ.get("LAB_OUT", "/out"))
 CHECKED = os.environ.get("LAB_KERNEL") == "checked"
 
 CLONE_NEWNET = 0x40000000
+_SYS_FINIT_MODULE = 313
 
 
 class Wrong(AssertionError):
@@ -127,6 +128,27 @@ def put(path: Path, value: object) -> None:
         os.write(fd, str(value).encode())
     except OSError as err:
         raise OSError(err.errno, f"{value!r} > {path}: {err.strerror}") from err
+    finally:
+        os.close(fd)
+
+
+def opens(node: Path) -> bool:
+    """Is there a device behind that node?"""
+    try:
+        os.close(os.open(node, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
+def insmod(path: Path, params: str = "") -> None:
+    """Loads a module; what the kernel says of it is the error."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if libc.syscall(_SYS_FINIT_MODULE, fd, params.encode(), 0) < 0:
+            err = ctypes.get_errno()
+            raise OSError(err, f"insmod {path.name} {params}: {os.strerror(err)}")
     finally:
         os.close(fd)
 

@@ -51,7 +51,7 @@ class Session:
         base.run(*self._node, "--login")
         base.until(self._disks, "the iSCSI disk")
         self.node = f"/dev/{self._disks()[0]}"
-        base.until(Path(self.node).exists, self.node)
+        base.until(lambda: base.opens(Path(self.node)), f"{self.node} to open")
         return self.node
 
     def logout(self) -> None:

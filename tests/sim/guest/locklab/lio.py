@@ -98,7 +98,8 @@ def look(store: Backstore) -> Iterator[str]:
     disks = Path(f"/sys/class/scsi_device/{address}:0/device/block")
     base.until(lambda: disks.is_dir() and os.listdir(disks), f"a loopback disk at {address}")
     node = Path("/dev") / os.listdir(disks)[0]
-    base.until(node.exists, str(node))
+    # The node of an earlier disk of that name may still be there: open it to be sure.
+    base.until(lambda: base.opens(node), f"{node} to open")
     try:
         yield str(node)
     finally:
