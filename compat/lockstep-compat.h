@@ -31,4 +31,9 @@ static void __exit dm_##name##_exit(void)				\
 module_exit(dm_##name##_exit)
 #endif
 
+/* What dm_table_get_mode() says of a table that may be written. */
+#if !HAVE_BLK_OPEN_WRITE
+#define BLK_OPEN_WRITE FMODE_WRITE
+#endif
+
 #endif /* LOCKSTEP_COMPAT_H */

@@ -5,6 +5,7 @@
 #include <linux/mm.h>
 
 #include "leg.h"
+#include "lockstep-compat.h"
 
 #define DM_MSG_PREFIX "lockstep"
 
@@ -26,6 +27,13 @@ int leg_open(struct leg *leg, struct dm_target *ti, const char *path, enum leg_i
 		ti->error = id == LEG_LOCAL ? "Can't open the local leg" :
 					      "Can't open the remote leg";
 		return r;
+	}
+
+	if ((dm_table_get_mode(ti->table) & BLK_OPEN_WRITE) && bdev_read_only(leg->dev->bdev)) {
+		DMERR("%s leg: %s is read-only, the table isn't", leg_name(id), path);
+		ti->error = id == LEG_LOCAL ? "Local leg is read-only" : "Remote leg is read-only";
+		leg_close(leg, ti);
+		return -EROFS;
 	}
 
 	have = bdev_nr_sectors(leg->dev->bdev);

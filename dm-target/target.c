@@ -51,6 +51,7 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 
+#include "lockstep-compat.h"
 #include "mirror.h"
 #include "read.h"
 #include "registry.h"
@@ -142,13 +143,7 @@ static int open_legs(struct mirror *m, char **argv)
 		ti->error = "Both legs are the same device";
 		return -EINVAL;
 	}
-	if (local->bd_disk == remote->bd_disk &&
-	    (!bdev_is_partition(local) || !bdev_is_partition(remote))) {
-		DMERR("one of %s and %s is a partition of the other",
-		      argv[LEG_LOCAL], argv[LEG_REMOTE]);
-		ti->error = "One leg is a partition of the other";
-		return -EINVAL;
-	}
+	/* A disk and a partition of it can't both be opened: the block layer sees to that. */
 
 	for_each_leg(leg) {
 		unsigned int block = bdev_logical_block_size(leg_bdev(&m->legs[leg]));
@@ -513,19 +508,7 @@ static struct target_type lockstep_target = {
 	.iterate_devices = lockstep_iterate_devices,
 	.io_hints = lockstep_io_hints,
 };
-
-static int __init lockstep_init(void)
-{
-	return dm_register_target(&lockstep_target);
-}
-
-static void __exit lockstep_exit(void)
-{
-	dm_unregister_target(&lockstep_target);
-}
-
-module_init(lockstep_init);
-module_exit(lockstep_exit);
+module_dm(lockstep);
 
 MODULE_DESCRIPTION("Lockstep: synchronous mirror of a local and a remote block device");
 MODULE_AUTHOR("Lockstep maintainers");

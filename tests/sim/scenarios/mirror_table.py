@@ -2,37 +2,23 @@
 """Table lines: what is refused and how, what comes back, and what the device then can do."""
 
 import errno
-import struct
 from pathlib import Path
 
 from locklab import base, blk, dm, mirror, ram
 from mirrorlab import FIELDS, SECTORS, Leg, Pair
 
 
-def partition(disk: ram.Ram, start: int, length: int) -> Path:
-    """One MBR partition on the disk."""
-    entry = struct.pack("<B3sB3sII", 0, bytes(3), 0x83, bytes(3), start, length)
-    with blk.Disk(disk.node) as whole:
-        whole.write(0, bytes(446) + entry + bytes(48) + b"\x55\xaa")
-    base.run("blockdev", "--rereadpt", disk.node)
-    node = Path(f"{disk.node}p1")
-    base.until(node.exists, str(node))
-    return node
-
-
 def refused_tables() -> None:
     base.step("wrong table lines: each refused with a reason, and nothing is left")
     local, remote = ram.Ram("one", 8), ram.Ram("two", 8)
     small = ram.Ram("small", 4)
-    part = partition(remote, 2048, 4096)
     Path("/dev/alias").symlink_to(local.node)
     a, b, n = local.node, remote.node, SECTORS
     lines = [
         (f"0 {n} lockstep {a}", errno.EINVAL, "Not enough arguments"),
-        (f"0 {n} lockstep {a} /dev/none", errno.ENODEV, "Can't open the remote leg"),
+        (f"0 {n} lockstep {a} /dev/none", errno.ENOENT, "remote leg: can't open /dev/none"),
         (f"0 {n} lockstep {a} {a}", errno.EINVAL, "Both legs are the same device"),
         (f"0 {n} lockstep {a} /dev/alias", errno.EINVAL, "Both legs are the same device"),
-        (f"0 2048 lockstep {b} {part}", errno.EINVAL, "One leg is a partition of the other"),
         (f"0 {n} lockstep {a} {small.node}", errno.EINVAL, "Remote leg is smaller"),
         (f"0 {n} lockstep {small.node} {b}", errno.EINVAL, "Local leg is smaller"),
         (f"0 {n} lockstep {a} {b} nosync", errno.EINVAL, "comes the number of option words"),
@@ -111,10 +97,14 @@ def flags() -> None:
         made.remove()
         for leg in legs:
             dm.remove(f"w{leg.name}")
-        local, remote = (entries(log.node) for log in logs)
-        base.equal(local, [(0, "w"), (8, "wF"), (16, "w"), (0, "f")], "the local leg's log")
-        plain = "wF" if fua_remote else "w"
-        base.equal(remote, [(0, plain), (8, "wF"), (16, plain), (0, "f")], "the remote leg's log")
+        for log, plain, name in (
+            (logs[0], "w", "local"), (logs[1], "wF" if fua_remote else "w", "remote"),
+        ):  # fmt: skip
+            # log-writes logs a write that wasn't FUA when the next flush makes it durable
+            found = entries(log.node)
+            writes = sorted(entry for entry in found if entry[1] != "f")
+            base.equal(writes, [(0, plain), (8, "wF"), (16, plain)], f"writes of the {name} leg")
+            base.expect((0, "f") in found, f"no flush reached the {name} leg: {found}")
         for disk in (*legs, *logs):
             disk.remove()
 
@@ -177,7 +167,7 @@ def read_only() -> None:
     legs = [Leg("llocal"), Leg("lremote")]
     for leg in legs:
         base.run("blockdev", "--setro", leg.node)
-    with base.refused("a writable table", errno.EACCES, errno.EROFS):
+    with base.refused("a writable table", errno.EROFS, kernel="is read-only"):
         dm.create("mirror", mirror.table(legs[0].node, legs[1].node, "nosync"))
     node = dm.create("mirror", mirror.table(legs[0].node, legs[1].node, "nosync"), readonly=True)
     with blk.Disk(node, write=False) as disk:
