@@ -4,7 +4,8 @@
 Each seed: load; at one instant the wire is cut and the media and the NVRAM of
 the mirror site are frozen; the old target drains into the void; a new one is
 assembled on what is left and looked at on the spot: everything acknowledged at
-the instant has to be there. Then the wire is mended. Either the session comes
+the instant has to be there (a quarter of the seeds cuts the site's power again
+before that, in or after its recovery). Then the wire is mended. Either the session comes
 back before its patience ends and the held writes go on, or the leg was declared
 dead and is recovered. In the end both legs are alike, and the whole history,
 with the writes after the cut, holds on the device.
@@ -37,7 +38,7 @@ from crashlab import (
     forget,
     until,
 )
-from locklab import dm
+from locklab import base, dm
 from locklab.iscsi import Session
 
 LOCAL = f"0 {LEG} media p-local ram ssd 2 site {PRIMARY_SITE}"
@@ -96,6 +97,11 @@ class Scenario:
         told = load.wait_cut()
         self.mirror.power_off()
         self.mirror.power_on(fresh=False)
+        twice = rng.random() < 0.25
+        if twice:  # again, on what recovery has made of it so far
+            base.put(CONTROL / "cut", f"{MIRROR_SITE} {seed + 1}")
+            self.mirror.power_off()
+            self.mirror.power_on(fresh=False)
         with self.mirror.look() as disk:
             check(disk, load.state, "stable")
         if dies:
@@ -111,7 +117,8 @@ class Scenario:
         check(self.device, f"{load.state}.end", "stable")
         if not self.args.plain:
             compare(self.local, self.session.node)
-        return f"{told.removeprefix('cut: ')}, {'died and recovered' if dies else 'came back'}"
+        told = told.removeprefix("cut: ") + (", cut twice" if twice else "")
+        return f"{told}, {'died and recovered' if dies else 'came back'}"
 
 
 def main() -> int:
