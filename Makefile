@@ -37,7 +37,7 @@ demo: host-deps modules-vm bins ## two virtual hosts, a trace over LAN and WAN, 
 
 .PHONY: test
 test: ## everything: lint, unit, sim and vm tests, and their sum
-	@python3 tests/lab/run-tests lint test-unit test-sim test-vm
+	@MAKE="$(MAKE)" python3 tests/lab/run-tests lint test-unit test-sim test-vm
 
 .PHONY: test-unit
 test-unit: host-deps bins ## userspace tests: no root, no kernel
