@@ -143,6 +143,7 @@ static void finish(struct slot *s, int64_t res)
 
 static void reap(long min)
 {
+	uint64_t failed = failed_writes + failed_reads;
 	struct io_event events[MAX_DEPTH];
 	long n = syscall(SYS_io_getevents, ctx, min, MAX_DEPTH, events, NULL);
 
@@ -150,6 +151,9 @@ static void reap(long min)
 		die("io_getevents");
 	for (long i = 0; i < n; i++)
 		finish((struct slot *)(uintptr_t)events[i].data, events[i].res);
+	/* What fails at once would fail a million times before anything changes. */
+	if (failed != failed_writes + failed_reads)
+		usleep(500);
 }
 
 static void place(struct slot *s, uint32_t max)

@@ -19,6 +19,23 @@ def fails(what: str, work: object) -> None:
         raise base.Wrong(f"{what}: succeeded")
 
 
+def lock_step() -> None:
+    base.step("a write, a flush or a FUA write is acknowledged when the slower leg has it")
+    pair = Pair("nosync", cache_mib=2)
+    with blk.Disk(pair.mirror.node) as disk:
+        for leg in (pair.local, pair.remote):
+            leg.slow(30)
+            for what, work in (
+                ("write", lambda: disk.write(0, bytes(4096))),
+                ("FUA write", lambda: disk.write(0, bytes(4096), fua=True)),
+                ("flush", disk.flush),
+            ):
+                seconds = blk.timed(work)  # type: ignore[arg-type]
+                base.expect(seconds >= 0.03, f"{what} with a slow {leg.name}: took {seconds:.6f} s")
+            leg.well()
+    pair.close()
+
+
 def remote_dies(policy: str) -> None:
     base.step(f"policy {policy}: remote writes fail")
     pair = Pair("nosync", "region_size", REGION, "policy", policy)
@@ -216,6 +233,7 @@ def under_load() -> None:
     pair.close()
 
 
+lock_step()
 remote_dies("degrade")
 remote_dies("error")
 local_dies()
