@@ -24,8 +24,6 @@ enum leg_id {
 	LEGS,
 };
 
-#define for_each_leg(leg)	for ((leg) = LEG_LOCAL; (leg) < LEGS; (leg)++)
-
 static inline enum leg_id other_leg(enum leg_id leg)
 {
 	return leg == LEG_LOCAL ? LEG_REMOTE : LEG_LOCAL;

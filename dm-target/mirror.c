@@ -18,7 +18,7 @@ void mirror_changed(struct mirror *m)
 
 	WRITE_ONCE(m->degraded, m->legs[LEG_LOCAL].dead || m->legs[LEG_REMOTE].dead ||
 		   !region_map_all_in_sync(&m->map));
-	for_each_leg(leg)
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		if (leg_health(&m->legs[leg], m->map.nr_stale[leg]) != m->shown[leg])
 			news = true;
 	if (news)
@@ -68,7 +68,7 @@ blk_status_t mirror_route(struct mirror_io *io)
 	enum leg_id leg;
 
 	io->sent = 0;
-	for_each_leg(leg) {
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		io->status[leg] = BLK_STS_OK;
 		io->deaths[leg] = READ_ONCE(m->legs[leg].deaths);
 	}
@@ -79,7 +79,7 @@ blk_status_t mirror_route(struct mirror_io *io)
 	}
 
 	spin_lock_irqsave(&m->lock, flags);
-	for_each_leg(leg) {
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		io->deaths[leg] = m->legs[leg].deaths;
 		if (m->legs[leg].dead) {
 			if (m->options.error_policy)
@@ -94,7 +94,7 @@ blk_status_t mirror_route(struct mirror_io *io)
 		status = BLK_STS_IOERR;
 	if (status == BLK_STS_OK) {
 		/* Before the write can be acknowledged, even before it is sent. */
-		for_each_leg(leg)
+		for (leg = LEG_LOCAL; leg < LEGS; leg++)
 			if (!leg_in(io->sent, leg))
 				news |= mark(m, leg, range);
 		if (news)
@@ -126,7 +126,7 @@ static unsigned int failed_legs(struct mirror_io *io)
 	unsigned int failed = 0;
 	enum leg_id leg;
 
-	for_each_leg(leg)
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		if (leg_in(io->sent, leg) && io->status[leg]) {
 			failed |= BIT(leg);
 			atomic64_inc(&io->m->legs[leg].write_errors);
@@ -159,13 +159,13 @@ blk_status_t mirror_settle(struct mirror_io *io)
 	good = io->sent & ~failed;
 
 	spin_lock_irqsave(&m->lock, flags);
-	for_each_leg(leg)
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		if (leg_in(good, leg) &&
 		    region_map_current(&m->map, leg, range->start, range->last))
 			safe = true;
 
 	if (good) {
-		for_each_leg(leg)
+		for (leg = LEG_LOCAL; leg < LEGS; leg++)
 			if (leg_in(failed, leg)) {
 				mark(m, leg, range);
 				blame(io, leg);
@@ -195,7 +195,7 @@ void mirror_route_flush(struct mirror_io *io)
 
 	io->sent = 0;
 	spin_lock_irqsave(&m->lock, flags);
-	for_each_leg(leg) {
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		io->status[leg] = BLK_STS_OK;
 		io->deaths[leg] = m->legs[leg].deaths;
 		if (!m->legs[leg].dead)
@@ -222,7 +222,7 @@ blk_status_t mirror_settle_flush(struct mirror_io *io)
 	 * to stay, what it holds alone isn't on stable storage: say so.
 	 */
 	spin_lock_irqsave(&m->lock, flags);
-	for_each_leg(leg) {
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		if (!leg_in(failed, leg))
 			continue;
 		if (leg_in(io->sent & ~failed, other_leg(leg)))
@@ -247,7 +247,7 @@ enum leg_id mirror_read_leg(struct mirror *m, sector_t start, sector_t last,
 		return LEG_LOCAL;
 
 	spin_lock_irqsave(&m->lock, flags);
-	for_each_leg(leg) {
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		if (leg_in(tried, leg) || m->legs[leg].dead ||
 		    !region_map_current(&m->map, leg, start, last))
 			continue;

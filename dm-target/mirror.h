@@ -57,7 +57,7 @@ struct mirror {
 	struct leg legs[LEGS];
 	struct table_options options;	/* as in the table; rate may change later */
 
-	spinlock_t lock;		/* the state lock */
+	spinlock_t lock;		/* the state lock: see above */
 	struct region_map map;
 	bool degraded;			/* a leg is dead, or a region is stale */
 	char shown[LEGS];		/* health as of the last event */
@@ -95,7 +95,8 @@ struct mirror_io {
 	unsigned int deaths[LEGS];	/* leg.deaths when it was sent */
 	blk_status_t status[LEGS];
 	atomic_t pending;
-	struct bio leg_bio[LEGS];
+	struct bio local_bio;
+	struct bio remote_bio;
 	struct bio_vec vecs[IO_MAX_PAGES];
 };
 
@@ -106,7 +107,12 @@ static inline struct mirror_io *mirror_io(struct bio *bio)
 
 static inline enum leg_id leg_of_bio(const struct mirror_io *io, const struct bio *bio)
 {
-	return bio == &io->leg_bio[LEG_LOCAL] ? LEG_LOCAL : LEG_REMOTE;
+	return bio == &io->local_bio ? LEG_LOCAL : LEG_REMOTE;
+}
+
+static inline struct bio *io_bio(struct mirror_io *io, enum leg_id leg)
+{
+	return leg == LEG_LOCAL ? &io->local_bio : &io->remote_bio;
 }
 
 /**

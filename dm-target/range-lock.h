@@ -40,7 +40,7 @@ struct locked_range {
 };
 
 struct range_lock {
-	spinlock_t lock;
+	spinlock_t lock;		/* the tree and every range's earlier */
 	struct rb_root_cached tree;
 };
 

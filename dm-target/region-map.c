@@ -21,7 +21,7 @@ int region_map_create(struct region_map *map, sector_t len, unsigned int shift)
 	map->len = len;
 	map->shift = shift;
 	map->nr = nr;
-	for_each_leg(leg) {
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		map->stale[leg] = kvcalloc(BITS_TO_LONGS(map->nr), sizeof(long), GFP_KERNEL);
 		if (!map->stale[leg]) {
 			region_map_destroy(map);
@@ -35,7 +35,7 @@ void region_map_destroy(struct region_map *map)
 {
 	enum leg_id leg;
 
-	for_each_leg(leg) {
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		kvfree(map->stale[leg]);
 		map->stale[leg] = NULL;
 	}
@@ -98,7 +98,7 @@ unsigned long region_map_next(const struct region_map *map, unsigned long from)
 	unsigned long next = map->nr;
 	enum leg_id leg;
 
-	for_each_leg(leg)
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		if (map->nr_stale[leg])
 			next = min(next, find_next_bit(map->stale[leg], map->nr, from));
 	return next < map->nr ? next : REGION_NONE;
@@ -114,7 +114,7 @@ void region_map_inherit(struct region_map *map, const struct region_map *from)
 	 * A region of the new map that reaches beyond the common part keeps its
 	 * staleness, so only regions wholly inside are cleared first.
 	 */
-	for_each_leg(leg)
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		for (region = 0; region < map->nr; region++) {
 			if (region_last(map, region) >= common)
 				break;
@@ -122,7 +122,7 @@ void region_map_inherit(struct region_map *map, const struct region_map *from)
 				region_map_clear(map, leg, region);
 		}
 
-	for_each_leg(leg)
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		for (region = 0; region < from->nr; region++) {
 			if (!test_bit(region, from->stale[leg]))
 				continue;

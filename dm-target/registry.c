@@ -22,8 +22,8 @@ static bool share_a_leg(const struct mirror *a, const struct mirror *b)
 {
 	enum leg_id i, j;
 
-	for_each_leg(i)
-		for_each_leg(j)
+	for (i = LEG_LOCAL; i < LEGS; i++)
+		for (j = LEG_LOCAL; j < LEGS; j++)
 			if (leg_devt(a, i) == leg_devt(b, j))
 				return true;
 	return false;
@@ -76,7 +76,7 @@ static void inherit(struct mirror *m, const struct mirror *from)
 
 	spin_lock_irq(&m->lock);
 	region_map_inherit(&m->map, &from->map);
-	for_each_leg(leg) {
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		m->legs[leg].dead = from->legs[leg].dead;
 		m->legs[leg].deaths = from->legs[leg].deaths;
 		atomic64_set(&m->legs[leg].read_errors,

@@ -78,7 +78,7 @@ static int parse_option(struct table_options *o, struct dm_target *ti, enum opti
 		if (!r && !is_power_of_2(o->region_size))
 			r = -EINVAL;
 		if (r)
-			ti->error = "region_size must be a power of two from 8 to 2147483648 sectors";
+			ti->error = "region_size must be a power of two from 8 to 2147483648";
 		break;
 	case OPT_SYNC:
 		o->nosync = false;

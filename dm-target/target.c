@@ -71,7 +71,7 @@ static void event_work(struct work_struct *work)
 	enum leg_id leg;
 
 	spin_lock_irq(&m->lock);
-	for_each_leg(leg) {
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		before[leg] = m->shown[leg];
 		health[leg] = leg_health(&m->legs[leg], m->map.nr_stale[leg]);
 		m->shown[leg] = health[leg];
@@ -79,7 +79,7 @@ static void event_work(struct work_struct *work)
 	in_sync = region_map_in_sync(&m->map);
 	spin_unlock_irq(&m->lock);
 
-	for_each_leg(leg) {
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		if (health[leg] == before[leg])
 			continue;
 		if (health[leg] == 'D')
@@ -116,7 +116,7 @@ static void mirror_destroy(struct mirror *m)
 	write_pool_destroy(m);
 	counters_destroy(&m->counters);
 	region_map_destroy(&m->map);
-	for_each_leg(leg)
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		leg_close(&m->legs[leg], m->ti);
 	kfree(m);
 }
@@ -128,7 +128,7 @@ static int open_legs(struct mirror *m, char **argv)
 	enum leg_id leg;
 	int r;
 
-	for_each_leg(leg) {
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		r = leg_open(&m->legs[leg], ti, argv[leg], leg);
 		if (r)
 			return r;
@@ -145,18 +145,17 @@ static int open_legs(struct mirror *m, char **argv)
 	}
 	/* A disk and a partition of it can't both be opened: the block layer sees to that. */
 
-	for_each_leg(leg) {
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		unsigned int block = bdev_logical_block_size(leg_bdev(&m->legs[leg]));
 
-		if (m->options.region_size < block >> SECTOR_SHIFT ||
-		    IO_MAX_SECTORS < block >> SECTOR_SHIFT) {
+		if (block >> SECTOR_SHIFT > min(m->options.region_size, IO_MAX_SECTORS)) {
 			DMERR("%s leg: logical blocks of %u bytes, regions of %u sectors",
 			      leg_name(leg), block, m->options.region_size);
 			ti->error = "A leg's logical block doesn't fit into a region";
 			return -EINVAL;
 		}
 		if (ti->len & ((block >> SECTOR_SHIFT) - 1)) {
-			DMERR("%s leg: length %llu isn't a multiple of its logical block of %u bytes",
+			DMERR("%s leg: length %llu isn't a multiple of its %u-byte logical block",
 			      leg_name(leg), (unsigned long long)ti->len, block);
 			ti->error = "The length isn't a multiple of a leg's logical block";
 			return -EINVAL;
@@ -329,9 +328,12 @@ static void lockstep_resume(struct dm_target *ti)
 	resync_run(m->resync);
 }
 
+#define MESSAGES "fail local|remote, recover [local|remote], resync, resync_rate <KiB/s>, " \
+		 "counters_reset"
+
 static int parse_leg(const char *word, enum leg_id *leg)
 {
-	for_each_leg(*leg)
+	for (*leg = LEG_LOCAL; *leg < LEGS; (*leg)++)
 		if (!strcasecmp(word, leg_name(*leg)))
 			return 0;
 	DMWARN("%s is neither local nor remote", word);
@@ -347,7 +349,7 @@ static int recover_message(struct mirror *m, unsigned int argc, char **argv)
 		r = parse_leg(argv[1], &leg);
 		return r ?: mirror_recover(m, leg);
 	}
-	for_each_leg(leg) {
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		r = mirror_recover(m, leg);
 		if (r)
 			return r;
@@ -388,8 +390,8 @@ static int lockstep_message(struct dm_target *ti, unsigned int argc, char **argv
 		counters_reset(&m->counters);
 		return 0;
 	}
-	DMWARN("%s: message %s with %u arguments: unknown; there are fail local|remote, recover [local|remote], resync, resync_rate <KiB/s>, counters_reset",
-	       dm_table_device_name(ti->table), argv[0], argc - 1);
+	DMWARN("%s: message %s with %u arguments: unknown; there are %s",
+	       dm_table_device_name(ti->table), argv[0], argc - 1, MESSAGES);
 	return -EINVAL;
 }
 
@@ -409,7 +411,7 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 	int i;
 
 	spin_lock_irq(&m->lock);
-	for_each_leg(leg) {
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		stale[leg] = m->map.nr_stale[leg];
 		health[leg] = leg_health(&m->legs[leg], stale[leg]);
 	}
@@ -435,7 +437,7 @@ static unsigned int emit_ima(struct mirror *m, char *result, unsigned int maxlen
 	enum leg_id leg;
 
 	DMEMIT_TARGET_NAME_VERSION(m->ti->type);
-	for_each_leg(leg)
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		DMEMIT(",%s=%s", leg_name(leg), m->legs[leg].dev->name);
 	DMEMIT(",region_size=%u,policy=%s,remote_cache=%s,nosync=%c;",
 	       m->options.region_size, m->options.error_policy ? "error" : "degrade",
@@ -471,7 +473,7 @@ static int lockstep_iterate_devices(struct dm_target *ti, iterate_devices_callou
 	enum leg_id leg;
 	int r = 0;
 
-	for_each_leg(leg) {
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		r = fn(ti, m->legs[leg].dev, 0, ti->len, data);
 		if (r)
 			break;

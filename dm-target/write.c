@@ -82,9 +82,9 @@ static void send(struct mirror_io *io)
 
 	/* The last completion may free io before the loop ends. */
 	atomic_set(&io->pending, hweight32(sent));
-	for_each_leg(leg)
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		if (sent & BIT(leg))
-			submit_bio_noacct(&io->leg_bio[leg]);
+			submit_bio_noacct(io_bio(io, leg));
 }
 
 static void write_send(struct mirror_io *io)
@@ -93,8 +93,8 @@ static void write_send(struct mirror_io *io)
 	enum leg_id leg;
 	bool copied = false;
 
-	for_each_leg(leg) {
-		struct bio *leg_bio = &io->leg_bio[leg];
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		struct bio *leg_bio = io_bio(io, leg);
 		struct leg *l = &io->m->legs[leg];
 
 		if (!(io->sent & BIT(leg)))
@@ -224,8 +224,8 @@ void flush_map(struct mirror *m, struct bio *bio)
 
 	/* Never nobody: the last leg isn't given up. */
 	mirror_route_flush(io);
-	for_each_leg(leg) {
-		struct bio *leg_bio = &io->leg_bio[leg];
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		struct bio *leg_bio = io_bio(io, leg);
 
 		if (!(io->sent & BIT(leg)))
 			continue;

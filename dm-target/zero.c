@@ -34,7 +34,7 @@ static void zero_work(struct work_struct *work)
 
 	status = mirror_route(io);
 	if (!status) {
-		for_each_leg(leg)
+		for (leg = LEG_LOCAL; leg < LEGS; leg++)
 			if (io->sent & BIT(leg))
 				io->status[leg] = zero_leg(io, leg);
 		status = mirror_settle(io);

@@ -231,7 +231,8 @@ int main(int argc, char **argv)
 	uint32_t depth, busy = 0;
 
 	if (argc < 7 || !(scribbles || verifies || streams)) {
-		fprintf(stderr, "usage: mirror-load scribble|verify|stream DEV SPAN DEPTH COUNT SEED [STOP_FILE]\n");
+		fprintf(stderr, "usage: mirror-load scribble|verify|stream DEV SPAN DEPTH COUNT SEED\n"
+				"                   [STOP_FILE]\n");
 		return 2;
 	}
 	span = strtoull(argv[3], NULL, 10);

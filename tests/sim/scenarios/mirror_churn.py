@@ -10,6 +10,7 @@ schedule promises:
   - after everything is mended and recovered, the mirror gets in sync, and the legs are identical.
 """
 
+import contextlib
 import random
 import sys
 import time
@@ -22,10 +23,8 @@ REGIONS = (8, 64, 512)
 
 def try_message(pair: Pair, text: str) -> None:
     """A message that may be refused in the state the mirror is in."""
-    try:
+    with contextlib.suppress(OSError):
         pair.mirror.message(text)
-    except OSError:
-        pass
 
 
 def broken(leg: Leg, rng: random.Random) -> None:
@@ -44,7 +43,9 @@ def schedule(seed: int) -> str:
         cache_mib=rng.choice((0, 0, 2)),
     )  # fmt: skip
     mode = "verify" if rng.random() < 0.75 else "scribble"
-    load = Background(mode, pair.mirror.node, span=mib << 11, depth=rng.choice((1, 8, 32)), seed=seed)
+    load = Background(
+        mode, pair.mirror.node, span=mib << 11, depth=rng.choice((1, 8, 32)), seed=seed
+    )
     legs = [rng.choice((pair.local, pair.remote))] if one_leg else [pair.local, pair.remote]
 
     def reload() -> None:

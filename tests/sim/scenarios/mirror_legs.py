@@ -3,6 +3,7 @@
 
 import errno
 import threading
+from collections.abc import Callable
 
 from locklab import base, blk, dm
 from mirrorlab import SECTORS, Background, Pair
@@ -10,9 +11,14 @@ from mirrorlab import SECTORS, Background, Pair
 REGION = 64
 
 
-def fails(what: str, work: object) -> None:
+def written(pair: Pair, count: int) -> None:
+    before = pair.count("writes")
+    base.until(lambda: pair.count("writes") > before + count, f"{count} writes")
+
+
+def fails(what: str, work: Callable[[], object]) -> None:
     try:
-        work()  # type: ignore[operator]
+        work()
     except OSError as err:
         base.equal(err.errno, errno.EIO, what)
     else:
@@ -30,7 +36,7 @@ def lock_step() -> None:
                 ("FUA write", lambda: disk.write(0, bytes(4096), fua=True)),
                 ("flush", disk.flush),
             ):
-                seconds = blk.timed(work)  # type: ignore[arg-type]
+                seconds = blk.timed(work)
                 base.expect(seconds >= 0.03, f"{what} with a slow {leg.name}: took {seconds:.6f} s")
             leg.well()
     pair.close()
@@ -60,7 +66,9 @@ def remote_dies(policy: str) -> None:
             disk.flush()
             base.equal(pair.count("stale_remote"), 2, "stale regions")
 
-        with base.refused("recover while the leg is still gone", errno.EIO, kernel="doesn't answer"):
+        with base.refused(
+            "recover while the leg is still gone", errno.EIO, kernel="doesn't answer"
+        ):
             pair.mirror.message("recover")
         base.equal(pair.mirror.status().health, "AD", "health")
         with base.refused("failing the last leg", errno.EBUSY, kernel="can't fail the local leg"):
@@ -200,6 +208,30 @@ def in_flight() -> None:
     pair.close()
 
 
+def late_error() -> None:
+    base.step("an error of a write sent before the leg died and came back: stale, but no new death")
+    pair = Pair("nosync", "region_size", REGION)
+    pair.remote.slow(50)
+    pair.remote.disk.bad(512, 519)
+    log = base.KernelLog()
+    disk = blk.Disk(pair.mirror.node)
+    thread = threading.Thread(target=disk.write, args=(512, blk.pattern("late", 8)))
+    thread.start()
+    base.until(lambda: pair.count("writes") == 1, "the write under way")
+    pair.mirror.message("fail remote")
+    pair.mirror.message("recover")
+    base.until(lambda: pair.mirror.status().remote_errors, "the late error")
+    pair.remote.disk.good(512, 519)
+    thread.join()
+    base.equal(pair.count("late"), 1, "late errors")
+    pair.mirror.in_sync()
+    base.equal(sum("is dead" in line for line in log.new()), 1, "deaths of the remote leg")
+    disk.close()
+    pair.remote.well()
+    pair.same()
+    pair.close()
+
+
 def flush_fails() -> None:
     base.step("a flush fails on the remote leg only: it is given up, the flush is done")
     pair = Pair("nosync", "region_size", REGION, cache_mib=2)
@@ -218,12 +250,10 @@ def under_load() -> None:
     pair = Pair("nosync", "region_size", REGION, latency_us=(20, 200))
     load = Background("verify", pair.mirror.node)
     for leg, other in ((pair.remote, "AD"), (pair.local, "DA"), (pair.remote, "AD")):
-        before = pair.count("writes")
-        base.until(lambda n=before: pair.count("writes") > n + 300, "300 writes")  # type: ignore[misc]
+        written(pair, 300)
         leg.gone()
         pair.mirror.wait(other)
-        before = pair.count("writes")
-        base.until(lambda n=before: pair.count("writes") > n + 300, "300 writes")  # type: ignore[misc]
+        written(pair, 300)
         leg.well()
         pair.mirror.message("recover")
         pair.mirror.in_sync()
@@ -241,5 +271,6 @@ local_cache_is_lost()
 read_errors()
 both_fail_one_write()
 in_flight()
+late_error()
 flush_fails()
 under_load()

@@ -114,6 +114,26 @@ def interrupted() -> None:
     pair.close()
 
 
+def missed_behind_the_resync() -> None:
+    base.step(
+        "a write misses the leg in a chunk that the resync has passed: the region isn't clean"
+    )
+    chunk, rate = 256, 256  # sectors, KiB/s: half a second between two chunks
+    pair = Pair("nosync", "region_size", 4 * chunk, "resync_jobs", 1, "resync_rate", rate)
+    pair.mirror.message("resync")
+    base.until(lambda: pair.count("resynced") >= chunk, "the first chunk")
+    pair.mirror.message("fail remote")
+    with blk.Disk(pair.mirror.node) as disk:
+        disk.write(0, blk.pattern("missed", 8))
+    pair.mirror.message("recover")
+    base.equal(pair.count("resynced"), chunk, "sectors copied: still between two chunks")
+    base.until(lambda: pair.mirror.status().in_sync > 0, "a region")
+    pair.mirror.message("resync_rate 0")
+    pair.mirror.in_sync()
+    pair.same()
+    pair.close()
+
+
 def grown() -> None:
     base.step("grown by a reload: only the new part is resynced")
     pair = Pair("nosync", "region_size", REGION)
@@ -148,8 +168,8 @@ def reloads_under_load() -> None:
     thread = threading.Thread(target=nag)
     thread.start()
     for turn in range(20):
-        dm.reload("mirror", mirror.table(pair.local.node, pair.remote.node,
-                  "nosync", "region_size", REGION << turn % 3, "resync_jobs", 1 + turn % 5))  # fmt: skip
+        words = ("nosync", "region_size", REGION << turn % 3, "resync_jobs", 1 + turn % 5)
+        dm.reload("mirror", mirror.table(pair.local.node, pair.remote.node, *words))
         dm.suspend("mirror", flush=bool(turn % 2))
         dm.resume("mirror")
     stop.set()
@@ -163,5 +183,6 @@ def reloads_under_load() -> None:
 first_sync()
 under_load()
 interrupted()
+missed_behind_the_resync()
 grown()
 reloads_under_load()

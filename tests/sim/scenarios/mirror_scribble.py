@@ -5,7 +5,7 @@ The remote leg is slower, so each write is on its way to the two legs at differe
 raid1 over the same disks the legs end up different: that shows that the load does what it says.
 """
 
-import os
+import sys
 
 from locklab import base, blk, dm, ram
 from mirrorlab import Pair, load
@@ -18,7 +18,9 @@ pair = Pair("nosync")
 pair.remote.slow(1)
 writes, _, flushes, bad, _ = load("scribble", pair.mirror.node, COUNT, span=SPAN)
 base.equal((writes, bad), (COUNT, 0), "writes and failed writes")
-base.expect(pair.count("waited") > COUNT // 10, "too few writes overlapped: the load proves nothing")
+base.expect(
+    pair.count("waited") > COUNT // 10, "too few writes overlapped: the load proves nothing"
+)
 base.expect(pair.count("fua") and flushes, "no FUA or no flush was in the load")
 pair.remote.well()
 pair.same()
@@ -31,7 +33,7 @@ load("scribble", pair.mirror.node, COUNT // 4, span=SPAN, depth=64)
 pair.same()
 pair.close()
 
-if "md" in os.sys.argv[1:]:  # type: ignore[attr-defined]
+if "md" in sys.argv[1:]:
     base.step("md raid1: the same load")
     disks = [ram.Ram("mda", 8), ram.Ram("mdb", 8)]
     slow = dm.create("mdslow", f"0 {disks[1].sectors} delay {disks[1].node} 0 1")

@@ -87,8 +87,10 @@ def flags() -> None:
         logs = [ram.Ram(name, 16) for name in ("logone", "logtwo")]
         seen = []
         for leg, log in zip(legs, logs, strict=True):
-            seen.append(dm.create(f"w{leg.name}", f"0 {leg.sectors} log-writes {leg.node} {log.node}"))
-        made = mirror.Mirror(*seen, *words)
+            seen.append(
+                dm.create(f"w{leg.name}", f"0 {leg.sectors} log-writes {leg.node} {log.node}")
+            )
+        made = mirror.Mirror(seen[0], seen[1], *words)
         with blk.Disk(made.node) as disk:
             disk.write(0, blk.pattern("plain", 8))
             disk.write(8, blk.pattern("fua", 8), fua=True)
@@ -105,8 +107,8 @@ def flags() -> None:
             writes = sorted(entry for entry in found if entry[1] != "f")
             base.equal(writes, [(0, plain), (8, "wF"), (16, plain)], f"writes of the {name} leg")
             base.expect((0, "f") in found, f"no flush reached the {name} leg: {found}")
-        for disk in (*legs, *logs):
-            disk.remove()
+        for under in (*legs, *logs):
+            under.remove()
 
 
 def entries(log: str) -> list[tuple[int, str]]:
@@ -119,7 +121,9 @@ def entries(log: str) -> list[tuple[int, str]]:
         at = 1
         for _ in range(count):
             entry = disk.read(at, 1)
-            where, length, bits, _ = (int.from_bytes(entry[n : n + 8], "little") for n in (0, 8, 16, 24))
+            where, length, bits, _ = (
+                int.from_bytes(entry[n : n + 8], "little") for n in (0, 8, 16, 24)
+            )
             at += 1 + (0 if bits & 4 else length)
             if bits & 8:  # a mark
                 continue
@@ -135,19 +139,21 @@ def zeroes() -> None:
     for file in files:
         file.write_bytes(blk.pattern("junk", 64) * (SECTORS // 64))
         loops.append(base.run("losetup", "--find", "--show", "--direct-io=off", str(file)).strip())
-    made = mirror.Mirror(*loops, "nosync", "region_size", 64)
+    made = mirror.Mirror(loops[0], loops[1], "nosync", "region_size", 64)
     with blk.Disk(made.node) as disk:
         disk.discard(100, 1000)
         disk.zero(5000, 77)
         base.equal(disk.read(100, 1000), bytes(1000 * 512), "what was discarded")
         base.equal(disk.read(5000, 77), bytes(77 * 512), "what was zeroed")
-        base.equal(disk.read(99, 1), blk.pattern("junk", 64)[35 * 512 : 36 * 512], "the sector before")
+        base.equal(
+            disk.read(99, 1), blk.pattern("junk", 64)[35 * 512 : 36 * 512], "the sector before"
+        )
         made.message("fail remote")
         disk.discard(3000, 640)
         base.equal(made.status().rest[FIELDS.index("stale_remote")], "11", "regions stale by it")
         made.message("recover")
         made.in_sync()
-    blk.same(*loops)
+    blk.same(loops[0], loops[1])
     made.remove()
     for loop in loops:
         base.run("losetup", "--detach", loop)

@@ -23,7 +23,9 @@ FIELDS = (
 class Leg:
     """A disk in memory below a dm device whose table is exchanged to slow or break it."""
 
-    def __init__(self, name: str, *, mib: int = MIB, latency_us: int = 0, cache_mib: int = 0) -> None:
+    def __init__(
+        self, name: str, *, mib: int = MIB, latency_us: int = 0, cache_mib: int = 0
+    ) -> None:
         self.disk = ram.Ram(f"{name}disk", mib, latency_us=latency_us, cache_mib=cache_mib)
         self.name = name
         self.node = dm.create(name, self._linear())

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The mirror on two disks of one host: its invariants, each with a way to break it."""
+
+from __future__ import annotations
+
+import pytest
+from labrun import KERNELS, lab
+
+both_kernels = pytest.mark.parametrize("kernel", KERNELS)
+
+
+@both_kernels
+@pytest.mark.parametrize("scenario", ["mirror_table", "mirror_legs", "mirror_resync"])
+def test_on_two_disks(scenario: str, kernel: str) -> None:
+    run = lab(f"{scenario}.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@both_kernels
+def test_buffers_that_change_in_flight(kernel: str) -> None:
+    run = lab("mirror_scribble.py", "md", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("kernel", "schedules"), [("plain", 30), ("checked", 8)])
+def test_schedules_of_failures(kernel: str, schedules: int) -> None:
+    run = lab("mirror_churn.py", str(schedules), kernel=kernel)
+    assert run.rc == 0, run.text
