@@ -102,6 +102,25 @@ static void finish(struct media_queue *q, struct media_io *io, struct list_head 
 
 /* --- the spindle's cache --- */
 
+static bool room_for(const struct media_queue *q, const struct media_io *io)
+{
+	return !q->dirty_bytes ||
+	       q->dirty_bytes + ((u64)io->count << SECTOR_SHIFT) <= q->opt.cache_bytes;
+}
+
+/* Lets writes into the cache that waited for room: they have it from now on. */
+static void admit(struct media_queue *q)
+{
+	struct media_io *io;
+
+	while ((io = list_first_entry_or_null(&q->full, struct media_io, list))) {
+		if (!room_for(q, io))
+			return;
+		q->dirty_bytes += bytes_of(io->write);
+		list_move_tail(&io->list, &q->bus);
+	}
+}
+
 /* A cached write covers older ones altogether: they needn't be destaged. */
 static void absorb(struct media_queue *q, struct media_write *w)
 {
@@ -131,7 +150,7 @@ static void into_cache(struct media_queue *q, struct media_io *io, struct list_h
 		w->acked = ++q->dirty_clock;
 	kref_get(&w->ref);
 	list_add_tail(&w->dirty, &q->dirty);
-	q->dirty_bytes += bytes_of(w);
+	admit(q);	/* what was absorbed left room */
 }
 
 static u64 current_mark(struct media_queue *q)
@@ -154,24 +173,14 @@ static void check_flushes(struct media_queue *q, struct list_head *done)
 	}
 }
 
-static bool room_for(const struct media_queue *q, const struct media_io *io)
-{
-	return !q->dirty_bytes ||
-	       q->dirty_bytes + ((u64)io->count << SECTOR_SHIFT) <= q->opt.cache_bytes;
-}
-
 static void destaged(struct media_queue *q, struct media_write *w, struct list_head *done)
 {
-	struct media_io *io;
-
 	list_del_init(&w->dirty);
 	q->dirty_bytes -= bytes_of(w);
 	media_write_destage(w);
 	media_write_put(w);
 	check_flushes(q, done);
-	io = list_first_entry_or_null(&q->full, struct media_io, list);
-	if (io && room_for(q, io))
-		list_move_tail(&io->list, &q->bus);
+	admit(q);
 }
 
 /* A read that the cache answers: all of it in one cached write. */
@@ -347,10 +356,8 @@ static void route_spindle(struct media_queue *q, struct media_io *io, struct lis
 		list_add_tail(&io->list, &q->waiting);
 	} else if (io->write) {
 		/* Writes keep their order: none overtakes one that waits for room. */
-		if (list_empty(&q->full) && room_for(q, io))
-			list_add_tail(&io->list, &q->bus);
-		else
-			list_add_tail(&io->list, &q->full);
+		list_add_tail(&io->list, &q->full);
+		admit(q);
 	} else if (cached(q, io) ||
 		   spindle_read_ahead(&q->spindle, ktime_get_ns(), io->sector, io->count,
 				      &wait)) {

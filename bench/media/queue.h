@@ -94,6 +94,7 @@ struct media_server {
  * @full: spindle: writes for which the cache has no room
  * @flushes: spindle: waiting for destaging
  * @dirty: spindle: cached writes by the time of their acknowledgment
+ * @dirty_bytes: of @dirty and of writes on their way into the cache
  * @dirty_clock: counts acknowledgments into the cache
  * @ending: nothing may be started any more
  * @ended: with a backing device: served, to be sent on by @work

@@ -176,7 +176,10 @@ static struct slot *free_slot(struct load *l)
 	return NULL;
 }
 
-/* Issues and reaps until @deadline, or until @ops have been issued in all. */
+/*
+ * Issues and reaps until @deadline, or until @ops have been issued in all and,
+ * if there's a deadline, been answered.
+ */
 static void run_until(struct load *l, uint64_t deadline, uint64_t ops, bool ranges)
 {
 	for (;;) {
@@ -197,12 +200,10 @@ static void run_until(struct load *l, uint64_t deadline, uint64_t ops, bool rang
 			reap(l, 0, 0);
 		} else if (deadline == UINT64_MAX && l->issued >= ops) {
 			return;
-		} else if (deadline == UINT64_MAX) {
-			reap(l, 1, -1);
 		} else if (l->aio.in_flight) {
-			reap(l, 1, (int64_t)(deadline - now));
+			reap(l, 1, deadline == UINT64_MAX ? -1 : (int64_t)(deadline - now));
 		} else {
-			sleep_ns(deadline - now);
+			return;
 		}
 	}
 }

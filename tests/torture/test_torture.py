@@ -47,14 +47,14 @@ class Image:
         self.before = where / "before"
         with open(self.path, "wb") as f:
             f.truncate(SECTORS * SECTOR)
-        self.load(seed - 1, "60000")  # so that the baseline isn't empty
+        self.load(seed - 1)  # so that the baseline isn't empty
         shutil.copy(self.path, self.before)
-        self.load(seed, "120000")
+        self.load(seed)
 
-    def load(self, seed: int, us: str) -> None:
+    def load(self, seed: int) -> None:
         done = run(
             self.torture, "load", "--device", self.path, "--state", self.state,
-            "--seed", str(seed), "--cut-after-us", us,
+            "--seed", str(seed), "--cut-after-us", "600000000", "--ops", "800",
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
 
@@ -128,7 +128,7 @@ def test_sector_at_the_wrong_place_is_misplaced(image: Image) -> None:
     assert f"misplaced: sector {b}" in out
 
 
-@pytest.mark.parametrize("cut", [8, 64, 256, 504])
+@pytest.mark.parametrize("cut", [16, 64, 256, 504])  # the first word is the same in all
 def test_sector_torn_inside_is_mixed(image: Image, cut: int) -> None:
     s = image.written()[9]
 

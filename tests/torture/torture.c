@@ -6,9 +6,9 @@
  *	[--cut PATH=TEXT ...] [--more N] [--depth N] [--ops N] [--pause-us N]
  *	[--no-ranges]
  *
- * Reads the device, writes until the instant, takes the answers that are there,
- * writes each TEXT to its PATH (the power cut), saves FILE and says "cut: ...".
- * Then it issues --more writes, waits for every answer, saves FILE.end
+ * Reads the device, writes until the instant (or until --ops are answered),
+ * takes the answers that are there, writes each TEXT to its PATH (the power
+ * cut), saves FILE and says "cut: ...". Then it issues --more writes, waits for every answer, saves FILE.end
  * and says "end: ...". --no-ranges: no zeroes, no discards. Without --more
  * answers after the cut come from the void, and errors are no fault; with it
  * they are (exit code 1).

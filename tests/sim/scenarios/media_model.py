@@ -119,6 +119,15 @@ def timing() -> None:
         verdict(50 < ms < 50 * 6.4, f"flush of 50 random writes takes {ms:.1f} ms")
         verdict(disk.flush() < 0.01, "flush of nothing takes no time")
     forget("t")
+    small = f"0 {size} media t ram spindle 4 cache_bytes 65536 spread on"
+    with device("t", small) as node, Disk(node) as disk:
+        ms = [disk.write(rng.randrange(size // 8) * 8, 8) for _ in range(300)]
+        mean = sum(ms[50:]) / 250
+        verdict(2 < mean < 6, f"spindle whose cache is full, 4K write ms: {mean:.3f}")
+        took = sum(disk.write(rng.randrange(size // 64) * 64, 256) for _ in range(20))
+        verdict(took > 20 * 2, f"writes larger than the cache: {took / 20:.3f} ms each")
+        disk.flush()
+    forget("t")
     ssd = f"0 {size} media t ram ssd 6 read_us 80 write_us 25 flush_us 300"
     with device("t", ssd) as node, Disk(node) as disk:
         near("ssd read ms", disk.read(77, 8), 0.080, 0.05)
