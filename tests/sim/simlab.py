@@ -138,7 +138,9 @@ def _judge(
     simulated = float(said["uptime"]) if "uptime" in said else None
     console = (out / "console.log").read_text(encoding="utf-8", errors="replace").splitlines()
     expect_file = out / "expect-splat"
-    expected = expect_file.read_text(encoding="utf-8").splitlines() if expect_file.exists() else None
+    expected = None
+    if expect_file.exists():
+        expected = expect_file.read_text(encoding="utf-8").splitlines()
     complaints = splat.judge(splat.find(console), expected)
     if uml.timed_out:
         rc = RC_TIMEOUT

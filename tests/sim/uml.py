@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """One User Mode Linux process: start it, carry its channels, end it.
 
-The guest has four character channels, each a pipe of ours, so that none mixes with another:
-tty0 the kernel's console, tty1 the script's stdout, tty2 its stderr, tty3 the init's word to us.
-Nothing here reads the host's clock on the guest's behalf: a slow reader only makes it wait.
+The guest has four character channels, so that none mixes with another: tty0 the kernel's console,
+tty1 the script's stdout, tty2 its stderr, tty3 the init's word to us. Each is a regular file that
+we read along. Pipes won't do: whenever we emptied one, the host would tell the guest so by a
+signal, an interrupt at a moment of the host's choosing, and the same seed would sometimes give
+another schedule.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import os
-import selectors
 import shutil
 import signal
 import socket
@@ -21,17 +21,18 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 CHANNELS = ("console", "stdout", "stderr", "control")
-PIPE_BYTES = 1 << 20
 PR_SET_PDEATHSIG = 1
 MCONSOLE_MAGIC = 0xCAFEBABE
+POLL_S = 0.05
 # How long a guest that was told to show its tasks gets for it.
 LAST_WORDS_S = 3.0
 
-Sink = Callable[[bytes], None]
+Sink = Callable[[bytes], object]
 
 
 @dataclass
@@ -43,81 +44,61 @@ class Uml:
     sinks: dict[str, Sink]
     timeout_s: float
     timed_out: bool = False
-    _pid: int = 0
-    _pipes: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> int:
         """Exit status of the UML process (negative: the signal that ended it)."""
         state = Path(tempfile.mkdtemp(prefix="lockstep-uml-", dir=_memory_dir()))
-        writers: list[int] = []
         try:
-            for name in CHANNELS:
-                reader, writer = os.pipe()
-                fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-                self._pipes[name] = reader
-                writers.append(writer)
-            return self._run(state, writers)
+            with contextlib.ExitStack() as stack:
+                writers = [stack.enter_context((state / c).open("ab", 0)) for c in CHANNELS]
+                readers = [stack.enter_context((state / c).open("rb", 0)) for c in CHANNELS]
+                return self._run(state, writers, dict(zip(CHANNELS, readers, strict=True)))
         finally:
-            for fd in self._pipes.values():
-                os.close(fd)
-            self._pipes.clear()
             shutil.rmtree(state, ignore_errors=True)
 
-    def _run(self, state: Path, writers: list[int]) -> int:
-        consoles = [f"con{n}=null,fd:{fd}" for n, fd in enumerate(writers)]
+    def _run(self, state: Path, writers: list[FileIO], readers: dict[str, FileIO]) -> int:
+        consoles = [f"con{n}=null,fd:{file.fileno()}" for n, file in enumerate(writers)]
+        command = [str(self.linux), f"uml_dir={state}/", "umid=lab", *consoles, "con=null"]
         with subprocess.Popen(
-            [str(self.linux), f"uml_dir={state}/", "umid=lab", *consoles, "con=null", *self.cmdline],
+            [*command, *self.cmdline],
             stdin=subprocess.DEVNULL,
             stdout=writers[0],
             stderr=writers[0],
-            pass_fds=writers,
+            pass_fds=[file.fileno() for file in writers],
             env={"TMPDIR": str(state), "HOME": str(state), "PATH": "/usr/bin:/bin"},
             start_new_session=True,
             preexec_fn=_die_with_parent,
         ) as process:
-            self._pid = process.pid
-            for fd in writers:
-                os.close(fd)
             try:
-                self._carry(process, state)
-                if self.timed_out:
-                    process.kill()
-                return process.wait()
+                status = self._carry(process, readers, state)
             finally:
                 # The guest's user processes are in the same group; none may outlive the run.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+            self._read_along(readers)
+            return status
 
-    def _carry(self, process: subprocess.Popen[bytes], state: Path) -> None:
-        """Hands the channels' bytes to their sinks until the guest has gone."""
+    def _carry(
+        self, process: subprocess.Popen[bytes], readers: dict[str, FileIO], state: Path
+    ) -> int:
+        """Hands the channels' bytes to their sinks until the guest has gone, or has to go."""
         deadline = time.monotonic() + self.timeout_s
-        with selectors.DefaultSelector() as selector:
-            for name, fd in self._pipes.items():
-                os.set_blocking(fd, False)
-                selector.register(fd, selectors.EVENT_READ, name)
-            while selector.get_map():
-                for key, _ in selector.select(timeout=0.2):
-                    data = os.read(key.fd, 65536)
-                    if data:
-                        self.sinks[key.data](data)
-                    else:
-                        selector.unregister(key.fd)
-                if process.poll() is not None:
-                    self._drain()
-                    return
-                if time.monotonic() > deadline:
-                    if self.timed_out:
-                        return
-                    self.timed_out = True
-                    _show_tasks(state / "lab" / "mconsole")
-                    deadline = time.monotonic() + LAST_WORDS_S
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(POLL_S)
+            self._read_along(readers)
+            if time.monotonic() > deadline:
+                if self.timed_out:
+                    return -signal.SIGKILL
+                self.timed_out = True
+                _show_tasks(state / "lab" / "mconsole")
+                deadline = time.monotonic() + LAST_WORDS_S
 
-    def _drain(self) -> None:
-        for name, fd in self._pipes.items():
-            with contextlib.suppress(BlockingIOError):
-                while data := os.read(fd, 65536):
-                    self.sinks[name](data)
+    def _read_along(self, readers: dict[str, FileIO]) -> None:
+        for name, file in readers.items():
+            while data := file.read(1 << 16):
+                self.sinks[name](data)
 
 
 def _memory_dir() -> str:

@@ -30,8 +30,9 @@ wrong("no arguments", f"0 {SIZE} lockstep", "Not enough arguments")
 wrong("one leg", f"0 {SIZE} lockstep {L}", "Not enough arguments")
 wrong("no such device", f"0 {SIZE} lockstep {L} /dev/nothere", "/dev/nothere", errno.ENOENT,
       errno.ENODEV, errno.EINVAL)  # fmt: skip
-wrong("leg too small", f"0 {SIZE} lockstep {L} {S} 1 nosync", f"{S} has {small.sectors} sectors")
-wrong("local leg too small", f"0 {SIZE} lockstep {S} {R} 1 nosync", f"{S} has {small.sectors} sectors")
+SMALL = f"{S} has {small.sectors} sectors"
+wrong("remote leg too small", f"0 {SIZE} lockstep {L} {S} 1 nosync", SMALL)
+wrong("local leg too small", f"0 {SIZE} lockstep {S} {R} 1 nosync", SMALL)
 wrong("same device twice", f"0 {SIZE} lockstep {L} {L} 1 nosync", "same device")
 wrong("unknown option", f"0 {SIZE} lockstep {L} {R} 1 nosnyc", "option nosnyc: unknown")
 wrong("wrong count of options", f"0 {SIZE} lockstep {L} {R} 2 nosync", "number of option words")

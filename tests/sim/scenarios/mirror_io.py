@@ -66,9 +66,9 @@ def first_sync(both: pair.Pair) -> None:
     device = pair.mirrored(both, "sync")
     base.expect(device.status().remote == "a", "the remote leg isn't in sync at the start")
     with blk.Disk(device.node) as disk:
-        disk.write(8192, blk.pattern("meanwhile", 8))
+        disk.write(6144, blk.pattern("meanwhile", 8))
         device.in_sync()
-        base.expect(disk.read(8192, 8) == blk.pattern("meanwhile", 8), "the write meanwhile")
+        base.expect(disk.read(6144, 8) == blk.pattern("meanwhile", 8), "the write meanwhile")
         base.expect(disk.read(4096, 8) == blk.pattern("before 4096", 8), "what was there before")
     device.remove()
     blk.same(both.local.node, both.remote)

@@ -91,7 +91,7 @@ class KernelLog:
         os.lseek(self._fd, 0, os.SEEK_END)
 
     def new(self) -> list[str]:
-        lines = []
+        lines: list[str] = []
         while True:
             try:
                 record = os.read(self._fd, 8192)

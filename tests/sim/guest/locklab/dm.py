@@ -140,8 +140,9 @@ def _control() -> int:
     path = Path("/dev/mapper/control")
     if not path.exists():
         base.made(path.parent)
-        misc = dict(reversed(line.split()) for line in Path("/proc/misc").read_text().splitlines())
-        os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(10, int(misc["device-mapper"])))
+        words = Path("/proc/misc").read_text().split()  # minor and name by turns
+        minor = int(words[words.index("device-mapper") - 1])
+        os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(10, minor))
     return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
 

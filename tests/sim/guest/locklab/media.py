@@ -12,8 +12,9 @@ PRIMARY_SITE, MIRROR_SITE = 1, 2
 
 
 def disk(
-    name: str, mib: int, model: str = "spindle", *, site: int = 0, backing: str = "ram", **options: object
-) -> str:
+    name: str, mib: int, model: str = "spindle", *, site: int = 0, backing: str = "ram",
+    **options: object,
+) -> str:  # fmt: skip
     """A modelled disk /dev/mapper/NAME. Its content belongs to the name: see forget()."""
     words = [f"site {site}", *(f"{key} {value}" for key, value in options.items())]
     return dm.create(

@@ -54,7 +54,9 @@ class Pair:
 
 
 @contextlib.contextmanager
-def pair(kind: str = "iblock", profile: str = "lan", mib: int = LEG_MIB, **settings: str) -> Iterator[Pair]:
+def pair(
+    kind: str = "iblock", profile: str = "lan", mib: int = LEG_MIB, **settings: str
+) -> Iterator[Pair]:
     """Everything below the mirror. `kind`: iblock or dcd; settings are iSCSI's (dots as __).
 
     At the end everything is taken down; a scenario whose link is cut then waits for timeouts."""

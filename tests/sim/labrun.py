@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Tests run scenarios through the same command as people do: tests/sim/lab run."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+TREE = Path(__file__).resolve().parents[2]
+SCENARIOS = Path("tests/sim/scenarios")
+KERNELS = ("plain", "checked")
+
+
+@dataclass(frozen=True)
+class Run:
+    rc: int
+    stdout: bytes
+    stderr: str
+
+    @property
+    def text(self) -> str:
+        """All that was said, for an assertion's message."""
+        return f"rc {self.rc}\n{self.stdout.decode(errors='replace')}\n{self.stderr}"
+
+
+def lab(scenario: str, *args: str, kernel: str = "plain", options: tuple[str, ...] = ()) -> Run:
+    """Runs tests/sim/scenarios/SCENARIO; options are the runner's, args the scenario's."""
+    done = subprocess.run(
+        ["tests/sim/lab", "run", str(SCENARIOS / scenario), "--kernel", kernel, *options, "--",
+         *args],
+        cwd=TREE, capture_output=True, check=False,
+    )  # fmt: skip
+    return Run(done.returncode, done.stdout, done.stderr.decode(errors="replace"))

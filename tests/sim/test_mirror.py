@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The mirror in both sites: every kind of I/O, lost links, failing legs, an admin at work."""
+
+from __future__ import annotations
+
+import pytest
+from labrun import KERNELS, TREE, lab
+
+# The DCD joins when it is in the tree.
+BACKSTORES = ["iblock", *(["dcd"] if (TREE / "target-plugin" / "Kbuild").exists() else [])]
+
+both_kernels = pytest.mark.parametrize("kernel", KERNELS)
+
+
+@both_kernels
+@pytest.mark.parametrize("profile", ["lan", "wan"])
+@pytest.mark.parametrize("backstore", BACKSTORES)
+def test_every_kind_of_io(backstore: str, profile: str, kernel: str) -> None:
+    run = lab("mirror_io.py", backstore, profile, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@both_kernels
+@pytest.mark.parametrize("backstore", BACKSTORES)
+def test_link_lost_and_found(backstore: str, kernel: str) -> None:
+    run = lab("mirror_link.py", backstore, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@both_kernels
+@pytest.mark.parametrize(
+    "scenario", ["mirror_errors", "mirror_admin", "mirror_bad_input", "mirror_memory"]
+)
+def test_on_this_host_alone(scenario: str, kernel: str) -> None:
+    run = lab(f"{scenario}.py", kernel=kernel)
+    assert run.rc == 0, run.text
