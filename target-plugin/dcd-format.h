@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The DCD's formats: log disk and NVRAM. The only file that knows the layout;
+ * kernel and userspace share it. All integers are little endian. Sectors are
+ * 512 bytes. crc32c is seeded with ~0 and not inverted at the end; a field
+ * "crc" is computed over its structure with crc = 0.
+ *
+ *  log disk                                   segment (NVRAM slot alike)
+ * +---------------------+ 0                  +------------------------+ 0
+ * | superblock, copy 0  |                    | struct dcd_segment     |
+ * +---------------------+ 4096               +------------------------+ 4096
+ * | superblock, copy 1  |                    | struct dcd_entry [n]   |
+ * +---------------------+ 8192               |   (table_bytes)        |
+ * |  unused             |                    +------------------------+ + table_bytes
+ * +---------------------+ DCD_RING_START     | payloads, in the order |
+ * | ring of `segments`  |                    |   of their entries     |
+ * | segments; sequence  |                    +------------------------+ used_bytes
+ * | s at s % segments   |                    | unused                 |
+ * +---------------------+                    +------------------------+ segment_bytes
+ *
+ *  NVRAM
+ * +----------------------+ 0
+ * | NVRAM header, copy 0 |     A slot has the layout of a segment, so that
+ * +----------------------+ 2048 sealing one is a copy; its struct dcd_segment
+ * | NVRAM header, copy 1 |     is filled in only in the copy. Entries become
+ * +----------------------+ 4096 valid one by one, each after its payload is
+ * | slot 0, slot 1, ...  |     persistent.
+ * +----------------------+
+ *
+ * Order. Each entry has a sequence number, one more than the entry before it,
+ * over the whole life of a format. Segments have sequence numbers of their own,
+ * without gaps. Copies of the superblock (and of the NVRAM header) are written
+ * in turn; the valid one with the higher generation counts.
+ *
+ * Live are entries with a sequence above `applied` of both superblock and
+ * NVRAM header (what is up to there is on the data disk): in the log, in the
+ * segments from `tail` on, up to the first that isn't valid; in NVRAM, entries
+ * above the newest in the log, without a gap. An NVRAM slot is used again only
+ * after its segment is durable in the log, so what a slot holds from an earlier
+ * use is never above it.
+ *
+ * Feature words: a reader that doesn't know a bit of `incompat` must refuse,
+ * of `ro_compat` must not write, of `compat` may ignore it.
+ */
+#ifndef DCD_FORMAT_H
+#define DCD_FORMAT_H
+
+#ifdef __KERNEL__
+#include <linux/build_bug.h>
+#include <linux/types.h>
+#else
+#include <assert.h>
+#include <linux/types.h>
+#endif
+
+#define DCD_SUPER_MAGIC		0x31424c4744434344ULL	/* "DCCDGLB1" */
+#define DCD_SEGMENT_MAGIC	0x31474553474c4344ULL	/* "DCLGSEG1" */
+#define DCD_NVRAM_MAGIC		0x314d52564e444344ULL	/* "DCDNVRM1" */
+#define DCD_VERSION		1
+
+#define DCD_BLOCK		4096U
+#define DCD_RING_START		(1U << 20)
+#define DCD_NVRAM_COPY		2048U
+#define DCD_SEGMENT_MIN		(64U << 10)
+#define DCD_SEGMENT_MAX		(4U << 20)
+#define DCD_SEGMENTS_MIN	16U
+#define DCD_SEGMENT_DEFAULT	(256U << 10)
+
+/* Known feature bits. */
+#define DCD_COMPAT		0U
+#define DCD_RO_COMPAT		0U
+#define DCD_INCOMPAT		0U
+
+struct dcd_features {
+	__le32 compat;
+	__le32 ro_compat;
+	__le32 incompat;
+	__le32 reserved;
+} __attribute__((packed));
+
+/* flags of struct dcd_super */
+#define DCD_SUPER_NVRAM		1U	/* formatted together with an NVRAM that keeps its content */
+
+struct dcd_super {
+	__le64 magic;
+	__le32 version;
+	__le32 crc;
+	struct dcd_features features;
+	__u8 uuid[16];
+	__le64 epoch;		/* random, new for each format */
+	__le64 generation;	/* of this copy */
+	__le64 data_sectors;	/* size of the data disk */
+	__le64 log_sectors;	/* size of the log disk */
+	__le64 segments;
+	__le32 segment_bytes;
+	__le32 table_bytes;
+	__le64 tail;		/* sequence of the oldest segment that counts */
+	__le64 applied;		/* sequence of the newest entry on the data disk */
+	__le32 flags;
+	__u8 reserved[396];
+} __attribute__((packed));
+
+struct dcd_nvram_header {
+	__le64 magic;
+	__le32 version;
+	__le32 crc;
+	struct dcd_features features;
+	__u8 uuid[16];
+	__le64 epoch;
+	__le64 generation;
+	__le64 bytes;		/* header and slots */
+	__le32 segment_bytes;
+	__le32 table_bytes;
+	__le64 applied;		/* as in struct dcd_super */
+	__u8 reserved[168];
+} __attribute__((packed));
+
+struct dcd_segment {
+	__le64 magic;
+	__le32 version;
+	__le32 crc;
+	struct dcd_features features;
+	__u8 uuid[16];
+	__le64 epoch;
+	__le64 sequence;	/* of the segment */
+	__le64 first_entry;	/* sequence of entry 0 */
+	__le32 entries;
+	__le32 used_bytes;	/* from the segment's start, multiple of 512 */
+	__le32 body_crc;	/* of [DCD_BLOCK, used_bytes) */
+	__u8 reserved[172];
+} __attribute__((packed));
+
+enum dcd_entry_type {
+	DCD_ENTRY_WRITE = 1,
+	DCD_ENTRY_DISCARD = 2,		/* reads as zeroes, as write-zeroes does */
+	DCD_ENTRY_WRITE_ZEROES = 3,
+};
+
+struct dcd_entry {
+	__le64 sequence;
+	__le64 epoch;
+	__le64 sector;		/* on the data disk */
+	__le64 batch;		/* number of the batch it belongs to, 0: none */
+	__le32 sectors;		/* logical length */
+	__le32 stored;		/* stored length in sectors: = sectors for writes, else 0 */
+	__le32 offset;		/* of the payload, in sectors from the segment's start */
+	__le16 type;
+	__le16 flags;		/* none yet */
+	__le32 payload_crc;
+	__le32 crc;
+	__u8 reserved[8];
+} __attribute__((packed));
+
+#ifdef __KERNEL__
+#define DCD_ASSERT(e) static_assert(e)
+#else
+#define DCD_ASSERT(e) _Static_assert(e, #e)
+#endif
+DCD_ASSERT(sizeof(struct dcd_super) == 512);
+DCD_ASSERT(sizeof(struct dcd_nvram_header) == 256);
+DCD_ASSERT(sizeof(struct dcd_segment) == 256);
+DCD_ASSERT(sizeof(struct dcd_entry) == 64);
+
+#endif /* DCD_FORMAT_H */

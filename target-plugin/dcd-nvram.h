@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * NVRAM as the DCD engine sees it: bytes mapped in memory, and a way to make
+ * a range of them survive a power cut. A type (pmem, dram, a lab's) registers
+ * under a name; the admin selects it by "nvram=TYPE:SPEC".
+ *
+ * All calls are from process context and may sleep, but for persist(), which
+ * must not; the engine never calls persist() of one NVRAM from two threads.
+ */
+#ifndef DCD_NVRAM_H
+#define DCD_NVRAM_H
+
+#include <linux/list.h>
+#include <linux/types.h>
+
+struct module;
+
+/*
+ * An open NVRAM. @base is mapped and may be read and written until close().
+ * @type is set by the registry after open().
+ */
+struct dcd_nvram {
+	void *base;
+	size_t bytes;
+	const struct dcd_nvram_type *type;
+};
+
+/*
+ * @volatile_content: content doesn't outlive close(): no header, no recovery.
+ * @open: @spec is what follows "TYPE:" ("" if nothing does); @bytes is the
+ *	  admin's nvram_bytes or 0. Sets *nv; errors: -ENOENT, -EINVAL, -EBUSY, ...
+ * @persist: returns when [off, off + len) is in the persistence domain and
+ *	     fenced; doesn't sleep.
+ * @loses_acks: NULL or false: what was persisted survives a power cut.
+ */
+struct dcd_nvram_type {
+	const char *name;
+	struct module *owner;
+	bool volatile_content;
+	int (*open)(const char *spec, size_t bytes, struct dcd_nvram **nv);
+	void (*close)(struct dcd_nvram *nv);
+	void (*persist)(struct dcd_nvram *nv, size_t off, size_t len);
+	bool (*loses_acks)(struct dcd_nvram *nv);
+	struct list_head link;	/* the registry's */
+};
+
+/* -EEXIST if the name is taken. Unregister when the module goes: none is open then. */
+int __must_check dcd_nvram_register(struct dcd_nvram_type *type);
+void dcd_nvram_unregister(struct dcd_nvram_type *type);
+
+#endif /* DCD_NVRAM_H */
