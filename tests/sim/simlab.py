@@ -181,6 +181,7 @@ def _cmdline(job: Job, out: Path) -> list[str]:
         "seccomp=on",
         "loglevel=7",
         "kasan_multi_shot",
+        "norandmaps",
         *clock,
         *job.boot,
         "init=/usr/bin/python3",

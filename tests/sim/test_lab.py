@@ -144,11 +144,10 @@ def test_the_judge_of_consoles() -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_same_seed_same_bytes(kernel: str) -> None:
-    args = ("fio",) if kernel == "plain" else ()
-    one, two = (lab("lab_determinism.py", *args, kernel=kernel) for _ in range(2))
+    one, two = (lab("lab_determinism.py", kernel=kernel) for _ in range(2))
     assert one.rc == 0, one.text
     assert one.stdout == two.stdout
-    other = lab("lab_determinism.py", *args, kernel=kernel, options=("--seed", "2"))
+    other = lab("lab_determinism.py", kernel=kernel, options=("--seed", "2"))
     assert other.rc == 0, other.text
     assert other.stdout != one.stdout
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Latencies of an iSCSI disk over a wire, to the nanosecond: the output is the seed's function."""
+"""Latencies of an iSCSI disk over a wire, to the nanosecond: the output is the seed's function.
+
+With the argument `fio` also by fio, which isn't always the same to the nanosecond: see fio.py.
+"""
 
 import functools
 import sys
@@ -12,7 +15,7 @@ with pair.pair("iblock", "wan-varying") as both:
         for result in fio.run(both.remote, job, {**job, "rw": "randrw"}):
             print(fio.line(result))
     with blk.Disk(both.remote) as disk:
-        for turn in range(40):
+        for turn in range(200):
             data = blk.pattern(f"write {turn}", 8)
             seconds = blk.timed(functools.partial(disk.write, 8 * turn, data))
             print(turn, f"{seconds:.9f}")
