@@ -14,8 +14,7 @@ int region_map_create(struct region_map *map, sector_t len, unsigned int shift)
 	enum leg_id leg;
 
 	memset(map, 0, sizeof(*map));
-	/* LONG_MAX: region_start(region + 1) and REGION_NONE must not collide. */
-	if (nr > LONG_MAX)
+	if (nr > REGIONS_MAX)
 		return -E2BIG;
 
 	map->len = len;
@@ -67,7 +66,19 @@ bool region_map_mark(struct region_map *map, enum leg_id leg, sector_t start, se
 
 bool region_map_mark_all(struct region_map *map, enum leg_id leg)
 {
-	return mark_regions(map, leg, 0, map->nr - 1);
+	const unsigned long *other = map->stale[other_leg(leg)];
+	unsigned long *stale = map->stale[leg];
+	unsigned long before = map->nr_stale[leg];
+	unsigned long i;
+
+	/* Word by word: this runs with interrupts off. */
+	for (i = 0; i < BITS_TO_LONGS(map->nr); i++)
+		stale[i] |= ~other[i];
+	if (map->nr % BITS_PER_LONG)
+		stale[map->nr / BITS_PER_LONG] &= BITMAP_LAST_WORD_MASK(map->nr);
+	map->nr_stale[leg] = map->nr - map->nr_stale[other_leg(leg)];
+	map->marks[leg]++;
+	return map->nr_stale[leg] != before;
 }
 
 bool region_map_current(const struct region_map *map, enum leg_id leg,

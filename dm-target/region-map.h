@@ -39,13 +39,15 @@ struct region_map {
 };
 
 #define REGION_NONE	ULONG_MAX
+/* 32 MiB of memory for each leg; with the default region size, 256 TiB */
+#define REGIONS_MAX	(1ul << 28)
 
 /**
  * region_map_create - a map in which every leg is current everywhere
  * @len: sectors of the mirror, not 0
  * @shift: log2 of the sectors in a region
  *
- * May sleep. Returns 0, -ENOMEM, or -E2BIG for more regions than a long counts.
+ * May sleep. Returns 0, -ENOMEM, or -E2BIG for more than REGIONS_MAX regions.
  */
 int __must_check region_map_create(struct region_map *map, sector_t len, unsigned int shift);
 void region_map_destroy(struct region_map *map);

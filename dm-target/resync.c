@@ -169,7 +169,8 @@ static bool pace(struct resync *rs, unsigned int sectors)
 	spin_unlock_irq(&rs->m->lock);
 
 	if (at > now)
-		wait_event_timeout(rs->wake, !READ_ONCE(rs->running), at - now);
+		wait_event_timeout(rs->wake, !READ_ONCE(rs->running) || READ_ONCE(rs->rate) != rate,
+				   at - now);
 	return READ_ONCE(rs->running);
 }
 
@@ -259,17 +260,11 @@ void resync_drain(struct resync *rs)
 
 void resync_set_rate(struct resync *rs, unsigned int rate)
 {
+	spin_lock_irq(&rs->m->lock);
 	WRITE_ONCE(rs->rate, rate);
-}
-
-unsigned int resync_rate(const struct resync *rs)
-{
-	return READ_ONCE(rs->rate);
-}
-
-unsigned int resync_jobs(const struct resync *rs)
-{
-	return rs->nr_jobs;
+	rs->next_at = 0;	/* what the old rate has booked ahead */
+	spin_unlock_irq(&rs->m->lock);
+	wake_up_all(&rs->wake);
 }
 
 const char *resync_action(const struct resync *rs)
@@ -286,7 +281,7 @@ const char *resync_action(const struct resync *rs)
 	if (!rs->running)
 		return "paused";
 	for (i = 0; i < rs->nr_jobs; i++)
-		if (rs->jobs[i]->busy || work_pending(&rs->jobs[i]->work))
+		if (rs->jobs[i]->busy || work_busy(&rs->jobs[i]->work))
 			return "resync";
 	return "stalled";
 }

@@ -48,10 +48,8 @@ void resync_pause(struct resync *rs);
 /* Wait for the chunks that are under way; after resync_pause(). Sleeps. */
 void resync_drain(struct resync *rs);
 
-/* Any context. */
+/* Process context; takes the state lock. Wakes jobs that wait at the old rate. */
 void resync_set_rate(struct resync *rs, unsigned int rate);
-unsigned int resync_rate(const struct resync *rs);
-unsigned int resync_jobs(const struct resync *rs);
 
 /*
  * Under the state lock: one word for the status line:

@@ -11,7 +11,8 @@
  *   sync | nosync            sync (default): nothing is known about the remote
  *                            leg, so all of it is resynced from the local one.
  *                            nosync: the administrator declares that the legs
- *                            are identical
+ *                            are identical, as they are after a removal in the
+ *                            state AA, never after a crash of this host
  *   policy degrade|error     a leg fails: degrade (default) goes on with the
  *                            other and keeps track; error fails every write
  *                            that can't be on both legs

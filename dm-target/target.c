@@ -13,9 +13,11 @@
  *   dmsetup status m
  *   0 2097152 lockstep AA 1024/1024 idle 0 0 ...
  *
- * The options are in table.h. With the map in core memory, creating a mirror
- * resyncs all of it from the local leg (option nosync: no resync); a table
- * reload of an active mirror keeps its state (registry.h).
+ * The options are in table.h. A table reload of an active mirror keeps its
+ * state (registry.h). But the map is in core memory: creating a mirror resyncs
+ * all of it from the leg that is named first (option nosync: no resync). So if
+ * the remote leg was the only current one when the mirror was last stopped
+ * (health D or a for the local leg), name it first, or its data is lost.
  *
  * Status, fields separated by one blank:
  *

@@ -42,6 +42,24 @@ def lock_step() -> None:
     pair.close()
 
 
+def large() -> None:
+    base.step("large and odd I/O, in one piece for the application, healthy and degraded")
+    pair = Pair("nosync", "region_size", REGION)
+    data = blk.pattern("large", 3001)
+    with blk.Disk(pair.mirror.node) as disk:
+        for start in (0, 7, 4099):
+            disk.write(start, data)
+            base.equal(disk.read(start, 3001), data, f"3001 sectors at {start}")
+        pair.mirror.message("fail remote")
+        disk.write(8001, data)
+        base.equal(pair.count("stale_remote"), (8001 + 3000) // REGION - 8001 // REGION + 1, "stale")
+        pair.mirror.message("recover")
+        base.equal(disk.read(8001, 3001), data, "3001 sectors while they are resynced")
+        pair.mirror.in_sync()
+    pair.same()
+    pair.close()
+
+
 def remote_dies(policy: str) -> None:
     base.step(f"policy {policy}: remote writes fail")
     pair = Pair("nosync", "region_size", REGION, "policy", policy)
@@ -264,6 +282,7 @@ def under_load() -> None:
 
 
 lock_step()
+large()
 remote_dies("degrade")
 remote_dies("error")
 local_dies()

@@ -43,6 +43,14 @@ def refused_tables() -> None:
             dm.create("bad", table)
         base.expect(not dm.exists("bad"), f"{what}: left a device behind")
 
+    huge = [dm.create(name, f"0 {1 << 33} zero") for name in ("hugea", "hugeb")]
+    line = f"0 {1 << 33} lockstep {huge[0]} {huge[1]}"
+    with base.refused("too many regions", errno.E2BIG, kernel="Too many regions"):
+        dm.create("bad", f"{line} 2 region_size 8")
+    dm.remove(mirror.Mirror(huge[0], huge[1], "nosync", name="good").name)
+    for name in ("hugea", "hugeb"):
+        dm.remove(name)
+
     base.step("a leg of another mirror is refused")
     good = mirror.Mirror(a, b)
     for table in (f"0 8192 lockstep {small.node} {b}", f"0 {n} lockstep {b} {a}"):
