@@ -51,7 +51,7 @@ struct lab_nvram {
 	unsigned int cuts;
 };
 
-/* What an engine holds. @owner is NULL after the power cut. */
+/* What an engine holds: one incarnation, void after a power cut. */
 struct lab_open {
 	struct dcd_nvram nv;
 	struct lab_nvram *of;
@@ -119,7 +119,7 @@ static struct lab_open *to_open(struct dcd_nvram *nv)
 }
 
 /* Finds the NVRAM and takes it for one engine. Needs site_lock(). */
-static int lab_claim(struct lab_open *o, const char *name)
+static int lab_claim(struct lab_open *o, const char *name, size_t bytes)
 {
 	struct site_client *c = site_find(name);
 	struct lab_nvram *l;
@@ -133,6 +133,10 @@ static int lab_claim(struct lab_open *o, const char *name)
 	if (l->open) {
 		DMERR("%s: another engine has it", name);
 		return -EBUSY;
+	}
+	if (bytes > l->bytes) {
+		DMERR("%s: has %zu bytes, %zu are wanted", name, l->bytes, bytes);
+		return -EINVAL;
 	}
 	o->view = vmalloc(l->bytes);
 	if (!o->view)
@@ -154,14 +158,14 @@ static int lab_open(const char *name, size_t bytes, struct dcd_nvram **nv)
 	if (!o)
 		return -ENOMEM;
 	site_lock();
-	r = lab_claim(o, name);
+	r = lab_claim(o, name, bytes);
 	site_unlock();
 	if (r) {
 		kfree(o);
 		return r;
 	}
 	o->nv.base = o->view;
-	o->nv.bytes = o->of->bytes;
+	o->nv.bytes = bytes ? bytes : o->of->bytes;
 	*nv = &o->nv;
 	return 0;
 }
