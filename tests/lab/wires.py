@@ -75,7 +75,8 @@ def load(name: str) -> Profile:
             number = None
         entry = table.get(f"{family}-N") if dash and number is not None and number >= 0 else None
     if entry is None:
-        raise UnknownWire(f"no wire profile {name!r} in {DATA.name}; there are: {', '.join(names())}")
+        known = ", ".join(names())
+        raise UnknownWire(f"no wire profile {name!r} in {DATA.name}; there are: {known}")
     return Profile(
         name=name,
         about=str(entry["about"]),

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """CPU cost of a write: lockstep, md raid1 and dm-mirror side by side on RAM disks.
 
-Run it in real time: tests/sim/lab run tests/sim/scenarios/bench_mirror.py --realtime [-- WRITES ROUNDS]
+Run it in real time:
+
+    tests/sim/lab run tests/sim/scenarios/bench_mirror.py --realtime [-- WRITES ROUNDS]
 
 The disks take no time and there is one CPU, so the wall time of a load is the CPU time of the whole
 path: the program, the block layer, the mirror, the disks. The same load on a bare disk is printed

@@ -121,8 +121,8 @@ def timing() -> None:
     forget("t")
     small = f"0 {size} media t ram spindle 4 cache_bytes 65536 spread on"
     with device("t", small) as node, Disk(node) as disk:
-        ms = [disk.write(rng.randrange(size // 8) * 8, 8) for _ in range(300)]
-        mean = sum(ms[50:]) / 250
+        each = [disk.write(rng.randrange(size // 8) * 8, 8) for _ in range(300)]
+        mean = sum(each[50:]) / 250
         verdict(2 < mean < 6, f"spindle whose cache is full, 4K write ms: {mean:.3f}")
         took = sum(disk.write(rng.randrange(size // 64) * 64, 256) for _ in range(20))
         verdict(took > 20 * 2, f"writes larger than the cache: {took / 20:.3f} ms each")

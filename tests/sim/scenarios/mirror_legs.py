@@ -52,7 +52,8 @@ def large() -> None:
             base.equal(disk.read(start, 3001), data, f"3001 sectors at {start}")
         pair.mirror.message("fail remote")
         disk.write(8001, data)
-        base.equal(pair.count("stale_remote"), (8001 + 3000) // REGION - 8001 // REGION + 1, "stale")
+        touched = (8001 + 3000) // REGION - 8001 // REGION + 1
+        base.equal(pair.count("stale_remote"), touched, "stale")
         pair.mirror.message("recover")
         base.equal(disk.read(8001, 3001), data, "3001 sectors while they are resynced")
         pair.mirror.in_sync()

@@ -36,7 +36,9 @@ class Disk:
             try:
                 got = os.preadv(self._fd, [view], sector * SECTOR)
                 if got != count * SECTOR:
-                    raise base.Wrong(f"{self.node}: read {got} bytes at {sector}, not {count} sectors")
+                    raise base.Wrong(
+                        f"{self.node}: read {got} bytes at {sector}, not {count} sectors"
+                    )
                 return bytes(view)
             finally:
                 view.release()

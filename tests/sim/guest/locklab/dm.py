@@ -49,7 +49,8 @@ def create(name: str, table: str, *, readonly: bool = False) -> str:
     node = Path("/dev/mapper") / name
     with contextlib.suppress(FileNotFoundError):
         node.unlink()
-    os.mknod(node, 0o600 | stat.S_IFBLK, os.makedev(dev >> 8 & 0xFFF, dev & 0xFF | dev >> 12 & 0xFFF00))
+    number = os.makedev(dev >> 8 & 0xFFF, dev & 0xFF | dev >> 12 & 0xFFF00)
+    os.mknod(node, 0o600 | stat.S_IFBLK, number)
     return str(node)
 
 
