@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The DCD engine: NVRAM and a log disk in front of a data disk. It knows
+ * neither dm nor LIO.
+ *
+ * dcd_open() opens the devices exclusively, recovers what the last power cut
+ * left, and formats nothing. dcd_close() waits for I/O in flight and leaves
+ * what isn't destaged in the log (and, if it keeps its content, the NVRAM).
+ */
+#ifndef DCD_H
+#define DCD_H
+
+#include <linux/types.h>
+#include <linux/workqueue.h>
+
+struct dcd_engine;
+struct scatterlist;
+
+enum dcd_op {
+	DCD_READ,
+	DCD_WRITE,
+	DCD_DISCARD,		/* reads as zeroes afterwards */
+	DCD_WRITE_ZEROES,
+	DCD_FLUSH,
+};
+
+/*
+ * The caller owns it until @done, which is called exactly once, from process
+ * context, perhaps before dcd_submit() returns. @error is 0 or negative:
+ * -ENOMEM and -EAGAIN (nothing was done, try again), -EIO, -ERANGE.
+ * @sector and @sectors in 512 bytes. @fua: durable even if the write cache is
+ * volatile.
+ */
+struct dcd_request {
+	enum dcd_op op;
+	bool fua;
+	sector_t sector;
+	sector_t sectors;
+	struct scatterlist *sgl;
+	unsigned int nents;
+	void (*done)(struct dcd_request *rq, int error);
+	/* the engine's */
+	struct dcd_engine *engine;
+	struct work_struct work;
+};
+
+struct dcd_stats {
+	atomic64_t reads, writes, zeroes, flushes;
+	atomic64_t written_sectors, segments, log_sectors, destaged_sectors;
+	atomic64_t throttled, log_errors, data_errors, read_errors;
+};
+
+struct dcd_config {
+	const char *name;	/* for messages */
+	const char *data;	/* paths */
+	const char *log;
+	const char *nvram;	/* TYPE[:SPEC] */
+	size_t nvram_bytes;	/* 0: what the type or its header says */
+};
+
+/* Messages name what is wrong, where, and what to do. May sleep long: recovery. */
+struct dcd_engine * __must_check dcd_open(const struct dcd_config *config);
+/* Nobody may submit any more. */
+void dcd_close(struct dcd_engine *e);
+
+/*
+ * Process context; may sleep: copies writes inline and waits while the NVRAM is
+ * full. Reads and flushes go on in a worker.
+ */
+void dcd_submit(struct dcd_engine *e, struct dcd_request *rq);
+
+sector_t dcd_sectors(const struct dcd_engine *e);
+/* True if what is acknowledged may be lost without a flush. */
+bool dcd_volatile_cache(const struct dcd_engine *e);
+/* State and counters as text, for people. Returns its length. */
+ssize_t dcd_to_text(struct dcd_engine *e, char *buf, size_t size);
+
+#endif /* DCD_H */

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Inside of the engine; users include dcd.h.
+ *
+ * A write goes into the open NVRAM slot (intake.c), which is built like a log
+ * segment and knows from its opening at which place of the log it will end; so
+ * the index (index.c) always speaks of places in the log, and whether a place
+ * is still in NVRAM is asked of the slots. A sealed slot is committed to the
+ * log (log.c), the oldest segments are destaged to the data disk (destage.c).
+ *
+ * Invariants:
+ * 1. A write is acknowledged only after its entry is persistent in NVRAM; with
+ *    an NVRAM that loses acknowledgements, FLUSH and FUA wait for the log.
+ * 2. Entries get their sequence, enter the index and become persistent in the
+ *    same order: all of it under @intake.
+ * 3. An NVRAM slot is reused only when its segment is durable in the log, or
+ *    all of its entries are recorded as applied in the NVRAM header, and no
+ *    reader can still look at it (@readers).
+ * 4. A log segment is reused only when what was live in it is durable on the
+ *    data disk, a superblock that says so is durable, and no reader can still
+ *    look at it.
+ * 5. Only the destager takes ranges out of the index, only such that still
+ *    have the value that it copied, under @intake.
+ *
+ * Locks, outer first: @intake (mutex; never held while waiting for room or for
+ * a disk), the index's own spinlock or @lock (spinlock, slot states and
+ * counters; never together). @readers (SRCU) is entered with none held, and
+ * nobody synchronizes it with @intake held.
+ */
+#ifndef DCD_ENGINE_H
+#define DCD_ENGINE_H
+
+#include <linux/atomic.h>
+#include <linux/blkdev.h>
+#include <linux/maple_tree.h>
+#include <linux/mutex.h>
+#include <linux/srcu.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+
+#include "dcd.h"
+#include "dcd-format.h"
+#include "dcd-nvram.h"
+
+struct dcd_disk {
+	struct block_device *bdev;
+	void *handle;		/* what compat opened */
+	sector_t sectors;
+};
+
+enum dcd_slot_state {
+	DCD_SLOT_FREE,
+	DCD_SLOT_OPEN,
+	DCD_SLOT_SEALED,
+	DCD_SLOT_LEAVING,	/* durable in the log; perhaps readers in it */
+};
+
+/* @used: bytes, end of the last payload. @opened: jiffies. */
+struct dcd_slot {
+	u8 *base;
+	enum dcd_slot_state state;
+	u64 segment;
+	u64 first_entry;
+	u32 entries;
+	u32 used;
+	unsigned long opened;
+};
+
+struct dcd_engine {
+	char name[64];
+	struct dcd_disk data, log;
+	struct dcd_nvram *nv;
+	bool keeps;		/* the NVRAM has a header and outlives us */
+	bool loses_acks;
+
+	struct dcd_super super;		/* as last written; destager, open and close */
+	struct dcd_nvram_header header;
+	u64 epoch;
+	u64 segments;
+	u32 segment_bytes;
+	u32 table_bytes;
+
+	struct mutex intake;
+	struct dcd_slot *slots;
+	unsigned int nslots;
+	struct dcd_slot *open;		/* @intake */
+	u64 next_entry;			/* @intake */
+	size_t late_off, late_len;	/* test_ack_early: not persistent yet; @intake */
+
+	spinlock_t lock;		/* the rest of this block, and slots' states */
+	u64 head;			/* sequence of the next segment to open */
+	u64 committed;			/* segments below it have left NVRAM */
+	u64 committed_entry;		/* newest entry there */
+	u64 tail;			/* oldest segment that isn't destaged */
+	bool log_dead;
+	bool data_failing;
+	bool closing;
+	unsigned long last_intake;	/* jiffies */
+
+	wait_queue_head_t room;		/* slot freed, committed or tail moved, errors */
+	struct maple_tree index;
+	struct srcu_struct readers;
+	struct workqueue_struct *commit_wq, *destage_wq, *io_wq;
+	struct delayed_work commit_work, destage_work;
+	void *commit_buf, *destage_buf;
+	struct dcd_stats stats;
+};
+
+/* Sector in the log where segment @sequence begins. */
+static inline u64 dcd_segment_sector(const struct dcd_engine *e, u64 sequence)
+{
+	u64 at;
+
+	div64_u64_rem(sequence, e->segments, &at);
+	return (DCD_RING_START + at * e->segment_bytes) >> SECTOR_SHIFT;
+}
+
+/* disk.c: synchronous I/O of @bytes (multiple of 512) from or to kernel memory. */
+#define DCD_IO_MAX (256U << 10)
+int __must_check dcd_disk_open(struct dcd_disk *disk, const char *what, const char *path,
+			       void *holder);
+void dcd_disk_close(struct dcd_disk *disk);
+int __must_check dcd_disk_io(struct dcd_disk *disk, blk_opf_t opf, u64 sector, void *buf,
+			     size_t bytes);
+int __must_check dcd_disk_flush(struct dcd_disk *disk);
+
+/* nvram.c: "TYPE[:SPEC]". */
+int __must_check dcd_nvram_open(const char *spec, size_t bytes, struct dcd_nvram **nv);
+void dcd_nvram_close(struct dcd_nvram *nv);
+extern struct dcd_nvram_type dcd_nvram_dram;
+#if IS_ENABLED(CONFIG_FS_DAX) && IS_ENABLED(CONFIG_ARCH_HAS_PMEM_API)
+extern struct dcd_nvram_type dcd_nvram_pmem;
+#define DCD_HAVE_PMEM 1
+#else
+#define DCD_HAVE_PMEM 0
+#endif
+
+/* super.c: read and check both headers; write their next generation, durable. */
+int __must_check dcd_super_read(struct dcd_engine *e);
+int __must_check dcd_header_read(struct dcd_engine *e);
+int __must_check dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied);
+void dcd_header_write(struct dcd_engine *e, u64 applied);
+u32 dcd_crc(const void *p, size_t bytes);
+
+/*
+ * index.c: sector ranges to places. A range of zeroes knows only the segment
+ * of its entry.
+ */
+struct dcd_place {
+	sector_t sector;	/* range on the data disk */
+	sector_t last;		/* its last sector */
+	void *value;		/* as stored, NULL for none: on the data disk */
+	bool zero;
+	u64 at;			/* sector in the ring's unrolled space; of a zero: its segment */
+};
+
+/*
+ * The unrolled space: segment s has the sectors [s * per, (s + 1) * per), per =
+ * sectors a segment; so a place names its segment as well as its sector.
+ */
+static inline u64 dcd_segment_of(const struct dcd_engine *e, const struct dcd_place *p)
+{
+	return p->zero ? p->at : div64_u64(p->at, e->segment_bytes >> SECTOR_SHIFT);
+}
+
+/* -ENOMEM leaves the index as it was. Needs @intake. */
+int __must_check dcd_index_insert(struct dcd_engine *e, sector_t sector, u32 sectors, bool zero,
+				  u64 at);
+/* First range at or behind @sector, clipped to [@sector, @last]; holes are ranges too. */
+void dcd_index_find(struct dcd_engine *e, sector_t sector, sector_t last, struct dcd_place *p);
+/* First range that is in the index at or behind @sector; false: none. */
+bool dcd_index_next(struct dcd_engine *e, sector_t sector, struct dcd_place *p);
+/* Take out what of @p still has its value. Needs @intake. */
+int __must_check dcd_index_erase(struct dcd_engine *e, const struct dcd_place *p);
+
+/* intake.c */
+int __must_check dcd_intake(struct dcd_engine *e, struct dcd_request *rq);
+void dcd_seal_open(struct dcd_engine *e);	/* needs @intake */
+/* Seal and wait until all that was acknowledged is durable without NVRAM. */
+int __must_check dcd_commit_all(struct dcd_engine *e);
+extern bool dcd_test_ack_early;
+
+/* log.c */
+void dcd_commit_worker(struct work_struct *work);
+int __must_check dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first,
+				   u32 entries, u32 used);
+/* 0, -ENODATA: not a valid segment of that sequence, or an I/O error. */
+int __must_check dcd_segment_read(struct dcd_engine *e, void *buf, u64 sequence);
+bool dcd_entry_valid(const struct dcd_engine *e, const u8 *segment, u32 number);
+
+/* read.c */
+int __must_check dcd_read(struct dcd_engine *e, struct dcd_request *rq);
+/* Bytes of a place, from NVRAM or log. Needs @readers or to be the destager. */
+int __must_check dcd_place_read(struct dcd_engine *e, const struct dcd_place *p, void *buf);
+
+/* destage.c */
+void dcd_destage_worker(struct work_struct *work);
+void dcd_destage_kick(struct dcd_engine *e);
+u64 dcd_ring_free(struct dcd_engine *e);	/* needs @lock */
+
+/* recovery.c */
+int __must_check dcd_recover(struct dcd_engine *e);
+
+#endif /* DCD_ENGINE_H */

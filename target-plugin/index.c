@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The value of a range is (place - sector), so it holds for every part of the
+ * range: splitting needs no new value. See engine.h.
+ */
+#include "engine.h"
+
+#define BIAS (1ULL << 60)	/* keeps the difference positive */
+
+static void *encode(sector_t sector, bool zero, u64 at)
+{
+	u64 x = zero ? at : at + BIAS - sector;
+
+	return xa_mk_value(x << 1 | zero);
+}
+
+static void decode(struct dcd_place *p)
+{
+	u64 v = xa_to_value(p->value);
+
+	p->zero = v & 1;
+	p->at = p->zero ? v >> 1 : (v >> 1) - BIAS + p->sector;
+}
+
+int dcd_index_insert(struct dcd_engine *e, sector_t sector, u32 sectors, bool zero, u64 at)
+{
+	lockdep_assert_held(&e->intake);
+	return mtree_store_range(&e->index, sector, sector + sectors - 1,
+				 encode(sector, zero, at), GFP_NOIO | __GFP_NOWARN);
+}
+
+bool dcd_index_next(struct dcd_engine *e, sector_t sector, struct dcd_place *p)
+{
+	MA_STATE(mas, &e->index, sector, sector);
+
+	rcu_read_lock();
+	p->value = mas_find(&mas, ULONG_MAX);
+	p->sector = max_t(sector_t, mas.index, sector);
+	p->last = mas.last;
+	rcu_read_unlock();
+	if (!p->value)
+		return false;
+	decode(p);
+	return true;
+}
+
+void dcd_index_find(struct dcd_engine *e, sector_t sector, sector_t last, struct dcd_place *p)
+{
+	bool found = dcd_index_next(e, sector, p);
+
+	if (found && p->sector == sector) {
+		p->last = min(p->last, last);
+		return;
+	}
+	p->last = found ? min(p->sector - 1, last) : last;
+	p->sector = sector;
+	p->value = NULL;
+	p->zero = false;
+}
+
+int dcd_index_erase(struct dcd_engine *e, const struct dcd_place *p)
+{
+	sector_t at = p->sector;
+	int r = 0;
+
+	lockdep_assert_held(&e->intake);
+	while (at <= p->last && !r) {
+		struct dcd_place q;
+
+		dcd_index_find(e, at, p->last, &q);
+		if (q.value == p->value)
+			r = mtree_store_range(&e->index, q.sector, q.last, NULL,
+					      GFP_NOIO | __GFP_NOWARN);
+		at = q.last + 1;
+	}
+	return r;
+}

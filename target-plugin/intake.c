@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The write path: room in the open slot, payload, index, entry; then the
+ * caller may acknowledge.
+ */
+#include <linux/delay.h>
+#include <linux/module.h>
+#include <linux/scatterlist.h>
+
+#include "engine.h"
+
+#define SEAL_AFTER	(HZ / 10)	/* of an open slot; the papers' longest stay in NVRAM */
+#define THROTTLE_MS	20		/* delay of a write when the log is full */
+#define CHUNK		128U		/* sectors an entry, at most */
+
+bool dcd_test_ack_early;
+module_param_named(test_ack_early, dcd_test_ack_early, bool, 0600);
+MODULE_PARM_DESC(test_ack_early,
+		 "for tests of the crash checker only: acknowledge a write before it is persistent");
+
+static u32 payload_start(const struct dcd_engine *e)
+{
+	return DCD_BLOCK + e->table_bytes;
+}
+
+/* Needs @lock. */
+static struct dcd_slot *free_slot(struct dcd_engine *e)
+{
+	unsigned int i;
+
+	lockdep_assert_held(&e->lock);
+	if (!dcd_ring_free(e))
+		return NULL;
+	for (i = 0; i < e->nslots; i++)
+		if (e->slots[i].state == DCD_SLOT_FREE)
+			return &e->slots[i];
+	return NULL;
+}
+
+static bool hopeless(struct dcd_engine *e)
+{
+	return e->closing || (e->log_dead && !e->keeps) || e->data_failing;
+}
+
+static bool can_go_on(struct dcd_engine *e)
+{
+	bool yes;
+
+	spin_lock(&e->lock);
+	yes = free_slot(e) || hopeless(e);
+	spin_unlock(&e->lock);
+	return yes;
+}
+
+static void persist(struct dcd_engine *e, void *p, size_t len)
+{
+	e->nv->type->persist(e->nv, (u8 *)p - (u8 *)e->nv->base, len);
+}
+
+/* What test_ack_early has left. */
+static void persist_late(struct dcd_engine *e)
+{
+	lockdep_assert_held(&e->intake);
+	if (e->late_len)
+		e->nv->type->persist(e->nv, e->late_off, e->late_len);
+	e->late_len = 0;
+}
+
+void dcd_seal_open(struct dcd_engine *e)
+{
+	lockdep_assert_held(&e->intake);
+	if (!e->open)
+		return;
+	persist_late(e);
+	spin_lock(&e->lock);
+	e->open->state = DCD_SLOT_SEALED;
+	spin_unlock(&e->lock);
+	e->open = NULL;
+	mod_delayed_work(e->commit_wq, &e->commit_work, 0);
+}
+
+/* An open slot with @bytes of room; -EAGAIN: wait for room and ask again. */
+static int slot_with_room(struct dcd_engine *e, u32 bytes)
+{
+	struct dcd_slot *s = e->open;
+	int r = 0;
+
+	lockdep_assert_held(&e->intake);
+	if (e->log_dead && !e->keeps)
+		return -EIO;
+	if (s && s->used + bytes <= e->segment_bytes &&
+	    s->entries < e->table_bytes / sizeof(struct dcd_entry))
+		return 0;
+	dcd_seal_open(e);
+	spin_lock(&e->lock);
+	s = free_slot(e);
+	if (s) {
+		s->state = DCD_SLOT_OPEN;
+		s->segment = e->head++;
+		s->first_entry = e->next_entry;
+		s->entries = 0;
+		s->used = payload_start(e);
+		s->opened = jiffies;
+		e->open = s;
+	} else {
+		r = hopeless(e) ? -EIO : -EAGAIN;
+	}
+	spin_unlock(&e->lock);
+	if (!r)
+		queue_delayed_work(e->commit_wq, &e->commit_work, SEAL_AFTER);
+	return r;
+}
+
+static void throttle(struct dcd_engine *e)
+{
+	u64 quarter = e->segments / 4, room;
+
+	spin_lock(&e->lock);
+	room = dcd_ring_free(e);
+	e->last_intake = jiffies;
+	spin_unlock(&e->lock);
+	if (room >= quarter)
+		return;
+	atomic64_inc(&e->stats.throttled);
+	dcd_destage_kick(e);
+	msleep(div64_u64((quarter - room) * THROTTLE_MS, quarter));
+}
+
+static int wait_for_room(struct dcd_engine *e, u32 bytes)
+{
+	for (;;) {
+		int r;
+
+		mutex_lock(&e->intake);
+		r = slot_with_room(e, bytes);
+		if (r != -EAGAIN) {
+			if (r)
+				mutex_unlock(&e->intake);
+			return r;
+		}
+		mutex_unlock(&e->intake);
+		dcd_destage_kick(e);
+		wait_event(e->room, can_go_on(e));
+	}
+}
+
+/* One entry. @skip: bytes of the request's data before it. */
+static int enter(struct dcd_engine *e, struct dcd_request *rq, sector_t sector, u32 sectors,
+		 size_t skip)
+{
+	bool zero = rq->op != DCD_WRITE;
+	u32 bytes = zero ? 0 : sectors << SECTOR_SHIFT;
+	struct dcd_entry *entry, new = { };
+	struct dcd_slot *s;
+	u64 at;
+	int r;
+
+	throttle(e);
+	r = wait_for_room(e, bytes);
+	if (r)
+		return r;
+	s = e->open;
+	persist_late(e);
+	if (bytes && sg_pcopy_to_buffer(rq->sgl, rq->nents, s->base + s->used, bytes, skip) !=
+	    bytes) {
+		r = -EINVAL;
+		goto out;
+	}
+	at = zero ? s->segment : s->segment * (e->segment_bytes >> SECTOR_SHIFT) +
+				 (s->used >> SECTOR_SHIFT);
+	r = dcd_index_insert(e, sector, sectors, zero, at);
+	if (r)
+		goto out;
+
+	new.sequence = cpu_to_le64(e->next_entry);
+	new.epoch = cpu_to_le64(e->epoch);
+	new.sector = cpu_to_le64(sector);
+	new.sectors = cpu_to_le32(sectors);
+	new.stored = cpu_to_le32(bytes >> SECTOR_SHIFT);
+	new.offset = cpu_to_le32(s->used >> SECTOR_SHIFT);
+	new.type = cpu_to_le16(rq->op == DCD_WRITE ? DCD_ENTRY_WRITE :
+			       rq->op == DCD_DISCARD ? DCD_ENTRY_DISCARD : DCD_ENTRY_WRITE_ZEROES);
+	new.payload_crc = cpu_to_le32(dcd_crc(s->base + s->used, bytes));
+	new.crc = cpu_to_le32(dcd_crc(&new, sizeof(new)));
+	if (bytes)
+		persist(e, s->base + s->used, bytes);
+	entry = (struct dcd_entry *)(s->base + DCD_BLOCK) + s->entries;
+	*entry = new;
+	if (dcd_test_ack_early) {
+		e->late_off = (u8 *)entry - (u8 *)e->nv->base;
+		e->late_len = sizeof(*entry);
+	} else {
+		persist(e, entry, sizeof(*entry));
+	}
+	e->next_entry++;
+	s->entries++;
+	s->used += bytes;
+out:
+	mutex_unlock(&e->intake);
+	return r;
+}
+
+int dcd_intake(struct dcd_engine *e, struct dcd_request *rq)
+{
+	u32 most = rq->op != DCD_WRITE ? 1U << 31 :
+		   min(CHUNK, (e->segment_bytes - payload_start(e)) >> SECTOR_SHIFT);
+	sector_t done = 0;
+	int r = 0;
+
+	while (done < rq->sectors && !r) {
+		u32 n = min_t(sector_t, most, rq->sectors - done);
+
+		r = enter(e, rq, rq->sector + done, n, done << SECTOR_SHIFT);
+		done += n;
+	}
+	return r;
+}
+
+static bool all_left(struct dcd_engine *e, u64 below)
+{
+	bool yes;
+
+	spin_lock(&e->lock);
+	yes = e->committed >= below || hopeless(e);
+	spin_unlock(&e->lock);
+	return yes;
+}
+
+int dcd_commit_all(struct dcd_engine *e)
+{
+	u64 below;
+	int r;
+
+	mutex_lock(&e->intake);
+	dcd_seal_open(e);
+	spin_lock(&e->lock);
+	below = e->head;
+	spin_unlock(&e->lock);
+	mutex_unlock(&e->intake);
+	wait_event(e->room, all_left(e, below));
+	spin_lock(&e->lock);
+	r = e->committed >= below ? 0 : -EIO;
+	spin_unlock(&e->lock);
+	return r;
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Level 1: sealed NVRAM slots to segments of the log, in their order, one at a time. */
+#include "engine.h"
+
+#define SEAL_AFTER (HZ / 10)
+
+int dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first, u32 entries,
+		      u32 used)
+{
+	struct dcd_segment *h = buf;
+	int r;
+
+	memset(h, 0, DCD_BLOCK);
+	h->magic = cpu_to_le64(DCD_SEGMENT_MAGIC);
+	h->version = cpu_to_le32(DCD_VERSION);
+	memcpy(h->uuid, e->super.uuid, sizeof(h->uuid));
+	h->epoch = cpu_to_le64(e->epoch);
+	h->sequence = cpu_to_le64(sequence);
+	h->first_entry = cpu_to_le64(first);
+	h->entries = cpu_to_le32(entries);
+	h->used_bytes = cpu_to_le32(used);
+	h->body_crc = cpu_to_le32(dcd_crc(buf + DCD_BLOCK, used - DCD_BLOCK));
+	h->crc = cpu_to_le32(dcd_crc(h, sizeof(*h)));
+	r = dcd_disk_io(&e->log, REQ_OP_WRITE | REQ_SYNC, dcd_segment_sector(e, sequence), buf,
+			used);
+	if (!r)
+		r = dcd_disk_flush(&e->log);
+	if (!r) {
+		atomic64_inc(&e->stats.segments);
+		atomic64_add(used >> SECTOR_SHIFT, &e->stats.log_sectors);
+	}
+	return r;
+}
+
+bool dcd_entry_valid(const struct dcd_engine *e, const u8 *segment, u32 number)
+{
+	struct dcd_entry n = ((const struct dcd_entry *)(segment + DCD_BLOCK))[number];
+	u64 offset = (u64)le32_to_cpu(n.offset) << SECTOR_SHIFT;
+	u64 stored = (u64)le32_to_cpu(n.stored) << SECTOR_SHIFT;
+	u64 sector = le64_to_cpu(n.sector), sectors = le32_to_cpu(n.sectors);
+	u16 type = le16_to_cpu(n.type);
+	u32 crc = le32_to_cpu(n.crc);
+
+	n.crc = 0;
+	if (dcd_crc(&n, sizeof(n)) != crc || le64_to_cpu(n.epoch) != e->epoch)
+		return false;
+	if (type < DCD_ENTRY_WRITE || type > DCD_ENTRY_WRITE_ZEROES || n.flags || !sectors ||
+	    sector >= e->data.sectors || sectors > e->data.sectors - sector)
+		return false;
+	if (stored != (type == DCD_ENTRY_WRITE ? sectors << SECTOR_SHIFT : 0) ||
+	    offset < DCD_BLOCK + e->table_bytes || offset + stored > e->segment_bytes)
+		return false;
+	return dcd_crc(segment + offset, stored) == le32_to_cpu(n.payload_crc);
+}
+
+int dcd_segment_read(struct dcd_engine *e, void *buf, u64 sequence)
+{
+	struct dcd_segment *h = buf;
+	u32 crc, used, n, i;
+	u64 first;
+	int r = dcd_disk_io(&e->log, REQ_OP_READ, dcd_segment_sector(e, sequence), buf,
+			    e->segment_bytes);
+
+	if (r)
+		return r;
+	crc = le32_to_cpu(h->crc);
+	h->crc = 0;
+	if (le64_to_cpu(h->magic) != DCD_SEGMENT_MAGIC || dcd_crc(h, sizeof(*h)) != crc ||
+	    memcmp(h->uuid, e->super.uuid, sizeof(h->uuid)) ||
+	    le64_to_cpu(h->epoch) != e->epoch || le64_to_cpu(h->sequence) != sequence)
+		return -ENODATA;
+	if (le32_to_cpu(h->version) != DCD_VERSION || (le32_to_cpu(h->features.incompat) |
+						       le32_to_cpu(h->features.ro_compat))) {
+		pr_err("dcd: %s: log segment %llu is of a newer format: use a newer module\n",
+		       e->name, sequence);
+		return -EOPNOTSUPP;
+	}
+	used = le32_to_cpu(h->used_bytes);
+	n = le32_to_cpu(h->entries);
+	first = le64_to_cpu(h->first_entry);
+	if (used < DCD_BLOCK + e->table_bytes || used > e->segment_bytes ||
+	    n > e->table_bytes / sizeof(struct dcd_entry) ||
+	    dcd_crc(buf + DCD_BLOCK, used - DCD_BLOCK) != le32_to_cpu(h->body_crc))
+		return -ENODATA;
+	for (i = 0; i < n; i++) {
+		const struct dcd_entry *en = buf + DCD_BLOCK;
+
+		if (!dcd_entry_valid(e, buf, i) || le64_to_cpu(en[i].sequence) != first + i)
+			return -ENODATA;
+	}
+	return 0;
+}
+
+static struct dcd_slot *next_sealed(struct dcd_engine *e)
+{
+	struct dcd_slot *found = NULL;
+	unsigned int i;
+
+	spin_lock(&e->lock);
+	for (i = 0; i < e->nslots && !e->log_dead; i++)
+		if (e->slots[i].state == DCD_SLOT_SEALED && e->slots[i].segment == e->committed)
+			found = &e->slots[i];
+	spin_unlock(&e->lock);
+	return found;
+}
+
+static void set_state(struct dcd_engine *e, struct dcd_slot *s, enum dcd_slot_state state)
+{
+	spin_lock(&e->lock);
+	s->state = state;
+	if (state == DCD_SLOT_LEAVING) {
+		e->committed = s->segment + 1;
+		e->committed_entry = s->first_entry + s->entries - 1;
+	}
+	spin_unlock(&e->lock);
+	wake_up_all(&e->room);
+}
+
+static int commit(struct dcd_engine *e, struct dcd_slot *s)
+{
+	int r;
+
+	memcpy(e->commit_buf + DCD_BLOCK, s->base + DCD_BLOCK, s->used - DCD_BLOCK);
+	r = dcd_segment_write(e, e->commit_buf, s->segment, s->first_entry, s->entries, s->used);
+	if (r) {
+		atomic64_inc(&e->stats.log_errors);
+		pr_err("dcd: %s: log disk %pg fails (error %d, segment %llu): %s; replace it\n",
+		       e->name, e->log.bdev, r, s->segment,
+		       e->keeps ? "going on from NVRAM to the data disk" : "writes are refused");
+		spin_lock(&e->lock);
+		e->log_dead = true;
+		spin_unlock(&e->lock);
+		wake_up_all(&e->room);
+		return r;
+	}
+	set_state(e, s, DCD_SLOT_LEAVING);
+	synchronize_srcu_expedited(&e->readers);
+	set_state(e, s, DCD_SLOT_FREE);
+	return 0;
+}
+
+void dcd_commit_worker(struct work_struct *work)
+{
+	struct dcd_engine *e = container_of(to_delayed_work(work), struct dcd_engine,
+					    commit_work);
+	struct dcd_slot *s;
+
+	for (;;) {
+		while ((s = next_sealed(e)))
+			if (commit(e, s))
+				break;
+		mutex_lock(&e->intake);
+		if (e->open && !e->log_dead && time_after_eq(jiffies, e->open->opened + SEAL_AFTER))
+			dcd_seal_open(e);
+		else if (e->open)
+			queue_delayed_work(e->commit_wq, &e->commit_work, SEAL_AFTER);
+		mutex_unlock(&e->intake);
+		if (!next_sealed(e))
+			break;
+	}
+	dcd_destage_kick(e);
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* NVRAM type "dram": volatile, unless the admin says "dram:battery". */
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/vmalloc.h>
+
+#include "engine.h"
+
+#define DRAM_DEFAULT (32U << 20)	/* the papers' buffer */
+
+struct dram {
+	struct dcd_nvram nv;
+	bool battery;
+};
+
+static int dram_open(const char *spec, size_t bytes, struct dcd_nvram **nv)
+{
+	bool battery = !strcmp(spec, "battery");
+	struct dram *d;
+
+	if (*spec && !battery) {
+		pr_err("dcd: nvram=dram:%s: only \"dram\" and \"dram:battery\" exist\n", spec);
+		return -EINVAL;
+	}
+	d = kzalloc(sizeof(*d), GFP_KERNEL);
+	if (!d)
+		return -ENOMEM;
+	d->battery = battery;
+	d->nv.bytes = bytes ?: DRAM_DEFAULT;
+	d->nv.base = vzalloc(d->nv.bytes);
+	if (!d->nv.base) {
+		kfree(d);
+		return -ENOMEM;
+	}
+	*nv = &d->nv;
+	return 0;
+}
+
+static void dram_close(struct dcd_nvram *nv)
+{
+	struct dram *d = container_of(nv, struct dram, nv);
+
+	vfree(nv->base);
+	kfree(d);
+}
+
+static void dram_persist(struct dcd_nvram *nv, size_t off, size_t len)
+{
+}
+
+static bool dram_loses_acks(struct dcd_nvram *nv)
+{
+	return !container_of(nv, struct dram, nv)->battery;
+}
+
+struct dcd_nvram_type dcd_nvram_dram = {
+	.name = "dram",
+	.owner = NULL,	/* part of dcd.ko */
+	.volatile_content = true,
+	.open = dram_open,
+	.close = dram_close,
+	.persist = dram_persist,
+	.loses_acks = dram_loses_acks,
+};
