@@ -4,7 +4,7 @@
 The mirror site's leg is a DCD, or an ordinary iblock backstore on a disk
 without a cache: what fails on both isn't the DCD's fault. LOCKSTEP_CUTS sets
 the number of cuts for each site and backstore on the plain kernel (the checked
-one, ten times slower, gets an eighth); LAB_SEED the first seed. The long run,
+one, ten times slower, gets a tenth); LAB_SEED the first seed. The long run,
 200 of each, takes some minutes:
 
     LOCKSTEP_CUTS=200 python3 -m pytest tests/sim/test_cuts.py -k "lost_by_a_cut and plain"
@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 TREE = Path(__file__).resolve().parents[2]
-CUTS = int(os.environ.get("LOCKSTEP_CUTS", "40"))
+CUTS = int(os.environ.get("LOCKSTEP_CUTS", "30"))
 FIRST = int(os.environ.get("LAB_SEED", "1"))
 LOSS = re.compile(r"^.*(lost|stale|mixed|foreign|misplaced|phantom): sector \d+", re.M)
 
@@ -47,7 +47,7 @@ def lab(scenario: str, kernel: str, cuts: int, *words: str) -> subprocess.Comple
 
 
 def number(kernel: str) -> int:
-    return CUTS if kernel == "plain" else max(CUTS // 8, 2)
+    return CUTS if kernel == "plain" else max(CUTS // 10, 2)
 
 
 @pytest.mark.parametrize("kernel", ["plain", "checked"])

@@ -11,7 +11,10 @@ TREE = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("kernel", ["plain", "checked"])
 def test_media_keep_time_and_promises(kernel: str) -> None:
-    command = ["tests/sim/lab", "run", "tests/sim/scenarios/media_model.py", "--kernel", kernel]
+    command = [
+        "tests/sim/lab", "run", "tests/sim/scenarios/media_model.py", "--kernel", kernel,
+        "--timeout", "900",
+    ]  # fmt: skip
     done = subprocess.run(command, cwd=TREE, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "FAIL" not in done.stdout

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from locklab import dm, ram
+from locklab import base, dm, ram
 
 SECTOR = 512
 CONTROL = Path("/sys/kernel/debug/lockstep-media")
 TORTURE = os.environ.get("TORTURE", "/lockstep/build/bin/torture")
 SEED = int(os.environ.get("LAB_SEED", "1"))
 SITE = 91
+RUNS = 4 if base.CHECKED else 20  # the checked kernel takes ten times as long
 
 failures = 0
 
@@ -243,7 +244,7 @@ def loads() -> None:
         kind, count, rest = model.split(None, 2)
         table = f"0 16384 media l ram {kind} {int(count) + 2} {rest} site {SITE}"
         wrong = 0
-        runs = 20 if name in good else 8
+        runs = RUNS if name in good else 8
         for _ in range(runs):
             seed = rng.randrange(1 << 32)
             with device("l", table) as node:
