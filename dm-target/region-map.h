@@ -40,7 +40,7 @@ struct region_map {
 
 #define REGION_NONE	ULONG_MAX
 /* 32 MiB of memory for each leg; with the default region size, 256 TiB */
-#define REGIONS_MAX	(1ul << 28)
+#define REGIONS_MAX	BIT(28)
 
 /**
  * region_map_create - a map in which every leg is current everywhere
