@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One configuration of the remote-mirroring paper, in the sim lab: a trace replayed on a mirror.
+
+Both sites' disks are the modelled spindle with its write cache off: an answer means that the data
+are on the platter. Prints one JSON object: what the replayer says, the wire's counters, the legs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+
+from locklab import base, blk, dm, iscsi, lio, media, mirror, wire
+
+REPLAY = "/lockstep/build/bin/replay"
+DCD_TOOL = "/lockstep/build/bin/dcd"
+NVRAM_KIB = 32 << 10  # the paper's 32 MB
+LOG_MIB = 128
+
+
+def spindle(name: str, mib: int) -> str:
+    return media.disk(name, mib, write_cache="off", spread="on")
+
+
+def backstore(cache: str, mib: int) -> tuple[lio.Backstore, str]:
+    data = spindle("mdata", mib)
+    if cache == "none":
+        return lio.iblock("leg", data), data
+    log = spindle("mlog", LOG_MIB)
+    nvram = media.nvram("mnvram", NVRAM_KIB)
+    base.run(DCD_TOOL, "format", "--data", data, "--log", log, "--nvram", nvram)
+    return lio.dcd("leg", data, log, "lab:mnvram"), data
+
+
+@contextlib.contextmanager
+def mirrored(software: str, local: str, remote: str) -> Iterator[str]:
+    """The mirror device over two equal legs."""
+    sectors = min(dm.sectors(local), dm.sectors(remote))
+    if software == "lockstep":
+        one = mirror.Mirror(local, remote, "nosync")
+        yield one.node
+        one.remove()
+    elif software == "dm-mirror":
+        legs = f"2 {local} 0 {remote} 0"
+        yield dm.create("peer", f"0 {sectors} mirror core 2 1024 nosync {legs}")
+        dm.remove("peer")
+    else:
+        md = ("mdadm", "--build", "/dev/md0", "--level=1", "--raid-devices=2", "--assume-clean")
+        base.run(*md, local, remote)
+        yield "/dev/md0"
+        base.run("mdadm", "--stop", "/dev/md0")
+
+
+def replay(node: str, trace: str, batch: int) -> dict[str, object]:
+    log = str(base.OUT / "requests.csv")
+    words = [REPLAY, "--batch", str(batch), "--seed", str(base.SEED), "--log", log, trace, node]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise base.Wrong(f"{' '.join(words)}: rc {done.returncode}: {done.stdout}{done.stderr}")
+    answer: dict[str, object] = json.loads(done.stdout)
+    return answer
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("trace")
+    parser.add_argument("--software", choices=("lockstep", "md", "dm-mirror"), default="lockstep")
+    parser.add_argument("--remote", choices=("local", "lan", "wan"), required=True)
+    parser.add_argument("--cache", choices=("none", "dcd"), default="none")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--mib", type=int, default=512)
+    args = parser.parse_args()
+
+    local = spindle("local", args.mib)
+    link = session = None
+    if args.remote == "local":
+        remote = far = spindle("second", args.mib)
+    else:
+        link = wire.Wire()
+        store, far = backstore(args.cache, args.mib)
+        target = lio.Target(store)
+        session = iscsi.Session()
+        remote = session.login()
+        link.profile(args.remote)
+    with mirrored(args.software, local, remote) as node:
+        before = link.counters() if link else {}
+        result = replay(node, args.trace, args.batch)
+        after = link.counters() if link else {}
+    result["wire"] = {name: count - before[name] for name, count in after.items()}
+    with contextlib.ExitStack() as stack:
+        leg = remote if args.cache == "dcd" else far
+        if args.cache == "dcd":  # with what is still in its NVRAM and log
+            leg = stack.enter_context(lio.look(store))
+        at = blk.difference(local, leg)
+    result["legs_differ_at"] = at
+    if link and session:
+        session.close()
+        target.remove()
+        store.remove()
+        link.close()
+    print(json.dumps(result, sort_keys=True), flush=True)
+    base.equal(at, None, "first sector in which the legs differ")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("LC_ALL", "C")
+    main()

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Results as a table, and as a picture in the style of the paper's figures 5 and 6."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from traces import spc
+
+WAN_BITS = 3e6  # tests/lab/wires.json, profile wan
+WAN_RTT = 0.014
+
+_TIMES = ("mean_ns", "p50_ns", "p99_ns", "p999_ns", "max_ns")
+_HEAD = (
+    "configuration", "mean ms", "p50", "p99", "p99.9", "max", "skipped writes", "sent MB", "legs",
+)  # fmt: skip
+
+
+def table(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Response times of single writes; what couldn't run keeps its row, with the reason."""
+    rows: list[tuple[str, ...]] = [_HEAD]
+    notes = []
+    for name, result in results.items():
+        if "error" in result:
+            rows.append((name, *["-"] * (len(_HEAD) - 1)))
+            notes.append(f"{name}: {result['error']}")
+            continue
+        writes = result["writes"]
+        times = writes["response"]
+        total = writes["issued"] + writes["skipped"]
+        sent = result["wire"].get("to_mirror_bytes")
+        at = result["legs_differ_at"]
+        rows.append((
+            name,
+            *(f"{times[key] / 1e6:.2f}" for key in _TIMES),
+            f"{writes['skipped']} ({writes['skipped'] / max(total, 1):.2%})",
+            "-" if sent is None else f"{sent / 1e6:.1f}",
+            "identical" if at is None else f"differ at {at}",
+        ))  # fmt: skip
+    width = [max(len(row[n]) for row in rows) for n in range(len(_HEAD))]
+    lines = [
+        "  ".join([row[0].ljust(width[0]), *(row[n].rjust(width[n]) for n in range(1, len(row)))])
+        for row in rows
+    ]
+    return "\n".join(["", *lines, *notes])
+
+
+def pipe_line(requests: Sequence[spc.Request]) -> str:
+    """The limit beside the WAN results."""
+    pipe = spc.ideal_pipe(requests, WAN_BITS, WAN_RTT)
+    return (
+        f"ideal pipe (FIFO, 3 Mbit/s, 14 ms RTT, no protocol, nothing skipped): mean "
+        f"{pipe.mean * 1e3:.0f} ms, p50 {pipe.p50 * 1e3:.0f}, p99 {pipe.p99 * 1e3:.0f}, "
+        f"max {pipe.longest * 1e3:.0f}"
+    )
+
+
+def draw(places: Mapping[str, Path], what: str, picture: Path) -> bool:
+    """Response time of each write over time, a panel a configuration; False if there is none."""
+    if not places:
+        return False
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    columns = min(len(places), 3)
+    lines = -(-len(places) // columns)
+    figure, axes = pyplot.subplots(
+        lines, columns, figsize=(5 * columns, 2.8 * lines), squeeze=False, layout="constrained"
+    )
+    for axis in axes.flat[len(places) :]:
+        axis.set_visible(False)
+    for axis, (name, place) in zip(axes.flat, places.items(), strict=False):
+        with (place / "requests.csv").open(encoding="ascii", newline="") as file:
+            writes = [row for row in csv.DictReader(file) if row["op"] == "w"]
+        seconds = [int(row["issued_ns"]) / 1e9 for row in writes]
+        times = [(int(row["done_ns"]) - int(row["issued_ns"])) / 1e6 for row in writes]
+        axis.plot(seconds, times, ".", markersize=2, color="#1f4e79")
+        axis.set_title(name, fontsize=10)
+        axis.set_ylim(bottom=0)
+        axis.set_xlabel("time (s)", fontsize=8)
+        axis.set_ylabel("write response (ms)", fontsize=8)
+        axis.tick_params(labelsize=8)
+        axis.grid(alpha=0.3)
+    figure.suptitle(f"Response times of mirrored writes: {what}", fontsize=11)
+    figure.savefig(picture, dpi=110)
+    pyplot.close(figure)
+    return True

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Traces: what a line may be, what is refused and how, the layout, the generator's statistics."""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+
+import pytest
+from traces import convert, generate, spc
+
+GOOD = "0,100,3584,w,0.000000\n1,5,512,R,0.5\n0,107,1000,W,0.5,extra\n"
+
+
+def trace(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "t.spc"
+    path.write_text(text, encoding="ascii")
+    return path
+
+
+def test_reads_plain_and_xz(tmp_path: Path) -> None:
+    want = [
+        spc.Request(0, 100, 3584, True, 0),
+        spc.Request(1, 5, 512, False, 500_000_000),
+        spc.Request(0, 107, 1000, True, 500_000_000),
+    ]
+    assert spc.read(trace(tmp_path, GOOD)) == want
+    packed = tmp_path / "t.spc.xz"
+    packed.write_bytes(lzma.compress(GOOD.encode()))
+    assert spc.read(packed) == want
+    assert spc.read(packed, 2) == want[:2]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("0,100,3584,w", "4 fields"),
+        ("0,x,512,w,1", "LBA 'x'"),
+        ("0,-1,512,w,1", "LBA '-1'"),
+        ("0,1,0,w,1", "size 0"),
+        ("0,1,99999999,w,1", "size 99999999"),
+        ("0,1,512,d,1", "opcode 'd'"),
+        ("0,1,512,w,nan", "timestamp 'nan'"),
+        ("0,1,512,w,-1", "timestamp '-1'"),
+        ("0,1,512,w,0.1", "earlier than the line before"),
+        ("", "1 fields"),
+    ],
+)
+def test_bad_line_is_named(tmp_path: Path, line: str, says: str) -> None:
+    path = trace(tmp_path, GOOD + line + "\n")
+    with pytest.raises(spc.BadTrace) as error:
+        spc.read(path)
+    assert f"{path}: line 4: " in str(error.value)
+    assert says in str(error.value)
+
+
+def test_truncated_plain_file_is_refused(tmp_path: Path) -> None:
+    # "0.5" cut from "0.512345" is a number: only the missing newline tells.
+    with pytest.raises(spc.BadTrace, match=r"line 4: .*truncated"):
+        spc.read(trace(tmp_path, GOOD + "0,1,512,w,0.5"))
+
+
+def test_truncated_xz_is_refused_at_every_length(tmp_path: Path) -> None:
+    whole = lzma.compress(GOOD.encode())
+    path = tmp_path / "t.spc.xz"
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(spc.BadTrace, match=r"t\.spc\.xz"):
+            spc.read(path)
+
+
+def test_missing_and_empty_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(spc.BadTrace, match=r"no\.spc: No such file"):
+        spc.read(tmp_path / "no.spc")
+    with pytest.raises(spc.BadTrace, match="empty"):
+        spc.read(trace(tmp_path, ""))
+
+
+def test_places_asus_side_by_side(tmp_path: Path) -> None:
+    placed = spc.place(spc.read(trace(tmp_path, GOOD)), 1024)
+    assert [(one.sector, one.sectors) for one in placed] == [(100, 7), (512 + 5, 1), (107, 2)]
+
+
+def test_folds_what_lies_beyond_a_share() -> None:
+    far = spc.Request(0, 64 + 63, 1024, True, 0)  # would end one sector behind the share
+    assert spc.place([far], 64) == [spc.Placed(62, 2, True, 0)]
+    with pytest.raises(spc.BadTrace, match="record 1: 65536 bytes don't fit"):
+        spc.place([spc.Request(0, 0, 65536, True, 0)], 64)
+
+
+def test_converter_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    bad = trace(tmp_path, "0,1,512,q,0\n")
+    assert convert.main([str(bad), str(out), "--sectors", "1024"]) == 1
+    assert "line 1: opcode 'q'" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_generator_has_the_published_characteristics() -> None:
+    got = spc.statistics(generate.financial1(30_000, 1))
+    assert got.requests / got.seconds == pytest.approx(57, rel=0.01)
+    assert got.writes / got.requests == pytest.approx(generate.WRITE_SHARE, abs=0.03)
+    assert got.mean_bytes == pytest.approx(3855, rel=0.05)
+    assert got.mean_write_bytes == pytest.approx(4838, rel=0.05)
+    # Measured on the first 10,000 records: 45.4 %, 45.2 %, 53.8 %.
+    assert got.same_instant == pytest.approx(0.454, abs=0.05)
+    assert got.sequential == pytest.approx(0.452, abs=0.08)
+    assert got.rewritten == pytest.approx(0.538, abs=0.1)
+    assert got.cv_gap > 2
+
+
+def test_generator_is_a_function_of_the_seed(tmp_path: Path) -> None:
+    one = generate.financial1(500, 7)
+    assert generate.financial1(500, 7) == one
+    assert generate.financial1(500, 8) != one
+    spc.write(tmp_path / "t.spc", one)
+    assert spc.read(tmp_path / "t.spc") == one
+
+
+def test_ideal_pipe() -> None:
+    # 1000 bytes take 8 ms at 1 Mbit/s; the second write waits for the first, the read for nothing.
+    burst = [
+        spc.Request(0, 0, 1000, True, 0),
+        spc.Request(0, 0, 1000, False, 0),
+        spc.Request(0, 0, 1000, True, 0),
+    ]
+    pipe = spc.ideal_pipe(burst, 1e6, 0.010)
+    assert (pipe.p50, pipe.longest) == pytest.approx((0.018, 0.026))
+    assert pipe.mean == pytest.approx(0.022)
