@@ -49,6 +49,9 @@ its arguments, the kernel and the seed. In the guest: LAB_SEED, LAB_OUT (files l
 the output directory afterwards), LAB_KERNEL, the project at /lockstep (read only), its Python
 library on PYTHONPATH. A script that makes a splat on purpose writes substrings of it, one a line,
 to $LAB_OUT/expect-splat.
+
+Looking for leaks: --kernel checked --boot kmemleak=on; the guest reads them from
+/sys/kernel/debug/kmemleak after writing "scan" to it.
 """
 
 
@@ -171,6 +174,9 @@ def _cmdline(job: Job, out: Path) -> list[str]:
         f"bytes.fromhex('{guest}'));exec(compile(open('/mnt/init').read(),'init','exec'))"
     )
     tree, where = TREE.as_posix().encode().hex(), out.resolve().as_posix().encode().hex()
+    # kmemleak's scans double the time of a run and its schedule isn't the seed's alone, so it has
+    # to be asked for (checked kernel only).
+    leaks = [] if any(arg.startswith("kmemleak=") for arg in job.boot) else ["kmemleak=off"]
     clock = [] if job.realtime else ["time-travel=inf-cpu", f"time-travel-start={EPOCH_NS}"]
     return [
         f"mem={job.memory}",
@@ -183,6 +189,7 @@ def _cmdline(job: Job, out: Path) -> list[str]:
         "kasan_multi_shot",
         "norandmaps",
         *clock,
+        *leaks,
         *job.boot,
         "init=/usr/bin/python3",
         "--",

@@ -28,9 +28,7 @@ def test_link_lost_and_found(backstore: str, kernel: str) -> None:
 
 
 @both_kernels
-@pytest.mark.parametrize(
-    "scenario", ["mirror_errors", "mirror_admin", "mirror_bad_input", "mirror_memory"]
-)
+@pytest.mark.parametrize("scenario", ["mirror_errors", "mirror_admin", "mirror_bad_input"])
 def test_on_this_host_alone(scenario: str, kernel: str) -> None:
     run = lab(f"{scenario}.py", kernel=kernel)
     assert run.rc == 0, run.text
