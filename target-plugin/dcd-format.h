@@ -79,7 +79,7 @@ struct dcd_features {
 } __attribute__((packed));
 
 /* flags of struct dcd_super */
-#define DCD_SUPER_NVRAM		1U	/* formatted together with an NVRAM that keeps its content */
+#define DCD_SUPER_NVRAM		1U	/* belongs to an NVRAM with a header */
 
 struct dcd_super {
 	__le64 magic;
@@ -96,7 +96,7 @@ struct dcd_super {
 	__le32 table_bytes;
 	__le64 tail;		/* sequence of the oldest segment that counts */
 	__le64 applied;		/* sequence of the newest entry on the data disk */
-	__le32 flags;
+	__le32 flags;		/* DCD_SUPER_* */
 	__u8 reserved[396];
 } __attribute__((packed));
 

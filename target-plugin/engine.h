@@ -80,14 +80,14 @@ struct dcd_engine {
 	u32 segment_bytes;
 	u32 table_bytes;
 
-	struct mutex intake;
+	struct mutex intake;		/* order of writes; see above */
 	struct dcd_slot *slots;
 	unsigned int nslots;
 	struct dcd_slot *open;		/* @intake */
 	u64 next_entry;			/* @intake */
 	size_t late_off, late_len;	/* test_ack_early: not persistent yet; @intake */
 
-	spinlock_t lock;		/* the rest of this block, and slots' states */
+	spinlock_t lock;		/* what follows up to @room, and slots' states */
 	u64 head;			/* sequence of the next segment to open */
 	u64 committed;			/* segments below it have left NVRAM */
 	u64 committed_entry;		/* newest entry there */

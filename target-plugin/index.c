@@ -5,7 +5,7 @@
  */
 #include "engine.h"
 
-#define BIAS (1ULL << 60)	/* keeps the difference positive */
+#define BIAS BIT_ULL(60)	/* keeps the difference positive */
 
 static void *encode(sector_t sector, bool zero, u64 at)
 {
