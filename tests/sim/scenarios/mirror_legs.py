@@ -175,6 +175,7 @@ def read_errors() -> None:
             pair.mirror.message("fail local")
 
         base.step("the sole holder of a region fails a write elsewhere: it stays, nothing is lost")
+        pair.local.disk.bad(64, 127)  # or the resync, woken by the next mark, would copy it now
         pair.local.fail_writes()
         disk.write(3008, data)
         status = pair.mirror.wait("aa")
@@ -183,6 +184,7 @@ def read_errors() -> None:
         fails("write to the region only the local leg has", lambda: disk.write(64, data))
 
         pair.local.well()
+        pair.local.disk.good(64, 127)
         pair.mirror.message("resync")
         pair.mirror.in_sync()
     pair.same()

@@ -10,7 +10,7 @@ import sys
 from locklab import base, blk, dm, ram
 from mirrorlab import Pair, load
 
-COUNT = 2000 if base.CHECKED else 10_000
+COUNT = 1000 if base.CHECKED else 10_000
 SPAN = 4096
 
 base.step("lockstep: scribbled and overlapping writes")
