@@ -66,7 +66,7 @@ def reported(done: subprocess.CompletedProcess[str]) -> bool:
 
 @pytest.mark.parametrize("backstore", BACKSTORES[1:])
 def test_acknowledging_before_the_nvram_has_it_is_reported(backstore: str) -> None:
-    done = lab("cut_mirror", "plain", 40, "--early", "--backstore", backstore)
+    done = lab("cut_mirror", "plain", 40, "--early", "--backstore", backstore, "--first", "7")
     assert reported(done), done.stdout + done.stderr
 
 
