@@ -4,7 +4,7 @@
 The mirror site's leg is a DCD, or an ordinary iblock backstore on a disk
 without a cache: what fails on both isn't the DCD's fault. LOCKSTEP_CUTS sets
 the number of cuts for each site and backstore on the plain kernel (the checked
-one, ten times slower, gets a tenth); LAB_SEED the first seed. The long run,
+one, ten times slower, gets a fifteenth); LAB_SEED the first seed. The long run,
 200 of each, takes some minutes:
 
     LOCKSTEP_CUTS=200 python3 -m pytest tests/sim/test_cuts.py -k "lost_by_a_cut and plain"
@@ -47,7 +47,7 @@ def lab(scenario: str, kernel: str, cuts: int, *words: str) -> subprocess.Comple
 
 
 def number(kernel: str) -> int:
-    return CUTS if kernel == "plain" else max(CUTS // 10, 2)
+    return CUTS if kernel == "plain" else max(CUTS // 15, 2)
 
 
 @pytest.mark.parametrize("kernel", ["plain", "checked"])
