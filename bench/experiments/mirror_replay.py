@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 from locklab import base, blk, dm, iscsi, lio, media, mirror, wire
 
@@ -20,6 +21,13 @@ REPLAY = "/lockstep/build/bin/replay"
 DCD_TOOL = "/lockstep/build/bin/dcd"
 NVRAM_KIB = 32 << 10  # the paper's 32 MB
 LOG_MIB = 128
+# A burst of 128 writes is many seconds of a slow wire: the initiator's ping behind them, a
+# command's own time limit (30 s) and the target's for a command's data (3 s) would each take that
+# for a dead link, and the mirror would go on alone.
+PATIENT = {"node.conn[0].timeo.noop_out_interval": "0", "node.conn[0].timeo.noop_out_timeout": "0"}
+COMMAND_SECONDS = 600
+DATA_SECONDS = 60  # the most that LIO takes
+INITIATOR = "iqn.2026-11.org.lockstep:primary"
 
 
 def spindle(name: str, mib: int) -> str:
@@ -34,6 +42,21 @@ def backstore(cache: str, mib: int) -> tuple[lio.Backstore, str]:
     nvram = media.nvram("mnvram", NVRAM_KIB)
     base.run(DCD_TOOL, "format", "--data", data, "--log", log, "--nvram", nvram)
     return lio.dcd("leg", data, log, "lab:mnvram"), data
+
+
+@contextlib.contextmanager
+def patient_target(store: lio.Backstore) -> Iterator[None]:
+    """The target, with an access list of its own: only there the time limit can be set."""
+    target = lio.Target(store)
+    acl = base.made(target.tpg / "acls" / INITIATOR)
+    base.put(acl / "attrib/dataout_timeout", DATA_SECONDS)
+    lun = base.made(acl / "lun_0")
+    (lun / "lun").symlink_to(target.tpg / "lun/lun_0")
+    yield
+    (lun / "lun").unlink()
+    lun.rmdir()
+    acl.rmdir()
+    target.remove()
 
 
 @contextlib.contextmanager
@@ -77,19 +100,24 @@ def main() -> None:
 
     local = spindle("local", args.mib)
     link = session = None
+    site = contextlib.ExitStack()
     if args.remote == "local":
         remote = far = spindle("second", args.mib)
     else:
         link = wire.Wire()
         store, far = backstore(args.cache, args.mib)
-        target = lio.Target(store)
-        session = iscsi.Session()
+        site.enter_context(patient_target(store))
+        session = iscsi.Session(**PATIENT)
         remote = session.login()
+        base.put(Path("/sys/block") / Path(remote).name / "device/timeout", COMMAND_SECONDS)
         link.profile(args.remote)
     with mirrored(args.software, local, remote) as node:
         before = link.counters() if link else {}
         result = replay(node, args.trace, args.batch)
         after = link.counters() if link else {}
+        if args.software == "lockstep":
+            health = mirror.parse(dm.status("mirror")).health
+            base.equal(health, "AA", "the mirror's health after the replay")
     result["wire"] = {name: count - before[name] for name, count in after.items()}
     with contextlib.ExitStack() as stack:
         leg = remote if args.cache == "dcd" else far
@@ -99,7 +127,7 @@ def main() -> None:
     result["legs_differ_at"] = at
     if link and session:
         session.close()
-        target.remove()
+        site.close()
         store.remove()
         link.close()
     print(json.dumps(result, sort_keys=True), flush=True)
