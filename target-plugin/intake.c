@@ -160,7 +160,6 @@ static int enter(struct dcd_engine *e, struct dcd_request *rq, sector_t sector, 
 	if (r)
 		return r;
 	s = e->open;
-	persist_late(e);
 	if (bytes && sg_pcopy_to_buffer(rq->sgl, rq->nents, s->base + s->used, bytes, skip) !=
 	    bytes) {
 		r = -EINVAL;
@@ -187,9 +186,12 @@ static int enter(struct dcd_engine *e, struct dcd_request *rq, sector_t sector, 
 	entry = (struct dcd_entry *)(s->base + DCD_BLOCK) + s->entries;
 	*entry = new;
 	if (dcd_test_ack_early) {
-		e->late_off = (u8 *)entry - (u8 *)e->nv->base;
-		e->late_len = sizeof(*entry);
+		/* Until the slot is sealed, so that a cut finds something to lose. */
+		if (!e->late_len)
+			e->late_off = (u8 *)entry - (u8 *)e->nv->base;
+		e->late_len += sizeof(*entry);
 	} else {
+		persist_late(e);
 		persist(e, entry, sizeof(*entry));
 	}
 	e->next_entry++;
