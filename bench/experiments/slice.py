@@ -135,6 +135,8 @@ def main() -> int:
             lines.write(json.dumps(row | results[one.name], sort_keys=True) + "\n")
     print(report.table(results))
     print(report.pipe_line(requests))
+    if any(one.software == "md" for one in chosen):
+        print("md raid1 is as it comes: without --write-mostly it also reads over the wire")
     picture = out / "responses.png"
     drawn = report.draw({name: out / name.replace(" ", "-") for name in results
                          if "error" not in results[name]}, what, picture)  # fmt: skip
