@@ -38,17 +38,17 @@ _REPORT = re.compile(
 _HARMLESS = re.compile(r"lockdep: |Lock dependency validator|DEBUG_LOCKS_WARN_ON is off")
 
 
-# The kernel's word that it is up. What it reports before that is about itself: nothing of ours is
-# loaded yet. User Mode Linux, checked, always has such a report: adding its console, a regular
-# file, to the host's epoll fails, and the C library allocates memory for that message with
+# The init's word (guest/init) before it loads a module of ours. What the kernel reports before that
+# is about itself. User Mode Linux, checked, always has such a report: adding its consoles, regular
+# files, to the host's epoll fails, and the C library allocates memory for that message with
 # interrupts off.
-_UP = re.compile(r"^Run \S+ as init process")
+_UP = re.compile(r"\blab: the guest is up$")
 
 
 def find(lines: Sequence[str]) -> list[str]:
-    """The first lines of all kernel reports among the console's lines since init was run.
+    """The first lines of all kernel reports among the console's lines since the guest was up.
 
-    A console without that line (the kernel died on its way) is searched from its start.
+    A console without that line (the guest died on its way) is searched from its start.
     """
     up = next((n for n, line in enumerate(lines) if _UP.search(line)), 0)
     return [

@@ -66,6 +66,7 @@ static void lock_order(void)
 static void sleep_in_atomic(void)
 {
 	spin_lock(&spin);
+	might_sleep();		/* as kmalloc() and mutex_lock() ask; usleep_range() doesn't */
 	usleep_range(10, 20);
 	spin_unlock(&spin);
 }
