@@ -299,8 +299,9 @@ static void print(struct replay *r, FILE *out)
 	static const char *const names[] = { "reads", "writes" };
 
 	fprintf(out, "{\"slots\": %u, \"batch\": %u, \"seed\": %" PRIu64 ", \"records\": %" PRIu64
-		", \"late_max_ns\": %" PRIu64 ", \"unfinished\": %u",
-		r->nr_slots, r->batch, r->seed, r->trace.count, r->late_ns, r->in_flight);
+		", \"started_ns\": %" PRIu64 ", \"late_max_ns\": %" PRIu64 ", \"unfinished\": %u",
+		r->nr_slots, r->batch, r->seed, r->trace.count, r->start_ns, r->late_ns,
+		r->in_flight);
 	for (int op = TRACE_READ; op <= TRACE_WRITE; op++) {
 		fprintf(out, ", \"%s\": {\"issued\": %" PRIu64 ", \"skipped\": %" PRIu64
 			", \"errors\": %" PRIu64 ", \"not_replayed\": %" PRIu64 ", \"response\": ",

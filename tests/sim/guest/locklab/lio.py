@@ -87,13 +87,14 @@ class Target:
 
 
 @contextlib.contextmanager
-def look(store: Backstore) -> Iterator[str]:
-    """The LUN as a disk at the mirror site itself (loopback fabric): its node."""
+def look(store: Backstore | Path) -> Iterator[str]:
+    """A backstore (or its directory) as a disk at the mirror site itself (loopback fabric)."""
+    path = store if isinstance(store, Path) else store.path
     wwn = base.made(base.made(_TARGET / "loopback") / "naa.6001405000000001")
     tpg = base.made(wwn / "tpgt_1")
     base.put(tpg / "nexus", "naa.6001405000000002")
     lun = base.made(tpg / "lun/lun_0")
-    (lun / "lun").symlink_to(store.path)
+    (lun / "lun").symlink_to(path)
     address = (tpg / "address").read_text().strip()
     disks = Path(f"/sys/class/scsi_device/{address}:0/device/block")
     base.until(lambda: disks.is_dir() and os.listdir(disks), f"a loopback disk at {address}")
