@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""DCDStorageObject: a storage object of the LIO backstore `dcd`, for rtslib.
+
+It is made for one copy of rtslib, as a subclass of that copy's StorageObject, and can then be had
+as DCDStorageObject from that copy's module `tcm`. It obeys rtslib's unwritten contract:
+
+- with `data` it creates and enables the configfs object, or leaves nothing behind; without, it is
+  bound to the one that exists;
+- cls(**dump()), less the keys that belong to rtslib, creates the same object again. Keys it
+  doesn't know are ignored: versions of rtslib differ in what they add;
+- every error is an RTSLibError.
+
+It formats nothing. The kernel refuses what isn't formatted, or doesn't belong together, and says
+why in its log only: from there the reason is taken into the error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .kernel_log import KernelLog
+
+PLUGIN = "dcd"
+MODULE = "target_core_dcd"
+
+
+def module_loaded() -> bool:
+    return Path("/sys/module", MODULE).is_dir()
+
+
+def load_module() -> str:
+    """Loads the kernel module if need be. Returns what went wrong, or nothing."""
+    if module_loaded():
+        return ""
+    try:
+        done = subprocess.run(
+            ["modprobe", MODULE], capture_output=True, text=True, errors="replace", check=False
+        )
+    except OSError as err:
+        return f"modprobe: {err.strerror}"
+    if done.returncode == 0:
+        return ""
+    return " ".join(done.stderr.split()) or f"modprobe: exit code {done.returncode}"
+
+
+def why_no_disk(path: str) -> str:
+    """What makes `path` unfit as a disk, or nothing. The kernel judges the rest."""
+    if not path.startswith("/"):
+        return "not an absolute path"
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as err:
+        return err.strerror or str(err)
+    return "" if stat.S_ISBLK(mode) else "not a block device"
+
+
+def disk_bytes(path: str) -> int:
+    number = os.stat(path).st_rdev
+    size = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/size")
+    return int(size.read_text()) * 512
+
+
+def register(tcm: ModuleType) -> None:
+    if PLUGIN in tcm.so_mapping:
+        return
+    tcm.DCDStorageObject = cls = storage_object(tcm)  # type: ignore[attr-defined]
+    tcm.so_mapping[PLUGIN] = cls
+    tcm.bs_params[cls] = {"name": PLUGIN}
+
+
+def storage_object(tcm: ModuleType) -> Any:
+    error: type[Exception] = tcm.RTSLibError
+
+    class DCDStorageObject(tcm.StorageObject):  # type: ignore[misc, name-defined]
+        """
+        A disk-caching disk: NVRAM and a log disk in front of a data disk.
+
+        @param name: The name of the storage object.
+        @param data: The path of the data disk. Left out, an existing object is looked up.
+        @param log: The path of the log disk, formatted by `dcd format`.
+        @param nvram: pmem:/dev/pmemN, dram:battery or dram.
+        @param nvram_bytes: How much of the NVRAM to use; 0: what its kind says.
+        @param wwn: T10 WWN Unit Serial; generated if None.
+        """
+
+        def __init__(
+            self,
+            name: str,
+            data: str | None = None,
+            log: str | None = None,
+            nvram: str | None = None,
+            nvram_bytes: int | str | None = None,
+            wwn: str | None = None,
+            index: int | None = None,
+            **_others: object,
+        ) -> None:
+            if data is None and log is None and nvram is None:
+                super().__init__(name, "lookup", index)
+                return
+            control = self._control_line(name, data, log, nvram, nvram_bytes)
+            wrong = load_module()
+            if wrong:
+                raise error(
+                    f"dcd {name}: the kernel module {MODULE} isn't loaded and can't be: {wrong}"
+                )
+            super().__init__(name, "create", index)
+            try:
+                self._configure(control, data, wwn)
+            except BaseException:
+                self.delete()
+                raise
+
+        @staticmethod
+        def _control_line(
+            name: str,
+            data: str | None,
+            log: str | None,
+            nvram: str | None,
+            nvram_bytes: int | str | None,
+        ) -> str:
+            settings = {"data": data, "log": log, "nvram": nvram}
+            for key, value in settings.items():
+                if not value:
+                    raise error(f"dcd {name}: {key}= is missing: data, log and nvram are needed")
+                if re.search(r"[,\s]", value):
+                    raise error(f"dcd {name}: {key}={value}: the kernel takes no comma or space")
+                wrong = why_no_disk(value) if key != "nvram" else ""
+                if wrong:
+                    raise error(f"dcd {name}: {key}={value}: {wrong}")
+            words = [f"{key}={value}" for key, value in settings.items()]
+            try:
+                count = int(nvram_bytes or 0)
+            except ValueError:
+                count = -1
+            if count < 0:
+                raise error(f"dcd {name}: nvram_bytes={nvram_bytes}: not a number of bytes")
+            return ",".join(words + ([f"nvram_bytes={count}"] if count else []))
+
+        def _configure(self, control: str, data: str, wwn: str | None) -> None:
+            self._check_self()
+            log = KernelLog()
+            try:
+                # For those who look by path whether a disk is taken.
+                self._set_udev_path(data)
+                self._control(control)
+                self._enable()
+                super()._configure(wwn)
+            except OSError as err:
+                reasons = log.errors("dcd: ")
+                text = "; ".join(reasons) or f"{err.strerror} (see the kernel's log)"
+                raise error(f"dcd {self.name}: the kernel refuses it: {text}") from err
+            finally:
+                log.close()
+
+        def _info(self) -> str:
+            self._check_self()
+            return Path(self.path, "info").read_text(encoding="utf-8", errors="replace")
+
+        def _setting(self, key: str) -> str:
+            found = re.search(rf"(?:^|[\s,]){key}=([^,\n]*)", self._info())
+            return found.group(1) if found else ""
+
+        @property
+        def data(self) -> str:
+            """The path of the data disk."""
+            return self._setting("data")
+
+        @property
+        def log(self) -> str:
+            """The path of the log disk."""
+            return self._setting("log")
+
+        @property
+        def nvram(self) -> str:
+            """Kind and place of the NVRAM."""
+            return self._setting("nvram")
+
+        @property
+        def nvram_bytes(self) -> int:
+            """Bytes of NVRAM asked for; 0 if none were."""
+            return int(self._setting("nvram_bytes") or 0)
+
+        @property
+        def write_back(self) -> bool:
+            """Does the LUN say that it has a volatile write cache? The NVRAM's kind decides."""
+            return self.nvram == "dram"
+
+        @property
+        def size(self) -> int:
+            """Bytes of the data disk, and so of the LUN."""
+            try:
+                return disk_bytes(self.data)
+            except OSError as err:
+                raise error(f"dcd {self.name}: data={self.data}: {err.strerror}") from err
+
+        @property
+        def state(self) -> list[str]:
+            """The engine's own words: state and counters. Nothing while it isn't enabled."""
+            lines = [line.strip() for line in self._info().splitlines()]
+            after = [n for n, line in enumerate(lines) if line.startswith("data=")]
+            return lines[after[0] + 1 :] if after else []
+
+        @property
+        def healthy(self) -> bool:
+            """Enabled, and no disk has failed."""
+            return bool(self.state) and not re.search(r"FAILED|FAILING", " ".join(self.state))
+
+        def dump(self) -> dict[str, Any]:
+            told: dict[str, Any] = super().dump()
+            told["wwn"] = self.wwn
+            for key in ("data", "log", "nvram", "nvram_bytes", "write_back"):
+                told[key] = getattr(self, key)
+            return told
+
+    return DCDStorageObject

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""/backstores/dcd in targetcli."""
+
+from __future__ import annotations
+
+import functools
+import stat
+import sys
+from types import ModuleType
+from typing import Any
+
+from .storage import PLUGIN
+
+
+def register(targetcli: ModuleType) -> None:
+    """`targetcli` is its module ui_backstore, which names its backstores in one method."""
+    backstore = backstore_node(targetcli, object_node(targetcli))
+    refresh = targetcli.UIBackstores.refresh
+
+    @functools.wraps(refresh)
+    def with_dcd(self: Any) -> None:
+        refresh(self)
+        backstore(self)
+
+    targetcli.UIBackstores.refresh = with_dcd
+
+
+def object_node(targetcli: ModuleType) -> Any:
+    class UIDCDStorageObject(targetcli.UIStorageObject):  # type: ignore[misc, name-defined]
+        def summary(self) -> tuple[str, bool]:
+            so = self.rtsnode
+            disks = f"{so.data}, log {so.log}, nvram {so.nvram}"
+            if not so.is_configured():
+                return f"{disks} not enabled", False
+            try:
+                size = targetcli.bytes_to_human(so.size)
+            except targetcli.RTSLibError:
+                size = "size unknown"
+            cache = "write-back" if so.write_back else "write-thru"
+            broken = "" if so.healthy else " A DISK HAS FAILED: see info"
+            return f"{disks} ({size}) {cache} {so.status}{broken}", so.healthy
+
+        def ui_command_info(self) -> None:
+            """
+            Displays the settings, and the engine's state and counters.
+            """
+            super().ui_command_info()
+            for line in self.rtsnode.state:
+                self.shell.log.info(line)
+
+    return UIDCDStorageObject
+
+
+def backstore_node(targetcli: ModuleType, node: Any) -> Any:
+    # The storage object of the copy of rtslib that this targetcli works with.
+    storage = sys.modules[targetcli.BlockStorageObject.__module__].DCDStorageObject
+
+    class UIDCDBackstore(targetcli.UIBackstore):  # type: ignore[misc, name-defined]
+        """
+        DCD backstore UI.
+        """
+
+        def __init__(self, parent: Any) -> None:
+            self.so_cls = node
+            super().__init__(PLUGIN, parent)
+
+        def ui_command_create(
+            self,
+            name: str,
+            data: str,
+            log: str,
+            nvram: str,
+            nvram_bytes: str | None = None,
+            wwn: str | None = None,
+        ) -> Any:
+            """
+            Creates a DCD storage object: NVRAM and a log disk in front of a data
+            disk. They must have been formatted together by "dcd format"; nothing
+            is formatted here.
+
+            PARAMETERS
+            ==========
+            - data, log: paths of the disks, best from /dev/disk/by-id.
+            - nvram: "pmem:/dev/pmem0" for persistent memory; "dram:battery" for
+              memory that a battery keeps; "dram" for memory that a power cut
+              empties: then the LUN says that its write cache is volatile.
+            - nvram_bytes: how much memory, with the units k, M, G, T. Left out:
+              all of a pmem, 32M of dram.
+            """
+            self.assert_root()
+            count = self.ui_eval_param(nvram_bytes, "string", None)
+            so = storage(
+                name,
+                data=data,
+                log=log,
+                nvram=nvram,
+                nvram_bytes=targetcli.human_to_bytes(count) if count else None,
+                wwn=self.ui_eval_param(wwn, "string", None),
+            )
+            ui_so = node(so, self)
+            self.setup_model_alias(so)
+            self.shell.log.info(f"Created dcd storage object {name} using {data}.")
+            return self.new_node(ui_so)
+
+        def ui_complete_create(
+            self, _parameters: dict[str, str], text: str, current_param: str
+        ) -> list[str]:
+            if current_param not in ("data", "log"):
+                return []
+            found: list[str] = targetcli.complete_path(text, stat.S_ISBLK) if text else []
+            if len(found) == 1 and not found[0].endswith("/"):
+                found = [found[0] + " "]
+            return found
+
+    return UIDCDBackstore
