@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,20 @@ def pipe_line(requests: Sequence[spc.Request]) -> str:
     )
 
 
-def draw(places: Mapping[str, Path], what: str, picture: Path) -> bool:
+@dataclass(frozen=True)
+class Span:
+    """Seconds of a replay in which something was otherwise, shaded in its panel."""
+
+    start: float
+    end: float
+    colour: str
+    what: str
+
+
+def draw(
+    places: Mapping[str, Path], what: str, picture: Path,
+    spans: Mapping[str, Sequence[Span]] | None = None,
+) -> bool:  # fmt: skip
     """Response time of each write over time, a panel a configuration; False if there is none."""
     if not places:
         return False
@@ -80,6 +94,10 @@ def draw(places: Mapping[str, Path], what: str, picture: Path) -> bool:
         seconds = [int(row["issued_ns"]) / 1e9 for row in writes]
         times = [(int(row["done_ns"]) - int(row["issued_ns"])) / 1e6 for row in writes]
         axis.plot(seconds, times, ".", markersize=2, color="#1f4e79")
+        for span in (spans or {}).get(name, ()):
+            axis.axvspan(span.start, span.end, color=span.colour, alpha=0.3, label=span.what)
+        if (spans or {}).get(name):
+            axis.legend(fontsize=7, loc="upper right")
         axis.set_title(name, fontsize=10)
         axis.set_ylim(bottom=0)
         axis.set_xlabel("time (s)", fontsize=8)

@@ -54,14 +54,17 @@ CONFIGURATIONS = (
 )
 
 
-def trace_of(path: str | None) -> tuple[str, list[spc.Request]]:
+def trace_of(path: str | None, records: int | None = None) -> tuple[str, list[spc.Request]]:
     """The trace, and what to call it: the one given, the real slice, or a generated one."""
     if path:
-        return path, spc.read(Path(path))
+        limit = f", its first {records} records" if records else ""
+        return path + limit, spc.read(Path(path), records)
     if REAL.exists():
-        return f"the first {RECORDS} records of Financial-1 ({REAL.name})", spc.read(REAL, RECORDS)
-    text = f"{RECORDS} generated records with Financial-1's published characteristics"
-    return text, generate.financial1(RECORDS, seed=1)
+        requests = spc.read(REAL, records or RECORDS)
+        return f"the first {len(requests)} records of Financial-1 ({REAL.name})", requests
+    count = records or RECORDS
+    text = f"{count} generated records with Financial-1's published characteristics"
+    return text, generate.financial1(count, seed=1)
 
 
 def missing(one: Configuration) -> str | None:

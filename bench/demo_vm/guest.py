@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the demo runs in a host to look at a leg: digests of all of it, or of some sectors.
+
+    python3 -m demo_vm.guest legs DEVICE|KIND_0/NAME
+    python3 -m demo_vm.guest sectors DEVICE|KIND_0/NAME < RANGES
+
+KIND_0/NAME is a backstore of this host, read through LIO (loopback fabric): with what is still in
+its NVRAM and on its log disk. `legs` prints a SHA-256 for each MiB; `sectors` takes lines
+`START COUNT` and prints `SECTOR DIGEST` (acked.digest). All reads are direct.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from demo_vm import acked
+from locklab import blk, lio
+
+MIB = (1 << 20) // blk.SECTOR
+_CORE = Path("/sys/kernel/config/target/core")
+
+
+@contextlib.contextmanager
+def opened(what: str) -> Iterator[blk.Disk]:
+    if what.startswith("/"):
+        with blk.Disk(what, write=False) as disk:
+            yield disk
+        return
+    if not (_CORE / what).is_dir():
+        raise SystemExit(f"guest: no backstore {what} in {_CORE}")
+    with lio.look(_CORE / what) as node, blk.Disk(node, write=False) as disk:
+        yield disk
+
+
+def legs(disk: blk.Disk) -> None:
+    for start in range(0, disk.sectors, MIB):
+        data = disk.read(start, min(MIB, disk.sectors - start))
+        print(hashlib.sha256(data).hexdigest())
+
+
+def sectors(disk: blk.Disk, ranges: Iterator[str]) -> None:
+    for line in ranges:
+        start, count = map(int, line.split())
+        data = memoryview(disk.read(start, count))
+        for n in range(count):
+            one = data[n * blk.SECTOR : (n + 1) * blk.SECTOR]
+            print(start + n, acked.digest(bytes(one)))
+
+
+def main(words: list[str]) -> None:
+    if len(words) != 2 or words[0] not in ("legs", "sectors"):
+        raise SystemExit(__doc__)
+    with opened(words[1]) as disk:
+        if words[0] == "legs":
+            legs(disk)
+        else:
+            sectors(disk, sys.stdin)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
