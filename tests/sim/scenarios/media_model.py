@@ -154,6 +154,18 @@ def backing() -> None:
         verdict(same, f"data through {model} reach the backing device")
         low, high = {"null": (0, 0.01), "ssd": (0.02, 0.03)}.get(model, (0.1, 12))
         verdict(low <= took <= high, f"{model} over a device: {took:.3f} ms")
+    # As `make demo` stacks it: over a part of a disk, and a new device on the same part.
+    rng = random.Random(SEED)
+    part = f"0 {disk.sectors // 2} linear {disk.node} {disk.sectors // 2}"
+    with device("half", part) as half:
+        table = f"0 {disk.sectors // 2} media b {half} spindle 4 write_cache off spread on"
+        places = [rng.randrange(disk.sectors // 16) * 8 for _ in range(300)]
+        with device("b", table) as node, Disk(node) as medium:
+            took = sum(medium.write(p, 8, 1 + p % 255) for p in places) / 300
+        near("spindle over a part of a device, random 4K write ms", took, 6.36, 0.08)
+        with device("b", table) as node, Disk(node) as medium:
+            same = all(medium.data(p, 8) == bytes([1 + p % 255]) * 4096 for p in places)
+        verdict(same, "a spindle made again over the same device has the same data")
     disk.remove()
 
 
