@@ -27,21 +27,20 @@ _PARTS = {
     "rtslib_fb.root": "guard",
     "targetcli.ui_backstore": "ui",
 }
+_searching: "set[str]" = set()
 
 
 class _Finder:
     """Finds the modules of _PARTS as everybody else would, and adds a step to their loading."""
 
-    searching: "set[str]" = set()
-
     @classmethod
     def find_spec(
         cls, name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
     ) -> "ModuleSpec | None":
-        if name not in _PARTS or name in cls.searching:
+        if name not in _PARTS or name in _searching:
             return None
         # Another finder that asks the rest, like this one, must not get back here.
-        cls.searching.add(name)
+        _searching.add(name)
         try:
             for finder in sys.meta_path:
                 search = getattr(finder, "find_spec", None)
@@ -50,7 +49,7 @@ class _Finder:
                     _add_step(spec)
                     return spec
         finally:
-            cls.searching.discard(name)
+            _searching.discard(name)
         return None
 
 

@@ -103,7 +103,7 @@ def storage_object(tcm: ModuleType) -> Any:
             if data is None and log is None and nvram is None:
                 super().__init__(name, "lookup", index)
                 return
-            control = self._control_line(name, data, log, nvram, nvram_bytes)
+            settings = self._checked(name, data, log, nvram, nvram_bytes)
             wrong = load_module()
             if wrong:
                 raise error(
@@ -111,21 +111,21 @@ def storage_object(tcm: ModuleType) -> Any:
                 )
             super().__init__(name, "create", index)
             try:
-                self._configure(control, data, wwn)
+                self._configure(settings, wwn)
             except BaseException:
                 self.delete()
                 raise
 
         @staticmethod
-        def _control_line(
+        def _checked(
             name: str,
             data: str | None,
             log: str | None,
             nvram: str | None,
             nvram_bytes: int | str | None,
-        ) -> str:
-            settings = {"data": data, "log": log, "nvram": nvram}
-            for key, value in settings.items():
+        ) -> dict[str, str]:
+            settings = {}
+            for key, value in (("data", data), ("log", log), ("nvram", nvram)):
                 if not value:
                     raise error(f"dcd {name}: {key}= is missing: data, log and nvram are needed")
                 if re.search(r"[,\s]", value):
@@ -133,22 +133,24 @@ def storage_object(tcm: ModuleType) -> Any:
                 wrong = why_no_disk(value) if key != "nvram" else ""
                 if wrong:
                     raise error(f"dcd {name}: {key}={value}: {wrong}")
-            words = [f"{key}={value}" for key, value in settings.items()]
+                settings[key] = value
             try:
                 count = int(nvram_bytes or 0)
             except ValueError:
                 count = -1
             if count < 0:
                 raise error(f"dcd {name}: nvram_bytes={nvram_bytes}: not a number of bytes")
-            return ",".join(words + ([f"nvram_bytes={count}"] if count else []))
+            if count:
+                settings["nvram_bytes"] = str(count)
+            return settings
 
-        def _configure(self, control: str, data: str, wwn: str | None) -> None:
+        def _configure(self, settings: dict[str, str], wwn: str | None) -> None:
             self._check_self()
             log = KernelLog()
             try:
                 # For those who look by path whether a disk is taken.
-                self._set_udev_path(data)
-                self._control(control)
+                self._set_udev_path(settings["data"])
+                self._control(",".join(f"{key}={value}" for key, value in settings.items()))
                 self._enable()
                 super()._configure(wwn)
             except OSError as err:
