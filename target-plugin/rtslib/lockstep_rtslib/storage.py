@@ -150,15 +150,23 @@ def storage_object(tcm: ModuleType) -> Any:
             try:
                 # For those who look by path whether a disk is taken.
                 self._set_udev_path(settings["data"])
-                self._control(",".join(f"{key}={value}" for key, value in settings.items()))
-                self._enable()
+                self._put("control", ",".join(f"{key}={settings[key]}" for key in settings))
+                self._put("enable", "1")
                 super()._configure(wwn)
             except OSError as err:
-                reasons = log.errors("dcd: ")
+                reasons = [text.removeprefix(f"{self.name}: ") for text in log.errors("dcd: ")]
                 text = "; ".join(reasons) or f"{err.strerror} (see the kernel's log)"
                 raise error(f"dcd {self.name}: the kernel refuses it: {text}") from err
             finally:
                 log.close()
+
+        def _put(self, file: str, text: str) -> None:
+            # rtslib's own way writes twice when the first write fails.
+            fd = os.open(f"{self.path}/{file}", os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.write(fd, text.encode())
+            finally:
+                os.close(fd)
 
         def _info(self) -> str:
             self._check_self()

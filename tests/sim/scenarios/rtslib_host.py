@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The mirror site's host as its admin has it: rtslib and targetcli, with or without our part.
+
+The guest's root is written to memory only, so things are installed where they belong.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from locklab import base, lio, wire
+
+HERE = Path("/lockstep/target-plugin/rtslib")
+DIST = Path("/usr/lib/python3/dist-packages")
+SAVED = Path("/etc/rtslib-fb-target/saveconfig.json")
+CORE = Path("/sys/kernel/config/target/core")
+DCD_TOOL = "/lockstep/build/bin/dcd"
+INITIATOR = "iqn.2026-11.org.lockstep:primary"
+
+
+@dataclass(frozen=True)
+class Said:
+    rc: int
+    text: str
+
+
+def prepare() -> None:
+    """What a booted Debian has: a system bus, and the directory that targetctl's unit makes."""
+    SAVED.parent.mkdir(exist_ok=True)
+    Path("/run/dbus").mkdir(exist_ok=True)
+    base.run("dbus-daemon", "--system", "--fork", "--nopidfile")
+
+
+def install() -> None:
+    """As target-plugin/rtslib/README.md says."""
+    shutil.copytree(HERE / "lockstep_rtslib", DIST / "lockstep_rtslib")
+    shutil.copy(HERE / "lockstep-rtslib.pth", DIST)
+
+
+def program(*words: str, netns: Path | None = None, stdin: str = "") -> Said:
+    inside = ("nsenter", f"--net={netns}") if netns else ()
+    done = subprocess.run(
+        [*inside, *words], input=stdin, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, check=False,
+    )  # fmt: skip
+    return Said(done.returncode, done.stdout)
+
+
+def good(*words: str, netns: Path | None = None, stdin: str = "") -> str:
+    said = program(*words, netns=netns, stdin=stdin)
+    base.expect(said.rc == 0, f"{' '.join(words)}: rc {said.rc}: {said.text}")
+    base.expect("Traceback" not in said.text, f"{' '.join(words)}: {said.text}")
+    return said.text
+
+
+def targetcli(*words: str) -> str:
+    return good("targetcli", *words)
+
+
+def create(name: str, **settings: object) -> str:
+    words = (f"{key}={value}" for key, value in settings.items())
+    return targetcli("/backstores/dcd", "create", f"name={name}", *words)
+
+
+def objects() -> list[str]:
+    """What there is in configfs, whoever made it: KIND_N/NAME."""
+    return sorted(f"{p.parent.name}/{p.name}" for p in CORE.glob("*_*/*") if p.is_dir())
+
+
+def hbas() -> list[str]:
+    return sorted(p.name for p in CORE.glob("*_*") if p.is_dir())
+
+
+def saved(path: Path = SAVED) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def export(*stores: str) -> None:
+    """Target, LUNs, ACL and a portal in the mirror's namespace, by targetcli."""
+    targetcli("/iscsi", "create", lio.IQN)
+    tpg = f"/iscsi/{lio.IQN}/tpg1"
+    targetcli(f"{tpg}/portals", "delete", "0.0.0.0", "3260")
+    for store in stores:
+        targetcli(f"{tpg}/luns", "create", store)
+    targetcli(f"{tpg}/acls", "create", INITIATOR)
+    good("nsenter", f"--net={wire.NETNS}", "targetcli", f"{tpg}/portals", "create", wire.MIRROR_IP)

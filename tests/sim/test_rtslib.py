@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""targetcli and rtslib with our backstore, on a real kernel."""
+
+from __future__ import annotations
+
+import pytest
+from labrun import KERNELS, lab
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(
+    "scenario", ["rtslib_targetcli", "rtslib_refused", "rtslib_no_module", "rtslib_state"]
+)
+def test_on_a_host_with_targetcli(scenario: str, kernel: str) -> None:
+    # Each start of targetcli takes a second, on the checked kernel many.
+    run = lab(f"{scenario}.py", kernel=kernel, options=("--timeout", "900"))
+    assert run.rc == 0, run.text
