@@ -60,6 +60,25 @@ def pipe_line(requests: Sequence[spc.Request]) -> str:
 
 
 @dataclass(frozen=True)
+class Lateness:
+    """Seconds by which requests were issued behind the trace's time."""
+
+    mean: float
+    p99: float
+    longest: float
+
+
+def lateness(log: Path) -> Lateness:
+    """Of the requests in the file of `replay --log`."""
+    with log.open(encoding="ascii", newline="") as file:
+        late = sorted(int(row["issued_ns"]) - int(row["due_ns"]) for row in csv.DictReader(file))
+    if not late:
+        return Lateness(0.0, 0.0, 0.0)
+    p99 = late[max(-(-99 * len(late) // 100) - 1, 0)]
+    return Lateness(sum(late) / len(late) / 1e9, p99 / 1e9, late[-1] / 1e9)
+
+
+@dataclass(frozen=True)
 class Span:
     """Seconds of a replay in which something was otherwise, shaded in its panel."""
 
