@@ -44,12 +44,6 @@ struct dcd_request {
 	struct work_struct work;
 };
 
-struct dcd_stats {
-	atomic64_t reads, writes, zeroes, flushes;
-	atomic64_t written_sectors, segments, log_sectors, destaged_sectors;
-	atomic64_t throttled, log_errors, data_errors, read_errors;
-};
-
 struct dcd_config {
 	const char *name;	/* for messages */
 	const char *data;	/* paths */

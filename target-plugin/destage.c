@@ -2,21 +2,20 @@
 /*
  * Level 2: what is live of the segments below a target goes to the data disk in
  * sector order, in one walk over the index; overwritten data isn't there any
- * more. A walk that is given up (I/O arrives, an error) loses nothing: the tail
- * stays where it is, and the next walk finds less to do.
+ * more. A walk goes in stretches: batches are copied, the data disk is flushed,
+ * and only then does the index forget them: after a flush that failed nobody
+ * knows what the disk has, and all of it is copied again. A walk that is given
+ * up (I/O arrives, an error) loses nothing: the tail stays where it is, and the
+ * next walk finds less to do.
  */
 #include "engine.h"
 
 #define IDLE		(HZ / 2)	/* without writes: destage though there is room */
 #define RETRY		(5 * HZ)	/* after an error */
-#define PLACES		64		/* of a batch */
-
-struct batch {
-	struct dcd_place places[PLACES];
-	unsigned int n;
-	size_t bytes;
-	sector_t next;
-};
+#define RETRY_NOMEM	(HZ / 10)
+#define STRETCH		((8ULL << 20) >> SECTOR_SHIFT)	/* sectors of a stretch */
+#define ZEROES		((4ULL << 20) >> SECTOR_SHIFT)	/* sectors of a batch of zeroes */
+#define FAILURES	16		/* of a walk, before it is given up */
 
 u64 dcd_ring_free(struct dcd_engine *e)
 {
@@ -48,14 +47,14 @@ void dcd_destage_kick(struct dcd_engine *e)
 }
 
 /* Adjacent ranges at and behind b->next that are to go; false: no more. */
-static bool collect(struct dcd_engine *e, u64 target, struct batch *b)
+static bool collect(struct dcd_engine *e, u64 target, struct dcd_batch *b)
 {
 	struct dcd_place *p = b->places;
+	size_t bytes = 0;
 
 	b->n = 0;
-	b->bytes = 0;
-	while (b->n < PLACES && dcd_index_next(e, b->next, p)) {
-		sector_t room = (DCD_IO_MAX - b->bytes) >> SECTOR_SHIFT;
+	while (b->n < DCD_PLACES && dcd_index_next(e, b->next, p)) {
+		sector_t room = (DCD_IO_MAX - bytes) >> SECTOR_SHIFT;
 
 		if (b->n && p->sector != b->next)
 			break;
@@ -68,6 +67,7 @@ static bool collect(struct dcd_engine *e, u64 target, struct batch *b)
 		if (p->zero) {
 			if (b->n)
 				break;
+			p->last = min_t(sector_t, p->last, p->sector + ZEROES - 1);
 			b->next = p->last + 1;
 			b->n = 1;
 			return true;
@@ -75,7 +75,7 @@ static bool collect(struct dcd_engine *e, u64 target, struct batch *b)
 		if (!room)
 			break;
 		p->last = min(p->last, p->sector + room - 1);
-		b->bytes += (p->last - p->sector + 1) << SECTOR_SHIFT;
+		bytes += (p->last - p->sector + 1) << SECTOR_SHIFT;
 		b->next = p->last + 1;
 		b->n++;
 		p++;
@@ -83,106 +83,189 @@ static bool collect(struct dcd_engine *e, u64 target, struct batch *b)
 	return b->n;
 }
 
-static int move(struct dcd_engine *e, struct batch *b)
+static int data_failed(struct dcd_engine *e, int error)
+{
+	bool news;
+
+	if (error == -ENOMEM)
+		return error;
+	dcd_count(e, DCD_N_DATA_ERRORS, 1);
+	spin_lock(&e->lock);
+	news = !e->data_failing;
+	e->data_failing = true;
+	spin_unlock(&e->lock);
+	if (news)
+		pr_err("dcd: %s: can't destage to %pg: error %d; the data stay in the log, trying again\n",
+		       e->name, e->data.bdev, error);
+	return error;
+}
+
+static int flush_data(struct dcd_engine *e)
+{
+	bool news;
+	int r = dcd_disk_flush(&e->data);
+
+	if (r)
+		return data_failed(e, r);
+	spin_lock(&e->lock);
+	news = e->data_failing;
+	e->data_failing = false;
+	spin_unlock(&e->lock);
+	if (news)
+		pr_info("dcd: %s: the data disk %pg works again; destaging\n", e->name,
+			e->data.bdev);
+	return 0;
+}
+
+static int move(struct dcd_engine *e, struct dcd_batch *b)
 {
 	const struct dcd_place *p = b->places;
+	sector_t sectors = b->next - p->sector;
 	size_t at = 0;
 	unsigned int i;
-	int r = 0;
+	int r;
 
-	if (p->zero)
-		return blkdev_issue_zeroout(e->data.bdev, p->sector, p->last - p->sector + 1,
-					    GFP_NOIO, 0);
-	for (i = 0; i < b->n && !r; i++) {
+	for (i = 0; i < b->n && !p->zero; i++) {
 		int id = srcu_read_lock(&e->readers);
 
 		r = dcd_place_read(e, p + i, e->destage_buf + at);
 		srcu_read_unlock(&e->readers, id);
+		if (r) {
+			dcd_count(e, DCD_N_LOG_READ_ERRORS, 1);
+			if (!e->log_unreadable)
+				pr_err("dcd: %s: can't read %llu sectors from %llu on from the log %pg: error %d; the data disk has older data there, trying again\n",
+				       e->name, (u64)(p[i].last - p[i].sector + 1),
+				       (u64)p[i].sector, e->log.bdev, r);
+			e->log_unreadable = true;
+			return r;
+		}
 		at += (p[i].last - p[i].sector + 1) << SECTOR_SHIFT;
 	}
-	if (r) {
-		atomic64_inc(&e->stats.log_errors);
-		return r;
-	}
-	return dcd_disk_io(&e->data, REQ_OP_WRITE, p->sector, e->destage_buf, at);
+	if (p->zero)
+		r = blkdev_issue_zeroout(e->data.bdev, p->sector, sectors, GFP_NOIO, 0);
+	else
+		r = dcd_disk_io(&e->data, REQ_OP_WRITE, p->sector, e->destage_buf, at);
+	if (r)
+		return data_failed(e, r);
+	dcd_count(e, DCD_N_DESTAGED_SECTORS, sectors);
+	return 0;
 }
 
-static int forget(struct dcd_engine *e, struct batch *b)
+/*
+ * [@from, @to) of the segments below @target is durable on the data disk. What
+ * was written there meanwhile is in later segments.
+ */
+static int forget(struct dcd_engine *e, sector_t from, sector_t to, u64 target)
 {
-	unsigned int i;
+	struct dcd_place p;
+	unsigned int n = 0;
 	int r = 0;
 
 	mutex_lock(&e->intake);
-	for (i = 0; i < b->n && !r; i++)
-		r = dcd_index_erase(e, &b->places[i]);
+	while (!r && dcd_index_next(e, from, &p) && p.sector < to) {
+		p.last = min(p.last, to - 1);
+		if (dcd_segment_of(e, &p) < target)
+			r = dcd_index_erase(e, p.sector, p.last);
+		from = p.last + 1;
+		if (++n % DCD_PLACES == 0) {
+			mutex_unlock(&e->intake);
+			cond_resched();
+			mutex_lock(&e->intake);
+		}
+	}
 	mutex_unlock(&e->intake);
 	return r;
 }
 
-static int walk(struct dcd_engine *e, u64 target)
+/* From b->next on; *more: there is something behind it. */
+static int stretch(struct dcd_engine *e, u64 target, struct dcd_batch *b, bool *more)
 {
-	struct batch *b = kzalloc(sizeof(*b), GFP_NOIO);
-	int r = 0;
+	sector_t from = b->next, to = from, moved = 0;
+	int r = 0, f;
 
-	if (!b)
-		return -ENOMEM;
-	while (!r && collect(e, target, b)) {
-		if (READ_ONCE(e->closing) || (!urgent(e) && !idle(e))) {
+	while (!r && moved < STRETCH && (*more = collect(e, target, b))) {
+		if (READ_ONCE(e->closing) || (!urgent(e) && !idle(e)))
 			r = -EAGAIN;
-			break;
-		}
-		r = move(e, b);
+		else
+			r = move(e, b);
 		if (!r) {
-			atomic64_add(b->bytes >> SECTOR_SHIFT, &e->stats.destaged_sectors);
-			r = forget(e, b);
+			moved += b->next - b->places[0].sector;
+			to = b->next;
 		}
 	}
-	kfree(b);
-	return r ?: dcd_disk_flush(&e->data);
+	if (!moved)
+		return r;
+	f = flush_data(e);
+	if (!f)
+		f = forget(e, from, to, target);
+	return f ?: r;
 }
 
-/* All entries up to @applied, in segments below @target, are durable on the data disk. */
-static int advance(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
+static bool may_go_on(int error)
+{
+	return error != -EAGAIN && error != -ENOMEM;
+}
+
+static int walk(struct dcd_engine *e, u64 target)
+{
+	struct dcd_batch *b = e->batch;
+	unsigned int failures = 0;
+	bool more = true;
+	int r, first = 0;
+
+	b->next = 0;
+	while (more) {
+		r = stretch(e, target, b, &more);
+		first = first ?: r;
+		if (r && (!may_go_on(r) || ++failures == FAILURES))
+			break;
+	}
+	if (!first && READ_ONCE(e->data_failing))
+		first = flush_data(e);	/* there was nothing to try it with */
+	return first;
+}
+
+/* All entries up to @applied, in segments below @target, are durable, and recorded as such. */
+static void settle(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
 {
 	unsigned int i;
-	int r;
 
-	if (log_dead) {
-		dcd_header_write(e, applied);
-	} else {
-		r = dcd_super_write(e, target, applied);
-		if (r)
-			return r;
-	}
 	synchronize_srcu_expedited(&e->readers);
 	spin_lock(&e->lock);
 	e->tail = target;
-	for (i = 0; log_dead && i < e->nslots; i++)
-		if (e->slots[i].state == DCD_SLOT_SEALED && e->slots[i].segment < target)
-			e->slots[i].state = DCD_SLOT_FREE;
 	if (log_dead) {
+		for (i = 0; i < e->nslots; i++)
+			if (e->slots[i].state == DCD_SLOT_SEALED && e->slots[i].segment < target)
+				e->slots[i].state = DCD_SLOT_FREE;
 		e->committed = target;
 		e->committed_entry = applied;
 	}
 	spin_unlock(&e->lock);
 	wake_up_all(&e->room);
-	return 0;
 }
 
-static void failing(struct dcd_engine *e, int error)
+static int advance(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
 {
-	bool news;
+	int r;
 
-	spin_lock(&e->lock);
-	news = !e->data_failing && error;
-	e->data_failing = error;
-	spin_unlock(&e->lock);
-	if (news) {
-		atomic64_inc(&e->stats.data_errors);
-		pr_err("dcd: %s: can't destage to %pg: error %d; the data stay in the log, trying again\n",
-		       e->name, e->data.bdev, error);
+	if (log_dead && e->keeps) {
+		dcd_header_write(e, applied);
+		settle(e, target, applied, true);
+		dcd_count(e, DCD_N_BYPASS_ROUNDS, 1);
+		if (time_before(jiffies, e->log_retry))
+			return 0;
 	}
-	wake_up_all(&e->room);
+	r = dcd_super_write(e, target, applied);
+	e->log_behind = r && log_dead && !e->keeps;
+	if (r) {
+		e->log_retry = jiffies + RETRY;
+		dcd_log_failed(e, DCD_SUPERBLOCK, r);
+		return e->keeps ? 0 : r;
+	}
+	settle(e, target, applied, log_dead);
+	if (log_dead)
+		dcd_log_works(e);
+	return 0;
 }
 
 void dcd_destage_worker(struct work_struct *work)
@@ -193,8 +276,13 @@ void dcd_destage_worker(struct work_struct *work)
 	bool log_dead;
 	int r;
 
+	/* A commit that was under way when the log died has its slot; no other begins. */
+	if (READ_ONCE(e->log_dead))
+		flush_work(&e->commit_work.work);
 	mutex_lock(&e->intake);
+	spin_lock(&e->lock);
 	log_dead = e->log_dead;
+	spin_unlock(&e->lock);
 	if (log_dead)
 		dcd_seal_open(e);
 	spin_lock(&e->lock);
@@ -204,18 +292,33 @@ void dcd_destage_worker(struct work_struct *work)
 	spin_unlock(&e->lock);
 	mutex_unlock(&e->intake);
 
-	if (target == tail || (log_dead && !e->keeps) || READ_ONCE(e->closing))
+	if ((target == tail && !log_dead) || READ_ONCE(e->closing))
 		return;
 	if (!urgent(e) && !idle(e)) {
 		queue_delayed_work(e->destage_wq, &e->destage_work, IDLE);
 		return;
 	}
+	dcd_count(e, DCD_N_ROUNDS, 1);
 	r = walk(e, target);
 	if (!r)
 		r = advance(e, target, applied, log_dead);
-	failing(e, r == -EAGAIN ? 0 : r);
-	if (r)
-		queue_delayed_work(e->destage_wq, &e->destage_work, r == -EAGAIN ? IDLE : RETRY);
+	if (r == -EAGAIN)
+		dcd_count(e, DCD_N_PREEMPTED, 1);
+	if (r == -ENOMEM)
+		dcd_count(e, DCD_N_NOMEM, 1);
+	if (!r && e->log_unreadable) {
+		e->log_unreadable = false;
+		pr_info("dcd: %s: the log %pg is readable again\n", e->name, e->log.bdev);
+	}
+	spin_lock(&e->lock);
+	if (!r || may_go_on(r))
+		e->stuck = r;
+	log_dead = e->log_dead;
+	spin_unlock(&e->lock);
+	wake_up_all(&e->room);
+	if (r || log_dead)
+		queue_delayed_work(e->destage_wq, &e->destage_work,
+				   r == -EAGAIN ? IDLE : r == -ENOMEM ? RETRY_NOMEM : RETRY);
 	else
 		dcd_destage_kick(e);
 }

@@ -34,8 +34,9 @@ static int make_workers(struct dcd_engine *e)
 	e->io_wq = alloc_workqueue("dcd-io", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	e->commit_buf = vzalloc(e->segment_bytes);
 	e->destage_buf = vzalloc(DCD_IO_MAX);
-	return e->commit_wq && e->destage_wq && e->io_wq && e->commit_buf && e->destage_buf ?
-	       0 : -ENOMEM;
+	e->batch = kzalloc(sizeof(*e->batch), GFP_KERNEL);
+	return e->commit_wq && e->destage_wq && e->io_wq && e->commit_buf && e->destage_buf &&
+	       e->batch ? 0 : -ENOMEM;
 }
 
 static void free_engine(struct dcd_engine *e)
@@ -48,6 +49,7 @@ static void free_engine(struct dcd_engine *e)
 		destroy_workqueue(e->io_wq);
 	vfree(e->commit_buf);
 	vfree(e->destage_buf);
+	kfree(e->batch);
 	kvfree(e->slots);
 	mtree_destroy(&e->index);
 	if (e->nv)
@@ -116,13 +118,34 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 }
 EXPORT_SYMBOL_GPL(dcd_open);
 
+/* The log fails: to the data disk, then. */
+static int bypass_log(struct dcd_engine *e)
+{
+	int r;
+
+	mod_delayed_work(e->destage_wq, &e->destage_work, 0);
+	flush_delayed_work(&e->destage_work);
+	spin_lock(&e->lock);
+	r = e->committed == e->head ? 0 : -EIO;
+	spin_unlock(&e->lock);
+	return r;
+}
+
 void dcd_close(struct dcd_engine *e)
 {
 	flush_workqueue(e->io_wq);
 	/* What NVRAM keeps is safe there; but a log that is whole is easier to carry away. */
-	if (dcd_commit_all(e))
-		pr_warn("dcd: %s: closed with data in NVRAM only%s\n", e->name,
-			e->keeps ? "" : ", which are lost with it");
+	if (!dcd_commit_all(e) || !bypass_log(e))
+		;
+	else if (e->keeps)
+		pr_warn("dcd: %s: closed with data in NVRAM only: keep it together with its disks\n",
+			e->name);
+	else if (e->log_behind)
+		pr_err("dcd: %s: closed; all data are on %pg, but the log %pg can't be told and would bring older data back: `dcd format` it before its next use\n",
+		       e->name, e->data.bdev, e->log.bdev);
+	else
+		pr_err("dcd: %s: closed while log and data disk fail: what was in NVRAM is lost\n",
+		       e->name);
 	spin_lock(&e->lock);
 	e->closing = true;
 	spin_unlock(&e->lock);
@@ -139,8 +162,13 @@ static void work_on(struct work_struct *work)
 {
 	struct dcd_request *rq = container_of(work, struct dcd_request, work);
 	struct dcd_engine *e = rq->engine;
+	bool read = rq->op == DCD_READ;
+	int r = read ? dcd_read(e, rq) : dcd_commit_all(e);
 
-	rq->done(rq, rq->op == DCD_READ ? dcd_read(e, rq) : dcd_commit_all(e));
+	if (r)
+		dcd_count(e, r == -ENOMEM ? DCD_N_NOMEM :
+			     read ? DCD_N_READ_ERRORS : DCD_N_FLUSH_ERRORS, 1);
+	rq->done(rq, r);
 }
 
 static void later(struct dcd_engine *e, struct dcd_request *rq)
@@ -160,11 +188,11 @@ void dcd_submit(struct dcd_engine *e, struct dcd_request *rq)
 	}
 	switch (rq->op) {
 	case DCD_READ:
-		atomic64_inc(&e->stats.reads);
+		dcd_count(e, DCD_N_READS, 1);
 		later(e, rq);
 		return;
 	case DCD_FLUSH:
-		atomic64_inc(&e->stats.flushes);
+		dcd_count(e, DCD_N_FLUSHES, 1);
 		if (e->loses_acks)
 			later(e, rq);
 		else
@@ -174,12 +202,16 @@ void dcd_submit(struct dcd_engine *e, struct dcd_request *rq)
 		break;
 	}
 	if (rq->op == DCD_WRITE) {
-		atomic64_inc(&e->stats.writes);
-		atomic64_add(rq->sectors, &e->stats.written_sectors);
+		dcd_count(e, DCD_N_WRITES, 1);
+		dcd_count(e, DCD_N_WRITTEN_SECTORS, rq->sectors);
 	} else {
-		atomic64_inc(&e->stats.zeroes);
+		dcd_count(e, DCD_N_ZEROES, 1);
 	}
+	if (rq->fua)
+		dcd_count(e, DCD_N_FUA, 1);
 	r = dcd_intake(e, rq);
+	if (r)
+		dcd_count(e, r == -ENOMEM ? DCD_N_NOMEM : DCD_N_WRITE_ERRORS, 1);
 	if (!r && rq->fua && e->loses_acks)
 		later(e, rq);
 	else
@@ -199,10 +231,36 @@ bool dcd_volatile_cache(const struct dcd_engine *e)
 }
 EXPORT_SYMBOL_GPL(dcd_volatile_cache);
 
+static const char *const counter_names[] = {
+	[DCD_N_READS] = "reads",
+	[DCD_N_WRITES] = "writes",
+	[DCD_N_ZEROES] = "zeroes",
+	[DCD_N_FLUSHES] = "flushes",
+	[DCD_N_FUA] = "fua",
+	[DCD_N_WRITTEN_SECTORS] = "written_sectors",
+	[DCD_N_THROTTLED] = "throttled",
+	[DCD_N_WAITS_FOR_ROOM] = "waits_for_room",
+	[DCD_N_SEGMENTS] = "segments",
+	[DCD_N_LOG_SECTORS] = "log_sectors",
+	[DCD_N_ROUNDS] = "rounds",
+	[DCD_N_PREEMPTED] = "preempted",
+	[DCD_N_BYPASS_ROUNDS] = "bypass_rounds",
+	[DCD_N_DESTAGED_SECTORS] = "destaged_sectors",
+	[DCD_N_READ_ERRORS] = "read_errors",
+	[DCD_N_WRITE_ERRORS] = "write_errors",
+	[DCD_N_FLUSH_ERRORS] = "flush_errors",
+	[DCD_N_LOG_WRITE_ERRORS] = "log_write_errors",
+	[DCD_N_LOG_READ_ERRORS] = "log_read_errors",
+	[DCD_N_DATA_ERRORS] = "data_errors",
+	[DCD_N_NOMEM] = "nomem",
+};
+
 ssize_t dcd_to_text(struct dcd_engine *e, char *buf, size_t size)
 {
 	u64 live, room, waiting;
 	bool log_dead, failing;
+	unsigned int i;
+	ssize_t n;
 
 	spin_lock(&e->lock);
 	live = e->committed - e->tail;
@@ -211,19 +269,16 @@ ssize_t dcd_to_text(struct dcd_engine *e, char *buf, size_t size)
 	log_dead = e->log_dead;
 	failing = e->data_failing;
 	spin_unlock(&e->lock);
-	return scnprintf(buf, size,
-		"uuid %pU nvram %s slots %u of %u bytes, %llu in use; log segments %llu live %llu free %llu; log %s, data %s\n"
-		"reads %lld writes %lld zeroes %lld flushes %lld written %lld destaged %lld sectors, segments %lld, throttled %lld, errors read %lld log %lld data %lld\n",
-		e->super.uuid, e->nv->type->name, e->nslots, e->segment_bytes, waiting,
-		e->segments, live, room, log_dead ? "FAILED" : "ok", failing ? "FAILING" : "ok",
-		(s64)atomic64_read(&e->stats.reads), (s64)atomic64_read(&e->stats.writes),
-		(s64)atomic64_read(&e->stats.zeroes), (s64)atomic64_read(&e->stats.flushes),
-		(s64)atomic64_read(&e->stats.written_sectors),
-		(s64)atomic64_read(&e->stats.destaged_sectors),
-		(s64)atomic64_read(&e->stats.segments), (s64)atomic64_read(&e->stats.throttled),
-		(s64)atomic64_read(&e->stats.read_errors),
-		(s64)atomic64_read(&e->stats.log_errors),
-		(s64)atomic64_read(&e->stats.data_errors));
+	n = scnprintf(buf, size,
+		      "uuid %pU nvram %s slots %u of %u bytes, %llu in use; log segments %llu live %llu free %llu; log %s, data %s\n",
+		      e->super.uuid, e->nv->type->name, e->nslots, e->segment_bytes, waiting,
+		      e->segments, live, room, log_dead ? "FAILING" : "ok",
+		      failing ? "FAILING" : "ok");
+	for (i = 0; i < DCD_COUNTERS; i++)
+		n += scnprintf(buf + n, size - n, "%s %lld%c", counter_names[i],
+			       (s64)atomic64_read(&e->counters[i]),
+			       i + 1 < DCD_COUNTERS ? ' ' : '\n');
+	return n;
 }
 EXPORT_SYMBOL_GPL(dcd_to_text);
 

@@ -19,8 +19,19 @@
  * 4. A log segment is reused only when what was live in it is durable on the
  *    data disk, a superblock that says so is durable, and no reader can still
  *    look at it.
- * 5. Only the destager takes ranges out of the index, only such that still
- *    have the value that it copied, under @intake.
+ * 5. Only the destager takes ranges out of the index, under @intake, and only
+ *    what a flush has made durable on the data disk since it was copied there.
+ *
+ * When disks fail (each end is found by trying again, and told):
+ * - The data disk: everything stays in the log, FLUSH and close go on working;
+ *   writes are refused once the log is full.
+ * - The log (@log_dead: a write to it failed): what is in NVRAM goes to the data
+ *   disk directly. An NVRAM that keeps its content also keeps account of that
+ *   (its header's `applied`), so writes go on. With any other a crash would
+ *   bring back what the log had before: writes and FLUSH are refused until a
+ *   superblock that disowns the log's content is on it.
+ *   A superblock that can be written is the end of it: the log begins anew.
+ * - Both: writes are refused when NVRAM is full.
  *
  * Locks, outer first: @intake (mutex; never held while waiting for room or for
  * a disk), the index's own spinlock or @lock (spinlock, slot states and
@@ -66,6 +77,32 @@ struct dcd_slot {
 	unsigned long opened;
 };
 
+/* A counter for each distinct way that something can take; `info` shows them by name. */
+enum dcd_counter {
+	DCD_N_READS,
+	DCD_N_WRITES,
+	DCD_N_ZEROES,
+	DCD_N_FLUSHES,
+	DCD_N_FUA,
+	DCD_N_WRITTEN_SECTORS,
+	DCD_N_THROTTLED,
+	DCD_N_WAITS_FOR_ROOM,
+	DCD_N_SEGMENTS,
+	DCD_N_LOG_SECTORS,
+	DCD_N_ROUNDS,
+	DCD_N_PREEMPTED,
+	DCD_N_BYPASS_ROUNDS,
+	DCD_N_DESTAGED_SECTORS,
+	DCD_N_READ_ERRORS,
+	DCD_N_WRITE_ERRORS,
+	DCD_N_FLUSH_ERRORS,
+	DCD_N_LOG_WRITE_ERRORS,
+	DCD_N_LOG_READ_ERRORS,
+	DCD_N_DATA_ERRORS,
+	DCD_N_NOMEM,
+	DCD_COUNTERS,
+};
+
 struct dcd_engine {
 	char name[64];
 	struct dcd_disk data, log;
@@ -92,19 +129,29 @@ struct dcd_engine {
 	u64 committed;			/* segments below it have left NVRAM */
 	u64 committed_entry;		/* newest entry there */
 	u64 tail;			/* oldest segment that isn't destaged */
-	bool log_dead;
+	bool log_dead;			/* a write to it failed; see above */
+	bool log_behind;		/* the data disk has newer data, and the log doesn't know */
 	bool data_failing;
+	bool stuck;			/* the last round of destaging failed */
 	bool closing;
 	unsigned long last_intake;	/* jiffies */
 
 	wait_queue_head_t room;		/* slot freed, committed or tail moved, errors */
+	unsigned long log_retry;	/* jiffies; destager */
+	bool log_unreadable;		/* a part of it that counts; destager */
 	struct maple_tree index;
 	struct srcu_struct readers;
 	struct workqueue_struct *commit_wq, *destage_wq, *io_wq;
 	struct delayed_work commit_work, destage_work;
 	void *commit_buf, *destage_buf;
-	struct dcd_stats stats;
+	struct dcd_batch *batch;	/* destager */
+	atomic64_t counters[DCD_COUNTERS];
 };
+
+static inline void dcd_count(struct dcd_engine *e, enum dcd_counter what, u64 by)
+{
+	atomic64_add(by, &e->counters[what]);
+}
 
 /* Sector in the log where segment @sequence begins. */
 static inline u64 dcd_segment_sector(const struct dcd_engine *e, u64 sequence)
@@ -135,7 +182,10 @@ extern struct dcd_nvram_type dcd_nvram_pmem;
 #define DCD_HAVE_PMEM 0
 #endif
 
-/* super.c: read and check both headers; write their next generation, durable. */
+/*
+ * super.c: read and check both headers; write their next generation, durable.
+ * dcd_super_write() uses @destage_buf.
+ */
 int __must_check dcd_super_read(struct dcd_engine *e);
 int __must_check dcd_header_read(struct dcd_engine *e);
 int __must_check dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied);
@@ -170,8 +220,8 @@ int __must_check dcd_index_insert(struct dcd_engine *e, sector_t sector, u32 sec
 void dcd_index_find(struct dcd_engine *e, sector_t sector, sector_t last, struct dcd_place *p);
 /* First range that is in the index at or behind @sector; false: none. */
 bool dcd_index_next(struct dcd_engine *e, sector_t sector, struct dcd_place *p);
-/* Take out what of @p still has its value. Needs @intake. */
-int __must_check dcd_index_erase(struct dcd_engine *e, const struct dcd_place *p);
+/* -ENOMEM leaves the index as it was. Needs @intake. */
+int __must_check dcd_index_erase(struct dcd_engine *e, sector_t sector, sector_t last);
 
 /* intake.c */
 int __must_check dcd_intake(struct dcd_engine *e, struct dcd_request *rq);
@@ -182,6 +232,10 @@ extern bool dcd_test_ack_early;
 
 /* log.c */
 void dcd_commit_worker(struct work_struct *work);
+/* A write to the log failed; @segment: which, or DCD_SUPERBLOCK. */
+#define DCD_SUPERBLOCK U64_MAX
+void dcd_log_failed(struct dcd_engine *e, u64 segment, int error);
+void dcd_log_works(struct dcd_engine *e);
 int __must_check dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first,
 				   u32 entries, u32 used);
 /* 0, -ENODATA: not a valid segment of that sequence, or an I/O error. */
@@ -194,6 +248,13 @@ int __must_check dcd_read(struct dcd_engine *e, struct dcd_request *rq);
 int __must_check dcd_place_read(struct dcd_engine *e, const struct dcd_place *p, void *buf);
 
 /* destage.c */
+#define DCD_PLACES 64
+struct dcd_batch {
+	struct dcd_place places[DCD_PLACES];
+	unsigned int n;
+	sector_t next;		/* where the next one begins */
+};
+
 void dcd_destage_worker(struct work_struct *work);
 void dcd_destage_kick(struct dcd_engine *e);
 u64 dcd_ring_free(struct dcd_engine *e);	/* needs @lock */

@@ -58,20 +58,8 @@ void dcd_index_find(struct dcd_engine *e, sector_t sector, sector_t last, struct
 	p->zero = false;
 }
 
-int dcd_index_erase(struct dcd_engine *e, const struct dcd_place *p)
+int dcd_index_erase(struct dcd_engine *e, sector_t sector, sector_t last)
 {
-	sector_t at = p->sector;
-	int r = 0;
-
 	lockdep_assert_held(&e->intake);
-	while (at <= p->last && !r) {
-		struct dcd_place q;
-
-		dcd_index_find(e, at, p->last, &q);
-		if (q.value == p->value)
-			r = mtree_store_range(&e->index, q.sector, q.last, NULL,
-					      GFP_NOIO | __GFP_NOWARN);
-		at = q.last + 1;
-	}
-	return r;
+	return mtree_store_range(&e->index, sector, last, NULL, GFP_NOIO | __GFP_NOWARN);
 }

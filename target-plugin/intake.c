@@ -37,9 +37,16 @@ static struct dcd_slot *free_slot(struct dcd_engine *e)
 	return NULL;
 }
 
+/*
+ * Nothing makes room: the committer does while the log works and has a place
+ * for each slot; else only the destager can. Needs @lock.
+ */
 static bool hopeless(struct dcd_engine *e)
 {
-	return e->closing || (e->log_dead && !e->keeps) || e->data_failing;
+	lockdep_assert_held(&e->lock);
+	if (e->closing || (e->log_dead && !e->keeps))
+		return true;
+	return e->stuck && (e->log_dead || !dcd_ring_free(e));
 }
 
 static bool can_go_on(struct dcd_engine *e)
@@ -86,7 +93,7 @@ static int slot_with_room(struct dcd_engine *e, u32 bytes)
 	int r = 0;
 
 	lockdep_assert_held(&e->intake);
-	if (e->log_dead && !e->keeps)
+	if (READ_ONCE(e->log_dead) && !e->keeps)
 		return -EIO;
 	if (s && s->used + bytes <= e->segment_bytes &&
 	    s->entries < e->table_bytes / sizeof(struct dcd_entry))
@@ -121,7 +128,7 @@ static void throttle(struct dcd_engine *e)
 	spin_unlock(&e->lock);
 	if (room >= quarter)
 		return;
-	atomic64_inc(&e->stats.throttled);
+	dcd_count(e, DCD_N_THROTTLED, 1);
 	dcd_destage_kick(e);
 	msleep(div64_u64((quarter - room) * THROTTLE_MS, quarter));
 }
@@ -139,6 +146,7 @@ static int wait_for_room(struct dcd_engine *e, u32 bytes)
 			return r;
 		}
 		mutex_unlock(&e->intake);
+		dcd_count(e, DCD_N_WAITS_FOR_ROOM, 1);
 		dcd_destage_kick(e);
 		wait_event(e->room, can_go_on(e));
 	}
@@ -223,7 +231,7 @@ static bool all_left(struct dcd_engine *e, u64 below)
 	bool yes;
 
 	spin_lock(&e->lock);
-	yes = e->committed >= below || hopeless(e);
+	yes = e->committed >= below || e->closing || (e->log_dead && (!e->keeps || e->stuck));
 	spin_unlock(&e->lock);
 	return yes;
 }

@@ -26,8 +26,8 @@ int dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first, 
 	if (!r)
 		r = dcd_disk_flush(&e->log);
 	if (!r) {
-		atomic64_inc(&e->stats.segments);
-		atomic64_add(used >> SECTOR_SHIFT, &e->stats.log_sectors);
+		dcd_count(e, DCD_N_SEGMENTS, 1);
+		dcd_count(e, DCD_N_LOG_SECTORS, used >> SECTOR_SHIFT);
 	}
 	return r;
 }
@@ -116,6 +116,38 @@ static void set_state(struct dcd_engine *e, struct dcd_slot *s, enum dcd_slot_st
 	wake_up_all(&e->room);
 }
 
+void dcd_log_failed(struct dcd_engine *e, u64 segment, int error)
+{
+	char where[32] = "superblock";
+	bool news;
+
+	dcd_count(e, DCD_N_LOG_WRITE_ERRORS, 1);
+	spin_lock(&e->lock);
+	news = !e->log_dead;
+	e->log_dead = true;
+	spin_unlock(&e->lock);
+	if (!news)
+		return;
+	if (segment != DCD_SUPERBLOCK)
+		snprintf(where, sizeof(where), "segment %llu", segment);
+	pr_err("dcd: %s: can't write %s of the log %pg: error %d; %s, trying again: look after that disk\n",
+	       e->name, where, e->log.bdev, error,
+	       e->keeps ? "going on from NVRAM to the data disk" : "writes are refused");
+	wake_up_all(&e->room);
+	dcd_destage_kick(e);
+}
+
+void dcd_log_works(struct dcd_engine *e)
+{
+	spin_lock(&e->lock);
+	e->log_dead = false;
+	spin_unlock(&e->lock);
+	pr_info("dcd: %s: the log %pg works again; what it had is on the data disk\n", e->name,
+		e->log.bdev);
+	wake_up_all(&e->room);
+	mod_delayed_work(e->commit_wq, &e->commit_work, 0);
+}
+
 static int commit(struct dcd_engine *e, struct dcd_slot *s)
 {
 	int r;
@@ -123,14 +155,7 @@ static int commit(struct dcd_engine *e, struct dcd_slot *s)
 	memcpy(e->commit_buf + DCD_BLOCK, s->base + DCD_BLOCK, s->used - DCD_BLOCK);
 	r = dcd_segment_write(e, e->commit_buf, s->segment, s->first_entry, s->entries, s->used);
 	if (r) {
-		atomic64_inc(&e->stats.log_errors);
-		pr_err("dcd: %s: log disk %pg fails (error %d, segment %llu): %s; replace it\n",
-		       e->name, e->log.bdev, r, s->segment,
-		       e->keeps ? "going on from NVRAM to the data disk" : "writes are refused");
-		spin_lock(&e->lock);
-		e->log_dead = true;
-		spin_unlock(&e->lock);
-		wake_up_all(&e->room);
+		dcd_log_failed(e, s->segment, r);
 		return r;
 	}
 	set_state(e, s, DCD_SLOT_LEAVING);

@@ -81,8 +81,6 @@ int dcd_read(struct dcd_engine *e, struct dcd_request *rq)
 			sg_pcopy_from_buffer(rq->sgl, rq->nents, buf, n, done);
 		done += n;
 	}
-	if (r)
-		atomic64_inc(&e->stats.read_errors);
 	kvfree(buf);
 	return r;
 }

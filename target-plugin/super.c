@@ -99,11 +99,10 @@ int dcd_super_read(struct dcd_engine *e)
 int dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied)
 {
 	u64 generation = le64_to_cpu(e->super.generation) + 1;
-	struct dcd_super *s = kzalloc(DCD_BLOCK, GFP_NOIO);
+	struct dcd_super *s = e->destage_buf;
 	int r;
 
-	if (!s)
-		return -ENOMEM;
+	memset(s, 0, DCD_BLOCK);
 	*s = e->super;
 	s->generation = cpu_to_le64(generation);
 	s->tail = cpu_to_le64(tail);
@@ -114,7 +113,6 @@ int dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied)
 			(generation & 1) * (DCD_BLOCK >> SECTOR_SHIFT), s, DCD_BLOCK);
 	if (!r)
 		e->super = *s;
-	kfree(s);
 	return r;
 }
 

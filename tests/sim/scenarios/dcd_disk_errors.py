@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A DCD whose data disk fails and comes back: what was acknowledged stays, nothing hangs."""
+
+import errno
+
+from dcdlab import Box, Model, filled
+from locklab import base, blk
+
+
+def close_while_data_fails(nvram: str) -> None:
+    base.step(f"{nvram}: closed while the data disk fails, the log has it all")
+    box = Box(nvram=nvram)
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        filled(disk, model, 0, 256, "destaged")
+        disk.flush()
+        box.destaged()
+        box.data.fail()
+        filled(disk, model, 128, 384, "in the log")
+        disk.flush()
+        box.says("data FAILING", "the failure to be seen")
+        filled(disk, model, 256, 300, "in NVRAM only, then closed")
+        if nvram == "dram":
+            disk.flush()
+    box.data.heal()
+    with box.disk() as disk:
+        model.check(disk, "after reopening")
+        box.destaged()
+        model.check(disk, "from the data disk")
+    box.away()
+
+
+def fail_and_come_back() -> None:
+    base.step("the data disk fails until the log is full: writes fail then, and none hangs")
+    box = Box()
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        filled(disk, model, 0, 64, "before")
+        box.data.fail()
+        log = base.KernelLog()
+        failed = 0
+        for n in range(160):  # the ring takes about 90
+            at = n * 32
+            data = blk.pattern(f"while failing {n}", 32)
+            try:
+                disk.write(at, data)
+            except OSError as err:
+                base.equal(err.errno, errno.EIO, "the error of a write with the log full")
+                failed += 1
+                model.put(at, disk_now(disk, at, 32, data, model))
+            else:
+                model.put(at, data)
+        base.expect(failed, "writes fail when the log is full and the data disk fails")
+        base.expect(failed < 80, f"{failed} of 160 writes failed: the log's room isn't used")
+        lines = log.new()
+        base.expect(any("can't destage to" in line for line in lines), f"a message: {lines}")
+        base.expect("data FAILING" in box.info(), box.info())
+        base.expect(box.count("data_errors") > 0, "the errors are counted")
+        log = base.KernelLog()
+        box.data.heal()
+        box.says("data ok", "destage to resume by itself")
+        box.destaged()
+        lines = log.new()
+        base.expect(any("works again" in line for line in lines), f"a message: {lines}")
+        filled(disk, model, 0, 64, "after")
+        model.check(disk, "after the data disk came back")
+    with box.disk() as disk:
+        model.check(disk, "after reopening")
+    box.away()
+
+
+def disk_now(disk: blk.Disk, at: int, count: int, new: bytes, model: Model) -> bytes:
+    """After a failed write: each sector has its old or its new bytes, nothing else."""
+    # Below the failing disk only what is in NVRAM or the log can be read.
+    out = b""
+    for n in range(count):
+        old = bytes(model.bytes[(at + n) * blk.SECTOR : (at + n + 1) * blk.SECTOR])
+        try:
+            now = disk.read(at + n, 1)
+        except OSError:
+            now = old
+        mine = new[n * blk.SECTOR : (n + 1) * blk.SECTOR]
+        base.expect(now in (old, mine), f"sector {at + n} after a failed write")
+        out += now
+    return out
+
+
+def one_bad_place() -> None:
+    base.step("one bad place of the data disk: reads of it fail, and of nothing else")
+    box = Box()
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        filled(disk, model, 0, 512, "all")
+        box.destaged()
+        box.data.fail(100, 101)
+        with base.refused("read of a bad place", errno.EIO):
+            disk.read(96, 16)
+        base.expect(box.count("read_errors") > 0, "the error is counted")
+        base.expect(disk.read(104, 8) == blk.pattern("all 64", 64)[40 * 512 : 48 * 512], "others")
+        data = blk.pattern("anew", 8)
+        disk.write(96, data)
+        model.put(96, data)
+        base.expect(disk.read(96, 8) == data, "what was written there anew")
+        box.data.heal()
+        model.check(disk, "after repair")
+    box.away()
+
+
+def flush_fails() -> None:
+    base.step("a flush of the data disk fails and its cache is lost: all is copied again")
+    box = Box(data_flush="lie")
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        box.data.fail_flush()
+        for n in range(8):  # a write each
+            filled(disk, model, 100 * n, 100 * n + 64, "copied, not flushed")
+        box.says("data FAILING", "the failing flush to be seen")
+        base.expect(box.data.bytes(0, 800) == model.bytes[: 800 * blk.SECTOR], "it was copied")
+        box.data.replug()
+        base.expect(box.data.bytes(0, 800) != model.bytes[: 800 * blk.SECTOR], "some of it is lost")
+        box.says("data ok", "destage to resume")
+        box.destaged()
+        model.check(disk, "after the second copy")
+    box.away()
+
+
+close_while_data_fails("dram:battery")
+close_while_data_fails("dram")
+fail_and_come_back()
+one_bad_place()
+flush_fails()
+base.step("done")

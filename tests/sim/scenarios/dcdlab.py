@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One DCD and its disks, looked at on the spot: for scenarios that need no wire and no mirror."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from locklab import base, blk, dm, lio, media
+
+TOOL = "/lockstep/build/bin/dcd"
+SITE = 9
+SEGMENT = 64 << 10
+RING_START = 1 << 20
+
+
+def format_log(data: str, log: str, nvram: str = "none") -> None:
+    base.run(TOOL, "format", "--data", data, "--log", log, "--nvram", nvram)
+
+
+def digest(*nodes: str) -> str:
+    """Of every byte of these devices."""
+    sums = hashlib.sha256()
+    for node in nodes:
+        with blk.Disk(node, write=False) as disk:
+            for at in range(0, disk.sectors, 2048):
+                sums.update(disk.read(at, min(2048, disk.sectors - at)))
+    return sums.hexdigest()
+
+
+def counters(store: lio.Backstore) -> dict[str, int]:
+    """The `name number` pairs of info."""
+    return {name: int(n) for name, n in re.findall(r"\b([a-z_]+) (\d+)\b", store.info())}
+
+
+class Disk:
+    """A disk with a volatile cache, whose power can be cut and which can be told to fail."""
+
+    def __init__(self, name: str, mib: int, flush: str = "honest") -> None:
+        self.name, self.sectors = name, mib << 11
+        self._medium = media.disk(f"{name}-medium", mib, "null", site=SITE, flush=flush)
+        self.node = dm.create(name, self._linear(0, self.sectors))
+
+    def fail(self, first: int = 0, last: int | None = None) -> None:
+        """Reads and writes of that part are I/O errors; if it is the whole disk, flushes too."""
+        end = self.sectors if last is None else last + 1
+        if (first, end) == (0, self.sectors):
+            broken = f"flakey {self._medium} 0 0 1 2 error_reads error_writes"
+        else:
+            broken = "error"
+        lines = [self._linear(0, first), f"{first} {end - first} {broken}"]
+        self._load([*lines, self._linear(end, self.sectors)])
+
+    def fail_flush(self) -> None:
+        """Writes are taken (into the cache), flushes are I/O errors. The last 8 sectors fail.
+
+        dm also hands the flush to the medium, which does it unless it lies.
+        """
+        end = self.sectors - 8
+        self._load(
+            [self._linear(0, end), f"{end} 8 flakey {self._medium} {end} 0 1 1 error_writes"]
+        )
+
+    def heal(self) -> None:
+        self._load([self._linear(0, self.sectors)])
+
+    def replug(self) -> None:
+        """The disk's power is cut and comes back while it is in use, and it is an honest one.
+
+        Of what wasn't flushed some writes are lost, by seed.
+        """
+        dm.message(f"{self.name}-medium", f"cut {base.SEED}")
+        self._load([f"0 {self.sectors} error"])
+        self.remake()
+        self.heal()
+
+    def bytes(self, first: int, count: int) -> bytes:
+        """What is on the medium."""
+        with blk.Disk(self._medium, write=False) as disk:
+            return disk.read(first, count)
+
+    def remake(self) -> None:
+        """The medium after its power came back."""
+        dm.remove(f"{self.name}-medium")
+        media.disk(f"{self.name}-medium", self.sectors >> 11, "null", site=SITE)
+
+    def remove(self) -> None:
+        dm.remove(self.name)
+        dm.remove(f"{self.name}-medium")
+        media.forget(f"{self.name}-medium")
+
+    def _linear(self, first: int, end: int) -> str:
+        return f"{first} {end - first} linear {self._medium} {first}" if end > first else ""
+
+    def _load(self, lines: list[str]) -> None:
+        dm.reload(self.name, "\n".join(line for line in lines if line))
+
+
+@dataclass
+class Box:
+    """A DCD's disks and its NVRAM, and the DCD while it is open."""
+
+    data_mib: int = 8
+    data_flush: str = "honest"
+    log_mib: int = 3
+    nvram: str = "dram:battery"  # "lab": one that keeps its content
+    nvram_bytes: int = 4096 + 4 * SEGMENT
+    tag: str = ""
+    data: Disk = field(init=False)
+    log: Disk = field(init=False)
+    view: str = field(init=False, default="none")
+    store: lio.Backstore | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.data = Disk(f"data{self.tag}", self.data_mib, self.data_flush)
+        self.log = Disk(f"log{self.tag}", self.log_mib)
+        if self.nvram == "lab":
+            self.view = media.nvram(f"nv{self.tag}", self.nvram_bytes >> 10, site=SITE)
+        format_log(self.data.node, self.log.node, self.view)
+
+    def control(self) -> str:
+        nvram = f"lab:nv{self.tag}" if self.nvram == "lab" else self.nvram
+        return (
+            f"data={self.data.node},log={self.log.node},nvram={nvram},"
+            f"nvram_bytes={self.nvram_bytes}"
+        )
+
+    def open(self) -> lio.Backstore:
+        self.store = lio.Backstore("dcd", "d", self.control())
+        return self.store
+
+    def close(self) -> None:
+        assert self.store
+        self.store.remove()
+        self.store = None
+
+    @contextlib.contextmanager
+    def disk(self) -> Iterator[blk.Disk]:
+        """The LUN, from opening the DCD to closing it."""
+        store = self.open()
+        with lio.look(store) as node, blk.Disk(node) as disk:
+            yield disk
+        self.close()
+
+    @contextlib.contextmanager
+    def disk_until_cut(self) -> Iterator[blk.Disk]:
+        """The LUN; at the end the site's power is cut, and comes back."""
+        store = self.open()
+        with lio.look(store) as node, blk.Disk(node) as disk:
+            yield disk
+            media.cut(SITE, base.SEED)
+        self.close()
+        for disk_ in (self.data, self.log):
+            dm.remove(disk_.name)
+            disk_.remake()
+            dm.create(disk_.name, f"0 {disk_.sectors} linear /dev/mapper/{disk_.name}-medium 0")
+
+    def count(self, name: str) -> int:
+        assert self.store
+        return counters(self.store)[name]
+
+    def info(self) -> str:
+        assert self.store
+        return self.store.info()
+
+    def says(self, text: str, what: str) -> None:
+        """Waits until info has it."""
+        try:
+            base.until(lambda: text in self.info(), what)
+        except base.Wrong as err:
+            raise base.Wrong(f"{err}; info: {self.info()}") from None
+
+    def destaged(self) -> None:
+        """Waits until nothing is left in the log."""
+        base.until(
+            lambda: self.count("live") == 0 and "0 in use" in self.info(), "all to be destaged"
+        )
+
+    def away(self) -> None:
+        if self.view != "none":
+            dm.remove(f"nv{self.tag}")
+            media.forget(f"nv{self.tag}")
+        self.data.remove()
+        self.log.remove()
+
+
+class Model:
+    """What each sector of a small disk must hold."""
+
+    def __init__(self, sectors: int) -> None:
+        self.bytes = bytearray(sectors * blk.SECTOR)
+
+    def put(self, sector: int, data: bytes) -> None:
+        self.bytes[sector * blk.SECTOR : sector * blk.SECTOR + len(data)] = data
+
+    def check(self, disk: blk.Disk, what: str) -> None:
+        step = 512
+        for at in range(0, disk.sectors, step):
+            count = min(step, disk.sectors - at)
+            want = bytes(self.bytes[at * blk.SECTOR : (at + count) * blk.SECTOR])
+            got = disk.read(at, count)
+            if got != want:
+                n = next(i for i in range(len(got)) if got[i] != want[i]) // blk.SECTOR
+                raise base.Wrong(f"{what}: {disk.node} has other bytes in sector {at + n}")
+        print(f"  {what}: every sector is as the model has it", flush=True)
+
+
+def filled(disk: blk.Disk, model: Model, first: int, last: int, tag: str, size: int = 64) -> None:
+    """Writes a pattern to [first, last) and tells the model."""
+    for at in range(first, last, size):
+        data = blk.pattern(f"{tag} {at}", min(size, last - at))
+        disk.write(at, data)
+        model.put(at, data)

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The DCD alone, in every situation that a power cut under load doesn't bring by itself."""
+
+from __future__ import annotations
+
+import pytest
+from labrun import KERNELS, lab
+
+SCENARIOS = ["dcd_disk_errors"]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_dcd(scenario: str, kernel: str) -> None:
+    run = lab(f"{scenario}.py", kernel=kernel)
+    assert run.rc == 0, run.text
