@@ -69,7 +69,7 @@ lab: lab-sim lab-vm ## build both labs' kernels and images
 lab-sim: host-deps
 	@for e in rootfs uml-plain uml-checked venv; do $(CACHE) path $$e >/dev/null || exit 1; done
 lab-vm: host-deps $(LAB_DEPS)
-	@for e in tools rootfs venv; do $(CACHE) path $$e >/dev/null || exit 1; done
+	@for e in tools rootfs vm-image venv; do $(CACHE) path $$e >/dev/null || exit 1; done
 
 .PHONY: modules modules-uml modules-vm
 modules: $(DEBIAN_KERNELS:%=modules-%) ## kernel modules for Debian's kernels: 6.1, 6.12 and the newest in backports

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One host of the lab: a QEMU process, its files and its console.
+
+The process outlives the program that started it; whoever comes next finds it by its pid file.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import qemu
+from disk import MIB, Disk
+from host import Host
+from laberror import LabError
+from qmp import Qmp
+from shell import Shell
+
+MEMORY_MIB = 2048
+START_S = 60.0
+BOOT_S = 300.0
+POLL_S = 0.1
+TAIL_LINES = 15
+# Each process we started and still have to wait for.
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+class Machine:
+    """`folder` has the host's files; `sockets` is a folder with a short name."""
+
+    def __init__(
+        self, host: Host, folder: Path, sockets: Path, image: Path, accel: str, port: int, key: Path
+    ) -> None:
+        self.host = host
+        self.image = image
+        self.accel = accel
+        self.disks = [Disk(folder, name) for name in host.disks]
+        self.root = folder / "root.qcow2"
+        self.nvdimm = folder / "nvdimm.raw"
+        self.console = folder / "console.log"
+        self.said = folder / "qemu.log"
+        self._pid_file = folder / "pid"
+        self._folder = folder
+        self._sockets = sockets
+        self._port = port
+        self._key = key
+        self.shell = Shell(host.name, port, key, sockets / f"{host.name}.ssh")
+
+    # The process.
+
+    def pid(self) -> int | None:
+        """Of the running QEMU, or None."""
+        try:
+            pid = int(self._pid_file.read_text(encoding="ascii"))
+            if pid in _children and _children[pid].poll() is not None:
+                return None
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError, ValueError):
+            return None
+        # A process that was killed and not yet waited for has no words; another one has others.
+        return pid if str(self._qmp_path).encode() in words else None
+
+    def start(self, plugged: bool, incoming: bool = False) -> None:
+        """Powers on, or waits for an incoming snapshot. `plugged`: with its disks from the
+        beginning."""
+        if self.pid() is not None:
+            raise LabError(f"{self.host.name}: is running already")
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for path in (self._qmp_path, self._link_path(self.host.index)):
+            path.unlink(missing_ok=True)
+        words = self._words(plugged)
+        if incoming:
+            words += ["-incoming", "defer"]
+        with self.said.open("wb") as said:
+            child = subprocess.Popen(
+                words, env=qemu.environment(), stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+                start_new_session=True, cwd="/",
+            )  # fmt: skip
+        _children[child.pid] = child
+        self._pid_file.write_text(f"{child.pid}\n", encoding="ascii")
+        deadline = time.monotonic() + START_S
+        while True:
+            with contextlib.suppress(OSError), Qmp(self._qmp_path):
+                return
+            if child.poll() is not None:
+                raise LabError(f"{self.host.name}: QEMU didn't start: {self._last_words()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise LabError(f"{self.host.name}: QEMU gave no sign of life in {START_S:g} s")
+            time.sleep(POLL_S)
+
+    def kill(self) -> None:
+        """kill -9: as the power goes."""
+        self.shell.hang_up()
+        pid = self.pid()
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            while self.pid() is not None:
+                time.sleep(0.01)
+        self._pid_file.unlink(missing_ok=True)
+
+    def qmp(self) -> Qmp:
+        try:
+            return Qmp(self._qmp_path)
+        except OSError as err:
+            raise LabError(f"{self.host.name}: {self.gone()}") from err
+
+    def check_alive(self) -> None:
+        if self.pid() is None:
+            raise LabError(f"{self.host.name}: {self.gone()}")
+
+    def gone(self) -> str:
+        return f"QEMU isn't running. {self._last_words()}\n{self.console_tail()}"
+
+    def _last_words(self) -> str:
+        said = ""
+        if self.said.exists():
+            said = self.said.read_text(encoding="utf-8", errors="replace").strip()
+        return f"It said: {said or '(nothing)'} ({self.said})"
+
+    # The guest.
+
+    def ready(self) -> bool:
+        """Whether the guest takes ssh. An error when it can't come any more."""
+        self.check_alive()
+        return self.shell.answers()
+
+    def console_tail(self) -> str:
+        if not self.console.exists():
+            return "(no console yet)"
+        text = self.console.read_text(encoding="utf-8", errors="replace")
+        lines = [line.rstrip() for line in text.splitlines() if line.strip()][-TAIL_LINES:]
+        shown = "\n".join(f"    {line}" for line in lines) or "    (empty)"
+        return f"the end of {self.console}:\n{shown}"
+
+    def plug(self) -> None:
+        """Hot-plugs the disks into a running guest."""
+        with self.qmp() as control:
+            for disk in self.disks:
+                control.run("blockdev-add", **disk.blockdev())
+                control.run("device_add", **disk.device())
+
+    # The command line.
+
+    @property
+    def _qmp_path(self) -> Path:
+        return self._sockets / f"{self.host.name}.qmp"
+
+    def _link_path(self, index: int) -> Path:
+        return self._sockets / f"link{index}"
+
+    def _words(self, plugged: bool) -> list[str]:
+        host = self.host
+        mac = f"52:54:00:00:%02x:{host.index:02x}"
+        link = {
+            "type": "dgram",
+            "id": "link",
+            "local": {"type": "unix", "path": str(self._link_path(host.index))},
+            "remote": {"type": "unix", "path": str(self._link_path(3 - host.index))},
+        }
+        return [
+            *qemu.system(),
+            "-name", f"lockstep-{host.name}",
+            *qemu.accel_args(self.accel),
+            *self._memory(),
+            "-nodefaults", "-no-user-config", "-display", "none", "-rtc", "base=utc,clock=host",
+            "-kernel", str(self.image / "vmlinuz"), "-initrd", str(self.image / "initrd"),
+            "-append", self._kernel_words(),
+            "-drive", f"if=none,id=root,file={_quoted(self.root)},format=qcow2,cache=unsafe",
+            "-device", "virtio-blk-pci,drive=root,serial=root",
+            "-device", "virtio-rng-pci",
+            "-netdev", f"user,id=mgmt,restrict=on,hostfwd=tcp:127.0.0.1:{self._port}-:22",
+            "-device", f"virtio-net-pci,netdev=mgmt,mac={mac % 0},romfile=",
+            "-netdev", json.dumps(link),
+            "-device", f"virtio-net-pci,netdev=link,mac={mac % 1},romfile=",
+            "-chardev", f"file,id=console,path={_quoted(self.console)},append=on",
+            "-serial", "chardev:console",
+            "-qmp", f"unix:{_quoted(self._qmp_path)},server=on,wait=off",
+            *self._disk_words(plugged),
+        ]  # fmt: skip
+
+    def _memory(self) -> list[str]:
+        if not self.host.nvdimm_mib:
+            return ["-machine", "q35", "-m", f"{MEMORY_MIB}M"]
+        if not self.nvdimm.exists():
+            with self.nvdimm.open("wb") as file:
+                os.truncate(file.fileno(), self.host.nvdimm_mib * MIB)
+        backend: dict[str, Any] = {
+            "qom-type": "memory-backend-file",
+            "id": "nvdimm",
+            "share": True,
+            "mem-path": str(self.nvdimm),
+            "size": self.host.nvdimm_mib * MIB,
+        }
+        return [
+            "-machine", "q35,nvdimm=on,nvdimm-persistence=cpu",
+            "-m", f"{MEMORY_MIB}M,slots=2,maxmem={2 * MEMORY_MIB}M",
+            "-object", json.dumps(backend),
+            "-device", "nvdimm,id=nvdimm0,memdev=nvdimm",
+        ]  # fmt: skip
+
+    def _disk_words(self, plugged: bool) -> list[str]:
+        words: list[str] = []
+        for number, disk in enumerate(self.disks, start=1):
+            words += ["-object", json.dumps(disk.thread())]
+            words += ["-device", json.dumps(disk.port(number))]
+            if plugged:
+                words += ["-blockdev", json.dumps(disk.blockdev())]
+                words += ["-device", json.dumps(disk.device())]
+        return words
+
+    def _kernel_words(self) -> str:
+        host = self.host
+        public = self._key.with_name(self._key.name + ".pub").read_bytes()
+        key = base64.b64encode(public).decode("ascii")
+        return " ".join([
+            "console=ttyS0", "quiet", "loglevel=4", "panic=0", "mitigations=off", "audit=0",
+            "apparmor=0", "selinux=0", "tsc=reliable", "no_timer_check", "random.trust_cpu=on",
+            "net.ifnames=0", "systemd.show_status=0", "systemd.gpt_auto=0",
+            f"systemd.hostname={host.name}", f"systemd.machine_id={host.index:032x}",
+            f"systemd.set_credential_binary=ssh.authorized_keys.root:{key}",
+        ])  # fmt: skip
+
+
+def _quoted(path: Path) -> str:
+    """As a value in QEMU's comma-separated options."""
+    return str(path).replace(",", ",,")
