@@ -120,7 +120,6 @@ static int flush_data(struct dcd_engine *e)
 static int move(struct dcd_engine *e, struct dcd_batch *b)
 {
 	const struct dcd_place *p = b->places;
-	sector_t sectors = b->next - p->sector;
 	size_t at = 0;
 	unsigned int i;
 	int r;
@@ -130,24 +129,31 @@ static int move(struct dcd_engine *e, struct dcd_batch *b)
 
 		r = dcd_place_read(e, p + i, e->destage_buf + at);
 		srcu_read_unlock(&e->readers, id);
+		if (r && i) {	/* what is before it goes home; it will be the next one's first */
+			b->n = i;
+			b->next = p[i].sector;
+			break;
+		}
 		if (r) {
+			b->next = p->last + 1;	/* no more than that place is passed over */
 			dcd_count(e, DCD_N_LOG_READ_ERRORS, 1);
 			if (!e->log_unreadable)
 				pr_err("dcd: %s: can't read %llu sectors from %llu on from the log %pg: error %d; the data disk has older data there, trying again\n",
-				       e->name, (u64)(p[i].last - p[i].sector + 1),
-				       (u64)p[i].sector, e->log.bdev, r);
+				       e->name, (u64)(p->last - p->sector + 1), (u64)p->sector,
+				       e->log.bdev, r);
 			e->log_unreadable = true;
 			return r;
 		}
 		at += (p[i].last - p[i].sector + 1) << SECTOR_SHIFT;
 	}
 	if (p->zero)
-		r = blkdev_issue_zeroout(e->data.bdev, p->sector, sectors, GFP_NOIO, 0);
+		r = blkdev_issue_zeroout(e->data.bdev, p->sector, b->next - p->sector, GFP_NOIO,
+					 0);
 	else
 		r = dcd_disk_io(&e->data, REQ_OP_WRITE, p->sector, e->destage_buf, at);
 	if (r)
 		return data_failed(e, r);
-	dcd_count(e, DCD_N_DESTAGED_SECTORS, sectors);
+	dcd_count(e, DCD_N_DESTAGED_SECTORS, b->next - p->sector);
 	return 0;
 }
 
@@ -282,12 +288,12 @@ void dcd_destage_worker(struct work_struct *work)
 	mutex_lock(&e->intake);
 	spin_lock(&e->lock);
 	log_dead = e->log_dead;
-	spin_unlock(&e->lock);
-	if (log_dead)
-		dcd_seal_open(e);
-	spin_lock(&e->lock);
-	target = log_dead ? e->head : e->committed;
-	applied = log_dead ? e->next_entry - 1 : e->committed_entry;
+	target = e->committed;
+	applied = e->committed_entry;
+	if (log_dead) {
+		target = e->open ? e->open->segment : e->head;
+		applied = (e->open ? e->open->first_entry : e->next_entry) - 1;
+	}
 	tail = e->tail;
 	spin_unlock(&e->lock);
 	mutex_unlock(&e->intake);

@@ -225,7 +225,7 @@ int __must_check dcd_index_erase(struct dcd_engine *e, sector_t sector, sector_t
 
 /* intake.c */
 int __must_check dcd_intake(struct dcd_engine *e, struct dcd_request *rq);
-void dcd_seal_open(struct dcd_engine *e);	/* needs @intake */
+void dcd_seal_open(struct dcd_engine *e);	/* needs @intake; the caller tells the committer */
 /* Seal and wait until all that was acknowledged is durable without NVRAM. */
 int __must_check dcd_commit_all(struct dcd_engine *e);
 extern bool dcd_test_ack_early;

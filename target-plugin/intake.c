@@ -83,6 +83,11 @@ void dcd_seal_open(struct dcd_engine *e)
 	e->open->state = DCD_SLOT_SEALED;
 	spin_unlock(&e->lock);
 	e->open = NULL;
+}
+
+static void seal_and_commit(struct dcd_engine *e)
+{
+	dcd_seal_open(e);
 	mod_delayed_work(e->commit_wq, &e->commit_work, 0);
 }
 
@@ -98,7 +103,8 @@ static int slot_with_room(struct dcd_engine *e, u32 bytes)
 	if (s && s->used + bytes <= e->segment_bytes &&
 	    s->entries < e->table_bytes / sizeof(struct dcd_entry))
 		return 0;
-	dcd_seal_open(e);
+	if (s)
+		seal_and_commit(e);
 	spin_lock(&e->lock);
 	s = free_slot(e);
 	if (s) {
@@ -242,7 +248,7 @@ int dcd_commit_all(struct dcd_engine *e)
 	int r;
 
 	mutex_lock(&e->intake);
-	dcd_seal_open(e);
+	seal_and_commit(e);
 	spin_lock(&e->lock);
 	below = e->head;
 	spin_unlock(&e->lock);

@@ -164,24 +164,36 @@ static int commit(struct dcd_engine *e, struct dcd_slot *s)
 	return 0;
 }
 
+static bool any_sealed(struct dcd_engine *e)
+{
+	unsigned int i;
+	bool yes = false;
+
+	spin_lock(&e->lock);
+	for (i = 0; i < e->nslots; i++)
+		yes |= e->slots[i].state == DCD_SLOT_SEALED;
+	spin_unlock(&e->lock);
+	return yes;
+}
+
+/* With the log dead it is only the clock of the destager, which then empties NVRAM. */
 void dcd_commit_worker(struct work_struct *work)
 {
 	struct dcd_engine *e = container_of(to_delayed_work(work), struct dcd_engine,
 					    commit_work);
 	struct dcd_slot *s;
 
-	for (;;) {
+	do {
 		while ((s = next_sealed(e)))
 			if (commit(e, s))
 				break;
 		mutex_lock(&e->intake);
-		if (e->open && !e->log_dead && time_after_eq(jiffies, e->open->opened + SEAL_AFTER))
+		if (e->open && time_after_eq(jiffies, e->open->opened + SEAL_AFTER))
 			dcd_seal_open(e);
 		else if (e->open)
 			queue_delayed_work(e->commit_wq, &e->commit_work, SEAL_AFTER);
 		mutex_unlock(&e->intake);
-		if (!next_sealed(e))
-			break;
-	}
-	dcd_destage_kick(e);
+	} while (next_sealed(e));
+	if (!READ_ONCE(e->log_dead) || any_sealed(e))
+		dcd_destage_kick(e);
 }

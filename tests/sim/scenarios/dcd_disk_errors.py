@@ -92,7 +92,7 @@ def one_bad_place() -> None:
     with box.disk() as disk:
         filled(disk, model, 0, 512, "all")
         box.destaged()
-        box.data.fail(100, 101)
+        box.data.fail_part(100, 101)
         with base.refused("read of a bad place", errno.EIO):
             disk.read(96, 16)
         base.expect(box.count("read_errors") > 0, "the error is counted")

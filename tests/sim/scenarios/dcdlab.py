@@ -44,15 +44,18 @@ class Disk:
         self._medium = media.disk(f"{name}-medium", mib, "null", site=SITE, flush=flush)
         self.node = dm.create(name, self._linear(0, self.sectors))
 
-    def fail(self, first: int = 0, last: int | None = None) -> None:
-        """Reads and writes of that part are I/O errors; if it is the whole disk, flushes too."""
-        end = self.sectors if last is None else last + 1
-        if (first, end) == (0, self.sectors):
-            broken = f"flakey {self._medium} 0 0 1 2 error_reads error_writes"
-        else:
-            broken = "error"
-        lines = [self._linear(0, first), f"{first} {end - first} {broken}"]
-        self._load([*lines, self._linear(end, self.sectors)])
+    def fail(self, what: str = "2 error_reads error_writes") -> None:
+        """Reads, writes and flushes are I/O errors, or what dm-flakey is told."""
+        self._load([f"0 {self.sectors} flakey {self._medium} 0 0 1 {what}"])
+
+    def fail_writes(self) -> None:
+        """Writes and flushes only."""
+        self.fail("1 error_writes")
+
+    def fail_part(self, first: int, last: int) -> None:
+        """Reads and writes of these sectors are I/O errors."""
+        broken = f"{first} {last + 1 - first} error"
+        self._load([self._linear(0, first), broken, self._linear(last + 1, self.sectors)])
 
     def fail_flush(self) -> None:
         """Writes are taken (into the cache), flushes are I/O errors. The last 8 sectors fail.

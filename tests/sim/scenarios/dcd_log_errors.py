@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A DCD whose log disk fails and comes back: NVRAM goes to the data disk, or writes are refused."""
+
+import errno
+from collections.abc import Callable
+
+from dcdlab import RING_START, SEGMENT, Box, Model, filled
+from locklab import base, blk
+
+RING = RING_START // blk.SECTOR
+PER = SEGMENT // blk.SECTOR
+
+
+def says(text: str, work: Callable[[], None]) -> None:
+    """The kernel says it meanwhile."""
+    log = base.KernelLog()
+    work()
+    lines: list[str] = []
+
+    def said() -> bool:
+        lines.extend(log.new())
+        return any(text in line for line in lines)
+
+    try:
+        base.until(said, f"{text!r} in the kernel's log")
+    except base.Wrong as err:
+        raise base.Wrong(f"{err}: {lines}") from None
+
+
+def nvram_goes_on(cut: bool) -> None:
+    base.step(f"an NVRAM that keeps: writes go on without the log, then {'cut' if cut else 'end'}")
+    box = Box(nvram="lab")
+    model = Model(box.data.sectors)
+    with box.disk_until_cut() if cut else box.disk() as disk:
+        filled(disk, model, 0, 640, "in the log, and overwritten later")
+        base.expect(box.count("live") > 0, "the log has some of it")
+
+        def lose() -> None:
+            box.log.fail_writes()
+            filled(disk, model, 256, 2048, "four times the NVRAM")
+
+        says("going on from NVRAM to the data disk", lose)
+        base.expect("log FAILING" in box.info(), box.info())
+        base.expect(box.count("bypass_rounds") > 0, "NVRAM went to the data disk")
+        base.expect(box.count("write_errors") == 0, "no write failed")
+        disk.flush()
+        if cut:
+            filled(disk, model, 64, 128, "NVRAM only")
+        else:
+            model.check(disk, "without the log")
+            says("works again", box.log.heal)
+            base.expect("log ok" in box.info(), box.info())
+            segments = box.count("segments")
+            filled(disk, model, 128, 640, "in the log again")
+            base.expect(box.count("segments") > segments, "the log is used")
+            model.check(disk, "with the log back")
+    with box.disk() as disk:
+        model.check(disk, "after reopening")
+        filled(disk, model, 300, 400, "and it goes on")
+        box.destaged()
+        model.check(disk, "from the data disk")
+    box.away()
+
+
+def both_fail() -> None:
+    base.step("log and data disk fail: writes are refused when NVRAM is full, and none hangs")
+    box = Box(nvram="lab")
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        filled(disk, model, 0, 64, "before")
+        box.destaged()
+        box.log.fail()
+        box.data.fail()
+        taken = 0
+        with base.refused("a write with nothing left", errno.EIO):
+            for n in range(64):
+                data = blk.pattern(f"last {n}", 16)
+                disk.write(1000 + 16 * n, data)
+                model.put(1000 + 16 * n, data)
+                taken += 1
+        base.expect(taken >= 3 * 112 // 16 - 1, f"only {taken} writes were taken before")
+        base.expect(disk.read(1000, 16) == blk.pattern("last 0", 16), "read from NVRAM")
+        with base.refused("a read from the data disk", errno.EIO):
+            disk.read(0, 8)
+    box.data.heal()
+    box.log.heal()
+    with box.disk() as disk:
+        got = disk.read(1000 + 16 * taken, 16)
+        base.expect(not any(got) or got == blk.pattern(f"last {taken}", 16), "the refused write")
+        model.put(1000 + 16 * taken, got)
+        model.check(disk, "kept in NVRAM while it was closed")
+    box.away()
+
+
+def battery_refuses() -> None:
+    base.step("dram: what is acknowledged goes to the data disk, no more is taken until it is told")
+    for nvram in ("dram:battery", "dram"):
+        box = Box(nvram=nvram)
+        model = Model(box.data.sectors)
+        with box.disk() as disk:
+            filled(disk, model, 0, 64, "in the log")
+            disk.flush()
+            box.log.fail_writes()
+            filled(disk, model, 32, 96, "in NVRAM when the log dies")
+            if nvram == "dram":
+                with base.refused("flush with the log dead", errno.EIO):
+                    disk.flush()
+                base.expect(box.count("flush_errors") > 0, "it is counted")
+            box.says("log FAILING", "the failure to be seen")
+            with base.refused("a write with the log dead", errno.EIO):
+                disk.write(0, bytes(4096))
+            base.expect(box.count("write_errors") > 0, "it is counted")
+            model.check(disk, f"{nvram}, without the log")
+            says("works again", box.log.heal)
+            filled(disk, model, 200, 300, "taken again")
+            disk.flush()
+            model.check(disk, f"{nvram}, with the log back")
+        with box.disk() as disk:
+            model.check(disk, f"{nvram}, reopened")
+        box.away()
+
+
+def battery_closes() -> None:
+    base.step("dram:battery closed with the log dead: all is on the data disk, and it says so")
+    box = Box()
+    model = Model(box.data.sectors)
+
+    def whole() -> None:
+        with box.disk() as disk:
+            filled(disk, model, 0, 200, "in the log, then")
+            box.log.fail_writes()
+            filled(disk, model, 100, 150, "over it, in NVRAM")
+
+    says("would bring older data back", whole)
+    base.expect(
+        box.data.bytes(0, 200) == model.bytes[: 200 * blk.SECTOR], "the data disk has everything"
+    )
+    box.away()
+
+
+def bad_place(nvram: str) -> None:
+    base.step(f"{nvram}: a bad place in the ring is passed over, each time round")
+    box = Box(nvram=nvram)
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        box.log.fail_part(RING + 5 * PER, RING + 6 * PER - 1)
+        refused = 0
+        for n in range(120):
+            data = blk.pattern(f"round {n}", 80)
+            try:
+                disk.write(80 * (n % 40), data)
+            except OSError as err:
+                base.equal(err.errno, errno.EIO, "the error")
+                refused += 1
+                box.says("log ok", "the log to work again")
+                disk.write(80 * (n % 40), data)
+            model.put(80 * (n % 40), data)
+        base.expect(box.count("log_write_errors") >= 2, "the bad place was met")
+        base.expect(not refused or nvram != "lab", f"{refused} writes were refused")
+        box.says("log ok", "the log to work")
+        model.check(disk, "past the bad place")
+    with box.disk() as disk:
+        model.check(disk, "after reopening")
+    box.away()
+
+
+def unreadable() -> None:
+    base.step("a part of the log that counts can't be read: reads fail, the rest goes home")
+    box = Box()
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        box.data.fail()  # so that all stays in the log
+        filled(disk, model, 0, 560, "in five segments")
+        disk.write(4000, bytes(512))
+        box.says("data FAILING", "the data disk's failure")
+        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        box.log.fail_part(RING + 2 * PER, RING + 3 * PER - 1)
+
+        def come_back() -> None:
+            box.data.heal()
+
+        says("can't read", come_back)
+        base.until(lambda: box.count("destaged_sectors") >= 300, "what can be read to go home")
+        with base.refused("a read of the lost part", errno.EIO):
+            model.check(disk, "the whole")
+        base.expect(disk.read(0, 64) == blk.pattern("in five segments 0", 64), "what is home")
+        disk.write(8000, blk.pattern("goes on", 8))
+        model.put(8000, blk.pattern("goes on", 8))
+        says("readable again", box.log.heal)
+        box.destaged()
+        model.check(disk, "after all")
+    box.away()
+
+
+def main() -> None:
+    nvram_goes_on(cut=False)
+    nvram_goes_on(cut=True)
+    both_fail()
+    battery_refuses()
+    battery_closes()
+    bad_place("lab")
+    bad_place("dram:battery")
+    unreadable()
+    base.step("done")
+
+
+main()
