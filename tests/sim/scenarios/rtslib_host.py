@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
+import struct
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +64,19 @@ def targetcli(*words: str) -> str:
     return good("targetcli", *words)
 
 
+def daemon(command: str) -> str:
+    """What a running targetclid answers, in its own protocol."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        line.connect("/var/run/targetclid.sock")
+        line.sendall(f"cd /%{command}".encode())
+        (left,) = struct.unpack("i", line.recv(4))
+        said = b""
+        while len(said) < left:
+            said += line.recv(left - len(said))
+        line.sendall(b"-END@OF@DATA-")
+    return said.decode()
+
+
 def create(name: str, **settings: object) -> str:
     words = (f"{key}={value}" for key, value in settings.items())
     return targetcli("/backstores/dcd", "create", f"name={name}", *words)
@@ -76,16 +91,18 @@ def hbas() -> list[str]:
     return sorted(p.name for p in CORE.glob("*_*") if p.is_dir())
 
 
-def saved(path: Path = SAVED) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text())
+def saved(path: Path | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((path or SAVED).read_text())
     return found
 
 
 def export(*stores: str) -> None:
     """Target, LUNs, ACL and a portal in the mirror's namespace, by targetcli."""
     targetcli("/iscsi", "create", lio.IQN)
+    # The portal that targetcli adds; versions differ in its address.
+    for portal in (CORE.parent / "iscsi" / lio.IQN / "tpgt_1/np").iterdir():
+        portal.rmdir()
     tpg = f"/iscsi/{lio.IQN}/tpg1"
-    targetcli(f"{tpg}/portals", "delete", "0.0.0.0", "3260")
     for store in stores:
         targetcli(f"{tpg}/luns", "create", store)
     targetcli(f"{tpg}/acls", "create", INITIATOR)

@@ -131,13 +131,13 @@ host.good("targetcli", stdin="cd /backstores/dcd\nls\nexit\n")
 base.expect('"plugin": "dcd"' in host.SAVED.read_text(), "nothing saved at exit")
 
 base.step("the daemon knows it too")
-daemon = subprocess.Popen(["targetclid"], stdout=subprocess.DEVNULL)
-base.until(Path("/var/run/targetclid.sock").exists, "targetclid's socket")
-host.targetcli("set", "global", "auto_use_daemon=true")
-said = host.targetcli("/backstores/dcd", "ls")
+daemon = subprocess.Popen(
+    ["targetclid"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+)
+base.until(lambda: "targetclid.sock" in Path("/proc/net/unix").read_text(), "targetclid")
+said = host.daemon("/backstores/dcd ls")
 base.expect("/dev/data, log /dev/log" in said, said)
-host.targetcli("--disable-daemon")
-daemon.terminate()
+daemon.kill()
 daemon.wait()
 
 base.step("delete takes the LUN along; the saved entry goes when asked for")
