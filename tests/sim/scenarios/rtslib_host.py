@@ -21,6 +21,7 @@ HERE = Path("/lockstep/target-plugin/rtslib")
 DIST = Path("/usr/lib/python3/dist-packages")
 SAVED = Path("/etc/rtslib-fb-target/saveconfig.json")
 CORE = Path("/sys/kernel/config/target/core")
+DROP_IN = Path("/etc/systemd/system/rtslib-fb-targetctl.service.d")
 DCD_TOOL = "/lockstep/build/bin/dcd"
 INITIATOR = "iqn.2026-11.org.lockstep:primary"
 
@@ -42,6 +43,8 @@ def install() -> None:
     """As target-plugin/rtslib/README.md says."""
     shutil.copytree(HERE / "lockstep_rtslib", DIST / "lockstep_rtslib")
     shutil.copy(HERE / "lockstep-rtslib.pth", DIST)
+    DROP_IN.mkdir(parents=True)
+    shutil.copy(HERE / "lockstep.conf", DROP_IN)
 
 
 def program(*words: str, netns: Path | None = None, stdin: str = "") -> Said:

@@ -30,6 +30,10 @@ def refused(what: str, *words: str, stdin: str = "") -> None:
     print(f"  {what}: {last}", flush=True)
 
 
+base.step("systemd understands the drop-in (what it does at boot is seen in the VM lab)")
+said = host.good("systemd-analyze", "verify", "rtslib-fb-targetctl.service")
+base.equal(said, "", "complaints of systemd-analyze verify")
+
 base.step("a configuration is saved; then a boot without the module")
 host.create("m", data=data.node, log=log.node, nvram="dram:battery", nvram_bytes="1M")
 host.targetcli("/backstores/block", "create", "name=b", f"dev={other.node}")

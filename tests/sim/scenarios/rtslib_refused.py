@@ -39,7 +39,7 @@ def refused(what: str, says: str, *, words: tuple[str, ...] = (), **changed: str
     arguments = [f"{key}={value}" for key, value in settings.items() if value is not None]
     said = host.program("targetcli", "/backstores/dcd", "create", *arguments, *words)
     base.expect(said.rc != 0, f"{what}: was accepted: {said.text}")
-    base.expect(says in said.text, f"{what}: doesn't say {says!r}: {said.text}")
+    base.equal(said.text.count(says), 1, f"{what}: how often {says!r} is in {said.text!r}")
     base.equal(said.text.strip().count("\n"), 0, f"{what}: lines after the first in {said.text!r}")
     base.equal((host.objects(), host.hbas()), before, f"{what}: configfs afterwards")
     print(f"  {what}: {said.text.strip()}", flush=True)
