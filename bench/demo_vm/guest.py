@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What the demo runs in a host to look at a leg: digests of all of it, or of some sectors.
 
-    python3 -m demo_vm.guest legs DEVICE|KIND_0/NAME
-    python3 -m demo_vm.guest sectors DEVICE|KIND_0/NAME < RANGES
+    python3 -m demo_vm.guest legs DEVICE|KIND/NAME
+    python3 -m demo_vm.guest sectors DEVICE|KIND/NAME < RANGES
 
-KIND_0/NAME is a backstore of this host, read through LIO (loopback fabric): with what is still in
-its NVRAM and on its log disk. `legs` prints a SHA-256 for each MiB; `sectors` takes lines
+KIND/NAME (as dcd/m0) is a backstore of this host, read through LIO (loopback fabric): with what is
+still in its NVRAM and on its log disk. `legs` prints a SHA-256 for each MiB; `sectors` takes lines
 `START COUNT` and prints `SECTOR DIGEST` (acked.digest). All reads are direct.
 """
 
@@ -30,9 +30,11 @@ def opened(what: str) -> Iterator[blk.Disk]:
         with blk.Disk(what, write=False) as disk:
             yield disk
         return
-    if not (_CORE / what).is_dir():
-        raise SystemExit(f"guest: no backstore {what} in {_CORE}")
-    with lio.look(_CORE / what) as node, blk.Disk(node, write=False) as disk:
+    kind, _, name = what.partition("/")
+    found = list(_CORE.glob(f"{kind}_*/{name}"))
+    if len(found) != 1:
+        raise SystemExit(f"guest: {len(found)} backstores {kind}_*/{name} in {_CORE}, want one")
+    with lio.look(found[0]) as node, blk.Disk(node, write=False) as disk:
         yield disk
 
 

@@ -43,6 +43,8 @@ DCD = Mirror(
 MIRRORS = (PLAIN, DCD)
 LOG = Spindle("mirror-log", "/dev/disk/by-id/virtio-log", 0, LOG_MIB)
 NVRAM = "/dev/pmem0"
+MIRROR_ADDRESS = "10.9.0.2"
+IQN = "iqn.2026-11.org.lockstep"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The two hosts of the demo: what it puts there beside the roles, and what it asks of them."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from demo_vm import plan, spindles
+from demo_vm.tell import Failed
+from vmlab import Lab
+
+TOP = Path(__file__).resolve().parents[2]
+# Of the lab's own, gone with the host's power: installed again after it.
+TOOLS = "/run/lockstep-demo"
+TOOL_FILES = {
+    "tests/sim/guest/locklab": "locklab",
+    "tests/lab/wires.py": "wires.py",
+    "tests/lab/wires.json": "wires.json",
+    "bench/demo_vm/acked.py": "demo_vm/acked.py",
+    "bench/demo_vm/guest.py": "demo_vm/guest.py",
+    "build/bin/replay": "replay",
+}
+SPINDLES = {
+    "primary": [one.local for one in plan.MIRRORS],
+    "mirror": [*(one.data for one in plan.MIRRORS), plan.LOG],
+}
+GUEST = f"PYTHONPATH={TOOLS} PYTHONDONTWRITEBYTECODE=1 python3 -m demo_vm.guest"
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a mirror says of itself."""
+
+    line: str
+
+    @property
+    def health(self) -> str:
+        return self._words[0]
+
+    @property
+    def action(self) -> str:
+        return self._words[2]
+
+    @property
+    def synced(self) -> str:
+        return self._words[1]
+
+    @property
+    def whole(self) -> bool:
+        return self.health == "AA" and self.action == "idle"
+
+    @property
+    def _words(self) -> list[str]:
+        return self.line.split()[3:]
+
+
+class Sites:
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+
+    def run(self, host: str, command: str, timeout: float = 300.0) -> str:
+        return self.lab.ssh(host, command, timeout=timeout).stdout
+
+    def both(self, command: str) -> None:
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda host: self.run(host, command), ("primary", "mirror")))
+
+    # What the demo puts there.
+
+    def send(self, host: str, files: dict[str, bytes | Path]) -> None:
+        """Absolute paths in the host, with content or a file or folder of this tree."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as tar:
+            for to, what in files.items():
+                if isinstance(what, Path):
+                    tar.add(what, to.lstrip("/"), filter=_plain)
+                else:
+                    entry = tarfile.TarInfo(to.lstrip("/"))
+                    entry.size = len(what)
+                    tar.addfile(entry, io.BytesIO(what))
+        self.lab.ssh(host, "tar -x -C / --no-same-owner", stdin=packed.getvalue())
+
+    def send_tools(self, host: str, load: plan.Load) -> None:
+        files: dict[str, bytes | Path] = {
+            f"{TOOLS}/{to}": TOP / source for source, to in TOOL_FILES.items()
+        }
+        ranges = "".join(f"{start} {count}\n" for start, count in load.written)
+        files |= {f"{TOOLS}/trace.bin": load.packed, f"{TOOLS}/written": ranges.encode()}
+        self.send(host, files)
+
+    def install_spindles(self, host: str) -> None:
+        """Writes them to the root file system for good, and starts them."""
+        release = self.run(host, "uname -r").strip()
+        module = TOP / "build/modules" / release / "dm-media.ko"
+        if not module.exists():
+            raise Failed(f"{host} runs Linux {release}, and there is no {module}: make modules-vm")
+        self.send(host, {
+            f"{spindles.MODULE_DIR}/dm-media.ko": module,
+            "/etc/lab-spindles": spindles.table(SPINDLES[host]).encode(),
+            "/usr/local/sbin/lab-spindles": spindles.FILES / "lab-spindles",
+            "/etc/systemd/system/lab-spindles.service": spindles.FILES / "lab-spindles.service",
+        })  # fmt: skip
+        self.run(host, "systemctl daemon-reload; systemctl enable --now lab-spindles && sync")
+
+    # What it asks.
+
+    def status(self, mirror: plan.Mirror) -> Status:
+        return Status(self.run("primary", f"dmsetup status {mirror.name}").strip())
+
+    def serves(self, mirror: plan.Mirror) -> bool:
+        """Whether the mirror site exports its LUN."""
+        enabled = f"/sys/kernel/config/target/iscsi/{plan.IQN}:{mirror.name}/tpgt_1/enable"
+        return self.lab.ssh("mirror", f"cat {enabled}", check=False).stdout.strip() == "1"
+
+    def hold_watch(self, mirror: plan.Mirror, hold: bool) -> None:
+        """The role's unit that gives a lost leg back to the mirror when it is there again."""
+        word = "stop" if hold else "start"
+        self.run("primary", f"systemctl {word} lockstep-watch@{mirror.name}.service")
+
+    def clock_ns(self, host: str) -> int:
+        """Its monotonic clock, the one that the replayer uses."""
+        return int(self.run(host, "python3 -c 'import time; print(time.monotonic_ns())'"))
+
+    def sent_bytes(self) -> int:
+        """By the primary to the mirror site, with all headers, since the boot."""
+        return int(self.run("primary", "cat /sys/class/net/link0/statistics/tx_bytes"))
+
+    def difference(self, mirror: plan.Mirror) -> int | None:
+        """First sector of the first MiB in which the legs differ, each read whole by its own site:
+        the local one as it is, the other through LIO, with what only NVRAM and log have."""
+        self.run("primary", f"sync /dev/mapper/{mirror.name}")
+        places = (("primary", mirror.local.node), ("mirror", f"{mirror.kind}/{mirror.name}"))
+        with ThreadPoolExecutor() as pool:
+            legs = [
+                pool.submit(self.run, host, f"{GUEST} legs {what}", 600.0) for host, what in places
+            ]
+            local, remote = (leg.result().split() for leg in legs)
+        if min(len(local), len(remote)) != plan.LEG_MIB:
+            raise Failed(
+                f"mirror {mirror.name}: the local leg has {len(local)} MiB, the remote one "
+                f"{len(remote)}; each should have {plan.LEG_MIB}"
+            )
+        for mib, (one, other) in enumerate(zip(local, remote, strict=False)):
+            if one != other:
+                return mib << 11
+        return None
+
+    def held(self, mirror: plan.Mirror) -> dict[int, str]:
+        """At the mirror site, by the site itself: the digest of each sector the trace writes."""
+        what = f"{mirror.kind}/{mirror.name}"
+        lines = self.run("mirror", f"{GUEST} sectors {what} <{TOOLS}/written", 600.0).split("\n")
+        return {int(line.split()[0]): line.split()[1] for line in lines if line}
+
+
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if "__pycache__" in entry.name else entry
