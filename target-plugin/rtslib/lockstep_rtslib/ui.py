@@ -37,7 +37,7 @@ def object_node(targetcli: ModuleType) -> Any:
             except targetcli.RTSLibError:
                 size = "size unknown"
             cache = "write-back" if so.write_back else "write-thru"
-            broken = "" if so.healthy else " A DISK HAS FAILED: see info"
+            broken = "" if so.healthy else " A DISK FAILS: see info"
             return f"{disks} ({size}) {cache} {so.status}{broken}", so.healthy
 
         def ui_command_info(self) -> None:
