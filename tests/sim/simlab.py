@@ -24,7 +24,7 @@ from types import FrameType
 from typing import BinaryIO
 
 import splat
-from uml import Uml
+from uml import Uml, folder
 
 TREE = Path(__file__).resolve().parents[2]
 KERNELS = ("plain", "checked")
@@ -121,7 +121,8 @@ def run(job: Job, out: Path, stdout: BinaryIO, stderr: BinaryIO) -> Verdict:
 
         uml = Uml(
             linux=job.linux or _kernel(job.kernel) / "linux",
-            cmdline=_cmdline(job, out),
+            cmdline=_cmdline(job),
+            folders=(_rootfs(), TREE / "tests" / "sim" / "guest", TREE, out),
             sinks={
                 "console": log,
                 "stdout": lambda data: tee(out_copy, stdout, data),
@@ -164,30 +165,31 @@ def _judge(
     return Verdict(rc, tuple(complaints), simulated, wall_s)
 
 
-def _cmdline(job: Job, out: Path) -> list[str]:
+def _cmdline(job: Job) -> list[str]:
+    # Nothing here may depend on the machine or the run: the guest's random numbers come from it.
     # The root is mounted before anything of ours can be reached, so the first program is the
     # root's own python, told in one line (no '=', no space that the kernel would cut at) to mount
-    # the guest folder and go on there. Paths travel as hex: any name is safe.
-    guest = (TREE / "tests" / "sim" / "guest").as_posix().encode().hex()
+    # the guest folder and go on there.
+    root, guest, tree, out = (folder(number) for number in range(4))
     boot = (
-        "import ctypes;ctypes.CDLL(None).mount(b'guest',b'/mnt',b'hostfs',1,"
-        f"bytes.fromhex('{guest}'));exec(compile(open('/mnt/init').read(),'init','exec'))"
+        f"import ctypes;ctypes.CDLL(None).mount(b'guest',b'/mnt',b'hostfs',1,b'{guest}');"
+        "exec(compile(open('/mnt/init').read(),'init','exec'))"
     )
-    tree, where = TREE.as_posix().encode().hex(), out.resolve().as_posix().encode().hex()
-    # kmemleak's scans double the time of a run and its schedule isn't the seed's alone, so it has
-    # to be asked for (checked kernel only).
+    # kmemleak doubles the time of a run, so it has to be asked for (checked kernel only).
     leaks = [] if any(arg.startswith("kmemleak=") for arg in job.boot) else ["kmemleak=off"]
     clock = [] if job.realtime else ["time-travel=inf-cpu", f"time-travel-start={EPOCH_NS}"]
     return [
         f"mem={job.memory}",
         "root=/dev/root",
         "rootfstype=hostfs",
-        f"rootflags={_rootfs()}",
+        f"rootflags={root}",
         "ro",
         "seccomp=on",
         "loglevel=7",
         "kasan_multi_shot",
         "norandmaps",
+        "initcall_blacklist=rng_init",  # the driver of the host's /dev/random
+        f"lab.seed={job.seed}",
         *clock,
         *leaks,
         *job.boot,
@@ -198,7 +200,7 @@ def _cmdline(job: Job, out: Path) -> list[str]:
         "-c",
         f'"{boot}"',
         tree,
-        where,
+        out,
     ]
 
 

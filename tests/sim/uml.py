@@ -4,8 +4,11 @@
 The guest has four character channels, so that none mixes with another: tty0 the kernel's console,
 tty1 the script's stdout, tty2 its stderr, tty3 the init's word to us. Each is a regular file that
 we read along. Pipes won't do: whenever we emptied one, the host would tell the guest so by a
-signal, an interrupt at a moment of the host's choosing, and the same seed would sometimes give
-another schedule.
+signal, an interrupt at a moment of the host's choosing.
+
+The guest's random numbers are a function of its command line (randomness.py), so that mustn't
+depend on the run or the machine: folders are handed over as descriptors with fixed numbers, and
+the guest mounts folder(n).
 """
 
 from __future__ import annotations
@@ -25,14 +28,23 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
+import randomness
+
 CHANNELS = ("console", "stdout", "stderr", "control")
 PR_SET_PDEATHSIG = 1
 MCONSOLE_MAGIC = 0xCAFEBABE
 POLL_S = 0.05
 # How long a guest that was told to show its tasks gets for it.
 LAST_WORDS_S = 3.0
+# The guest's descriptors: the channels, then the folders. Above all that a runner has open.
+FIRST_FD = 200
 
 Sink = Callable[[bytes], object]
+
+
+def folder(number: int) -> str:
+    """By which path the guest's kernel gets at one of Uml.folders."""
+    return f"/proc/self/fd/{FIRST_FD + len(CHANNELS) + number}"
 
 
 @dataclass
@@ -41,6 +53,7 @@ class Uml:
 
     linux: Path
     cmdline: Sequence[str]
+    folders: Sequence[Path]
     sinks: dict[str, Sink]
     timeout_s: float
     timed_out: bool = False
@@ -57,18 +70,33 @@ class Uml:
             shutil.rmtree(state, ignore_errors=True)
 
     def _run(self, state: Path, writers: list[FileIO], readers: dict[str, FileIO]) -> int:
-        consoles = [f"con{n}=null,fd:{file.fileno()}" for n, file in enumerate(writers)]
+        consoles = [f"con{n}=null,fd:{FIRST_FD + n}" for n in range(len(CHANNELS))]
         command = [str(self.linux), f"uml_dir={state}/", "umid=lab", *consoles, "con=null"]
-        with subprocess.Popen(
-            [*command, *self.cmdline],
-            stdin=subprocess.DEVNULL,
-            stdout=writers[0],
-            stderr=writers[0],
-            pass_fds=[file.fileno() for file in writers],
-            env={"TMPDIR": str(state), "HOME": str(state), "PATH": "/usr/bin:/bin"},
-            start_new_session=True,
-            preexec_fn=_die_with_parent,
-        ) as process:
+        with contextlib.ExitStack() as stack:
+            given = [file.fileno() for file in writers]
+            for path in self.folders:
+                given.append(os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+                stack.callback(os.close, given[-1])
+
+            def in_the_child() -> None:
+                ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+                for number, fd in enumerate(given):
+                    os.dup2(fd, FIRST_FD + number)
+                randomness.refuse()
+
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [*command, *self.cmdline],
+                    stdin=subprocess.DEVNULL,
+                    stdout=writers[0],
+                    stderr=writers[0],
+                    # What Python opens is closed on exec anyway; what in_the_child makes is not.
+                    close_fds=False,
+                    env={"TMPDIR": str(state), "HOME": str(state), "PATH": "/usr/bin:/bin"},
+                    start_new_session=True,
+                    preexec_fn=in_the_child,
+                )
+            )
             try:
                 status = self._carry(process, readers, state)
             finally:
@@ -107,10 +135,6 @@ def _memory_dir() -> str:
         if place and os.access(place, os.W_OK) and not os.statvfs(place).f_flag & os.ST_NOEXEC:
             return place
     return tempfile.gettempdir()
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _show_tasks(mconsole: Path) -> None:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """fio for what it is best at; each start costs seconds of wall time, so put many jobs in one.
 
-fio measures the host's TSC at its start, whatever clock it is told to use, and reads the clock a
-varying number of times: latencies of one run in ten differ by some 256 ns (what reading the clock
-costs in this kernel). For output that has to be the same to the byte, time writes with blk.
+With the clock that it is told to use here its output is the seed's function like anybody else's;
+at its start it also measures the host's TSC, but nothing comes of that.
 """
 
 from __future__ import annotations
