@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The mirror site's LUN: backstore dcd, iSCSI target, portals, one ACL with CHAP, saved.
 
-It owns the backstore dcd/NAME and the target of the given IQN with one portal group, and brings
+It owns the backstore of that name and the target of the given IQN with one portal group, and brings
 them to what is asked. All that could make that wrong is looked at first: a backstore of that name
 on other devices, a target that exports something else. Then it refuses and has changed nothing.
 Other backstores and targets are neither changed nor saved: in the saved configuration only the
@@ -24,9 +24,9 @@ from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: lockstep_lun
-short_description: Export a DCD as an iSCSI LUN to one initiator
+short_description: Export a DCD or a disk as an iSCSI LUN to one initiator
 description:
-  - Makes a LIO backstore C(dcd), a target with one LUN, portals, and the ACL of one initiator with
+  - Makes a LIO backstore, a target with one LUN, portals, and the ACL of one initiator with
     CHAP, and saves them so that they are restored at boot.
   - Needs rtslib with the registration of C(dcd) (C(lockstep_rtslib)).
 author: The Lockstep project
@@ -35,18 +35,21 @@ options:
     description: Name of the backstore.
     type: str
     required: true
+  backstore:
+    description: A DCD, or LIO's own C(iblock) on the data disk, for comparison.
+    type: str
+    choices: [dcd, iblock]
+    default: dcd
   data:
     description: The data disk.
     type: path
     required: true
   log:
-    description: The log disk.
+    description: The log disk; a DCD needs it.
     type: path
-    required: true
   nvram:
-    description: The NVRAM, as C(pmem:/dev/pmem0), C(dram:battery) or C(dram).
+    description: A DCD's NVRAM, as C(pmem:/dev/pmem0), C(dram:battery) or C(dram).
     type: str
-    required: true
   nvram_bytes:
     description: How much of the NVRAM to use; 0 is all of it.
     type: int
@@ -160,7 +163,10 @@ class Lun:
         self.module = module
         self.p = module.params
         self.rtslib = rtslib
-        self.storage = tcm.DCDStorageObject
+        self.dcd, self.iblock = tcm.DCDStorageObject, tcm.BlockStorageObject
+        # rtslib calls iblock "block".
+        self.plugin = "dcd" if self.p["backstore"] == "dcd" else "block"
+        self.store = f"{self.plugin}/{self.p['name']}"
         self.save_file = Path(save_file)
         self.actions: list[str] = []
         self.portals = [split_portal(portal) for portal in self.p["portals"]]
@@ -171,7 +177,7 @@ class Lun:
 
     def find_backstore(self) -> Any:
         for so in self.root.storage_objects:
-            if so.plugin == "dcd" and so.name == self.p["name"]:
+            if so.plugin == self.plugin and so.name == self.p["name"]:
                 return so
         return None
 
@@ -181,20 +187,25 @@ class Lun:
                 return target
         return None
 
+    def settings(self, so: Any) -> dict[str, Any]:
+        if self.plugin == "block":
+            return {"data": so.udev_path}
+        return {key: getattr(so, key) for key in ("data", "log", "nvram", "nvram_bytes")}
+
     def refuse_foreign(self, so: Any, target: Any) -> None:
         """Before the first change: is all that has our names ours?"""
         if so is not None:
             if not so.is_configured():
                 raise Refused(
-                    f"backstore dcd/{so.name} is there but not enabled: remove {so.path} by hand"
+                    f"backstore {self.store} is there but not enabled: remove {so.path} by hand"
                 )
-            for key in ("data", "log", "nvram", "nvram_bytes"):
-                there, asked = getattr(so, key), self.p[key]
+            for key, there in self.settings(so).items():
+                asked = self.p[key]
                 if there != asked:
                     raise Refused(
-                        f"backstore dcd/{so.name} has {key}={there}, asked is {key}={asked}."
+                        f"backstore {self.store} has {key}={there}, asked is {key}={asked}."
                         " A backstore in use is not rebuilt from here: remove it by hand"
-                        f" (targetcli /backstores/dcd delete {so.name}), or correct {key}"
+                        f" (targetcli /backstores/{self.plugin} delete {so.name}), or correct {key}"
                     )
         if target is None:
             return
@@ -203,7 +214,7 @@ class Lun:
                 raise Refused(f"target {target.wwn} has a portal group {tpg.tag}, ours has only 1")
             for lun in tpg.luns:
                 there = f"{lun.storage_object.plugin}/{lun.storage_object.name}"
-                if there != f"dcd/{self.p['name']}" or lun.lun != self.p["lun"]:
+                if there != self.store or lun.lun != self.p["lun"]:
                     raise Refused(
                         f"target {target.wwn} exports {there} as LUN {lun.lun}, which is not ours:"
                         " choose another target IQN, or remove that LUN by hand"
@@ -218,9 +229,11 @@ class Lun:
 
     def backstore(self, so: Any) -> Any:
         p = self.p
-        if so is None and self.change(f"create backstore dcd/{p['name']}"):
+        if so is None and self.change(f"create backstore {self.store}"):
+            if self.plugin == "block":
+                return self.iblock(p["name"], dev=p["data"], wwn=p["wwn"])
             wanted = {key: p[key] for key in ("data", "log", "nvram", "nvram_bytes", "wwn")}
-            so = self.storage(p["name"], **wanted)
+            so = self.dcd(p["name"], **wanted)
         return so
 
     def portal_group(self, target: Any) -> Any:
@@ -240,7 +253,7 @@ class Lun:
 
     def lun(self, tpg: Any, so: Any) -> Any:
         lun = next(iter(tpg.luns), None) if tpg is not None else None
-        if lun is None and self.change(f"create LUN {self.p['lun']} on dcd/{self.p['name']}"):
+        if lun is None and self.change(f"create LUN {self.p['lun']} on {self.store}"):
             lun = self.rtslib.LUN(tpg, self.p["lun"], so)
         return lun
 
@@ -290,7 +303,7 @@ class Lun:
         stores = [
             so
             for so in config.get("storage_objects", [])
-            if so.get("plugin") == "dcd" and so.get("name") == self.p["name"]
+            if so.get("plugin") == self.plugin and so.get("name") == self.p["name"]
         ]
         targets = [t for t in config.get("targets", []) if t.get("wwn") == self.p["target"]]
         return [stores, targets]
@@ -314,7 +327,7 @@ class Lun:
         if self.save_file.exists():
             new.touch(mode=0o600)
             shutil.copyfile(self.save_file, new)
-        self.root.save_to_file(str(new), f"/backstores/dcd/{self.p['name']}")
+        self.root.save_to_file(str(new), f"/backstores/{self.store}")
         with new.open() as file:
             os.fsync(file.fileno())
         new.replace(self.save_file)
@@ -342,8 +355,9 @@ class Lun:
 SPEC: dict[str, dict[str, Any]] = {
     "name": {"type": "str", "required": True},
     "data": {"type": "path", "required": True},
-    "log": {"type": "path", "required": True},
-    "nvram": {"type": "str", "required": True},
+    "backstore": {"type": "str", "choices": ["dcd", "iblock"], "default": "dcd"},
+    "log": {"type": "path"},
+    "nvram": {"type": "str"},
     "nvram_bytes": {"type": "int", "default": 0},
     "wwn": {"type": "str"},
     "target": {"type": "str", "required": True},
@@ -382,6 +396,7 @@ def without_rtslib(module: AnsibleModule, err: ImportError) -> NoReturn:
 def main() -> None:
     module = AnsibleModule(
         argument_spec=SPEC,
+        required_if=[["backstore", "dcd", ["log", "nvram"]]],
         required_together=[["mutual_user", "mutual_password"]],
         supports_check_mode=True,
     )
