@@ -11,7 +11,6 @@
 #include "engine.h"
 
 #define IDLE		(HZ / 2)	/* without writes: destage though there is room */
-#define RETRY		(5 * HZ)	/* after an error */
 #define RETRY_NOMEM	(HZ / 10)
 #define STRETCH		((8ULL << 20) >> SECTOR_SHIFT)	/* sectors of a stretch */
 #define ZEROES		((4ULL << 20) >> SECTOR_SHIFT)	/* sectors of a batch of zeroes */
@@ -258,16 +257,18 @@ static int advance(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
 		dcd_header_write(e, applied);
 		settle(e, target, applied, true);
 		dcd_count(e, DCD_N_BYPASS_ROUNDS, 1);
-		if (time_before(jiffies, e->log_retry))
-			return 0;
 	}
+	e->log_behind = log_dead && !e->keeps;
+	if (log_dead && time_before(jiffies, e->log_retry))
+		return e->keeps ? 0 : -EIO;
 	r = dcd_super_write(e, target, applied);
-	e->log_behind = r && log_dead && !e->keeps;
 	if (r) {
-		e->log_retry = jiffies + RETRY;
 		dcd_log_failed(e, DCD_SUPERBLOCK, r);
+		if (!log_dead)
+			dcd_destage_kick(e);
 		return e->keeps ? 0 : r;
 	}
+	e->log_behind = false;
 	settle(e, target, applied, log_dead);
 	if (log_dead)
 		dcd_log_works(e);
@@ -324,7 +325,7 @@ void dcd_destage_worker(struct work_struct *work)
 	wake_up_all(&e->room);
 	if (r || log_dead)
 		queue_delayed_work(e->destage_wq, &e->destage_work,
-				   r == -EAGAIN ? IDLE : r == -ENOMEM ? RETRY_NOMEM : RETRY);
+				   r == -EAGAIN ? IDLE : r == -ENOMEM ? RETRY_NOMEM : DCD_RETRY);
 	else
 		dcd_destage_kick(e);
 }

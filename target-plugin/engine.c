@@ -108,6 +108,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	INIT_DELAYED_WORK(&e->commit_work, dcd_commit_worker);
 	INIT_DELAYED_WORK(&e->destage_work, dcd_destage_worker);
 	e->last_intake = jiffies;
+	e->log_failed = jiffies - 3600 * HZ;	/* long ago */
 	r = open_all(e, c);
 	if (r) {
 		free_engine(e);
@@ -123,6 +124,9 @@ static int bypass_log(struct dcd_engine *e)
 {
 	int r;
 
+	spin_lock(&e->lock);
+	e->log_retry = jiffies;
+	spin_unlock(&e->lock);
 	mod_delayed_work(e->destage_wq, &e->destage_work, 0);
 	flush_delayed_work(&e->destage_work);
 	spin_lock(&e->lock);

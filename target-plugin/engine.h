@@ -135,9 +135,9 @@ struct dcd_engine {
 	bool stuck;			/* the last round of destaging failed */
 	bool closing;
 	unsigned long last_intake;	/* jiffies */
+	unsigned long log_failed, log_retry;	/* jiffies: the last time, not to be tried before */
 
 	wait_queue_head_t room;		/* slot freed, committed or tail moved, errors */
-	unsigned long log_retry;	/* jiffies; destager */
 	bool log_unreadable;		/* a part of it that counts; destager */
 	struct maple_tree index;
 	struct srcu_struct readers;
@@ -234,12 +234,18 @@ extern bool dcd_test_ack_early;
 void dcd_commit_worker(struct work_struct *work);
 /* A write to the log failed; @segment: which, or DCD_SUPERBLOCK. */
 #define DCD_SUPERBLOCK U64_MAX
+#define DCD_RETRY (5 * HZ)	/* what failed is tried again */
 void dcd_log_failed(struct dcd_engine *e, u64 segment, int error);
 void dcd_log_works(struct dcd_engine *e);
 int __must_check dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first,
 				   u32 entries, u32 used);
 /* 0, -ENODATA: not a valid segment of that sequence, or an I/O error. */
 int __must_check dcd_segment_read(struct dcd_engine *e, void *buf, u64 sequence);
+/*
+ * The sequence of a segment above @sequence that is in the places from @sequence's
+ * on (not all of a large log: as many as can be asked quickly), 0: none.
+ */
+u64 dcd_segment_above(struct dcd_engine *e, void *buf, u64 sequence);
 bool dcd_entry_valid(const struct dcd_engine *e, const u8 *segment, u32 number);
 
 /* read.c */

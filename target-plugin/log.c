@@ -3,6 +3,7 @@
 #include "engine.h"
 
 #define SEAL_AFTER (HZ / 10)
+#define OFTEN (60 * HZ)	/* a log that fails so often is tried again later, not at once */
 
 int dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first, u32 entries,
 		      u32 used)
@@ -53,21 +54,41 @@ bool dcd_entry_valid(const struct dcd_engine *e, const u8 *segment, u32 number)
 	return dcd_crc(segment + offset, stored) == le32_to_cpu(n.payload_crc);
 }
 
+/* Is that the header of a segment of this log? Its crc field is 0 afterwards. */
+static bool header_valid(const struct dcd_engine *e, struct dcd_segment *h)
+{
+	u32 crc = le32_to_cpu(h->crc);
+
+	h->crc = 0;
+	return le64_to_cpu(h->magic) == DCD_SEGMENT_MAGIC && dcd_crc(h, sizeof(*h)) == crc &&
+	       !memcmp(h->uuid, e->super.uuid, sizeof(h->uuid)) &&
+	       le64_to_cpu(h->epoch) == e->epoch;
+}
+
+u64 dcd_segment_above(struct dcd_engine *e, void *buf, u64 sequence)
+{
+	u64 n = min_t(u64, e->segments, 1024), i;
+	struct dcd_segment *h = buf;
+
+	for (i = 0; i < n; i++)
+		if (!dcd_disk_io(&e->log, REQ_OP_READ, dcd_segment_sector(e, sequence + i), h,
+				 SECTOR_SIZE) &&
+		    header_valid(e, h) && le64_to_cpu(h->sequence) > sequence)
+			return le64_to_cpu(h->sequence);
+	return 0;
+}
+
 int dcd_segment_read(struct dcd_engine *e, void *buf, u64 sequence)
 {
 	struct dcd_segment *h = buf;
-	u32 crc, used, n, i;
+	u32 used, n, i;
 	u64 first;
 	int r = dcd_disk_io(&e->log, REQ_OP_READ, dcd_segment_sector(e, sequence), buf,
 			    e->segment_bytes);
 
 	if (r)
 		return r;
-	crc = le32_to_cpu(h->crc);
-	h->crc = 0;
-	if (le64_to_cpu(h->magic) != DCD_SEGMENT_MAGIC || dcd_crc(h, sizeof(*h)) != crc ||
-	    memcmp(h->uuid, e->super.uuid, sizeof(h->uuid)) ||
-	    le64_to_cpu(h->epoch) != e->epoch || le64_to_cpu(h->sequence) != sequence)
+	if (!header_valid(e, h) || le64_to_cpu(h->sequence) != sequence)
 		return -ENODATA;
 	if (le32_to_cpu(h->version) != DCD_VERSION || (le32_to_cpu(h->features.incompat) |
 						       le32_to_cpu(h->features.ro_compat))) {
@@ -125,6 +146,10 @@ void dcd_log_failed(struct dcd_engine *e, u64 segment, int error)
 	spin_lock(&e->lock);
 	news = !e->log_dead;
 	e->log_dead = true;
+	e->log_retry = jiffies;
+	if (!news || time_before(jiffies, e->log_failed + OFTEN))
+		e->log_retry += DCD_RETRY;
+	e->log_failed = jiffies;
 	spin_unlock(&e->lock);
 	if (!news)
 		return;
@@ -134,7 +159,6 @@ void dcd_log_failed(struct dcd_engine *e, u64 segment, int error)
 	       e->name, where, e->log.bdev, error,
 	       e->keeps ? "going on from NVRAM to the data disk" : "writes are refused");
 	wake_up_all(&e->room);
-	dcd_destage_kick(e);
 }
 
 void dcd_log_works(struct dcd_engine *e)
@@ -156,6 +180,7 @@ static int commit(struct dcd_engine *e, struct dcd_slot *s)
 	r = dcd_segment_write(e, e->commit_buf, s->segment, s->first_entry, s->entries, s->used);
 	if (r) {
 		dcd_log_failed(e, s->segment, r);
+		dcd_destage_kick(e);
 		return r;
 	}
 	set_state(e, s, DCD_SLOT_LEAVING);

@@ -27,8 +27,9 @@ static int dram_open(const char *spec, size_t bytes, struct dcd_nvram **nv)
 		return -ENOMEM;
 	d->battery = battery;
 	d->nv.bytes = bytes ?: DRAM_DEFAULT;
-	d->nv.base = vzalloc(d->nv.bytes);
+	d->nv.base = __vmalloc(d->nv.bytes, GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN);
 	if (!d->nv.base) {
+		pr_err("dcd: nvram=dram: can't get %zu bytes of memory\n", d->nv.bytes);
 		kfree(d);
 		return -ENOMEM;
 	}

@@ -2,7 +2,8 @@
 /*
  * At open: index the live part of the log, then write what only NVRAM has to
  * the log as segments of its own. Nothing in NVRAM is changed before it is
- * durable in the log, so a second crash finds the same again.
+ * durable in the log, so a second crash finds the same again. Nothing is
+ * written before all is known to be there.
  */
 #include "engine.h"
 
@@ -38,6 +39,7 @@ static int index_segment(struct dcd_engine *e, const u8 *seg, u64 sequence, u32 
 
 static int read_log(struct dcd_engine *e, u64 applied, struct found *f)
 {
+	u64 above;
 	int r;
 
 	for (;;) {
@@ -59,19 +61,26 @@ static int read_log(struct dcd_engine *e, u64 applied, struct found *f)
 			return r;
 		f->next++;
 	}
-	if (r != -ENODATA) {
+	/* An NVRAM that keeps shows whether this one counts: then a gap is before what it has. */
+	if (r != -ENODATA && (r == -EOPNOTSUPP || !e->keeps)) {
 		pr_err("dcd: %s: can't read segment %llu of the log %pg: error %d\n", e->name,
 		       f->next, e->log.bdev, r);
 		return r;
 	}
-	/* Segments become durable in their order: a later one means damage. */
-	r = dcd_segment_read(e, e->commit_buf, f->next + 1);
-	if (!r) {
-		pr_err("dcd: %s: segment %llu of the log %pg is damaged, later ones are there: restore the log\n",
-		       e->name, f->next, e->log.bdev);
-		return -EUCLEAN;
+	/*
+	 * Segments become durable in their order, and none is used again before a
+	 * superblock says so: a later one means damage.
+	 */
+	above = dcd_segment_above(e, e->commit_buf, f->next);
+	if (!above) {
+		if (r != -ENODATA)
+			pr_warn("dcd: %s: can't read segment %llu of the log %pg: error %d; NVRAM and log have nothing behind it, so it is the log's end\n",
+				e->name, f->next, e->log.bdev, r);
+		return 0;
 	}
-	return r == -ENODATA ? 0 : r;
+	pr_err("dcd: %s: segment %llu of the log %pg (or the newest copy of its superblock) is damaged, but segment %llu is there: data are missing; restore the log, or `dcd format` it and copy the data anew\n",
+	       e->name, f->next, e->log.bdev, above);
+	return -EUCLEAN;
 }
 
 static u64 slot_first(const struct dcd_slot *s)
@@ -98,50 +107,87 @@ static void slot_scan(struct dcd_engine *e, struct dcd_slot *s, u64 newest)
 	}
 }
 
-static struct dcd_slot *oldest_live(struct dcd_engine *e)
+static struct dcd_slot *slot_beginning_at(struct dcd_engine *e, u64 entry)
 {
-	struct dcd_slot *s = NULL;
 	unsigned int i;
 
 	for (i = 0; i < e->nslots; i++)
-		if (e->slots[i].entries && (!s || e->slots[i].first_entry < s->first_entry))
-			s = &e->slots[i];
-	return s;
+		if (e->slots[i].entries && e->slots[i].first_entry == entry)
+			return &e->slots[i];
+	return NULL;
+}
+
+/* Entries above @newest are in NVRAM without a gap. */
+static int check_nvram(struct dcd_engine *e, u64 newest)
+{
+	u64 least = U64_MAX, next = newest + 1;
+	unsigned int i, live = 0;
+	struct dcd_slot *s;
+
+	for (i = 0; i < e->nslots; i++) {
+		slot_scan(e, &e->slots[i], newest);
+		live += !!e->slots[i].entries;
+	}
+	for (; (s = slot_beginning_at(e, next)); live--)
+		next += s->entries;
+	if (!live)
+		return 0;
+	for (i = 0; i < e->nslots; i++)
+		if (e->slots[i].entries && e->slots[i].first_entry > next)
+			least = min(least, e->slots[i].first_entry);
+	pr_err("dcd: %s: entries %llu to %llu are neither in the log %pg nor in NVRAM, later ones are there: damaged, or of another time\n",
+	       e->name, next, least - 1, e->log.bdev);
+	return -EUCLEAN;
+}
+
+/* With the log dead a slot waits for the destager, as at any other time. */
+static int slot_to_log(struct dcd_engine *e, struct dcd_slot *s, u64 sequence)
+{
+	int r;
+
+	if (!e->log_dead) {
+		memcpy(e->commit_buf + DCD_BLOCK, s->base + DCD_BLOCK, s->used - DCD_BLOCK);
+		r = dcd_segment_write(e, e->commit_buf, sequence, s->first_entry, s->entries,
+				      s->used);
+		if (!r)
+			return 0;
+		dcd_log_failed(e, sequence, r);
+	}
+	s->segment = sequence;
+	s->state = DCD_SLOT_SEALED;
+	return 0;
 }
 
 static int read_nvram(struct dcd_engine *e, u64 applied, struct found *f)
 {
-	u64 newest = max(f->newest, applied);
 	struct dcd_slot *s;
-	unsigned int i;
 	int r;
 
-	for (i = 0; i < e->nslots; i++)
-		slot_scan(e, &e->slots[i], newest);
-	while ((s = oldest_live(e))) {
-		if (s->first_entry != newest + 1) {
-			pr_err("dcd: %s: entries %llu to %llu are neither in the log nor in NVRAM: damaged, or of another time\n",
-			       e->name, newest + 1, s->first_entry - 1);
-			return -EUCLEAN;
-		}
-		memcpy(e->commit_buf, s->base, s->used);
-		r = dcd_segment_write(e, e->commit_buf, f->next, s->first_entry, s->entries,
-				      s->used);
-		if (r) {
-			pr_err("dcd: %s: can't write what is in NVRAM to the log %pg: error %d; it stays in NVRAM\n",
-			       e->name, e->log.bdev, r);
-			return r;
-		}
-		r = index_segment(e, e->commit_buf, f->next, s->entries, applied, f);
+	while ((s = slot_beginning_at(e, f->newest + 1))) {
+		u32 entries = s->entries;
+
+		r = slot_to_log(e, s, f->next);
+		if (!r)
+			r = index_segment(e, s->base, f->next, entries, applied, f);
 		if (r)
 			return r;
-		newest += s->entries;
-		s->entries = 0;
 		f->next++;
 		f->slots++;
 	}
-	f->newest = newest;
 	return 0;
+}
+
+/*
+ * All of the log is on the data disk: it begins anew, so that its places may be
+ * written to whatever is in them.
+ */
+static void disown(struct dcd_engine *e, u64 next, u64 applied)
+{
+	int r = dcd_super_write(e, next, applied);
+
+	e->tail = next;
+	if (r)
+		dcd_log_failed(e, DCD_SUPERBLOCK, r);
 }
 
 int dcd_recover(struct dcd_engine *e)
@@ -152,18 +198,27 @@ int dcd_recover(struct dcd_engine *e)
 
 	if (e->keeps)
 		applied = max_t(u64, applied, le64_to_cpu(e->header.applied));
+	e->tail = f.next;
 	mutex_lock(&e->intake);
 	r = read_log(e, applied, &f);
+	f.newest = max(f.newest, applied);
+	if (!r && e->keeps)
+		r = check_nvram(e, f.newest);
+	if (!r && f.newest == applied && f.next != e->tail)
+		disown(e, f.next, applied);
+	e->committed = f.next;
+	e->committed_entry = f.newest;
 	if (!r && e->keeps)
 		r = read_nvram(e, applied, &f);
 	mutex_unlock(&e->intake);
 	if (r)
 		return r;
-	e->tail = le64_to_cpu(e->super.tail);
 	e->head = f.next;
-	e->committed = f.next;
-	e->committed_entry = max(f.newest, applied);
-	e->next_entry = e->committed_entry + 1;
+	if (!e->log_dead) {
+		e->committed = f.next;
+		e->committed_entry = f.newest;
+	}
+	e->next_entry = f.newest + 1;
 	pr_info("dcd: %s: recovered %llu live segments, %llu entries (%llu segments from NVRAM)\n",
 		e->name, e->head - e->tail, f.entries, f.slots);
 	return 0;

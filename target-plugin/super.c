@@ -130,6 +130,10 @@ int dcd_header_read(struct dcd_engine *e)
 	const struct dcd_nvram_header *a = e->nv->base, *b = e->nv->base + DCD_NVRAM_COPY;
 	int r;
 
+	if (e->nv->bytes < DCD_BLOCK) {
+		pr_err("dcd: %s: NVRAM of %zu bytes is too small\n", e->name, e->nv->bytes);
+		return -ENOSPC;
+	}
 	if (!header_valid(a) && !header_valid(b)) {
 		pr_err("dcd: %s: the NVRAM has no valid DCD header: `dcd format` makes one together with a log\n",
 		       e->name);

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * dcd format --data DEV --log DEV --nvram DEV|FILE|none [--segment-bytes N] [--nvram-bytes N]
+ *            [--force]
  * dcd examine DEV|FILE
+ *
+ * What already is a DCD's log or NVRAM may hold data that are nowhere else: it
+ * is formatted only with --force.
  *
  * Exit codes: 0 done, 1 failed, 2 usage.
  */
@@ -108,18 +112,60 @@ static int write_header(const struct dev *nv, const struct dcd_super *s, uint64_
 	return put(nv, block, sizeof(block), 0) || sync_dev(nv) ? -1 : 0;
 }
 
+static int same(const char *a, const char *a_is, const char *b, const char *b_is)
+{
+	struct stat x, y;
+
+	if (stat(a, &x) || stat(b, &y))
+		return 0;	/* opening it says why */
+	if (S_ISBLK(x.st_mode) ? !S_ISBLK(y.st_mode) || x.st_rdev != y.st_rdev :
+				 x.st_dev != y.st_dev || x.st_ino != y.st_ino)
+		return 0;
+	fprintf(stderr, "dcd: %s is to be both %s and %s\n", b, a_is, b_is);
+	return 1;
+}
+
+/* Is there a DCD's magic in one of the copies? Damaged ones count too. */
+static int is_ours(const struct dev *d, uint64_t magic, size_t copy, const char *what)
+{
+	uint8_t buf[2 * DCD_BLOCK] = { 0 };
+
+	if (pread(d->fd, buf, sizeof(buf), 0) < 0) {
+		fprintf(stderr, "dcd: can't read %s: %s\n", d->path, strerror(errno));
+		return 1;
+	}
+	for (int i = 0; i < 2; i++) {
+		uint64_t m;
+
+		memcpy(&m, buf + i * copy, sizeof(m));
+		if (le64toh(m) == magic) {
+			fprintf(stderr, "dcd: %s already is %s of a DCD, perhaps with data that are nowhere else: --force forgets them\n",
+				d->path, what);
+			return 1;
+		}
+	}
+	return 0;
+}
+
 static int format(const char *data_path, const char *log_path, const char *nvram_path,
-		  uint64_t segment, uint64_t nvram_bytes)
+		  uint64_t segment, uint64_t nvram_bytes, int force)
 {
 	int has_nvram = strcmp(nvram_path, "none") != 0;
 	struct dev data, log, nv = { 0 };
 	struct dcd_super s = { 0 };
 	uint64_t epoch, segments;
 
+	if (same(data_path, "data disk", log_path, "log disk") ||
+	    (has_nvram && (same(log_path, "log disk", nvram_path, "NVRAM") ||
+			   same(data_path, "data disk", nvram_path, "NVRAM"))))
+		return 1;
 	/* O_EXCL refuses block devices in use. The data disk is looked at, never written. */
 	if (open_dev(&data, "data disk", data_path, O_RDONLY) ||
 	    open_dev(&log, "log disk", log_path, O_RDWR | O_EXCL) ||
 	    (has_nvram && open_dev(&nv, "NVRAM", nvram_path, O_RDWR | O_EXCL)))
+		return 1;
+	if (!force && (is_ours(&log, DCD_SUPER_MAGIC, DCD_BLOCK, "the log") ||
+		       (has_nvram && is_ours(&nv, DCD_NVRAM_MAGIC, DCD_NVRAM_COPY, "the NVRAM"))))
 		return 1;
 	if (!segment)
 		segment = log.bytes < (64U << 20) ? DCD_SEGMENT_MIN : DCD_SEGMENT_DEFAULT;
@@ -235,7 +281,7 @@ static int examine(const char *path)
 static int usage(void)
 {
 	fputs("usage: dcd format --data DEV --log DEV --nvram DEV|FILE|none\n"
-	      "                  [--segment-bytes N] [--nvram-bytes N]\n"
+	      "                  [--segment-bytes N] [--nvram-bytes N] [--force]\n"
 	      "       dcd examine DEV|FILE\n", stderr);
 	return 2;
 }
@@ -256,11 +302,12 @@ int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "data", 1, NULL, 'd' }, { "log", 1, NULL, 'l' }, { "nvram", 1, NULL, 'n' },
-		{ "segment-bytes", 1, NULL, 's' }, { "nvram-bytes", 1, NULL, 'b' }, { 0 },
+		{ "segment-bytes", 1, NULL, 's' }, { "nvram-bytes", 1, NULL, 'b' },
+		{ "force", 0, NULL, 'f' }, { 0 },
 	};
 	const char *data = NULL, *log = NULL, *nvram = NULL;
 	uint64_t segment = 0, bytes = 0;
-	int c;
+	int c, force = 0;
 
 	if (argc == 3 && !strcmp(argv[1], "examine"))
 		return examine(argv[2]);
@@ -280,10 +327,11 @@ int main(int argc, char **argv)
 			if (number(optarg, &bytes))
 				return 2;
 			break;
+		case 'f': force = 1; break;
 		default: return usage();
 		}
 	}
 	if (!data || !log || !nvram || optind != argc)
 		return usage();
-	return format(data, log, nvram, segment, bytes);
+	return format(data, log, nvram, segment, bytes, force);
 }

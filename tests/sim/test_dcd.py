@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from labrun import KERNELS, lab
 
-SCENARIOS = ["dcd_disk_errors", "dcd_log_errors"]
+SCENARIOS = ["dcd_disk_errors", "dcd_log_errors", "dcd_bad_input"]
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -192,7 +192,56 @@ def unreadable() -> None:
     box.away()
 
 
+def recovery_without_log() -> None:
+    base.step("after a cut the log can't be written: recovery from NVRAM to the data disk")
+    box = Box(nvram="lab")
+    model = Model(box.data.sectors)
+    with box.disk_until_cut() as disk:
+        filled(disk, model, 0, 256, "in the log")
+        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        box.log.fail_writes()
+        box.data.fail_writes()
+        filled(disk, model, 200, 400, "NVRAM only")
+    box.log.fail_writes()
+    with box.disk() as disk:
+        base.expect("log FAILING" in box.info(), box.info())
+        model.check(disk, "recovered without the log")
+        base.until(lambda: box.count("bypass_rounds") > 0, "NVRAM to go to the data disk")
+        filled(disk, model, 2000, 2100, "goes on")
+        says("works again", box.log.heal)
+        model.check(disk, "with the log back")
+    with box.disk() as disk:
+        model.check(disk, "after reopening")
+    box.away()
+
+
+def ends_at_a_bad_place() -> None:
+    base.step("the log ends at a bad place: NVRAM knows that it is the end")
+    box = Box(nvram="lab")
+    model = Model(box.data.sectors)
+    with box.disk_until_cut() as disk:
+        filled(disk, model, 0, 280, "two and a half segments")
+        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        segments = box.count("segments")
+        box.data.fail()
+        disk.write(0, blk.pattern("NVRAM", 8))
+        model.put(0, blk.pattern("NVRAM", 8))
+    bad = 1 + segments  # the first one is 1
+    box.log.fail_part(RING + bad * PER, RING + (bad + 1) * PER - 1)
+    with box.disk() as disk:
+        model.check(disk, "opened")
+        box.says("log ok", "the log to begin anew behind it")
+        filled(disk, model, 1000, 3000, "goes on")
+        model.check(disk, "after going on")
+    box.log.heal()
+    with box.disk() as disk:
+        model.check(disk, "after reopening")
+    box.away()
+
+
 def main() -> None:
+    recovery_without_log()
+    ends_at_a_bad_place()
     nvram_goes_on(cut=False)
     nvram_goes_on(cut=True)
     both_fail()

@@ -17,8 +17,8 @@ SEGMENT = 64 << 10
 RING_START = 1 << 20
 
 
-def format_log(data: str, log: str, nvram: str = "none") -> None:
-    base.run(TOOL, "format", "--data", data, "--log", log, "--nvram", nvram)
+def format_log(data: str, log: str, nvram: str = "none", *more: str) -> None:
+    base.run(TOOL, "format", "--data", data, "--log", log, "--nvram", nvram, *more)
 
 
 def digest(*nodes: str) -> str:
