@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import qemu
+import writelog
 
 MIB = 1 << 20
 
@@ -39,6 +40,12 @@ class Disk:
         self.log.write_bytes(b"")
         qemu.overlay(self.durable, self.overlay)
 
+    def cut(self, seed: int, keep: str) -> writelog.Outcome:
+        """What the power cut left becomes the disk; `keep` as in writelog.cut()."""
+        outcome = writelog.cut(self.log, self.durable, f"{seed} {self.name}", keep)
+        self.fresh()
+        return outcome
+
     def blockdev(self) -> dict[str, Any]:
         # no-flush only keeps the host's own disk out of it: what QEMU wrote, the host's page cache
         # has, whatever becomes of QEMU.
@@ -56,21 +63,11 @@ class Disk:
         """The disk's own thread, with one worker: so the log has no gaps when QEMU is killed."""
         return {"qom-type": "iothread", "id": f"io-{self.name}", "thread-pool-max": 1}
 
-    def port(self, number: int) -> dict[str, Any]:
-        """Where the disk is plugged in; there before the disk is."""
-        return {
-            "driver": "pcie-root-port",
-            "id": f"port-{self.name}",
-            "chassis": number,
-            "slot": number,
-        }
-
     def device(self) -> dict[str, Any]:
         return {
             "driver": "virtio-blk-pci",
             "id": f"disk-{self.name}",
             "drive": self.name,
             "serial": self.name,
-            "bus": f"port-{self.name}",
             "iothread": f"io-{self.name}",
         }

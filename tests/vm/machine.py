@@ -67,15 +67,16 @@ class Machine:
         # A process that was killed and not yet waited for has no words; another one has others.
         return pid if str(self._qmp_path).encode() in words else None
 
-    def start(self, plugged: bool, incoming: bool = False) -> None:
-        """Powers on, or waits for an incoming snapshot. `plugged`: with its disks from the
-        beginning."""
+    def start(self, incoming: bool = False) -> None:
+        """Powers on, or waits for a snapshot."""
         if self.pid() is not None:
             raise LabError(f"{self.host.name}: is running already")
-        self._folder.mkdir(parents=True, exist_ok=True)
+        if self.host.nvdimm_mib and not self.nvdimm.exists():
+            with self.nvdimm.open("wb") as file:
+                os.truncate(file.fileno(), self.host.nvdimm_mib * MIB)
         for path in (self._qmp_path, self._link_path(self.host.index)):
             path.unlink(missing_ok=True)
-        words = self._words(plugged)
+        words = self.words()
         if incoming:
             words += ["-incoming", "defer"]
         with self.said.open("wb") as said:
@@ -141,14 +142,16 @@ class Machine:
         shown = "\n".join(f"    {line}" for line in lines) or "    (empty)"
         return f"the end of {self.console}:\n{shown}"
 
-    def plug(self) -> None:
-        """Hot-plugs the disks into a running guest."""
-        with self.qmp() as control:
-            for disk in self.disks:
-                control.run("blockdev-add", **disk.blockdev())
-                control.run("device_add", **disk.device())
-
     # The command line.
+
+    def identity(self) -> str:
+        """All that a snapshot of its memory depends on."""
+        words = "\n".join([*self.words(), self.image.name])
+        # Where the lab is, and which port it got, is no part of the guest.
+        for own, name in ((self._folder, "FOLDER"), (self._sockets, "SOCKETS")):
+            words = words.replace(str(own), name)
+        words = words.replace(f":{self._port}-", ":PORT-")
+        return words + (qemu.cpu() if self.accel == "kvm" else "")
 
     @property
     def _qmp_path(self) -> Path:
@@ -157,7 +160,7 @@ class Machine:
     def _link_path(self, index: int) -> Path:
         return self._sockets / f"link{index}"
 
-    def _words(self, plugged: bool) -> list[str]:
+    def words(self) -> list[str]:
         host = self.host
         mac = f"52:54:00:00:%02x:{host.index:02x}"
         link = {
@@ -184,15 +187,12 @@ class Machine:
             "-chardev", f"file,id=console,path={_quoted(self.console)},append=on",
             "-serial", "chardev:console",
             "-qmp", f"unix:{_quoted(self._qmp_path)},server=on,wait=off",
-            *self._disk_words(plugged),
+            *self._disk_words(),
         ]  # fmt: skip
 
     def _memory(self) -> list[str]:
         if not self.host.nvdimm_mib:
             return ["-machine", "q35", "-m", f"{MEMORY_MIB}M"]
-        if not self.nvdimm.exists():
-            with self.nvdimm.open("wb") as file:
-                os.truncate(file.fileno(), self.host.nvdimm_mib * MIB)
         backend: dict[str, Any] = {
             "qom-type": "memory-backend-file",
             "id": "nvdimm",
@@ -207,14 +207,12 @@ class Machine:
             "-device", "nvdimm,id=nvdimm0,memdev=nvdimm",
         ]  # fmt: skip
 
-    def _disk_words(self, plugged: bool) -> list[str]:
+    def _disk_words(self) -> list[str]:
         words: list[str] = []
-        for number, disk in enumerate(self.disks, start=1):
+        for disk in self.disks:
             words += ["-object", json.dumps(disk.thread())]
-            words += ["-device", json.dumps(disk.port(number))]
-            if plugged:
-                words += ["-blockdev", json.dumps(disk.blockdev())]
-                words += ["-device", json.dumps(disk.device())]
+            words += ["-blockdev", json.dumps(disk.blockdev())]
+            words += ["-device", json.dumps(disk.device())]
         return words
 
     def _kernel_words(self) -> str:

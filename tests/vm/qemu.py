@@ -76,6 +76,13 @@ def accel_args(accel: str) -> list[str]:
     return ["-accel", "tcg,thread=multi,tb-size=256", "-cpu", TCG_CPU, "-smp", "1"]
 
 
+def cpu() -> str:
+    """What kind of CPU this host has."""
+    text = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
+    words = ("vendor_id", "cpu family", "model", "stepping", "flags")
+    return "\n".join(line for line in text.splitlines() if line.startswith(words))
+
+
 def accelerator(image: Path, memo: Path) -> str:
     """kvm or tcg. That /dev/kvm is there proves nothing: a guest kernel has to come up under
     it. The answer is kept in `memo` until the host boots again. LAB_ACCEL overrides."""

@@ -34,6 +34,22 @@ def _parser() -> argparse.ArgumentParser:
     one = commands.add_parser("ssh", help="a command, or a shell, as root on a host")
     one.add_argument("host")
     one.add_argument("words", nargs=argparse.REMAINDER, metavar="CMD")
+    one = commands.add_parser("restore", help="back to the clean snapshot, with blank disks")
+    one.add_argument("hosts", nargs="*", metavar="HOST", help="default: both")
+    one = commands.add_parser("power-cut", help="a host loses its power, and boots again")
+    one.add_argument("host")
+    one.add_argument("--seed", type=int, default=1, help="decides which unflushed writes are left")
+    one.add_argument(
+        "--keep", choices=("none", "some", "all"), default="some",
+        help="of the writes after a disk's last flush (default some, by the seed)",
+    )  # fmt: skip
+    one.add_argument("--stay-down", action="store_true", help="don't boot it again")
+    one = commands.add_parser("boot", help="power on a host that is off")
+    one.add_argument("host")
+    one = commands.add_parser("wire", help="shape the link: a profile of tests/lab/wires.json")
+    one.add_argument("profile")
+    one.add_argument("--seed", type=int, default=1)
+    commands.add_parser("push", help="copy build/modules and build/bin into both hosts")
     commands.add_parser("inventory", help="print the path of the Ansible inventory")
     return parser
 
@@ -43,6 +59,16 @@ def _run(args: argparse.Namespace, lab: Lab) -> int:
         lab.up(disk_mib=args.disk_mib)
     elif args.command == "down":
         lab.down()
+    elif args.command == "restore":
+        lab.restore(*args.hosts)
+    elif args.command == "power-cut":
+        lab.power_cut(args.host, seed=args.seed, keep=args.keep, stay_down=args.stay_down)
+    elif args.command == "boot":
+        lab.boot(args.host)
+    elif args.command == "wire":
+        lab.wire(args.profile, seed=args.seed)
+    elif args.command == "push":
+        lab.push()
     elif args.command == "status":
         return _status(lab)
     elif args.command == "ssh":

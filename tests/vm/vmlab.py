@@ -29,15 +29,20 @@ from typing import Any
 
 import host as hosts
 import inventory
+import payload
 import qemu
 import shell
+import wire
 from laberror import LabError
 from machine import BOOT_S, Machine
+from snapshot import Snapshot
 
 TREE = Path(__file__).resolve().parents[2]
 DISK_MIB = 1024
 SSH_S = 300.0
 TICK_S = 15.0
+# In a guest: until nothing is left to start, and all is on its disks.
+IDLE = "systemctl is-system-running --wait; udevadm settle; sync"
 
 __all__ = ["Lab", "LabError"]
 
@@ -92,19 +97,87 @@ class Lab:
     # Bringing it up and down.
 
     def up(self, disk_mib: int = DISK_MIB) -> None:
-        """Both hosts run and take ssh, with blank disks unless they were up already."""
+        """Both hosts run and take ssh, with blank disks unless they were up already. Cold the
+        first time, from the snapshot later."""
         with self._locked():
             if self._facts.exists() and all(m.pid() for m in self.machines().values()):
                 self._wait(*self.hosts)
                 return
             self._stop()
             self._prepare(disk_mib)
+            if self._snapshot().exists:
+                try:
+                    self._load(*self.hosts)
+                except LabError as err:
+                    self._say(f"the snapshot is of no use here, so without it: {err}")
+                    self._stop()
+                    self._snapshot().drop()
+                else:
+                    return
             self._cold_start()
+            self._load(*self.hosts)
 
     def down(self) -> None:
         """Ends both hosts, as by a power cut; their disks are blank when they come up again."""
         with self._locked():
             self._stop()
+
+    def restore(self, *names: str) -> None:
+        """These hosts (default: both) as they were after a clean boot, with blank disks."""
+        chosen = [hosts.find(name).name for name in names] or list(self.hosts)
+        with self._locked():
+            if not self._snapshot().exists:
+                raise LabError("no snapshot of this lab: run tests/vm/lab down, then up")
+            for name in chosen:
+                self.machine(name).kill()
+            self._load(*chosen)
+
+    def power_cut(
+        self, name: str, seed: int = 1, keep: str = "some", stay_down: bool = False
+    ) -> None:
+        """The host's power goes at once, and comes back unless it is to `stay_down`. Of what its
+        disks were not told to flush, a part that the seed decides is left (`keep`: "some", "none"
+        or "all"); the NVDIMM keeps everything."""
+        with self._locked():
+            machine = self.machine(name)
+            machine.check_alive()
+            machine.kill()
+            for disk in machine.disks:
+                self._say(f"{name}: {disk.name}: {disk.cut(seed, keep)}")
+        if not stay_down:
+            self.boot(name)
+
+    def boot(self, name: str) -> None:
+        """Powers the host on, if it is off, and waits until it takes ssh. Its disks and NVDIMM are
+        as they were left; so is its root disk, and what was installed there has to come up by
+        itself. The wire keeps its profile."""
+        with self._locked():
+            machine = self.machine(name)
+            if machine.pid() is None:
+                # After a power cut there is nothing to do; when the guest had ended itself, its
+                # disks kept their power.
+                for disk in machine.disks:
+                    disk.cut(0, keep="all")
+                machine.start()
+            self._wait(name)
+
+    def wire(self, profile: str, seed: int = 1) -> None:
+        """Shapes the link, now and at later boots, until restore() or the next wire()."""
+        for name, shape in wire.shapes(profile, seed).items():
+            self.ssh(name, wire.command(shape))
+
+    def push(self) -> None:
+        """Copies the project's modules and programs into both hosts: modprobe and PATH find them.
+        They stay there until restore()."""
+        for name in self.hosts:
+            packed = payload.pack(TREE / "build", self.release)
+            self.ssh(name, payload.unpack_command(self.release), stdin=packed)
+
+    @property
+    def release(self) -> str:
+        """Of the guests' kernel."""
+        image = Path(self._read()["image"])
+        return (image / "release").read_text(encoding="ascii").strip()
 
     def ssh(
         self,
@@ -144,20 +217,37 @@ class Lab:
         machines = self.machines()
         for name in self.hosts:
             (self._state / name).mkdir(exist_ok=True)
+            machines[name].console.write_bytes(b"")
         inventory.write(self.inventory_path, machines, self._key)
 
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(
+            self._state / "snapshot", self.machines().values(), int(self._read()["disk_mib"])
+        )
+
     def _cold_start(self) -> None:
+        """Boots both hosts from nothing, and takes the snapshot."""
         mib = int(self._read()["disk_mib"])
         machines = self.machines()
         for machine in machines.values():
-            machine.console.write_bytes(b"")
             machine.nvdimm.unlink(missing_ok=True)
             qemu.overlay(machine.image / "root.ext4", machine.root)
             for disk in machine.disks:
                 disk.blank(mib)
-            machine.start(plugged=True)
-        self._say(f"booting {' and '.join(self.hosts)} ({self.accel})")
+            machine.start()
+        self._say(f"booting {' and '.join(self.hosts)} ({self.accel}), once")
         self._wait(*self.hosts)
+        for name in self.hosts:
+            self.ssh(name, IDLE, timeout=BOOT_S)
+        self._snapshot().take()
+        self._say("took a snapshot of both hosts")
+
+    def _load(self, *names: str) -> None:
+        """These hosts from the snapshot. They woke up in the past."""
+        self._snapshot().load(names, int(self._read()["disk_mib"]))
+        self._wait(*names)
+        for name in names:
+            self.ssh(name, f"date -u -s @{time.time():.3f}")
 
     def _stop(self) -> None:
         if not self._facts.exists():

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The wire between the hosts: a profile of tests/lab/wires.json as netem at both ends.
+
+Each host keeps its own end's shape in a file, which its lab-wire.service applies now and at every
+boot: a line for each speed, "SECONDS NETEM-ARGUMENTS", for ever from the top; "0" means that
+the line holds for good. An empty file: no netem.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from host import MIRROR, PRIMARY
+from laberror import LabError
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "lab"))
+import wires
+
+FILE = "/etc/lab-wire"
+# How long a varying wire goes on before it begins again.
+VARY_S = 4 * 3600.0
+
+
+def shapes(profile: str, seed: int) -> dict[str, str]:
+    """Each host's file ("": none). The seeds are those of the sim lab's wire."""
+    try:
+        found = wires.load(profile)
+    except wires.UnknownWire as err:
+        raise LabError(str(err)) from err
+    return {
+        PRIMARY.name: _lines(found.to_mirror, 2 * seed),
+        MIRROR.name: _lines(found.to_primary, 2 * seed + 1),
+    }
+
+
+def command(shape: str) -> str:
+    """For the host's shell: takes the shape, at once and for later boots. Returns when it holds."""
+    return f"""set -e
+cat >{FILE} <<'END'
+{shape}END
+sync {FILE}
+systemctl restart lab-wire.service"""
+
+
+def _lines(way: wires.Direction, seed: int) -> str:
+    if way.vary_bit is None:
+        args = wires.netem(way, seed)
+        return f"0 {' '.join(args)}\n" if args else ""
+    lines, total = [], 0.0
+    for seconds, rate in wires.schedule(way, seed):
+        lines.append(f"{seconds:g} {' '.join(wires.netem(way, seed, rate_bit=rate))}\n")
+        total += seconds
+        if total > VARY_S:
+            return "".join(lines)
+    raise AssertionError("a schedule is endless")
