@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import socket
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,14 +69,6 @@ class Shell:
             said = (done.stdout + done.stderr).strip()
             raise LabError(f"{self.host}: exit code {done.returncode} from: {command}\n{said}")
         return done
-
-    def answers(self) -> bool:
-        """Whether an ssh server greets us: QEMU accepts connections long before the guest does."""
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=2.0) as there:
-                return there.recv(4) == b"SSH-"
-        except OSError:
-            return False
 
     def hang_up(self) -> None:
         """Ends the shared connection, so that none outlives its guest."""

@@ -91,7 +91,7 @@ class Lab:
         found = {}
         for name, machine in self.machines().items():
             running = machine.pid() is not None
-            found[name] = ("ready" if machine.shell.answers() else "booting") if running else "off"
+            found[name] = ("ready" if machine.ready() else "booting") if running else "off"
         return found
 
     # Bringing it up and down.

@@ -23,6 +23,11 @@ vm_masked=(
 	systemd-update-utmp.service systemd-update-utmp-runlevel.service
 	systemd-journal-catalog-update.service systemd-update-done.service
 	systemd-firstboot.service systemd-hibernate-clear.service proc-sys-fs-binfmt_misc.automount
+	systemd-logind.service systemd-user-sessions.service systemd-sysusers.service
+	systemd-remount-fs.service systemd-random-seed.service systemd-journal-flush.service
+	systemd-udev-load-credentials.service systemd-battery-check.service
+	systemd-ask-password-console.path systemd-ask-password-wall.path
+	dev-hugepages.mount dev-mqueue.mount sys-fs-fuse-connections.mount
 )
 vm_masked_generators=(
 	systemd-debug-generator systemd-getty-generator systemd-gpt-auto-generator
@@ -66,6 +71,8 @@ build() {
 	for unit in "${vm_masked_generators[@]}"; do
 		as_root ln -sf /dev/null "$tree/etc/systemd/system-generators/$unit"
 	done
+	# Debian loads DRBD at each boot where its tools are; here it is loaded when it is wanted.
+	as_root ln -sf /dev/null "$tree/etc/modules-load.d/drbd.conf"
 	as_root ln -sf ../lab-net.service "$tree/etc/systemd/system/multi-user.target.wants/"
 	as_root ln -sf /usr/lib/systemd/system/multi-user.target "$tree/etc/systemd/system/default.target"
 	printf '127.0.0.1 localhost\n10.9.0.1 primary\n10.9.0.2 mirror\n' |
