@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which leg `lockstep-mirror` names first, what it keeps, and what it refuses, with dmsetup faked.
+
+The mistake that these look for overwrites the only current leg.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+PROGRAM = Path(__file__).parents[1] / "roles/primary/files/lockstep-mirror"
+TOML = 'local = "/dev/L"\ntarget = "iqn.2026-11.org.example:m"\nportal = "10.9.0.2:3260"\n'
+NUMBERS = {"/dev/L": "1:0", "/dev/R": "2:0"}
+
+
+class Host:
+    """A host with the legs /dev/L and /dev/R; `table` is the mirror's, "" if there is none."""
+
+    def __init__(self, program: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.program: Any = program
+        self.table = ""
+        self.letters = "AA"
+        self.disks = {"/dev/L": "disk-l", "/dev/R": "disk-r"}
+        self.messages: list[str] = []
+        self.fails = ""
+        self.state = folder / "m.json"
+        self.seen_at_create: dict[str, Any] = {}
+        (folder / "m.toml").write_text(TOML)
+        for name, fake in {
+            "CONFIG": folder, "STATE": folder, "run": self.run,
+            "legs": lambda _: {"local": "/dev/L", "remote": "/dev/R"},
+            "identity": self.disks.__getitem__, "sectors": lambda _: 2048,
+            "number": NUMBERS.__getitem__, "exists": lambda _: bool(self.table),
+            "sysfs": lambda _: folder, "flush": lambda _: True,
+            "remote_node": lambda _: "/dev/R", "remote_runs": lambda _: True,
+        }.items():  # fmt: skip
+            monkeypatch.setattr(program, name, fake)
+        (folder / "device").mkdir()
+        self.config = self.program.Config.load("m")
+
+    def run(self, *command: str) -> str:
+        said = " ".join(command)
+        if self.fails and said.startswith(self.fails):
+            raise self.program.Failed(said)
+        words = said.split()
+        if said.startswith("dmsetup create"):
+            self.seen_at_create = self.known()
+            devices = words[words.index("lockstep") + 1 :]
+            self.table = f"0 2048 lockstep {NUMBERS[devices[0]]} {NUMBERS[devices[1]]}"
+            self.table += "".join(f" {word}" for word in devices[2:])
+        elif said.startswith("dmsetup remove"):
+            self.table = ""
+        elif said.startswith("dmsetup table"):
+            return self.table
+        elif said.startswith("dmsetup status"):
+            return f"0 2048 lockstep {self.letters} 1/1 idle 0 0"
+        elif said.startswith("dmsetup info"):
+            return "0"
+        elif said.startswith("dmsetup message"):
+            self.messages.append(" ".join(words[4:]))
+        return ""
+
+    def known(self) -> dict[str, Any]:
+        said: dict[str, Any] = json.loads(self.state.read_text())
+        return said
+
+    def know(self, *current: str, clean: bool = False) -> None:
+        disks = {"local": "disk-l", "remote": "disk-r"}
+        self.program.State(current, clean, disks).save("m")
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    loader = SourceFileLoader("lockstep_mirror", str(PROGRAM))
+    spec = importlib.util.spec_from_loader("lockstep_mirror", loader)
+    assert spec is not None
+    program = importlib.util.module_from_spec(spec)
+    # dataclasses look their module up.
+    monkeypatch.setitem(sys.modules, "lockstep_mirror", program)
+    loader.exec_module(program)
+    return Host(program, tmp_path, monkeypatch)
+
+
+LOCAL_FIRST, REMOTE_FIRST = "0 2048 lockstep 1:0 2:0", "0 2048 lockstep 2:0 1:0"
+
+
+@pytest.mark.parametrize(
+    ("current", "clean", "table", "then"),
+    [
+        (("local", "remote"), True, f"{LOCAL_FIRST} 1 nosync", ["local", "remote"]),
+        (("local", "remote"), False, LOCAL_FIRST, ["local"]),
+        (("local",), False, LOCAL_FIRST, ["local"]),
+        (("remote",), False, REMOTE_FIRST, ["remote"]),
+        # Such a state is never written; if it is there, it is no permission.
+        (("remote",), True, REMOTE_FIRST, ["remote"]),
+        (("local",), True, LOCAL_FIRST, ["local"]),
+    ],
+)
+def test_the_current_leg_is_named_first(
+    host: Host, current: tuple[str, ...], clean: bool, table: str, then: list[str]
+) -> None:
+    host.know(*current, clean=clean)
+    host.program.start(host.config)
+    assert host.table == table
+    # Durable before the first write: a crash from here on is not a clean stop.
+    assert host.seen_at_create["current"] == then and not host.seen_at_create["clean"]
+
+
+def test_nothing_known_is_refused(host: Host) -> None:
+    with pytest.raises(host.program.Refused, match="not known which leg"):
+        host.program.start(host.config)
+    assert not host.table
+
+
+def test_no_current_leg_is_refused(host: Host) -> None:
+    host.know()
+    with pytest.raises(host.program.Refused, match="neither leg"):
+        host.program.start(host.config)
+    assert not host.table
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"format": 2}', '{"format": 1, "current": 7}'])
+def test_a_state_that_cannot_be_read_is_refused(host: Host, text: str) -> None:
+    host.state.write_text(text)
+    with pytest.raises(host.program.Refused, match="can't be read"):
+        host.program.start(host.config)
+    assert not host.table
+
+
+@pytest.mark.parametrize("leg", ["/dev/L", "/dev/R"])
+def test_another_disk_is_refused(host: Host, leg: str) -> None:
+    host.know("local", "remote", clean=True)
+    host.disks[leg] = "another"
+    with pytest.raises(host.program.Refused, match="is the disk another"):
+        host.program.start(host.config)
+    assert not host.table
+    assert host.known()["clean"], "the refusal must not use up what is known"
+
+
+@pytest.mark.parametrize(
+    ("table", "letters", "current", "clean"),
+    [
+        (LOCAL_FIRST, "AA", ["local", "remote"], True),
+        (LOCAL_FIRST, "Aa", ["local"], False),
+        (LOCAL_FIRST, "AD", ["local"], False),
+        (LOCAL_FIRST, "DA", ["remote"], False),
+        (LOCAL_FIRST, "aA", ["remote"], False),
+        (REMOTE_FIRST, "Aa", ["remote"], False),
+        (REMOTE_FIRST, "DA", ["local"], False),
+        (REMOTE_FIRST, "AA", ["local", "remote"], True),
+        (LOCAL_FIRST, "aa", [], False),
+    ],
+)
+def test_a_stop_says_which_leg_was_current(
+    host: Host, table: str, letters: str, current: list[str], clean: bool
+) -> None:
+    host.know("local")
+    host.table, host.letters = table, letters
+    host.program.stop(host.config)
+    assert not host.table
+    assert (host.known()["current"], host.known()["clean"]) == (current, clean)
+
+
+def test_a_stop_without_a_flush_is_not_clean(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.know("local", "remote")
+    host.table = LOCAL_FIRST
+    monkeypatch.setattr(host.program, "flush", lambda _: False)
+    host.program.stop(host.config)
+    assert not host.known()["clean"]
+
+
+def test_a_stop_that_fails_is_not_clean(host: Host) -> None:
+    host.know("local", "remote")
+    host.table, host.fails = LOCAL_FIRST, "dmsetup remove"
+    with pytest.raises(host.program.Failed):
+        host.program.stop(host.config)
+    assert not host.known()["clean"] and host.table
+
+
+@pytest.mark.parametrize(("table", "word"), [(LOCAL_FIRST, "remote"), (REMOTE_FIRST, "local")])
+def test_the_remote_leg_is_given_back_by_its_place(host: Host, table: str, word: str) -> None:
+    host.know("local")
+    host.table = table
+    host.program.give_back(host.config, host.program.State.load("m"))
+    assert host.messages == [f"recover {word}"]
+
+
+def test_another_disk_is_not_given_back(host: Host) -> None:
+    host.know("local")
+    host.table, host.disks["/dev/R"] = LOCAL_FIRST, "formatted anew"
+    host.program.give_back(host.config, host.program.State.load("m"))
+    assert not host.messages
