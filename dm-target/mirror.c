@@ -293,6 +293,11 @@ int mirror_recover(struct mirror *m, enum leg_id leg)
 		return 0;
 
 	r = leg_probe(l);
+	if (r == -ENOMEM) {
+		DMWARN("%s: no memory to probe the %s leg (%s): it stays dead; try again",
+		       dm_table_device_name(m->ti->table), leg_name(leg), l->dev->name);
+		return r;
+	}
 	if (r) {
 		DMWARN("%s: the %s leg (%s) doesn't answer yet: error %d; it stays dead",
 		       dm_table_device_name(m->ti->table), leg_name(leg), l->dev->name, r);

@@ -53,6 +53,7 @@ static void retry_work(struct work_struct *work)
 	bio->bi_iter = io->iter;
 	bio->bi_status = BLK_STS_OK;
 	if (bio_init_clone(leg_bdev(&io->m->legs[io->leg]), leg_bio, bio, GFP_NOIO)) {
+		io->leg = LEGS;		/* nor is one to blame for our want of memory */
 		bio->bi_status = BLK_STS_RESOURCE;
 		bio_endio(bio);
 		return;

@@ -26,3 +26,14 @@ def test_buffers_that_change_in_flight(kernel: str) -> None:
 def test_schedules_of_failures(kernel: str, schedules: int) -> None:
     run = lab("mirror_churn.py", str(schedules), kernel=kernel)
     assert run.rc == 0, run.text
+
+
+@both_kernels
+def test_without_memory(kernel: str) -> None:
+    run = lab("mirror_memory.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+def test_failed_administration_leaves_nothing_in_memory() -> None:
+    run = lab("mirror_memory.py", "leaks", options=("--boot", "slab_debug=U"))
+    assert run.rc == 0, run.text
