@@ -209,7 +209,7 @@ void dcd_submit(struct dcd_engine *e, struct dcd_request *rq)
 		dcd_count(e, DCD_N_WRITES, 1);
 		dcd_count(e, DCD_N_WRITTEN_SECTORS, rq->sectors);
 	} else {
-		dcd_count(e, DCD_N_ZEROES, 1);
+		dcd_count(e, rq->op == DCD_DISCARD ? DCD_N_DISCARDS : DCD_N_ZEROES, 1);
 	}
 	if (rq->fua)
 		dcd_count(e, DCD_N_FUA, 1);
@@ -239,6 +239,7 @@ static const char *const counter_names[] = {
 	[DCD_N_READS] = "reads",
 	[DCD_N_WRITES] = "writes",
 	[DCD_N_ZEROES] = "zeroes",
+	[DCD_N_DISCARDS] = "discards",
 	[DCD_N_FLUSHES] = "flushes",
 	[DCD_N_FUA] = "fua",
 	[DCD_N_WRITTEN_SECTORS] = "written_sectors",

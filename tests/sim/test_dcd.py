@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 from labrun import KERNELS, lab
 
-SCENARIOS = ["dcd_disk_errors", "dcd_log_errors", "dcd_bad_input"]
+SCENARIOS = ["dcd_disk_errors", "dcd_log_errors", "dcd_bad_input", "dcd_pressure",
+             "dcd_flush", "dcd_zero"]  # fmt: skip
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

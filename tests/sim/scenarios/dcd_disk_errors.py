@@ -108,7 +108,7 @@ def one_bad_place() -> None:
 
 def flush_fails() -> None:
     base.step("a flush of the data disk fails and its cache is lost: all is copied again")
-    box = Box(data_flush="lie")
+    box = Box(data_options={"flush": "lie"})
     model = Model(box.data.sectors)
     with box.disk() as disk:
         box.data.fail_flush()

@@ -39,9 +39,9 @@ def counters(store: lio.Backstore) -> dict[str, int]:
 class Disk:
     """A disk with a volatile cache, whose power can be cut and which can be told to fail."""
 
-    def __init__(self, name: str, mib: int, flush: str = "honest") -> None:
-        self.name, self.sectors = name, mib << 11
-        self._medium = media.disk(f"{name}-medium", mib, "null", site=SITE, flush=flush)
+    def __init__(self, name: str, mib: int, model: str = "null", **options: str) -> None:
+        self.name, self.sectors, self._model = name, mib << 11, model
+        self._medium = media.disk(f"{name}-medium", mib, model, site=SITE, **options)
         self.node = dm.create(name, self._linear(0, self.sectors))
 
     def fail(self, what: str = "2 error_reads error_writes") -> None:
@@ -88,7 +88,7 @@ class Disk:
     def remake(self) -> None:
         """The medium after its power came back."""
         dm.remove(f"{self.name}-medium")
-        media.disk(f"{self.name}-medium", self.sectors >> 11, "null", site=SITE)
+        media.disk(f"{self.name}-medium", self.sectors >> 11, self._model, site=SITE)
 
     def remove(self) -> None:
         dm.remove(self.name)
@@ -107,7 +107,8 @@ class Box:
     """A DCD's disks and its NVRAM, and the DCD while it is open."""
 
     data_mib: int = 8
-    data_flush: str = "honest"
+    data_model: str = "null"
+    data_options: dict[str, str] = field(default_factory=dict)
     log_mib: int = 3
     nvram: str = "dram:battery"  # "lab": one that keeps its content
     nvram_bytes: int = 4096 + 4 * SEGMENT
@@ -118,7 +119,7 @@ class Box:
     store: lio.Backstore | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self.data = Disk(f"data{self.tag}", self.data_mib, self.data_flush)
+        self.data = Disk(f"data{self.tag}", self.data_mib, self.data_model, **self.data_options)
         self.log = Disk(f"log{self.tag}", self.log_mib)
         if self.nvram == "lab":
             self.view = media.nvram(f"nv{self.tag}", self.nvram_bytes >> 10, site=SITE)

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""More writes than the data disk can take: the log fills, goes round, and writes slow down.
+
+None fails, none hangs, and no single one waits for the whole log to be emptied.
+"""
+
+import random
+import threading
+import time
+
+from dcdlab import SEGMENT, Box
+from locklab import base, blk
+
+WRITERS = 16
+BLOCK = 8  # sectors
+LOG_MIB = 3 if base.CHECKED else 9
+ROUNDS = 3  # how often the ring is filled
+LONGEST_S = 1.0  # of any write; emptying the whole log takes longer
+
+
+class Writer(threading.Thread):
+    """Random blocks of its own part of the disk, one after the other; knows what it wrote."""
+
+    def __init__(self, node: str, number: int, count: int, share: int) -> None:
+        super().__init__()
+        self._node, self._number, self._count, self._share = node, number, count, share
+        self.wrote: dict[int, str] = {}
+        self.times: list[float] = []
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        rng = random.Random(f"pressure {base.SEED} {self._number}")
+        with blk.Disk(self._node) as disk:
+            for n in range(self._count):
+                at = self._number * self._share + rng.randrange(self._share // BLOCK) * BLOCK
+                tag = f"{self._number} {n}"
+                begin = time.monotonic()
+                try:
+                    disk.write(at, blk.pattern(tag, BLOCK))
+                except OSError as err:
+                    self.error = err
+                    return
+                self.times.append(time.monotonic() - begin)
+                self.wrote[at] = tag
+
+
+def burst(node: str, count: int) -> list[Writer]:
+    with blk.Disk(node, write=False) as disk:
+        share = disk.sectors // WRITERS // BLOCK * BLOCK
+    writers = [Writer(node, n, count, share) for n in range(WRITERS)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(3600)
+        base.expect(not writer.is_alive(), "a writer hangs")
+        base.expect(writer.error is None, f"a write failed: {writer.error}")
+    return writers
+
+
+def check(disk: blk.Disk, writers: list[Writer], what: str) -> None:
+    for writer in writers:
+        for at, tag in writer.wrote.items():
+            base.expect(disk.read(at, BLOCK) == blk.pattern(tag, BLOCK), f"{what}: {tag!r} at {at}")
+    print(f"  {what}: every write is there", flush=True)
+
+
+def main() -> None:
+    base.step(f"{WRITERS} writers on a spindle, {ROUNDS} times the log")
+    box = Box(
+        data_mib=64, data_model="spindle", data_options={"write_cache": "off", "spread": "on"},
+        log_mib=LOG_MIB, nvram_bytes=4096 + 8 * SEGMENT,
+    )  # fmt: skip
+    segments = ((LOG_MIB << 20) - (1 << 20)) // SEGMENT
+    count = ROUNDS * segments * (112 // BLOCK) // WRITERS
+    with box.disk() as disk:
+        easy = [t for w in burst(disk.node, 8) for t in w.times]
+        box.destaged()
+        begin = time.monotonic()
+        writers = burst(disk.node, count)
+        took = time.monotonic() - begin
+        times = sorted(t for w in writers for t in w.times)
+        print(f"  unloaded: longest {max(easy) * 1e3:.1f} ms", flush=True)
+        print(
+            f"  {len(times)} writes in {took:.1f} s: median {times[len(times) // 2] * 1e3:.1f} ms, "
+            f"99% {times[len(times) * 99 // 100] * 1e3:.1f} ms, longest {times[-1] * 1e3:.1f} ms",
+            flush=True,
+        )
+        print("  " + box.info().splitlines()[-1], flush=True)
+        base.expect(box.count("segments") > (ROUNDS - 1) * segments, "the ring went round")
+        base.expect(box.count("throttled") > 0, "writes were slowed down")
+        base.expect(sum(times) / len(times) > 10 * sum(easy) / len(easy), "they got slower")
+        base.expect(times[-1] < LONGEST_S, f"a write waited {times[-1]:.2f} s")
+        base.equal(box.count("write_errors"), 0, "failed writes")
+        check(disk, writers, "under pressure")
+        box.destaged()
+        again = [t for w in burst(disk.node, 8) for t in w.times]
+        base.expect(max(again) <= 2 * max(easy) + 0.001, f"slow afterwards: {max(again):.4f} s")
+    box.away()
+    base.step("done")
+
+
+main()
