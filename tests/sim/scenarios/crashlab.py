@@ -8,32 +8,27 @@ for each cut is done by ioctl and by writing files: a process costs more than
 the whole recovery.
 """
 
-import errno
+import argparse
 import os
 import random
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from locklab import base, dm, lio, wire
+from locklab import dm, lio, media, wire
 from locklab.base import Wrong, made, put, run
+from locklab.media import MIRROR_SITE
 
 TORTURE = os.environ.get("TORTURE", "/lockstep/build/bin/torture")
 DCD_TOOL = os.environ.get("DCD_TOOL", "/lockstep/build/bin/dcd")
-CONTROL = Path("/sys/kernel/debug/lockstep-media")
-TARGET = Path("/sys/kernel/config/target")
 MIRROR_SYSFS = Path("/run/mirror-sysfs")
+SERIAL = "6c6f636b-7374-6570-0000-000000000001"
 
-MIRROR_SITE, PRIMARY_SITE = 2, 1
-LEG = 16384  # sectors of a leg: 8 MiB
-LOG = 16384
-NVRAM = 2048  # sectors: 1 MiB
-
-
-def until(true: Callable[[], object], what: str) -> None:
-    base.until(true, what, 600.0)
+LEG_MIB = 8
+LEG = LEG_MIB << 11  # sectors of a leg
+LOG_MIB = 8
+NVRAM_KIB = 1024
 
 
 class Wire(wire.Wire):
@@ -58,145 +53,64 @@ class Wire(wire.Wire):
         put(self.flags, "0x1003")
 
 
-def forget(name: str) -> None:
-    listed = (CONTROL / "list").read_text().splitlines()
-    if any(line.split()[0] == name for line in listed):
-        put(CONTROL / "forget", name)
+def site_cut(site: int, seed: int) -> str:
+    """The same as media.cut(), for the torture program to write."""
+    return f"{media.CONTROL}/cut={site} {seed}"
 
 
-def opens(node: str) -> bool:
-    try:
-        os.close(os.open(node, os.O_RDONLY | os.O_CLOEXEC))
-    except OSError as e:
-        if e.errno in (errno.ENXIO, errno.ENOENT):
-            return False
-        raise
-    return True
-
-
-class Mirror:
-    """The mirror site."""
+class Site:
+    """The mirror site: media, NVRAM, backstore and target, as often as its power comes back."""
 
     def __init__(self, backstore: str, model: str, lie: bool) -> None:
-        self.kind, self.model = backstore, model
-        self.lie = lie
-        self.devices: list[str] = []
-        self.hba = TARGET / "core" / ("dcd_0" if backstore == "dcd" else "iblock_0")
-        self.store = self.hba / "leg"
-        self.tpg = TARGET / "iscsi" / lio.IQN / "tpgt_1"
+        self.kind, self.model, self.lie = backstore, model, lie
+        self._nodes: dict[str, str] = {}
+        self._store: lio.Backstore | None = None
+        self._target: lio.Target | None = None
 
-    def _add(self, name: str, table: str) -> str:
-        node = dm.create(name, table)
-        self.devices.append(name)
-        return node
+    @property
+    def store(self) -> lio.Backstore:
+        assert self._store, "the mirror site has no power"
+        return self._store
 
     def power_on(self, fresh: bool) -> None:
         """Media, NVRAM and backstore; @fresh: new ones, formatted."""
-        self.devices = []
         if fresh:
             for name in ("m-data", "m-log", "m-nvram"):
-                forget(name)
-        cache = "off" if self.kind == "iblock" and not self.lie else "on"
-        flush = "lie" if self.lie else "honest"
-        options = f"{self.model} 6 write_cache {cache} site {MIRROR_SITE} flush {flush}"
-        data = self._add("m-data", f"0 {LEG} media m-data ram {options}")
-        made(self.hba)
+                media.forget(name)
+        data = self._disk("m-data", LEG_MIB)
         if self.kind == "iblock":
-            control = f"udev_path={data}"
-        else:
-            log = self._add("m-log", f"0 {LOG} media m-log ram {options}")
-            view = self._add("m-nvram", f"0 {NVRAM} labnvram m-nvram 2 site {MIRROR_SITE}")
-            if fresh:
-                run(DCD_TOOL, "format", "--data", data, "--log", log, "--nvram", view)
-            control = f"data={data},log={log},nvram=lab:m-nvram,nvram_bytes={NVRAM * 512}"
-        made(self.store)
-        put(self.store / "control", control)
-        put(self.store / "enable", "1")
-        put(self.store / "wwn/vpd_unit_serial", "6c6f636b-7374-6570-0000-000000000001")
+            self._store = lio.Backstore("iblock", "leg", f"udev_path={data}", SERIAL)
+            return
+        log = self._disk("m-log", LOG_MIB)
+        self._nodes["m-nvram"] = view = media.nvram("m-nvram", NVRAM_KIB, site=MIRROR_SITE)
+        if fresh:
+            run(DCD_TOOL, "format", "--data", data, "--log", log, "--nvram", view)
+        control = f"data={data},log={log},nvram=lab:m-nvram,nvram_bytes={NVRAM_KIB << 10}"
+        self._store = lio.Backstore("dcd", "leg", control, SERIAL)
 
     def power_off(self) -> None:
         """What is left of a site after its cut, or an orderly end."""
-        self.withdraw()
-        self.store.rmdir()
-        for name in reversed(self.devices):
+        if self._target:
+            self._target.remove()
+            self._target = None
+        self.store.remove()
+        self._store = None
+        for name in reversed(self._nodes):
             dm.remove(name)
-        self.devices = []
+        self._nodes.clear()
 
     def export(self) -> None:
         """Gives the leg to the primary, by iSCSI."""
-        made(TARGET / "iscsi")
-        made(self.tpg.parent)
-        made(self.tpg)
-        lun = made(self.tpg / "lun/lun_0")
-        (lun / "leg").symlink_to(self.store)
-        for name, value in (
-            ("authentication", 0),
-            ("generate_node_acls", 1),
-            ("demo_mode_write_protect", 0),
-            ("prod_mode_write_protect", 0),
-            ("cache_dynamic_acls", 1),
-        ):
-            put(self.tpg / "attrib" / name, value)
-        with base.inside(wire.NETNS):
-            made(self.tpg / "np" / lio.PORTAL)
-        put(self.tpg / "enable", "1")
+        self._target = lio.Target(self.store)
 
-    def withdraw(self) -> None:
-        if not self.tpg.exists():
-            return
-        put(self.tpg / "enable", "0")
-        (self.tpg / "lun/lun_0/leg").unlink()
-        (self.tpg / "lun/lun_0").rmdir()
-        (self.tpg / "np" / lio.PORTAL).rmdir()
-        self.tpg.rmdir()
-        self.tpg.parent.rmdir()
-
-    @contextmanager
-    def look(self) -> Iterator[str]:
-        """The leg as a disk at the mirror site itself, by the loopback fabric."""
-        wwn = made(TARGET / "loopback") / "naa.6001405000000001"
-        tpg = made(made(wwn) / "tpgt_1")
-        put(tpg / "nexus", "naa.6001405000000002")
-        lun = made(tpg / "lun/lun_0")
-        (lun / "leg").symlink_to(self.store)
-        address = (tpg / "address").read_text().strip()
-        blocks = Path(f"/sys/class/scsi_device/{address}:0/device/block")
-        until(lambda: blocks.is_dir() and bool(os.listdir(blocks)), f"loopback disk {address}")
-        # The node of the disk before may still be there; it can't be opened any more.
-        node = f"/dev/{os.listdir(blocks)[0]}"
-        until(lambda: opens(node), f"{node} to open")
-        try:
-            yield node
-        finally:
-            (lun / "leg").unlink()
-            lun.rmdir()
-            put(tpg / "nexus", "NULL")
-            tpg.rmdir()
-            wwn.rmdir()
-
-
-@dataclass
-class Lockstep:
-    """The mirror on the primary."""
-
-    name: str = "mirror"
-    node: str = ""
-
-    def assemble(self, local: str, remote: str, synced: bool) -> None:
-        options = f"1 {'nosync' if synced else 'sync'}"
-        self.node = dm.create(self.name, f"0 {LEG} lockstep {local} {remote} {options}")
-
-    def remove(self) -> None:
-        dm.remove(self.name)
-
-    def health(self) -> str:
-        return dm.status(self.name).split()[0]
-
-    def wait(self, health: str) -> None:
-        until(lambda: self.health() == health, f"health {health} (it is {self.health()})")
-
-    def recover(self) -> None:
-        dm.message(self.name, "recover")
+    def _disk(self, name: str, mib: int) -> str:
+        node = media.disk(
+            name, mib, self.model, site=MIRROR_SITE,
+            write_cache="off" if self.kind == "iblock" and not self.lie else "on",
+            flush="lie" if self.lie else "honest",
+        )  # fmt: skip
+        self._nodes[name] = node
+        return node
 
 
 @dataclass
@@ -261,6 +175,17 @@ def compare(a: str, b: str) -> None:
     done = subprocess.run([TORTURE, "compare", a, b], capture_output=True, text=True)
     if done.returncode:
         raise Wrong(f"legs differ: {done.stdout}{done.stderr}".strip())
+
+
+def arguments() -> argparse.ArgumentParser:
+    """Those that cuts of either site have."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cuts", type=int, default=10)
+    parser.add_argument("--first", type=int, default=int(os.environ.get("LAB_SEED", "1")))
+    parser.add_argument("--backstore", choices=("dcd", "iblock"), default="dcd")
+    parser.add_argument("--model", choices=("null", "ssd", "spindle"), default="ssd")
+    parser.add_argument("--lie", action="store_true")
+    return parser
 
 
 def cut_loop(name: str, first: int, count: int, one: Callable[[int, random.Random], str]) -> int:

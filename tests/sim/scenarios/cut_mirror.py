@@ -18,39 +18,24 @@ Stand-ins: --backstore iblock (a disk without cache instead of a DCD), --plain
 """
 
 import argparse
-import os
 import random
 import sys
 from pathlib import Path
 
-from crashlab import (
-    CONTROL,
-    LEG,
-    MIRROR_SITE,
-    PRIMARY_SITE,
-    Load,
-    Lockstep,
-    Mirror,
-    Wire,
-    check,
-    compare,
-    cut_loop,
-    forget,
-    until,
-)
-from locklab import base, dm
+from crashlab import LEG_MIB, Load, Site, Wire, arguments, check, compare, cut_loop, site_cut
+from locklab import base, dm, lio, media
 from locklab.iscsi import Session
-
-LOCAL = f"0 {LEG} media p-local ram ssd 2 site {PRIMARY_SITE}"
+from locklab.media import MIRROR_SITE, PRIMARY_SITE
+from locklab.mirror import Mirror
 
 
 class Scenario:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
         self.wire = Wire()
-        self.mirror = Mirror(args.backstore, args.model, args.lie)
+        self.site = Site(args.backstore, args.model, args.lie)
         self.session = Session()
-        self.lockstep = Lockstep()
+        self.mirror: Mirror | None = None
         self.device = self.local = ""
         self.running = False
 
@@ -58,36 +43,38 @@ class Scenario:
         """Everything new: blank media, formatted, first session, first table."""
         if self.running:
             self.stop()
-        self.mirror.power_on(fresh=True)
-        self.mirror.export()
+        self.site.power_on(fresh=True)
+        self.site.export()
         remote = self.session.login()
         self.device = remote
         if not self.args.plain:
-            forget("p-local")
-            self.local = dm.create("p-local", LOCAL)
-            self.lockstep.assemble(self.local, remote, synced=rng.random() < 0.5)
-            self.lockstep.wait("AA")
-            self.device = self.lockstep.node
+            media.forget("p-local")
+            self.local = media.disk("p-local", LEG_MIB, "ssd", site=PRIMARY_SITE)
+            synced = rng.random() < 0.5
+            self.mirror = Mirror(self.local, remote, "nosync" if synced else "sync")
+            self.mirror.wait("AA")
+            self.device = self.mirror.node
         self.running = True
 
     def stop(self) -> None:
-        if not self.args.plain:
-            self.lockstep.remove()
+        if self.mirror:
+            self.mirror.remove()
             dm.remove("p-local")
         self.session.logout()
-        self.mirror.power_off()
+        self.site.power_off()
         self.running = False
 
     def one(self, seed: int, rng: random.Random) -> str:
         if not self.running or rng.random() < 0.1:
             self.start(rng)
-        dies = not self.args.plain and rng.random() < 0.4
+        mirror = self.mirror
+        dies = mirror is not None and rng.random() < 0.4
         self.session.patience(2 if dies else 120)
         load = Load(
             self.device,
             seed,
             cut_us=rng.randrange(500, 40000),
-            cuts=[self.wire.cut_control, f"{CONTROL}/cut={MIRROR_SITE} {seed}"],
+            cuts=[self.wire.cut_control, site_cut(MIRROR_SITE, seed)],
             # A leg that nobody writes to is not missed.
             more=rng.choice((50, 300) if dies else (0, 0, 50, 300)),
             depth=rng.choice((1, 4, 16, 32)),
@@ -95,41 +82,36 @@ class Scenario:
         )
         load.start()
         told = load.wait_cut()
-        self.mirror.power_off()
-        self.mirror.power_on(fresh=False)
+        self.site.power_off()
+        self.site.power_on(fresh=False)
         twice = rng.random() < 0.25
         if twice:  # again, on what recovery has made of it so far
-            base.put(CONTROL / "cut", f"{MIRROR_SITE} {seed + 1}")
-            self.mirror.power_off()
-            self.mirror.power_on(fresh=False)
-        with self.mirror.look() as disk:
+            media.cut(MIRROR_SITE, seed + 1)
+            self.site.power_off()
+            self.site.power_on(fresh=False)
+        with lio.look(self.site.store) as disk:
             check(disk, load.state, "stable")
-        if dies:
-            until(lambda: self.lockstep.health() == "AD", "the remote leg to be declared dead")
-        self.mirror.export()
+        if mirror and dies:
+            mirror.wait("AD")
+        self.site.export()
         self.wire.plug_in()
-        until(self.session.up, "the session to come back")
-        if dies:
-            self.lockstep.recover()
-        if not self.args.plain:
-            self.lockstep.wait("AA")
+        base.until(self.session.up, "the session to come back", 600)
+        if mirror and dies:
+            mirror.message("recover")
+        if mirror:
+            mirror.wait("AA")
         load.wait_end()
         check(self.device, f"{load.state}.end", "stable")
-        if not self.args.plain:
+        if mirror:
             compare(self.local, self.session.node)
         told = told.removeprefix("cut: ") + (", cut twice" if twice else "")
         return f"{told}, {'died and recovered' if dies else 'came back'}"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--cuts", type=int, default=10)
-    parser.add_argument("--first", type=int, default=int(os.environ.get("LAB_SEED", "1")))
-    parser.add_argument("--backstore", choices=("dcd", "iblock"), default="dcd")
-    parser.add_argument("--model", choices=("null", "ssd", "spindle"), default="ssd")
+    parser = arguments()
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--early", action="store_true")
-    parser.add_argument("--lie", action="store_true")
     args = parser.parse_args()
     if args.early:
         Path("/sys/module/dcd/parameters/test_ack_early").write_text("1")

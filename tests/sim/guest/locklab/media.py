@@ -33,4 +33,6 @@ def cut(site: int, seed: int) -> None:
 
 
 def forget(name: str) -> None:
-    base.put(CONTROL / "forget", name)
+    """The next disk or NVRAM of that name is a new one. Nothing to do if there was none."""
+    if any(line.split()[0] == name for line in (CONTROL / "list").read_text().splitlines()):
+        base.put(CONTROL / "forget", name)
