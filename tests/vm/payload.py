@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the tree builds for the guests, as a tar for them to unpack."""
+"""What the tree builds for the guests, as a compressed tar for them to unpack."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pack(build: Path, release: str) -> bytes:
     if not programs:
         raise LabError(f"no programs in {build / 'bin'}: run make bins")
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
+    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=6) as tar:
         for path in modules:
             tar.add(path, f"usr/lib/modules/{release}/updates/{path.name}", filter=_roots)
         for path in programs:
@@ -29,7 +29,7 @@ def pack(build: Path, release: str) -> bytes:
 
 def unpack_command(release: str) -> str:
     """For the guest's shell; the tar is its stdin."""
-    return f"tar -x -C / && depmod -a {release} && sync"
+    return f"tar -xz -C / && depmod -a {release} && sync"
 
 
 def _roots(entry: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -164,7 +164,7 @@ class Lab:
     def wire(self, profile: str, seed: int = 1) -> None:
         """Shapes the link, now and at later boots, until restore() or the next wire()."""
         for name, shape in wire.shapes(profile, seed).items():
-            self.ssh(name, wire.command(shape))
+            self.ssh(name, wire.COMMAND, stdin=shape)
 
     def push(self) -> None:
         """Copies the project's modules and programs into both hosts: modprobe and PATH find them.

@@ -18,6 +18,9 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "lab"))
 import wires
 
 FILE = "/etc/lab-wire"
+# For the host's shell, with the shape as stdin: takes it at once and for later boots. Returns when
+# it holds.
+COMMAND = f"set -e; cat >{FILE}; sync {FILE}; systemctl restart lab-wire.service"
 # How long a varying wire goes on before it begins again.
 VARY_S = 4 * 3600.0
 
@@ -32,15 +35,6 @@ def shapes(profile: str, seed: int) -> dict[str, str]:
         PRIMARY.name: _lines(found.to_mirror, 2 * seed),
         MIRROR.name: _lines(found.to_primary, 2 * seed + 1),
     }
-
-
-def command(shape: str) -> str:
-    """For the host's shell: takes the shape, at once and for later boots. Returns when it holds."""
-    return f"""set -e
-cat >{FILE} <<'END'
-{shape}END
-sync {FILE}
-systemctl restart lab-wire.service"""
 
 
 def _lines(way: wires.Direction, seed: int) -> str:

@@ -58,6 +58,8 @@ build() {
 	echo "copying the root file system"
 	as_root cp -a "$rootfs" "$tree"
 	as_root cp -a --no-preserve=ownership "$tools/opt/vm-kernel/usr/lib/modules" "$tree/usr/lib/"
+	# Unpacked, they load in a fraction of the time under TCG, and so does depmod.
+	find "$tree/usr/lib/modules" -name '*.ko.xz' -print0 | as_root xargs -0 -P "$(nproc)" -n 50 xz -d
 	as_root chroot "$tree" depmod "$release"
 	(cd "$vm/guest" && find . -type f -print) | while read -r file; do
 		mode=644
@@ -88,8 +90,7 @@ build() {
 	echo "making the initrd"
 	mkdir "$dest/initrd.d"
 	gcc -O2 -static -Wall -Wextra -Werror -o "$dest/initrd.d/init" "$vm/initrd-init.c"
-	xz -dc "$tools/opt/vm-kernel/usr/lib/modules/$release/kernel/drivers/block/virtio_blk.ko.xz" \
-		>"$dest/initrd.d/virtio_blk.ko"
+	cp "$tree/usr/lib/modules/$release/kernel/drivers/block/virtio_blk.ko" "$dest/initrd.d/"
 	(cd "$dest/initrd.d" && find . | "$here/tool" cpio --quiet -o -H newc -R 0:0) >"$dest/initrd"
 	as_root rm -rf --one-file-system "$tree" "$dest/initrd.d"
 }

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The VM lab for pytest: one pair of hosts for all tests, in a state folder of its own, so that a
+lab brought up by hand (tests/vm/lab) is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from vmlab import TREE, Lab
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    """Both hosts, up, as the last test left them."""
+    one = Lab(TREE / "build" / "vm-test")
+    one.up()
+    yield one
+    one.down()
+
+
+@pytest.fixture
+def clean_lab(lab: Lab) -> Lab:
+    """Both hosts as after a first boot, with blank disks and a bare wire."""
+    lab.restore()
+    return lab
