@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -83,12 +84,13 @@ class Verdict:
     complaints: tuple[str, ...]
     simulated_s: float | None
     wall_s: float
+    cpu_s: float  # of the guest, on the host: user and system, its programs included
 
 
 def run(job: Job, out: Path, stdout: BinaryIO, stderr: BinaryIO) -> Verdict:
     """Runs the job; `out` (existing, empty) gets console.log, stdout, stderr and the script's own
     files."""
-    started = time.monotonic()
+    started, cpu_before = time.monotonic(), _cpu_of_children()
     guest_modules = _modules(job) if job.modules else []
     order = {
         "script": str(Path("/lockstep") / _inside_tree(job.script)),
@@ -132,11 +134,17 @@ def run(job: Job, out: Path, stdout: BinaryIO, stderr: BinaryIO) -> Verdict:
             timeout_s=job.timeout_s,
         )
         status = uml.run()
-    return _judge(job, out, uml, status, control.decode(), time.monotonic() - started)
+    wall_s, cpu_s = time.monotonic() - started, _cpu_of_children() - cpu_before
+    return _judge(job, out, uml, status, control.decode(), wall_s, cpu_s)
+
+
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _judge(
-    job: Job, out: Path, uml: Uml, status: int, control: str, wall_s: float
+    job: Job, out: Path, uml: Uml, status: int, control: str, wall_s: float, cpu_s: float
 ) -> Verdict:
     said = dict(line.split(" ", 1) for line in control.splitlines() if " " in line)
     simulated = float(said["uptime"]) if "uptime" in said else None
@@ -162,7 +170,7 @@ def _judge(
             complaints.insert(0, f"no end after {said['late']} s of simulated time: killed")
         if rc == 0 and complaints:
             rc = RC_SPLAT
-    return Verdict(rc, tuple(complaints), simulated, wall_s)
+    return Verdict(rc, tuple(complaints), simulated, wall_s, cpu_s)
 
 
 def _cmdline(job: Job) -> list[str]:
@@ -340,7 +348,7 @@ def main(argv: Sequence[str]) -> int:
     simulated = "" if verdict.simulated_s is None else f"{verdict.simulated_s:.3f} s inside, "
     print(
         f"lab: {job.script.name} on {job.kernel}, seed {job.seed}: rc {verdict.rc}, "
-        f"{simulated}{verdict.wall_s:.1f} s wall",
+        f"{simulated}{verdict.wall_s:.1f} s wall, {verdict.cpu_s:.2f} s CPU",
         file=sys.stderr,
     )
     if args.out is None and verdict.rc == 0 and not os.environ.get("LAB_KEEP"):
