@@ -97,16 +97,17 @@ def accelerator(image: Path, memo: Path) -> str:
         asked, _, answer = memo.read_text(encoding="utf-8").strip().rpartition(" ")
         if asked == question and answer in ("kvm", "tcg"):
             return answer
-    answer = "kvm" if os.access("/dev/kvm", os.R_OK | os.W_OK) and _kvm_works(image) else "tcg"
+    answer = "kvm" if os.access("/dev/kvm", os.R_OK | os.W_OK) and works("kvm", image) else "tcg"
     memo.write_text(f"{question} {answer}\n", encoding="utf-8")
     return answer
 
 
-def _kvm_works(image: Path) -> bool:
+def works(accel: str, image: Path) -> bool:
+    """Whether the image's kernel gets as far as its first program."""
     with tempfile.TemporaryDirectory() as scratch:
         console = Path(scratch) / "console"
         words = [
-            *system(), "-machine", "q35", *accel_args("kvm"), "-m", "512M", "-nodefaults",
+            *system(), "-machine", "q35", *accel_args(accel), "-m", "512M", "-nodefaults",
             "-no-user-config", "-display", "none", "-no-reboot",
             "-kernel", str(image / "vmlinuz"), "-initrd", str(image / "initrd"),
             "-append", "console=ttyS0 panic=-1 lab.probe",

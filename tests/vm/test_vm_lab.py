@@ -12,6 +12,7 @@ from pathlib import Path
 
 import machine
 import pytest
+import qemu
 import vmcli
 import vmlab
 import yaml
@@ -214,6 +215,11 @@ def test_the_inventory_names_both_hosts(lab: Lab) -> None:
     assert mirror["ansible_port"] == lab.machine("mirror").shell.port
     assert mirror["lab_log_device"] == LOG
     assert set(found["lockstep_primary"]["hosts"]) == {"primary"}
+
+
+def test_the_probe_of_an_accelerator_can_pass(lab: Lab) -> None:
+    # That it can fail, is KVM's part on most machines of CI.
+    assert qemu.works("tcg", qemu.cached("vm-image"))
 
 
 def test_unknown_names_are_named(lab: Lab) -> None:
