@@ -13,7 +13,10 @@
 
 #include "compat.h"
 
+#include <linux/blkdev.h>
 #include <linux/device-mapper.h>
+#include <linux/err.h>
+#include <linux/file.h>
 #include <linux/module.h>
 
 /* A dm target's module_init and module_exit in one line. */
@@ -34,6 +37,47 @@ module_exit(dm_##name##_exit)
 /* What dm_table_get_mode() says of a table that may be written. */
 #if !HAVE_BLK_OPEN_WRITE
 #define BLK_OPEN_WRITE FMODE_WRITE
+#endif
+
+/*
+ * A block device opened by its path, exclusively for @holder, to read and write:
+ * a handle for lockstep_bdev_close(), or an ERR_PTR.
+ */
+#if HAVE_BDEV_FILE
+static inline void *lockstep_bdev_open(const char *path, void *holder, struct block_device **bdev)
+{
+	struct file *f = bdev_file_open_by_path(path, BLK_OPEN_READ | BLK_OPEN_WRITE, holder,
+						NULL);
+
+	if (!IS_ERR(f))
+		*bdev = file_bdev(f);
+	return f;
+}
+
+static inline void lockstep_bdev_close(void *handle)
+{
+	fput(handle);
+}
+#else
+static inline void *lockstep_bdev_open(const char *path, void *holder, struct block_device **bdev)
+{
+	struct block_device *b = blkdev_get_by_path(path, FMODE_READ | FMODE_WRITE | FMODE_EXCL,
+						    holder);
+
+	if (!IS_ERR(b))
+		*bdev = b;
+	return b;
+}
+
+static inline void lockstep_bdev_close(void *handle)
+{
+	blkdev_put(handle, FMODE_READ | FMODE_WRITE | FMODE_EXCL);
+}
+#endif
+
+/* What sbc_parse_cdb() takes. */
+#if !HAVE_EXEC_CMD_OPS
+#define exec_cmd_ops sbc_ops
 #endif
 
 #endif /* LOCKSTEP_COMPAT_H */

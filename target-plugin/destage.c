@@ -8,6 +8,7 @@
  * up (I/O arrives, an error) loses nothing: the tail stays where it is, and the
  * next walk finds less to do.
  */
+#include "dcd-trace.h"
 #include "engine.h"
 
 #define IDLE		(HZ / 2)	/* without writes: destage though there is room */
@@ -93,9 +94,11 @@ static int data_failed(struct dcd_engine *e, int error)
 	news = !e->data_failing;
 	e->data_failing = true;
 	spin_unlock(&e->lock);
-	if (news)
-		pr_err("dcd: %s: can't destage to %pg: error %d; the data stay in the log, trying again\n",
-		       e->name, e->data.bdev, error);
+	if (!news)
+		return error;
+	trace_dcd_disk(e, false, error);
+	pr_err("dcd: %s: can't destage to %pg: error %d; the data stay in the log, trying again\n",
+	       e->name, e->data.bdev, error);
 	return error;
 }
 
@@ -110,9 +113,11 @@ static int flush_data(struct dcd_engine *e)
 	news = e->data_failing;
 	e->data_failing = false;
 	spin_unlock(&e->lock);
-	if (news)
+	if (news) {
+		trace_dcd_disk(e, false, 0);
 		pr_info("dcd: %s: the data disk %pg works again; destaging\n", e->name,
 			e->data.bdev);
+	}
 	return 0;
 }
 
@@ -189,10 +194,12 @@ static int stretch(struct dcd_engine *e, u64 target, struct dcd_batch *b, bool *
 	int r = 0, f;
 
 	while (!r && moved < STRETCH && (*more = collect(e, target, b))) {
-		if (READ_ONCE(e->closing) || (!urgent(e) && !idle(e)))
+		if (READ_ONCE(e->closing) || (!urgent(e) && !idle(e))) {
 			r = -EAGAIN;
-		else
-			r = move(e, b);
+			break;
+		}
+		r = move(e, b);
+		trace_dcd_destage(e, b->places[0].sector, b->next - b->places[0].sector, r);
 		if (!r) {
 			moved += b->next - b->places[0].sector;
 			to = b->next;
@@ -309,6 +316,7 @@ void dcd_destage_worker(struct work_struct *work)
 	r = walk(e, target);
 	if (!r)
 		r = advance(e, target, applied, log_dead);
+	trace_dcd_round(e, target, applied, log_dead, r);
 	if (r == -EAGAIN)
 		dcd_count(e, DCD_N_PREEMPTED, 1);
 	if (r == -ENOMEM)

@@ -1,57 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <linux/bio.h>
-#include <linux/file.h>
 #include <linux/mm.h>
 #include <linux/vmalloc.h>
 
 #include "engine.h"
 #include "lockstep-compat.h"
 
-#if HAVE_BDEV_FILE
-static int open_path(struct dcd_disk *disk, const char *path, void *holder)
-{
-	struct file *f = bdev_file_open_by_path(path, BLK_OPEN_READ | BLK_OPEN_WRITE, holder,
-						NULL);
-
-	if (IS_ERR(f))
-		return PTR_ERR(f);
-	disk->handle = f;
-	disk->bdev = file_bdev(f);
-	return 0;
-}
-
-static void close_handle(struct dcd_disk *disk)
-{
-	fput(disk->handle);
-}
-#else
-static int open_path(struct dcd_disk *disk, const char *path, void *holder)
-{
-	struct block_device *b = blkdev_get_by_path(path, FMODE_READ | FMODE_WRITE | FMODE_EXCL,
-						    holder);
-
-	if (IS_ERR(b))
-		return PTR_ERR(b);
-	disk->handle = b;
-	disk->bdev = b;
-	return 0;
-}
-
-static void close_handle(struct dcd_disk *disk)
-{
-	blkdev_put(disk->handle, FMODE_READ | FMODE_WRITE | FMODE_EXCL);
-}
-#endif
-
 int dcd_disk_open(struct dcd_disk *disk, const char *what, const char *path, void *holder)
 {
-	int r = open_path(disk, path, holder);
+	void *handle = lockstep_bdev_open(path, holder, &disk->bdev);
 
-	if (r) {
+	if (IS_ERR(handle)) {
+		int r = PTR_ERR(handle);
+
 		pr_err("dcd: can't open the %s disk %s: error %d%s\n", what, path, r,
 		       r == -EBUSY ? ": it is in use" : "");
 		return r;
 	}
+	disk->handle = handle;
 	disk->sectors = bdev_nr_sectors(disk->bdev);
 	if (bdev_logical_block_size(disk->bdev) != 512) {
 		pr_err("dcd: %s disk %s has blocks of %u bytes: only 512 are supported\n", what,
@@ -65,7 +31,7 @@ int dcd_disk_open(struct dcd_disk *disk, const char *what, const char *path, voi
 void dcd_disk_close(struct dcd_disk *disk)
 {
 	if (disk->handle)
-		close_handle(disk);
+		lockstep_bdev_close(disk->handle);
 	disk->handle = NULL;
 }
 

@@ -6,6 +6,9 @@
 
 #include "engine.h"
 
+#define CREATE_TRACE_POINTS
+#include "dcd-trace.h"
+
 static int carve(struct dcd_engine *e, size_t asked)
 {
 	u64 bytes = e->keeps ? le64_to_cpu(e->header.bytes) : e->nv->bytes;
@@ -162,6 +165,12 @@ void dcd_close(struct dcd_engine *e)
 }
 EXPORT_SYMBOL_GPL(dcd_close);
 
+static void answer(struct dcd_engine *e, struct dcd_request *rq, int error)
+{
+	trace_dcd_done(e, rq, error);
+	rq->done(rq, error);
+}
+
 static void work_on(struct work_struct *work)
 {
 	struct dcd_request *rq = container_of(work, struct dcd_request, work);
@@ -172,7 +181,7 @@ static void work_on(struct work_struct *work)
 	if (r)
 		dcd_count(e, r == -ENOMEM ? DCD_N_NOMEM :
 			     read ? DCD_N_READ_ERRORS : DCD_N_FLUSH_ERRORS, 1);
-	rq->done(rq, r);
+	answer(e, rq, r);
 }
 
 static void later(struct dcd_engine *e, struct dcd_request *rq)
@@ -187,7 +196,7 @@ void dcd_submit(struct dcd_engine *e, struct dcd_request *rq)
 	int r;
 
 	if (rq->sector > e->data.sectors || rq->sectors > e->data.sectors - rq->sector) {
-		rq->done(rq, -ERANGE);
+		answer(e, rq, -ERANGE);
 		return;
 	}
 	switch (rq->op) {
@@ -200,7 +209,7 @@ void dcd_submit(struct dcd_engine *e, struct dcd_request *rq)
 		if (e->loses_acks)
 			later(e, rq);
 		else
-			rq->done(rq, 0);
+			answer(e, rq, 0);
 		return;
 	default:
 		break;
@@ -219,7 +228,7 @@ void dcd_submit(struct dcd_engine *e, struct dcd_request *rq)
 	if (!r && rq->fua && e->loses_acks)
 		later(e, rq);
 	else
-		rq->done(rq, r);
+		answer(e, rq, r);
 }
 EXPORT_SYMBOL_GPL(dcd_submit);
 

@@ -7,6 +7,7 @@
 #include <linux/module.h>
 #include <linux/scatterlist.h>
 
+#include "dcd-trace.h"
 #include "engine.h"
 
 #define SEAL_AFTER	(HZ / 10)	/* of an open slot; the papers' longest stay in NVRAM */
@@ -208,6 +209,7 @@ static int enter(struct dcd_engine *e, struct dcd_request *rq, sector_t sector, 
 		persist_late(e);
 		persist(e, entry, sizeof(*entry));
 	}
+	trace_dcd_entry(e, e->next_entry, s->segment, sector, sectors);
 	e->next_entry++;
 	s->entries++;
 	s->used += bytes;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Level 1: sealed NVRAM slots to segments of the log, in their order, one at a time. */
+#include "dcd-trace.h"
 #include "engine.h"
 
 #define SEAL_AFTER (HZ / 10)
@@ -26,6 +27,7 @@ int dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first, 
 			used);
 	if (!r)
 		r = dcd_disk_flush(&e->log);
+	trace_dcd_commit(e, sequence, entries, used, r);
 	if (!r) {
 		dcd_count(e, DCD_N_SEGMENTS, 1);
 		dcd_count(e, DCD_N_LOG_SECTORS, used >> SECTOR_SHIFT);
@@ -153,6 +155,7 @@ void dcd_log_failed(struct dcd_engine *e, u64 segment, int error)
 	spin_unlock(&e->lock);
 	if (!news)
 		return;
+	trace_dcd_disk(e, true, error);
 	if (segment != DCD_SUPERBLOCK)
 		snprintf(where, sizeof(where), "segment %llu", segment);
 	pr_err("dcd: %s: can't write %s of the log %pg: error %d; %s, trying again: look after that disk\n",
@@ -166,6 +169,7 @@ void dcd_log_works(struct dcd_engine *e)
 	spin_lock(&e->lock);
 	e->log_dead = false;
 	spin_unlock(&e->lock);
+	trace_dcd_disk(e, true, 0);
 	pr_info("dcd: %s: the log %pg works again; what it had is on the data disk\n", e->name,
 		e->log.bdev);
 	wake_up_all(&e->room);

@@ -5,6 +5,7 @@
  * durable in the log, so a second crash finds the same again. Nothing is
  * written before all is known to be there.
  */
+#include "dcd-trace.h"
 #include "engine.h"
 
 struct found {
@@ -211,6 +212,7 @@ int dcd_recover(struct dcd_engine *e)
 	if (!r && e->keeps)
 		r = read_nvram(e, applied, &f);
 	mutex_unlock(&e->intake);
+	trace_dcd_recovery(e, f.next, f.newest, f.entries, f.slots, r);
 	if (r)
 		return r;
 	e->head = f.next;

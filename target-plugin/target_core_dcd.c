@@ -323,6 +323,8 @@ static sense_reason_t dcd_execute_unmap(struct se_cmd *cmd, sector_t lba, sector
 	init_completion(&w.done);
 	dcd_submit(to_dcd(cmd->se_dev)->engine, &w.rq);
 	wait_for_completion(&w.done);
+	if (w.error == -ENOMEM || w.error == -EAGAIN)
+		return TCM_OUT_OF_RESOURCES;
 	return w.error ? TCM_LOGICAL_UNIT_COMMUNICATION_FAILURE : 0;
 }
 
@@ -354,11 +356,7 @@ static sense_reason_t dcd_execute_write_same(struct se_cmd *cmd)
 		     target_to_linux_sector(cmd->se_dev, cmd->t_task_lba), sectors, NULL, 0);
 }
 
-#if HAVE_EXEC_CMD_OPS
 static struct exec_cmd_ops dcd_cmd_ops = {
-#else
-static struct sbc_ops dcd_cmd_ops = {
-#endif
 	.execute_rw = dcd_execute_rw,
 	.execute_sync_cache = dcd_execute_sync_cache,
 	.execute_write_same = dcd_execute_write_same,

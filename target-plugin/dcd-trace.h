@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Tracepoints of the DCD (events/dcd): the way of what is written, and every
+ * change of what a disk is good for. A DCD is told by its data disk's number.
+ */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM dcd
+
+#if !defined(DCD_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
+#define DCD_TRACE_H
+
+#include <linux/tracepoint.h>
+
+#include "engine.h"
+
+#define dcd_op_names							\
+	{ DCD_READ, "read" }, { DCD_WRITE, "write" },			\
+	{ DCD_DISCARD, "discard" }, { DCD_WRITE_ZEROES, "zeroes" },	\
+	{ DCD_FLUSH, "flush" }
+
+/* A request is answered; a write that is acknowledged from NVRAM too. */
+TRACE_EVENT(dcd_done,
+	TP_PROTO(struct dcd_engine *e, struct dcd_request *rq, int error),
+	TP_ARGS(e, rq, error),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(int, op)
+		__field(bool, fua)
+		__field(u64, sector)
+		__field(u64, sectors)
+		__field(int, error)
+	),
+	TP_fast_assign(
+		__entry->dev = e->data.bdev->bd_dev;
+		__entry->op = rq->op;
+		__entry->fua = rq->fua;
+		__entry->sector = rq->sector;
+		__entry->sectors = rq->sectors;
+		__entry->error = error;
+	),
+	TP_printk("%d,%d %s%s %llu + %llu error %d", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __print_symbolic(__entry->op, dcd_op_names), __entry->fua ? " fua" : "",
+		  __entry->sector, __entry->sectors, __entry->error)
+);
+
+/* An entry is persistent in NVRAM. */
+TRACE_EVENT(dcd_entry,
+	TP_PROTO(struct dcd_engine *e, u64 number, u64 segment, sector_t sector, u32 sectors),
+	TP_ARGS(e, number, segment, sector, sectors),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, number)
+		__field(u64, segment)
+		__field(u64, sector)
+		__field(u32, sectors)
+	),
+	TP_fast_assign(
+		__entry->dev = e->data.bdev->bd_dev;
+		__entry->number = number;
+		__entry->segment = segment;
+		__entry->sector = sector;
+		__entry->sectors = sectors;
+	),
+	TP_printk("%d,%d entry %llu segment %llu %llu + %u", MAJOR(__entry->dev),
+		  MINOR(__entry->dev), __entry->number, __entry->segment, __entry->sector,
+		  __entry->sectors)
+);
+
+/* A segment is durable in the log, or could not be written. */
+TRACE_EVENT(dcd_commit,
+	TP_PROTO(struct dcd_engine *e, u64 segment, u32 entries, u32 bytes, int error),
+	TP_ARGS(e, segment, entries, bytes, error),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, segment)
+		__field(u32, entries)
+		__field(u32, bytes)
+		__field(int, error)
+	),
+	TP_fast_assign(
+		__entry->dev = e->data.bdev->bd_dev;
+		__entry->segment = segment;
+		__entry->entries = entries;
+		__entry->bytes = bytes;
+		__entry->error = error;
+	),
+	TP_printk("%d,%d segment %llu entries %u bytes %u error %d", MAJOR(__entry->dev),
+		  MINOR(__entry->dev), __entry->segment, __entry->entries, __entry->bytes,
+		  __entry->error)
+);
+
+/* A batch was copied to the data disk, or could not be. */
+TRACE_EVENT(dcd_destage,
+	TP_PROTO(struct dcd_engine *e, sector_t sector, sector_t sectors, int error),
+	TP_ARGS(e, sector, sectors, error),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, sector)
+		__field(u64, sectors)
+		__field(int, error)
+	),
+	TP_fast_assign(
+		__entry->dev = e->data.bdev->bd_dev;
+		__entry->sector = sector;
+		__entry->sectors = sectors;
+		__entry->error = error;
+	),
+	TP_printk("%d,%d %llu + %llu error %d", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->sector, __entry->sectors, __entry->error)
+);
+
+/* A round of destaging has ended; without error the segments below @target are free. */
+TRACE_EVENT(dcd_round,
+	TP_PROTO(struct dcd_engine *e, u64 target, u64 applied, bool bypass, int error),
+	TP_ARGS(e, target, applied, bypass, error),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, target)
+		__field(u64, applied)
+		__field(bool, bypass)
+		__field(int, error)
+	),
+	TP_fast_assign(
+		__entry->dev = e->data.bdev->bd_dev;
+		__entry->target = target;
+		__entry->applied = applied;
+		__entry->bypass = bypass;
+		__entry->error = error;
+	),
+	TP_printk("%d,%d segments below %llu, entries up to %llu%s error %d", MAJOR(__entry->dev),
+		  MINOR(__entry->dev), __entry->target, __entry->applied,
+		  __entry->bypass ? ", past the log," : "", __entry->error)
+);
+
+/* A disk fails, or works again (@error 0). */
+TRACE_EVENT(dcd_disk,
+	TP_PROTO(struct dcd_engine *e, bool log, int error),
+	TP_ARGS(e, log, error),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(bool, log)
+		__field(int, error)
+	),
+	TP_fast_assign(
+		__entry->dev = e->data.bdev->bd_dev;
+		__entry->log = log;
+		__entry->error = error;
+	),
+	TP_printk("%d,%d %s disk error %d", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->log ? "log" : "data", __entry->error)
+);
+
+/* At open: what was found. */
+TRACE_EVENT(dcd_recovery,
+	TP_PROTO(struct dcd_engine *e, u64 next_segment, u64 newest_entry, u64 entries, u64 slots,
+		 int error),
+	TP_ARGS(e, next_segment, newest_entry, entries, slots, error),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, next_segment)
+		__field(u64, newest_entry)
+		__field(u64, entries)
+		__field(u64, slots)
+		__field(int, error)
+	),
+	TP_fast_assign(
+		__entry->dev = e->data.bdev->bd_dev;
+		__entry->next_segment = next_segment;
+		__entry->newest_entry = newest_entry;
+		__entry->entries = entries;
+		__entry->slots = slots;
+		__entry->error = error;
+	),
+	TP_printk("%d,%d next segment %llu newest entry %llu live entries %llu slots %llu error %d",
+		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->next_segment,
+		  __entry->newest_entry, __entry->entries, __entry->slots, __entry->error)
+);
+
+#endif
+
+#undef TRACE_INCLUDE_PATH
+#define TRACE_INCLUDE_PATH .
+#undef TRACE_INCLUDE_FILE
+#define TRACE_INCLUDE_FILE dcd-trace
+#include <trace/define_trace.h>

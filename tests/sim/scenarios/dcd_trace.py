@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The DCD's tracepoints: each one is seen, in the order in which things happen."""
+
+import errno
+from pathlib import Path
+
+from dcdlab import Box, Model, filled
+from locklab import base, blk
+
+TRACING = Path("/sys/kernel/tracing")
+EVENTS = ("done", "entry", "commit", "destage", "round", "disk", "recovery")
+
+
+def seen(event: str, text: str = "") -> list[str]:
+    lines = (TRACING / "trace").read_text().splitlines()
+    return [line for line in lines if f" dcd_{event}: " in line and text in line]
+
+
+def first(event: str, text: str) -> float:
+    lines = seen(event, text)
+    base.expect(lines, f"no event dcd_{event} with {text!r}")
+    return float(lines[0].split(f" dcd_{event}: ")[0].split()[-1].rstrip(":"))
+
+
+base.equal(
+    sorted(p.name for p in (TRACING / "events/dcd").iterdir() if p.is_dir()),
+    sorted(f"dcd_{name}" for name in EVENTS), "the tracepoints",
+)  # fmt: skip
+base.put(TRACING / "events/dcd/enable", "1")
+box = Box(nvram="dram")
+model = Model(box.data.sectors)
+
+base.step("a write's way")
+with box.disk() as disk:
+    disk.write(800, blk.pattern("traced", 8))
+    disk.flush()
+    box.destaged()
+    order = [
+        first("entry", "800 + 8"), first("done", "write 800 + 8 error 0"),
+        first("commit", "entries 1 bytes 12288 error 0"), first("done", "flush"),
+        first("destage", "800 + 8 error 0"), first("round", "error 0"),
+    ]  # fmt: skip
+    base.equal(order, sorted(order), "the order")
+    base.equal(len(seen("recovery", "next segment 1 ")), 1, "recovery of a fresh log")
+
+    base.step("errors and their end")
+    box.data.fail()
+    disk.write(900, bytes(4096), fua=True)
+    base.expect(seen("done", "write fua 900 + 8 error 0"), "FUA is told")
+    box.says("data FAILING", "the data disk's failure")
+    first("disk", "data disk error -5")
+    first("destage", "900 + 8 error -5")
+    first("round", "error -5")
+    with base.refused("a read", errno.EIO):
+        disk.read(0, 8)
+    first("done", "error -5")
+    box.log.fail_writes()
+    disk.write(1000, bytes(4096))
+    box.says("log FAILING", "the log's failure")
+    first("commit", "error -5")
+    first("disk", "log disk error -5")
+    box.data.heal()
+    box.log.heal()
+    box.says("log ok, data ok", "both to work again")
+    first("disk", "data disk error 0")
+    first("disk", "log disk error 0")
+    first("round", "past the log, error 0")
+    filled(disk, model, 0, 64, "the end")
+base.put(TRACING / "events/dcd/enable", "0")
+box.away()
+base.step("done")
