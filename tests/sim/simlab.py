@@ -196,7 +196,7 @@ def _cmdline(job: Job) -> list[str]:
         "loglevel=7",
         "kasan_multi_shot",
         "norandmaps",
-        "initcall_blacklist=rng_init",  # the driver of the host's /dev/random
+        f"initcall_blacklist={_host_random(job)}",
         f"lab.seed={job.seed}",
         *clock,
         *leaks,
@@ -210,6 +210,19 @@ def _cmdline(job: Job) -> list[str]:
         tree,
         out,
     ]
+
+
+def _host_random(job: Job) -> str:
+    """The start of the driver of the host's /dev/random, as the kernel calls it to itself."""
+    name = "rng_init"
+    symbols = (job.linux or _kernel(job.kernel) / "linux").parent / "build" / "System.map"
+    if symbols.exists():
+        # The checked kernel has no names for what is only needed at its start.
+        for line in symbols.read_text(encoding="ascii").splitlines():
+            address, _, symbol = line.split()
+            if symbol == name:
+                return f"{name},{int(address, 16):#x}"
+    return name
 
 
 def _kernel(kernel: str) -> Path:

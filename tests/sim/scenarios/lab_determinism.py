@@ -2,14 +2,14 @@
 """Latencies of an iSCSI disk over a wire, to the nanosecond: the output is the seed's function.
 
 By fio, and by hand for long enough that the kernel's periodic work comes by some times. The last
-line is the kernel's own random numbers: on the plain kernel they too have to be the seed's. (On the
-checked one something still stirs them between the kernel's start and the script's: not found yet.)
+line is the kernel's own random numbers, into which it stirs the moment of every interrupt: they too
+have to be the seed's.
 """
 
 import functools
 import os
 
-from locklab import base, blk, dm, fio, pair
+from locklab import blk, dm, fio, pair
 
 with pair.pair("iblock", "wan-varying") as both:
     job: dict[str, object] = {"rw": "randwrite", "number_ios": 300, "iodepth": 4}
@@ -21,5 +21,4 @@ with pair.pair("iblock", "wan-varying") as both:
             seconds = blk.timed(functools.partial(disk.write, 8 * turn, data))
             print(turn, f"{seconds:.9f}")
     print("sectors", dm.sectors(both.remote), "wire", both.wire.counters())
-if not base.CHECKED:
-    print("random", os.urandom(16).hex())
+print("random", os.urandom(16).hex())
