@@ -64,8 +64,8 @@ static int read_log(struct dcd_engine *e, u64 applied, struct found *f)
 	}
 	/* An NVRAM that keeps shows whether this one counts: then a gap is before what it has. */
 	if (r != -ENODATA && (r == -EOPNOTSUPP || !e->keeps)) {
-		pr_err("dcd: %s: can't read segment %llu of the log %pg: error %d\n", e->name,
-		       f->next, e->log.bdev, r);
+		pr_err("dcd: %s: can't read segment %llu of the log %pg: error %d; it may hold data: mend that disk, or `dcd format` it and copy the data anew\n",
+		       e->name, f->next, e->log.bdev, r);
 		return r;
 	}
 	/*

@@ -7,7 +7,7 @@ import pytest
 from labrun import KERNELS, lab
 
 SCENARIOS = ["dcd_disk_errors", "dcd_log_errors", "dcd_bad_input", "dcd_pressure",
-             "dcd_flush", "dcd_zero", "dcd_trace"]  # fmt: skip
+             "dcd_flush", "dcd_zero", "dcd_trace", "dcd_io_faults"]  # fmt: skip
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -15,3 +15,18 @@ SCENARIOS = ["dcd_disk_errors", "dcd_log_errors", "dcd_bad_input", "dcd_pressure
 def test_dcd(scenario: str, kernel: str) -> None:
     run = lab(f"{scenario}.py", kernel=kernel)
     assert run.rc == 0, run.text
+
+
+def test_io_faults_can_fail() -> None:
+    """The control: acknowledged before it is persistent, a write is lost by a cut."""
+    run = lab("dcd_io_faults.py", options=("--param", "dcd.test_ack_early=1"))
+    assert run.rc == 1 and "has wrong bytes" in run.stderr, run.text
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_no_memory(kernel: str) -> None:
+    """On the checked kernel with a look for leaks at the end."""
+    leaks = ("--boot", "kmemleak=on", "--timeout", "600") if kernel == "checked" else ()
+    run = lab("dcd_nomem.py", kernel=kernel, options=leaks)
+    assert run.rc == 0, run.text
+    assert ("no leaks" in run.text) == (kernel == "checked"), run.text

@@ -152,6 +152,32 @@ def damaged_log() -> None:
             box.away()
 
 
+def whole(disk: Disk, data: bytes | None = None) -> bytes:
+    """All bytes of the disk; before they are replaced, if `data` is given."""
+    with blk.Disk(disk.node) as raw:
+        was = b"".join(raw.read(at, 2048) for at in range(0, raw.sectors, 2048))
+        for at in range(0, len(data or b""), 1 << 20):
+            assert data
+            raw.write(at // blk.SECTOR, data[at : at + (1 << 20)])
+    return was
+
+
+def older_log() -> None:
+    base.step("a log of another time than the NVRAM: what is between them is missed")
+    box = Box(nvram="lab")
+    model = Model(box.data.sectors)
+    in_log(box, model)
+    older = whole(box.log)
+    in_log(box, model)
+    newer = whole(box.log, older)
+    refused("an older log", box.control(), "neither in the log", errno.EUCLEAN,
+            disks=(box.data.node, box.log.node, box.view))  # fmt: skip
+    whole(box.log, newer)
+    with box.disk() as disk:
+        model.check(disk, "with the log of its time")
+    box.away()
+
+
 def superblock() -> None:
     base.step("superblock: a damaged copy, both, a newer format")
     box = Box()
@@ -257,7 +283,7 @@ def format_errors() -> None:
 
 def main() -> None:
     parts: list[Callable[[], None]] = [
-        settings, devices, damaged_log, superblock, truncated, format_errors,
+        settings, devices, damaged_log, older_log, superblock, truncated, format_errors,
     ]  # fmt: skip
     for part in parts:
         part()
