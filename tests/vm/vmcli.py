@@ -6,13 +6,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from vmlab import DISK_MIB, Lab, LabError
+from vmlab import DISK_MIB, STATE, Lab, LabError
 
 EPILOG = """\
 In the guests: /dev/disk/by-id/virtio-data on both, /dev/disk/by-id/virtio-log and /dev/pmem0 on the
 mirror, link0 between them (10.9.0.1 primary, 10.9.0.2 mirror). The disks have a volatile write
-cache. Consoles are in build/vm/HOST/console.log. LAB_ACCEL=tcg or kvm overrides the choice.
+cache. Consoles are in build/vm/HOST/console.log.
+`make clean` wants the lab down. LAB_ACCEL=tcg or kvm overrides the choice.
 """
 
 
@@ -23,6 +25,10 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument(
+        "--state", type=Path, default=STATE, metavar="DIR",
+        help="another lab of this tree: build/vm-test is that of the tests (default build/vm)",
+    )  # fmt: skip
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     one = commands.add_parser("up", help="both hosts run and take ssh")
     one.add_argument(
@@ -93,7 +99,7 @@ def _status(lab: Lab) -> int:
 def main(argv: Sequence[str]) -> int:
     args = _parser().parse_args(argv)
     try:
-        return _run(args, Lab())
+        return _run(args, Lab(args.state))
     except LabError as err:
         print(f"lab: {err}", file=sys.stderr)
         return 1

@@ -38,6 +38,7 @@ from machine import BOOT_S, Machine
 from snapshot import Snapshot
 
 TREE = Path(__file__).resolve().parents[2]
+STATE = TREE / "build" / "vm"
 DISK_MIB = 1024
 SSH_S = 300.0
 TICK_S = 15.0
@@ -54,7 +55,7 @@ def _say(text: str) -> None:
 class Lab:
     """The lab of this checkout. Making the object starts nothing."""
 
-    def __init__(self, state: Path = TREE / "build" / "vm", say: Callable[[str], None] = _say):
+    def __init__(self, state: Path = STATE, say: Callable[[str], None] = _say):
         self._state = state.resolve()
         self._say = say
         self._facts = self._state / "lab.json"
@@ -137,7 +138,8 @@ class Lab:
     ) -> None:
         """The host's power goes at once, and comes back unless it is to `stay_down`. Of what its
         disks were not told to flush, a part that the seed decides is left (`keep`: "some", "none"
-        or "all"); the NVDIMM keeps everything."""
+        or "all"); the NVDIMM keeps everything. The root disk keeps what the guest had written to
+        it: as on any host, a file just made and not synced may be gone."""
         with self._locked():
             machine = self.machine(name)
             machine.check_alive()
