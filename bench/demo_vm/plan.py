@@ -9,7 +9,7 @@ from demo_vm.spindles import Spindle
 from experiments import slice as bench
 from traces import spc
 
-LEG_MIB = 256  # of each mirror
+LEG_MIB = 128  # of each mirror
 LOG_MIB = 128
 RECORDS = 4000  # about two minutes at the trace's own speed, a burst beyond the WAN's included
 SLOTS = 16  # outstanding requests, the paper's threads

@@ -46,7 +46,7 @@ def variables(mirror: plan.Mirror, mirror_address: str) -> dict[str, Any]:
         "noop_interval": 5, "noop_timeout": 10, "replacement_timeout": 10,
         "command_timeout": 90,
         # Small regions: a resync over the WAN carries little more than what was missed.
-        "table_options": ["region_size", "128"],
+        "table_options": ["region_size", "128", "resync_jobs", "4"],
     }  # fmt: skip
     return {
         **{f"mirror_site_{key}": value for key, value in (both | site).items()},

@@ -113,8 +113,9 @@ class Sites:
 
     def serves(self, mirror: plan.Mirror) -> bool:
         """Whether the mirror site exports its LUN."""
-        enabled = f"/sys/kernel/config/target/iscsi/{plan.IQN}:{mirror.name}/tpgt_1/enable"
-        return self.lab.ssh("mirror", f"cat {enabled}", check=False).stdout.strip() == "1"
+        group = f"/sys/kernel/config/target/iscsi/{plan.IQN}:{mirror.name}/tpgt_1"
+        command = f"test -d {group}/lun/lun_0 && cat {group}/enable"
+        return self.lab.ssh("mirror", command, check=False).stdout.strip() == "1"
 
     def hold_watch(self, mirror: plan.Mirror, hold: bool) -> None:
         """The role's unit that gives a lost leg back to the mirror when it is there again."""

@@ -61,4 +61,5 @@ class Tell:
         return Progress(
             TextColumn("    {task.description}"), BarColumn(), TimeElapsedColumn(),
             TextColumn("{task.fields[state]}"), console=self.console, transient=True,
+            disable=not self.console.is_terminal,
         )  # fmt: skip

@@ -6,7 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from demo_vm import plan, spindles
+from demo_vm import plan, provision, spindles
+from demo_vm.sites import Status
 from experiments import report
 from traces import spc
 
@@ -60,3 +61,31 @@ def test_lateness_is_from_the_trace_to_the_issue(tmp_path: Path) -> None:
     log.write_text(head + "".join(rows), encoding="ascii")
     late = report.lateness(log)
     assert (late.mean, late.p99, late.longest) == pytest.approx((0.002, 0.005, 0.005))
+
+
+def test_status_is_read_from_the_line_that_dmsetup_prints() -> None:
+    tail = "0 0 degrade 0 0 0 0 541 431 18 12 6 2 5709312 0 0 16 0 13 525056"
+    whole = Status(f"0 524288 lockstep AA 4096/4096 idle {tail}")
+    assert (whole.health, whole.synced, whole.action) == ("AA", "4096/4096", "idle")
+    assert whole.whole
+    assert not Status(f"0 524288 lockstep Aa 4090/4096 resync {tail}").whole
+    assert not Status(f"0 524288 lockstep AD 4090/4096 waiting {tail}").whole
+
+
+def test_each_mirror_has_its_own_target_disks_and_secrets() -> None:
+    plain, dcd = (provision.variables(one, "10.9.0.2") for one in plan.MIRRORS)
+    for key in ("mirror_site_target_iqn", "mirror_site_data", "primary_local", "primary_name",
+                "primary_chap_password"):  # fmt: skip
+        assert plain[key] != dcd[key]
+    assert plain["mirror_site_backstore"] == "iblock"
+    assert "mirror_site_format" not in plain
+    for one in (plain, dcd):
+        assert one["mirror_site_chap_password"] == one["primary_chap_password"]
+        assert one["mirror_site_chap_password"] != one["mirror_site_mutual_password"]
+        assert one["mirror_site_target_iqn"] == one["primary_target_iqn"]
+
+
+def test_the_task_of_a_playbook_is_found_in_what_it_says(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("PLAY [x] ***\n\nTASK [lockstep.mirror.primary : Name this host] ****\nok\n")
+    assert provision.task(log) == "Name this host"
