@@ -26,7 +26,7 @@ from vmlab import Lab, LabError
 
 OUT = TOP / "build/demo"
 GRACE_S = 120
-CUT_AT = 0.4  # of the trace
+CUT_AT = 0.15  # of the trace: the rest is long enough to see the mirror site come back
 SYNC_S = 900.0
 SET_UP_S, COMPARE_S = 300.0, 40.0  # as seen on two slow cores without KVM
 LATE_MS = 1.0  # below this the replayer's own delay isn't worth a line

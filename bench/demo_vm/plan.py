@@ -11,7 +11,7 @@ from traces import spc
 
 LEG_MIB = 128  # of each mirror
 LOG_MIB = 128
-RECORDS = 4000  # about two minutes at the trace's own speed, a burst beyond the WAN's included
+RECORDS = 3000  # 86 s at the trace's own speed; its last seconds are a burst beyond the WAN
 SLOTS = 16  # outstanding requests, the paper's threads
 SEED = 1
 
