@@ -26,6 +26,8 @@ VM_TESTS := $(wildcard tests/vm/test_*.py)
 not-built = $(if $(wildcard $(1)),$(1),echo "make $@: $(1) isn't built yet, see README.md, State" >&2; exit 1)
 # PYTEST_ARGS="-k NAME" and the like reach pytest.
 PYTEST = $(VENV)/python3 -m pytest $(PYTEST_ARGS)
+# Guests of the sim lab at a time: each takes one CPU and up to 1 GiB of memory.
+SIM_JOBS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n : 8)))
 
 .PHONY: help
 help: ## this list
@@ -51,7 +53,7 @@ test-unit: host-deps bins ## userspace tests: no root, no kernel
 .PHONY: test-sim
 test-sim: modules-uml bins lab-sim ## both sites and the wire in one UML kernel with simulated time
 	@mkdir -p build/test
-	$(PYTEST) --junit-xml=build/test/test-sim.xml tests/sim
+	PYTEST_ADDOPTS="-n $(SIM_JOBS) --dist worksteal" $(PYTEST) --junit-xml=build/test/test-sim.xml tests/sim
 
 .PHONY: test-vm
 test-vm: $(if $(VM_TESTS),modules-vm bins lab-vm) ## two QEMU hosts with Debian 13

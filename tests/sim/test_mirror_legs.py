@@ -30,7 +30,7 @@ def test_schedules_of_failures(kernel: str, schedules: int) -> None:
 
 @both_kernels
 def test_without_memory(kernel: str) -> None:
-    run = lab("mirror_memory.py", kernel=kernel)
+    run = lab("mirror_memory.py", kernel=kernel, options=("--timeout", "900"))
     assert run.rc == 0, run.text
 
 

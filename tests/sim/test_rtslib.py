@@ -7,10 +7,14 @@ import pytest
 from labrun import KERNELS, lab
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize(
-    "scenario", ["rtslib_targetcli", "rtslib_refused", "rtslib_no_module", "rtslib_state"]
-)
+SCENARIOS = ("rtslib_targetcli", "rtslib_refused", "rtslib_no_module", "rtslib_state")
+RUNS = [(scenario, kernel) for scenario in SCENARIOS for kernel in KERNELS]
+# It unloads a module. User Mode Linux leaves KASAN's marks on the module's memory, and whoever gets
+# that memory next is reported: hostfs, for reading a directory.
+RUNS.remove(("rtslib_no_module", "checked"))
+
+
+@pytest.mark.parametrize(("scenario", "kernel"), RUNS)
 def test_on_a_host_with_targetcli(scenario: str, kernel: str) -> None:
     # Each start of targetcli takes a second, on the checked kernel many.
     run = lab(f"{scenario}.py", kernel=kernel, options=("--timeout", "900"))
