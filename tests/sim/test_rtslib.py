@@ -6,7 +6,6 @@ from __future__ import annotations
 import pytest
 from labrun import KERNELS, lab
 
-
 SCENARIOS = ("rtslib_targetcli", "rtslib_refused", "rtslib_no_module", "rtslib_state")
 RUNS = [(scenario, kernel) for scenario in SCENARIOS for kernel in KERNELS]
 # It unloads a module. User Mode Linux leaves KASAN's marks on the module's memory, and whoever gets
