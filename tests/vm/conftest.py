@@ -4,6 +4,7 @@ lab brought up by hand (tests/vm/lab) is left alone."""
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Iterator
 
 import pytest
@@ -12,11 +13,17 @@ from vmlab import TREE, Lab
 
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
-    """Both hosts, up, as the last test left them."""
-    one = Lab(TREE / "build" / "vm-test")
-    one.up()
-    yield one
-    one.down()
+    """Both hosts, up, as the last test left them. Another run of the tests waits for its turn."""
+    state = TREE / "build" / "vm-test"
+    state.mkdir(parents=True, exist_ok=True)
+    with (state / "session").open("w") as session:
+        fcntl.flock(session, fcntl.LOCK_EX)
+        one = Lab(state)
+        try:
+            one.up()
+            yield one
+        finally:
+            one.down()
 
 
 @pytest.fixture
