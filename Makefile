@@ -21,9 +21,6 @@ DEBIAN_KERNELS := 6.1 6.12 backports
 UML_KERNELS := uml-plain uml-checked
 # The tools of requirements-dev.txt, built on first use.
 VENV = $$($(CACHE) path venv)/bin
-# Parts of the first slice that are still to come are left out, and said so.
-VM_TESTS := $(wildcard tests/vm/test_*.py)
-not-built = $(if $(wildcard $(1)),$(1),echo "make $@: $(1) isn't built yet, see README.md, State" >&2; exit 1)
 # PYTEST_ARGS="-k NAME" and the like reach pytest.
 PYTEST = $(VENV)/python3 -m pytest $(PYTEST_ARGS)
 # Guests of the sim lab at a time: each takes one CPU and up to 1 GiB of memory.
@@ -37,13 +34,12 @@ help: ## this list
 		awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 .PHONY: demo
-demo: $(if $(wildcard bench/demo),host-deps modules-vm bins) ## two virtual hosts, a trace over LAN and WAN, a power cut, a table and a picture
-	@$(call not-built,bench/demo)
+demo: modules-vm bins lab-vm ## two virtual hosts, a trace over LAN and WAN, a power cut, a table and a picture
+	@bench/demo
 
 .PHONY: test
-test: ## everything: lint, unit, sim and vm tests, and their sum
-	@$(if $(VM_TESTS),,echo "test: the VM lab (tests/vm) isn't built yet, so test-vm is left out")
-	@MAKE="$(MAKE)" python3 tests/lab/run-tests lint test-unit test-sim $(if $(VM_TESTS),test-vm)
+test: ## everything: lint, modules, unit, sim and vm tests, and their sum
+	@MAKE="$(MAKE)" python3 tests/lab/run-tests lint modules test-unit test-sim test-vm
 
 .PHONY: test-unit
 test-unit: host-deps bins ## userspace tests: no root, no kernel
@@ -56,13 +52,13 @@ test-sim: modules-uml bins lab-sim ## both sites and the wire in one UML kernel 
 	PYTEST_ADDOPTS="-n $(SIM_JOBS) --dist worksteal" $(PYTEST) --junit-xml=build/test/test-sim.xml tests/sim
 
 .PHONY: test-vm
-test-vm: $(if $(VM_TESTS),modules-vm bins lab-vm) ## two QEMU hosts with Debian 13
+test-vm: modules-vm bins lab-vm ## two QEMU hosts with Debian 13
 	@mkdir -p build/test
-	@$(if $(VM_TESTS),$(PYTEST) --junit-xml=build/test/test-vm.xml tests/vm,$(call not-built,tests/vm))
+	$(PYTEST) --junit-xml=build/test/test-vm.xml tests/vm
 
 .PHONY: bench
-bench: $(if $(wildcard bench/run),modules-uml bins lab-sim) ## the measurements
-	@$(call not-built,bench/run)
+bench: modules-uml-plain bins lab-sim ## the measurements
+	@bench/run
 
 .PHONY: lab
 lab: lab-sim lab-vm ## build both labs' kernels and images
@@ -97,7 +93,10 @@ $(LINTS:%=lint-%): lint-%: host-deps
 	@tests/lab/lint $*
 
 .PHONY: clean
-clean: ## remove build/
+clean: ## remove build/, after the virtual hosts of this tree are down
+	@for lab in build/vm*/lab.json; do \
+		if [[ -e $$lab ]]; then tests/vm/lab --state "$${lab%/*}" down || exit 1; fi; \
+	done
 	rm -rf build
 
 .PHONY: distclean
