@@ -36,9 +36,9 @@ struct leg {
 	enum leg_id id;
 	/*
 	 * What this leg has acknowledged must be on stable storage, though its
-	 * device has a volatile cache and nobody asked for a flush: the remote
-	 * leg's device may lose its power and come back, behind a session that
-	 * reconnects, without our ever seeing an error.
+	 * device has a volatile cache and nobody asked for a flush: a device
+	 * at the other site may lose its power and come back, behind a session
+	 * that reconnects, without our ever seeing an error.
 	 */
 	bool write_through;
 	/* The administrator says that the device's cache survives a power loss. */

@@ -19,6 +19,7 @@ enum option {
 	OPT_NOSYNC,
 	OPT_POLICY,
 	OPT_REMOTE_CACHE,
+	OPT_LOCAL_CACHE,
 	OPT_RESYNC_JOBS,
 	OPT_RESYNC_RATE,
 };
@@ -33,6 +34,7 @@ static const struct {
 	{ "nosync", OPT_NOSYNC, false },
 	{ "policy", OPT_POLICY, true },
 	{ "remote_cache", OPT_REMOTE_CACHE, true },
+	{ "local_cache", OPT_LOCAL_CACHE, true },
 	{ "resync_jobs", OPT_RESYNC_JOBS, true },
 	{ "resync_rate", OPT_RESYNC_RATE, true },
 };
@@ -95,6 +97,11 @@ static int parse_option(struct table_options *o, struct dm_target *ti, enum opti
 		r = parse_choice(&o->trust_remote_cache, value, "fua", "trust");
 		if (r)
 			ti->error = "remote_cache must be fua or trust";
+		break;
+	case OPT_LOCAL_CACHE:
+		r = parse_choice(&o->local_fua, value, "plain", "fua");
+		if (r)
+			ti->error = "local_cache must be plain or fua";
 		break;
 	case OPT_RESYNC_JOBS:
 		r = parse_number(&o->resync_jobs, value, 1, RESYNC_JOBS_MAX);
@@ -186,8 +193,8 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 	bool jobs = o->resync_jobs != RESYNC_JOBS_DEFAULT;
 	unsigned int words, sz = 0;
 
-	words = 2 * (region + o->error_policy + o->trust_remote_cache + jobs + !!o->resync_rate) +
-		o->nosync;
+	words = 2 * (region + o->error_policy + o->trust_remote_cache + o->local_fua + jobs +
+		     !!o->resync_rate) + o->nosync;
 	if (!words)
 		return 0;
 
@@ -200,6 +207,8 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 		DMEMIT(" policy error");
 	if (o->trust_remote_cache)
 		DMEMIT(" remote_cache trust");
+	if (o->local_fua)
+		DMEMIT(" local_cache fua");
 	if (jobs)
 		DMEMIT(" resync_jobs %u", o->resync_jobs);
 	if (o->resync_rate)

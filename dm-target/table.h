@@ -21,6 +21,11 @@
  *                            acknowledged write is on stable storage there;
  *                            trust believes the administrator that the cache
  *                            survives a power loss
+ *   local_cache plain|fua    plain (default): the local device loses its power
+ *                            together with this host only, so flushes are its
+ *                            callers' business. fua: it may lose its power
+ *                            alone, as the remote one: for a mirror whose first
+ *                            device is the one at the other site
  *   resync_jobs <n>          regions copied at the same time, 1 to 16, default 2
  *   resync_rate <KiB/s>      bound over all jobs, default 0 = none
  *
@@ -39,6 +44,7 @@ struct table_options {
 	bool nosync;
 	bool error_policy;
 	bool trust_remote_cache;
+	bool local_fua;
 	unsigned int resync_jobs;
 	unsigned int resync_rate;	/* KiB/s */
 };

@@ -135,6 +135,7 @@ static int open_legs(struct mirror *m, char **argv)
 		if (r)
 			return r;
 	}
+	m->legs[LEG_LOCAL].write_through = m->options.local_fua;
 	m->legs[LEG_REMOTE].write_through = !m->options.trust_remote_cache;
 	m->legs[LEG_REMOTE].cache_trusted = m->options.trust_remote_cache;
 
@@ -441,9 +442,10 @@ static unsigned int emit_ima(struct mirror *m, char *result, unsigned int maxlen
 	DMEMIT_TARGET_NAME_VERSION(m->ti->type);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		DMEMIT(",%s=%s", leg_name(leg), m->legs[leg].dev->name);
-	DMEMIT(",region_size=%u,policy=%s,remote_cache=%s,nosync=%c;",
+	DMEMIT(",region_size=%u,policy=%s,remote_cache=%s,local_cache=%s,nosync=%c;",
 	       m->options.region_size, m->options.error_policy ? "error" : "degrade",
 	       m->options.trust_remote_cache ? "trust" : "fua",
+	       m->options.local_fua ? "fua" : "plain",
 	       m->options.nosync ? 'y' : 'n');
 	return sz;
 }

@@ -89,7 +89,8 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     return Host(program, tmp_path, monkeypatch)
 
 
-LOCAL_FIRST, REMOTE_FIRST = "0 2048 lockstep 1:0 2:0", "0 2048 lockstep 2:0 1:0"
+LOCAL_FIRST = "0 2048 lockstep 1:0 2:0"
+REMOTE_FIRST = "0 2048 lockstep 2:0 1:0 2 local_cache fua"
 
 
 @pytest.mark.parametrize(
@@ -112,6 +113,26 @@ def test_the_current_leg_is_named_first(
     assert host.table == table
     # Durable before the first write: a crash from here on is not a clean stop.
     assert host.seen_at_create["current"] == then and not host.seen_at_create["clean"]
+
+
+@pytest.mark.parametrize(
+    ("words", "local_first", "remote_first"),
+    [
+        ('"remote_cache", "trust"', " 2 remote_cache trust", ""),
+        ('"remote_cache", "fua"', " 2 remote_cache fua", " 2 local_cache fua"),
+        ('"resync_jobs", "4"', " 2 resync_jobs 4", " 4 resync_jobs 4 local_cache fua"),
+    ],
+)
+def test_the_caches_are_those_of_the_sites(
+    host: Host, words: str, local_first: str, remote_first: str
+) -> None:
+    (host.program.CONFIG / "m.toml").write_text(f"{TOML}options = [{words}]\n")
+    config = host.program.Config.load("m")
+    for leg, words in (("local", local_first), ("remote", remote_first)):
+        host.table = ""
+        host.know(leg)
+        host.program.start(config)
+        assert host.table.split()[5:] == words.split()
 
 
 def test_nothing_known_is_refused(host: Host) -> None:

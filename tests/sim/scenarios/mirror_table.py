@@ -35,6 +35,7 @@ def refused_tables() -> None:
         (f"0 {n} lockstep {a} {b} 2 resync_jobs 0", errno.EINVAL, "from 1 to 16"),
         (f"0 {n} lockstep {a} {b} 2 resync_rate -1", errno.EINVAL, "KiB/s"),
         (f"0 {n} lockstep {a} {b} 2 remote_cache none", errno.EINVAL, "fua or trust"),
+        (f"0 {n} lockstep {a} {b} 2 local_cache trust", errno.EINVAL, "plain or fua"),
         (f"0 1024 lockstep {a} {b}\n1024 1024 lockstep {a} {b}", errno.EBUSY, "two targets"),
     ]
     for table, want, says in lines:
@@ -76,13 +77,15 @@ def round_trip() -> None:
     pair = Pair("nosync")
     names = " ".join(dm.table("mirror").split()[:2])
     for words in ("", "1 nosync", "2 region_size 128", "2 policy error", "2 remote_cache trust",
+                  "4 remote_cache trust local_cache fua",
                   "9 region_size 8 nosync policy error resync_jobs 16 resync_rate 77"):  # fmt: skip
         table = f"{names} {words}".strip()
         dm.reload("mirror", f"0 {SECTORS} lockstep {table}")
         base.equal(dm.table("mirror"), table, "table")
         dm.reload("mirror", f"0 {SECTORS} lockstep {dm.table('mirror')}")
         base.equal(dm.table("mirror"), table, "table")
-    dm.reload("mirror", f"0 {SECTORS} lockstep {names} 4 policy DEGRADE remote_cache fua")
+    dm.reload("mirror", f"0 {SECTORS} lockstep {names} 6 policy DEGRADE remote_cache fua"
+              " local_cache plain")
     base.equal(dm.table("mirror"), names, "defaults are left out")
     base.equal(len(pair.mirror.status().rest), len(FIELDS), "fields of the status line")
     pair.close()
@@ -90,7 +93,11 @@ def round_trip() -> None:
 
 def flags() -> None:
     base.step("flush and FUA reach both legs")
-    for words, fua_remote in ((("nosync",), True), (("nosync", "remote_cache", "trust"), False)):
+    for words, fua in (
+        ((), (False, True)),
+        (("remote_cache", "trust"), (False, False)),
+        (("remote_cache", "trust", "local_cache", "fua"), (True, False)),
+    ):
         legs = [ram.Ram(name, 8, cache_mib=8) for name in ("one", "two")]
         logs = [ram.Ram(name, 16) for name in ("logone", "logtwo")]
         seen = []
@@ -98,7 +105,7 @@ def flags() -> None:
             seen.append(
                 dm.create(f"w{leg.name}", f"0 {leg.sectors} log-writes {leg.node} {log.node}")
             )
-        made = mirror.Mirror(seen[0], seen[1], *words)
+        made = mirror.Mirror(seen[0], seen[1], "nosync", *words)
         with blk.Disk(made.node) as disk:
             disk.write(0, blk.pattern("plain", 8))
             disk.write(8, blk.pattern("fua", 8), fua=True)
@@ -107,9 +114,8 @@ def flags() -> None:
         made.remove()
         for leg in legs:
             dm.remove(f"w{leg.name}")
-        for log, plain, name in (
-            (logs[0], "w", "local"), (logs[1], "wF" if fua_remote else "w", "remote"),
-        ):  # fmt: skip
+        for log, each, name in zip(logs, fua, ("local", "remote"), strict=True):
+            plain = "wF" if each else "w"
             # log-writes logs a write that wasn't FUA when the next flush makes it durable
             found = entries(log.node)
             writes = sorted(entry for entry in found if entry[1] != "f")
