@@ -71,6 +71,7 @@ def cut(tell: Tell, sites: Sites, mirror: plan.Mirror, load: plan.Load) -> Outag
     one = Outage()
     watch = Watch(tell, sites, mirror, one)
     watch.look()
+    tell.say("lockstep-watch is held until the mirror site has told what it holds after the cut")
     sites.hold_watch(mirror, hold=True)
     one.cut_ns = sites.clock_ns("primary")
     one.mark("cut")
