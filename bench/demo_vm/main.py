@@ -206,8 +206,8 @@ def finish(tell: Tell, load: plan.Load, results: Mapping[str, Mapping[str, Any]]
         spans[name] = shaded(result["outage"])
         alone = result["outage"]["seconds_after_cut"]["alone"]
         tell.console.print(
-            f"{name}: the requests in flight waited {alone:.0f} s, until the primary gave the mirror "
-            "site up (its iSCSI time limits); what was due meanwhile was skipped",
+            f"{name}: the requests in flight waited {alone:.0f} s, until the primary gave the "
+            "mirror site up (its iSCSI time limits); what was due meanwhile was skipped",
             markup=False,
         )
         if result["outage"]["sectors_lost"]:
