@@ -76,7 +76,7 @@ def cut(tell: Tell, sites: Sites, mirror: plan.Mirror, load: plan.Load) -> Outag
     one.cut_ns = sites.clock_ns("primary")
     one.mark("cut")
     tell.say("the mirror site's power is cut now; the replay goes on")
-    sites.lab.power_cut("mirror", seed=plan.SEED, stay_down=True)
+    sites.lab.power_cut("mirror", seed=plan.CHANCE, stay_down=True)
     tell.wait("the mirror, to give its remote leg up", watch.alone, ALONE_S)
     tell.say(f"degraded {one.mark('alone'):.0f} s after the cut; power on")
     sites.lab.boot("mirror")

@@ -13,7 +13,7 @@ LEG_MIB = 128  # of each mirror
 LOG_MIB = 128
 RECORDS = 3000  # 86 s at the trace's own speed; its last seconds are a burst beyond the WAN
 SLOTS = 16  # outstanding requests, the paper's threads
-SEED = 1
+CHANCE = 1  # seed of the wire and of the power cut
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,12 @@ class Configuration:
     def place(self) -> str:
         """Its folder under build/demo."""
         return self.name.replace(",", "").replace(" ", "-")
+
+    @property
+    def seed(self) -> int:
+        """Of what it writes. No other configuration's: they replay one trace onto the same
+        mirrors, and a site that still held an earlier one's bytes has to differ."""
+        return CONFIGURATIONS.index(self) + 1
 
 
 CONFIGURATIONS = (

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The demo's parts that need no host: the trace's layout, the legs, the picture's seconds."""
+"""The demo's parts that need no host: the trace's layout, the legs, the verdict's seeds."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from demo_vm import plan, provision, spindles
+from demo_vm import acked, main, outage, plan, provision, spindles
 from demo_vm.sites import Status
+from demo_vm.tell import Failed, Tell
 from experiments import report
 from traces import spc
 
@@ -89,3 +90,72 @@ def test_the_task_of_a_playbook_is_found_in_what_it_says(tmp_path: Path) -> None
     log = tmp_path / "log"
     log.write_text("PLAY [x] ***\n\nTASK [lockstep.mirror.primary : Name this host] ****\nok\n")
     assert provision.task(log) == "Name this host"
+
+
+LOG = (
+    "record,due_ns,issued_ns,done_ns,op,sector,bytes,result\n"
+    "0,0,0,10,w,0,1024,1024\n1,20,20,30,w,8,512,512\n2,40,40,90,w,16,512,512\n"
+)
+CUT = next(one for one in plan.CONFIGURATIONS if one.cut)
+EARLIER = [one for one in plan.CONFIGURATIONS[: plan.CONFIGURATIONS.index(CUT)]
+           if one.mirror is CUT.mirror]  # fmt: skip
+
+
+def judged(out: Path, written_by: plan.Configuration, cut_ns: int) -> list[int]:
+    """What the demo finds lost, if the site holds what that configuration's replay wrote."""
+    log = out / CUT.place / "requests.csv"
+    log.parent.mkdir()
+    log.write_text(LOG, encoding="ascii")
+    held = {
+        sector: acked.digest(acked.content(written_by.seed, one, sector))
+        for one in acked.writes(log)
+        for sector in range(one.sector, one.sector + one.sectors)
+    }
+    lost = outage.Outage(cut_ns=cut_ns, moments={"cut": 0.0}, held=held)
+    told = main.told(Tell(steps=1), CUT, lost, {"started_ns": 1000})
+    assert told["acknowledged_before_cut"] == 2
+    found: list[int] = told["sectors_lost"]
+    return found
+
+
+@pytest.fixture
+def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(main, "OUT", tmp_path)
+    return tmp_path
+
+
+def test_a_site_with_this_rows_bytes_has_lost_nothing(out: Path) -> None:
+    assert judged(out, CUT, 1050) == []
+
+
+@pytest.mark.parametrize("earlier", EARLIER, ids=lambda one: one.name)
+def test_a_site_with_an_earlier_rows_bytes_has_lost_all(
+    out: Path, earlier: plan.Configuration
+) -> None:
+    """Both replay the same trace onto the same mirror."""
+    assert judged(out, earlier, 1050) == [0, 1, 8]
+
+
+def test_nothing_acknowledged_before_the_cut_proves_nothing(out: Path) -> None:
+    with pytest.raises(Failed, match="no write was acknowledged before the cut"):
+        judged(out, CUT, 1005)
+
+
+def test_each_configuration_writes_bytes_of_its_own() -> None:
+    assert len(EARLIER) >= 2
+    seeds = [one.seed for one in plan.CONFIGURATIONS]
+    assert len(set(seeds)) == len(seeds)
+    for one in plan.CONFIGURATIONS:
+        words = main.command(one).split()
+        assert words[words.index("--seed") + 1] == str(one.seed)
+        assert words[-1] == f"/dev/mapper/{one.mirror.name}"
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_legs_that_no_write_reached_are_not_identical_for_it(count: int) -> None:
+    result = {"writes": {"issued": 3, "response": {"count": count}}}
+    if count:
+        main.some_written(CUT, result)
+        return
+    with pytest.raises(Failed, match="no write was acknowledged"):
+        main.some_written(CUT, result)
