@@ -4,8 +4,8 @@
  *            [--force]
  * dcd examine DEV|FILE
  *
- * What already is a DCD's log or NVRAM may hold data that are nowhere else: it
- * is formatted only with --force.
+ * What isn't blank in its first and last MiB is formatted only with --force: it
+ * may be a DCD's log or NVRAM, with data that are nowhere else, or anybody's.
  *
  * Exit codes: 0 done, 1 failed, 2 usage.
  */
@@ -147,6 +147,32 @@ static int is_ours(const struct dev *d, uint64_t magic, size_t copy, const char 
 	return 0;
 }
 
+/* Is there anything in its first or last MiB? */
+static int is_used(const struct dev *d, const char *what)
+{
+	static uint8_t buf[1 << 20];
+	uint64_t end = d->bytes > sizeof(buf) ? d->bytes - sizeof(buf) : 0;
+
+	for (uint64_t at = 0; ; at = end) {
+		ssize_t n = pread(d->fd, buf, sizeof(buf), (off_t)at);
+
+		if (n < 0) {
+			fprintf(stderr, "dcd: can't read %s: %s\n", d->path, strerror(errno));
+			return 1;
+		}
+		for (ssize_t i = 0; i < n; i++) {
+			if (!buf[i])
+				continue;
+			fprintf(stderr, "dcd: %s %s isn't blank, there is something at byte %" PRIu64
+				": if nobody needs it, --force overwrites it\n",
+				what, d->path, at + (uint64_t)i);
+			return 1;
+		}
+		if (at == end)
+			return 0;
+	}
+}
+
 static int format(const char *data_path, const char *log_path, const char *nvram_path,
 		  uint64_t segment, uint64_t nvram_bytes, int force)
 {
@@ -165,7 +191,9 @@ static int format(const char *data_path, const char *log_path, const char *nvram
 	    (has_nvram && open_dev(&nv, "NVRAM", nvram_path, O_RDWR | O_EXCL)))
 		return 1;
 	if (!force && (is_ours(&log, DCD_SUPER_MAGIC, DCD_BLOCK, "the log") ||
-		       (has_nvram && is_ours(&nv, DCD_NVRAM_MAGIC, DCD_NVRAM_COPY, "the NVRAM"))))
+		       is_used(&log, "log disk") ||
+		       (has_nvram && (is_ours(&nv, DCD_NVRAM_MAGIC, DCD_NVRAM_COPY, "the NVRAM") ||
+				      is_used(&nv, "NVRAM")))))
 		return 1;
 	if (!segment)
 		segment = log.bytes < (64U << 20) ? DCD_SEGMENT_MIN : DCD_SEGMENT_DEFAULT;

@@ -269,6 +269,19 @@ def format_errors() -> None:
         "--segment-bytes", "65537")  # fmt: skip
     bad("not a number", "not a number", "--data", data, "--log", log, "--nvram", nvram,
         "--segment-bytes", "many")  # fmt: skip
+    spare, end = Disk("spare", 8), (8 << 11) - 8
+    disks = (*disks, spare.node)
+    for where, what in ((2000, f"byte {2000 * 512}"), (end, f"byte {end * 512}")):
+        for log_disk, fast in ((spare.node, nvram), (tiny.node, spare.node)):
+            with blk.Disk(spare.node) as disk:
+                disk.write(where, blk.pattern("somebody's", 8))
+            says = f"{spare.node} isn't blank, there is something at {what}"
+            bad(f"somebody's data at {what}", says, "--data", data, "--log", log_disk,
+                "--nvram", fast)  # fmt: skip
+            with blk.Disk(spare.node) as disk:
+                disk.write(where, bytes(8 * 512))
+    spare.remove()
+    disks = disks[:-1]
     bad("a log, perhaps with data", "already", "--data", data, "--log", log, "--nvram", nvram)
     box.open()
     bad("a log in use", "busy", "--data", data, "--log", log, "--nvram", nvram, "--force")
