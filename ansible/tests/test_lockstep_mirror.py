@@ -28,6 +28,7 @@ class Host:
         self.program: Any = program
         self.table = ""
         self.letters = "AA"
+        self.numbers = dict(NUMBERS)
         self.disks = {"/dev/L": "disk-l", "/dev/R": "disk-r"}
         self.messages: list[str] = []
         self.fails = ""
@@ -38,13 +39,18 @@ class Host:
             "CONFIG": folder, "STATE": folder, "run": self.run,
             "legs": lambda _: {"local": "/dev/L", "remote": "/dev/R"},
             "identity": self.disks.__getitem__, "sectors": lambda _: 2048,
-            "number": NUMBERS.__getitem__, "exists": lambda _: bool(self.table),
+            "number": self.number, "exists": lambda _: bool(self.table),
             "sysfs": lambda _: folder, "flush": lambda _: True,
             "remote_node": lambda _: "/dev/R", "remote_runs": lambda _: True,
         }.items():  # fmt: skip
             monkeypatch.setattr(program, name, fake)
         (folder / "device").mkdir()
         self.config = self.program.Config.load("m")
+
+    def number(self, node: str) -> str:
+        if node not in self.numbers:
+            raise FileNotFoundError(node)
+        return self.numbers[node]
 
     def run(self, *command: str) -> str:
         said = " ".join(command)
@@ -54,7 +60,7 @@ class Host:
         if said.startswith("dmsetup create"):
             self.seen_at_create = self.known()
             devices = words[words.index("lockstep") + 1 :]
-            self.table = f"0 2048 lockstep {NUMBERS[devices[0]]} {NUMBERS[devices[1]]}"
+            self.table = f"0 2048 lockstep {devices[0]} {devices[1]}"
             self.table += "".join(f" {word}" for word in devices[2:])
         elif said.startswith("dmsetup remove"):
             self.table = ""
@@ -64,6 +70,8 @@ class Host:
             return f"0 2048 lockstep {self.letters} 1/1 idle 0 0"
         elif said.startswith("dmsetup info"):
             return "0"
+        elif said.startswith("dmsetup wait"):
+            self.table = ""
         elif said.startswith("dmsetup message"):
             self.messages.append(" ".join(words[4:]))
         return ""
@@ -74,7 +82,12 @@ class Host:
 
     def know(self, *current: str, clean: bool = False) -> None:
         disks = {"local": "disk-l", "remote": "disk-r"}
-        self.program.State(current, clean, disks).save("m")
+        numbers = {"local": "1:0", "remote": "2:0"}
+        self.program.State(current, clean, disks, numbers).save("m")
+
+    def lose_local(self) -> None:
+        """As udev does when the disk is pulled: its name is gone, the mirror stays."""
+        del self.numbers["/dev/L"], self.disks["/dev/L"]
 
 
 @pytest.fixture
@@ -148,7 +161,9 @@ def test_no_current_leg_is_refused(host: Host) -> None:
     assert not host.table
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"format": 2}', '{"format": 1, "current": 7}'])
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"format": 1, "current": []}', '{"format": 2, "current": 7}']
+)
 def test_a_state_that_cannot_be_read_is_refused(host: Host, text: str) -> None:
     host.state.write_text(text)
     with pytest.raises(host.program.Refused, match="can't be read"):
@@ -188,6 +203,47 @@ def test_a_stop_says_which_leg_was_current(
     host.program.stop(host.config)
     assert not host.table
     assert (host.known()["current"], host.known()["clean"]) == (current, clean)
+
+
+def watched(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the first wait: then the mirror is gone."""
+    monkeypatch.setattr(host.program.subprocess, "run", lambda words, **_: host.run(*words))
+    host.program.watch(host.config)
+
+
+@pytest.mark.parametrize("back", ["", "9:0"])
+def test_a_local_leg_that_vanished_is_recorded(
+    host: Host, monkeypatch: pytest.MonkeyPatch, back: str
+) -> None:
+    """Not recorded, it would be named first after the next boot: with all that it missed."""
+    host.know("local", "remote", clean=True)
+    host.program.start(host.config)
+    host.lose_local()
+    if back:
+        host.numbers["/dev/L"] = back
+    host.letters = "DA"
+    watched(host, monkeypatch)
+    assert host.known()["current"] == ["remote"]
+
+
+def test_a_mirror_whose_local_leg_vanished_can_be_stopped(host: Host) -> None:
+    host.know("local", "remote")
+    host.program.start(host.config)
+    host.lose_local()
+    host.letters = "DA"
+    host.program.start(host.config)  # there already
+    host.program.stop(host.config)
+    assert not host.table
+    assert (host.known()["current"], host.known()["clean"]) == (["remote"], False)
+
+
+def test_a_mirror_that_somebody_else_made_is_not_taken_for_ours(host: Host) -> None:
+    host.know("local", "remote")
+    host.table = "0 2048 lockstep 1:0 7:0"
+    for what in (host.program.start, host.program.stop):
+        with pytest.raises(host.program.Refused, match="is on 1:0 and 7:0"):
+            what(host.config)
+    assert host.table
 
 
 def test_a_stop_without_a_flush_is_not_clean(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
