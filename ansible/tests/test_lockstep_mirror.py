@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -18,39 +19,42 @@ import pytest
 
 PROGRAM = Path(__file__).parents[1] / "roles/primary/files/lockstep-mirror"
 TOML = 'local = "/dev/L"\ntarget = "iqn.2026-11.org.example:m"\nportal = "10.9.0.2:3260"\n'
-NUMBERS = {"/dev/L": "1:0", "/dev/R": "2:0"}
 
 
 class Host:
-    """A host with the legs /dev/L and /dev/R; `table` is the mirror's, "" if there is none."""
+    """A host with the legs /dev/L, a partition of /dev/disk, and /dev/R; `table` is the mirror's,
+    "" if there is none."""
 
     def __init__(self, program: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.program: Any = program
         self.table = ""
         self.letters = "AA"
-        self.numbers = dict(NUMBERS)
-        self.disks = {"/dev/L": "disk-l", "/dev/R": "disk-r"}
         self.messages: list[str] = []
         self.fails = ""
+        self.folder = folder
         self.state = folder / "m.json"
         self.seen_at_create: dict[str, Any] = {}
         (folder / "m.toml").write_text(TOML)
         for name, fake in {
             "CONFIG": folder, "STATE": folder, "run": self.run,
             "legs": lambda _: {"local": "/dev/L", "remote": "/dev/R"},
-            "identity": self.disks.__getitem__, "sectors": lambda _: 2048,
-            "number": self.number, "exists": lambda _: bool(self.table),
-            "sysfs": lambda _: folder, "flush": lambda _: True,
+            "exists": lambda _: bool(self.table), "sysfs": self.sysfs, "flush": lambda _: True,
             "remote_node": lambda _: "/dev/R", "remote_runs": lambda _: True,
         }.items():  # fmt: skip
             monkeypatch.setattr(program, name, fake)
-        (folder / "device").mkdir()
+        self.about("/dev/disk", serial="disk-l")
+        self.about("/dev/L", dev="1:0", size="2048", partition="1", start="2048")
+        self.about("/dev/R", dev="2:0", size="4096", serial="disk-r")
+        (self.sysfs("/dev/R") / "device").mkdir()
         self.config = self.program.Config.load("m")
 
-    def number(self, node: str) -> str:
-        if node not in self.numbers:
-            raise FileNotFoundError(node)
-        return self.numbers[node]
+    def sysfs(self, node: str) -> Path:
+        return self.folder / {"/dev/L": "disk/L", "/dev/disk": "disk", "/dev/R": "R"}[node]
+
+    def about(self, node: str, **files: str) -> None:
+        self.sysfs(node).mkdir(exist_ok=True)
+        for file, text in files.items():
+            (self.sysfs(node) / file).write_text(f"{text}\n")
 
     def run(self, *command: str) -> str:
         said = " ".join(command)
@@ -60,7 +64,8 @@ class Host:
         if said.startswith("dmsetup create"):
             self.seen_at_create = self.known()
             devices = words[words.index("lockstep") + 1 :]
-            self.table = f"0 2048 lockstep {devices[0]} {devices[1]}"
+            length = words[words.index("lockstep") - 1]
+            self.table = f"0 {length} lockstep {devices[0]} {devices[1]}"
             self.table += "".join(f" {word}" for word in devices[2:])
         elif said.startswith("dmsetup remove"):
             self.table = ""
@@ -81,13 +86,14 @@ class Host:
         return said
 
     def know(self, *current: str, clean: bool = False) -> None:
-        disks = {"local": "disk-l", "remote": "disk-r"}
+        leg = self.program.Leg
+        legs = {"local": leg("disk-l part 1", 2048, 2048), "remote": leg("disk-r", 0, 4096)}
         numbers = {"local": "1:0", "remote": "2:0"}
-        self.program.State(current, clean, disks, numbers).save("m")
+        self.program.State(current, clean, legs, numbers).save("m")
 
     def lose_local(self) -> None:
         """As udev does when the disk is pulled: its name is gone, the mirror stays."""
-        del self.numbers["/dev/L"], self.disks["/dev/L"]
+        shutil.rmtree(self.sysfs("/dev/disk"))
 
 
 @pytest.fixture
@@ -171,14 +177,36 @@ def test_a_state_that_cannot_be_read_is_refused(host: Host, text: str) -> None:
     assert not host.table
 
 
-@pytest.mark.parametrize("leg", ["/dev/L", "/dev/R"])
-def test_another_disk_is_refused(host: Host, leg: str) -> None:
+@pytest.mark.parametrize(
+    ("node", "file", "text", "why"),
+    [
+        ("/dev/disk", "serial", "another", "is the disk another part 1, and"),
+        ("/dev/R", "serial", "another", "is the disk another, and"),
+        ("/dev/L", "partition", "2", "is the disk disk-l part 2, and"),
+        # Made anew at another place: what is there was never the mirror's.
+        ("/dev/L", "start", "4096", "begins at sector 4096 of its disk, and began at 2048"),
+        ("/dev/L", "size", "1024", "has 1024 sectors, and had 2048"),
+        ("/dev/R", "size", "2048", "has 2048 sectors, and had 4096"),
+    ],
+)
+def test_another_leg_is_refused(host: Host, node: str, file: str, text: str, why: str) -> None:
     host.know("local", "remote", clean=True)
-    host.disks[leg] = "another"
-    with pytest.raises(host.program.Refused, match="is the disk another"):
+    host.about(node, **{file: text})
+    with pytest.raises(host.program.Refused, match=why):
         host.program.start(host.config)
     assert not host.table
     assert host.known()["clean"], "the refusal must not use up what is known"
+
+
+def test_a_leg_that_has_grown_is_resynced(host: Host) -> None:
+    """What was added was never copied."""
+    host.know("local", "remote", clean=True)
+    host.about("/dev/L", size="4096")
+    host.program.start(host.config)
+    assert host.table == "0 4096 lockstep 1:0 2:0" and host.known()["current"] == ["local"]
+    host.program.stop(host.config)
+    host.program.start(host.config)
+    assert host.table == "0 4096 lockstep 1:0 2:0 1 nosync"
 
 
 @pytest.mark.parametrize(
@@ -220,7 +248,8 @@ def test_a_local_leg_that_vanished_is_recorded(
     host.program.start(host.config)
     host.lose_local()
     if back:
-        host.numbers["/dev/L"] = back
+        host.about("/dev/disk", serial="disk-l")
+        host.about("/dev/L", dev=back, size="2048", partition="1", start="2048")
     host.letters = "DA"
     watched(host, monkeypatch)
     assert host.known()["current"] == ["remote"]
@@ -272,6 +301,7 @@ def test_the_remote_leg_is_given_back_by_its_place(host: Host, table: str, word:
 
 def test_another_disk_is_not_given_back(host: Host) -> None:
     host.know("local")
-    host.table, host.disks["/dev/R"] = LOCAL_FIRST, "formatted anew"
+    host.table = LOCAL_FIRST
+    host.about("/dev/R", serial="formatted anew")
     host.program.give_back(host.config, host.program.State.load("m"))
     assert not host.messages
