@@ -198,6 +198,18 @@ def test_another_leg_is_refused(host: Host, node: str, file: str, text: str, why
     assert host.known()["clean"], "the refusal must not use up what is known"
 
 
+@pytest.mark.parametrize("node", ["/dev/disk", "/dev/R"])
+def test_a_disk_that_nothing_tells_from_another_is_refused(host: Host, node: str) -> None:
+    """Else a blank one in its place is taken for it."""
+    host.know("local", "remote", clean=True)
+    host.about(node, serial="")
+    for what in (host.program.start, lambda config: host.program.declare(config, "local", False)):
+        with pytest.raises(host.program.Refused, match=f"{node} has neither serial number"):
+            what(host.config)
+    assert not host.table
+    assert host.known()["legs"]["local"]["disk"] == "disk-l part 1"
+
+
 def test_a_leg_that_has_grown_is_resynced(host: Host) -> None:
     """What was added was never copied."""
     host.know("local", "remote", clean=True)
