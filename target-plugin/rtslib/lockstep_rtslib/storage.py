@@ -10,6 +10,10 @@ as DCDStorageObject from that copy's module `tcm`. It obeys rtslib's unwritten c
   doesn't know are ignored: versions of rtslib differ in what they add;
 - every error is an RTSLibError.
 
+The LUN's serial number is the set's uuid, if none is given. So a set that was formatted anew is
+another disk to the primary, and one whose saved serial number is an earlier set's uuid is refused:
+as the same disk it would get only what was missed since, and what was in the old log would be gone.
+
 It formats nothing. The kernel refuses what isn't formatted, or doesn't belong together, and says
 why in its log only: from there the reason is taken into the error.
 """
@@ -86,7 +90,8 @@ def storage_object(tcm: ModuleType) -> Any:
         @param log: The path of the log disk, formatted by `dcd format`.
         @param nvram: pmem:/dev/pmemN, dram:battery or dram.
         @param nvram_bytes: How much of the NVRAM to use; 0: what its kind says.
-        @param wwn: T10 WWN Unit Serial; generated if None.
+        @param wwn: T10 WWN Unit Serial; the set's uuid, 32 hexadecimal digits, if None. Another
+            set's is refused; anything else that isn't 32 such digits is taken as it is.
         """
 
         def __init__(
@@ -152,13 +157,26 @@ def storage_object(tcm: ModuleType) -> Any:
                 self._set_udev_path(settings["data"])
                 self._put("control", ",".join(f"{key}={settings[key]}" for key in settings))
                 self._put("enable", "1")
-                super()._configure(wwn)
+                super()._configure(self._serial(wwn))
             except OSError as err:
                 reasons = [text.removeprefix(f"{self.name}: ") for text in log.errors("dcd: ")]
                 text = "; ".join(reasons) or f"{err.strerror} (see the kernel's log)"
                 raise error(f"dcd {self.name}: the kernel refuses it: {text}") from err
             finally:
                 log.close()
+
+        def _serial(self, wwn: str | None) -> str:
+            uuid = self.set_uuid
+            if not wwn:
+                return uuid
+            if re.fullmatch("[0-9a-fA-F]{32}", wwn) and wwn.lower() != uuid:
+                raise error(
+                    f"dcd {self.name}: wwn={wwn}: that is the uuid of another set, this set is "
+                    f"{uuid}: a wrong disk, or formatted anew. As the same LUN the primary would "
+                    "take it for in sync. If this set is the right one, create it without wwn= (or "
+                    "by the Ansible role), and have the primary copy everything to it"
+                )
+            return wwn
 
         def _put(self, file: str, text: str) -> None:
             # rtslib's own way writes twice when the first write fails.
@@ -215,6 +233,14 @@ def storage_object(tcm: ModuleType) -> Any:
             lines = [line.strip() for line in self._info().splitlines()]
             after = [n for n, line in enumerate(lines) if line.startswith("data=")]
             return lines[after[0] + 1 :] if after else []
+
+        @property
+        def set_uuid(self) -> str:
+            """What `dcd format` gave to log disk and NVRAM, as `dcd examine` writes it."""
+            found = [line.split()[1] for line in self.state if line.startswith("uuid ")]
+            if not found:
+                raise error(f"dcd {self.name}: {self.path}/info doesn't tell the set's uuid")
+            return found[0].replace("-", "").lower()
 
         @property
         def healthy(self) -> bool:

@@ -86,6 +86,9 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
               empties: then the LUN says that its write cache is volatile.
             - nvram_bytes: how much memory, with the units k, M, G, T. Left out:
               all of a pmem, 32M of dram.
+            - wwn: the LUN's serial number. Left out: the set's uuid, so that a
+              set formatted anew is another disk to who uses it. Another set's
+              uuid is refused.
             """
             self.assert_root()
             count = self.ui_eval_param(nvram_bytes, "string", None)

@@ -7,6 +7,7 @@ The guest's root is written to memory only, so things are installed where they b
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 import struct
@@ -83,6 +84,12 @@ def daemon(command: str) -> str:
 def create(name: str, **settings: object) -> str:
     words = (f"{key}={value}" for key, value in settings.items())
     return targetcli("/backstores/dcd", "create", f"name={name}", *words)
+
+
+def set_uuid(log: str) -> str:
+    """The set's uuid by the format tool: 32 hexadecimal digits."""
+    (uuid,) = set(re.findall(r"^  uuid (\w{32})$", base.run(DCD_TOOL, "examine", log), re.M))
+    return str(uuid)
 
 
 def objects() -> list[str]:

@@ -67,8 +67,16 @@ refused("another log's nvram", "doesn't belong to the log", nvram="lab:foreign")
 refused("a log made for an nvram, with dram", "together with an NVRAM", nvram="dram")
 refused("unformatted log", "no valid DCD log: `dcd format` makes one", log=raw.node)
 refused("wrong data disk", "wrong data disk?", data=small.node)
+refused("another set's uuid as serial number", f"this set is {host.set_uuid(log.node)}",
+        words=(f"wwn={host.set_uuid(plain.node)}",))  # fmt: skip
 refused("serial number too long", "too l", words=(f"wwn={'x' * 300}",))
 base.equal(contents(), untouched, "contents of the disks")
+
+base.step("this set's uuid as serial number, however it is written, is none of that")
+own = host.set_uuid(log.node)
+for wwn in (own, own.upper()):
+    host.create("m", data=data.node, log=log.node, nvram=NVRAM, nvram_bytes=1048576, wwn=wwn)
+    host.targetcli("/backstores/dcd", "delete", "m")
 
 base.step("what is in use")
 host.create("m", data=data.node, log=log.node, nvram=NVRAM, nvram_bytes=1048576)

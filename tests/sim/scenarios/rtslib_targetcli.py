@@ -125,6 +125,31 @@ base.equal(host.objects(), ["iblock_0/b"], "restored without the disk")
 copy.write_text(text)
 restore("targetctl", "restore", str(copy))
 
+base.step("without wwn=, the serial number is the set's uuid; such an object is restored too")
+host.good("targetctl", "clear")
+first = host.set_uuid(log.node)
+host.create("m", data=data.node, log=log.node, nvram=NVRAM, nvram_bytes="1M")
+host.targetcli("/backstores/block", "create", "name=b", f"dev={other.node}")
+info = host.targetcli("/backstores/dcd/m", "info")
+base.expect(f"wwn: {first}" in info, f"info doesn't tell wwn {first}: {info}")
+own = Path("/tmp/own.json")
+host.good("targetctl", "save", str(own))
+host.good("targetctl", "clear")
+base.equal(restore("targetctl", "restore", str(own)), "", "complaints of targetctl restore")
+base.equal(len(host.objects()), 2, "restored")
+
+base.step("the set is formatted anew: it isn't restored as the disk that it was")
+host.good("targetctl", "clear")
+base.run(host.DCD_TOOL, "format", "--force", "--data", data.node, "--log", log.node,
+         "--nvram", "/dev/mapper/nv")  # fmt: skip
+second = host.set_uuid(log.node)
+said = restore("targetctl", "restore", str(own))
+base.expect(f"wwn={first}: " in said and second in said and "skipped" in said, said)
+base.equal(host.objects(), ["iblock_0/b"], "restored without the set")
+# A serial number that is no set's says nothing about the set.
+host.good("targetctl", "clear")
+base.equal(restore("targetctl", "restore", str(copy)), "", "complaints of targetctl restore")
+
 base.step("leaving an interactive targetcli saves")
 host.SAVED.unlink()
 host.good("targetcli", stdin="cd /backstores/dcd\nls\nexit\n")
