@@ -10,6 +10,7 @@ import importlib.util
 import json
 import shutil
 import sys
+import threading
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -34,9 +35,10 @@ class Host:
         self.folder = folder
         self.state = folder / "m.json"
         self.seen_at_create: dict[str, Any] = {}
+        self.seen_at_remove: dict[str, Any] = {}
         (folder / "m.toml").write_text(TOML)
         for name, fake in {
-            "CONFIG": folder, "STATE": folder, "run": self.run,
+            "CONFIG": folder, "STATE": folder, "RUN": folder, "run": self.run,
             "legs": lambda _: {"local": "/dev/L", "remote": "/dev/R"},
             "exists": lambda _: bool(self.table), "sysfs": self.sysfs, "flush": lambda _: True,
             "remote_node": lambda _: "/dev/R", "remote_runs": lambda _: True,
@@ -68,6 +70,7 @@ class Host:
             self.table = f"0 {length} lockstep {devices[0]} {devices[1]}"
             self.table += "".join(f" {word}" for word in devices[2:])
         elif said.startswith("dmsetup remove"):
+            self.seen_at_remove = self.known()
             self.table = ""
         elif said.startswith("dmsetup table"):
             return self.table
@@ -243,6 +246,8 @@ def test_a_stop_says_which_leg_was_current(
     host.program.stop(host.config)
     assert not host.table
     assert (host.known()["current"], host.known()["clean"]) == (current, clean)
+    # Killed at this moment, it leaves a mirror that somebody resumes.
+    assert host.seen_at_remove == host.known() | {"clean": False}
 
 
 def watched(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,6 +270,34 @@ def test_a_local_leg_that_vanished_is_recorded(
     host.letters = "DA"
     watched(host, monkeypatch)
     assert host.known()["current"] == ["remote"]
+
+
+@pytest.mark.parametrize("command", ["start", "watch"])
+def test_a_mirror_that_is_there_is_never_clean(
+    host: Host, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """A crash of it would be taken for a clean stop."""
+    host.know("local", "remote", clean=True)
+    host.table = LOCAL_FIRST
+    if command == "start":
+        host.program.start(host.config)
+    else:
+        watched(host, monkeypatch)
+    assert (host.known()["current"], host.known()["clean"]) == (["local", "remote"], False)
+
+
+def test_the_watch_waits_for_a_stop(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what it saw before could replace what the stop has written."""
+    host.know("local", "remote")
+    host.table = LOCAL_FIRST
+    with host.program.locked("m"):
+        watch = threading.Thread(target=watched, args=(host, monkeypatch))
+        watch.start()
+        watch.join(0.3)
+        assert watch.is_alive()
+        host.program.stop(host.config)
+    watch.join(10)
+    assert not watch.is_alive() and host.known()["clean"]
 
 
 def test_a_mirror_whose_local_leg_vanished_can_be_stopped(host: Host) -> None:
