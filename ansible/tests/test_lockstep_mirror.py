@@ -32,6 +32,7 @@ class Host:
         self.letters = "AA"
         self.messages: list[str] = []
         self.fails = ""
+        self.watches = 0
         self.folder = folder
         self.state = folder / "m.json"
         self.seen_at_create: dict[str, Any] = {}
@@ -69,6 +70,9 @@ class Host:
             length = words[words.index("lockstep") - 1]
             self.table = f"0 {length} lockstep {devices[0]} {devices[1]}"
             self.table += "".join(f" {word}" for word in devices[2:])
+        elif said == "systemctl restart --no-block lockstep-watch@m.service":
+            assert self.table
+            self.watches += 1
         elif said.startswith("dmsetup remove"):
             self.seen_at_remove = self.known()
             self.table = ""
@@ -132,7 +136,7 @@ def test_the_current_leg_is_named_first(
 ) -> None:
     host.know(*current, clean=clean)
     host.program.start(host.config)
-    assert host.table == table
+    assert host.table == table and host.watches == 1
     # Durable before the first write: a crash from here on is not a clean stop.
     assert host.seen_at_create["current"] == then and not host.seen_at_create["clean"]
 
@@ -281,6 +285,7 @@ def test_a_mirror_that_is_there_is_never_clean(
     host.table = LOCAL_FIRST
     if command == "start":
         host.program.start(host.config)
+        assert host.watches == 1
     else:
         watched(host, monkeypatch)
     assert (host.known()["current"], host.known()["clean"]) == (["local", "remote"], False)
