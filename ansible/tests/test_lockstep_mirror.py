@@ -240,12 +240,14 @@ def test_a_leg_that_has_grown_is_resynced(host: Host) -> None:
         (REMOTE_FIRST, "DA", ["local"], False),
         (REMOTE_FIRST, "AA", ["local", "remote"], True),
         (LOCAL_FIRST, "aa", [], False),
+        (LOCAL_FIRST, "Da", [], False),
     ],
 )
 def test_a_stop_says_which_leg_was_current(
     host: Host, table: str, letters: str, current: list[str], clean: bool
 ) -> None:
-    host.know("local")
+    # As the watch has saved it.
+    host.know(*current)
     host.table, host.letters = table, letters
     host.program.stop(host.config)
     assert not host.table
@@ -321,6 +323,23 @@ def test_a_mirror_that_somebody_else_made_is_not_taken_for_ours(host: Host) -> N
     host.table = "0 2048 lockstep 1:0 7:0"
     for what in (host.program.start, host.program.stop):
         with pytest.raises(host.program.Refused, match="is on 1:0 and 7:0"):
+            what(host.config)
+    assert host.table
+
+
+def test_a_mirror_without_a_current_leg_can_be_declared_anew(host: Host) -> None:
+    host.know()
+    host.table, host.letters = LOCAL_FIRST, "Da"
+    host.program.stop(host.config)
+    host.program.declare(host.config, "remote", False)
+    host.program.start(host.config)
+    assert host.table == REMOTE_FIRST
+
+
+def test_nothing_known_of_a_mirror_that_is_there(host: Host) -> None:
+    host.table = LOCAL_FIRST
+    for what in (host.program.start, host.program.stop, host.program.watch):
+        with pytest.raises(host.program.Refused, match="exists, but"):
             what(host.config)
     assert host.table
 
