@@ -202,7 +202,7 @@ def test_another_leg_is_refused(host: Host, node: str, file: str, text: str, why
     with pytest.raises(host.program.Refused, match=why):
         host.program.start(host.config)
     assert not host.table
-    assert host.known()["clean"], "the refusal must not use up what is known"
+    assert host.known()["current"] == ["local", "remote"], "the refusal must not use that up"
 
 
 @pytest.mark.parametrize("node", ["/dev/disk", "/dev/R"])
@@ -215,6 +215,25 @@ def test_a_disk_that_nothing_tells_from_another_is_refused(host: Host, node: str
             what(host.config)
     assert not host.table
     assert host.known()["legs"]["local"]["disk"] == "disk-l part 1"
+
+
+def test_a_start_that_waits_is_not_clean_any_more(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the mirror site is down, a file system may be mounted from the local leg itself."""
+    host.know("local", "remote", clean=True)
+    legs = host.program.legs
+
+    def no_remote(_: object) -> None:
+        assert not host.known()["clean"]
+        raise host.program.Failed("the mirror site is down")
+
+    monkeypatch.setattr(host.program, "legs", no_remote)
+    with pytest.raises(host.program.Failed):
+        host.program.start(host.config)
+    monkeypatch.setattr(host.program, "legs", legs)
+    host.program.start(host.config)
+    assert host.table == LOCAL_FIRST
 
 
 def test_a_leg_that_has_grown_is_resynced(host: Host) -> None:
