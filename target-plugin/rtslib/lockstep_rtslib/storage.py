@@ -32,6 +32,10 @@ from .kernel_log import KernelLog
 
 PLUGIN = "dcd"
 MODULE = "target_core_dcd"
+# Of dcd-format.h, struct dcd_super: magic, where its copies are, and the uuid in one.
+_SUPER_MAGIC = b"DCCDGLB1"
+_SUPER_COPIES = (0, 4096)
+_SUPER_UUID = slice(32, 48)
 
 
 def module_loaded() -> bool:
@@ -68,6 +72,21 @@ def disk_bytes(path: str) -> int:
     number = os.stat(path).st_rdev
     size = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/size")
     return int(size.read_text()) * 512
+
+
+def log_uuids(path: str) -> set[str]:
+    """Uuids in the superblocks of a log disk, valid or not; none if there is no such thing."""
+    found = set()
+    try:
+        with open(path, "rb") as disk:
+            for place in _SUPER_COPIES:
+                disk.seek(place)
+                head = disk.read(512)
+                if head.startswith(_SUPER_MAGIC):
+                    found.add(head[_SUPER_UUID].hex())
+    except OSError:  # the kernel meets it too, and says more
+        pass
+    return found
 
 
 def register(tcm: ModuleType) -> None:
@@ -109,6 +128,8 @@ def storage_object(tcm: ModuleType) -> Any:
                 super().__init__(name, "lookup", index)
                 return
             settings = self._checked(name, data, log, nvram, nvram_bytes)
+            # Opened, the set would write what its log has to the data disk: look before that.
+            self._check_serial(name, wwn, log_uuids(settings["log"]))
             wrong = load_module()
             if wrong:
                 raise error(
@@ -157,7 +178,9 @@ def storage_object(tcm: ModuleType) -> Any:
                 self._set_udev_path(settings["data"])
                 self._put("control", ",".join(f"{key}={settings[key]}" for key in settings))
                 self._put("enable", "1")
-                super()._configure(self._serial(wwn))
+                # Of two superblocks the kernel chose one.
+                self._check_serial(self.name, wwn, {self.set_uuid})
+                super()._configure(wwn or self.set_uuid)
             except OSError as err:
                 reasons = [text.removeprefix(f"{self.name}: ") for text in log.errors("dcd: ")]
                 text = "; ".join(reasons) or f"{err.strerror} (see the kernel's log)"
@@ -165,18 +188,19 @@ def storage_object(tcm: ModuleType) -> Any:
             finally:
                 log.close()
 
-        def _serial(self, wwn: str | None) -> str:
-            uuid = self.set_uuid
-            if not wwn:
-                return uuid
-            if re.fullmatch("[0-9a-fA-F]{32}", wwn) and wwn.lower() != uuid:
+        @staticmethod
+        def _check_serial(name: str, wwn: str | None, uuids: set[str]) -> None:
+            """`uuids`: that the set may have. If there is none it isn't a set: the kernel tells."""
+            if not uuids or not re.fullmatch("[0-9a-fA-F]{32}", wwn or ""):
+                return
+            if str(wwn).lower() not in uuids:
                 raise error(
-                    f"dcd {self.name}: wwn={wwn}: that is the uuid of another set, this set is "
-                    f"{uuid}: a wrong disk, or formatted anew. As the same LUN the primary would "
-                    "take it for in sync. If this set is the right one, create it without wwn= (or "
-                    "by the Ansible role), and have the primary copy everything to it"
+                    f"dcd {name}: wwn={wwn}: that is the uuid of another set, this set is "
+                    f"{' or '.join(sorted(uuids))}: a wrong disk, or formatted anew. As the same "
+                    "LUN the primary would take it for in sync. If this set is the right one, "
+                    "create it without wwn= (or by the Ansible role), and have the primary copy "
+                    "everything to it"
                 )
-            return wwn
 
         def _put(self, file: str, text: str) -> None:
             # rtslib's own way writes twice when the first write fails.

@@ -69,6 +69,9 @@ refused("unformatted log", "no valid DCD log: `dcd format` makes one", log=raw.n
 refused("wrong data disk", "wrong data disk?", data=small.node)
 refused("another set's uuid as serial number", f"this set is {host.set_uuid(log.node)}",
         words=(f"wwn={host.set_uuid(plain.node)}",))  # fmt: skip
+# Said before the kernel opens the set: it would write the log's contents to the data disk.
+refused("the same, before the kernel is asked", "the uuid of another set", nvram="lab:nothere",
+        words=(f"wwn={host.set_uuid(plain.node)}",))  # fmt: skip
 refused("serial number too long", "too l", words=(f"wwn={'x' * 300}",))
 base.equal(contents(), untouched, "contents of the disks")
 
@@ -82,6 +85,17 @@ base.step("what is in use")
 host.create("m", data=data.node, log=log.node, nvram=NVRAM, nvram_bytes=1048576)
 refused("an object of that name", "exists")
 refused("disks of another object", "it is in use", name="n")
+host.targetcli("/backstores/dcd", "delete", "m")
+
+base.step("one of two superblocks is damaged: the set's uuid is what the kernel takes")
+base.run(host.DCD_TOOL, "format", "--force", "--data", data.node, "--log", log.node,
+         "--nvram", nodes[4])  # fmt: skip
+own = host.set_uuid(log.node)
+with open(log.node, "r+b") as superblocks:
+    superblocks.seek(4096 + 32)  # the second one's uuid
+    superblocks.write(bytes.fromhex("5a" * 16))
+refused("the damaged one's", f"this set is {own}:", words=(f"wwn={'5a' * 16}",))
+host.create("m", data=data.node, log=log.node, nvram=NVRAM, nvram_bytes=1048576, wwn=own)
 host.targetcli("/backstores/dcd", "delete", "m")
 base.equal((host.objects(), host.hbas()), ([], []), "left at the end")
 base.step("done")
