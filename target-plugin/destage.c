@@ -172,6 +172,9 @@ static int forget(struct dcd_engine *e, sector_t from, sector_t to, u64 target)
 	int r = 0;
 
 	mutex_lock(&e->intake);
+	spin_lock(&e->lock);
+	e->bypassed = max(e->bypassed, target);
+	spin_unlock(&e->lock);
 	while (!r && dcd_index_next(e, from, &p) && p.sector < to) {
 		p.last = min(p.last, to - 1);
 		if (dcd_segment_of(e, &p) < target)
@@ -256,6 +259,13 @@ static void settle(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
 	wake_up_all(&e->room);
 }
 
+static void set_log_behind(struct dcd_engine *e, bool yes)
+{
+	spin_lock(&e->lock);
+	e->log_behind = yes;
+	spin_unlock(&e->lock);
+}
+
 static int advance(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
 {
 	int r;
@@ -265,7 +275,7 @@ static int advance(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
 		settle(e, target, applied, true);
 		dcd_count(e, DCD_N_BYPASS_ROUNDS, 1);
 	}
-	e->log_behind = log_dead && !e->keeps;
+	set_log_behind(e, log_dead && !e->keeps);
 	if (log_dead && time_before(jiffies, e->log_retry))
 		return e->keeps ? 0 : -EIO;
 	r = dcd_super_write(e, target, applied);
@@ -275,7 +285,7 @@ static int advance(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
 			dcd_destage_kick(e);
 		return e->keeps ? 0 : r;
 	}
-	e->log_behind = false;
+	set_log_behind(e, false);
 	settle(e, target, applied, log_dead);
 	if (log_dead)
 		dcd_log_works(e);
@@ -316,6 +326,8 @@ void dcd_destage_worker(struct work_struct *work)
 	r = walk(e, target);
 	if (!r)
 		r = advance(e, target, applied, log_dead);
+	else if (log_dead)
+		dcd_log_try(e);	/* else one bad place keeps it dead for ever */
 	trace_dcd_round(e, target, applied, log_dead, r);
 	if (r == -EAGAIN)
 		dcd_count(e, DCD_N_PREEMPTED, 1);

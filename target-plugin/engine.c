@@ -122,9 +122,10 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 }
 EXPORT_SYMBOL_GPL(dcd_open);
 
-/* The log fails: to the data disk, then. */
+/* The log fails: to the data disk, then, or to the log if it works again. */
 static int bypass_log(struct dcd_engine *e)
 {
+	bool log_dead;
 	int r;
 
 	spin_lock(&e->lock);
@@ -134,8 +135,9 @@ static int bypass_log(struct dcd_engine *e)
 	flush_delayed_work(&e->destage_work);
 	spin_lock(&e->lock);
 	r = e->committed == e->head ? 0 : -EIO;
+	log_dead = e->log_dead;
 	spin_unlock(&e->lock);
-	return r;
+	return r && !log_dead ? dcd_commit_all(e) : r;
 }
 
 void dcd_close(struct dcd_engine *e)
@@ -149,6 +151,9 @@ void dcd_close(struct dcd_engine *e)
 			e->name);
 	else if (e->log_behind)
 		pr_err("dcd: %s: closed; all data are on %pg, but the log %pg can't be told and would bring older data back: `dcd format` it before its next use\n",
+		       e->name, e->data.bdev, e->log.bdev);
+	else if (e->bypassed > e->committed)
+		pr_err("dcd: %s: closed while log and data disk fail: what was in NVRAM is lost but for a part on %pg, and the log %pg may bring older data back there\n",
 		       e->name, e->data.bdev, e->log.bdev);
 	else
 		pr_err("dcd: %s: closed while log and data disk fail: what was in NVRAM is lost\n",

@@ -28,9 +28,10 @@
  * - The log (@log_dead: a write to it failed): what is in NVRAM goes to the data
  *   disk directly. An NVRAM that keeps its content also keeps account of that
  *   (its header's `applied`), so writes go on. With any other a crash would
- *   bring back what the log had before: writes and FLUSH are refused until a
- *   superblock that disowns the log's content is on it.
- *   A superblock that can be written is the end of it: the log begins anew.
+ *   bring back what the log had before: writes and FLUSH are refused.
+ *   If all got to the data disk, a superblock that can be written is the end of
+ *   it: it disowns the log's content. Else a superblock and the segment that
+ *   failed: the log gets all of NVRAM, what went past it too, in its order.
  * - Both: writes are refused when NVRAM is full.
  *
  * Locks, outer first: @intake (mutex; never held while waiting for room or for
@@ -131,7 +132,8 @@ struct dcd_engine {
 	u64 committed_entry;		/* newest entry there */
 	u64 tail;			/* oldest segment that isn't destaged */
 	bool log_dead;			/* a write to it failed; see above */
-	bool log_behind;		/* the data disk has newer data, and the log doesn't know */
+	bool log_behind;		/* all is on the data disk, and the log doesn't know */
+	u64 bypassed;			/* of segments below it some may be only on the data disk */
 	bool data_failing;
 	bool stuck;			/* the last round of destaging failed */
 	bool closing;
@@ -238,6 +240,8 @@ void dcd_commit_worker(struct work_struct *work);
 #define DCD_RETRY (5 * HZ)	/* what failed is tried again */
 void dcd_log_failed(struct dcd_engine *e, u64 segment, int error);
 void dcd_log_works(struct dcd_engine *e);
+/* The log is dead; does it work again? The destager's, with no commit under way. */
+void dcd_log_try(struct dcd_engine *e);
 int __must_check dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first,
 				   u32 entries, u32 used);
 /* 0, -ENODATA: not a valid segment of that sequence, or an I/O error. */

@@ -114,13 +114,14 @@ int dcd_segment_read(struct dcd_engine *e, void *buf, u64 sequence)
 	return 0;
 }
 
-static struct dcd_slot *next_sealed(struct dcd_engine *e)
+/* The oldest that isn't in the log. @dead: though the log is. */
+static struct dcd_slot *next_sealed(struct dcd_engine *e, bool dead)
 {
 	struct dcd_slot *found = NULL;
 	unsigned int i;
 
 	spin_lock(&e->lock);
-	for (i = 0; i < e->nslots && !e->log_dead; i++)
+	for (i = 0; i < e->nslots && e->log_dead == dead; i++)
 		if (e->slots[i].state == DCD_SLOT_SEALED && e->slots[i].segment == e->committed)
 			found = &e->slots[i];
 	spin_unlock(&e->lock);
@@ -170,8 +171,7 @@ void dcd_log_works(struct dcd_engine *e)
 	e->log_dead = false;
 	spin_unlock(&e->lock);
 	trace_dcd_disk(e, true, 0);
-	pr_info("dcd: %s: the log %pg works again; what it had is on the data disk\n", e->name,
-		e->log.bdev);
+	pr_info("dcd: %s: the log %pg works again\n", e->name, e->log.bdev);
 	wake_up_all(&e->room);
 	mod_delayed_work(e->commit_wq, &e->commit_work, 0);
 }
@@ -184,13 +184,35 @@ static int commit(struct dcd_engine *e, struct dcd_slot *s)
 	r = dcd_segment_write(e, e->commit_buf, s->segment, s->first_entry, s->entries, s->used);
 	if (r) {
 		dcd_log_failed(e, s->segment, r);
-		dcd_destage_kick(e);
 		return r;
 	}
 	set_state(e, s, DCD_SLOT_LEAVING);
 	synchronize_srcu_expedited(&e->readers);
 	set_state(e, s, DCD_SLOT_FREE);
 	return 0;
+}
+
+/*
+ * The same segment with the same bytes as when it failed, so it doesn't matter
+ * what of it is there. What the destager has taken out of the index meanwhile
+ * goes to the log too: it may be newer than what the log has of those ranges.
+ */
+void dcd_log_try(struct dcd_engine *e)
+{
+	u64 applied = max(le64_to_cpu(e->super.applied), le64_to_cpu(e->header.applied));
+	struct dcd_slot *s;
+	int r;
+
+	if (time_before(jiffies, e->log_retry))
+		return;
+	r = dcd_super_write(e, e->tail, applied);
+	if (r) {
+		dcd_log_failed(e, DCD_SUPERBLOCK, r);
+		return;
+	}
+	s = next_sealed(e, true);
+	if (!s || !commit(e, s))
+		dcd_log_works(e);
 }
 
 static bool any_sealed(struct dcd_engine *e)
@@ -213,7 +235,7 @@ void dcd_commit_worker(struct work_struct *work)
 	struct dcd_slot *s;
 
 	do {
-		while ((s = next_sealed(e)))
+		while ((s = next_sealed(e, false)))
 			if (commit(e, s))
 				break;
 		mutex_lock(&e->intake);
@@ -222,7 +244,7 @@ void dcd_commit_worker(struct work_struct *work)
 		else if (e->open)
 			queue_delayed_work(e->commit_wq, &e->commit_work, SEAL_AFTER);
 		mutex_unlock(&e->intake);
-	} while (next_sealed(e));
+	} while (next_sealed(e, false));
 	if (!READ_ONCE(e->log_dead) || any_sealed(e))
 		dcd_destage_kick(e);
 }

@@ -159,6 +159,12 @@ static int slot_to_log(struct dcd_engine *e, struct dcd_slot *s, u64 sequence)
 	return 0;
 }
 
+static void settled(struct dcd_engine *e, const struct found *f)
+{
+	e->committed = f->next;
+	e->committed_entry = f->newest;
+}
+
 static int read_nvram(struct dcd_engine *e, u64 applied, struct found *f)
 {
 	struct dcd_slot *s;
@@ -174,6 +180,8 @@ static int read_nvram(struct dcd_engine *e, u64 applied, struct found *f)
 			return r;
 		f->next++;
 		f->slots++;
+		if (!e->log_dead)
+			settled(e, f);
 	}
 	return 0;
 }
@@ -207,8 +215,7 @@ int dcd_recover(struct dcd_engine *e)
 		r = check_nvram(e, f.newest);
 	if (!r && f.newest == applied && f.next != e->tail)
 		disown(e, f.next, applied);
-	e->committed = f.next;
-	e->committed_entry = f.newest;
+	settled(e, &f);
 	if (!r && e->keeps)
 		r = read_nvram(e, applied, &f);
 	mutex_unlock(&e->intake);
@@ -216,10 +223,6 @@ int dcd_recover(struct dcd_engine *e)
 	if (r)
 		return r;
 	e->head = f.next;
-	if (!e->log_dead) {
-		e->committed = f.next;
-		e->committed_entry = f.newest;
-	}
 	e->next_entry = f.newest + 1;
 	pr_info("dcd: %s: recovered %llu live segments, %llu entries (%llu segments from NVRAM)\n",
 		e->name, e->head - e->tail, f.entries, f.slots);

@@ -239,7 +239,114 @@ def ends_at_a_bad_place() -> None:
     box.away()
 
 
+def comes_back(nvram: str, bad_log_place: bool = False, cut: bool = False) -> None:
+    base.step(f"{nvram}: the log fails once, the data disk has a bad place for good")
+    box = Box(nvram=nvram)
+    model = Model(box.data.sectors)
+    with box.disk_until_cut() if cut else box.disk() as disk:
+        box.data.fail_part(100, 101)
+        filled(disk, model, 96, 112, "over the bad place", 16)
+        box.says("data FAILING", "the bad place to be met")
+        box.log.fail_writes()
+        filled(disk, model, 1000, 1008, "acknowledged", 8)
+        box.says("log FAILING", "the log's failure to be seen")
+        log = base.KernelLog()
+        if bad_log_place:
+            segments = box.count("segments") + 1
+            box.log.fail_part(RING + segments * PER, RING + (segments + 1) * PER - 1)
+            base.until(lambda: box.count("log_write_errors") > 3, "the log to be tried again")
+            lines = [line for line in log.new() if "works again" in line]
+            base.expect(not lines, f"it doesn't: {lines}")
+        says("works again", box.log.heal)
+        base.expect("log ok" in box.info(), box.info())
+        filled(disk, model, 2000, 2640, "taken again")
+        base.expect("data FAILING" in box.info(), f"the bad place is still there: {box.info()}")
+        model.check(disk, "with the log back")
+        filled(disk, model, 1000, 1064, "over what went past the log")
+    box.data.heal()
+    with box.disk() as disk:
+        model.check(disk, "after reopening")
+        box.destaged()
+        model.check(disk, "from the data disk")
+    box.away()
+
+
+def close_tries_the_log() -> None:
+    base.step("closed right after the log came back, with a bad place: the log gets it all")
+    box = Box()
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        filled(disk, model, 3000, 3008, "in the log", 8)
+        box.data.fail_part(100, 101)
+        filled(disk, model, 96, 112, "over the bad place", 16)
+        box.says("data FAILING", "the bad place to be met")
+        box.log.fail_writes()
+        filled(disk, model, 3000, 3008, "past the log", 8)
+        filled(disk, model, 96, 112, "in NVRAM only", 16)
+        box.says("log FAILING", "the log's failure to be seen")
+        base.until(
+            lambda: box.data.bytes(3000, 8) == blk.pattern("past the log 3000", 8),
+            "a part to go past the log",
+        )
+        box.log.heal()
+    box.data.heal()
+    with box.disk() as disk:
+        model.check(disk, "after reopening")
+    box.away()
+
+
+def half_lost() -> None:
+    base.step("closed while the log fails and a place of the data disk: it says what the log has")
+    box = Box()
+    model = Model(box.data.sectors)
+
+    def half() -> None:
+        with box.disk() as disk:
+            box.data.fail_part(100, 101)
+            box.log.fail_writes()
+            filled(disk, model, 96, 112, "in NVRAM", 16)
+            filled(disk, model, 200, 216, "in NVRAM", 16)
+            box.says("log FAILING", "the log's failure to be seen")
+
+    says("may bring older data back", half)
+    base.expect(box.data.bytes(200, 16) == blk.pattern("in NVRAM 200", 16), "what could be saved")
+    box.away()
+
+
+def recovery_half_way() -> None:
+    base.step("the log fails in the middle of a recovery, the data disk in a place; the log heals")
+    box = Box(nvram="lab", nvram_bytes=4096 + 6 * SEGMENT)
+    model = Model(box.data.sectors)
+    with box.disk_until_cut() as disk:
+        filled(disk, model, 0, 64, "in the log")
+        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        segments = box.count("segments")
+        box.log.fail_writes()
+        box.data.fail_writes()
+        filled(disk, model, 32, 330, "three slots")
+    box.data.fail_part(100, 101)
+    bad = segments + 2  # the first one is 1, so it is the second of those
+    box.log.fail_part(RING + bad * PER, RING + (bad + 1) * PER - 1)
+    with box.disk() as disk:
+        base.expect("log FAILING" in box.info(), box.info())
+        says("works again", box.log.heal)
+        model.check(disk, "with the log back")
+        filled(disk, model, 2000, 3000, "goes on")
+        model.check(disk, "going on")
+    box.data.heal()
+    with box.disk() as disk:
+        model.check(disk, "after reopening")
+    box.away()
+
+
 def main() -> None:
+    comes_back("lab")
+    comes_back("dram:battery")
+    comes_back("lab", bad_log_place=True)
+    comes_back("lab", cut=True)
+    close_tries_the_log()
+    half_lost()
+    recovery_half_way()
     recovery_without_log()
     ends_at_a_bad_place()
     nvram_goes_on(cut=False)
