@@ -117,7 +117,7 @@ def refused(fresh: Lab) -> tuple[Run, bool]:
     before = on(lab, "mirror", look)
     run = play(lab, *FIRST_RUN)
     same = on(lab, "mirror", look) == before
-    on(lab, "mirror", f"wipefs --all {LOG_DISK}")
+    on(lab, "mirror", f"dd if=/dev/zero of={LOG_DISK} bs=1M count=1 conv=fsync status=none")
     return run, same
 
 

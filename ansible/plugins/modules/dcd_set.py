@@ -4,8 +4,9 @@
 
 The set is taken as it is if log disk and NVRAM belong together. It is formatted
 only with `format: true`, and only if no device of it carries anything: neither a
-DCD, whole or damaged, nor any signature that wipefs knows, nor a mount. So a run
-that is repeated formats nothing, and nothing that was ever in use is overwritten.
+DCD, whole or damaged, nor any signature that wipefs knows, nor a mount, and if the
+first and the last MiB of each are zero. So a run that is repeated formats nothing.
+What is elsewhere on a disk, without any signature, isn't seen.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ description:
   - Looks at a data disk, a log disk and NVRAM, and formats log disk and NVRAM with C(dcd format)
     if that is allowed and none of the three carries anything.
   - Fails, and changes nothing, if a device carries a foreign signature, a DCD of another set, or
-    is in use.
+    anything but zeroes in its first and last MiB, or is in use.
 author: The Lockstep project
 options:
   data:
@@ -75,6 +76,7 @@ uuid:
   returned: success
 """
 
+MIB = 1 << 20
 UUID = re.compile(r"^(.*), copy \d: (valid|BAD CHECKSUM)\n  uuid ([0-9a-f]{32})$", re.MULTILINE)
 
 
@@ -113,14 +115,29 @@ class DcdSet:
             self.fail(f"can't look for signatures on {what} {path}: {err.strip()}")
         if out.strip():
             signs = "; ".join(" ".join(line.split()) for line in out.splitlines())
-            self.fail(
-                f"foreign signature on {what} {path}: {signs}. If nobody needs what is there,"
-                f" `wipefs --all {path}` on this host by hand, then run this again"
-            )
+            self.fail(f"foreign signature on {what} {path}: {signs}. {self.to_blank(path)}")
         try:
-            os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+            disk = os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
         except OSError as err_:
             self.fail(f"{what} {path} is in use: {err_.strerror}")
+        try:
+            for start in (0, max(0, os.lseek(disk, 0, os.SEEK_END) - MIB)):
+                if any(os.pread(disk, MIB, start)):
+                    self.fail(
+                        f"{what} {path} carries data, at byte {start} and after it, though no"
+                        f" signature that wipefs knows. {self.to_blank(path)}"
+                    )
+        except OSError as err_:
+            self.fail(f"{what} {path} can't be read: {err_.strerror}")
+        finally:
+            os.close(disk)
+
+    @staticmethod
+    def to_blank(path: str) -> str:
+        return (
+            "If nobody needs what is there: on this host, by hand,"
+            f" `wipefs --all {path} && blkdiscard --zeroout {path}`, then run this again"
+        )
 
     def devices(self) -> list[tuple[str, str]]:
         pairs = [("data disk", self.p["data"]), ("log disk", self.p["log"])]
