@@ -112,8 +112,11 @@ static int flush_data(struct dcd_engine *e)
 	spin_lock(&e->lock);
 	news = e->data_failing;
 	e->data_failing = false;
+	if (news && !e->log_unreadable)
+		e->stuck = false;	/* room may be slow to come, but it will */
 	spin_unlock(&e->lock);
 	if (news) {
+		wake_up_all(&e->room);
 		trace_dcd_disk(e, false, 0);
 		pr_info("dcd: %s: the data disk %pg works again; destaging\n", e->name,
 			e->data.bdev);
@@ -338,8 +341,7 @@ void dcd_destage_worker(struct work_struct *work)
 		pr_info("dcd: %s: the log %pg is readable again\n", e->name, e->log.bdev);
 	}
 	spin_lock(&e->lock);
-	if (!r || may_go_on(r))
-		e->stuck = r;
+	e->stuck = r && may_go_on(r);
 	log_dead = e->log_dead;
 	spin_unlock(&e->lock);
 	wake_up_all(&e->room);

@@ -2,8 +2,10 @@
 """A DCD whose data disk fails and comes back: what was acknowledged stays, nothing hangs."""
 
 import errno
+import threading
+import time
 
-from dcdlab import Box, Model, filled
+from dcdlab import SEGMENT, Box, Model, filled
 from locklab import base, blk
 
 
@@ -124,9 +126,56 @@ def flush_fails() -> None:
     box.away()
 
 
+def slow_after_failure() -> None:
+    base.step("a slow data disk that failed once: its destage is preempted, then a burst comes")
+    box = Box(
+        data_mib=64,
+        data_model="spindle",
+        data_options={"write_cache": "off", "spread": "on"},
+        log_mib=9,
+        nvram_bytes=4096 + 8 * SEGMENT,
+    )
+    refused: list[OSError] = []
+
+    def burst(node: str, n: int) -> None:
+        with blk.Disk(node) as disk:
+            for i in range(100):
+                at = n * 8000 + (i * 37 % 70) * 112
+                try:
+                    disk.write(at, blk.pattern(f"burst {n} {i}", 112))
+                except OSError as err:
+                    refused.append(err)
+                    return
+
+    with box.disk() as disk:
+        for n in range(400):
+            disk.write(100000 + n * 24, blk.pattern(f"far apart {n}", 8))
+        box.data.fail()
+        disk.write(8, blk.pattern("one more", 8))
+        box.says("data FAILING", "the failure to be seen")
+        box.data.heal()
+        base.until(lambda: box.count("destaged_sectors") > 0, "destage to resume")
+        preempted = box.count("preempted")
+        for n in range(40):  # never idle, never urgent
+            disk.write(24 + n * 8, blk.pattern("now and then", 8))
+            time.sleep(0.2)
+        base.expect(box.count("preempted") > preempted, f"it is preempted: {box.info()}")
+        base.expect("data ok" in box.info(), box.info())
+        threads = [threading.Thread(target=burst, args=(disk.node, n)) for n in range(16)]
+        waits = box.count("waits_for_room")
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        base.expect(box.count("waits_for_room") > waits, "the burst fills the log")
+        base.expect(not refused, f"both disks work: {refused}")
+    box.away()
+
+
 close_while_data_fails("dram:battery")
 close_while_data_fails("dram")
 fail_and_come_back()
 one_bad_place()
+slow_after_failure()
 flush_fails()
 base.step("done")
