@@ -228,15 +228,25 @@ static int walk(struct dcd_engine *e, u64 target)
 {
 	struct dcd_batch *b = e->batch;
 	unsigned int failures = 0;
-	bool more = true;
+	bool more = true, again = b->resume;
 	int r, first = 0;
 
-	b->next = 0;
+	b->next = b->resume;
+	b->resume = 0;
 	while (more) {
 		r = stretch(e, target, b, &more);
 		first = first ?: r;
-		if (r && (!may_go_on(r) || ++failures == FAILURES))
+		if (r && !may_go_on(r))
 			break;
+		if (r && ++failures == FAILURES) {
+			b->resume = b->next;	/* else nothing behind so many is ever tried */
+			break;
+		}
+		if (!more && again) {
+			again = false;
+			more = true;
+			b->next = 0;
+		}
 	}
 	if (!first && READ_ONCE(e->data_failing))
 		first = flush_data(e);	/* there was nothing to try it with */

@@ -264,6 +264,7 @@ struct dcd_batch {
 	struct dcd_place places[DCD_PLACES];
 	unsigned int n;
 	sector_t next;		/* where the next one begins */
+	sector_t resume;	/* where the last walk was given up for its failures, else 0 */
 };
 
 void dcd_destage_worker(struct work_struct *work);

@@ -172,10 +172,29 @@ def slow_after_failure() -> None:
     box.away()
 
 
+def bad_places() -> None:
+    base.step("more bad places than a walk takes: what is behind them goes home nevertheless")
+    box = Box()
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        box.data.fail_part(0, 999)
+        for n in range(40):
+            filled(disk, model, 16 * n, 16 * n + 8, "apart")
+        filled(disk, model, 4000, 4064, "behind")
+        base.until(
+            lambda: box.data.bytes(4000, 64) == blk.pattern("behind 4000", 64), "it to go home"
+        )
+        box.data.heal()
+        box.destaged()
+        model.check(disk, "after repair")
+    box.away()
+
+
 close_while_data_fails("dram:battery")
 close_while_data_fails("dram")
 fail_and_come_back()
 one_bad_place()
 slow_after_failure()
+bad_places()
 flush_fails()
 base.step("done")
