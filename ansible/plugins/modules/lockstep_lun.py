@@ -3,10 +3,11 @@
 """The mirror site's LUN: backstore dcd, iSCSI target, portals, one ACL with CHAP, saved.
 
 It owns the backstore of that name and the target of the given IQN with one portal group, and brings
-them to what is asked. All that could make that wrong is looked at first: a backstore of that name
-on other devices, a target that exports something else. Then it refuses and has changed nothing.
-Other backstores and targets are neither changed nor saved: in the saved configuration only the
-entries of these two are replaced, and the file is replaced as a whole, durably.
+them to what is asked: ACLs and portals that are not asked for go. All that could make that wrong is
+looked at first: a backstore of that name on other devices or with another set of the DCD, a target
+that exports something else. Then it refuses and has changed nothing. Other backstores and targets
+are neither changed nor saved: in the saved configuration only the entries of these two are
+replaced, and the file is replaced as a whole, durably.
 
 A change of CHAP or timeouts counts from the next login on; a running session is not touched.
 """
@@ -71,7 +72,7 @@ options:
     elements: str
     required: true
   initiator:
-    description: IQN of the initiator that may log in.
+    description: IQN of the only initiator that may log in. Others' ACLs on the target are deleted.
     type: str
     required: true
   chap_user:
@@ -261,8 +262,10 @@ class Lun:
         wwn = self.p["initiator"]
         acls = list(tpg.node_acls) if tpg is not None else []
         for other in acls:
-            if other.node_wwn != wwn:
-                self.module.warn(f"initiator {other.node_wwn} also has access to this target")
+            if other.node_wwn != wwn and self.change(
+                f"delete the ACL of {other.node_wwn}, which ends its sessions"
+            ):
+                other.delete()
         acl = next((one for one in acls if one.node_wwn == wwn), None)
         if acl is None and self.change(f"create the ACL of {wwn}"):
             acl = self.rtslib.NodeACL(tpg, wwn, "create")
