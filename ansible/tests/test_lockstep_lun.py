@@ -56,6 +56,22 @@ def lun(monkeypatch: pytest.MonkeyPatch) -> Any:
     return one
 
 
+def backstore(wwn: str) -> SimpleNamespace:
+    return SimpleNamespace(name="m0", path="/c", wwn=wwn, is_configured=lambda: True, **DEVICES)
+
+
+def test_a_set_that_was_formatted_anew_is_refused(lun: Any) -> None:
+    """To the primary it would be the disk that it knows, with all that it had."""
+    lun.refuse_foreign(backstore(UUID), None)
+    with pytest.raises(lun.refused, match=f"has wwn=f{'0' * 31}, asked is wwn={UUID}"):
+        lun.refuse_foreign(backstore("f" + "0" * 31), None)
+
+
+def test_a_wwn_that_is_not_asked_for_is_not_compared(lun: Any) -> None:
+    lun.p["wwn"] = None
+    lun.refuse_foreign(backstore("whatever"), None)
+
+
 @pytest.mark.parametrize("check_mode", [False, True])
 def test_another_initiator_is_locked_out(lun: Any, check_mode: bool) -> None:
     """There is no fencing: an old primary that can still log in can still write."""

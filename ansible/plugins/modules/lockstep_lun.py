@@ -56,7 +56,9 @@ options:
     type: int
     default: 0
   wwn:
-    description: Unit serial of the LUN; the DCD's uuid is a good one. Only used when it is made.
+    description: >-
+      Unit serial of the LUN; the DCD's uuid is a good one. A backstore that has another one is
+      refused.
     type: str
   target:
     description: IQN of the target.
@@ -208,6 +210,13 @@ class Lun:
                         " A backstore in use is not rebuilt from here: remove it by hand"
                         f" (targetcli /backstores/{self.plugin} delete {so.name}), or correct {key}"
                     )
+            if self.p["wwn"] and so.wwn != self.p["wwn"]:
+                raise Refused(
+                    f"backstore {self.store} has wwn={so.wwn}, asked is wwn={self.p['wwn']}. If the"
+                    " DCD was formatted anew, what the primary wrote before may be missing, and it"
+                    " must see another disk: remove the backstore by hand"
+                    f" (targetcli /backstores/{self.plugin} delete {so.name}), then run this again"
+                )
         if target is None:
             return
         for tpg in target.tpgs:
