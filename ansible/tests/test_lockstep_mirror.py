@@ -146,6 +146,8 @@ def test_the_current_leg_is_named_first(
     [
         ('"remote_cache", "trust"', " 2 remote_cache trust", ""),
         ('"remote_cache", "fua"', " 2 remote_cache fua", " 2 local_cache fua"),
+        # The kernel doesn't mind case.
+        ('"Remote_Cache", "Trust"', " 2 remote_cache trust", ""),
         ('"resync_jobs", "4"', " 2 resync_jobs 4", " 4 resync_jobs 4 local_cache fua"),
     ],
 )
@@ -159,6 +161,13 @@ def test_the_caches_are_those_of_the_sites(
         host.know(leg)
         host.program.start(config)
         assert host.table.split()[5:] == words.split()
+
+
+@pytest.mark.parametrize("word", ["nosync", "NoSync", "SYNC", "Local_cache"])
+def test_words_that_follow_from_the_state_are_refused(host: Host, word: str) -> None:
+    (host.program.CONFIG / "m.toml").write_text(f'{TOML}options = ["{word}"]\n')
+    with pytest.raises(host.program.Refused, match="follow from the state"):
+        host.program.Config.load("m")
 
 
 def test_nothing_known_is_refused(host: Host) -> None:
