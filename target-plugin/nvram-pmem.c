@@ -26,6 +26,11 @@ static int map(struct pmem *p, const char *path, size_t bytes)
 		pr_err("dcd: %s has no DAX: nvram=pmem needs a namespace in fsdax mode\n", path);
 		return -EOPNOTSUPP;
 	}
+	if (!dax_synchronous(p->dax)) {
+		pr_err("dcd: %s is asynchronous persistent memory (virtio-pmem?), which only a flush makes durable: nvram=pmem needs synchronous one\n",
+		       path);
+		return -EOPNOTSUPP;
+	}
 	p->nv.bytes = p->disk.sectors << SECTOR_SHIFT;
 	if (bytes > p->nv.bytes) {
 		pr_err("dcd: %s has %zu bytes, nvram_bytes=%zu is more\n", path, p->nv.bytes,
