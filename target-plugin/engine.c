@@ -144,20 +144,23 @@ void dcd_close(struct dcd_engine *e)
 {
 	flush_workqueue(e->io_wq);
 	/* What NVRAM keeps is safe there; but a log that is whole is easier to carry away. */
-	if (!dcd_commit_all(e) || !bypass_log(e))
-		;
-	else if (e->keeps)
+	if (!dcd_commit_all(e) || !bypass_log(e)) {
+		if (e->log_dead && e->tail == e->head)
+			pr_warn("dcd: %s: closed while the log %pg fails; all data are on %pg\n",
+				e->name, e->log.bdev, e->data.bdev);
+	} else if (e->keeps) {
 		pr_warn("dcd: %s: closed with data in NVRAM only: keep it together with its disks\n",
 			e->name);
-	else if (e->log_behind)
+	} else if (e->log_behind) {
 		pr_err("dcd: %s: closed; all data are on %pg, but the log %pg can't be told and would bring older data back: `dcd format` it before its next use\n",
 		       e->name, e->data.bdev, e->log.bdev);
-	else if (e->bypassed > e->committed)
+	} else if (e->bypassed > e->committed) {
 		pr_err("dcd: %s: closed while log and data disk fail: what was in NVRAM is lost but for a part on %pg, and the log %pg may bring older data back there\n",
 		       e->name, e->data.bdev, e->log.bdev);
-	else
+	} else {
 		pr_err("dcd: %s: closed while log and data disk fail: what was in NVRAM is lost\n",
 		       e->name);
+	}
 	spin_lock(&e->lock);
 	e->closing = true;
 	spin_unlock(&e->lock);

@@ -9,6 +9,7 @@
 #include "engine.h"
 
 struct found {
+	u64 tail;	/* first segment that may count */
 	u64 next;	/* segment */
 	u64 newest;	/* entry */
 	u64 entries;
@@ -38,18 +39,34 @@ static int index_segment(struct dcd_engine *e, const u8 *seg, u64 sequence, u32 
 	return 0;
 }
 
+/* A segment isn't there, but the next one shows that all before it is on the data disk. */
+static bool passed_over(struct dcd_engine *e, u64 applied, u64 above, int error,
+			struct found *f)
+{
+	const struct dcd_segment *h = e->commit_buf;
+
+	if (!above || le64_to_cpu(h->first_entry) > applied + 1)
+		return false;
+	pr_warn("dcd: %s: can't read segment %llu of the log %pg: error %d; all before segment %llu is on the data disk, going on there\n",
+		e->name, f->next, e->log.bdev, error, above);
+	f->tail = above;
+	f->next = above;
+	return true;
+}
+
 static int read_log(struct dcd_engine *e, u64 applied, struct found *f)
 {
 	u64 above;
 	int r;
 
+again:
 	for (;;) {
 		const struct dcd_segment *h = e->commit_buf;
 
 		r = dcd_segment_read(e, e->commit_buf, f->next);
 		if (r)
 			break;
-		if (f->next - le64_to_cpu(e->super.tail) >= e->segments)
+		if (f->next - f->tail >= e->segments)
 			return -EUCLEAN;
 		/* Retired entries and those of the log must join. */
 		if (le64_to_cpu(h->first_entry) > max(f->newest, applied) + 1) {
@@ -64,22 +81,25 @@ static int read_log(struct dcd_engine *e, u64 applied, struct found *f)
 	}
 	/* An NVRAM that keeps shows whether this one counts: then a gap is before what it has. */
 	if (r != -ENODATA && (r == -EOPNOTSUPP || !e->keeps)) {
-		pr_err("dcd: %s: can't read segment %llu of the log %pg: error %d; it may hold data: mend that disk, or `dcd format` it and copy the data anew\n",
+		pr_err("dcd: %s: can't read segment %llu of the log %pg: error %d; it may hold acknowledged writes: mend that disk or copy it to a good one. `dcd format` gives up what only the log has: save both disks before it, and copy the data anew after it\n",
 		       e->name, f->next, e->log.bdev, r);
 		return r;
 	}
 	/*
 	 * Segments become durable in their order, and none is used again before a
-	 * superblock says so: a later one means damage.
+	 * superblock says so: a later one means damage, or what NVRAM took past a
+	 * log that failed.
 	 */
 	above = dcd_segment_above(e, e->commit_buf, f->next);
+	if (passed_over(e, applied, above, r, f))
+		goto again;
 	if (!above) {
 		if (r != -ENODATA)
 			pr_warn("dcd: %s: can't read segment %llu of the log %pg: error %d; NVRAM and log have nothing behind it, so it is the log's end\n",
 				e->name, f->next, e->log.bdev, r);
 		return 0;
 	}
-	pr_err("dcd: %s: segment %llu of the log %pg (or the newest copy of its superblock) is damaged, but segment %llu is there: data are missing; restore the log, or `dcd format` it and copy the data anew\n",
+	pr_err("dcd: %s: segment %llu of the log %pg (or the newest copy of its superblock) is damaged, but segment %llu is there: data are missing; restore the log from a copy. `dcd format` gives up what only log and NVRAM have: save them and the data disk before it, and copy the data anew after it\n",
 	       e->name, f->next, e->log.bdev, above);
 	return -EUCLEAN;
 }
@@ -187,8 +207,8 @@ static int read_nvram(struct dcd_engine *e, u64 applied, struct found *f)
 }
 
 /*
- * All of the log is on the data disk: it begins anew, so that its places may be
- * written to whatever is in them.
+ * What the log has below @next is on the data disk: it begins there, so that
+ * the places before may be written to whatever is in them.
  */
 static void disown(struct dcd_engine *e, u64 next, u64 applied)
 {
@@ -201,20 +221,23 @@ static void disown(struct dcd_engine *e, u64 next, u64 applied)
 
 int dcd_recover(struct dcd_engine *e)
 {
-	struct found f = { .next = le64_to_cpu(e->super.tail) };
+	u64 tail = le64_to_cpu(e->super.tail);
+	struct found f = { .tail = tail, .next = tail };
 	u64 applied = le64_to_cpu(e->super.applied);
 	int r;
 
 	if (e->keeps)
 		applied = max_t(u64, applied, le64_to_cpu(e->header.applied));
-	e->tail = f.next;
+	e->tail = tail;
 	mutex_lock(&e->intake);
 	r = read_log(e, applied, &f);
 	f.newest = max(f.newest, applied);
 	if (!r && e->keeps)
 		r = check_nvram(e, f.newest);
-	if (!r && f.newest == applied && f.next != e->tail)
-		disown(e, f.next, applied);
+	if (f.newest == applied)
+		f.tail = f.next;
+	if (!r && f.tail != e->tail)
+		disown(e, f.tail, applied);
 	settled(e, &f);
 	if (!r && e->keeps)
 		r = read_nvram(e, applied, &f);

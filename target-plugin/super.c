@@ -135,7 +135,7 @@ int dcd_header_read(struct dcd_engine *e)
 		return -ENOSPC;
 	}
 	if (!header_valid(a) && !header_valid(b)) {
-		pr_err("dcd: %s: the NVRAM has no valid DCD header: `dcd format` makes one together with a log\n",
+		pr_err("dcd: %s: the NVRAM has no valid DCD header: wrong NVRAM? `dcd format` makes one together with a new log, and gives up what that log has\n",
 		       e->name);
 		return -EMEDIUMTYPE;
 	}

@@ -339,7 +339,92 @@ def recovery_half_way() -> None:
     box.away()
 
 
+def gap_of_what_is_home(cut: bool) -> None:
+    base.step("a part of the log can't be read, and NVRAM knows that it is on the data disk")
+    box = Box(nvram="lab")
+    model = Model(box.data.sectors)
+    with box.disk_until_cut() if cut else box.disk() as disk:
+        box.data.fail()
+        filled(disk, model, 0, 1600, "in the log")
+        box.says("data FAILING", "the data disk's failure")
+        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        box.log.fail_writes()
+        filled(disk, model, 4000, 4008, "past the log", 8)
+        box.says("log FAILING", "the log's failure to be seen")
+        box.data.heal()
+        box.destaged()
+        filled(disk, model, 5000, 5008, "in NVRAM only", 8)
+        box.data.fail()
+    box.data.heal()
+    log = base.KernelLog()
+    box.log.fail_part(RING + 5 * PER, RING + 7 * PER - 1)
+    with box.disk() as disk:
+        base.expect(any("can't read segment 5" in line for line in log.new()), "it says so")
+        model.check(disk, "opened")
+        filled(disk, model, 100, 2000, "goes on")
+        model.check(disk, "going on")
+        box.says("log ok", "the log to work past the place")
+    with box.disk() as disk:
+        model.check(disk, "after reopening")
+    box.away()
+
+
+def gap_past_the_log() -> None:
+    base.step("the newest superblock is damaged: what isn't in the log is on the data disk")
+    box = Box(nvram="lab")
+    model = Model(box.data.sectors)
+    with box.disk_until_cut() as disk:
+        box.data.fail()
+        filled(disk, model, 0, 400, "in the log")
+        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        box.log.fail_writes()
+        filled(disk, model, 200, 208, "past the log", 8)
+        box.says("log FAILING", "the log's failure to be seen")
+        box.data.heal()
+        filled(disk, model, 200, 1400, "past the log")
+        box.says("live 0", "all to be on the data disk")
+        says("works again", box.log.heal)
+        box.data.fail()
+        filled(disk, model, 0, 300, "in the log again")
+        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        filled(disk, model, 300, 308, "NVRAM", 8)
+    with blk.Disk(box.log.node) as raw:
+        newest = max((0, 8), key=lambda at: int.from_bytes(raw.read(at, 1)[56:64], "little"))
+        raw.write(newest, bytes(512))
+    log = base.KernelLog()
+    for time in ("first", "second"):
+        with box.disk() as disk:
+            told = any("going on there" in line for line in log.new())
+            base.equal(told, time == "first", "it says that it passes over a part")
+            model.check(disk, f"the {time} time")
+            filled(disk, model, 100, 2000, f"goes on {time}")
+            model.check(disk, "going on")
+    box.away()
+
+
+def closed_past_the_log() -> None:
+    base.step("an NVRAM that keeps, closed without the log: it says that the data disk has it all")
+    box = Box(nvram="lab")
+    model = Model(box.data.sectors)
+
+    def past() -> None:
+        with box.disk() as disk:
+            box.log.fail_writes()
+            filled(disk, model, 0, 200, "past the log")
+
+    says("all data are on", past)
+    base.expect(box.data.bytes(0, 200) == model.bytes[: 200 * blk.SECTOR], "and it has")
+    box.log.heal()
+    with box.disk() as disk:
+        model.check(disk, "after reopening")
+    box.away()
+
+
 def main() -> None:
+    gap_of_what_is_home(cut=False)
+    gap_of_what_is_home(cut=True)
+    gap_past_the_log()
+    closed_past_the_log()
     comes_back("lab")
     comes_back("dram:battery")
     comes_back("lab", bad_log_place=True)
