@@ -33,9 +33,7 @@ def dcd_set(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     params = {"nvram": "dram", "data": "", "log": ""}
     # No signature that wipefs knows.
-    answers = SimpleNamespace(
-        params=params, fail_json=fail_json, run_command=lambda _: (0, "", "")
-    )
+    answers = SimpleNamespace(params=params, fail_json=fail_json, run_command=lambda _: (0, "", ""))
     return found.DcdSet(answers)
 
 

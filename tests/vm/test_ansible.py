@@ -20,6 +20,7 @@ from vmlab import Lab
 TREE = Path(__file__).resolve().parents[2]
 DISK = "/dev/disk/by-id/virtio-data"
 LOCAL = f"{DISK}-part1"
+SAVED = "/etc/rtslib-fb-target/saveconfig.json"
 LOG_DISK = "/dev/disk/by-id/virtio-log"
 MIB = 64
 SECRETS = {"LOCKSTEP_CHAP_PASSWORD": "one-of-primary", "LOCKSTEP_MUTUAL_PASSWORD": "two-of-mirror"}
@@ -79,6 +80,18 @@ def in_sync(lab: Lab, seconds: float = 180.0) -> None:
         time.sleep(1)
 
 
+def wait_for(lab: Lab, command: str, seconds: float = 90.0) -> None:
+    """Until the command on the primary succeeds."""
+    until = time.monotonic() + seconds
+    while lab.ssh("primary", command, check=False).returncode:
+        assert time.monotonic() < until, on(lab, "primary", "systemctl status 'lockstep*'; true")
+        time.sleep(1)
+
+
+def remote_node(lab: Lab) -> str:
+    return on(lab, "primary", "echo /dev/$(ls /sys/class/iscsi_session/*/device/target*/*/block)")
+
+
 def checksum(lab: Lab, node: str) -> str:
     """Of what the device has, not the host's page cache; as long as the mirror is."""
     read = f"dd if={node} bs=1M count={MIB} iflag=direct status=none | sha256sum"
@@ -87,8 +100,7 @@ def checksum(lab: Lab, node: str) -> str:
 
 def same_legs(lab: Lab) -> str:
     """Compares both legs and the mirror itself; the remote one is read from the LUN."""
-    remote = on(lab, "primary", "echo /dev/$(ls /sys/class/iscsi_session/*/device/target*/*/block)")
-    nodes = ("/dev/mapper/m0", LOCAL, remote)
+    nodes = ("/dev/mapper/m0", LOCAL, remote_node(lab))
     sums = {checksum(lab, node) for node in nodes}
     assert len(sums) == 1, f"the legs differ: {sums}"
     return sums.pop()
@@ -150,6 +162,15 @@ def test_a_second_run_changes_nothing(site: Lab) -> None:
     assert (run.count("mirror", "changed"), run.count("primary", "changed")) == (0, 0), run.text
 
 
+def test_another_initiator_is_locked_out(site: Lab) -> None:
+    tpg = "/sys/kernel/config/target/iscsi/*/tpgt_1"
+    on(site, "mirror", f"cd {tpg}/acls && mkdir iqn.2026-11.org.example:old-primary")
+    run = play(site, "--limit", "mirror").ok()
+    assert run.count("mirror", "changed") == 1, run.text
+    assert "old-primary" not in on(site, "mirror", f"ls {tpg}/acls; cat {SAVED}")
+    assert health(site) == "AA idle"
+
+
 def test_both_legs_get_what_is_written(site: Lab) -> None:
     empty = same_legs(site)
     write(site, mib=2, at=0)
@@ -176,6 +197,22 @@ def test_a_clean_stop_needs_no_resync(site: Lab) -> None:
     assert health(site) == "AA idle"
     assert '"clean": false' in on(site, "primary", "cat /var/lib/lockstep/m0.json")
     same_legs(site)
+
+
+def test_a_stop_of_a_mirror_in_use(site: Lab) -> None:
+    """It fails, and the watch goes on. A stop and a start by hand leave one too."""
+    use = "sleep 60 </dev/mapper/m0 >/dev/null 2>&1 & systemctl stop lockstep@m0; "
+    states = "systemctl is-active lockstep@m0 lockstep-watch@m0"
+    assert site.ssh("primary", f"{use} {states}; kill $!", check=False).stdout.split() == [
+        "failed", "active",
+    ]  # fmt: skip
+    on(site, "primary", "systemctl start lockstep@m0")
+    wait_for(site, f"test $({states} | grep -cx active) = 2", 30)
+    on(site, "primary", "lockstep-mirror stop m0")
+    wait_for(site, "! systemctl is-active lockstep-watch@m0", 30)
+    on(site, "primary", "lockstep-mirror start m0")
+    wait_for(site, "systemctl is-active lockstep-watch@m0", 30)
+    assert health(site) == "AA idle"
 
 
 def test_nothing_is_overwritten_when_nothing_is_known(site: Lab) -> None:
@@ -230,9 +267,28 @@ def test_a_power_cut_of_the_primary(site: Lab) -> None:
     write(site, mib=1, at=40)
     wanted = checksum(site, "/dev/mapper/m0")
     site.power_cut("primary")
-    until = time.monotonic() + 90
-    while site.ssh("primary", "test -e /dev/mapper/m0", check=False).returncode:
-        assert time.monotonic() < until, on(site, "primary", "systemctl status lockstep@m0; true")
-        time.sleep(1)
+    wait_for(site, "test -e /dev/mapper/m0")
+    in_sync(site)
+    assert same_legs(site) == wanted
+
+
+def test_a_local_disk_that_vanishes_and_is_back_after_a_power_cut(site: Lab) -> None:
+    """All that was written since is on the remote leg only: it is named first."""
+    write(site, mib=2, at=12)
+    before = checksum(site, "/dev/mapper/m0")
+    # As when it is pulled: udev removes its name, dm keeps the rest of it.
+    pci = f"$(dirname $(readlink -f /sys/block/$(basename $(readlink -f {DISK}))/device))"
+    on(site, "primary", f"echo 1 > {pci}/remove; udevadm settle; ! test -e {LOCAL}")
+    write(site, mib=1, at=13)
+    wanted = checksum(site, "/dev/mapper/m0")
+    assert wanted != before and health(site).startswith("DA ")
+    # The moment that the head of lockstep-mirror speaks of.
+    known = "import json; print(*json.load(open('/var/lib/lockstep/m0.json'))['current'])"
+    wait_for(site, f'test "$(python3 -c "{known}")" = remote', 30)
+    site.power_cut("primary")
+    wait_for(site, "test -e /dev/mapper/m0")
+    on(site, "primary", f"test -e {LOCAL}")
+    first = on(site, "primary", "dmsetup table m0").split()[3]
+    assert first == on(site, "primary", f"lsblk -ndo MAJ:MIN {remote_node(site)}").strip()
     in_sync(site)
     assert same_legs(site) == wanted
