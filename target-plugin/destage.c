@@ -284,7 +284,9 @@ static int advance(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
 	int r;
 
 	if (log_dead && e->keeps) {
+		mutex_lock(&e->intake);
 		dcd_header_write(e, applied);
+		mutex_unlock(&e->intake);
 		settle(e, target, applied, true);
 		dcd_count(e, DCD_N_BYPASS_ROUNDS, 1);
 	}

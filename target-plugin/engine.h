@@ -192,7 +192,7 @@ extern struct dcd_nvram_type dcd_nvram_pmem;
 int __must_check dcd_super_read(struct dcd_engine *e);
 int __must_check dcd_header_read(struct dcd_engine *e);
 int __must_check dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied);
-void dcd_header_write(struct dcd_engine *e, u64 applied);
+void dcd_header_write(struct dcd_engine *e, u64 applied);	/* needs @intake */
 u32 dcd_crc(const void *p, size_t bytes);
 
 /*

@@ -166,6 +166,7 @@ void dcd_header_write(struct dcd_engine *e, u64 applied)
 	u64 generation = le64_to_cpu(h->generation) + 1;
 	size_t at = (generation & 1) * DCD_NVRAM_COPY;
 
+	lockdep_assert_held(&e->intake);	/* persist() is never called twice at a time */
 	h->generation = cpu_to_le64(generation);
 	h->applied = cpu_to_le64(applied);
 	h->crc = 0;
