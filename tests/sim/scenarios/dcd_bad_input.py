@@ -245,7 +245,7 @@ def format_errors() -> None:
     box, nvram = Box(), media.nvram("fresh", 1024)
     tiny, other = Disk("tiny", 1), media.nvram("short", 64)
     data, log = box.data.node, box.log.node
-    disks = (data, log, nvram, tiny.node, other)
+    disks = [data, log, nvram, tiny.node, other]
 
     def bad(what: str, says: str, *words: str) -> None:
         before = digest(*disks)
@@ -270,7 +270,7 @@ def format_errors() -> None:
     bad("not a number", "not a number", "--data", data, "--log", log, "--nvram", nvram,
         "--segment-bytes", "many")  # fmt: skip
     spare, end = Disk("spare", 8), (8 << 11) - 8
-    disks = (*disks, spare.node)
+    disks.append(spare.node)
     for where, what in ((2000, f"byte {2000 * 512}"), (end, f"byte {end * 512}")):
         for log_disk, fast in ((spare.node, nvram), (tiny.node, spare.node)):
             with blk.Disk(spare.node) as disk:
@@ -281,7 +281,7 @@ def format_errors() -> None:
             with blk.Disk(spare.node) as disk:
                 disk.write(where, bytes(8 * 512))
     spare.remove()
-    disks = disks[:-1]
+    disks.pop()
     bad("a log, perhaps with data", "already", "--data", data, "--log", log, "--nvram", nvram)
     box.open()
     bad("a log in use", "busy", "--data", data, "--log", log, "--nvram", nvram, "--force")
