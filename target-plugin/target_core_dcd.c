@@ -10,6 +10,7 @@
  * all of its keys or none. Afterwards `info` shows state and counters.
  */
 #include <linux/module.h>
+#include <linux/mutex.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 #include <linux/string.h>
@@ -29,8 +30,9 @@ struct settings {
 
 struct dcd_dev {
 	struct se_device dev;
+	struct mutex lock;		/* of @set, and of @engine's coming and going */
 	struct settings set;
-	struct dcd_engine *engine;
+	struct dcd_engine *engine;	/* commands come only while it is there */
 };
 
 struct dcd_cmd {
@@ -106,9 +108,8 @@ static int set_one(struct settings *s, char *word)
 	return -EINVAL;
 }
 
-static ssize_t dcd_set_params(struct se_device *dev, const char *page, ssize_t count)
+static ssize_t set_params(struct dcd_dev *d, const char *page, ssize_t count)
 {
-	struct dcd_dev *d = to_dcd(dev);
 	struct settings new = { };
 	char *text, *rest, *word;
 	int r;
@@ -135,15 +136,28 @@ static ssize_t dcd_set_params(struct se_device *dev, const char *page, ssize_t c
 	return count;
 }
 
+static ssize_t dcd_set_params(struct se_device *dev, const char *page, ssize_t count)
+{
+	struct dcd_dev *d = to_dcd(dev);
+	ssize_t r;
+
+	mutex_lock(&d->lock);
+	r = set_params(d, page, count);
+	mutex_unlock(&d->lock);
+	return r;
+}
+
 static ssize_t dcd_show_params(struct se_device *dev, char *page)
 {
 	struct dcd_dev *d = to_dcd(dev);
-	ssize_t n = scnprintf(page, PAGE_SIZE / 2, "data=%s,log=%s,nvram=%s,nvram_bytes=%zu\n",
-			      d->set.data ?: "", d->set.log ?: "", d->set.nvram ?: "",
-			      d->set.nvram_bytes);
+	ssize_t n;
 
+	mutex_lock(&d->lock);
+	n = scnprintf(page, PAGE_SIZE / 2, "data=%s,log=%s,nvram=%s,nvram_bytes=%zu\n",
+		      d->set.data ?: "", d->set.log ?: "", d->set.nvram ?: "", d->set.nvram_bytes);
 	if (d->engine)
 		n += dcd_to_text(d->engine, page + n, PAGE_SIZE / 2);
+	mutex_unlock(&d->lock);
 	return n;
 }
 
@@ -162,14 +176,16 @@ static struct se_device *dcd_alloc_device(struct se_hba *hba, const char *name)
 {
 	struct dcd_dev *d = kzalloc(sizeof(*d), GFP_KERNEL);
 
-	return d ? &d->dev : NULL;
+	if (!d)
+		return NULL;
+	mutex_init(&d->lock);
+	return &d->dev;
 }
 
-static int dcd_configure_device(struct se_device *dev)
+static int open_engine(struct dcd_dev *d)
 {
-	struct dcd_dev *d = to_dcd(dev);
 	struct dcd_config c = {
-		.name = config_item_name(&dev->dev_group.cg_item),
+		.name = config_item_name(&d->dev.dev_group.cg_item),
 		.data = d->set.data,
 		.log = d->set.log,
 		.nvram = d->set.nvram,
@@ -186,6 +202,19 @@ static int dcd_configure_device(struct se_device *dev)
 	if (IS_ERR(e))
 		return PTR_ERR(e);
 	d->engine = e;
+	return 0;
+}
+
+static int dcd_configure_device(struct se_device *dev)
+{
+	struct dcd_dev *d = to_dcd(dev);
+	int r;
+
+	mutex_lock(&d->lock);
+	r = open_engine(d);
+	mutex_unlock(&d->lock);
+	if (r)
+		return r;
 	dev->dev_attrib.hw_block_size = 512;
 	dev->dev_attrib.hw_max_sectors = 2048;
 	dev->dev_attrib.hw_queue_depth = 128;
@@ -204,9 +233,11 @@ static void dcd_destroy_device(struct se_device *dev)
 {
 	struct dcd_dev *d = to_dcd(dev);
 
+	mutex_lock(&d->lock);
 	if (d->engine)
 		dcd_close(d->engine);
 	d->engine = NULL;
+	mutex_unlock(&d->lock);
 }
 
 static void free_rcu_cb(struct rcu_head *head)
@@ -215,6 +246,7 @@ static void free_rcu_cb(struct rcu_head *head)
 	struct dcd_dev *d = to_dcd(dev);
 
 	settings_free(&d->set);
+	mutex_destroy(&d->lock);
 	kfree(d);
 }
 
