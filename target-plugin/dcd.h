@@ -27,7 +27,8 @@ enum dcd_op {
 /*
  * The caller owns it until @done, which is called exactly once, from process
  * context, perhaps before dcd_submit() returns. @error is 0 or negative:
- * -ENOMEM and -EAGAIN (nothing was done, try again), -EIO, -ERANGE.
+ * -ENOMEM and -EAGAIN (try again), -EIO, -ERANGE. After an error a part of a
+ * write, from its beginning, may have been done.
  * @sector and @sectors in 512 bytes. @fua: durable even if the write cache is
  * volatile.
  */

@@ -214,7 +214,7 @@ void dcd_submit(struct dcd_engine *e, struct dcd_request *rq)
 		return;
 	case DCD_FLUSH:
 		dcd_count(e, DCD_N_FLUSHES, 1);
-		if (e->loses_acks)
+		if (e->loses_acks || (READ_ONCE(e->log_dead) && !e->keeps))
 			later(e, rq);
 		else
 			answer(e, rq, 0);

@@ -28,7 +28,8 @@
  * - The log (@log_dead: a write to it failed): what is in NVRAM goes to the data
  *   disk directly. An NVRAM that keeps its content also keeps account of that
  *   (its header's `applied`), so writes go on. With any other a crash would
- *   bring back what the log had before: writes and FLUSH are refused.
+ *   bring back what the log had before: writes are refused,
+ *   and FLUSH while something is in NVRAM only.
  *   If all got to the data disk, a superblock that can be written is the end of
  *   it: it disowns the log's content. Else a superblock and the segment that
  *   failed: the log gets all of NVRAM, what went past it too, in its order.
