@@ -110,6 +110,9 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	mt_init_flags(&e->index, MT_FLAGS_USE_RCU);
 	INIT_DELAYED_WORK(&e->commit_work, dcd_commit_worker);
 	INIT_DELAYED_WORK(&e->destage_work, dcd_destage_worker);
+	if (dcd_test_ack_early)
+		pr_warn("dcd: %s: test_ack_early is on: acknowledged writes will be lost by a power cut\n",
+			e->name);
 	e->last_intake = jiffies;
 	e->log_failed = jiffies - 3600 * HZ;	/* long ago */
 	r = open_all(e, c);

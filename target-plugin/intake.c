@@ -15,7 +15,7 @@
 #define CHUNK		128U		/* sectors an entry, at most */
 
 bool dcd_test_ack_early;
-module_param_named(test_ack_early, dcd_test_ack_early, bool, 0600);
+module_param_named(test_ack_early, dcd_test_ack_early, bool, 0400);
 MODULE_PARM_DESC(test_ack_early,
 		 "for tests of the crash checker only: acknowledge a write before it is persistent");
 

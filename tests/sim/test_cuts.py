@@ -38,10 +38,12 @@ BACKSTORES = [
 ]
 
 
-def lab(scenario: str, kernel: str, cuts: int, *words: str) -> subprocess.CompletedProcess[str]:
+def lab(
+    scenario: str, kernel: str, cuts: int, *words: str, options: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
     command = [
         "tests/sim/lab", "run", f"tests/sim/scenarios/{scenario}.py", "--kernel", kernel,
-        "--timeout", "1100", "--", "--cuts", str(cuts), "--first", str(FIRST), *words,
+        "--timeout", "1100", *options, "--", "--cuts", str(cuts), "--first", str(FIRST), *words,
     ]  # fmt: skip
     return subprocess.run(command, cwd=TREE, capture_output=True, text=True, check=False)
 
@@ -66,7 +68,9 @@ def reported(done: subprocess.CompletedProcess[str]) -> bool:
 
 @pytest.mark.parametrize("backstore", BACKSTORES[1:])
 def test_acknowledging_before_the_nvram_has_it_is_reported(backstore: str) -> None:
-    done = lab("cut_mirror", "plain", 40, "--early", "--backstore", backstore, "--first", "7")
+    options = ("--param", "dcd.test_ack_early=1")
+    words = ("--backstore", backstore, "--first", "7")
+    done = lab("cut_mirror", "plain", 40, *words, options=options)
     assert reported(done), done.stdout + done.stderr
 
 

@@ -10,8 +10,8 @@ back before its patience ends and the held writes go on, or the leg was declared
 dead and is recovered. In the end both legs are alike, and the whole history,
 with the writes after the cut, holds on the device.
 
-Controls for the checker: --early makes dcd.ko acknowledge before its NVRAM has
-the data (module parameter test_ack_early), --lie makes the mirror's disks
+Controls for the checker: the module parameter dcd.test_ack_early=1 makes dcd.ko
+acknowledge before its NVRAM has the data, --lie makes the mirror's disks
 acknowledge flushes without doing them: both have to be reported (exit code 1).
 Stand-ins: --backstore iblock (a disk without cache instead of a DCD), --plain
 (the load writes to the iSCSI disk, no lockstep mirror).
@@ -20,7 +20,6 @@ Stand-ins: --backstore iblock (a disk without cache instead of a DCD), --plain
 import argparse
 import random
 import sys
-from pathlib import Path
 
 from crashlab import LEG_MIB, Load, Site, Wire, arguments, check, compare, cut_loop, site_cut
 from locklab import base, dm, lio, media
@@ -111,10 +110,7 @@ class Scenario:
 def main() -> int:
     parser = arguments()
     parser.add_argument("--plain", action="store_true")
-    parser.add_argument("--early", action="store_true")
     args = parser.parse_args()
-    if args.early:
-        Path("/sys/module/dcd/parameters/test_ack_early").write_text("1")
     scenario = Scenario(args)
     code = cut_loop("cut_mirror", args.first, args.cuts, scenario.one)
     if code == 0:
