@@ -120,6 +120,31 @@ def battery_refuses() -> None:
         box.away()
 
 
+def battery_flush() -> None:
+    base.step("dram:battery, a dead log: SYNCHRONIZE CACHE fails while anything is in NVRAM only")
+    box = Box(nvram="dram:battery")
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        # The LUN has no volatile cache, so the kernel's own flushes end above it.
+        base.run("sg_sync", str(disk.node))
+        box.data.fail_writes()
+        box.log.fail_writes()
+        filled(disk, model, 0, 8, "in NVRAM when the log dies", 8)
+        box.says("log FAILING", "the failure to be seen")
+        try:
+            base.run("sg_sync", str(disk.node))
+        except base.Wrong as err:
+            print("  refused as it has to be: SYNCHRONIZE CACHE", flush=True)
+            base.expect("sg_sync" in str(err), str(err))
+        else:
+            raise base.Wrong("SYNCHRONIZE CACHE was answered")
+        box.data.heal()
+        says("works again", box.log.heal)
+        base.run("sg_sync", str(disk.node))
+        model.check(disk, "with the disks back")
+    box.away()
+
+
 def battery_closes() -> None:
     base.step("dram:battery closed with the log dead: all is on the data disk, and it says so")
     box = Box()
@@ -438,6 +463,7 @@ def main() -> None:
     nvram_goes_on(cut=True)
     both_fail()
     battery_refuses()
+    battery_flush()
     battery_closes()
     bad_place("lab")
     bad_place("dram:battery")
