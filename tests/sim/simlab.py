@@ -14,7 +14,6 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,7 +23,9 @@ from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
 
+import cached
 import splat
+from laberror import LabError
 from uml import Uml, folder
 
 TREE = Path(__file__).resolve().parents[2]
@@ -54,10 +55,6 @@ to $LAB_OUT/expect-splat.
 Looking for leaks: --boot slab_debug=U, and locklab.faults.slabs_of(MODULE) in the script. (kmemleak
 is in the checked kernel and off: its scan ends with a panic.)
 """
-
-
-class LabError(Exception):
-    """The lab can't run; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +121,7 @@ def run(job: Job, out: Path, stdout: BinaryIO, stderr: BinaryIO) -> Verdict:
         uml = Uml(
             linux=job.linux or _kernel(job.kernel) / "linux",
             cmdline=_cmdline(job),
-            folders=(_rootfs(), TREE / "tests" / "sim" / "guest", TREE, out),
+            folders=(cached.entry("rootfs"), TREE / "tests" / "sim" / "guest", TREE, out),
             sinks={
                 "console": log,
                 "stdout": lambda data: tee(out_copy, stdout, data),
@@ -226,28 +223,10 @@ def _host_random(job: Job) -> str:
 
 
 def _kernel(kernel: str) -> Path:
-    path = _cached(f"uml-{kernel}")
+    path = cached.entry(f"uml-{kernel}")
     if not (path / "linux").exists():
         raise LabError(f"{path} holds no kernel; remove it and run `make lab`")
     return path
-
-
-def _rootfs() -> Path:
-    path = _cached("rootfs")
-    for place in (path, path / "root", path / "rootfs", path / "tree"):
-        if (place / "usr" / "bin" / "python3").exists():
-            return place
-    raise LabError(f"{path} holds no root file system; remove it and run `make lab`")
-
-
-def _cached(name: str) -> Path:
-    """A finished entry of the lab's cache; built when it is missing."""
-    tool = TREE / "tests" / "lab" / "cache"
-    try:
-        done = subprocess.run([tool, "path", name], check=True, stdout=subprocess.PIPE, text=True)
-    except (OSError, subprocess.CalledProcessError) as err:
-        raise LabError(f"no {name}: {err}; try `make lab`") from err
-    return Path(done.stdout.strip())
 
 
 def _modules(job: Job) -> list[Path]:

@@ -10,27 +10,17 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import cached
 from laberror import LabError
 
-TREE = Path(__file__).resolve().parents[2]
 PROBE_S = 60.0
 # A CPU that TCG can play without warnings.
 TCG_CPU = "EPYC,-fxsr-opt,-misalignsse,-osvw,-topoext,-nrip-save,-xsavec"
 
 
-def cached(name: str) -> Path:
-    """A finished entry of the lab's cache; built when it is missing."""
-    tool = TREE / "tests" / "lab" / "cache"
-    try:
-        done = subprocess.run([tool, "path", name], check=True, stdout=subprocess.PIPE, text=True)
-    except (OSError, subprocess.CalledProcessError) as err:
-        raise LabError(f"no {name} in the lab's cache: {err}; try `make lab-vm`") from err
-    return Path(done.stdout.strip())
-
-
 @functools.cache
 def _chroot() -> Path:
-    return cached("tools")
+    return cached.entry("tools")
 
 
 def program(name: str) -> list[str]:

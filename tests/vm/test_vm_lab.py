@@ -10,6 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import cached
 import machine
 import pytest
 import qemu
@@ -220,7 +221,7 @@ def test_the_inventory_names_both_hosts(lab: Lab) -> None:
 
 def test_the_probe_of_an_accelerator_can_pass(lab: Lab) -> None:
     # That it can fail, is KVM's part on most machines of CI.
-    assert qemu.works("tcg", qemu.cached("vm-image"))
+    assert qemu.works("tcg", cached.entry("vm-image"))
 
 
 def test_unknown_names_are_named(lab: Lab) -> None:

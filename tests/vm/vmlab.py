@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import cached
 import host as hosts
 import inventory
 import payload
@@ -205,7 +206,7 @@ class Lab:
 
     def _prepare(self, disk_mib: int) -> None:
         self._state.mkdir(parents=True, exist_ok=True)
-        image = qemu.cached("vm-image")
+        image = cached.entry("vm-image")
         shell.make_key(self._key)
         facts: dict[str, Any] = {
             "image": str(image),
