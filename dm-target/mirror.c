@@ -19,7 +19,7 @@ void mirror_changed(struct mirror *m)
 	WRITE_ONCE(m->degraded, m->legs[LEG_LOCAL].dead || m->legs[LEG_REMOTE].dead ||
 		   !region_map_all_in_sync(&m->map));
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		if (leg_health(&m->legs[leg], m->map.nr_stale[leg]) != m->shown[leg])
+		if (leg_health(&m->legs[leg], region_map_nr_stale(&m->map, leg)) != m->shown[leg])
 			news = true;
 	if (news)
 		queue_work(m->wq, &m->event);
@@ -45,7 +45,7 @@ int mirror_give_up(struct mirror *m, enum leg_id leg)
 
 	if (l->dead)
 		return 0;
-	if (m->legs[other].dead || m->map.nr_stale[other])
+	if (m->legs[other].dead || region_map_nr_stale(&m->map, other))
 		return -EBUSY;
 
 	l->dead = true;
@@ -166,7 +166,11 @@ blk_status_t mirror_settle(struct mirror_io *io)
 
 	if (good) {
 		for (leg = LEG_LOCAL; leg < LEGS; leg++)
-			if (leg_in(failed, leg)) {
+			if (leg_in(failed, leg) && region_map_nr_stale(&m->map, other_leg(leg))) {
+				/* The source can't be given up, nor be the target. */
+				mark(m, other_leg(leg), range);
+				safe = false;
+			} else if (leg_in(failed, leg)) {
 				mark(m, leg, range);
 				blame(io, leg);
 			}
@@ -176,7 +180,7 @@ blk_status_t mirror_settle(struct mirror_io *io)
 		 * for a failed write, but it must be the same on both. Neither
 		 * leg is better than the other, so neither is given up.
 		 */
-		mark(m, LEG_REMOTE, range);
+		mark(m, m->map.nr_stale ? m->map.target : LEG_REMOTE, range);
 	}
 	mirror_changed(m);
 	spin_unlock_irqrestore(&m->lock, flags);
@@ -258,18 +262,6 @@ enum leg_id mirror_read_leg(struct mirror *m, sector_t start, sector_t last,
 	return found;
 }
 
-void mirror_trim(struct mirror *m, struct bio *bio)
-{
-	sector_t start = dm_target_offset(m->ti, bio->bi_iter.bi_sector);
-	sector_t room;
-
-	if (likely(!READ_ONCE(m->degraded)))
-		return;
-	room = region_last(&m->map, region_of(&m->map, start)) + 1 - start;
-	if (bio_sectors(bio) > room)
-		dm_accept_partial_bio(bio, room);
-}
-
 int mirror_fail(struct mirror *m, enum leg_id leg)
 {
 	int r;
@@ -307,7 +299,7 @@ int mirror_recover(struct mirror *m, enum leg_id leg)
 	spin_lock_irq(&m->lock);
 	if (l->dead) {
 		l->dead = false;
-		trace_lockstep_leg(m, leg, leg_health(l, m->map.nr_stale[leg]));
+		trace_lockstep_leg(m, leg, leg_health(l, region_map_nr_stale(&m->map, leg)));
 		mirror_changed(m);
 	}
 	spin_unlock_irq(&m->lock);
@@ -316,9 +308,18 @@ int mirror_recover(struct mirror *m, enum leg_id leg)
 
 int mirror_resync_all(struct mirror *m)
 {
+	int r = 0;
+
 	spin_lock_irq(&m->lock);
-	region_map_mark_all(&m->map, LEG_REMOTE);
-	mirror_changed(m);
+	if (region_map_nr_stale(&m->map, LEG_LOCAL)) {
+		r = -EBUSY;
+	} else {
+		region_map_mark_all(&m->map, LEG_REMOTE);
+		mirror_changed(m);
+	}
 	spin_unlock_irq(&m->lock);
-	return 0;
+	if (r)
+		DMWARN("%s: can't resync all of the remote leg: it is the source of a resync",
+		       dm_table_device_name(m->ti->table));
+	return r;
 }

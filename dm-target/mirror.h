@@ -11,10 +11,9 @@
  *    that is current, else nobody (the read fails; stale data is never given).
  *  - A leg is given up ("dead") when a write or flush fails on it, unless the
  *    other leg couldn't stand in everywhere (dead, or stale in some region):
- *    then it stays, is marked stale where the other leg has the write, and the
- *    caller gets the error where nobody has it. So the last leg with current
- *    data is never thrown away over a bad sector, and its errors are the
- *    caller's.
+ *    then it stays, its errors are the caller's, and the other leg, if alive,
+ *    is marked stale there. So the last leg with current data is never thrown
+ *    away over a bad sector, and at most one leg is ever stale.
  *  - Under policy "error" no write is acknowledged that isn't on both legs.
  *
  * Locking: the state lock (mirror.lock, taken with interrupts off) guards the
@@ -143,12 +142,6 @@ blk_status_t __must_check mirror_settle_flush(struct mirror_io *io);
  */
 enum leg_id mirror_read_leg(struct mirror *m, sector_t start, sector_t last,
 			    unsigned int tried);
-
-/*
- * If regions are stale, shorten a bio that crosses a region's border, so that
- * each part can be served by a leg of its own. For .map only.
- */
-void mirror_trim(struct mirror *m, struct bio *bio);
 
 /**
  * mirror_give_up - stop using a leg

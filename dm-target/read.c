@@ -13,7 +13,6 @@ int read_map(struct mirror *m, struct bio *bio)
 {
 	struct mirror_io *io = mirror_io(bio);
 
-	mirror_trim(m, bio);
 	bio->bi_iter.bi_sector = dm_target_offset(m->ti, bio->bi_iter.bi_sector);
 
 	io->m = m;

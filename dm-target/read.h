@@ -16,7 +16,7 @@
 
 struct mirror;
 
-/* For .map: returns DM_MAPIO_REMAPPED or DM_MAPIO_KILL. The bio may be shortened. */
+/* For .map: returns DM_MAPIO_REMAPPED or DM_MAPIO_KILL. */
 int read_map(struct mirror *m, struct bio *bio);
 
 /* For .end_io of a read: returns DM_ENDIO_DONE, or _INCOMPLETE to try again. */

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Region map: which leg holds the truth of which region.
+ * Region map: in which regions one leg, the target, misses what the other has.
  *
- * One bit for each leg and region: set = this leg's copy of the region is
- * stale, i.e. it may miss a write that the other leg has, and must be copied
- * from there. A leg is "current" in a region where its bit is clear.
+ * One bit for each region: set = the target's copy of the region is stale, i.e.
+ * it may miss a write that the other leg, the source, has, and must be copied
+ * from there. A leg is "current" in a region unless it is the target and the
+ * bit is set. While no bit is set there is no target.
  *
  * Invariants:
- *  - a region is never stale on both legs: the leg that is current is the one
- *    to read from and to copy from, so no direction is ever guessed;
+ *  - at most one leg is stale anywhere: so the direction of a resync is a
+ *    property of the mirror, never of a region, and no direction is guessed;
  *  - a bit is set before the write that made it true is acknowledged;
  *  - a bit is cleared only by the resync, after it has copied the whole
- *    region, and only if marks() of that leg hasn't moved meanwhile: then no
- *    write failed on the leg while the copying went on.
+ *    region, and only if marks hasn't moved meanwhile: then no write failed on
+ *    the target while the copying went on.
  *
- * This map is in core memory only and knows nothing after a restart of the
- * host (issue 3 puts it on the legs; nothing outside this file knows that it
- * is a pair of bitmaps).
+ * This map is what the running mirror knows. What outlives it is the dirty map
+ * (dirty-map.h), which covers every bit that is set here.
  *
  * Locking: all functions but create and destroy are called under the mirror's
  * state lock. They don't sleep. Units: sectors of 512 bytes; a region is
@@ -33,13 +33,14 @@ struct region_map {
 	sector_t len;
 	unsigned int shift;
 	unsigned long nr;
-	unsigned long *stale[LEGS];
-	unsigned long nr_stale[LEGS];
-	u64 marks[LEGS];
+	enum leg_id target;		/* meaningless while nr_stale is 0 */
+	unsigned long *stale;
+	unsigned long nr_stale;
+	u64 marks;
 };
 
 #define REGION_NONE	ULONG_MAX
-/* 32 MiB of memory for each leg; with the default region size, 256 TiB */
+/* 32 MiB of memory */
 #define REGIONS_MAX	BIT(28)
 
 /**
@@ -55,13 +56,17 @@ void region_map_destroy(struct region_map *map);
 /**
  * region_map_mark - the leg may miss a write in [start, last]
  *
- * Regions where the other leg is stale are left alone: this leg stays their
- * truth. Returns true if a region that was current has become stale.
+ * For the leg that is the target, or if there is none: a caller that marks the
+ * source has a bug, is warned, and changes nothing. Returns true if a region
+ * that was current has become stale.
  */
 bool region_map_mark(struct region_map *map, enum leg_id leg, sector_t start, sector_t last);
 
 /* Likewise for all regions. */
 bool region_map_mark_all(struct region_map *map, enum leg_id leg);
+
+/* Likewise for the regions whose bit is set in @bits, of map->nr bits. */
+void region_map_mark_bits(struct region_map *map, enum leg_id leg, const unsigned long *bits);
 
 /* Is the leg current in all of [start, last]? */
 bool __must_check region_map_current(const struct region_map *map, enum leg_id leg,
@@ -71,10 +76,10 @@ bool __must_check region_map_current(const struct region_map *map, enum leg_id l
 bool __must_check region_map_stale(const struct region_map *map, enum leg_id leg,
 				   unsigned long region);
 
-/* The region has been copied to the leg. */
+/* The region has been copied to the target, @leg. */
 void region_map_clear(struct region_map *map, enum leg_id leg, unsigned long region);
 
-/* First region at or after @from that is stale on a leg, or REGION_NONE. */
+/* First region at or after @from that is stale, or REGION_NONE. */
 unsigned long region_map_next(const struct region_map *map, unsigned long from);
 
 /*
@@ -100,15 +105,21 @@ static inline unsigned long region_of(const struct region_map *map, sector_t sec
 	return sector >> map->shift;
 }
 
+/* Regions that are stale on this leg. */
+static inline unsigned long region_map_nr_stale(const struct region_map *map, enum leg_id leg)
+{
+	return leg == map->target ? map->nr_stale : 0;
+}
+
 /* Regions in which both legs are current. */
 static inline unsigned long region_map_in_sync(const struct region_map *map)
 {
-	return map->nr - map->nr_stale[LEG_LOCAL] - map->nr_stale[LEG_REMOTE];
+	return map->nr - map->nr_stale;
 }
 
 static inline bool region_map_all_in_sync(const struct region_map *map)
 {
-	return !map->nr_stale[LEG_LOCAL] && !map->nr_stale[LEG_REMOTE];
+	return !map->nr_stale;
 }
 
 #endif

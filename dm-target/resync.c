@@ -211,7 +211,7 @@ static void job_work(struct work_struct *work)
 	while ((region = next_region(rs)) != REGION_NONE) {
 		job->region = region;
 		target = region_map_stale(&m->map, LEG_REMOTE, region) ? LEG_REMOTE : LEG_LOCAL;
-		marks = m->map.marks[target];
+		marks = m->map.marks;
 		spin_unlock_irq(&m->lock);
 
 		r = copy_region(job, region, target);
@@ -220,7 +220,7 @@ static void job_work(struct work_struct *work)
 		job->region = REGION_NONE;
 		if (r)
 			continue;
-		if (marks != m->map.marks[target]) {
+		if (marks != m->map.marks) {
 			/* A write failed somewhere: maybe here, so once more. */
 			rs->again = true;
 			continue;

@@ -30,7 +30,13 @@
  *    6  policy: degrade | error
  *    7  regions stale on the local leg        8  on the remote leg
  *    9  read errors local                    10  read errors remote
- *   11+ counters in the order of counters.h: writes reads flushes fua zeroes
+ *   11  together | parting | alone | blocked | refusing (mirror.h)
+ *   12  why a dead leg stays dead: one word, or -
+ *   13  regions dirty in the map
+ *   14  rate of the resync now, KiB/s
+ *   15  verify: <regions compared>/<regions>, or -
+ *   16  sectors that verify has found to differ
+ *   17+ counters in the order of counters.h: writes reads flushes fua zeroes
  *       waited copied_bytes punted failovers alone refused late
  *       resynced_sectors
  *
@@ -75,7 +81,7 @@ static void event_work(struct work_struct *work)
 	spin_lock_irq(&m->lock);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		before[leg] = m->shown[leg];
-		health[leg] = leg_health(&m->legs[leg], m->map.nr_stale[leg]);
+		health[leg] = leg_health(&m->legs[leg], region_map_nr_stale(&m->map, leg));
 		m->shown[leg] = health[leg];
 	}
 	in_sync = region_map_in_sync(&m->map);
@@ -415,20 +421,21 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 
 	spin_lock_irq(&m->lock);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		stale[leg] = m->map.nr_stale[leg];
+		stale[leg] = region_map_nr_stale(&m->map, leg);
 		health[leg] = leg_health(&m->legs[leg], stale[leg]);
 	}
 	action = resync_action(m->resync);
 	spin_unlock_irq(&m->lock);
 
-	DMEMIT("%c%c %lu/%lu %s %llu %llu %s %lu %lu %lld %lld",
+	DMEMIT("%c%c %lu/%lu %s %llu %llu %s %lu %lu %lld %lld %s - 0 0 - 0",
 	       health[LEG_LOCAL], health[LEG_REMOTE],
-	       m->map.nr - stale[LEG_LOCAL] - stale[LEG_REMOTE], m->map.nr, action,
+	       region_map_in_sync(&m->map), m->map.nr, action,
 	       errors_of(local), errors_of(remote),
 	       m->options.error_policy ? "error" : "degrade",
 	       stale[LEG_LOCAL], stale[LEG_REMOTE],
 	       (long long)atomic64_read(&local->read_errors),
-	       (long long)atomic64_read(&remote->read_errors));
+	       (long long)atomic64_read(&remote->read_errors),
+	       local->dead || remote->dead ? "alone" : "together");
 	for (i = 0; i < COUNTERS; i++)
 		DMEMIT(" %llu", counters_sum(&m->counters, i));
 	return sz;

@@ -179,7 +179,6 @@ void write_map(struct mirror *m, struct bio *bio)
 
 	if (bio_sectors(bio) > IO_MAX_SECTORS)
 		dm_accept_partial_bio(bio, IO_MAX_SECTORS);
-	mirror_trim(m, bio);
 
 	io->m = m;
 	io->bio = bio;

@@ -57,8 +57,6 @@ void zero_map(struct mirror *m, struct bio *bio)
 {
 	struct mirror_io *io = mirror_io(bio);
 
-	mirror_trim(m, bio);
-
 	io->m = m;
 	io->bio = bio;
 	io->range.start = dm_target_offset(m->ti, bio->bi_iter.bi_sector);

@@ -2,7 +2,6 @@
 """I/O errors of a leg, and of both: survivable, reported, never a hang."""
 
 import errno
-from pathlib import Path
 
 from locklab import base, blk, dm, mirror, ram
 
@@ -85,59 +84,6 @@ def both_legs_fail() -> None:
     away(local, remote, device, disk)
 
 
-class Loop:
-    """A disk that offers write-zeroes, and fails what touches certain sectors."""
-
-    def __init__(self, name: str) -> None:
-        Path(f"/tmp/{name}.img").write_bytes(blk.pattern("junk", 64) * 256)
-        self.under = base.run("losetup", "--find", "--show", f"/tmp/{name}.img").strip()
-        self.name, self.node = name, dm.create(name, self._table(()))
-
-    def _table(self, bad: tuple[int, ...]) -> str:
-        lines, at = [], 0
-        for first in (*bad, 64 * 256):
-            lines.append(f"{at} {first - at} linear {self.under} {at}")
-            lines.append(f"{first} 64 error")
-            at = first + 64
-        return "\n".join(lines[:-1])
-
-    def bad(self, *sectors: int) -> None:
-        """64 sectors from each of these on fail, and no others."""
-        dm.load(self.name, self._table(sectors))
-        dm.suspend(self.name, flush=False)
-        dm.resume(self.name)
-
-    def remove(self) -> None:
-        dm.remove(self.name)
-        base.run("losetup", "--detach", self.under)
-
-
-def zeroes_over_both() -> None:
-    base.step("zeroes over regions of which each leg alone has some")
-    local, remote = Loop("lzero"), Loop("rzero")
-    device = mirror.Mirror(local.node, remote.node, "nosync", "region_size", "64", name="mzero")
-    one, two = 64, 3 * 64
-    with blk.Disk(device.node) as disk:
-        local.bad(one)
-        remote.bad(one)
-        with base.refused("a write that both legs fail", errno.EIO):
-            disk.write(one, blk.pattern("nobody", 8))
-        device.wait("Aa", "stalled")
-        remote.bad()
-        local.bad(one, two)
-        disk.write(two, blk.pattern("only remote", 8))
-        device.wait("aa", "stalled")
-        local.bad()
-        disk.discard(one - 8, 3 * 64)
-        base.equal(device.status().health, "aa", "health")
-        base.equal(disk.read(one - 8, 3 * 64), bytes(3 * 64 * 512), "what was discarded")
-        device.message("resync")
-        device.in_sync()
-    blk.same(local.node, remote.node)
-    for away in (device, local, remote):
-        away.remove()
-
-
 def fail_by_hand() -> None:
     base.step("fail and recover by message; the last current leg is never given up")
     local, remote, device, disk = fresh("hand")
@@ -187,7 +133,6 @@ local_read_error()
 one_leg_write_error("local")
 one_leg_write_error("remote")
 both_legs_fail()
-zeroes_over_both()
 fail_by_hand()
 policy_error()
 base.step("done")

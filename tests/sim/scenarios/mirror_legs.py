@@ -174,13 +174,13 @@ def read_errors() -> None:
         with base.refused("failing the leg that alone has a region", errno.EBUSY):
             pair.mirror.message("fail local")
 
-        base.step("the sole holder of a region fails a write elsewhere: it stays, nothing is lost")
+        base.step("the sole holder of a region fails a write elsewhere: EIO, it stays, nothing is lost")
         pair.local.disk.bad(64, 127)  # or the resync, woken by the next mark, would copy it now
         pair.local.fail_writes()
-        disk.write(3008, data)
-        status = pair.mirror.wait("aa")
-        base.equal(pair.count("stale_local"), 1, "stale on the local leg")
-        base.equal(disk.read(3008, 64), data, "read from the remote leg")
+        fails("write that only the target has", lambda: disk.write(3008, data))
+        base.equal(pair.mirror.status().health, "Aa", "health")
+        base.equal(pair.count("stale_local"), 0, "stale on the local leg")
+        base.expect(pair.count("stale_remote") >= 1, "nothing stale on the remote leg")
         fails("write to the region only the local leg has", lambda: disk.write(64, data))
 
         pair.local.well()

@@ -15,6 +15,7 @@ SECTORS = MIB << 11
 # Positions in Status.rest (dm-target/target.c: field 6 is rest[0]).
 FIELDS = (
     "policy", "stale_local", "stale_remote", "read_errors_local", "read_errors_remote",
+    "standing", "why", "dirty", "rate", "verify", "differing",
     "writes", "reads", "flushes", "fua", "zeroes", "waited", "copied", "punted", "failovers",
     "alone", "refused", "late", "resynced",
 )  # fmt: skip
