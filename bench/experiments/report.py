@@ -41,12 +41,41 @@ def table(results: Mapping[str, Mapping[str, Any]]) -> str:
             "-" if sent is None else f"{sent / 1e6:.1f}",
             "identical" if at is None else f"differ at {at}",
         ))  # fmt: skip
-    width = [max(len(row[n]) for row in rows) for n in range(len(_HEAD))]
+    return "\n".join([_aligned(rows), *notes])
+
+
+_WIRE_HEAD = (
+    "on the wire", "writes", "skipped", "packets out", "back", "MB out", "back", "SCSI writes",
+    "commands", "packets out/write", "bytes out/write",
+)  # fmt: skip
+
+
+def wire_table(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Packets and bytes towards the mirror site and back, and the commands sent to its LUN."""
+    rows: list[tuple[str, ...]] = [_WIRE_HEAD]
+    for name, result in results.items():
+        wire = result.get("wire", {})
+        if "to_mirror_packets" not in wire:
+            continue
+        count = result["writes"]["response"]["count"]
+        rows.append((
+            name, str(count), str(result["writes"]["skipped"]),
+            str(wire["to_mirror_packets"]), str(wire["to_primary_packets"]),
+            f"{wire['to_mirror_bytes'] / 1e6:.3f}", f"{wire['to_primary_bytes'] / 1e6:.3f}",
+            str(wire["remote_writes"]), str(wire["scsi_commands"]),
+            f"{wire['to_mirror_packets'] / max(count, 1):.2f}",
+            f"{wire['to_mirror_bytes'] / max(count, 1):.0f}",
+        ))  # fmt: skip
+    return _aligned(rows) if len(rows) > 1 else ""
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
+    width = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     lines = [
         "  ".join([row[0].ljust(width[0]), *(row[n].rjust(width[n]) for n in range(1, len(row)))])
         for row in rows
     ]
-    return "\n".join(["", *lines, *notes])
+    return "\n".join(["", *lines])
 
 
 def pipe_line(requests: Sequence[spc.Request]) -> str:
