@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The events of a mirror's life. */
+#include "life.h"
+
+static const struct generation no_generation;
+
+static bool has_all(const struct super *s)
+{
+	return s->state == LOCKSTEP_SYNC || s->state == LOCKSTEP_ALONE;
+}
+
+static void begin_generation(struct super *s, u64 id, u64 now, u32 why)
+{
+	memmove(&s->history[1], &s->history[0], sizeof(s->history) - sizeof(s->history[0]));
+	s->cur.id = id;
+	s->cur.count++;
+	s->history[0] = (struct generation_event){ s->cur, now, why, s->leg };
+}
+
+static void create(struct super *s, u64 epochs, u64 now)
+{
+	s->created = now;
+	s->map_epochs = epochs;
+	super_new_map(s);
+}
+
+void super_create_sync(struct super *s, u64 generation_id, u64 epochs, u64 now)
+{
+	create(s, epochs, now);
+	s->state = LOCKSTEP_SYNC;
+	begin_generation(s, generation_id, now, LOCKSTEP_WHY_CREATED);
+}
+
+void super_create_new(struct super *s, u64 epochs, u64 now)
+{
+	create(s, epochs, now);
+	s->state = LOCKSTEP_NEW;
+}
+
+void super_new_map(struct super *s)
+{
+	s->map_epoch = ++s->map_epochs;
+}
+
+int super_join(struct super *s, const struct super *source)
+{
+	if (!has_all(source))
+		return -EPERM;
+	s->state = LOCKSTEP_TARGET;
+	s->cur = source->cur;
+	s->base = no_generation;
+	memcpy(s->history, source->history, sizeof(s->history));
+	s->map_epoch = 0;
+	return 0;
+}
+
+int super_adopt(struct super *source, u64 generation_id, u64 now)
+{
+	if (!has_all(source))
+		return -EPERM;
+	begin_generation(source, generation_id, now, LOCKSTEP_WHY_NEW_LEG);
+	source->state = LOCKSTEP_ALONE;
+	source->base = no_generation;
+	return 0;
+}
+
+void super_forget_base(struct super *source)
+{
+	source->base = no_generation;
+}
+
+int super_in_sync(struct super *s)
+{
+	if (s->state == LOCKSTEP_NEW)
+		return -EPERM;
+	s->state = LOCKSTEP_SYNC;
+	s->base = no_generation;
+	return 0;
+}
+
+int super_go_alone(struct super *s, u64 generation_id, u64 now, u32 why)
+{
+	if (s->state == LOCKSTEP_ALONE)
+		return 0;
+	if (s->state != LOCKSTEP_SYNC)
+		return -EPERM;
+	s->base = s->cur;
+	s->state = LOCKSTEP_ALONE;
+	begin_generation(s, generation_id, now, why);
+	return 1;
+}
+
+void super_give_up(struct super *s)
+{
+	s->state = LOCKSTEP_NEW;
+	s->cur = no_generation;
+	s->base = no_generation;
+	memset(s->history, 0, sizeof(s->history));
+	s->map_epoch = 0;
+	s->active = false;
+}
+
+void super_set_active(struct super *s, bool active)
+{
+	s->active = active;
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The format of a leg: the only file that knows the layout; kernel and
+ * userspace share it. All integers are little endian. Sectors are 512 bytes.
+ * crc32c is seeded with ~0 and not inverted at the end; it covers everything
+ * of its structure that comes after the field "crc".
+ *
+ *  leg                                         map sector (512 bytes)
+ * +---------------------------+ 0             +--------------------+ 0
+ * | data: what the mirror     |               | crc, index, epoch  |
+ * | shows, sector for sector  |               +--------------------+ 16
+ * +---------------------------+ data_sectors  | 3968 bits, bit b:  |
+ * | unused (the legs may have |               | byte b / 8, value  |
+ * | different sizes)          |               | 1 << b % 8         |
+ * +---------------------------+ map_start     +--------------------+ 512
+ * | dirty map: map sectors    |
+ * | 0, 1, 2, ...              |               Region r is bit r % 3968 of
+ * +---------------------------+ + map_sectors map sector r / 3968.
+ * | superblock, slot 0        |
+ * +---------------------------+ + 8           A slot is 4096 bytes: struct
+ * | superblock, slot 1        |               lockstep_slot.
+ * +---------------------------+ end - end % 8
+ *
+ * The data start at sector 0, so that a leg can be mounted as it is. `end` is
+ * the device's size in sectors.
+ *
+ * Superblock. Every update is written to slot 0 and then, when that is durable,
+ * to slot 1, with the same `seq`, one more than ever tried before. The valid
+ * slot with the higher seq counts: while one is torn, the other is whole. A
+ * slot knows the sector it was written for, so a device that was moved, cut or
+ * has grown isn't misread.
+ *
+ * Dirty map. A bit says: the other leg may differ in this region. A map sector
+ * checks itself, so a page of eight may be torn. It counts if its epoch is the
+ * superblock's map_epoch: one of another epoch is all clear (a new map costs
+ * no writes for what is clear), one that isn't valid is all set.
+ *
+ * Generation: names a point in a mirror's life, at which the legs in sync with
+ * it are equal but for what the maps say. `count` orders them for people only.
+ *
+ * Feature words: a reader that doesn't know a bit of `incompat` must refuse,
+ * of `ro_compat` must not write, of `compat` may ignore it.
+ */
+#ifndef LOCKSTEP_FORMAT_H
+#define LOCKSTEP_FORMAT_H
+
+#ifdef __KERNEL__
+#include <linux/build_bug.h>
+#include <linux/types.h>
+#else
+#include <assert.h>
+#include <linux/types.h>
+#include <stdbool.h>
+#endif
+
+#define LOCKSTEP_MAGIC		0x31474c504554534cULL	/* "LSTEPLG1" */
+#define LOCKSTEP_VERSION	1
+
+/* Known feature bits. */
+#define LOCKSTEP_COMPAT		0U
+#define LOCKSTEP_RO_COMPAT	0U
+#define LOCKSTEP_INCOMPAT	0U
+
+#define LOCKSTEP_SLOTS		2U
+#define LOCKSTEP_SLOT_BYTES	4096U
+#define LOCKSTEP_SLOT_SECTORS	8U
+#define LOCKSTEP_SLOTS_BYTES	(LOCKSTEP_SLOTS * LOCKSTEP_SLOT_BYTES)
+#define LOCKSTEP_SLOTS_SECTORS	(LOCKSTEP_SLOTS * LOCKSTEP_SLOT_SECTORS)
+
+#define LOCKSTEP_NAME_BYTES	64	/* with the NUL at its end */
+#define LOCKSTEP_HISTORY	8
+
+/* Sectors in a region, as a power of two. */
+#define LOCKSTEP_SHIFT_MIN	6U	/* 32 KiB */
+#define LOCKSTEP_SHIFT_DEFAULT	11U	/* 1 MiB, or larger: lockstep_default_shift() */
+#define LOCKSTEP_SHIFT_MAX	40U
+#define LOCKSTEP_REGIONS_DEFAULT 16384U	/* at most, if the size isn't given: a map of 4 KiB */
+#define LOCKSTEP_REGIONS_MAX	(1U << 28)
+#define LOCKSTEP_SECTORS_MAX	(1ULL << 54)
+
+#define LOCKSTEP_MAP_BITS	3968U	/* in a map sector */
+#define LOCKSTEP_MAP_PAGE	8U	/* the map is a multiple of so many sectors */
+
+/* Which leg: an index in memory and on the disk. */
+#define LOCKSTEP_LOCAL		0U
+#define LOCKSTEP_REMOTE		1U
+
+/* state of struct lockstep_slot */
+#define LOCKSTEP_SYNC		1U	/* has all of generation cur; the other leg may, too */
+#define LOCKSTEP_ALONE		2U	/* has all of cur; the other leg has not */
+#define LOCKSTEP_TARGET		3U	/* has cur, but for what the other leg's map says */
+#define LOCKSTEP_NEW		4U	/* has nothing, and is to be filled */
+
+/* flags of struct lockstep_slot */
+#define LOCKSTEP_ACTIVE		1U	/* in use; found so at assembly: there was a crash */
+
+/* why a generation began; the leg that it began on had to do without the other */
+#define LOCKSTEP_WHY_CREATED	1U	/* not so here: the mirror was created */
+#define LOCKSTEP_WHY_FAILED	2U	/* I/O to the other leg failed */
+#define LOCKSTEP_WHY_TIMEOUT	3U	/* the other leg stopped answering */
+#define LOCKSTEP_WHY_TOLD	4U	/* the administrator failed it, or said go on alone */
+#define LOCKSTEP_WHY_ABSENT	5U	/* assembled without the other leg */
+#define LOCKSTEP_WHY_NEW_LEG	6U	/* another device takes the other leg's place */
+
+struct lockstep_generation {
+	__le64 id;		/* random, not 0; 0: none */
+	__le32 count;
+	__le32 reserved;
+} __attribute__((packed));
+
+struct lockstep_event {
+	struct lockstep_generation generation;
+	__le64 time;		/* seconds since 1970, UTC */
+	__le32 why;		/* LOCKSTEP_WHY_* */
+	__le32 leg;		/* the leg on which it began */
+} __attribute__((packed));
+
+struct lockstep_slot {
+	__le32 crc;
+	__le32 version;
+	__le64 magic;
+	__le32 compat;
+	__le32 ro_compat;
+	__le32 incompat;
+	__le32 flags;		/* LOCKSTEP_ACTIVE */
+	__le64 sector;		/* where this slot lies */
+	__le64 seq;
+	__u8 set_uuid[16];	/* of the mirror */
+	__u8 leg_uuid[16];
+	__u8 name[LOCKSTEP_NAME_BYTES];
+	__le64 created;		/* seconds since 1970, UTC */
+	__le64 updated;
+	__le64 data_sectors;
+	__le64 map_start;
+	__le32 map_sectors;
+	__le32 region_shift;
+	__le32 leg;		/* LOCKSTEP_LOCAL or LOCKSTEP_REMOTE */
+	__le32 state;		/* LOCKSTEP_SYNC... */
+	__le64 map_epoch;	/* of the map sectors that count; 0: none does, all clear */
+	__le64 map_epochs;	/* the highest epoch ever used on this leg */
+	struct lockstep_generation cur;
+	struct lockstep_generation base;
+	struct lockstep_event history[LOCKSTEP_HISTORY];	/* newest first; [0] is cur's */
+	__u8 reserved[3600];
+} __attribute__((packed));
+
+struct lockstep_map_sector {
+	__le32 crc;
+	__le32 index;		/* of this sector in the map */
+	__le64 epoch;
+	__u8 bits[LOCKSTEP_MAP_BITS / 8];
+} __attribute__((packed));
+
+#ifdef __KERNEL__
+#define LOCKSTEP_ASSERT(e) static_assert(e)
+#else
+#define LOCKSTEP_ASSERT(e) _Static_assert(e, #e)
+#endif
+LOCKSTEP_ASSERT(sizeof(struct lockstep_slot) == LOCKSTEP_SLOT_BYTES);
+LOCKSTEP_ASSERT(sizeof(struct lockstep_map_sector) == 512);
+
+/* Where slot 0 lies on a device of so many sectors; slot 1 follows. */
+static inline __u64 lockstep_slots_start(__u64 dev_sectors)
+{
+	__u64 end = dev_sectors & ~(__u64)(LOCKSTEP_SLOT_SECTORS - 1);
+
+	return end < LOCKSTEP_SLOTS_SECTORS ? 0 : end - LOCKSTEP_SLOTS_SECTORS;
+}
+
+/* Regions in so many sectors, the last one may be shorter. */
+static inline __u64 lockstep_regions(__u64 sectors, unsigned int shift)
+{
+	return (sectors + (1ULL << shift) - 1) >> shift;
+}
+
+/* Map sectors for so many regions (LOCKSTEP_REGIONS_MAX at most), whole pages. */
+static inline __u32 lockstep_map_sectors(__u32 regions)
+{
+	__u32 sectors = (regions + LOCKSTEP_MAP_BITS - 1) / LOCKSTEP_MAP_BITS;
+
+	return (sectors + LOCKSTEP_MAP_PAGE - 1) & ~(LOCKSTEP_MAP_PAGE - 1);
+}
+
+/*
+ * The rule for the region size: the smallest power of two from 1 MiB on with
+ * at most LOCKSTEP_REGIONS_DEFAULT regions. For two legs: of the smaller device.
+ */
+static inline unsigned int lockstep_default_shift(__u64 dev_sectors)
+{
+	unsigned int shift = LOCKSTEP_SHIFT_DEFAULT;
+
+	while (lockstep_regions(lockstep_slots_start(dev_sectors), shift) >
+	       LOCKSTEP_REGIONS_DEFAULT)
+		shift++;
+	return shift;
+}
+
+struct lockstep_layout {
+	__u64 slots_start;
+	__u64 map_start;	/* also: how many sectors of data the leg can hold */
+	__u32 map_sectors;
+};
+
+/*
+ * Where everything lies on a device of so many sectors. False: the device is
+ * too small or too large, or there would be too many regions of that size.
+ * The map has room for all the device could hold, so that a mirror whose other
+ * leg was smaller can grow. A mirror's data_sectors is the smaller map_start.
+ */
+static inline bool lockstep_layout(__u64 dev_sectors, unsigned int shift,
+				   struct lockstep_layout *to)
+{
+	__u64 regions;
+
+	to->slots_start = lockstep_slots_start(dev_sectors);
+	if (shift < LOCKSTEP_SHIFT_MIN || shift > LOCKSTEP_SHIFT_MAX || !to->slots_start ||
+	    dev_sectors > LOCKSTEP_SECTORS_MAX)
+		return false;
+	regions = lockstep_regions(to->slots_start, shift);
+	if (regions > LOCKSTEP_REGIONS_MAX)
+		return false;
+	to->map_sectors = lockstep_map_sectors((__u32)regions);
+	if (to->slots_start <= to->map_sectors)
+		return false;
+	to->map_start = to->slots_start - to->map_sectors;
+	return true;
+}
+
+#endif /* LOCKSTEP_FORMAT_H */
