@@ -13,6 +13,7 @@
 
 #include <linux/atomic.h>
 #include <linux/blk_types.h>
+#include <linux/jiffies.h>
 #include <linux/types.h>
 
 struct dm_dev;
@@ -46,6 +47,8 @@ struct leg {
 
 	bool dead;
 	unsigned int deaths;
+	atomic_t inflight;		/* our bios (and zeroings) on the device */
+	unsigned long progress;		/* jiffies: the last one returned, or a first one began */
 	atomic64_t read_errors;
 	atomic64_t write_errors;
 };
@@ -71,6 +74,25 @@ bool leg_may_forget(const struct leg *leg);
  * the device takes. Returns 0 or an errno.
  */
 int __must_check leg_probe(const struct leg *leg);
+
+/*
+ * Around every I/O of ours to the leg, whoever sends it, so that a device that
+ * answers nothing any more can be told from an idle one (watch.h). Any context.
+ */
+static inline void leg_io_start(struct leg *leg)
+{
+	if (!atomic_read(&leg->inflight))
+		WRITE_ONCE(leg->progress, jiffies);
+	smp_mb__before_atomic();	/* who sees inflight raised sees the idle time ended */
+	atomic_inc(&leg->inflight);
+}
+
+static inline void leg_io_end(struct leg *leg)
+{
+	WRITE_ONCE(leg->progress, jiffies);
+	smp_mb__before_atomic();	/* who starts the next I/O doesn't go by an older one */
+	atomic_dec(&leg->inflight);
+}
 
 /* Text of a blk_status_t's errno is the caller's; this is the char in status. */
 char leg_health(const struct leg *leg, bool stale_somewhere);

@@ -58,35 +58,33 @@ int mirror_give_up(struct mirror *m, enum leg_id leg)
 	return 0;
 }
 
-blk_status_t mirror_route(struct mirror_io *io)
+static blk_status_t route_range(struct write *w)
 {
-	struct mirror *m = io->m;
-	struct locked_range *range = &io->range;
+	struct mirror *m = w->m;
+	struct locked_range *range = &w->range;
 	blk_status_t status = BLK_STS_OK;
 	bool current_leg = false, news = false;
 	unsigned long flags;
 	enum leg_id leg;
 
-	io->sent = 0;
-	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		io->status[leg] = BLK_STS_OK;
-		io->deaths[leg] = READ_ONCE(m->legs[leg].deaths);
-	}
+	w->sent = 0;
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		w->deaths[leg] = READ_ONCE(m->legs[leg].deaths);
 
 	if (likely(!READ_ONCE(m->degraded))) {
-		io->sent = BIT(LEG_LOCAL) | BIT(LEG_REMOTE);
+		w->sent = BIT(LEG_LOCAL) | BIT(LEG_REMOTE);
 		return BLK_STS_OK;
 	}
 
 	spin_lock_irqsave(&m->lock, flags);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		io->deaths[leg] = m->legs[leg].deaths;
+		w->deaths[leg] = m->legs[leg].deaths;
 		if (m->legs[leg].dead) {
 			if (m->options.error_policy)
 				status = BLK_STS_IOERR;
 			continue;
 		}
-		io->sent |= BIT(leg);
+		w->sent |= BIT(leg);
 		if (region_map_current(&m->map, leg, range->start, range->last))
 			current_leg = true;
 	}
@@ -95,7 +93,7 @@ blk_status_t mirror_route(struct mirror_io *io)
 	if (status == BLK_STS_OK) {
 		/* Before the write can be acknowledged, even before it is sent. */
 		for (leg = LEG_LOCAL; leg < LEGS; leg++)
-			if (!leg_in(io->sent, leg))
+			if (!leg_in(w->sent, leg))
 				news |= mark(m, leg, range);
 		if (news)
 			mirror_changed(m);
@@ -108,55 +106,55 @@ blk_status_t mirror_route(struct mirror_io *io)
 }
 
 /* A leg failed what it was sent; is that news about the leg as it is now? */
-static void blame(struct mirror_io *io, enum leg_id leg)
+static void blame(struct write *w, enum leg_id leg)
 {
-	struct mirror *m = io->m;
+	struct mirror *m = w->m;
 	struct leg *l = &m->legs[leg];
 
 	lockdep_assert_held(&m->lock);
 
-	if (l->deaths != io->deaths[leg])
+	if (l->deaths != w->deaths[leg])
 		count(&m->counters, COUNT_LATE);
 	else
 		(void)mirror_give_up(m, leg);	/* refusal: it stays, marked stale */
 }
 
-static unsigned int failed_legs(struct mirror_io *io)
+static unsigned int failed_legs(struct write *w)
 {
 	unsigned int failed = 0;
 	enum leg_id leg;
 
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		if (leg_in(io->sent, leg) && io->status[leg]) {
+		if (leg_in(w->sent, leg) && w->status[leg]) {
 			failed |= BIT(leg);
-			atomic64_inc(&io->m->legs[leg].write_errors);
-			trace_lockstep_leg_error(io->m, leg, io->range.start, io->status[leg]);
+			atomic64_inc(&w->m->legs[leg].write_errors);
+			trace_lockstep_leg_error(w->m, leg, w->range.start, w->status[leg]);
 		}
 	return failed;
 }
 
-static blk_status_t first_error(const struct mirror_io *io)
+static blk_status_t first_error(const struct write *w)
 {
-	return io->status[LEG_LOCAL] ?: io->status[LEG_REMOTE] ?: BLK_STS_IOERR;
+	return w->status[LEG_LOCAL] ?: w->status[LEG_REMOTE] ?: BLK_STS_IOERR;
 }
 
-blk_status_t mirror_settle(struct mirror_io *io)
+static blk_status_t settle_range(struct write *w)
 {
-	struct mirror *m = io->m;
-	struct locked_range *range = &io->range;
+	struct mirror *m = w->m;
+	struct locked_range *range = &w->range;
 	unsigned int failed, good;
 	bool safe = false;
 	unsigned long flags;
 	enum leg_id leg;
 
-	if (likely(!io->status[LEG_LOCAL] && !io->status[LEG_REMOTE])) {
-		if (unlikely(io->sent != (BIT(LEG_LOCAL) | BIT(LEG_REMOTE))))
+	if (likely(!w->status[LEG_LOCAL] && !w->status[LEG_REMOTE])) {
+		if (unlikely(w->sent != (BIT(LEG_LOCAL) | BIT(LEG_REMOTE))))
 			count(&m->counters, COUNT_ALONE);
 		return BLK_STS_OK;
 	}
 
-	failed = failed_legs(io);
-	good = io->sent & ~failed;
+	failed = failed_legs(w);
+	good = w->sent & ~failed;
 
 	spin_lock_irqsave(&m->lock, flags);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
@@ -172,7 +170,7 @@ blk_status_t mirror_settle(struct mirror_io *io)
 				safe = false;
 			} else if (leg_in(failed, leg)) {
 				mark(m, leg, range);
-				blame(io, leg);
+				blame(w, leg);
 			}
 	} else if (failed == (BIT(LEG_LOCAL) | BIT(LEG_REMOTE))) {
 		/*
@@ -186,40 +184,39 @@ blk_status_t mirror_settle(struct mirror_io *io)
 	spin_unlock_irqrestore(&m->lock, flags);
 
 	if (!safe || m->options.error_policy)
-		return first_error(io);
+		return first_error(w);
 	count(&m->counters, COUNT_ALONE);
 	return BLK_STS_OK;
 }
 
-void mirror_route_flush(struct mirror_io *io)
+static void route_flush(struct write *w)
 {
-	struct mirror *m = io->m;
+	struct mirror *m = w->m;
 	unsigned long flags;
 	enum leg_id leg;
 
-	io->sent = 0;
+	w->sent = 0;
 	spin_lock_irqsave(&m->lock, flags);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		io->status[leg] = BLK_STS_OK;
-		io->deaths[leg] = m->legs[leg].deaths;
+		w->deaths[leg] = m->legs[leg].deaths;
 		if (!m->legs[leg].dead)
-			io->sent |= BIT(leg);
+			w->sent |= BIT(leg);
 	}
 	spin_unlock_irqrestore(&m->lock, flags);
 }
 
-blk_status_t mirror_settle_flush(struct mirror_io *io)
+static blk_status_t settle_flush(struct write *w)
 {
-	struct mirror *m = io->m;
+	struct mirror *m = w->m;
 	unsigned int failed;
 	unsigned long flags;
 	enum leg_id leg;
 	bool safe = true;
 
-	if (likely(!io->status[LEG_LOCAL] && !io->status[LEG_REMOTE]))
+	if (likely(!w->status[LEG_LOCAL] && !w->status[LEG_REMOTE]))
 		return BLK_STS_OK;
 
-	failed = failed_legs(io);
+	failed = failed_legs(w);
 
 	/*
 	 * Give up a leg only if the other one's flush succeeded. If the leg has
@@ -229,16 +226,29 @@ blk_status_t mirror_settle_flush(struct mirror_io *io)
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		if (!leg_in(failed, leg))
 			continue;
-		if (leg_in(io->sent & ~failed, other_leg(leg)))
-			blame(io, leg);
+		if (leg_in(w->sent & ~failed, other_leg(leg)))
+			blame(w, leg);
 		if (!m->legs[leg].dead)
 			safe = false;
 	}
 	spin_unlock_irqrestore(&m->lock, flags);
 
 	if (!safe || m->options.error_policy)
-		return first_error(io);
+		return first_error(w);
 	return BLK_STS_OK;
+}
+
+blk_status_t mirror_route(struct write *w)
+{
+	if (w->kind != WRITE_FLUSH)
+		return route_range(w);
+	route_flush(w);
+	return BLK_STS_OK;
+}
+
+void mirror_settle(struct write *w)
+{
+	write_finish(w, w->kind == WRITE_FLUSH ? settle_flush(w) : settle_range(w));
 }
 
 enum leg_id mirror_read_leg(struct mirror *m, sector_t start, sector_t last,

@@ -32,8 +32,6 @@
 
 #include <linux/bio.h>
 #include <linux/device-mapper.h>
-#include <linux/mempool.h>
-#include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
@@ -42,12 +40,9 @@
 #include "range-lock.h"
 #include "region-map.h"
 #include "table.h"
+#include "write.h"
 
 #define DM_MSG_PREFIX "lockstep"
-
-/* The largest write that is handled in one piece; larger ones are split. */
-#define IO_MAX_SECTORS	256u
-#define IO_MAX_PAGES	DIV_ROUND_UP(IO_MAX_SECTORS << SECTOR_SHIFT, PAGE_SIZE)
 
 struct resync;
 
@@ -65,10 +60,8 @@ struct mirror {
 	struct counters counters;
 	struct resync *resync;
 
-	mempool_t pages;
-	struct mutex pages_wait;	/* one writer at a time waits for pages */
+	struct writes writes;
 	struct workqueue_struct *wq;	/* writes that waited, failed-over reads */
-	struct workqueue_struct *zero_wq;
 	struct work_struct event;
 
 	/* registry.c */
@@ -77,26 +70,15 @@ struct mirror {
 	bool suspended;
 };
 
-/*
- * What one bio carries with it (dm's per-bio data). Which fields mean
- * something depends on the kind of bio; nothing is initialised by dm.
- */
+/* What a read carries with it (dm's per-bio data); nothing is initialised by dm. */
 struct mirror_io {
 	struct mirror *m;
 	struct bio *bio;		/* the caller's (dm's clone of it) */
-	struct locked_range range;		/* writes, zeroes: the sectors, locked */
 	struct work_struct work;
-	struct bvec_iter iter;		/* reads: as it came, to try again */
-	enum leg_id leg;		/* reads: where it was sent */
-	bool retried;			/* reads: already failed over */
-
-	unsigned int sent;		/* bit for each leg */
-	unsigned int deaths[LEGS];	/* leg.deaths when it was sent */
-	blk_status_t status[LEGS];
-	atomic_t pending;
-	struct bio local_bio;
-	struct bio remote_bio;
-	struct bio_vec vecs[IO_MAX_PAGES];
+	struct bvec_iter iter;		/* as it came, to try again */
+	enum leg_id leg;		/* where it was sent */
+	bool retried;			/* already failed over */
+	struct bio leg_bio;		/* of the second attempt */
 };
 
 static inline struct mirror_io *mirror_io(struct bio *bio)
@@ -104,37 +86,25 @@ static inline struct mirror_io *mirror_io(struct bio *bio)
 	return dm_per_bio_data(bio, sizeof(struct mirror_io));
 }
 
-static inline enum leg_id leg_of_bio(const struct mirror_io *io, const struct bio *bio)
-{
-	return bio == &io->local_bio ? LEG_LOCAL : LEG_REMOTE;
-}
-
-static inline struct bio *io_bio(struct mirror_io *io, enum leg_id leg)
-{
-	return leg == LEG_LOCAL ? &io->local_bio : &io->remote_bio;
-}
+/**
+ * mirror_route - decide which legs a write is sent to
+ *
+ * Any context; the caller holds w->range, if the write has one. Sets sent and
+ * deaths; marks the range stale on a dead leg. Returns BLK_STS_OK;
+ * BLK_STS_AGAIN if the write is held, and write_restart() or write_finish() is
+ * called later; or why the write must not be tried.
+ */
+blk_status_t __must_check mirror_route(struct write *w);
 
 /**
- * mirror_route - decide which legs a write or zero is sent to
+ * mirror_settle - what a write that has come back means
  *
- * Any context; the caller holds io->range. Sets sent, deaths and clears status;
- * marks the range stale on a dead leg. Returns BLK_STS_OK, or why the write
- * must not be tried.
+ * Any context; the caller holds w->range, if the write has one; sent and status
+ * are final. Marks what a leg has missed and gives legs up. After this, and
+ * only after this, the write may be acknowledged: calls write_finish() with
+ * what its caller is told, once, now or later.
  */
-blk_status_t __must_check mirror_route(struct mirror_io *io);
-
-/**
- * mirror_settle - what a write or zero that has come back means
- *
- * Any context; the caller holds io->range, sent and status are final. Marks
- * what a leg has missed, gives legs up, and returns what the caller of the
- * write is told. After this, and only after this, it may be acknowledged.
- */
-blk_status_t __must_check mirror_settle(struct mirror_io *io);
-
-/* Likewise for a flush, which has no range. */
-void mirror_route_flush(struct mirror_io *io);
-blk_status_t __must_check mirror_settle_flush(struct mirror_io *io);
+void mirror_settle(struct write *w);
 
 /*
  * The leg to read [start, last] from: current there, alive, not in @tried (a

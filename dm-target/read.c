@@ -46,7 +46,7 @@ static void retry_done(struct bio *leg_bio)
 static void retry_work(struct work_struct *work)
 {
 	struct mirror_io *io = container_of(work, struct mirror_io, work);
-	struct bio *leg_bio = io_bio(io, io->leg);
+	struct bio *leg_bio = &io->leg_bio;
 	struct bio *bio = io->bio;
 
 	bio->bi_iter = io->iter;

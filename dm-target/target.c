@@ -119,9 +119,7 @@ static void mirror_destroy(struct mirror *m)
 		cancel_work_sync(&m->event);
 		destroy_workqueue(m->wq);
 	}
-	if (m->zero_wq)
-		destroy_workqueue(m->zero_wq);
-	write_pool_destroy(m);
+	writes_destroy(m);
 	counters_destroy(&m->counters);
 	region_map_destroy(&m->map);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
@@ -194,12 +192,11 @@ static int mirror_init(struct mirror *m)
 	r = counters_create(&m->counters);
 	if (r)
 		return r;
-	r = write_pool_create(m);
+	r = writes_create(m);
 	if (r)
 		return r;
 	m->wq = alloc_workqueue("lockstep", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	m->zero_wq = alloc_workqueue("lockstep-zero", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	if (!m->wq || !m->zero_wq)
+	if (!m->wq)
 		return -ENOMEM;
 	m->resync = resync_create(m, m->options.resync_jobs, m->options.resync_rate);
 	return PTR_ERR_OR_ZERO(m->resync);
@@ -276,17 +273,10 @@ static int lockstep_map(struct dm_target *ti, struct bio *bio)
 	case REQ_OP_READ:
 		return read_map(m, bio);
 	case REQ_OP_WRITE:
-		if (bio_sectors(bio))
-			write_map(m, bio);
-		else
-			flush_map(m, bio);
-		return DM_MAPIO_SUBMITTED;
 	case REQ_OP_FLUSH:
-		flush_map(m, bio);
-		return DM_MAPIO_SUBMITTED;
 	case REQ_OP_DISCARD:
 	case REQ_OP_WRITE_ZEROES:
-		zero_map(m, bio);
+		write_map(m, bio);
 		return DM_MAPIO_SUBMITTED;
 	default:
 		return DM_MAPIO_KILL;
@@ -521,7 +511,27 @@ static struct target_type lockstep_target = {
 	.iterate_devices = lockstep_iterate_devices,
 	.io_hints = lockstep_io_hints,
 };
-module_dm(lockstep);
+
+static int __init lockstep_init(void)
+{
+	int r = write_module_init();
+
+	if (r)
+		return r;
+	r = dm_register_target(&lockstep_target);
+	if (r)
+		write_module_exit();
+	return r;
+}
+
+static void __exit lockstep_exit(void)
+{
+	dm_unregister_target(&lockstep_target);
+	write_module_exit();
+}
+
+module_init(lockstep_init);
+module_exit(lockstep_exit);
 
 MODULE_DESCRIPTION("Lockstep: synchronous mirror of a local and a remote block device");
 MODULE_AUTHOR("Lockstep maintainers");

@@ -1,33 +1,141 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Write: one write of the caller's, in lock step on both legs.
+ * Write: one write, zeroing (discard, write-zeroes) or flush of the caller's,
+ * in lock step on both legs.
  *
- * Steps: take the range (wait for overlapping writes that came before), choose
- * the legs, copy the data into own pages, send it to the legs, settle what came
- * back, release the range, acknowledge. The copy makes both legs get the same
- * bytes though the caller may change its pages at any time; it is made after
- * the range has been granted, so a write that waits holds no pages.
+ * Steps: take the range (wait for overlapping writes that came before), copy
+ * the data into own pages, route (choose the legs), send, and when every leg
+ * it was sent to has answered, settle; then finish: release the range,
+ * acknowledge. A flush has no range and no data, a zeroing no data.
  *
- * Memory: pages come from the page allocator without waiting, else from a pool
- * that holds enough for one largest write. Whoever has to wait does so in a
- * worker, alone (pages_wait), holding no page that another waits for; pages
- * come back from writes in flight in interrupt context. So a write always gets
- * on. The bios to the legs are part of the per-bio data.
+ * The copy makes both legs get the same bytes though the caller may change its
+ * pages at any time, so there is one for every size: a large write sent from
+ * the caller's pages would differ on the legs if the caller scribbled. It is
+ * made after the range has been granted, so a write that waits for its range
+ * holds no pages.
+ *
+ * Life: a struct write is an object of its own and may outlive the caller's
+ * bio. A leg that doesn't answer can be abandoned (write_abandon): then writes
+ * stop waiting for it and are settled with BLK_STS_TIMEOUT for that leg, while
+ * its bios are still out there; object and pages live until they return. An
+ * abandoned bio may still reach its leg at any time. So only a dead leg is
+ * abandoned, and it is not used again before all of them have returned.
+ *
+ * Memory: the object comes from a slab with a reserve of WRITE_RESERVE, pages
+ * from the page allocator with a reserve for one largest write. Both are asked
+ * without waiting first. A bio that got no object queues (starved) for a worker
+ * that waits for one; a write that got no pages waits in a worker, alone
+ * (pages_wait), holding none that another waits for. Objects and pages come
+ * back from writes in flight in interrupt context. So a write always gets on.
  */
 #ifndef LOCKSTEP_WRITE_H
 #define LOCKSTEP_WRITE_H
 
-struct bio;
+#include <linux/atomic.h>
+#include <linux/bio.h>
+#include <linux/mempool.h>
+#include <linux/mutex.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+
+#include "leg.h"
+#include "range-lock.h"
+
 struct mirror;
 
-/* Create and destroy what writes need. May sleep. */
-int __must_check write_pool_create(struct mirror *m);
-void write_pool_destroy(struct mirror *m);
+/* The largest write that is handled in one piece; larger ones are split. */
+#define IO_MAX_SECTORS	256u
+#define IO_MAX_PAGES	DIV_ROUND_UP(IO_MAX_SECTORS << SECTOR_SHIFT, PAGE_SIZE)
 
-/* For .map: take over a write with data. The bio may be shortened. */
+#define WRITE_RESERVE	4
+
+enum write_kind {
+	WRITE_DATA,
+	WRITE_ZERO,
+	WRITE_FLUSH,
+};
+
+/* What of a write is done on one leg. */
+struct leg_part {
+	union {
+		struct bio bio;			/* data, flush */
+		struct work_struct work;	/* zeroing */
+	};
+	blk_status_t status;		/* once it has returned */
+};
+
+struct write {
+	struct mirror *m;
+	enum write_kind kind;
+	struct bio *bio;		/* the caller's (dm's clone of it) until finished */
+	struct locked_range range;	/* empty for a flush: start 0, last 0 */
+	blk_opf_t opf;			/* of the caller's flags, what a leg is to see */
+	struct work_struct work;
+
+	/* mirror_route() sets the first two, the third is valid in mirror_settle() */
+	unsigned int sent;		/* bit for each leg */
+	unsigned int deaths[LEGS];	/* leg.deaths when it was routed */
+	blk_status_t status[LEGS];
+
+	/* private to write.c */
+	atomic_t state;
+	struct list_head flying;
+	struct leg_part part[LEGS];
+	unsigned int nr_pages;
+	struct bio_vec vecs[IO_MAX_PAGES];
+};
+
+/* What a mirror has for its writes. */
+struct writes {
+	mempool_t objects;
+	mempool_t pages;
+	struct mutex pages_wait;	/* one writer at a time waits for pages */
+	struct workqueue_struct *zero_wq[LEGS];
+
+	spinlock_t lock;		/* the two lists */
+	struct list_head flying;	/* sent, not settled */
+	struct bio_list starved;	/* got no struct write */
+	struct work_struct starved_work;
+};
+
+/* The slab. Module init and exit. */
+int __must_check write_module_init(void);
+void write_module_exit(void);
+
+/* Create and destroy what a mirror's writes need. May sleep. */
+int __must_check writes_create(struct mirror *m);
+void writes_destroy(struct mirror *m);
+
+/*
+ * For .map: take over a write, flush, discard or write-zeroes. The bio may be
+ * shortened.
+ */
 void write_map(struct mirror *m, struct bio *bio);
 
-/* For .map: take over an empty flush: it goes to every leg that is alive. */
-void flush_map(struct mirror *m, struct bio *bio);
+/*
+ * Route a write again and send it. For mirror.c, which holds it since its
+ * mirror_route() or mirror_settle(). Process context, doesn't sleep long.
+ */
+void write_restart(struct write *w);
+
+/*
+ * Release the range, acknowledge with this status. For mirror.c, once for each
+ * write, which is gone after that. Any context, no locks held.
+ */
+void write_finish(struct write *w, blk_status_t status);
+
+/* A leg is done with its part. For zero.c. Any context. */
+void write_leg_done(struct write *w, enum leg_id leg, blk_status_t status);
+
+/* The sectors of a write that isn't a flush. */
+static inline sector_t write_sectors(const struct write *w)
+{
+	return w->range.last - w->range.start + 1;
+}
+
+static inline enum leg_id leg_of_part(const struct write *w, const struct leg_part *part)
+{
+	return part == &w->part[LEG_LOCAL] ? LEG_LOCAL : LEG_REMOTE;
+}
 
 #endif

@@ -3,7 +3,6 @@
 
 #include <linux/blkdev.h>
 
-#include "lockstep-trace.h"
 #include "mirror.h"
 
 bool zero_supported(const struct mirror *m)
@@ -12,62 +11,32 @@ bool zero_supported(const struct mirror *m)
 	       bdev_write_zeroes_sectors(leg_bdev(&m->legs[LEG_REMOTE]));
 }
 
-static blk_status_t zero_leg(struct mirror_io *io, enum leg_id leg)
+static void zero_leg(struct write *w, enum leg_id leg)
 {
-	struct leg *l = &io->m->legs[leg];
+	struct leg *l = &w->m->legs[leg];
 	int r;
 
-	r = blkdev_issue_zeroout(leg_bdev(l), io->range.start, bio_sectors(io->bio),
-				 GFP_NOIO, 0);
+	r = blkdev_issue_zeroout(leg_bdev(l), w->range.start, write_sectors(w), GFP_NOIO, 0);
 	/* There is no FUA for this, so: what FUA would have done, afterwards. */
-	if (!r && ((io->bio->bi_opf & REQ_FUA) || leg_write_flags(l)))
+	if (!r && ((w->opf & REQ_FUA) || leg_write_flags(l)))
 		r = blkdev_issue_flush(leg_bdev(l));
-	return errno_to_blk_status(r);
+	write_leg_done(w, leg, errno_to_blk_status(r));
 }
 
-static void zero_work(struct work_struct *work)
+static void zero_local(struct work_struct *work)
 {
-	struct mirror_io *io = container_of(work, struct mirror_io, work);
-	struct bio *bio = io->bio;
-	blk_status_t status;
-	enum leg_id leg;
-
-	status = mirror_route(io);
-	if (!status) {
-		for (leg = LEG_LOCAL; leg < LEGS; leg++)
-			if (io->sent & BIT(leg))
-				io->status[leg] = zero_leg(io, leg);
-		status = mirror_settle(io);
-	}
-
-	trace_lockstep_write_done(io->m, io->range.start, bio_sectors(bio), status);
-	range_unlock(&io->m->ranges, &io->range);
-	bio->bi_status = status;
-	bio_endio(bio);
+	zero_leg(container_of(work, struct write, part[LEG_LOCAL].work), LEG_LOCAL);
 }
 
-static void zero_granted(struct locked_range *range)
+static void zero_remote(struct work_struct *work)
 {
-	struct mirror_io *io = container_of(range, struct mirror_io, range);
-
-	queue_work(io->m->zero_wq, &io->work);
+	zero_leg(container_of(work, struct write, part[LEG_REMOTE].work), LEG_REMOTE);
 }
 
-void zero_map(struct mirror *m, struct bio *bio)
+void zero_send(struct write *w, enum leg_id leg)
 {
-	struct mirror_io *io = mirror_io(bio);
+	struct work_struct *work = &w->part[leg].work;
 
-	io->m = m;
-	io->bio = bio;
-	io->range.start = dm_target_offset(m->ti, bio->bi_iter.bi_sector);
-	io->range.last = io->range.start + bio_sectors(bio) - 1;
-	INIT_WORK(&io->work, zero_work);
-
-	count(&m->counters, COUNT_ZEROES);
-	trace_lockstep_write(m, io->range.start, bio_sectors(bio));
-
-	if (range_lock(&m->ranges, &io->range, zero_granted))
-		queue_work(m->zero_wq, &io->work);
-	else
-		count(&m->counters, COUNT_WAITED);
+	INIT_WORK(work, leg == LEG_LOCAL ? zero_local : zero_remote);
+	queue_work(w->m->writes.zero_wq[leg], work);
 }
