@@ -14,7 +14,7 @@ SHELL := /bin/bash
 BINS :=
 UNIT_TESTS := $(wildcard tests/unit tests/lab/test_*.py)
 LAB_DEPS :=
-include $(wildcard */module.mk bench/*/module.mk tests/*/module.mk target-plugin/*/module.mk)
+include $(wildcard */module.mk */*/module.mk)
 
 CACHE := tests/lab/cache
 DEBIAN_KERNELS := 6.1 6.12 backports

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`assemble`, `stop`, `resolve`: two devices become a running mirror, and the other way round."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping
+
+from . import ask, config, device, dm, meta, show, status, table
+from .errors import DONE, FAILED, REFUSED, Failed, Refused
+from .table import ABSENT, LEGS, LOCAL, REMOTE
+
+_PAUSE_S = 0.2
+
+
+def assemble(args: argparse.Namespace) -> int:
+    if args.all:
+        if args.name or args.local or args.remote:
+            raise Refused("--all takes no name and no devices")
+        return _assemble_all(args)
+    if not args.name:
+        raise Refused("which mirror? Give its name, or --all")
+    with config.locked(args.name):
+        _assemble(_configured(args), args)
+    return DONE
+
+
+def _assemble_all(args: argparse.Namespace) -> int:
+    """Each by itself; the worst decides."""
+    code = DONE
+    for name in config.names():
+        try:
+            with config.locked(name):
+                _assemble(config.load(name), args)
+        except (Failed, Refused) as err:
+            print(f"lockstep: {name}: {err}", file=sys.stderr)
+            code = max(code, err.code)
+    return code
+
+
+def _configured(args: argparse.Namespace) -> config.Config:
+    """From the file; from the command line if there is none (a host that takes the legs over)."""
+    if not (args.local or args.remote):
+        return config.load(args.name)
+    if not (args.local and args.remote):
+        raise Refused("--local and --remote belong together")
+    config.check_name(args.name)
+    if config.path(args.name).exists():
+        raise Refused(f"{config.path(args.name)} names the devices of {args.name}: change it there")
+    names = {leg: getattr(args, leg) for leg in LEGS}
+    portal = ("", "")
+    for leg, given in names.items():
+        at = device.look(given)
+        names[leg], _ = device.stable_name(at)
+        if leg == REMOTE:
+            portal = device.iscsi(at) or portal
+    return config.Config(args.name, names[LOCAL], names[REMOTE], "", *portal)
+
+
+def _assemble(kept: config.Config, args: argparse.Namespace) -> None:
+    if dm.exists(kept.name):
+        dm.running(kept.name)
+        print(f"{kept.name} runs already")
+        return
+    wait = kept.wait if args.wait is None else args.wait
+    start(kept, find_legs(kept, wait), run=args.run or kept.start_alone)
+    if not config.path(kept.name).exists():
+        config.save(kept)
+
+
+def find_legs(kept: config.Config, wait: float) -> dict[str, str]:
+    """The nodes of the legs, as many as appear in time. It waits for both."""
+    until = time.monotonic() + wait
+    trouble = ""
+    if kept.target and not device.present(kept.remote):
+        try:
+            device.log_in(kept.target, kept.portal)
+        except (Failed, Refused) as err:
+            trouble = str(err)
+    while True:
+        nodes = {leg: node for leg, node in kept.devices().items() if device.present(node)}
+        if len(nodes) == len(LEGS) or time.monotonic() >= until:
+            break
+        time.sleep(_PAUSE_S)
+    if trouble and REMOTE not in nodes:
+        print(f"lockstep: {kept.name}: {trouble}", file=sys.stderr)
+    return nodes
+
+
+def start(kept: config.Config, nodes: Mapping[str, str], *, run: bool) -> None:
+    """The verdict first; then a table. Refuses with what is wrong and what resolves it."""
+    missing = [leg for leg in LEGS if leg not in nodes]
+    if len(missing) == len(LEGS):
+        raise Failed(f"{kept.name}: neither leg is there: {kept.local}, {kept.remote}")
+    found = {leg: device.look(node) for leg, node in nodes.items()}
+    for at in found.values():
+        used = device.uses(at)
+        if used:
+            raise Refused(f"{kept.name}: {at.given} is in use: {'; '.join(used)}")
+    verdict = meta.verdict(*(found[leg].node if leg in found else ABSENT for leg in LEGS))
+    _refuse(kept, nodes, verdict)
+    if missing and not run:
+        leg = missing[0]
+        raise Failed(
+            f"{kept.name}: the {leg} leg {kept.devices()[leg]} isn't there. With --run the mirror"
+            f" starts on the {table.other(leg)} leg alone, and what is written then is on one site"
+            " only until the other leg is back"
+        )
+    legs = {leg: found[leg].number if leg in found else ABSENT for leg in LEGS}
+    line = table.Table(verdict.data_len, legs, dict(kept.options)).line()
+    dm.load_module()
+    dm.create(kept.name, verdict.uuid, line)
+    print(f"{kept.name}: {verdict.text}")
+
+
+def _refuse(kept: config.Config, nodes: Mapping[str, str], verdict: meta.Verdict) -> None:
+    if verdict.uuid and kept.uuid and verdict.uuid != kept.uuid:
+        raise Refused(
+            f"{kept.name}: {' and '.join(nodes.values())} belong to another mirror: their set is"
+            f" {verdict.uuid}, {config.path(kept.name)} says {kept.uuid}. Correct the devices there"
+        )
+    if verdict.good:
+        return
+    lines = [f"{kept.name}: {verdict.text}"]
+    if verdict.histories:
+        lines.append(history_table(verdict.histories))
+    lines.append(_way_out(kept, verdict))
+    raise Refused("\n".join(line for line in lines if line))
+
+
+# Refusals that one of the two commands ends: both legs carry writes, or may.
+_DECISIONS = ("split-brain", "outdated", "unrelated", "both")
+
+
+def _way_out(kept: config.Config, verdict: meta.Verdict) -> str:
+    """Which command resolves it."""
+    if verdict.word in _DECISIONS:
+        return (
+            "Decide which leg's content to keep; what was written only on the other is lost:\n"
+            f"  lockstep resolve {kept.name} --keep local\n"
+            f"  lockstep resolve {kept.name} --keep remote"
+        )
+    if verdict.word in ("blank", "bad", "foreign") and verdict.leg in LEGS:
+        node = kept.devices()[verdict.leg]
+        return (
+            f"If {node} is the disk that you want, and nobody needs its content:\n"
+            f"  lockstep replace {kept.name} {verdict.leg} {node}"
+        )
+    if verdict.word == "swapped":
+        return f"Exchange `local` and `remote` in {config.path(kept.name)}"
+    return f"Look at both: lockstep examine {kept.local} {kept.remote}"
+
+
+def history_table(histories: Mapping[str, list[meta.Generation]]) -> str:
+    """Both side by side, the newest first; generations that both have are marked."""
+    common = set.intersection(*({one.id for one in histories[leg]} for leg in LEGS))
+    rows = [("leg", "generation", "since", "why", "")]
+    for leg in LEGS:
+        rows += [
+            (leg, f"{one.count} ({one.id})", show.moment(one.time), one.reason,
+             "both have it" if one.id in common else "")
+            for one in histories[leg]
+        ]  # fmt: skip
+    return show.columns(rows)
+
+
+def stop(args: argparse.Namespace) -> int:
+    if args.all == bool(args.name):
+        raise Refused("which mirror? Give its name, or --all")
+    code = DONE
+    for name in dm.names() if args.all else [args.name]:
+        try:
+            with config.locked(name):
+                _stop(name, all_of_them=args.all)
+        except (Failed, Refused) as err:
+            if not args.all:
+                raise
+            print(f"lockstep: {name}: {err}", file=sys.stderr)
+            code = FAILED if code != REFUSED else code
+    return code
+
+
+def _stop(name: str, *, all_of_them: bool) -> None:
+    there = dm.info(name)
+    if there is None:
+        if not all_of_them and name not in config.names():
+            raise Refused(f"there is no mirror {name}, neither running nor in {config.FOLDER}")
+        print(f"{name} doesn't run")
+        return
+    dm.running(name)
+    if there.opens:
+        who = device.uses(device.look(f"/dev/{there.kernel_name}"))
+        raise Failed(
+            f"{dm.node(name)} is in use: {'; '.join(who) or 'a program has it open'}. End that"
+            " first (umount, or the program)"
+        )
+    dm.remove(name)
+    print(f"{name}: stopped")
+
+
+def resolve(args: argparse.Namespace) -> None:
+    """The end of a split brain: the leg that isn't kept becomes a new disk, to be filled."""
+    kept = config.load(args.name)
+    if dm.exists(kept.name):
+        raise Refused(f"{kept.name} runs: lockstep stop {kept.name}")
+    nodes = find_legs(kept, kept.wait if args.wait is None else args.wait)
+    for leg in LEGS:
+        if leg not in nodes:
+            raise Failed(f"{kept.name}: the {leg} leg {kept.devices()[leg]} isn't there")
+    found = {leg: device.look(nodes[leg]) for leg in LEGS}
+    for at in found.values():
+        used = device.uses(at)
+        if used:
+            raise Refused(f"{kept.name}: {at.given} is in use: {'; '.join(used)}")
+    verdict = meta.verdict(found[LOCAL].node, found[REMOTE].node)
+    if verdict.good:
+        raise Refused(
+            f"{kept.name}: nothing to resolve: {verdict.text}. lockstep assemble {kept.name}"
+        )
+    lost = table.other(args.keep)
+    print(f"{kept.name}: {verdict.text}", file=sys.stderr)
+    if verdict.histories:
+        print(history_table(verdict.histories), file=sys.stderr)
+    print(
+        f"KEPT: the {args.keep} leg {nodes[args.keep]}.\n"
+        f"OVERWRITTEN: the {lost} leg {nodes[lost]}; what was written only there is lost.",
+        file=sys.stderr,
+    )
+    ask.permission(f"Keep the {args.keep} leg of {kept.name}?", given=args.yes)
+    meta.resolve(args.keep, found[LOCAL].node, found[REMOTE].node)
+    print(
+        f"{kept.name}: the {args.keep} leg is kept. The other is filled from it when the mirror"
+        f" runs: lockstep assemble {kept.name}"
+    )
+
+
+def status_of(name: str) -> status.Status:
+    return status.parse(dm.status(name))

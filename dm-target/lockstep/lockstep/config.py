@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is kept of a mirror on this host: /etc/lockstep/NAME.toml, its devices and options.
+
+Nothing there says which leg is current: that is on the legs. A file is replaced as a whole, and
+durably; what somebody wrote into it by hand (comments) stays when `lockstep set` changes a value.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from . import table
+from .errors import Failed, Refused
+
+FOLDER = Path(os.environ.get("LOCKSTEP_CONFIG", "/etc/lockstep"))
+_LOCKS = Path("/run/lock/lockstep")
+# lockstep-format.h: 64 bytes with their end. It is a file's name, a device's and a unit's too.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,62}")
+_HEAD = """\
+# Lockstep mirror {name}. Written by `lockstep create`, changed by `lockstep set`; see lockstep(8).
+# Devices by names that stay the same; which of them is current is written on the devices.
+"""
+
+
+@dataclass(frozen=True)
+class Config:
+    name: str
+    local: str
+    remote: str
+    uuid: str = ""
+    # The remote leg's LUN: logged in to if the device isn't there.
+    target: str = ""
+    portal: str = ""
+    # Seconds that `assemble` waits for the legs.
+    wait: int = 60
+    # Whether `assemble` may start with one leg without being told --run.
+    start_alone: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def devices(self) -> dict[str, str]:
+        return {table.LOCAL: self.local, table.REMOTE: self.remote}
+
+    def with_device(self, leg: str, node: str) -> Config:
+        return replace(self, local=node) if leg == table.LOCAL else replace(self, remote=node)
+
+    def text(self) -> str:
+        lines = [_HEAD.format(name=self.name)]
+        for key in _KEYS:
+            value = getattr(self, key)
+            if value != _DEFAULTS.get(key):
+                lines.append(f"{key} = {_toml(value)}\n")
+        lines.append("\n[options]\n")
+        lines += [f"{key} = {_toml(_typed(value))}\n" for key, value in self.options.items()]
+        return "".join(lines)
+
+
+_KEYS = [one.name for one in fields(Config) if one.name not in ("name", "options")]
+_DEFAULTS = {one.name: one.default for one in fields(Config)}
+
+
+def path(name: str) -> Path:
+    return FOLDER / f"{name}.toml"
+
+
+def check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise Refused(
+            f"{name!r} can't be a mirror's name: 1 to 63 letters, digits and _ . + -, and not"
+            " . + - at its beginning"
+        )
+
+
+def names() -> list[str]:
+    return sorted(file.stem for file in FOLDER.glob("*.toml"))
+
+
+def load(name: str) -> Config:
+    check_name(name)
+    file = path(name)
+    try:
+        return _parse(name, file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise Refused(
+            f"no mirror {name} is configured here: {file} doesn't exist. `lockstep create` makes"
+            " one of two devices; `lockstep assemble NAME --local DEV --remote DEV` takes one over"
+        ) from None
+    except OSError as err:
+        raise Failed(f"{file}: {err.strerror}") from err
+    except (ValueError, Refused) as err:
+        raise Refused(f"{file}: {err}") from err
+
+
+def save(config: Config) -> None:
+    """Durable when it returns."""
+    _write(config.name, config.text())
+
+
+def change(config: Config) -> None:
+    """Like save, but what else is in the file stays as it is."""
+    file = path(config.name)
+    old = load(config.name)
+    text = file.read_text(encoding="utf-8")
+    for key in _KEYS:
+        if getattr(config, key) != getattr(old, key):
+            text = _with_value(text, "", key, _toml(getattr(config, key)))
+    for key, value in config.options.items():
+        if old.options.get(key) != value:
+            text = _with_value(text, "options", key, _toml(_typed(value)))
+    try:
+        good = _parse(config.name, text) == config
+    except (ValueError, Refused):
+        good = False
+    if not good:
+        raise Failed(f"{file} is written in a way that can't be changed here: edit it by hand")
+    _write(config.name, text)
+
+
+def remove(name: str) -> None:
+    path(name).unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(name: str) -> Iterator[None]:
+    """One command at a time changes a mirror."""
+    check_name(name)
+    try:
+        _LOCKS.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = (_LOCKS / f"{name}.lock").open("w")
+    except OSError as err:
+        raise Failed(f"{err.filename}: {err.strerror}: this needs root") from err
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _parse(name: str, text: str) -> Config:
+    said: dict[str, Any] = tomllib.loads(text)
+    options = said.pop("options", {})
+    if not isinstance(options, dict):
+        raise Refused("options must be a table: [options]")
+    for key, value in said.items():
+        if key not in _KEYS:
+            raise Refused(f"there is no key {key}; there are {', '.join(_KEYS)} and [options]")
+        want = type(_DEFAULTS[key]) if isinstance(_DEFAULTS[key], str | int) else str
+        if type(value) is not want:
+            raise Refused(f"{key} must be a {want.__name__}")
+    for key in table.LEGS:
+        if not said.get(key):
+            raise Refused(f"{key} is missing: the device of the {key} leg")
+    return Config(name=name, options=table.check_options(options), **said)
+
+
+def _typed(value: str) -> str | int:
+    return int(value) if value.isdigit() else value
+
+
+def _toml(value: object) -> str:
+    # TOML's strings, numbers and booleans are written as JSON's.
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _with_value(text: str, section: str, key: str, value: str) -> str:
+    """The text with `key = value` in that section: in its line if it has one, else after the
+    section's last line."""
+    lines = text.splitlines()
+    now, end = "", None
+    for at, line in enumerate(lines):
+        head = re.fullmatch(r"\s*\[([^\]]*)\]\s*(#.*)?", line)
+        if head:
+            now = head[1].strip()
+        if now != section:
+            continue
+        found = re.fullmatch(rf"(\s*{re.escape(key)}\s*=\s*)(\"[^\"]*\"|[^\s#]*)(\s*(#.*)?)", line)
+        if found:
+            lines[at] = found[1] + value + found[3]
+            return "\n".join(lines) + "\n"
+        if line.strip():
+            end = at + 1
+    if end is None:
+        lines += ["", f"[{section}]"] if section else []
+        end = len(lines) if section else 0
+    lines.insert(end, f"{key} = {value}")
+    return "\n".join(lines) + "\n"
+
+
+def _write(name: str, text: str) -> None:
+    file = path(name)
+    new = file.with_name(f".{file.name}.new")
+    try:
+        FOLDER.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with new.open("w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        new.replace(file)
+        folder = os.open(FOLDER, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as err:
+        raise Failed(f"{file} can't be written: {err.strerror}") from err

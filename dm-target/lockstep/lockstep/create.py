@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`create`, `replace`, `wipe`: what writes metadata, so what may destroy something.
+
+The rules. A device in use is never touched, --force or not. A device that would be overwritten and
+carries a signature is refused without --force. The local leg's content is kept, all but the tail
+that the metadata needs: with a signature on it that is refused without --keep-data or --force, and
+always if a file system is known to reach into the tail. Then the person is asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass, replace
+
+from . import ask, assembly, config, device, dm, meta, show, table
+from .errors import Refused
+from .table import LOCAL, REMOTE
+
+
+@dataclass(frozen=True)
+class Found:
+    """A device and all that speaks against overwriting it."""
+
+    at: device.Device
+    signs: list[device.Sign]
+    mirror: meta.Leg
+    data: bool
+
+    def carries(self) -> str:
+        """In words; "" if nothing is found."""
+        found = [str(sign) for sign in self.signs]
+        if self.mirror.exists:
+            found.append(f"the {self.mirror.leg} leg of the lockstep mirror {self.mirror.name!r}")
+        elif self.mirror.ours:
+            found.append(f"damaged metadata of a lockstep mirror ({self.mirror.reason})")
+        return ", ".join(found)
+
+    def told(self) -> str:
+        if text := self.carries():
+            return text
+        if self.data:
+            return "no signature, but data: its first and last MiB aren't all zero"
+        return "nothing: no signature, and its first and last MiB are zero"
+
+
+def inspect(given: str) -> Found:
+    """Looks at a device; refuses one in use, whatever it carries."""
+    at = device.look(given)
+    used = device.uses(at)
+    if used:
+        raise Refused(f"{given} is in use: {'; '.join(used)}. Nothing was changed")
+    if device.read_only(at):
+        raise Refused(f"{given} is read-only")
+    return Found(at, device.signs(at), meta.examine(at.node), device.has_data(at))
+
+
+def refuse_content(found: Found, *, force: bool) -> None:
+    """Of a device that is to be overwritten."""
+    carries = found.carries()
+    if carries and not force:
+        raise Refused(
+            f"{found.at.given} carries {carries}. It would be overwritten, all of it. If nobody"
+            f" needs that, say --force"
+        )
+
+
+def refuse_tail(found: Found, data_len: int, *, force: bool, keep: bool) -> None:
+    """Of the device whose content is kept, all but its tail."""
+    what = found.at.given
+    for sign in found.signs:
+        if sign.end is not None and sign.end > data_len:
+            raise Refused(
+                f"{what} carries {sign} that ends at sector {sign.end}, and the metadata begins at"
+                f" {data_len}: shrink it by {sign.end - data_len} sectors of 512 bytes first. If"
+                f" nobody needs it: wipefs --all {what}"
+            )
+    if force:
+        return
+    for sign in found.signs:
+        if sign.end is None:
+            raise Refused(
+                f"{what} carries {sign}, and how far that reaches isn't known. All from sector"
+                f" {data_len} on ({show.size(found.at.sectors - data_len)}) would be overwritten,"
+                " the rest is kept and copied to the remote leg. If that is right, say --force"
+            )
+    if found.mirror.ours:
+        raise Refused(
+            f"{what} carries {found.carries()}. That would be overwritten, and the other leg of"
+            " that mirror couldn't join this one any more. If that is right, say --force"
+        )
+    if found.signs and not keep:
+        raise Refused(
+            f"{what} carries {found.carries()}. That is kept, and copied to the remote leg; if you"
+            " want that, say --keep-data. If nobody needs it, say --force"
+        )
+
+
+def create(args: argparse.Namespace) -> None:
+    config.check_name(args.name)
+    options = table.check_options(chosen_options(args))
+    if config.path(args.name).exists():
+        raise Refused(
+            f"there is a mirror {args.name} already: {config.path(args.name)}. Take another name,"
+            " or remove that file if the mirror is no more"
+        )
+    if dm.exists(args.name):
+        raise Refused(f"there is a device {dm.node(args.name)} already: take another name")
+    legs = {LOCAL: inspect(args.local), REMOTE: inspect(args.remote)}
+    if legs[LOCAL].at.number == legs[REMOTE].at.number:
+        raise Refused(f"{args.local} and {args.remote} are the same device")
+    force = args.force or any(leg.mirror.ours for leg in legs.values())
+    how = meta.How(args.name, args.region_size, args.assume_clean)
+    plan = meta.create(legs[LOCAL].at.node, legs[REMOTE].at.node, how, dry=True, force=force)
+    hint_direction(legs, args)
+    refuse_tail(legs[LOCAL], plan.data_len, force=args.force, keep=args.keep_data)
+    if args.assume_clean:
+        refuse_tail(legs[REMOTE], plan.data_len, force=args.force, keep=args.keep_data)
+    else:
+        refuse_content(legs[REMOTE], force=args.force)
+    announce(legs, plan, args.name, clean=args.assume_clean)
+    ask.permission(f"Create the mirror {args.name}?", given=args.yes)
+    made = meta.create(legs[LOCAL].at.node, legs[REMOTE].at.node, how, force=force)
+    kept = keep_config(args, made.uuid, {leg: found.at for leg, found in legs.items()}, options)
+    if args.no_start:
+        print(f"{args.name}: created. Start it: lockstep assemble {args.name}")
+        return
+    assembly.start(kept, {leg: found.at.node for leg, found in legs.items()}, run=False)
+
+
+def hint_direction(legs: dict[str, Found], args: argparse.Namespace) -> None:
+    """The usual mistake: the data is on the leg that would be overwritten."""
+    local, remote = legs[LOCAL], legs[REMOTE]
+    if args.assume_clean or not remote.carries() or local.signs or local.data:
+        return
+    text = (
+        f"{remote.at.given} carries {remote.carries()}, {local.at.given} carries nothing; but the"
+        " remote leg is overwritten with the content of the local one"
+    )
+    if not args.force:
+        raise Refused(
+            f"{text}. If {remote.at.given} has the data, copy it to {local.at.given} first; if"
+            " nobody needs it, say --force"
+        )
+    print(f"Warning: {text}.", file=sys.stderr)
+
+
+def announce(legs: dict[str, Found], plan: meta.Made, name: str, *, clean: bool) -> None:
+    local, remote = legs[LOCAL], legs[REMOTE]
+    tail = show.size(local.at.sectors - plan.data_len)
+    rows = [
+        (leg, found.at.given, show.size(found.at.sectors), found.told())
+        for leg, found in legs.items()
+    ]
+    lines = [
+        f"mirror {name}: {show.size(plan.data_len)} ({plan.data_len} sectors),"
+        f" regions of {show.size(plan.region_size)}",
+        show.columns(rows),
+        f"{local.at.given} IS KEPT, all but its last {tail}, where the metadata goes.",
+    ]
+    if clean:
+        lines.append(
+            f"{remote.at.given} is taken for identical without being read (--assume-clean), and is"
+            " kept but for its tail. If it isn't, reads return one leg's data or the other's."
+        )
+    else:
+        lines.append(f"{remote.at.given} IS OVERWRITTEN, all of it, with a copy of that.")
+    print("\n".join(lines), file=sys.stderr)
+
+
+def chosen_options(args: argparse.Namespace) -> dict[str, object]:
+    return {name: getattr(args, name) for name in table.OPTIONS if getattr(args, name) is not None}
+
+
+def keep_config(
+    args: argparse.Namespace, uuid: str, legs: dict[str, device.Device], options: dict[str, str]
+) -> config.Config:
+    names = {}
+    for leg, at in legs.items():
+        names[leg], stable = device.stable_name(at)
+        if not stable:
+            print(
+                f"Warning: no name of {names[leg]} is known that stays the same after a reboot;"
+                f" see {config.path(args.name)}",
+                file=sys.stderr,
+            )
+    target, portal = device.iscsi(legs[REMOTE]) or ("", "")
+    kept = config.Config(
+        name=args.name, local=names[LOCAL], remote=names[REMOTE], uuid=uuid,
+        target=target, portal=portal, options=options,
+    )  # fmt: skip
+    config.save(kept)
+    return kept
+
+
+def replace_leg(args: argparse.Namespace) -> None:
+    """Another disk for a leg: it is filled from the other leg, as a whole."""
+    kept = config.load(args.name)
+    leg = args.leg
+    running = dm.exists(args.name)
+    source = source_node(kept, leg, running=running)
+    found = inspect(args.device)
+    if found.at.number == device.look(source).number:
+        raise Refused(f"{args.device} is the {table.other(leg)} leg")
+    refuse_content(found, force=args.force)
+    force = args.force or found.mirror.ours
+    plan = meta.join(source, leg, found.at.node, dry=True, force=force)
+    rows = [
+        (table.other(leg), source, "kept: the source"),
+        (leg, args.device, f"{show.size(found.at.sectors)}; carries {found.told()}"),
+    ]
+    print(show.columns(rows), file=sys.stderr)
+    print(
+        f"{args.device} IS OVERWRITTEN, all of it, with a copy of {source}"
+        f" ({show.size(plan.data_len)}).",
+        file=sys.stderr,
+    )
+    ask.permission(f"Make it the {leg} leg of {args.name}?", given=args.yes)
+    meta.join(source, leg, found.at.node, force=force)
+    stable, _ = device.stable_name(found.at)
+    kept = kept.with_device(leg, stable)
+    if leg == REMOTE:
+        target, portal = device.iscsi(found.at) or ("", "")
+        kept = replace(kept, target=target, portal=portal)
+    config.change(kept)
+    if running:
+        now = table.Table.parse(dm.table(args.name))
+        dm.reload(args.name, now.with_device(leg, found.at.number).line())
+        print(f"{args.name}: {args.device} is the {leg} leg now, and is filled")
+    else:
+        print(
+            f"{args.name}: {args.device} is the {leg} leg now. It is filled when the mirror runs:"
+            f" lockstep assemble {args.name}"
+        )
+
+
+def source_node(kept: config.Config, leg: str, *, running: bool) -> str:
+    """The leg that stays. A running mirror's other leg has to be alive."""
+    if not running:
+        return kept.devices()[table.other(leg)]
+    now = assembly.status_of(kept.name)
+    if now.health[leg] in ("A", "a"):
+        raise Refused(
+            f"the {leg} leg of {kept.name} is alive: take it out first:"
+            f" lockstep fail {kept.name} {leg}"
+        )
+    if now.health[table.other(leg)] != "A":
+        raise Refused(
+            f"the {table.other(leg)} leg of {kept.name} isn't in sync, so there is nothing to fill"
+            " a new disk from"
+        )
+    number = table.Table.parse(dm.table(kept.name)).devices[table.other(leg)]
+    return f"/dev/{device.by_number(number)}"
+
+
+def wipe(args: argparse.Namespace) -> None:
+    """A device that was a leg is none any more. Its data stays."""
+    found = inspect(args.device)
+    if not found.mirror.ours:
+        raise Refused(f"{args.device} is no leg of a mirror: {found.mirror.reason}")
+    print(
+        f"{args.device} carries {found.carries()}. Its data stays; that it belongs to the mirror,"
+        " and what the other leg may have missed, is forgotten.",
+        file=sys.stderr,
+    )
+    ask.permission(f"Wipe the metadata of {args.device}?", given=args.yes)
+    meta.wipe(found.at.node)
+    print(f"{args.device}: the metadata is gone")

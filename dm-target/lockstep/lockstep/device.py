@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A block device: its size and names, what it carries, who uses it. Nothing here writes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import program
+from .errors import Failed, Refused
+
+SECTOR = 512
+_LOOK = 1 << 20
+# States of SCSI and NVMe devices that answer.
+_UP = ("running", "live")
+# Names that stay with the disk or its place. Not by-uuid and by-label: both legs and the mirror
+# itself have the same. The more a name says, the earlier it comes.
+_STABLE = (
+    ("by-id", ("wwn-", "nvme-eui.", "nvme-uuid.", "nvme-nguid.", "scsi-3", "dm-uuid-", "md-uuid-")),
+    ("by-path", ("",)),
+    ("by-partuuid", ("",)),
+    ("by-id", ("",)),
+)
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device as it is now. `given` is the name that was asked for, `kernel` the kernel's."""
+
+    given: str
+    kernel: str
+    number: str
+    sectors: int
+    sysfs: Path
+
+    @property
+    def node(self) -> str:
+        return f"/dev/{self.kernel}"
+
+    def disk(self) -> Path:
+        """sysfs of the whole disk, if this is a partition; else its own."""
+        return self.sysfs.parent if (self.sysfs / "partition").exists() else self.sysfs
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A signature that wipefs knows. `end`: the first sector behind what it describes, None if
+    that isn't known."""
+
+    kind: str
+    label: str
+    end: int | None
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.label!r}" if self.label else self.kind
+
+
+def look(given: str) -> Device:
+    try:
+        found = os.stat(given)
+    except FileNotFoundError:
+        raise Failed(f"{given}: there is no such device") from None
+    except OSError as err:
+        raise Failed(f"{given}: {err.strerror}") from err
+    if not stat.S_ISBLK(found.st_mode):
+        raise Refused(f"{given} is no block device")
+    number = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
+    sysfs = Path("/sys/dev/block") / number
+    try:
+        sectors = int((sysfs / "size").read_text())
+    except (OSError, ValueError):
+        raise Failed(f"{given}: the kernel doesn't know a device {number} any more") from None
+    sysfs = sysfs.resolve()
+    # Where a kernel name has a slash, sysfs has an exclamation mark.
+    return Device(given, sysfs.name.replace("!", "/"), number, sectors, sysfs)
+
+
+def present(node: str) -> bool:
+    """There is a device behind the name, it has a size, and (SCSI) its session is up: asking one
+    whose session is down takes minutes."""
+    try:
+        at = look(node)
+        state = at.disk() / "device/state"
+        return at.sectors > 0 and (not state.exists() or state.read_text().strip() in _UP)
+    except (Failed, Refused, OSError):
+        return False
+
+
+def by_number(number: str) -> str:
+    """The kernel's name of a device MAJOR:MINOR; the number itself if it is gone."""
+    place = Path("/sys/dev/block") / number
+    return place.resolve().name.replace("!", "/") if place.exists() else number
+
+
+def stable_name(device: Device) -> tuple[str, bool]:
+    """A name by which the device is found after a reboot, and whether it is one."""
+    given = Path(os.path.abspath(device.given))
+    if given.parts[:3] == ("/", "dev", "disk") and given.parent.name not in ("by-uuid", "by-label"):
+        return str(given), True
+    if (device.sysfs / "dm").is_dir():
+        name = (device.sysfs / "dm/name").read_text().strip()
+        return f"/dev/mapper/{name}", True
+    for folder, begins in _STABLE:
+        for begin in begins:
+            for link in sorted(Path("/dev/disk", folder).glob(f"{begin}*")):
+                with suppress(OSError):
+                    if link.stat().st_rdev == _rdev(device.number):
+                        return str(link), True
+    return device.node, False
+
+
+def _rdev(number: str) -> int:
+    major, minor = number.split(":")
+    return os.makedev(int(major), int(minor))
+
+
+# --- what it carries ---
+
+
+def signs(device: Device) -> list[Sign]:
+    """All signatures: file systems, partition tables, LVM, RAID, swap."""
+    said = program.run("wipefs", "--no-act", "--json", device.node)
+    try:
+        found = json.loads(said)["signatures"] if said.strip() else []
+        kinds = {str(one["type"]): str(one.get("label") or "") for one in found}
+    except (ValueError, KeyError, TypeError) as err:
+        raise Failed(f"`wipefs --json {device.node}` says what isn't understood: {err}") from err
+    if not kinds:
+        return []
+    main, end = _extent(device)
+    return [Sign(kind, label, end if kind == main else None) for kind, label in kinds.items()]
+
+
+def _extent(device: Device) -> tuple[str, int | None]:
+    """Type and end of what blkid takes the content for."""
+    said = program.ask("blkid", "--probe", "--output", "export", device.node)
+    words = dict(line.split("=", 1) for line in said.out.splitlines() if "=" in line)
+    kind = words.get("TYPE", "")
+    with suppress(KeyError, ValueError):
+        return kind, -(-int(words["FSLASTBLOCK"]) * int(words["FSBLOCKSIZE"]) // SECTOR)
+    if kind in ("ext2", "ext3", "ext4"):  # the blkid of Debian 12 doesn't tell
+        said = program.ask("dumpe2fs", "-h", device.node)
+        words = dict(line.split(":", 1) for line in said.out.splitlines() if ":" in line)
+        with suppress(KeyError, ValueError):
+            return kind, -(-int(words["Block count"]) * int(words["Block size"]) // SECTOR)
+    return kind, None
+
+
+def has_data(device: Device) -> bool:
+    """Whether the first or the last MiB holds anything but zeroes."""
+    try:
+        with open(device.node, "rb", buffering=0) as disk:
+            for start in (0, max(0, device.sectors * SECTOR - _LOOK)):
+                disk.seek(start)
+                if any(disk.read(_LOOK)):
+                    return True
+    except OSError as err:
+        raise Failed(f"{device.given} can't be read: {err.strerror}") from err
+    return False
+
+
+# --- who uses it ---
+
+
+def uses(device: Device) -> list[str]:
+    """Who has the device, a part of it or the disk that it is a part of; empty if nobody has."""
+    found = [*_mounts(device), *_swaps(device), *_holders(device)]
+    if not found:
+        try:
+            os.close(os.open(device.node, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+        except OSError as err:
+            if err.errno != errno.EBUSY:
+                raise Failed(f"{device.given} can't be opened: {err.strerror}") from err
+            found.append("held by the kernel or a program (it can't be opened exclusively)")
+    return found
+
+
+def read_only(device: Device) -> bool:
+    return (device.sysfs / "ro").read_text().strip() == "1"
+
+
+def _numbers(device: Device) -> dict[str, str]:
+    """Number and kernel name of the device and of its partitions."""
+    found = {device.number: device.kernel}
+    for part in device.sysfs.glob("*/partition"):
+        found[(part.parent / "dev").read_text().strip()] = part.parent.name
+    return found
+
+
+def _mounts(device: Device) -> Iterator[str]:
+    numbers = _numbers(device)
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        words, source = before.split(), after.split()[1:2]
+        name = numbers.get(words[2])
+        if name is None and source and source[0].startswith("/dev/"):
+            # btrfs and the like have a device number of their own.
+            with suppress(OSError):
+                rdev = os.stat(source[0]).st_rdev
+                name = numbers.get(f"{os.major(rdev)}:{os.minor(rdev)}")
+        if name is not None:
+            yield f"{name} is mounted on {words[4]}"
+
+
+def _swaps(device: Device) -> Iterator[str]:
+    numbers = _numbers(device)
+    for line in Path("/proc/swaps").read_text().splitlines()[1:]:
+        with suppress(OSError):
+            rdev = os.stat(line.split()[0]).st_rdev
+            name = numbers.get(f"{os.major(rdev)}:{os.minor(rdev)}")
+            if name is not None and rdev:
+                yield f"{name} is swapped on"
+
+
+def _holders(device: Device) -> Iterator[str]:
+    places = [device.sysfs, *(part.parent for part in device.sysfs.glob("*/partition"))]
+    for place in places:
+        for holder in sorted((place / "holders").glob("*")):
+            name = holder.name
+            with suppress(OSError):
+                name += f" ({(holder / 'dm/name').read_text().strip()})"
+            yield f"{place.name} is part of {name}"
+
+
+# --- iSCSI ---
+
+
+def iscsi(device: Device) -> tuple[str, str] | None:
+    """Target and portal (ADDRESS:PORT) of the session whose LUN the device is; None otherwise."""
+    for place in device.disk().parents:
+        for session in place.glob("iscsi_session/session*"):
+            with suppress(OSError):
+                target = (session / "targetname").read_text().strip()
+                for link in sorted(place.glob("connection*/iscsi_connection/connection*")):
+                    address = (link / "persistent_address").read_text().strip()
+                    port = (link / "persistent_port").read_text().strip()
+                    address = f"[{address}]" if ":" in address else address
+                    return target, f"{address}:{port}"
+    return None
+
+
+def log_in(target: str, portal: str) -> None:
+    said = program.ask("iscsiadm", "-m", "node", "-T", target, "-p", portal, "--login")
+    if said.code == 24:
+        raise Refused(
+            f"{target} at {portal} refuses this host: the CHAP name or secret is wrong, or"
+            " /etc/iscsi/initiatorname.iscsi isn't the name that it expects"
+        )
+    if said.code not in (0, 15):  # 15: there is a session
+        raise Failed(f"can't log in to {target} at {portal}: {said.why}")

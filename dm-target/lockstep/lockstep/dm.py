@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Mapped devices whose target is lockstep, by dmsetup."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import program
+from .errors import Failed, Refused
+
+TARGET = "lockstep"
+UUID_PREFIX = "LOCKSTEP-"
+_FIELDS = "name,open,suspended,uuid,blkdevname"
+
+
+@dataclass(frozen=True)
+class Info:
+    name: str
+    opens: int
+    suspended: bool
+    uuid: str
+    kernel_name: str
+
+
+def node(name: str) -> str:
+    return f"/dev/mapper/{name}"
+
+
+def load_module() -> None:
+    """The target has to be there before the first table that names it."""
+    if any(line.split()[:1] == [TARGET] for line in program.run("dmsetup", "targets").splitlines()):
+        return
+    said = program.ask("modprobe", "dm-lockstep")
+    if said.code:
+        raise Failed(f"the kernel module dm-lockstep can't be loaded: {said.why}")
+
+
+def lines(what: str) -> dict[str, str]:
+    """What `dmsetup status` or `dmsetup table` says of all lockstep devices, by name."""
+    found = {}
+    for line in program.run("dmsetup", what, *_quiet(what), "--target", TARGET).splitlines():
+        name, colon, rest = line.partition(": ")
+        words = rest.split(None, 3)
+        if colon and len(words) >= 3 and words[2] == TARGET:
+            found[name] = rest
+    return found
+
+
+def names() -> list[str]:
+    return sorted(lines("table"))
+
+
+def status(name: str) -> str:
+    return _line("status", name)
+
+
+def table(name: str) -> str:
+    return _line("table", name)
+
+
+def info(name: str) -> Info | None:
+    """None: there is no device of that name."""
+    said = program.ask("dmsetup", "info", "-c", "--noheadings", "--separator", "|",
+                       "-o", _FIELDS, name)  # fmt: skip
+    if said.code:
+        if "does not exist" in said.err:
+            return None
+        raise Failed(f"`dmsetup info {name}`: {said.why}")
+    words = said.out.strip().split("|")
+    if len(words) != 5:
+        raise Failed(f"`dmsetup info {name}` says {said.out.strip()!r}, which isn't understood")
+    return Info(words[0], int(words[1]), words[2] == "Suspended", words[3], words[4])
+
+
+def exists(name: str) -> bool:
+    return info(name) is not None
+
+
+def running(name: str) -> Info:
+    """The device, which has to be a mirror."""
+    there = info(name)
+    if there is None:
+        raise Refused(f"there is no running mirror {name}: lockstep assemble {name}")
+    table(name)
+    return there
+
+
+def create(name: str, uuid: str, line: str) -> None:
+    with kernel_says():
+        program.run("dmsetup", "create", name, "--uuid", UUID_PREFIX + uuid, "--table", line)
+
+
+def remove(name: str) -> None:
+    program.run("dmsetup", "remove", "--retry", name)
+
+
+def message(name: str, text: str) -> None:
+    with kernel_says():
+        program.run("dmsetup", "message", name, "0", *text.split())
+
+
+def reload(name: str, line: str) -> None:
+    """The new table in the old one's place, while the device is in use. If the kernel refuses the
+    new one, the old one goes on."""
+    with kernel_says():
+        program.run("dmsetup", "load", name, "--table", line)
+    said = program.ask("dmsetup", "resume", name)
+    if not said.code:
+        return
+    # The old table is suspended now; without the new one, resume brings the old one back.
+    program.ask("dmsetup", "clear", name)
+    back = program.ask("dmsetup", "resume", name)
+    state = "the old table goes on" if not back.code else f"and the old one neither: {back.why}"
+    raise Failed(f"{name}: the kernel doesn't start the new table ({said.why}); {state}")
+
+
+def _quiet(what: str) -> tuple[str, ...]:
+    # Asking must not make the device write, nor wait for one that can't.
+    return ("--noflush",) if what == "status" else ()
+
+
+def _line(what: str, name: str) -> str:
+    said = program.ask("dmsetup", what, *_quiet(what), name)
+    if said.code:
+        if "does not exist" in said.err:
+            raise Refused(f"there is no running mirror {name}: lockstep assemble {name}")
+        raise Failed(f"`dmsetup {what} {name}`: {said.why}")
+    line = said.out.strip()
+    words = line.split(None, 3)
+    if "\n" in line or len(words) < 3 or words[2] != TARGET:
+        raise Refused(f"{node(name)} is no lockstep mirror: its table begins {line[:40]!r}")
+    return line
+
+
+@contextmanager
+def kernel_says() -> Iterator[None]:
+    """dmsetup tells an error number; the reason is in the kernel's log."""
+    log = -1
+    with suppress(OSError):
+        log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        os.lseek(log, 0, os.SEEK_END)
+    try:
+        yield
+    except Failed as err:
+        said = list(_ours(log)) if log >= 0 else []
+        raise Failed(f"{err}. The kernel says: {'; '.join(said)}" if said else str(err)) from err
+    finally:
+        if log >= 0:
+            os.close(log)
+
+
+def _ours(log: int) -> Iterator[str]:
+    while True:
+        try:
+            record = os.read(log, 8192).decode(errors="replace")
+        except BrokenPipeError:  # some were overwritten; go on with the next
+            continue
+        except OSError:
+            return
+        text = record.partition(";")[2].partition("\n")[0]
+        if text.startswith("device-mapper:"):
+            yield text.removeprefix("device-mapper:").strip()
+
+
+class Events:
+    """Sleeps until something changes at any mapped device. Arm, look, then sleep: whatever
+    happens after arming ends the sleep."""
+
+    _CONTROL = Path("/dev/mapper/control")
+    _SIZE = 312  # of struct dm_ioctl, all that this call takes
+    _ARM_POLL = 3 << 30 | _SIZE << 16 | 0xFD << 8 | 16
+
+    def __init__(self) -> None:
+        try:
+            self._fd = os.open(self._CONTROL, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as err:
+            raise Failed(f"{self._CONTROL}: {err.strerror}") from err
+
+    def arm(self) -> None:
+        head = bytearray(self._SIZE)
+        struct.pack_into("=3I2I", head, 0, 4, 37, 0, self._SIZE, self._SIZE)
+        fcntl.ioctl(self._fd, self._ARM_POLL, head)
+
+    def sleep(self, seconds: float | None = None) -> bool:
+        """False if the time was over first."""
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        return bool(poll.poll(None if seconds is None else seconds * 1000))
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+@contextmanager
+def events() -> Iterator[Events]:
+    found = Events()
+    try:
+        yield found
+    finally:
+        found.close()

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A running mirror's legs: `fail`, `re-add`, `unblock`, `fail-held`, `resync`."""
+
+from __future__ import annotations
+
+import argparse
+
+from . import assembly, config, device, dm, table
+from .errors import Refused
+from .table import ABSENT
+
+_DEAD = ("D", ABSENT)
+
+
+def fail(args: argparse.Namespace) -> None:
+    dm.running(args.name)
+    now = assembly.status_of(args.name)
+    if now.health[args.leg] in _DEAD:
+        print(f"{args.name}: the {args.leg} leg is dead already")
+        return
+    rest = table.other(args.leg)
+    if now.health[rest] != "A" and not args.force:
+        raise Refused(
+            f"{args.name}: the {rest} leg isn't in sync, so without the {args.leg} leg the mirror"
+            " can't go on: reads and writes would fail. If that is wanted, say --force"
+        )
+    dm.message(args.name, f"fail {args.leg}")
+    print(f"{args.name}: the {args.leg} leg gets no I/O any more")
+
+
+def re_add(args: argparse.Namespace) -> None:
+    """A dead leg is back, maybe under another device number. What is on it decides whether the
+    kernel takes it; nothing is written here."""
+    dm.running(args.name)
+    now = assembly.status_of(args.name)
+    dead = [leg for leg in table.LEGS if now.health[leg] in _DEAD]
+    leg = args.leg or (dead[0] if len(dead) == 1 else None)
+    if leg is None:
+        what = "both legs are dead: name one" if dead else "no leg is dead"
+        raise Refused(f"{args.name}: {what}")
+    if leg not in dead:
+        raise Refused(f"{args.name}: the {leg} leg isn't dead")
+    kept = config.load(args.name)
+    node = args.device or kept.devices()[leg]
+    if kept.target and leg == table.REMOTE and not args.device and not device.present(node):
+        device.log_in(kept.target, kept.portal)
+    at = device.look(node)
+    if attach(args.name, leg, at):
+        print(f"{args.name}: the {leg} leg is {node} ({at.kernel}) from now on")
+    else:
+        print(f"{args.name}: the {leg} leg {node} is asked for")
+    if args.device:
+        stable, _ = device.stable_name(at)
+        config.change(kept.with_device(leg, stable))
+    then = assembly.status_of(args.name)
+    if then.health[leg] in _DEAD:
+        print(f"{args.name}: it is judged now; `lockstep status {args.name}` tells how")
+
+
+def attach(name: str, leg: str, at: device.Device) -> bool:
+    """Gives the device to a running mirror. True: by a new table; False: the table has it already,
+    and the kernel was told to look at it."""
+    now = table.Table.parse(dm.table(name))
+    if now.devices[leg] == at.number:
+        dm.message(name, f"recover {leg}")
+        return False
+    if at.number == now.devices[table.other(leg)]:
+        raise Refused(f"{at.given} is the {table.other(leg)} leg")
+    used = device.uses(at)
+    if used:
+        raise Refused(f"{at.given} is in use: {'; '.join(used)}")
+    dm.reload(name, now.with_device(leg, at.number).line())
+    return True
+
+
+def unblock(args: argparse.Namespace) -> None:
+    _held(args.name)
+    dm.message(args.name, "unblock")
+    print(f"{args.name}: the held writes go on, on one leg alone")
+
+
+def fail_held(args: argparse.Namespace) -> None:
+    _held(args.name)
+    dm.message(args.name, "fail_held")
+    print(f"{args.name}: the held writes have failed")
+
+
+def _held(name: str) -> None:
+    dm.running(name)
+    now = assembly.status_of(name)
+    if now.standing != "blocked":
+        raise Refused(f"{name}: no writes are held: the mirror is {now.standing}")
+
+
+def resync(args: argparse.Namespace) -> None:
+    dm.running(args.name)
+    dm.message(args.name, "resync full" if args.full else "resync")
+    now = assembly.status_of(args.name)
+    print(f"{args.name}: {sum(now.stale.values())} of {now.regions} regions to be copied")

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The command line. lockstep(8) is its manual."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+
+from . import __version__, assembly, config, create, legs, report, status, table, tune, watch
+from .errors import DONE, FAILED, Failed, Refused
+
+_EPILOG = """\
+exit codes: 0 done, 1 failed (the same may work later), 2 usage, 3 refused (needs a decision).
+status: 0 both legs in sync, 1 degraded, 2 unusable or not running, 4 error.
+"""
+Work = Callable[[argparse.Namespace], int | None]
+
+
+def _alone(work: Work) -> Work:
+    """One command at a time on a mirror."""
+
+    def locked(args: argparse.Namespace) -> int | None:
+        with config.locked(args.name):
+            return work(args)
+
+    return locked
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="lockstep",
+        description="Synchronous mirrors of a local and a remote block device.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"lockstep {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    def add(word: str, what: str, work: Work) -> argparse.ArgumentParser:
+        one = commands.add_parser(word, help=what, description=what)
+        one.set_defaults(work=work)
+        return one
+
+    _add_makers(add)
+    _add_running(add)
+    _add_looking(add)
+    return top
+
+
+Add = Callable[[str, str, Work], argparse.ArgumentParser]
+
+
+def _yes(one: argparse.ArgumentParser) -> None:
+    one.add_argument("-y", "--yes", action="store_true", help="don't ask")
+
+
+def _force(one: argparse.ArgumentParser, what: str) -> None:
+    one.add_argument("-f", "--force", action="store_true", help=what)
+
+
+def _add_makers(add: Add) -> None:
+    one = add("create", "make a mirror; REMOTE is overwritten", _alone(create.create))
+    one.add_argument("name", metavar="NAME")
+    one.add_argument("local", metavar="LOCAL", help="device at this site: its content is kept")
+    one.add_argument("remote", metavar="REMOTE", help="device at the other site: it is overwritten")
+    one.add_argument("--assume-clean", action="store_true", help="they are identical: copy nothing")
+    one.add_argument("--keep-data", action="store_true", help="LOCAL's content is wanted")
+    _force(one, "overwrite what carries a file system, LVM, RAID or a mirror")
+    _yes(one)
+    one.add_argument("--no-start", action="store_true", help="create only")
+    one.add_argument("--region-size", metavar="SIZE", type=_sectors,
+                     help="unit of the dirty map: a power of two from 32K, e.g. 4M")  # fmt: skip
+    for name, option in table.OPTIONS.items():
+        one.add_argument(f"--{name.replace('_', '-')}", dest=name, metavar="VALUE",
+                         choices=option.values or None, help=option.what)  # fmt: skip
+
+    one = add("assemble", "start a mirror", assembly.assemble)
+    one.add_argument("name", metavar="NAME", nargs="?")
+    one.add_argument("--all", action="store_true", help="all that are configured")
+    one.add_argument("--run", action="store_true", help="start, even if one leg isn't there")
+    one.add_argument("--wait", metavar="S", type=float, help="seconds to wait for the legs")
+    one.add_argument("--local", metavar="DEV", help="take over a mirror made on another host")
+    one.add_argument("--remote", metavar="DEV")
+
+    one = add("stop", "take a mirror down", assembly.stop)
+    one.add_argument("name", metavar="NAME", nargs="?")
+    one.add_argument("--all", action="store_true", help="all that run")
+
+    one = add("replace", "another disk for a leg; it is overwritten", _alone(create.replace_leg))
+    one.add_argument("name", metavar="NAME")
+    one.add_argument("leg", choices=table.LEGS)
+    one.add_argument("device", metavar="DEVICE")
+    _force(one, "overwrite what carries a file system, LVM, RAID or a mirror")
+    _yes(one)
+
+    one = add("resolve", "end a split brain: keep one leg", _alone(assembly.resolve))
+    one.add_argument("name", metavar="NAME")
+    one.add_argument("--keep", choices=table.LEGS, required=True)
+    one.add_argument("--wait", metavar="S", type=float, help="seconds to wait for the legs")
+    _yes(one)
+
+    one = add("wipe", "make a leg an ordinary device; its data stays", create.wipe)
+    one.add_argument("device", metavar="DEVICE")
+    _yes(one)
+
+
+def _add_running(add: Add) -> None:
+    one = add("fail", "give a leg up", _alone(legs.fail))
+    one.add_argument("name", metavar="NAME")
+    one.add_argument("leg", choices=table.LEGS)
+    _force(one, "even if the mirror can't go on without it")
+
+    one = add("re-add", "a dead leg is back, as the same or as another device", _alone(legs.re_add))
+    one.add_argument("name", metavar="NAME")
+    one.add_argument("leg", choices=table.LEGS, nargs="?")
+    one.add_argument("--device", metavar="DEV", help="its name now")
+
+    one = add("set", "change options, at once and for good", _alone(tune.set_options))
+    one.add_argument("name", metavar="NAME")
+    one.add_argument("pairs", metavar="KEY=VALUE", nargs="+",
+                     help=f"{', '.join(table.OPTIONS)}, wait, start_alone")  # fmt: skip
+
+    one = add("resync", "copy what is stale", _alone(legs.resync))
+    one.add_argument("name", metavar="NAME")
+    one.add_argument("--full", action="store_true", help="everything, whatever the map says")
+
+    one = add("verify", "compare the legs while they are in use", watch.verify)
+    one.add_argument("what", choices=("start", "stop", "status"))
+    one.add_argument("name", metavar="NAME")
+    one.add_argument("--wait", action="store_true", help="start: until the end; exit 1 if unequal")
+    one.add_argument("--json", action="store_true")
+
+    one = add("unblock", "policy block: go on alone with the held writes", _alone(legs.unblock))
+    one.add_argument("name", metavar="NAME")
+    one = add("fail-held", "policy block: fail the held writes", _alone(legs.fail_held))
+    one.add_argument("name", metavar="NAME")
+
+
+def _add_looking(add: Add) -> None:
+    one = add("status", "the state of mirrors", report.show_status)
+    one.add_argument("names", metavar="NAME", nargs="*")
+    one.add_argument("--json", action="store_true")
+    one.add_argument("-c", "--counters", action="store_true", help="and the counters")
+
+    one = add("events", "a line for each change of state, until interrupted", watch.events)
+    one.add_argument("names", metavar="NAME", nargs="*")
+    one.add_argument("--json", action="store_true")
+
+    one = add("monitor", "events of a mirror, and give back a leg that has a new device",
+              watch.monitor)  # fmt: skip
+    one.add_argument("name", metavar="NAME")
+    one.add_argument("--interval", metavar="S", type=float, default=10.0,
+                     help="seconds between two looks for a missing leg")  # fmt: skip
+
+    one = add("examine", "what a device's metadata says", report.examine)
+    one.add_argument("devices", metavar="DEV", nargs="+")
+    one.add_argument("--json", action="store_true")
+
+
+def _sectors(text: str) -> int:
+    units = {"K": 2, "M": 2 << 10, "G": 2 << 20}
+    number, unit = text[:-1], text[-1:].upper()
+    if unit not in units or not number.isascii() or not number.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 512K, 4M or 1G")
+    return int(number) * units[unit]
+
+
+def main(words: list[str] | None = None) -> int:
+    args = parser().parse_args(words)
+    try:
+        return args.work(args) or DONE
+    except (Failed, Refused) as err:
+        print(f"lockstep: {args.command}: {err}", file=sys.stderr)
+        return status.ERROR if args.command == "status" else err.code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone. Python must not complain about that at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as err:
+        print(f"lockstep: {args.command}: {err}", file=sys.stderr)
+        return status.ERROR if args.command == "status" else FAILED

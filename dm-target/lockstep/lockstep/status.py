@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The status line of the target lockstep (dm-target/target.c has its fields), and what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import Failed
+from .table import LEGS, LOCAL, REMOTE
+
+# Exit codes of `lockstep status`, as `mdadm --detail --test` has them.
+OK, DEGRADED, UNUSABLE, ERROR = 0, 1, 2, 4
+
+HEALTH = {"A": "in sync", "a": "stale", "D": "dead", "-": "absent"}
+_ALIVE = ("A", "a")
+# In the order of dm-target/counters.h; a newer kernel may have more behind them.
+COUNTERS = (
+    "writes", "reads", "flushes", "fua", "zeroes", "waited", "copied_bytes", "punted", "failovers",
+    "alone", "refused", "late", "resynced_sectors",
+)  # fmt: skip
+_FIXED = 16
+# Why a dead leg stays dead: the kernel's word, and what it says to a person.
+REASONS = {
+    "absent": "there is no device for it in the table",
+    "failed": "it was failed by hand, or an I/O error made it fail",
+    "timeout": "it didn't answer within remote_timeout",
+    "unreadable": "its metadata can't be read",
+    "blank": "it carries no metadata of a mirror",
+    "foreign": "it belongs to another mirror",
+    "swapped": "it is the other leg of this mirror",
+    "diverged": "both legs went on alone: split brain",
+    "outdated": "its history isn't this mirror's",
+    "draining": "I/O that it was given up with hasn't come back yet",
+}
+
+
+@dataclass(frozen=True)
+class Status:
+    length: int
+    health: Mapping[str, str]
+    in_sync: int
+    regions: int
+    action: str
+    errors: Mapping[str, int]
+    policy: str
+    stale: Mapping[str, int]
+    read_errors: Mapping[str, int]
+    standing: str
+    reason: str
+    dirty: int
+    rate_kib: int
+    verify: tuple[int, int] | None
+    out_of_sync: int
+    counters: Mapping[str, int]
+
+    @property
+    def usable(self) -> bool:
+        """Reads and writes go through."""
+        return any(health in _ALIVE for health in self.health.values()) and self.standing not in (
+            "blocked",
+            "refusing",
+        )
+
+    @property
+    def whole(self) -> bool:
+        return all(health == "A" for health in self.health.values()) and self.standing == "together"
+
+    @property
+    def code(self) -> int:
+        return UNUSABLE if not self.usable else OK if self.whole else DEGRADED
+
+    @property
+    def left_sectors(self) -> int:
+        """To be copied until both legs are in sync."""
+        return self.length * sum(self.stale.values()) // max(self.regions, 1)
+
+    @property
+    def seconds_left(self) -> int | None:
+        if self.action != "resync" or not self.rate_kib:
+            return None
+        return self.left_sectors // 2 // self.rate_kib
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "legs": {
+                leg: {
+                    "health": HEALTH.get(self.health[leg], self.health[leg]),
+                    "stale_regions": self.stale[leg],
+                    "errors": self.errors[leg],
+                    "read_errors": self.read_errors[leg],
+                }
+                for leg in LEGS
+            },
+            "health": self.health[LOCAL] + self.health[REMOTE],
+            "standing": self.standing,
+            "reason": None if self.reason == "-" else self.reason,
+            "policy": self.policy,
+            "size_sectors": self.length,
+            "regions": self.regions,
+            "regions_in_sync": self.in_sync,
+            "regions_dirty": self.dirty,
+            "action": self.action,
+            "resync": {
+                "rate_kib_s": self.rate_kib,
+                "left_sectors": self.left_sectors,
+                "seconds_left": self.seconds_left,
+            },
+            "verify": {
+                "running": self.action == "verify",
+                "regions_done": self.verify[0] if self.verify else None,
+                "regions": self.verify[1] if self.verify else None,
+                "out_of_sync_sectors": self.out_of_sync,
+            },
+            "counters": dict(self.counters),
+        }
+
+
+def parse(line: str) -> Status:
+    """Of the line with its `START LENGTH TARGET`."""
+    _, length, _, *words = line.split()
+    if len(words) < _FIXED:
+        raise Failed(
+            f"the loaded dm-lockstep tells {len(words)} status fields, this command needs {_FIXED}:"
+            " the two are of different versions; load the module that came with this command"
+        )
+    try:
+        return _parse(int(length), words)
+    except (ValueError, IndexError) as err:
+        raise Failed(f"the status {line!r} isn't understood ({err})") from err
+
+
+def _parse(length: int, words: list[str]) -> Status:
+    health = dict(zip(LEGS, words[0], strict=True))
+    done, _, regions = words[1].partition("/")
+    numbers = [int(word) for word in words[_FIXED:]]
+    names = [*COUNTERS, *(f"counter_{n + 1}" for n in range(len(COUNTERS), len(numbers)))]
+    verify = words[14].split("/")
+    return Status(
+        length=length,
+        health=health,
+        in_sync=int(done),
+        regions=int(regions),
+        action=words[2],
+        errors=_pair(words[3:5]),
+        policy=words[5],
+        stale=_pair(words[6:8]),
+        read_errors=_pair(words[8:10]),
+        standing=words[10],
+        reason=words[11],
+        dirty=int(words[12]),
+        rate_kib=int(words[13]),
+        verify=(int(verify[0]), int(verify[1])) if words[14] != "-" else None,
+        out_of_sync=int(words[15]),
+        counters=dict(zip(names, numbers, strict=False)),
+    )
+
+
+def _pair(words: list[str]) -> dict[str, int]:
+    return {leg: int(word) for leg, word in zip(LEGS, words, strict=True)}

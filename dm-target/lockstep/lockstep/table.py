@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A table line of the target lockstep: `0 LENGTH lockstep LOCAL REMOTE [COUNT OPTION...]`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from .errors import Failed, Refused
+
+LOCAL, REMOTE = "local", "remote"
+LEGS = (LOCAL, REMOTE)
+ABSENT = "-"
+# Options without a value.
+_FLAGS = ("sync", "nosync")
+
+
+def other(leg: str) -> str:
+    return REMOTE if leg == LOCAL else LOCAL
+
+
+@dataclass(frozen=True)
+class Option:
+    """`values`: the words it may have, empty for a number from `least` to `most`. `live`: a
+    message of the same name changes it while the mirror runs; others need a new table."""
+
+    what: str
+    values: tuple[str, ...] = ()
+    least: int = 0
+    most: int = (1 << 31) - 1
+    live: bool = False
+
+    def check(self, name: str, value: object) -> str:
+        text = str(value)
+        if self.values:
+            if text not in self.values:
+                raise Refused(f"{name} is {text!r}: it must be {' or '.join(self.values)}")
+            return text
+        if not text.isascii() or not text.isdigit() or not self.least <= int(text) <= self.most:
+            raise Refused(f"{name} is {text!r}: it must be from {self.least} to {self.most}")
+        return str(int(text))
+
+
+# In the order in which they are shown; dm-target/table.h says what they do.
+OPTIONS: Mapping[str, Option] = {
+    "policy": Option(
+        "a leg fails: go on with the other, hold writes, or fail them",
+        ("degrade", "block", "error"), live=True),
+    "remote_timeout": Option("ms without an answer until the remote leg is given up, 0 never",
+                             live=True),
+    "remote_cache": Option(
+        "the remote cache: not trusted (fua), or known to survive a power cut",
+        ("fua", "trust")),
+    "local_cache": Option(
+        "the local device loses its power with this host (plain), or alone", ("plain", "fua")),
+    "resync_jobs": Option("regions copied at the same time", least=1, most=16),
+    "resync_rate": Option("bound of the resync in KiB/s, 0 none", live=True),
+    "coalesce": Option("writes in a batch at most", live=True),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Table:
+    length: int
+    devices: Mapping[str, str]
+    options: Mapping[str, str | None] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, line: str) -> Table:
+        words = line.split()
+        try:
+            length, target, local, remote = int(words[1]), words[2], words[3], words[4]
+            count, rest = int((words[5:] or ["0"])[0]), words[6:]
+        except (ValueError, IndexError):
+            raise Failed(f"this isn't the table of a mirror: {line!r}") from None
+        if target != "lockstep" or count != len(rest):
+            raise Failed(f"this isn't the table of a mirror: {line!r}")
+        options: dict[str, str | None] = {}
+        while rest:
+            name = rest.pop(0)
+            options[name] = None if name in _FLAGS or not rest else rest.pop(0)
+        return cls(length, {LOCAL: local, REMOTE: remote}, options)
+
+    def line(self) -> str:
+        words = [word for pair in self.options.items() for word in pair if word is not None]
+        legs = " ".join(self.devices[leg] for leg in LEGS)
+        count = f" {len(words)} {' '.join(words)}" if words else ""
+        return f"0 {self.length} lockstep {legs}{count}"
+
+    def with_device(self, leg: str, node: str) -> Table:
+        return replace(self, devices={**self.devices, leg: node})
+
+    def with_options(self, options: Mapping[str, str]) -> Table:
+        return replace(self, options={**self.options, **options})
+
+
+def check_options(options: Mapping[str, object]) -> dict[str, str]:
+    """As words of a table; refuses what there isn't."""
+    checked = {}
+    for name, value in options.items():
+        if name not in OPTIONS:
+            raise Refused(f"there is no option {name}; there are {', '.join(OPTIONS)}")
+        checked[name] = OPTIONS[name].check(name, value)
+    return checked

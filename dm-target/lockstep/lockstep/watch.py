@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`events`, `verify`, `monitor`: what goes on while a mirror runs. Nothing here polls: dm wakes us
+when the state of any mapped device changes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import assembly, config, device, dm, legs, show, status, table
+from .errors import DONE, FAILED, Failed, Refused
+from .report import summary
+from .status import Status
+from .table import LEGS
+
+Change = tuple[str, str | None, str | None]
+
+
+def events(args: argparse.Namespace) -> int:
+    for name in args.names:
+        if name not in config.names() and not dm.exists(name):
+            raise Refused(f"there is no mirror {name}, neither running nor in {config.FOLDER}")
+    return follow(args.names, lambda name, what, now: tell(name, what, now, args.json))
+
+
+def follow(names: list[str], on: Callable[[str, Change, Status | None], None]) -> int:
+    """Calls back for each change of a mirror's state, first for those that run already."""
+    known: dict[str, Status] = {}
+    with dm.events() as event:
+        while True:
+            event.arm()
+            now = {
+                name: status.parse(line)
+                for name, line in sorted(dm.lines("status").items())
+                if not names or name in names
+            }
+            for name in sorted({*known, *now}):
+                for what in changes(known.get(name), now.get(name)):
+                    on(name, what, now.get(name))
+            known = now
+            event.sleep()
+
+
+def changes(before: Status | None, after: Status | None) -> Iterator[Change]:
+    """What, from what, to what."""
+    if before is None or after is None:
+        if before is not after:
+            yield "mirror", _runs(before), _runs(after)
+        if before is not None or after is None:
+            return
+    old, new = _facts(before), _facts(after)
+    for what, value in new.items():
+        if old.get(what) != value:
+            yield what, old.get(what), value
+
+
+def _runs(now: Status | None) -> str:
+    return "running" if now else "stopped"
+
+
+def _facts(now: Status | None) -> dict[str, str]:
+    if now is None:
+        return {}
+    facts = {f"{leg} leg": status.HEALTH.get(now.health[leg], now.health[leg]) for leg in LEGS}
+    facts["standing"] = now.standing
+    facts["reason"] = now.reason
+    facts["action"] = now.action
+    facts["policy"] = now.policy
+    facts["out of sync"] = str(now.out_of_sync)
+    return facts
+
+
+def tell(name: str, change: Change, now: Status | None, as_json: bool) -> None:
+    what, old, new = change
+    at = time.time()
+    if as_json:
+        line: dict[str, Any] = {
+            "time": round(at, 3), "mirror": name, "what": what, "from": old, "to": new,
+            "status": now.json() if now else None,
+        }  # fmt: skip
+        print(json.dumps(line), flush=True)
+        return
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(at))
+    text = f"{what}: {new}" if old is None else f"{what}: {old} -> {new}"
+    print(f"{moment} {name} {text}" + (f" ({summary(now)})" if now else ""), flush=True)
+
+
+# --- verify ---
+
+
+def verify(args: argparse.Namespace) -> int:
+    dm.running(args.name)
+    if args.what == "stop":
+        dm.message(args.name, "verify stop")
+        print(f"{args.name}: verify is stopped")
+        return DONE
+    if args.what == "start":
+        now = assembly.status_of(args.name)
+        if not now.whole:
+            raise Failed(f"{args.name}: only legs in sync can be compared: {summary(now)}")
+        dm.message(args.name, "verify start")
+        if not args.wait:
+            print(f"{args.name}: verify runs")
+            return DONE
+        return _wait_verified(args.name)
+    return _verify_status(args)
+
+
+def _verify_status(args: argparse.Namespace) -> int:
+    now = assembly.status_of(args.name)
+    told = now.json()["verify"]
+    if args.json:
+        print(show.as_json({args.name: told}))
+    elif now.action == "verify" and now.verify:
+        done, of = now.verify
+        print(f"{args.name}: {show.bar(done, of)} {show.percent(done, of)}, {_found(now)}")
+    else:
+        print(f"{args.name}: verify doesn't run; {_found(now)}")
+    return FAILED if now.out_of_sync else DONE
+
+
+def _wait_verified(name: str) -> int:
+    with dm.events() as event:
+        while True:
+            event.arm()
+            now = assembly.status_of(name)
+            if now.action != "verify":
+                break
+            event.sleep()
+    whole = now.verify is None or now.verify[0] == now.verify[1]
+    print(f"{name}: {'all compared' if whole else 'verify ended early'}: {_found(now)}")
+    return DONE if whole and not now.out_of_sync else FAILED
+
+
+def _found(now: Status) -> str:
+    if not now.out_of_sync:
+        return "no sector differed"
+    return f"{now.out_of_sync} sectors differed and were marked for the resync"
+
+
+# --- monitor ---
+
+
+def monitor(args: argparse.Namespace) -> int:
+    """The kernel itself takes a leg back that answers again under its old device number. A LUN of
+    a new session has a new one: that is what this is for."""
+    with dm.events() as event:
+        known: Status | None = None
+        while True:
+            event.arm()
+            if not dm.exists(args.name):
+                print(f"{args.name}: stopped", flush=True)
+                return DONE
+            now = assembly.status_of(args.name)
+            for change in changes(known, now):
+                tell(args.name, change, now, False)
+            known = now
+            dead = [leg for leg in LEGS if now.health[leg] in ("D", table.ABSENT)]
+            for leg in dead:
+                try:
+                    with config.locked(args.name):
+                        _give_back(config.load(args.name), leg)
+                except (Failed, Refused) as err:
+                    print(f"lockstep: {args.name}: {leg} leg: {err}", file=sys.stderr, flush=True)
+            event.sleep(args.interval if dead else None)
+
+
+def _give_back(kept: config.Config, leg: str) -> None:
+    node = kept.devices()[leg]
+    if leg == table.REMOTE and kept.target and not device.present(node):
+        device.log_in(kept.target, kept.portal)
+    if not device.present(node):
+        return
+    at = device.look(node)
+    if table.Table.parse(dm.table(kept.name)).devices[leg] != at.number:
+        legs.attach(kept.name, leg, at)
+        print(f"{kept.name}: the {leg} leg is {node} ({at.kernel}) from now on", flush=True)

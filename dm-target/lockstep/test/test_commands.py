@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the commands tell the kernel, what they refuse, and what they say."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fakes import STATUS, Host
+from lockstep import config
+from lockstep.config import Config
+
+OLD = {"id": "00000000000000a1", "count": 1, "time": 1700000000, "reason": "created"}
+LEFT = {"id": "00000000000000b2", "count": 2, "time": 1700000100, "reason": "absent"}
+RIGHT = {"id": "00000000000000c2", "count": 2, "time": 1700000200, "reason": "absent"}
+SPLIT = {
+    "verdict": "split-brain", "text": "both legs went on alone", "set_uuid": "u",
+    "histories": {"local": [LEFT, OLD], "remote": [RIGHT, OLD]},
+}  # fmt: skip
+GOOD = {"verdict": "ok", "text": "in sync", "set_uuid": "u", "data_len": 100, "source": "local"}
+DEAD = "AD 1000/1024 waiting 0 9 degrade 0 24 0 0 alone timeout 30 0 - 0"
+BLOCKED = "AD 1024/1024 idle 0 9 block 0 0 0 0 blocked failed 0 0 - 0"
+
+
+@pytest.fixture
+def m(host: Host) -> Host:
+    """Two disks and the configuration of a mirror of them."""
+    host.disk("/dev/a")
+    host.disk("/dev/b")
+    host.says("dmsetup create")
+    config.save(Config("m", "/dev/a", "/dev/b", "u", wait=0, options={"policy": "block"}))
+    return host
+
+
+def test_assemble(m: Host) -> None:
+    m.says("lockstep-meta verdict", GOOD)
+    code, out, err = m.lockstep("assemble", "m")
+    assert (code, out) == (0, "m: in sync\n"), err
+    assert m.calls("lockstep-meta") == ["lockstep-meta verdict /dev/a /dev/b"]
+    (made,) = m.calls("dmsetup create")
+    assert made.endswith("0 100 lockstep 8:0 8:16 2 policy block")
+
+
+def test_assemble_one_that_runs(m: Host) -> None:
+    m.runs("m")
+    assert m.lockstep("assemble", "m")[:2] == (0, "m runs already\n")
+    assert not m.calls("dmsetup create")
+
+
+def test_a_missing_leg_needs_run(m: Host) -> None:
+    del m.devices["/dev/b"]
+    m.says("lockstep-meta verdict", GOOD)
+    code, _, err = m.lockstep("assemble", "m")
+    assert code == 1
+    assert "the remote leg /dev/b isn't there" in err
+    assert "--run" in err
+    assert not m.calls("dmsetup create")
+    assert m.lockstep("assemble", "m", "--run")[0] == 0
+    assert m.calls("dmsetup create")[0].endswith("0 100 lockstep 8:0 - 2 policy block")
+    assert m.calls("lockstep-meta")[-1] == "lockstep-meta verdict /dev/a -"
+
+
+def test_no_leg_at_all(m: Host) -> None:
+    m.devices.clear()
+    code, _, err = m.lockstep("assemble", "m", "--run")
+    assert (code, "neither leg is there" in err) == (1, True)
+
+
+def test_a_split_brain_shows_both_histories_and_the_way_out(m: Host) -> None:
+    m.says("lockstep-meta verdict", SPLIT)
+    code, _, err = m.lockstep("assemble", "m", "--run")
+    assert code == 3
+    for text in (LEFT["id"], RIGHT["id"], "both have it", "lockstep resolve m --keep local",
+                 "lockstep resolve m --keep remote"):  # fmt: skip
+        assert str(text) in err
+    assert not m.calls("dmsetup create")
+
+
+def test_resolve_asks_and_says_what_is_lost(m: Host) -> None:
+    m.says("lockstep-meta verdict", SPLIT)
+    m.says("lockstep-meta resolve")
+    code, _, err = m.lockstep("resolve", "m", "--keep", "remote")
+    assert (code, "--yes" in err) == (3, True)
+    assert not m.calls("lockstep-meta resolve")
+    code, _, err = m.lockstep("resolve", "m", "--keep", "remote", "--yes")
+    assert code == 0
+    assert "OVERWRITTEN: the local leg /dev/a" in err
+    assert m.calls("lockstep-meta resolve") == ["lockstep-meta resolve --keep remote /dev/a /dev/b"]
+
+
+def test_resolve_what_needs_no_resolving(m: Host) -> None:
+    m.says("lockstep-meta verdict", GOOD)
+    code, _, err = m.lockstep("resolve", "m", "--keep", "local", "--yes")
+    assert (code, "nothing to resolve" in err) == (3, True)
+    assert not m.calls("lockstep-meta resolve")
+
+
+def test_the_wrong_devices(m: Host) -> None:
+    m.says("lockstep-meta verdict", {**GOOD, "set_uuid": "another"})
+    code, _, err = m.lockstep("assemble", "m")
+    assert (code, "belong to another mirror" in err) == (3, True)
+    assert not m.calls("dmsetup create")
+
+
+def test_a_leg_in_use_is_told(m: Host) -> None:
+    m.in_use["/dev/a"] = ["a is mounted on /srv"]
+    code, _, err = m.lockstep("assemble", "m")
+    assert (code, "a is mounted on /srv" in err) == (3, True)
+
+
+def test_assemble_all_goes_on_after_a_failure(m: Host) -> None:
+    config.save(Config("a", "/dev/x", "/dev/y", wait=0))
+    m.says("lockstep-meta verdict", GOOD)
+    code, out, err = m.lockstep("assemble", "--all")
+    assert (code, out) == (1, "m: in sync\n")
+    assert "a: neither leg is there" in err
+
+
+def test_stop_refuses_one_in_use(m: Host) -> None:
+    m.runs("m", opens=1)
+    m.devices["/dev/dm-0"] = m.devices["/dev/a"]
+    code, _, err = m.lockstep("stop", "m")
+    assert (code, "in use" in err) == (1, True)
+    assert not m.calls("dmsetup remove")
+    m.runs("m")
+    assert m.lockstep("stop", "m")[:2] == (0, "m: stopped\n")
+    assert m.calls("dmsetup remove") == ["dmsetup remove --retry m"]
+
+
+def test_stop_one_that_does_not_run(m: Host) -> None:
+    assert m.lockstep("stop", "m")[:2] == (0, "m doesn't run\n")
+    assert m.lockstep("stop", "nosuch")[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "code"), [(STATUS, 0), (DEAD, 1), (BLOCKED, 2)], ids=["good", "degraded", "blocked"]
+)
+def test_status(m: Host, line: str, code: int) -> None:
+    m.runs("m", line)
+    got, out, err = m.lockstep("status", "m", "--json")
+    assert got == code, err
+    (told,) = json.loads(out).values()
+    assert (told["running"], told["exit_code"]) == (True, code)
+    assert m.lockstep("status")[0] == code
+
+
+def test_status_of_one_that_is_stopped_and_of_none(m: Host) -> None:
+    m.says("dmsetup status --noflush --target", "No devices found\n")
+    m.says("dmsetup table --target", "No devices found\n")
+    code, out, _ = m.lockstep("status", "--json")
+    assert (code, json.loads(out)["m"]["running"]) == (2, False)
+    assert m.lockstep("status", "nosuch")[0] == 4
+
+
+def test_fail_keeps_one_good_leg(m: Host) -> None:
+    m.runs("m", "Aa 1000/1024 resync 0 0 degrade 0 24 0 0 together - 30 512 - 0")
+    code, _, err = m.lockstep("fail", "m", "local")
+    assert (code, "the remote leg isn't in sync" in err) == (3, True)
+    assert not m.calls("dmsetup message")
+    assert m.lockstep("fail", "m", "remote")[0] == 0
+    assert m.calls("dmsetup message") == ["dmsetup message m 0 fail remote"]
+
+
+def test_re_add_the_same_device(m: Host) -> None:
+    m.runs("m", DEAD)
+    assert m.lockstep("re-add", "m")[0] == 0
+    assert m.calls("dmsetup message") == ["dmsetup message m 0 recover remote"]
+
+
+def test_re_add_under_a_new_number(m: Host) -> None:
+    m.runs("m", DEAD, table="8:0 8:16 2 policy block")
+    m.disk("/dev/c")
+    assert m.lockstep("re-add", "m", "--device", "/dev/c")[0] == 0
+    assert m.calls("dmsetup load") == [
+        "dmsetup load m --table 0 2097152 lockstep 8:0 8:32 2 policy block"
+    ]
+    assert config.load("m").remote == "/dev/c"
+
+
+def test_re_add_what_is_not_dead(m: Host) -> None:
+    m.runs("m")
+    assert m.lockstep("re-add", "m")[0] == 3
+    assert m.lockstep("re-add", "m", "local")[0] == 3
+
+
+def test_a_new_table_that_does_not_start_leaves_the_old_one(m: Host) -> None:
+    m.runs("m", DEAD)
+    m.disk("/dev/c")
+    m.says("dmsetup resume", err="device-mapper: resume ioctl on m failed\n", code=1)
+    m.says("dmsetup clear")
+    code, _, err = m.lockstep("re-add", "m", "--device", "/dev/c")
+    assert (code, "doesn't start the new table" in err) == (1, True)
+    assert len(m.calls("dmsetup resume")) == 2
+    assert config.load("m").remote == "/dev/b"
+
+
+def test_set_at_once_and_for_good(m: Host) -> None:
+    m.runs("m", table="8:0 8:16 2 policy block")
+    code, _, err = m.lockstep("set", "m", "policy=error", "resync_jobs=4", "wait=5")
+    assert code == 0, err
+    assert m.calls("dmsetup message") == ["dmsetup message m 0 policy error"]
+    assert m.calls("dmsetup load") == [
+        "dmsetup load m --table 0 2097152 lockstep 8:0 8:16 4 policy block resync_jobs 4"
+    ]
+    kept = config.load("m")
+    assert (kept.options, kept.wait) == ({"policy": "error", "resync_jobs": "4"}, 5)
+
+
+@pytest.mark.parametrize("pair", ["policy", "policy=maybe", "resync_rate=-1", "speed=1", "wait=x"])
+def test_set_what_there_is_not(m: Host, pair: str) -> None:
+    m.runs("m")
+    assert m.lockstep("set", "m", pair)[0] == 3
+    assert not m.calls("dmsetup message")
+
+
+def test_the_kernel_refuses_a_setting(m: Host) -> None:
+    m.runs("m")
+    m.says("dmsetup message", err="device-mapper: message ioctl failed\n", code=1)
+    assert m.lockstep("set", "m", "policy=error")[0] == 1
+    assert config.load("m").options == {"policy": "block"}
+
+
+def test_unblock_only_what_is_blocked(m: Host) -> None:
+    m.runs("m", DEAD)
+    assert m.lockstep("unblock", "m")[0] == 3
+    assert m.lockstep("fail-held", "m")[0] == 3
+    m.runs("m", BLOCKED)
+    assert m.lockstep("unblock", "m")[0] == 0
+    assert m.lockstep("fail-held", "m")[0] == 0
+    assert m.calls("dmsetup message") == ["dmsetup message m 0 unblock",
+                                          "dmsetup message m 0 fail_held"]  # fmt: skip
+
+
+def test_verify_needs_two_good_legs(m: Host) -> None:
+    m.runs("m", DEAD)
+    assert m.lockstep("verify", "start", "m")[0] == 1
+    m.runs("m", STATUS)
+    assert m.lockstep("verify", "start", "m")[0] == 0
+    assert m.calls("dmsetup message") == ["dmsetup message m 0 verify start"]
+    m.runs("m", "AA 1024/1024 idle 0 0 degrade 0 0 0 0 together - 0 0 - 24")
+    code, out, _ = m.lockstep("verify", "status", "m", "--json")
+    assert (code, json.loads(out)["m"]["out_of_sync_sectors"]) == (1, 24)
+
+
+def test_a_device_of_another_target_is_left_alone(m: Host) -> None:
+    m.runs("m")
+    m.says("dmsetup status --noflush m", "0 100 linear\n")
+    m.says("dmsetup table m", "0 100 linear 8:0 0\n")
+    for words in (("stop", "m"), ("fail", "m", "local"), ("set", "m", "policy=block")):
+        code, _, err = m.lockstep(*words)
+        assert (code, "is no lockstep mirror" in err) == (3, True)
+    assert not m.calls("dmsetup remove")
+
+
+def test_programs_that_are_missing(m: Host) -> None:
+    (m.folder / "bin/lockstep-meta").unlink()
+    code, _, err = m.lockstep("assemble", "m")
+    assert (code, "lockstep-meta isn't installed" in err) == (1, True)
+    (m.folder / "bin/dmsetup").unlink()
+    code, _, err = m.lockstep("status")
+    assert (code, "apt install dmsetup" in err) == (4, True)

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What `create`, `replace` and `wipe` refuse, ask and say before anything is written."""
+
+from __future__ import annotations
+
+import io
+import sys
+import tomllib
+
+import pytest
+from fakes import Host
+from lockstep.device import Sign
+
+PLAN = {"set_uuid": "u1", "data_len": 2_000_000, "region_size": 2048}
+MAKE = "lockstep-meta create --local /dev/a --remote /dev/b --name m"
+
+
+@pytest.fixture
+def two(host: Host) -> Host:
+    """Two blank disks, and a lockstep-meta that makes a mirror of them."""
+    host.disk("/dev/a")
+    host.disk("/dev/b")
+    host.says("lockstep-meta create", PLAN)
+    host.says("lockstep-meta verdict", {"verdict": "ok", "text": "fine", **PLAN})
+    host.says("dmsetup create")
+    return host
+
+
+def writes(host: Host) -> list[str]:
+    """Calls that change something on a disk."""
+    return [line for line in host.calls("lockstep-meta") if "--dry-run" not in line]
+
+
+def refused(host: Host, *words: str, says: tuple[str, ...]) -> None:
+    code, _, err = host.lockstep(*words)
+    assert code == 3, err
+    for text in says:
+        assert text in err
+    assert not writes(host)
+    assert not (host.folder / "etc/m.toml").exists()
+
+
+def test_two_blank_disks(two: Host) -> None:
+    code, _, err = two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes", "--policy", "block")
+    assert code == 0, err
+    assert "/dev/a IS KEPT" in err
+    assert "/dev/b IS OVERWRITTEN" in err
+    assert MAKE in two.calls("lockstep-meta")
+    (made,) = two.calls("dmsetup create")
+    assert made.endswith("--uuid LOCKSTEP-u1 --table 0 2000000 lockstep 8:0 8:16 2 policy block")
+    kept = tomllib.loads((two.folder / "etc/m.toml").read_text())
+    assert kept == {"local": "/dev/a", "remote": "/dev/b", "uuid": "u1",
+                    "options": {"policy": "block"}}  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", "", "yes please\n"])
+def test_anything_but_yes_is_no(two: Host, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    terminal = io.StringIO(answer)
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    refused(two, "create", "m", "/dev/a", "/dev/b", says=("Create the mirror m?", "nothing was"))
+
+
+def test_yes_is_yes(two: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO("Yes\n")
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    assert two.lockstep("create", "m", "/dev/a", "/dev/b")[0] == 0
+    assert MAKE in two.calls("lockstep-meta")
+
+
+def test_without_a_terminal_nothing_is_confirmed(
+    two: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    refused(two, "create", "m", "/dev/a", "/dev/b", says=("no terminal", "--yes"))
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_a_device_in_use_is_never_touched(two: Host, force: list[str]) -> None:
+    two.in_use["/dev/b"] = ["b1 is mounted on /srv"]
+    refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", *force,
+            says=("/dev/b is in use", "mounted on /srv"))  # fmt: skip
+
+
+def test_a_remote_with_a_file_system_needs_force(two: Host) -> None:
+    two.disk("/dev/a", data=True)
+    two.disk("/dev/b", signs=(Sign("ext4", "home", 1000),))
+    refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", "--keep-data",
+            says=("ext4 'home'", "overwritten", "--force"))  # fmt: skip
+    assert two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes", "--force")[0] == 0
+
+
+def test_the_data_is_on_the_wrong_leg(two: Host) -> None:
+    two.disk("/dev/b", signs=(Sign("xfs", "", 1000),))
+    refused(two, "create", "m", "/dev/a", "/dev/b", "--yes",
+            says=("/dev/b carries xfs, /dev/a carries nothing", "copy it to /dev/a"))  # fmt: skip
+    code, _, err = two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes", "--force")
+    assert code == 0
+    assert "Warning: /dev/b carries xfs" in err
+
+
+def test_a_local_file_system_is_kept_if_that_is_wanted(two: Host) -> None:
+    two.disk("/dev/a", signs=(Sign("ext4", "", 2_000_000),))
+    refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", says=("ext4", "--keep-data"))
+    assert two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes", "--keep-data")[0] == 0
+
+
+@pytest.mark.parametrize("words", [["--keep-data"], ["--force"], []])
+def test_a_file_system_that_would_be_cut(two: Host, words: list[str]) -> None:
+    two.disk("/dev/a", signs=(Sign("ext4", "", 2_000_008),))
+    refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", *words,
+            says=("ends at sector 2000008", "begins at 2000000", "by 8 sectors"))  # fmt: skip
+
+
+def test_a_local_partition_table_of_unknown_extent(two: Host) -> None:
+    two.disk("/dev/a", signs=(Sign("gpt", "", None),))
+    refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", "--keep-data",
+            says=("gpt", "isn't known", "--force"))  # fmt: skip
+    assert two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes", "--force")[0] == 0
+
+
+@pytest.mark.parametrize("leg", ["/dev/a", "/dev/b"])
+@pytest.mark.parametrize("clean", [[], ["--assume-clean"]])
+def test_a_leg_of_another_mirror(two: Host, leg: str, clean: list[str]) -> None:
+    two.disk("/dev/a", data=True)
+    two.disk("/dev/b", data=True)
+    two.disk(leg, mirror="other")
+    refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", "--keep-data", *clean,
+            says=("lockstep mirror 'other'", "--force"))  # fmt: skip
+    code, _, err = two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes", "--force", *clean)
+    assert code == 0, err
+    assert any(line.endswith("--force") for line in writes(two))
+
+
+def test_assume_clean_cuts_neither_leg(two: Host) -> None:
+    two.disk("/dev/a", signs=(Sign("ext4", "", 1000),))
+    two.disk("/dev/b", signs=(Sign("ext4", "", 2_000_001),))
+    refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", "--keep-data", "--assume-clean",
+            says=("/dev/b", "by 1 sectors"))  # fmt: skip
+
+
+def test_names_and_devices_that_are_taken(two: Host) -> None:
+    refused(two, "create", "../m", "/dev/a", "/dev/b", "--yes", says=("can't be a mirror's name",))
+    refused(two, "create", "m", "/dev/a", "/dev/a", "--yes", says=("are the same device",))
+    two.runs("m")
+    refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", says=("/dev/mapper/m already",))
+
+
+def test_an_existing_configuration_is_kept(two: Host) -> None:
+    assert two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes", "--no-start")[0] == 0
+    before = (two.folder / "etc/m.toml").read_text()
+    code, _, err = two.lockstep("create", "m", "/dev/b", "/dev/a", "--yes", "--force")
+    assert (code, (two.folder / "etc/m.toml").read_text()) == (3, before)
+    assert "there is a mirror m already" in err
+
+
+def test_bad_options_are_refused_before_anything_is_looked_at(two: Host) -> None:
+    refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", "--resync-jobs", "17",
+            says=("resync_jobs", "from 1 to 16"))  # fmt: skip
+    assert two.lockstep("create", "m", "/dev/a", "/dev/b", "--policy", "hope")[0] == 2
+    assert not two.calls("lockstep-meta")
+
+
+def test_meta_that_fails_leaves_no_configuration(two: Host) -> None:
+    two.says(MAKE, err="lockstep-meta: /dev/b: write error\n", code=1)
+    two.says(f"{MAKE} --dry-run", PLAN)
+    code, _, err = two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes")
+    assert code == 1
+    assert "write error" in err
+    assert not (two.folder / "etc/m.toml").exists()
+
+
+def test_replace_a_leg_of_a_running_mirror(two: Host) -> None:
+    two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes", "--no-start")
+    two.disk("/dev/c")
+    two.says("lockstep-meta join", PLAN)
+    two.runs("m", "AA 1024/1024 idle 0 0 degrade 0 0 0 0 together - 0 0 - 0")
+    code, _, err = two.lockstep("replace", "m", "remote", "/dev/c", "--yes")
+    assert (code, "lockstep fail m remote" in err) == (3, True)
+    assert not two.calls("lockstep-meta join")
+
+
+def test_wipe_only_what_is_ours(host: Host) -> None:
+    host.disk("/dev/a")
+    host.disk("/dev/b", mirror="m")
+    host.says("lockstep-meta wipe")
+    code, _, err = host.lockstep("wipe", "/dev/a", "--yes")
+    assert (code, "no leg of a mirror" in err) == (3, True)
+    host.in_use["/dev/b"] = ["b is part of dm-0 (m)"]
+    assert host.lockstep("wipe", "/dev/b", "--yes")[0] == 3
+    host.in_use.clear()
+    assert host.lockstep("wipe", "/dev/b", "--yes")[0] == 0
+    assert host.calls("lockstep-meta") == ["lockstep-meta wipe /dev/b"]

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Table lines, status lines and configuration files: read, changed, written, refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from lockstep import config, show, status, watch
+from lockstep.config import Config
+from lockstep.errors import Failed, Refused
+from lockstep.table import Table
+
+KERNEL = Path(__file__).resolve().parents[2]
+
+
+def line(words: str) -> status.Status:
+    return status.parse(f"0 2097152 lockstep {words}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 100 lockstep 8:0 8:16",
+        "0 100 lockstep 8:0 - 2 policy block",
+        "0 100 lockstep 8:0 8:16 3 nosync policy error",
+        "0 100 lockstep - 8:16 4 resync_rate 0 policy error",
+    ],
+)
+def test_a_table_comes_back_as_it_was(text: str) -> None:
+    assert Table.parse(text).line() == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0 100 linear 8:0 0", "0 100 lockstep 8:0", "0 100 lockstep 8:0 8:1 2 policy",
+             "0 x lockstep 8:0 8:1"]
+)  # fmt: skip
+def test_what_is_no_table_of_a_mirror(text: str) -> None:
+    with pytest.raises(Failed):
+        Table.parse(text)
+
+
+def test_a_table_with_other_words() -> None:
+    now = Table.parse("0 100 lockstep 8:0 8:16 4 policy block resync_jobs 2")
+    then = now.with_device("remote", "8:32").with_options({"resync_jobs": "4"})
+    assert then.line() == "0 100 lockstep 8:0 8:32 4 policy block resync_jobs 4"
+    assert now.line().startswith("0 100 lockstep 8:0 8:16")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("AA 1024/1024 idle 0 0 block 0 0 0 0 together - 0 0 - 0", status.OK),
+        ("AA 1024/1024 verify 0 0 block 0 0 0 0 together - 3 0 10/1024 0", status.OK),
+        ("Aa 1000/1024 resync 0 0 degrade 0 24 0 0 together - 30 512 - 0", status.DEGRADED),
+        ("AD 1000/1024 waiting 0 9 degrade 0 24 0 0 alone timeout 30 0 - 0", status.DEGRADED),
+        ("A- 1000/1024 waiting 0 9 degrade 0 24 0 0 alone absent 30 0 - 0", status.DEGRADED),
+        ("AD 1024/1024 idle 0 9 degrade 0 0 0 0 parting failed 0 0 - 0", status.DEGRADED),
+        ("AD 1024/1024 idle 0 9 block 0 0 0 0 blocked failed 0 0 - 0", status.UNUSABLE),
+        ("AD 1024/1024 idle 0 9 error 0 0 0 0 refusing failed 0 0 - 0", status.UNUSABLE),
+        ("DD 1024/1024 idle 1 9 degrade 0 0 0 0 alone failed 0 0 - 0", status.UNUSABLE),
+    ],
+)
+def test_exit_codes_as_mdadm_has_them(words: str, code: int) -> None:
+    assert line(words).code == code
+
+
+def test_progress_rate_and_time_left() -> None:
+    now = line("Aa 768/1024 resync 0 3 degrade 0 256 0 1 together - 300 2048 - 0 7 8 9")
+    assert (now.left_sectors, now.seconds_left) == (2097152 // 4, 128)
+    assert now.counters["writes"] == 7
+    assert now.errors == {"local": 0, "remote": 3}
+    told = now.json()
+    assert told["resync"] == {"rate_kib_s": 2048, "left_sectors": 524288, "seconds_left": 128}
+    assert told["legs"]["remote"]["health"] == "stale"
+    assert told["reason"] is None
+
+
+def test_counters_of_a_newer_kernel_are_told_by_their_number() -> None:
+    many = " ".join(str(n) for n in range(len(status.COUNTERS) + 2))
+    now = line(f"AA 1/1 idle 0 0 degrade 0 0 0 0 together - 0 0 - 0 {many}")
+    assert now.counters[f"counter_{len(status.COUNTERS) + 1}"] == len(status.COUNTERS)
+
+
+def test_the_counters_are_those_of_the_kernel() -> None:
+    """The names are ours; how many there are and in which order is the kernel's."""
+    header = (KERNEL / "counters.h").read_text()
+    known = re.findall(r"^\tCOUNT_(\w+),", header, re.M)
+    assert len(status.COUNTERS) == len(known)
+    for ours, theirs in zip(status.COUNTERS, known, strict=True):
+        assert ours.startswith(theirs.lower().split("_")[0])
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["AA 1/1 idle 0 0 degrade 0 0 0 0", "AA x/1 idle 0 0 degrade 0 0 0 0 together - 0 0 - 0"],
+)
+def test_a_status_that_is_not_understood(words: str) -> None:
+    with pytest.raises(Failed):
+        line(words)
+
+
+def test_what_an_event_says() -> None:
+    before = line("AA 1024/1024 idle 0 0 degrade 0 0 0 0 together - 0 0 - 0")
+    after = line("AD 1000/1024 idle 0 9 degrade 0 24 0 0 alone timeout 9 0 - 0")
+    assert list(watch.changes(before, after)) == [
+        ("remote leg", "in sync", "dead"),
+        ("standing", "together", "alone"),
+        ("reason", "-", "timeout"),
+    ]
+    assert list(watch.changes(before, before)) == []
+    assert list(watch.changes(before, None)) == [("mirror", "running", "stopped")]
+    assert next(watch.changes(None, before)) == ("mirror", "stopped", "running")
+    assert ("policy", None, "degrade") in list(watch.changes(None, before))
+
+
+# --- configuration ---
+
+
+@pytest.fixture
+def etc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(config, "FOLDER", tmp_path)
+    return tmp_path
+
+
+def test_a_configuration_comes_back_as_it_was(etc: Path) -> None:
+    one = Config("m", "/dev/a", "/dev/b", "u", 'iqn."x"', "10.0.0.1:3260", 5, True,
+                 {"policy": "block", "resync_rate": "100"})  # fmt: skip
+    config.save(one)
+    assert config.load("m") == one
+    assert config.names() == ["m"]
+    assert [file.name for file in etc.iterdir()] == ["m.toml"]
+
+
+def test_a_change_keeps_what_somebody_wrote(etc: Path) -> None:
+    text = (
+        '# mine\nlocal = "/dev/a"  # the fast one\nremote = "/dev/b"\n\n[options]\n'
+        'policy = "block"   # never alone\n# the end\n'
+    )
+    (etc / "m.toml").write_text(text)
+    one = config.load("m")
+    config.change(one.with_device("local", "/dev/c"))
+    config.change(
+        Config("m", "/dev/c", "/dev/b", wait=7, options={"policy": "error", "resync_jobs": "3"})
+    )
+    assert (etc / "m.toml").read_text() == (
+        '# mine\nlocal = "/dev/c"  # the fast one\nremote = "/dev/b"\nwait = 7\n\n[options]\n'
+        'policy = "error"   # never alone\n# the end\nresync_jobs = 3\n'
+    )
+
+
+def test_a_change_of_a_file_without_options(etc: Path) -> None:
+    (etc / "m.toml").write_text('local = "/dev/a"\nremote = "/dev/b"\n')
+    config.change(Config("m", "/dev/a", "/dev/b", options={"policy": "block"}))
+    assert config.load("m").options == {"policy": "block"}
+
+
+def test_a_file_that_cannot_be_changed_safely_is_not(etc: Path) -> None:
+    text = "local = '/dev/a'\nremote = '/dev/b'\noptions = { policy = 'block' }\n"
+    (etc / "m.toml").write_text(text)
+    with pytest.raises(Failed, match="by hand"):
+        config.change(Config("m", "/dev/a", "/dev/b", options={"policy": "error"}))
+    assert (etc / "m.toml").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('remote = "/dev/b"\n', "local is missing"),
+        ('local = "/dev/a"\nremote = "/dev/b"\nlokal = 1\n', "no key lokal"),
+        ('local = "/dev/a"\nremote = 2\n', "remote must be a str"),
+        ('local = "/dev/a"\nremote = "/dev/b"\nwait = true\n', "wait must be a int"),
+        ('local = "/dev/a"\nremote = "/dev/b"\n[options]\nregion = 1\n', "no option region"),
+        ('local = "/dev/a"\nremote = "/dev/b"\n[options]\npolicy = "x"\n', "policy is 'x'"),
+        ('local = "/dev/a\nremote = 1\n', "m.toml"),
+    ],
+)
+def test_a_configuration_that_is_wrong(etc: Path, text: str, says: str) -> None:
+    (etc / "m.toml").write_text(text)
+    with pytest.raises(Refused, match=re.escape(says)):
+        config.load("m")
+
+
+def test_names() -> None:
+    for good in ("m", "db-1", "a.b", "x" * 63):
+        config.check_name(good)
+    for bad in ("", "-m", ".m", "a/b", "a b", "x" * 64, "ä", "a\n"):
+        with pytest.raises(Refused):
+            config.check_name(bad)
+
+
+def test_sizes_and_times() -> None:
+    assert [show.size(n) for n in (1, 2, 2048, 3 << 20, 1 << 31)] == [
+        "512 B", "1 KiB", "1 MiB", "1.5 GiB", "1 TiB",
+    ]  # fmt: skip
+    assert show.duration(3725) == "1:02:05"
+    assert show.duration(90000) == "1 d 1:00:00"
+    assert show.percent(1023, 1024) == "99.9 %"
+    assert show.bar(0, 10).count("=") == 0
+    assert show.bar(10, 10) == "[" + "=" * 24 + "]"
