@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The manual and the completion know every command and option that there is, and no other."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from lockstep import main, table
+
+HERE = Path(__file__).resolve().parents[1]
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    for action in main.parser()._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    raise AssertionError("no subcommands")
+
+
+def options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:
+        yield from (word for word in action.option_strings if word.startswith("--"))
+
+
+def test_the_manual_has_every_command_and_option() -> None:
+    text = (HERE / "lockstep.8").read_text().replace("\\-", "-")
+    for name, parser in commands().items():
+        assert re.search(rf"\\fB(lockstep )?{name}\b", text), name
+        for option in options(parser):
+            known = option.removeprefix("--").replace("-", "_") in table.OPTIONS
+            if option not in ("--help", "--json") and not known:
+                assert option in text, f"{name} {option}"
+    for name in table.OPTIONS:
+        assert f"\\fB{name}\\fR" in text, name
+
+
+def test_the_completion_has_every_command_and_option() -> None:
+    text = (HERE / "completion/lockstep").read_text()
+    top = re.search(r"words='(create .*?)'", text, re.S)
+    assert top
+    assert {word for word in top[1].split() if word[0] != "-"} == set(commands())
+    cases = dict(re.findall(r"^\t([a-z| -]+)\)\s+words='(--.*?)'", text, re.M | re.S))
+    told = {}
+    for names, words in cases.items():
+        told.update({name: set(words.split()) for name in names.split(" | ")})
+    for name, parser in commands().items():
+        assert set(options(parser)) - {"--help"} == told.get(name, set()), name
+
+
+def test_the_completion_knows_what_can_be_set() -> None:
+    text = (HERE / "completion/lockstep").read_text()
+    found = re.search(r"set:\*\)\s+words='(.*?)'", text, re.S)
+    assert found
+    words = {word.rstrip("=") for word in found[1].split()}
+    assert words == {*table.OPTIONS, "wait", "start_alone"}

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The command `lockstep` on real devices."""
+
+from __future__ import annotations
+
+import pytest
+from labrun import KERNELS, lab
+
+# What only starts programs and looks has nothing for the checked kernel.
+SCENARIOS = [("cli_devices", "plain")]
+
+
+@pytest.mark.parametrize(("scenario", "kernel"), SCENARIOS)
+def test_by_the_command(scenario: str, kernel: str) -> None:
+    assert kernel in KERNELS
+    run = lab(f"{scenario}.py", kernel=kernel, options=("--timeout", "900"))
+    assert run.rc == 0, run.text
