@@ -2,7 +2,8 @@
 """One configuration of the remote-mirroring paper, in the sim lab: a trace replayed on a mirror.
 
 Both sites' disks are the modelled spindle with its write cache off: an answer means that the data
-are on the platter. Prints one JSON object: what the replayer says, what it cost on the wire, the legs.
+are on the platter. Prints one JSON object: what the replayer says, what it cost on the wire, and
+how the legs compare.
 """
 
 from __future__ import annotations
