@@ -14,7 +14,7 @@ import sys
 from dataclasses import dataclass, replace
 
 from . import ask, assembly, config, device, dm, meta, show, table
-from .errors import Refused
+from .errors import Failed, Refused
 from .table import LOCAL, REMOTE
 
 
@@ -52,7 +52,10 @@ def inspect(given: str) -> Found:
         raise Refused(f"{given} is in use: {'; '.join(used)}. Nothing was changed")
     if device.read_only(at):
         raise Refused(f"{given} is read-only")
-    return Found(at, device.signs(at), meta.examine(at.node), device.has_data(at))
+    leg = meta.examine(at.node)
+    if leg.kind == "absent":
+        raise Failed(f"{given}: {leg.reason}")
+    return Found(at, device.signs(at), leg, device.has_data(at))
 
 
 def refuse_content(found: Found, *, force: bool) -> None:
@@ -125,7 +128,13 @@ def create(args: argparse.Namespace) -> None:
     if args.no_start:
         print(f"{args.name}: created. Start it: lockstep assemble {args.name}")
         return
-    assembly.start(kept, {leg: found.at.node for leg, found in legs.items()}, run=False)
+    try:
+        assembly.start(kept, {leg: found.at.node for leg, found in legs.items()}, run=False)
+    except (Failed, Refused) as err:
+        raise type(err)(
+            f"{args.name} is created, but doesn't start: {err}\n"
+            f"When that is mended: lockstep assemble {args.name}"
+        ) from err
 
 
 def hint_direction(legs: dict[str, Found], args: argparse.Namespace) -> None:

@@ -7,10 +7,7 @@ from pathlib import Path
 
 import clilab
 from locklab import base, blk, dm, ram
-
 from lockstep import device  # clilab knows where it is
-
-MIB = 1 << 20
 
 
 def signs(node: str) -> list[tuple[str, int | None]]:

@@ -56,6 +56,12 @@ def refused(code: int, *words: str, says: tuple[str, ...]) -> Said:
     return said
 
 
+def examined(node: str) -> dict[str, Any]:
+    """What lockstep examine tells of one leg."""
+    told: list[dict[str, Any]] = json.loads(good("examine", "--json", node).out)
+    return told[0]
+
+
 def status(name: str = "m") -> dict[str, Any]:
     """Of one mirror; its `exit_code` is the command's."""
     said = run("status", name, "--json")

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A mirror's life by the command: made, used, stopped, crashed, degraded, split, repaired."""
+
+import json
+from pathlib import Path
+
+import clilab
+from clilab import good, refused
+from locklab import base, blk, dm, ram
+from mirrorlab import Leg
+
+CONFIG = Path("/etc/lockstep/m.toml")
+NODE = "/dev/mapper/m"
+
+
+def put(tag: str, sector: int = 0, sectors: int = 64) -> None:
+    with blk.Disk(NODE) as disk:
+        disk.write(sector, blk.pattern(tag, sectors))
+
+
+def has(tag: str, sector: int = 0, sectors: int = 64, node: str = NODE) -> None:
+    with blk.Disk(node, write=False) as disk:
+        base.expect(disk.read(sector, sectors) == blk.pattern(tag, sectors), f"{node} has {tag!r}")
+
+
+class Pair:
+    """Two legs below dm devices, so that one can vanish from the host."""
+
+    def __init__(self) -> None:
+        self.legs = {"local": Leg("llocal", mib=16), "remote": Leg("lremote", mib=16)}
+        self.nodes = {name: leg.node for name, leg in self.legs.items()}
+
+    def vanish(self, leg: str) -> None:
+        dm.remove(self.legs[leg].name)
+
+    def appear(self, leg: str) -> None:
+        disk = self.legs[leg].disk
+        dm.create(self.legs[leg].name, f"0 {disk.sectors} linear {disk.node} 0")
+
+    def same(self) -> None:
+        one, two = (leg.disk.node for leg in self.legs.values())
+        blk.same(one, two, int(clilab.examined(one)["data_len"]))
+
+    def images(self) -> list[bytes]:
+        """What a power cut of this host would leave now."""
+        found = []
+        for leg in self.legs.values():
+            with blk.Disk(leg.disk.node, write=False) as disk:
+                found.append(disk.read(0, disk.sectors))
+        return found
+
+    def put_back(self, images: list[bytes]) -> None:
+        for leg, image in zip(self.legs.values(), images, strict=True):
+            with blk.Disk(leg.disk.node) as disk:
+                disk.write(0, image)
+
+
+def made_and_stopped(pair: Pair) -> None:
+    base.step("made, written, stopped, assembled: no resync")
+    good("create", "m", *pair.nodes.values(), "--yes")
+    clilab.in_sync()
+    put("one")
+    base.equal(json.loads(clilab.run("examine", pair.nodes["local"], "--json").out)[0]["active"],
+               True, "the superblock of an open leg")  # fmt: skip
+    with blk.Disk(NODE):
+        refused(1, "stop", "m", says=("in use",))
+    good("stop", "m")
+    base.equal(clilab.run("status", "m").code, 2, "exit code of status for a stopped mirror")
+    pair.same()
+    good("assemble", "m")
+    told = clilab.status()
+    base.equal((told["health"], told["action"]), ("AA", "idle"), "after a clean stop")
+    base.equal(told["counters"]["resynced_sectors"], 0, "sectors resynced")
+    has("one")
+    good("assemble", "m")
+
+
+def failed_and_back(pair: Pair) -> None:
+    base.step("a leg is failed, missed something, and is back")
+    events = clilab.Events("m")
+    good("fail", "m", "remote")
+    told = clilab.wait(health="AD", standing="alone")
+    base.equal(told["exit_code"], 1, "exit code of a degraded mirror")
+    put("two", 4096)
+    refused(3, "fail", "m", "local", says=("isn't in sync", "--force"))
+    good("re-add", "m")
+    told = clilab.in_sync()
+    base.expect(told["counters"]["resynced_sectors"] <= 2048, "one region was copied")
+    events.until("mirror", "stopped", "running")
+    events.until("remote leg", "in sync", "dead")
+    events.until("standing", "together", "alone")
+    base.until(lambda: events.said()[-1][2] == "in sync" or ("remote leg", "stale", "in sync")
+               in events.said(), "the event in sync")  # fmt: skip
+    refused(3, "re-add", "m", says=("no leg is dead",))
+    good("stop", "m")
+    events.until("mirror", "running", "stopped")
+    events.stop()
+    pair.same()
+    has("two", 4096, node=pair.nodes["remote"])
+
+
+def crashed(pair: Pair) -> None:
+    base.step("the host crashes")
+    good("assemble", "m")
+    put("three", 8192)
+    images = pair.images()
+    good("stop", "m")
+    pair.put_back(images)
+    said = good("assemble", "m")
+    print("  it says:", said.out.strip())
+    clilab.in_sync()
+    has("three", 8192)
+    base.expect("m runs already" in good("assemble", "m").out, "assembling what runs")
+    good("stop", "m")
+    pair.same()
+
+
+def one_leg_only(pair: Pair) -> None:
+    base.step("the remote leg isn't there")
+    pair.vanish("remote")
+    refused(1, "assemble", "m", "--wait", "2", says=("remote leg", "--run"))
+    base.expect(not dm.exists("m"), "nothing runs")
+    good("assemble", "m", "--run", "--wait", "0")
+    told = clilab.status()
+    base.equal((told["exit_code"], told["standing"]), (1, "alone"), "with one leg")
+    put("left")
+    pair.appear("remote")
+    good("re-add", "m")
+    clilab.in_sync()
+    good("stop", "m")
+    pair.same()
+    has("left", node=pair.nodes["remote"])
+
+
+def split(pair: Pair) -> None:
+    base.step("both legs go on alone: a split brain")
+    for leg, other in (("local", "remote"), ("remote", "local")):
+        pair.vanish(other)
+        good("assemble", "m", "--run", "--wait", "0")
+        put(f"only {leg}", 512)
+        good("stop", "m")
+        pair.appear(other)
+    before = pair.images()
+    said = refused(3, "assemble", "m", "--run",
+                   says=("local", "remote", "resolve m --keep local", "both have it"))  # fmt: skip
+    print(said.err)
+    base.expect(not dm.exists("m"), "nothing runs")
+    refused(3, "resolve", "m", "--keep", "remote", says=("OVERWRITTEN", "--yes"))
+    base.expect(pair.images() == before, "neither leg was written to")
+    good("resolve", "m", "--keep", "remote", "--yes")
+    good("assemble", "m")
+    clilab.in_sync()
+    has("only remote", 512)
+    refused(3, "resolve", "m", "--keep", "local", "--yes", says=("runs",))
+    good("stop", "m")
+    refused(3, "resolve", "m", "--keep", "local", "--yes", says=("nothing to resolve",))
+    pair.same()
+
+
+def new_disk(pair: Pair) -> None:
+    base.step("a new disk for a leg, while the mirror runs")
+    good("assemble", "m")
+    spare = ram.Ram("spare", 16)
+    refused(3, "replace", "m", "remote", spare.node, "--yes", says=("is alive",))
+    good("fail", "m", "remote")
+    put("four", 16384)
+    base.run("mkfs.ext4", "-q", spare.node)
+    refused(3, "replace", "m", "remote", spare.node, "--yes", says=("ext4", "--force"))
+    refused(3, "replace", "m", "remote", spare.node, "--force", says=("no terminal",))
+    good("replace", "m", "remote", spare.node, "--yes", "--force")
+    clilab.in_sync()
+    base.expect(spare.node in CONFIG.read_text(), "the configuration names the new disk")
+    good("stop", "m")
+    one = pair.legs["local"].disk.node
+    blk.same(one, spare.node, int(clilab.examined(one)["data_len"]))
+    has("four", 16384, node=spare.node)
+    base.step("the old disk comes out of the drawer")
+    CONFIG.write_text(CONFIG.read_text().replace(spare.node, pair.nodes["remote"]))
+    refused(3, "assemble", "m", says=("m: ",))
+    base.step("and gets its place back, as a new disk, while the mirror is stopped")
+    refused(3, "replace", "m", "remote", pair.nodes["remote"], "--yes", says=("lockstep mirror",))
+    good("replace", "m", "remote", pair.nodes["remote"], "--yes", "--force")
+    good("assemble", "m")
+    clilab.in_sync()
+    has("four", 16384)
+    good("stop", "m")
+    pair.same()
+    spare.remove()
+
+
+def settings(pair: Pair) -> None:
+    base.step("options, at once and for good")
+    good("assemble", "m")
+    good("set", "m", "policy=block", "resync_rate=4096", "resync_jobs=4", "wait=3")
+    told = clilab.status()
+    base.equal(told["policy"], "block", "policy")
+    base.equal(told["options"]["resync_jobs"], "4", "resync_jobs in the table")
+    refused(3, "set", "m", "policy=hope", says=("degrade or block or error",))
+    good("stop", "m")
+    good("assemble", "m")
+    base.equal(clilab.status()["policy"], "block", "policy after a restart")
+    base.step("policy block: the ways out")
+    refused(3, "unblock", "m", says=("no writes are held",))
+    good("fail", "m", "remote")
+    told = clilab.wait(standing="blocked")
+    base.equal(told["exit_code"], 2, "exit code of a blocked mirror")
+    good("unblock", "m")
+    clilab.wait(standing="alone")
+    put("five", 20480)
+    good("set", "m", "policy=degrade")
+    good("re-add", "m")
+    clilab.in_sync()
+
+
+def verified(pair: Pair) -> None:
+    base.step("verify")
+    good("verify", "start", "m", "--wait")
+    base.equal(clilab.run("verify", "status", "m").code, 0, "exit code: all equal")
+    with blk.Disk(pair.legs["remote"].disk.node) as disk:
+        disk.write(24576, blk.pattern("rot", 8))
+    said = clilab.run("verify", "start", "m", "--wait")
+    base.equal(said.code, 1, f"exit code: something differed ({said.text.strip()})")
+    base.expect("8 sectors differed" in said.out, f"how many differed: {said.out}")
+    clilab.in_sync()
+    good("resync", "m", "--full")
+    clilab.in_sync()
+    good("stop", "m")
+    pair.same()
+
+
+def taken_over(pair: Pair) -> None:
+    base.step("another host takes the legs over")
+    CONFIG.unlink()
+    refused(3, "assemble", "m", says=("--local DEV --remote DEV",))
+    swapped = ("--local", pair.nodes["remote"], "--remote", pair.nodes["local"])
+    refused(3, "assemble", "m", *swapped, says=("m: ",))
+    base.expect(not CONFIG.exists(), "a refusal leaves no configuration")
+    good("assemble", "m", "--local", pair.nodes["local"], "--remote", pair.nodes["remote"])
+    base.equal(clilab.status()["health"], "AA", "health")
+    has("four", 16384)
+    good("stop", "--all")
+    good("assemble", "--all")
+    good("stop", "m")
+
+
+two = Pair()
+made_and_stopped(two)
+failed_and_back(two)
+crashed(two)
+one_leg_only(two)
+split(two)
+new_disk(two)
+settings(two)
+verified(two)
+taken_over(two)
+base.step("done")
