@@ -25,10 +25,10 @@
  * the device's size in sectors.
  *
  * Superblock. Every update is written to slot 0 and then, when that is durable,
- * to slot 1, with the same `seq`, one more than ever tried before. The valid
- * slot with the higher seq counts: while one is torn, the other is whole. A
- * slot knows the sector it was written for, so a device that was moved, cut or
- * has grown isn't misread.
+ * to slot 1: the same bytes, with a `seq` one more than ever tried before. The
+ * valid slot with the higher seq counts: while one is torn, the other is whole.
+ * A slot knows where it was written to, so a device that was moved, cut or has
+ * grown isn't misread.
  *
  * Dirty map. A bit says: the other leg may differ in this region. A map sector
  * checks itself, so a page of eight may be torn. It counts if its epoch is the
@@ -123,7 +123,7 @@ struct lockstep_slot {
 	__le32 ro_compat;
 	__le32 incompat;
 	__le32 flags;		/* LOCKSTEP_ACTIVE */
-	__le64 sector;		/* where this slot lies */
+	__le64 slots_start;	/* the sector where slot 0 lies */
 	__le64 seq;
 	__u8 set_uuid[16];	/* of the mirror */
 	__u8 leg_uuid[16];

@@ -5,3 +5,13 @@ BINS += build/bin/mirror-load build/bin/scribble
 build/bin/mirror-load build/bin/scribble: build/bin/%: dm-target/test/%.c
 	@mkdir -p $(@D)
 	$(CC) -O2 -g -std=gnu11 -Wall -Wextra -Werror -static -o $@ $<
+
+# Create and read the metadata on the legs; static, so that the labs' guests have it too.
+LOCKSTEP_PURE := $(addprefix dm-target/,super.c life.c verdict.c tools/port.c)
+LOCKSTEP_META := $(addprefix dm-target/tools/,lockstep-meta.c show.c make.c device.c json.c)
+BINS += build/bin/lockstep-meta
+UNIT_TESTS += dm-target/tools/test
+
+build/bin/lockstep-meta: $(LOCKSTEP_META) $(LOCKSTEP_PURE) $(wildcard dm-target/*.h dm-target/tools/*.h)
+	@mkdir -p $(@D)
+	$(CC) -O2 -g -std=gnu11 -Wall -Wextra -Werror -static -o $@ $(LOCKSTEP_META) $(LOCKSTEP_PURE)

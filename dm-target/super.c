@@ -20,7 +20,7 @@ static struct generation get_generation(const struct lockstep_generation *from)
 	return (struct generation){ le64_to_cpu(from->id), le32_to_cpu(from->count) };
 }
 
-void super_encode(const struct super *s, u64 sector, void *slot)
+void super_pack(const struct super *s, u64 dev_sectors, void *slot)
 {
 	struct lockstep_slot *d = slot;
 	int i;
@@ -32,7 +32,7 @@ void super_encode(const struct super *s, u64 sector, void *slot)
 	d->ro_compat = cpu_to_le32(s->ro_compat);
 	d->incompat = cpu_to_le32(s->incompat);
 	d->flags = cpu_to_le32(s->active ? LOCKSTEP_ACTIVE : 0);
-	d->sector = cpu_to_le64(sector);
+	d->slots_start = cpu_to_le64(lockstep_slots_start(dev_sectors));
 	d->seq = cpu_to_le64(s->seq);
 	memcpy(d->set_uuid, s->set_uuid, sizeof(d->set_uuid));
 	memcpy(d->leg_uuid, s->leg_uuid, sizeof(d->leg_uuid));
@@ -97,7 +97,8 @@ static bool layout_good(const struct super *s, u64 dev_sectors)
 	if (s->region_shift < LOCKSTEP_SHIFT_MIN || s->region_shift > LOCKSTEP_SHIFT_MAX ||
 	    !s->data_sectors || s->data_sectors > LOCKSTEP_SECTORS_MAX ||
 	    s->data_sectors > s->map_start || s->map_start > slots ||
-	    s->map_sectors > slots - s->map_start)
+	    s->map_sectors > slots - s->map_start ||
+	    (s->map_start | s->map_sectors) & (LOCKSTEP_MAP_PAGE - 1))
 		return false;
 	regions = lockstep_regions(s->data_sectors, s->region_shift);
 	return regions <= LOCKSTEP_REGIONS_MAX &&
@@ -122,8 +123,7 @@ static bool state_good(const struct super *s)
 	}
 }
 
-enum super_reason super_decode(const void *slot, u64 sector, u64 dev_sectors, struct super *s,
-			       u64 *detail)
+enum super_reason super_unpack(const void *slot, u64 dev_sectors, struct super *s, u64 *detail)
 {
 	const struct lockstep_slot *d = slot;
 	u32 unknown = (le32_to_cpu(d->incompat) & ~LOCKSTEP_INCOMPAT) |
@@ -142,24 +142,14 @@ enum super_reason super_decode(const void *slot, u64 sector, u64 dev_sectors, st
 		*detail = unknown;
 		return SUPER_BAD_FEATURES;
 	}
-	if (le64_to_cpu(d->sector) != sector) {
-		*detail = le64_to_cpu(d->sector);
+	if (le64_to_cpu(d->slots_start) != lockstep_slots_start(dev_sectors)) {
+		*detail = le64_to_cpu(d->slots_start);
 		return SUPER_MOVED;
 	}
 	get_fields(s, d);
 	if (!layout_good(s, dev_sectors))
 		return SUPER_BAD_LAYOUT;
 	return state_good(s) ? SUPER_OK : SUPER_BAD_STATE;
-}
-
-/* Do two slots of the same seq say the same, each in its place? */
-static bool slots_agree(const struct lockstep_slot *a, const struct lockstep_slot *b)
-{
-	size_t from = offsetof(struct lockstep_slot, sector) + sizeof(a->sector);
-
-	return !memcmp(&a->version, &b->version, offsetof(struct lockstep_slot, sector) -
-						 offsetof(struct lockstep_slot, version)) &&
-	       !memcmp((const u8 *)a + from, (const u8 *)b + from, sizeof(*a) - from);
 }
 
 static void refuse(struct super_found *found, enum super_reason reason, u64 detail)
@@ -177,18 +167,17 @@ static bool whole(enum super_reason r)
 void super_find(const void *slots, u64 dev_sectors, struct super_found *found)
 {
 	const struct lockstep_slot *slot = slots;
-	u64 start = lockstep_slots_start(dev_sectors), detail[LOCKSTEP_SLOTS];
+	u64 detail[LOCKSTEP_SLOTS];
 	enum super_reason r[LOCKSTEP_SLOTS];
 	unsigned int i, best = 0;
 
 	memset(found, 0, sizeof(*found));
-	if (!start) {
+	if (!lockstep_slots_start(dev_sectors)) {
 		refuse(found, SUPER_TOO_SMALL, 0);
 		return;
 	}
 	for (i = 0; i < LOCKSTEP_SLOTS; i++)
-		r[i] = super_decode(&slot[i], start + i * LOCKSTEP_SLOT_SECTORS, dev_sectors,
-				    &found->super, &detail[i]);
+		r[i] = super_unpack(&slot[i], dev_sectors, &found->super, &detail[i]);
 	for (i = 0; i < LOCKSTEP_SLOTS; i++) {
 		if (whole(r[i]) && r[i] != SUPER_OK) {
 			refuse(found, r[i], detail[i]);
@@ -200,7 +189,7 @@ void super_find(const void *slots, u64 dev_sectors, struct super_found *found)
 		return;
 	}
 	if (r[0] == SUPER_OK && r[1] == SUPER_OK) {
-		if (slot[0].seq == slot[1].seq && !slots_agree(&slot[0], &slot[1])) {
+		if (slot[0].seq == slot[1].seq && memcmp(&slot[0], &slot[1], sizeof(*slot))) {
 			refuse(found, SUPER_SLOTS_DIFFER, 0);
 			return;
 		}
@@ -235,7 +224,7 @@ int super_reason_text(const struct super_found *found, char *buf, size_t size)
 		return scnprintf(buf, size, "the superblock has unknown features %#llx: use a newer lockstep",
 				 detail);
 	case SUPER_MOVED:
-		return scnprintf(buf, size, "the superblock was written for sector %llu of a device, not for where it is: the device's size or start has changed",
+		return scnprintf(buf, size, "the superblock was written for sector %llu of a device, and lies elsewhere: the device's size or start has changed",
 				 detail);
 	default:
 		return scnprintf(buf, size, "%s", reasons[found->reason]);

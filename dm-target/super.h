@@ -6,7 +6,7 @@
  * Pure functions on the caller's memory: any context, no locks, they don't
  * sleep. The kernel module and lockstep-meta use the same code.
  *
- * What super_decode() accepts is consistent in itself: the layout fits the
+ * What super_unpack() accepts is consistent in itself: the layout fits the
  * device, state and generations go together. Nothing else is accepted, however
  * small the fault: a superblock is never repaired by guess.
  */
@@ -68,7 +68,7 @@ enum super_reason {
 	SUPER_BAD_CRC,		/* magic, but the checksum is wrong in both slots */
 	SUPER_BAD_VERSION,
 	SUPER_BAD_FEATURES,	/* unknown incompat or ro_compat bits */
-	SUPER_MOVED,		/* was written for another place */
+	SUPER_MOVED,		/* was written for a device of another size */
 	SUPER_BAD_LAYOUT,	/* data, map and slots don't fit the device */
 	SUPER_BAD_STATE,	/* state, generations and history contradict each other */
 	SUPER_SLOTS_DIFFER,	/* same seq, different content */
@@ -83,23 +83,23 @@ struct super_found {
 };
 
 /**
- * super_encode - one slot, ready to be written
+ * super_pack - a slot, ready to be written
+ * @dev_sectors: the size of the device
  * @slot: LOCKSTEP_SLOT_BYTES
- * @sector: where it will be written: lockstep_slots_start() for slot 0,
- *	LOCKSTEP_SLOT_SECTORS more for slot 1
  *
- * Before: super_touch(). Slot 0 first; slot 1 when slot 0 is durable.
+ * Both slots get the same bytes: slot 0 at lockstep_slots_start(@dev_sectors),
+ * and when that is durable, slot 1, LOCKSTEP_SLOT_SECTORS after it. Before:
+ * super_touch().
  */
-void super_encode(const struct super *s, u64 sector, void *slot);
+void super_pack(const struct super *s, u64 dev_sectors, void *slot);
 
 /**
- * super_decode - one slot, as it was read
- * @sector, @dev_sectors: where it was read, and the size of the device
+ * super_unpack - a slot, as it was read
  * @s: is set if the result is SUPER_OK
  * @detail: see struct super_found
  */
-enum super_reason __must_check super_decode(const void *slot, u64 sector, u64 dev_sectors,
-					    struct super *s, u64 *detail);
+enum super_reason __must_check super_unpack(const void *slot, u64 dev_sectors, struct super *s,
+					    u64 *detail);
 
 /**
  * super_find - the superblock of a leg

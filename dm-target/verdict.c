@@ -219,7 +219,7 @@ const char *verdict_word(enum verdict_reason reason)
 		[VERDICT_WRONG_LEG] = "wrong-leg",
 		[VERDICT_GEOMETRY] = "geometry",
 		[VERDICT_INCOMPLETE] = "incomplete",
-		[VERDICT_BOTH] = "contradiction",
+		[VERDICT_BOTH] = "both",
 		[VERDICT_OUTDATED] = "outdated",
 		[VERDICT_SPLIT_BRAIN] = "split-brain",
 		[VERDICT_UNRELATED] = "unrelated",

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The commands of lockstep-meta. Each returns the exit code: 0 done, 1 refused
+ * or failed, with the reason on stderr (examine, verdict: in the JSON). What is
+ * to be checked is checked before anything is written.
+ */
+#ifndef LOCKSTEP_COMMANDS_H
+#define LOCKSTEP_COMMANDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct options {
+	const char *local;
+	const char *remote;
+	const char *source;
+	const char *name;
+	const char *leg;	/* "local" or "remote" */
+	const char *keep;	/* likewise */
+	uint64_t region_size;	/* sectors; 0: by the rule of lockstep-format.h */
+	bool assume_clean;
+	bool force;
+	bool dry_run;		/* all checks, nothing is written */
+};
+
+/* What is there: these only read, the devices may be in use. "-" is an absent leg. */
+int command_examine(char **devices, int count);
+int command_verdict(const char *local, const char *remote);
+
+int command_create(const struct options *o);
+int command_join(const struct options *o, const char *path);
+int command_resolve(const struct options *o, const char *local, const char *remote);
+int command_wipe(const struct options *o, const char *path);
+
+#endif

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <linux/fs.h>
+
+#include "device.h"
+
+#define PAGE		4096U
+#define CHUNK		(256U * PAGE)
+#define PAGE_SECTORS	(PAGE / 512U)
+
+static int complain(const struct device *d, const char *what)
+{
+	fprintf(stderr, "lockstep-meta: %s: %s: %s%s\n", d->path, what, strerror(errno),
+		errno == EBUSY ? " (mounted, or in a running mirror?)" : "");
+	return -1;
+}
+
+/* Of a file: what O_EXCL is for block devices. */
+static int claim_file(struct device *d)
+{
+	if (!flock(d->fd, LOCK_EX | LOCK_NB))
+		return 0;
+	if (errno == EWOULDBLOCK)
+		errno = EBUSY;
+	return complain(d, "can't be used");
+}
+
+int device_open(struct device *d, const char *path, bool for_writing)
+{
+	int flags = O_CLOEXEC | (for_writing ? O_RDWR | O_EXCL : O_RDONLY);
+	struct stat st;
+	uint64_t bytes;
+
+	*d = (struct device){ .path = path, .fd = open(path, flags | O_DIRECT) };
+	if (d->fd < 0 && errno == EINVAL)	/* a file system without direct I/O */
+		d->fd = open(path, flags);
+	if (d->fd < 0 || fstat(d->fd, &st))
+		goto failed;
+	bytes = (uint64_t)st.st_size;
+	if (S_ISBLK(st.st_mode)) {
+		d->node = st.st_rdev;
+		if (ioctl(d->fd, BLKGETSIZE64, &bytes))
+			goto failed;
+	} else if (!S_ISREG(st.st_mode)) {
+		errno = ENOTBLK;
+		goto failed;
+	} else if (for_writing && claim_file(d)) {
+		device_close(d);
+		return -1;
+	}
+	d->on = st.st_dev;
+	d->inode = st.st_ino;
+	d->sectors = bytes / 512;
+	return 0;
+failed:
+	complain(d, "can't be opened");
+	device_close(d);
+	return -1;
+}
+
+void device_close(struct device *d)
+{
+	if (d->fd >= 0)
+		close(d->fd);
+	d->fd = -1;
+}
+
+bool device_same(const struct device *a, const struct device *b)
+{
+	return a->node || b->node ? a->node == b->node : a->on == b->on && a->inode == b->inode;
+}
+
+/* Aligned for direct I/O. Never freed: a few for each run. */
+static void *buffer(void)
+{
+	static void *b;
+
+	if (!b && posix_memalign(&b, PAGE, CHUNK)) {
+		fputs("lockstep-meta: no memory\n", stderr);
+		exit(1);
+	}
+	return b;
+}
+
+int device_read(const struct device *d, void *buf, size_t bytes, u64 sector)
+{
+	ssize_t n = pread(d->fd, buf, bytes, (off_t)(sector * 512));
+
+	if (n == (ssize_t)bytes)
+		return 0;
+	if (n >= 0)
+		errno = EIO;
+	return complain(d, "can't be read");
+}
+
+int device_write(const struct device *d, const void *buf, size_t bytes, u64 sector)
+{
+	ssize_t n = pwrite(d->fd, buf, bytes, (off_t)(sector * 512));
+
+	if (n == (ssize_t)bytes)
+		return 0;
+	if (n >= 0)
+		errno = EIO;
+	return complain(d, "can't be written");
+}
+
+int device_flush(const struct device *d)
+{
+	return fsync(d->fd) ? complain(d, "can't be flushed") : 0;
+}
+
+int device_find(const struct device *d, struct super_found *found)
+{
+	u64 start = lockstep_slots_start(d->sectors);
+	u8 *buf = buffer();
+
+	memset(buf, 0, LOCKSTEP_SLOTS_BYTES);
+	if (start && device_read(d, buf, LOCKSTEP_SLOTS_BYTES, start))
+		return -1;
+	super_find(buf, d->sectors, found);
+	return 0;
+}
+
+int device_put_super(const struct device *d, const struct super *s)
+{
+	u64 start = lockstep_slots_start(d->sectors);
+	u8 *buf = buffer();
+
+	super_pack(s, d->sectors, buf);
+	for (u32 i = 0; i < LOCKSTEP_SLOTS; i++) {
+		if (device_write(d, buf, LOCKSTEP_SLOT_BYTES, start + i * LOCKSTEP_SLOT_SECTORS) ||
+		    device_flush(d))
+			return -1;
+	}
+	return 0;
+}
+
+int device_clear_super(const struct device *d)
+{
+	u8 *buf = buffer();
+
+	memset(buf, 0, LOCKSTEP_SLOTS_BYTES);
+	return device_write(d, buf, LOCKSTEP_SLOTS_BYTES, lockstep_slots_start(d->sectors)) ||
+	       device_flush(d) ? -1 : 0;
+}
+
+static u32 chunk_sectors(const struct super *s, u32 done)
+{
+	u32 left = s->map_sectors - done;
+
+	return left < CHUNK / 512 ? left : CHUNK / 512;
+}
+
+int device_put_map(const struct device *d, const struct super *s)
+{
+	struct lockstep_map_sector *sectors = buffer();
+
+	for (u32 done = 0, n; done < s->map_sectors; done += n) {
+		n = chunk_sectors(s, done);
+		for (u32 i = 0; i < n; i++)
+			map_sector_init(&sectors[i], done + i, s->map_epoch);
+		if (device_write(d, sectors, n * 512, s->map_start + done))
+			return -1;
+	}
+	return device_flush(d);
+}
+
+int device_clear_map(const struct device *d, const struct super *s)
+{
+	u8 *buf = buffer();
+
+	memset(buf, 0, CHUNK);
+	for (u32 done = 0, n; done < s->map_sectors; done += n) {
+		n = chunk_sectors(s, done);
+		if (device_write(d, buf, n * 512, s->map_start + done))
+			return -1;
+	}
+	return device_flush(d);
+}
+
+int device_get_map(const struct device *d, const struct super *s, u8 *bits, u32 *bad)
+{
+	struct lockstep_map_sector *sectors = buffer();
+	u64 regions = lockstep_regions(s->data_sectors, s->region_shift);
+	u32 needed = lockstep_map_sectors((u32)regions);
+
+	*bad = 0;
+	for (u32 done = 0, n; done < needed && s->map_epoch; done += n) {
+		n = chunk_sectors(s, done);
+		if (device_read(d, sectors, n * 512, s->map_start + done))
+			return -1;
+		for (u32 i = 0; i < n && (u64)(done + i) * LOCKSTEP_MAP_BITS < regions; i++) {
+			u64 first = (u64)(done + i) * LOCKSTEP_MAP_BITS;
+
+			if (map_sector_take(&sectors[i], done + i, s->map_epoch) == MAP_SECTOR_BAD)
+				++*bad;
+			for (u32 b = 0; b < LOCKSTEP_MAP_BITS && first + b < regions; b++) {
+				if (map_sector_test(&sectors[i], b))
+					bits[(first + b) / 8] |= (u8)(1U << (first + b) % 8);
+			}
+		}
+	}
+	return 0;
+}

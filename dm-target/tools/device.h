@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Device: a block device or a plain file that is, or is to be, a leg; reading
+ * and writing its metadata. All I/O is direct where the device can it: the
+ * module writes below the page cache, which would show something older.
+ *
+ * Functions return 0, or -1 after saying on stderr what was wrong with which
+ * device.
+ */
+#ifndef LOCKSTEP_DEVICE_H
+#define LOCKSTEP_DEVICE_H
+
+#include <sys/types.h>
+
+#include "../super.h"
+
+struct device {
+	const char *path;
+	int fd;
+	u64 sectors;
+	dev_t node;	/* of a block device, else 0 */
+	dev_t on;	/* of a file */
+	ino_t inode;
+};
+
+/*
+ * For writing it is opened exclusively: one that is mounted, or in a mirror, is
+ * refused. For reading it may be in use.
+ */
+int device_open(struct device *d, const char *path, bool for_writing);
+void device_close(struct device *d);
+bool device_same(const struct device *a, const struct device *b);
+
+int device_read(const struct device *d, void *buf, size_t bytes, u64 sector);
+int device_write(const struct device *d, const void *buf, size_t bytes, u64 sector);
+int device_flush(const struct device *d);
+
+/* What super_find() says. Fails only if the device can't be read. */
+int device_find(const struct device *d, struct super_found *found);
+
+/* Both slots, one after the other, each durable. After super_touch(). */
+int device_put_super(const struct device *d, const struct super *s);
+
+/* No superblock any more: both slots zeroed, durable. */
+int device_clear_super(const struct device *d);
+
+/* The map whole, all clear, of the superblock's epoch; durable. */
+int device_put_map(const struct device *d, const struct super *s);
+
+/* The map's sectors zeroed. */
+int device_clear_map(const struct device *d, const struct super *s);
+
+/*
+ * Add the regions that are set in the map to @bits (a bit for each region, as
+ * on the disk). @bad: map sectors that aren't valid, and count as all set.
+ */
+int device_get_map(const struct device *d, const struct super *s, u8 *bits, u32 *bad);
+
+#endif

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What writes: create, join, resolve, wipe. */
+#include <inttypes.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "../life.h"
+#include "../verdict.h"
+#include "commands.h"
+#include "device.h"
+#include "json.h"
+
+static int refuse(const char *path, const char *why)
+{
+	fprintf(stderr, "lockstep-meta: %s: %s\n", path, why);
+	return -1;
+}
+
+/* Both for writing. Opened twice, one device would only be called busy. */
+static int open_pair(struct device d[2], const char *local, const char *remote)
+{
+	struct device look[2] = { { .fd = -1 }, { .fd = -1 } };
+	int r = device_open(&look[0], local, false) || device_open(&look[1], remote, false) ? -1 : 0;
+
+	if (!r && device_same(&look[0], &look[1]))
+		r = refuse(remote, "is to be both the local and the remote leg");
+	device_close(&look[0]);
+	device_close(&look[1]);
+	if (r)
+		return r;
+	return device_open(&d[0], local, true) || device_open(&d[1], remote, true) ? -1 : 0;
+}
+
+static u64 now(void)
+{
+	return (u64)time(NULL);
+}
+
+static int random_bytes(void *p, size_t n)
+{
+	if (getrandom(p, n, 0) == (ssize_t)n)
+		return 0;
+	perror("lockstep-meta: getrandom");
+	return -1;
+}
+
+/* An id that isn't 0; as an epoch it leaves room to count up from it. */
+static int random_id(u64 *id)
+{
+	do {
+		if (random_bytes(id, sizeof(*id)))
+			return -1;
+		*id >>= 1;
+	} while (!*id);
+	return 0;
+}
+
+static int random_uuid(u8 uuid[16])
+{
+	if (random_bytes(uuid, 16))
+		return -1;
+	uuid[6] = (u8)((uuid[6] & 0x0f) | 0x40);	/* version 4: random */
+	uuid[8] = (u8)((uuid[8] & 0x3f) | 0x80);
+	return 0;
+}
+
+/* A device that is to get a superblock: may it lose the one that it has? */
+static int check_free(const struct device *d, bool force)
+{
+	struct super_found found;
+	char uuid[UUID_TEXT];
+
+	if (device_find(d, &found))
+		return -1;
+	if (found.kind == SUPER_BLANK || found.reason == SUPER_TOO_SMALL || force)
+		return 0;
+	if (found.kind == SUPER_BAD)
+		return refuse(d->path, "has a damaged or unknown lockstep superblock, perhaps of data that are nowhere else: if nobody needs them, --force overwrites it");
+	super_uuid_text(found.super.set_uuid, uuid);
+	fprintf(stderr, "lockstep-meta: %s: is the %s leg of the mirror \"%s\" (%s): if nobody needs its data, --force overwrites it\n",
+		d->path, found.super.leg == LOCKSTEP_LOCAL ? "local" : "remote", found.super.name, uuid);
+	return -1;
+}
+
+static int place(const struct device *d, unsigned int shift, struct super *s)
+{
+	struct lockstep_layout layout;
+
+	if (!lockstep_layout(d->sectors, shift, &layout)) {
+		fprintf(stderr, "lockstep-meta: %s: %" PRIu64 " sectors: too small for the metadata, or too large for regions of %llu sectors (at most %u regions)\n",
+			d->path, d->sectors, 1ULL << shift, LOCKSTEP_REGIONS_MAX);
+		return -1;
+	}
+	s->map_start = layout.map_start;
+	s->map_sectors = layout.map_sectors;
+	s->region_shift = shift;
+	return 0;
+}
+
+/* Metadata of a leg, whole. Whatever was there doesn't count from the first step on. */
+static int write_leg(const struct device *d, struct super *s)
+{
+	super_touch(s, now());
+	return device_clear_super(d) || device_put_map(d, s) || device_put_super(d, s) ? -1 : 0;
+}
+
+static void put_made(const struct super *s)
+{
+	char uuid[UUID_TEXT];
+
+	super_uuid_text(s->set_uuid, uuid);
+	json_open(NULL, '{');
+	json_text("set_uuid", uuid);
+	json_text("name", s->name);
+	json_number("data_len", s->data_sectors);
+	json_number("region_size", 1ULL << s->region_shift);
+	json_number("regions", lockstep_regions(s->data_sectors, s->region_shift));
+	json_close('}');
+}
+
+static int region_shift(const struct options *o, u64 sectors, unsigned int *shift)
+{
+	*shift = lockstep_default_shift(sectors);
+	if (!o->region_size)
+		return 0;
+	for (*shift = LOCKSTEP_SHIFT_MIN; *shift <= LOCKSTEP_SHIFT_MAX; ++*shift) {
+		if (o->region_size == 1ULL << *shift)
+			return 0;
+	}
+	fprintf(stderr, "lockstep-meta: --region-size %" PRIu64 ": a power of two from %llu to %llu sectors, please\n",
+		o->region_size, 1ULL << LOCKSTEP_SHIFT_MIN, 1ULL << LOCKSTEP_SHIFT_MAX);
+	return -1;
+}
+
+static int plan_create(const struct options *o, const struct device d[2], struct super s[2])
+{
+	u64 smaller = d[0].sectors < d[1].sectors ? d[0].sectors : d[1].sectors;
+	u64 generation, epochs, time = now();
+	unsigned int shift;
+
+	if (strlen(o->name) >= LOCKSTEP_NAME_BYTES)
+		return refuse(o->name, "the name is longer than 63 bytes");
+	if (check_free(&d[0], o->force) || check_free(&d[1], o->force) ||
+	    region_shift(o, smaller, &shift) ||
+	    place(&d[0], shift, &s[0]) || place(&d[1], shift, &s[1]) ||
+	    random_uuid(s[0].set_uuid) || random_id(&generation))
+		return -1;
+	memcpy(s[1].set_uuid, s[0].set_uuid, sizeof(s[1].set_uuid));
+	for (u32 i = 0; i < 2; i++) {
+		strcpy(s[i].name, o->name);
+		s[i].leg = i;
+		s[i].data_sectors = s[0].map_start < s[1].map_start ? s[0].map_start :
+								      s[1].map_start;
+		if (random_uuid(s[i].leg_uuid) || random_id(&epochs))
+			return -1;
+		if (i == LOCKSTEP_LOCAL || o->assume_clean)
+			super_create_sync(&s[i], generation, epochs, time);
+		else
+			super_create_new(&s[i], epochs, time);
+	}
+	/* It began there; of the other leg the same generation is a copy. */
+	s[1].history[0].leg = LOCKSTEP_LOCAL;
+	return 0;
+}
+
+int command_create(const struct options *o)
+{
+	struct super s[2] = { 0 };
+	struct device d[2] = { { .fd = -1 }, { .fd = -1 } };
+	int r = 1;
+
+	/* The remote leg first: without the local one it is nothing. */
+	if (!open_pair(d, o->local, o->remote) && !plan_create(o, d, s) &&
+	    (o->dry_run || (!device_clear_super(&d[0]) && !write_leg(&d[1], &s[1]) &&
+			    !write_leg(&d[0], &s[0])))) {
+		put_made(&s[0]);
+		r = 0;
+	}
+	device_close(&d[0]);
+	device_close(&d[1]);
+	return r;
+}
+
+/* The superblock that a device must have. */
+static int need_super(const struct device *d, struct super_found *found)
+{
+	char text[256];
+
+	if (device_find(d, found))
+		return -1;
+	if (found->kind == SUPER_VALID)
+		return 0;
+	super_reason_text(found, text, sizeof(text));
+	return refuse(d->path, text);
+}
+
+static bool has_all(const struct super *s)
+{
+	return s->state == LOCKSTEP_SYNC || s->state == LOCKSTEP_ALONE;
+}
+
+static int plan_join(const struct options *o, const struct device *source,
+		     const struct device *d, struct super *s)
+{
+	struct super_found found;
+	const struct super *from = &found.super;
+	u64 epochs;
+
+	s->leg = strcmp(o->leg, "local") ? LOCKSTEP_REMOTE : LOCKSTEP_LOCAL;
+	if (device_same(source, d))
+		return refuse(d->path, "is the source itself");
+	if (need_super(source, &found))
+		return -1;
+	if (!has_all(from))
+		return refuse(source->path, "has not all of the data (its state is target or new), so it can't be a source");
+	if (from->leg == s->leg)
+		return refuse(source->path, "is that leg itself: the source must be the other one");
+	if (check_free(d, o->force) || place(d, from->region_shift, s))
+		return -1;
+	if (s->map_start < from->data_sectors) {
+		fprintf(stderr, "lockstep-meta: %s: %" PRIu64 " sectors: with the metadata at its end there is room for %" PRIu64 " sectors of data, the mirror has %" PRIu64 "\n",
+			d->path, d->sectors, s->map_start, from->data_sectors);
+		return -1;
+	}
+	if (random_uuid(s->leg_uuid) || random_id(&epochs))
+		return -1;
+	memcpy(s->set_uuid, from->set_uuid, sizeof(s->set_uuid));
+	memcpy(s->name, from->name, sizeof(s->name));
+	s->data_sectors = from->data_sectors;
+	super_create_new(s, epochs, now());
+	return 0;
+}
+
+int command_join(const struct options *o, const char *path)
+{
+	struct device source = { .fd = -1 }, d = { .fd = -1 };
+	struct super s = { 0 };
+	int r = 1;
+
+	/* The source is only read, and may be in a running mirror. */
+	if (!device_open(&source, o->source, false) && !device_open(&d, path, true) &&
+	    !plan_join(o, &source, &d, &s) && (o->dry_run || !write_leg(&d, &s)))
+		r = 0;
+	if (!r)
+		put_made(&s);
+	device_close(&source);
+	device_close(&d);
+	return r;
+}
+
+/* The other leg's superblock as it will be, in @s. */
+static int plan_resolve(const char *const path[2], const struct device d[2], u32 keep,
+			struct super *s)
+{
+	struct super_found found[2];
+	struct verdict v;
+	char text[500];
+
+	if (need_super(&d[0], &found[0]) || need_super(&d[1], &found[1]))
+		return -1;
+	verdict_decide(&found[0], &found[1], &v);
+	verdict_text(&v, &found[0], &found[1], text, sizeof(text));
+	switch (v.reason) {
+	case VERDICT_SPLIT_BRAIN:
+	case VERDICT_OUTDATED:
+	case VERDICT_UNRELATED:
+	case VERDICT_BOTH:
+		break;
+	case VERDICT_OK:
+		fprintf(stderr, "lockstep-meta: nothing to resolve: %s\n", text);
+		return -1;
+	default:
+		fprintf(stderr, "lockstep-meta: %s This is nothing that resolve can mend.\n", text);
+		return -1;
+	}
+	if (!has_all(&found[keep].super))
+		return refuse(path[keep], "has not all of the data (its state is target or new): keep the other leg");
+	*s = found[!keep].super;
+	super_give_up(s);
+	return 0;
+}
+
+int command_resolve(const struct options *o, const char *local, const char *remote)
+{
+	const char *const path[2] = { local, remote };
+	u32 keep = strcmp(o->keep, "local") ? LOCKSTEP_REMOTE : LOCKSTEP_LOCAL;
+	struct device d[2] = { { .fd = -1 }, { .fd = -1 } };
+	struct super s;
+	int r = 1;
+
+	if (!open_pair(d, local, remote) && !plan_resolve(path, d, keep, &s)) {
+		super_touch(&s, now());
+		if (o->dry_run || !device_put_super(&d[!keep], &s)) {
+			put_made(&s);
+			r = 0;
+		}
+	}
+	device_close(&d[0]);
+	device_close(&d[1]);
+	return r;
+}
+
+int command_wipe(const struct options *o, const char *path)
+{
+	struct super_found found;
+	struct device d;
+	int r = 1;
+
+	if (device_open(&d, path, true))
+		return 1;
+	if (device_find(&d, &found))
+		r = 1;
+	else if (found.kind == SUPER_BLANK || found.reason == SUPER_TOO_SMALL)
+		refuse(path, "has no lockstep superblock: nothing was changed");
+	else if (o->dry_run || (!device_clear_super(&d) && (found.kind != SUPER_VALID ||
+							    !device_clear_map(&d, &found.super))))
+		r = 0;
+	device_close(&d);
+	return r;
+}

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The metadata code, built under the sanitizers, and plain files as devices."""
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+TARGET = HERE.parent.parent
+FLAGS = [
+    "-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+]  # fmt: skip
+PURE = ["super.c", "life.c", "verdict.c", "tools/port.c"]
+META = ["lockstep-meta.c", "show.c", "make.c", "device.c", "json.c"]
+
+
+def compile_c(sources: list[Path], to: Path) -> Path:
+    cc = os.environ.get("CC", "cc")
+    paths = [str(source) for source in [*sources, *(TARGET / name for name in PURE)]]
+    subprocess.run([cc, *FLAGS, "-I", str(TARGET), *paths, "-o", str(to)], check=True)
+    return to
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Meta:
+    """lockstep-meta, run in a folder of plain files."""
+
+    def __init__(self, program: Path, folder: Path) -> None:
+        self.program = program
+        self.folder = folder
+
+    def __call__(self, *words: str | Path) -> Said:
+        done = subprocess.run(
+            [self.program, *words], cwd=self.folder, capture_output=True, text=True
+        )
+        assert "Sanitizer" not in done.stderr and "runtime error" not in done.stderr, done.stderr
+        return Said(done.returncode, done.stdout, done.stderr)
+
+    def device(self, name: str, size: int) -> Path:
+        """A file of so many bytes, all 0xa5 so that what was overwritten is seen."""
+        path = self.folder / name
+        path.write_bytes(b"\xa5" * size)
+        return path
+
+    def leg(self, name: str) -> Any:
+        (leg,) = self("examine", name).json()
+        return leg
+
+    def good(self, *words: str | Path) -> Any:
+        said = self(*words)
+        assert said.code == 0, said
+        return json.loads(said.out) if said.out else None
+
+    def refused(self, *words: str | Path) -> str:
+        """Refused by a sentence on stderr, and nothing was changed."""
+        before = self.content()
+        said = self(*words)
+        assert (said.code, said.out) == (1, ""), said
+        assert said.err.startswith("lockstep-meta: ") and said.err.endswith("\n"), said
+        assert self.content() == before
+        return said.err
+
+    def content(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in sorted(self.folder.iterdir())}
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lockstep-meta")
+    return compile_c([HERE.parent / name for name in META], folder / "lockstep-meta")
+
+
+@pytest.fixture
+def meta(program: Path, tmp_path: Path) -> Meta:
+    return Meta(program, tmp_path)
+
+
+@pytest.fixture
+def pair(meta: Meta) -> Meta:
+    """Two devices, a and b, that are a mirror "m" in sync."""
+    meta.device("a", 4 << 20)
+    meta.device("b", (4 << 20) + 8192 + 512)
+    meta.good("create", "--local", "a", "--remote", "b", "--name", "m", "--assume-clean")
+    return meta
