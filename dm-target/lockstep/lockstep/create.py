@@ -13,7 +13,7 @@ import argparse
 import sys
 from dataclasses import dataclass, replace
 
-from . import ask, assembly, config, device, dm, meta, show, table
+from . import ask, assembly, config, device, dm, legs, meta, show, table
 from .errors import Failed, Refused
 from .table import LOCAL, REMOTE
 
@@ -109,27 +109,27 @@ def create(args: argparse.Namespace) -> None:
         )
     if dm.exists(args.name):
         raise Refused(f"there is a device {dm.node(args.name)} already: take another name")
-    legs = {LOCAL: inspect(args.local), REMOTE: inspect(args.remote)}
-    if legs[LOCAL].at.number == legs[REMOTE].at.number:
+    pair = {LOCAL: inspect(args.local), REMOTE: inspect(args.remote)}
+    if pair[LOCAL].at.number == pair[REMOTE].at.number:
         raise Refused(f"{args.local} and {args.remote} are the same device")
-    force = args.force or any(leg.mirror.ours for leg in legs.values())
+    force = args.force or any(leg.mirror.ours for leg in pair.values())
     how = meta.How(args.name, args.region_size, args.assume_clean)
-    plan = meta.create(legs[LOCAL].at.node, legs[REMOTE].at.node, how, dry=True, force=force)
-    hint_direction(legs, args)
-    refuse_tail(legs[LOCAL], plan.data_len, force=args.force, keep=args.keep_data)
+    plan = meta.create(pair[LOCAL].at.node, pair[REMOTE].at.node, how, dry=True, force=force)
+    hint_direction(pair, args)
+    refuse_tail(pair[LOCAL], plan.data_len, force=args.force, keep=args.keep_data)
     if args.assume_clean:
-        refuse_tail(legs[REMOTE], plan.data_len, force=args.force, keep=args.keep_data)
+        refuse_tail(pair[REMOTE], plan.data_len, force=args.force, keep=args.keep_data)
     else:
-        refuse_content(legs[REMOTE], force=args.force)
-    announce(legs, plan, args.name, clean=args.assume_clean)
+        refuse_content(pair[REMOTE], force=args.force)
+    announce(pair, plan, args.name, clean=args.assume_clean)
     ask.permission(f"Create the mirror {args.name}?", given=args.yes)
-    made = meta.create(legs[LOCAL].at.node, legs[REMOTE].at.node, how, force=force)
-    kept = keep_config(args, made.uuid, {leg: found.at for leg, found in legs.items()}, options)
+    made = meta.create(pair[LOCAL].at.node, pair[REMOTE].at.node, how, force=force)
+    kept = keep_config(args, made.uuid, {leg: found.at for leg, found in pair.items()}, options)
     if args.no_start:
         print(f"{args.name}: created. Start it: lockstep assemble {args.name}")
         return
     try:
-        assembly.start(kept, {leg: found.at.node for leg, found in legs.items()}, run=False)
+        assembly.start(kept, {leg: found.at.node for leg, found in pair.items()}, run=False)
     except (Failed, Refused) as err:
         raise type(err)(
             f"{args.name} is created, but doesn't start: {err}\n"
@@ -137,9 +137,9 @@ def create(args: argparse.Namespace) -> None:
         ) from err
 
 
-def hint_direction(legs: dict[str, Found], args: argparse.Namespace) -> None:
+def hint_direction(pair: dict[str, Found], args: argparse.Namespace) -> None:
     """The usual mistake: the data is on the leg that would be overwritten."""
-    local, remote = legs[LOCAL], legs[REMOTE]
+    local, remote = pair[LOCAL], pair[REMOTE]
     if args.assume_clean or not remote.carries() or local.signs or local.data:
         return
     text = (
@@ -154,12 +154,12 @@ def hint_direction(legs: dict[str, Found], args: argparse.Namespace) -> None:
     print(f"Warning: {text}.", file=sys.stderr)
 
 
-def announce(legs: dict[str, Found], plan: meta.Made, name: str, *, clean: bool) -> None:
-    local, remote = legs[LOCAL], legs[REMOTE]
+def announce(pair: dict[str, Found], plan: meta.Made, name: str, *, clean: bool) -> None:
+    local, remote = pair[LOCAL], pair[REMOTE]
     tail = show.size(local.at.sectors - plan.data_len)
     rows = [
         (leg, found.at.given, show.size(found.at.sectors), found.told())
-        for leg, found in legs.items()
+        for leg, found in pair.items()
     ]
     lines = [
         f"mirror {name}: {show.size(plan.data_len)} ({plan.data_len} sectors),"
@@ -182,10 +182,10 @@ def chosen_options(args: argparse.Namespace) -> dict[str, object]:
 
 
 def keep_config(
-    args: argparse.Namespace, uuid: str, legs: dict[str, device.Device], options: dict[str, str]
+    args: argparse.Namespace, uuid: str, pair: dict[str, device.Device], options: dict[str, str]
 ) -> config.Config:
     names = {}
-    for leg, at in legs.items():
+    for leg, at in pair.items():
         names[leg], stable = device.stable_name(at)
         if not stable:
             print(
@@ -193,7 +193,7 @@ def keep_config(
                 f" see {config.path(args.name)}",
                 file=sys.stderr,
             )
-    target, portal = device.iscsi(legs[REMOTE]) or ("", "")
+    target, portal = device.iscsi(pair[REMOTE]) or ("", "")
     kept = config.Config(
         name=args.name, local=names[LOCAL], remote=names[REMOTE], uuid=uuid,
         target=target, portal=portal, options=options,
@@ -233,8 +233,7 @@ def replace_leg(args: argparse.Namespace) -> None:
         kept = replace(kept, target=target, portal=portal)
     config.change(kept)
     if running:
-        now = table.Table.parse(dm.table(args.name))
-        dm.reload(args.name, now.with_device(leg, found.at.number).line())
+        legs.exchange(kept, leg, found.at)
         print(f"{args.name}: {args.device} is the {leg} leg now, and is filled")
     else:
         print(

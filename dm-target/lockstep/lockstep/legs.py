@@ -45,7 +45,7 @@ def re_add(args: argparse.Namespace) -> None:
     if kept.target and leg == table.REMOTE and not args.device and not device.present(node):
         device.log_in(kept.target, kept.portal)
     at = device.look(node)
-    if attach(args.name, leg, at):
+    if attach(kept, leg, at):
         print(f"{args.name}: the {leg} leg is {node} ({at.kernel}) from now on")
     else:
         print(f"{args.name}: the {leg} leg {node} is asked for")
@@ -57,20 +57,27 @@ def re_add(args: argparse.Namespace) -> None:
         print(f"{args.name}: it is judged now; `lockstep status {args.name}` tells how")
 
 
-def attach(name: str, leg: str, at: device.Device) -> bool:
+def attach(kept: config.Config, leg: str, at: device.Device) -> bool:
     """Gives the device to a running mirror. True: by a new table; False: the table has it already,
     and the kernel was told to look at it."""
-    now = table.Table.parse(dm.table(name))
+    now = table.Table.parse(dm.table(kept.name))
     if now.devices[leg] == at.number:
-        dm.message(name, f"recover {leg}")
+        dm.message(kept.name, f"recover {leg}")
         return False
     if at.number == now.devices[table.other(leg)]:
         raise Refused(f"{at.given} is the {table.other(leg)} leg")
     used = device.uses(at)
     if used:
         raise Refused(f"{at.given} is in use: {'; '.join(used)}")
-    dm.reload(name, now.with_device(leg, at.number).line())
+    exchange(kept, leg, at)
     return True
+
+
+def exchange(kept: config.Config, leg: str, at: device.Device) -> None:
+    """A new table with another device. What messages have changed since the old one was loaded is
+    not in it, but in the configuration."""
+    now = table.Table.parse(dm.table(kept.name))
+    dm.reload(kept.name, now.with_device(leg, at.number).with_options(kept.options).line())
 
 
 def unblock(args: argparse.Namespace) -> None:

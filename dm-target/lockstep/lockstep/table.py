@@ -48,6 +48,7 @@ OPTIONS: Mapping[str, Option] = {
         ("degrade", "block", "error"), live=True),
     "remote_timeout": Option("ms without an answer until the remote leg is given up, 0 never",
                              live=True),
+    "rejoin": Option("seconds until a leg that failed is tried again, 0 only by re-add"),
     "remote_cache": Option(
         "the remote cache: not trusted (fua), or known to survive a power cut",
         ("fua", "trust")),
@@ -55,6 +56,9 @@ OPTIONS: Mapping[str, Option] = {
         "the local device loses its power with this host (plain), or alone", ("plain", "fua")),
     "resync_jobs": Option("regions copied at the same time", least=1, most=16),
     "resync_rate": Option("bound of the resync in KiB/s, 0 none", live=True),
+    "resync_compare": Option(
+        "read both legs first, and copy only what differs", ("off", "on"), live=True
+    ),
     "coalesce": Option("writes in a batch at most", live=True),
 }  # fmt: skip
 

@@ -26,22 +26,22 @@ def set_options(args: argparse.Namespace) -> None:
             asked[key] = value
     options = table.check_options(asked)
     kept = config.load(args.name)
+    new = replace(kept, options={**kept.options, **options}, **own)  # type: ignore[arg-type]
     if dm.exists(args.name):
-        _change_running(args.name, options)
-    config.change(replace(kept, options={**kept.options, **options}, **own))  # type: ignore[arg-type]
+        _change_running(new, options)
+    config.change(new)
     print(f"{args.name}: {' '.join(args.pairs)}")
 
 
-def _change_running(name: str, options: dict[str, str]) -> None:
-    dm.running(name)
-    for key, value in options.items():
-        if table.OPTIONS[key].live:
-            dm.message(name, f"{key} {value}")
-    rest = {key: value for key, value in options.items() if not table.OPTIONS[key].live}
-    now = table.Table.parse(dm.table(name))
-    new = now.with_options(rest)
-    if new != now:
-        dm.reload(name, new.line())
+def _change_running(new: config.Config, options: dict[str, str]) -> None:
+    """By messages; if there is an option that has none, by a new table, which has them all."""
+    dm.running(new.name)
+    if all(table.OPTIONS[key].live for key in options):
+        for key, value in options.items():
+            dm.message(new.name, f"{key} {value}")
+    else:
+        now = table.Table.parse(dm.table(new.name))
+        dm.reload(new.name, now.with_options(new.options).line())
 
 
 def _own(key: str, value: str) -> int | bool:

@@ -177,5 +177,5 @@ def _give_back(kept: config.Config, leg: str) -> None:
         return
     at = device.look(node)
     if table.Table.parse(dm.table(kept.name)).devices[leg] != at.number:
-        legs.attach(kept.name, leg, at)
+        legs.attach(kept, leg, at)
         print(f"{kept.name}: the {leg} leg is {node} ({at.kernel}) from now on", flush=True)

@@ -198,12 +198,20 @@ def test_set_at_once_and_for_good(m: Host) -> None:
     m.runs("m", table="8:0 8:16 2 policy block")
     code, _, err = m.lockstep("set", "m", "policy=error", "resync_jobs=4", "wait=5")
     assert code == 0, err
-    assert m.calls("dmsetup message") == ["dmsetup message m 0 policy error"]
+    assert not m.calls("dmsetup message")
     assert m.calls("dmsetup load") == [
-        "dmsetup load m --table 0 2097152 lockstep 8:0 8:16 4 policy block resync_jobs 4"
+        "dmsetup load m --table 0 2097152 lockstep 8:0 8:16 4 policy error resync_jobs 4"
     ]
+    assert m.lockstep("set", "m", "policy=block", "resync_rate=10")[0] == 0
+    assert m.calls("dmsetup message") == [
+        "dmsetup message m 0 policy block",
+        "dmsetup message m 0 resync_rate 10",
+    ]
+    assert len(m.calls("dmsetup load")) == 1
+    assert m.lockstep("set", "m", "policy=error")[0] == 0
     kept = config.load("m")
-    assert (kept.options, kept.wait) == ({"policy": "error", "resync_jobs": "4"}, 5)
+    want = {"policy": "error", "resync_jobs": "4", "resync_rate": "10"}
+    assert (kept.options, kept.wait) == (want, 5)
 
 
 @pytest.mark.parametrize("pair", ["policy", "policy=maybe", "resync_rate=-1", "speed=1", "wait=x"])
