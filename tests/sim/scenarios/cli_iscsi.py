@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The remote leg as a LUN: found again after a logout, logged in to, given back to the mirror."""
+
+import subprocess
+import threading
+import time
+import tomllib
+from pathlib import Path
+
+import clilab
+from clilab import good, refused
+from locklab import base, blk, lio, pair
+
+BY_PATH = Path(f"/dev/disk/by-path/ip-{lio.PORTAL}-iscsi-{lio.IQN}-lun-0")
+DISKS = "class/iscsi_session/session*/device/target*/*/block/*"
+NODE = "/dev/mapper/m"
+
+
+def udev() -> None:
+    """Keeps the LUN's stable name up to date, as udev does."""
+    BY_PATH.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        now = sorted(Path("/sys").glob(DISKS))
+        want = f"../../{now[0].name}" if now else None
+        have = str(BY_PATH.readlink()) if BY_PATH.is_symlink() else None
+        if have != want:
+            BY_PATH.unlink(missing_ok=True)
+            if want:
+                BY_PATH.symlink_to(want)
+        time.sleep(0.1)
+
+
+def put(tag: str, sector: int) -> None:
+    with blk.Disk(NODE) as disk:
+        disk.write(sector, blk.pattern(tag, 64))
+
+
+def created(both: pair.Pair) -> None:
+    base.step("the configuration knows the LUN by what stays")
+    base.until(BY_PATH.exists, "the stable name")
+    good("create", "m", both.local.node, both.remote, "--yes", "--remote-timeout", "20000")
+    clilab.in_sync()
+    kept = tomllib.loads(Path("/etc/lockstep/m.toml").read_text())
+    base.equal(kept["remote"], str(BY_PATH), "the remote leg's name")
+    base.equal((kept["target"], kept["portal"]), (lio.IQN, lio.PORTAL), "the LUN's session")
+
+
+def given_back(both: pair.Pair) -> None:
+    base.step("the session is closed below the mirror; the monitor brings the LUN back")
+    log = Path("/tmp/monitor").open("w+")  # noqa: SIM115 - for the program's life
+    watch = subprocess.Popen([clilab.COMMAND, "monitor", "m", "--interval", "3"],
+                             stdout=log, stderr=subprocess.STDOUT)  # fmt: skip
+    put("before", 0)
+    before = both.remote
+    both.session.logout()
+    put("meanwhile", 4096)
+    clilab.wait(standing="alone")
+    clilab.in_sync()
+    now = clilab.status()["legs"]["remote"]["device"]
+    base.expect(now != before, f"the LUN is another device now: {now}")
+    good("stop", "m")
+    base.equal(watch.wait(60), 0, "exit code of the monitor")
+    text = Path("/tmp/monitor").read_text()
+    base.expect(f"the remote leg is {BY_PATH} ({Path(now).name})" in text, text)
+    log.close()
+    blk.same(both.local.node, now, int(clilab.examined(both.local.node)["data_len"]))
+
+
+def logged_in(both: pair.Pair) -> None:
+    base.step("assemble logs in by itself")
+    both.session.logout()
+    base.until(lambda: not BY_PATH.is_symlink(), "the end of the LUN")
+    good("assemble", "m")
+    clilab.in_sync()
+    good("stop", "m")
+    both.session.logout()
+    base.step("the other site is down")
+    both.wire.cut()
+    said = refused(1, "assemble", "m", "--wait", "3", says=("remote leg", "--run"))
+    base.expect("can't log in" in said.err, f"it says why: {said.err}")
+    good("assemble", "m", "--wait", "0", "--run")
+    put("alone", 8192)
+    both.wire.mend("lan")
+    refused(3, "re-add", "m", "local", says=("isn't dead",))
+    base.until(lambda: clilab.run("re-add", "m").code == 0, "re-add, once the other site is up")
+    clilab.in_sync()
+    good("stop", "m")
+
+
+threading.Thread(target=udev, daemon=True).start()
+with pair.pair("iblock") as both:
+    created(both)
+    given_back(both)
+    logged_in(both)
+base.step("done")
