@@ -6,4 +6,4 @@ UNIT_TESTS += dm-target/lockstep/test
 build/bin/lockstep: $(wildcard dm-target/lockstep/lockstep/*.py)
 	@rm -rf build/lockstep-app && mkdir -p build/lockstep-app/lockstep $(@D)
 	@cp $^ build/lockstep-app/lockstep && cp dm-target/lockstep/lockstep/__main__.py build/lockstep-app
-	python3 -m zipapp --python /usr/bin/python3 --output $@ build/lockstep-app
+	python3 -m zipapp --python /usr/bin/python3 --output $@ build/lockstep-app && chmod 755 $@

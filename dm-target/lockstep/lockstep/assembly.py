@@ -7,6 +7,7 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from . import ask, config, device, dm, meta, show, status, table
 from .errors import DONE, FAILED, REFUSED, Failed, Refused
@@ -52,6 +53,8 @@ def _configured(args: argparse.Namespace) -> config.Config:
     names = {leg: getattr(args, leg) for leg in LEGS}
     portal = ("", "")
     for leg, given in names.items():
+        if given == ABSENT:
+            continue
         at = device.look(given)
         names[leg], _ = device.stable_name(at)
         if leg == REMOTE:
@@ -65,9 +68,9 @@ def _assemble(kept: config.Config, args: argparse.Namespace) -> None:
         print(f"{kept.name} runs already")
         return
     wait = kept.wait if args.wait is None else args.wait
-    start(kept, find_legs(kept, wait), run=args.run or kept.start_alone)
+    uuid = start(kept, find_legs(kept, wait), run=args.run or kept.start_alone)
     if not config.path(kept.name).exists():
-        config.save(kept)
+        config.save(replace(kept, uuid=uuid))
 
 
 def find_legs(kept: config.Config, wait: float) -> dict[str, str]:
@@ -89,8 +92,9 @@ def find_legs(kept: config.Config, wait: float) -> dict[str, str]:
     return nodes
 
 
-def start(kept: config.Config, nodes: Mapping[str, str], *, run: bool) -> None:
-    """The verdict first; then a table. Refuses with what is wrong and what resolves it."""
+def start(kept: config.Config, nodes: Mapping[str, str], *, run: bool) -> str:
+    """The verdict first; then a table. Refuses with what is wrong and what resolves it. Returns the
+    mirror's uuid."""
     missing = [leg for leg in LEGS if leg not in nodes]
     if len(missing) == len(LEGS):
         raise Failed(f"{kept.name}: neither leg is there: {kept.local}, {kept.remote}")
@@ -113,6 +117,7 @@ def start(kept: config.Config, nodes: Mapping[str, str], *, run: bool) -> None:
     dm.load_module()
     dm.create(kept.name, verdict.uuid, line)
     print(f"{kept.name}: {verdict.text}")
+    return verdict.uuid
 
 
 def _refuse(kept: config.Config, nodes: Mapping[str, str], verdict: meta.Verdict) -> None:

@@ -81,7 +81,9 @@ def _add_makers(add: Add) -> None:
     one.add_argument("--all", action="store_true", help="all that are configured")
     one.add_argument("--run", action="store_true", help="start, even if one leg isn't there")
     one.add_argument("--wait", metavar="S", type=float, help="seconds to wait for the legs")
-    one.add_argument("--local", metavar="DEV", help="take over a mirror made on another host")
+    one.add_argument(
+        "--local", metavar="DEV", help="take over a mirror of another host; -: this leg isn't here"
+    )
     one.add_argument("--remote", metavar="DEV")
 
     one = add("stop", "take a mirror down", assembly.stop)

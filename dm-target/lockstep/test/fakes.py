@@ -18,7 +18,7 @@ from lockstep import config, create, device, dm, main, meta
 from lockstep.errors import Failed
 
 _FAKE = """\
-#!{python}
+#!{python} -IS
 import json, os, sys
 words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]
 with open({log!r}, "a") as log:

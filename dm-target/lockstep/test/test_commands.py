@@ -60,6 +60,19 @@ def test_a_missing_leg_needs_run(m: Host) -> None:
     assert m.calls("lockstep-meta")[-1] == "lockstep-meta verdict /dev/a -"
 
 
+def test_another_host_takes_over_the_remote_leg(m: Host) -> None:
+    m.says("lockstep-meta verdict", {**GOOD, "source": "remote"})
+    assert m.lockstep("assemble", "n", "--remote", "/dev/b", "--run")[0] == 3
+    code, _, err = m.lockstep("assemble", "n", "--local", "-", "--remote", "/dev/b", "--wait", "0")
+    assert (code, "--run" in err) == (1, True)
+    assert not m.calls("dmsetup create")
+    words = ("assemble", "n", "--local", "-", "--remote", "/dev/b", "--run", "--wait", "0")
+    assert m.lockstep(*words)[0] == 0
+    assert m.calls("dmsetup create")[0].endswith("0 100 lockstep - 8:16")
+    kept = config.load("n")
+    assert (kept.local, kept.remote, kept.uuid) == ("-", "/dev/b", "u")
+
+
 def test_no_leg_at_all(m: Host) -> None:
     m.devices.clear()
     code, _, err = m.lockstep("assemble", "m", "--run")
