@@ -23,8 +23,9 @@ enum counter {
 	COUNT_FAILOVERS,	/* reads served by the second leg after the first failed */
 	COUNT_ALONE,		/* writes acknowledged by one leg only */
 	COUNT_REFUSED,		/* writes failed by policy, or for want of a current leg */
-	COUNT_LATE,		/* errors of writes sent before the leg's last death */
+	COUNT_LATE,		/* errors of writes abandoned or sent before the leg's last death */
 	COUNT_RESYNCED,		/* sectors copied by the resync */
+	COUNT_ABANDONED,	/* writes, zeroes, flushes that gave up waiting for a dead leg */
 	COUNTERS,
 };
 

@@ -2,6 +2,7 @@
 #include "mirror.h"
 
 #include "lockstep-trace.h"
+#include "registry.h"
 #include "resync.h"
 
 static bool leg_in(unsigned int mask, enum leg_id leg)
@@ -113,6 +114,8 @@ static void blame(struct write *w, enum leg_id leg)
 
 	lockdep_assert_held(&m->lock);
 
+	if (leg_in(w->abandoned, leg))
+		return;		/* it is dead, and its answer isn't known */
 	if (l->deaths != w->deaths[leg])
 		count(&m->counters, COUNT_LATE);
 	else
@@ -127,6 +130,8 @@ static unsigned int failed_legs(struct write *w)
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		if (leg_in(w->sent, leg) && w->status[leg]) {
 			failed |= BIT(leg);
+			if (leg_in(w->abandoned, leg))
+				continue;	/* it has said nothing */
 			atomic64_inc(&w->m->legs[leg].write_errors);
 			trace_lockstep_leg_error(w->m, leg, w->range.start, w->status[leg]);
 		}
@@ -135,7 +140,12 @@ static unsigned int failed_legs(struct write *w)
 
 static blk_status_t first_error(const struct write *w)
 {
-	return w->status[LEG_LOCAL] ?: w->status[LEG_REMOTE] ?: BLK_STS_IOERR;
+	enum leg_id leg;
+
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		if (w->status[leg] && !leg_in(w->abandoned, leg))
+			return w->status[leg];
+	return BLK_STS_IOERR;
 }
 
 static blk_status_t settle_range(struct write *w)
@@ -279,7 +289,9 @@ int mirror_fail(struct mirror *m, enum leg_id leg)
 	spin_lock_irq(&m->lock);
 	r = mirror_give_up(m, leg);
 	spin_unlock_irq(&m->lock);
-	if (r)
+	if (!r)
+		write_abandon(m, leg);	/* it may hang */
+	else
 		DMWARN("%s: can't fail the %s leg: the %s leg is dead or not in sync everywhere",
 		       dm_table_device_name(m->ti->table), leg_name(leg),
 		       leg_name(other_leg(leg)));
@@ -294,7 +306,13 @@ int mirror_recover(struct mirror *m, enum leg_id leg)
 	if (!READ_ONCE(l->dead))
 		return 0;
 
-	r = leg_probe(l);
+	r = registry_draining(m, leg) ? -EBUSY : writes_ready(m, leg);
+	if (r == -EBUSY) {
+		DMWARN("%s: the %s leg (%s) hasn't answered all that was sent to it: it stays dead until it has",
+		       dm_table_device_name(m->ti->table), leg_name(leg), l->dev->name);
+		return r;
+	}
+	r = r ?: leg_probe(l);
 	if (r == -ENOMEM) {
 		DMWARN("%s: no memory to probe the %s leg (%s): it stays dead; try again",
 		       dm_table_device_name(m->ti->table), leg_name(leg), l->dev->name);
@@ -307,13 +325,15 @@ int mirror_recover(struct mirror *m, enum leg_id leg)
 	}
 
 	spin_lock_irq(&m->lock);
-	if (l->dead) {
+	if (writes_draining(m, leg)) {
+		r = -EBUSY;	/* since a moment ago */
+	} else if (l->dead) {
 		l->dead = false;
 		trace_lockstep_leg(m, leg, leg_health(l, region_map_nr_stale(&m->map, leg)));
 		mirror_changed(m);
 	}
 	spin_unlock_irq(&m->lock);
-	return 0;
+	return r;
 }
 
 int mirror_resync_all(struct mirror *m)

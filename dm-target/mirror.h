@@ -40,6 +40,7 @@
 #include "range-lock.h"
 #include "region-map.h"
 #include "table.h"
+#include "watch.h"
 #include "write.h"
 
 #define DM_MSG_PREFIX "lockstep"
@@ -61,6 +62,7 @@ struct mirror {
 	struct resync *resync;
 
 	struct writes writes;
+	struct watch watch;
 	struct workqueue_struct *wq;	/* writes that waited, failed-over reads */
 	struct work_struct event;
 

@@ -59,6 +59,21 @@ int registry_add(struct mirror *m)
 	return r;
 }
 
+bool registry_draining(const struct mirror *m, enum leg_id leg)
+{
+	const struct mirror *other;
+	bool draining = false;
+	enum leg_id i;
+
+	mutex_lock(&mirrors_lock);
+	list_for_each_entry(other, &mirrors, registered)
+		for (i = LEG_LOCAL; i < LEGS; i++)
+			if (leg_devt(other, i) == leg_devt(m, leg) && writes_draining(other, i))
+				draining |= other != m;
+	mutex_unlock(&mirrors_lock);
+	return draining;
+}
+
 void registry_remove(struct mirror *m)
 {
 	mutex_lock(&mirrors_lock);

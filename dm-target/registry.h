@@ -19,7 +19,15 @@
 #ifndef LOCKSTEP_REGISTRY_H
 #define LOCKSTEP_REGISTRY_H
 
+#include "leg.h"
+
 struct mirror;
+
+/*
+ * Are parts of abandoned writes out on this leg, sent by any mirror (the one
+ * before a reload)? Sleeps.
+ */
+bool registry_draining(const struct mirror *m, enum leg_id leg);
 
 /* In the constructor, legs opened. -EBUSY, with ti->error, if a leg is taken. */
 int __must_check registry_add(struct mirror *m);

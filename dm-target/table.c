@@ -7,6 +7,7 @@
 #include <linux/string.h>
 
 #include "resync.h"
+#include "watch.h"
 
 #define DM_MSG_PREFIX "lockstep"
 
@@ -22,6 +23,7 @@ enum option {
 	OPT_LOCAL_CACHE,
 	OPT_RESYNC_JOBS,
 	OPT_RESYNC_RATE,
+	OPT_REMOTE_TIMEOUT,
 };
 
 static const struct {
@@ -37,6 +39,7 @@ static const struct {
 	{ "local_cache", OPT_LOCAL_CACHE, true },
 	{ "resync_jobs", OPT_RESYNC_JOBS, true },
 	{ "resync_rate", OPT_RESYNC_RATE, true },
+	{ "remote_timeout", OPT_REMOTE_TIMEOUT, true },
 };
 
 void table_defaults(struct table_options *o)
@@ -44,6 +47,7 @@ void table_defaults(struct table_options *o)
 	*o = (struct table_options) {
 		.region_size = REGION_SIZE_DEFAULT,
 		.resync_jobs = RESYNC_JOBS_DEFAULT,
+		.remote_timeout = REMOTE_TIMEOUT_DEFAULT,
 	};
 }
 
@@ -112,6 +116,11 @@ static int parse_option(struct table_options *o, struct dm_target *ti, enum opti
 		r = parse_number(&o->resync_rate, value, 0, UINT_MAX / 2);
 		if (r)
 			ti->error = "resync_rate must be a number of KiB/s, 0 for no bound";
+		break;
+	case OPT_REMOTE_TIMEOUT:
+		r = parse_number(&o->remote_timeout, value, 0, REMOTE_TIMEOUT_MAX);
+		if (r)
+			ti->error = "remote_timeout must be from 0 (never) to 86400000 ms";
 		break;
 	}
 	return r;
@@ -191,10 +200,11 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 {
 	bool region = o->region_size != REGION_SIZE_DEFAULT;
 	bool jobs = o->resync_jobs != RESYNC_JOBS_DEFAULT;
+	bool timeout = o->remote_timeout != REMOTE_TIMEOUT_DEFAULT;
 	unsigned int words, sz = 0;
 
 	words = 2 * (region + o->error_policy + o->trust_remote_cache + o->local_fua + jobs +
-		     !!o->resync_rate) + o->nosync;
+		     !!o->resync_rate + timeout) + o->nosync;
 	if (!words)
 		return 0;
 
@@ -213,5 +223,7 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 		DMEMIT(" resync_jobs %u", o->resync_jobs);
 	if (o->resync_rate)
 		DMEMIT(" resync_rate %u", o->resync_rate);
+	if (timeout)
+		DMEMIT(" remote_timeout %u", o->remote_timeout);
 	return sz;
 }

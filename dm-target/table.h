@@ -28,6 +28,8 @@
  *                            device is the one at the other site
  *   resync_jobs <n>          regions copied at the same time, 1 to 16, default 2
  *   resync_rate <KiB/s>      bound over all jobs, default 0 = none
+ *   remote_timeout <ms>      the remote leg is given up if it has answered
+ *                            nothing for so long; default 10000, 0 = never
  *
  * The table line that the kernel shows (dmsetup table) can be given again; it
  * leaves out what has its default value.
@@ -47,6 +49,7 @@ struct table_options {
 	bool local_fua;
 	unsigned int resync_jobs;
 	unsigned int resync_rate;	/* KiB/s */
+	unsigned int remote_timeout;	/* ms */
 };
 
 void table_defaults(struct table_options *o);

@@ -38,7 +38,7 @@
  *   16  sectors that verify has found to differ
  *   17+ counters in the order of counters.h: writes reads flushes fua zeroes
  *       waited copied_bytes punted failovers alone refused late
- *       resynced_sectors
+ *       resynced_sectors abandoned
  *
  * New fields come after the last. Each change of field 1 is a dm event
  * (dmsetup wait) and a line in the kernel log.
@@ -51,6 +51,7 @@
  *                            copied to it
  *   resync                   take all of the remote leg for stale
  *   resync_rate <KiB/s>      0 = no bound; not kept over a reload
+ *   remote_timeout <ms>      0 = never; not kept over a reload
  *   counters_reset
  *
  * No ioctls are passed down: SG_IO to one leg would go around the mirror.
@@ -192,6 +193,7 @@ static int mirror_init(struct mirror *m)
 	r = counters_create(&m->counters);
 	if (r)
 		return r;
+	watch_init(m, m->options.remote_timeout);
 	r = writes_create(m);
 	if (r)
 		return r;
@@ -260,6 +262,9 @@ static void lockstep_dtr(struct dm_target *ti)
 {
 	struct mirror *m = ti->private;
 
+	watch_stop(m);		/* a message may have started it again */
+	/* Registered to the end: nobody else may use the legs before. */
+	writes_drain(m);
 	registry_remove(m);
 	WARN_ON_ONCE(!range_lock_idle(&m->ranges));
 	mirror_destroy(m);
@@ -310,6 +315,7 @@ static void lockstep_postsuspend(struct dm_target *ti)
 	struct mirror *m = ti->private;
 
 	resync_drain(m->resync);
+	watch_stop(m);
 	flush_workqueue(m->wq);
 	WARN_ON_ONCE(!range_lock_idle(&m->ranges));
 	registry_suspend(m);
@@ -325,9 +331,11 @@ static void lockstep_resume(struct dm_target *ti)
 	struct mirror *m = ti->private;
 
 	resync_run(m->resync);
+	watch_start(m);
 }
 
 #define MESSAGES "fail local|remote, recover [local|remote], resync, resync_rate <KiB/s>, " \
+		 "remote_timeout <ms>, " \
 		 "counters_reset"
 
 static int parse_leg(const char *word, enum leg_id *leg)
@@ -368,6 +376,19 @@ static int rate_message(struct mirror *m, const char *word)
 	return 0;
 }
 
+static int timeout_message(struct mirror *m, const char *word)
+{
+	unsigned int ms;
+
+	if (kstrtouint(word, 10, &ms) || ms > REMOTE_TIMEOUT_MAX) {
+		DMWARN("remote_timeout: %s isn't a number of milliseconds up to %u",
+		       word, REMOTE_TIMEOUT_MAX);
+		return -EINVAL;
+	}
+	watch_set(m, ms);
+	return 0;
+}
+
 static int lockstep_message(struct dm_target *ti, unsigned int argc, char **argv,
 			    char *result, unsigned int maxlen)
 {
@@ -385,6 +406,8 @@ static int lockstep_message(struct dm_target *ti, unsigned int argc, char **argv
 		return mirror_resync_all(m);
 	if (!strcasecmp(argv[0], "resync_rate") && argc == 2)
 		return rate_message(m, argv[1]);
+	if (!strcasecmp(argv[0], "remote_timeout") && argc == 2)
+		return timeout_message(m, argv[1]);
 	if (!strcasecmp(argv[0], "counters_reset") && argc == 1) {
 		counters_reset(&m->counters);
 		return 0;
@@ -514,20 +537,30 @@ static struct target_type lockstep_target = {
 
 static int __init lockstep_init(void)
 {
-	int r = write_module_init();
+	int r = write_pool_module_init();
 
 	if (r)
 		return r;
+	r = watch_module_init();
+	if (r)
+		goto no_watch;
 	r = dm_register_target(&lockstep_target);
 	if (r)
-		write_module_exit();
+		goto no_target;
+	return 0;
+
+no_target:
+	watch_module_exit();
+no_watch:
+	write_pool_module_exit();
 	return r;
 }
 
 static void __exit lockstep_exit(void)
 {
 	dm_unregister_target(&lockstep_target);
-	write_module_exit();
+	watch_module_exit();
+	write_pool_module_exit();
 }
 
 module_init(lockstep_init);

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "write.h"
 
-#include <linux/mm.h>
-#include <linux/slab.h>
-
 #include "lockstep-trace.h"
 #include "mirror.h"
 #include "zero.h"
@@ -14,57 +11,18 @@
 
 /*
  * write.state. Legs that a write wasn't sent to count as answered and returned.
- * Who sets the last ANSWERED settles; who sets the last of RETURNED and
- * FINISHED frees. After setting another bit a write isn't touched any more.
+ * An abandoned leg counts as answered. Who sets the last ANSWERED settles; who
+ * sets the last of RETURNED and FINISHED frees. After setting another bit a
+ * write isn't touched any more.
  */
 #define ANSWERED(leg)	BIT(leg)
 #define RETURNED(leg)	BIT(LEGS + (leg))
-#define FINISHED	BIT(2 * LEGS)
+#define ABANDONED(leg)	BIT(2 * LEGS + (leg))
+#define FINISHED	BIT(3 * LEGS)
 #define ALL_ANSWERED	(ANSWERED(LEG_LOCAL) | ANSWERED(LEG_REMOTE))
 #define ALL_RETURNED	(RETURNED(LEG_LOCAL) | RETURNED(LEG_REMOTE))
 
-static struct kmem_cache *write_cache;
-
-int write_module_init(void)
-{
-	write_cache = kmem_cache_create("lockstep_write", sizeof(struct write), 0, 0, NULL);
-	return write_cache ? 0 : -ENOMEM;
-}
-
-void write_module_exit(void)
-{
-	kmem_cache_destroy(write_cache);
-}
-
-static void free_pages_of(struct write *w)
-{
-	while (w->nr_pages)
-		mempool_free(w->vecs[--w->nr_pages].bv_page, &w->m->writes.pages);
-}
-
-static bool alloc_pages_of(struct write *w, gfp_t gfp)
-{
-	unsigned int left = write_sectors(w) << SECTOR_SHIFT;
-
-	while (left) {
-		unsigned int len = min_t(unsigned int, left, PAGE_SIZE);
-		struct page *page = mempool_alloc(&w->m->writes.pages, gfp);
-
-		if (!page) {
-			free_pages_of(w);
-			return false;
-		}
-		bvec_set_page(&w->vecs[w->nr_pages++], page, len, 0);
-		left -= len;
-	}
-	return true;
-}
-
-static void write_free(struct write *w)
-{
-	free_pages_of(w);
-	mempool_free(w, &w->m->writes.objects);
-}
+#define DRAIN_TELL	(10 * HZ)
 
 void write_finish(struct write *w, blk_status_t status)
 {
@@ -75,37 +33,147 @@ void write_finish(struct write *w, blk_status_t status)
 		range_unlock(&w->m->ranges, &w->range);
 	}
 	if ((atomic_fetch_or(FINISHED, &w->state) & ALL_RETURNED) == ALL_RETURNED)
-		write_free(w);
+		write_pool_put(&w->m->writes.pool, w);
 
 	/* Last: the mirror may be gone after it. */
 	bio->bi_status = status;
 	bio_endio(bio);
 }
 
-/* Every leg has answered; nobody else touches the write any more. */
-static void write_answered(struct write *w)
+/* Every leg has answered or was abandoned; w isn't in flying any more. */
+static void write_settle(struct write *w)
 {
-	struct writes *ws = &w->m->writes;
-	unsigned long flags;
+	unsigned int state = atomic_read(&w->state);
 	enum leg_id leg;
 
-	spin_lock_irqsave(&ws->lock, flags);
-	list_del(&w->flying);
-	spin_unlock_irqrestore(&ws->lock, flags);
-
-	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		w->status[leg] = w->sent & BIT(leg) ? w->part[leg].status : BLK_STS_OK;
+	w->abandoned = 0;
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		if (!(w->sent & BIT(leg))) {
+			w->status[leg] = BLK_STS_OK;
+		} else if (unlikely(state & ABANDONED(leg))) {
+			w->abandoned |= BIT(leg);
+			w->status[leg] = BLK_STS_TIMEOUT;
+		} else {
+			w->status[leg] = w->part[leg].status;
+		}
+	}
 	mirror_settle(w);
+}
+
+/* An abandoned part is back. */
+static void part_returned(struct mirror *m, struct write *w, enum leg_id leg, unsigned int state)
+{
+	struct writes *ws = &m->writes;
+	unsigned long flags;
+
+	if (w->part[leg].status) {
+		atomic64_inc(&m->legs[leg].write_errors);
+		count(&m->counters, COUNT_LATE);
+	}
+	if ((state & (ALL_RETURNED | FINISHED)) == (ALL_RETURNED | FINISHED))
+		write_pool_put(&ws->pool, w);
+
+	/* Under the lock to the end: writes_drain() may be about to let m go. */
+	spin_lock_irqsave(&ws->lock, flags);
+	if (!--ws->abandoned[leg])
+		wake_up_all(&ws->returned);
+	spin_unlock_irqrestore(&ws->lock, flags);
 }
 
 void write_leg_done(struct write *w, enum leg_id leg, blk_status_t status)
 {
-	int bits = ANSWERED(leg) | RETURNED(leg);
+	unsigned int bits = ANSWERED(leg) | RETURNED(leg);
+	struct mirror *m = w->m;
+	struct writes *ws = &m->writes;
+	unsigned long flags;
+	unsigned int old;
 
 	w->part[leg].status = status;
-	leg_io_end(&w->m->legs[leg]);
-	if (((atomic_fetch_or(bits, &w->state) | bits) & ALL_ANSWERED) == ALL_ANSWERED)
-		write_answered(w);
+	leg_io_end(&m->legs[leg]);
+	old = atomic_fetch_or(bits, &w->state);
+	if (unlikely(old & ABANDONED(leg))) {
+		part_returned(m, w, leg, old | bits);
+		return;
+	}
+	if (((old | bits) & ALL_ANSWERED) != ALL_ANSWERED)
+		return;
+
+	spin_lock_irqsave(&ws->lock, flags);
+	list_del(&w->flying);
+	spin_unlock_irqrestore(&ws->lock, flags);
+	write_settle(w);
+}
+
+/* True if the write waited for the leg; *state is as it is afterwards. */
+static bool stop_waiting(struct write *w, enum leg_id leg, int *state)
+{
+	int old = atomic_read(&w->state);
+
+	do {
+		if (old & ANSWERED(leg))
+			return false;
+		*state = old | ANSWERED(leg) | ABANDONED(leg);
+	} while (!atomic_try_cmpxchg(&w->state, &old, *state));
+	return true;
+}
+
+unsigned int write_abandon(struct mirror *m, enum leg_id leg)
+{
+	struct writes *ws = &m->writes;
+	struct write *w, *next;
+	unsigned int nr = 0;
+	LIST_HEAD(answered);
+	int state;
+
+	/* The state lock: until all are marked the leg can't come alive again. */
+	spin_lock_irq(&m->lock);
+	spin_lock(&ws->lock);
+	list_for_each_entry_safe(w, next, &ws->flying, flying) {
+		if (!m->legs[leg].dead || !stop_waiting(w, leg, &state))
+			continue;
+		nr++;
+		if ((state & ALL_ANSWERED) == ALL_ANSWERED)
+			list_move_tail(&w->flying, &answered);
+	}
+	ws->abandoned[leg] += nr;
+	spin_unlock(&ws->lock);
+	spin_unlock_irq(&m->lock);
+	if (!nr)
+		return 0;
+
+	write_pool_give_spare(&ws->pool);
+	count_add(&m->counters, COUNT_ABANDONED, nr);
+	list_for_each_entry_safe(w, next, &answered, flying)
+		write_settle(w);
+	return nr;
+}
+
+bool writes_draining(const struct mirror *m, enum leg_id leg)
+{
+	return READ_ONCE(m->writes.abandoned[leg]);
+}
+
+int writes_ready(struct mirror *m, enum leg_id leg)
+{
+	if (!wait_event_timeout(m->writes.returned, !writes_draining(m, leg), HZ))
+		return -EBUSY;
+	return write_pool_fill_spare(&m->writes.pool);
+}
+
+void writes_drain(struct mirror *m)
+{
+	struct writes *ws = &m->writes;
+	enum leg_id leg;
+
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		while (!wait_event_timeout(ws->returned, !writes_draining(m, leg), DRAIN_TELL))
+			DMWARN("%s: waiting for %u requests that the %s leg (%s) has not answered; "
+			       "they end when it answers, or is taken away below this device",
+			       dm_table_device_name(m->ti->table), READ_ONCE(ws->abandoned[leg]),
+			       leg_name(leg), m->legs[leg].dev->name);
+	/* Who has woken us is still in there. */
+	spin_lock_irq(&ws->lock);
+	spin_unlock_irq(&ws->lock);
 }
 
 static void leg_bio_done(struct bio *leg_bio)
@@ -130,7 +198,7 @@ static void send_bio(struct write *w, enum leg_id leg)
 		leg_bio->bi_iter.bi_sector = w->range.start;
 		leg_bio->bi_iter.bi_size = write_sectors(w) << SECTOR_SHIFT;
 	}
-	leg_bio->bi_ioprio = w->bio->bi_ioprio;
+	leg_bio->bi_ioprio = w->ioprio;
 	leg_bio->bi_private = w;
 	leg_bio->bi_end_io = leg_bio_done;
 	submit_bio_noacct(leg_bio);
@@ -143,7 +211,7 @@ static void send_bio(struct write *w, enum leg_id leg)
 static bool take_off(struct write *w)
 {
 	struct writes *ws = &w->m->writes;
-	unsigned int clear = 0;
+	unsigned int clear = 0, drop = 0;
 	unsigned long flags;
 	bool ok = true;
 	enum leg_id leg;
@@ -153,11 +221,14 @@ static bool take_off(struct write *w)
 		if (!(w->sent & BIT(leg)))
 			continue;
 		clear |= ANSWERED(leg) | RETURNED(leg);
+		drop |= ABANDONED(leg);
 		if (unlikely(w->deaths[leg] != READ_ONCE(w->m->legs[leg].deaths)))
 			ok = false;
 	}
 	if (likely(ok)) {
-		atomic_andnot(clear, &w->state);
+		/* Nothing of it is out there: a leg that drains is dead. */
+		WARN_ON_ONCE((atomic_read(&w->state) & clear) != clear);
+		atomic_andnot(clear | drop, &w->state);
 		list_add_tail(&w->flying, &ws->flying);
 	}
 	spin_unlock_irqrestore(&ws->lock, flags);
@@ -180,7 +251,10 @@ static void write_send(struct write *w)
 		}
 	} while (!take_off(w));
 
-	/* The last answer may free w before the loop ends. */
+	/*
+	 * The last answer may free w before the loop ends; and w->bio may be gone
+	 * when a leg is abandoned before it has got its part.
+	 */
 	sent = w->sent;
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		if (!(sent & BIT(leg)))
@@ -219,11 +293,9 @@ static void pages_work(struct work_struct *work)
 	struct mirror *m = w->m;
 	bool got;
 
-	if (!alloc_pages_of(w, GFP_NOWAIT | __GFP_NOWARN)) {
+	if (!write_pool_pages(&m->writes.pool, w, GFP_NOWAIT | __GFP_NOWARN)) {
 		count(&m->counters, COUNT_PUNTED);
-		mutex_lock(&m->writes.pages_wait);
-		got = alloc_pages_of(w, GFP_NOIO);
-		mutex_unlock(&m->writes.pages_wait);
+		got = write_pool_pages(&m->writes.pool, w, GFP_NOIO);
 		/* A mempool that may wait doesn't fail. */
 		if (WARN_ON_ONCE(!got)) {
 			write_finish(w, BLK_STS_RESOURCE);
@@ -244,7 +316,7 @@ static void write_start(struct write *w, bool may_wait)
 		pages_work(&w->work);
 		return;
 	}
-	if (likely(alloc_pages_of(w, GFP_NOWAIT | __GFP_NOWARN))) {
+	if (likely(write_pool_pages(&w->m->writes.pool, w, GFP_NOWAIT | __GFP_NOWARN))) {
 		copy_and_send(w);
 		return;
 	}
@@ -296,6 +368,7 @@ static void write_begin(struct mirror *m, struct write *w, struct bio *bio, bool
 	w->kind = kind_of(bio);
 	w->bio = bio;
 	w->opf = bio->bi_opf & LEG_FLAGS;
+	w->ioprio = bio->bi_ioprio;
 	w->nr_pages = 0;
 	atomic_set(&w->state, ALL_ANSWERED | ALL_RETURNED);
 
@@ -330,7 +403,7 @@ static void starved_work(struct work_struct *work)
 		spin_unlock_irq(&ws->lock);
 		if (!bio)
 			return;
-		w = mempool_alloc(&ws->objects, GFP_NOIO);
+		w = write_pool_get(&ws->pool, GFP_NOIO);
 		write_begin(m, w, bio, true);
 	}
 }
@@ -367,7 +440,7 @@ void write_map(struct mirror *m, struct bio *bio)
 		break;
 	}
 
-	w = mempool_alloc(&m->writes.objects, GFP_NOWAIT | __GFP_NOWARN);
+	w = write_pool_get(&m->writes.pool, GFP_NOWAIT | __GFP_NOWARN);
 	if (likely(w))
 		write_begin(m, w, bio, false);
 	else
@@ -380,16 +453,13 @@ int writes_create(struct mirror *m)
 	enum leg_id leg;
 	int r;
 
-	mutex_init(&ws->pages_wait);
 	spin_lock_init(&ws->lock);
 	INIT_LIST_HEAD(&ws->flying);
 	bio_list_init(&ws->starved);
 	INIT_WORK(&ws->starved_work, starved_work);
+	init_waitqueue_head(&ws->returned);
 
-	r = mempool_init_slab_pool(&ws->objects, WRITE_RESERVE, write_cache);
-	if (r)
-		return r;
-	r = mempool_init_page_pool(&ws->pages, IO_MAX_PAGES, 0);
+	r = write_pool_create(&ws->pool);
 	if (r)
 		return r;
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
@@ -408,6 +478,5 @@ void writes_destroy(struct mirror *m)
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		if (ws->zero_wq[leg])
 			destroy_workqueue(ws->zero_wq[leg]);
-	mempool_exit(&ws->pages);
-	mempool_exit(&ws->objects);
+	write_pool_destroy(&ws->pool);
 }

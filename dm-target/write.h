@@ -21,33 +21,25 @@
  * abandoned bio may still reach its leg at any time. So only a dead leg is
  * abandoned, and it is not used again before all of them have returned.
  *
- * Memory: the object comes from a slab with a reserve of WRITE_RESERVE, pages
- * from the page allocator with a reserve for one largest write. Both are asked
- * without waiting first. A bio that got no object queues (starved) for a worker
- * that waits for one; a write that got no pages waits in a worker, alone
- * (pages_wait), holding none that another waits for. Objects and pages come
- * back from writes in flight in interrupt context. So a write always gets on.
+ * Memory: write-pool.h. A bio that got no object queues (starved) for a worker
+ * that waits for one; a write that got no pages waits in a worker, holding none.
+ * Objects and pages come back from writes in flight in interrupt context. So a
+ * write always gets on.
  */
 #ifndef LOCKSTEP_WRITE_H
 #define LOCKSTEP_WRITE_H
 
 #include <linux/atomic.h>
 #include <linux/bio.h>
-#include <linux/mempool.h>
-#include <linux/mutex.h>
 #include <linux/spinlock.h>
+#include <linux/wait.h>
 #include <linux/workqueue.h>
 
 #include "leg.h"
 #include "range-lock.h"
+#include "write-pool.h"
 
 struct mirror;
-
-/* The largest write that is handled in one piece; larger ones are split. */
-#define IO_MAX_SECTORS	256u
-#define IO_MAX_PAGES	DIV_ROUND_UP(IO_MAX_SECTORS << SECTOR_SHIFT, PAGE_SIZE)
-
-#define WRITE_RESERVE	4
 
 enum write_kind {
 	WRITE_DATA,
@@ -70,37 +62,38 @@ struct write {
 	struct bio *bio;		/* the caller's (dm's clone of it) until finished */
 	struct locked_range range;	/* empty for a flush: start 0, last 0 */
 	blk_opf_t opf;			/* of the caller's flags, what a leg is to see */
+	unsigned short ioprio;
 	struct work_struct work;
 
-	/* mirror_route() sets the first two, the third is valid in mirror_settle() */
+	/* set by mirror_route() */
 	unsigned int sent;		/* bit for each leg */
 	unsigned int deaths[LEGS];	/* leg.deaths when it was routed */
+	/* for mirror_settle() */
+	unsigned int abandoned;		/* bit for each leg; its status is BLK_STS_TIMEOUT */
 	blk_status_t status[LEGS];
 
 	/* private to write.c */
 	atomic_t state;
 	struct list_head flying;
 	struct leg_part part[LEGS];
+
+	/* private to write-pool.c, but to be read */
 	unsigned int nr_pages;
 	struct bio_vec vecs[IO_MAX_PAGES];
 };
 
 /* What a mirror has for its writes. */
 struct writes {
-	mempool_t objects;
-	mempool_t pages;
-	struct mutex pages_wait;	/* one writer at a time waits for pages */
+	struct write_pool pool;
 	struct workqueue_struct *zero_wq[LEGS];
 
-	spinlock_t lock;		/* the two lists */
+	spinlock_t lock;		/* what follows */
 	struct list_head flying;	/* sent, not settled */
 	struct bio_list starved;	/* got no struct write */
+	unsigned int abandoned[LEGS];	/* parts that have not returned yet */
+	wait_queue_head_t returned;	/* the last of them has */
 	struct work_struct starved_work;
 };
-
-/* The slab. Module init and exit. */
-int __must_check write_module_init(void);
-void write_module_exit(void);
 
 /* Create and destroy what a mirror's writes need. May sleep. */
 int __must_check writes_create(struct mirror *m);
@@ -123,6 +116,34 @@ void write_restart(struct write *w);
  * write, which is gone after that. Any context, no locks held.
  */
 void write_finish(struct write *w, blk_status_t status);
+
+/**
+ * write_abandon - stop waiting for a leg
+ *
+ * For a leg that is dead: every write, zeroing and flush in flight is settled
+ * without it. Does nothing if the leg isn't dead. Process context, no locks
+ * held. Returns how many there were.
+ */
+unsigned int write_abandon(struct mirror *m, enum leg_id leg);
+
+/* Are parts of abandoned writes still out on the leg? Any context. */
+bool writes_draining(const struct mirror *m, enum leg_id leg);
+
+/**
+ * writes_ready - may a dead leg be used again, as far as writes are concerned?
+ *
+ * Sleeps, at most a second. Returns 0; -EBUSY if abandoned writes are out;
+ * -ENOMEM if there is no memory to put aside for the next time. The last word
+ * is writes_draining(), under the state lock when the leg is made alive.
+ */
+int __must_check writes_ready(struct mirror *m, enum leg_id leg);
+
+/*
+ * Wait until no leg has abandoned writes any more. Nothing else can be done
+ * with the memory and the device that they use: so as long as it takes, and the
+ * log tells what it waits for and how to end it.
+ */
+void writes_drain(struct mirror *m);
 
 /* A leg is done with its part. For zero.c. Any context. */
 void write_leg_done(struct write *w, enum leg_id leg, blk_status_t status);

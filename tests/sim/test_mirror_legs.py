@@ -10,7 +10,9 @@ both_kernels = pytest.mark.parametrize("kernel", KERNELS)
 
 
 @both_kernels
-@pytest.mark.parametrize("scenario", ["mirror_table", "mirror_legs", "mirror_resync"])
+@pytest.mark.parametrize(
+    "scenario", ["mirror_table", "mirror_legs", "mirror_resync", "mirror_hang"]
+)
 def test_on_two_disks(scenario: str, kernel: str) -> None:
     run = lab(f"{scenario}.py", kernel=kernel)
     assert run.rc == 0, run.text

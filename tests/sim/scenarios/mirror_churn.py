@@ -2,8 +2,8 @@
 """Seeded schedules of everything at once, judged by what is read and by the legs at the end.
 
 Arguments: how many schedules (default 20), and the first seed (default the lab's). A schedule is
-a load that verifies every read, on legs with latencies of their own, while legs break, mend, slow
-down, are failed and recovered by hand, and the mirror is suspended, reloaded and resynced. What a
+a load that verifies every read, on legs with latencies of their own, while legs break, mend, hang,
+slow down, are failed and recovered by hand, and the mirror is suspended, reloaded and resynced. What a
 schedule promises:
   - no read returns anything but what was last acknowledged;
   - no I/O fails as long as one leg is well all the time (schedules that break only one leg);
@@ -38,7 +38,7 @@ def schedule(seed: int) -> str:
     mib = 4
     pair = Pair(
         "nosync", "region_size", rng.choice(REGIONS), "policy", policy,
-        "resync_jobs", rng.randint(1, 6), mib=mib,
+        "resync_jobs", rng.randint(1, 6), "remote_timeout", rng.choice((20, 50, 200)), mib=mib,
         latency_us=(rng.choice((0, 30, 200)), rng.choice((0, 200, 900))),
         cache_mib=rng.choice((0, 0, 2)),
     )  # fmt: skip
@@ -56,6 +56,12 @@ def schedule(seed: int) -> str:
         dm.suspend("mirror", flush=rng.random() < 0.5)
         dm.resume("mirror")
 
+    def hang() -> None:
+        leg = rng.choice(legs)
+        dm.suspend(leg.name, flush=False)
+        time.sleep(rng.choice((0.01, 0.1, 0.4)))
+        dm.resume(leg.name)
+
     # A message may take a leg for dead that is well: then the well one must not break meanwhile.
     sides = [leg.name[1:] for leg in legs]
     steps = [
@@ -67,6 +73,7 @@ def schedule(seed: int) -> str:
         lambda: try_message(pair, "recover"),
         lambda: try_message(pair, "recover"),
         lambda: try_message(pair, f"resync_rate {rng.choice((0, 0, 500))}"),
+        hang,
         reload,
         bounce,
     ]

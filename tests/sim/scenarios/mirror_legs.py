@@ -209,7 +209,7 @@ def both_fail_one_write() -> None:
 
 
 def in_flight() -> None:
-    base.step("the remote leg is failed with writes in flight, and is back before they are")
+    base.step("the remote leg is failed with writes in flight, and is back when they are")
     pair = Pair("nosync", "region_size", REGION)
     pair.remote.slow(50)
     disk = blk.Disk(pair.mirror.node)
@@ -230,7 +230,7 @@ def in_flight() -> None:
 
 
 def late_error() -> None:
-    base.step("an error of a write sent before the leg died and came back: stale, but no new death")
+    base.step("a late error of a write sent before the leg was failed: counted, but no new death")
     pair = Pair("nosync", "region_size", REGION)
     pair.remote.slow(50)
     pair.remote.disk.bad(512, 519)
@@ -240,11 +240,12 @@ def late_error() -> None:
     thread.start()
     base.until(lambda: pair.count("writes") == 1, "the write under way")
     pair.mirror.message("fail remote")
-    pair.mirror.message("recover")
-    base.until(lambda: pair.mirror.status().remote_errors, "the late error")
-    pair.remote.disk.good(512, 519)
     thread.join()
+    base.equal(pair.count("late"), 0, "late errors")
+    base.until(lambda: pair.mirror.status().remote_errors, "the late error")
     base.equal(pair.count("late"), 1, "late errors")
+    pair.remote.disk.good(512, 519)
+    pair.mirror.message("recover")
     pair.mirror.in_sync()
     base.equal(sum("is dead" in line for line in log.new()), 1, "deaths of the remote leg")
     disk.close()

@@ -17,7 +17,7 @@ FIELDS = (
     "policy", "stale_local", "stale_remote", "read_errors_local", "read_errors_remote",
     "standing", "why", "dirty", "rate", "verify", "differing",
     "writes", "reads", "flushes", "fua", "zeroes", "waited", "copied", "punted", "failovers",
-    "alone", "refused", "late", "resynced",
+    "alone", "refused", "late", "resynced", "abandoned",
 )  # fmt: skip
 
 

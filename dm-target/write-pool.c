@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "write-pool.h"
+
+#include <linux/mm.h>
+#include <linux/slab.h>
+
+#include "write.h"
+
+#define SPARE_GFP	(GFP_KERNEL | __GFP_NORETRY | __GFP_NOWARN)
+
+static struct kmem_cache *cache;
+
+int write_pool_module_init(void)
+{
+	cache = kmem_cache_create("lockstep_write", sizeof(struct write), 0, 0, NULL);
+	return cache ? 0 : -ENOMEM;
+}
+
+void write_pool_module_exit(void)
+{
+	kmem_cache_destroy(cache);
+}
+
+struct write *write_pool_get(struct write_pool *pool, gfp_t gfp)
+{
+	return mempool_alloc(&pool->objects, gfp);
+}
+
+static void put_pages(struct write_pool *pool, struct write *w)
+{
+	while (w->nr_pages)
+		mempool_free(w->vecs[--w->nr_pages].bv_page, &pool->pages);
+}
+
+void write_pool_put(struct write_pool *pool, struct write *w)
+{
+	put_pages(pool, w);
+	mempool_free(w, &pool->objects);
+}
+
+static bool get_pages(struct write_pool *pool, struct write *w, gfp_t gfp)
+{
+	unsigned int left = write_sectors(w) << SECTOR_SHIFT;
+
+	while (left) {
+		unsigned int len = min_t(unsigned int, left, PAGE_SIZE);
+		struct page *page = mempool_alloc(&pool->pages, gfp);
+
+		if (!page) {
+			put_pages(pool, w);
+			return false;
+		}
+		bvec_set_page(&w->vecs[w->nr_pages++], page, len, 0);
+		left -= len;
+	}
+	return true;
+}
+
+bool write_pool_pages(struct write_pool *pool, struct write *w, gfp_t gfp)
+{
+	bool got;
+
+	if (!gfpflags_allow_blocking(gfp))
+		return get_pages(pool, w, gfp);
+
+	mutex_lock(&pool->pages_wait);
+	got = get_pages(pool, w, gfp);
+	mutex_unlock(&pool->pages_wait);
+	return got;
+}
+
+void write_pool_give_spare(struct write_pool *pool)
+{
+	mutex_lock(&pool->spare_lock);
+	while (pool->nr_spare_objects)
+		mempool_free(pool->spare_objects[--pool->nr_spare_objects], &pool->objects);
+	while (pool->nr_spare_pages)
+		mempool_free(pool->spare_pages[--pool->nr_spare_pages], &pool->pages);
+	mutex_unlock(&pool->spare_lock);
+}
+
+static int fill_spare(struct write_pool *pool)
+{
+	struct write *w;
+	struct page *page;
+
+	while (pool->nr_spare_objects < WRITE_RESERVE) {
+		w = kmem_cache_alloc(cache, SPARE_GFP);
+		if (!w)
+			return -ENOMEM;
+		pool->spare_objects[pool->nr_spare_objects++] = w;
+	}
+	while (pool->nr_spare_pages < IO_MAX_PAGES) {
+		page = alloc_page(SPARE_GFP);
+		if (!page)
+			return -ENOMEM;
+		pool->spare_pages[pool->nr_spare_pages++] = page;
+	}
+	return 0;
+}
+
+int write_pool_fill_spare(struct write_pool *pool)
+{
+	int r;
+
+	mutex_lock(&pool->spare_lock);
+	r = fill_spare(pool);
+	mutex_unlock(&pool->spare_lock);
+	return r;
+}
+
+int write_pool_create(struct write_pool *pool)
+{
+	int r;
+
+	mutex_init(&pool->pages_wait);
+	mutex_init(&pool->spare_lock);
+	r = mempool_init_slab_pool(&pool->objects, WRITE_RESERVE, cache);
+	if (r)
+		return r;
+	r = mempool_init_page_pool(&pool->pages, IO_MAX_PAGES, 0);
+	if (r)
+		return r;
+	return write_pool_fill_spare(pool);
+}
+
+void write_pool_destroy(struct write_pool *pool)
+{
+	while (pool->nr_spare_objects)
+		kmem_cache_free(cache, pool->spare_objects[--pool->nr_spare_objects]);
+	while (pool->nr_spare_pages)
+		__free_page(pool->spare_pages[--pool->nr_spare_pages]);
+	mempool_exit(&pool->pages);
+	mempool_exit(&pool->objects);
+}

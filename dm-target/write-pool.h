@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Write pool: the memory of a mirror's writes: objects and pages.
+ *
+ * Both are asked from the kernel first, without waiting if the caller says so,
+ * and then from reserves: WRITE_RESERVE objects, pages for one largest write.
+ * Whoever may wait gets what it asks for when writes in flight return it; pages
+ * are waited for by one write at a time, so that two don't keep halves of what
+ * each of them needs.
+ *
+ * What an abandoned write (write.h) holds may not come back for long. So as much
+ * as the reserves is kept aside (the spare), and given to them when a leg is
+ * abandoned; the leg is used again only when a spare has been put aside anew.
+ * So writes get on even while all that was in flight hangs.
+ */
+#ifndef LOCKSTEP_WRITE_POOL_H
+#define LOCKSTEP_WRITE_POOL_H
+
+#include <linux/blkdev.h>
+#include <linux/mempool.h>
+#include <linux/mutex.h>
+
+struct write;
+
+/* The largest write that is handled in one piece; larger ones are split. */
+#define IO_MAX_SECTORS	256u
+#define IO_MAX_PAGES	DIV_ROUND_UP(IO_MAX_SECTORS << SECTOR_SHIFT, PAGE_SIZE)
+
+#define WRITE_RESERVE	4
+
+struct write_pool {
+	mempool_t objects;
+	mempool_t pages;
+	struct mutex pages_wait;	/* one writer at a time waits for pages */
+	struct mutex spare_lock;	/* what follows */
+	unsigned int nr_spare_objects;
+	unsigned int nr_spare_pages;
+	struct write *spare_objects[WRITE_RESERVE];
+	struct page *spare_pages[IO_MAX_PAGES];
+};
+
+/* The slab. Module init and exit. */
+int __must_check write_pool_module_init(void);
+void write_pool_module_exit(void);
+
+/* May sleep. Destroy takes apart what a failed create has made. */
+int __must_check write_pool_create(struct write_pool *pool);
+void write_pool_destroy(struct write_pool *pool);
+
+/* An object as it comes. NULL only if @gfp may not wait. */
+struct write *write_pool_get(struct write_pool *pool, gfp_t gfp);
+
+/* The object and its pages. Any context. */
+void write_pool_put(struct write_pool *pool, struct write *w);
+
+/* Pages for all of w's sectors, or none. False only if @gfp may not wait. */
+bool __must_check write_pool_pages(struct write_pool *pool, struct write *w, gfp_t gfp);
+
+/* Sleep. Filling returns 0 or -ENOMEM. */
+void write_pool_give_spare(struct write_pool *pool);
+int __must_check write_pool_fill_spare(struct write_pool *pool);
+
+#endif

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The remote leg hangs: writes stop waiting for it after remote_timeout, and what is still out
+there does no harm whenever it comes back.
+
+The hang is perfect: the device below the leg is suspended, so what is sent to it stays in it until
+it is resumed, and then is done, or fails if its table has been exchanged for one of errors.
+"""
+
+import errno
+import threading
+import time
+from collections.abc import Callable
+
+from locklab import base, blk, dm, mirror
+from mirrorlab import SECTORS, Background, Leg, Pair
+
+REGION = 64
+TIMEOUT_MS = 2000
+
+
+class Beside:
+    """Something that blocks, in a thread of its own; what it raised is raised by result()."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._failed: OSError | None = None
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        self._thread.start()
+
+    def _run(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except OSError as err:
+            self._failed = err
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def result(self) -> None:
+        self._thread.join(600)
+        base.expect(self.done, "still blocked")
+        if self._failed:
+            raise self._failed
+
+
+def hang(leg: Leg) -> None:
+    dm.suspend(leg.name, flush=False)
+
+
+def wake(leg: Leg) -> None:
+    dm.resume(leg.name)
+
+
+def wake_failing(leg: Leg) -> None:
+    dm.load(leg.name, f"0 {leg.disk.sectors} error")
+    dm.resume(leg.name)
+
+
+def pair(*options: object, cache_mib: int = 0) -> Pair:
+    return Pair("nosync", "region_size", REGION, "remote_timeout", TIMEOUT_MS, *options,
+                cache_mib=cache_mib)  # fmt: skip
+
+
+def in_time(what: str, seconds: float) -> None:
+    least, most = TIMEOUT_MS / 1000, TIMEOUT_MS / 1000 * 9 / 8  # as watch.h says
+    base.expect(least <= seconds <= most, f"{what}: {seconds:.6f} s, timeout {least} s")
+    print(f"  {what}: acknowledged after {seconds:.6f} s", flush=True)
+
+
+def recovers(legs: Pair) -> None:
+    def back() -> bool:
+        try:
+            legs.mirror.message("recover")
+        except OSError as err:
+            base.expect(err.errno in (errno.EBUSY, errno.EIO), f"recover: {err}")
+            return False
+        return True
+
+    base.until(back, "recover accepted", 30)
+    legs.mirror.in_sync()
+
+
+def bounded(what: str, work: Callable[[blk.Disk], object]) -> None:
+    base.step(f"{what} hangs: bounded; the next isn't sent there; comes back late")
+    legs = pair(cache_mib=2)
+    with blk.Disk(legs.mirror.node) as disk:
+        disk.write(0, blk.pattern("before", 64))
+        time.sleep(3 * TIMEOUT_MS / 1000)
+        base.equal(legs.mirror.status().health, "AA", "an idle leg is no hung leg")
+        hang(legs.remote)
+        log = base.KernelLog()
+        in_time(what, blk.timed(lambda: work(disk)))
+        legs.mirror.wait("AD")
+        base.expect(any("has not answered for" in line for line in log.new()), "no line in the log")
+        base.equal(legs.count("abandoned"), 1, "abandoned")
+        base.equal(legs.mirror.status().remote_errors, 1, "errors of the remote leg")
+        newer = blk.pattern("newer", 64)
+        base.expect(blk.timed(lambda: disk.write(0, newer)) < 0.1, "the next write")
+        base.expect(blk.timed(disk.flush) < 0.1, "the next flush")
+
+        with base.refused("recover while it drains", errno.EBUSY, kernel="hasn't answered all"):
+            legs.mirror.message("recover")
+        base.equal(legs.mirror.status().health, "AD", "health")
+        wake(legs.remote)
+        recovers(legs)
+        base.equal(disk.read(0, 64), newer, "what was acknowledged")
+    legs.same()
+    legs.close()
+
+
+def late_error() -> None:
+    base.step("the answer of an abandoned write is an error: nobody's any more")
+    legs = pair()
+    with blk.Disk(legs.mirror.node) as disk:
+        hang(legs.remote)
+        data = blk.pattern("late", 8)
+        in_time("write", blk.timed(lambda: disk.write(64, data)))
+        wake_failing(legs.remote)
+        base.until(lambda: errors_only(legs), "the leg drained")
+        base.equal(legs.mirror.status().remote_errors, 2, "errors of the remote leg: hang, answer")
+        base.equal(legs.count("late"), 1, "late errors")
+        base.equal(disk.read(64, 8), data, "what was acknowledged")
+        legs.remote.well()
+        recovers(legs)
+    legs.same()
+    legs.close()
+
+
+def errors_only(legs: Pair) -> bool:
+    """Drained: recover fails for another reason."""
+    try:
+        legs.mirror.message("recover")
+    except OSError as err:
+        return err.errno == errno.EIO
+    raise base.Wrong("recover on a leg of errors was accepted")
+
+
+def already_dead() -> None:
+    base.step("one write fails while others hang: they stop waiting, too")
+    legs = pair()
+    with blk.Disk(legs.mirror.node) as disk:
+        legs.remote.slow(60_000)
+        start = time.monotonic()
+        slow = [Beside(lambda i=i: disk.write(i * 8, blk.pattern(f"{i}", 8))) for i in range(4)]
+        base.until(lambda: legs.count("writes") == 4, "four writes")
+        legs.mirror.message("fail remote")
+        for write in slow:
+            write.result()
+        base.expect(time.monotonic() - start < 1, "fail by hand waits for nobody")
+        base.equal(legs.count("abandoned"), 4, "abandoned")
+        base.equal(legs.mirror.status().remote_errors, 0, "errors: none was seen")
+        recovers_slowly = Beside(lambda: recovers(legs))
+        legs.remote.well()  # waits for what is delayed
+        recovers_slowly.result()
+    legs.same()
+    legs.close()
+
+
+def large_timeouts() -> None:
+    base.step("never, by message; then a timeout again, which counts at once")
+    legs = pair()
+    with blk.Disk(legs.mirror.node) as disk:
+        legs.mirror.message("remote_timeout 0")
+        hang(legs.remote)
+        write = Beside(lambda: disk.write(0, bytes(4096)))
+        time.sleep(100)
+        base.expect(not write.done, "a write didn't wait for the remote leg")
+        base.equal(legs.mirror.status().health, "AA", "health")
+        start = time.monotonic()
+        legs.mirror.message("remote_timeout 5000")
+        write.result()
+        base.expect(time.monotonic() - start < 0.1, "it has hung for longer than that already")
+        for word in ("-1", "86400001", "soon"):
+            with base.refused(f"remote_timeout {word}", errno.EINVAL, kernel="milliseconds"):
+                legs.mirror.message(f"remote_timeout {word}")
+        wake(legs.remote)
+        recovers(legs)
+    legs.same()
+    legs.close()
+
+
+def nobody_stands_in() -> None:
+    base.step("the local leg is dead: the remote leg isn't given up, and the log tells")
+    legs = pair()
+    with blk.Disk(legs.mirror.node) as disk:
+        legs.mirror.message("fail local")
+        hang(legs.remote)
+        log = base.KernelLog()
+        write = Beside(lambda: disk.write(0, blk.pattern("alone", 8)))
+        time.sleep(5 * TIMEOUT_MS / 1000)
+        base.expect(not write.done, "a write was acknowledged by nobody")
+        told = [line for line in log.new() if "can't stand in" in line]
+        base.equal(len(told), 1, f"lines in the log {told}")
+        wake(legs.remote)
+        write.result()
+        recovers(legs)
+        base.equal(disk.read(0, 8), blk.pattern("alone", 8), "what was acknowledged")
+    legs.same()
+    legs.close()
+
+
+def policy_error() -> None:
+    base.step("policy error: what hangs fails with EIO, in time")
+    legs = pair("policy", "error")
+    with blk.Disk(legs.mirror.node) as disk:
+        hang(legs.remote)
+        start = time.monotonic()
+        try:
+            disk.write(0, bytes(4096))
+        except OSError as err:
+            base.equal(err.errno, errno.EIO, "the error")
+        else:
+            raise base.Wrong("a write that only one leg has was acknowledged")
+        in_time("the error", time.monotonic() - start)
+        wake(legs.remote)
+        recovers(legs)
+    legs.same()
+    legs.close()
+
+
+def removed() -> None:
+    base.step("removed while abandoned writes are out: waits for them, and says so")
+    legs = pair()
+    with blk.Disk(legs.mirror.node) as disk:
+        hang(legs.remote)
+        in_time("write", blk.timed(lambda: disk.write(0, bytes(4096))))
+    log = base.KernelLog()
+    remove = Beside(legs.mirror.remove)
+    time.sleep(25)
+    base.expect(not remove.done, "removed with a write of ours still in the leg")
+    told = [line for line in log.new() if "waiting for 1 requests that the remote leg" in line]
+    base.equal(len(told), 2, f"lines in the log in 25 s {told}")
+    wake(legs.remote)
+    remove.result()
+    base.equal(dm.opens("lremote"), 0, "openers of the remote leg")
+    legs.local.close()
+    legs.remote.close()
+
+
+def reloaded() -> None:
+    base.step("reloaded while abandoned writes are out: serves at once, recovers when they are back")
+    legs = pair()
+    node = legs.mirror.node
+    with blk.Disk(node) as disk:
+        hang(legs.remote)
+        in_time("write", blk.timed(lambda: disk.write(0, blk.pattern("old", 8))))
+    dm.load("mirror", mirror.table(legs.local.node, legs.remote.node, "nosync", "region_size",
+            REGION, "remote_timeout", TIMEOUT_MS))  # fmt: skip
+    dm.suspend("mirror")
+    resume = Beside(lambda: dm.resume("mirror"))  # the new table runs; the old one has to wait
+    base.until(lambda: legs.mirror.status().action == "waiting", "the new table")
+    with blk.Disk(node) as disk:
+        newer = blk.pattern("newer", 8)
+        base.expect(blk.timed(lambda: disk.write(0, newer)) < 0.1, "a write to the new table")
+        with base.refused("recover: the old table's write is out", errno.EBUSY,
+                          kernel="hasn't answered all"):  # fmt: skip
+            legs.mirror.message("recover")
+        base.expect(not resume.done, "the old table went with a write of its own in the leg")
+        wake(legs.remote)
+        resume.result()
+        recovers(legs)
+        base.equal(disk.read(0, 8), newer, "what was acknowledged")
+    legs.same()
+    legs.close()
+
+
+def under_load() -> None:
+    base.step("a load of overlapping writes while the remote leg hangs again and again")
+    legs = pair(cache_mib=1)
+    load = Background("verify", legs.mirror.node, span=SECTORS // 8, depth=32)
+    for turn in range(2 if base.CHECKED else 6):
+        before = legs.count("writes")
+        base.until(lambda: legs.count("writes") > before + 200, "200 writes")  # noqa: B023
+        hang(legs.remote)
+        legs.mirror.wait("AD")
+        before = legs.count("writes")
+        base.until(lambda: legs.count("writes") > before + 200, "200 writes")  # noqa: B023
+        (wake, wake_failing)[turn % 2](legs.remote)
+        if turn % 2:
+            base.until(lambda: errors_only(legs), "the leg drained")
+            legs.remote.well()
+        recovers(legs)
+    _, _, _, bad_writes, bad_reads = load.stop()
+    base.equal((bad_writes, bad_reads), (0, 0), "failed writes, failed reads")
+    print(f"  {legs.count('abandoned')} abandoned", flush=True)
+    base.until(lambda: legs.mirror.status().health == "AA", "in sync")
+    legs.same()
+    legs.close()
+
+
+bounded("write", lambda disk: disk.write(0, blk.pattern("hung", 8)))
+bounded("large write", lambda disk: disk.write(3, blk.pattern("hung", 60)))
+bounded("FUA write", lambda disk: disk.write(0, blk.pattern("hung", 8), fua=True))
+bounded("flush", lambda disk: disk.flush())
+bounded("zeroing", lambda disk: disk.zero(0, 8))
+late_error()
+already_dead()
+large_timeouts()
+nobody_stands_in()
+policy_error()
+removed()
+reloaded()
+under_load()
