@@ -26,6 +26,11 @@ enum counter {
 	COUNT_LATE,		/* errors of writes abandoned or sent before the leg's last death */
 	COUNT_RESYNCED,		/* sectors copied by the resync */
 	COUNT_ABANDONED,	/* writes, zeroes, flushes that gave up waiting for a dead leg */
+	COUNT_HELD,		/* writes and flushes held by the standing */
+	COUNT_MARKED,		/* writes and zeroes that had to wait for the dirty map */
+	COUNT_MAP_WRITES,	/* pages of the dirty map written */
+	COUNT_SUPER_WRITES,	/* superblocks written, both slots */
+	COUNT_CLEANED,		/* times that idle regions were written out as clean */
 	COUNTERS,
 };
 

@@ -20,6 +20,11 @@ int leg_open(struct leg *leg, struct dm_target *ti, const char *path, enum leg_i
 	int r;
 
 	leg->id = id;
+	if (!strcmp(path, "-")) {
+		leg->dead = true;
+		leg->why = WHY_ABSENT;
+		return 0;
+	}
 	r = dm_get_device(ti, path, dm_table_get_mode(ti->table), &leg->dev);
 	if (r) {
 		leg->dev = NULL;
@@ -55,6 +60,11 @@ void leg_close(struct leg *leg, struct dm_target *ti)
 	leg->dev = NULL;
 }
 
+const char *leg_path(const struct leg *leg)
+{
+	return leg->dev ? leg->dev->name : "-";
+}
+
 struct block_device *leg_bdev(const struct leg *leg)
 {
 	return leg->dev->bdev;
@@ -68,7 +78,7 @@ blk_opf_t leg_write_flags(const struct leg *leg)
 
 bool leg_may_forget(const struct leg *leg)
 {
-	return !leg->write_through && !leg->cache_trusted && bdev_write_cache(leg_bdev(leg));
+	return leg->dev && !leg->write_through && !leg->cache_trusted && bdev_write_cache(leg_bdev(leg));
 }
 
 int leg_probe(const struct leg *leg)
@@ -92,9 +102,30 @@ int leg_probe(const struct leg *leg)
 	return r ?: blkdev_issue_flush(leg_bdev(leg));
 }
 
-char leg_health(const struct leg *leg, bool stale_somewhere)
+int leg_flush(struct leg *leg)
 {
-	if (leg->dead)
-		return 'D';
-	return stale_somewhere ? 'a' : 'A';
+	int r;
+
+	leg_io_start(leg);
+	r = blkdev_issue_flush(leg_bdev(leg));
+	leg_io_end(leg);
+	return r;
+}
+
+const char *leg_why_word(enum leg_why why)
+{
+	static const char * const words[] = {
+		[WHY_NONE] = "-",
+		[WHY_ABSENT] = "absent",
+		[WHY_TOLD] = "told",
+		[WHY_FAILED] = "failed",
+		[WHY_TIMEOUT] = "timeout",
+		[WHY_DRAINING] = "draining",
+		[WHY_UNREADABLE] = "unreadable",
+		[WHY_FOREIGN] = "foreign",
+		[WHY_OUTDATED] = "outdated",
+		[WHY_DIVERGED] = "diverged",
+	};
+
+	return words[why];
 }

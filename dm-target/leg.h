@@ -32,6 +32,23 @@ static inline enum leg_id other_leg(enum leg_id leg)
 
 const char *leg_name(enum leg_id leg);
 
+/* Why a dead leg is dead, or stays so. */
+enum leg_why {
+	WHY_NONE,
+	WHY_ABSENT,	/* the table has no device for it */
+	WHY_TOLD,	/* message "fail": only "recover" brings it back */
+	WHY_FAILED,	/* a write or flush failed */
+	WHY_TIMEOUT,	/* nothing came back for remote_timeout */
+	WHY_DRAINING,	/* I/O that was abandoned hasn't come back */
+	WHY_UNREADABLE,	/* it can't be read or flushed */
+	WHY_FOREIGN,	/* its superblock is missing, damaged, or another mirror's */
+	WHY_OUTDATED,	/* it is from before the other leg was replaced, or such */
+	WHY_DIVERGED,	/* split brain: it has a history of its own */
+};
+
+/* One word for the status line. */
+const char *leg_why_word(enum leg_why why);
+
 struct leg {
 	struct dm_dev *dev;
 	enum leg_id id;
@@ -46,6 +63,7 @@ struct leg {
 	bool cache_trusted;
 
 	bool dead;
+	enum leg_why why;
 	unsigned int deaths;
 	atomic_t inflight;		/* our bios (and zeroings) on the device */
 	unsigned long progress;		/* jiffies: the last one returned, or a first one began */
@@ -53,10 +71,16 @@ struct leg {
 	atomic64_t write_errors;
 };
 
-/* May sleep. On an error ti->error names it and nothing is held. */
+/*
+ * May sleep. On an error ti->error names it and nothing is held. The path "-":
+ * there is no device; dev stays NULL, and the leg is dead.
+ */
 int __must_check leg_open(struct leg *leg, struct dm_target *ti, const char *path,
 			  enum leg_id id);
 void leg_close(struct leg *leg, struct dm_target *ti);
+
+/* For people: the device's number, or "-". */
+const char *leg_path(const struct leg *leg);
 
 struct block_device *leg_bdev(const struct leg *leg);
 
@@ -74,6 +98,9 @@ bool leg_may_forget(const struct leg *leg);
  * the device takes. Returns 0 or an errno.
  */
 int __must_check leg_probe(const struct leg *leg);
+
+/* Flush its cache, as I/O of ours. May sleep. Returns 0 or an errno. */
+int __must_check leg_flush(struct leg *leg);
 
 /*
  * Around every I/O of ours to the leg, whoever sends it, so that a device that
@@ -93,8 +120,5 @@ static inline void leg_io_end(struct leg *leg)
 	smp_mb__before_atomic();	/* who starts the next I/O doesn't go by an older one */
 	atomic_dec(&leg->inflight);
 }
-
-/* Text of a blk_status_t's errno is the caller's; this is the char in status. */
-char leg_health(const struct leg *leg, bool stale_somewhere);
 
 #endif

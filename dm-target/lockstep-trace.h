@@ -124,6 +124,42 @@ TRACE_EVENT(lockstep_in_sync,
 		  __entry->leg, __entry->region)
 );
 
+TRACE_EVENT(lockstep_super,
+	TP_PROTO(struct mirror *m, enum leg_id leg, u32 state, u64 seq),
+	TP_ARGS(m, leg, state, seq),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(int, leg)
+		__field(u32, state)
+		__field(u64, seq)
+	),
+	TP_fast_assign(
+		__entry->dev = lockstep_dev(m);
+		__entry->leg = leg;
+		__entry->state = state;
+		__entry->seq = seq;
+	),
+	TP_printk("%d,%d leg %d superblock %llu: state %u", MAJOR(__entry->dev),
+		  MINOR(__entry->dev), __entry->leg, __entry->seq, __entry->state)
+);
+
+TRACE_EVENT(lockstep_map,
+	TP_PROTO(struct mirror *m, enum leg_id leg, unsigned long page),
+	TP_ARGS(m, leg, page),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(int, leg)
+		__field(unsigned long, page)
+	),
+	TP_fast_assign(
+		__entry->dev = lockstep_dev(m);
+		__entry->leg = leg;
+		__entry->page = page;
+	),
+	TP_printk("%d,%d leg %d map page %lu", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->leg, __entry->page)
+);
+
 #endif
 
 #undef TRACE_INCLUDE_PATH

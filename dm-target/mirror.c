@@ -1,13 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "mirror.h"
 
+#include "join.h"
 #include "lockstep-trace.h"
-#include "registry.h"
+#include "metadata.h"
 #include "resync.h"
 
 static bool leg_in(unsigned int mask, enum leg_id leg)
 {
 	return mask & BIT(leg);
+}
+
+bool mirror_has_target(const struct mirror *m)
+{
+	return m->map.nr_stale || m->target_ready;
+}
+
+bool mirror_may_resync(const struct mirror *m)
+{
+	return m->target_ready || !m->meta;
+}
+
+char mirror_health(const struct mirror *m, enum leg_id leg)
+{
+	const struct leg *l = &m->legs[leg];
+
+	lockdep_assert_held(&m->lock);
+	if (!l->dev)
+		return '-';
+	if (l->dead)
+		return 'D';
+	/* The target's superblock says so until the very end. */
+	if (mirror_has_target(m) && leg == m->map.target)
+		return 'a';
+	return 'A';
 }
 
 void mirror_changed(struct mirror *m)
@@ -17,13 +43,16 @@ void mirror_changed(struct mirror *m)
 
 	lockdep_assert_held(&m->lock);
 
-	WRITE_ONCE(m->degraded, m->legs[LEG_LOCAL].dead || m->legs[LEG_REMOTE].dead ||
-		   !region_map_all_in_sync(&m->map));
+	WRITE_ONCE(m->degraded, m->standing != TOGETHER || !region_map_all_in_sync(&m->map));
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		if (leg_health(&m->legs[leg], region_map_nr_stale(&m->map, leg)) != m->shown[leg])
+		if (mirror_health(m, leg) != m->shown[leg])
 			news = true;
-	if (news)
+	if (news || m->standing != m->shown_standing)
 		queue_work(m->wq, &m->event);
+
+	/* The target has to be marked, or has become in sync. */
+	if (m->standing == TOGETHER && m->meta && !!m->map.nr_stale != m->target_ready)
+		join_kick(m);
 	resync_kick(m->resync);
 }
 
@@ -37,7 +66,7 @@ static bool mark(struct mirror *m, enum leg_id leg, const struct locked_range *r
 	return true;
 }
 
-int mirror_give_up(struct mirror *m, enum leg_id leg)
+int mirror_give_up(struct mirror *m, enum leg_id leg, enum leg_why why)
 {
 	struct leg *l = &m->legs[leg];
 	enum leg_id other = other_leg(leg);
@@ -46,29 +75,67 @@ int mirror_give_up(struct mirror *m, enum leg_id leg)
 
 	if (l->dead)
 		return 0;
-	if (m->legs[other].dead || region_map_nr_stale(&m->map, other))
+	if (m->legs[other].dead || (mirror_has_target(m) && m->map.target == other))
 		return -EBUSY;
 
 	l->dead = true;
+	l->why = why;
 	WRITE_ONCE(l->deaths, l->deaths + 1);
-	/* What it acknowledged from its cache may be gone when it is back. */
-	if (leg_may_forget(l))
-		region_map_mark_all(&m->map, leg);
+	if (!m->map.nr_stale)
+		m->map.target = leg;
+	/*
+	 * What it acknowledged from its cache may be gone when it is back: that
+	 * is at most what hasn't been flushed since its bit was set.
+	 */
+	if (leg_may_forget(l)) {
+		region_map_mark_bits(&m->map, leg, m->dirty.bits);
+		region_map_mark_bits(&m->map, leg, m->dirty.disk);
+	}
 	trace_lockstep_leg(m, leg, 'D');
-	mirror_changed(m);
+	standing_part(m);
 	return 0;
 }
 
-static blk_status_t route_range(struct write *w)
+/* Is there a leg that this may be sent to and be acknowledged from? */
+static blk_status_t route_degraded(struct write *w)
 {
 	struct mirror *m = w->m;
-	struct locked_range *range = &w->range;
-	blk_status_t status = BLK_STS_OK;
-	bool current_leg = false, news = false;
+	enum leg_id leg;
+
+	lockdep_assert_held(&m->lock);
+
+	switch (m->standing) {
+	case PARTING:
+	case BLOCKED:
+		standing_hold(m, w);
+		return BLK_STS_AGAIN;
+	case REFUSING:
+		return BLK_STS_IOERR;
+	case TOGETHER:
+	case ALONE:
+		break;
+	}
+
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		w->deaths[leg] = m->legs[leg].deaths;
+		if (!m->legs[leg].dead)
+			w->sent |= BIT(leg);
+		else if (w->kind != WRITE_FLUSH && mark(m, leg, &w->range))
+			/* Before it can be acknowledged, even before it is sent. */
+			mirror_changed(m);
+	}
+	return BLK_STS_OK;
+}
+
+blk_status_t mirror_route(struct write *w)
+{
+	struct mirror *m = w->m;
+	blk_status_t status;
 	unsigned long flags;
 	enum leg_id leg;
 
 	w->sent = 0;
+	w->unacked = false;
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		w->deaths[leg] = READ_ONCE(m->legs[leg].deaths);
 
@@ -78,48 +145,11 @@ static blk_status_t route_range(struct write *w)
 	}
 
 	spin_lock_irqsave(&m->lock, flags);
-	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		w->deaths[leg] = m->legs[leg].deaths;
-		if (m->legs[leg].dead) {
-			if (m->options.error_policy)
-				status = BLK_STS_IOERR;
-			continue;
-		}
-		w->sent |= BIT(leg);
-		if (region_map_current(&m->map, leg, range->start, range->last))
-			current_leg = true;
-	}
-	if (!current_leg)
-		status = BLK_STS_IOERR;
-	if (status == BLK_STS_OK) {
-		/* Before the write can be acknowledged, even before it is sent. */
-		for (leg = LEG_LOCAL; leg < LEGS; leg++)
-			if (!leg_in(w->sent, leg))
-				news |= mark(m, leg, range);
-		if (news)
-			mirror_changed(m);
-	}
+	status = route_degraded(w);
 	spin_unlock_irqrestore(&m->lock, flags);
-
-	if (status)
+	if (status == BLK_STS_IOERR)
 		count(&m->counters, COUNT_REFUSED);
 	return status;
-}
-
-/* A leg failed what it was sent; is that news about the leg as it is now? */
-static void blame(struct write *w, enum leg_id leg)
-{
-	struct mirror *m = w->m;
-	struct leg *l = &m->legs[leg];
-
-	lockdep_assert_held(&m->lock);
-
-	if (leg_in(w->abandoned, leg))
-		return;		/* it is dead, and its answer isn't known */
-	if (l->deaths != w->deaths[leg])
-		count(&m->counters, COUNT_LATE);
-	else
-		(void)mirror_give_up(m, leg);	/* refusal: it stays, marked stale */
 }
 
 static unsigned int failed_legs(struct write *w)
@@ -128,137 +158,152 @@ static unsigned int failed_legs(struct write *w)
 	enum leg_id leg;
 
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		if (leg_in(w->sent, leg) && w->status[leg]) {
+		if (leg_in(w->sent, leg) && w->status[leg])
 			failed |= BIT(leg);
-			if (leg_in(w->abandoned, leg))
-				continue;	/* it has said nothing */
-			atomic64_inc(&w->m->legs[leg].write_errors);
-			trace_lockstep_leg_error(w->m, leg, w->range.start, w->status[leg]);
-		}
 	return failed;
 }
 
-static blk_status_t first_error(const struct write *w)
+/*
+ * Each error once, though a held write is settled more than once. A leg that was
+ * abandoned has said nothing.
+ */
+static void count_errors(struct write *w, unsigned int failed)
 {
 	enum leg_id leg;
 
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		if (w->status[leg] && !leg_in(w->abandoned, leg))
-			return w->status[leg];
-	return BLK_STS_IOERR;
+		if (leg_in(failed & ~w->abandoned, leg)) {
+			atomic64_inc(&w->m->legs[leg].write_errors);
+			trace_lockstep_leg_error(w->m, leg, w->range.start, w->status[leg]);
+		}
 }
 
-static blk_status_t settle_range(struct write *w)
+/* What the caller is told: a leg that was abandoned has said nothing. */
+static blk_status_t error_of(const struct write *w, enum leg_id leg)
 {
-	struct mirror *m = w->m;
-	struct locked_range *range = &w->range;
-	unsigned int failed, good;
-	bool safe = false;
-	unsigned long flags;
-	enum leg_id leg;
-
-	if (likely(!w->status[LEG_LOCAL] && !w->status[LEG_REMOTE])) {
-		if (unlikely(w->sent != (BIT(LEG_LOCAL) | BIT(LEG_REMOTE))))
-			count(&m->counters, COUNT_ALONE);
-		return BLK_STS_OK;
-	}
-
-	failed = failed_legs(w);
-	good = w->sent & ~failed;
-
-	spin_lock_irqsave(&m->lock, flags);
-	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		if (leg_in(good, leg) &&
-		    region_map_current(&m->map, leg, range->start, range->last))
-			safe = true;
-
-	if (good) {
-		for (leg = LEG_LOCAL; leg < LEGS; leg++)
-			if (leg_in(failed, leg) && region_map_nr_stale(&m->map, other_leg(leg))) {
-				/* The source can't be given up, nor be the target. */
-				mark(m, other_leg(leg), range);
-				safe = false;
-			} else if (leg_in(failed, leg)) {
-				mark(m, leg, range);
-				blame(w, leg);
-			}
-	} else if (failed == (BIT(LEG_LOCAL) | BIT(LEG_REMOTE))) {
-		/*
-		 * Both legs may hold the old, the new or torn data; any is right
-		 * for a failed write, but it must be the same on both. Neither
-		 * leg is better than the other, so neither is given up.
-		 */
-		mark(m, m->map.nr_stale ? m->map.target : LEG_REMOTE, range);
-	}
-	mirror_changed(m);
-	spin_unlock_irqrestore(&m->lock, flags);
-
-	if (!safe || m->options.error_policy)
-		return first_error(w);
-	count(&m->counters, COUNT_ALONE);
-	return BLK_STS_OK;
+	return leg_in(w->abandoned, leg) ? BLK_STS_IOERR : w->status[leg];
 }
 
-static void route_flush(struct write *w)
-{
-	struct mirror *m = w->m;
-	unsigned long flags;
-	enum leg_id leg;
-
-	w->sent = 0;
-	spin_lock_irqsave(&m->lock, flags);
-	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		w->deaths[leg] = m->legs[leg].deaths;
-		if (!m->legs[leg].dead)
-			w->sent |= BIT(leg);
-	}
-	spin_unlock_irqrestore(&m->lock, flags);
-}
-
-static blk_status_t settle_flush(struct write *w)
-{
-	struct mirror *m = w->m;
-	unsigned int failed;
-	unsigned long flags;
-	enum leg_id leg;
-	bool safe = true;
-
-	if (likely(!w->status[LEG_LOCAL] && !w->status[LEG_REMOTE]))
-		return BLK_STS_OK;
-
-	failed = failed_legs(w);
-
-	/*
-	 * Give up a leg only if the other one's flush succeeded. If the leg has
-	 * to stay, what it holds alone isn't on stable storage: say so.
-	 */
-	spin_lock_irqsave(&m->lock, flags);
-	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		if (!leg_in(failed, leg))
-			continue;
-		if (leg_in(w->sent & ~failed, other_leg(leg)))
-			blame(w, leg);
-		if (!m->legs[leg].dead)
-			safe = false;
-	}
-	spin_unlock_irqrestore(&m->lock, flags);
-
-	if (!safe || m->options.error_policy)
-		return first_error(w);
-	return BLK_STS_OK;
-}
-
-blk_status_t mirror_route(struct write *w)
+static void mark_missed(struct write *w, enum leg_id leg)
 {
 	if (w->kind != WRITE_FLUSH)
-		return route_range(w);
-	route_flush(w);
-	return BLK_STS_OK;
+		mark(w->m, leg, &w->range);
+}
+
+/* Keep it until the standing changes, or the target is marked. */
+static blk_status_t hold_unacked(struct write *w)
+{
+	w->unacked = true;
+	standing_hold(w->m, w);
+	return BLK_STS_AGAIN;
+}
+
+/* Leg @bad failed it and is dead, the other one has it. */
+static blk_status_t settle_without(struct write *w, enum leg_id bad)
+{
+	switch (w->m->standing) {
+	case ALONE:
+		mark_missed(w, bad);
+		return BLK_STS_OK;
+	case REFUSING:
+		mark_missed(w, bad);
+		return error_of(w, bad);
+	default:
+		return hold_unacked(w);
+	}
+}
+
+/* One leg has it, leg @bad failed it. BLK_STS_AGAIN: it is held now. */
+static blk_status_t settle_half(struct write *w, enum leg_id bad)
+{
+	struct mirror *m = w->m;
+	enum leg_id good = other_leg(bad);
+
+	lockdep_assert_held(&m->lock);
+
+	if (m->legs[bad].deaths == w->deaths[bad])
+		(void)mirror_give_up(m, bad, WHY_FAILED);
+	else if (!w->unacked && !leg_in(w->abandoned, bad))
+		count(&m->counters, COUNT_LATE);
+
+	if (m->legs[bad].dead)
+		return settle_without(w, bad);
+
+	/* The source failed it, or the leg that has it has died meanwhile. */
+	if (m->legs[good].dead || (mirror_has_target(m) && m->map.target == good)) {
+		mark_missed(w, good);
+		return error_of(w, bad);
+	}
+
+	/*
+	 * It was given up after it had got this, and is back: flushed since, and
+	 * with its misses marked, of which this is one more. If its superblock
+	 * doesn't say yet that it misses anything, that comes first.
+	 */
+	mark_missed(w, bad);
+	return w->kind == WRITE_FLUSH || mirror_may_resync(m) ? BLK_STS_OK : hold_unacked(w);
+}
+
+/*
+ * No leg has it for certain: each may hold the old, the new or torn data. Any is
+ * right for a failed write, but it must be the same on both. Neither leg is
+ * better than the other, so neither is given up.
+ */
+static void settle_none(struct write *w)
+{
+	struct mirror *m = w->m;
+	enum leg_id leg = LEG_REMOTE;
+
+	lockdep_assert_held(&m->lock);
+	if (mirror_has_target(m))
+		leg = m->map.target;
+	else if (m->legs[LEG_LOCAL].dead)
+		leg = LEG_LOCAL;
+	if (w->sent == (BIT(LEG_LOCAL) | BIT(LEG_REMOTE)))
+		mark_missed(w, leg);
 }
 
 void mirror_settle(struct write *w)
 {
-	write_finish(w, w->kind == WRITE_FLUSH ? settle_flush(w) : settle_range(w));
+	struct mirror *m = w->m;
+	unsigned int failed = failed_legs(w);
+	blk_status_t status = BLK_STS_OK;
+	unsigned long flags;
+
+	if (unlikely(failed)) {
+		if (!w->unacked)
+			count_errors(w, failed);
+		spin_lock_irqsave(&m->lock, flags);
+		if (failed == w->sent) {
+			status = error_of(w, leg_in(failed, LEG_LOCAL) ? LEG_LOCAL : LEG_REMOTE);
+			settle_none(w);
+		} else {
+			status = settle_half(w, leg_in(failed, LEG_LOCAL) ? LEG_LOCAL : LEG_REMOTE);
+		}
+		mirror_changed(m);
+		spin_unlock_irqrestore(&m->lock, flags);
+		if (status == BLK_STS_AGAIN)
+			return;
+	}
+	if (!status && w->kind != WRITE_FLUSH &&
+	    (failed || w->sent != (BIT(LEG_LOCAL) | BIT(LEG_REMOTE))))
+		count(&m->counters, COUNT_ALONE);
+	write_finish(w, status);
+}
+
+void mirror_fail_write(struct write *w, blk_status_t status)
+{
+	unsigned int failed = w->unacked ? failed_legs(w) : 0;
+	struct mirror *m = w->m;
+
+	if (failed) {
+		spin_lock_irq(&m->lock);
+		mark_missed(w, leg_in(failed, LEG_LOCAL) ? LEG_LOCAL : LEG_REMOTE);
+		mirror_changed(m);
+		spin_unlock_irq(&m->lock);
+	}
+	count(&m->counters, COUNT_REFUSED);
+	write_finish(w, status);
 }
 
 enum leg_id mirror_read_leg(struct mirror *m, sector_t start, sector_t last,
@@ -282,12 +327,66 @@ enum leg_id mirror_read_leg(struct mirror *m, sector_t start, sector_t last,
 	return found;
 }
 
+enum leg_id mirror_home(struct mirror *m)
+{
+	return READ_ONCE(m->home);
+}
+
+bool mirror_may_clean(struct mirror *m)
+{
+	return READ_ONCE(m->standing) == TOGETHER;
+}
+
+bool mirror_region_busy(struct mirror *m, unsigned long region)
+{
+	bool stale;
+
+	spin_lock_irq(&m->lock);
+	stale = m->map.nr_stale && test_bit(region, m->map.stale);
+	spin_unlock_irq(&m->lock);
+	return stale || range_lock_busy(&m->ranges, region_start(&m->map, region),
+					region_last(&m->map, region));
+}
+
+int mirror_flush_legs(struct mirror *m)
+{
+	enum leg_id leg;
+	int r;
+
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		struct leg *l = &m->legs[leg];
+
+		if (READ_ONCE(l->dead) || !leg_may_forget(l))
+			continue;
+		r = leg_flush(l);
+		if (r) {
+			mirror_leg_failed(m, leg);
+			return r;
+		}
+	}
+	return 0;
+}
+
+int mirror_leg_failed(struct mirror *m, enum leg_id leg)
+{
+	int r;
+
+	spin_lock_irq(&m->lock);
+	r = mirror_give_up(m, leg, WHY_FAILED);
+	spin_unlock_irq(&m->lock);
+	return r;
+}
+
+/* Messages */
+
 int mirror_fail(struct mirror *m, enum leg_id leg)
 {
 	int r;
 
 	spin_lock_irq(&m->lock);
-	r = mirror_give_up(m, leg);
+	r = mirror_give_up(m, leg, WHY_TOLD);
+	if (!r && m->legs[leg].dev)
+		m->legs[leg].why = WHY_TOLD;	/* so that it stays dead */
 	spin_unlock_irq(&m->lock);
 	if (!r)
 		write_abandon(m, leg);	/* it may hang */
@@ -295,61 +394,43 @@ int mirror_fail(struct mirror *m, enum leg_id leg)
 		DMWARN("%s: can't fail the %s leg: the %s leg is dead or not in sync everywhere",
 		       dm_table_device_name(m->ti->table), leg_name(leg),
 		       leg_name(other_leg(leg)));
+	standing_drain(m);
 	return r;
 }
 
 int mirror_recover(struct mirror *m, enum leg_id leg)
 {
-	struct leg *l = &m->legs[leg];
-	int r;
-
-	if (!READ_ONCE(l->dead))
-		return 0;
-
-	r = registry_draining(m, leg) ? -EBUSY : writes_ready(m, leg);
-	if (r == -EBUSY) {
-		DMWARN("%s: the %s leg (%s) hasn't answered all that was sent to it: it stays dead until it has",
-		       dm_table_device_name(m->ti->table), leg_name(leg), l->dev->name);
-		return r;
-	}
-	r = r ?: leg_probe(l);
-	if (r == -ENOMEM) {
-		DMWARN("%s: no memory to probe the %s leg (%s): it stays dead; try again",
-		       dm_table_device_name(m->ti->table), leg_name(leg), l->dev->name);
-		return r;
-	}
-	if (r) {
-		DMWARN("%s: the %s leg (%s) doesn't answer yet: error %d; it stays dead",
-		       dm_table_device_name(m->ti->table), leg_name(leg), l->dev->name, r);
-		return r;
-	}
-
 	spin_lock_irq(&m->lock);
-	if (writes_draining(m, leg)) {
-		r = -EBUSY;	/* since a moment ago */
-	} else if (l->dead) {
-		l->dead = false;
-		trace_lockstep_leg(m, leg, leg_health(l, region_map_nr_stale(&m->map, leg)));
-		mirror_changed(m);
+	if (!m->legs[leg].dead) {
+		spin_unlock_irq(&m->lock);
+		return 0;
 	}
+	if (m->legs[leg].why == WHY_TOLD)
+		m->legs[leg].why = WHY_FAILED;
 	spin_unlock_irq(&m->lock);
-	return r;
+	return join_now(m);
 }
 
 int mirror_resync_all(struct mirror *m)
 {
-	int r = 0;
+	int r;
 
+	/* So that it goes on after a crash. */
+	dirty_map_stop(&m->dirty);
+	dirty_map_fill(&m->dirty);
+	r = dirty_map_write(&m->dirty, mirror_home(m));
 	spin_lock_irq(&m->lock);
-	if (region_map_nr_stale(&m->map, LEG_LOCAL)) {
+	if (!r && mirror_has_target(m) && m->map.target == LEG_LOCAL) {
 		r = -EBUSY;
-	} else {
+	} else if (!r) {
 		region_map_mark_all(&m->map, LEG_REMOTE);
 		mirror_changed(m);
 	}
 	spin_unlock_irq(&m->lock);
+	dirty_map_run(&m->dirty);
 	if (r)
-		DMWARN("%s: can't resync all of the remote leg: it is the source of a resync",
-		       dm_table_device_name(m->ti->table));
+		DMWARN("%s: can't resync all of the remote leg: %s",
+		       dm_table_device_name(m->ti->table),
+		       r == -EBUSY ? "it is the source of a resync" : "the map can't be written");
 	return r;
 }

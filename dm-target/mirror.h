@@ -4,27 +4,34 @@
  * is used, given up and taken back.
  *
  * Rules:
- *  - Who is written: every leg that is alive. A write may be acknowledged if
- *    at least one leg that has it is current in all its regions, and every
- *    other leg is marked stale there, or dead and marked stale there.
+ *  - Who is written: every leg that is alive, and nobody while the standing
+ *    (standing.h) is parting or blocked. Before a write is sent its regions are
+ *    durably dirty (dirty-map.h).
+ *  - When it is acknowledged: when every leg that is alive has it, and a leg
+ *    that hasn't is known, on stable storage, not to have everything: it is
+ *    dead and the standing is alone, or it is the target of a resync and its
+ *    superblock says so. Then its miss is marked stale first.
  *  - Who is read: the local leg where it is current, else the remote leg where
  *    that is current, else nobody (the read fails; stale data is never given).
+ *  - At most one leg misses anything: the target. The other is the source.
  *  - A leg is given up ("dead") when a write or flush fails on it, unless the
- *    other leg couldn't stand in everywhere (dead, or stale in some region):
- *    then it stays, its errors are the caller's, and the other leg, if alive,
- *    is marked stale there. So the last leg with current data is never thrown
- *    away over a bad sector, and at most one leg is ever stale.
- *  - Under policy "error" no write is acknowledged that isn't on both legs.
+ *    other leg couldn't stand in everywhere (dead, or the target): then it
+ *    stays, its errors are the caller's, and the other leg, if alive, is marked
+ *    stale there. So the last leg with current data is never thrown away over a
+ *    bad sector.
+ *  - Under policy "block" or "error" no write is acknowledged that isn't on both
+ *    legs, unless the administrator says "unblock".
  *
  * Locking: the state lock (mirror.lock, taken with interrupts off) guards the
- * region map, leg.dead, leg.deaths and degraded. It is innermost but for the
- * workqueues' own locks. degraded may be read without it: when it is false and
- * becomes true meanwhile, the I/O goes to a leg that has just died, and its
- * completion settles that; the other way round costs only time.
+ * region map, legs' dead, deaths and why, degraded, standing and what goes with
+ * it. It is innermost but for the dirty map's and the workqueues' own locks.
+ * degraded may be read without it: when it is false and becomes true meanwhile,
+ * the I/O goes to a leg that has just died, and its completion settles that; the
+ * other way round costs only time.
  *
- * Marks and range locks: a bit of the map is set by an I/O that holds a range
- * in the region, or by mirror_give_up(); it is cleared by a resync that held
- * every range of the region in turn and saw no marks meanwhile. So a bit
+ * Marks and range locks: a bit of the region map is set by an I/O that holds a
+ * range in the region, or for a leg that is dead; it is cleared by a resync that
+ * held every range of the region in turn and saw no marks meanwhile. So a bit
  * can't be cleared over a write that failed.
  */
 #ifndef LOCKSTEP_MIRROR_H
@@ -36,26 +43,58 @@
 #include <linux/workqueue.h>
 
 #include "counters.h"
+#include "dirty-map.h"
 #include "leg.h"
 #include "range-lock.h"
 #include "region-map.h"
+#include "standing.h"
 #include "table.h"
 #include "watch.h"
 #include "write.h"
 
 #define DM_MSG_PREFIX "lockstep"
 
+struct metadata;
 struct resync;
 
 struct mirror {
 	struct dm_target *ti;
 	struct leg legs[LEGS];
-	struct table_options options;	/* as in the table; rate may change later */
+	struct table_options options;	/* as in the table, and changed by messages */
+	struct metadata *meta;		/* NULL: core mode */
 
 	spinlock_t lock;		/* the state lock: see above */
 	struct region_map map;
-	bool degraded;			/* a leg is dead, or a region is stale */
-	char shown[LEGS];		/* health as of the last event */
+	unsigned int region_shift;
+	bool degraded;			/* not together, or a region is stale */
+	/*
+	 * map.target is the target of a resync, durably so on its superblock.
+	 * Never in core mode.
+	 */
+	bool target_ready;
+
+	/* standing.h */
+	enum standing standing;
+	bool unblocked;			/* by the administrator, until together again */
+	bool closed;			/* being suspended: nothing may be held */
+	unsigned int changes;		/* of the standing */
+	enum leg_id home;		/* whose map counts; LEGS before the first parting or resume */
+	struct list_head held;
+	struct work_struct parting;
+	struct workqueue_struct *state_wq;	/* ordered */
+
+	/* join.h */
+	struct mutex join_lock;
+	unsigned int join_changes;	/* changes as of the step under way */
+	bool join_off;
+	struct delayed_work joining;
+	struct workqueue_struct *join_wq;
+
+	struct dirty_map dirty;
+
+	/* as of the last event */
+	char shown[LEGS];
+	enum standing shown_standing;
 
 	struct range_lock ranges;
 	struct counters counters;
@@ -121,14 +160,35 @@ enum leg_id mirror_read_leg(struct mirror *m, sector_t start, sector_t last,
  * Under the state lock. Returns 0, or -EBUSY if the other leg couldn't stand
  * in for it everywhere; then nothing is changed. The event is raised later.
  */
-int mirror_give_up(struct mirror *m, enum leg_id leg);
+int mirror_give_up(struct mirror *m, enum leg_id leg, enum leg_why why);
+
+/* Likewise, not under the state lock: I/O of the mirror's own to the leg has failed. */
+int mirror_leg_failed(struct mirror *m, enum leg_id leg);
+
+/* For standing.c: a held write is to fail. Process context, no locks. */
+void mirror_fail_write(struct write *w, blk_status_t status);
+
+/* Is map.target a target? Under the state lock. */
+bool mirror_has_target(const struct mirror *m);
+
+/* May the target get resync writes: does its superblock say what it is? Likewise. */
+bool mirror_may_resync(const struct mirror *m);
+
+/* The character for the status line. Likewise. */
+char mirror_health(const struct mirror *m, enum leg_id leg);
+
+/* For the dirty map. Process context, no locks. */
+enum leg_id mirror_home(struct mirror *m);
+bool mirror_may_clean(struct mirror *m);
+bool mirror_region_busy(struct mirror *m, unsigned long region);
+int __must_check mirror_flush_legs(struct mirror *m);
 
 /* Messages: sleeping context, no locks. Return 0 or an errno, with a DMWARN. */
 int __must_check mirror_fail(struct mirror *m, enum leg_id leg);
 int __must_check mirror_recover(struct mirror *m, enum leg_id leg);
 int __must_check mirror_resync_all(struct mirror *m);
 
-/* Under the state lock, after any change to the map or to leg.dead. */
+/* Under the state lock, after any change to the map, the standing or leg.dead. */
 void mirror_changed(struct mirror *m);
 
 #endif

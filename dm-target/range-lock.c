@@ -57,6 +57,17 @@ void range_unlock(struct range_lock *rl, struct locked_range *range)
 		other->granted(other);
 }
 
+bool range_lock_busy(struct range_lock *rl, sector_t start, sector_t last)
+{
+	unsigned long flags;
+	bool busy;
+
+	spin_lock_irqsave(&rl->lock, flags);
+	busy = ranges_iter_first(&rl->tree, start, last);
+	spin_unlock_irqrestore(&rl->lock, flags);
+	return busy;
+}
+
 bool range_lock_idle(struct range_lock *rl)
 {
 	unsigned long flags;

@@ -68,6 +68,9 @@ bool __must_check range_lock(struct range_lock *rl, struct locked_range *range,
  */
 void range_unlock(struct range_lock *rl, struct locked_range *range);
 
+/* Is any range that overlaps [start, last] held or waiting? Any context. */
+bool range_lock_busy(struct range_lock *rl, sector_t start, sector_t last);
+
 /* True when no range is held or waits; for assertions at quiet moments. */
 bool range_lock_idle(struct range_lock *rl);
 

@@ -7,15 +7,15 @@
 static LIST_HEAD(mirrors);
 static DEFINE_MUTEX(mirrors_lock);
 
-static dev_t leg_devt(const struct mirror *m, enum leg_id leg)
+static bool same_device(const struct leg *a, const struct leg *b)
 {
-	return leg_bdev(&m->legs[leg])->bd_dev;
+	return a->dev && b->dev && leg_bdev(a)->bd_dev == leg_bdev(b)->bd_dev;
 }
 
 static bool same_legs(const struct mirror *a, const struct mirror *b)
 {
-	return leg_devt(a, LEG_LOCAL) == leg_devt(b, LEG_LOCAL) &&
-	       leg_devt(a, LEG_REMOTE) == leg_devt(b, LEG_REMOTE);
+	return same_device(&a->legs[LEG_LOCAL], &b->legs[LEG_LOCAL]) &&
+	       same_device(&a->legs[LEG_REMOTE], &b->legs[LEG_REMOTE]);
 }
 
 static bool share_a_leg(const struct mirror *a, const struct mirror *b)
@@ -24,7 +24,7 @@ static bool share_a_leg(const struct mirror *a, const struct mirror *b)
 
 	for (i = LEG_LOCAL; i < LEGS; i++)
 		for (j = LEG_LOCAL; j < LEGS; j++)
-			if (leg_devt(a, i) == leg_devt(b, j))
+			if (same_device(&a->legs[i], &b->legs[j]))
 				return true;
 	return false;
 }
@@ -46,7 +46,7 @@ int registry_add(struct mirror *m)
 		}
 		if (dm_table_get_md(other->ti->table) != md) {
 			DMERR("%s or %s is a leg of %s",
-			      m->legs[LEG_LOCAL].dev->name, m->legs[LEG_REMOTE].dev->name,
+			      leg_path(&m->legs[LEG_LOCAL]), leg_path(&m->legs[LEG_REMOTE]),
 			      dm_table_device_name(other->ti->table));
 			m->ti->error = "A leg already belongs to another lockstep device";
 			r = -EBUSY;
@@ -68,10 +68,23 @@ bool registry_draining(const struct mirror *m, enum leg_id leg)
 	mutex_lock(&mirrors_lock);
 	list_for_each_entry(other, &mirrors, registered)
 		for (i = LEG_LOCAL; i < LEGS; i++)
-			if (leg_devt(other, i) == leg_devt(m, leg) && writes_draining(other, i))
+			if (same_device(&other->legs[i], &m->legs[leg]) && writes_draining(other, i))
 				draining |= other != m;
 	mutex_unlock(&mirrors_lock);
 	return draining;
+}
+
+bool registry_reload(const struct mirror *m)
+{
+	const struct mirror *other;
+	bool found = false;
+
+	mutex_lock(&mirrors_lock);
+	list_for_each_entry(other, &mirrors, registered)
+		if (other != m && other->ran && share_a_leg(m, other))
+			found = true;
+	mutex_unlock(&mirrors_lock);
+	return found;
 }
 
 void registry_remove(struct mirror *m)
@@ -90,16 +103,23 @@ static void inherit(struct mirror *m, const struct mirror *from)
 	enum leg_id leg;
 
 	spin_lock_irq(&m->lock);
-	region_map_inherit(&m->map, &from->map);
+	/* What is on the legs says the rest, and says it for an exchanged leg too. */
+	if (!m->meta && !from->meta && same_legs(m, from))
+		region_map_inherit(&m->map, &from->map);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		m->legs[leg].dead = from->legs[leg].dead;
-		m->legs[leg].deaths = from->legs[leg].deaths;
-		atomic64_set(&m->legs[leg].read_errors,
-			     atomic64_read(&from->legs[leg].read_errors));
-		atomic64_set(&m->legs[leg].write_errors,
-			     atomic64_read(&from->legs[leg].write_errors));
+		struct leg *l = &m->legs[leg];
+		const struct leg *old = &from->legs[leg];
+
 		m->shown[leg] = from->shown[leg];
+		if (!same_device(l, old) || (!m->meta && !same_legs(m, from)))
+			continue;
+		l->dead = old->dead;
+		l->why = old->why;
+		l->deaths = old->deaths;
+		atomic64_set(&l->read_errors, atomic64_read(&old->read_errors));
+		atomic64_set(&l->write_errors, atomic64_read(&old->write_errors));
 	}
+	m->unblocked = from->unblocked;
 	mirror_changed(m);
 	spin_unlock_irq(&m->lock);
 }
@@ -120,14 +140,11 @@ int registry_resume(struct mirror *m)
 				r = -EBUSY;
 				break;
 			}
-			if (same_legs(m, other))
-				inherit(m, other);
+			inherit(m, other);
 		}
 	}
-	if (!r) {
-		m->ran = true;
+	if (!r)
 		m->suspended = false;
-	}
 	mutex_unlock(&mirrors_lock);
 	return r;
 }
@@ -136,5 +153,12 @@ void registry_suspend(struct mirror *m)
 {
 	mutex_lock(&mirrors_lock);
 	m->suspended = true;
+	mutex_unlock(&mirrors_lock);
+}
+
+void registry_ran(struct mirror *m)
+{
+	mutex_lock(&mirrors_lock);
+	m->ran = true;
 	mutex_unlock(&mirrors_lock);
 }

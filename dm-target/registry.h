@@ -5,19 +5,21 @@
  *
  * A reload makes a second mirror on the same legs, of the same mapped device,
  * before the first goes: dm suspends the old table, resumes the new one, then
- * destroys the old. Registered at construction, the new mirror takes over from
- * the suspended old one when it is resumed for the first time: which regions
- * are stale on which leg, and which leg is dead. sync/nosync of the new table
- * line then only mean the sectors that the old one didn't have. So a reload
- * neither restarts a resync nor forgets a stale region.
+ * destroys the old. When the new mirror is resumed for the first time, it takes
+ * over from the suspended old one which leg is dead and why, and the counts of
+ * errors. What each leg has, it reads from the legs' metadata, which the old one
+ * has written when it was suspended. So a reload neither restarts a resync nor
+ * forgets a stale region, and a leg may be exchanged by it.
  *
- * If a leg is exchanged by the reload, nothing is taken over: the new table
- * line's sync/nosync is what is known.
- *
- * After a remove and create nothing is known either: the map is in core memory.
+ * Without metadata (core mode) the regions that are stale are taken over in
+ * memory; sync or nosync of the new table line then only mean the sectors that
+ * the old one didn't have. If a leg is exchanged, or after a remove and create,
+ * the new table line is all that is known.
  */
 #ifndef LOCKSTEP_REGISTRY_H
 #define LOCKSTEP_REGISTRY_H
+
+#include <linux/types.h>
 
 #include "leg.h"
 
@@ -31,10 +33,14 @@ bool registry_draining(const struct mirror *m, enum leg_id leg);
 
 /* In the constructor, legs opened. -EBUSY, with ti->error, if a leg is taken. */
 int __must_check registry_add(struct mirror *m);
+/* Is there a mirror that runs, or has run, on one of the legs? */
+bool registry_reload(const struct mirror *m);
 void registry_remove(struct mirror *m);
 
-/* In .preresume. -EBUSY if another mirror still runs on the legs. */
+/* In .preresume, first. -EBUSY if another mirror still runs on the legs. */
 int __must_check registry_resume(struct mirror *m);
+/* It could be: from now on others inherit from it. */
+void registry_ran(struct mirror *m);
 /* In .postsuspend: no I/O is in flight. */
 void registry_suspend(struct mirror *m);
 

@@ -39,7 +39,7 @@ static bool can_run(const struct resync *rs)
 	const struct mirror *m = rs->m;
 
 	lockdep_assert_held(&m->lock);
-	return rs->running && !m->legs[LEG_LOCAL].dead && !m->legs[LEG_REMOTE].dead &&
+	return rs->running && m->standing == TOGETHER && mirror_may_resync(m) &&
 	       !region_map_all_in_sync(&m->map);
 }
 
@@ -145,7 +145,7 @@ static int copy_chunk(struct resync_job *job, enum leg_id target)
 		atomic64_inc(&to->write_errors);
 		spin_lock_irq(&m->lock);
 		if (to->deaths == deaths)
-			(void)mirror_give_up(m, target);	/* refusal: stays stale */
+			(void)mirror_give_up(m, target, WHY_FAILED);	/* refusal: stays stale */
 		spin_unlock_irq(&m->lock);
 		return r;
 	}

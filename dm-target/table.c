@@ -6,12 +6,12 @@
 #include <linux/log2.h>
 #include <linux/string.h>
 
+#include "join.h"
 #include "resync.h"
 #include "watch.h"
 
 #define DM_MSG_PREFIX "lockstep"
 
-#define REGION_SIZE_DEFAULT	2048u
 #define REGION_SIZE_MIN		8u
 
 enum option {
@@ -24,6 +24,7 @@ enum option {
 	OPT_RESYNC_JOBS,
 	OPT_RESYNC_RATE,
 	OPT_REMOTE_TIMEOUT,
+	OPT_REJOIN,
 };
 
 static const struct {
@@ -40,15 +41,39 @@ static const struct {
 	{ "resync_jobs", OPT_RESYNC_JOBS, true },
 	{ "resync_rate", OPT_RESYNC_RATE, true },
 	{ "remote_timeout", OPT_REMOTE_TIMEOUT, true },
+	{ "rejoin", OPT_REJOIN, true },
 };
 
 void table_defaults(struct table_options *o)
 {
 	*o = (struct table_options) {
-		.region_size = REGION_SIZE_DEFAULT,
+		.rejoin = REJOIN_SECONDS_DEFAULT,
 		.resync_jobs = RESYNC_JOBS_DEFAULT,
 		.remote_timeout = REMOTE_TIMEOUT_DEFAULT,
 	};
+}
+
+static const char * const policies[] = {
+	[POLICY_DEGRADE] = "degrade",
+	[POLICY_BLOCK] = "block",
+	[POLICY_ERROR] = "error",
+};
+
+const char *table_policy_name(enum table_policy policy)
+{
+	return policies[policy];
+}
+
+int table_policy_parse(const char *word, enum table_policy *policy)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(policies); i++)
+		if (!strcasecmp(word, policies[i])) {
+			*policy = i;
+			return 0;
+		}
+	return -EINVAL;
 }
 
 static int parse_choice(bool *second, const char *value, const char *a, const char *b)
@@ -87,15 +112,15 @@ static int parse_option(struct table_options *o, struct dm_target *ti, enum opti
 			ti->error = "region_size must be a power of two from 8 to 2147483648";
 		break;
 	case OPT_SYNC:
-		o->nosync = false;
+		o->mode = MODE_SYNC;
 		break;
 	case OPT_NOSYNC:
-		o->nosync = true;
+		o->mode = MODE_NOSYNC;
 		break;
 	case OPT_POLICY:
-		r = parse_choice(&o->error_policy, value, "degrade", "error");
+		r = table_policy_parse(value, &o->policy);
 		if (r)
-			ti->error = "policy must be degrade or error";
+			ti->error = "policy must be degrade, block or error";
 		break;
 	case OPT_REMOTE_CACHE:
 		r = parse_choice(&o->trust_remote_cache, value, "fua", "trust");
@@ -121,6 +146,11 @@ static int parse_option(struct table_options *o, struct dm_target *ti, enum opti
 		r = parse_number(&o->remote_timeout, value, 0, REMOTE_TIMEOUT_MAX);
 		if (r)
 			ti->error = "remote_timeout must be from 0 (never) to 86400000 ms";
+		break;
+	case OPT_REJOIN:
+		r = parse_number(&o->rejoin, value, 0, 86400);
+		if (r)
+			ti->error = "rejoin must be a number of seconds up to 86400, 0 for never";
 		break;
 	}
 	return r;
@@ -198,23 +228,23 @@ int table_parse(struct table_options *o, struct dm_target *ti, unsigned int argc
 
 unsigned int table_emit(const struct table_options *o, char *result, unsigned int maxlen)
 {
-	bool region = o->region_size != REGION_SIZE_DEFAULT;
 	bool jobs = o->resync_jobs != RESYNC_JOBS_DEFAULT;
 	bool timeout = o->remote_timeout != REMOTE_TIMEOUT_DEFAULT;
+	bool rejoin = o->rejoin != REJOIN_SECONDS_DEFAULT;
 	unsigned int words, sz = 0;
 
-	words = 2 * (region + o->error_policy + o->trust_remote_cache + o->local_fua + jobs +
-		     !!o->resync_rate + timeout) + o->nosync;
+	words = 2 * (!!o->region_size + !!o->policy + o->trust_remote_cache + o->local_fua + jobs +
+		     !!o->resync_rate + timeout + rejoin) + (o->mode != MODE_METADATA);
 	if (!words)
 		return 0;
 
 	DMEMIT(" %u", words);
-	if (region)
+	if (o->mode != MODE_METADATA)
+		DMEMIT(" %s", o->mode == MODE_SYNC ? "sync" : "nosync");
+	if (o->region_size)
 		DMEMIT(" region_size %u", o->region_size);
-	if (o->nosync)
-		DMEMIT(" nosync");
-	if (o->error_policy)
-		DMEMIT(" policy error");
+	if (o->policy)
+		DMEMIT(" policy %s", table_policy_name(o->policy));
 	if (o->trust_remote_cache)
 		DMEMIT(" remote_cache trust");
 	if (o->local_fua)
@@ -225,5 +255,7 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 		DMEMIT(" resync_rate %u", o->resync_rate);
 	if (timeout)
 		DMEMIT(" remote_timeout %u", o->remote_timeout);
+	if (rejoin)
+		DMEMIT(" rejoin %u", o->rejoin);
 	return sz;
 }

@@ -6,16 +6,26 @@
  *
  * #opts counts all words that follow it. Options, each at most once:
  *
+ *   sync | nosync            no metadata on the legs, as mdadm --build: what is
+ *                            known about them is lost with this device. sync:
+ *                            nothing is known, all of the remote leg is resynced
+ *                            from the local one. nosync: the administrator
+ *                            declares that the legs are identical.
+ *                            Without either word the legs must have been made by
+ *                            "lockstep create"; what they say is what is known,
+ *                            and <len> is the length of their data. One of the
+ *                            two devices may then be "-": start without it.
  *   region_size <sectors>    unit of the dirty map: a power of two from 8 to
- *                            2^31; default 2048 (1 MiB)
- *   sync | nosync            sync (default): nothing is known about the remote
- *                            leg, so all of it is resynced from the local one.
- *                            nosync: the administrator declares that the legs
- *                            are identical, as they are after a removal in the
- *                            state AA, never after a crash of this host
- *   policy degrade|error     a leg fails: degrade (default) goes on with the
- *                            other and keeps track; error fails every write
- *                            that can't be on both legs
+ *                            2^31; default what the legs say; with sync and
+ *                            nosync 2048 (1 MiB)
+ *   policy degrade|block|error
+ *                            a leg fails: degrade (default) goes on with the
+ *                            other and keeps track; block holds writes until
+ *                            both legs are back, so that no write is ever
+ *                            acknowledged by one site only; error fails every
+ *                            write that can't be on both legs
+ *   rejoin <seconds>         a leg that failed is tried again so often; default
+ *                            5, 0 = only by the message "recover"
  *   remote_cache fua|trust   the remote device has a volatile write cache: fua
  *                            (default) sends every write with FUA, so that an
  *                            acknowledged write is on stable storage there;
@@ -41,16 +51,33 @@
 
 struct dm_target;
 
+enum table_mode {
+	MODE_METADATA,
+	MODE_SYNC,
+	MODE_NOSYNC,
+};
+
+enum table_policy {
+	POLICY_DEGRADE,
+	POLICY_BLOCK,
+	POLICY_ERROR,
+};
+
 struct table_options {
-	unsigned int region_size;	/* sectors */
-	bool nosync;
-	bool error_policy;
+	enum table_mode mode;
+	unsigned int region_size;	/* sectors; 0: not given */
+	enum table_policy policy;
+	unsigned int rejoin;		/* seconds */
 	bool trust_remote_cache;
 	bool local_fua;
 	unsigned int resync_jobs;
 	unsigned int resync_rate;	/* KiB/s */
 	unsigned int remote_timeout;	/* ms */
 };
+
+/* The word in the table, or -EINVAL for a word that is none. */
+const char *table_policy_name(enum table_policy policy);
+int __must_check table_policy_parse(const char *word, enum table_policy *policy);
 
 void table_defaults(struct table_options *o);
 

@@ -9,28 +9,30 @@
  * are fed from one copy of the data, so at any quiet moment the regions that
  * are in sync are bit-identical on both legs, whose data starts at sector 0.
  *
- *   dmsetup create m --table "0 $(blockdev --getsz /dev/L) lockstep /dev/L /dev/R"
+ *   lockstep-meta create --local /dev/L --remote /dev/R --name m
+ *   lockstep-meta verdict /dev/L /dev/R	(says what the table is)
+ *   dmsetup create m --table "0 2097152 lockstep /dev/L /dev/R"
  *   dmsetup status m
  *   0 2097152 lockstep AA 1024/1024 idle 0 0 ...
  *
- * The options are in table.h. A table reload of an active mirror keeps its
- * state (registry.h). But the map is in core memory: creating a mirror resyncs
- * all of it from the leg that is named first (option nosync: no resync). So if
- * the remote leg was the only current one when the mirror was last stopped
- * (health D or a for the local leg), name it first, or its data is lost.
+ * What each leg has is known from its own metadata (lockstep-format.h), at its
+ * end: legs that don't belong together, or have each gone on without the other,
+ * are refused. The options are in table.h. A table reload of an active mirror
+ * keeps its state (registry.h), and may exchange a leg's device or take it away.
  *
  * Status, fields separated by one blank:
  *
  *    1  health of local and remote leg, one character each:
  *       A in sync   a alive, some regions stale   D dead (gets no I/O)
+ *       - there is none
  *    2  <regions in sync>/<regions>
  *    3  idle | resync | paused | waiting | stalled (resync.h)
  *    4  I/O errors of the local leg (read, write and flush)
  *    5  I/O errors of the remote leg
- *    6  policy: degrade | error
+ *    6  policy: degrade | block | error
  *    7  regions stale on the local leg        8  on the remote leg
  *    9  read errors local                    10  read errors remote
- *   11  together | parting | alone | blocked | refusing (mirror.h)
+ *   11  together | parting | alone | blocked | refusing (standing.h)
  *   12  why a dead leg stays dead: one word, or -
  *   13  regions dirty in the map
  *   14  rate of the resync now, KiB/s
@@ -38,9 +40,9 @@
  *   16  sectors that verify has found to differ
  *   17+ counters in the order of counters.h: writes reads flushes fua zeroes
  *       waited copied_bytes punted failovers alone refused late
- *       resynced_sectors abandoned
+ *       resynced_sectors abandoned held marked map_writes super_writes cleaned
  *
- * New fields come after the last. Each change of field 1 is a dm event
+ * New fields come after the last. Each change of fields 1 and 11 is a dm event
  * (dmsetup wait) and a line in the kernel log.
  *
  * Messages (dmsetup message m 0 ...):
@@ -52,6 +54,9 @@
  *   resync                   take all of the remote leg for stale
  *   resync_rate <KiB/s>      0 = no bound; not kept over a reload
  *   remote_timeout <ms>      0 = never; not kept over a reload
+ *   policy degrade|block|error
+ *   unblock                  policy block: go on with one leg until both are back
+ *   fail_held                fail the writes that are held now
  *   counters_reset
  *
  * No ioctls are passed down: SG_IO to one leg would go around the mirror.
@@ -61,6 +66,9 @@
 #include <linux/slab.h>
 
 #include "lockstep-compat.h"
+#include "activate.h"
+#include "join.h"
+#include "metadata.h"
 #include "mirror.h"
 #include "read.h"
 #include "registry.h"
@@ -68,41 +76,58 @@
 #include "write.h"
 #include "zero.h"
 
+/* Without metadata: 1 MiB. */
+#define REGION_SHIFT_CORE	11
+
 #define CREATE_TRACE_POINTS
 #include "lockstep-trace.h"
+
+static void tell_leg(struct mirror *m, enum leg_id leg, char health, unsigned long in_sync)
+{
+	const char *name = dm_table_device_name(m->ti->table);
+	const struct leg *l = &m->legs[leg];
+
+	if (health == 'D' || health == '-')
+		DMWARN("%s: %s leg %s is dead (%s), policy %s", name, leg_name(leg), leg_path(l),
+		       leg_why_word(l->why), table_policy_name(m->options.policy));
+	else if (health == 'a')
+		DMINFO("%s: %s leg %s is alive, %lu of %lu regions in sync", name, leg_name(leg),
+		       leg_path(l), in_sync, m->map.nr);
+	else
+		DMINFO("%s: %s leg %s is in sync", name, leg_name(leg), leg_path(l));
+}
 
 static void event_work(struct work_struct *work)
 {
 	struct mirror *m = container_of(work, struct mirror, event);
-	const char *name = dm_table_device_name(m->ti->table);
+	enum standing standing, stood;
 	char health[LEGS], before[LEGS];
 	unsigned long in_sync;
+	bool news = false;
 	enum leg_id leg;
 
 	spin_lock_irq(&m->lock);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		before[leg] = m->shown[leg];
-		health[leg] = leg_health(&m->legs[leg], region_map_nr_stale(&m->map, leg));
+		health[leg] = mirror_health(m, leg);
 		m->shown[leg] = health[leg];
 	}
+	stood = m->shown_standing;
+	standing = m->standing;
+	m->shown_standing = standing;
 	in_sync = region_map_in_sync(&m->map);
 	spin_unlock_irq(&m->lock);
 
-	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		if (health[leg] == before[leg])
-			continue;
-		if (health[leg] == 'D')
-			DMWARN("%s: %s leg %s is dead, going on without it (policy %s)",
-			       name, leg_name(leg), m->legs[leg].dev->name,
-			       m->options.error_policy ? "error" : "degrade");
-		else if (health[leg] == 'a')
-			DMINFO("%s: %s leg %s is alive, %lu of %lu regions in sync",
-			       name, leg_name(leg), m->legs[leg].dev->name, in_sync, m->map.nr);
-		else
-			DMINFO("%s: %s leg %s is in sync",
-			       name, leg_name(leg), m->legs[leg].dev->name);
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		if (health[leg] != before[leg]) {
+			tell_leg(m, leg, health[leg], in_sync);
+			news = true;
+		}
+	if (standing != stood && standing != PARTING) {
+		DMINFO("%s: %s", dm_table_device_name(m->ti->table), standing_name(standing));
+		news = true;
 	}
-	if (health[LEG_LOCAL] != before[LEG_LOCAL] || health[LEG_REMOTE] != before[LEG_REMOTE])
+	if (news)
 		dm_table_event(m->ti->table);
 }
 
@@ -116,11 +141,19 @@ static void mirror_destroy(struct mirror *m)
 		resync_drain(m->resync);
 		resync_destroy(m->resync);
 	}
+	if (m->join_wq) {
+		join_stop(m);
+		destroy_workqueue(m->join_wq);
+	}
+	if (m->state_wq)
+		destroy_workqueue(m->state_wq);
+	dirty_map_destroy(&m->dirty);
 	if (m->wq) {
 		cancel_work_sync(&m->event);
 		destroy_workqueue(m->wq);
 	}
 	writes_destroy(m);
+	metadata_destroy(m);
 	counters_destroy(&m->counters);
 	region_map_destroy(&m->map);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
@@ -128,10 +161,22 @@ static void mirror_destroy(struct mirror *m)
 	kfree(m);
 }
 
+static int check_one_leg(struct mirror *m)
+{
+	if (!m->legs[LEG_LOCAL].dev && !m->legs[LEG_REMOTE].dev) {
+		m->ti->error = "Both legs are \"-\"";
+		return -EINVAL;
+	}
+	if (m->options.mode != MODE_METADATA) {
+		m->ti->error = "A leg is \"-\": not with sync or nosync";
+		return -EINVAL;
+	}
+	return 0;
+}
+
 static int open_legs(struct mirror *m, char **argv)
 {
 	struct dm_target *ti = m->ti;
-	struct block_device *local, *remote;
 	enum leg_id leg;
 	int r;
 
@@ -144,21 +189,31 @@ static int open_legs(struct mirror *m, char **argv)
 	m->legs[LEG_REMOTE].write_through = !m->options.trust_remote_cache;
 	m->legs[LEG_REMOTE].cache_trusted = m->options.trust_remote_cache;
 
-	local = leg_bdev(&m->legs[LEG_LOCAL]);
-	remote = leg_bdev(&m->legs[LEG_REMOTE]);
-	if (local->bd_dev == remote->bd_dev) {
+	if (!m->legs[LEG_LOCAL].dev || !m->legs[LEG_REMOTE].dev)
+		return check_one_leg(m);
+	if (leg_bdev(&m->legs[LEG_LOCAL])->bd_dev == leg_bdev(&m->legs[LEG_REMOTE])->bd_dev) {
 		DMERR("%s and %s are the same device", argv[LEG_LOCAL], argv[LEG_REMOTE]);
 		ti->error = "Both legs are the same device";
 		return -EINVAL;
 	}
 	/* A disk and a partition of it can't both be opened: the block layer sees to that. */
+	return 0;
+}
+
+static int check_blocks(struct mirror *m)
+{
+	struct dm_target *ti = m->ti;
+	enum leg_id leg;
 
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		unsigned int block = bdev_logical_block_size(leg_bdev(&m->legs[leg]));
+		unsigned int block;
 
-		if (block >> SECTOR_SHIFT > min(m->options.region_size, IO_MAX_SECTORS)) {
+		if (!m->legs[leg].dev)
+			continue;
+		block = bdev_logical_block_size(leg_bdev(&m->legs[leg]));
+		if (block >> SECTOR_SHIFT > min(1u << m->region_shift, IO_MAX_SECTORS)) {
 			DMERR("%s leg: logical blocks of %u bytes, regions of %u sectors",
-			      leg_name(leg), block, m->options.region_size);
+			      leg_name(leg), block, 1u << m->region_shift);
 			ti->error = "A leg's logical block doesn't fit into a region";
 			return -EINVAL;
 		}
@@ -172,23 +227,48 @@ static int open_legs(struct mirror *m, char **argv)
 	return 0;
 }
 
+/* What is known of the legs: from their metadata, or from the table's word. */
+static int learn(struct mirror *m)
+{
+	int r;
+
+	if (m->options.mode != MODE_METADATA) {
+		m->region_shift = m->options.region_size ? ilog2(m->options.region_size) :
+							   REGION_SHIFT_CORE;
+		return 0;
+	}
+	r = metadata_create(m);
+	if (r) {
+		m->ti->error = "Out of memory";
+		return r;
+	}
+	return activate_check(m);
+}
+
 /* Memory and threads; the map says what sync or nosync says. */
 static int mirror_init(struct mirror *m)
 {
 	int r;
 
+	bool resync = m->options.mode == MODE_SYNC;
+
 	spin_lock_init(&m->lock);
 	range_lock_init(&m->ranges);
 	INIT_WORK(&m->event, event_work);
-	m->shown[LEG_LOCAL] = 'A';
-	m->shown[LEG_REMOTE] = m->options.nosync ? 'A' : 'a';
+	standing_init(m);
+	join_init(m);
+	m->shown[LEG_LOCAL] = m->legs[LEG_LOCAL].dev ? 'A' : '-';
+	m->shown[LEG_REMOTE] = !m->legs[LEG_REMOTE].dev ? '-' : resync ? 'a' : 'A';
 
-	r = region_map_create(&m->map, m->ti->len, ilog2(m->options.region_size));
+	r = region_map_create(&m->map, m->ti->len, m->region_shift);
 	if (r)
 		return r;
-	if (!m->options.nosync)
+	if (resync)
 		region_map_mark_all(&m->map, LEG_REMOTE);
-	m->degraded = !m->options.nosync;
+	m->degraded = resync;
+	r = dirty_map_create(&m->dirty, m, m->map.nr, m->region_shift);
+	if (r)
+		return r;
 
 	r = counters_create(&m->counters);
 	if (r)
@@ -198,7 +278,9 @@ static int mirror_init(struct mirror *m)
 	if (r)
 		return r;
 	m->wq = alloc_workqueue("lockstep", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	if (!m->wq)
+	m->state_wq = alloc_ordered_workqueue("lockstep-state", WQ_MEM_RECLAIM);
+	m->join_wq = alloc_ordered_workqueue("lockstep-join", WQ_MEM_RECLAIM);
+	if (!m->wq || !m->state_wq || !m->join_wq)
 		return -ENOMEM;
 	m->resync = resync_create(m, m->options.resync_jobs, m->options.resync_rate);
 	return PTR_ERR_OR_ZERO(m->resync);
@@ -228,6 +310,10 @@ static int lockstep_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	m->options = options;
 
 	r = open_legs(m, argv);
+	if (!r)
+		r = learn(m);
+	if (!r)
+		r = check_blocks(m);
 	if (r)
 		goto bad;
 	r = mirror_init(m);
@@ -300,12 +386,15 @@ static void lockstep_presuspend(struct dm_target *ti)
 	struct mirror *m = ti->private;
 
 	resync_pause(m->resync);
+	/* Or dm would wait for what is held. */
+	standing_close(m);
 }
 
 static void lockstep_presuspend_undo(struct dm_target *ti)
 {
 	struct mirror *m = ti->private;
 
+	standing_open(m);
 	resync_run(m->resync);
 }
 
@@ -315,28 +404,46 @@ static void lockstep_postsuspend(struct dm_target *ti)
 	struct mirror *m = ti->private;
 
 	resync_drain(m->resync);
+	join_stop(m);
+	standing_drain(m);
 	watch_stop(m);
 	flush_workqueue(m->wq);
 	WARN_ON_ONCE(!range_lock_idle(&m->ranges));
+	activate_suspend(m);
 	registry_suspend(m);
 }
 
 static int lockstep_preresume(struct dm_target *ti)
 {
-	return registry_resume(ti->private);
+	struct mirror *m = ti->private;
+	int r;
+
+	r = registry_resume(m);
+	if (r)
+		return r;
+	r = m->ran ? activate_again(m) : activate_begin(m);
+	if (r) {
+		DMERR("%s: can't be started: error %d", dm_table_device_name(ti->table), r);
+		registry_suspend(m);
+		return r;
+	}
+	registry_ran(m);
+	standing_open(m);
+	return 0;
 }
 
 static void lockstep_resume(struct dm_target *ti)
 {
 	struct mirror *m = ti->private;
 
+	join_run(m);
 	resync_run(m->resync);
 	watch_start(m);
 }
 
 #define MESSAGES "fail local|remote, recover [local|remote], resync, resync_rate <KiB/s>, " \
 		 "remote_timeout <ms>, " \
-		 "counters_reset"
+		 "policy degrade|block|error, unblock, fail_held, counters_reset"
 
 static int parse_leg(const char *word, enum leg_id *leg)
 {
@@ -389,6 +496,21 @@ static int timeout_message(struct mirror *m, const char *word)
 	return 0;
 }
 
+static int policy_message(struct mirror *m, const char *word)
+{
+	enum table_policy policy;
+
+	if (table_policy_parse(word, &policy)) {
+		DMWARN("policy: %s is none of degrade, block, error", word);
+		return -EINVAL;
+	}
+	spin_lock_irq(&m->lock);
+	m->options.policy = policy;
+	spin_unlock_irq(&m->lock);
+	standing_policy_changed(m);
+	return 0;
+}
+
 static int lockstep_message(struct dm_target *ti, unsigned int argc, char **argv,
 			    char *result, unsigned int maxlen)
 {
@@ -408,6 +530,15 @@ static int lockstep_message(struct dm_target *ti, unsigned int argc, char **argv
 		return rate_message(m, argv[1]);
 	if (!strcasecmp(argv[0], "remote_timeout") && argc == 2)
 		return timeout_message(m, argv[1]);
+	if (!strcasecmp(argv[0], "policy") && argc == 2)
+		return policy_message(m, argv[1]);
+	if (!strcasecmp(argv[0], "unblock") && argc == 1)
+		return standing_unblock(m);
+	if (!strcasecmp(argv[0], "fail_held") && argc == 1) {
+		DMWARN("%s: %u held requests fail, as told", dm_table_device_name(ti->table),
+		       standing_fail_held(m, BLK_STS_IOERR));
+		return 0;
+	}
 	if (!strcasecmp(argv[0], "counters_reset") && argc == 1) {
 		counters_reset(&m->counters);
 		return 0;
@@ -425,6 +556,8 @@ static u64 errors_of(const struct leg *leg)
 static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxlen)
 {
 	struct leg *local = &m->legs[LEG_LOCAL], *remote = &m->legs[LEG_REMOTE];
+	enum leg_why why = WHY_NONE;
+	enum standing standing;
 	unsigned long stale[LEGS];
 	unsigned int sz = 0;
 	char health[LEGS];
@@ -435,20 +568,23 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 	spin_lock_irq(&m->lock);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		stale[leg] = region_map_nr_stale(&m->map, leg);
-		health[leg] = leg_health(&m->legs[leg], stale[leg]);
+		health[leg] = mirror_health(m, leg);
+		if (m->legs[leg].dead)
+			why = m->legs[leg].why;
 	}
+	standing = m->standing;
 	action = resync_action(m->resync);
 	spin_unlock_irq(&m->lock);
 
-	DMEMIT("%c%c %lu/%lu %s %llu %llu %s %lu %lu %lld %lld %s - 0 0 - 0",
+	DMEMIT("%c%c %lu/%lu %s %llu %llu %s %lu %lu %lld %lld %s %s %lu 0 - 0",
 	       health[LEG_LOCAL], health[LEG_REMOTE],
 	       region_map_in_sync(&m->map), m->map.nr, action,
 	       errors_of(local), errors_of(remote),
-	       m->options.error_policy ? "error" : "degrade",
+	       table_policy_name(m->options.policy),
 	       stale[LEG_LOCAL], stale[LEG_REMOTE],
 	       (long long)atomic64_read(&local->read_errors),
 	       (long long)atomic64_read(&remote->read_errors),
-	       local->dead || remote->dead ? "alone" : "together");
+	       standing_name(standing), leg_why_word(why), dirty_map_weight(&m->dirty));
 	for (i = 0; i < COUNTERS; i++)
 		DMEMIT(" %llu", counters_sum(&m->counters, i));
 	return sz;
@@ -461,12 +597,12 @@ static unsigned int emit_ima(struct mirror *m, char *result, unsigned int maxlen
 
 	DMEMIT_TARGET_NAME_VERSION(m->ti->type);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		DMEMIT(",%s=%s", leg_name(leg), m->legs[leg].dev->name);
-	DMEMIT(",region_size=%u,policy=%s,remote_cache=%s,local_cache=%s,nosync=%c;",
-	       m->options.region_size, m->options.error_policy ? "error" : "degrade",
+		DMEMIT(",%s=%s", leg_name(leg), leg_path(&m->legs[leg]));
+	DMEMIT(",region_size=%u,policy=%s,remote_cache=%s,local_cache=%s,metadata=%c;",
+	       1u << m->region_shift, table_policy_name(m->options.policy),
 	       m->options.trust_remote_cache ? "trust" : "fua",
 	       m->options.local_fua ? "fua" : "plain",
-	       m->options.nosync ? 'y' : 'n');
+	       m->meta ? 'y' : 'n');
 	return sz;
 }
 
@@ -481,7 +617,7 @@ static void lockstep_status(struct dm_target *ti, status_type_t type, unsigned i
 		emit_info(m, result, maxlen);
 		break;
 	case STATUSTYPE_TABLE:
-		DMEMIT("%s %s", m->legs[LEG_LOCAL].dev->name, m->legs[LEG_REMOTE].dev->name);
+		DMEMIT("%s %s", leg_path(&m->legs[LEG_LOCAL]), leg_path(&m->legs[LEG_REMOTE]));
 		table_emit(&m->options, result + sz, maxlen - sz);
 		break;
 	case STATUSTYPE_IMA:
@@ -498,6 +634,8 @@ static int lockstep_iterate_devices(struct dm_target *ti, iterate_devices_callou
 	int r = 0;
 
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		if (!m->legs[leg].dev)
+			continue;
 		r = fn(ti, m->legs[leg].dev, 0, ti->len, data);
 		if (r)
 			break;

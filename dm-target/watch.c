@@ -27,7 +27,7 @@ static void hangs(struct mirror *m, struct leg *leg, unsigned long timeout)
 	int r;
 
 	spin_lock_irq(&m->lock);
-	r = mirror_give_up(m, leg->id);
+	r = mirror_give_up(m, leg->id, WHY_TIMEOUT);
 	spin_unlock_irq(&m->lock);
 	if (r) {
 		if (!m->watch.told)

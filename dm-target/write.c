@@ -334,7 +334,19 @@ static void write_start(struct write *w, bool may_wait)
  */
 static void write_granted(struct write *w, bool may_wait)
 {
-	write_start(w, may_wait);
+	if (likely(dirty_map_mark(&w->m->dirty, &w->mark, w->range.start, w->range.last)))
+		write_start(w, may_wait);
+}
+
+/* In the map's worker, for which nobody may wait here. */
+static void write_marked(struct dirty_wait *mark, blk_status_t status)
+{
+	struct write *w = container_of(mark, struct write, mark);
+
+	if (unlikely(status))
+		write_finish(w, status);
+	else
+		write_start(w, false);
 }
 
 static void granted_work(struct work_struct *work)
@@ -382,6 +394,7 @@ static void write_begin(struct mirror *m, struct write *w, struct bio *bio, bool
 	w->range.start = dm_target_offset(m->ti, bio->bi_iter.bi_sector);
 	w->range.last = w->range.start + bio_sectors(bio) - 1;
 	INIT_WORK(&w->work, granted_work);
+	w->mark.done = write_marked;
 	trace_lockstep_write(m, w->range.start, bio_sectors(bio));
 
 	if (range_lock(&m->ranges, &w->range, range_granted))

@@ -35,6 +35,7 @@
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
+#include "dirty-map.h"
 #include "leg.h"
 #include "range-lock.h"
 #include "write-pool.h"
@@ -72,7 +73,12 @@ struct write {
 	unsigned int abandoned;		/* bit for each leg; its status is BLK_STS_TIMEOUT */
 	blk_status_t status[LEGS];
 
+	/* mirror.c's: why and where it is held */
+	bool unacked;			/* it has been sent, one leg may have it */
+	struct list_head held;
+
 	/* private to write.c */
+	struct dirty_wait mark;
 	atomic_t state;
 	struct list_head flying;
 	struct leg_part part[LEGS];

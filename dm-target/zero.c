@@ -7,8 +7,12 @@
 
 bool zero_supported(const struct mirror *m)
 {
-	return bdev_write_zeroes_sectors(leg_bdev(&m->legs[LEG_LOCAL])) &&
-	       bdev_write_zeroes_sectors(leg_bdev(&m->legs[LEG_REMOTE]));
+	enum leg_id leg;
+
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		if (m->legs[leg].dev && !bdev_write_zeroes_sectors(leg_bdev(&m->legs[leg])))
+			return false;
+	return true;
 }
 
 static void zero_leg(struct write *w, enum leg_id leg)

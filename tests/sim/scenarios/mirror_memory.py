@@ -17,7 +17,7 @@ from pathlib import Path
 from locklab import base, blk, dm, faults, mirror, pair
 from mirrorlab import MIB, SECTORS, Background, Pair, load
 
-TABLE = "0 {} lockstep {} {} 4 region_size 64 resync_jobs 4"
+TABLE = "0 {} lockstep {} {} 5 sync region_size 64 resync_jobs 4"
 SMALL = 2 if base.CHECKED else MIB  # a leg that is resynced again and again
 ROUNDS = 1 if base.CHECKED else 3
 REFERENCES = Path("/sys/module/dm_lockstep/refcnt")

@@ -107,7 +107,7 @@ def interrupted() -> None:
     pair.mirror.in_sync()
 
     base.step("removed in mid-resync")
-    dm.reload("mirror", mirror.table(pair.local.node, pair.remote.node,
+    dm.reload("mirror", mirror.table(pair.local.node, pair.remote.node, "sync",
               "resync_rate", 512, "resync_jobs", 8))  # fmt: skip
     pair.mirror.message("resync")
     base.until(lambda: pair.count("resynced"), "something copied")
@@ -138,14 +138,15 @@ def grown() -> None:
     base.step("grown by a reload: only the new part is resynced")
     pair = Pair("nosync", "region_size", REGION)
     half = SECTORS // 2
-    table = mirror.table(pair.local.node, pair.remote.node, "region_size", REGION, sectors=half)
+    words = ("region_size", REGION)
+    legs = pair.local.node, pair.remote.node
     pair.mirror.remove()
-    pair.mirror.node = dm.create("mirror", table.replace("2 region_size", "3 nosync region_size"))
+    pair.mirror.node = dm.create("mirror", mirror.table(*legs, "nosync", *words, sectors=half))
     with blk.Disk(pair.local.disk.node) as disk:
         disk.write(half, blk.pattern("tail", 1024) * (half // 1024))
     load = Background("verify", pair.mirror.node, span=half)
     written(pair, 100)
-    dm.reload("mirror", mirror.table(pair.local.node, pair.remote.node, "region_size", REGION))
+    dm.reload("mirror", mirror.table(*legs, "sync", *words))
     pair.mirror.in_sync()
     base.equal(pair.count("resynced"), half, "sectors copied")
     load.stop()

@@ -28,7 +28,7 @@ def refused_tables() -> None:
         (f"0 {n} lockstep {a} {b} 2 nosync nosync", errno.EINVAL, "nosync: given twice"),
         (f"0 {n} lockstep {a} {b} 2 sync nosync", errno.EINVAL, "contradict"),
         (f"0 {n} lockstep {a} {b} 1 policy", errno.EINVAL, "policy: its value is missing"),
-        (f"0 {n} lockstep {a} {b} 2 policy maybe", errno.EINVAL, "degrade or error"),
+        (f"0 {n} lockstep {a} {b} 2 policy maybe", errno.EINVAL, "degrade, block or error"),
         (f"0 {n} lockstep {a} {b} 2 region_size 1000", errno.EINVAL, "power of two"),
         (f"0 {n} lockstep {a} {b} 2 region_size 4", errno.EINVAL, "bad value 4"),
         (f"0 {n} lockstep {a} {b} 2 region_size 99999999999", errno.EINVAL, "bad value"),
@@ -36,7 +36,11 @@ def refused_tables() -> None:
         (f"0 {n} lockstep {a} {b} 2 resync_rate -1", errno.EINVAL, "KiB/s"),
         (f"0 {n} lockstep {a} {b} 2 remote_cache none", errno.EINVAL, "fua or trust"),
         (f"0 {n} lockstep {a} {b} 2 local_cache trust", errno.EINVAL, "plain or fua"),
-        (f"0 1024 lockstep {a} {b}\n1024 1024 lockstep {a} {b}", errno.EBUSY, "two targets"),
+        (f"0 {n} lockstep {a} {b} 2 rejoin soon", errno.EINVAL, "rejoin must be"),
+        (f"0 {n} lockstep {a} {b}", errno.EINVAL, "superblock"),
+        (f"0 {n} lockstep {a} - 1 nosync", errno.EINVAL, "not with sync or nosync"),
+        (f"0 {n} lockstep - -", errno.EINVAL, 'Both legs are "-"'),
+        (f"0 1024 lockstep {a} {b} 1 sync\n1024 1024 lockstep {a} {b} 1 sync", errno.EBUSY, "two targets"),
     ]
     for table, want, says in lines:
         what = " | ".join(line.split("lockstep ")[1] for line in table.splitlines())
@@ -47,14 +51,14 @@ def refused_tables() -> None:
     huge = [dm.create(name, f"0 {1 << 33} zero") for name in ("hugea", "hugeb")]
     line = f"0 {1 << 33} lockstep {huge[0]} {huge[1]}"
     with base.refused("too many regions", errno.E2BIG, kernel="Too many regions"):
-        dm.create("bad", f"{line} 2 region_size 8")
+        dm.create("bad", f"{line} 3 sync region_size 8")
     dm.remove(mirror.Mirror(huge[0], huge[1], "nosync", name="good").name)
     for name in ("hugea", "hugeb"):
         dm.remove(name)
 
     base.step("a leg of another mirror is refused")
     good = mirror.Mirror(a, b)
-    for table in (f"0 8192 lockstep {small.node} {b}", f"0 {n} lockstep {b} {a}"):
+    for table in (f"0 8192 lockstep {small.node} {b} 1 sync", f"0 {n} lockstep {b} {a} 1 sync"):
         with base.refused(table, errno.EBUSY, kernel="already belongs to another lockstep device"):
             dm.create("bad", table)
 
@@ -76,17 +80,18 @@ def round_trip() -> None:
     base.step("what dmsetup table shows makes the same mirror again")
     pair = Pair("nosync")
     names = " ".join(dm.table("mirror").split()[:2])
-    for words in ("", "1 nosync", "2 region_size 128", "2 policy error", "2 remote_cache trust",
-                  "4 remote_cache trust local_cache fua",
-                  "9 region_size 8 nosync policy error resync_jobs 16 resync_rate 77"):  # fmt: skip
+    for words in ("1 sync", "1 nosync", "3 sync region_size 128", "3 sync policy error",
+                  "3 sync policy block", "3 sync remote_cache trust",
+                  "5 sync remote_cache trust local_cache fua", "3 nosync rejoin 0",
+                  "9 nosync region_size 8 policy error resync_jobs 16 resync_rate 77"):  # fmt: skip
         table = f"{names} {words}".strip()
         dm.reload("mirror", f"0 {SECTORS} lockstep {table}")
         base.equal(dm.table("mirror"), table, "table")
         dm.reload("mirror", f"0 {SECTORS} lockstep {dm.table('mirror')}")
         base.equal(dm.table("mirror"), table, "table")
-    dm.reload("mirror", f"0 {SECTORS} lockstep {names} 6 policy DEGRADE remote_cache fua"
-              " local_cache plain")
-    base.equal(dm.table("mirror"), names, "defaults are left out")
+    dm.reload("mirror", f"0 {SECTORS} lockstep {names} 9 sync policy DEGRADE remote_cache fua"
+              " local_cache plain rejoin 5")
+    base.equal(dm.table("mirror"), f"{names} 1 sync", "defaults are left out")
     base.equal(len(pair.mirror.status().rest), len(FIELDS), "fields of the status line")
     pair.close()
 

@@ -18,6 +18,7 @@ FIELDS = (
     "standing", "why", "dirty", "rate", "verify", "differing",
     "writes", "reads", "flushes", "fua", "zeroes", "waited", "copied", "punted", "failovers",
     "alone", "refused", "late", "resynced", "abandoned",
+    "held", "marked", "map_writes", "super_writes", "cleaned",
 )  # fmt: skip
 
 
@@ -79,8 +80,11 @@ class Pair:
         self.remote = Leg("lremote", mib=mib, latency_us=latency_us[1], cache_mib=cache_mib)
         self.mirror = mirror.Mirror(self.local.node, self.remote.node, *options)
 
+    def word(self, field: str) -> str:
+        return self.mirror.status().rest[FIELDS.index(field)]
+
     def count(self, field: str) -> int:
-        return int(self.mirror.status().rest[FIELDS.index(field)])
+        return int(self.word(field))
 
     def same(self) -> None:
         """At this quiet moment, on the disks themselves."""

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "activate.h"
+
+#include <linux/bitmap.h>
+
+#include "join.h"
+#include "life.h"
+#include "metadata.h"
+#include "mirror.h"
+#include "registry.h"
+#include "verdict.h"
+
+#define TEXT_BYTES	400
+
+static int judge(struct mirror *m, struct super_found found[LEGS], struct verdict *v)
+{
+	const char *name = dm_table_device_name(m->ti->table);
+	char text[TEXT_BYTES];
+	enum leg_id leg;
+
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		if (m->legs[leg].dead)
+			found[leg].kind = SUPER_ABSENT;
+		else
+			metadata_find(m, leg, &found[leg]);
+
+	verdict_decide(&found[LEG_LOCAL], &found[LEG_REMOTE], v);
+	verdict_text(v, &found[LEG_LOCAL], &found[LEG_REMOTE], text, sizeof(text));
+	if (v->reason) {
+		DMERR("%s: %s", name, text);
+		for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+			if (found[leg].kind != SUPER_VALID)
+				continue;
+			super_history_text(&found[leg].super, text, sizeof(text));
+			DMERR("%s: history of the %s leg: %s", name, leg_name(leg), text);
+		}
+		return -EINVAL;
+	}
+	DMINFO("%s: %s", name, text);
+	return 0;
+}
+
+static int check_geometry(struct mirror *m, const struct super *s)
+{
+	struct dm_target *ti = m->ti;
+
+	if (s->data_sectors != ti->len) {
+		DMERR("the legs hold %llu sectors of data, the table says %llu",
+		      s->data_sectors, (unsigned long long)ti->len);
+		ti->error = "The table's length isn't that of the legs' data";
+		return -EINVAL;
+	}
+	if (m->options.region_size && m->options.region_size != 1u << s->region_shift) {
+		DMERR("region_size %u: the legs have regions of %u sectors",
+		      m->options.region_size, 1u << s->region_shift);
+		ti->error = "region_size isn't that of the legs; leave it out";
+		return -EINVAL;
+	}
+	m->region_shift = s->region_shift;
+	return 0;
+}
+
+int activate_check(struct mirror *m)
+{
+	struct super_found found[LEGS] = { };
+	struct verdict v;
+	enum leg_id leg;
+	int r;
+
+	/* A table reload: the legs are in use, and say so when that has ended. */
+	for (leg = LEG_LOCAL; registry_reload(m) && leg < LEGS; leg++) {
+		if (!m->legs[leg].dev)
+			continue;
+		metadata_find(m, leg, &found[leg]);
+		if (found[leg].kind == SUPER_VALID)
+			return check_geometry(m, &found[leg].super);
+	}
+
+	r = judge(m, found, &v);
+	if (r) {
+		m->ti->error = "The legs can't be used together; the kernel's log says why";
+		return r;
+	}
+	return check_geometry(m, &found[v.source].super);
+}
+
+static int as_it_is(struct mirror *m, struct super *s)
+{
+	return 0;
+}
+
+/* The other leg isn't there, and the caller wants the mirror without it. */
+static int begin_alone(struct mirror *m, enum leg_id missing)
+{
+	spin_lock_irq(&m->lock);
+	m->legs[missing].dead = true;
+	region_map_mark_bits(&m->map, missing, m->dirty.bits);
+	m->standing = PARTING;
+	spin_unlock_irq(&m->lock);
+	return standing_part_now(m);
+}
+
+static int begin_together(struct mirror *m, const struct verdict *v)
+{
+	enum leg_id source = v->source, leg = other_leg(source);
+	struct super *s = &m->meta->super[source];
+	bool target;
+	int r;
+
+	if (v->full)
+		dirty_map_fill(&m->dirty);
+	target = v->full || v->join || !bitmap_empty(m->dirty.bits, m->dirty.nr);
+
+	mutex_lock(&m->meta->lock[source]);
+	if (!s->map_epoch)
+		super_new_map(s);
+	r = dirty_map_write(&m->dirty, source);
+	mutex_unlock(&m->meta->lock[source]);
+	if (!r)
+		r = metadata_update(m, source, as_it_is);
+	if (!r)
+		r = target ? join_as_target(m, leg, v->full) : metadata_update(m, leg, as_it_is);
+	if (r)
+		return r;
+
+	spin_lock_irq(&m->lock);
+	m->map.target = leg;
+	if (target)
+		region_map_mark_bits(&m->map, leg, m->dirty.bits);
+	m->target_ready = target;
+	m->home = source;
+	mirror_changed(m);
+	spin_unlock_irq(&m->lock);
+	dirty_map_run(&m->dirty);
+	return 0;
+}
+
+/* Without metadata: the region map and the dead leg, if any, are what they are. */
+static int begin_core(struct mirror *m)
+{
+	enum leg_id leg;
+
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		if (!m->legs[leg].dead)
+			continue;
+		m->standing = PARTING;
+		return standing_part_now(m);
+	}
+	m->home = LEG_LOCAL;
+	dirty_map_run(&m->dirty);
+	return 0;
+}
+
+int activate_begin(struct mirror *m)
+{
+	struct super_found found[LEGS] = { };
+	struct verdict v;
+	enum leg_id leg;
+	int r;
+
+	if (!m->meta)
+		return begin_core(m);
+
+	r = judge(m, found, &v);
+	if (!r)
+		r = check_geometry(m, &found[v.source].super);
+	for (leg = LEG_LOCAL; leg < LEGS && !r; leg++) {
+		if (found[leg].kind != SUPER_VALID)
+			continue;
+		m->meta->super[leg] = found[leg].super;
+		r = dirty_map_load(&m->dirty, leg);
+	}
+	if (r)
+		return r;
+	return v.alone ? begin_alone(m, other_leg(v.source)) : begin_together(m, &v);
+}
+
+static int write_idle(struct mirror *m, enum leg_id leg)
+{
+	struct super next;
+	int r;
+
+	mutex_lock(&m->meta->lock[leg]);
+	next = m->meta->super[leg];
+	super_set_active(&next, false);
+	r = metadata_write(m, leg, &next);
+	mutex_unlock(&m->meta->lock[leg]);
+	return r;
+}
+
+void activate_suspend(struct mirror *m)
+{
+	enum leg_id leg;
+	int r;
+
+	dirty_map_stop(&m->dirty);
+	r = dirty_map_clean(&m->dirty);
+	if (!m->meta)
+		return;
+	for (leg = LEG_LOCAL; leg < LEGS && !r; leg++)
+		if (!m->legs[leg].dead)
+			r = write_idle(m, leg);
+	/* Nothing is lost: the next start finds a crash, and resyncs what is dirty. */
+	if (r)
+		DMWARN("%s: not marked as stopped cleanly: error %d",
+		       dm_table_device_name(m->ti->table), r);
+}
+
+int activate_again(struct mirror *m)
+{
+	enum leg_id leg;
+	int r = 0;
+
+	for (leg = LEG_LOCAL; m->meta && leg < LEGS && !r; leg++)
+		if (!m->legs[leg].dead)
+			r = metadata_update(m, leg, as_it_is);
+	if (!r)
+		dirty_map_run(&m->dirty);
+	return r;
+}

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "join.h"
+
+#include <linux/timekeeping.h>
+
+#include "life.h"
+#include "lockstep-trace.h"
+#include "metadata.h"
+#include "mirror.h"
+#include "registry.h"
+#include "verdict.h"
+
+static int adopt(struct mirror *m, struct super *source)
+{
+	return super_adopt(source, metadata_random(), ktime_get_real_seconds());
+}
+
+static int become_target(struct mirror *m, struct super *s)
+{
+	/* The source's is stable: only a parting and a join change it. */
+	return super_join(s, &m->meta->super[s->leg == LEG_LOCAL ? LEG_REMOTE : LEG_LOCAL]);
+}
+
+static int forget_base(struct mirror *m, struct super *source)
+{
+	super_forget_base(source);
+	return 0;
+}
+
+/*
+ * Not if a parting has begun since this step did: it may have found the source
+ * ALONE, and acknowledge what the target hasn't got.
+ */
+static int become_sync(struct mirror *m, struct super *s)
+{
+	bool late;
+
+	spin_lock_irq(&m->lock);
+	late = m->changes != m->join_changes;
+	spin_unlock_irq(&m->lock);
+	return late ? -EAGAIN : super_in_sync(s);
+}
+
+int join_as_target(struct mirror *m, enum leg_id leg, bool full)
+{
+	enum leg_id source = other_leg(leg);
+	int r;
+
+	if (!m->meta)
+		return 0;
+	if (full) {
+		r = metadata_update(m, source, adopt);
+		if (r)
+			return r;
+	}
+	r = metadata_update(m, leg, become_target);
+	if (r)
+		return r;
+	return generation_none(&m->meta->super[source].base) ? 0 : metadata_update(m, source, forget_base);
+}
+
+/* What keeps a dead leg from coming back. 0, or an errno with *why set. */
+static int judge(struct mirror *m, enum leg_id leg, struct super_found *found,
+		 struct verdict *v, enum leg_why *why)
+{
+	struct super_found legs[LEGS] = { };
+	char text[400];
+
+	metadata_find(m, leg, found);
+	legs[leg] = *found;
+	legs[other_leg(leg)].kind = SUPER_VALID;
+	legs[other_leg(leg)].super = m->meta->super[other_leg(leg)];
+	verdict_decide(&legs[LEG_LOCAL], &legs[LEG_REMOTE], v);
+	if (!v->reason && v->source == other_leg(leg))
+		return 0;
+
+	if (found->kind == SUPER_BAD && found->reason == SUPER_UNREADABLE) {
+		*why = WHY_UNREADABLE;
+		return -EIO;
+	}
+	*why = v->reason == VERDICT_SPLIT_BRAIN || v->reason == VERDICT_BOTH ? WHY_DIVERGED :
+	       v->reason == VERDICT_OUTDATED ? WHY_OUTDATED : WHY_FOREIGN;
+	if (m->legs[leg].why != *why) {
+		verdict_text(v, &legs[LEG_LOCAL], &legs[LEG_REMOTE], text, sizeof(text));
+		DMWARN("%s: the %s leg (%s) can't come back: %s",
+		       dm_table_device_name(m->ti->table), leg_name(leg),
+		       leg_path(&m->legs[leg]), text);
+	}
+	return -EINVAL;
+}
+
+/* Somebody else has written the leg, or it has nothing: what it may miss is more. */
+static int widen(struct mirror *m, enum leg_id leg, bool full)
+{
+	struct dirty_map *dm = &m->dirty;
+	int r = 0;
+
+	dirty_map_stop(dm);
+	if (full)
+		dirty_map_fill(dm);
+	else
+		r = dirty_map_load(dm, leg);
+	if (!r)
+		r = dirty_map_write(dm, mirror_home(m));
+	spin_lock_irq(&m->lock);
+	if (!r)
+		region_map_mark_bits(&m->map, leg, dm->bits);
+	spin_unlock_irq(&m->lock);
+	dirty_map_run(dm);
+	return r;
+}
+
+static int prepare(struct mirror *m, enum leg_id leg, bool *target, enum leg_why *why)
+{
+	struct super_found found;
+	struct verdict v;
+	bool touched;
+	int r;
+
+	r = judge(m, leg, &found, &v, why);
+	if (r)
+		return r;
+
+	mutex_lock(&m->meta->lock[leg]);
+	touched = found.super.seq != m->meta->super[leg].seq;
+	m->meta->super[leg] = found.super;
+	mutex_unlock(&m->meta->lock[leg]);
+	if (v.full || touched) {
+		r = widen(m, leg, v.full);
+		if (r)
+			return r;
+	}
+	spin_lock_irq(&m->lock);
+	*target = v.full || v.join || m->map.nr_stale;
+	spin_unlock_irq(&m->lock);
+	return *target ? join_as_target(m, leg, v.full) : 0;
+}
+
+static int come_back(struct mirror *m, enum leg_id leg)
+{
+	struct leg *l = &m->legs[leg];
+	enum leg_why why = WHY_UNREADABLE;
+	bool target = false;
+	int r;
+
+	/* What was abandoned may still reach the leg: it would undo newer writes. */
+	r = registry_draining(m, leg) ? -EBUSY : writes_ready(m, leg);
+	if (!r && atomic_read(&l->inflight))
+		r = -EBUSY;
+	if (r == -EBUSY) {
+		why = WHY_DRAINING;
+	} else if (!r) {
+		r = leg_probe(l);
+		if (!r && m->meta)
+			r = prepare(m, leg, &target, &why);
+	}
+
+	spin_lock_irq(&m->lock);
+	if (r && r != -ENOMEM && m->legs[leg].why != WHY_TOLD)
+		l->why = why;
+	if (!r && (m->changes != m->join_changes || writes_draining(m, leg)))
+		r = -EAGAIN;
+	if (!r) {
+		l->dead = false;
+		l->why = WHY_NONE;
+		if (!m->map.nr_stale)
+			m->map.target = leg;
+		m->target_ready = target;
+		m->standing = TOGETHER;
+		m->unblocked = false;
+		m->changes++;
+		trace_lockstep_leg(m, leg, mirror_health(m, leg));
+		mirror_changed(m);
+	}
+	spin_unlock_irq(&m->lock);
+	if (!r)
+		standing_release(m);
+	return r;
+}
+
+/* Regions of a leg that is alive have become stale. */
+static int mark_target(struct mirror *m, enum leg_id leg)
+{
+	int r = join_as_target(m, leg, false);
+
+	if (r) {
+		(void)mirror_leg_failed(m, leg);
+		return r;
+	}
+	spin_lock_irq(&m->lock);
+	if (m->changes == m->join_changes) {
+		m->target_ready = true;
+		mirror_changed(m);
+	}
+	spin_unlock_irq(&m->lock);
+	standing_release(m);
+	return 0;
+}
+
+/* The map's home moves to the local leg, whose resync is complete. The map is stopped. */
+static int new_home(struct mirror *m, enum leg_id leg)
+{
+	int r;
+
+	mutex_lock(&m->meta->lock[leg]);
+	super_new_map(&m->meta->super[leg]);
+	r = dirty_map_write(&m->dirty, leg);
+	mutex_unlock(&m->meta->lock[leg]);
+	return r;
+}
+
+static int in_sync(struct mirror *m, enum leg_id leg)
+{
+	bool move = leg == LEG_LOCAL && mirror_home(m) != leg;
+	enum leg_id bad = leg;
+	int r = 0;
+
+	if (leg_may_forget(&m->legs[leg]))
+		r = leg_flush(&m->legs[leg]);
+	if (r) {
+		(void)mirror_leg_failed(m, leg);
+		return r;
+	}
+
+	/* From here on it may be SYNC for all that a parting knows. */
+	spin_lock_irq(&m->lock);
+	if (m->changes != m->join_changes || m->map.nr_stale)
+		r = -EAGAIN;
+	else
+		m->target_ready = false;
+	spin_unlock_irq(&m->lock);
+	if (r)
+		return r;
+
+	if (move) {
+		dirty_map_stop(&m->dirty);
+		r = new_home(m, leg);
+	}
+	if (!r) {
+		r = metadata_update(m, other_leg(leg), become_sync);
+		if (r)
+			bad = other_leg(leg);
+	}
+	if (!r)
+		r = metadata_update(m, leg, become_sync);
+	if (move) {
+		if (!r)
+			WRITE_ONCE(m->home, leg);
+		dirty_map_run(&m->dirty);
+	}
+	if (r && r != -EAGAIN)
+		(void)mirror_leg_failed(m, bad);
+
+	spin_lock_irq(&m->lock);
+	mirror_changed(m);
+	spin_unlock_irq(&m->lock);
+	return r;
+}
+
+/* One step of whatever is to be done. Under join_lock. */
+static int step(struct mirror *m)
+{
+	bool stale, ready;
+	enum leg_id leg;
+	int r = 0;
+
+	lockdep_assert_held(&m->join_lock);
+
+	spin_lock_irq(&m->lock);
+	m->join_changes = m->changes;
+	stale = m->map.nr_stale;
+	ready = m->target_ready;
+	leg = m->map.target;
+	switch (m->standing) {
+	case PARTING:
+		r = -EAGAIN;
+		break;
+	case TOGETHER:
+		spin_unlock_irq(&m->lock);
+		if (m->meta && stale && !ready)
+			return mark_target(m, leg);
+		return m->meta && !stale && ready ? in_sync(m, leg) : 0;
+	default:
+		leg = m->legs[LEG_LOCAL].dead ? LEG_LOCAL : LEG_REMOTE;
+		if (!m->legs[leg].dev)
+			r = -ENODEV;
+		else if (m->legs[leg].why == WHY_TOLD)
+			r = -EPERM;
+	}
+	spin_unlock_irq(&m->lock);
+	return r ?: come_back(m, leg);
+}
+
+static void join_work(struct work_struct *work)
+{
+	struct mirror *m = container_of(to_delayed_work(work), struct mirror, joining);
+	int r;
+
+	mutex_lock(&m->join_lock);
+	r = step(m);
+	mutex_unlock(&m->join_lock);
+
+	/* More to do, or what has failed may succeed later. */
+	if (r == -EAGAIN)
+		join_kick(m);
+	else if (r && r != -ENODEV && r != -EPERM)
+		join_kick_later(m);
+}
+
+int join_now(struct mirror *m)
+{
+	int r;
+
+	do {
+		standing_drain(m);
+		mutex_lock(&m->join_lock);
+		r = step(m);
+		mutex_unlock(&m->join_lock);
+	} while (r == -EAGAIN && !READ_ONCE(m->closed));
+	if (r == -ENOMEM)
+		DMWARN("%s: no memory to probe a leg: it stays dead; try again",
+		       dm_table_device_name(m->ti->table));
+	else if (r == -EBUSY)
+		DMWARN("%s: the dead leg hasn't answered all that was sent to it: it stays dead until it has",
+		       dm_table_device_name(m->ti->table));
+	else if (r)
+		DMWARN("%s: the dead leg doesn't answer yet, or can't be taken: error %d; it stays dead",
+		       dm_table_device_name(m->ti->table), r);
+	return r;
+}
+
+void join_kick(struct mirror *m)
+{
+	if (!READ_ONCE(m->join_off))
+		mod_delayed_work(m->join_wq, &m->joining, 0);
+}
+
+void join_kick_later(struct mirror *m)
+{
+	if (m->options.rejoin && !READ_ONCE(m->join_off))
+		queue_delayed_work(m->join_wq, &m->joining, m->options.rejoin * HZ);
+}
+
+void join_stop(struct mirror *m)
+{
+	WRITE_ONCE(m->join_off, true);
+	cancel_delayed_work_sync(&m->joining);
+}
+
+void join_run(struct mirror *m)
+{
+	WRITE_ONCE(m->join_off, false);
+	join_kick(m);
+}
+
+void join_init(struct mirror *m)
+{
+	mutex_init(&m->join_lock);
+	INIT_DELAYED_WORK(&m->joining, join_work);
+	m->join_off = true;
+}

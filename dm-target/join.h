@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Join: how a leg comes back, and how it becomes in sync again.
+ *
+ *  - A dead leg is probed every few seconds (rejoin_seconds). It may come back
+ *    if all our I/O to it has returned, it can be read and flushed, and its
+ *    superblock shows that it has no history of its own (verdict.h). Otherwise
+ *    it stays dead, and says why.
+ *  - It is marked TARGET of the source's generation on its own superblock
+ *    before it gets any resync write: until the end it is inconsistent. Only a
+ *    leg that misses nothing (policy block: no write was acknowledged without
+ *    it) comes back without that.
+ *  - Likewise when regions of a leg that is alive have become stale.
+ *  - When nothing is stale any more: what the target holds in a volatile cache
+ *    is flushed, its superblock says SYNC, then the source forgets that it was
+ *    alone. From the first of these writes on, a new parting begins a new
+ *    generation. If the target is the local leg, the map's home moves to it in
+ *    between.
+ *
+ * All this may hang on the leg that is coming back; parting doesn't wait for it.
+ * Each step ends by looking, under the state lock, whether the standing has
+ * changed meanwhile (mirror.changes); then its result doesn't count.
+ *
+ * Without metadata the same steps are gone through, less the superblocks.
+ */
+#ifndef LOCKSTEP_JOIN_H
+#define LOCKSTEP_JOIN_H
+
+#include "leg.h"
+
+struct mirror;
+
+#define REJOIN_SECONDS_DEFAULT	5
+
+void join_init(struct mirror *m);
+
+/* Any context: there is something to do now, or in a while. */
+void join_kick(struct mirror *m);
+void join_kick_later(struct mirror *m);
+
+/*
+ * Try now, in the caller's context, which sleeps. Returns 0 if no leg is dead
+ * any more, else an errno, with the reason in leg.why and a DMWARN.
+ */
+int __must_check join_now(struct mirror *m);
+
+/**
+ * join_as_target - the steps from whatever a leg is to a durable target
+ * @full: it is NEW: the other leg is to take a new generation first
+ *
+ * The map's home has the bits of both maps. Under join_lock, or before the first
+ * resume. Sleeps. Returns 0 or an errno.
+ */
+int __must_check join_as_target(struct mirror *m, enum leg_id leg, bool full);
+
+/* Stop trying, and wait for a try under way; and go on. Sleeps. */
+void join_stop(struct mirror *m);
+void join_run(struct mirror *m);
+
+#endif

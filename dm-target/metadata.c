@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "metadata.h"
+
+#include <linux/bio.h>
+#include <linux/blkdev.h>
+#include <linux/mm.h>
+#include <linux/random.h>
+#include <linux/slab.h>
+#include <linux/timekeeping.h>
+
+#include "life.h"
+#include "lockstep-trace.h"
+#include "mirror.h"
+
+#define DURABLE	(REQ_OP_WRITE | REQ_SYNC | REQ_META | REQ_PREFLUSH | REQ_FUA)
+
+/* @bytes at most a page's, or what was allocated as one piece. */
+static int transfer(struct mirror *m, enum leg_id leg, blk_opf_t opf, sector_t sector,
+		    struct page *page, unsigned int bytes)
+{
+	struct leg *l = &m->legs[leg];
+	struct bio_vec vec;
+	struct bio bio;
+	int r;
+
+	bio_init(&bio, leg_bdev(l), &vec, 1, opf);
+	bio.bi_iter.bi_sector = sector;
+	__bio_add_page(&bio, page, bytes, 0);
+	leg_io_start(l);
+	r = submit_bio_wait(&bio);
+	leg_io_end(l);
+	if (r) {
+		atomic64_inc(op_is_write(opf) ? &l->write_errors : &l->read_errors);
+		trace_lockstep_leg_error(m, leg, sector, bio.bi_status);
+	}
+	bio_uninit(&bio);
+	return r;
+}
+
+void metadata_find(struct mirror *m, enum leg_id leg, struct super_found *found)
+{
+	u64 size = bdev_nr_sectors(leg_bdev(&m->legs[leg]));
+	u64 sector = lockstep_slots_start(size);
+	void *slots = m->meta->slots[leg];
+
+	memset(found, 0, sizeof(*found));
+	mutex_lock(&m->meta->lock[leg]);
+	if (!sector) {
+		found->kind = SUPER_BAD;
+		found->reason = SUPER_TOO_SMALL;
+	} else if (transfer(m, leg, REQ_OP_READ | REQ_SYNC | REQ_META, sector,
+			    virt_to_page(slots), LOCKSTEP_SLOTS_BYTES)) {
+		found->kind = SUPER_BAD;
+		found->reason = SUPER_UNREADABLE;
+	} else {
+		super_find(slots, size, found);
+	}
+	mutex_unlock(&m->meta->lock[leg]);
+}
+
+int metadata_write(struct mirror *m, enum leg_id leg, struct super *next)
+{
+	u64 size = bdev_nr_sectors(leg_bdev(&m->legs[leg]));
+	sector_t sector = lockstep_slots_start(size);
+	struct page *page = virt_to_page(m->meta->slots[leg]);
+	unsigned int slot;
+	int r;
+
+	lockdep_assert_held(&m->meta->lock[leg]);
+
+	/* A seq is never used twice, not even when it wasn't written for certain. */
+	next->seq = m->meta->super[leg].seq;
+	super_touch(next, ktime_get_real_seconds());
+	m->meta->super[leg].seq = next->seq;
+	super_pack(next, size, m->meta->slots[leg]);
+	for (slot = 0; slot < LOCKSTEP_SLOTS; slot++, sector += LOCKSTEP_SLOT_SECTORS) {
+		r = transfer(m, leg, DURABLE, sector, page, LOCKSTEP_SLOT_BYTES);
+		if (r)
+			return r;
+	}
+	m->meta->super[leg] = *next;
+	trace_lockstep_super(m, leg, next->state, next->seq);
+	count(&m->counters, COUNT_SUPER_WRITES);
+	return 0;
+}
+
+int metadata_update(struct mirror *m, enum leg_id leg,
+		    int (*change)(struct mirror *m, struct super *s))
+{
+	struct super next;
+	int r;
+
+	mutex_lock(&m->meta->lock[leg]);
+	next = m->meta->super[leg];
+	super_set_active(&next, true);
+	r = change(m, &next);
+	if (!r)
+		r = metadata_write(m, leg, &next);
+	mutex_unlock(&m->meta->lock[leg]);
+	return r;
+}
+
+u64 metadata_random(void)
+{
+	u64 id = 0;
+
+	while (!id)
+		id = get_random_u64();
+	return id;
+}
+
+u64 metadata_epoch(const struct mirror *m, enum leg_id leg)
+{
+	return m->meta ? m->meta->super[leg].map_epoch : 0;
+}
+
+static sector_t map_sector_of(const struct mirror *m, enum leg_id leg, unsigned long index)
+{
+	return m->meta->super[leg].map_start + index * LOCKSTEP_MAP_PAGE;
+}
+
+int metadata_write_map(struct mirror *m, enum leg_id leg, unsigned long index, struct page *page)
+{
+	if (!m->meta)
+		return 0;
+	count(&m->counters, COUNT_MAP_WRITES);
+	trace_lockstep_map(m, leg, index);
+	/* What it clears has been flushed before (dirty-map.c): no PREFLUSH. */
+	return transfer(m, leg, DURABLE & ~REQ_PREFLUSH, map_sector_of(m, leg, index), page,
+			LOCKSTEP_MAP_PAGE << SECTOR_SHIFT);
+}
+
+int metadata_read_map(struct mirror *m, enum leg_id leg, unsigned long index, struct page *page)
+{
+	return transfer(m, leg, REQ_OP_READ | REQ_SYNC | REQ_META, map_sector_of(m, leg, index),
+			page, LOCKSTEP_MAP_PAGE << SECTOR_SHIFT);
+}
+
+int metadata_create(struct mirror *m)
+{
+	struct metadata *meta = kzalloc(sizeof(*meta), GFP_KERNEL);
+	enum leg_id leg;
+
+	if (!meta)
+		return -ENOMEM;
+	m->meta = meta;
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		mutex_init(&meta->lock[leg]);
+		meta->slots[leg] = (void *)__get_free_pages(GFP_KERNEL,
+							    get_order(LOCKSTEP_SLOTS_BYTES));
+		if (!meta->slots[leg])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+void metadata_destroy(struct mirror *m)
+{
+	enum leg_id leg;
+
+	if (!m->meta)
+		return;
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		free_pages((unsigned long)m->meta->slots[leg], get_order(LOCKSTEP_SLOTS_BYTES));
+	kfree(m->meta);
+	m->meta = NULL;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Metadata: the superblocks of the two legs as the running mirror knows them,
+ * and the reading and writing of superblocks and map pages. What they mean is
+ * decided elsewhere (verdict.h, standing.h, join.h); their layout is
+ * lockstep-format.h's.
+ *
+ * A mirror in core mode (mirror.meta is NULL) has none: then all that writes
+ * does nothing and succeeds.
+ *
+ * Everything here sleeps, for as long as the device takes, and counts as I/O
+ * of ours on the leg (leg_io_start()), so that a remote leg that hangs is seen.
+ * Each write is durable on return. 0 or an errno.
+ *
+ * Locking: metadata.lock[leg] is held over a change of that leg's superblock in
+ * core and on the disk, so that two changes never mix. A superblock in core is
+ * read under it too, or where no change can be under way.
+ */
+#ifndef LOCKSTEP_METADATA_H
+#define LOCKSTEP_METADATA_H
+
+#include <linux/mutex.h>
+
+#include "leg.h"
+#include "super.h"
+
+struct mirror;
+struct page;
+
+struct metadata {
+	struct mutex lock[LEGS];
+	struct super super[LEGS];	/* as last written, or tried to be */
+	void *slots[LEGS];		/* for their I/O: LOCKSTEP_SLOTS_BYTES */
+};
+
+/* -ENOMEM, or 0. destroy takes NULL too. */
+int __must_check metadata_create(struct mirror *m);
+void metadata_destroy(struct mirror *m);
+
+/* What is on the leg now. Never an errno: an I/O error is @found's reason. */
+void metadata_find(struct mirror *m, enum leg_id leg, struct super_found *found);
+
+/*
+ * Write @next to the leg; then it is the superblock in core. After an error it
+ * isn't, but its seq is used up, and the leg may have it all the same.
+ * Under lock[leg].
+ */
+int __must_check metadata_write(struct mirror *m, enum leg_id leg, struct super *next);
+
+/*
+ * Let @change change the superblock in core, and write it, as one in use. What
+ * @change returns, if it isn't 0, is returned and nothing is written. Takes
+ * lock[leg].
+ */
+int __must_check metadata_update(struct mirror *m, enum leg_id leg,
+				 int (*change)(struct mirror *m, struct super *s));
+
+/* Not 0: for generation ids. */
+u64 metadata_random(void);
+
+/* The map epoch of the superblock in core. */
+u64 metadata_epoch(const struct mirror *m, enum leg_id leg);
+
+/* One page (LOCKSTEP_MAP_PAGE sectors) of the leg's map. */
+int __must_check metadata_write_map(struct mirror *m, enum leg_id leg, unsigned long index,
+				    struct page *page);
+int __must_check metadata_read_map(struct mirror *m, enum leg_id leg, unsigned long index,
+				   struct page *page);
+
+#endif

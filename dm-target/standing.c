@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "standing.h"
+
+#include <linux/timekeeping.h>
+
+#include "join.h"
+#include "life.h"
+#include "lockstep-trace.h"
+#include "metadata.h"
+#include "mirror.h"
+
+const char *standing_name(enum standing standing)
+{
+	static const char * const names[] = {
+		[TOGETHER] = "together",
+		[PARTING] = "parting",
+		[ALONE] = "alone",
+		[BLOCKED] = "blocked",
+		[REFUSING] = "refusing",
+	};
+
+	return names[standing];
+}
+
+void standing_part(struct mirror *m)
+{
+	lockdep_assert_held(&m->lock);
+
+	m->standing = PARTING;
+	m->changes++;
+	mirror_changed(m);
+	queue_work(m->state_wq, &m->parting);
+}
+
+void standing_hold(struct mirror *m, struct write *w)
+{
+	lockdep_assert_held(&m->lock);
+
+	list_add_tail(&w->held, &m->held);
+	count(&m->counters, COUNT_HELD);
+	/* Parting may have failed before: try again, or what is held fails. */
+	if (m->standing == PARTING || m->closed)
+		queue_work(m->state_wq, &m->parting);
+}
+
+static enum standing goal(const struct mirror *m)
+{
+	if (m->unblocked || m->options.policy == POLICY_DEGRADE)
+		return ALONE;
+	return m->options.policy == POLICY_BLOCK ? BLOCKED : REFUSING;
+}
+
+static u32 why_word(enum leg_why why)
+{
+	switch (why) {
+	case WHY_TIMEOUT:
+		return LOCKSTEP_WHY_TIMEOUT;
+	case WHY_TOLD:
+		return LOCKSTEP_WHY_TOLD;
+	case WHY_ABSENT:
+		return LOCKSTEP_WHY_ABSENT;
+	default:
+		return LOCKSTEP_WHY_FAILED;
+	}
+}
+
+/* The survivor's map, if it becomes the map's home, and its superblock. */
+static int write_survivor(struct mirror *m, enum leg_id leg, bool move, bool alone,
+			  enum leg_why why)
+{
+	struct super *s = &m->meta->super[leg];
+	struct super next;
+	int r = 0;
+
+	mutex_lock(&m->meta->lock[leg]);
+	if (move) {
+		if (!s->map_epoch)
+			super_new_map(s);
+		r = dirty_map_write(&m->dirty, leg);
+	}
+	next = *s;
+	if (!r && alone)
+		r = super_go_alone(&next, metadata_random(), ktime_get_real_seconds(),
+				   why_word(why));
+	super_set_active(&next, true);
+	if (r >= 0)
+		r = metadata_write(m, leg, &next);
+	mutex_unlock(&m->meta->lock[leg]);
+	return r;
+}
+
+/*
+ * One parting, from a look at the standing to its change. 0, or an errno and
+ * the standing is as it was.
+ */
+static int part(struct mirror *m)
+{
+	bool alone, move, together;
+	enum leg_id dead, leg;
+	unsigned int changes;
+	enum leg_why why;
+	int r = 0;
+
+	spin_lock_irq(&m->lock);
+	together = m->standing != PARTING;
+	dead = m->legs[LEG_LOCAL].dead ? LEG_LOCAL : LEG_REMOTE;
+	leg = other_leg(dead);
+	why = m->legs[dead].why;
+	changes = m->changes;
+	move = m->home != leg;
+	/*
+	 * A leg that is known to be a target is never taken for one in sync.
+	 * Before the first I/O, reads too, the other leg has to be outdone under
+	 * any policy: what is read now mustn't vanish (life.h).
+	 */
+	alone = (goal(m) == ALONE || !m->ran) && !(m->target_ready && m->map.target == dead);
+	spin_unlock_irq(&m->lock);
+	if (together)
+		return 0;
+
+	write_abandon(m, dead);
+	if (move)
+		dirty_map_stop(&m->dirty);
+	if (m->meta)
+		r = write_survivor(m, leg, move, alone, why);
+
+	spin_lock_irq(&m->lock);
+	if (!r) {
+		WRITE_ONCE(m->home, leg);
+		if (changes == m->changes) {
+			m->standing = goal(m);
+			m->changes++;
+			mirror_changed(m);
+		}
+	}
+	spin_unlock_irq(&m->lock);
+	if (move)
+		dirty_map_run(&m->dirty);
+	if (r)
+		DMERR("%s: can't write the metadata of the %s leg (%s), the only one left: error %d; writes fail until it can",
+		      dm_table_device_name(m->ti->table), leg_name(leg),
+		      leg_path(&m->legs[leg]), r);
+	return r;
+}
+
+static void parting_work(struct work_struct *work)
+{
+	struct mirror *m = container_of(work, struct mirror, parting);
+
+	if (part(m))
+		standing_fail_held(m, BLK_STS_IOERR);
+	else
+		standing_release(m);
+
+	spin_lock_irq(&m->lock);
+	/* A message came in between. */
+	if (m->standing == PARTING && !list_empty(&m->held))
+		queue_work(m->state_wq, &m->parting);
+	else if (m->standing != TOGETHER)
+		join_kick_later(m);
+	spin_unlock_irq(&m->lock);
+}
+
+int standing_part_now(struct mirror *m)
+{
+	return part(m);
+}
+
+void standing_release(struct mirror *m)
+{
+	enum standing standing;
+	struct write *w, *tmp;
+	LIST_HEAD(list);
+	bool closed;
+
+	spin_lock_irq(&m->lock);
+	standing = m->standing;
+	closed = m->closed;
+	if (standing != PARTING && (standing != BLOCKED || closed))
+		list_splice_init(&m->held, &list);
+	spin_unlock_irq(&m->lock);
+
+	list_for_each_entry_safe(w, tmp, &list, held) {
+		if (standing == BLOCKED)
+			mirror_fail_write(w, dm_noflush_suspending(m->ti) ? BLK_STS_DM_REQUEUE :
+									    BLK_STS_IOERR);
+		else if (w->unacked && standing != TOGETHER)
+			mirror_settle(w);
+		else
+			write_restart(w);
+	}
+}
+
+unsigned int standing_fail_held(struct mirror *m, blk_status_t status)
+{
+	struct write *w, *tmp;
+	unsigned int n = 0;
+	LIST_HEAD(list);
+
+	spin_lock_irq(&m->lock);
+	list_splice_init(&m->held, &list);
+	spin_unlock_irq(&m->lock);
+	list_for_each_entry_safe(w, tmp, &list, held) {
+		mirror_fail_write(w, status);
+		n++;
+	}
+	return n;
+}
+
+void standing_close(struct mirror *m)
+{
+	spin_lock_irq(&m->lock);
+	m->closed = true;
+	queue_work(m->state_wq, &m->parting);
+	spin_unlock_irq(&m->lock);
+}
+
+void standing_open(struct mirror *m)
+{
+	spin_lock_irq(&m->lock);
+	m->closed = false;
+	spin_unlock_irq(&m->lock);
+}
+
+void standing_drain(struct mirror *m)
+{
+	flush_work(&m->parting);
+}
+
+int standing_unblock(struct mirror *m)
+{
+	int r = 0;
+
+	spin_lock_irq(&m->lock);
+	if (m->standing == BLOCKED) {
+		m->unblocked = true;
+		standing_part(m);
+	} else {
+		r = -EINVAL;
+	}
+	spin_unlock_irq(&m->lock);
+	if (r)
+		DMWARN("%s: unblock: nothing is blocked", dm_table_device_name(m->ti->table));
+	standing_drain(m);
+	return r;
+}
+
+void standing_policy_changed(struct mirror *m)
+{
+	spin_lock_irq(&m->lock);
+	if (m->standing != TOGETHER && m->standing != goal(m))
+		standing_part(m);
+	spin_unlock_irq(&m->lock);
+	standing_drain(m);
+}
+
+void standing_init(struct mirror *m)
+{
+	m->standing = TOGETHER;
+	m->home = LEGS;
+	INIT_LIST_HEAD(&m->held);
+	INIT_WORK(&m->parting, parting_work);
+}

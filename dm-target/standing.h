@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Standing: how the mirror gets on when a leg is given up, and what has to be
+ * durable before it does.
+ *
+ *   together   both legs are used
+ *   parting    a leg has been given up, and the other doesn't say so yet on
+ *              stable storage: what misses the dead leg is held
+ *   alone      it does: writes go to the one leg and are acknowledged
+ *   blocked    policy block: writes are held until the leg is back, or until
+ *              "unblock" or "fail_held"
+ *   refusing   policy error: writes that can't be on both legs fail
+ *
+ *   from        event                                       to
+ *   together    a leg is given up (mirror_give_up)          parting
+ *   parting     the survivor's metadata are written:
+ *                 policy degrade, or unblocked              alone
+ *                 policy block                              blocked
+ *                 policy error                              refusing
+ *   parting     they can't be written: what is held fails   parting, tried again
+ *                                                           by the next write
+ *   alone, blocked, refusing
+ *               policy changed, or "unblock"                parting
+ *   alone, blocked, refusing
+ *               the leg joins again (join.h)                together
+ *
+ * Parting makes the survivor the map's home, with all bits that are set, and,
+ * if it goes on alone while the dead leg's superblock may say "in sync", begins
+ * a new generation on it. So whoever sees the two legs later can tell which one
+ * has everything, and what the other misses.
+ *
+ * Held writes wait in mirror.held: those that may not be sent yet, and those
+ * that one leg has and that may not be acknowledged yet. Whoever changes the
+ * standing then calls standing_release().
+ *
+ * Locking: standing, unblocked, held, changes and home are guarded by the state
+ * lock. The work below runs one at a time for each mirror.
+ */
+#ifndef LOCKSTEP_STANDING_H
+#define LOCKSTEP_STANDING_H
+
+#include <linux/blk_types.h>
+#include <linux/types.h>
+
+enum standing {
+	TOGETHER,
+	PARTING,
+	ALONE,
+	BLOCKED,
+	REFUSING,
+};
+
+struct mirror;
+struct write;
+
+const char *standing_name(enum standing standing);
+
+void standing_init(struct mirror *m);
+
+/* Under the state lock: part, from whatever standing there is. The work is queued. */
+void standing_part(struct mirror *m);
+
+/*
+ * Part now, in the caller's context, which sleeps; no I/O of the callers' is in
+ * flight, or it is held. Returns 0, or the errno of writing the survivor's metadata.
+ */
+int __must_check standing_part_now(struct mirror *m);
+
+/* Under the state lock: keep a write until the standing changes. */
+void standing_hold(struct mirror *m, struct write *w);
+
+/*
+ * Send again, acknowledge or fail what is held, as the standing now says. No
+ * locks held; process context.
+ */
+void standing_release(struct mirror *m);
+
+/* Likewise, but all fail with this status. Returns how many. */
+unsigned int standing_fail_held(struct mirror *m, blk_status_t status);
+
+/* The device is being suspended: nothing may be held from now on; and again may. */
+void standing_close(struct mirror *m);
+void standing_open(struct mirror *m);
+
+/* Wait until no parting is under way. Sleeps. */
+void standing_drain(struct mirror *m);
+
+/* Messages. Process context. */
+int __must_check standing_unblock(struct mirror *m);
+void standing_policy_changed(struct mirror *m);
+
+#endif
