@@ -21,18 +21,17 @@ COUNTERS = (
     "alone", "refused", "late", "resynced_sectors",
 )  # fmt: skip
 _FIXED = 16
-# Why a dead leg stays dead: the kernel's word, and what it says to a person.
+# Why a dead leg stays dead: the kernel's word (leg.c), what it means, and what to do.
 REASONS = {
-    "absent": "there is no device for it in the table",
-    "failed": "it was failed by hand, or an I/O error made it fail",
-    "timeout": "it didn't answer within remote_timeout",
-    "unreadable": "its metadata can't be read",
-    "blank": "it carries no metadata of a mirror",
-    "foreign": "it belongs to another mirror",
-    "swapped": "it is the other leg of this mirror",
-    "diverged": "both legs went on alone: split brain",
-    "outdated": "its history isn't this mirror's",
+    "absent": "there is no device for it; when it is there: lockstep re-add",
+    "told": "it was failed by hand; back with: lockstep re-add",
+    "failed": "a write or a flush failed; it is tried again",
+    "timeout": "it didn't answer within remote_timeout; it is tried again",
     "draining": "I/O that it was given up with hasn't come back yet",
+    "unreadable": "it can't be read; it is tried again",
+    "foreign": "its metadata is missing, damaged, or another mirror's: lockstep examine, replace",
+    "outdated": "it is from before the other leg was replaced: lockstep examine, replace",
+    "diverged": "split brain: lockstep stop, then lockstep assemble says what to decide",
 }
 
 
