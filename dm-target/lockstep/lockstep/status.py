@@ -18,7 +18,7 @@ _ALIVE = ("A", "a")
 # In the order of dm-target/counters.h; a newer kernel may have more behind them.
 COUNTERS = (
     "writes", "reads", "flushes", "fua", "zeroes", "waited", "copied_bytes", "punted", "failovers",
-    "alone", "refused", "late", "resynced_sectors",
+    "alone", "refused", "late", "resynced_sectors", "abandoned",
 )  # fmt: skip
 _FIXED = 16
 # Why a dead leg stays dead: the kernel's word (leg.c), what it means, and what to do.
