@@ -10,7 +10,7 @@ rootfs_packages=(
 	openssh-server iproute2 iputils-ping procps less util-linux
 	python3 python3-apt python3-rtslib-fb
 	open-iscsi targetcli-fb sg3-utils
-	dmsetup mdadm drbd-utils nvme-cli ndctl e2fsprogs
+	dmsetup mdadm drbd-utils nvme-cli ndctl e2fsprogs xfsprogs
 	fio blktrace strace libaio1t64
 )
 
