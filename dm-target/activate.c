@@ -135,6 +135,22 @@ static int begin_together(struct mirror *m, const struct verdict *v)
 	return 0;
 }
 
+/* The source is read everywhere, the other leg where it has all. */
+static void begin_read_only(struct mirror *m, const struct verdict *v)
+{
+	enum leg_id leg = other_leg(v->source);
+
+	if (v->full)
+		dirty_map_fill(&m->dirty);
+	spin_lock_irq(&m->lock);
+	m->legs[leg].dead = v->alone;
+	region_map_mark_bits(&m->map, leg, m->dirty.bits);
+	m->standing = v->alone ? ALONE : TOGETHER;
+	m->home = v->source;
+	mirror_changed(m);
+	spin_unlock_irq(&m->lock);
+}
+
 /* Without metadata: the region map and the dead leg, if any, are what they are. */
 static int begin_core(struct mirror *m)
 {
@@ -161,6 +177,7 @@ int activate_begin(struct mirror *m)
 	if (!m->meta)
 		return begin_core(m);
 
+	/* Of a read-only mirror only what the verdict says is used. */
 	r = judge(m, found, &v);
 	if (!r)
 		r = check_geometry(m, &found[v.source].super);
@@ -172,6 +189,10 @@ int activate_begin(struct mirror *m)
 	}
 	if (r)
 		return r;
+	if (m->read_only) {
+		begin_read_only(m, &v);
+		return 0;
+	}
 	return v.alone ? begin_alone(m, other_leg(v.source)) : begin_together(m, &v);
 }
 
@@ -194,8 +215,8 @@ void activate_suspend(struct mirror *m)
 	int r;
 
 	dirty_map_stop(&m->dirty);
-	r = dirty_map_clean(&m->dirty);
-	if (!m->meta)
+	r = m->read_only ? 0 : dirty_map_clean(&m->dirty);
+	if (!m->meta || m->read_only)
 		return;
 	for (leg = LEG_LOCAL; leg < LEGS && !r; leg++)
 		if (!m->legs[leg].dead)
@@ -211,6 +232,8 @@ int activate_again(struct mirror *m)
 	enum leg_id leg;
 	int r = 0;
 
+	if (m->read_only)
+		return 0;
 	for (leg = LEG_LOCAL; m->meta && leg < LEGS && !r; leg++)
 		if (!m->legs[leg].dead)
 			r = metadata_update(m, leg, as_it_is);

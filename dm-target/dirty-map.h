@@ -59,7 +59,7 @@ struct dirty_map {
 	unsigned long *next;		/* worker: what it is to have */
 	struct page *page;		/* worker: what is being written */
 
-	spinlock_t lock;
+	spinlock_t lock;		/* what follows */
 	struct list_head waiting;
 	bool stopped;			/* the home leg is being changed, or I/O is */
 	bool tick;

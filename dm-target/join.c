@@ -56,7 +56,9 @@ int join_as_target(struct mirror *m, enum leg_id leg, bool full)
 	r = metadata_update(m, leg, become_target);
 	if (r)
 		return r;
-	return generation_none(&m->meta->super[source].base) ? 0 : metadata_update(m, source, forget_base);
+	if (generation_none(&m->meta->super[source].base))
+		return 0;
+	return metadata_update(m, source, forget_base);
 }
 
 /* What keeps a dead leg from coming back. 0, or an errno with *why set. */
@@ -71,14 +73,20 @@ static int judge(struct mirror *m, enum leg_id leg, struct super_found *found,
 	legs[other_leg(leg)].kind = SUPER_VALID;
 	legs[other_leg(leg)].super = m->meta->super[other_leg(leg)];
 	verdict_decide(&legs[LEG_LOCAL], &legs[LEG_REMOTE], v);
-	if (!v->reason && v->source == other_leg(leg))
+	/*
+	 * Both in sync with one generation (policy block): it doesn't matter
+	 * whom the verdict would have taken. A leg that is ahead has been used
+	 * by somebody else meanwhile.
+	 */
+	if (!v->reason && (v->source == other_leg(leg) || (!v->join && !v->full)))
 		return 0;
 
 	if (found->kind == SUPER_BAD && found->reason == SUPER_UNREADABLE) {
 		*why = WHY_UNREADABLE;
 		return -EIO;
 	}
-	*why = v->reason == VERDICT_SPLIT_BRAIN || v->reason == VERDICT_BOTH ? WHY_DIVERGED :
+	*why = !v->reason || v->reason == VERDICT_SPLIT_BRAIN || v->reason == VERDICT_BOTH ?
+	       WHY_DIVERGED :
 	       v->reason == VERDICT_OUTDATED ? WHY_OUTDATED : WHY_FOREIGN;
 	if (m->legs[leg].why != *why) {
 		verdict_text(v, &legs[LEG_LOCAL], &legs[LEG_REMOTE], text, sizeof(text));
@@ -349,6 +357,8 @@ void join_stop(struct mirror *m)
 
 void join_run(struct mirror *m)
 {
+	if (m->read_only)
+		return;
 	WRITE_ONCE(m->join_off, false);
 	join_kick(m);
 }

@@ -78,7 +78,8 @@ blk_opf_t leg_write_flags(const struct leg *leg)
 
 bool leg_may_forget(const struct leg *leg)
 {
-	return leg->dev && !leg->write_through && !leg->cache_trusted && bdev_write_cache(leg_bdev(leg));
+	return leg->dev && !leg->write_through && !leg->cache_trusted &&
+	       bdev_write_cache(leg_bdev(leg));
 }
 
 int leg_probe(const struct leg *leg)

@@ -28,7 +28,7 @@ struct mirror;
 struct page;
 
 struct metadata {
-	struct mutex lock[LEGS];
+	struct mutex lock[LEGS];	/* of that leg's superblock, see above */
 	struct super super[LEGS];	/* as last written, or tried to be */
 	void *slots[LEGS];		/* for their I/O: LOCKSTEP_SLOTS_BYTES */
 };

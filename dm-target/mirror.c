@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "mirror.h"
 
+#include <linux/completion.h>
+
 #include "join.h"
 #include "lockstep-trace.h"
 #include "metadata.h"
@@ -18,7 +20,7 @@ bool mirror_has_target(const struct mirror *m)
 
 bool mirror_may_resync(const struct mirror *m)
 {
-	return m->target_ready || !m->meta;
+	return !m->read_only && (m->target_ready || !m->meta);
 }
 
 char mirror_health(const struct mirror *m, enum leg_id leg)
@@ -51,7 +53,8 @@ void mirror_changed(struct mirror *m)
 		queue_work(m->wq, &m->event);
 
 	/* The target has to be marked, or has become in sync. */
-	if (m->standing == TOGETHER && m->meta && !!m->map.nr_stale != m->target_ready)
+	if (m->standing == TOGETHER && m->meta && !m->read_only &&
+	    !!m->map.nr_stale != m->target_ready)
 		join_kick(m);
 	resync_kick(m->resync);
 }
@@ -334,7 +337,7 @@ enum leg_id mirror_home(struct mirror *m)
 
 bool mirror_may_clean(struct mirror *m)
 {
-	return READ_ONCE(m->standing) == TOGETHER;
+	return READ_ONCE(m->standing) == TOGETHER && !m->read_only;
 }
 
 bool mirror_region_busy(struct mirror *m, unsigned long region)
@@ -373,6 +376,43 @@ int mirror_leg_failed(struct mirror *m, enum leg_id leg)
 
 	spin_lock_irq(&m->lock);
 	r = mirror_give_up(m, leg, WHY_FAILED);
+	spin_unlock_irq(&m->lock);
+	return r;
+}
+
+struct mark_wait {
+	struct dirty_wait wait;
+	struct completion done;
+	blk_status_t status;
+};
+
+static void marked(struct dirty_wait *wait, blk_status_t status)
+{
+	struct mark_wait *mw = container_of(wait, struct mark_wait, wait);
+
+	mw->status = status;
+	complete(&mw->done);
+}
+
+int mirror_mark_differs(struct mirror *m, enum leg_id leg, const struct locked_range *range)
+{
+	struct mark_wait mw = { .wait.done = marked };
+	int r = 0;
+
+	init_completion(&mw.done);
+	/* As before a write: so that it goes on after a crash. */
+	if (!dirty_map_mark(&m->dirty, &mw.wait, range->start, range->last))
+		wait_for_completion(&mw.done);
+	if (mw.status)
+		return blk_status_to_errno(mw.status);
+
+	spin_lock_irq(&m->lock);
+	if (m->standing != TOGETHER || (mirror_has_target(m) && m->map.target != leg)) {
+		r = -EBUSY;
+	} else {
+		mark(m, leg, range);
+		mirror_changed(m);
+	}
 	spin_unlock_irq(&m->lock);
 	return r;
 }

@@ -62,6 +62,7 @@ struct mirror {
 	struct leg legs[LEGS];
 	struct table_options options;	/* as in the table, and changed by messages */
 	struct metadata *meta;		/* NULL: core mode */
+	bool read_only;			/* the table is: nothing is written to a leg */
 
 	spinlock_t lock;		/* the state lock: see above */
 	struct region_map map;
@@ -78,7 +79,7 @@ struct mirror {
 	bool unblocked;			/* by the administrator, until together again */
 	bool closed;			/* being suspended: nothing may be held */
 	unsigned int changes;		/* of the standing */
-	enum leg_id home;		/* whose map counts; LEGS before the first parting or resume */
+	enum leg_id home;		/* whose map counts; LEGS before the first resume */
 	struct list_head held;
 	struct work_struct parting;
 	struct workqueue_struct *state_wq;	/* ordered */
@@ -164,6 +165,16 @@ int mirror_give_up(struct mirror *m, enum leg_id leg, enum leg_why why);
 
 /* Likewise, not under the state lock: I/O of the mirror's own to the leg has failed. */
 int mirror_leg_failed(struct mirror *m, enum leg_id leg);
+
+/**
+ * mirror_mark_differs - it was found that a leg hasn't got what the other has
+ *
+ * The caller holds the range; process context, sleeps. From then on the resync
+ * copies it, durably so. 0; -EBUSY if a leg is dead, or the other one is the
+ * target; or the errno of writing the map.
+ */
+int __must_check mirror_mark_differs(struct mirror *m, enum leg_id leg,
+				     const struct locked_range *range);
 
 /* For standing.c: a held write is to fail. Process context, no locks. */
 void mirror_fail_write(struct write *w, blk_status_t status);

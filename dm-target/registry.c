@@ -68,7 +68,8 @@ bool registry_draining(const struct mirror *m, enum leg_id leg)
 	mutex_lock(&mirrors_lock);
 	list_for_each_entry(other, &mirrors, registered)
 		for (i = LEG_LOCAL; i < LEGS; i++)
-			if (same_device(&other->legs[i], &m->legs[leg]) && writes_draining(other, i))
+			if (same_device(&other->legs[i], &m->legs[leg]) &&
+			    writes_draining(other, i))
 				draining |= other != m;
 	mutex_unlock(&mirrors_lock);
 	return draining;

@@ -121,7 +121,7 @@ static int part(struct mirror *m)
 	write_abandon(m, dead);
 	if (move)
 		dirty_map_stop(&m->dirty);
-	if (m->meta)
+	if (m->meta && !m->read_only)
 		r = write_survivor(m, leg, move, alone, why);
 
 	spin_lock_irq(&m->lock);

@@ -17,8 +17,8 @@
  *                 policy degrade, or unblocked              alone
  *                 policy block                              blocked
  *                 policy error                              refusing
- *   parting     they can't be written: what is held fails   parting, tried again
- *                                                           by the next write
+ *   parting     they can't be written: what is held fails   the same; the next write
+ *                                                           tries again
  *   alone, blocked, refusing
  *               policy changed, or "unblock"                parting
  *   alone, blocked, refusing

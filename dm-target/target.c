@@ -308,6 +308,7 @@ static int lockstep_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	}
 	m->ti = ti;
 	m->options = options;
+	m->read_only = !(dm_table_get_mode(ti->table) & BLK_OPEN_WRITE);
 
 	r = open_legs(m, argv);
 	if (!r)

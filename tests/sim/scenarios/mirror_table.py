@@ -2,10 +2,12 @@
 """Table lines: what is refused and how, what comes back, and what the device then can do."""
 
 import errno
+import json
+import time
 from pathlib import Path
 
 from locklab import base, blk, dm, mirror, ram
-from mirrorlab import FIELDS, SECTORS, Leg, Pair
+from mirrorlab import FIELDS, META, SECTORS, Leg, Pair
 
 
 def refused_tables() -> None:
@@ -202,8 +204,38 @@ def read_only() -> None:
         leg.close()
 
 
+def read_only_metadata() -> None:
+    base.step("a read-only table on legs with metadata: read right, and not a byte is written")
+    legs = [Leg("llocal"), Leg("lremote")]
+    both = (legs[0].node, legs[1].node)
+    base.run(META, "create", "--local", both[0], "--remote", both[1], "--region-size", "64")
+    sectors = int(json.loads(base.run(META, "verdict", *both))["data_len"])
+    device = mirror.Mirror(*both, "rejoin", 0, sectors=sectors)
+    device.in_sync()
+    new = blk.pattern("new", 8)
+    with blk.Disk(device.node) as disk:
+        disk.write(0, blk.pattern("old", 8))
+        device.message("fail remote")
+        disk.write(0, new)
+    device.remove()
+    before = [base.run("sha256sum", leg.disk.node) for leg in legs]
+    for leg in legs:
+        base.run("blockdev", "--setro", leg.node)
+    for table in (both, (both[0], "-")):
+        line = f"0 {sectors} lockstep {table[0]} {table[1]}"
+        node = dm.create("mirror", line, readonly=True)
+        with blk.Disk(node, write=False) as disk:
+            base.equal(disk.read(0, 8), new, "content")
+        time.sleep(70)
+        dm.remove("mirror")
+    base.equal([base.run("sha256sum", leg.disk.node) for leg in legs], before, "the legs")
+    for leg in legs:
+        leg.close()
+
+
 refused_tables()
 round_trip()
 flags()
 zeroes()
 read_only()
+read_only_metadata()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from locklab import base, blk, dm, mirror, ram
 
+META = "/lockstep/build/bin/lockstep-meta"
 LOAD = "/lockstep/build/bin/mirror-load"
 MIB = 8
 SECTORS = MIB << 11
