@@ -55,7 +55,9 @@ static void put_sector(struct dirty_map *dm, struct lockstep_map_sector *disk,
 	map_sector_init(disk, index, epoch);
 	if (nr) {
 		bitmap_to_arr64(words, bits + BIT_WORD(index * SECTOR_REGIONS), nr);
-		cpu_to_le64_array(words, DIV_ROUND_UP(nr, 64));
+		/* cpu_to_le64_array() is not there in 6.1 and 6.12. */
+		for (unsigned long i = 0; i < DIV_ROUND_UP(nr, 64); i++)
+			cpu_to_le64s(&words[i]);
 		memcpy(disk->bits, words, DIV_ROUND_UP(nr, 64) * sizeof(*words));
 	}
 	map_sector_seal(disk);
@@ -68,7 +70,8 @@ static void get_sector(struct dirty_map *dm, const struct lockstep_map_sector *d
 	u64 words[SECTOR_REGIONS / 64];
 
 	memcpy(words, disk->bits, sizeof(words));
-	le64_to_cpu_array(words, ARRAY_SIZE(words));
+	for (unsigned long i = 0; i < ARRAY_SIZE(words); i++)
+		le64_to_cpus(&words[i]);
 	bitmap_from_arr64(to, words, nr);
 }
 
