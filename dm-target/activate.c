@@ -68,7 +68,7 @@ int activate_check(struct mirror *m)
 	int r;
 
 	/* A table reload: the legs are in use, and say so when that has ended. */
-	for (leg = LEG_LOCAL; registry_reload(m) && leg < LEGS; leg++) {
+	for (leg = registry_reload(m) ? LEG_LOCAL : LEGS; leg < LEGS; leg++) {
 		if (!m->legs[leg].dev)
 			continue;
 		metadata_find(m, leg, &found[leg]);

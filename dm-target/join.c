@@ -186,11 +186,50 @@ static int come_back(struct mirror *m, enum leg_id leg)
 	return r;
 }
 
+/*
+ * A leg is about to get the map, under a new epoch that its superblock doesn't
+ * name yet. The map is stopped.
+ */
+static int new_map(struct mirror *m, enum leg_id leg)
+{
+	int r;
+
+	mutex_lock(&m->meta->lock[leg]);
+	super_new_map(&m->meta->super[leg]);
+	r = dirty_map_write(&m->dirty, leg);
+	mutex_unlock(&m->meta->lock[leg]);
+	return r;
+}
+
+static int as_it_is(struct mirror *m, struct super *s)
+{
+	return 0;
+}
+
+/* The leg is to be a target: then the map, which it would forget, is the other's. */
+static int leave_home(struct mirror *m, enum leg_id leg)
+{
+	int r;
+
+	dirty_map_stop(&m->dirty);
+	r = new_map(m, other_leg(leg));
+	if (!r)
+		r = metadata_update(m, other_leg(leg), as_it_is);
+	if (!r)
+		WRITE_ONCE(m->home, other_leg(leg));
+	dirty_map_run(&m->dirty);
+	return r;
+}
+
 /* Regions of a leg that is alive have become stale. */
 static int mark_target(struct mirror *m, enum leg_id leg)
 {
-	int r = join_as_target(m, leg, false);
+	int r = 0;
 
+	if (mirror_home(m) == leg)
+		r = leave_home(m, leg);
+	if (!r)
+		r = join_as_target(m, leg, false);
 	if (r) {
 		(void)mirror_leg_failed(m, leg);
 		return r;
@@ -203,18 +242,6 @@ static int mark_target(struct mirror *m, enum leg_id leg)
 	spin_unlock_irq(&m->lock);
 	standing_release(m);
 	return 0;
-}
-
-/* The map's home moves to the local leg, whose resync is complete. The map is stopped. */
-static int new_home(struct mirror *m, enum leg_id leg)
-{
-	int r;
-
-	mutex_lock(&m->meta->lock[leg]);
-	super_new_map(&m->meta->super[leg]);
-	r = dirty_map_write(&m->dirty, leg);
-	mutex_unlock(&m->meta->lock[leg]);
-	return r;
 }
 
 static int in_sync(struct mirror *m, enum leg_id leg)
@@ -242,7 +269,7 @@ static int in_sync(struct mirror *m, enum leg_id leg)
 
 	if (move) {
 		dirty_map_stop(&m->dirty);
-		r = new_home(m, leg);
+		r = new_map(m, leg);
 	}
 	if (!r) {
 		r = metadata_update(m, other_leg(leg), become_sync);

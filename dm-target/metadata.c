@@ -39,12 +39,16 @@ static int transfer(struct mirror *m, enum leg_id leg, blk_opf_t opf, sector_t s
 
 void metadata_find(struct mirror *m, enum leg_id leg, struct super_found *found)
 {
-	u64 size = bdev_nr_sectors(leg_bdev(&m->legs[leg]));
-	u64 sector = lockstep_slots_start(size);
 	void *slots = m->meta->slots[leg];
+	sector_t sector;
+	u64 size;
 
 	memset(found, 0, sizeof(*found));
 	mutex_lock(&m->meta->lock[leg]);
+	if (!m->meta->size[leg])
+		m->meta->size[leg] = bdev_nr_sectors(leg_bdev(&m->legs[leg]));
+	size = m->meta->size[leg];
+	sector = lockstep_slots_start(size);
 	if (!sector) {
 		found->kind = SUPER_BAD;
 		found->reason = SUPER_TOO_SMALL;
@@ -60,7 +64,7 @@ void metadata_find(struct mirror *m, enum leg_id leg, struct super_found *found)
 
 int metadata_write(struct mirror *m, enum leg_id leg, struct super *next)
 {
-	u64 size = bdev_nr_sectors(leg_bdev(&m->legs[leg]));
+	u64 size = m->meta->size[leg];
 	sector_t sector = lockstep_slots_start(size);
 	struct page *page = virt_to_page(m->meta->slots[leg]);
 	unsigned int slot;

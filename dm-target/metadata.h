@@ -30,6 +30,12 @@ struct page;
 struct metadata {
 	struct mutex lock[LEGS];	/* of that leg's superblock, see above */
 	struct super super[LEGS];	/* as last written, or tried to be */
+	/*
+	 * The device's size, in sectors, when it was first read: what is at its end
+	 * stays there, though the device may grow while it is in use. A table
+	 * reload hands it on (registry.h).
+	 */
+	u64 size[LEGS];
 	void *slots[LEGS];		/* for their I/O: LOCKSTEP_SLOTS_BYTES */
 };
 

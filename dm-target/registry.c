@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "registry.h"
 
+#include "metadata.h"
 #include "mirror.h"
 #include "resync.h"
 
@@ -75,15 +76,28 @@ bool registry_draining(const struct mirror *m, enum leg_id leg)
 	return draining;
 }
 
-bool registry_reload(const struct mirror *m)
+/* The legs' metadata lie where they lay when the first of the mirrors began. */
+static void hand_on_sizes(struct mirror *m, const struct mirror *from)
+{
+	enum leg_id leg;
+
+	for (leg = LEG_LOCAL; m->meta && from->meta && leg < LEGS; leg++)
+		if (same_device(&m->legs[leg], &from->legs[leg]))
+			m->meta->size[leg] = from->meta->size[leg];
+}
+
+bool registry_reload(struct mirror *m)
 {
 	const struct mirror *other;
 	bool found = false;
 
 	mutex_lock(&mirrors_lock);
-	list_for_each_entry(other, &mirrors, registered)
-		if (other != m && other->ran && share_a_leg(m, other))
-			found = true;
+	list_for_each_entry(other, &mirrors, registered) {
+		if (other == m || !other->ran || !share_a_leg(m, other))
+			continue;
+		hand_on_sizes(m, other);
+		found = true;
+	}
 	mutex_unlock(&mirrors_lock);
 	return found;
 }

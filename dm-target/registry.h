@@ -33,8 +33,11 @@ bool registry_draining(const struct mirror *m, enum leg_id leg);
 
 /* In the constructor, legs opened. -EBUSY, with ti->error, if a leg is taken. */
 int __must_check registry_add(struct mirror *m);
-/* Is there a mirror that runs, or has run, on one of the legs? */
-bool registry_reload(const struct mirror *m);
+/*
+ * Is there a mirror that runs, or has run, on one of the legs? Takes over from it
+ * where the legs' metadata are. Sleeps.
+ */
+bool registry_reload(struct mirror *m);
 void registry_remove(struct mirror *m);
 
 /* In .preresume, first. -EBUSY if another mirror still runs on the legs. */

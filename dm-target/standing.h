@@ -12,7 +12,7 @@
  *   refusing   policy error: writes that can't be on both legs fail
  *
  *   from        event                                       to
- *   together    a leg is given up (mirror_give_up)          parting
+ *   together    a leg is given up (mirror_give_up)          parting.
  *   parting     the survivor's metadata are written:
  *                 policy degrade, or unblocked              alone
  *                 policy block                              blocked
