@@ -11,7 +11,7 @@ both_kernels = pytest.mark.parametrize("kernel", KERNELS)
 
 @both_kernels
 @pytest.mark.parametrize(
-    "scenario", ["mirror_table", "mirror_legs", "mirror_resync", "mirror_hang"]
+    "scenario", ["mirror_table", "mirror_legs", "mirror_resync", "mirror_hang", "meta_grown"]
 )
 def test_on_two_disks(scenario: str, kernel: str) -> None:
     run = lab(f"{scenario}.py", kernel=kernel)
