@@ -196,7 +196,7 @@ def _stop(name: str, *, all_of_them: bool) -> None:
         return
     dm.running(name)
     if there.opens:
-        who = device.uses(device.look(f"/dev/{there.kernel_name}"))
+        who = device.uses(device.look(dm.node(name)))
         raise Failed(
             f"{dm.node(name)} is in use: {'; '.join(who) or 'a program has it open'}. End that"
             " first (umount, or the program)"

@@ -258,7 +258,7 @@ def source_node(kept: config.Config, leg: str, *, running: bool) -> str:
             " a new disk from"
         )
     number = table.Table.parse(dm.table(kept.name)).devices[table.other(leg)]
-    return f"/dev/{device.by_number(number)}"
+    return device.by_number(number)
 
 
 def wipe(args: argparse.Namespace) -> None:

@@ -93,9 +93,13 @@ def present(node: str) -> bool:
 
 
 def by_number(number: str) -> str:
-    """The kernel's name of a device MAJOR:MINOR; the number itself if it is gone."""
+    """The node of a device MAJOR:MINOR; the number itself if the device is gone."""
     place = Path("/sys/dev/block") / number
-    return place.resolve().name.replace("!", "/") if place.exists() else number
+    if not place.exists():
+        return number
+    with suppress(OSError):
+        return f"/dev/mapper/{(place / 'dm/name').read_text().strip()}"
+    return f"/dev/{place.resolve().name.replace('!', '/')}"
 
 
 def stable_name(device: Device) -> tuple[str, bool]:

@@ -17,7 +17,7 @@ from .errors import Failed, Refused
 
 TARGET = "lockstep"
 UUID_PREFIX = "LOCKSTEP-"
-_FIELDS = "name,open,suspended,uuid,blkdevname"
+_FIELDS = "name,open,suspended,uuid"
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,6 @@ class Info:
     opens: int
     suspended: bool
     uuid: str
-    kernel_name: str
 
 
 def node(name: str) -> str:
@@ -74,9 +73,9 @@ def info(name: str) -> Info | None:
             return None
         raise Failed(f"`dmsetup info {name}`: {said.why}")
     words = said.out.strip().split("|")
-    if len(words) != 5:
+    if len(words) != 4:
         raise Failed(f"`dmsetup info {name}` says {said.out.strip()!r}, which isn't understood")
-    return Info(words[0], int(words[1]), words[2] == "Suspended", words[3], words[4])
+    return Info(words[0], int(words[1]), words[2] == "Suspended", words[3])
 
 
 def exists(name: str) -> bool:

@@ -61,7 +61,7 @@ def _add_devices(told: dict[str, Any], line: str) -> None:
 
 
 def _device_name(number: str) -> str | None:
-    return None if number == table.ABSENT else f"/dev/{device.by_number(number)}"
+    return None if number == table.ABSENT else device.by_number(number)
 
 
 def summary(now: Status) -> str:
@@ -103,7 +103,7 @@ def text_of(name: str, now: Status, line: str, *, counters: bool) -> str:
         done = now.regions - left
         text = f"  resync  {show.bar(done, now.regions)} {show.percent(done, now.regions)}"
         text += f", {show.size(now.left_sectors)} left"
-        if now.action == "resync":
+        if now.rate_kib:
             text += f", {show.rate(now.rate_kib)}"
         if now.seconds_left is not None:
             text += f", {show.duration(now.seconds_left)}"
@@ -120,9 +120,9 @@ def text_of(name: str, now: Status, line: str, *, counters: bool) -> str:
 def _leg_text(leg: str, now: Status) -> str:
     words = []
     if now.stale[leg]:
-        words.append(f"{now.stale[leg]} regions stale")
+        words.append(f"{now.stale[leg]} stale region{'s' * (now.stale[leg] != 1)}")
     if now.errors[leg]:
-        words.append(f"{now.errors[leg]} I/O errors ({now.read_errors[leg]} of them reads)")
+        words.append(f"I/O errors: {now.errors[leg]}, of them reads: {now.read_errors[leg]}")
     if now.health[leg] not in ("A", "a") and now.reason != "-":
         words.append(status.REASONS.get(now.reason, now.reason))
     return "; ".join(words)
@@ -159,7 +159,7 @@ def _leg_lines(leg: meta.Leg) -> str:
         ("data", f"{show.size(leg.data_len)} ({leg.data_len} sectors)"),
         ("regions", f"of {show.size(leg.region_size)}"),
         ("created", show.moment(leg.created)),
-        ("changed", f"{show.moment(leg.updated)}, the {leg.seq}. time"),
+        ("changed", f"{show.moment(leg.updated)} (update {leg.seq})"),
         ("current", f"generation {leg.current}"),
     ]
     if leg.base:

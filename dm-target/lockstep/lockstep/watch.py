@@ -29,7 +29,7 @@ def events(args: argparse.Namespace) -> int:
 
 def follow(names: list[str], on: Callable[[str, Change, Status | None], None]) -> int:
     """Calls back for each change of a mirror's state, first for those that run already."""
-    known: dict[str, Status] = {}
+    known: dict[str, Status] | None = None
     with dm.events() as event:
         while True:
             event.arm()
@@ -38,7 +38,10 @@ def follow(names: list[str], on: Callable[[str, Change, Status | None], None]) -
                 for name, line in sorted(dm.lines("status").items())
                 if not names or name in names
             }
-            for name in sorted({*known, *now}):
+            for name in sorted({*(known or {}), *now}):
+                if known is None:
+                    on(name, ("mirror", None, "running"), now[name])
+                    continue
                 for what in changes(known.get(name), now.get(name)):
                     on(name, what, now.get(name))
             known = now
@@ -50,24 +53,21 @@ def changes(before: Status | None, after: Status | None) -> Iterator[Change]:
     if before is None or after is None:
         if before is not after:
             yield "mirror", _runs(before), _runs(after)
-        if before is not None or after is None:
-            return
+        return
     old, new = _facts(before), _facts(after)
     for what, value in new.items():
-        if old.get(what) != value:
-            yield what, old.get(what), value
+        if old[what] != value:
+            yield what, old[what], value
 
 
 def _runs(now: Status | None) -> str:
     return "running" if now else "stopped"
 
 
-def _facts(now: Status | None) -> dict[str, str]:
-    if now is None:
-        return {}
+def _facts(now: Status) -> dict[str, str]:
     facts = {f"{leg} leg": status.HEALTH.get(now.health[leg], now.health[leg]) for leg in LEGS}
     facts["standing"] = now.standing
-    facts["reason"] = now.reason
+    facts["reason"] = "none" if now.reason == "-" else now.reason
     facts["action"] = now.action
     facts["policy"] = now.policy
     facts["out of sync"] = str(now.out_of_sync)
@@ -156,7 +156,9 @@ def monitor(args: argparse.Namespace) -> int:
                 print(f"{args.name}: stopped", flush=True)
                 return DONE
             now = assembly.status_of(args.name)
-            for change in changes(known, now):
+            if known is None:
+                tell(args.name, ("mirror", None, "running"), now, False)
+            for change in changes(known, now) if known else ():
                 tell(args.name, change, now, False)
             known = now
             dead = [leg for leg in LEGS if now.health[leg] in ("D", table.ABSENT)]

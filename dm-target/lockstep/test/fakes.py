@@ -72,7 +72,7 @@ class Host:
              opens: int = 0) -> None:  # fmt: skip
         """There is a mirror of that name."""
         self.says(f"dmsetup info -c --noheadings --separator | -o {dm._FIELDS} {name}",
-                  f"{name}|{opens}|Active|LOCKSTEP-u|dm-0\n")  # fmt: skip
+                  f"{name}|{opens}|Active|LOCKSTEP-u\n")  # fmt: skip
         self.says(f"dmsetup status --noflush {name}", f"0 {length} lockstep {line}\n")
         self.says(f"dmsetup table {name}", f"0 {length} lockstep {table}\n")
         self.says("dmsetup status --noflush --target", f"{name}: 0 {length} lockstep {line}\n")

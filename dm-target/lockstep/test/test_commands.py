@@ -131,7 +131,7 @@ def test_assemble_all_goes_on_after_a_failure(m: Host) -> None:
 
 def test_stop_refuses_one_in_use(m: Host) -> None:
     m.runs("m", opens=1)
-    m.devices["/dev/dm-0"] = m.devices["/dev/a"]
+    m.devices["/dev/mapper/m"] = m.devices["/dev/a"]
     code, _, err = m.lockstep("stop", "m")
     assert (code, "in use" in err) == (1, True)
     assert not m.calls("dmsetup remove")

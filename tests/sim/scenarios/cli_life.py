@@ -86,7 +86,7 @@ def failed_and_back(pair: Pair) -> None:
     good("re-add", "m")
     told = clilab.in_sync()
     base.expect(told["counters"]["resynced_sectors"] <= 2048, "one region was copied")
-    events.until("mirror", "stopped", "running")
+    events.until("mirror", None, "running")
     events.until("remote leg", "in sync", "dead")
     events.until("standing", "together", "alone")
     base.until(lambda: events.said()[-1][2] == "in sync" or ("remote leg", "stale", "in sync")
