@@ -6,8 +6,15 @@ from __future__ import annotations
 import pytest
 from labrun import KERNELS, lab
 
-# What only starts programs and looks has nothing for the checked kernel.
-SCENARIOS = [("cli_devices", "plain")]
+# What only starts programs and looks has nothing for the checked kernel, where a start of Python
+# takes seconds.
+SCENARIOS = [
+    ("cli_devices", "plain"),
+    ("cli_create", "plain"),
+    ("cli_iscsi", "plain"),
+    ("cli_life", "plain"),
+    ("cli_life", "checked"),
+]
 
 
 @pytest.mark.parametrize(("scenario", "kernel"), SCENARIOS)

@@ -18,7 +18,8 @@ _ALIVE = ("A", "a")
 # In the order of dm-target/counters.h; a newer kernel may have more behind them.
 COUNTERS = (
     "writes", "reads", "flushes", "fua", "zeroes", "waited", "copied_bytes", "punted", "failovers",
-    "alone", "refused", "late", "resynced_sectors", "abandoned",
+    "alone", "refused", "late", "resynced_sectors", "abandoned", "held",
+    "marked", "map_writes", "super_writes", "cleaned",
 )  # fmt: skip
 _FIXED = 16
 # Why a dead leg stays dead: the kernel's word (leg.c), what it means, and what to do.

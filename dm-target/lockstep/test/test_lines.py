@@ -10,7 +10,7 @@ import pytest
 from lockstep import config, show, status, watch
 from lockstep.config import Config
 from lockstep.errors import Failed, Refused
-from lockstep.table import Table
+from lockstep.table import OPTIONS, Table
 
 KERNEL = Path(__file__).resolve().parents[2]
 
@@ -89,6 +89,15 @@ def test_the_counters_are_those_of_the_kernel() -> None:
     assert told
     assert list(status.COUNTERS) == re.findall(r"\w+", told[1])
     assert len(status.COUNTERS) == (KERNEL / "counters.h").read_text().count("\n\tCOUNT_")
+
+
+def test_the_options_are_those_of_the_kernel() -> None:
+    known = re.findall(r'\{ "(\w+)", OPT_', (KERNEL / "table.c").read_text())
+    assert set(known) - {"region_size", "sync", "nosync"} <= set(OPTIONS)
+    told = (KERNEL / "target.c").read_text()
+    for name in known:
+        if name in OPTIONS and OPTIONS[name].live:
+            assert f'argv[0], "{name}"' in told, name
 
 
 @pytest.mark.parametrize(

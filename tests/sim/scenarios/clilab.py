@@ -93,6 +93,10 @@ def wait(name: str = "m", **want: object) -> dict[str, Any]:
     return told
 
 
+def until_counted(counter: str, least: int) -> None:
+    base.until(lambda: status()["counters"][counter] >= least, f"{least} {counter}")
+
+
 def in_sync(name: str = "m") -> dict[str, Any]:
     return wait(name, health="AA", action="idle", standing="together")
 
