@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the metadata cost, within bounds that would show a map written for every write."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from labrun import lab
+
+MIB = 8 << 10
+
+
+def cost(depth: int, writes: int) -> dict[str, Any]:
+    """Uniform random writes over 8 GiB; the scenario itself compares two counts of the pages."""
+    run = lab("bench_metadata.py", str(MIB), "0", "stream", str(depth), str(writes))
+    assert run.rc == 0, run.text
+    found: dict[str, Any] = json.loads(run.stdout)
+    assert found["counters"]["writes"] == found["data_writes"] == writes
+    return found
+
+
+def test_a_region_is_marked_once_and_marks_share_pages() -> None:
+    writes = 20_000
+    found = cost(64, writes)
+    own = found["counters"]
+    # All regions are touched; none can be idle for long enough to be cleaned.
+    assert own["dirty"] == found["regions"]
+    assert own["cleaned"] == 0
+    assert own["marked"] < found["regions"] + 64 * writes // 1000
+    assert 0 < own["map_writes"] < found["regions"] / 2
+    assert found["tail_pages"] == {"local": own["map_writes"], "remote": 0}
