@@ -12,7 +12,9 @@
 
 static int adopt(struct mirror *m, struct super *source)
 {
-	return super_adopt(source, metadata_random(), ktime_get_real_seconds());
+	const struct super *leg = &m->meta->super[source->leg == LEG_LOCAL ? LEG_REMOTE : LEG_LOCAL];
+
+	return super_adopt(source, leg, metadata_random(), ktime_get_real_seconds());
 }
 
 static int become_target(struct mirror *m, struct super *s)

@@ -31,10 +31,11 @@ void super_create_sync(struct super *s, u64 generation_id, u64 epochs, u64 now)
 	begin_generation(s, generation_id, now, LOCKSTEP_WHY_CREATED);
 }
 
-void super_create_new(struct super *s, u64 epochs, u64 now)
+void super_create_new(struct super *s, const struct super *source, u64 epochs, u64 now)
 {
 	create(s, epochs, now);
 	s->state = LOCKSTEP_NEW;
+	s->base = source->cur;
 }
 
 void super_new_map(struct super *s)
@@ -49,15 +50,20 @@ int super_join(struct super *s, const struct super *source)
 	s->state = LOCKSTEP_TARGET;
 	s->cur = source->cur;
 	s->base = no_generation;
+	memset(s->adopted, 0, sizeof(s->adopted));
 	memcpy(s->history, source->history, sizeof(s->history));
 	s->map_epoch = 0;
 	return 0;
 }
 
-int super_adopt(struct super *source, u64 generation_id, u64 now)
+int super_adopt(struct super *source, const struct super *leg, u64 generation_id, u64 now)
 {
 	if (!has_all(source))
 		return -EPERM;
+	if (source->state == LOCKSTEP_ALONE && generation_none(&source->base) &&
+	    !memcmp(source->adopted, leg->leg_uuid, sizeof(source->adopted)))
+		return 0;
+	memcpy(source->adopted, leg->leg_uuid, sizeof(source->adopted));
 	begin_generation(source, generation_id, now, LOCKSTEP_WHY_NEW_LEG);
 	source->state = LOCKSTEP_ALONE;
 	source->base = no_generation;
@@ -75,6 +81,7 @@ int super_in_sync(struct super *s)
 		return -EPERM;
 	s->state = LOCKSTEP_SYNC;
 	s->base = no_generation;
+	memset(s->adopted, 0, sizeof(s->adopted));
 	return 0;
 }
 
@@ -90,12 +97,13 @@ int super_go_alone(struct super *s, u64 generation_id, u64 now, u32 why)
 	return 1;
 }
 
-void super_give_up(struct super *s)
+void super_give_up(struct super *s, const struct super *source)
 {
 	s->state = LOCKSTEP_NEW;
 	s->cur = no_generation;
-	s->base = no_generation;
+	s->base = source->cur;
 	memset(s->history, 0, sizeof(s->history));
+	memset(s->adopted, 0, sizeof(s->adopted));
 	s->map_epoch = 0;
 	s->active = false;
 }

@@ -15,7 +15,8 @@
  *                 `base` is the generation that the other may be SYNC at; the
  *                 union of both maps covers all that happened since.
  *   TARGET at G   this leg has G but for what the other leg's map says.
- *   NEW           this leg has nothing. Only the administrator makes one.
+ *   NEW           this leg has nothing. Only the administrator makes one, to be
+ *                 filled from a leg that knows generation `base`.
  *
  * The orders. "->" is: durable, before the next step begins.
  *
@@ -24,7 +25,11 @@
  *    a leg without anything to resync needs no step. Else a join, before the
  *    first I/O is served, reads too: what was read must not vanish, and what a
  *    crash left on one leg only would, if the other came up without it.
- *  a leg joins (a resync onto it begins):
+ *  a leg joins (a resync onto it begins). To a running mirror only if the verdict
+ *  says so: the running leg is the source, or both are SYNC at one generation.
+ *  If the other leg is ahead, somebody else has written on it; it stays out:
+ *    [the source isn't the map's home yet: it becomes that first, see below]
+ *    ->
  *    [NEW leg: the source super_adopt()]
  *    -> the source's map has every bit of both maps (NEW: all bits)
  *    -> target super_join(): forgets its own map, and that it was NEW
@@ -44,6 +49,9 @@
  *    -> a write that the other leg has not got may be acknowledged.
  *    At assembly: before the first I/O, reads too (as above).
  *    An ALONE leg: nothing. A TARGET or NEW leg: must not.
+ *  a bit is set for a new write: durable on a map that a superblock names, before
+ *  the write is sent anywhere; so after the map's home is lost, not before the
+ *  other leg's superblock names its new map, even if nothing is acknowledged.
  *  the map's home moves to a leg:
  *    its map sectors with set bits, of super_new_map()'s epoch -> its superblock
  *    with that epoch -> the other map may be left to rot: its bits only make a
@@ -60,7 +68,7 @@
  * life is taken for one of this. The map is empty and has an epoch.
  */
 void super_create_sync(struct super *s, u64 generation_id, u64 epochs, u64 now);
-void super_create_new(struct super *s, u64 epochs, u64 now);
+void super_create_new(struct super *s, const struct super *source, u64 epochs, u64 now);
 
 /* A new epoch for the leg's map: all clear until sectors of that epoch are written. */
 void super_new_map(struct super *s);
@@ -71,8 +79,13 @@ void super_new_map(struct super *s);
  */
 int __must_check super_join(struct super *s, const struct super *source);
 
-/* A device that is NEW is to join: no older one may be taken for it later. -EPERM as above. */
-int __must_check super_adopt(struct super *source, u64 generation_id, u64 now);
+/*
+ * A device that is NEW is to join: a new generation, so that no older one can be
+ * taken for it later. Once for each: a join that is tried again changes nothing.
+ * -EPERM as above.
+ */
+int __must_check super_adopt(struct super *source, const struct super *leg, u64 generation_id,
+			     u64 now);
 
 /* After the target's super_join() is durable: nobody else can be SYNC at the base. */
 void super_forget_base(struct super *source);
@@ -87,8 +100,8 @@ int __must_check super_in_sync(struct super *s);
  */
 int __must_check super_go_alone(struct super *s, u64 generation_id, u64 now, u32 why);
 
-/* Explicit consent to throw away what the leg has; it will be filled from the other. */
-void super_give_up(struct super *s);
+/* Explicit consent to throw away what the leg has; it will be filled from @source. */
+void super_give_up(struct super *s, const struct super *source);
 
 /* In use from now on (durable before the first write), or stopped cleanly. */
 void super_set_active(struct super *s, bool active);

@@ -89,7 +89,7 @@
 #define LOCKSTEP_SYNC		1U	/* has all of generation cur; the other leg may, too */
 #define LOCKSTEP_ALONE		2U	/* has all of cur; the other leg has not */
 #define LOCKSTEP_TARGET		3U	/* has cur, but for what the other leg's map says */
-#define LOCKSTEP_NEW		4U	/* has nothing, and is to be filled */
+#define LOCKSTEP_NEW		4U	/* has nothing, is to be filled by a leg that knows base */
 
 /* flags of struct lockstep_slot */
 #define LOCKSTEP_ACTIVE		1U	/* in use; found so at assembly: there was a crash */
@@ -141,7 +141,8 @@ struct lockstep_slot {
 	struct lockstep_generation cur;
 	struct lockstep_generation base;
 	struct lockstep_event history[LOCKSTEP_HISTORY];	/* newest first; [0] is cur's */
-	__u8 reserved[3600];
+	__u8 adopted[16];	/* the NEW leg for which cur began, while ALONE */
+	__u8 reserved[3584];
 } __attribute__((packed));
 
 struct lockstep_map_sector {

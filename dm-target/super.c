@@ -36,6 +36,7 @@ void super_pack(const struct super *s, u64 dev_sectors, void *slot)
 	d->seq = cpu_to_le64(s->seq);
 	memcpy(d->set_uuid, s->set_uuid, sizeof(d->set_uuid));
 	memcpy(d->leg_uuid, s->leg_uuid, sizeof(d->leg_uuid));
+	memcpy(d->adopted, s->adopted, sizeof(d->adopted));
 	memcpy(d->name, s->name, sizeof(d->name));
 	d->created = cpu_to_le64(s->created);
 	d->updated = cpu_to_le64(s->updated);
@@ -69,6 +70,7 @@ static void get_fields(struct super *s, const struct lockstep_slot *d)
 	s->seq = le64_to_cpu(d->seq);
 	memcpy(s->set_uuid, d->set_uuid, sizeof(s->set_uuid));
 	memcpy(s->leg_uuid, d->leg_uuid, sizeof(s->leg_uuid));
+	memcpy(s->adopted, d->adopted, sizeof(s->adopted));
 	memcpy(s->name, d->name, sizeof(s->name));
 	s->created = le64_to_cpu(d->created);
 	s->updated = le64_to_cpu(d->updated);
@@ -117,7 +119,7 @@ static bool state_good(const struct super *s)
 	case LOCKSTEP_TARGET:
 		return !generation_none(&s->cur) && generation_none(&s->base);
 	case LOCKSTEP_NEW:
-		return generation_none(&s->cur) && generation_none(&s->base);
+		return generation_none(&s->cur) && !generation_none(&s->base);
 	default:
 		return false;
 	}

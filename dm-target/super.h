@@ -36,6 +36,7 @@ struct super {
 	u64 seq;		/* of this update; super_touch() makes the next */
 	u8 set_uuid[16];
 	u8 leg_uuid[16];
+	u8 adopted[16];		/* leg_uuid of the NEW leg for which cur began */
 	char name[LOCKSTEP_NAME_BYTES];
 	u64 created;
 	u64 updated;
@@ -48,7 +49,8 @@ struct super {
 	u64 map_epoch;
 	u64 map_epochs;
 	struct generation cur;	/* none if NEW, else history[0].gen */
-	struct generation base;	/* ALONE: the other may be in sync with it; else none */
+	/* ALONE: the other may be in sync with it, or none. NEW: its source knows it. Else none. */
+	struct generation base;
 	struct generation_event history[LOCKSTEP_HISTORY];	/* newest first */
 };
 

@@ -72,16 +72,16 @@ static void accept(struct verdict *v, u32 source, bool join)
 	v->join = join;
 }
 
-/* One leg is NEW. */
-static void decide_new(const struct super *l, const struct super *r, struct verdict *v)
+/* @leg is NEW; @source is the other one. */
+static void decide_new(const struct super *leg, const struct super *source, struct verdict *v)
 {
-	u32 source = l->state == LOCKSTEP_NEW ? LOCKSTEP_REMOTE : LOCKSTEP_LOCAL;
-
-	if (has_all(source == LOCKSTEP_LOCAL ? l : r)) {
-		accept(v, source, true);
-		v->full = true;
+	if (!has_all(source)) {
+		refuse(v, VERDICT_INCOMPLETE, source->leg);
+	} else if (!knows(source, &leg->base)) {
+		refuse(v, VERDICT_OUTDATED, source->leg);
 	} else {
-		refuse(v, VERDICT_INCOMPLETE, source);
+		accept(v, source->leg, true);
+		v->full = true;
 	}
 }
 
@@ -102,7 +102,10 @@ static void decide_equal(const struct super *l, const struct super *r, struct ve
 static void decide_pair(const struct super *l, const struct super *r, struct verdict *v)
 {
 	if (l->state == LOCKSTEP_NEW || r->state == LOCKSTEP_NEW) {
-		decide_new(l, r, v);
+		if (l->state == LOCKSTEP_NEW)
+			decide_new(l, r, v);
+		else
+			decide_new(r, l, v);
 		return;
 	}
 	switch (relation(l, r)) {
@@ -290,6 +293,9 @@ int verdict_text(const struct verdict *v, const struct super_found *local,
 	case VERDICT_BOTH:
 		return scnprintf(buf, size, "The legs' superblocks contradict each other, as after one was put back from a copy. Nobody but you can know which has the right data: see both histories, then `lockstep resolve --keep local|remote`.");
 	case VERDICT_OUTDATED:
+		if ((found == local ? remote : local)->super.state == LOCKSTEP_NEW)
+			return scnprintf(buf, size, "The %s leg is older than the one that the new %s leg was to be filled from. Bring that one; or, if this one's data are to be kept, `lockstep resolve --keep %s`.",
+					 leg, leg_word(!v->leg), leg);
 		return scnprintf(buf, size, "The %s leg is an older copy, from before the other leg's dirty map began. If it may be overwritten: `lockstep resolve --keep %s`.",
 				 leg, leg_word(!v->leg));
 	case VERDICT_SPLIT_BRAIN:

@@ -22,7 +22,9 @@
  *                                      TARGET, NEW:  refuse INCOMPLETE
  *
  *  NEW and NEW                         refuse INCOMPLETE
- *  NEW and SYNC or ALONE               the other is the source, full
+ *  NEW and SYNC or ALONE               NEW.base in the other's history: the other
+ *                                      is the source, full; else refuse OUTDATED,
+ *                                      the other is older than it should be
  *  NEW and TARGET                      refuse INCOMPLETE
  *
  *  same generation (L.cur = R.cur):    R SYNC        R ALONE       R TARGET

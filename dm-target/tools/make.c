@@ -156,7 +156,7 @@ static int plan_create(const struct options *o, const struct device d[2], struct
 		if (i == LOCKSTEP_LOCAL || o->assume_clean)
 			super_create_sync(&s[i], generation, epochs, time);
 		else
-			super_create_new(&s[i], epochs, time);
+			super_create_new(&s[i], &s[0], epochs, time);
 	}
 	/* It began there; of the other leg the same generation is a copy. */
 	s[1].history[0].leg = LOCKSTEP_LOCAL;
@@ -227,7 +227,7 @@ static int plan_join(const struct options *o, const struct device *source,
 	memcpy(s->set_uuid, from->set_uuid, sizeof(s->set_uuid));
 	memcpy(s->name, from->name, sizeof(s->name));
 	s->data_sectors = from->data_sectors;
-	super_create_new(s, epochs, now());
+	super_create_new(s, from, epochs, now());
 	return 0;
 }
 
@@ -276,7 +276,7 @@ static int plan_resolve(const char *const path[2], const struct device d[2], u32
 	if (!has_all(&found[keep].super))
 		return refuse(path[keep], "has not all of the data (its state is target or new): keep the other leg");
 	*s = found[!keep].super;
-	super_give_up(s);
+	super_give_up(s, &found[keep].super);
 	return 0;
 }
 

@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: GPL-2.0-only
-from metalab import meta, pair, program
+from metalab import life_driver, meta, pair, program
 
-__all__ = ["meta", "pair", "program"]
+__all__ = ["life_driver", "meta", "pair", "program"]

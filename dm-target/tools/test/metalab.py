@@ -97,3 +97,8 @@ def pair(meta: Meta) -> Meta:
     meta.device("b", (4 << 20) + 8192 + 512)
     meta.good("create", "--local", "a", "--remote", "b", "--name", "m", "--assume-clean")
     return meta
+
+
+@pytest.fixture(scope="session")
+def life_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_c([HERE / "life-driver.c"], tmp_path_factory.mktemp("life") / "life-driver")

@@ -87,7 +87,9 @@ def test_create_refuses(meta: Meta) -> None:
     meta.device("b", MIB)
     meta.device("tiny", 2 * SLOT)
     both = ("--local", "a", "--remote", "b")
-    assert "both the local and the remote" in meta.refused("create", "--local", "a", "--remote", "a")
+    assert "both the local and the remote" in meta.refused(
+        "create", "--local", "a", "--remote", "a"
+    )
     assert "too small" in meta.refused("create", "--local", "a", "--remote", "tiny")
     assert "power of two" in meta.refused("create", *both, "--region-size", "3000")
     assert "power of two" in meta.refused("create", *both, "--region-size", "32")
