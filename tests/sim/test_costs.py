@@ -24,9 +24,10 @@ def test_a_region_is_marked_once_and_marks_share_pages() -> None:
     writes = 20_000
     found = cost(64, writes)
     own = found["counters"]
-    # All regions are touched; none can be idle for long enough to be cleaned.
-    assert own["dirty"] == found["regions"]
+    # So many random writes leave some regions untouched; none is idle long enough to be cleaned.
+    assert found["regions"] * 0.8 < own["dirty"] <= found["regions"]
     assert own["cleaned"] == 0
-    assert own["marked"] < found["regions"] + 64 * writes // 1000
-    assert 0 < own["map_writes"] < found["regions"] / 2
+    # A write waits if it is its region's first, or came while that one waited.
+    assert own["dirty"] <= own["marked"] < own["dirty"] * 1.1
+    assert 0 < own["map_writes"] < own["dirty"] / 2
     assert found["tail_pages"] == {"local": own["map_writes"], "remote": 0}
