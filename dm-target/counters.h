@@ -31,6 +31,8 @@ enum counter {
 	COUNT_MAP_WRITES,	/* pages of the dirty map written */
 	COUNT_SUPER_WRITES,	/* superblocks written, both slots */
 	COUNT_CLEANED,		/* times that idle regions were written out as clean */
+	COUNT_COMPARED,		/* sectors that it compared before (resync_compare) */
+	COUNT_EQUAL,		/* of them: didn't have to be copied */
 	COUNTERS,
 };
 

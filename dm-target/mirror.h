@@ -49,6 +49,7 @@
 #include "region-map.h"
 #include "standing.h"
 #include "table.h"
+#include "throttle.h"
 #include "watch.h"
 #include "write.h"
 
@@ -99,6 +100,7 @@ struct mirror {
 
 	struct range_lock ranges;
 	struct counters counters;
+	struct throttle *throttle;	/* of all that works beside the application */
 	struct resync *resync;
 
 	struct writes writes;
@@ -120,6 +122,7 @@ struct mirror_io {
 	struct bvec_iter iter;		/* as it came, to try again */
 	enum leg_id leg;		/* where it was sent */
 	bool retried;			/* already failed over */
+	struct throttle_io app;
 	struct bio leg_bio;		/* of the second attempt */
 };
 

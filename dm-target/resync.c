@@ -1,37 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "resync.h"
 
-#include <linux/jiffies.h>
-#include <linux/mm.h>
 #include <linux/slab.h>
-#include <linux/wait.h>
+#include <linux/workqueue.h>
 
+#include "chunk.h"
 #include "lockstep-trace.h"
 #include "mirror.h"
+#include "throttle.h"
+
+/* A region of which chunks are being copied. */
+struct open_region {
+	unsigned long region;		/* REGION_NONE: this entry is free */
+	enum leg_id target;
+	u64 marks;			/* the map's when it was opened */
+	unsigned int chunks;		/* in jobs' hands */
+	bool all_taken;
+	bool failed;			/* it stays stale */
+};
 
 struct resync_job {
 	struct resync *rs;
 	struct work_struct work;
 	bool busy;			/* state lock */
-	unsigned long region;		/* state lock; REGION_NONE between regions */
-	struct locked_range range;
-	struct completion granted;
-	struct bio bio;
-	struct bio_vec vecs[IO_MAX_PAGES];
-	struct page *pages[IO_MAX_PAGES];
+	struct open_region *of;		/* the region of its chunk */
+	struct chunk *chunk;
 };
 
 struct resync {
 	struct mirror *m;
 	struct workqueue_struct *wq;
-	wait_queue_head_t wake;
-	bool running;			/* state lock for writing */
-	bool again;			/* state lock: another pass is worth it */
-	unsigned long cursor;		/* state lock */
-	unsigned int rate;
-	u64 next_at;			/* state lock: jiffies64 of the next chunk */
+	bool compare;
+
+	/* state lock; running also read without it */
+	bool running;
+	bool again;			/* another pass is worth it */
+	unsigned long cursor;		/* the next region of this pass */
+	struct open_region *current_region;	/* with chunks that nobody has taken */
+	sector_t next;			/* the first of them */
+	/* A job's chunk may keep one open each, beside the current one. */
+	struct open_region open[RESYNC_JOBS_MAX + 1];
+
 	unsigned int nr_jobs;
-	struct resync_job *jobs[RESYNC_JOBS_MAX];
+	struct resync_job jobs[RESYNC_JOBS_MAX];
 };
 
 static bool can_run(const struct resync *rs)
@@ -53,28 +64,24 @@ void resync_kick(struct resync *rs)
 	if (!can_run(rs))
 		return;
 	for (i = 0; i < rs->nr_jobs; i++)
-		queue_work(rs->wq, &rs->jobs[i]->work);
+		queue_work(rs->wq, &rs->jobs[i].work);
 }
 
-static bool taken(const struct resync *rs, unsigned long region)
+static struct open_region *find_open(struct resync *rs, unsigned long region)
 {
 	unsigned int i;
 
-	for (i = 0; i < rs->nr_jobs; i++)
-		if (rs->jobs[i]->region == region)
-			return true;
-	return false;
+	for (i = 0; i < ARRAY_SIZE(rs->open); i++)
+		if (rs->open[i].region == region)
+			return &rs->open[i];
+	return NULL;
 }
 
-/* The next region for a job, or REGION_NONE if there is nothing to do now. */
+/* The next stale region that isn't open, or REGION_NONE. */
 static unsigned long next_region(struct resync *rs)
 {
 	unsigned long region;
 
-	lockdep_assert_held(&rs->m->lock);
-
-	if (!can_run(rs))
-		return REGION_NONE;
 	for (;;) {
 		region = region_map_next(&rs->m->map, rs->cursor);
 		if (region == REGION_NONE) {
@@ -84,116 +91,190 @@ static unsigned long next_region(struct resync *rs)
 			rs->cursor = 0;
 			continue;
 		}
-		rs->cursor = region + 1;
-		if (!taken(rs, region))
+		if (!find_open(rs, region))
 			return region;
+		rs->cursor = region + 1;
 	}
 }
 
-static void chunk_granted(struct locked_range *range)
+/* All chunks of a region have been copied, or have failed. */
+static void close_region(struct resync *rs, struct open_region *of)
 {
-	complete(&container_of(range, struct resync_job, range)->granted);
+	struct mirror *m = rs->m;
+	unsigned long region = of->region;
+
+	of->region = REGION_NONE;
+	if (of->failed)
+		return;
+	if (of->marks != m->map.marks) {
+		/* A write failed somewhere: maybe here, so once more. */
+		rs->again = true;
+		return;
+	}
+	region_map_clear(&m->map, of->target, region);
+	trace_lockstep_in_sync(m, of->target, region);
+	mirror_changed(m);
 }
 
-/* One synchronous transfer between the job's pages and a leg. */
-static int job_io(struct resync_job *job, enum leg_id leg, blk_opf_t opf)
+static void no_more_chunks(struct resync *rs, struct open_region *of)
 {
-	struct leg *l = &job->rs->m->legs[leg];
-	unsigned int sectors = job->range.last - job->range.start + 1;
-	unsigned int left = sectors << SECTOR_SHIFT;
-	unsigned int i;
-	int r;
+	of->all_taken = true;
+	if (rs->current_region == of)
+		rs->current_region = NULL;
+	if (!of->chunks)
+		close_region(rs, of);
+}
 
-	bio_init(&job->bio, leg_bdev(l), job->vecs, IO_MAX_PAGES, opf);
-	job->bio.bi_iter.bi_sector = job->range.start;
-	for (i = 0; left; i++) {
-		unsigned int len = min_t(unsigned int, left, PAGE_SIZE);
+/* Is there a chunk to copy? If so, current_region and next tell which. */
+static bool have_chunk(struct resync *rs)
+{
+	struct mirror *m = rs->m;
+	struct open_region *of = rs->current_region;
+	unsigned long region;
 
-		__bio_add_page(&job->bio, job->pages[i], len, 0);
-		left -= len;
+	lockdep_assert_held(&m->lock);
+
+	if (of && (!can_run(rs) || of->failed)) {
+		/* Who knows what the legs are when it goes on: from its beginning. */
+		of->failed = true;
+		no_more_chunks(rs, of);
 	}
-	r = submit_bio_wait(&job->bio);
-	if (r)
-		trace_lockstep_leg_error(job->rs->m, leg, job->range.start, job->bio.bi_status);
-	bio_uninit(&job->bio);
-	return r;
+	if (!can_run(rs))
+		return false;
+	if (rs->current_region)
+		return true;
+
+	region = next_region(rs);
+	if (region == REGION_NONE)
+		return false;
+	of = find_open(rs, REGION_NONE);
+	if (WARN_ON_ONCE(!of))
+		return false;
+	*of = (struct open_region) {
+		.region = region,
+		.target = m->map.target,
+		.marks = m->map.marks,
+	};
+	rs->cursor = region + 1;
+	rs->current_region = of;
+	rs->next = region_start(&m->map, region);
+	return true;
+}
+
+static bool chunk_wanted(void *arg)
+{
+	struct resync_job *job = arg;
+	struct mirror *m = job->rs->m;
+	bool wanted;
+
+	spin_lock_irq(&m->lock);
+	wanted = have_chunk(job->rs);
+	spin_unlock_irq(&m->lock);
+	return wanted;
+}
+
+/* Takes the next chunk, of at most *sectors. */
+static bool take_chunk(struct resync_job *job, sector_t *start, unsigned int *sectors)
+{
+	struct resync *rs = job->rs;
+	struct mirror *m = rs->m;
+	struct open_region *of;
+	sector_t last;
+	bool got;
+
+	spin_lock_irq(&m->lock);
+	got = have_chunk(rs);
+	if (got) {
+		of = rs->current_region;
+		last = region_last(&m->map, of->region);
+		*start = rs->next;
+		*sectors = min_t(sector_t, *sectors, last - rs->next + 1);
+		job->of = of;
+		of->chunks++;
+		rs->next += *sectors;
+		if (rs->next > last)
+			no_more_chunks(rs, of);
+	}
+	spin_unlock_irq(&m->lock);
+	return got;
+}
+
+static void chunk_done(struct resync_job *job, int error)
+{
+	struct mirror *m = job->rs->m;
+	struct open_region *of = job->of;
+
+	spin_lock_irq(&m->lock);
+	of->chunks--;
+	if (error)
+		of->failed = true;
+	if (of->all_taken && !of->chunks)
+		close_region(job->rs, of);
+	spin_unlock_irq(&m->lock);
+}
+
+/*
+ * Read what is to be written: [*first, *first + *sectors) of the chunk, maybe
+ * nothing.
+ */
+static int read_chunk(struct resync_job *job, enum leg_id from, enum leg_id to,
+		      unsigned int *first, unsigned int *sectors)
+{
+	struct chunk *c = job->chunk;
+	struct mirror *m = job->rs->m;
+	unsigned int all = chunk_sectors(c);
+	unsigned int block, last;
+	int error[LEGS];
+
+	*first = 0;
+	*sectors = all;
+	if (!READ_ONCE(job->rs->compare))
+		return chunk_read(c, from);
+
+	/* If only the target can't be read, a write may well mend that. */
+	if (chunk_read_both(c, error) && (error[from] || error[to]))
+		return error[from];
+
+	if (chunk_differs(c, first, &last)) {
+		block = bdev_physical_block_size(leg_bdev(&m->legs[to])) >> SECTOR_SHIFT;
+		*first = round_down(*first, block);
+		*sectors = min(all, round_up(last + 1, block)) - *first;
+	} else {
+		*sectors = 0;
+	}
+	count_add(&m->counters, COUNT_COMPARED, all);
+	count_add(&m->counters, COUNT_EQUAL, all - *sectors);
+	return 0;
 }
 
 /* The chunk's range is held. */
-static int copy_chunk(struct resync_job *job, enum leg_id target)
+static int copy_chunk(struct resync_job *job)
 {
 	struct mirror *m = job->rs->m;
-	struct leg *to = &m->legs[target], *from = &m->legs[other_leg(target)];
-	unsigned int deaths;
+	enum leg_id target = job->of->target;
+	struct leg *to = &m->legs[target];
+	unsigned int deaths, first, sectors;
 	int r;
 
 	spin_lock_irq(&m->lock);
 	deaths = to->deaths;
 	r = can_run(job->rs) ? 0 : -EINTR;
 	spin_unlock_irq(&m->lock);
-	if (r)
+
+	r = r ?: read_chunk(job, other_leg(target), target, &first, &sectors);
+	if (r || !sectors)
 		return r;
 
-	r = job_io(job, from->id, REQ_OP_READ);
+	r = chunk_write(job->chunk, target, other_leg(target), first, sectors);
 	if (r) {
-		atomic64_inc(&from->read_errors);
-		return r;
-	}
-
-	r = job_io(job, to->id, REQ_OP_WRITE | leg_write_flags(to));
-	if (r) {
-		atomic64_inc(&to->write_errors);
 		spin_lock_irq(&m->lock);
 		if (to->deaths == deaths)
 			(void)mirror_give_up(m, target, WHY_FAILED);	/* refusal: stays stale */
 		spin_unlock_irq(&m->lock);
 		return r;
 	}
-	count_add(&m->counters, COUNT_RESYNCED, job->range.last - job->range.start + 1);
+	count_add(&m->counters, COUNT_RESYNCED, sectors);
 	return 0;
-}
-
-/* Wait until the rate allows another chunk. Returns false when paused. */
-static bool pace(struct resync *rs, unsigned int sectors)
-{
-	unsigned int rate = READ_ONCE(rs->rate);
-	u64 now = get_jiffies_64();
-	u64 at;
-
-	if (!rate)
-		return READ_ONCE(rs->running);
-
-	spin_lock_irq(&rs->m->lock);
-	at = max(rs->next_at, now);
-	rs->next_at = at + max_t(u64, div_u64((u64)sectors * HZ, rate * 2), 1);
-	spin_unlock_irq(&rs->m->lock);
-
-	if (at > now)
-		wait_event_timeout(rs->wake, !READ_ONCE(rs->running) || READ_ONCE(rs->rate) != rate,
-				   at - now);
-	return READ_ONCE(rs->running);
-}
-
-static int copy_region(struct resync_job *job, unsigned long region, enum leg_id target)
-{
-	struct mirror *m = job->rs->m;
-	sector_t at = region_start(&m->map, region);
-	sector_t last = region_last(&m->map, region);
-	int r = 0;
-
-	for (; at <= last && !r; at = job->range.last + 1) {
-		job->range.start = at;
-		job->range.last = min_t(sector_t, last, at + IO_MAX_SECTORS - 1);
-		if (!pace(job->rs, job->range.last - at + 1))
-			return -EINTR;
-
-		reinit_completion(&job->granted);
-		if (!range_lock(&m->ranges, &job->range, chunk_granted))
-			wait_for_completion_io(&job->granted);
-		r = copy_chunk(job, target);
-		range_unlock(&m->ranges, &job->range);
-	}
-	return r;
 }
 
 static void job_work(struct work_struct *work)
@@ -201,34 +282,32 @@ static void job_work(struct work_struct *work)
 	struct resync_job *job = container_of(work, struct resync_job, work);
 	struct resync *rs = job->rs;
 	struct mirror *m = rs->m;
-	unsigned long region;
-	enum leg_id target;
-	u64 marks;
+	struct throttle_grant grant;
+	enum leg_id leg;
+	sector_t start;
 	int r;
 
 	spin_lock_irq(&m->lock);
 	job->busy = true;
-	while ((region = next_region(rs)) != REGION_NONE) {
-		job->region = region;
-		target = region_map_stale(&m->map, LEG_REMOTE, region) ? LEG_REMOTE : LEG_LOCAL;
-		marks = m->map.marks;
-		spin_unlock_irq(&m->lock);
+	spin_unlock_irq(&m->lock);
+	throttle_watch(m->throttle);
 
-		r = copy_region(job, region, target);
-
-		spin_lock_irq(&m->lock);
-		job->region = REGION_NONE;
-		if (r)
-			continue;
-		if (marks != m->map.marks) {
-			/* A write failed somewhere: maybe here, so once more. */
-			rs->again = true;
-			continue;
+	while (throttle_begin(m->throttle, &grant, chunk_wanted, job)) {
+		if (take_chunk(job, &start, &grant.sectors)) {
+			chunk_lock(job->chunk, start, grant.sectors);
+			r = copy_chunk(job);
+			chunk_unlock(job->chunk);
+			for (leg = LEG_LOCAL; leg < LEGS; leg++)
+				grant.ns[leg] = chunk_took(job->chunk, leg);
+			chunk_done(job, r);
+		} else {
+			grant.sectors = 0;
 		}
-		region_map_clear(&m->map, target, region);
-		trace_lockstep_in_sync(m, target, region);
-		mirror_changed(m);
+		throttle_end(m->throttle, &grant);
 	}
+
+	throttle_unwatch(m->throttle);
+	spin_lock_irq(&m->lock);
 	job->busy = false;
 	spin_unlock_irq(&m->lock);
 }
@@ -248,9 +327,9 @@ void resync_pause(struct resync *rs)
 	unsigned long flags;
 
 	spin_lock_irqsave(&rs->m->lock, flags);
-	WRITE_ONCE(rs->running, false);
+	rs->running = false;
 	spin_unlock_irqrestore(&rs->m->lock, flags);
-	wake_up_all(&rs->wake);
+	throttle_wake(rs->m->throttle);
 }
 
 void resync_drain(struct resync *rs)
@@ -258,19 +337,27 @@ void resync_drain(struct resync *rs)
 	flush_workqueue(rs->wq);
 }
 
-void resync_set_rate(struct resync *rs, unsigned int rate)
+void resync_set_compare(struct resync *rs, bool compare)
 {
-	spin_lock_irq(&rs->m->lock);
-	WRITE_ONCE(rs->rate, rate);
-	rs->next_at = 0;	/* what the old rate has booked ahead */
-	spin_unlock_irq(&rs->m->lock);
-	wake_up_all(&rs->wake);
+	WRITE_ONCE(rs->compare, compare);
+}
+
+bool resync_busy(const struct resync *rs)
+{
+	unsigned int i;
+
+	lockdep_assert_held(&rs->m->lock);
+	if (!can_run(rs))
+		return false;
+	for (i = 0; i < rs->nr_jobs; i++)
+		if (rs->jobs[i].busy || work_busy((struct work_struct *)&rs->jobs[i].work))
+			return true;
+	return false;
 }
 
 const char *resync_action(const struct resync *rs)
 {
 	const struct mirror *m = rs->m;
-	unsigned int i;
 
 	lockdep_assert_held(&m->lock);
 
@@ -280,62 +367,32 @@ const char *resync_action(const struct resync *rs)
 		return "waiting";
 	if (!rs->running)
 		return "paused";
-	for (i = 0; i < rs->nr_jobs; i++)
-		if (rs->jobs[i]->busy || work_busy(&rs->jobs[i]->work))
-			return "resync";
-	return "stalled";
+	return resync_busy(rs) ? "resync" : "stalled";
 }
 
-static void job_free(struct resync_job *job)
-{
-	unsigned int i;
-
-	if (!job)
-		return;
-	for (i = 0; i < IO_MAX_PAGES; i++)
-		if (job->pages[i])
-			__free_page(job->pages[i]);
-	kfree(job);
-}
-
-static struct resync_job *job_create(struct resync *rs)
-{
-	struct resync_job *job = kzalloc(sizeof(*job), GFP_KERNEL);
-	unsigned int i;
-
-	if (!job)
-		return NULL;
-	job->rs = rs;
-	job->region = REGION_NONE;
-	INIT_WORK(&job->work, job_work);
-	init_completion(&job->granted);
-	for (i = 0; i < IO_MAX_PAGES; i++) {
-		job->pages[i] = alloc_page(GFP_KERNEL);
-		if (!job->pages[i]) {
-			job_free(job);
-			return NULL;
-		}
-	}
-	return job;
-}
-
-struct resync *resync_create(struct mirror *m, unsigned int jobs, unsigned int rate)
+struct resync *resync_create(struct mirror *m, unsigned int jobs, bool compare)
 {
 	struct resync *rs = kzalloc(sizeof(*rs), GFP_KERNEL);
+	unsigned int i;
 
 	if (!rs)
 		return ERR_PTR(-ENOMEM);
 	rs->m = m;
-	rs->rate = rate;
-	init_waitqueue_head(&rs->wake);
+	rs->compare = compare;
+	for (i = 0; i < ARRAY_SIZE(rs->open); i++)
+		rs->open[i].region = REGION_NONE;
 	rs->wq = alloc_workqueue("lockstep-resync", WQ_UNBOUND | WQ_MEM_RECLAIM, jobs);
 	if (!rs->wq) {
 		kfree(rs);
 		return ERR_PTR(-ENOMEM);
 	}
 	for (; rs->nr_jobs < jobs; rs->nr_jobs++) {
-		rs->jobs[rs->nr_jobs] = job_create(rs);
-		if (!rs->jobs[rs->nr_jobs]) {
+		struct resync_job *job = &rs->jobs[rs->nr_jobs];
+
+		job->rs = rs;
+		INIT_WORK(&job->work, job_work);
+		job->chunk = chunk_create(m, IO_MAX_SECTORS);
+		if (!job->chunk) {
 			resync_destroy(rs);
 			return ERR_PTR(-ENOMEM);
 		}
@@ -349,6 +406,6 @@ void resync_destroy(struct resync *rs)
 
 	destroy_workqueue(rs->wq);
 	for (i = 0; i < rs->nr_jobs; i++)
-		job_free(rs->jobs[i]);
+		chunk_destroy(rs->jobs[i].chunk);
 	kfree(rs);
 }

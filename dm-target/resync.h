@@ -3,19 +3,28 @@
  * Resync: copies stale regions from the leg that is current in them to the one
  * that isn't, while the application goes on.
  *
- * Some jobs (resync_jobs) each take one stale region at a time and copy it in
- * chunks of up to IO_MAX_SECTORS. A chunk's range is held while it is copied,
- * so that no write of the application overlaps it: every write is either
- * before the copy, which then carries it over, or after it, and then it goes to
- * both legs (an alive leg gets every write, stale or not). The bit is cleared
- * after the last chunk, if nothing was marked meanwhile (region-map.h).
+ * Some jobs (resync_jobs) take chunks of up to IO_MAX_SECTORS one after another,
+ * in the order of their sectors: so each leg sees one sequential stream, and a
+ * region is usually in several jobs' hands. A chunk's range is held while it is
+ * copied, so that no write of the application overlaps it: every write is
+ * either before the copy, which then carries it over, or after it, and then it
+ * goes to both legs (an alive leg gets every write, stale or not). The region's
+ * bit is cleared after the last chunk, if nothing was marked meanwhile
+ * (region-map.h). When a chunk starts and how large it is, the throttle says.
+ *
+ * With compare, a chunk is read from both legs, and only what differs is
+ * written, from the first to the last physical block that does. Data that is
+ * equal isn't sent to the mirror site then; but the remote leg's copy has to
+ * cross the wire in the other direction to be compared, so it helps where that
+ * direction is idle or faster, or where a write costs more than a read.
  *
  * A region that can't be read stays stale; the pass goes on with the next one.
  * A pass ends at the last region; a new one starts if a region was copied or
  * marked since the pass began, so an unreadable region doesn't keep the resync
  * busy for ever: it ends "stalled", and a message or a new mark starts it again.
  *
- * Memory: all of it is allocated at creation, so a resync needs none.
+ * Memory: all of it is allocated at creation, so a resync needs none: 256 KiB
+ * for each job.
  */
 #ifndef LOCKSTEP_RESYNC_H
 #define LOCKSTEP_RESYNC_H
@@ -25,17 +34,18 @@
 struct mirror;
 struct resync;
 
-#define RESYNC_JOBS_DEFAULT	2
+/* Enough to fill a wire of 72 ms and 80 Mbit/s. */
+#define RESYNC_JOBS_DEFAULT	8
 #define RESYNC_JOBS_MAX		16
 
 /**
  * resync_create - a resync that is paused
- * @jobs: regions copied at the same time, 1 to RESYNC_JOBS_MAX
- * @rate: KiB in each second over all jobs, 0 = as fast as it goes
+ * @jobs: chunks copied at the same time, 1 to RESYNC_JOBS_MAX
  *
- * May sleep. Returns an ERR_PTR on failure.
+ * The mirror's throttle is there already. May sleep. Returns an ERR_PTR on
+ * failure.
  */
-struct resync *resync_create(struct mirror *m, unsigned int jobs, unsigned int rate);
+struct resync *resync_create(struct mirror *m, unsigned int jobs, bool compare);
 /* May sleep; paused and drained before. */
 void resync_destroy(struct resync *rs);
 
@@ -48,8 +58,11 @@ void resync_pause(struct resync *rs);
 /* Wait for the chunks that are under way; after resync_pause(). Sleeps. */
 void resync_drain(struct resync *rs);
 
-/* Process context; takes the state lock. Wakes jobs that wait at the old rate. */
-void resync_set_rate(struct resync *rs, unsigned int rate);
+/* From the next chunk on. Any context. */
+void resync_set_compare(struct resync *rs, bool compare);
+
+/* Under the state lock: is it copying, or waiting for leave to? */
+bool resync_busy(const struct resync *rs);
 
 /*
  * Under the state lock: one word for the status line:

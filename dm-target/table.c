@@ -25,6 +25,8 @@ enum option {
 	OPT_RESYNC_RATE,
 	OPT_REMOTE_TIMEOUT,
 	OPT_REJOIN,
+	OPT_RESYNC_PACE,
+	OPT_RESYNC_COMPARE,
 };
 
 static const struct {
@@ -42,6 +44,8 @@ static const struct {
 	{ "resync_rate", OPT_RESYNC_RATE, true },
 	{ "remote_timeout", OPT_REMOTE_TIMEOUT, true },
 	{ "rejoin", OPT_REJOIN, true },
+	{ "resync_pace", OPT_RESYNC_PACE, true },
+	{ "resync_compare", OPT_RESYNC_COMPARE, true },
 };
 
 void table_defaults(struct table_options *o)
@@ -152,6 +156,16 @@ static int parse_option(struct table_options *o, struct dm_target *ti, enum opti
 		if (r)
 			ti->error = "rejoin must be a number of seconds up to 86400, 0 for never";
 		break;
+	case OPT_RESYNC_PACE:
+		r = parse_choice(&o->resync_full, value, "polite", "full");
+		if (r)
+			ti->error = "resync_pace must be polite or full";
+		break;
+	case OPT_RESYNC_COMPARE:
+		r = parse_choice(&o->resync_compare, value, "off", "on");
+		if (r)
+			ti->error = "resync_compare must be on or off";
+		break;
 	}
 	return r;
 }
@@ -234,7 +248,8 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 	unsigned int words, sz = 0;
 
 	words = 2 * (!!o->region_size + !!o->policy + o->trust_remote_cache + o->local_fua + jobs +
-		     !!o->resync_rate + timeout + rejoin) + (o->mode != MODE_METADATA);
+		     !!o->resync_rate + timeout + rejoin +
+		     o->resync_full + o->resync_compare) + (o->mode != MODE_METADATA);
 	if (!words)
 		return 0;
 
@@ -257,5 +272,9 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 		DMEMIT(" remote_timeout %u", o->remote_timeout);
 	if (rejoin)
 		DMEMIT(" rejoin %u", o->rejoin);
+	if (o->resync_full)
+		DMEMIT(" resync_pace full");
+	if (o->resync_compare)
+		DMEMIT(" resync_compare on");
 	return sz;
 }

@@ -36,8 +36,12 @@
  *                            callers' business. fua: it may lose its power
  *                            alone, as the remote one: for a mirror whose first
  *                            device is the one at the other site
- *   resync_jobs <n>          regions copied at the same time, 1 to 16, default 2
+ *   resync_jobs <n>          chunks copied at the same time, 1 to 16, default 8
  *   resync_rate <KiB/s>      bound over all jobs, default 0 = none
+ *   resync_pace polite|full  polite (default): the application's I/O goes first
+ *                            (throttle.h); full: as fast as it goes
+ *   resync_compare on|off    read both legs and copy only what differs; off
+ *                            (default): copy unseen (resync.h)
  *   remote_timeout <ms>      the remote leg is given up if it has answered
  *                            nothing for so long; default 10000, 0 = never
  *
@@ -73,6 +77,8 @@ struct table_options {
 	unsigned int resync_jobs;
 	unsigned int resync_rate;	/* KiB/s */
 	unsigned int remote_timeout;	/* ms */
+	bool resync_full;
+	bool resync_compare;
 };
 
 /* The word in the table, or -EINVAL for a word that is none. */

@@ -41,6 +41,7 @@
  *   17+ counters in the order of counters.h: writes reads flushes fua zeroes
  *       waited copied_bytes punted failovers alone refused late
  *       resynced_sectors abandoned held marked map_writes super_writes cleaned
+ *       compared_sectors equal_sectors
  *
  * New fields come after the last. Each change of fields 1 and 11 is a dm event
  * (dmsetup wait) and a line in the kernel log.
@@ -57,6 +58,8 @@
  *   policy degrade|block|error
  *   unblock                  policy block: go on with one leg until both are back
  *   fail_held                fail the writes that are held now
+ *   resync_pace polite|full  the application first, or the resync; not kept either
+ *   resync_compare on|off    copy only what differs; not kept over a reload
  *   counters_reset
  *
  * No ioctls are passed down: SG_IO to one leg would go around the mirror.
@@ -148,6 +151,7 @@ static void mirror_destroy(struct mirror *m)
 	if (m->state_wq)
 		destroy_workqueue(m->state_wq);
 	dirty_map_destroy(&m->dirty);
+	throttle_destroy(m->throttle);
 	if (m->wq) {
 		cancel_work_sync(&m->event);
 		destroy_workqueue(m->wq);
@@ -245,6 +249,20 @@ static int learn(struct mirror *m)
 	return activate_check(m);
 }
 
+/* Chunks of whole physical blocks of both legs, within a region. */
+static struct throttle *throttle_create_for(struct mirror *m)
+{
+	unsigned int most = min_t(u64, IO_MAX_SECTORS, 1ULL << m->region_shift);
+	unsigned int least = 8;
+	enum leg_id leg;
+
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		if (m->legs[leg].dev)
+			least = max(least, bdev_physical_block_size(leg_bdev(&m->legs[leg])) >>
+					   SECTOR_SHIFT);
+	return throttle_create(min(least, most), most, m->options.resync_rate);
+}
+
 /* Memory and threads; the map says what sync or nosync says. */
 static int mirror_init(struct mirror *m)
 {
@@ -282,7 +300,11 @@ static int mirror_init(struct mirror *m)
 	m->join_wq = alloc_ordered_workqueue("lockstep-join", WQ_MEM_RECLAIM);
 	if (!m->wq || !m->state_wq || !m->join_wq)
 		return -ENOMEM;
-	m->resync = resync_create(m, m->options.resync_jobs, m->options.resync_rate);
+	m->throttle = throttle_create_for(m);
+	if (!m->throttle)
+		return -ENOMEM;
+	throttle_set_polite(m->throttle, !m->options.resync_full);
+	m->resync = resync_create(m, m->options.resync_jobs, m->options.resync_compare);
 	return PTR_ERR_OR_ZERO(m->resync);
 }
 
@@ -357,10 +379,8 @@ static void lockstep_dtr(struct dm_target *ti)
 	mirror_destroy(m);
 }
 
-static int lockstep_map(struct dm_target *ti, struct bio *bio)
+static int map_bio(struct mirror *m, struct bio *bio)
 {
-	struct mirror *m = ti->private;
-
 	switch (bio_op(bio)) {
 	case REQ_OP_READ:
 		return read_map(m, bio);
@@ -375,11 +395,34 @@ static int lockstep_map(struct dm_target *ti, struct bio *bio)
 	}
 }
 
+static int lockstep_map(struct dm_target *ti, struct bio *bio)
+{
+	struct mirror *m = ti->private;
+	int r;
+
+	throttle_app_begin(m->throttle, &mirror_io(bio)->app);
+	r = map_bio(m, bio);
+	/* Such a bio doesn't come to .end_io; any other may have been there by now. */
+	if (r == DM_MAPIO_KILL)
+		throttle_app_end(m->throttle, &mirror_io(bio)->app, LEGS);
+	return r;
+}
+
 static int lockstep_end_io(struct dm_target *ti, struct bio *bio, blk_status_t *error)
 {
-	if (bio_op(bio) != REQ_OP_READ)
-		return DM_ENDIO_DONE;
-	return read_end_io(ti->private, bio, error);
+	struct mirror_io *io = mirror_io(bio);
+	struct mirror *m = ti->private;
+	enum leg_id leg = LEGS;
+
+	if (bio_op(bio) == REQ_OP_READ) {
+		if (read_end_io(m, bio, error) == DM_ENDIO_INCOMPLETE)
+			return DM_ENDIO_INCOMPLETE;
+		leg = io->leg;
+	} else if (bio_op(bio) == REQ_OP_WRITE) {
+		leg = LEG_REMOTE;
+	}
+	throttle_app_end(m->throttle, &io->app, *error ? LEGS : leg);
+	return DM_ENDIO_DONE;
 }
 
 static void lockstep_presuspend(struct dm_target *ti)
@@ -444,6 +487,7 @@ static void lockstep_resume(struct dm_target *ti)
 
 #define MESSAGES "fail local|remote, recover [local|remote], resync, resync_rate <KiB/s>, " \
 		 "remote_timeout <ms>, " \
+		 "resync_pace polite|full, resync_compare on|off, " \
 		 "policy degrade|block|error, unblock, fail_held, counters_reset"
 
 static int parse_leg(const char *word, enum leg_id *leg)
@@ -480,7 +524,31 @@ static int rate_message(struct mirror *m, const char *word)
 		DMWARN("resync_rate: %s isn't a number of KiB/s", word);
 		return -EINVAL;
 	}
-	resync_set_rate(m->resync, rate);
+	throttle_set_rate(m->throttle, rate);
+	return 0;
+}
+
+static int compare_message(struct mirror *m, const char *word)
+{
+	bool compare = !strcasecmp(word, "on");
+
+	if (!compare && strcasecmp(word, "off")) {
+		DMWARN("resync_compare: %s is neither on nor off", word);
+		return -EINVAL;
+	}
+	resync_set_compare(m->resync, compare);
+	return 0;
+}
+
+static int pace_message(struct mirror *m, const char *word)
+{
+	bool polite = !strcasecmp(word, "polite");
+
+	if (!polite && strcasecmp(word, "full")) {
+		DMWARN("resync_pace: %s is neither polite nor full", word);
+		return -EINVAL;
+	}
+	throttle_set_polite(m->throttle, polite);
 	return 0;
 }
 
@@ -540,6 +608,10 @@ static int lockstep_message(struct dm_target *ti, unsigned int argc, char **argv
 		       standing_fail_held(m, BLK_STS_IOERR));
 		return 0;
 	}
+	if (!strcasecmp(argv[0], "resync_pace") && argc == 2)
+		return pace_message(m, argv[1]);
+	if (!strcasecmp(argv[0], "resync_compare") && argc == 2)
+		return compare_message(m, argv[1]);
 	if (!strcasecmp(argv[0], "counters_reset") && argc == 1) {
 		counters_reset(&m->counters);
 		return 0;
@@ -577,7 +649,7 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 	action = resync_action(m->resync);
 	spin_unlock_irq(&m->lock);
 
-	DMEMIT("%c%c %lu/%lu %s %llu %llu %s %lu %lu %lld %lld %s %s %lu 0 - 0",
+	DMEMIT("%c%c %lu/%lu %s %llu %llu %s %lu %lu %lld %lld %s %s %lu %u - 0",
 	       health[LEG_LOCAL], health[LEG_REMOTE],
 	       region_map_in_sync(&m->map), m->map.nr, action,
 	       errors_of(local), errors_of(remote),
@@ -585,7 +657,8 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 	       stale[LEG_LOCAL], stale[LEG_REMOTE],
 	       (long long)atomic64_read(&local->read_errors),
 	       (long long)atomic64_read(&remote->read_errors),
-	       standing_name(standing), leg_why_word(why), dirty_map_weight(&m->dirty));
+	       standing_name(standing), leg_why_word(why), dirty_map_weight(&m->dirty),
+	       throttle_rate(m->throttle));
 	for (i = 0; i < COUNTERS; i++)
 		DMEMIT(" %llu", counters_sum(&m->counters, i));
 	return sz;

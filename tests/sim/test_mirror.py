@@ -32,3 +32,20 @@ def test_link_lost_and_found(backstore: str, kernel: str) -> None:
 def test_on_this_host_alone(scenario: str, kernel: str) -> None:
     run = lab(f"{scenario}.py", kernel=kernel)
     assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(
+    ("profile", "disks", "kib_per_s"),
+    [
+        ("lan", "ram", 100_000),
+        ("lan", "spindle", 40_000),
+        ("wan", "ram", 320),
+        ("wan", "spindle", 320),
+        ("none", "spindle", 40_000),
+    ],
+)
+def test_resync_leaves_the_application_its_latency(
+    profile: str, disks: str, kib_per_s: int
+) -> None:
+    run = lab("mirror_throttle.py", profile, disks, str(kib_per_s))
+    assert run.rc == 0, run.text

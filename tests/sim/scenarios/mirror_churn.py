@@ -38,7 +38,8 @@ def schedule(seed: int) -> str:
     mib = 4
     pair = Pair(
         "nosync", "region_size", rng.choice(REGIONS), "policy", policy,
-        "resync_jobs", rng.randint(1, 6), "remote_timeout", rng.choice((20, 50, 200)), mib=mib,
+        "resync_jobs", rng.randint(1, 6), "resync_pace", rng.choice(("polite", "full", "full")),
+        "resync_compare", rng.choice(("off", "on")), "remote_timeout", rng.choice((20, 50, 200)), mib=mib,
         latency_us=(rng.choice((0, 30, 200)), rng.choice((0, 200, 900))),
         cache_mib=rng.choice((0, 0, 2)),
     )  # fmt: skip

@@ -126,7 +126,7 @@ def missed_behind_the_resync() -> None:
     with blk.Disk(pair.mirror.node) as disk:
         disk.write(0, blk.pattern("missed", 8))
     pair.mirror.message("recover")
-    base.equal(pair.count("resynced"), chunk, "sectors copied: still between two chunks")
+    base.expect(pair.count("resynced") < 4 * chunk, "still within the region")
     base.until(lambda: pair.mirror.status().in_sync > 0, "a region")
     pair.mirror.message("resync_rate 0")
     pair.mirror.in_sync()
@@ -136,7 +136,7 @@ def missed_behind_the_resync() -> None:
 
 def grown() -> None:
     base.step("grown by a reload: only the new part is resynced")
-    pair = Pair("nosync", "region_size", REGION)
+    pair = Pair("nosync", "region_size", REGION, latency_us=(20, 50))
     half = SECTORS // 2
     words = ("region_size", REGION)
     legs = pair.local.node, pair.remote.node

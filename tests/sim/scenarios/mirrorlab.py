@@ -20,6 +20,7 @@ FIELDS = (
     "writes", "reads", "flushes", "fua", "zeroes", "waited", "copied", "punted", "failovers",
     "alone", "refused", "late", "resynced", "abandoned",
     "held", "marked", "map_writes", "super_writes", "cleaned",
+    "compared", "equal",
 )  # fmt: skip
 
 

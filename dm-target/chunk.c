@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "chunk.h"
+
+#include <linux/completion.h>
+#include <linux/ktime.h>
+#include <linux/mm.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+
+#include "lockstep-trace.h"
+#include "mirror.h"
+
+struct chunk_leg {
+	struct bio bio;
+	struct bio_vec vecs[IO_MAX_PAGES];
+	struct page *pages[IO_MAX_PAGES];
+	struct completion done;
+	ktime_t began;
+	u64 took;
+};
+
+struct chunk {
+	struct mirror *m;
+	struct locked_range range;
+	struct completion granted;
+	struct chunk_leg legs[LEGS];
+};
+
+#define PAGE_SECTORS_HERE	(PAGE_SIZE >> SECTOR_SHIFT)
+
+void chunk_destroy(struct chunk *c)
+{
+	enum leg_id leg;
+	unsigned int i;
+
+	if (!c)
+		return;
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		for (i = 0; i < IO_MAX_PAGES; i++)
+			if (c->legs[leg].pages[i])
+				__free_page(c->legs[leg].pages[i]);
+	kfree(c);
+}
+
+struct chunk *chunk_create(struct mirror *m, unsigned int sectors)
+{
+	struct chunk *c = kzalloc(sizeof(*c), GFP_KERNEL);
+	enum leg_id leg;
+	unsigned int i;
+
+	if (!c)
+		return NULL;
+	c->m = m;
+	init_completion(&c->granted);
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		struct chunk_leg *l = &c->legs[leg];
+
+		init_completion(&l->done);
+		for (i = 0; i < DIV_ROUND_UP(sectors, PAGE_SECTORS_HERE); i++) {
+			l->pages[i] = alloc_page(GFP_KERNEL);
+			if (!l->pages[i]) {
+				chunk_destroy(c);
+				return NULL;
+			}
+		}
+	}
+	return c;
+}
+
+static void chunk_granted(struct locked_range *range)
+{
+	complete(&container_of(range, struct chunk, range)->granted);
+}
+
+void chunk_lock(struct chunk *c, sector_t start, unsigned int sectors)
+{
+	c->range.start = start;
+	c->range.last = start + sectors - 1;
+	c->legs[LEG_LOCAL].took = 0;
+	c->legs[LEG_REMOTE].took = 0;
+	reinit_completion(&c->granted);
+	if (!range_lock(&c->m->ranges, &c->range, chunk_granted))
+		wait_for_completion_io(&c->granted);
+}
+
+void chunk_unlock(struct chunk *c)
+{
+	range_unlock(&c->m->ranges, &c->range);
+}
+
+static void transfer_done(struct bio *bio)
+{
+	struct chunk_leg *l = bio->bi_private;
+
+	l->took += ktime_to_ns(ktime_sub(ktime_get(), l->began));
+	complete(&l->done);
+}
+
+static void submit(struct chunk *c, enum leg_id leg, enum leg_id buffer, blk_opf_t opf,
+		   unsigned int first, unsigned int sectors)
+{
+	struct chunk_leg *l = &c->legs[leg];
+	unsigned int page = first / PAGE_SECTORS_HERE;
+	unsigned int offset = (first % PAGE_SECTORS_HERE) << SECTOR_SHIFT;
+	unsigned int left = sectors << SECTOR_SHIFT;
+
+	bio_init(&l->bio, leg_bdev(&c->m->legs[leg]), l->vecs, IO_MAX_PAGES, opf);
+	l->bio.bi_iter.bi_sector = c->range.start + first;
+	while (left) {
+		unsigned int len = min_t(unsigned int, left, PAGE_SIZE - offset);
+
+		__bio_add_page(&l->bio, c->legs[buffer].pages[page++], len, offset);
+		left -= len;
+		offset = 0;
+	}
+	l->bio.bi_private = l;
+	l->bio.bi_end_io = transfer_done;
+	reinit_completion(&l->done);
+	l->began = ktime_get();
+	submit_bio(&l->bio);
+}
+
+static int wait_for(struct chunk *c, enum leg_id leg)
+{
+	struct chunk_leg *l = &c->legs[leg];
+	blk_status_t status;
+
+	wait_for_completion_io(&l->done);
+	status = l->bio.bi_status;
+	if (status)
+		trace_lockstep_leg_error(c->m, leg, c->range.start, status);
+	bio_uninit(&l->bio);
+	return blk_status_to_errno(status);
+}
+
+static int wait_for_read(struct chunk *c, enum leg_id leg)
+{
+	int r = wait_for(c, leg);
+
+	if (r)
+		atomic64_inc(&c->m->legs[leg].read_errors);
+	return r;
+}
+
+int chunk_read(struct chunk *c, enum leg_id leg)
+{
+	submit(c, leg, leg, REQ_OP_READ, 0, chunk_sectors(c));
+	return wait_for_read(c, leg);
+}
+
+int chunk_read_both(struct chunk *c, int error[LEGS])
+{
+	enum leg_id leg;
+
+	/* The remote one first: it has the longer way. */
+	submit(c, LEG_REMOTE, LEG_REMOTE, REQ_OP_READ, 0, chunk_sectors(c));
+	submit(c, LEG_LOCAL, LEG_LOCAL, REQ_OP_READ, 0, chunk_sectors(c));
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		error[leg] = wait_for_read(c, leg);
+	return error[LEG_LOCAL] ?: error[LEG_REMOTE];
+}
+
+int chunk_write(struct chunk *c, enum leg_id to, enum leg_id from,
+		unsigned int first, unsigned int sectors)
+{
+	struct leg *l = &c->m->legs[to];
+	int r;
+
+	submit(c, to, from, REQ_OP_WRITE | leg_write_flags(l), first, sectors);
+	r = wait_for(c, to);
+	if (r)
+		atomic64_inc(&l->write_errors);
+	return r;
+}
+
+unsigned int chunk_differs(const struct chunk *c, unsigned int *first, unsigned int *last)
+{
+	unsigned int sector, differing = 0;
+
+	for (sector = 0; sector < chunk_sectors(c); sector++) {
+		unsigned int page = sector / PAGE_SECTORS_HERE;
+		unsigned int offset = (sector % PAGE_SECTORS_HERE) << SECTOR_SHIFT;
+
+		if (!memcmp(page_address(c->legs[LEG_LOCAL].pages[page]) + offset,
+			    page_address(c->legs[LEG_REMOTE].pages[page]) + offset,
+			    SECTOR_SIZE))
+			continue;
+		if (!differing++)
+			*first = sector;
+		*last = sector;
+	}
+	return differing;
+}
+
+sector_t chunk_start(const struct chunk *c)
+{
+	return c->range.start;
+}
+
+unsigned int chunk_sectors(const struct chunk *c)
+{
+	return c->range.last - c->range.start + 1;
+}
+
+u64 chunk_took(const struct chunk *c, enum leg_id leg)
+{
+	return c->legs[leg].took;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Chunk: a piece of the mirror that is held, and what each leg has in it.
+ *
+ * What works beside the application (resync, verify, repair) does it chunk by
+ * chunk: it holds the chunk's range, so that no write overlaps it and both legs
+ * stay as they are, and reads, compares and writes in a buffer for each leg.
+ *
+ * Each chunk belongs to one worker at a time, in process context; everything
+ * but the comparisons sleeps. All memory is allocated at creation.
+ */
+#ifndef LOCKSTEP_CHUNK_H
+#define LOCKSTEP_CHUNK_H
+
+#include <linux/types.h>
+
+#include "leg.h"
+
+struct chunk;
+struct mirror;
+
+/**
+ * chunk_create - a chunk that holds nothing
+ * @sectors: its largest size, up to IO_MAX_SECTORS
+ *
+ * Returns NULL for want of memory.
+ */
+struct chunk *chunk_create(struct mirror *m, unsigned int sectors);
+/* NULL is allowed. Not while it is held. */
+void chunk_destroy(struct chunk *c);
+
+/* Waits for the range [start, start + sectors), after all that came before. */
+void chunk_lock(struct chunk *c, sector_t start, unsigned int sectors);
+void chunk_unlock(struct chunk *c);
+
+/*
+ * Transfers between a leg and its buffer, or another leg's; the range is held.
+ * Errors are counted and traced for the leg; what they mean is the caller's
+ * business. Returns 0 or an errno. chunk_read_both() reads from both at the
+ * same time, and tells how each fared.
+ */
+int __must_check chunk_read(struct chunk *c, enum leg_id leg);
+int __must_check chunk_read_both(struct chunk *c, int error[LEGS]);
+/* Sectors [first, first + sectors) of the chunk, from @from's buffer to @to. */
+int __must_check chunk_write(struct chunk *c, enum leg_id to, enum leg_id from,
+			     unsigned int first, unsigned int sectors);
+
+/**
+ * chunk_differs - compare the buffers
+ * @first: the first sector of the chunk that differs
+ * @last: the last one
+ *
+ * Returns how many sectors differ.
+ */
+unsigned int chunk_differs(const struct chunk *c, unsigned int *first, unsigned int *last);
+
+sector_t chunk_start(const struct chunk *c);
+unsigned int chunk_sectors(const struct chunk *c);
+
+/* Nanoseconds that transfers have taken on a leg since chunk_lock(). */
+u64 chunk_took(const struct chunk *c, enum leg_id leg);
+
+#endif

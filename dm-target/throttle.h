@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Throttle: when a background job (resync, verify) may start its next chunk, and
+ * how large it may be, so that the application's I/O takes less than twice as
+ * long as it would without the job; nobody has to set a number.
+ *
+ * What it watches, only while a job is there: the application's I/O in flight,
+ * when the last one ended, the longest pause that it makes, and how long an I/O
+ * takes that no chunk stood in the way of (a running mean for each leg: a write
+ * counts for the remote one, a read for the leg it was sent to).
+ *
+ * Idle: the application has been quiet for four times its longest recent pause
+ *	(at least THROTTLE_QUIET_MIN, at most _MAX). All jobs go at once. Chunks
+ *	are so large that one takes less than THROTTLE_IDLE_CHUNK more than the
+ *	fastest did: that is what the first I/O after the pause may have to wait.
+ * Polite: otherwise. One chunk at a time, and only where no I/O is in flight nor
+ *	was a moment ago. Its size is such that its transfer on a leg takes not
+ *	much longer than the application's own I/O there; the nearer to that
+ *	limit, the longer the rest after it. If even the smallest takes too long,
+ *	it rests for THROTTLE_REST_LONG times its duration, so that not one I/O
+ *	in a hundred meets it.
+ * Forced: if the application leaves no gap, a chunk goes nevertheless, after a
+ *	rest of THROTTLE_REST times the last one's duration. So a job takes at
+ *	least a tenth (a hundredth where chunks are too slow to be polite) of the
+ *	time, and comes to its end.
+ *
+ * Measured in tests/sim/scenarios/mirror_throttle.py, which fails when the mean
+ * or the 99th percentile more than doubles.
+ *
+ * An administrator who wants the mirror whole above all switches politeness off
+ * (resync_pace full): then it is always as if the application were idle. Beside
+ * all that a rate may be set, which is never exceeded.
+ *
+ * Locking: the throttle's own spinlock, innermost, taken with interrupts off.
+ */
+#ifndef LOCKSTEP_THROTTLE_H
+#define LOCKSTEP_THROTTLE_H
+
+#include <linux/blk_types.h>
+#include <linux/time64.h>
+#include <linux/types.h>
+
+#include "leg.h"
+
+struct throttle;
+
+#define THROTTLE_QUIET_MIN	(200 * NSEC_PER_MSEC)
+#define THROTTLE_QUIET_MAX	(10ULL * NSEC_PER_SEC)
+#define THROTTLE_IDLE_CHUNK	(100 * NSEC_PER_MSEC)
+#define THROTTLE_REST		9
+#define THROTTLE_REST_LONG	99
+/* Seconds over which the rate is told. */
+#define THROTTLE_RATE_SECONDS	5
+
+/* What an I/O of the application carries with it. */
+struct throttle_io {
+	u64 began;			/* 0: not watched */
+	u64 chunks;			/* started until then; 0: one was in flight */
+};
+
+/* The leave to do one chunk, and what became of it. */
+struct throttle_grant {
+	unsigned int sectors;		/* allowed, at most; then: done, maybe 0 */
+	u64 ns[LEGS];			/* what it took on each leg, 0 = untouched */
+	/* throttle.c's */
+	int pace;
+	u64 nr;
+};
+
+/**
+ * throttle_create - a throttle with nothing to watch
+ * @min_sectors: the smallest chunk; every size is a multiple of it
+ * @max_sectors: the largest chunk, a multiple of @min_sectors
+ * @rate: KiB in each second, 0 = no bound
+ *
+ * May sleep. Returns NULL for want of memory.
+ */
+struct throttle *throttle_create(unsigned int min_sectors, unsigned int max_sectors,
+				 unsigned int rate);
+void throttle_destroy(struct throttle *t);
+
+/* Around each bio of the application. Any context. */
+void throttle_app_begin(struct throttle *t, struct throttle_io *io);
+/* @leg: whose latency it tells (see above), LEGS if it tells none. */
+void throttle_app_end(struct throttle *t, struct throttle_io *io, enum leg_id leg);
+
+/* Around a job's whole run: from the first to the last there is something to watch. */
+void throttle_watch(struct throttle *t);
+void throttle_unwatch(struct throttle *t);
+
+/**
+ * throttle_begin - wait until a chunk may start
+ * @grant: sectors and pace are set, ns cleared
+ * @wanted: asked without locks held, again after throttle_wake(); when it says
+ *	no, the wait ends
+ *
+ * Sleeps. Returns false if the chunk isn't wanted any more; else throttle_end()
+ * has to follow.
+ */
+bool __must_check throttle_begin(struct throttle *t, struct throttle_grant *grant,
+				 bool (*wanted)(void *arg), void *arg);
+void throttle_end(struct throttle *t, const struct throttle_grant *grant);
+
+/* Whoever waits in throttle_begin() asks wanted() again. Any context. */
+void throttle_wake(struct throttle *t);
+
+/* Leave the application its latency? So it does at first. Any context. */
+void throttle_set_polite(struct throttle *t, bool polite);
+
+/* Any context. */
+void throttle_set_rate(struct throttle *t, unsigned int rate);
+
+/* KiB in each second, over the last THROTTLE_RATE_SECONDS. Any context. */
+unsigned int throttle_rate(struct throttle *t);
+
+#endif
