@@ -278,7 +278,7 @@ void super_uuid_text(const u8 uuid[16], char buf[UUID_TEXT])
 
 int super_history_text(const struct super *s, char *buf, size_t size)
 {
-	int i, n = 0;
+	int i, n = scnprintf(buf, size, "%s", generation_none(&s->history[0].gen) ? "none" : "");
 
 	for (i = 0; i < LOCKSTEP_HISTORY && !generation_none(&s->history[i].gen); i++) {
 		const struct generation_event *e = &s->history[i];

@@ -136,7 +136,7 @@ const char *super_why_name(u32 why);
 #define UUID_TEXT 37
 void super_uuid_text(const u8 uuid[16], char buf[UUID_TEXT]);
 
-/* The generations of a leg, newest first, one a line. Returns the length. */
+/* The generations of a leg, newest first, one a line of up to 120 bytes; or "none". The length. */
 int super_history_text(const struct super *s, char *buf, size_t size);
 
 /*

@@ -3,6 +3,7 @@
 
 import json
 import os
+import struct
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+SLOT = 4096
 HERE = Path(__file__).resolve().parent
 TARGET = HERE.parent.parent
 FLAGS = [
@@ -35,6 +37,15 @@ class Said:
 
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+def crc32c(data: bytes | bytearray) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc
 
 
 class Meta:
@@ -74,6 +85,19 @@ class Meta:
         assert said.err.startswith("lockstep-meta: ") and said.err.endswith("\n"), said
         assert self.content() == before
         return said.err
+
+    def goes_alone(self, name: str, generation: int) -> None:
+        """The leg as the module leaves it when it has gone on without the other one."""
+        path = self.folder / name
+        data = bytearray(path.read_bytes())
+        for slot in range(len(data) // SLOT * SLOT - 2 * SLOT, len(data) // SLOT * SLOT, SLOT):
+            cur, history = data[slot + 208 : slot + 224], data[slot + 240 : slot + 464]
+            new = struct.pack("<QII", generation, cur[8] + 1, 0)
+            data[slot + 188] = 2
+            data[slot + 208 : slot + 240] = new + cur
+            data[slot + 240 : slot + 496] = new + struct.pack("<QII", 1700000000, 2, 0) + history
+            data[slot : slot + 4] = struct.pack("<I", crc32c(data[slot + 4 : slot + SLOT]))
+        path.write_bytes(data)
 
     def content(self) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in sorted(self.folder.iterdir())}

@@ -4,9 +4,8 @@
 from pathlib import Path
 
 import pytest
-from metalab import Meta
+from metalab import SLOT, Meta
 
-SLOT = 4096
 MIB = 1 << 20
 
 
@@ -198,6 +197,50 @@ def test_resolve_refuses_what_is_no_conflict(pair: Meta) -> None:
     assert "nothing that resolve can mend" in pair.refused("resolve", "--keep", "local", "b", "a")
     pair.device("c", MIB)
     assert "no lockstep superblock" in pair.refused("resolve", "--keep", "local", "a", "c")
+
+
+def test_one_leg_went_on(pair: Meta) -> None:
+    pair.goes_alone("b", 0xB2)
+    assert pair.leg("b")["state"] == "alone"
+    assert pair.leg("b")["base"] == pair.leg("a")["cur"]
+    verdict = pair.good("verdict", "a", "b")
+    assert (verdict["source"], verdict["full"], verdict["join"]) == ("remote", False, True)
+    assert "nothing to resolve" in pair.refused("resolve", "--keep", "local", "a", "b")
+
+
+@pytest.mark.parametrize(("keep", "kept", "lost"), [("local", "a", "b"), ("remote", "b", "a")])
+def test_split_brain(pair: Meta, keep: str, kept: str, lost: str) -> None:
+    pair.goes_alone("a", 0xA2)
+    pair.goes_alone("b", 0xB2)
+    said = pair("verdict", "a", "b")
+    verdict = said.json()
+    assert (said.code, verdict["verdict"]) == (1, "split-brain")
+    for leg, newest in ("local", 0xA2), ("remote", 0xB2):
+        mine = [(int(g["id"], 16), g["count"]) for g in verdict["histories"][leg]]
+        assert mine[0] == (newest, 2) and len(mine) == 2
+    assert verdict["histories"]["local"][1] == verdict["histories"]["remote"][1]
+    before = pair.content()
+    pair.good("resolve", "--keep", keep, "--dry-run", "a", "b")
+    assert pair.content() == before
+    pair.good("resolve", "--keep", keep, "a", "b")
+    assert pair.content()[kept] == before[kept]
+    assert pair.leg(lost)["state"] == "new"
+    assert pair.leg(lost)["base"] == pair.leg(kept)["cur"]
+    verdict = pair.good("verdict", "a", "b")
+    assert (verdict["source"], verdict["full"]) == (keep, True)
+    assert "nothing to resolve" in pair.refused("resolve", "--keep", keep, "a", "b")
+
+
+def test_a_new_leg_is_not_filled_from_an_older_one(pair: Meta) -> None:
+    (pair.folder / "old").write_bytes((pair.folder / "a").read_bytes())
+    pair.goes_alone("a", 0xA2)
+    pair.good("join", "--source", "a", "--leg", "remote", "b", "--force")
+    assert pair.good("verdict", "a", "b")["full"]
+    said = pair("verdict", "old", "b").json()
+    assert (said["verdict"], said["leg"]) == ("outdated", "local")
+    assert "older than the one" in said["text"]
+    pair.good("resolve", "--keep", "local", "old", "b")
+    assert pair.good("verdict", "old", "b")["full"]
 
 
 def test_wipe(pair: Meta) -> None:
