@@ -101,6 +101,11 @@ def _held(name: str) -> None:
 
 def resync(args: argparse.Namespace) -> None:
     dm.running(args.name)
-    dm.message(args.name, "resync full" if args.full else "resync")
+    if not args.full:
+        raise Refused(
+            f"{args.name}: what is stale is copied without being told (lockstep status). With"
+            " --full everything is copied again from the local leg, whatever the map says"
+        )
+    dm.message(args.name, "resync")
     now = assembly.status_of(args.name)
     print(f"{args.name}: {sum(now.stale.values())} of {now.regions} regions to be copied")

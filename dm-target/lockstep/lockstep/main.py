@@ -124,9 +124,11 @@ def _add_running(add: Add) -> None:
     one.add_argument("pairs", metavar="KEY=VALUE", nargs="+",
                      help=f"{', '.join(table.OPTIONS)}, wait, start_alone")  # fmt: skip
 
-    one = add("resync", "copy what is stale", _alone(legs.resync))
+    one = add("resync", "copy the local leg to the remote one again", _alone(legs.resync))
     one.add_argument("name", metavar="NAME")
-    one.add_argument("--full", action="store_true", help="everything, whatever the map says")
+    one.add_argument(
+        "--full", action="store_true", help="everything, whatever the map says; needed"
+    )
 
     one = add("verify", "compare the legs while they are in use", watch.verify)
     one.add_argument("what", choices=("start", "stop", "status"))

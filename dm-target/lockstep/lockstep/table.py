@@ -56,10 +56,13 @@ OPTIONS: Mapping[str, Option] = {
         "the local device loses its power with this host (plain), or alone", ("plain", "fua")),
     "resync_jobs": Option("regions copied at the same time", least=1, most=16),
     "resync_rate": Option("bound of the resync in KiB/s, 0 none", live=True),
+    "resync_pace": Option(
+        "the application's I/O goes first, or the resync", ("polite", "full"), live=True
+    ),
     "resync_compare": Option(
         "read both legs first, and copy only what differs", ("off", "on"), live=True
     ),
-    "coalesce": Option("writes in a batch at most", live=True),
+    "coalesce": Option("writes in a batch at most", least=1, live=True),
 }  # fmt: skip
 
 

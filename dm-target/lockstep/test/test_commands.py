@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import json
 
+import fakes
 import pytest
 from fakes import STATUS, Host
 from lockstep import config
 from lockstep.config import Config
+
+host = fakes.host
 
 OLD = {"id": "00000000000000a1", "count": 1, "time": 1700000000, "reason": "created"}
 LEFT = {"id": "00000000000000b2", "count": 2, "time": 1700000100, "reason": "absent"}
@@ -163,6 +166,15 @@ def test_status_of_one_that_is_stopped_and_of_none(m: Host) -> None:
     code, out, _ = m.lockstep("status", "--json")
     assert (code, json.loads(out)["m"]["running"]) == (2, False)
     assert m.lockstep("status", "nosuch")[0] == 4
+
+
+def test_a_full_resync_has_to_be_asked_for(m: Host) -> None:
+    m.runs("m")
+    code, _, err = m.lockstep("resync", "m")
+    assert (code, "--full" in err) == (3, True)
+    assert not m.calls("dmsetup message")
+    assert m.lockstep("resync", "m", "--full")[0] == 0
+    assert m.calls("dmsetup message") == ["dmsetup message m 0 resync"]
 
 
 def test_fail_keeps_one_good_leg(m: Host) -> None:

@@ -7,9 +7,12 @@ import io
 import sys
 import tomllib
 
+import fakes
 import pytest
 from fakes import Host
 from lockstep.device import Sign
+
+host = fakes.host
 
 PLAN = {"set_uuid": "u1", "data_len": 2_000_000, "region_size": 2048}
 MAKE = "lockstep-meta create --local /dev/a --remote /dev/b --name m"
