@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from metalab import HERE, SLOT, Meta, compile_c, crc32c
 
+pytest_plugins = ["metalab"]
+
 
 @pytest.fixture(scope="module")
 def format_test(tmp_path_factory: pytest.TempPathFactory) -> Path:

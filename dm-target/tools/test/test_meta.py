@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from metalab import SLOT, Meta
 
+pytest_plugins = ["metalab"]
+
 MIB = 1 << 20
 
 

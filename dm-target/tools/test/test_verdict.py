@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from driver import ALONE, LOCAL, NEW, REMOTE, SYNC, TARGET, Super, Verdict, leg_text, verdict_of
 
+pytest_plugins = ["metalab"]
+
 Found = Super | str
 # Newest first: a lineage 1 2 3, branches off it, and others' histories.
 HISTORIES = [(1,), (2, 1), (3, 2, 1), (4, 1), (5, 4, 1), (6,), (1, 2), (3, 4)]
