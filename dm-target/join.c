@@ -12,7 +12,7 @@
 
 static int adopt(struct mirror *m, struct super *source)
 {
-	const struct super *leg = &m->meta->super[source->leg == LEG_LOCAL ? LEG_REMOTE : LEG_LOCAL];
+	const struct super *leg = &m->meta->super[other_leg(source->leg)];
 
 	return super_adopt(source, leg, metadata_random(), ktime_get_real_seconds());
 }

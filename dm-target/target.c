@@ -20,47 +20,7 @@
  * are refused. The options are in table.h. A table reload of an active mirror
  * keeps its state (registry.h), and may exchange a leg's device or take it away.
  *
- * Status, fields separated by one blank:
- *
- *    1  health of local and remote leg, one character each:
- *       A in sync   a alive, some regions stale   D dead (gets no I/O)
- *       - there is none
- *    2  <regions in sync>/<regions>
- *    3  idle | resync | paused | waiting | stalled (resync.h)
- *    4  I/O errors of the local leg (read, write and flush)
- *    5  I/O errors of the remote leg
- *    6  policy: degrade | block | error
- *    7  regions stale on the local leg        8  on the remote leg
- *    9  read errors local                    10  read errors remote
- *   11  together | parting | alone | blocked | refusing (standing.h)
- *   12  why a dead leg stays dead: one word, or -
- *   13  regions dirty in the map
- *   14  rate of the resync now, KiB/s
- *   15  verify: <regions compared>/<regions>, or -
- *   16  sectors that verify has found to differ
- *   17+ counters in the order of counters.h: writes reads flushes fua zeroes
- *       waited copied_bytes punted failovers alone refused late
- *       resynced_sectors abandoned held marked map_writes super_writes cleaned
- *       compared_sectors equal_sectors
- *
- * New fields come after the last. Each change of fields 1 and 11 is a dm event
- * (dmsetup wait) and a line in the kernel log.
- *
- * Messages (dmsetup message m 0 ...):
- *
- *   fail local|remote        give a leg up
- *   recover [local|remote]   a dead leg is back (default: whichever is dead):
- *                            it is probed, then used, and what it missed is
- *                            copied to it
- *   resync                   take all of the remote leg for stale
- *   resync_rate <KiB/s>      0 = no bound; not kept over a reload
- *   remote_timeout <ms>      0 = never; not kept over a reload
- *   policy degrade|block|error
- *   unblock                  policy block: go on with one leg until both are back
- *   fail_held                fail the writes that are held now
- *   resync_pace polite|full  the application first, or the resync; not kept either
- *   resync_compare on|off    copy only what differs; not kept over a reload
- *   counters_reset
+ * The status line is described in status.h, messages in message.h.
  *
  * No ioctls are passed down: SG_IO to one leg would go around the mirror.
  */
@@ -71,11 +31,13 @@
 #include "lockstep-compat.h"
 #include "activate.h"
 #include "join.h"
+#include "message.h"
 #include "metadata.h"
 #include "mirror.h"
 #include "read.h"
 #include "registry.h"
 #include "resync.h"
+#include "status.h"
 #include "write.h"
 #include "zero.h"
 
@@ -485,219 +447,16 @@ static void lockstep_resume(struct dm_target *ti)
 	watch_start(m);
 }
 
-#define MESSAGES "fail local|remote, recover [local|remote], resync, resync_rate <KiB/s>, " \
-		 "remote_timeout <ms>, " \
-		 "resync_pace polite|full, resync_compare on|off, " \
-		 "policy degrade|block|error, unblock, fail_held, counters_reset"
-
-static int parse_leg(const char *word, enum leg_id *leg)
-{
-	for (*leg = LEG_LOCAL; *leg < LEGS; (*leg)++)
-		if (!strcasecmp(word, leg_name(*leg)))
-			return 0;
-	DMWARN("%s is neither local nor remote", word);
-	return -EINVAL;
-}
-
-static int recover_message(struct mirror *m, unsigned int argc, char **argv)
-{
-	enum leg_id leg;
-	int r;
-
-	if (argc == 2) {
-		r = parse_leg(argv[1], &leg);
-		return r ?: mirror_recover(m, leg);
-	}
-	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		r = mirror_recover(m, leg);
-		if (r)
-			return r;
-	}
-	return 0;
-}
-
-static int rate_message(struct mirror *m, const char *word)
-{
-	unsigned int rate;
-
-	if (kstrtouint(word, 10, &rate) || rate > UINT_MAX / 2) {
-		DMWARN("resync_rate: %s isn't a number of KiB/s", word);
-		return -EINVAL;
-	}
-	throttle_set_rate(m->throttle, rate);
-	return 0;
-}
-
-static int compare_message(struct mirror *m, const char *word)
-{
-	bool compare = !strcasecmp(word, "on");
-
-	if (!compare && strcasecmp(word, "off")) {
-		DMWARN("resync_compare: %s is neither on nor off", word);
-		return -EINVAL;
-	}
-	resync_set_compare(m->resync, compare);
-	return 0;
-}
-
-static int pace_message(struct mirror *m, const char *word)
-{
-	bool polite = !strcasecmp(word, "polite");
-
-	if (!polite && strcasecmp(word, "full")) {
-		DMWARN("resync_pace: %s is neither polite nor full", word);
-		return -EINVAL;
-	}
-	throttle_set_polite(m->throttle, polite);
-	return 0;
-}
-
-static int timeout_message(struct mirror *m, const char *word)
-{
-	unsigned int ms;
-
-	if (kstrtouint(word, 10, &ms) || ms > REMOTE_TIMEOUT_MAX) {
-		DMWARN("remote_timeout: %s isn't a number of milliseconds up to %u",
-		       word, REMOTE_TIMEOUT_MAX);
-		return -EINVAL;
-	}
-	watch_set(m, ms);
-	return 0;
-}
-
-static int policy_message(struct mirror *m, const char *word)
-{
-	enum table_policy policy;
-
-	if (table_policy_parse(word, &policy)) {
-		DMWARN("policy: %s is none of degrade, block, error", word);
-		return -EINVAL;
-	}
-	spin_lock_irq(&m->lock);
-	m->options.policy = policy;
-	spin_unlock_irq(&m->lock);
-	standing_policy_changed(m);
-	return 0;
-}
-
 static int lockstep_message(struct dm_target *ti, unsigned int argc, char **argv,
 			    char *result, unsigned int maxlen)
 {
-	struct mirror *m = ti->private;
-	enum leg_id leg;
-	int r;
-
-	if (!strcasecmp(argv[0], "fail") && argc == 2) {
-		r = parse_leg(argv[1], &leg);
-		return r ?: mirror_fail(m, leg);
-	}
-	if (!strcasecmp(argv[0], "recover") && argc <= 2)
-		return recover_message(m, argc, argv);
-	if (!strcasecmp(argv[0], "resync") && argc == 1)
-		return mirror_resync_all(m);
-	if (!strcasecmp(argv[0], "resync_rate") && argc == 2)
-		return rate_message(m, argv[1]);
-	if (!strcasecmp(argv[0], "remote_timeout") && argc == 2)
-		return timeout_message(m, argv[1]);
-	if (!strcasecmp(argv[0], "policy") && argc == 2)
-		return policy_message(m, argv[1]);
-	if (!strcasecmp(argv[0], "unblock") && argc == 1)
-		return standing_unblock(m);
-	if (!strcasecmp(argv[0], "fail_held") && argc == 1) {
-		DMWARN("%s: %u held requests fail, as told", dm_table_device_name(ti->table),
-		       standing_fail_held(m, BLK_STS_IOERR));
-		return 0;
-	}
-	if (!strcasecmp(argv[0], "resync_pace") && argc == 2)
-		return pace_message(m, argv[1]);
-	if (!strcasecmp(argv[0], "resync_compare") && argc == 2)
-		return compare_message(m, argv[1]);
-	if (!strcasecmp(argv[0], "counters_reset") && argc == 1) {
-		counters_reset(&m->counters);
-		return 0;
-	}
-	DMWARN("%s: message %s with %u arguments: unknown; there are %s",
-	       dm_table_device_name(ti->table), argv[0], argc - 1, MESSAGES);
-	return -EINVAL;
-}
-
-static u64 errors_of(const struct leg *leg)
-{
-	return atomic64_read(&leg->read_errors) + atomic64_read(&leg->write_errors);
-}
-
-static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxlen)
-{
-	struct leg *local = &m->legs[LEG_LOCAL], *remote = &m->legs[LEG_REMOTE];
-	enum leg_why why = WHY_NONE;
-	enum standing standing;
-	unsigned long stale[LEGS];
-	unsigned int sz = 0;
-	char health[LEGS];
-	const char *action;
-	enum leg_id leg;
-	int i;
-
-	spin_lock_irq(&m->lock);
-	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		stale[leg] = region_map_nr_stale(&m->map, leg);
-		health[leg] = mirror_health(m, leg);
-		if (m->legs[leg].dead)
-			why = m->legs[leg].why;
-	}
-	standing = m->standing;
-	action = resync_action(m->resync);
-	spin_unlock_irq(&m->lock);
-
-	DMEMIT("%c%c %lu/%lu %s %llu %llu %s %lu %lu %lld %lld %s %s %lu %u - 0",
-	       health[LEG_LOCAL], health[LEG_REMOTE],
-	       region_map_in_sync(&m->map), m->map.nr, action,
-	       errors_of(local), errors_of(remote),
-	       table_policy_name(m->options.policy),
-	       stale[LEG_LOCAL], stale[LEG_REMOTE],
-	       (long long)atomic64_read(&local->read_errors),
-	       (long long)atomic64_read(&remote->read_errors),
-	       standing_name(standing), leg_why_word(why), dirty_map_weight(&m->dirty),
-	       throttle_rate(m->throttle));
-	for (i = 0; i < COUNTERS; i++)
-		DMEMIT(" %llu", counters_sum(&m->counters, i));
-	return sz;
-}
-
-static unsigned int emit_ima(struct mirror *m, char *result, unsigned int maxlen)
-{
-	unsigned int sz = 0;
-	enum leg_id leg;
-
-	DMEMIT_TARGET_NAME_VERSION(m->ti->type);
-	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		DMEMIT(",%s=%s", leg_name(leg), leg_path(&m->legs[leg]));
-	DMEMIT(",region_size=%u,policy=%s,remote_cache=%s,local_cache=%s,metadata=%c;",
-	       1u << m->region_shift, table_policy_name(m->options.policy),
-	       m->options.trust_remote_cache ? "trust" : "fua",
-	       m->options.local_fua ? "fua" : "plain",
-	       m->meta ? 'y' : 'n');
-	return sz;
+	return message_handle(ti->private, argc, argv);
 }
 
 static void lockstep_status(struct dm_target *ti, status_type_t type, unsigned int flags,
 			    char *result, unsigned int maxlen)
 {
-	struct mirror *m = ti->private;
-	unsigned int sz = 0;
-
-	switch (type) {
-	case STATUSTYPE_INFO:
-		emit_info(m, result, maxlen);
-		break;
-	case STATUSTYPE_TABLE:
-		DMEMIT("%s %s", leg_path(&m->legs[LEG_LOCAL]), leg_path(&m->legs[LEG_REMOTE]));
-		table_emit(&m->options, result + sz, maxlen - sz);
-		break;
-	case STATUSTYPE_IMA:
-		emit_ima(m, result, maxlen);
-		break;
-	}
+	status_emit(ti->private, type, result, maxlen);
 }
 
 static int lockstep_iterate_devices(struct dm_target *ti, iterate_devices_callout_fn fn,

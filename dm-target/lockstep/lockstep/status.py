@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The status line of the target lockstep (dm-target/target.c has its fields), and what it means."""
+"""The status line of the target lockstep (dm-target/status.h has its fields), and what it means."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_counters_of_a_newer_kernel_are_told_by_their_number() -> None:
 
 
 def test_the_counters_are_those_of_the_kernel() -> None:
-    head = (KERNEL / "target.c").read_text().split("#include")[0]
+    head = (KERNEL / "status.h").read_text().split("#include")[0]
     told = re.search(r"counters in the order of\s+\*?\s*counters\.h:([\w\s*]+?)\n \*\n", head)
     assert told
     assert list(status.COUNTERS) == re.findall(r"\w+", told[1])
@@ -94,10 +94,10 @@ def test_the_counters_are_those_of_the_kernel() -> None:
 def test_the_options_are_those_of_the_kernel() -> None:
     known = re.findall(r'\{ "(\w+)", OPT_', (KERNEL / "table.c").read_text())
     assert set(known) - {"region_size", "sync", "nosync"} <= set(OPTIONS)
-    told = (KERNEL / "target.c").read_text()
+    told = (KERNEL / "message.c").read_text()
     for name in known:
         if name in OPTIONS and OPTIONS[name].live:
-            assert f'argv[0], "{name}"' in told, name
+            assert f'{{ "{name}", ' in told, name
 
 
 @pytest.mark.parametrize(

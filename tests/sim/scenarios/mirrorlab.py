@@ -13,7 +13,7 @@ LOAD = "/lockstep/build/bin/mirror-load"
 MIB = 8
 SECTORS = MIB << 11
 
-# Positions in Status.rest (dm-target/target.c: field 6 is rest[0]).
+# Positions in Status.rest (dm-target/status.h: field 6 is rest[0]).
 FIELDS = (
     "policy", "stale_local", "stale_remote", "read_errors_local", "read_errors_remote",
     "standing", "why", "dirty", "rate", "verify", "differing",

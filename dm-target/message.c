@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "message.h"
+
+#include "join.h"
+#include "mirror.h"
+#include "resync.h"
+
+static int parse_leg(const char *word, enum leg_id *leg)
+{
+	for (*leg = LEG_LOCAL; *leg < LEGS; (*leg)++)
+		if (!strcasecmp(word, leg_name(*leg)))
+			return 0;
+	DMWARN("%s is neither local nor remote", word);
+	return -EINVAL;
+}
+
+static int parse_number(const char *what, const char *word, unsigned int max, unsigned int *n)
+{
+	if (!kstrtouint(word, 10, n) && *n <= max)
+		return 0;
+	DMWARN("%s: %s isn't a number up to %u", what, word, max);
+	return -EINVAL;
+}
+
+static int parse_choice(const char *what, const char *word, const char *no, const char *yes,
+			bool *choice)
+{
+	*choice = !strcasecmp(word, yes);
+	if (*choice || !strcasecmp(word, no))
+		return 0;
+	DMWARN("%s: %s is neither %s nor %s", what, word, no, yes);
+	return -EINVAL;
+}
+
+/* Each handler gets its arguments; how many it takes is in the table below. */
+
+static int msg_fail(struct mirror *m, unsigned int argc, char **argv)
+{
+	enum leg_id leg;
+	int r = parse_leg(argv[0], &leg);
+
+	return r ?: mirror_fail(m, leg);
+}
+
+static int msg_recover(struct mirror *m, unsigned int argc, char **argv)
+{
+	enum leg_id leg;
+	int r;
+
+	if (argc) {
+		r = parse_leg(argv[0], &leg);
+		return r ?: mirror_recover(m, leg);
+	}
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		r = mirror_recover(m, leg);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static int msg_resync(struct mirror *m, unsigned int argc, char **argv)
+{
+	return mirror_resync_all(m);
+}
+
+static int msg_resync_rate(struct mirror *m, unsigned int argc, char **argv)
+{
+	unsigned int rate;
+	int r = parse_number("resync_rate", argv[0], UINT_MAX / 2, &rate);
+
+	if (!r)
+		throttle_set_rate(m->throttle, rate);
+	return r;
+}
+
+static int msg_resync_pace(struct mirror *m, unsigned int argc, char **argv)
+{
+	bool polite;
+	int r = parse_choice("resync_pace", argv[0], "full", "polite", &polite);
+
+	if (!r)
+		throttle_set_polite(m->throttle, polite);
+	return r;
+}
+
+static int msg_resync_compare(struct mirror *m, unsigned int argc, char **argv)
+{
+	bool compare;
+	int r = parse_choice("resync_compare", argv[0], "off", "on", &compare);
+
+	if (!r)
+		resync_set_compare(m->resync, compare);
+	return r;
+}
+
+static int msg_remote_timeout(struct mirror *m, unsigned int argc, char **argv)
+{
+	unsigned int ms;
+	int r = parse_number("remote_timeout", argv[0], REMOTE_TIMEOUT_MAX, &ms);
+
+	if (!r)
+		watch_set(m, ms);
+	return r;
+}
+
+static int msg_policy(struct mirror *m, unsigned int argc, char **argv)
+{
+	enum table_policy policy;
+
+	if (table_policy_parse(argv[0], &policy)) {
+		DMWARN("policy: %s is none of degrade, block, error", argv[0]);
+		return -EINVAL;
+	}
+	spin_lock_irq(&m->lock);
+	m->options.policy = policy;
+	spin_unlock_irq(&m->lock);
+	standing_policy_changed(m);
+	return 0;
+}
+
+static int msg_unblock(struct mirror *m, unsigned int argc, char **argv)
+{
+	return standing_unblock(m);
+}
+
+static int msg_fail_held(struct mirror *m, unsigned int argc, char **argv)
+{
+	DMWARN("%s: %u held requests fail, as told", dm_table_device_name(m->ti->table),
+	       standing_fail_held(m, BLK_STS_IOERR));
+	return 0;
+}
+
+static int msg_counters_reset(struct mirror *m, unsigned int argc, char **argv)
+{
+	counters_reset(&m->counters);
+	return 0;
+}
+
+static const struct {
+	const char *name;
+	const char *words;		/* for people */
+	unsigned int min, max;		/* arguments */
+	int (*handle)(struct mirror *m, unsigned int argc, char **argv);
+} messages[] = {
+	{ "fail", " local|remote", 1, 1, msg_fail },
+	{ "recover", " [local|remote]", 0, 1, msg_recover },
+	{ "resync", "", 0, 0, msg_resync },
+	{ "resync_rate", " <KiB/s>", 1, 1, msg_resync_rate },
+	{ "resync_pace", " polite|full", 1, 1, msg_resync_pace },
+	{ "resync_compare", " on|off", 1, 1, msg_resync_compare },
+	{ "remote_timeout", " <ms>", 1, 1, msg_remote_timeout },
+	{ "policy", " degrade|block|error", 1, 1, msg_policy },
+	{ "unblock", "", 0, 0, msg_unblock },
+	{ "fail_held", "", 0, 0, msg_fail_held },
+	{ "counters_reset", "", 0, 0, msg_counters_reset },
+};
+
+static void list_names(char *to, size_t size)
+{
+	size_t at = 0;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(messages); i++)
+		at += scnprintf(to + at, size - at, " %s", messages[i].name);
+}
+
+int message_handle(struct mirror *m, unsigned int argc, char **argv)
+{
+	const char *name = dm_table_device_name(m->ti->table);
+	char names[256];
+	unsigned int i;
+
+	argc--;
+	for (i = 0; i < ARRAY_SIZE(messages); i++) {
+		if (strcasecmp(argv[0], messages[i].name))
+			continue;
+		if (argc >= messages[i].min && argc <= messages[i].max)
+			return messages[i].handle(m, argc, argv + 1);
+		DMWARN("%s: message %s has %u arguments, it is: %s%s", name, argv[0], argc,
+		       messages[i].name, messages[i].words);
+		return -EINVAL;
+	}
+	list_names(names, sizeof(names));
+	DMWARN("%s: message %s: unknown; there are%s", name, argv[0], names);
+	return -EINVAL;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Messages (dmsetup message m 0 ...):
+ *
+ *   fail local|remote        give a leg up
+ *   recover [local|remote]   a dead leg is back (default: whichever is dead):
+ *                            it is probed, then used, and what it missed is
+ *                            copied to it
+ *   resync                   take all of the remote leg for stale
+ *   resync_rate <KiB/s>      0 = no bound; not kept over a reload
+ *   remote_timeout <ms>      0 = never; not kept over a reload
+ *   policy degrade|block|error
+ *   unblock                  policy block: go on with one leg until both are back
+ *   fail_held                fail the writes that are held now
+ *   resync_pace polite|full  the application first, or the resync; not kept either
+ *   resync_compare on|off    copy only what differs; not kept over a reload
+ *   counters_reset
+ */
+#ifndef LOCKSTEP_MESSAGE_H
+#define LOCKSTEP_MESSAGE_H
+
+struct mirror;
+
+/* For .message: process context. 0, or an errno with a DMWARN that says why. */
+int __must_check message_handle(struct mirror *m, unsigned int argc, char **argv);
+
+#endif

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "status.h"
+
+#include "mirror.h"
+#include "resync.h"
+
+static u64 errors_of(const struct leg *leg)
+{
+	return atomic64_read(&leg->read_errors) + atomic64_read(&leg->write_errors);
+}
+
+static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxlen)
+{
+	struct leg *local = &m->legs[LEG_LOCAL], *remote = &m->legs[LEG_REMOTE];
+	enum leg_why why = WHY_NONE;
+	enum standing standing;
+	unsigned long stale[LEGS];
+	unsigned int sz = 0;
+	char health[LEGS];
+	const char *action;
+	enum leg_id leg;
+	int i;
+
+	spin_lock_irq(&m->lock);
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		stale[leg] = region_map_nr_stale(&m->map, leg);
+		health[leg] = mirror_health(m, leg);
+		if (m->legs[leg].dead)
+			why = m->legs[leg].why;
+	}
+	standing = m->standing;
+	action = resync_action(m->resync);
+	spin_unlock_irq(&m->lock);
+
+	DMEMIT("%c%c %lu/%lu %s %llu %llu %s %lu %lu %lld %lld %s %s %lu %u - 0",
+	       health[LEG_LOCAL], health[LEG_REMOTE],
+	       region_map_in_sync(&m->map), m->map.nr, action,
+	       errors_of(local), errors_of(remote),
+	       table_policy_name(m->options.policy),
+	       stale[LEG_LOCAL], stale[LEG_REMOTE],
+	       (long long)atomic64_read(&local->read_errors),
+	       (long long)atomic64_read(&remote->read_errors),
+	       standing_name(standing), leg_why_word(why), dirty_map_weight(&m->dirty),
+	       throttle_rate(m->throttle));
+	for (i = 0; i < COUNTERS; i++)
+		DMEMIT(" %llu", counters_sum(&m->counters, i));
+	return sz;
+}
+
+static unsigned int emit_ima(struct mirror *m, char *result, unsigned int maxlen)
+{
+	unsigned int sz = 0;
+	enum leg_id leg;
+
+	DMEMIT_TARGET_NAME_VERSION(m->ti->type);
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		DMEMIT(",%s=%s", leg_name(leg), leg_path(&m->legs[leg]));
+	DMEMIT(",region_size=%u,policy=%s,remote_cache=%s,local_cache=%s,metadata=%c;",
+	       1u << m->region_shift, table_policy_name(m->options.policy),
+	       m->options.trust_remote_cache ? "trust" : "fua",
+	       m->options.local_fua ? "fua" : "plain",
+	       m->meta ? 'y' : 'n');
+	return sz;
+}
+
+void status_emit(struct mirror *m, status_type_t type, char *result, unsigned int maxlen)
+{
+	unsigned int sz = 0;
+
+	switch (type) {
+	case STATUSTYPE_INFO:
+		emit_info(m, result, maxlen);
+		break;
+	case STATUSTYPE_TABLE:
+		DMEMIT("%s %s", leg_path(&m->legs[LEG_LOCAL]), leg_path(&m->legs[LEG_REMOTE]));
+		table_emit(&m->options, result + sz, maxlen - sz);
+		break;
+	case STATUSTYPE_IMA:
+		emit_ima(m, result, maxlen);
+		break;
+	}
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Status, fields separated by one blank:
+ *
+ *    1  health of local and remote leg, one character each:
+ *       A in sync   a alive, some regions stale   D dead (gets no I/O)
+ *       - there is none
+ *    2  <regions in sync>/<regions>
+ *    3  idle | resync | paused | waiting | stalled (resync.h)
+ *    4  I/O errors of the local leg (read, write and flush)
+ *    5  I/O errors of the remote leg
+ *    6  policy: degrade | block | error
+ *    7  regions stale on the local leg        8  on the remote leg
+ *    9  read errors local                    10  read errors remote
+ *   11  together | parting | alone | blocked | refusing (standing.h)
+ *   12  why a dead leg stays dead: one word, or -
+ *   13  regions dirty in the map
+ *   14  rate of the resync now, KiB/s
+ *   15  verify: <regions compared>/<regions>, or -
+ *   16  sectors that verify has found to differ
+ *   17+ counters in the order of counters.h: writes reads flushes fua zeroes
+ *       waited copied_bytes punted failovers alone refused late
+ *       resynced_sectors abandoned held marked map_writes super_writes cleaned
+ *       compared_sectors equal_sectors
+ *
+ * New fields come after the last. Each change of fields 1 and 11 is a dm event
+ * (dmsetup wait) and a line in the kernel log.
+ */
+#ifndef LOCKSTEP_STATUS_H
+#define LOCKSTEP_STATUS_H
+
+#include <linux/device-mapper.h>
+
+struct mirror;
+
+/* For .status: process context. */
+void status_emit(struct mirror *m, status_type_t type, char *result, unsigned int maxlen);
+
+#endif
