@@ -29,8 +29,8 @@ direct=1
 thread=1
 clocksource=clock_gettime
 randseed={seed}
-thinktime=2000
-size=4m
+thinktime={think}
+size={size}
 verify=crc32c
 verify_backlog=256
 verify_fatal=1
@@ -121,7 +121,8 @@ def main() -> None:
     fs.make(kind, both.mirror.node)
     root = fs.mount(kind, both.mirror.node, "/run/fs")
     (root / "fio").mkdir()
-    jobs = FIO.format(where=root / "fio", seed=base.SEED, loops=2 * rounds)
+    size, think = ("512k", 40_000) if base.CHECKED else ("4m", 4000)
+    jobs = FIO.format(where=root / "fio", seed=base.SEED, loops=rounds, size=size, think=think)
     fio = subprocess.Popen(["fio", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT, text=True)  # fmt: skip
     assert fio.stdin and fio.stdout
@@ -134,10 +135,10 @@ def main() -> None:
         event = EVENTS[number] if number < len(EVENTS) else rng.choice(EVENTS)
         base.step(f"round {number}: {event.__name__}")
         for worker in workers:
-            worker.wait(50 if base.CHECKED else 200)
+            worker.wait(20 if base.CHECKED else 100)
         event(both, rng)
     for worker in workers:
-        worker.wait(100)
+        worker.wait(20)
         worker.stop()
     said = fio.stdout.read()
     base.equal(fio.wait(), 0, f"fio's exit code ({said[-2000:]})")

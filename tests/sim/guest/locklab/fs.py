@@ -123,12 +123,13 @@ def copy(node: str, name: str) -> Iterator[str]:
 class Worker:
     """One thread that calls _turn() until stop(), with a pause of simulated time after each."""
 
-    def __init__(self, where: Path, seed: str, pause_us: int = 5000) -> None:
+    def __init__(self, where: Path, seed: str, pause_us: int = 10_000) -> None:
         self.where = where
         self.turns = 0
         self.error: BaseException | None = None
         self.rng = random.Random(f"{type(self).__name__} {seed}")
-        self._pause = pause_us / 1e6
+        # Each turn costs wall time, and in the checked kernel ten times as much.
+        self._pause = pause_us / 1e6 * (8 if base.CHECKED else 1)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
 
@@ -493,7 +494,7 @@ def loads(root: Path, seed: int, number: int = 2) -> list[Worker]:
     found: list[Worker] = [
         kind(root / f"{kind.__name__}{n}", f"{seed} {n}") for kind in kinds for n in range(number)
     ]
-    return [*found, Promises(root / "Promises", f"{seed}", pause_us=10_000)]
+    return [*found, Promises(root / "Promises", f"{seed}", pause_us=20_000)]
 
 
 def verify(workers: list[Worker], root: Path) -> None:
