@@ -164,20 +164,24 @@ def monitor(args: argparse.Namespace) -> int:
             dead = [leg for leg in LEGS if now.health[leg] in ("D", table.ABSENT)]
             for leg in dead:
                 try:
-                    with config.locked(args.name):
-                        _give_back(config.load(args.name), leg)
+                    _give_back(args.name, leg)
                 except (Failed, Refused) as err:
                     print(f"lockstep: {args.name}: {leg} leg: {err}", file=sys.stderr, flush=True)
             event.sleep(args.interval if dead else None)
 
 
-def _give_back(kept: config.Config, leg: str) -> None:
+def _give_back(name: str, leg: str) -> None:
+    kept = config.load(name)
     node = kept.devices()[leg]
     if leg == table.REMOTE and kept.target and not device.present(node):
+        # Without the lock: to a site that is down this takes minutes.
         device.log_in(kept.target, kept.portal)
     if not device.present(node):
         return
-    at = device.look(node)
-    if table.Table.parse(dm.table(kept.name)).devices[leg] != at.number:
-        legs.attach(kept, leg, at)
-        print(f"{kept.name}: the {leg} leg is {node} ({at.kernel}) from now on", flush=True)
+    with config.locked(name):
+        at = device.look(node)
+        if not dm.exists(name) or assembly.status_of(name).health[leg] in ("A", "a"):
+            return
+        if table.Table.parse(dm.table(name)).devices[leg] != at.number:
+            legs.attach(config.load(name), leg, at)
+            print(f"{name}: the {leg} leg is {node} ({at.kernel}) from now on", flush=True)
