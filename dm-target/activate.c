@@ -227,17 +227,18 @@ void activate_suspend(struct mirror *m)
 		       dm_table_device_name(m->ti->table), r);
 }
 
-int activate_again(struct mirror *m)
+void activate_again(struct mirror *m)
 {
 	enum leg_id leg;
-	int r = 0;
 
 	if (m->read_only)
-		return 0;
-	for (leg = LEG_LOCAL; m->meta && leg < LEGS && !r; leg++)
-		if (!m->legs[leg].dead)
-			r = metadata_update(m, leg, as_it_is);
-	if (!r)
-		dirty_map_run(&m->dirty);
-	return r;
+		return;
+	for (leg = LEG_LOCAL; m->meta && leg < LEGS; leg++) {
+		if (m->legs[leg].dead)
+			continue;
+		/* It has gone meanwhile. If nobody stands in, I/O tells the callers. */
+		if (metadata_update(m, leg, as_it_is))
+			(void)mirror_leg_failed(m, leg);
+	}
+	dirty_map_run(&m->dirty);
 }

@@ -27,8 +27,8 @@ int __must_check activate_check(struct mirror *m);
 /* In .preresume of a mirror that hasn't run. A leg that is dead isn't touched. */
 int __must_check activate_begin(struct mirror *m);
 
-/* In .postsuspend, and in the .preresume after it. */
+/* In .postsuspend, and in the .preresume after it: a leg that has gone meanwhile is given up. */
 void activate_suspend(struct mirror *m);
-int __must_check activate_again(struct mirror *m);
+void activate_again(struct mirror *m);
 
 #endif

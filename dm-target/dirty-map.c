@@ -171,25 +171,37 @@ static void finish(struct list_head *batch, blk_status_t status)
 		wait->done(wait, status);
 }
 
+/* Until the parting that is under way has made the other leg the home. */
+static void wait_for_home(struct dirty_map *dm, struct list_head *batch)
+{
+	spin_lock_irq(&dm->lock);
+	dm->stopped = true;
+	list_splice(batch, &dm->waiting);
+	spin_unlock_irq(&dm->lock);
+	/* One that has failed isn't under way. */
+	standing_retry(dm->m);
+}
+
 static void do_waiting(struct dirty_map *dm, struct list_head *batch)
 {
+	enum leg_id home = mirror_home(dm->m);
 	struct dirty_wait *wait;
 
+	if (READ_ONCE(dm->m->legs[home].dead)) {
+		wait_for_home(dm, batch);
+		return;
+	}
 	bitmap_copy(dm->next, dm->bits, dm->nr);
 	list_for_each_entry(wait, batch, link)
 		bitmap_set(dm->next, wait->first, wait->last - wait->first + 1);
 
 	if (!commit(dm)) {
 		finish(batch, BLK_STS_OK);
-	} else if (mirror_leg_failed(dm->m, mirror_home(dm->m))) {
+	} else if (mirror_leg_failed(dm->m, home)) {
 		/* There is no other leg to keep the map: as if the write had failed. */
 		finish(batch, BLK_STS_IOERR);
 	} else {
-		/* The parting that has begun makes the other leg the home; then again. */
-		spin_lock_irq(&dm->lock);
-		dm->stopped = true;
-		list_splice(batch, &dm->waiting);
-		spin_unlock_irq(&dm->lock);
+		wait_for_home(dm, batch);
 	}
 }
 
@@ -272,7 +284,8 @@ bool dirty_map_mark(struct dirty_map *dm, struct dirty_wait *wait, sector_t star
 	return mark_later(dm, wait);
 }
 
-int dirty_map_load(struct dirty_map *dm, enum leg_id leg)
+/* The bits of a leg's map, in next[]. Stopped. */
+static int load(struct dirty_map *dm, enum leg_id leg)
 {
 	struct lockstep_map_sector *disk = page_address(dm->page);
 	u64 epoch = metadata_epoch(dm->m, leg);
@@ -280,6 +293,7 @@ int dirty_map_load(struct dirty_map *dm, enum leg_id leg)
 	unsigned int i;
 	int r;
 
+	bitmap_zero(dm->next, dm->nr);
 	if (!epoch)
 		return 0;
 	for (page = 0; page < nr_pages(dm); page++) {
@@ -297,8 +311,31 @@ int dirty_map_load(struct dirty_map *dm, enum leg_id leg)
 			get_sector(dm, &disk[i], index, dm->next);
 		}
 	}
-	bitmap_or(dm->bits, dm->bits, dm->next, dm->nr);
 	return 0;
+}
+
+int dirty_map_load(struct dirty_map *dm, enum leg_id leg)
+{
+	int r = load(dm, leg);
+
+	if (!r)
+		bitmap_or(dm->bits, dm->bits, dm->next, dm->nr);
+	return r;
+}
+
+int dirty_map_widen(struct dirty_map *dm, enum leg_id leg)
+{
+	int r = 0;
+
+	lockdep_assert_held(&dm->change);
+	if (leg == LEGS)
+		bitmap_fill(dm->next, dm->nr);
+	else
+		r = load(dm, leg);
+	if (r)
+		return r;
+	bitmap_or(dm->next, dm->next, dm->bits, dm->nr);
+	return commit(dm);
 }
 
 int dirty_map_write(struct dirty_map *dm, enum leg_id leg)
@@ -354,6 +391,18 @@ void dirty_map_run(struct dirty_map *dm)
 	spin_unlock_irq(&dm->lock);
 }
 
+void dirty_map_hold(struct dirty_map *dm)
+{
+	mutex_lock(&dm->change);
+	dirty_map_stop(dm);
+}
+
+void dirty_map_release(struct dirty_map *dm)
+{
+	dirty_map_run(dm);
+	mutex_unlock(&dm->change);
+}
+
 void dirty_map_fail(struct dirty_map *dm, blk_status_t status)
 {
 	LIST_HEAD(batch);
@@ -378,6 +427,7 @@ int dirty_map_create(struct dirty_map *dm, struct mirror *m, unsigned long nr, u
 	dm->nr = nr;
 	dm->shift = shift;
 	dm->stopped = true;
+	mutex_init(&dm->change);
 	spin_lock_init(&dm->lock);
 	INIT_LIST_HEAD(&dm->waiting);
 	INIT_WORK(&dm->work, dirty_work);

@@ -32,6 +32,7 @@
 
 #include <linux/blk_types.h>
 #include <linux/list.h>
+#include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
@@ -59,6 +60,7 @@ struct dirty_map {
 	unsigned long *next;		/* worker: what it is to have */
 	struct page *page;		/* worker: what is being written */
 
+	struct mutex change;		/* dirty_map_hold() */
 	spinlock_t lock;		/* what follows */
 	struct list_head waiting;
 	bool stopped;			/* the home leg is being changed, or I/O is */
@@ -89,7 +91,13 @@ bool __must_check dirty_map_mark(struct dirty_map *dm, struct dirty_wait *wait,
  */
 int __must_check dirty_map_load(struct dirty_map *dm, enum leg_id leg);
 
-/* Set every bit; dirty_map_write() makes it durable. Stopped. */
+/*
+ * Set more bits, durably on the home leg: what @leg's map says, or, if that is LEGS,
+ * all. Held. Sleeps. 0 or an errno, and then nothing has changed.
+ */
+int __must_check dirty_map_widen(struct dirty_map *dm, enum leg_id leg);
+
+/* Set every bit; dirty_map_write() makes it durable. Before the first resume. */
 void dirty_map_fill(struct dirty_map *dm);
 
 /*
@@ -108,7 +116,14 @@ int __must_check dirty_map_clean(struct dirty_map *dm);
 void dirty_map_stop(struct dirty_map *dm);
 void dirty_map_run(struct dirty_map *dm);
 
-/* After dirty_map_stop(): whoever waits gets this error. */
+/*
+ * Stop and run again, for who changes the map or its home while the mirror runs:
+ * one at a time. Sleep.
+ */
+void dirty_map_hold(struct dirty_map *dm);
+void dirty_map_release(struct dirty_map *dm);
+
+/* Held: whoever waits gets this error. */
 void dirty_map_fail(struct dirty_map *dm, blk_status_t status);
 
 /* Bits set. Any context; exact when the worker is idle. */

@@ -8,6 +8,7 @@
 #include "metadata.h"
 #include "mirror.h"
 #include "registry.h"
+#include "resync.h"
 #include "verdict.h"
 
 static int adopt(struct mirror *m, struct super *source)
@@ -23,24 +24,30 @@ static int become_target(struct mirror *m, struct super *s)
 	return super_join(s, &m->meta->super[s->leg == LEG_LOCAL ? LEG_REMOTE : LEG_LOCAL]);
 }
 
-static int forget_base(struct mirror *m, struct super *source)
-{
-	super_forget_base(source);
-	return 0;
-}
-
-/*
- * Not if a parting has begun since this step did: it may have found the source
- * ALONE, and acknowledge what the target hasn't got.
- */
-static int become_sync(struct mirror *m, struct super *s)
+/* Has a parting begun since this step did? */
+static bool late(struct mirror *m)
 {
 	bool late;
 
 	spin_lock_irq(&m->lock);
 	late = m->changes != m->join_changes;
 	spin_unlock_irq(&m->lock);
-	return late ? -EAGAIN : super_in_sync(s);
+	return late;
+}
+
+/* Not if it has: then the base may be a newer one than the target has got. */
+static int forget_base(struct mirror *m, struct super *source)
+{
+	if (late(m))
+		return -EAGAIN;
+	super_forget_base(source);
+	return 0;
+}
+
+/* Likewise: it may have found the source ALONE, and acknowledge what the target hasn't got. */
+static int become_sync(struct mirror *m, struct super *s)
+{
+	return late(m) ? -EAGAIN : super_in_sync(s);
 }
 
 int join_as_target(struct mirror *m, enum leg_id leg, bool full)
@@ -103,20 +110,15 @@ static int judge(struct mirror *m, enum leg_id leg, struct super_found *found,
 static int widen(struct mirror *m, enum leg_id leg, bool full)
 {
 	struct dirty_map *dm = &m->dirty;
-	int r = 0;
+	int r;
 
-	dirty_map_stop(dm);
-	if (full)
-		dirty_map_fill(dm);
-	else
-		r = dirty_map_load(dm, leg);
-	if (!r)
-		r = dirty_map_write(dm, mirror_home(m));
+	dirty_map_hold(dm);
+	r = dirty_map_widen(dm, full ? LEGS : leg);
 	spin_lock_irq(&m->lock);
 	if (!r)
 		region_map_mark_bits(&m->map, leg, dm->bits);
 	spin_unlock_irq(&m->lock);
-	dirty_map_run(dm);
+	dirty_map_release(dm);
 	return r;
 }
 
@@ -168,6 +170,8 @@ static int come_back(struct mirror *m, enum leg_id leg)
 	spin_lock_irq(&m->lock);
 	if (r && r != -ENOMEM && m->legs[leg].why != WHY_TOLD)
 		l->why = why;
+	if (!r && l->why == WHY_TOLD)
+		r = -EPERM;	/* "fail", just now */
 	if (!r && (m->changes != m->join_changes || writes_draining(m, leg)))
 		r = -EAGAIN;
 	if (!r) {
@@ -246,10 +250,33 @@ static int mark_target(struct mirror *m, enum leg_id leg)
 	return 0;
 }
 
-static int in_sync(struct mirror *m, enum leg_id leg)
+/*
+ * The superblocks of both, in this order. From the first of them on the target may
+ * be SYNC for all that a parting knows; to the last it can't stand in for the source.
+ */
+static int both_in_sync(struct mirror *m, enum leg_id leg)
 {
 	bool move = leg == LEG_LOCAL && mirror_home(m) != leg;
-	enum leg_id bad = leg;
+	int r = 0;
+
+	if (move) {
+		dirty_map_hold(&m->dirty);
+		r = new_map(m, leg);
+	}
+	if (!r && metadata_update(m, other_leg(leg), become_sync))
+		r = late(m) ? -EAGAIN : -EREMOTEIO;
+	if (!r)
+		r = metadata_update(m, leg, become_sync);
+	if (move) {
+		if (!r)
+			WRITE_ONCE(m->home, leg);
+		dirty_map_release(&m->dirty);
+	}
+	return r;
+}
+
+static int in_sync(struct mirror *m, enum leg_id leg)
+{
 	int r = 0;
 
 	if (leg_may_forget(&m->legs[leg]))
@@ -259,38 +286,33 @@ static int in_sync(struct mirror *m, enum leg_id leg)
 		return r;
 	}
 
-	/* From here on it may be SYNC for all that a parting knows. */
 	spin_lock_irq(&m->lock);
-	if (m->changes != m->join_changes || m->map.nr_stale)
+	if (m->changes != m->join_changes || m->map.nr_stale) {
 		r = -EAGAIN;
-	else
+	} else {
 		m->target_ready = false;
+		m->target_leaving = true;
+	}
 	spin_unlock_irq(&m->lock);
 	if (r)
 		return r;
 
-	if (move) {
-		dirty_map_stop(&m->dirty);
-		r = new_map(m, leg);
-	}
-	if (!r) {
-		r = metadata_update(m, other_leg(leg), become_sync);
-		if (r)
-			bad = other_leg(leg);
-	}
-	if (!r)
-		r = metadata_update(m, leg, become_sync);
-	if (move) {
-		if (!r)
-			WRITE_ONCE(m->home, leg);
-		dirty_map_run(&m->dirty);
-	}
-	if (r && r != -EAGAIN)
-		(void)mirror_leg_failed(m, bad);
+	r = both_in_sync(m, leg);
+	/* Of the source: it stays, with data that the target can't be believed to have. */
+	if (r && r != -EAGAIN && r != -EREMOTEIO)
+		(void)mirror_leg_failed(m, leg);
 
 	spin_lock_irq(&m->lock);
-	mirror_changed(m);
+	m->target_leaving = false;
+	if (r == -EREMOTEIO && m->changes == m->join_changes)
+		m->target_ready = true;
+	else
+		mirror_changed(m);
+	resync_kick(m->resync);
 	spin_unlock_irq(&m->lock);
+	/* Whatever is said of dead legs. */
+	if (r == -EREMOTEIO)
+		queue_delayed_work(m->join_wq, &m->joining, REJOIN_SECONDS_DEFAULT * HZ);
 	return r;
 }
 
@@ -310,8 +332,8 @@ static int step(struct mirror *m)
 	leg = m->map.target;
 	switch (m->standing) {
 	case PARTING:
-		r = -EAGAIN;
-		break;
+		spin_unlock_irq(&m->lock);
+		return standing_retry_now(m) ?: -EAGAIN;
 	case TOGETHER:
 		spin_unlock_irq(&m->lock);
 		if (m->meta && stale && !ready)

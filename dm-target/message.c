@@ -112,10 +112,7 @@ static int msg_policy(struct mirror *m, unsigned int argc, char **argv)
 		DMWARN("policy: %s is none of degrade, block, error", argv[0]);
 		return -EINVAL;
 	}
-	spin_lock_irq(&m->lock);
-	m->options.policy = policy;
-	spin_unlock_irq(&m->lock);
-	standing_policy_changed(m);
+	standing_set_policy(m, policy);
 	return 0;
 }
 

@@ -15,7 +15,7 @@ static bool leg_in(unsigned int mask, enum leg_id leg)
 
 bool mirror_has_target(const struct mirror *m)
 {
-	return m->map.nr_stale || m->target_ready;
+	return m->map.nr_stale || m->target_ready || m->target_leaving;
 }
 
 bool mirror_may_resync(const struct mirror *m)
@@ -451,26 +451,39 @@ int mirror_recover(struct mirror *m, enum leg_id leg)
 	return join_now(m);
 }
 
+/* Is the local leg one that the remote leg may be resynced from? */
+static bool local_has_all(struct mirror *m)
+{
+	lockdep_assert_held(&m->lock);
+	return !m->legs[LEG_LOCAL].dead &&
+	       !(mirror_has_target(m) && m->map.target == LEG_LOCAL);
+}
+
 int mirror_resync_all(struct mirror *m)
 {
-	int r;
+	int r = -EBUSY;
+	bool ok;
 
-	/* So that it goes on after a crash. */
-	dirty_map_stop(&m->dirty);
-	dirty_map_fill(&m->dirty);
-	r = dirty_map_write(&m->dirty, mirror_home(m));
+	dirty_map_hold(&m->dirty);
 	spin_lock_irq(&m->lock);
-	if (!r && mirror_has_target(m) && m->map.target == LEG_LOCAL) {
+	ok = local_has_all(m);
+	spin_unlock_irq(&m->lock);
+	/* So that it goes on after a crash. */
+	if (ok)
+		r = dirty_map_widen(&m->dirty, LEGS);
+	spin_lock_irq(&m->lock);
+	if (!r && !local_has_all(m)) {
 		r = -EBUSY;
 	} else if (!r) {
 		region_map_mark_all(&m->map, LEG_REMOTE);
 		mirror_changed(m);
 	}
 	spin_unlock_irq(&m->lock);
-	dirty_map_run(&m->dirty);
+	dirty_map_release(&m->dirty);
 	if (r)
 		DMWARN("%s: can't resync all of the remote leg: %s",
 		       dm_table_device_name(m->ti->table),
-		       r == -EBUSY ? "it is the source of a resync" : "the map can't be written");
+		       r == -EBUSY ? "the local leg is dead or not in sync everywhere" :
+				     "the map can't be written");
 	return r;
 }

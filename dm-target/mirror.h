@@ -74,6 +74,8 @@ struct mirror {
 	 * Never in core mode.
 	 */
 	bool target_ready;
+	/* It is just being made SYNC: its superblock may say either. */
+	bool target_leaving;
 
 	/* standing.h */
 	enum standing standing;

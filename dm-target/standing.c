@@ -120,7 +120,7 @@ static int part(struct mirror *m)
 
 	write_abandon(m, dead);
 	if (move)
-		dirty_map_stop(&m->dirty);
+		dirty_map_hold(&m->dirty);
 	if (m->meta && !m->read_only)
 		r = write_survivor(m, leg, move, alone, why);
 
@@ -134,8 +134,10 @@ static int part(struct mirror *m)
 		}
 	}
 	spin_unlock_irq(&m->lock);
+	if (move && r)
+		dirty_map_fail(&m->dirty, BLK_STS_IOERR);
 	if (move)
-		dirty_map_run(&m->dirty);
+		dirty_map_release(&m->dirty);
 	if (r)
 		DMERR("%s: can't write the metadata of the %s leg (%s), the only one left: error %d; writes fail until it can",
 		      dm_table_device_name(m->ti->table), leg_name(leg),
@@ -227,6 +229,23 @@ void standing_drain(struct mirror *m)
 	flush_work(&m->parting);
 }
 
+void standing_retry(struct mirror *m)
+{
+	queue_work(m->state_wq, &m->parting);
+}
+
+int standing_retry_now(struct mirror *m)
+{
+	bool parting;
+
+	standing_retry(m);
+	standing_drain(m);
+	spin_lock_irq(&m->lock);
+	parting = m->standing == PARTING;
+	spin_unlock_irq(&m->lock);
+	return parting ? -EIO : 0;
+}
+
 int standing_unblock(struct mirror *m)
 {
 	int r = 0;
@@ -245,9 +264,11 @@ int standing_unblock(struct mirror *m)
 	return r;
 }
 
-void standing_policy_changed(struct mirror *m)
+void standing_set_policy(struct mirror *m, enum table_policy policy)
 {
+	/* In one piece: a parting that is about to end goes by the policy that it began with. */
 	spin_lock_irq(&m->lock);
+	m->options.policy = policy;
 	if (m->standing != TOGETHER && m->standing != goal(m))
 		standing_part(m);
 	spin_unlock_irq(&m->lock);

@@ -42,6 +42,8 @@
 #include <linux/blk_types.h>
 #include <linux/types.h>
 
+#include "table.h"
+
 enum standing {
 	TOGETHER,
 	PARTING,
@@ -85,8 +87,15 @@ void standing_open(struct mirror *m);
 /* Wait until no parting is under way. Sleeps. */
 void standing_drain(struct mirror *m);
 
+/*
+ * A parting has failed: try again. Any context, and, which waits for the end of
+ * it, a sleeping one: 0, or -EIO if the survivor's metadata still can't be written.
+ */
+void standing_retry(struct mirror *m);
+int __must_check standing_retry_now(struct mirror *m);
+
 /* Messages. Process context. */
 int __must_check standing_unblock(struct mirror *m);
-void standing_policy_changed(struct mirror *m);
+void standing_set_policy(struct mirror *m, enum table_policy policy);
 
 #endif

@@ -427,7 +427,10 @@ static int lockstep_preresume(struct dm_target *ti)
 	r = registry_resume(m);
 	if (r)
 		return r;
-	r = m->ran ? activate_again(m) : activate_begin(m);
+	if (m->ran)
+		activate_again(m);
+	else
+		r = activate_begin(m);
 	if (r) {
 		DMERR("%s: can't be started: error %d", dm_table_device_name(ti->table), r);
 		registry_suspend(m);
