@@ -108,16 +108,28 @@ def message(name: str, text: str) -> None:
 def reload(name: str, line: str) -> None:
     """The new table in the old one's place, while the device is in use. If the kernel refuses the
     new one, the old one goes on."""
+    old = table(name)
     with kernel_says():
         program.run("dmsetup", "load", name, "--table", line)
-    said = program.ask("dmsetup", "resume", name)
-    if not said.code:
-        return
-    # The old table is suspended now; without the new one, resume brings the old one back.
-    program.ask("dmsetup", "clear", name)
-    back = program.ask("dmsetup", "resume", name)
-    state = "the old table goes on" if not back.code else f"and the old one neither: {back.why}"
-    raise Failed(f"{name}: the kernel doesn't start the new table ({said.why}); {state}")
+    try:
+        with kernel_says():
+            program.run("dmsetup", "resume", name)
+    except Failed as err:
+        raise Failed(f"{name}: the new table doesn't start: {err}. {_go_on(name, old)}") from err
+
+
+def _go_on(name: str, old: str) -> str:
+    """The new table may be in place already, and the device suspended: all I/O waits then."""
+    try:
+        with kernel_says():
+            program.run("dmsetup", "load", name, "--table", old)
+            program.run("dmsetup", "resume", name)
+    except Failed as err:
+        return (
+            f"THE DEVICE IS SUSPENDED, and its old table can't be started again: {err}. That table"
+            f" was: {old}"
+        )
+    return "The old table goes on"
 
 
 def _quiet(what: str) -> tuple[str, ...]:
@@ -163,8 +175,9 @@ def _ours(log: int) -> Iterator[str]:
             continue
         except OSError:
             return
-        text = record.partition(";")[2].partition("\n")[0]
-        if text.startswith("device-mapper:"):
+        # A line break of the kernel's is written as an escape.
+        text = record.partition(";")[2].partition("\n")[0].partition("\\x0a")[0]
+        if text.startswith("device-mapper:") and ": history of the " not in text:
             yield text.removeprefix("device-mapper:").strip()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from . import assembly, config, device, dm, table
+from . import assembly, config, device, dm, meta, table
 from .errors import Refused
 from .table import ABSENT
 
@@ -69,8 +69,28 @@ def attach(kept: config.Config, leg: str, at: device.Device) -> bool:
     used = device.uses(at)
     if used:
         raise Refused(f"{at.given} is in use: {'; '.join(used)}")
+    _judge(kept, leg, at, now)
     exchange(kept, leg, at)
     return True
+
+
+def _judge(kept: config.Config, leg: str, at: device.Device, now: table.Table) -> None:
+    """Refuses what the kernel would refuse, before it has to do that with the device suspended."""
+    rest = now.devices[table.other(leg)]
+    nodes = {leg: at.node, table.other(leg): rest if rest == ABSENT else device.by_number(rest)}
+    verdict = meta.verdict(nodes[table.LOCAL], nodes[table.REMOTE])
+    if not verdict.good:
+        raise Refused(
+            f"{at.given} can't be the {leg} leg of {kept.name}: {verdict.text}"
+            f" Look at it: lockstep examine {at.given}. To make it the leg, losing what is on it:"
+            f" lockstep replace {kept.name} {leg} {at.given}"
+        )
+    if verdict.join and verdict.source == leg:
+        raise Refused(
+            f"{at.given} went on without this mirror: {verdict.text} Nothing of it may be"
+            f" overwritten by guess: lockstep stop {kept.name}, then lockstep assemble"
+            f" {kept.name} says what to decide"
+        )
 
 
 def exchange(kept: config.Config, leg: str, at: device.Device) -> None:

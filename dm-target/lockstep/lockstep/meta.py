@@ -86,7 +86,8 @@ class Made:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`word`: "ok", or why it is refused; `leg`: the one that a refusal is about."""
+    """`word`: "ok", or why it is refused; `leg`: the one that a refusal is about. `join`: the leg
+    that isn't the source lacks something."""
 
     word: str
     text: str
@@ -95,6 +96,7 @@ class Verdict:
     source: str
     leg: str
     full: bool
+    join: bool
     histories: Mapping[str, list[Generation]]
     raw: Mapping[str, Any]
 
@@ -144,6 +146,7 @@ def verdict(local: str, remote: str) -> Verdict:
         source=str(said.get("source") or ""),
         leg=str(said.get("leg") or ""),
         full=bool(said.get("full")),
+        join=bool(said.get("join")),
         histories={
             leg: [Generation.of(one) for one in histories.get(leg) or []] for leg in LEGS
         },

@@ -22,10 +22,15 @@ def show_status(args: argparse.Namespace) -> int:
     for name in wanted:
         if name in running and name in tables:
             now = status.parse(running[name])
-            code = max(code, now.code)
-            told[name] = {**_head(name), **now.json(), "exit_code": now.code}
+            head = _head(name)
+            worst = status.UNUSABLE if head["suspended"] else now.code
+            code = max(code, worst)
+            told[name] = {**head, **now.json(), "exit_code": worst}
             _add_devices(told[name], tables[name])
-            texts.append(text_of(name, now, tables[name], counters=args.counters))
+            text = text_of(name, now, tables[name], counters=args.counters)
+            if head["suspended"]:
+                text = f"{name}: SUSPENDED: all I/O waits (dmsetup resume {name})\n{text}"
+            texts.append(text)
         elif name in configured:
             code = max(code, status.UNUSABLE)
             told[name] = {"name": name, "running": False, "exit_code": status.UNUSABLE}

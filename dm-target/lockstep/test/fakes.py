@@ -69,10 +69,11 @@ class Host:
         self.devices[node] = create.Found(at, list(signs), leg, data or bool(signs))
 
     def runs(self, name: str, line: str = STATUS, table: str = "8:0 8:16", length: int = 1 << 21,
-             opens: int = 0) -> None:  # fmt: skip
+             opens: int = 0, suspended: bool = False) -> None:  # fmt: skip
         """There is a mirror of that name."""
+        state = "Suspended" if suspended else "Active"
         self.says(f"dmsetup info -c --noheadings --separator | -o {dm._FIELDS} {name}",
-                  f"{name}|{opens}|Active|LOCKSTEP-u\n")  # fmt: skip
+                  f"{name}|{opens}|{state}|LOCKSTEP-u\n")  # fmt: skip
         self.says(f"dmsetup status --noflush {name}", f"0 {length} lockstep {line}\n")
         self.says(f"dmsetup table {name}", f"0 {length} lockstep {table}\n")
         self.says("dmsetup status --noflush --target", f"{name}: 0 {length} lockstep {line}\n")
@@ -116,6 +117,9 @@ def host(
     monkeypatch.setattr(device, "read_only", lambda at: False)
     monkeypatch.setattr(device, "signs", lambda at: found.devices[at.given].signs)
     monkeypatch.setattr(device, "has_data", lambda at: found.devices[at.given].data)
+    monkeypatch.setattr(
+        device, "by_number", lambda number: f"/dev/{chr(ord('a') + int(number[2:]) // 16)}"
+    )
     monkeypatch.setattr(device, "stable_name", lambda at: (at.given, True))
     monkeypatch.setattr(device, "iscsi", lambda at: None)
     monkeypatch.setattr(meta, "examine", lambda node, given="": found.devices[node].mirror)

@@ -192,14 +192,37 @@ def test_re_add_the_same_device(m: Host) -> None:
     assert m.calls("dmsetup message") == ["dmsetup message m 0 recover remote"]
 
 
+JOIN = {**GOOD, "join": True}
+
+
 def test_re_add_under_a_new_number(m: Host) -> None:
     m.runs("m", DEAD, table="8:0 8:16 2 policy block")
     m.disk("/dev/c")
+    m.says("lockstep-meta verdict", JOIN)
     assert m.lockstep("re-add", "m", "--device", "/dev/c")[0] == 0
+    assert m.calls("lockstep-meta") == ["lockstep-meta verdict /dev/a /dev/c"]
     assert m.calls("dmsetup load") == [
         "dmsetup load m --table 0 2097152 lockstep 8:0 8:32 2 policy block"
     ]
     assert config.load("m").remote == "/dev/c"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "says"),
+    [
+        ({"verdict": "blank", "text": "No superblock.", "leg": "remote"}, "lockstep replace m"),
+        ({**JOIN, "source": "remote"}, "went on without this mirror"),
+    ],
+)
+def test_re_add_what_does_not_belong_here(m: Host, verdict: dict[str, str], says: str) -> None:
+    """A running mirror isn't even suspended for it."""
+    m.runs("m", DEAD)
+    m.disk("/dev/c")
+    m.says("lockstep-meta verdict", verdict)
+    code, _, err = m.lockstep("re-add", "m", "--device", "/dev/c")
+    assert (code, says in err) == (3, True), err
+    assert not m.calls("dmsetup load")
+    assert config.load("m").remote == "/dev/b"
 
 
 def test_re_add_what_is_not_dead(m: Host) -> None:
@@ -209,14 +232,25 @@ def test_re_add_what_is_not_dead(m: Host) -> None:
 
 
 def test_a_new_table_that_does_not_start_leaves_the_old_one(m: Host) -> None:
-    m.runs("m", DEAD)
+    m.runs("m", DEAD, table="8:0 8:16 2 policy block")
     m.disk("/dev/c")
+    m.says("lockstep-meta verdict", JOIN)
     m.says("dmsetup resume", err="device-mapper: resume ioctl on m failed\n", code=1)
-    m.says("dmsetup clear")
     code, _, err = m.lockstep("re-add", "m", "--device", "/dev/c")
-    assert (code, "doesn't start the new table" in err) == (1, True)
+    assert (code, "THE DEVICE IS SUSPENDED" in err) == (1, True)
+    assert [line.split("lockstep ")[1] for line in m.calls("dmsetup load")] == [
+        "8:0 8:32 2 policy block",
+        "8:0 8:16 2 policy block",
+    ]
     assert len(m.calls("dmsetup resume")) == 2
     assert config.load("m").remote == "/dev/b"
+
+
+def test_a_suspended_mirror_is_unusable(m: Host) -> None:
+    m.runs("m", suspended=True)
+    code, out, _ = m.lockstep("status", "m")
+    assert (code, "SUSPENDED" in out) == (2, True)
+    assert json.loads(m.lockstep("status", "m", "--json")[1])["m"]["exit_code"] == 2
 
 
 def test_set_at_once_and_for_good(m: Host) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import clilab
 from clilab import good, refused
 from locklab import base, blk, dm, ram
+from lockstep import dm as lockstep_dm  # clilab knows where it is
+from lockstep import errors
 from mirrorlab import Leg
 
 CONFIG = Path("/etc/lockstep/m.toml")
@@ -212,6 +214,32 @@ def new_disk(pair: Pair) -> None:
     spare.remove()
 
 
+def not_ours(pair: Pair) -> None:
+    base.step("a disk that doesn't belong here")
+    good("assemble", "m")
+    good("fail", "m", "remote")
+    blank = ram.Ram("blank", 16)
+    refused(3, "re-add", "m", "--device", blank.node, says=("lockstep replace m remote",))
+    base.expect(not clilab.status()["suspended"], "the mirror goes on")
+    base.step("the kernel refuses a table when the old one is gone: that comes back")
+    held = Held("reload")
+    try:
+        table = lockstep_dm.table("m").split()
+        lockstep_dm.reload("m", " ".join([*table[:4], blank.node, *table[5:]]))
+    except errors.Failed as err:
+        base.expect("The old table goes on" in str(err), str(err))
+        print("  it says:", err)
+    else:
+        raise base.Wrong("a blank disk was taken for the remote leg")
+    base.equal(held.end(), 0, "a write meanwhile")
+    clilab.in_sync()  # that somebody had failed a leg is forgotten
+    with blk.Disk(blank.node, write=False) as disk:
+        base.expect(not any(disk.read(0, disk.sectors)), "the blank disk is blank")
+    good("stop", "m")
+    pair.same()
+    blank.remove()
+
+
 def settings(pair: Pair) -> None:
     base.step("options, at once and for good")
     good("assemble", "m")
@@ -268,6 +296,7 @@ crashed(two)
 one_leg_only(two)
 split(two)
 new_disk(two)
+not_ours(two)
 settings(two)
 taken_over(two)
 base.step("done")
