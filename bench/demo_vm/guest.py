@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What the demo runs in a host to look at a leg: digests of all of it, or of some sectors.
 
-    python3 -m demo_vm.guest legs DEVICE|KIND/NAME
+    python3 -m demo_vm.guest legs DEVICE|KIND/NAME SECTORS
     python3 -m demo_vm.guest sectors DEVICE|KIND/NAME < RANGES
 
 KIND/NAME (as dcd/m0) is a backstore of this host, read through LIO (loopback fabric): with what is
-still in its NVRAM and on its log disk. `legs` prints a SHA-256 for each MiB; `sectors` takes lines
-`START COUNT` and prints `SECTOR DIGEST` (acked.digest). All reads are direct.
+still in its NVRAM and on its log disk. `legs` prints a SHA-256 for each MiB of so many sectors;
+`sectors` takes lines `START COUNT` and prints `SECTOR DIGEST` (acked.digest). All reads are direct.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def opened(what: str) -> Iterator[blk.Disk]:
         yield disk
 
 
-def legs(disk: blk.Disk) -> None:
-    for start in range(0, disk.sectors, MIB):
-        data = disk.read(start, min(MIB, disk.sectors - start))
+def legs(disk: blk.Disk, end: int) -> None:
+    for start in range(0, end, MIB):
+        data = disk.read(start, min(MIB, end - start))
         print(hashlib.sha256(data).hexdigest())
 
 
@@ -54,11 +54,11 @@ def sectors(disk: blk.Disk, ranges: Iterator[str]) -> None:
 
 
 def main(words: list[str]) -> None:
-    if len(words) != 2 or words[0] not in ("legs", "sectors"):
+    if len(words) != {"legs": 3, "sectors": 2}.get(words[0] if words else ""):
         raise SystemExit(__doc__)
     with opened(words[1]) as disk:
         if words[0] == "legs":
-            legs(disk)
+            legs(disk, int(words[2]))
         else:
             sectors(disk, sys.stdin)
 

@@ -21,6 +21,7 @@ from demo_vm import acked, outage, plan, provision
 from demo_vm.sites import TOOLS, TOP, Sites
 from demo_vm.tell import Failed, Tell
 from experiments import report
+from lockstep.report import summary
 from traces import spc
 from vmlab import Lab, LabError
 
@@ -93,7 +94,7 @@ def replayed(tell: Tell, sites: Sites, one: plan.Configuration, load: plan.Load)
     sites.lab.wire("none")
     status = sites.status(one.mirror)
     if not status.whole:
-        raise Failed(f"{one.name}: after the replay the mirror isn't whole: {status.line}")
+        raise Failed(f"{one.name}: after the replay the mirror isn't whole: {summary(status)}")
     tell.say("reading and comparing the legs, each whole, at its own site")
     result["legs_differ_at"] = sites.difference(one.mirror)
     if lost:
@@ -135,6 +136,7 @@ def told(
         "acknowledged_before_cut": verdict.acknowledged,
         "sectors_judged": verdict.sectors,
         "sectors_lost": list(verdict.lost),
+        "sectors_resynced": lost.resynced,
         "seconds_after_cut": {name: when - at for name, when in lost.moments.items()},
         "status": lost.lines,
     }
@@ -228,7 +230,7 @@ def finish(tell: Tell, load: plan.Load, results: Mapping[str, Mapping[str, Any]]
         alone = result["outage"]["seconds_after_cut"]["alone"]
         tell.console.print(
             f"{name}: the requests in flight waited {alone:.0f} s, until the primary gave the "
-            "mirror site up (its iSCSI time limits); what was due meanwhile was skipped",
+            "mirror site up (remote_timeout); what was due meanwhile was skipped",
             markup=False,
         )
         if result["outage"]["sectors_lost"]:

@@ -9,7 +9,8 @@ from demo_vm.spindles import Spindle
 from experiments import slice as bench
 from traces import spc
 
-LEG_MIB = 128  # of each mirror
+DATA_MIB = 128  # of each mirror, that the trace is spread over
+LEG_MIB = DATA_MIB + 1  # so that there is room for the metadata at the end
 LOG_MIB = 128
 RECORDS = 3000  # 86 s at the trace's own speed; its last seconds are a burst beyond the WAN
 SLOTS = 16  # outstanding requests, the paper's threads
@@ -94,7 +95,7 @@ class Load:
 def load(path: str | None, records: int) -> Load:
     """Raises spc.BadTrace, which names what is wrong with the file."""
     what, requests = bench.trace_of(path, records)
-    placed = spc.place(requests, LEG_MIB << 11)
+    placed = spc.place(requests, DATA_MIB << 11)
     return Load(what, requests, spc.pack(placed), written(placed))
 
 

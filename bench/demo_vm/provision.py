@@ -42,11 +42,14 @@ def variables(mirror: plan.Mirror, mirror_address: str) -> dict[str, Any]:
         site |= {"log": plan.LOG.node, "nvram": f"pmem:{plan.NVRAM}", "format": True}
     primary = {
         "portal": portal, "local": mirror.local.node, "initial_sync": "local_to_remote",
+        "programs_dir": str(TOP / "build/bin"), "lockstep_dir": str(TOP / "dm-target/lockstep"),
         # A burst of 16 requests takes some seconds of the WAN; a lost site is known after that.
         "noop_interval": 5, "noop_timeout": 10, "replacement_timeout": 10,
         "command_timeout": 90,
         # Small regions: a resync over the WAN carries little more than what was missed.
-        "table_options": ["region_size", "128", "resync_jobs", "4"],
+        "region_size": "64K",
+        # The requests in flight wait that long when the site is lost; a burst answers sooner.
+        "options": {"resync_jobs": 4, "remote_timeout": 15000},
     }  # fmt: skip
     return {
         **{f"mirror_site_{key}": value for key, value in (both | site).items()},

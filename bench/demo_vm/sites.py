@@ -6,11 +6,12 @@ from __future__ import annotations
 import io
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from demo_vm import plan, spindles
 from demo_vm.tell import Failed
+from lockstep import status
+from lockstep.status import Status
 from vmlab import Lab
 
 TOP = Path(__file__).resolve().parents[2]
@@ -29,33 +30,6 @@ SPINDLES = {
     "mirror": [*(one.data for one in plan.MIRRORS), plan.LOG],
 }
 GUEST = f"PYTHONPATH={TOOLS} PYTHONDONTWRITEBYTECODE=1 python3 -m demo_vm.guest"
-
-
-@dataclass(frozen=True)
-class Status:
-    """What a mirror says of itself."""
-
-    line: str
-
-    @property
-    def health(self) -> str:
-        return self._words[0]
-
-    @property
-    def action(self) -> str:
-        return self._words[2]
-
-    @property
-    def synced(self) -> str:
-        return self._words[1]
-
-    @property
-    def whole(self) -> bool:
-        return self.health == "AA" and self.action == "idle"
-
-    @property
-    def _words(self) -> list[str]:
-        return self.line.split()[3:]
 
 
 class Sites:
@@ -109,7 +83,8 @@ class Sites:
     # What it asks.
 
     def status(self, mirror: plan.Mirror) -> Status:
-        return Status(self.run("primary", f"dmsetup status {mirror.name}").strip())
+        """By dmsetup: `lockstep status` itself would cost the replay seconds of emulated CPU."""
+        return status.parse(self.run("primary", f"dmsetup status --noflush {mirror.name}"))
 
     def serves(self, mirror: plan.Mirror) -> bool:
         """Whether the mirror site exports its LUN."""
@@ -117,10 +92,10 @@ class Sites:
         command = f"test -d {group}/lun/lun_0 && cat {group}/enable"
         return self.lab.ssh("mirror", command, check=False).stdout.strip() == "1"
 
-    def hold_watch(self, mirror: plan.Mirror, hold: bool) -> None:
-        """The role's unit that gives a lost leg back to the mirror when it is there again."""
-        word = "stop" if hold else "start"
-        self.run("primary", f"systemctl {word} lockstep-watch@{mirror.name}.service")
+    def hold_route(self, hold: bool) -> None:
+        """The primary's way to the mirror site: no session comes back while it is held."""
+        word = "replace" if hold else "delete"
+        self.run("primary", f"ip route {word} unreachable {plan.MIRROR_ADDRESS}/32")
 
     def clock_ns(self, host: str) -> int:
         """Its monotonic clock, the one that the replayer uses."""
@@ -131,21 +106,25 @@ class Sites:
         return int(self.run("primary", "cat /sys/class/net/link0/statistics/tx_bytes"))
 
     def difference(self, mirror: plan.Mirror) -> int | None:
-        """First sector of the first MiB in which the legs differ, each read whole by its own site:
-        the local one as it is, the other through LIO, with what only NVRAM and log have."""
-        self.run("primary", f"sync /dev/mapper/{mirror.name}")
+        """First sector of the first MiB in which the legs' data differ, read by its own site: the
+        local one as it is, the other through LIO, with what only NVRAM and log have. Behind the
+        data each leg has metadata of its own."""
+        node = f"/dev/mapper/{mirror.name}"
+        sectors = int(self.run("primary", f"sync {node}; blockdev --getsz {node}"))
         places = (("primary", mirror.local.node), ("mirror", f"{mirror.kind}/{mirror.name}"))
         with ThreadPoolExecutor() as pool:
             legs = [
-                pool.submit(self.run, host, f"{GUEST} legs {what}", 600.0) for host, what in places
+                pool.submit(self.run, host, f"{GUEST} legs {what} {sectors}", 600.0)
+                for host, what in places
             ]
             local, remote = (leg.result().split() for leg in legs)
-        if min(len(local), len(remote)) != plan.LEG_MIB:
+        if sectors < plan.DATA_MIB << 11 or {len(local), len(remote)} != {-(-sectors >> 11)}:
             raise Failed(
-                f"mirror {mirror.name}: the local leg has {len(local)} MiB, the remote one "
-                f"{len(remote)}; each should have {plan.LEG_MIB}"
+                f"mirror {mirror.name}: it has {sectors} sectors, and the trace needs "
+                f"{plan.DATA_MIB} MiB; read were {len(local)} MiB of the local leg and "
+                f"{len(remote)} of the remote one"
             )
-        for mib, (one, other) in enumerate(zip(local, remote, strict=False)):
+        for mib, (one, other) in enumerate(zip(local, remote, strict=True)):
             if one != other:
                 return mib << 11
         return None

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 from demo_vm import acked, main, outage, plan, provision, spindles
-from demo_vm.sites import Status
+from demo_vm.sites import Sites
 from demo_vm.tell import Failed, Tell
 from experiments import report
+from lockstep import status
 from traces import spc
 
 
@@ -44,6 +46,7 @@ def narrow(tmp_path: Path) -> Path:
 
 
 def test_parts_of_one_disk_do_not_overlap() -> None:
+    assert plan.LEG_MIB > plan.DATA_MIB
     for disks in ([one.local for one in plan.MIRRORS], [one.data for one in plan.MIRRORS]):
         ends = 0
         for disk in sorted(disks, key=lambda one: one.first_mib):
@@ -64,13 +67,30 @@ def test_lateness_is_from_the_trace_to_the_issue(tmp_path: Path) -> None:
     assert (late.mean, late.p99, late.longest) == pytest.approx((0.002, 0.005, 0.005))
 
 
-def test_status_is_read_from_the_line_that_dmsetup_prints() -> None:
-    tail = "0 0 degrade 0 0 0 0 541 431 18 12 6 2 5709312 0 0 16 0 13 525056"
-    whole = Status(f"0 524288 lockstep AA 4096/4096 idle {tail}")
-    assert (whole.health, whole.synced, whole.action) == ("AA", "4096/4096", "idle")
-    assert whole.whole
-    assert not Status(f"0 524288 lockstep Aa 4090/4096 resync {tail}").whole
-    assert not Status(f"0 524288 lockstep AD 4090/4096 waiting {tail}").whole
+class Primary:
+    """Tells a mirror's state as dmsetup does."""
+
+    def __init__(self) -> None:
+        self.words = ""
+
+    def status(self, mirror: plan.Mirror) -> status.Status:
+        return status.parse(f"0 264128 lockstep {self.words} 0 0 {'0 ' * 13}2048")
+
+
+@pytest.mark.parametrize(("words", "alone", "whole"), [
+    ("AA 2064/2064 idle 0 0 degrade 0 0 0 0 together - 3 0 -", False, True),
+    ("Aa 2060/2064 resync 0 0 degrade 0 4 0 0 together - 4 99 -", False, False),
+    ("AD 2064/2064 waiting 0 9 degrade 0 0 0 0 parting timeout 9 0 -", False, False),
+    ("AD 2060/2064 waiting 0 9 degrade 0 4 0 0 alone timeout 9 0 -", True, False),
+])  # fmt: skip
+def test_the_watch_knows_when_the_mirror_is_alone_and_whole(
+    words: str, alone: bool, whole: bool
+) -> None:
+    primary, one = Primary(), outage.Outage()
+    watch = outage.Watch(Tell(steps=1), cast(Sites, primary), plan.DCD, one)
+    primary.words = words
+    assert (watch.alone(), watch.whole()) == (alone, whole)
+    assert len(one.lines) == 1 and words.split()[1] in one.lines[0]
 
 
 def test_each_mirror_has_its_own_target_disks_and_secrets() -> None:

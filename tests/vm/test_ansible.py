@@ -2,17 +2,20 @@
 """The Ansible collection on two fresh hosts: what it sets up, what it refuses, what comes back.
 
 The hosts are set up once, and the tests go on from there in the order of this file; each leaves a
-mirror that is in sync. The local leg is a small partition, so that a full resync takes seconds.
+mirror that is in sync. The local leg is a small partition, so that a full resync takes seconds; the
+mirror is shorter than that by the metadata at its end.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from vmlab import Lab
@@ -20,9 +23,11 @@ from vmlab import Lab
 TREE = Path(__file__).resolve().parents[2]
 DISK = "/dev/disk/by-id/virtio-data"
 LOCAL = f"{DISK}-part1"
+REMOTE = "/dev/disk/by-path/ip-10.9.0.2:3260-iscsi-iqn.2026-11.org.example:m0-lun-0"
 SAVED = "/etc/rtslib-fb-target/saveconfig.json"
 LOG_DISK = "/dev/disk/by-id/virtio-log"
 MIB = 64
+REGION = 2048  # sectors: of so small a mirror's dirty map
 SECRETS = {"LOCKSTEP_CHAP_PASSWORD": "one-of-primary", "LOCKSTEP_MUTUAL_PASSWORD": "two-of-mirror"}
 # A DOS partition table with one partition of MIB; the image has no program for that.
 PARTITION = f"""
@@ -57,7 +62,7 @@ def play(lab: Lab, *words: str, **secrets: str) -> Run:
         "-e", f"primary_local={LOCAL}", *words,
     ]  # fmt: skip
     env = os.environ | SECRETS | secrets
-    env |= {"ANSIBLE_HOST_KEY_CHECKING": "False", "ANSIBLE_NOCOLOR": "1"}
+    env |= {"ANSIBLE_HOST_KEY_CHECKING": "False", "ANSIBLE_NOCOLOR": "1", "ANSIBLE_TIMEOUT": "60"}
     done = subprocess.run(
         command, cwd=TREE, env=env, capture_output=True, text=True, timeout=600, check=False
     )
@@ -69,18 +74,33 @@ def on(lab: Lab, host: str, command: str) -> str:
 
 
 def health(lab: Lab) -> str:
-    words = on(lab, "primary", "dmsetup status m0").split()
-    return f"{words[3]} {words[5]}"
+    """Of both legs, what is being done, and how the legs stand to each other."""
+    words = on(lab, "primary", "dmsetup status --noflush m0").split()
+    return f"{words[3]} {words[5]} {words[13]}"
+
+
+GOOD = "AA idle together"
+
+
+def status(lab: Lab) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(on(lab, "primary", "lockstep status m0 --json || true"))
+    mirror: dict[str, Any] = told["m0"]
+    return mirror
+
+
+def resynced(lab: Lab) -> int:
+    """Sectors, since the mirror was assembled or got a new table."""
+    return int(status(lab)["counters"]["resynced_sectors"])
 
 
 def in_sync(lab: Lab, seconds: float = 180.0) -> None:
     until = time.monotonic() + seconds
-    while (now := health(lab)) != "AA idle":
+    while (now := health(lab)) != GOOD:
         assert time.monotonic() < until, f"not in sync after {seconds:g} s: {now}"
         time.sleep(1)
 
 
-def wait_for(lab: Lab, command: str, seconds: float = 90.0) -> None:
+def wait_for(lab: Lab, command: str, seconds: float = 120.0) -> None:
     """Until the command on the primary succeeds."""
     until = time.monotonic() + seconds
     while lab.ssh("primary", command, check=False).returncode:
@@ -88,20 +108,16 @@ def wait_for(lab: Lab, command: str, seconds: float = 90.0) -> None:
         time.sleep(1)
 
 
-def remote_node(lab: Lab) -> str:
-    return on(lab, "primary", "echo /dev/$(ls /sys/class/iscsi_session/*/device/target*/*/block)")
-
-
 def checksum(lab: Lab, node: str) -> str:
-    """Of what the device has, not the host's page cache; as long as the mirror is."""
-    read = f"dd if={node} bs=1M count={MIB} iflag=direct status=none | sha256sum"
+    """Of the data that the device has, not the host's page cache, as long as the mirror is."""
+    length = "$(blockdev --getsize64 /dev/mapper/m0)"
+    read = f"dd if={node} bs=1M count={length} iflag=direct,count_bytes status=none | sha256sum"
     return on(lab, "primary", read)
 
 
 def same_legs(lab: Lab) -> str:
     """Compares both legs and the mirror itself; the remote one is read from the LUN."""
-    nodes = ("/dev/mapper/m0", LOCAL, remote_node(lab))
-    sums = {checksum(lab, node) for node in nodes}
+    sums = {checksum(lab, node) for node in ("/dev/mapper/m0", LOCAL, REMOTE)}
     assert len(sums) == 1, f"the legs differ: {sums}"
     return sums.pop()
 
@@ -168,17 +184,29 @@ def test_another_initiator_is_locked_out(site: Lab) -> None:
     run = play(site, "--limit", "mirror").ok()
     assert run.count("mirror", "changed") == 1, run.text
     assert "old-primary" not in on(site, "mirror", f"ls {tpg}/acls; cat {SAVED}")
-    assert health(site) == "AA idle"
+    assert health(site) == GOOD
 
 
 def test_both_legs_get_what_is_written(site: Lab) -> None:
     empty = same_legs(site)
     write(site, mib=2, at=0)
-    write(site, mib=1, at=MIB - 1)
+    write(site, mib=1, at=MIB - 2)
+    # Up to the mirror's end, behind which the metadata begins.
+    last = "$(($(blockdev --getsize64 /dev/mapper/m0) / 4096 - 1))"
+    on(site, "primary", f"dd if=/dev/urandom of=/dev/mapper/m0 bs=4k count=1 seek={last}"
+       " oflag=direct,dsync conv=nocreat status=none")  # fmt: skip
     assert same_legs(site) != empty
-    # Up to the LUN's other end, where the data was promised to be.
     info = on(site, "mirror", "cat /sys/kernel/config/target/core/dcd_0/m0/info")
     assert "log ok, data ok" in info
+
+
+def test_what_is_at_work(site: Lab) -> None:
+    units = "lockstep@m0.service lockstep-monitor@m0.service lockstep-verify@m0.timer"
+    assert on(site, "primary", f"systemctl is-active {units}").split() == ["active"] * 3
+    assert on(site, "primary", f"systemctl is-enabled {units}").split() == ["enabled"] * 3
+    timeout = f"cat /sys/block/$(basename $(readlink -f {REMOTE}))/device/timeout"
+    assert on(site, "primary", timeout) == "30"
+    on(site, "primary", "man -w lockstep || test -e /usr/local/share/man/man8/lockstep.8")
 
 
 def test_a_secret_is_in_no_log_and_in_no_file_that_others_read(site: Lab) -> None:
@@ -192,50 +220,47 @@ def test_a_secret_is_in_no_log_and_in_no_file_that_others_read(site: Lab) -> Non
 
 def test_a_clean_stop_needs_no_resync(site: Lab) -> None:
     on(site, "primary", "systemctl stop lockstep@m0")
-    assert '"clean": true' in on(site, "primary", "cat /var/lib/lockstep/m0.json")
+    legs = json.loads(on(site, "primary", f"lockstep examine --json {LOCAL} {REMOTE}"))
+    assert [(leg["state"], leg["active"]) for leg in legs] == [("sync", False)] * 2
     on(site, "primary", "systemctl start lockstep@m0")
-    assert health(site) == "AA idle"
-    assert '"clean": false' in on(site, "primary", "cat /var/lib/lockstep/m0.json")
+    assert health(site) == GOOD
+    assert resynced(site) == 0
     same_legs(site)
 
 
 def test_a_stop_of_a_mirror_in_use(site: Lab) -> None:
-    """It fails, and the watch goes on. A stop and a start by hand leave one too."""
+    """It fails, and the mirror goes on."""
     use = "sleep 60 </dev/mapper/m0 >/dev/null 2>&1 & systemctl stop lockstep@m0; "
-    states = "systemctl is-active lockstep@m0 lockstep-watch@m0"
-    assert site.ssh("primary", f"{use} {states}; kill $!", check=False).stdout.split() == [
-        "failed", "active",
-    ]  # fmt: skip
+    state = "systemctl is-active lockstep@m0"
+    assert site.ssh("primary", f"{use} {state}; kill $!", check=False).stdout.split() == ["failed"]
+    assert health(site) == GOOD
     on(site, "primary", "systemctl start lockstep@m0")
-    wait_for(site, f"test $({states} | grep -cx active) = 2", 30)
-    on(site, "primary", "lockstep-mirror stop m0")
-    wait_for(site, "! systemctl is-active lockstep-watch@m0", 30)
-    on(site, "primary", "lockstep-mirror start m0")
-    wait_for(site, "systemctl is-active lockstep-watch@m0", 30)
-    assert health(site) == "AA idle"
+    wait_for(site, "systemctl is-active lockstep@m0 lockstep-monitor@m0", 60)
+    assert health(site) == GOOD
 
 
-def test_nothing_is_overwritten_when_nothing_is_known(site: Lab) -> None:
-    """The state of a clean stop lost, as on a primary that was installed anew."""
-    on(site, "primary", "systemctl stop lockstep@m0; mv /var/lib/lockstep/m0.json /root")
-    start = site.ssh("primary", "lockstep-mirror start m0", check=False)
-    assert start.returncode == 3 and "it is not known which leg of m0 is current" in start.stderr
-    first = site.ssh("primary", "lockstep-mirror declare m0 local --if-blank", check=False)
-    assert first.returncode == 3 and "would be overwritten, and it is not blank" in first.stderr
-    on(site, "primary", "mv /root/m0.json /var/lib/lockstep; systemctl start lockstep@m0")
-    assert health(site) == "AA idle"
+def test_a_primary_that_was_installed_anew_takes_its_mirror_over(site: Lab) -> None:
+    """Nothing is known on the host any more; the permission to create is given by mistake."""
+    wanted = same_legs(site)
+    before = status(site)["uuid"]
+    on(site, "primary", "systemctl stop lockstep@m0; rm /etc/lockstep/m0.toml")
+    run = play(site, "--limit", "primary", "-e", "primary_initial_sync=local_to_remote").ok()
+    assert run.count("primary", "changed") > 0
+    now = status(site)
+    assert (now["uuid"], now["counters"]["resynced_sectors"]) == (before, 0)
+    assert same_legs(site) == wanted and health(site) == GOOD
 
 
 def test_only_the_remote_leg_current(site: Lab) -> None:
-    """The local leg failed, writes went on, the mirror stopped: the remote one is named first."""
-    on(site, "primary", "dmsetup message m0 0 fail local")
+    """The local leg failed, writes went on, the mirror stopped: the local one gets what it missed,
+    and no more."""
+    on(site, "primary", "lockstep fail m0 local")
     write(site, mib=1, at=7)
     wanted = checksum(site, "/dev/mapper/m0")
     on(site, "primary", "systemctl stop lockstep@m0; systemctl start lockstep@m0")
     in_sync(site)
     assert same_legs(site) == wanted
-    on(site, "primary", "systemctl stop lockstep@m0; systemctl start lockstep@m0")
-    assert same_legs(site) == wanted
+    assert 0 < resynced(site) <= 4 * REGION
 
 
 def test_a_wrong_secret_is_refused(site: Lab) -> None:
@@ -243,8 +268,7 @@ def test_a_wrong_secret_is_refused(site: Lab) -> None:
     on(site, "primary", logout)
     wrong = play(site, "--limit", "primary", LOCKSTEP_CHAP_PASSWORD="none-of-primary")
     assert wrong.status and wrong.count("primary", "failed") == 1
-    said = on(site, "primary", "journalctl -u lockstep@m0 --no-pager --since -2min")
-    assert "refuses this host: CHAP name or secret is wrong" in said
+    assert "refuses this host: CHAP name or secret is wrong" in wrong.text
     assert site.ssh("primary", "test -e /dev/mapper/m0", check=False).returncode == 1
     play(site, "--limit", "primary").ok()
     in_sync(site)
@@ -254,26 +278,82 @@ def test_a_wrong_secret_is_refused(site: Lab) -> None:
 def test_a_power_cut_of_the_mirror_site(site: Lab) -> None:
     """The primary goes on; the LUN is back by itself, gets what it missed, and has the rest."""
     write(site, mib=1, at=20)
+    before = resynced(site)
     site.power_cut("mirror", stay_down=True)
     write(site, mib=1, at=30)
-    assert health(site) == "AD waiting"
+    assert health(site) == "AD waiting alone"
     site.boot("mirror")
     in_sync(site)
     same_legs(site)
+    assert 0 < resynced(site) - before <= 4 * REGION
 
 
 def test_a_power_cut_of_the_primary(site: Lab) -> None:
-    """The unit assembles the mirror at boot, local leg first."""
+    """In the middle of writes: the unit assembles the mirror at boot, and what is copied is where
+    writes were under way."""
     write(site, mib=1, at=40)
-    wanted = checksum(site, "/dev/mapper/m0")
+    piece = "dd if=/dev/mapper/m0 bs=1M skip=40 count=1 iflag=direct status=none | sha256sum"
+    wanted = on(site, "primary", piece)
+    on(site, "primary",
+       "systemd-run -q --collect fio --name=load --filename=/dev/mapper/m0 --offset=8M --size=4M"
+       " --direct=1 --rw=randwrite --bs=4k --ioengine=libaio --iodepth=8 --time_based"
+       " --runtime=600 --output=/dev/null")  # fmt: skip
+    before = int(status(site)["counters"]["writes"])
+    while int(status(site)["counters"]["writes"]) == before:
+        time.sleep(1)
     site.power_cut("primary")
     wait_for(site, "test -b /dev/mapper/m0")
     in_sync(site)
+    said = on(site, "primary", "journalctl -b -u lockstep@m0 --no-pager")
+    assert "It was not stopped cleanly" in said
+    # Of 64 regions: the four under load, and one that was written shortly before.
+    assert 0 < resynced(site) <= 5 * REGION
+    assert on(site, "primary", piece) == wanted
+    same_legs(site)
+
+
+def test_a_boot_without_the_mirror_site(site: Lab) -> None:
+    """The mirror isn't started on one leg; when the site is there, it is assembled."""
+    on(site, "primary", "lockstep set m0 wait=10")
+    wanted = same_legs(site)
+    site.power_cut("mirror", stay_down=True)
+    site.power_cut("primary")
+    wait_for(site, "journalctl -b -u lockstep@m0 | grep -q 'the remote leg .* isn.t there'", 240)
+    assert site.ssh("primary", "test -e /dev/mapper/m0", check=False).returncode == 1
+    site.boot("mirror")
+    wait_for(site, "test -b /dev/mapper/m0", 240)
+    in_sync(site)
     assert same_legs(site) == wanted
+    # Nothing was written since the boot before that.
+    assert resynced(site) <= 5 * REGION
+
+
+def test_a_boot_without_the_mirror_site_that_may_start_degraded(site: Lab) -> None:
+    """On the local leg alone; the remote one gets what it missed, when it is there."""
+    may = ("-e", "primary_start_degraded=true", "-e", "primary_device_wait=10")
+    options = ("-e", "primary_policy=block", "-e", '{"primary_options": {"resync_rate": 99000}}')
+    run = play(site, "--limit", "primary", *may, *options).ok()
+    assert run.count("primary", "changed") == 1, run.text
+    assert status(site)["policy"] == "block"
+    on(site, "primary", "lockstep set m0 policy=degrade")
+    site.power_cut("mirror", stay_down=True)
+    site.power_cut("primary")
+    wait_for(site, "test -b /dev/mapper/m0", 240)
+    assert health(site).startswith("A- ") and health(site).endswith(" alone")
+    write(site, mib=1, at=50)
+    wanted = checksum(site, "/dev/mapper/m0")
+    site.boot("mirror")
+    wait_for(site, "dmsetup status --noflush m0 | grep -q ' AA '", 240)
+    in_sync(site)
+    assert same_legs(site) == wanted
+    assert 0 < resynced(site) <= 6 * REGION
+    play(site, "--limit", "primary").ok()
+    kept = on(site, "primary", "cat /etc/lockstep/m0.toml")
+    assert "start_alone = false" in kept and "wait = 60" in kept
 
 
 def test_a_local_disk_that_vanishes_and_is_back_after_a_power_cut(site: Lab) -> None:
-    """All that was written since is on the remote leg only: it is named first."""
+    """All that was written since is on the remote leg only: the local one gets it."""
     write(site, mib=2, at=12)
     before = checksum(site, "/dev/mapper/m0")
     # As when it is pulled: udev removes its name, dm keeps the rest of it.
@@ -282,13 +362,8 @@ def test_a_local_disk_that_vanishes_and_is_back_after_a_power_cut(site: Lab) -> 
     write(site, mib=1, at=13)
     wanted = checksum(site, "/dev/mapper/m0")
     assert wanted != before and health(site).startswith("DA ")
-    # The moment that the head of lockstep-mirror speaks of.
-    known = "import json; print(*json.load(open('/var/lib/lockstep/m0.json'))['current'])"
-    wait_for(site, f'test "$(python3 -c "{known}")" = remote', 30)
     site.power_cut("primary")
     wait_for(site, "test -b /dev/mapper/m0")
-    on(site, "primary", f"test -e {LOCAL}")
-    first = on(site, "primary", "dmsetup table m0").split()[3]
-    assert first == on(site, "primary", f"lsblk -ndo MAJ:MIN {remote_node(site)}").strip()
     in_sync(site)
     assert same_legs(site) == wanted
+    assert 0 < resynced(site) <= 6 * REGION
