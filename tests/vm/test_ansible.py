@@ -59,7 +59,7 @@ def play(lab: Lab, *words: str, **secrets: str) -> Run:
     command = [
         str(TREE / "ansible/play"), "--mitogen", "-i", str(TREE / "ansible/inventories/lan"),
         "-i", str(lab.inventory_path), str(TREE / "ansible/playbooks/site.yml"),
-        "-e", f"primary_local={LOCAL}", *words,
+        "-e", f"primary_local={LOCAL}", "-e", "primary_command_timeout=45", *words,
     ]  # fmt: skip
     env = os.environ | SECRETS | secrets
     env |= {"ANSIBLE_HOST_KEY_CHECKING": "False", "ANSIBLE_NOCOLOR": "1", "ANSIBLE_TIMEOUT": "60"}
@@ -205,7 +205,7 @@ def test_what_is_at_work(site: Lab) -> None:
     assert on(site, "primary", f"systemctl is-active {units}").split() == ["active"] * 3
     assert on(site, "primary", f"systemctl is-enabled {units}").split() == ["enabled"] * 3
     timeout = f"cat /sys/block/$(basename $(readlink -f {REMOTE}))/device/timeout"
-    assert on(site, "primary", timeout) == "30"
+    assert on(site, "primary", timeout) == "45"
     on(site, "primary", "man -w lockstep || test -e /usr/local/share/man/man8/lockstep.8")
 
 
