@@ -167,7 +167,7 @@ static int begin_core(struct mirror *m)
 	return 0;
 }
 
-int activate_begin(struct mirror *m)
+static int begin(struct mirror *m)
 {
 	struct super_found found[LEGS] = { };
 	struct verdict v;
@@ -194,6 +194,23 @@ int activate_begin(struct mirror *m)
 		return 0;
 	}
 	return v.alone ? begin_alone(m, other_leg(v.source)) : begin_together(m, &v);
+}
+
+int activate_begin(struct mirror *m)
+{
+	enum leg_id drop = other_leg(m->keep);
+	int r = begin(m);
+
+	if (!r || m->keep == LEGS || m->legs[drop].dead || m->legs[m->keep].dead)
+		return r;
+	DMERR("%s: going on without the %s leg (%s), which can't be taken",
+	      dm_table_device_name(m->ti->table), leg_name(drop), leg_path(&m->legs[drop]));
+	dirty_map_stop(&m->dirty);
+	spin_lock_irq(&m->lock);
+	m->legs[drop].dead = true;
+	m->legs[drop].why = WHY_FOREIGN;
+	spin_unlock_irq(&m->lock);
+	return begin(m);
 }
 
 static int write_idle(struct mirror *m, enum leg_id leg)

@@ -24,7 +24,11 @@ struct mirror;
  */
 int __must_check activate_check(struct mirror *m);
 
-/* In .preresume of a mirror that hasn't run. A leg that is dead isn't touched. */
+/*
+ * In .preresume of a mirror that hasn't run. A leg that is dead isn't touched.
+ * After a table reload, when an error would leave the device suspended with all
+ * its I/O, a leg that can't be taken is given up instead (field 12 says why).
+ */
 int __must_check activate_begin(struct mirror *m);
 
 /* In .postsuspend, and in the .preresume after it: a leg that has gone meanwhile is given up. */

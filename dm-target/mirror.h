@@ -113,6 +113,7 @@ struct mirror {
 	/* registry.c */
 	struct list_head registered;
 	bool ran;			/* has been resumed once */
+	enum leg_id keep;		/* after a reload: the leg to go on with; else LEGS */
 	bool suspended;
 };
 

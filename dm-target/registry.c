@@ -134,6 +134,10 @@ static void inherit(struct mirror *m, const struct mirror *from)
 		atomic64_set(&l->read_errors, atomic64_read(&old->read_errors));
 		atomic64_set(&l->write_errors, atomic64_read(&old->write_errors));
 	}
+	/* The leg that had everything; the other one may be the one exchanged. */
+	m->keep = from->home < LEGS ? from->home : LEG_LOCAL;
+	if (!same_device(&m->legs[m->keep], &from->legs[m->keep]))
+		m->keep = other_leg(m->keep);
 	m->unblocked = from->unblocked;
 	mirror_changed(m);
 	spin_unlock_irq(&m->lock);

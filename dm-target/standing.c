@@ -279,6 +279,7 @@ void standing_init(struct mirror *m)
 {
 	m->standing = TOGETHER;
 	m->home = LEGS;
+	m->keep = LEGS;
 	INIT_LIST_HEAD(&m->held);
 	INIT_WORK(&m->parting, parting_work);
 }

@@ -11,7 +11,8 @@ both_kernels = pytest.mark.parametrize("kernel", KERNELS)
 
 @both_kernels
 @pytest.mark.parametrize(
-    "scenario", ["mirror_table", "mirror_legs", "mirror_resync", "mirror_hang", "meta_grown"]
+    "scenario",
+    ["mirror_table", "mirror_legs", "mirror_resync", "mirror_hang", "meta_grown", "meta_reload"],
 )
 def test_on_two_disks(scenario: str, kernel: str) -> None:
     run = lab(f"{scenario}.py", kernel=kernel)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A table reload that exchanges a leg: a leg that can't be taken never hangs the device."""
+
+import json
+
+from locklab import base, blk, dm, mirror
+from mirrorlab import META, Leg
+
+legs = [Leg("llocal"), Leg("lremote"), Leg("lother")]
+local, remote, other = (leg.node for leg in legs)
+base.run(META, "create", "--local", local, "--remote", remote, "--region-size", "64")
+sectors = int(json.loads(base.run(META, "verdict", local, remote))["data_len"])
+device = mirror.Mirror(local, remote, "rejoin", 0, sectors=sectors)
+device.in_sync()
+
+
+def reload(a: str, b: str) -> None:
+    dm.reload("mirror", mirror.table(a, b, "rejoin", 0, sectors=sectors))
+
+
+with blk.Disk(device.node) as disk:
+    disk.write(0, blk.pattern("first", 8))
+    for a, b, health, left in ((local, other, "AD", legs[0]), (other, remote, "DA", legs[1])):
+        base.step(f"{'local' if a == other else 'remote'} exchanged for a blank device")
+        reload(a, b)
+        base.equal(device.status().health, health, "health")
+        base.equal(device.status().rest[6], "foreign", "why")
+        what = blk.pattern(health, 8)
+        disk.write(0, what)
+        base.equal(disk.read(0, 8), what, "what was written since")
+        base.expect(not any(blk.Disk(other, write=False).read(0, legs[2].disk.sectors)),
+                    "the blank device was written")  # fmt: skip
+        base.step("and back: what it missed is copied")
+        reload(local, remote)
+        device.in_sync()
+        base.equal(disk.read(0, 8), what, "what was written since")
+
+    base.step("taken away, and given back")
+    reload(local, "-")
+    base.equal(device.status().health, "A-", "health")
+    base.equal(device.status().rest[6], "absent", "why")
+    disk.write(64, blk.pattern("away", 8))
+    reload(local, remote)
+    device.in_sync()
+
+    base.step("exchanged for a new leg, made by join: all of it is copied")
+    base.run(META, "join", "--source", legs[0].disk.node, "--leg", "remote", other)
+    reload(local, other)
+    device.in_sync()
+    base.equal(disk.read(64, 8), blk.pattern("away", 8), "content")
+    blk.same(local, other, sectors)
+
+    base.step("the leg that was replaced is not taken back")
+    reload(local, remote)
+    base.equal(device.status().health, "AD", "health")
+    base.equal(device.status().rest[6], "foreign", "why")
+device.remove()
