@@ -20,7 +20,7 @@ def reload(a: str, b: str) -> None:
 
 with blk.Disk(device.node) as disk:
     disk.write(0, blk.pattern("first", 8))
-    for a, b, health, left in ((local, other, "AD", legs[0]), (other, remote, "DA", legs[1])):
+    for a, b, health in ((local, other, "AD"), (other, remote, "DA")):
         base.step(f"{'local' if a == other else 'remote'} exchanged for a blank device")
         reload(a, b)
         base.equal(device.status().health, health, "health")

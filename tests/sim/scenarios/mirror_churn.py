@@ -3,8 +3,8 @@
 
 Arguments: how many schedules (default 20), and the first seed (default the lab's). A schedule is
 a load that verifies every read, on legs with latencies of their own, while legs break, mend, hang,
-slow down, are failed and recovered by hand, and the mirror is suspended, reloaded and resynced. What a
-schedule promises:
+slow down, are failed and recovered by hand, and the mirror is suspended, reloaded and resynced.
+What a schedule promises:
   - no read returns anything but what was last acknowledged;
   - no I/O fails as long as one leg is well all the time (schedules that break only one leg);
   - after everything is mended and recovered, the mirror gets in sync, and the legs are identical.
@@ -39,7 +39,8 @@ def schedule(seed: int) -> str:
     pair = Pair(
         "nosync", "region_size", rng.choice(REGIONS), "policy", policy,
         "resync_jobs", rng.randint(1, 6), "resync_pace", rng.choice(("polite", "full", "full")),
-        "resync_compare", rng.choice(("off", "on")), "remote_timeout", rng.choice((20, 50, 200)), mib=mib,
+        "resync_compare", rng.choice(("off", "on")), "remote_timeout", rng.choice((20, 50, 200)),
+        mib=mib,
         latency_us=(rng.choice((0, 30, 200)), rng.choice((0, 200, 900))),
         cache_mib=rng.choice((0, 0, 2)),
     )  # fmt: skip

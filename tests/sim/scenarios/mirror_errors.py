@@ -3,7 +3,7 @@
 
 import errno
 
-from locklab import base, blk, dm, mirror, ram
+from locklab import base, blk, mirror, ram
 
 
 def fresh(tag: str) -> tuple[ram.Ram, ram.Ram, mirror.Mirror, blk.Disk]:

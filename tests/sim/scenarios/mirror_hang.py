@@ -238,7 +238,7 @@ def removed() -> None:
 
 
 def reloaded() -> None:
-    base.step("reloaded while abandoned writes are out: serves at once, recovers when they are back")
+    base.step("reloaded with abandoned writes out: serves at once, recovers when they are back")
     legs = pair()
     node = legs.mirror.node
     with blk.Disk(node) as disk:

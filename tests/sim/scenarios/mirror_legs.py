@@ -181,7 +181,7 @@ def read_errors() -> None:
         with base.refused("failing the leg that alone has a region", errno.EBUSY):
             pair.mirror.message("fail local")
 
-        base.step("the sole holder of a region fails a write elsewhere: EIO, it stays, nothing is lost")
+        base.step("the sole holder of a region fails a write elsewhere: EIO, and it stays")
         pair.local.disk.bad(64, 127)  # or the resync, woken by the next mark, would copy it now
         pair.local.fail_writes()
         fails("write that only the target has", lambda: disk.write(3008, data))

@@ -42,7 +42,8 @@ def refused_tables() -> None:
         (f"0 {n} lockstep {a} {b}", errno.EINVAL, "superblock"),
         (f"0 {n} lockstep {a} - 1 nosync", errno.EINVAL, "not with sync or nosync"),
         (f"0 {n} lockstep - -", errno.EINVAL, 'Both legs are "-"'),
-        (f"0 1024 lockstep {a} {b} 1 sync\n1024 1024 lockstep {a} {b} 1 sync", errno.EBUSY, "two targets"),
+        (f"0 1024 lockstep {a} {b} 1 sync\n1024 1024 lockstep {a} {b} 1 sync", errno.EBUSY,
+         "two targets"),
     ]
     for table, want, says in lines:
         what = " | ".join(line.split("lockstep ")[1] for line in table.splitlines())
