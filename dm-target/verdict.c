@@ -272,7 +272,9 @@ int verdict_text(const struct verdict *v, const struct super_found *local,
 	case VERDICT_BAD:
 		n = scnprintf(buf, size, "The %s leg can't be used: ", leg);
 		n += super_reason_text(found, buf + n, size - n);
-		return n + scnprintf(buf + n, size - n, ".");
+		return n + scnprintf(buf + n, size - n, "%s",
+				     found->kind == SUPER_BLANK ?
+				     ". If the devices have grown: `lockstep-meta grow LOCAL REMOTE`." : ".");
 	case VERDICT_FOREIGN:
 		return scnprintf(buf, size, "The legs belong to different mirrors (\"%s\" and \"%s\", their set uuids differ): name the right devices.",
 				 local->super.name, remote->super.name);

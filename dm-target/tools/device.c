@@ -158,14 +158,30 @@ static u32 chunk_sectors(const struct super *s, u32 done)
 	return left < CHUNK / 512 ? left : CHUNK / 512;
 }
 
-int device_put_map(const struct device *d, const struct super *s)
+static void set_bits(struct lockstep_map_sector *sector, u32 index, const struct super *s,
+		     const u8 *bits)
+{
+	u64 regions = lockstep_regions(s->data_sectors, s->region_shift);
+	u64 first = (u64)index * LOCKSTEP_MAP_BITS;
+
+	for (u32 b = 0; b < LOCKSTEP_MAP_BITS && first + b < regions; b++) {
+		if (bits[(first + b) / 8] & 1U << (first + b) % 8)
+			map_sector_set(sector, b);
+	}
+	map_sector_seal(sector);
+}
+
+int device_put_map(const struct device *d, const struct super *s, const u8 *bits)
 {
 	struct lockstep_map_sector *sectors = buffer();
 
 	for (u32 done = 0, n; done < s->map_sectors; done += n) {
 		n = chunk_sectors(s, done);
-		for (u32 i = 0; i < n; i++)
+		for (u32 i = 0; i < n; i++) {
 			map_sector_init(&sectors[i], done + i, s->map_epoch);
+			if (bits)
+				set_bits(&sectors[i], done + i, s, bits);
+		}
 		if (device_write(d, sectors, n * 512, s->map_start + done))
 			return -1;
 	}

@@ -44,8 +44,11 @@ int device_put_super(const struct device *d, const struct super *s);
 /* No superblock any more: both slots zeroed, durable. */
 int device_clear_super(const struct device *d);
 
-/* The map whole, all clear, of the superblock's epoch; durable. */
-int device_put_map(const struct device *d, const struct super *s);
+/*
+ * The map whole, of the superblock's epoch; durable. @bits: the regions that are
+ * set, as device_get_map() has them; NULL: none.
+ */
+int device_put_map(const struct device *d, const struct super *s, const u8 *bits);
 
 /* The map's sectors zeroed. */
 int device_clear_map(const struct device *d, const struct super *s);

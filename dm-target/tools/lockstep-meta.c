@@ -19,6 +19,7 @@ static int usage(void)
 	      "                     [--region-size SECTORS] [--assume-clean] [--force] [--dry-run]\n"
 	      "       lockstep-meta join --source DEVICE --leg local|remote [--force] [--dry-run] DEVICE\n"
 	      "       lockstep-meta resolve --keep local|remote [--dry-run] LOCAL REMOTE\n"
+	      "       lockstep-meta grow [--dry-run] LOCAL REMOTE\n"
 	      "       lockstep-meta wipe [--dry-run] DEVICE\n"
 	      "JSON on stdout; exit code 0: done, 1: refused or failed, 2: this text.\n", stderr);
 	return 2;
@@ -96,7 +97,7 @@ int main(int argc, char **argv)
 		{ "examine", "" }, { "verdict", "" },
 		{ "create", "local remote name region-size assume-clean force dry-run" },
 		{ "join", "source leg force dry-run" },
-		{ "resolve", "keep dry-run" }, { "wipe", "dry-run" },
+		{ "resolve", "keep dry-run" }, { "grow", "dry-run" }, { "wipe", "dry-run" },
 	};
 	const char *command = argc > 1 ? argv[1] : "";
 	struct options o = { .name = "" };
@@ -127,6 +128,8 @@ int main(int argc, char **argv)
 		return command_join(&o, operand[0]);
 	if (!strcmp(command, "resolve") && o.keep && n == 2)
 		return command_resolve(&o, operand[0], operand[1]);
+	if (!strcmp(command, "grow") && n == 2)
+		return command_grow(&o, operand[0], operand[1]);
 	if (!strcmp(command, "wipe") && n == 1)
 		return command_wipe(&o, operand[0]);
 	return usage();

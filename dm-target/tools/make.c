@@ -9,15 +9,15 @@
 #include "commands.h"
 #include "device.h"
 #include "json.h"
+#include "make.h"
 
-static int refuse(const char *path, const char *why)
+int refuse(const char *path, const char *why)
 {
 	fprintf(stderr, "lockstep-meta: %s: %s\n", path, why);
 	return -1;
 }
 
-/* Both for writing. Opened twice, one device would only be called busy. */
-static int open_pair(struct device d[2], const char *local, const char *remote)
+int open_pair(struct device d[2], const char *local, const char *remote)
 {
 	struct device look[2] = { { .fd = -1 }, { .fd = -1 } };
 	int r = device_open(&look[0], local, false) || device_open(&look[1], remote, false) ? -1 : 0;
@@ -31,7 +31,7 @@ static int open_pair(struct device d[2], const char *local, const char *remote)
 	return device_open(&d[0], local, true) || device_open(&d[1], remote, true) ? -1 : 0;
 }
 
-static u64 now(void)
+u64 now(void)
 {
 	return (u64)time(NULL);
 }
@@ -101,10 +101,10 @@ static int place(const struct device *d, unsigned int shift, struct super *s)
 static int write_leg(const struct device *d, struct super *s)
 {
 	super_touch(s, now());
-	return device_clear_super(d) || device_put_map(d, s) || device_put_super(d, s) ? -1 : 0;
+	return device_clear_super(d) || device_put_map(d, s, NULL) || device_put_super(d, s) ? -1 : 0;
 }
 
-static void put_made(const struct super *s)
+void put_made(const struct super *s)
 {
 	char uuid[UUID_TEXT];
 

@@ -19,13 +19,13 @@ FLAGS = [
     "-fno-sanitize-recover=all",
 ]  # fmt: skip
 PURE = ["super.c", "life.c", "verdict.c", "tools/port.c"]
-META = ["lockstep-meta.c", "show.c", "make.c", "device.c", "json.c"]
+META = ["lockstep-meta.c", "show.c", "make.c", "grow.c", "device.c", "json.c"]
 
 
-def compile_c(sources: list[Path], to: Path) -> Path:
+def compile_c(sources: list[Path], to: Path, *flags: str) -> Path:
     cc = os.environ.get("CC", "cc")
     paths = [str(source) for source in [*sources, *(TARGET / name for name in PURE)]]
-    subprocess.run([cc, *FLAGS, "-I", str(TARGET), *paths, "-o", str(to)], check=True)
+    subprocess.run([cc, *FLAGS, *flags, "-I", str(TARGET), *paths, "-o", str(to)], check=True)
     return to
 
 
@@ -46,6 +46,10 @@ def crc32c(data: bytes | bytearray) -> int:
         for _ in range(8):
             crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
     return crc
+
+
+def compile_meta(to: Path, *flags: str, extra: tuple[Path, ...] = ()) -> Path:
+    return compile_c([*(HERE.parent / name for name in META), *extra], to, *flags)
 
 
 class Meta:
@@ -106,7 +110,7 @@ class Meta:
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lockstep-meta")
-    return compile_c([HERE.parent / name for name in META], folder / "lockstep-meta")
+    return compile_meta(folder / "lockstep-meta")
 
 
 @pytest.fixture

@@ -5,10 +5,14 @@ import struct
 import subprocess
 from pathlib import Path
 
+import metalab
 import pytest
 from metalab import HERE, SLOT, Meta, compile_c, crc32c
 
-pytest_plugins = ["metalab"]
+# Fixtures.
+meta = metalab.meta
+pair = metalab.pair
+program = metalab.program
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,14 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
+import metalab
 import pytest
 from driver import Driver
 from life_model import Model, World, Wrong, created, new_generation
 from life_same import canonical
 
-pytest_plugins = ["metalab"]
+# Fixtures.
+life_driver = metalab.life_driver
 
 WALKS = int(os.environ.get("LOCKSTEP_LIFE_WALKS", "300"))
 STATES = 8000

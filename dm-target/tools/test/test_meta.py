@@ -3,10 +3,14 @@
 
 from pathlib import Path
 
+import metalab
 import pytest
 from metalab import SLOT, Meta
 
-pytest_plugins = ["metalab"]
+# Fixtures.
+meta = metalab.meta
+pair = metalab.pair
+program = metalab.program
 
 MIB = 1 << 20
 

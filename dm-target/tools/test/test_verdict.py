@@ -10,10 +10,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import metalab
 import pytest
 from driver import ALONE, LOCAL, NEW, REMOTE, SYNC, TARGET, Super, Verdict, leg_text, verdict_of
 
-pytest_plugins = ["metalab"]
+# Fixtures.
+life_driver = metalab.life_driver
 
 Found = Super | str
 # Newest first: a lineage 1 2 3, branches off it, and others' histories.

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""lockstep-meta grow: devices that have become larger, and a crash at each of its steps."""
+
+import itertools
+import os
+import subprocess
+from pathlib import Path
+
+import metalab
+import pytest
+from metalab import HERE, SLOT, Meta, compile_meta
+
+# Fixtures.
+meta = metalab.meta
+pair = metalab.pair
+program = metalab.program
+
+MIB = 1 << 20
+
+
+def larger(meta: Meta, name: str, size: int) -> None:
+    """The new end has something in it, as a device's may."""
+    path = meta.folder / name
+    path.write_bytes(path.read_bytes() + b"\x5a" * (size - path.stat().st_size))
+
+
+def test_both_have_grown(pair: Meta) -> None:
+    before = pair.leg("a")
+    for name in "ab":
+        larger(pair, name, 20 * MIB)
+    said = pair("verdict", "a", "b").json()
+    assert said["verdict"] == "blank" and "lockstep-meta grow" in said["text"]
+    content = pair.content()
+    planned = pair.good("grow", "--dry-run", "a", "b")
+    assert pair.content() == content
+    made = pair.good("grow", "a", "b")
+    assert made == planned
+    assert made["data_len"] == (20 * MIB - 3 * SLOT) // 512
+    for name in "ab":
+        leg = pair.leg(name)
+        assert (leg["data_len"], leg["state"]) == (made["data_len"], "sync")
+        assert leg["set_uuid"] == before["set_uuid"] and leg["cur"] == before["cur"]
+        # From the region on in which the old end lay.
+        assert leg["dirty_regions"] == 20 - before["data_len"] // 2048
+        data, old = pair.content()[name], before["data_len"] * 512
+        assert data[:old] == content[name][:old]
+    verdict = pair.good("verdict", "a", "b")
+    assert (verdict["source"], verdict["full"]) == ("local", False)
+    # A device that is cut to its old size again must not show a superblock of then.
+    os.truncate(pair.folder / "a", 4 * MIB)
+    assert pair.leg("a")["kind"] == "blank"
+
+
+def test_only_the_smaller_one_has_grown(meta: Meta) -> None:
+    meta.device("a", 4 * MIB)
+    meta.device("b", 20 * MIB)
+    meta.good("create", "--local", "a", "--remote", "b", "--assume-clean")
+    larger(meta, "a", 12 * MIB)
+    made = meta.good("grow", "a", "b")
+    assert made["data_len"] == (12 * MIB - 3 * SLOT) // 512
+    assert meta.good("verdict", "a", "b")["dirty_regions"] == 12 - 3
+
+
+def test_nothing_has_grown(pair: Meta) -> None:
+    before = pair.content()
+    pair.good("grow", "a", "b")
+    assert pair.content() == before
+
+
+def test_refuses(pair: Meta) -> None:
+    larger(pair, "a", 4 * MIB + SLOT)
+    assert "too little" in pair.refused("grow", "a", "b")
+    larger(pair, "a", 8 * MIB)
+    pair.device("c", 4 * MIB)
+    assert "neither at its end nor before" in pair.refused("grow", "a", "c")
+    assert "both the local and the remote" in pair.refused("grow", "a", "a")
+    pair.good("grow", "a", "b")
+    pair.goes_alone("a", 0xA2)
+    assert "only a mirror in sync can grow" in pair.refused("grow", "a", "b")
+
+
+@pytest.fixture(scope="module")
+def cut(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """lockstep-meta that ends in the middle of its write number $CUT."""
+    to = tmp_path_factory.mktemp("cut") / "lockstep-meta"
+    return compile_meta(to, "-Wl,--wrap=pwrite", extra=(HERE / "cut-writes.c",))
+
+
+def crash(cut: Path, meta: Meta, at: int, *words: str) -> bool:
+    """False: it was done before it came so far."""
+    done = subprocess.run([cut, *words], cwd=meta.folder, env={"CUT": str(at)}, capture_output=True)
+    assert done.returncode in (0, 99), done
+    return done.returncode == 99
+
+
+def restore(meta: Meta, content: dict[str, bytes]) -> None:
+    for name, data in content.items():
+        (meta.folder / name).write_bytes(data)
+
+
+def test_a_crash_at_each_write_of_grow(pair: Meta, cut: Path) -> None:
+    """The verdict never takes what is half done, and doing it again completes it."""
+    old = pair.leg("a")["data_len"] * 512
+    for name in "ab":
+        larger(pair, name, 8 * MIB)
+    before = pair.content()
+    for at in itertools.count(1):
+        restore(pair, before)
+        if not crash(cut, pair, at, "grow", "a", "b"):
+            break
+        verdict = pair("verdict", "a", "b").json()
+        if verdict["verdict"] == "ok":
+            # All moved, nothing extended; or all but the second slot of the last leg.
+            assert verdict["data_len"] * 512 == old or verdict["dirty_regions"] == 8 - 3
+        else:
+            assert verdict["verdict"] in ("blank", "geometry", "bad"), verdict
+        made = pair.good("grow", "a", "b")
+        assert made["data_len"] == (8 * MIB - 3 * SLOT) // 512
+        verdict = pair.good("verdict", "a", "b")
+        assert verdict["data_len"] == made["data_len"]
+        assert verdict["dirty_regions"] == 8 - old // MIB
+        for name in "ab":
+            assert pair.content()[name][:old] == before[name][:old]
+    assert at > 10
+
+
+def test_a_crash_at_each_write_of_create(meta: Meta, cut: Path) -> None:
+    """There is no half of a mirror."""
+    for name in "ab":
+        meta.device(name, MIB)
+    before = meta.content()
+    words = ("create", "--local", "a", "--remote", "b", "--assume-clean")
+    for at in itertools.count(1):
+        restore(meta, before)
+        if not crash(cut, meta, at, *words):
+            break
+        verdict = meta("verdict", "a", "b").json()
+        # The last leg's second slot was missing, or the half of the first that is all zero.
+        assert verdict["verdict"] in ("blank", "bad") or at in (8, 9), (at, verdict)
+        meta.good(*words, "--force")
+    assert at == 10
