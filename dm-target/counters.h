@@ -33,6 +33,11 @@ enum counter {
 	COUNT_CLEANED,		/* times that idle regions were written out as clean */
 	COUNT_COMPARED,		/* sectors that it compared before (resync_compare) */
 	COUNT_EQUAL,		/* of them: didn't have to be copied */
+	COUNT_BATCHES,		/* batches of writes that have waited (batch.h) */
+	COUNT_BATCHED,		/* writes in them */
+	COUNT_MERGED,		/* of these: sent in the bio of an adjacent one */
+	COUNT_ABSORBED,		/* writes whose bytes replaced those of one that waited */
+	COUNT_SAVED,		/* their bytes, which were never sent by themselves */
 	COUNTERS,
 };
 

@@ -104,6 +104,18 @@ static int msg_remote_timeout(struct mirror *m, unsigned int argc, char **argv)
 	return r;
 }
 
+static int msg_coalesce(struct mirror *m, unsigned int argc, char **argv)
+{
+	unsigned int limit;
+
+	if (kstrtouint(argv[0], 10, &limit) || !limit || limit > COALESCE_MAX) {
+		DMWARN("coalesce: %s isn't a number of writes from 1 to %u", argv[0], COALESCE_MAX);
+		return -EINVAL;
+	}
+	batch_set_limit(m, limit);
+	return 0;
+}
+
 static int msg_policy(struct mirror *m, unsigned int argc, char **argv)
 {
 	enum table_policy policy;
@@ -147,6 +159,7 @@ static const struct {
 	{ "resync_pace", " polite|full", 1, 1, msg_resync_pace },
 	{ "resync_compare", " on|off", 1, 1, msg_resync_compare },
 	{ "remote_timeout", " <ms>", 1, 1, msg_remote_timeout },
+	{ "coalesce", " <writes>", 1, 1, msg_coalesce },
 	{ "policy", " degrade|block|error", 1, 1, msg_policy },
 	{ "unblock", "", 0, 0, msg_unblock },
 	{ "fail_held", "", 0, 0, msg_fail_held },

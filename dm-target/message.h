@@ -9,6 +9,7 @@
  *   resync                   take all of the remote leg for stale
  *   resync_rate <KiB/s>      0 = no bound; not kept over a reload
  *   remote_timeout <ms>      0 = never; not kept over a reload
+ *   coalesce <writes>        in a batch at most; not kept over a reload
  *   policy degrade|block|error
  *   unblock                  policy block: go on with one leg until both are back
  *   fail_held                fail the writes that are held now

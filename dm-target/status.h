@@ -21,7 +21,8 @@
  *   17+ counters in the order of counters.h: writes reads flushes fua zeroes
  *       waited copied_bytes punted failovers alone refused late
  *       resynced_sectors abandoned held marked map_writes super_writes cleaned
- *       compared_sectors equal_sectors
+ *       compared_sectors equal_sectors batches batched merged absorbed
+ *       saved_bytes
  *
  * New fields come after the last. Each change of fields 1 and 11 is a dm event
  * (dmsetup wait) and a line in the kernel log.

@@ -6,6 +6,7 @@
 #include <linux/log2.h>
 #include <linux/string.h>
 
+#include "batch.h"
 #include "join.h"
 #include "resync.h"
 #include "watch.h"
@@ -27,6 +28,8 @@ enum option {
 	OPT_REJOIN,
 	OPT_RESYNC_PACE,
 	OPT_RESYNC_COMPARE,
+	OPT_COALESCE,
+	OPT_COALESCE_PIPELINE,
 };
 
 static const struct {
@@ -46,6 +49,8 @@ static const struct {
 	{ "rejoin", OPT_REJOIN, true },
 	{ "resync_pace", OPT_RESYNC_PACE, true },
 	{ "resync_compare", OPT_RESYNC_COMPARE, true },
+	{ "coalesce", OPT_COALESCE, true },
+	{ "coalesce_pipeline", OPT_COALESCE_PIPELINE, true },
 };
 
 void table_defaults(struct table_options *o)
@@ -54,6 +59,8 @@ void table_defaults(struct table_options *o)
 		.rejoin = REJOIN_SECONDS_DEFAULT,
 		.resync_jobs = RESYNC_JOBS_DEFAULT,
 		.remote_timeout = REMOTE_TIMEOUT_DEFAULT,
+		.coalesce = COALESCE_DEFAULT,
+		.coalesce_pipeline = COALESCE_PIPELINE_DEFAULT,
 	};
 }
 
@@ -166,6 +173,16 @@ static int parse_option(struct table_options *o, struct dm_target *ti, enum opti
 		if (r)
 			ti->error = "resync_compare must be on or off";
 		break;
+	case OPT_COALESCE:
+		r = parse_number(&o->coalesce, value, 1, COALESCE_MAX);
+		if (r)
+			ti->error = "coalesce must be from 1 to 32";
+		break;
+	case OPT_COALESCE_PIPELINE:
+		r = parse_number(&o->coalesce_pipeline, value, 1, COALESCE_PIPELINE_MAX);
+		if (r)
+			ti->error = "coalesce_pipeline must be from 1 to 1024";
+		break;
 	}
 	return r;
 }
@@ -245,10 +262,12 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 	bool jobs = o->resync_jobs != RESYNC_JOBS_DEFAULT;
 	bool timeout = o->remote_timeout != REMOTE_TIMEOUT_DEFAULT;
 	bool rejoin = o->rejoin != REJOIN_SECONDS_DEFAULT;
+	bool coalesce = o->coalesce != COALESCE_DEFAULT;
+	bool pipeline = o->coalesce_pipeline != COALESCE_PIPELINE_DEFAULT;
 	unsigned int words, sz = 0;
 
 	words = 2 * (!!o->region_size + !!o->policy + o->trust_remote_cache + o->local_fua + jobs +
-		     !!o->resync_rate + timeout + rejoin +
+		     !!o->resync_rate + timeout + rejoin + coalesce + pipeline +
 		     o->resync_full + o->resync_compare) + (o->mode != MODE_METADATA);
 	if (!words)
 		return 0;
@@ -276,5 +295,9 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 		DMEMIT(" resync_pace full");
 	if (o->resync_compare)
 		DMEMIT(" resync_compare on");
+	if (coalesce)
+		DMEMIT(" coalesce %u", o->coalesce);
+	if (pipeline)
+		DMEMIT(" coalesce_pipeline %u", o->coalesce_pipeline);
 	return sz;
 }

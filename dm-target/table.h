@@ -44,6 +44,10 @@
  *                            (default): copy unseen (resync.h)
  *   remote_timeout <ms>      the remote leg is given up if it has answered
  *                            nothing for so long; default 10000, 0 = never
+ *   coalesce <n>             writes in a batch at most, 1 to 32, default 8;
+ *                            1 = each write goes out at once (batch.h)
+ *   coalesce_pipeline <n>    so many batches on the way to the remote leg before
+ *                            writes wait for each other, default 8
  *
  * The table line that the kernel shows (dmsetup table) can be given again; it
  * leaves out what has its default value.
@@ -79,6 +83,8 @@ struct table_options {
 	unsigned int remote_timeout;	/* ms */
 	bool resync_full;
 	bool resync_compare;
+	unsigned int coalesce;		/* writes in a batch */
+	unsigned int coalesce_pipeline;	/* batches */
 };
 
 /* The word in the table, or -EINVAL for a word that is none. */

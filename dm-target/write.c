@@ -12,32 +12,53 @@
 /*
  * write.state. Legs that a write wasn't sent to count as answered and returned.
  * An abandoned leg counts as answered. Who sets the last ANSWERED settles; who
- * sets the last of RETURNED and FINISHED frees. After setting another bit a
- * write isn't touched any more.
+ * sets the last of RETURNED, FINISHED and UNPINNED frees. After setting another
+ * bit a write isn't touched any more.
  */
 #define ANSWERED(leg)	BIT(leg)
 #define RETURNED(leg)	BIT(LEGS + (leg))
 #define ABANDONED(leg)	BIT(2 * LEGS + (leg))
 #define FINISHED	BIT(3 * LEGS)
+#define UNPINNED	BIT(3 * LEGS + 1)	/* no batch is counted in it */
 #define ALL_ANSWERED	(ANSWERED(LEG_LOCAL) | ANSWERED(LEG_REMOTE))
 #define ALL_RETURNED	(RETURNED(LEG_LOCAL) | RETURNED(LEG_REMOTE))
+#define GONE		(ALL_RETURNED | FINISHED | UNPINNED)
 
 #define DRAIN_TELL	(10 * HZ)
 
+/* Set a bit of GONE. */
+static void release(struct write *w, unsigned int bits)
+{
+	if (((atomic_fetch_or(bits, &w->state) | bits) & GONE) == GONE)
+		write_pool_put(&w->m->writes.pool, w);
+}
+
+void write_pin(struct write *w)
+{
+	atomic_andnot(UNPINNED, &w->state);
+}
+
+void write_unpin(struct write *w)
+{
+	release(w, UNPINNED);
+}
+
 void write_finish(struct write *w, blk_status_t status)
 {
+	struct bio_list absorbed = w->absorbed;
 	struct bio *bio = w->bio;
 
 	if (w->kind != WRITE_FLUSH) {
 		trace_lockstep_write_done(w->m, w->range.start, write_sectors(w), status);
 		range_unlock(&w->m->ranges, &w->range);
 	}
-	if ((atomic_fetch_or(FINISHED, &w->state) & ALL_RETURNED) == ALL_RETURNED)
-		write_pool_put(&w->m->writes.pool, w);
+	release(w, FINISHED);
 
 	/* Last: the mirror may be gone after it. */
-	bio->bi_status = status;
-	bio_endio(bio);
+	do {
+		bio->bi_status = status;
+		bio_endio(bio);
+	} while (unlikely((bio = bio_list_pop(&absorbed))));
 }
 
 /* Every leg has answered or was abandoned; w isn't in flying any more. */
@@ -70,7 +91,7 @@ static void part_returned(struct mirror *m, struct write *w, enum leg_id leg, un
 		atomic64_inc(&m->legs[leg].write_errors);
 		count(&m->counters, COUNT_LATE);
 	}
-	if ((state & (ALL_RETURNED | FINISHED)) == (ALL_RETURNED | FINISHED))
+	if ((state & GONE) == GONE)
 		write_pool_put(&ws->pool, w);
 
 	/* Under the lock to the end: writes_drain() may be about to let m go. */
@@ -78,6 +99,15 @@ static void part_returned(struct mirror *m, struct write *w, enum leg_id leg, un
 	if (!--ws->abandoned[leg])
 		wake_up_all(&ws->returned);
 	spin_unlock_irqrestore(&ws->lock, flags);
+}
+
+/* Not on the way to the remote leg any more. Under the lock. */
+static void leave_batch(struct write *w)
+{
+	struct write *head = w->head;
+
+	w->head = NULL;
+	batch_returned(w->m, head);
 }
 
 void write_leg_done(struct write *w, enum leg_id leg, blk_status_t status)
@@ -88,20 +118,24 @@ void write_leg_done(struct write *w, enum leg_id leg, blk_status_t status)
 	unsigned long flags;
 	unsigned int old;
 
+	bool settles;
+
 	w->part[leg].status = status;
 	leg_io_end(&m->legs[leg]);
-	old = atomic_fetch_or(bits, &w->state);
-	if (unlikely(old & ABANDONED(leg))) {
-		part_returned(m, w, leg, old | bits);
-		return;
-	}
-	if (((old | bits) & ALL_ANSWERED) != ALL_ANSWERED)
-		return;
 
 	spin_lock_irqsave(&ws->lock, flags);
-	list_del(&w->flying);
+	if (leg == LEG_REMOTE)
+		leave_batch(w);
+	old = atomic_fetch_or(bits, &w->state);
+	settles = !(old & ABANDONED(leg)) && ((old | bits) & ALL_ANSWERED) == ALL_ANSWERED;
+	if (settles)
+		list_del(&w->flying);
 	spin_unlock_irqrestore(&ws->lock, flags);
-	write_settle(w);
+
+	if (unlikely(old & ABANDONED(leg)))
+		part_returned(m, w, leg, old | bits);
+	else if (settles)
+		write_settle(w);
 }
 
 /* True if the write waited for the leg; *state is as it is afterwards. */
@@ -132,6 +166,8 @@ unsigned int write_abandon(struct mirror *m, enum leg_id leg)
 		if (!m->legs[leg].dead || !stop_waiting(w, leg, &state))
 			continue;
 		nr++;
+		if (leg == LEG_REMOTE)
+			leave_batch(w);
 		if ((state & ALL_ANSWERED) == ALL_ANSWERED)
 			list_move_tail(&w->flying, &answered);
 	}
@@ -179,24 +215,30 @@ void writes_drain(struct mirror *m)
 static void leg_bio_done(struct bio *leg_bio)
 {
 	struct leg_part *part = container_of(leg_bio, struct leg_part, bio);
-	struct write *w = leg_bio->bi_private;
+	struct write *w = leg_bio->bi_private, *next;
+	enum leg_id leg = leg_of_part(w, part);
 	blk_status_t status = leg_bio->bi_status;
 
 	bio_uninit(leg_bio);
-	write_leg_done(w, leg_of_part(w, part), status);
+	do {
+		next = w->part[leg].next;
+		write_leg_done(w, leg, status);
+		w = next;
+	} while (w);
 }
 
 static void send_bio(struct write *w, enum leg_id leg)
 {
-	struct bio *leg_bio = &w->part[leg].bio;
+	struct leg_part *part = &w->part[leg];
+	struct bio *leg_bio = &part->bio;
 	struct leg *l = &w->m->legs[leg];
 
-	bio_init(leg_bio, leg_bdev(l), w->vecs, w->nr_pages, REQ_OP_WRITE | w->opf);
+	bio_init(leg_bio, leg_bdev(l), w->vecs, part->nr_vecs, REQ_OP_WRITE | w->opf);
 	if (w->kind == WRITE_DATA) {
 		leg_bio->bi_opf |= leg_write_flags(l);
-		leg_bio->bi_vcnt = w->nr_pages;
+		leg_bio->bi_vcnt = part->nr_vecs;
 		leg_bio->bi_iter.bi_sector = w->range.start;
-		leg_bio->bi_iter.bi_size = write_sectors(w) << SECTOR_SHIFT;
+		leg_bio->bi_iter.bi_size = part->size;
 	}
 	leg_bio->bi_ioprio = w->ioprio;
 	leg_bio->bi_private = w;
@@ -204,11 +246,24 @@ static void send_bio(struct write *w, enum leg_id leg)
 	submit_bio_noacct(leg_bio);
 }
 
+void write_send_part(struct write *w, enum leg_id leg)
+{
+	struct leg *l = &w->m->legs[leg];
+	struct write *sharer;
+
+	for (sharer = w; sharer; sharer = sharer->part[leg].next)
+		leg_io_start(l);
+	if (w->kind == WRITE_ZERO)
+		zero_send(w, leg);
+	else
+		send_bio(w, leg);
+}
+
 /*
  * From now on write_abandon() finds the write. False if a leg that it was
  * routed to has died since: that one may have been abandoned already.
  */
-static bool take_off(struct write *w)
+static bool take_off(struct write *w, struct write *head)
 {
 	struct writes *ws = &w->m->writes;
 	unsigned int clear = 0, drop = 0;
@@ -218,53 +273,70 @@ static bool take_off(struct write *w)
 
 	spin_lock_irqsave(&ws->lock, flags);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		struct leg_part *part = &w->part[leg];
+
 		if (!(w->sent & BIT(leg)))
 			continue;
 		clear |= ANSWERED(leg) | RETURNED(leg);
 		drop |= ABANDONED(leg);
 		if (unlikely(w->deaths[leg] != READ_ONCE(w->m->legs[leg].deaths)))
 			ok = false;
+		part->nr_vecs = w->nr_pages;
+		part->size = write_sectors(w) << SECTOR_SHIFT;
+		part->next = NULL;
 	}
 	if (likely(ok)) {
 		/* Nothing of it is out there: a leg that drains is dead. */
 		WARN_ON_ONCE((atomic_read(&w->state) & clear) != clear);
 		atomic_andnot(clear | drop, &w->state);
 		list_add_tail(&w->flying, &ws->flying);
+		if (likely(w->sent & BIT(LEG_REMOTE)))
+			w->head = head;
+		else
+			batch_returned(w->m, head);
 	}
 	spin_unlock_irqrestore(&ws->lock, flags);
 	return ok;
 }
 
-static void write_send(struct write *w)
+bool write_launch(struct write *w)
 {
+	struct write *head = w->head;
 	struct mirror *m = w->m;
 	blk_status_t status;
-	unsigned int sent;
-	enum leg_id leg;
+	unsigned long flags;
 
+	/* Once held, w may be on its way again before mirror_route() has returned. */
+	w->head = NULL;
 	do {
 		status = mirror_route(w);
 		if (unlikely(status)) {
+			spin_lock_irqsave(&m->writes.lock, flags);
+			batch_returned(m, head);
+			spin_unlock_irqrestore(&m->writes.lock, flags);
 			if (status != BLK_STS_AGAIN)
 				write_finish(w, status);
-			return;
+			return false;
 		}
-	} while (!take_off(w));
+	} while (!take_off(w, head));
+	return true;
+}
 
+void write_send(struct write *w)
+{
+	unsigned int sent;
+	enum leg_id leg;
+
+	if (!write_launch(w))
+		return;
 	/*
 	 * The last answer may free w before the loop ends; and w->bio may be gone
 	 * when a leg is abandoned before it has got its part.
 	 */
 	sent = w->sent;
-	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		if (!(sent & BIT(leg)))
-			continue;
-		leg_io_start(&m->legs[leg]);
-		if (w->kind == WRITE_ZERO)
-			zero_send(w, leg);
-		else
-			send_bio(w, leg);
-	}
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		if (sent & BIT(leg))
+			write_send_part(w, leg);
 }
 
 void write_restart(struct write *w)
@@ -272,19 +344,25 @@ void write_restart(struct write *w)
 	write_send(w);
 }
 
-static void copy_and_send(struct write *w)
+void write_copy(struct write *w, struct bio *bio, unsigned int offset)
 {
-	struct bvec_iter iter = { .bi_size = write_sectors(w) << SECTOR_SHIFT };
 	struct bio copy;
 
+	count_add(&w->m->counters, COUNT_COPIED, bio->bi_iter.bi_size);
 	/* A bio only to name the pages. */
 	bio_init(&copy, NULL, w->vecs, w->nr_pages, REQ_OP_WRITE);
 	copy.bi_vcnt = w->nr_pages;
-	copy.bi_iter = iter;
-	bio_copy_data(&copy, w->bio);
+	copy.bi_iter.bi_size = write_sectors(w) << SECTOR_SHIFT;
+	if (offset)
+		bio_advance(&copy, offset);
+	bio_copy_data(&copy, bio);
 	bio_uninit(&copy);
-	count_add(&w->m->counters, COUNT_COPIED, iter.bi_size);
-	write_send(w);
+}
+
+static void copy_and_join(struct write *w)
+{
+	write_copy(w, w->bio, 0);
+	batch_join(w);
 }
 
 static void pages_work(struct work_struct *work)
@@ -302,7 +380,7 @@ static void pages_work(struct work_struct *work)
 			return;
 		}
 	}
-	copy_and_send(w);
+	copy_and_join(w);
 }
 
 /* The range is held. In .map, or in a worker after a wait. */
@@ -317,7 +395,7 @@ static void write_start(struct write *w, bool may_wait)
 		return;
 	}
 	if (likely(write_pool_pages(&w->m->writes.pool, w, GFP_NOWAIT | __GFP_NOWARN))) {
-		copy_and_send(w);
+		copy_and_join(w);
 		return;
 	}
 	/*
@@ -382,11 +460,14 @@ static void write_begin(struct mirror *m, struct write *w, struct bio *bio, bool
 	w->opf = bio->bi_opf & LEG_FLAGS;
 	w->ioprio = bio->bi_ioprio;
 	w->nr_pages = 0;
-	atomic_set(&w->state, ALL_ANSWERED | ALL_RETURNED);
+	w->head = NULL;
+	bio_list_init(&w->absorbed);
+	atomic_set(&w->state, ALL_ANSWERED | ALL_RETURNED | UNPINNED);
 
 	if (w->kind == WRITE_FLUSH) {
 		w->range.start = 0;
 		w->range.last = 0;
+		batch_seal(m);
 		write_send(w);
 		return;
 	}
@@ -444,6 +525,8 @@ void write_map(struct mirror *m, struct bio *bio)
 		count(&m->counters, COUNT_WRITES);
 		if (bio->bi_opf & REQ_FUA)
 			count(&m->counters, COUNT_FUA);
+		if (batch_absorb(m, bio))
+			return;
 		break;
 	case WRITE_ZERO:
 		count(&m->counters, COUNT_ZEROES);
@@ -475,6 +558,9 @@ int writes_create(struct mirror *m)
 	r = write_pool_create(&ws->pool);
 	if (r)
 		return r;
+	r = batches_create(&ws->batches, m->options.coalesce, m->options.coalesce_pipeline);
+	if (r)
+		return r;
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		ws->zero_wq[leg] = alloc_workqueue("lockstep-zero", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 		if (!ws->zero_wq[leg])
@@ -488,6 +574,7 @@ void writes_destroy(struct mirror *m)
 	struct writes *ws = &m->writes;
 	enum leg_id leg;
 
+	batches_destroy(&ws->batches);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		if (ws->zero_wq[leg])
 			destroy_workqueue(ws->zero_wq[leg]);

@@ -4,8 +4,8 @@
  * in lock step on both legs.
  *
  * Steps: take the range (wait for overlapping writes that came before), copy
- * the data into own pages, route (choose the legs), send, and when every leg
- * it was sent to has answered, settle; then finish: release the range,
+ * the data into own pages, join a batch (batch.h), route (choose the legs),
+ * send, and when every leg it was sent to has answered, settle; then finish: release the range,
  * acknowledge. A flush has no range and no data, a zeroing no data.
  *
  * The copy makes both legs get the same bytes though the caller may change its
@@ -35,6 +35,7 @@
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
+#include "batch.h"
 #include "dirty-map.h"
 #include "leg.h"
 #include "range-lock.h"
@@ -55,6 +56,10 @@ struct leg_part {
 		struct work_struct work;	/* zeroing */
 	};
 	blk_status_t status;		/* once it has returned */
+	/* What its bio has, with the writes merged into it (batch.h). */
+	unsigned int nr_vecs;
+	unsigned int size;		/* bytes */
+	struct write *next;		/* of the writes that share this bio */
 };
 
 struct write {
@@ -76,6 +81,11 @@ struct write {
 	/* mirror.c's: why and where it is held */
 	bool unacked;			/* it has been sent, one leg may have it */
 	struct list_head held;
+	/* batch.c */
+	struct list_head batched;	/* in the open batch, or in the one being sent */
+	struct write *head;		/* of the batch that it is on the way in */
+	unsigned int on_wire;		/* in the head: writes that are on the way */
+	struct bio_list absorbed;	/* callers' bios that share its fate */
 
 	/* private to write.c */
 	struct dirty_wait mark;
@@ -91,6 +101,7 @@ struct write {
 /* What a mirror has for its writes. */
 struct writes {
 	struct write_pool pool;
+	struct batches batches;
 	struct workqueue_struct *zero_wq[LEGS];
 
 	spinlock_t lock;		/* what follows */
@@ -150,6 +161,25 @@ int __must_check writes_ready(struct mirror *m, enum leg_id leg);
  * log tells what it waits for and how to end it.
  */
 void writes_drain(struct mirror *m);
+
+/*
+ * For batch.c, in process context:
+ *
+ * write_send     route and send it
+ * write_launch   route it; false if it isn't sent now, then it is no more the
+ *                caller's. Else write_send_part() has to follow for each leg in
+ *                w->sent, with all the writes that have been merged into w's bio.
+ *                After the last one it may be gone.
+ * write_copy     copy the bio's data to this offset (bytes) of w's pages
+ * write_pin      w's memory stays; write_unpin() for the end of that is for any
+ *                context
+ */
+void write_send(struct write *w);
+bool __must_check write_launch(struct write *w);
+void write_send_part(struct write *w, enum leg_id leg);
+void write_copy(struct write *w, struct bio *bio, unsigned int offset);
+void write_pin(struct write *w);
+void write_unpin(struct write *w);
 
 /* A leg is done with its part. For zero.c. Any context. */
 void write_leg_done(struct write *w, enum leg_id leg, blk_status_t status);

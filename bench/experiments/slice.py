@@ -53,14 +53,14 @@ CONFIGURATIONS = (
     Configuration("S-iW md", "wan", software="md"),
     Configuration("S-iW dm-mirror", "wan", software="dm-mirror"),
     Configuration("S-iDW", "wan", cache="dcd"),
-    Configuration("S-iW coalesce 1", "wan", options="coalesce_writes 1"),
-    Configuration("S-iW coalesce 8", "wan", options="coalesce_writes 8"),
+    Configuration("S-iW coalesce 1", "wan", options="coalesce 1"),
+    Configuration("S-iW coalesce 8", "wan", options="coalesce 8"),
     Configuration("S-iW batch 8", "wan", batch=8),
     Configuration("S-iDW batch 8", "wan", cache="dcd", batch=8),
     # Nothing is skipped with so many slots: all do the same work, so the wire's counts compare.
     Configuration("S-iW all", "wan", slots=ALL),
-    Configuration("S-iW all coalesce 1", "wan", slots=ALL, options="coalesce_writes 1"),
-    Configuration("S-iW all coalesce 8", "wan", slots=ALL, options="coalesce_writes 8"),
+    Configuration("S-iW all coalesce 1", "wan", slots=ALL, options="coalesce 1"),
+    Configuration("S-iW all coalesce 8", "wan", slots=ALL, options="coalesce 8"),
     Configuration("S-iW all md", "wan", software="md", slots=ALL),
     Configuration("S-iW all dm-mirror", "wan", software="dm-mirror", slots=ALL),
 )

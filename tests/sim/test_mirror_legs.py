@@ -12,8 +12,11 @@ both_kernels = pytest.mark.parametrize("kernel", KERNELS)
 @both_kernels
 @pytest.mark.parametrize(
     "scenario",
-    ["mirror_table", "mirror_legs", "mirror_resync", "mirror_hang", "meta_grown", "meta_reload"],
-)
+    [
+        "mirror_table", "mirror_legs", "mirror_resync", "mirror_hang", "mirror_coalesce",
+        "meta_grown", "meta_reload",
+    ],
+)  # fmt: skip
 def test_on_two_disks(scenario: str, kernel: str) -> None:
     run = lab(f"{scenario}.py", kernel=kernel)
     assert run.rc == 0, run.text

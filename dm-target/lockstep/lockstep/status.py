@@ -20,6 +20,7 @@ COUNTERS = (
     "writes", "reads", "flushes", "fua", "zeroes", "waited", "copied_bytes", "punted", "failovers",
     "alone", "refused", "late", "resynced_sectors", "abandoned", "held",
     "marked", "map_writes", "super_writes", "cleaned", "compared_sectors", "equal_sectors",
+    "batches", "batched", "merged", "absorbed", "saved_bytes",
 )  # fmt: skip
 _FIXED = 16
 # Why a dead leg stays dead: the kernel's word (leg.c), what it means, and what to do.

@@ -62,7 +62,10 @@ OPTIONS: Mapping[str, Option] = {
     "resync_compare": Option(
         "read both legs first, and copy only what differs", ("off", "on"), live=True
     ),
-    "coalesce": Option("writes in a batch at most", least=1, live=True),
+    "coalesce": Option("writes in a batch at most, 1 for no batches", least=1, most=32, live=True),
+    "coalesce_pipeline": Option(
+        "batches on the way to the remote leg before writes wait", least=1, most=1024
+    ),
 }  # fmt: skip
 
 

@@ -40,9 +40,9 @@ def schedule(seed: int) -> str:
         "nosync", "region_size", rng.choice(REGIONS), "policy", policy,
         "resync_jobs", rng.randint(1, 6), "resync_pace", rng.choice(("polite", "full", "full")),
         "resync_compare", rng.choice(("off", "on")), "remote_timeout", rng.choice((20, 50, 200)),
-        mib=mib,
+        "coalesce", rng.choice((1, 2, 8, 32)), "coalesce_pipeline", rng.choice((1, 2, 4)),
         latency_us=(rng.choice((0, 30, 200)), rng.choice((0, 200, 900))),
-        cache_mib=rng.choice((0, 0, 2)),
+        cache_mib=rng.choice((0, 0, 2)), mib=mib,
     )  # fmt: skip
     mode = "verify" if rng.random() < 0.75 else "scribble"
     load = Background(

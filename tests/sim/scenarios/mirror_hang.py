@@ -7,48 +7,14 @@ it is resumed, and then is done, or fails if its table has been exchanged for on
 """
 
 import errno
-import threading
 import time
 from collections.abc import Callable
 
 from locklab import base, blk, dm, mirror
-from mirrorlab import SECTORS, Background, Leg, Pair
+from mirrorlab import SECTORS, Background, Beside, Leg, Pair, hang, wake
 
 REGION = 64
 TIMEOUT_MS = 2000
-
-
-class Beside:
-    """Something that blocks, in a thread of its own; what it raised is raised by result()."""
-
-    def __init__(self, work: Callable[[], object]) -> None:
-        self._failed: OSError | None = None
-        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
-        self._thread.start()
-
-    def _run(self, work: Callable[[], object]) -> None:
-        try:
-            work()
-        except OSError as err:
-            self._failed = err
-
-    @property
-    def done(self) -> bool:
-        return not self._thread.is_alive()
-
-    def result(self) -> None:
-        self._thread.join(600)
-        base.expect(self.done, "still blocked")
-        if self._failed:
-            raise self._failed
-
-
-def hang(leg: Leg) -> None:
-    dm.suspend(leg.name, flush=False)
-
-
-def wake(leg: Leg) -> None:
-    dm.resume(leg.name)
 
 
 def wake_failing(leg: Leg) -> None:
@@ -56,9 +22,9 @@ def wake_failing(leg: Leg) -> None:
     dm.resume(leg.name)
 
 
-def pair(*options: object, cache_mib: int = 0) -> Pair:
+def pair(*options: object, cache_mib: int = 0, zeroes: bool = False) -> Pair:
     return Pair("nosync", "region_size", REGION, "remote_timeout", TIMEOUT_MS, *options,
-                cache_mib=cache_mib)  # fmt: skip
+                cache_mib=cache_mib, zeroes=zeroes)  # fmt: skip
 
 
 def in_time(what: str, seconds: float) -> None:
@@ -82,7 +48,7 @@ def recovers(legs: Pair) -> None:
 
 def bounded(what: str, work: Callable[[blk.Disk], object]) -> None:
     base.step(f"{what} hangs: bounded; the next isn't sent there; comes back late")
-    legs = pair(cache_mib=2)
+    legs = pair(cache_mib=2, zeroes=what == "zeroing")
     with blk.Disk(legs.mirror.node) as disk:
         disk.write(0, blk.pattern("before", 64))
         time.sleep(3 * TIMEOUT_MS / 1000)
@@ -93,6 +59,7 @@ def bounded(what: str, work: Callable[[blk.Disk], object]) -> None:
         legs.mirror.wait("AD")
         base.expect(any("has not answered for" in line for line in log.new()), "no line in the log")
         base.equal(legs.count("abandoned"), 1, "abandoned")
+        base.equal(legs.count("zeroes"), int(what == "zeroing"), "zeroings")
         base.equal(legs.mirror.status().remote_errors, 1, "errors of the remote leg")
         newer = blk.pattern("newer", 64)
         base.expect(blk.timed(lambda: disk.write(0, newer)) < 0.1, "the next write")
@@ -141,11 +108,15 @@ def already_dead() -> None:
     with blk.Disk(legs.mirror.node) as disk:
         legs.remote.slow(60_000)
         start = time.monotonic()
-        slow = [Beside(lambda i=i: disk.write(i * 8, blk.pattern(f"{i}", 8))) for i in range(4)]
+
+        def write(i: int) -> Callable[[], object]:
+            return lambda: disk.write(i * 8, blk.pattern(f"{i}", 8))
+
+        slow = [Beside(write(i)) for i in range(4)]
         base.until(lambda: legs.count("writes") == 4, "four writes")
         legs.mirror.message("fail remote")
-        for write in slow:
-            write.result()
+        for one in slow:
+            one.result()
         base.expect(time.monotonic() - start < 1, "fail by hand waits for nobody")
         base.equal(legs.count("abandoned"), 4, "abandoned")
         base.equal(legs.mirror.status().remote_errors, 0, "errors: none was seen")
@@ -171,7 +142,7 @@ def large_timeouts() -> None:
         write.result()
         base.expect(time.monotonic() - start < 0.1, "it has hung for longer than that already")
         for word in ("-1", "86400001", "soon"):
-            with base.refused(f"remote_timeout {word}", errno.EINVAL, kernel="milliseconds"):
+            with base.refused(f"remote_timeout {word}", errno.EINVAL, kernel="remote_timeout"):
                 legs.mirror.message(f"remote_timeout {word}")
         wake(legs.remote)
         recovers(legs)

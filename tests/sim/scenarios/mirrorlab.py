@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import subprocess
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from locklab import base, blk, dm, mirror, ram
@@ -21,16 +23,36 @@ FIELDS = (
     "alone", "refused", "late", "resynced", "abandoned",
     "held", "marked", "map_writes", "super_writes", "cleaned",
     "compared", "equal",
+    "batches", "batched", "merged", "absorbed", "saved",
 )  # fmt: skip
+
+
+class Loop(ram.Ram):
+    """A disk that can write zeroes by itself, which the null_blk ones can't."""
+
+    def __init__(self, name: str, mib: int) -> None:
+        self._file = Path(f"/tmp/{name}.img")
+        self._file.write_bytes(bytes(mib << 20))
+        words = ("losetup", "--find", "--show", "--direct-io=off", str(self._file))
+        self.node = base.run(*words).strip()
+        self.sectors = mib << 11
+
+    def remove(self) -> None:
+        base.run("losetup", "--detach", self.node)
+        self._file.unlink()
 
 
 class Leg:
     """A disk in memory below a dm device whose table is exchanged to slow or break it."""
 
     def __init__(
-        self, name: str, *, mib: int = MIB, latency_us: int = 0, cache_mib: int = 0
-    ) -> None:
-        self.disk = ram.Ram(f"{name}disk", mib, latency_us=latency_us, cache_mib=cache_mib)
+        self, name: str, *, mib: int = MIB, latency_us: int = 0, cache_mib: int = 0,
+        zeroes: bool = False,
+    ) -> None:  # fmt: skip
+        self.disk = (
+            Loop(name, mib) if zeroes
+            else ram.Ram(f"{name}disk", mib, latency_us=latency_us, cache_mib=cache_mib)
+        )  # fmt: skip
         self.name = name
         self.node = dm.create(name, self._linear())
 
@@ -73,13 +95,17 @@ class Pair:
 
     def __init__(
         self, *options: object, mib: int = MIB, latency_us: tuple[int, int] = (0, 0),
-        cache_mib: int = 0,
+        cache_mib: int = 0, zeroes: bool = False,
     ) -> None:  # fmt: skip
         if base.CHECKED:
             # A load does as much as simulated time allows, and there it costs 30 times the wall.
             latency_us = (max(4000, latency_us[0]), max(5000, latency_us[1]))
-        self.local = Leg("llocal", mib=mib, latency_us=latency_us[0], cache_mib=cache_mib)
-        self.remote = Leg("lremote", mib=mib, latency_us=latency_us[1], cache_mib=cache_mib)
+        self.local = Leg(
+            "llocal", mib=mib, latency_us=latency_us[0], cache_mib=cache_mib, zeroes=zeroes
+        )
+        self.remote = Leg(
+            "lremote", mib=mib, latency_us=latency_us[1], cache_mib=cache_mib, zeroes=zeroes
+        )
         self.mirror = mirror.Mirror(self.local.node, self.remote.node, *options)
 
     def word(self, field: str) -> str:
@@ -96,6 +122,39 @@ class Pair:
         self.mirror.remove()
         self.local.close()
         self.remote.close()
+
+
+class Beside:
+    """Something that blocks, in a thread of its own; what it raised is raised by result()."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._failed: OSError | None = None
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        self._thread.start()
+
+    def _run(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except OSError as err:
+            self._failed = err
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def result(self) -> None:
+        self._thread.join(600)
+        base.expect(self.done, "still blocked")
+        if self._failed:
+            raise self._failed
+
+
+def hang(leg: Leg) -> None:
+    dm.suspend(leg.name, flush=False)
+
+
+def wake(leg: Leg) -> None:
+    dm.resume(leg.name)
 
 
 class Background:

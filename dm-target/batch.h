@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Batch: writes that go to the legs together.
+ *
+ * While fewer than `pipeline` batches are on the way to the remote leg, a write
+ * goes out at once, as a batch of its own: an idle wire adds no latency. Else it
+ * joins the open batch. That is sealed
+ *  - when it has `limit` writes (the table's coalesce);
+ *  - by a write with FUA or PREFLUSH in it, or by any flush of the caller's;
+ *  - when a batch comes back from the remote leg, is abandoned, or turns out not
+ *    to go there, and fewer than `pipeline` are on the way.
+ * A sealed batch is sent by a worker: its writes sorted by sector, those that
+ * are adjacent merged into one bio for each leg (up to IO_MAX_PAGES vectors,
+ * in the first one's array), all for one leg under one plug.
+ *
+ * A write that lies wholly within one of the open batch is absorbed: its bytes
+ * replace those, and both are acknowledged together. Neither has been before,
+ * so both were in flight at the same time, and any order of them is right; so
+ * it doesn't matter either that it overtakes a third one that waits for the
+ * range. An absorbed write has no struct write and no pages of its own.
+ *
+ * Merging only while the mirror isn't degraded: a bad sector on the only leg
+ * that has the data fails the one write it is in.
+ *
+ * Progress: a write waits in the open batch only while `pipeline` (at least
+ * one) batches are on the way; each of them comes back or is abandoned, and
+ * that seals it. The worker has a workqueue of its own and waits for no memory:
+ * all that a batch needs its writes have brought. Memory: `limit` writes with
+ * their pages in the open batch, and what has been sealed is in flight.
+ *
+ * A batch is "on the way" until each of its writes has returned from the remote
+ * leg or was abandoned there. That is counted in its first write (the head),
+ * whose memory therefore stays until then.
+ *
+ * Locking: writes.lock guards the counts and the open batch. absorbing is held
+ * from finding a write in the open batch until its bytes are replaced, and by
+ * the worker when it begins with a batch: after that nobody has a hand in it.
+ * It is taken first, in process context only.
+ */
+#ifndef LOCKSTEP_BATCH_H
+#define LOCKSTEP_BATCH_H
+
+#include <linux/list.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+#include <linux/workqueue.h>
+
+struct bio;
+struct mirror;
+struct write;
+
+#define COALESCE_DEFAULT		8u	/* the papers' */
+#define COALESCE_MAX			32u
+#define COALESCE_PIPELINE_DEFAULT	8u
+#define COALESCE_PIPELINE_MAX		1024u
+
+struct batches {
+	unsigned int limit;		/* writes in a batch at most; 1: no batches */
+	unsigned int pipeline;
+	unsigned int on_wire;
+	unsigned int nr_open;
+	struct list_head open;
+	spinlock_t absorbing;		/* see above */
+	struct workqueue_struct *wq;
+};
+
+/* May sleep. Destroy takes apart what a failed create has made. */
+int __must_check batches_create(struct batches *b, unsigned int limit, unsigned int pipeline);
+void batches_destroy(struct batches *b);
+
+/* Process context. What is open already and too large is sealed. */
+void batch_set_limit(struct mirror *m, unsigned int limit);
+
+/*
+ * For .map: can the bio, a write with data, be absorbed? Then it has been. Its
+ * status is that of the write it has become part of.
+ */
+bool __must_check batch_absorb(struct mirror *m, struct bio *bio);
+
+/* The range is held and the data are copied: send it, now or soon. Process context. */
+void batch_join(struct write *w);
+
+/* Seal what is open. Process context. */
+void batch_seal(struct mirror *m);
+
+/*
+ * A write of this batch (told by its head, NULL for none) isn't on the way to
+ * the remote leg any more. Under writes.lock. The head may be gone after it.
+ */
+void batch_returned(struct mirror *m, struct write *head);
+
+#endif
