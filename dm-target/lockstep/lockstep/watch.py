@@ -150,6 +150,7 @@ def monitor(args: argparse.Namespace) -> int:
     a new session has a new one: that is what this is for."""
     with dm.events() as event:
         known: Status | None = None
+        complaints: dict[str, str] = {}
         while True:
             event.arm()
             if not dm.exists(args.name):
@@ -163,10 +164,15 @@ def monitor(args: argparse.Namespace) -> int:
             known = now
             dead = [leg for leg in LEGS if now.health[leg] in ("D", table.ABSENT)]
             for leg in dead:
+                complaint = ""
                 try:
                     _give_back(args.name, leg)
                 except (Failed, Refused) as err:
-                    print(f"lockstep: {args.name}: {leg} leg: {err}", file=sys.stderr, flush=True)
+                    complaint = f"lockstep: {args.name}: {leg} leg: {err}"
+                # Once, not every time: it is told again when something else was the matter.
+                if complaint and complaint != complaints.get(leg):
+                    print(complaint, file=sys.stderr, flush=True)
+                complaints[leg] = complaint
             event.sleep(args.interval if dead else None)
 
 

@@ -2,7 +2,9 @@
 """What the command finds on a device and who it says uses it: real signatures, real users."""
 
 import os
+import shutil
 import struct
+import subprocess
 from pathlib import Path
 
 import clilab
@@ -78,9 +80,25 @@ def names() -> None:
         clilab.refused(code, "examine", wrong, says=(wrong,))
 
 
+def units() -> None:
+    base.step("systemd takes the units")
+    where = Path("/etc/systemd/system")
+    for unit in Path("/lockstep/dm-target/lockstep/systemd").iterdir():
+        shutil.copy(unit, where)
+    shutil.copy(clilab.COMMAND, "/usr/sbin/lockstep")
+    names = [f"{name}@m.{kind}" for name, kind in (
+        ("lockstep", "service"), ("lockstep-monitor", "service"), ("lockstep-verify", "service"),
+        ("lockstep-verify", "timer"))]  # fmt: skip
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", *names],
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    said = [line for line in done.stderr.splitlines() if "lockstep" in line]
+    base.equal((done.returncode, said), (0, []), "systemd-analyze verify")
+
+
 one = ram.Ram("one", 16)
 carries(one)
 used(one)
 names()
+units()
 one.remove()
 base.step("done")
