@@ -2,6 +2,7 @@
 #include "activate.h"
 
 #include <linux/bitmap.h>
+#include <linux/slab.h>
 
 #include "join.h"
 #include "life.h"
@@ -10,14 +11,19 @@
 #include "registry.h"
 #include "verdict.h"
 
-#define TEXT_BYTES	400
+/* The longest text: a history. */
+#define TEXT_BYTES	1200
 
 static int judge(struct mirror *m, struct super_found found[LEGS], struct verdict *v)
 {
 	const char *name = dm_table_device_name(m->ti->table);
-	char text[TEXT_BYTES];
 	enum leg_id leg;
+	char *text;
+	int r = 0;
 
+	text = kmalloc(TEXT_BYTES, GFP_KERNEL);
+	if (!text)
+		return -ENOMEM;
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		if (m->legs[leg].dead)
 			found[leg].kind = SUPER_ABSENT;
@@ -25,19 +31,21 @@ static int judge(struct mirror *m, struct super_found found[LEGS], struct verdic
 			metadata_find(m, leg, &found[leg]);
 
 	verdict_decide(&found[LEG_LOCAL], &found[LEG_REMOTE], v);
-	verdict_text(v, &found[LEG_LOCAL], &found[LEG_REMOTE], text, sizeof(text));
+	verdict_text(v, &found[LEG_LOCAL], &found[LEG_REMOTE], text, TEXT_BYTES);
 	if (v->reason) {
 		DMERR("%s: %s", name, text);
 		for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 			if (found[leg].kind != SUPER_VALID)
 				continue;
-			super_history_text(&found[leg].super, text, sizeof(text));
+			super_history_text(&found[leg].super, text, TEXT_BYTES);
 			DMERR("%s: history of the %s leg: %s", name, leg_name(leg), text);
 		}
-		return -EINVAL;
+		r = -EINVAL;
+	} else {
+		DMINFO("%s: %s", name, text);
 	}
-	DMINFO("%s: %s", name, text);
-	return 0;
+	kfree(text);
+	return r;
 }
 
 static int check_geometry(struct mirror *m, const struct super *s)
