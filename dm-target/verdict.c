@@ -188,10 +188,8 @@ void verdict_decide(const struct super_found *local, const struct super_found *r
 			refuse(v, found[i]->kind == SUPER_BLANK ? VERDICT_BLANK : VERDICT_BAD, i);
 			return;
 		}
-		if (found[i]->kind == SUPER_VALID) {
+		if (found[i]->kind == SUPER_VALID)
 			s[i] = &found[i]->super;
-			v->crashed |= s[i]->active;
-		}
 	}
 	if (!s[0] && !s[1]) {
 		refuse(v, VERDICT_NOTHING, LOCKSTEP_LOCAL);
@@ -208,6 +206,9 @@ void verdict_decide(const struct super_found *local, const struct super_found *r
 		accept(v, i, false);
 		v->alone = true;
 	}
+	if (v->reason == VERDICT_OK)
+		v->crashed = s[v->source]->active ||
+			     (!v->alone && !v->join && s[!v->source]->active);
 }
 
 const char *verdict_word(enum verdict_reason reason)
@@ -272,9 +273,8 @@ int verdict_text(const struct verdict *v, const struct super_found *local,
 	case VERDICT_BAD:
 		n = scnprintf(buf, size, "The %s leg can't be used: ", leg);
 		n += super_reason_text(found, buf + n, size - n);
-		return n + scnprintf(buf + n, size - n, "%s",
-				     found->kind == SUPER_BLANK ?
-				     ". If the devices have grown: `lockstep-meta grow LOCAL REMOTE`." : ".");
+		return n + scnprintf(buf + n, size - n, ".%s", v->reason == VERDICT_BLANK ?
+				     " If it has grown: `lockstep-meta grow LOCAL REMOTE`." : "");
 	case VERDICT_FOREIGN:
 		return scnprintf(buf, size, "The legs belong to different mirrors (\"%s\" and \"%s\", their set uuids differ): name the right devices.",
 				 local->super.name, remote->super.name);

@@ -83,7 +83,7 @@ struct verdict {
 	bool alone;		/* without the other leg; the caller must have been told to */
 	bool full;		/* the other leg is NEW */
 	bool join;		/* the other leg must become TARGET whatever the maps say */
-	bool crashed;		/* wasn't stopped cleanly */
+	bool crashed;		/* wasn't stopped cleanly; of a leg left behind nobody asks */
 };
 
 /* Decide. @legs[LOCKSTEP_LOCAL], @legs[LOCKSTEP_REMOTE]: what was found. */
