@@ -205,12 +205,11 @@ def _stop(name: str, *, all_of_them: bool) -> None:
     print(f"{name}: stopped")
 
 
-def resolve(args: argparse.Namespace) -> None:
-    """The end of a split brain: the leg that isn't kept becomes a new disk, to be filled."""
-    kept = config.load(args.name)
+def _both_idle(kept: config.Config, wait: float | None) -> dict[str, device.Device]:
+    """Both legs of a stopped mirror, which nobody uses."""
     if dm.exists(kept.name):
         raise Refused(f"{kept.name} runs: lockstep stop {kept.name}")
-    nodes = find_legs(kept, kept.wait if args.wait is None else args.wait)
+    nodes = find_legs(kept, kept.wait if wait is None else wait)
     for leg in LEGS:
         if leg not in nodes:
             raise Failed(f"{kept.name}: the {leg} leg {kept.devices()[leg]} isn't there")
@@ -219,6 +218,39 @@ def resolve(args: argparse.Namespace) -> None:
         used = device.uses(at)
         if used:
             raise Refused(f"{kept.name}: {at.given} is in use: {'; '.join(used)}")
+    return found
+
+
+def grow(args: argparse.Namespace) -> None:
+    """Both devices have become larger: the metadata move to the new end."""
+    kept = config.load(args.name)
+    found = _both_idle(kept, args.wait)
+    nodes = [found[leg].node for leg in LEGS]
+    plan = meta.grow(*nodes, dry=True)
+    if all(meta.examine(node).data_len == plan.data_len for node in nodes):
+        raise Refused(
+            f"{kept.name}: there is nothing to grow: it has {show.size(plan.data_len)} already, all"
+            " that the smaller device has room for"
+        )
+    rows = [(leg, at.given, show.size(at.sectors)) for leg, at in found.items()]
+    print(show.columns(rows), file=sys.stderr)
+    print(
+        f"{kept.name} will have {show.size(plan.data_len)} ({plan.data_len} sectors). Its metadata"
+        " move to the end of the devices; what lies there is overwritten.",
+        file=sys.stderr,
+    )
+    ask.permission(f"Grow the mirror {kept.name}?", given=args.yes)
+    meta.grow(*nodes)
+    print(
+        f"{kept.name}: {show.size(plan.data_len)}. Start it (lockstep assemble {kept.name}): the"
+        " new room is resynced. Then grow the file system on it"
+    )
+
+
+def resolve(args: argparse.Namespace) -> None:
+    """The end of a split brain: the leg that isn't kept becomes a new disk, to be filled."""
+    kept = config.load(args.name)
+    found = _both_idle(kept, args.wait)
     verdict = meta.verdict(found[LOCAL].node, found[REMOTE].node)
     if verdict.good:
         raise Refused(
@@ -229,8 +261,8 @@ def resolve(args: argparse.Namespace) -> None:
     if verdict.histories:
         print(history_table(verdict.histories), file=sys.stderr)
     print(
-        f"KEPT: the {args.keep} leg {nodes[args.keep]}.\n"
-        f"OVERWRITTEN: the {lost} leg {nodes[lost]}; what was written only there is lost.",
+        f"KEPT: the {args.keep} leg {found[args.keep].given}.\n"
+        f"OVERWRITTEN: the {lost} leg {found[lost].given}; what was written only there is lost.",
         file=sys.stderr,
     )
     ask.permission(f"Keep the {args.keep} leg of {kept.name}?", given=args.yes)

@@ -103,6 +103,11 @@ def _add_makers(add: Add) -> None:
     one.add_argument("--wait", metavar="S", type=float, help="seconds to wait for the legs")
     _yes(one)
 
+    one = add("grow", "a stopped mirror on devices that have become larger", _alone(assembly.grow))
+    one.add_argument("name", metavar="NAME")
+    one.add_argument("--wait", metavar="S", type=float, help="seconds to wait for the legs")
+    _yes(one)
+
     one = add("wipe", "make a leg an ordinary device; its data stays", create.wipe)
     one.add_argument("device", metavar="DEVICE")
     _yes(one)

@@ -158,6 +158,10 @@ def resolve(keep: str, local: str, remote: str) -> None:
     _run("resolve", "--keep", keep, local, remote)
 
 
+def grow(local: str, remote: str, *, dry: bool = False) -> Made:
+    return _made(_answer("grow", *_flags(dry=dry, force=False), local, remote))
+
+
 def wipe(node: str) -> None:
     _run("wipe", node)
 

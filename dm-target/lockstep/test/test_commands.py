@@ -111,6 +111,19 @@ def test_resolve_what_needs_no_resolving(m: Host) -> None:
     assert not m.calls("lockstep-meta resolve")
 
 
+def test_grow(m: Host) -> None:
+    m.disk("/dev/a", mirror="m")
+    m.says("lockstep-meta grow", {"set_uuid": "u", "data_len": 4096, "region_size": 64})
+    code, _, err = m.lockstep("grow", "m")
+    assert (code, "2 MiB" in err, "--yes" in err) == (3, True, True)
+    assert m.calls("lockstep-meta") == ["lockstep-meta grow --dry-run /dev/a /dev/b"]
+    assert m.lockstep("grow", "m", "--yes")[0] == 0
+    assert m.calls("lockstep-meta")[-1] == "lockstep-meta grow /dev/a /dev/b"
+    m.runs("m")
+    code, _, err = m.lockstep("grow", "m", "--yes")
+    assert (code, "lockstep stop m" in err) == (3, True)
+
+
 def test_the_wrong_devices(m: Host) -> None:
     m.says("lockstep-meta verdict", {**GOOD, "set_uuid": "another"})
     code, _, err = m.lockstep("assemble", "m")
