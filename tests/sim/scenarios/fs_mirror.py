@@ -64,8 +64,8 @@ class Both:
         legs = (self.local.node, self.remote)
         base.run(META, "create", "--local", legs[0], "--remote", legs[1], "--assume-clean")
         self.sectors = int(json.loads(base.run(META, "verdict", *legs))["data_len"])
-        # Of the table's words one with its default: all that is known is on the legs.
-        self.mirror = mirror.Mirror(*legs, "rejoin", 5, sectors=self.sectors)
+        # A polite resync would take half an hour beside these loads.
+        self.mirror = mirror.Mirror(*legs, "resync_pace", "full", sectors=self.sectors)
 
     def back(self, what: str) -> None:
         """A dead leg comes back by itself, unless the admin took it out."""
