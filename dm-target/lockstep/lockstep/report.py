@@ -137,9 +137,11 @@ def _verify_lines(now: Status) -> list[str]:
     if now.verify is None and not now.out_of_sync:
         return []
     lines = []
-    if now.verify is not None:
+    if now.verifying and now.verify:
         done, of = now.verify
         lines.append(f"  verify  {show.bar(done, of)} {show.percent(done, of)}")
+    elif now.verify and not now.out_of_sync:
+        lines.append("  verify has compared everything: equal")
     if now.out_of_sync:
         lines.append(f"  verify found {now.out_of_sync} sectors that differed")
     return lines

@@ -73,6 +73,12 @@ class Status:
         return UNUSABLE if not self.usable else OK if self.whole else DEGRADED
 
     @property
+    def verifying(self) -> bool:
+        """A run is under way, if only waiting for a leg or the resync. One that has ended by itself
+        is told with all regions done."""
+        return self.verify is not None and self.verify[0] < self.verify[1]
+
+    @property
     def left_sectors(self) -> int:
         """To be copied until both legs are in sync."""
         return self.length * sum(self.stale.values()) // max(self.regions, 1)
@@ -109,7 +115,7 @@ class Status:
                 "seconds_left": self.seconds_left,
             },
             "verify": {
-                "running": self.action == "verify",
+                "running": self.verifying,
                 "regions_done": self.verify[0] if self.verify else None,
                 "regions": self.verify[1] if self.verify else None,
                 "out_of_sync_sectors": self.out_of_sync,

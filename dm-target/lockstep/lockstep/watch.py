@@ -115,7 +115,7 @@ def _verify_status(args: argparse.Namespace) -> int:
     told = now.json()["verify"]
     if args.json:
         print(show.as_json({args.name: told}))
-    elif now.action == "verify" and now.verify:
+    elif now.verifying and now.verify:
         done, of = now.verify
         print(f"{args.name}: {show.bar(done, of)} {show.percent(done, of)}, {_found(now)}")
     else:
@@ -128,10 +128,11 @@ def _wait_verified(name: str) -> int:
         while True:
             event.arm()
             now = assembly.status_of(name)
-            if now.action != "verify":
+            if not now.verifying:
                 break
             event.sleep()
-    whole = now.verify is None or now.verify[0] == now.verify[1]
+    # One that was stopped is gone without a word.
+    whole = now.verify is not None
     print(f"{name}: {'all compared' if whole else 'verify ended early'}: {_found(now)}")
     return DONE if whole and not now.out_of_sync else FAILED
 

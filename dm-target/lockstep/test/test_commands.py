@@ -317,9 +317,13 @@ def test_verify_needs_two_good_legs(m: Host) -> None:
     m.runs("m", STATUS)
     assert m.lockstep("verify", "start", "m")[0] == 0
     assert m.calls("dmsetup message") == ["dmsetup message m 0 verify start"]
-    m.runs("m", "AA 1024/1024 idle 0 0 degrade 0 0 0 0 together - 0 0 - 24")
+    m.runs("m", "AA 1024/1024 resync 0 0 degrade 0 0 0 0 together - 0 0 10/1024 24")
     code, out, _ = m.lockstep("verify", "status", "m", "--json")
-    assert (code, json.loads(out)["m"]["out_of_sync_sectors"]) == (1, 24)
+    told = json.loads(out)["m"]
+    assert (code, told["out_of_sync_sectors"], told["running"]) == (1, 24, True)
+    m.runs("m", "AA 1024/1024 idle 0 0 degrade 0 0 0 0 together - 0 0 1024/1024 0")
+    code, out, _ = m.lockstep("verify", "status", "m")
+    assert (code, "doesn't run" in out) == (0, True)
 
 
 def test_a_device_of_another_target_is_left_alone(m: Host) -> None:
