@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from labrun import KERNELS, lab
+from labrun import KERNELS, TREE, lab
 
 # What only starts programs and looks has nothing for the checked kernel, where a start of Python
 # takes seconds.
@@ -15,6 +15,9 @@ SCENARIOS = [
     ("cli_life", "plain"),
     ("cli_life", "checked"),
 ]
+# It joins when it is in the tree.
+if (TREE / "dm-target" / "verify.c").exists():
+    SCENARIOS.append(("cli_verify", "plain"))
 
 
 @pytest.mark.parametrize(("scenario", "kernel"), SCENARIOS)
