@@ -11,10 +11,16 @@
 #include "mirror.h"
 
 struct chunk_leg {
+	struct chunk *chunk;
+	enum leg_id id;
 	struct bio bio;
 	struct bio_vec vecs[IO_MAX_PAGES];
 	struct page *pages[IO_MAX_PAGES];
 	struct completion done;
+	blk_status_t status;
+	struct list_head transfer;	/* in mirror.transfers; state lock */
+	bool abandoned;			/* and hasn't returned; state lock */
+	bool died;			/* the leg: so this tells nothing new of it */
 	ktime_t began;
 	u64 took;
 };
@@ -55,6 +61,8 @@ struct chunk *chunk_create(struct mirror *m, unsigned int sectors)
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		struct chunk_leg *l = &c->legs[leg];
 
+		l->chunk = c;
+		l->id = leg;
 		init_completion(&l->done);
 		for (i = 0; i < DIV_ROUND_UP(sectors, PAGE_SECTORS_HERE); i++) {
 			l->pages[i] = alloc_page(GFP_KERNEL);
@@ -91,9 +99,65 @@ void chunk_unlock(struct chunk *c)
 static void transfer_done(struct bio *bio)
 {
 	struct chunk_leg *l = bio->bi_private;
+	struct mirror *m = l->chunk->m;
+	enum leg_id leg = l->id;
+	unsigned long flags;
+	bool abandoned;
 
+	leg_io_end(&m->legs[leg]);
 	l->took += ktime_to_ns(ktime_sub(ktime_get(), l->began));
-	complete(&l->done);
+	bio_uninit(bio);
+
+	/* Whoever waits takes this lock before it lets anything go. */
+	spin_lock_irqsave(&m->lock, flags);
+	abandoned = l->abandoned;
+	l->abandoned = false;
+	if (!abandoned) {
+		list_del(&l->transfer);
+		l->status = bio->bi_status;
+		complete(&l->done);
+	}
+	spin_unlock_irqrestore(&m->lock, flags);
+	if (abandoned)
+		writes_other_returned(m, leg);
+}
+
+void chunks_abandon(struct mirror *m)
+{
+	struct chunk_leg *l, *next;
+
+	lockdep_assert_held(&m->lock);
+	list_for_each_entry_safe(l, next, &m->transfers, transfer) {
+		if (!m->legs[l->id].dead)
+			continue;
+		list_del(&l->transfer);
+		l->abandoned = true;
+		l->died = true;
+		l->status = BLK_STS_TIMEOUT;
+		writes_other_abandoned(m, l->id);
+		complete(&l->done);
+	}
+}
+
+/* Puts it into flight, unless the leg is dead. */
+static bool take_off(struct chunk_leg *l)
+{
+	struct mirror *m = l->chunk->m;
+	bool alive;
+
+	reinit_completion(&l->done);
+	l->died = false;
+	spin_lock_irq(&m->lock);
+	alive = !m->legs[l->id].dead && !WARN_ON_ONCE(l->abandoned);
+	if (alive)
+		list_add(&l->transfer, &m->transfers);
+	spin_unlock_irq(&m->lock);
+	if (!alive) {
+		l->died = true;
+		l->status = BLK_STS_TIMEOUT;
+		complete(&l->done);
+	}
+	return alive;
 }
 
 static void submit(struct chunk *c, enum leg_id leg, enum leg_id buffer, blk_opf_t opf,
@@ -104,6 +168,8 @@ static void submit(struct chunk *c, enum leg_id leg, enum leg_id buffer, blk_opf
 	unsigned int offset = (first % PAGE_SECTORS_HERE) << SECTOR_SHIFT;
 	unsigned int left = sectors << SECTOR_SHIFT;
 
+	if (!take_off(l))
+		return;
 	bio_init(&l->bio, leg_bdev(&c->m->legs[leg]), l->vecs, IO_MAX_PAGES, opf);
 	l->bio.bi_iter.bi_sector = c->range.start + first;
 	while (left) {
@@ -115,31 +181,26 @@ static void submit(struct chunk *c, enum leg_id leg, enum leg_id buffer, blk_opf
 	}
 	l->bio.bi_private = l;
 	l->bio.bi_end_io = transfer_done;
-	reinit_completion(&l->done);
 	l->began = ktime_get();
+	leg_io_start(&c->m->legs[leg]);
 	submit_bio(&l->bio);
 }
 
-static int wait_for(struct chunk *c, enum leg_id leg)
+static int wait_for(struct chunk *c, enum leg_id leg, atomic64_t *errors)
 {
 	struct chunk_leg *l = &c->legs[leg];
-	blk_status_t status;
 
 	wait_for_completion_io(&l->done);
-	status = l->bio.bi_status;
-	if (status)
-		trace_lockstep_leg_error(c->m, leg, c->range.start, status);
-	bio_uninit(&l->bio);
-	return blk_status_to_errno(status);
+	if (l->status && !l->died) {
+		atomic64_inc(errors);
+		trace_lockstep_leg_error(c->m, leg, c->range.start, l->status);
+	}
+	return blk_status_to_errno(l->status);
 }
 
 static int wait_for_read(struct chunk *c, enum leg_id leg)
 {
-	int r = wait_for(c, leg);
-
-	if (r)
-		atomic64_inc(&c->m->legs[leg].read_errors);
-	return r;
+	return wait_for(c, leg, &c->m->legs[leg].read_errors);
 }
 
 int chunk_read(struct chunk *c, enum leg_id leg)
@@ -164,13 +225,9 @@ int chunk_write(struct chunk *c, enum leg_id to, enum leg_id from,
 		unsigned int first, unsigned int sectors)
 {
 	struct leg *l = &c->m->legs[to];
-	int r;
 
 	submit(c, to, from, REQ_OP_WRITE | leg_write_flags(l), first, sectors);
-	r = wait_for(c, to);
-	if (r)
-		atomic64_inc(&l->write_errors);
-	return r;
+	return wait_for(c, to, &l->write_errors);
 }
 
 unsigned int chunk_differs(const struct chunk *c, unsigned int *first, unsigned int *last)
@@ -192,9 +249,9 @@ unsigned int chunk_differs(const struct chunk *c, unsigned int *first, unsigned 
 	return differing;
 }
 
-sector_t chunk_start(const struct chunk *c)
+const struct locked_range *chunk_range(const struct chunk *c)
 {
-	return c->range.start;
+	return &c->range;
 }
 
 unsigned int chunk_sectors(const struct chunk *c)

@@ -17,6 +17,7 @@
 #include "leg.h"
 
 struct chunk;
+struct locked_range;
 struct mirror;
 
 /**
@@ -35,6 +36,10 @@ void chunk_unlock(struct chunk *c);
 
 /*
  * Transfers between a leg and its buffer, or another leg's; the range is held.
+ * A transfer on a leg that dies meanwhile (or is dead) ends at once with an
+ * error, so that no write has to wait for the range of one that hangs. What is
+ * still out there then counts with the abandoned writes (write.h): the leg isn't
+ * used again before it has returned, so until then the chunk isn't used either.
  * Errors are counted and traced for the leg; what they mean is the caller's
  * business. Returns 0 or an errno. chunk_read_both() reads from both at the
  * same time, and tells how each fared.
@@ -54,10 +59,13 @@ int __must_check chunk_write(struct chunk *c, enum leg_id to, enum leg_id from,
  */
 unsigned int chunk_differs(const struct chunk *c, unsigned int *first, unsigned int *last);
 
-sector_t chunk_start(const struct chunk *c);
+const struct locked_range *chunk_range(const struct chunk *c);
 unsigned int chunk_sectors(const struct chunk *c);
 
 /* Nanoseconds that transfers have taken on a leg since chunk_lock(). */
 u64 chunk_took(const struct chunk *c, enum leg_id leg);
+
+/* Under the state lock: end the transfers on legs that are dead. */
+void chunks_abandon(struct mirror *m);
 
 #endif

@@ -38,6 +38,10 @@ enum counter {
 	COUNT_MERGED,		/* of these: sent in the bio of an adjacent one */
 	COUNT_ABSORBED,		/* writes whose bytes replaced those of one that waited */
 	COUNT_SAVED,		/* their bytes, which were never sent by themselves */
+	COUNT_VERIFIED,		/* sectors that verify has compared */
+	COUNT_REPAIRED,		/* bad places written anew, read back and found good */
+	COUNT_REPAIRS_FAILED,	/* bad places that are bad still */
+	COUNT_REPAIRS_DROPPED,	/* read errors not followed: too many, or known */
 	COUNTERS,
 };
 

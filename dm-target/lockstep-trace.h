@@ -160,6 +160,48 @@ TRACE_EVENT(lockstep_map,
 		  __entry->leg, __entry->page)
 );
 
+TRACE_EVENT(lockstep_differs,
+	TP_PROTO(struct mirror *m, enum leg_id leg, sector_t first, sector_t last,
+		 unsigned int sectors),
+	TP_ARGS(m, leg, first, last, sectors),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(int, leg)
+		__field(u64, first)
+		__field(u64, last)
+		__field(unsigned int, sectors)
+	),
+	TP_fast_assign(
+		__entry->dev = lockstep_dev(m);
+		__entry->leg = leg;
+		__entry->first = first;
+		__entry->last = last;
+		__entry->sectors = sectors;
+	),
+	TP_printk("%d,%d %u sectors differ in %llu..%llu, leg %d is to be mended",
+		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->sectors, __entry->first,
+		  __entry->last, __entry->leg)
+);
+
+TRACE_EVENT(lockstep_repair,
+	TP_PROTO(struct mirror *m, enum leg_id leg, sector_t sector, bool good),
+	TP_ARGS(m, leg, sector, good),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(int, leg)
+		__field(u64, sector)
+		__field(bool, good)
+	),
+	TP_fast_assign(
+		__entry->dev = lockstep_dev(m);
+		__entry->leg = leg;
+		__entry->sector = sector;
+		__entry->good = good;
+	),
+	TP_printk("%d,%d leg %d %llu %s", MAJOR(__entry->dev), MINOR(__entry->dev), __entry->leg,
+		  __entry->sector, __entry->good ? "repaired" : "stays bad")
+);
+
 #endif
 
 #undef TRACE_INCLUDE_PATH

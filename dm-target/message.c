@@ -4,6 +4,7 @@
 #include "join.h"
 #include "mirror.h"
 #include "resync.h"
+#include "verify.h"
 
 static int parse_leg(const char *word, enum leg_id *leg)
 {
@@ -72,6 +73,19 @@ static int msg_resync_rate(struct mirror *m, unsigned int argc, char **argv)
 	if (!r)
 		throttle_set_rate(m->throttle, rate);
 	return r;
+}
+
+static int msg_verify(struct mirror *m, unsigned int argc, char **argv)
+{
+	bool stop;
+	int r = parse_choice("verify", argv[0], "start", "stop", &stop);
+
+	if (r)
+		return r;
+	if (!stop)
+		return verify_start(m->verify);
+	verify_stop(m->verify);
+	return 0;
 }
 
 static int msg_resync_pace(struct mirror *m, unsigned int argc, char **argv)
@@ -156,6 +170,7 @@ static const struct {
 	{ "recover", " [local|remote]", 0, 1, msg_recover },
 	{ "resync", "", 0, 0, msg_resync },
 	{ "resync_rate", " <KiB/s>", 1, 1, msg_resync_rate },
+	{ "verify", " start|stop", 1, 1, msg_verify },
 	{ "resync_pace", " polite|full", 1, 1, msg_resync_pace },
 	{ "resync_compare", " on|off", 1, 1, msg_resync_compare },
 	{ "remote_timeout", " <ms>", 1, 1, msg_remote_timeout },

@@ -13,6 +13,7 @@
  *   policy degrade|block|error
  *   unblock                  policy block: go on with one leg until both are back
  *   fail_held                fail the writes that are held now
+ *   verify start|stop        compare both legs everywhere (verify.h)
  *   resync_pace polite|full  the application first, or the resync; not kept either
  *   resync_compare on|off    copy only what differs; not kept over a reload
  *   counters_reset

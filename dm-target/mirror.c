@@ -3,10 +3,12 @@
 
 #include <linux/completion.h>
 
+#include "chunk.h"
 #include "join.h"
 #include "lockstep-trace.h"
 #include "metadata.h"
 #include "resync.h"
+#include "verify.h"
 
 static bool leg_in(unsigned int mask, enum leg_id leg)
 {
@@ -56,7 +58,9 @@ void mirror_changed(struct mirror *m)
 	if (m->standing == TOGETHER && m->meta && !m->read_only &&
 	    !!m->map.nr_stale != m->target_ready)
 		join_kick(m);
+	chunks_abandon(m);
 	resync_kick(m->resync);
+	verify_kick(m->verify);
 }
 
 static bool mark(struct mirror *m, enum leg_id leg, const struct locked_range *range)

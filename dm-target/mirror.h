@@ -56,7 +56,9 @@
 #define DM_MSG_PREFIX "lockstep"
 
 struct metadata;
+struct repair;
 struct resync;
+struct verify;
 
 struct mirror {
 	struct dm_target *ti;
@@ -103,7 +105,10 @@ struct mirror {
 	struct range_lock ranges;
 	struct counters counters;
 	struct throttle *throttle;	/* of all that works beside the application */
+	struct list_head transfers;	/* chunk.c's, in flight; state lock */
 	struct resync *resync;
+	struct verify *verify;
+	struct repair *repair;
 
 	struct writes writes;
 	struct watch watch;

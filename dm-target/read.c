@@ -3,6 +3,7 @@
 
 #include "lockstep-trace.h"
 #include "mirror.h"
+#include "repair.h"
 
 static sector_t last_of(const struct bvec_iter *iter)
 {
@@ -69,8 +70,11 @@ int read_end_io(struct mirror *m, struct bio *bio, blk_status_t *error)
 	enum leg_id leg;
 
 	if (likely(!*error)) {
-		if (unlikely(io->retried))
+		if (unlikely(io->retried)) {
 			count(&m->counters, COUNT_FAILOVERS);
+			repair_request(m->repair, other_leg(io->leg), io->iter.bi_sector,
+				       last_of(&io->iter));
+		}
 		return DM_ENDIO_DONE;
 	}
 	/* .map found no leg, so no leg is to blame */

@@ -4,7 +4,7 @@
  * that is current, else an error. A read that fails on one leg is tried once
  * more on the other if that is current there; the failed leg's error is
  * counted and traced, and the leg stays (a bad sector is no reason to lose a
- * leg; writing the sector back is left to the repair of issue 3).
+ * leg). What came good from the other leg is asked to be repaired (repair.h).
  *
  * Reads take no range: a read that overlaps a write in flight may return old
  * or new data, as on any disk.

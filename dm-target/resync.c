@@ -8,6 +8,7 @@
 #include "lockstep-trace.h"
 #include "mirror.h"
 #include "throttle.h"
+#include "verify.h"
 
 /* A region of which chunks are being copied. */
 struct open_region {
@@ -309,6 +310,7 @@ static void job_work(struct work_struct *work)
 	throttle_unwatch(m->throttle);
 	spin_lock_irq(&m->lock);
 	job->busy = false;
+	verify_kick(m->verify);		/* it waits for the last job */
 	spin_unlock_irq(&m->lock);
 }
 
@@ -351,6 +353,17 @@ bool resync_busy(const struct resync *rs)
 		return false;
 	for (i = 0; i < rs->nr_jobs; i++)
 		if (rs->jobs[i].busy || work_busy((struct work_struct *)&rs->jobs[i].work))
+			return true;
+	return false;
+}
+
+bool resync_active(const struct resync *rs)
+{
+	unsigned int i;
+
+	lockdep_assert_held(&rs->m->lock);
+	for (i = 0; i < rs->nr_jobs; i++)
+		if (rs->jobs[i].busy || work_pending(&rs->jobs[i].work))
 			return true;
 	return false;
 }

@@ -65,6 +65,12 @@ void resync_set_compare(struct resync *rs, bool compare);
 bool resync_busy(const struct resync *rs);
 
 /*
+ * Under the state lock: is a job at work? Unlike resync_busy(), no longer when the
+ * last one tells verify that it may go on.
+ */
+bool resync_active(const struct resync *rs);
+
+/*
  * Under the state lock: one word for the status line:
  * idle     nothing is stale
  * resync   copying

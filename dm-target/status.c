@@ -3,6 +3,7 @@
 
 #include "mirror.h"
 #include "resync.h"
+#include "verify.h"
 
 static u64 errors_of(const struct leg *leg)
 {
@@ -17,7 +18,10 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 	unsigned long stale[LEGS];
 	unsigned int sz = 0;
 	char health[LEGS];
+	unsigned long verified;
 	const char *action;
+	bool verifies;
+	u64 differing;
 	enum leg_id leg;
 	int i;
 
@@ -30,9 +34,13 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 	}
 	standing = m->standing;
 	action = resync_action(m->resync);
+	if (!strcmp(action, "idle"))
+		action = verify_action(m->verify) ?: action;
+	verifies = verify_progress(m->verify, &verified);
+	differing = verify_differing(m->verify);
 	spin_unlock_irq(&m->lock);
 
-	DMEMIT("%c%c %lu/%lu %s %llu %llu %s %lu %lu %lld %lld %s %s %lu %u - 0",
+	DMEMIT("%c%c %lu/%lu %s %llu %llu %s %lu %lu %lld %lld %s %s %lu %u ",
 	       health[LEG_LOCAL], health[LEG_REMOTE],
 	       region_map_in_sync(&m->map), m->map.nr, action,
 	       errors_of(local), errors_of(remote),
@@ -42,6 +50,11 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 	       (long long)atomic64_read(&remote->read_errors),
 	       standing_name(standing), leg_why_word(why), dirty_map_weight(&m->dirty),
 	       throttle_rate(m->throttle));
+	if (verifies)
+		DMEMIT("%lu/%lu", verified, m->map.nr);
+	else
+		DMEMIT("-");
+	DMEMIT(" %llu", (unsigned long long)differing);
 	for (i = 0; i < COUNTERS; i++)
 		DMEMIT(" %llu", counters_sum(&m->counters, i));
 	return sz;

@@ -6,7 +6,7 @@
  *       A in sync   a alive, some regions stale   D dead (gets no I/O)
  *       - there is none
  *    2  <regions in sync>/<regions>
- *    3  idle | resync | paused | waiting | stalled (resync.h)
+ *    3  idle | resync | verify | paused | waiting | stalled (resync.h, verify.h)
  *    4  I/O errors of the local leg (read, write and flush)
  *    5  I/O errors of the remote leg
  *    6  policy: degrade | block | error
@@ -16,16 +16,17 @@
  *   12  why a dead leg stays dead: one word, or -
  *   13  regions dirty in the map
  *   14  rate of the resync now, KiB/s
- *   15  verify: <regions compared>/<regions>, or -
+ *   15  verify: <regions compared>/<regions>, equal when it has ended, or - (none
+ *       since the mirror came up, or stopped before its end)
  *   16  sectors that verify has found to differ
  *   17+ counters in the order of counters.h: writes reads flushes fua zeroes
  *       waited copied_bytes punted failovers alone refused late
  *       resynced_sectors abandoned held marked map_writes super_writes cleaned
  *       compared_sectors equal_sectors batches batched merged absorbed
- *       saved_bytes
+ *       saved_bytes verified_sectors repaired repairs_failed repairs_dropped
  *
- * New fields come after the last. Each change of fields 1 and 11 is a dm event
- * (dmsetup wait) and a line in the kernel log.
+ * New fields come after the last. Each change of fields 1 and 11, and the
+ * end of a verify, is a dm event (dmsetup wait) and a line in the kernel log.
  */
 #ifndef LOCKSTEP_STATUS_H
 #define LOCKSTEP_STATUS_H

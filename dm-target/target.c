@@ -36,8 +36,10 @@
 #include "mirror.h"
 #include "read.h"
 #include "registry.h"
+#include "repair.h"
 #include "resync.h"
 #include "status.h"
+#include "verify.h"
 #include "write.h"
 #include "zero.h"
 
@@ -96,16 +98,42 @@ static void event_work(struct work_struct *work)
 		dm_table_event(m->ti->table);
 }
 
+/* What works beside the application, once all of it has been made. */
+static void background_run(struct mirror *m)
+{
+	repair_run(m->repair);
+	resync_run(m->resync);
+	verify_run(m->verify);
+}
+
+static void background_pause(struct mirror *m)
+{
+	verify_pause(m->verify);
+	resync_pause(m->resync);
+	repair_pause(m->repair);
+}
+
+static void background_drain(struct mirror *m)
+{
+	verify_drain(m->verify);
+	resync_drain(m->resync);
+	repair_drain(m->repair);
+}
+
 /* Takes apart whatever has been made; what hasn't is zero. */
 static void mirror_destroy(struct mirror *m)
 {
 	enum leg_id leg;
 
 	if (!IS_ERR_OR_NULL(m->resync)) {
-		resync_pause(m->resync);
-		resync_drain(m->resync);
+		background_pause(m);
+		background_drain(m);
 		resync_destroy(m->resync);
 	}
+	if (m->verify)
+		verify_destroy(m->verify);
+	if (m->repair)
+		repair_destroy(m->repair);
 	if (m->join_wq) {
 		join_stop(m);
 		destroy_workqueue(m->join_wq);
@@ -235,6 +263,7 @@ static int mirror_init(struct mirror *m)
 	spin_lock_init(&m->lock);
 	range_lock_init(&m->ranges);
 	INIT_WORK(&m->event, event_work);
+	INIT_LIST_HEAD(&m->transfers);
 	standing_init(m);
 	join_init(m);
 	m->shown[LEG_LOCAL] = m->legs[LEG_LOCAL].dev ? 'A' : '-';
@@ -266,6 +295,10 @@ static int mirror_init(struct mirror *m)
 	if (!m->throttle)
 		return -ENOMEM;
 	throttle_set_polite(m->throttle, !m->options.resync_full);
+	m->verify = verify_create(m);
+	m->repair = repair_create(m);
+	if (!m->verify || !m->repair)
+		return -ENOMEM;
 	m->resync = resync_create(m, m->options.resync_jobs, m->options.resync_compare);
 	return PTR_ERR_OR_ZERO(m->resync);
 }
@@ -391,7 +424,7 @@ static void lockstep_presuspend(struct dm_target *ti)
 {
 	struct mirror *m = ti->private;
 
-	resync_pause(m->resync);
+	background_pause(m);
 	/* Or dm would wait for what is held. */
 	standing_close(m);
 }
@@ -401,7 +434,7 @@ static void lockstep_presuspend_undo(struct dm_target *ti)
 	struct mirror *m = ti->private;
 
 	standing_open(m);
-	resync_run(m->resync);
+	background_run(m);
 }
 
 /* dm has waited for every bio: what is left is our own. */
@@ -409,7 +442,7 @@ static void lockstep_postsuspend(struct dm_target *ti)
 {
 	struct mirror *m = ti->private;
 
-	resync_drain(m->resync);
+	background_drain(m);
 	join_stop(m);
 	standing_drain(m);
 	watch_stop(m);
@@ -446,7 +479,7 @@ static void lockstep_resume(struct dm_target *ti)
 	struct mirror *m = ti->private;
 
 	join_run(m);
-	resync_run(m->resync);
+	background_run(m);
 	watch_start(m);
 }
 

@@ -184,6 +184,25 @@ unsigned int write_abandon(struct mirror *m, enum leg_id leg)
 	return nr;
 }
 
+void writes_other_abandoned(struct mirror *m, enum leg_id leg)
+{
+	lockdep_assert_held(&m->lock);
+	spin_lock(&m->writes.lock);
+	m->writes.abandoned[leg]++;
+	spin_unlock(&m->writes.lock);
+}
+
+void writes_other_returned(struct mirror *m, enum leg_id leg)
+{
+	struct writes *ws = &m->writes;
+	unsigned long flags;
+
+	spin_lock_irqsave(&ws->lock, flags);
+	if (!--ws->abandoned[leg])
+		wake_up_all(&ws->returned);
+	spin_unlock_irqrestore(&ws->lock, flags);
+}
+
 bool writes_draining(const struct mirror *m, enum leg_id leg)
 {
 	return READ_ONCE(m->writes.abandoned[leg]);

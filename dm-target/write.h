@@ -181,6 +181,14 @@ void write_copy(struct write *w, struct bio *bio, unsigned int offset);
 void write_pin(struct write *w);
 void write_unpin(struct write *w);
 
+/*
+ * Others (chunk.c) that stop waiting for a dead leg: what they have there counts
+ * with the abandoned writes. Under the state lock; and when it has returned, the
+ * last that the caller does with the mirror, in any context.
+ */
+void writes_other_abandoned(struct mirror *m, enum leg_id leg);
+void writes_other_returned(struct mirror *m, enum leg_id leg);
+
 /* A leg is done with its part. For zero.c. Any context. */
 void write_leg_done(struct write *w, enum leg_id leg, blk_status_t status);
 

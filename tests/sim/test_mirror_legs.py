@@ -13,7 +13,8 @@ both_kernels = pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize(
     "scenario",
     [
-        "mirror_table", "mirror_legs", "mirror_resync", "mirror_hang", "mirror_coalesce",
+        "mirror_table", "mirror_legs", "mirror_resync", "mirror_verify", "mirror_repair",
+        "mirror_hang", "mirror_coalesce",
         "meta_grown", "meta_reload",
     ],
 )  # fmt: skip

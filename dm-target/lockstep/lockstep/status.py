@@ -21,6 +21,7 @@ COUNTERS = (
     "alone", "refused", "late", "resynced_sectors", "abandoned", "held",
     "marked", "map_writes", "super_writes", "cleaned", "compared_sectors", "equal_sectors",
     "batches", "batched", "merged", "absorbed", "saved_bytes",
+    "verified_sectors", "repaired", "repairs_failed", "repairs_dropped",
 )  # fmt: skip
 _FIXED = 16
 # Why a dead leg stays dead: the kernel's word (leg.c), what it means, and what to do.

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Resync: full and partial, under load, interrupted in every way, and over a table reload."""
 
+import errno
+import random
 import threading
+import time
 
 from locklab import base, blk, dm, mirror
 from mirrorlab import SECTORS, Background, Pair
@@ -181,8 +184,106 @@ def reloads_under_load() -> None:
     pair.close()
 
 
+def compared() -> None:
+    base.step("resync_compare: only what differs is written, whichever way it is asked for")
+    pair = Pair("nosync", "region_size", 1024, "resync_compare", "on", latency_us=(20, 50))
+    load = Background("verify", pair.mirror.node, span=SECTORS // 2)
+    written(pair, 200)
+    with blk.Disk(pair.remote.disk.node) as disk:
+        disk.write(SECTORS // 2 + 4100, blk.pattern("other", 24))
+        disk.write(SECTORS - 1, blk.pattern("other", 1))
+    pair.mirror.message("resync")
+    pair.mirror.in_sync()
+    base.equal(load.stop()[3:], (0, 0), "failed writes and reads")
+    base.equal(pair.count("compared"), SECTORS, "sectors compared")
+    copied = pair.count("resynced")
+    # null_blk's physical block is 512 bytes; of a chunk all between the ends is copied
+    base.equal(copied, 25, "sectors copied")
+    base.equal(pair.count("equal"), SECTORS - copied, "equal sectors")
+    pair.same()
+
+    base.step("switched off and on; the target can't be read, which a write mends")
+    pair.mirror.message("resync_compare off")
+    pair.mirror.message("resync")
+    pair.mirror.in_sync()
+    base.equal(pair.count("compared"), SECTORS, "sectors compared")
+    base.equal(pair.count("resynced") - copied, SECTORS, "sectors copied")
+    with base.refused("a word that isn't one", kernel="neither off nor on"):
+        pair.mirror.message("resync_compare maybe")
+    with base.refused("a word that isn't one", kernel="neither full nor polite"):
+        pair.mirror.message("resync_pace maybe")
+    pair.mirror.message("resync_compare on")
+    pair.mirror.message("resync_pace full")
+    pair.remote.bad_reads(100, 103)
+    pair.mirror.message("resync")
+    pair.mirror.in_sync()
+    pair.remote.well()
+    pair.same()
+    pair.close()
+
+
+def hung() -> None:
+    base.step("the remote leg hangs below a chunk: writes there go on after remote_timeout")
+    for kind in ("resync", "compare", "verify"):
+        pair = Pair("nosync", "region_size", 4096, "remote_timeout", 2000, latency_us=(20, 50))
+        differ(pair)
+        dm.suspend(pair.remote.name, flush=False)
+        pair.mirror.message(f"resync_compare {'on' if kind == 'compare' else 'off'}")
+        pair.mirror.message("verify start" if kind == "verify" else "resync")
+        base.until(lambda: pair.mirror.status().action != "idle", "it to begin")
+        time.sleep(0.5)
+        with blk.Disk(pair.mirror.node) as disk:
+            # Half a second has gone, and the watch may be an eighth late.
+            seconds = blk.timed(lambda: disk.write(0, blk.pattern("now", 256)))
+            base.expect(1 < seconds < 2.3, f"the write took {seconds:.3f} s")
+        pair.mirror.wait("AD")
+        with base.refused("recover while it hangs", errno.EBUSY):
+            pair.mirror.message("recover")
+        dm.suspend("mirror")
+        dm.resume("mirror")
+        dm.resume(pair.remote.name)
+        base.until(lambda: recovers(pair), "it to come back")
+        pair.mirror.in_sync()
+        pair.mirror.message("resync")  # for what verify knows of
+        pair.mirror.in_sync()
+        pair.same()
+        pair.close()
+
+
+def recovers(pair: Pair) -> bool:
+    try:
+        pair.mirror.message("recover")
+    except OSError:
+        return False
+    return True
+
+
+def dirty_hour() -> None:
+    base.step("an hour without the remote leg that dirties a hundredth: that is all that is copied")
+    mib = 64
+    pair = Pair("nosync", "region_size", 64, mib=mib, latency_us=(20, 50))
+    rng = random.Random(base.SEED)
+    pair.mirror.message("fail remote")
+    with blk.Disk(pair.mirror.node) as disk:
+        dirty = set(rng.sample(range((mib << 11) // 64), (mib << 11) // 64 // 100))
+        for region in sorted(dirty) * 4:
+            time.sleep(3600 / len(dirty) / 4)
+            disk.write(region * 64 + rng.randrange(57), blk.pattern("hour", 8))
+    base.equal(pair.count("stale_remote"), len(dirty), "stale regions")
+    pair.mirror.message("recover")
+    pair.mirror.in_sync()
+    copied = pair.count("resynced")
+    print(f"  {len(dirty)} regions of {64 * 512} bytes, {copied * 512} bytes copied", flush=True)
+    base.expect(copied <= 1.1 * len(dirty) * 64, f"{copied} sectors copied")
+    pair.same()
+    pair.close()
+
+
 first_sync()
 under_load()
+compared()
+hung()
+dirty_hour()
 interrupted()
 missed_behind_the_resync()
 grown()

@@ -24,6 +24,7 @@ FIELDS = (
     "held", "marked", "map_writes", "super_writes", "cleaned",
     "compared", "equal",
     "batches", "batched", "merged", "absorbed", "saved",
+    "verified", "repaired", "repairs_failed", "repairs_dropped",
 )  # fmt: skip
 
 
@@ -59,28 +60,29 @@ class Leg:
     def _linear(self) -> str:
         return f"0 {self.disk.sectors} linear {self.disk.node} 0"
 
-    def _set(self, table: str) -> None:
+    def table(self, table: str) -> None:
+        """Another device-mapper table in the place of what there is."""
         dm.load(self.name, table)
         dm.suspend(self.name, flush=False)
         dm.resume(self.name)
 
     def well(self) -> None:
-        self._set(self._linear())
+        self.table(self._linear())
 
     def gone(self) -> None:
         """Every I/O fails."""
-        self._set(f"0 {self.disk.sectors} error")
+        self.table(f"0 {self.disk.sectors} error")
 
     def fail_writes(self) -> None:
-        self._set(f"0 {self.disk.sectors} flakey {self.disk.node} 0 0 3600 1 error_writes")
+        self.table(f"0 {self.disk.sectors} flakey {self.disk.node} 0 0 3600 1 error_writes")
 
     def slow(self, ms: int) -> None:
         """Writes, flushes and reads take that long."""
-        self._set(f"0 {self.disk.sectors} delay {self.disk.node} 0 {ms}")
+        self.table(f"0 {self.disk.sectors} delay {self.disk.node} 0 {ms}")
 
     def bad_reads(self, first: int, last: int) -> None:
         """Reads of these sectors (inclusive) fail, and come right when they are written."""
-        self._set(f"0 {self.disk.sectors} dust {self.disk.node} 0 512")
+        self.table(f"0 {self.disk.sectors} dust {self.disk.node} 0 512")
         for sector in range(first, last + 1):
             dm.message(self.name, f"addbadblock {sector}")
         dm.message(self.name, "enable")

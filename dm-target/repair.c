@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "repair.h"
+
+#include <linux/ktime.h>
+#include <linux/slab.h>
+#include <linux/workqueue.h>
+
+#include "chunk.h"
+#include "lockstep-trace.h"
+#include "mirror.h"
+
+#define PIECE_MIN	8u		/* sectors */
+
+struct request {
+	enum leg_id leg;
+	sector_t start;
+	sector_t last;
+};
+
+/* A place that couldn't be repaired. */
+struct bad_place {
+	sector_t start;
+	time64_t when;			/* 0: none */
+};
+
+struct repair {
+	struct mirror *m;
+	struct workqueue_struct *wq;
+	struct work_struct work;
+	unsigned int piece;
+	struct chunk *chunk;		/* the worker's */
+
+	spinlock_t lock;		/* what follows; innermost */
+	bool running;
+	unsigned int first, waiting;
+	struct request queue[REPAIR_QUEUE];
+	struct bad_place bad[LEGS][REPAIR_BAD_MAX];
+};
+
+static bool is_young(const struct bad_place *p, time64_t now)
+{
+	return p->when && now - p->when < REPAIR_BAD_SECONDS;
+}
+
+static bool known_bad(struct repair *rp, enum leg_id leg, sector_t start)
+{
+	time64_t now = ktime_get_boottime_seconds();
+	unsigned long flags;
+	bool known = false;
+	unsigned int i;
+
+	spin_lock_irqsave(&rp->lock, flags);
+	for (i = 0; i < REPAIR_BAD_MAX; i++)
+		if (is_young(&rp->bad[leg][i], now) && rp->bad[leg][i].start == start)
+			known = true;
+	spin_unlock_irqrestore(&rp->lock, flags);
+	return known;
+}
+
+/* Returns true if it was one too many; then the count begins anew. */
+static bool note_bad(struct repair *rp, enum leg_id leg, sector_t start)
+{
+	time64_t now = ktime_get_boottime_seconds();
+	struct bad_place *place = NULL;
+	unsigned int i, young = 0;
+
+	spin_lock_irq(&rp->lock);
+	for (i = 0; i < REPAIR_BAD_MAX; i++) {
+		if (is_young(&rp->bad[leg][i], now))
+			young++;
+		else
+			place = &rp->bad[leg][i];
+	}
+	/* There is a free one: with the last taken all are forgotten. */
+	if (!WARN_ON_ONCE(!place))
+		*place = (struct bad_place){ .start = start, .when = max_t(time64_t, now, 1) };
+	young++;
+	if (young >= REPAIR_BAD_MAX)
+		memset(rp->bad[leg], 0, sizeof(rp->bad[leg]));
+	spin_unlock_irq(&rp->lock);
+	return young >= REPAIR_BAD_MAX;
+}
+
+void repair_request(struct repair *rp, enum leg_id leg, sector_t start, sector_t last)
+{
+	const struct request *r;
+	unsigned long flags;
+	bool taken = false;
+	unsigned int i;
+
+	spin_lock_irqsave(&rp->lock, flags);
+	for (i = 0; i < rp->waiting && !taken; i++) {
+		r = &rp->queue[(rp->first + i) % REPAIR_QUEUE];
+		taken = r->leg == leg && r->start <= start && r->last >= last;
+	}
+	if (!taken && rp->running && rp->waiting < REPAIR_QUEUE) {
+		rp->queue[(rp->first + rp->waiting++) % REPAIR_QUEUE] =
+			(struct request){ leg, start, last };
+		queue_work(rp->wq, &rp->work);
+		taken = true;
+	}
+	spin_unlock_irqrestore(&rp->lock, flags);
+	if (!taken)
+		count(&rp->m->counters, COUNT_REPAIRS_DROPPED);
+}
+
+static bool next_request(struct repair *rp, struct request *r)
+{
+	bool got = false;
+
+	spin_lock_irq(&rp->lock);
+	if (rp->running && rp->waiting) {
+		*r = rp->queue[rp->first];
+		rp->first = (rp->first + 1) % REPAIR_QUEUE;
+		rp->waiting--;
+		got = true;
+	}
+	spin_unlock_irq(&rp->lock);
+	return got;
+}
+
+/* The chunk's range is held. */
+static bool may_repair(struct repair *rp)
+{
+	const struct locked_range *range = chunk_range(rp->chunk);
+	struct mirror *m = rp->m;
+	bool may;
+
+	spin_lock_irq(&m->lock);
+	may = READ_ONCE(rp->running) && m->standing == TOGETHER && !m->read_only &&
+	      region_map_current(&m->map, m->map.target, range->start, range->last);
+	spin_unlock_irq(&m->lock);
+	return may;
+}
+
+static void give_up(struct repair *rp, enum leg_id leg, unsigned int deaths)
+{
+	struct mirror *m = rp->m;
+
+	spin_lock_irq(&m->lock);
+	if (m->legs[leg].deaths == deaths)
+		(void)mirror_give_up(m, leg, WHY_FAILED);	/* refusal: it stays */
+	spin_unlock_irq(&m->lock);
+}
+
+enum outcome {
+	WELL,			/* can be read now, or could all the time */
+	STOP,			/* not the time for it */
+	BAD,			/* the sector stays bad */
+	BROKEN,			/* the write failed */
+};
+
+/* Written anew: has the leg got it? */
+static enum outcome read_back(struct repair *rp, enum leg_id leg)
+{
+	const struct locked_range *range = chunk_range(rp->chunk);
+	struct mirror *m = rp->m;
+	unsigned int first, last;
+
+	if (chunk_read(rp->chunk, leg))
+		return may_repair(rp) ? BAD : STOP;
+	if (!chunk_differs(rp->chunk, &first, &last)) {
+		count(&m->counters, COUNT_REPAIRED);
+		DMINFO("%s: %s leg %s: sectors %llu to %llu couldn't be read; written anew from the other leg, and good",
+		       dm_table_device_name(m->ti->table), leg_name(leg), m->legs[leg].dev->name,
+		       (unsigned long long)range->start, (unsigned long long)range->last);
+		return WELL;
+	}
+	DMERR_LIMIT("%s: %s leg %s reads back something else at sector %llu than was written",
+		    dm_table_device_name(m->ti->table), leg_name(leg), m->legs[leg].dev->name,
+		    (unsigned long long)range->start + first);
+	if (mirror_mark_differs(m, leg, range))
+		DMERR_LIMIT("%s: it can't be marked stale: it is the source of a resync, or the map can't be written",
+			    dm_table_device_name(m->ti->table));
+	return BAD;
+}
+
+/* The chunk's range is held. */
+static enum outcome repair_piece(struct repair *rp, enum leg_id leg)
+{
+	struct chunk *c = rp->chunk;
+	enum outcome outcome;
+
+	if (!may_repair(rp))
+		return STOP;
+	if (!chunk_read(c, leg))
+		return WELL;
+	/* A leg that has died meanwhile fails, too; and without the other's data there's no way. */
+	if (!may_repair(rp) || chunk_read(c, other_leg(leg)) || !may_repair(rp))
+		return STOP;
+
+	if (chunk_write(c, leg, other_leg(leg), 0, chunk_sectors(c)))
+		outcome = may_repair(rp) ? BROKEN : STOP;
+	else
+		outcome = read_back(rp, leg);
+	trace_lockstep_repair(rp->m, leg, chunk_range(c)->start, outcome == WELL);
+	return outcome;
+}
+
+/* Returns false if the rest of the request isn't worth it. */
+static bool one_piece(struct repair *rp, enum leg_id leg, sector_t start, unsigned int sectors)
+{
+	struct mirror *m = rp->m;
+	unsigned int deaths = READ_ONCE(m->legs[leg].deaths);
+	enum outcome outcome;
+
+	if (known_bad(rp, leg, start)) {
+		count(&m->counters, COUNT_REPAIRS_DROPPED);
+		return true;
+	}
+	chunk_lock(rp->chunk, start, sectors);
+	outcome = repair_piece(rp, leg);
+	chunk_unlock(rp->chunk);
+
+	if (outcome != BAD && outcome != BROKEN)
+		return outcome == WELL;
+
+	count(&m->counters, COUNT_REPAIRS_FAILED);
+	DMWARN_LIMIT("%s: %s leg %s: sectors %llu to %llu can't be repaired: %s",
+		     dm_table_device_name(m->ti->table), leg_name(leg), m->legs[leg].dev->name,
+		     (unsigned long long)start, (unsigned long long)start + sectors - 1,
+		     outcome == BROKEN ? "writing fails" : "written, and still not good");
+	if (note_bad(rp, leg, start)) {
+		DMERR("%s: %s leg %s: %u places that can't be repaired in an hour: it is failing",
+		      dm_table_device_name(m->ti->table), leg_name(leg),
+		      m->legs[leg].dev->name, REPAIR_BAD_MAX);
+		outcome = BROKEN;
+	}
+	if (outcome == BROKEN)
+		give_up(rp, leg, deaths);
+	return outcome == BAD;
+}
+
+static void repair_work(struct work_struct *work)
+{
+	struct repair *rp = container_of(work, struct repair, work);
+	sector_t len = rp->m->map.len;
+	struct request r;
+	sector_t at;
+
+	while (next_request(rp, &r))
+		for (at = round_down(r.start, rp->piece); at <= r.last; at += rp->piece)
+			if (!one_piece(rp, r.leg, at, min_t(sector_t, rp->piece, len - at)))
+				break;
+}
+
+void repair_run(struct repair *rp)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&rp->lock, flags);
+	rp->running = true;
+	spin_unlock_irqrestore(&rp->lock, flags);
+}
+
+void repair_pause(struct repair *rp)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&rp->lock, flags);
+	WRITE_ONCE(rp->running, false);
+	rp->waiting = 0;
+	spin_unlock_irqrestore(&rp->lock, flags);
+}
+
+void repair_drain(struct repair *rp)
+{
+	flush_workqueue(rp->wq);
+}
+
+struct repair *repair_create(struct mirror *m)
+{
+	struct repair *rp = kzalloc(sizeof(*rp), GFP_KERNEL);
+	enum leg_id leg;
+
+	if (!rp)
+		return NULL;
+	rp->m = m;
+	spin_lock_init(&rp->lock);
+	INIT_WORK(&rp->work, repair_work);
+	rp->piece = PIECE_MIN;
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		if (m->legs[leg].dev)
+			rp->piece = max(rp->piece, bdev_physical_block_size(leg_bdev(&m->legs[leg]))
+						   >> SECTOR_SHIFT);
+	rp->piece = min(rp->piece, IO_MAX_SECTORS);
+	rp->chunk = chunk_create(m, rp->piece);
+	rp->wq = alloc_ordered_workqueue("lockstep-repair", WQ_MEM_RECLAIM);
+	if (!rp->chunk || !rp->wq) {
+		repair_destroy(rp);
+		return NULL;
+	}
+	return rp;
+}
+
+void repair_destroy(struct repair *rp)
+{
+	if (rp->wq)
+		destroy_workqueue(rp->wq);
+	chunk_destroy(rp->chunk);
+	kfree(rp);
+}

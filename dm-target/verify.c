@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "verify.h"
+
+#include <linux/mutex.h>
+#include <linux/slab.h>
+#include <linux/workqueue.h>
+
+#include "chunk.h"
+#include "lockstep-trace.h"
+#include "mirror.h"
+#include "repair.h"
+#include "resync.h"
+#include "throttle.h"
+
+struct verify_job {
+	struct verify *v;
+	struct work_struct work;
+	bool busy;			/* state lock: with a chunk, at */
+	sector_t at;
+	struct chunk *chunk;
+};
+
+struct verify {
+	struct mirror *m;
+	struct workqueue_struct *wq;
+	struct mutex messages;		/* one start or stop at a time */
+
+	/* state lock */
+	bool running;			/* the device is */
+	bool active;			/* a run is under way */
+	bool ended;			/* the last run has seen everything */
+	sector_t next;			/* the first sector that no job has taken */
+	u64 differing;
+
+	struct verify_job jobs[VERIFY_JOBS];
+};
+
+/* Do the legs have to be equal, and may they be compared? */
+static bool comparable(const struct verify *v)
+{
+	const struct mirror *m = v->m;
+
+	lockdep_assert_held(&m->lock);
+	return v->running && v->active && m->standing == TOGETHER;
+}
+
+static bool can_run(const struct verify *v)
+{
+	return comparable(v) && v->next < v->m->map.len && !resync_active(v->m->resync);
+}
+
+void verify_kick(struct verify *v)
+{
+	unsigned int i;
+
+	lockdep_assert_held(&v->m->lock);
+	if (!can_run(v))
+		return;
+	for (i = 0; i < VERIFY_JOBS; i++)
+		queue_work(v->wq, &v->jobs[i].work);
+}
+
+static bool chunk_wanted(void *arg)
+{
+	struct verify_job *job = arg;
+	struct mirror *m = job->v->m;
+	bool wanted;
+
+	spin_lock_irq(&m->lock);
+	wanted = can_run(job->v);
+	spin_unlock_irq(&m->lock);
+	return wanted;
+}
+
+static bool any_busy(const struct verify *v)
+{
+	unsigned int i;
+
+	for (i = 0; i < VERIFY_JOBS; i++)
+		if (v->jobs[i].busy)
+			return true;
+	return false;
+}
+
+/* Past regions that are stale. */
+static void skip_stale(struct verify *v)
+{
+	const struct region_map *map = &v->m->map;
+	unsigned long region;
+
+	while (v->next < map->len) {
+		region = region_of(map, v->next);
+		if (!region_map_stale(map, map->target, region))
+			break;
+		v->next = region_last(map, region) + 1;
+	}
+}
+
+/* The end of a run, if this was it. Returns true for whoever is to tell. */
+static bool run_ends(struct verify *v)
+{
+	if (!v->active || v->next < v->m->map.len || any_busy(v))
+		return false;
+	v->active = false;
+	v->ended = true;
+	return true;
+}
+
+/* Takes the next chunk, of at most *sectors, within a region. */
+static bool take_chunk(struct verify_job *job, unsigned int *sectors)
+{
+	struct verify *v = job->v;
+	struct mirror *m = v->m;
+	sector_t last;
+
+	spin_lock_irq(&m->lock);
+	if (can_run(v)) {
+		skip_stale(v);
+		if (v->next < m->map.len) {
+			last = region_last(&m->map, region_of(&m->map, v->next));
+			*sectors = min_t(sector_t, *sectors, last - v->next + 1);
+			job->at = v->next;
+			job->busy = true;
+			v->next += *sectors;
+		}
+	}
+	spin_unlock_irq(&m->lock);
+	return job->busy;
+}
+
+static void found(struct verify_job *job, unsigned int differing, sector_t first, sector_t last)
+{
+	struct verify *v = job->v;
+	struct mirror *m = v->m;
+	enum leg_id target;
+	int r;
+
+	spin_lock_irq(&m->lock);
+	v->differing += differing;
+	target = mirror_has_target(m) ? m->map.target : LEG_REMOTE;
+	spin_unlock_irq(&m->lock);
+
+	trace_lockstep_differs(m, target, first, last, differing);
+	r = mirror_mark_differs(m, target, chunk_range(job->chunk));
+	DMWARN_LIMIT("%s: verify: the legs differ in %u sectors from %llu to %llu: %s%s",
+		     dm_table_device_name(m->ti->table), differing,
+		     (unsigned long long)first, (unsigned long long)last,
+		     r ? "can't be marked for a resync now, verify again later" :
+			 "copied anew to the leg that is ",
+		     r ? "" : leg_name(target));
+}
+
+/* The chunk's range is held. Returns false if the chunk is to be compared later. */
+static bool compare_chunk(struct verify_job *job)
+{
+	struct verify *v = job->v;
+	struct mirror *m = v->m;
+	const struct locked_range *range = chunk_range(job->chunk);
+	unsigned int first, last, differing;
+	int error[LEGS];
+	enum leg_id leg;
+	bool ready, equal;
+
+	spin_lock_irq(&m->lock);
+	ready = comparable(v);
+	/* It may have become stale since it was taken. */
+	equal = region_map_current(&m->map, m->map.target, range->start, range->last);
+	spin_unlock_irq(&m->lock);
+	if (!ready || !equal)
+		return ready;
+
+	if (chunk_read_both(job->chunk, error)) {
+		for (leg = LEG_LOCAL; leg < LEGS; leg++)
+			if (error[leg] && !error[other_leg(leg)])
+				repair_request(m->repair, leg, range->start, range->last);
+		spin_lock_irq(&m->lock);
+		ready = comparable(v);
+		spin_unlock_irq(&m->lock);
+		return ready;
+	}
+	count_add(&m->counters, COUNT_VERIFIED, chunk_sectors(job->chunk));
+	differing = chunk_differs(job->chunk, &first, &last);
+	if (differing)
+		found(job, differing, range->start + first, range->start + last);
+	return true;
+}
+
+static void tell_end(struct verify *v)
+{
+	struct mirror *m = v->m;
+	u64 differing;
+
+	spin_lock_irq(&m->lock);
+	differing = v->differing;
+	spin_unlock_irq(&m->lock);
+	DMINFO("%s: verify has ended: %llu sectors differed",
+	       dm_table_device_name(m->ti->table), (unsigned long long)differing);
+	dm_table_event(m->ti->table);
+}
+
+static void job_work(struct work_struct *work)
+{
+	struct verify_job *job = container_of(work, struct verify_job, work);
+	struct verify *v = job->v;
+	struct mirror *m = v->m;
+	struct throttle_grant grant;
+	bool compared, ends;
+	enum leg_id leg;
+
+	throttle_watch(m->throttle);
+	while (throttle_begin(m->throttle, &grant, chunk_wanted, job)) {
+		if (take_chunk(job, &grant.sectors)) {
+			chunk_lock(job->chunk, job->at, grant.sectors);
+			compared = compare_chunk(job);
+			chunk_unlock(job->chunk);
+			for (leg = LEG_LOCAL; leg < LEGS; leg++)
+				grant.ns[leg] = chunk_took(job->chunk, leg);
+			spin_lock_irq(&m->lock);
+			job->busy = false;
+			if (!compared)
+				v->next = min(v->next, job->at);
+			spin_unlock_irq(&m->lock);
+		} else {
+			grant.sectors = 0;
+		}
+		throttle_end(m->throttle, &grant);
+
+		spin_lock_irq(&m->lock);
+		ends = run_ends(v);
+		spin_unlock_irq(&m->lock);
+		if (ends)
+			tell_end(v);
+	}
+	throttle_unwatch(m->throttle);
+}
+
+void verify_run(struct verify *v)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&v->m->lock, flags);
+	v->running = true;
+	verify_kick(v);
+	spin_unlock_irqrestore(&v->m->lock, flags);
+}
+
+void verify_pause(struct verify *v)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&v->m->lock, flags);
+	v->running = false;
+	spin_unlock_irqrestore(&v->m->lock, flags);
+	throttle_wake(v->m->throttle);
+}
+
+void verify_drain(struct verify *v)
+{
+	flush_workqueue(v->wq);
+}
+
+/* Returns whether a run was under way. */
+static bool end_run(struct verify *v)
+{
+	bool active;
+
+	spin_lock_irq(&v->m->lock);
+	active = v->active;
+	v->active = false;
+	v->ended = false;
+	spin_unlock_irq(&v->m->lock);
+	throttle_wake(v->m->throttle);
+	flush_workqueue(v->wq);
+	return active;
+}
+
+static int start_run(struct verify *v)
+{
+	struct mirror *m = v->m;
+	unsigned int i;
+
+	for (i = 0; i < VERIFY_JOBS; i++) {
+		if (!v->jobs[i].chunk)
+			v->jobs[i].chunk = chunk_create(m, IO_MAX_SECTORS);
+		if (!v->jobs[i].chunk)
+			return -ENOMEM;
+	}
+	spin_lock_irq(&m->lock);
+	v->active = true;
+	v->ended = false;
+	v->next = 0;
+	v->differing = 0;
+	verify_kick(v);
+	spin_unlock_irq(&m->lock);
+	return 0;
+}
+
+int verify_start(struct verify *v)
+{
+	struct mirror *m = v->m;
+	int r;
+
+	mutex_lock(&v->messages);
+	if (READ_ONCE(v->active))
+		r = -EALREADY;
+	else if (m->read_only)
+		r = -EROFS;
+	else
+		r = start_run(v);
+	mutex_unlock(&v->messages);
+	if (r)
+		DMWARN("%s: verify isn't started: %s", dm_table_device_name(m->ti->table),
+		       r == -EALREADY ? "it runs already" :
+		       r == -EROFS ? "the mirror is read-only" : "out of memory");
+	return r;
+}
+
+void verify_stop(struct verify *v)
+{
+	struct mirror *m = v->m;
+
+	mutex_lock(&v->messages);
+	if (end_run(v)) {
+		DMINFO("%s: verify is stopped before its end",
+		       dm_table_device_name(m->ti->table));
+		dm_table_event(m->ti->table);
+	}
+	mutex_unlock(&v->messages);
+}
+
+bool verify_progress(const struct verify *v, unsigned long *done)
+{
+	const struct region_map *map = &v->m->map;
+	sector_t at = v->next;
+	unsigned int i;
+
+	lockdep_assert_held(&v->m->lock);
+	for (i = 0; i < VERIFY_JOBS; i++)
+		if (v->jobs[i].busy)
+			at = min(at, v->jobs[i].at);
+	*done = at < map->len ? region_of(map, at) : map->nr;
+	/* Till the last chunk has been looked at. */
+	if (v->active)
+		*done = min(*done, map->nr - 1);
+	return v->active || v->ended;
+}
+
+u64 verify_differing(const struct verify *v)
+{
+	lockdep_assert_held(&v->m->lock);
+	return v->differing;
+}
+
+const char *verify_action(const struct verify *v)
+{
+	lockdep_assert_held(&v->m->lock);
+	if (!v->active)
+		return NULL;
+	if (!v->running)
+		return "paused";
+	return v->m->standing == TOGETHER ? "verify" : "waiting";
+}
+
+struct verify *verify_create(struct mirror *m)
+{
+	struct verify *v = kzalloc(sizeof(*v), GFP_KERNEL);
+	unsigned int i;
+
+	if (!v)
+		return NULL;
+	v->m = m;
+	mutex_init(&v->messages);
+	for (i = 0; i < VERIFY_JOBS; i++) {
+		v->jobs[i].v = v;
+		INIT_WORK(&v->jobs[i].work, job_work);
+	}
+	v->wq = alloc_workqueue("lockstep-verify", WQ_UNBOUND | WQ_MEM_RECLAIM, VERIFY_JOBS);
+	if (!v->wq) {
+		kfree(v);
+		return NULL;
+	}
+	return v;
+}
+
+void verify_destroy(struct verify *v)
+{
+	unsigned int i;
+
+	destroy_workqueue(v->wq);
+	for (i = 0; i < VERIFY_JOBS; i++)
+		chunk_destroy(v->jobs[i].chunk);
+	kfree(v);
+}
