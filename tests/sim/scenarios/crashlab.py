@@ -9,16 +9,19 @@ the whole recovery.
 """
 
 import argparse
+import contextlib
 import os
 import random
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from locklab import dm, lio, media, wire
+import statelab
+from locklab import dm, lio, media, mirror, wire
 from locklab.base import Wrong, made, put, run
 from locklab.media import MIRROR_SITE
+from mirrorlab import FIELDS
 
 TORTURE = os.environ.get("TORTURE", "/lockstep/build/bin/torture")
 DCD_TOOL = os.environ.get("DCD_TOOL", "/lockstep/build/bin/dcd")
@@ -162,6 +165,29 @@ class Load:
         return line
 
 
+def create(local: str, remote: str, rng: random.Random) -> None:
+    """Metadata on two new legs: the remote one is to be filled, or blank like the local one."""
+    statelab.create(local, remote, *(["--assume-clean"] if rng.random() < 0.5 else []))
+
+
+def assembled(local: str, remote: str) -> mirror.Mirror:
+    """As the legs' metadata say, nothing else; a dead leg comes back by itself."""
+    sectors = statelab.super_of(local).data_sectors
+    return mirror.Mirror(local, remote, "rejoin", 1, sectors=sectors)
+
+
+def number(device: mirror.Mirror, field: str) -> int:
+    return int(device.status().rest[FIELDS.index(field)])
+
+
+@contextlib.contextmanager
+def data_of(node: str) -> Iterator[str]:
+    """A leg's data, without its metadata: a device of the mirror's size."""
+    name = f"data-{Path(node).name}"
+    yield dm.create(name, f"0 {statelab.super_of(node).data_sectors} linear {node} 0")
+    dm.remove(name)
+
+
 def check(node: str, state: str, promise: str) -> None:
     done = subprocess.run(
         [TORTURE, "check", "--device", node, "--state", state, "--promise", promise],
@@ -171,8 +197,14 @@ def check(node: str, state: str, promise: str) -> None:
         raise Wrong(f"{done.stdout}{done.stderr}".strip())
 
 
-def compare(a: str, b: str) -> None:
-    done = subprocess.run([TORTURE, "compare", a, b], capture_output=True, text=True)
+def check_leg(node: str, state: str, promise: str) -> None:
+    with data_of(node) as data:
+        check(data, state, promise)
+
+
+def compare_legs(a: str, b: str) -> None:
+    with data_of(a) as one, data_of(b) as two:
+        done = subprocess.run([TORTURE, "compare", one, two], capture_output=True, text=True)
     if done.returncode:
         raise Wrong(f"legs differ: {done.stdout}{done.stderr}".strip())
 

@@ -7,7 +7,7 @@ assembled on what is left and looked at on the spot: everything acknowledged at
 the instant has to be there (a quarter of the seeds cuts the site's power again
 before that, in or after its recovery). Then the wire is mended. Either the session comes
 back before its patience ends and the held writes go on, or the leg was declared
-dead and is recovered. In the end both legs are alike, and the whole history,
+dead and rejoins by itself. In the end both legs are alike, and the whole history,
 with the writes after the cut, holds on the device.
 
 Controls for the checker: the module parameter dcd.test_ack_early=1 makes dcd.ko
@@ -21,7 +21,20 @@ import argparse
 import random
 import sys
 
-from crashlab import LEG_MIB, Load, Site, Wire, arguments, check, compare, cut_loop, site_cut
+from crashlab import (
+    LEG_MIB,
+    Load,
+    Site,
+    Wire,
+    arguments,
+    assembled,
+    check,
+    check_leg,
+    compare_legs,
+    create,
+    cut_loop,
+    site_cut,
+)
 from locklab import base, dm, lio, media
 from locklab.iscsi import Session
 from locklab.media import MIRROR_SITE, PRIMARY_SITE
@@ -49,9 +62,9 @@ class Scenario:
         if not self.args.plain:
             media.forget("p-local")
             self.local = media.disk("p-local", LEG_MIB, "ssd", site=PRIMARY_SITE)
-            synced = rng.random() < 0.5
-            self.mirror = Mirror(self.local, remote, "nosync" if synced else "sync")
-            self.mirror.wait("AA")
+            create(self.local, remote, rng)
+            self.mirror = assembled(self.local, remote)
+            self.mirror.wait("AA", "idle")
             self.device = self.mirror.node
         self.running = True
 
@@ -89,22 +102,20 @@ class Scenario:
             self.site.power_off()
             self.site.power_on(fresh=False)
         with lio.look(self.site.store) as disk:
-            check(disk, load.state, "stable")
+            (check_leg if mirror else check)(disk, load.state, "stable")
         if mirror and dies:
             mirror.wait("AD")
         self.site.export()
         self.wire.plug_in()
         base.until(self.session.up, "the session to come back", 600)
-        if mirror and dies:
-            mirror.message("recover")
         if mirror:
-            mirror.wait("AA")
+            mirror.wait("AA", "idle")
         load.wait_end()
         check(self.device, f"{load.state}.end", "stable")
         if mirror:
-            compare(self.local, self.session.node)
+            compare_legs(self.local, self.session.node)
         told = told.removeprefix("cut: ") + (", cut twice" if twice else "")
-        return f"{told}, {'died and recovered' if dies else 'came back'}"
+        return f"{told}, {'died and rejoined' if dies else 'came back'}"
 
 
 def main() -> int:
