@@ -23,6 +23,7 @@ import errno
 import random
 import sys
 import time
+from collections.abc import Callable
 
 from locklab import base, blk, dm, mirror
 from mirrorlab import FIELDS
@@ -30,6 +31,7 @@ from statelab import (
     ALONE,
     LOCAL,
     REMOTE,
+    Beside,
     History,
     Versions,
     Writers,
@@ -41,6 +43,7 @@ from statesites import Sites
 
 LEGS = (LOCAL, REMOTE)
 TAKEOVER = "takeover"
+VERBOSE = sys.argv[3:] == ["verbose"]
 made: dict[tuple[str, ...], list[bytes]] = {}
 
 
@@ -64,6 +67,13 @@ class Life:
 
     def say(self, what: str) -> None:
         self.log.append(what)
+        if VERBOSE:
+            with contextlib.suppress(OSError, base.Wrong):
+                supers = [self.sites.super(leg) for leg in LEGS]
+                told = [f"{'?SATN'[s.state]} {s.cur[1]}:{s.cur[0] & 0xFFFF:x} base"
+                        f" {s.base[0] & 0xFFFF:x} seq {s.seq}" for s in supers]  # fmt: skip
+                status = dm.status("mirror") if dm.exists("mirror") else "-"
+                base.step(f"{what} | {' / '.join(told)} | {status}")
 
     def table(self, local: str | None = None, remote: str | None = None) -> str:
         legs = self.sites.legs
@@ -81,7 +91,19 @@ class Life:
 
     def message(self, text: str) -> None:
         with contextlib.suppress(OSError):
-            dm.message("mirror", text)
+            self.patient(lambda: dm.message("mirror", text))
+
+    def patient(self, work: Callable[[], object]) -> None:
+        """What a leg that hangs may hold up: it is mended then."""
+        beside = Beside(work)
+        end = time.monotonic() + 0.5
+        while not beside.done and time.monotonic() < end:
+            time.sleep(0.002)
+        while not beside.done:
+            self.sites.mend_hung()
+            time.sleep(0.01)
+            base.expect(time.monotonic() < end + 30, f"ends at last: {dm.status('mirror')}")
+        beside.result()
 
     # What happens to a running mirror.
 
@@ -96,8 +118,9 @@ class Life:
             if rng.random() < 0.7:
                 sites.mend(REMOTE)
         elif dice < 6:
-            self.say(f"fail {leg}")
-            sites.fail(leg, rng.choice(("error", "nowrite")))
+            how = rng.choice(("error", "nowrite"))
+            self.say(f"{leg} {how}")
+            sites.fail(leg, how)
         elif dice < 9:
             self.say(f"mend {leg}")
             sites.mend(leg)
@@ -111,8 +134,9 @@ class Life:
             self.policy_or_message(leg)
         elif dice < 19:
             self.say("bounce")
-            dm.suspend("mirror", flush=rng.random() < 0.5)
-            dm.resume("mirror")
+            flush = rng.random() < 0.5
+            self.patient(lambda: dm.suspend("mirror", flush=flush))
+            self.patient(lambda: dm.resume("mirror"))
         elif dice < 20:
             self.reload()
         elif dice < 21:
@@ -143,9 +167,9 @@ class Life:
         for leg in LEGS:
             self.sites.mend(leg)
         dm.load("mirror", self.table())
-        dm.suspend("mirror")
+        self.patient(lambda: dm.suspend("mirror"))
         try:
-            dm.resume("mirror")
+            self.patient(lambda: dm.resume("mirror"))
         except OSError as err:
             raise base.Wrong(f"reload: {err}") from err
 
@@ -183,9 +207,7 @@ class Life:
         while any(thread.is_alive() for thread in self.writers.threads):
             if self.standing() == "blocked":
                 self.message("fail_held")
-            if any(leg in self.sites._hung for leg in LEGS):
-                for leg in list(self.sites._hung):
-                    self.sites.mend(leg)
+            self.sites.mend_hung()
             base.expect(time.monotonic() < end, f"writers end: {dm.status('mirror')}")
             time.sleep(0.02)
         self.writers.stop()
@@ -257,7 +279,7 @@ class Life:
         self.sites.fail(REMOTE)
         self.message("policy error")
         self.end_writers()
-        dm.remove("mirror")
+        self.patient(lambda: dm.remove("mirror"))
         self.sites.power_on(LOCAL)
         for leg in LEGS:
             self.sites.mend(leg)
@@ -267,7 +289,7 @@ class Life:
     def stop(self) -> None:
         self.say("stop")
         self.end_writers()
-        dm.remove("mirror")
+        self.patient(lambda: dm.remove("mirror"))
         for leg in LEGS:
             self.sites.mend(leg)
 
@@ -350,7 +372,7 @@ class Life:
         if self.writers is None:
             self.write()
         self.quiet()
-        dm.remove("mirror")
+        self.patient(lambda: dm.remove("mirror"))
         self.alike("stopped")
         self.truth.check(content(self.sites.media[REMOTE], self.truth.sectors), "the remote leg")
         states = [self.sites.super(leg).state for leg in LEGS]

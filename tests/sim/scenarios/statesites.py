@@ -61,17 +61,20 @@ class Sites:
             self._hung.add(leg)
 
     def fail(self, leg: str, how: str = "error") -> None:
-        """how: error, or nowrite (only writes fail)."""
-        table = f"0 {SECTORS} error"
-        if how == "nowrite":
-            table = f"0 {SECTORS} flakey {self.media[leg]} 0 0 36000 1 error_writes"
-        self._set(leg, table)
+        """how: error, or nowrite (reads don't fail). Not the target "error", which dm sends no
+        flushes, and so acknowledges them."""
+        words = " 1 error_writes" if how == "nowrite" else ""
+        self._set(leg, f"0 {SECTORS} flakey {self.media[leg]} 0 0 36000{words}")
 
     def slow(self, leg: str, ms: int) -> None:
         self._set(leg, f"0 {SECTORS} delay {self.media[leg]} 0 {ms}")
 
     def mend(self, leg: str) -> None:
         self._set(leg, self._well(leg))
+
+    def mend_hung(self) -> None:
+        for leg in sorted(self._hung):
+            self.mend(leg)
 
     # Power. A crash takes whatever was on the wire with it, unless it is to be retried.
 
