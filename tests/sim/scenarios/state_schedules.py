@@ -25,7 +25,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from locklab import base, blk, dm, mirror
+from locklab import base, dm, mirror
 from mirrorlab import FIELDS
 from statelab import (
     ALONE,

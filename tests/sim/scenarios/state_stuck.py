@@ -6,8 +6,8 @@ import errno
 import sys
 import time
 
-from locklab import base, blk, dm
-from statelab import ALONE, SYNC, TARGET, Beside
+from locklab import base, dm
+from statelab import TARGET, Beside
 from statelegs import Pair
 
 

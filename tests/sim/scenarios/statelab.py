@@ -193,8 +193,10 @@ class History:
                 raise base.Wrong(f"{what}: sector {at} holds {raw[:16].hex()} of {number}, torn or"
                                  f" misplaced; legal are {legal}")  # fmt: skip
             if version not in legal:
-                raise base.Wrong(f"{what}: sector {at} holds version {version}, legal are {legal}"
-                                 f" (acknowledged {self.acked[at]}, stable {self.stable[at]})")  # fmt: skip
+                known = f"acknowledged {self.acked[at]}, stable {self.stable[at]}"
+                raise base.Wrong(
+                    f"{what}: sector {at} holds version {version}, legal are {legal} ({known})"
+                )
             if settle:
                 self.acked[at] = version
                 self.stable[at] = min(self.stable[at], version)

@@ -5,13 +5,14 @@ and copies of their content that are assembled as a crash would have left them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from itertools import pairwise
 
 from locklab import base, blk, dm, mirror, ram
 from mirrorlab import FIELDS
 from statelab import (
     LOCAL,
-    REGION,
     REMOTE,
     SLOTS,
     History,
@@ -19,8 +20,8 @@ from statelab import (
     Versions,
     content,
     create,
+    sector,
     super_of,
-    tail,
 )
 
 MAP_SECTORS = 8
@@ -34,7 +35,7 @@ class Leg:
         self.name = name
         end = self.disk.sectors
         starts = [0, end - SLOTS - MAP_SECTORS, end - SLOTS, end]
-        self._parts = dict(zip(("data", "map", "slots"), zip(starts, starts[1:], strict=False),
+        self._parts = dict(zip(("data", "map", "slots"), pairwise(starts),
                                strict=True))  # fmt: skip
         self.node = dm.create(name, self._table({}))
 
@@ -115,8 +116,8 @@ class Pair:
                             *(self.options if options is None else options),
                             sectors=self.sectors)  # fmt: skip
 
-    def start(self, **legs: str) -> None:
-        self.node = dm.create(self.name, self.table(**legs))
+    def start(self, *, local: str | None = None, remote: str | None = None) -> None:
+        self.node = dm.create(self.name, self.table(local=local, remote=remote))
 
     def stop(self) -> None:
         dm.remove(self.name)
@@ -152,8 +153,6 @@ class Pair:
 
     def put(self, at: int, count: int = 8, *, fua: bool = False) -> None:
         """One write that has to succeed."""
-        from statelab import sector  # noqa: PLC0415
-
         version = self.versions.next()
         self.history.issue(at, count, version)
         with blk.Disk(self.node) as disk:
@@ -203,18 +202,14 @@ class Film:
         self._tails = again
         self.frames.append((images, history))
 
-    def until(self, true: Callable[[], object], what: str, seconds: float = 60) -> None:
-        def looked() -> object:
+    def until(self, true: Callable[[], object], what: str, seconds: float = 60,
+              pause: float = 0.004) -> None:  # fmt: skip
+        end = time.monotonic() + seconds
+        self.look()
+        while not true():
+            time.sleep(pause)
             self.look()
-            return true()
-
-        deadline = seconds
-        while not looked():
-            import time  # noqa: PLC0415
-
-            time.sleep(0.004)
-            deadline -= 0.004
-            base.expect(deadline > 0, f"waited {seconds} s in vain for: {what}")
+            base.expect(time.monotonic() < end, f"waited {seconds} s in vain for: {what}")
 
     @staticmethod
     def _tail(node: str) -> bytes:
@@ -222,4 +217,39 @@ class Film:
             return disk.read(disk.sectors - SLOTS - MAP_SECTORS, SLOTS + MAP_SECTORS)
 
 
-__all__ = ["Film", "Leg", "Pair", "tail"]
+class Copies:
+    """Disks on which pictures of legs are assembled, as after a crash at that instant."""
+
+    def __init__(self, sectors: int) -> None:
+        self._legs = [ram.Ram(f"x{leg}", 1) for leg in (LOCAL, REMOTE)]
+        self._sectors = sectors
+
+    def put(self, images: list[bytes]) -> None:
+        for leg, image in zip(self._legs, images, strict=True):
+            with blk.Disk(leg.node) as disk:
+                disk.write(0, image)
+
+    def start(self, *, local: bool = True, remote: bool = True) -> str:
+        nodes = [leg.node if there else "-"
+                 for leg, there in zip(self._legs, (local, remote), strict=True)]  # fmt: skip
+        return dm.create("copy", mirror.table(*nodes, sectors=self._sectors))
+
+    def in_sync(self) -> None:
+        def there() -> bool:
+            now = mirror.parse(dm.status("copy"))
+            return (now.health, now.action) == ("AA", "idle")
+
+        base.until(there, "the copy in sync")
+
+    def stop(self) -> None:
+        dm.remove("copy")
+
+    def data(self) -> list[bytes]:
+        return [content(leg.node, self._sectors) for leg in self._legs]
+
+    def supers(self) -> list[Super]:
+        return [super_of(leg.node) for leg in self._legs]
+
+    def close(self) -> None:
+        for leg in self._legs:
+            leg.remove()

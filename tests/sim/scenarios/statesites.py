@@ -9,7 +9,7 @@ mended. The media are modelled disks with volatile caches (bench/media).
 
 from __future__ import annotations
 
-from locklab import dm, media
+from locklab import blk, dm, media
 from locklab.media import MIRROR_SITE, PRIMARY_SITE
 from statelab import LOCAL, REMOTE, SLOTS, Super, create, super_of
 
@@ -37,8 +37,6 @@ class Sites:
 
     def make(self, ready: list[bytes] | None, *options: str) -> list[bytes]:
         """New metadata; what an earlier make() of the same options returned may be used again."""
-        from locklab import blk  # noqa: PLC0415
-
         if ready is None:
             create(*self.legs.values(), *options)
         tails = []

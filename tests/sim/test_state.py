@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The state of a mirror with metadata: every transition, every durable step cut by a crash, and
+seeded lives. The long run is a thousand lives, in about a third of a second of CPU each:
+
+    tests/sim/lab run tests/sim/scenarios/state_schedules.py --timeout 3600 -- 1000 1
+"""
+
+from __future__ import annotations
+
+import pytest
+from labrun import KERNELS, lab
+
+both_kernels = pytest.mark.parametrize("kernel", KERNELS)
+PATIENCE = ("--timeout", "900")
+
+
+@both_kernels
+@pytest.mark.parametrize("scenario", ["state_stuck", "state_policy", "meta_refused"])
+def test_transitions(scenario: str, kernel: str) -> None:
+    run = lab(f"{scenario}.py", kernel=kernel, options=PATIENCE)
+    assert run.rc == 0, run.text
+
+
+def test_a_crash_after_each_durable_step() -> None:
+    run = lab("state_crash.py", options=PATIENCE)
+    assert run.rc == 0, run.text
+
+
+def test_a_crash_after_some_durable_steps_on_the_checked_kernel() -> None:
+    run = lab("state_crash.py", "parted_local", kernel="checked", options=PATIENCE)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("kernel", "lives"), [("plain", 60), ("checked", 4)])
+def test_seeded_lives(kernel: str, lives: int) -> None:
+    run = lab("state_schedules.py", str(lives), kernel=kernel, options=PATIENCE)
+    assert run.rc == 0, run.text
