@@ -16,7 +16,9 @@ def cost(depth: int, writes: int) -> dict[str, Any]:
     run = lab("bench_metadata.py", str(MIB), "0", "stream", str(depth), str(writes))
     assert run.rc == 0, run.text
     found: dict[str, Any] = json.loads(run.stdout)
-    assert found["counters"]["writes"] == found["data_writes"] == writes
+    assert found["counters"]["writes"] == writes
+    # A batch's writes may reach the leg as one, or one of them in another's place.
+    assert writes * 0.9 < found["data_writes"] <= writes
     return found
 
 
