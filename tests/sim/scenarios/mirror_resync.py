@@ -222,32 +222,31 @@ def compared() -> None:
     pair.close()
 
 
-def hung() -> None:
-    base.step("the remote leg hangs below a chunk: writes there go on after remote_timeout")
-    for kind in ("resync", "compare", "verify"):
-        pair = Pair("nosync", "region_size", 4096, "remote_timeout", 2000, latency_us=(20, 50))
-        differ(pair)
-        dm.suspend(pair.remote.name, flush=False)
-        pair.mirror.message(f"resync_compare {'on' if kind == 'compare' else 'off'}")
-        pair.mirror.message("verify start" if kind == "verify" else "resync")
-        base.until(lambda: pair.mirror.status().action != "idle", "it to begin")
-        time.sleep(0.5)
-        with blk.Disk(pair.mirror.node) as disk:
-            # Half a second has gone, and the watch may be an eighth late.
-            seconds = blk.timed(lambda: disk.write(0, blk.pattern("now", 256)))
-            base.expect(1 < seconds < 2.3, f"the write took {seconds:.3f} s")
-        pair.mirror.wait("AD")
-        with base.refused("recover while it hangs", errno.EBUSY):
-            pair.mirror.message("recover")
-        dm.suspend("mirror")
-        dm.resume("mirror")
-        dm.resume(pair.remote.name)
-        base.until(lambda: recovers(pair), "it to come back")
-        pair.mirror.in_sync()
-        pair.mirror.message("resync")  # for what verify knows of
-        pair.mirror.in_sync()
-        pair.same()
-        pair.close()
+def hung(kind: str) -> None:
+    base.step(f"the remote leg hangs below a chunk ({kind}): writes go on after remote_timeout")
+    pair = Pair("nosync", "region_size", 4096, "remote_timeout", 2000, latency_us=(20, 50))
+    differ(pair)
+    dm.suspend(pair.remote.name, flush=False)
+    pair.mirror.message(f"resync_compare {'on' if kind == 'compare' else 'off'}")
+    pair.mirror.message("verify start" if kind == "verify" else "resync")
+    base.until(lambda: pair.mirror.status().action != "idle", "it to begin")
+    time.sleep(0.5)
+    with blk.Disk(pair.mirror.node) as disk:
+        # Half a second has gone, and the watch may be an eighth late.
+        seconds = blk.timed(lambda: disk.write(0, blk.pattern("now", 256)))
+        base.expect(1 < seconds < 2.3, f"the write took {seconds:.3f} s")
+    pair.mirror.wait("AD")
+    with base.refused("recover while it hangs", errno.EBUSY):
+        pair.mirror.message("recover")
+    dm.suspend("mirror")
+    dm.resume("mirror")
+    dm.resume(pair.remote.name)
+    base.until(lambda: recovers(pair), "it to come back")
+    pair.mirror.in_sync()
+    pair.mirror.message("resync")  # for what verify knows of
+    pair.mirror.in_sync()
+    pair.same()
+    pair.close()
 
 
 def recovers(pair: Pair) -> bool:
@@ -282,7 +281,8 @@ def dirty_hour() -> None:
 first_sync()
 under_load()
 compared()
-hung()
+for chunk in ("resync", "compare", "verify"):
+    hung(chunk)
 dirty_hour()
 interrupted()
 missed_behind_the_resync()
