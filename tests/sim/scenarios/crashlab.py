@@ -171,9 +171,11 @@ def create(local: str, remote: str, rng: random.Random) -> None:
 
 
 def assembled(local: str, remote: str) -> mirror.Mirror:
-    """As the legs' metadata say, nothing else; a dead leg comes back by itself."""
+    """As the legs' metadata say, nothing else; a dead leg comes back by itself. One batch on the
+    way, so that as many writes as can wait in the next one."""
     sectors = statelab.super_of(local).data_sectors
-    return mirror.Mirror(local, remote, "rejoin", 1, sectors=sectors)
+    words = ("rejoin", 1, "coalesce_pipeline", 1)
+    return mirror.Mirror(local, remote, *words, sectors=sectors)
 
 
 def number(device: mirror.Mirror, field: str) -> int:
