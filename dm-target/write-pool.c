@@ -21,9 +21,49 @@ void write_pool_module_exit(void)
 	kmem_cache_destroy(cache);
 }
 
+/* Of the objects that wait for the next write. */
+static struct write *pop_idle(struct write_pool *pool)
+{
+	struct write *w;
+	unsigned long flags;
+
+	spin_lock_irqsave(&pool->idle_lock, flags);
+	w = list_first_entry_or_null(&pool->idle, struct write, flying);
+	if (w) {
+		list_del(&w->flying);
+		pool->nr_idle--;
+	}
+	spin_unlock_irqrestore(&pool->idle_lock, flags);
+	return w;
+}
+
+static bool push_idle(struct write_pool *pool, struct write *w)
+{
+	unsigned long flags;
+	bool room;
+
+	spin_lock_irqsave(&pool->idle_lock, flags);
+	room = pool->nr_idle < IDLE_MAX;
+	if (room) {
+		list_add(&w->flying, &pool->idle);
+		pool->nr_idle++;
+	}
+	spin_unlock_irqrestore(&pool->idle_lock, flags);
+	return room;
+}
+
 struct write *write_pool_get(struct write_pool *pool, gfp_t gfp)
 {
-	return mempool_alloc(&pool->objects, gfp);
+	struct write *w = pop_idle(pool);
+
+	if (w)
+		return w;
+	w = mempool_alloc(&pool->objects, gfp);
+	if (w) {
+		w->nr_pages = 0;
+		w->kept = NULL;
+	}
+	return w;
 }
 
 static void put_pages(struct write_pool *pool, struct write *w)
@@ -32,9 +72,25 @@ static void put_pages(struct write_pool *pool, struct write *w)
 		mempool_free(w->vecs[--w->nr_pages].bv_page, &pool->pages);
 }
 
+static bool low(const mempool_t *reserve)
+{
+	return READ_ONCE(reserve->curr_nr) < reserve->min_nr;
+}
+
 void write_pool_put(struct write_pool *pool, struct write *w)
 {
+	/* What somebody may be waiting for goes back to where he looks. */
+	bool keep = !low(&pool->objects) && !low(&pool->pages);
+
+	if (keep && !w->kept && w->nr_pages) {
+		w->kept = w->vecs[0].bv_page;
+		w->vecs[0].bv_page = w->vecs[--w->nr_pages].bv_page;
+	}
 	put_pages(pool, w);
+	if (keep && push_idle(pool, w))
+		return;
+	if (w->kept)
+		mempool_free(w->kept, &pool->pages);
 	mempool_free(w, &pool->objects);
 }
 
@@ -44,8 +100,9 @@ static bool get_pages(struct write_pool *pool, struct write *w, gfp_t gfp)
 
 	while (left) {
 		unsigned int len = min_t(unsigned int, left, PAGE_SIZE);
-		struct page *page = mempool_alloc(&pool->pages, gfp);
+		struct page *page = w->kept ?: mempool_alloc(&pool->pages, gfp);
 
+		w->kept = NULL;
 		if (!page) {
 			put_pages(pool, w);
 			return false;
@@ -115,6 +172,8 @@ int write_pool_create(struct write_pool *pool)
 
 	mutex_init(&pool->pages_wait);
 	mutex_init(&pool->spare_lock);
+	spin_lock_init(&pool->idle_lock);
+	INIT_LIST_HEAD(&pool->idle);
 	r = mempool_init_slab_pool(&pool->objects, WRITE_RESERVE, cache);
 	if (r)
 		return r;
@@ -126,6 +185,13 @@ int write_pool_create(struct write_pool *pool)
 
 void write_pool_destroy(struct write_pool *pool)
 {
+	struct write *w;
+
+	while (pool->nr_idle && (w = pop_idle(pool))) {
+		if (w->kept)
+			__free_page(w->kept);
+		kmem_cache_free(cache, w);
+	}
 	while (pool->nr_spare_objects)
 		kmem_cache_free(cache, pool->spare_objects[--pool->nr_spare_objects]);
 	while (pool->nr_spare_pages)

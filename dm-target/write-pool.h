@@ -12,6 +12,11 @@
  * as the reserves is kept aside (the spare), and given to them when a leg is
  * abandoned; the leg is used again only when a spare has been put aside anew.
  * So writes get on even while all that was in flight hangs.
+ *
+ * Up to IDLE_MAX objects that come back are kept, each with a page, for the next
+ * writes: hardened kernels clear what they hand out, a page for every write.
+ * Nothing is kept while a reserve isn't full, so who waits for one gets it; and
+ * nothing with KASAN, which is to see what is used after it was freed.
  */
 #ifndef LOCKSTEP_WRITE_POOL_H
 #define LOCKSTEP_WRITE_POOL_H
@@ -19,6 +24,7 @@
 #include <linux/blkdev.h>
 #include <linux/mempool.h>
 #include <linux/mutex.h>
+#include <linux/spinlock.h>
 
 struct write;
 
@@ -27,11 +33,15 @@ struct write;
 #define IO_MAX_PAGES	DIV_ROUND_UP(IO_MAX_SECTORS << SECTOR_SHIFT, PAGE_SIZE)
 
 #define WRITE_RESERVE	4
+#define IDLE_MAX	(IS_ENABLED(CONFIG_KASAN) ? 0u : 32u)
 
 struct write_pool {
 	mempool_t objects;
 	mempool_t pages;
 	struct mutex pages_wait;	/* one writer at a time waits for pages */
+	spinlock_t idle_lock;		/* the next two */
+	unsigned int nr_idle;
+	struct list_head idle;
 	struct mutex spare_lock;	/* what follows */
 	unsigned int nr_spare_objects;
 	unsigned int nr_spare_pages;
@@ -47,7 +57,7 @@ void write_pool_module_exit(void);
 int __must_check write_pool_create(struct write_pool *pool);
 void write_pool_destroy(struct write_pool *pool);
 
-/* An object as it comes. NULL only if @gfp may not wait. */
+/* An object as it comes, but for its pages. NULL only if @gfp may not wait. */
 struct write *write_pool_get(struct write_pool *pool, gfp_t gfp);
 
 /* The object and its pages. Any context. */

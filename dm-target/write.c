@@ -478,7 +478,6 @@ static void write_begin(struct mirror *m, struct write *w, struct bio *bio, bool
 	w->bio = bio;
 	w->opf = bio->bi_opf & LEG_FLAGS;
 	w->ioprio = bio->bi_ioprio;
-	w->nr_pages = 0;
 	w->head = NULL;
 	bio_list_init(&w->absorbed);
 	atomic_set(&w->state, ALL_ANSWERED | ALL_RETURNED | UNPINNED);

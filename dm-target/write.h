@@ -95,6 +95,7 @@ struct write {
 
 	/* private to write-pool.c, but to be read */
 	unsigned int nr_pages;
+	struct page *kept;		/* for the first of them; NULL: none */
 	struct bio_vec vecs[IO_MAX_PAGES];
 };
 
