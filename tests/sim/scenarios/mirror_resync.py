@@ -141,7 +141,7 @@ def grown() -> None:
     base.step("grown by a reload: only the new part is resynced")
     pair = Pair("nosync", "region_size", REGION, latency_us=(20, 50))
     half = SECTORS // 2
-    words = ("region_size", REGION)
+    words = ("region_size", REGION, "resync_pace", "full")
     legs = pair.local.node, pair.remote.node
     pair.mirror.remove()
     pair.mirror.node = dm.create("mirror", mirror.table(*legs, "nosync", *words, sectors=half))
@@ -172,7 +172,8 @@ def reloads_under_load() -> None:
     thread = threading.Thread(target=nag)
     thread.start()
     for turn in range(20):
-        words = ("nosync", "region_size", REGION << turn % 3, "resync_jobs", 1 + turn % 5)
+        words = ("nosync", "region_size", REGION << turn % 3, "resync_jobs", 1 + turn % 5,
+                 "resync_pace", "full")  # fmt: skip
         dm.reload("mirror", mirror.table(pair.local.node, pair.remote.node, *words))
         dm.suspend("mirror", flush=bool(turn % 2))
         dm.resume("mirror")

@@ -63,7 +63,8 @@ def finds() -> None:
         text = f"differ in {count} sectors from {sector} to {sector + count - 1}"
         base.expect(text in line, f"no {text!r} in {line!r}")
     base.equal(pair.count("differing"), 12, "sectors that differ")
-    base.expect(pair.count("resynced") <= 3 * REGION, "only the regions were copied")
+    # A region is copied once more if another one was marked meanwhile.
+    base.expect(pair.count("resynced") <= 6 * REGION, "more than the regions was copied")
     pair.mirror.in_sync()
     base.equal(load.stop()[3:], (0, 0), "failed writes and reads")
     pair.same()

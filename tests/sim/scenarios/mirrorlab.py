@@ -102,6 +102,9 @@ class Pair:
         if base.CHECKED:
             # A load does as much as simulated time allows, and there it costs 30 times the wall.
             latency_us = (max(4000, latency_us[0]), max(5000, latency_us[1]))
+            # So nobody waits politely beside one; that is seen on the plain kernel.
+            if "resync_pace" not in options:
+                options = (*(options or ("nosync",)), "resync_pace", "full")
         self.local = Leg(
             "llocal", mib=mib, latency_us=latency_us[0], cache_mib=cache_mib, zeroes=zeroes
         )
