@@ -74,6 +74,8 @@ def schedule(seed: int) -> str:
         lambda: try_message(pair, f"fail {rng.choice(sides)}"),
         lambda: try_message(pair, "recover"),
         lambda: try_message(pair, "recover"),
+        lambda: try_message(pair, "verify start"),
+        lambda: try_message(pair, "verify start"),
         lambda: try_message(pair, f"resync_rate {rng.choice((0, 0, 500))}"),
         hang,
         reload,
@@ -102,6 +104,8 @@ def schedule(seed: int) -> str:
         base.equal((bad_writes, bad_reads), (0, 0), f"seed {seed}: failed writes and reads")
     base.until(lambda: pair.mirror.status().health == "AA", "in sync at the end")
     pair.same()
+    # What is in sync is equal at every moment, so a verify beside all this finds nothing.
+    base.equal(pair.count("differing"), 0, f"seed {seed}: sectors that verify found to differ")
     errors = pair.mirror.status()
     line = (
         f"seed {seed}: {mode} {policy} {'one leg' if one_leg else 'both legs'}: {writes} writes "
