@@ -16,6 +16,7 @@
 #include "../verdict.h"
 #include "commands.h"
 #include "make.h"
+#include "search.h"
 
 struct leg {
 	struct device *d;
@@ -28,33 +29,10 @@ struct leg {
 /* A superblock that was at the end when the device was smaller. */
 static int search(struct leg *leg)
 {
-	static u8 block[256 * LOCKSTEP_SLOT_BYTES] __attribute__((aligned(4096)));
-	static u8 slots[LOCKSTEP_SLOTS_BYTES] __attribute__((aligned(4096)));
-	const u64 step = sizeof(block) / 512;
-	u64 end = lockstep_slots_start(leg->d->sectors);
-
-	while (end) {
-		u64 start = end > step ? end - step : 0;
-
-		if (device_read(leg->d, block, (end - start) * 512, start))
-			return -1;
-		for (u64 at = end; at > start; at -= LOCKSTEP_SLOT_SECTORS) {
-			u64 sector = at - LOCKSTEP_SLOT_SECTORS;
-			const struct lockstep_slot *slot = (void *)&block[(sector - start) * 512];
-			u64 old = le64toh(slot->slots_start);
-
-			if (le64toh(slot->magic) != LOCKSTEP_MAGIC ||
-			    (old != sector && old + LOCKSTEP_SLOT_SECTORS != sector))
-				continue;
-			if (device_read(leg->d, slots, sizeof(slots), old))
-				return -1;
-			leg->sectors = old + LOCKSTEP_SLOTS_SECTORS;
-			super_find(slots, leg->sectors, &leg->found);
-			if (leg->found.kind == SUPER_VALID)
-				return 0;
-		}
-		end = start;
-	}
+	if (search_all(leg->d, &leg->found, &leg->sectors))
+		return -1;
+	if (leg->found.kind == SUPER_VALID)
+		return 0;
 	return refuse(leg->d->path, "has no lockstep superblock, neither at its end nor before");
 }
 

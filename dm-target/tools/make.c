@@ -10,6 +10,7 @@
 #include "device.h"
 #include "json.h"
 #include "make.h"
+#include "search.h"
 
 int refuse(const char *path, const char *why)
 {
@@ -64,16 +65,39 @@ static int random_uuid(u8 uuid[16])
 	return 0;
 }
 
-/* A device that is to get a superblock: may it lose the one that it has? */
-static int check_free(const struct device *d, bool force)
+/* A leg that has grown looks blank, and may be the only one that has all data. */
+static int check_grown(const struct device *d, u64 data_sectors)
+{
+	struct super_found found;
+	char uuid[UUID_TEXT];
+	u64 sectors;
+
+	if (search_likely(d, data_sectors, &found, &sectors))
+		return -1;
+	if (found.kind != SUPER_VALID)
+		return 0;
+	super_uuid_text(found.super.set_uuid, uuid);
+	fprintf(stderr, "lockstep-meta: %s: is the %s leg of the mirror \"%s\" (%s), and has grown from %" PRIu64 " to %" PRIu64 " sectors: perhaps its data are nowhere else. Shrink the device back; or, if both legs are in sync, grow the mirror. If nobody needs its data, --force overwrites it\n",
+		d->path, found.super.leg == LOCKSTEP_LOCAL ? "local" : "remote", found.super.name,
+		uuid, sectors, d->sectors);
+	return -1;
+}
+
+/*
+ * A device that is to get a superblock: may it lose the one that it has?
+ * @data_sectors: the size of the mirror that it may be a leg of, or 0.
+ */
+static int check_free(const struct device *d, u64 data_sectors, bool force)
 {
 	struct super_found found;
 	char uuid[UUID_TEXT];
 
 	if (device_find(d, &found))
 		return -1;
-	if (found.kind == SUPER_BLANK || found.reason == SUPER_TOO_SMALL || force)
+	if (found.reason == SUPER_TOO_SMALL || force)
 		return 0;
+	if (found.kind == SUPER_BLANK)
+		return check_grown(d, data_sectors);
 	if (found.kind == SUPER_BAD)
 		return refuse(d->path, "has a damaged or unknown lockstep superblock, perhaps of data that are nowhere else: if nobody needs them, --force overwrites it");
 	super_uuid_text(found.super.set_uuid, uuid);
@@ -140,7 +164,7 @@ static int plan_create(const struct options *o, const struct device d[2], struct
 
 	if (strlen(o->name) >= LOCKSTEP_NAME_BYTES)
 		return refuse(o->name, "the name is longer than 63 bytes");
-	if (check_free(&d[0], o->force) || check_free(&d[1], o->force) ||
+	if (check_free(&d[0], 0, o->force) || check_free(&d[1], 0, o->force) ||
 	    region_shift(o, smaller, &shift) ||
 	    place(&d[0], shift, &s[0]) || place(&d[1], shift, &s[1]) ||
 	    random_uuid(s[0].set_uuid) || random_id(&generation))
@@ -215,7 +239,7 @@ static int plan_join(const struct options *o, const struct device *source,
 		return refuse(source->path, "has not all of the data (its state is target or new), so it can't be a source");
 	if (from->leg == s->leg)
 		return refuse(source->path, "is that leg itself: the source must be the other one");
-	if (check_free(d, o->force) || place(d, from->region_shift, s))
+	if (check_free(d, from->data_sectors, o->force) || place(d, from->region_shift, s))
 		return -1;
 	if (s->map_start < from->data_sectors) {
 		fprintf(stderr, "lockstep-meta: %s: %" PRIu64 " sectors: with the metadata at its end there is room for %" PRIu64 " sectors of data, the mirror has %" PRIu64 "\n",
@@ -300,6 +324,24 @@ int command_resolve(const struct options *o, const char *local, const char *remo
 	return r;
 }
 
+/* What is to be wiped. Of a device that has grown, as it was before. */
+static int find_to_wipe(struct device *d, struct super_found *found)
+{
+	u64 sectors;
+
+	if (device_find(d, found))
+		return -1;
+	if (found->kind != SUPER_BLANK || found->reason == SUPER_TOO_SMALL)
+		return 0;
+	if (search_likely(d, 0, found, &sectors))
+		return -1;
+	if (found->kind == SUPER_VALID)
+		d->sectors = sectors;
+	else
+		found->kind = SUPER_BLANK;
+	return 0;
+}
+
 int command_wipe(const struct options *o, const char *path)
 {
 	struct super_found found;
@@ -308,7 +350,7 @@ int command_wipe(const struct options *o, const char *path)
 
 	if (device_open(&d, path, true))
 		return 1;
-	if (device_find(&d, &found))
+	if (find_to_wipe(&d, &found))
 		r = 1;
 	else if (found.kind == SUPER_BLANK || found.reason == SUPER_TOO_SMALL)
 		refuse(path, "has no lockstep superblock: nothing was changed");

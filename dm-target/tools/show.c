@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "device.h"
 #include "json.h"
+#include "search.h"
 
 static const char *leg_word(u32 leg)
 {
@@ -116,11 +117,27 @@ static int put_super(const struct device *d, const struct super *s)
 	return r;
 }
 
+/* Its superblock isn't at its end any more. In words, or nothing. */
+static int find_grown(const struct device *d, bool *grown, char *text, size_t size)
+{
+	struct super_found old;
+	u64 sectors;
+
+	if (search_likely(d, 0, &old, &sectors))
+		return -1;
+	*grown = old.kind == SUPER_VALID;
+	if (*grown)
+		snprintf(text, size, "it is the %s leg of the mirror \"%s\", and has grown from %" PRIu64 " to %" PRIu64 " sectors: shrink it back; or, if both legs are in sync, grow the mirror",
+			 leg_word(old.super.leg), old.super.name, sectors, d->sectors);
+	return 0;
+}
+
 static int examine(const char *path)
 {
 	struct super_found found = { .kind = SUPER_ABSENT };
 	struct device d;
-	char text[256] = "the device can't be opened";
+	char text[400] = "the device can't be opened";
+	bool grown = false;
 	int r = device_open(&d, path, false);
 
 	if (!r && device_find(&d, &found)) {
@@ -135,7 +152,9 @@ static int examine(const char *path)
 	} else {
 		if (found.kind != SUPER_ABSENT)
 			super_reason_text(&found, text, sizeof(text));
-		json_text("kind", found.kind == SUPER_ABSENT ? "absent" :
+		if (found.kind == SUPER_BLANK && find_grown(&d, &grown, text, sizeof(text)))
+			found.kind = SUPER_BAD;
+		json_text("kind", found.kind == SUPER_ABSENT ? "absent" : grown ? "grown" :
 				  found.kind == SUPER_BLANK ? "blank" : "bad");
 		json_text("reason", text);
 		r = 1;

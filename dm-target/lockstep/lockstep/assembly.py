@@ -148,14 +148,25 @@ def _way_out(kept: config.Config, verdict: meta.Verdict) -> str:
             f"  lockstep resolve {kept.name} --keep remote"
         )
     if verdict.word in ("blank", "bad", "foreign") and verdict.leg in LEGS:
-        node = kept.devices()[verdict.leg]
-        return (
-            f"If {node} is the disk that you want, and nobody needs its content:\n"
-            f"  lockstep replace {kept.name} {verdict.leg} {node}"
-        )
+        return _another_disk(kept, verdict.leg)
     if verdict.word == "swapped":
         return f"Exchange `local` and `remote` in {config.path(kept.name)}"
     return f"Look at both: lockstep examine {kept.local} {kept.remote}"
+
+
+def _another_disk(kept: config.Config, leg: str) -> str:
+    """Of a leg that shows no good metadata. One that has grown shows none, and it may be the one
+    that has all writes: replacing it is the last thing to think of."""
+    node = kept.devices()[leg]
+    seen = meta.examine(device.look(node).node, given=node)
+    if seen.kind == "grown":
+        return f"{node}: {seen.reason}: lockstep grow {kept.name}. Don't replace it"
+    return (
+        f"If {node} has grown since the mirror ran: shrink it back; or, if both legs are in sync:"
+        f" lockstep grow {kept.name}\n"
+        f"If it is another disk now, and nobody needs its content nor what the {leg} leg had:\n"
+        f"  lockstep replace {kept.name} {leg} {node}"
+    )
 
 
 def history_table(histories: Mapping[str, list[meta.Generation]]) -> str:

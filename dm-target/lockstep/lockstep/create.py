@@ -32,6 +32,8 @@ class Found:
         found = [str(sign) for sign in self.signs]
         if self.mirror.exists:
             found.append(f"the {self.mirror.leg} leg of the lockstep mirror {self.mirror.name!r}")
+        elif self.mirror.kind == "grown":
+            found.append(f"metadata of a lockstep mirror ({self.mirror.reason})")
         elif self.mirror.ours:
             found.append(f"damaged metadata of a lockstep mirror ({self.mirror.reason})")
         return ", ".join(found)

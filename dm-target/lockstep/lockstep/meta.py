@@ -62,8 +62,8 @@ class Leg:
 
     @property
     def ours(self) -> bool:
-        """There is a superblock, if only a damaged one."""
-        return self.kind in ("superblock", "bad")
+        """There is a superblock, if only a damaged one, or one that isn't at the end any more."""
+        return self.kind in ("superblock", "bad", "grown")
 
 
 @dataclass(frozen=True)

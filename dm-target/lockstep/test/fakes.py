@@ -61,11 +61,13 @@ class Host:
         return [line for line in said if line.startswith(program)]
 
     def disk(self, node: str, sectors: int = 1 << 21, *, data: bool = False,
-             signs: tuple[device.Sign, ...] = (), mirror: str = "") -> None:  # fmt: skip
+             signs: tuple[device.Sign, ...] = (), mirror: str = "",
+             grown: bool = False) -> None:  # fmt: skip
         number = f"8:{16 * (ord(node[-1]) - ord('a'))}"
         at = device.Device(node, node.removeprefix("/dev/"), number, sectors, Path("/nonexistent"))
-        kind = "superblock" if mirror else "blank"
-        leg = meta.Leg(node, kind, "no superblock", {}, name=mirror, leg="local")
+        kind = "superblock" if mirror else "grown" if grown else "blank"
+        why = "it has grown: shrink it back" if grown else "no superblock"
+        leg = meta.Leg(node, kind, why, {}, name=mirror, leg="local")
         self.devices[node] = create.Found(at, list(signs), leg, data or bool(signs))
 
     def runs(self, name: str, line: str = STATUS, table: str = "8:0 8:16", length: int = 1 << 21,

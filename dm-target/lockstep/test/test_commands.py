@@ -137,6 +137,19 @@ def test_a_leg_in_use_is_told(m: Host) -> None:
     assert (code, "a is mounted on /srv" in err) == (3, True)
 
 
+def test_a_leg_that_has_grown_is_not_to_be_replaced(m: Host) -> None:
+    """It looks blank, and may be the only one that has all writes."""
+    m.disk("/dev/a", grown=True)
+    m.says("lockstep-meta verdict", {"verdict": "blank", "text": "No superblock.", "leg": "local"})
+    code, _, err = m.lockstep("assemble", "m", "--run")
+    assert (code, "shrink it back" in err, "lockstep grow m" in err) == (3, True, True)
+    assert "lockstep replace" not in err
+    m.disk("/dev/a")
+    code, _, err = m.lockstep("assemble", "m", "--run")
+    assert code == 3
+    assert err.index("has grown") < err.index("lockstep replace m local /dev/a")
+
+
 def test_assemble_all_goes_on_after_a_failure(m: Host) -> None:
     config.save(Config("a", "/dev/x", "/dev/y", wait=0))
     m.says("lockstep-meta verdict", GOOD)

@@ -136,6 +136,15 @@ def test_a_leg_of_another_mirror(two: Host, leg: str, clean: list[str]) -> None:
     assert any(line.endswith("--force") for line in writes(two))
 
 
+@pytest.mark.parametrize("leg", ["/dev/a", "/dev/b"])
+def test_a_leg_that_has_grown(two: Host, leg: str) -> None:
+    two.disk("/dev/a", data=True)
+    two.disk("/dev/b", data=True)
+    two.disk(leg, grown=True, data=True)
+    refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", "--keep-data",
+            says=(leg, "has grown", "--force"))  # fmt: skip
+
+
 def test_assume_clean_cuts_neither_leg(two: Host) -> None:
     two.disk("/dev/a", signs=(Sign("ext4", "", 1000),))
     two.disk("/dev/b", signs=(Sign("ext4", "", 2_000_001),))

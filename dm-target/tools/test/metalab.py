@@ -19,7 +19,7 @@ FLAGS = [
     "-fno-sanitize-recover=all",
 ]  # fmt: skip
 PURE = ["super.c", "life.c", "verdict.c", "tools/port.c"]
-META = ["lockstep-meta.c", "show.c", "make.c", "grow.c", "device.c", "json.c"]
+META = ["lockstep-meta.c", "show.c", "make.c", "grow.c", "search.c", "device.c", "json.c"]
 
 
 def compile_c(sources: list[Path], to: Path, *flags: str) -> Path:

@@ -79,6 +79,43 @@ def test_refuses(pair: Meta) -> None:
     assert "only a mirror in sync can grow" in pair.refused("grow", "a", "b")
 
 
+@pytest.mark.parametrize("size", [4 * MIB + 9 * SLOT, 5 * MIB, 70 * MIB, 20 * MIB + 512])
+def test_a_leg_that_has_grown_is_not_blank(pair: Meta, size: int) -> None:
+    """Perhaps the only one with all data: it went on alone, and only then it has grown."""
+    pair.goes_alone("a", 0xA2)
+    alone = pair.leg("a")
+    larger(pair, "a", size)
+    pair.device("c", 8 * MIB)
+    leg = pair.leg("a")
+    assert leg["kind"] == "grown" and f"from {4 * MIB // 512} to {size // 512}" in leg["reason"]
+    for words in (
+        ("join", "--source", "b", "--leg", "local", "a"),
+        ("create", "--local", "a", "--remote", "c"),
+        ("create", "--local", "c", "--remote", "a"),
+    ):
+        said = pair.refused(*words)
+        assert "has grown" in said and "Shrink" in said and "--force" in said
+        pair.good(*words, "--force", "--dry-run")
+    os.truncate(pair.folder / "a", 4 * MIB)
+    assert pair.leg("a") == alone
+    assert pair.good("verdict", "a", "b")["source"] == "local"
+
+
+def test_a_larger_leg_that_has_grown_by_much(meta: Meta) -> None:
+    """Its old end is where volumes end."""
+    for name, size in (("a", 4), ("b", 200)):
+        with open(meta.folder / name, "wb") as f:
+            f.truncate(size * MIB)
+    meta.good("create", "--local", "a", "--remote", "b", "--assume-clean")
+    os.truncate(meta.folder / "b", 3 << 30)
+    assert meta.leg("b")["kind"] == "grown"
+    assert "has grown" in meta.refused("join", "--source", "a", "--leg", "remote", "b")
+    meta.good("wipe", "b")
+    assert meta.leg("b")["kind"] == "blank"
+    os.truncate(meta.folder / "b", 200 * MIB)
+    assert meta.leg("b")["kind"] == "blank"
+
+
 @pytest.fixture(scope="module")
 def cut(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """lockstep-meta that ends in the middle of its write number $CUT."""
