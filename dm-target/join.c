@@ -7,6 +7,7 @@
 #include "lockstep-trace.h"
 #include "metadata.h"
 #include "mirror.h"
+#include "probe.h"
 #include "registry.h"
 #include "resync.h"
 #include "verdict.h"
@@ -71,13 +72,12 @@ int join_as_target(struct mirror *m, enum leg_id leg, bool full)
 }
 
 /* What keeps a dead leg from coming back. 0, or an errno with *why set. */
-static int judge(struct mirror *m, enum leg_id leg, struct super_found *found,
+static int judge(struct mirror *m, enum leg_id leg, const struct super_found *found,
 		 struct verdict *v, enum leg_why *why)
 {
 	struct super_found legs[LEGS] = { };
 	char text[400];
 
-	metadata_find(m, leg, found);
 	legs[leg] = *found;
 	legs[other_leg(leg)].kind = SUPER_VALID;
 	legs[other_leg(leg)].super = m->meta->super[other_leg(leg)];
@@ -90,10 +90,6 @@ static int judge(struct mirror *m, enum leg_id leg, struct super_found *found,
 	if (!v->reason && (v->source == other_leg(leg) || (!v->join && !v->full)))
 		return 0;
 
-	if (found->kind == SUPER_BAD && found->reason == SUPER_UNREADABLE) {
-		*why = WHY_UNREADABLE;
-		return -EIO;
-	}
 	*why = !v->reason || v->reason == VERDICT_SPLIT_BRAIN || v->reason == VERDICT_BOTH ?
 	       WHY_DIVERGED :
 	       v->reason == VERDICT_OUTDATED ? WHY_OUTDATED : WHY_FOREIGN;
@@ -122,20 +118,20 @@ static int widen(struct mirror *m, enum leg_id leg, bool full)
 	return r;
 }
 
-static int prepare(struct mirror *m, enum leg_id leg, bool *target, enum leg_why *why)
+static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *found,
+		   bool *target, enum leg_why *why)
 {
-	struct super_found found;
 	struct verdict v;
 	bool touched;
 	int r;
 
-	r = judge(m, leg, &found, &v, why);
+	r = judge(m, leg, found, &v, why);
 	if (r)
 		return r;
 
 	mutex_lock(&m->meta->lock[leg]);
-	touched = found.super.seq != m->meta->super[leg].seq;
-	m->meta->super[leg] = found.super;
+	touched = found->super.seq != m->meta->super[leg].seq;
+	m->meta->super[leg] = found->super;
 	mutex_unlock(&m->meta->lock[leg]);
 	if (v.full || touched) {
 		r = widen(m, leg, v.full);
@@ -152,6 +148,7 @@ static int come_back(struct mirror *m, enum leg_id leg)
 {
 	struct leg *l = &m->legs[leg];
 	enum leg_why why = WHY_UNREADABLE;
+	struct super_found found;
 	bool target = false;
 	int r;
 
@@ -162,9 +159,9 @@ static int come_back(struct mirror *m, enum leg_id leg)
 	if (r == -EBUSY) {
 		why = WHY_DRAINING;
 	} else if (!r) {
-		r = leg_probe(l);
+		r = probe_leg(m, leg, &found);
 		if (!r && m->meta)
-			r = prepare(m, leg, &target, &why);
+			r = prepare(m, leg, &found, &target, &why);
 	}
 
 	spin_lock_irq(&m->lock);
@@ -403,6 +400,7 @@ void join_kick_later(struct mirror *m)
 void join_stop(struct mirror *m)
 {
 	WRITE_ONCE(m->join_off, true);
+	wake_up_all(&m->join_wake);
 	cancel_delayed_work_sync(&m->joining);
 }
 
@@ -417,6 +415,7 @@ void join_run(struct mirror *m)
 void join_init(struct mirror *m)
 {
 	mutex_init(&m->join_lock);
+	init_waitqueue_head(&m->join_wake);
 	INIT_DELAYED_WORK(&m->joining, join_work);
 	m->join_off = true;
 }

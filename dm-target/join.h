@@ -2,7 +2,7 @@
 /*
  * Join: how a leg comes back, and how it becomes in sync again.
  *
- *  - A dead leg is probed every few seconds (rejoin_seconds). It may come back
+ *  - A dead leg is probed (probe.h) every few seconds (rejoin_seconds). It may come back
  *    if all our I/O to it has returned, it can be read and flushed, and its
  *    superblock shows that it has no history of its own (verdict.h). Otherwise
  *    it stays dead, and says why.

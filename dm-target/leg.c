@@ -82,27 +82,6 @@ bool leg_may_forget(const struct leg *leg)
 	       bdev_write_cache(leg_bdev(leg));
 }
 
-int leg_probe(const struct leg *leg)
-{
-	unsigned int size = bdev_logical_block_size(leg_bdev(leg));
-	struct page *page = alloc_pages(GFP_NOIO | __GFP_COMP, get_order(size));
-	struct bio_vec vec;
-	struct bio bio;
-	int r;
-
-	if (!page)
-		return -ENOMEM;
-
-	bio_init(&bio, leg_bdev(leg), &vec, 1, REQ_OP_READ | REQ_SYNC);
-	bio.bi_iter.bi_sector = 0;
-	__bio_add_page(&bio, page, size, 0);
-	r = submit_bio_wait(&bio);
-	bio_uninit(&bio);
-	__free_pages(page, get_order(size));
-
-	return r ?: blkdev_issue_flush(leg_bdev(leg));
-}
-
 int leg_flush(struct leg *leg)
 {
 	int r;

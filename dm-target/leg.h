@@ -93,12 +93,6 @@ blk_opf_t leg_write_flags(const struct leg *leg);
  */
 bool leg_may_forget(const struct leg *leg);
 
-/*
- * Can the leg be read, and have its caches flushed? May sleep, for as long as
- * the device takes. Returns 0 or an errno.
- */
-int __must_check leg_probe(const struct leg *leg);
-
 /* Flush its cache, as I/O of ours. May sleep. Returns 0 or an errno. */
 int __must_check leg_flush(struct leg *leg);
 

@@ -37,27 +37,40 @@ static int transfer(struct mirror *m, enum leg_id leg, blk_opf_t opf, sector_t s
 	return r;
 }
 
-void metadata_find(struct mirror *m, enum leg_id leg, struct super_found *found)
+sector_t metadata_place(struct mirror *m, enum leg_id leg)
 {
-	void *slots = m->meta->slots[leg];
-	sector_t sector;
-	u64 size;
-
-	memset(found, 0, sizeof(*found));
-	mutex_lock(&m->meta->lock[leg]);
+	if (!m->meta)
+		return 0;
 	if (!m->meta->size[leg])
 		m->meta->size[leg] = bdev_nr_sectors(leg_bdev(&m->legs[leg]));
-	size = m->meta->size[leg];
-	sector = lockstep_slots_start(size);
-	if (!sector) {
+	return lockstep_slots_start(m->meta->size[leg]);
+}
+
+void metadata_parse(struct mirror *m, enum leg_id leg, const void *slots,
+		    struct super_found *found)
+{
+	memset(found, 0, sizeof(*found));
+	if (metadata_place(m, leg)) {
+		super_find(slots, m->meta->size[leg], found);
+	} else {
 		found->kind = SUPER_BAD;
 		found->reason = SUPER_TOO_SMALL;
-	} else if (transfer(m, leg, REQ_OP_READ | REQ_SYNC | REQ_META, sector,
-			    virt_to_page(slots), LOCKSTEP_SLOTS_BYTES)) {
+	}
+}
+
+void metadata_find(struct mirror *m, enum leg_id leg, struct super_found *found)
+{
+	sector_t sector = metadata_place(m, leg);
+	void *slots = m->meta->slots[leg];
+
+	mutex_lock(&m->meta->lock[leg]);
+	if (sector && transfer(m, leg, REQ_OP_READ | REQ_SYNC | REQ_META, sector,
+			       virt_to_page(slots), LOCKSTEP_SLOTS_BYTES)) {
+		memset(found, 0, sizeof(*found));
 		found->kind = SUPER_BAD;
 		found->reason = SUPER_UNREADABLE;
 	} else {
-		super_find(slots, size, found);
+		metadata_parse(m, leg, slots, found);
 	}
 	mutex_unlock(&m->meta->lock[leg]);
 }

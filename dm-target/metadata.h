@@ -43,6 +43,13 @@ struct metadata {
 int __must_check metadata_create(struct mirror *m);
 void metadata_destroy(struct mirror *m);
 
+/* The sector of the leg's superblock slots; 0: it has no room for any, or core mode. */
+sector_t metadata_place(struct mirror *m, enum leg_id leg);
+
+/* What @slots, LOCKSTEP_SLOTS_BYTES read from there, say. Doesn't sleep. */
+void metadata_parse(struct mirror *m, enum leg_id leg, const void *slots,
+		    struct super_found *found);
+
 /* What is on the leg now. Never an errno: an I/O error is @found's reason. */
 void metadata_find(struct mirror *m, enum leg_id leg, struct super_found *found);
 

@@ -93,6 +93,7 @@ struct mirror {
 	struct mutex join_lock;
 	unsigned int join_changes;	/* changes as of the step under way */
 	bool join_off;
+	wait_queue_head_t join_wake;	/* of a probe, or of who mustn't wait for one */
 	struct delayed_work joining;
 	struct workqueue_struct *join_wq;
 

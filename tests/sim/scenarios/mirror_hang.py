@@ -259,6 +259,52 @@ def under_load() -> None:
     legs.close()
 
 
+def probed() -> None:
+    base.step("a dead leg hangs when it is tried again: recover, suspend, reload don't wait for it")
+    legs = pair("rejoin", 0)
+    with blk.Disk(legs.mirror.node) as disk:
+        disk.write(0, blk.pattern("before", 8))
+        legs.remote.gone()
+        disk.write(0, blk.pattern("missed", 8))
+        legs.mirror.wait("AD")
+        legs.remote.well()
+        hang(legs.remote)
+
+        def recover() -> None:
+            with base.refused("recover of a leg that hangs", errno.ETIMEDOUT, kernel="stays dead"):
+                legs.mirror.message("recover")
+
+        seconds = blk.timed(recover)
+        base.expect(9.9 < seconds < 11.5, f"recover took {seconds:.3f} s")
+        base.equal(legs.word("why"), "unreadable", "why")
+        with base.refused("recover with the probe still out there", errno.EBUSY):
+            legs.mirror.message("recover")
+        dm.load("mirror", mirror.table(legs.local.node, legs.remote.node, "nosync",
+                                       "region_size", REGION, "rejoin", 1))  # fmt: skip
+        dm.suspend("mirror")
+        resume = Beside(lambda: dm.resume("mirror"))  # to the end of the old table
+        time.sleep(0.1)
+        seconds = blk.timed(lambda: disk.write(64, blk.pattern("goes on", 8)))
+        base.expect(seconds < 0.1, f"a write took {seconds:.3f} s")
+        wake(legs.remote)
+        resume.result()
+        legs.mirror.in_sync()
+
+        base.step("the same by itself: a suspend doesn't wait for the probe")
+        legs.remote.gone()
+        disk.write(0, blk.pattern("missed", 8))
+        legs.mirror.wait("AD")
+        legs.remote.well()
+        hang(legs.remote)
+        time.sleep(3)
+        seconds = blk.timed(lambda: (dm.suspend("mirror"), dm.resume("mirror")))
+        base.expect(seconds < 0.5, f"suspend and resume took {seconds:.3f} s")
+        wake(legs.remote)
+        legs.mirror.in_sync()
+    legs.same()
+    legs.close()
+
+
 bounded("write", lambda disk: disk.write(0, blk.pattern("hung", 8)))
 bounded("large write", lambda disk: disk.write(3, blk.pattern("hung", 60)))
 bounded("FUA write", lambda disk: disk.write(0, blk.pattern("hung", 8), fua=True))
@@ -271,4 +317,5 @@ nobody_stands_in()
 policy_error()
 removed()
 reloaded()
+probed()
 under_load()
