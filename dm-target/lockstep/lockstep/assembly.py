@@ -104,7 +104,7 @@ def start(kept: config.Config, nodes: Mapping[str, str], *, run: bool) -> str:
         if used:
             raise Refused(f"{kept.name}: {at.given} is in use: {'; '.join(used)}")
     verdict = meta.verdict(*(found[leg].node if leg in found else ABSENT for leg in LEGS))
-    _refuse(kept, nodes, verdict)
+    _refuse(kept, verdict)
     if missing and not run:
         leg = missing[0]
         raise Failed(
@@ -120,19 +120,28 @@ def start(kept: config.Config, nodes: Mapping[str, str], *, run: bool) -> str:
     return verdict.uuid
 
 
-def _refuse(kept: config.Config, nodes: Mapping[str, str], verdict: meta.Verdict) -> None:
-    if verdict.uuid and kept.uuid and verdict.uuid != kept.uuid:
+def check_set(kept: config.Config, uuid: str) -> None:
+    """The legs are those of this mirror, and not what a name in the file happens to mean now."""
+    if uuid and kept.uuid and uuid != kept.uuid:
         raise Refused(
-            f"{kept.name}: {' and '.join(nodes.values())} belong to another mirror: their set is"
-            f" {verdict.uuid}, {config.path(kept.name)} says {kept.uuid}. Correct the devices there"
+            f"{kept.name}: {kept.local} and {kept.remote} belong to another mirror: their set is"
+            f" {uuid}, {config.path(kept.name)} says {kept.uuid}. Correct the devices there"
         )
-    if verdict.good:
-        return
+
+
+def _refuse(kept: config.Config, verdict: meta.Verdict) -> None:
+    check_set(kept, verdict.uuid)
+    if not verdict.good:
+        raise Refused(refusal(kept, verdict))
+
+
+def refusal(kept: config.Config, verdict: meta.Verdict) -> str:
+    """What is wrong, and the way out."""
     lines = [f"{kept.name}: {verdict.text}"]
     if verdict.histories:
         lines.append(history_table(verdict.histories))
     lines.append(_way_out(kept, verdict))
-    raise Refused("\n".join(line for line in lines if line))
+    return "\n".join(line for line in lines if line)
 
 
 # Refusals that one of the two commands ends: both legs carry writes, or may.
@@ -238,6 +247,7 @@ def grow(args: argparse.Namespace) -> None:
     found = _both_idle(kept, args.wait)
     nodes = [found[leg].node for leg in LEGS]
     plan = meta.grow(*nodes, dry=True)
+    check_set(kept, plan.uuid)
     if all(meta.examine(node).data_len == plan.data_len for node in nodes):
         raise Refused(
             f"{kept.name}: there is nothing to grow: it has {show.size(plan.data_len)} already, all"
@@ -267,6 +277,9 @@ def resolve(args: argparse.Namespace) -> None:
         raise Refused(
             f"{kept.name}: nothing to resolve: {verdict.text}. lockstep assemble {kept.name}"
         )
+    check_set(kept, verdict.uuid)
+    if verdict.word not in _DECISIONS:
+        raise Refused(f"{refusal(kept, verdict)}\nThis is nothing that resolve can mend")
     lost = table.other(args.keep)
     print(f"{kept.name}: {verdict.text}", file=sys.stderr)
     if verdict.histories:

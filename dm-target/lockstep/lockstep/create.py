@@ -216,6 +216,7 @@ def replace_leg(args: argparse.Namespace) -> None:
     refuse_content(found, force=args.force)
     force = args.force or found.mirror.ours
     plan = meta.join(source, leg, found.at.node, dry=True, force=force)
+    assembly.check_set(kept, plan.uuid)
     rows = [
         (table.other(leg), source, "kept: the source"),
         (leg, args.device, f"{show.size(found.at.sectors)}; carries {found.told()}"),

@@ -131,6 +131,28 @@ def test_the_wrong_devices(m: Host) -> None:
     assert not m.calls("dmsetup create")
 
 
+@pytest.mark.parametrize("words", ["grow", "resolve --keep local", "replace remote /dev/c"])
+def test_the_wrong_devices_are_never_written(m: Host, words: str) -> None:
+    """The file names them, but they are another mirror's."""
+    command, *rest = words.split()
+    m.disk("/dev/c")
+    m.says("lockstep-meta verdict", {**SPLIT, "set_uuid": "another"})
+    for word in ("grow", "resolve", "join"):
+        m.says(f"lockstep-meta {word}", {"set_uuid": "another", "data_len": 9, "region_size": 64})
+    code, _, err = m.lockstep(command, "m", *rest, "--yes")
+    assert (code, "belong to another mirror" in err) == (3, True), err
+    for line in m.calls("lockstep-meta"):
+        assert "--dry-run" in line or "verdict" in line
+
+
+@pytest.mark.parametrize("word", ["blank", "bad", "incomplete", "geometry", "foreign"])
+def test_resolve_what_it_can_not_mend(m: Host, word: str) -> None:
+    """It doesn't even ask."""
+    m.says("lockstep-meta verdict", {"verdict": word, "text": "It is so.", "leg": "remote"})
+    code, _, err = m.lockstep("resolve", "m", "--keep", "local")
+    assert (code, "It is so." in err, "OVERWRITTEN" in err) == (3, True, False)
+
+
 def test_a_leg_in_use_is_told(m: Host) -> None:
     m.in_use["/dev/a"] = ["a is mounted on /srv"]
     code, _, err = m.lockstep("assemble", "m")
