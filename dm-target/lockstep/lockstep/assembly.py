@@ -174,7 +174,7 @@ def _another_disk(kept: config.Config, leg: str) -> str:
         f"If {node} has grown since the mirror ran: shrink it back; or, if both legs are in sync:"
         f" lockstep grow {kept.name}\n"
         f"If it is another disk now, and nobody needs its content nor what the {leg} leg had:\n"
-        f"  lockstep replace {kept.name} {leg} {node}"
+        f"  lockstep replace {kept.name} {leg} {node} --lost"
     )
 
 

@@ -217,6 +217,8 @@ def replace_leg(args: argparse.Namespace) -> None:
     force = args.force or found.mirror.ours
     plan = meta.join(source, leg, found.at.node, dry=True, force=force)
     assembly.check_set(kept, plan.uuid)
+    if not running:
+        refuse_guess(kept, leg, lost=args.lost)
     rows = [
         (table.other(leg), source, "kept: the source"),
         (leg, args.device, f"{show.size(found.at.sectors)}; carries {found.told()}"),
@@ -243,6 +245,38 @@ def replace_leg(args: argparse.Namespace) -> None:
             f"{args.name}: {args.device} is the {leg} leg now. It is filled when the mirror runs:"
             f" lockstep assemble {args.name}"
         )
+
+
+# Refusals because of a leg that can't say what it has.
+_SPEECHLESS = ("blank", "bad", "foreign", "wrong-leg")
+
+
+def refuse_guess(kept: config.Config, leg: str, *, lost: bool) -> None:
+    """A stopped mirror's legs don't know of each other: the one that is to be replaced may be the
+    one that went on alone. It is asked; `lost`: somebody said that what only it has may be lost."""
+    rest, node = table.other(leg), kept.devices()[leg]
+    why = f"the {leg} leg {node} isn't there"
+    if node != table.ABSENT and device.present(node):
+        nodes = {leg: node, rest: kept.devices()[rest]}
+        verdict = meta.verdict(*(device.look(nodes[one]).node for one in table.LEGS))
+        if verdict.good and verdict.join and verdict.source == leg:
+            raise Refused(
+                f"{kept.name}: the {leg} leg {node} has writes that the {rest} leg lacks:"
+                f" {verdict.text} Let it be resynced first: lockstep assemble {kept.name}. Then:"
+                f" lockstep fail {kept.name} {leg}, and replace it"
+            )
+        if verdict.good or (verdict.word == "outdated" and verdict.leg == leg):
+            return
+        if verdict.word not in _SPEECHLESS or (verdict.word != "foreign" and verdict.leg != leg):
+            raise Refused(assembly.refusal(kept, verdict))
+        why = f"the {leg} leg {node} can't be asked: {verdict.text}"
+    if lost:
+        print(f"{why}. What only it has IS LOST.", file=sys.stderr)
+        return
+    raise Refused(
+        f"{kept.name}: {why}, so nobody knows whether it went on alone and has writes that the"
+        f" {rest} leg lacks. Bring it and try again. If what only it has may be lost, say --lost"
+    )
 
 
 def source_node(kept: config.Config, leg: str, *, running: bool) -> str:

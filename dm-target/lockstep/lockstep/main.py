@@ -95,6 +95,8 @@ def _add_makers(add: Add) -> None:
     one.add_argument("leg", choices=table.LEGS)
     one.add_argument("device", metavar="DEVICE")
     _force(one, "overwrite what carries a file system, LVM, RAID or a mirror")
+    one.add_argument("--lost", action="store_true",
+                     help="what only the old leg has may be lost if it can't be asked")  # fmt: skip
     _yes(one)
 
     one = add("resolve", "end a split brain: keep one leg", _alone(assembly.resolve))

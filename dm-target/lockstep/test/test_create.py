@@ -193,6 +193,77 @@ def test_replace_a_leg_of_a_running_mirror(two: Host) -> None:
     assert not two.calls("lockstep-meta join")
 
 
+AHEAD = {"verdict": "ok", "text": "The remote leg went on.", "source": "remote", "join": True}
+HISTORIES = {leg: [{"id": leg, "count": 2}] for leg in ("local", "remote")}
+DIVERGED = {"verdict": "split-brain", "text": "Both went on alone.", "histories": HISTORIES}
+
+
+@pytest.fixture
+def stopped(two: Host) -> Host:
+    """A mirror that is stopped, and a new disk."""
+    assert two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes", "--no-start")[0] == 0
+    two.disk("/dev/c")
+    two.says("lockstep-meta join", PLAN)
+    return two
+
+
+def joined(host: Host) -> list[str]:
+    return [line for line in host.calls("lockstep-meta join") if "--dry-run" not in line]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "says"),
+    [
+        ({**AHEAD, **PLAN}, "has writes that the local leg lacks"),
+        ({**DIVERGED, **PLAN}, "lockstep resolve m --keep"),
+        ({"verdict": "outdated", "leg": "local", "text": "Older.", **PLAN}, "lockstep resolve m"),
+        ({"verdict": "incomplete", "leg": "local", "text": "No leg has all.", **PLAN}, "No leg"),
+    ],
+)
+def test_replace_of_a_stopped_mirror_asks_the_old_leg(
+    stopped: Host, verdict: dict[str, object], says: str
+) -> None:
+    """It went on alone: the other leg isn't current, however good it looks by itself."""
+    stopped.says("lockstep-meta verdict", verdict)
+    for words in ((), ("--force", "--lost")):
+        code, _, err = stopped.lockstep("replace", "m", "remote", "/dev/c", "--yes", *words)
+        assert (code, says in err) == (3, True), err
+    assert not joined(stopped)
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        {"verdict": "ok", "text": "in sync", "source": "local", **PLAN},
+        {"verdict": "ok", "text": "behind", "source": "local", "join": True, **PLAN},
+        {"verdict": "outdated", "leg": "remote", "text": "Older.", **PLAN},
+    ],
+)
+def test_replace_a_leg_that_has_nothing_of_its_own(
+    stopped: Host, verdict: dict[str, object]
+) -> None:
+    stopped.says("lockstep-meta verdict", verdict)
+    code, _, err = stopped.lockstep("replace", "m", "remote", "/dev/c", "--yes")
+    assert code == 0, err
+    assert joined(stopped)
+
+
+@pytest.mark.parametrize("word", ["", "blank", "bad", "foreign", "wrong-leg"])
+def test_replace_a_leg_that_can_not_be_asked(stopped: Host, word: str) -> None:
+    if word:
+        stopped.says("lockstep-meta verdict",
+                     {"verdict": word, "leg": "remote", "text": "Nothing."})  # fmt: skip
+    else:
+        del stopped.devices["/dev/b"]
+    words = ("replace", "m", "remote", "/dev/c", "--yes")
+    code, _, err = stopped.lockstep(*words)
+    assert (code, "nobody knows" in err, "--lost" in err) == (3, True, True), err
+    assert not joined(stopped)
+    code, _, err = stopped.lockstep(*words, "--lost")
+    assert (code, "IS LOST" in err) == (0, True), err
+    assert joined(stopped)
+
+
 def test_wipe_only_what_is_ours(host: Host) -> None:
     host.disk("/dev/a")
     host.disk("/dev/b", mirror="m")
