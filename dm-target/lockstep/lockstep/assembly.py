@@ -14,6 +14,7 @@ from .errors import DONE, FAILED, REFUSED, Failed, Refused
 from .table import ABSENT, LEGS, LOCAL, REMOTE
 
 _PAUSE_S = 0.2
+_CHANGED = "{name}: its legs have changed since they were shown. Nothing was written. Try again"
 
 
 def assemble(args: argparse.Namespace) -> int:
@@ -261,6 +262,8 @@ def grow(args: argparse.Namespace) -> None:
         file=sys.stderr,
     )
     ask.permission(f"Grow the mirror {kept.name}?", given=args.yes)
+    if _both_idle(kept, args.wait) != found or meta.grow(*nodes, dry=True) != plan:
+        raise Refused(_CHANGED.format(name=kept.name))
     meta.grow(*nodes)
     print(
         f"{kept.name}: {show.size(plan.data_len)}. Start it (lockstep assemble {kept.name}): the"
@@ -290,6 +293,11 @@ def resolve(args: argparse.Namespace) -> None:
         file=sys.stderr,
     )
     ask.permission(f"Keep the {args.keep} leg of {kept.name}?", given=args.yes)
+    if (
+        _both_idle(kept, args.wait) != found
+        or meta.verdict(found[LOCAL].node, found[REMOTE].node) != verdict
+    ):
+        raise Refused(_CHANGED.format(name=kept.name))
     meta.resolve(args.keep, found[LOCAL].node, found[REMOTE].node)
     print(
         f"{kept.name}: the {args.keep} leg is kept. The other is filled from it when the mirror"

@@ -60,6 +60,18 @@ def inspect(given: str) -> Found:
     return Found(at, device.signs(at), leg, device.has_data(at))
 
 
+def confirmed(question: str, *found: Found, given: bool) -> None:
+    """Returns if the answer is yes, and the devices are still what was shown: a person thinks for
+    as long as it takes, and meanwhile a name may come to mean another disk."""
+    ask.permission(question, given=given)
+    for one in found:
+        if inspect(one.at.given) != one:
+            raise Refused(
+                f"{one.at.given} has changed since it was shown: another device, another size, or"
+                " other content. Nothing was written. Look at it again"
+            )
+
+
 def refuse_content(found: Found, *, force: bool) -> None:
     """Of a device that is to be overwritten."""
     carries = found.carries()
@@ -124,7 +136,7 @@ def create(args: argparse.Namespace) -> None:
     else:
         refuse_content(pair[REMOTE], force=args.force)
     announce(pair, plan, args.name, clean=args.assume_clean)
-    ask.permission(f"Create the mirror {args.name}?", given=args.yes)
+    confirmed(f"Create the mirror {args.name}?", *pair.values(), given=args.yes)
     made = meta.create(pair[LOCAL].at.node, pair[REMOTE].at.node, how, force=force)
     kept = keep_config(args, made.uuid, {leg: found.at for leg, found in pair.items()}, options)
     if args.no_start:
@@ -229,7 +241,11 @@ def replace_leg(args: argparse.Namespace) -> None:
         f" ({show.size(plan.data_len)}).",
         file=sys.stderr,
     )
-    ask.permission(f"Make it the {leg} leg of {args.name}?", given=args.yes)
+    confirmed(f"Make it the {leg} leg of {args.name}?", found, given=args.yes)
+    if source_node(kept, leg, running=running) != source or dm.exists(args.name) != running:
+        raise Refused(f"{args.name} has changed meanwhile. Nothing was written")
+    if not running:
+        refuse_guess(kept, leg, lost=args.lost)
     meta.join(source, leg, found.at.node, force=force)
     stable, _ = device.stable_name(found.at)
     kept = kept.with_device(leg, stable)
@@ -308,6 +324,6 @@ def wipe(args: argparse.Namespace) -> None:
         " and what the other leg may have missed, is forgotten.",
         file=sys.stderr,
     )
-    ask.permission(f"Wipe the metadata of {args.device}?", given=args.yes)
+    confirmed(f"Wipe the metadata of {args.device}?", found, given=args.yes)
     meta.wipe(found.at.node)
     print(f"{args.device}: the metadata is gone")

@@ -9,7 +9,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import program
@@ -31,13 +31,15 @@ _STABLE = (
 
 @dataclass(frozen=True)
 class Device:
-    """A device as it is now. `given` is the name that was asked for, `kernel` the kernel's."""
+    """A device as it is now. `given` is the name that was asked for, `kernel` the kernel's.
+    `sequence` is the kernel's count of disks: another disk under the same name has another one."""
 
     given: str
     kernel: str
     number: str
     sectors: int
     sysfs: Path
+    sequence: str = ""
 
     @property
     def node(self) -> str:
@@ -78,7 +80,10 @@ def look(given: str) -> Device:
         raise Failed(f"{given}: the kernel doesn't know a device {number} any more") from None
     sysfs = sysfs.resolve()
     # Where a kernel name has a slash, sysfs has an exclamation mark.
-    return Device(given, sysfs.name.replace("!", "/"), number, sectors, sysfs)
+    at = Device(given, sysfs.name.replace("!", "/"), number, sectors, sysfs)
+    with suppress(OSError):
+        return replace(at, sequence=(at.disk() / "diskseq").read_text().strip())
+    return at
 
 
 def present(node: str) -> bool:

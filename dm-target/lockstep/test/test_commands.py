@@ -8,7 +8,7 @@ import json
 import fakes
 import pytest
 from fakes import STATUS, Host
-from lockstep import config
+from lockstep import ask, config
 from lockstep.config import Config
 
 host = fakes.host
@@ -129,6 +129,22 @@ def test_the_wrong_devices(m: Host) -> None:
     code, _, err = m.lockstep("assemble", "m")
     assert (code, "belong to another mirror" in err) == (3, True)
     assert not m.calls("dmsetup create")
+
+
+@pytest.mark.parametrize("words", ["grow", "resolve --keep local"])
+def test_legs_that_change_while_the_person_thinks(
+    m: Host, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    m.disk("/dev/a", mirror="m")
+    m.says("lockstep-meta verdict", SPLIT)
+    for word in ("grow", "resolve"):
+        m.says(f"lockstep-meta {word}", {"set_uuid": "u", "data_len": 4096, "region_size": 64})
+    monkeypatch.setattr(ask, "permission", lambda *_, **__: m.disk("/dev/b", 1 << 22))
+    command, *rest = words.split()
+    code, _, err = m.lockstep(command, "m", *rest)
+    assert (code, "have changed" in err) == (3, True), err
+    for line in m.calls("lockstep-meta"):
+        assert "--dry-run" in line or "verdict" in line
 
 
 @pytest.mark.parametrize("words", ["grow", "resolve --keep local", "replace remote /dev/c"])

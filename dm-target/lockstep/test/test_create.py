@@ -6,10 +6,13 @@ from __future__ import annotations
 import io
 import sys
 import tomllib
+from collections.abc import Callable
+from dataclasses import replace
 
 import fakes
 import pytest
 from fakes import Host
+from lockstep import config
 from lockstep.device import Sign
 
 host = fakes.host
@@ -191,6 +194,47 @@ def test_replace_a_leg_of_a_running_mirror(two: Host) -> None:
     code, _, err = two.lockstep("replace", "m", "remote", "/dev/c", "--yes")
     assert (code, "lockstep fail m remote" in err) == (3, True)
     assert not two.calls("lockstep-meta join")
+
+
+class Thinking:
+    """A terminal whose person says yes, while something happens."""
+
+    def __init__(self, happens: Callable[[], None]) -> None:
+        self.happens = happens
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self) -> str:
+        self.happens()
+        return "y\n"
+
+
+@pytest.mark.parametrize("change", ["size", "data", "file system", "another disk", "in use", ""])
+@pytest.mark.parametrize("words", ["create m /dev/a /dev/b", "replace n remote /dev/b"])
+def test_what_changes_while_the_person_thinks(
+    two: Host, monkeypatch: pytest.MonkeyPatch, words: str, change: str
+) -> None:
+    two.disk("/dev/c")
+    two.disk("/dev/d")
+    config.save(config.Config("n", "/dev/c", "/dev/d", "u1", wait=0))
+    two.says("lockstep-meta join", PLAN)
+
+    def happens() -> None:
+        if change == "another disk":
+            old = two.devices["/dev/b"]
+            two.devices["/dev/b"] = replace(old, at=replace(old.at, sequence="9"))
+        elif change == "in use":
+            two.in_use["/dev/b"] = ["b is mounted"]
+        elif change:
+            two.disk("/dev/b", (1 << 21) + (change == "size"), data=change == "data",
+                     signs=(Sign("ext4", "", 9),) * (change == "file system"))  # fmt: skip
+
+    monkeypatch.setattr(sys, "stdin", Thinking(happens))
+    code, _, err = two.lockstep(*words.split())
+    wrote = [line for line in writes(two) if "verdict" not in line]
+    assert (code, bool(wrote)) == ((3, False) if change else (0, True)), err
+    assert not change or "/dev/b" in err.splitlines()[-1]
 
 
 AHEAD = {"verdict": "ok", "text": "The remote leg went on.", "source": "remote", "join": True}
