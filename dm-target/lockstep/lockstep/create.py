@@ -3,8 +3,9 @@
 
 The rules. A device in use is never touched, --force or not. A device that would be overwritten and
 carries a signature is refused without --force. The local leg's content is kept, all but the tail
-that the metadata needs: with a signature on it that is refused without --keep-data or --force, and
-always if a file system is known to reach into the tail. Then the person is asked.
+that the metadata needs: with a signature on it that is refused without --keep-data or
+--force-local, and always if a file system is known to reach into the tail. A word about one leg
+says nothing about the other. Then the person is asked.
 """
 
 from __future__ import annotations
@@ -82,9 +83,13 @@ def refuse_content(found: Found, *, force: bool) -> None:
         )
 
 
-def refuse_tail(found: Found, data_len: int, *, force: bool, keep: bool) -> None:
+def refuse_tail(
+    found: Found, data_len: int, *, force: bool, keep: bool, leg: str = LOCAL
+) -> None:
     """Of the device whose content is kept, all but its tail."""
     what = found.at.given
+    word = "--force-local" if leg == LOCAL else "--force"
+    rest = ", and copied to the remote leg" if leg == LOCAL else ""
     for sign in found.signs:
         if sign.end is not None and sign.end > data_len:
             raise Refused(
@@ -99,17 +104,17 @@ def refuse_tail(found: Found, data_len: int, *, force: bool, keep: bool) -> None
             raise Refused(
                 f"{what} carries {sign}, and how far that reaches isn't known. All from sector"
                 f" {data_len} on ({show.size(found.at.sectors - data_len)}) would be overwritten,"
-                " the rest is kept and copied to the remote leg. If that is right, say --force"
+                f" the rest is kept{rest}. If that is right, say {word}"
             )
     if found.mirror.ours:
         raise Refused(
             f"{what} carries {found.carries()}. That would be overwritten, and the other leg of"
-            " that mirror couldn't join this one any more. If that is right, say --force"
+            f" that mirror couldn't join this one any more. If that is right, say {word}"
         )
     if found.signs and not keep:
         raise Refused(
-            f"{what} carries {found.carries()}. That is kept, and copied to the remote leg; if you"
-            " want that, say --keep-data. If nobody needs it, say --force"
+            f"{what} carries {found.carries()}. That is kept{rest}; if you want that, say"
+            f" --keep-data. If nobody needs it, say {word}"
         )
 
 
@@ -126,13 +131,15 @@ def create(args: argparse.Namespace) -> None:
     pair = {LOCAL: inspect(args.local), REMOTE: inspect(args.remote)}
     if pair[LOCAL].at.number == pair[REMOTE].at.number:
         raise Refused(f"{args.local} and {args.remote} are the same device")
-    force = args.force or any(leg.mirror.ours for leg in pair.values())
+    # Each leg is judged below, by its own word.
+    force = any(leg.mirror.ours for leg in pair.values())
     how = meta.How(args.name, args.region_size, args.assume_clean)
     plan = meta.create(pair[LOCAL].at.node, pair[REMOTE].at.node, how, dry=True, force=force)
     hint_direction(pair, args)
-    refuse_tail(pair[LOCAL], plan.data_len, force=args.force, keep=args.keep_data)
+    keep = args.keep_data
+    refuse_tail(pair[LOCAL], plan.data_len, force=args.force_local, keep=keep)
     if args.assume_clean:
-        refuse_tail(pair[REMOTE], plan.data_len, force=args.force, keep=args.keep_data)
+        refuse_tail(pair[REMOTE], plan.data_len, force=args.force, keep=keep, leg=REMOTE)
     else:
         refuse_content(pair[REMOTE], force=args.force)
     announce(pair, plan, args.name, clean=args.assume_clean)

@@ -67,7 +67,9 @@ def _add_makers(add: Add) -> None:
     one.add_argument("remote", metavar="REMOTE", help="device at the other site: it is overwritten")
     one.add_argument("--assume-clean", action="store_true", help="they are identical: copy nothing")
     one.add_argument("--keep-data", action="store_true", help="LOCAL's content is wanted")
-    _force(one, "overwrite what carries a file system, LVM, RAID or a mirror")
+    _force(one, "overwrite a REMOTE that carries a file system, LVM, RAID or a mirror")
+    one.add_argument("--force-local", action="store_true",
+                     help="LOCAL may lose its last sectors, whatever it carries")  # fmt: skip
     _yes(one)
     one.add_argument("--no-start", action="store_true", help="create only")
     one.add_argument("--region-size", metavar="SIZE", type=_sectors,

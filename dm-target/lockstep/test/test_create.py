@@ -122,8 +122,20 @@ def test_a_file_system_that_would_be_cut(two: Host, words: list[str]) -> None:
 def test_a_local_partition_table_of_unknown_extent(two: Host) -> None:
     two.disk("/dev/a", signs=(Sign("gpt", "", None),))
     refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", "--keep-data",
-            says=("gpt", "isn't known", "--force"))  # fmt: skip
-    assert two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes", "--force")[0] == 0
+            says=("gpt", "isn't known", "--force-local"))  # fmt: skip
+    refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", "--force", says=("--force-local",))
+    assert two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes", "--force-local")[0] == 0
+
+
+@pytest.mark.parametrize("clean", [[], ["--assume-clean"]])
+def test_a_word_about_one_leg_says_nothing_about_the_other(two: Host, clean: list[str]) -> None:
+    words = ("create", "m", "/dev/a", "/dev/b", "--yes", *clean)
+    two.disk("/dev/a", signs=(Sign("LVM2_member", "", None),))
+    two.disk("/dev/b", signs=(Sign("gpt", "", None),))
+    refused(two, *words, "--force-local", says=("/dev/b carries gpt", "--force"))
+    refused(two, *words, "--force", says=("/dev/a carries LVM2_member", "--force-local"))
+    code, _, err = two.lockstep(*words, "--force", "--force-local")
+    assert code == 0, err
 
 
 @pytest.mark.parametrize("leg", ["/dev/a", "/dev/b"])
@@ -134,7 +146,10 @@ def test_a_leg_of_another_mirror(two: Host, leg: str, clean: list[str]) -> None:
     two.disk(leg, mirror="other")
     refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", "--keep-data", *clean,
             says=("lockstep mirror 'other'", "--force"))  # fmt: skip
-    code, _, err = two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes", "--force", *clean)
+    words = ("create", "m", "/dev/a", "/dev/b", "--yes", "--keep-data", *clean)
+    right, wrong = ("--force-local", "--force") if leg == "/dev/a" else ("--force", "--force-local")
+    refused(two, *words, wrong, says=("lockstep mirror 'other'", right))
+    code, _, err = two.lockstep(*words, right)
     assert code == 0, err
     assert any(line.endswith("--force") for line in writes(two))
 
