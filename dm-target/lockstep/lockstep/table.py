@@ -47,8 +47,9 @@ OPTIONS: Mapping[str, Option] = {
         "a leg fails: go on with the other, hold writes, or fail them",
         ("degrade", "block", "error"), live=True),
     "remote_timeout": Option("ms without an answer until the remote leg is given up, 0 never",
-                             live=True),
-    "rejoin": Option("seconds until a leg that failed is tried again, 0 only by re-add"),
+                             most=86_400_000, live=True),
+    "rejoin": Option("seconds until a leg that failed is tried again, 0 only by re-add",
+                     most=86_400),
     "remote_cache": Option(
         "the remote cache: not trusted (fua), or known to survive a power cut",
         ("fua", "trust")),

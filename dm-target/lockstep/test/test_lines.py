@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -93,11 +94,34 @@ def test_the_counters_are_those_of_the_kernel() -> None:
 
 def test_the_options_are_those_of_the_kernel() -> None:
     known = re.findall(r'\{ "(\w+)", OPT_', (KERNEL / "table.c").read_text())
-    assert set(known) - {"region_size", "sync", "nosync"} <= set(OPTIONS)
+    assert set(known) - {"region_size", "sync", "nosync"} == set(OPTIONS)
     told = (KERNEL / "message.c").read_text()
     for name in known:
         if name in OPTIONS and OPTIONS[name].live:
             assert f'{{ "{name}", ' in told, name
+
+
+def kernel_number(word: str) -> int:
+    """A number of table.c, or the constant that it names."""
+    if word.isdigit():
+        return int(word)
+    if word == "UINT_MAX / 2":
+        return (1 << 31) - 1
+    heads = "".join(head.read_text() for head in [*KERNEL.glob("*.h"), KERNEL / "table.c"])
+    (found,) = set(re.findall(rf"#define {word}\s+\(?([\du* ]+)", heads))
+    return math.prod(int(factor.strip(" u")) for factor in found.split("*"))
+
+
+def test_the_bounds_are_those_of_the_kernel() -> None:
+    """A number that only the command takes makes a mirror that never starts."""
+    source = (KERNEL / "table.c").read_text()
+    bounds = re.findall(r"parse_number\(&o->(\w+), value, (\w+), ([^)]+)\)", source)
+    numbers = {name for name, option in OPTIONS.items() if not option.values}
+    assert {name for name, _, _ in bounds} == numbers | {"region_size"}
+    for name, least, most in bounds:
+        if name in OPTIONS:
+            want = (kernel_number(least), kernel_number(most))
+            assert (OPTIONS[name].least, OPTIONS[name].most) == want, name
 
 
 @pytest.mark.parametrize(
