@@ -19,10 +19,10 @@ def fail(args: argparse.Namespace) -> None:
         print(f"{args.name}: the {args.leg} leg is dead already")
         return
     rest = table.other(args.leg)
-    if now.health[rest] != "A" and not args.force:
+    if now.health[rest] != "A":
         raise Refused(
             f"{args.name}: the {rest} leg isn't in sync, so without the {args.leg} leg the mirror"
-            " can't go on: reads and writes would fail. If that is wanted, say --force"
+            " can't go on: reads and writes would fail"
         )
     dm.message(args.name, f"fail {args.leg}")
     print(f"{args.name}: the {args.leg} leg gets no I/O any more")

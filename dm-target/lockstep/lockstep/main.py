@@ -121,7 +121,6 @@ def _add_running(add: Add) -> None:
     one = add("fail", "give a leg up", _alone(legs.fail))
     one.add_argument("name", metavar="NAME")
     one.add_argument("leg", choices=table.LEGS)
-    _force(one, "even if the mirror can't go on without it")
 
     one = add("re-add", "a dead leg is back, as the same or as another device", _alone(legs.re_add))
     one.add_argument("name", metavar="NAME")

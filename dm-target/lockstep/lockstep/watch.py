@@ -167,7 +167,7 @@ def monitor(args: argparse.Namespace) -> int:
             for leg in dead:
                 complaint = ""
                 try:
-                    _give_back(args.name, leg)
+                    _give_back(args.name, leg, now)
                 except (Failed, Refused) as err:
                     complaint = f"lockstep: {args.name}: {leg} leg: {err}"
                 # Once, not every time: it is told again when something else was the matter.
@@ -177,7 +177,14 @@ def monitor(args: argparse.Namespace) -> int:
             event.sleep(args.interval if dead else None)
 
 
-def _give_back(name: str, leg: str) -> None:
+def _told(now: Status) -> bool:
+    """By `lockstep fail`: until `re-add` the leg stays where it is, and nobody logs in to it."""
+    return now.reason == "told"
+
+
+def _give_back(name: str, leg: str, seen: Status) -> None:
+    if _told(seen):
+        return
     kept = config.load(name)
     node = kept.devices()[leg]
     if leg == table.REMOTE and kept.target and not device.present(node):
@@ -187,7 +194,10 @@ def _give_back(name: str, leg: str) -> None:
         return
     with config.locked(name):
         at = device.look(node)
-        if not dm.exists(name) or assembly.status_of(name).health[leg] in ("A", "a"):
+        if not dm.exists(name):
+            return
+        now = assembly.status_of(name)
+        if now.health[leg] in ("A", "a") or _told(now):
             return
         if table.Table.parse(dm.table(name)).devices[leg] != at.number:
             legs.attach(config.load(name), leg, at)

@@ -8,7 +8,7 @@ import json
 import fakes
 import pytest
 from fakes import STATUS, Host
-from lockstep import ask, config
+from lockstep import ask, assembly, config, status, watch
 from lockstep.config import Config
 
 host = fakes.host
@@ -246,6 +246,8 @@ def test_fail_keeps_one_good_leg(m: Host) -> None:
     code, _, err = m.lockstep("fail", "m", "local")
     assert (code, "the remote leg isn't in sync" in err) == (3, True)
     assert not m.calls("dmsetup message")
+    # The kernel never does it, so there is no word for it.
+    assert m.lockstep("fail", "m", "local", "--force")[0] == 2
     assert m.lockstep("fail", "m", "remote")[0] == 0
     assert m.calls("dmsetup message") == ["dmsetup message m 0 fail remote"]
 
@@ -287,6 +289,20 @@ def test_re_add_what_does_not_belong_here(m: Host, verdict: dict[str, str], says
     assert (code, says in err) == (3, True), err
     assert not m.calls("dmsetup load")
     assert config.load("m").remote == "/dev/b"
+
+
+@pytest.mark.parametrize(("why", "given_back"), [("timeout", True), ("told", False)])
+def test_the_monitor_does_not_undo_fail(m: Host, why: str, given_back: bool) -> None:
+    """The device has another number now, as a LUN of a new session has."""
+    m.runs("m", DEAD.replace("timeout", why), table="8:0 8:48 2 policy block")
+    m.says("lockstep-meta verdict", JOIN)
+    watch._give_back("m", "remote", assembly.status_of("m"))
+    assert bool(m.calls("dmsetup load")) == given_back
+    # It was told between the look and the lock.
+    seen = status.parse(f"0 {1 << 21} lockstep {DEAD}")
+    before = len(m.calls("dmsetup load"))
+    watch._give_back("m", "remote", seen)
+    assert (len(m.calls("dmsetup load")) > before) == given_back
 
 
 def test_re_add_what_is_not_dead(m: Host) -> None:

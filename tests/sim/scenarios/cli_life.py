@@ -110,7 +110,7 @@ def failed_and_back(pair: Pair) -> None:
     told = clilab.wait(health="AD", standing="alone")
     base.equal(told["exit_code"], 1, "exit code of a degraded mirror")
     put("two", 4096)
-    refused(3, "fail", "m", "local", says=("isn't in sync", "--force"))
+    refused(3, "fail", "m", "local", says=("isn't in sync",))
     good("re-add", "m")
     told = clilab.in_sync()
     base.expect(told["counters"]["resynced_sectors"] <= 2048, "one region was copied")
