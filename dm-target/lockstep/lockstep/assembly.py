@@ -262,7 +262,11 @@ def grow(args: argparse.Namespace) -> None:
         file=sys.stderr,
     )
     ask.permission(f"Grow the mirror {kept.name}?", given=args.yes)
-    if _both_idle(kept, args.wait) != found or meta.grow(*nodes, dry=True) != plan:
+    if (
+        config.load(args.name) != kept
+        or _both_idle(kept, args.wait) != found
+        or meta.grow(*nodes, dry=True) != plan
+    ):
         raise Refused(_CHANGED.format(name=kept.name))
     meta.grow(*nodes)
     print(
@@ -294,7 +298,8 @@ def resolve(args: argparse.Namespace) -> None:
     )
     ask.permission(f"Keep the {args.keep} leg of {kept.name}?", given=args.yes)
     if (
-        _both_idle(kept, args.wait) != found
+        config.load(args.name) != kept
+        or _both_idle(kept, args.wait) != found
         or meta.verdict(found[LOCAL].node, found[REMOTE].node) != verdict
     ):
         raise Refused(_CHANGED.format(name=kept.name))

@@ -11,18 +11,24 @@ import fcntl
 import json
 import os
 import re
+import sys
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from . import table
 from .errors import Failed, Refused
 
 FOLDER = Path(os.environ.get("LOCKSTEP_CONFIG", "/etc/lockstep"))
 _LOCKS = Path("/run/lock/lockstep")
+_PAUSE_S = 0.2
+_PATIENCE_S = 120.0
+# The lock of this process, and whose it is.
+_held: tuple[str, IO[str]] | None = None
 # lockstep-format.h: 64 bytes with their end. It is a file's name, a device's and a unit's too.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,62}")
 _HEAD = """\
@@ -130,16 +136,53 @@ def remove(name: str) -> None:
 
 @contextmanager
 def locked(name: str) -> Iterator[None]:
-    """One command at a time changes a mirror."""
+    """One command at a time changes a mirror. Who has to wait says so, and not for ever."""
+    global _held
     check_name(name)
     try:
         _LOCKS.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = (_LOCKS / f"{name}.lock").open("w")
+        lock = (_LOCKS / f"{name}.lock").open("a+")
     except OSError as err:
         raise Failed(f"{err.filename}: {err.strerror}: this needs root") from err
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        _take(name, lock)
+        _held = (name, lock)
+        try:
+            yield
+        finally:
+            _held = None
+
+
+@contextmanager
+def unlocked() -> Iterator[None]:
+    """While a person is asked, who may think for hours: other commands don't wait for that. After
+    it everything has to be looked at again."""
+    if _held:
+        fcntl.flock(_held[1], fcntl.LOCK_UN)
+    yield
+    if _held:
+        _take(*_held)
+
+
+def _take(name: str, lock: IO[str]) -> None:
+    until = time.monotonic() + _PATIENCE_S
+    told = False
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            lock.seek(0)
+            who = f"another command (process {lock.read().strip() or 'unknown'}) is at work on it"
+        if time.monotonic() >= until:
+            raise Failed(f"{name}: {who}, for {_PATIENCE_S:.0f} s by now. Nothing was done")
+        if not told:
+            print(f"lockstep: {name}: {who}, waiting", file=sys.stderr, flush=True)
+            told = True
+        time.sleep(_PAUSE_S)
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")
+    lock.flush()
 
 
 def _parse(name: str, text: str) -> Config:

@@ -118,16 +118,20 @@ def refuse_tail(
         )
 
 
+def refuse_name(name: str) -> None:
+    if config.path(name).exists():
+        raise Refused(
+            f"there is a mirror {name} already: {config.path(name)}. Take another name, or remove"
+            " that file if the mirror is no more"
+        )
+    if dm.exists(name):
+        raise Refused(f"there is a device {dm.node(name)} already: take another name")
+
+
 def create(args: argparse.Namespace) -> None:
     config.check_name(args.name)
     options = table.check_options(chosen_options(args))
-    if config.path(args.name).exists():
-        raise Refused(
-            f"there is a mirror {args.name} already: {config.path(args.name)}. Take another name,"
-            " or remove that file if the mirror is no more"
-        )
-    if dm.exists(args.name):
-        raise Refused(f"there is a device {dm.node(args.name)} already: take another name")
+    refuse_name(args.name)
     pair = {LOCAL: inspect(args.local), REMOTE: inspect(args.remote)}
     if pair[LOCAL].at.number == pair[REMOTE].at.number:
         raise Refused(f"{args.local} and {args.remote} are the same device")
@@ -144,6 +148,7 @@ def create(args: argparse.Namespace) -> None:
         refuse_content(pair[REMOTE], force=args.force)
     announce(pair, plan, args.name, clean=args.assume_clean)
     confirmed(f"Create the mirror {args.name}?", *pair.values(), given=args.yes)
+    refuse_name(args.name)
     made = meta.create(pair[LOCAL].at.node, pair[REMOTE].at.node, how, force=force)
     kept = keep_config(args, made.uuid, {leg: found.at for leg, found in pair.items()}, options)
     if args.no_start:
@@ -249,7 +254,11 @@ def replace_leg(args: argparse.Namespace) -> None:
         file=sys.stderr,
     )
     confirmed(f"Make it the {leg} leg of {args.name}?", found, given=args.yes)
-    if source_node(kept, leg, running=running) != source or dm.exists(args.name) != running:
+    if (
+        config.load(args.name) != kept
+        or dm.exists(args.name) != running
+        or source_node(kept, leg, running=running) != source
+    ):
         raise Refused(f"{args.name} has changed meanwhile. Nothing was written")
     if not running:
         refuse_guess(kept, leg, lost=args.lost)

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
+import os
 import sys
 import tomllib
 from collections.abc import Callable
@@ -250,6 +252,45 @@ def test_what_changes_while_the_person_thinks(
     wrote = [line for line in writes(two) if "verdict" not in line]
     assert (code, bool(wrote)) == ((3, False) if change else (0, True)), err
     assert not change or "/dev/b" in err.splitlines()[-1]
+
+
+def taken(name: str) -> bool:
+    """By somebody, as another process sees it."""
+    with (config._LOCKS / f"{name}.lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def test_nobody_waits_for_a_person(two: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`unblock` and `stop` come through while somebody is asked; and what they changed is seen."""
+    seen: list[bool] = []
+
+    def happens() -> None:
+        seen.append(taken("m"))
+        config.save(config.Config("m", "/dev/x", "/dev/y"))
+
+    two.says("lockstep-meta create --local", PLAN)
+    monkeypatch.setattr(sys, "stdin", Thinking(happens))
+    code, _, err = two.lockstep("create", "m", "/dev/a", "/dev/b")
+    assert (code, seen, "there is a mirror m already" in err) == (3, [False], True), err
+    assert all("--dry-run" in line for line in two.calls("lockstep-meta create"))
+    with config.locked("m"):
+        assert taken("m")
+        with config.unlocked():
+            assert not taken("m")
+        assert taken("m")
+    assert not taken("m")
+
+
+def test_who_waits_says_for_whom(two: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "_PATIENCE_S", 0.3)
+    with config.locked("m"):
+        code, _, err = two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes")
+    assert (code, f"(process {os.getpid()})" in err, "waiting" in err) == (1, True, True), err
+    assert not writes(two)
 
 
 AHEAD = {"verdict": "ok", "text": "The remote leg went on.", "source": "remote", "join": True}
