@@ -70,9 +70,11 @@ static int msg_resync_rate(struct mirror *m, unsigned int argc, char **argv)
 	unsigned int rate;
 	int r = parse_number("resync_rate", argv[0], UINT_MAX / 2, &rate);
 
-	if (!r)
-		throttle_set_rate(m->throttle, rate);
-	return r;
+	if (r)
+		return r;
+	WRITE_ONCE(m->options.resync_rate, rate);
+	throttle_set_rate(m->throttle, rate);
+	return 0;
 }
 
 static int msg_verify(struct mirror *m, unsigned int argc, char **argv)
@@ -93,9 +95,11 @@ static int msg_resync_pace(struct mirror *m, unsigned int argc, char **argv)
 	bool polite;
 	int r = parse_choice("resync_pace", argv[0], "full", "polite", &polite);
 
-	if (!r)
-		throttle_set_polite(m->throttle, polite);
-	return r;
+	if (r)
+		return r;
+	WRITE_ONCE(m->options.resync_full, !polite);
+	throttle_set_polite(m->throttle, polite);
+	return 0;
 }
 
 static int msg_resync_compare(struct mirror *m, unsigned int argc, char **argv)
@@ -103,9 +107,11 @@ static int msg_resync_compare(struct mirror *m, unsigned int argc, char **argv)
 	bool compare;
 	int r = parse_choice("resync_compare", argv[0], "off", "on", &compare);
 
-	if (!r)
-		resync_set_compare(m->resync, compare);
-	return r;
+	if (r)
+		return r;
+	WRITE_ONCE(m->options.resync_compare, compare);
+	resync_set_compare(m->resync, compare);
+	return 0;
 }
 
 static int msg_remote_timeout(struct mirror *m, unsigned int argc, char **argv)
@@ -113,9 +119,11 @@ static int msg_remote_timeout(struct mirror *m, unsigned int argc, char **argv)
 	unsigned int ms;
 	int r = parse_number("remote_timeout", argv[0], REMOTE_TIMEOUT_MAX, &ms);
 
-	if (!r)
-		watch_set(m, ms);
-	return r;
+	if (r)
+		return r;
+	WRITE_ONCE(m->options.remote_timeout, ms);
+	watch_set(m, ms);
+	return 0;
 }
 
 static int msg_coalesce(struct mirror *m, unsigned int argc, char **argv)
@@ -126,6 +134,7 @@ static int msg_coalesce(struct mirror *m, unsigned int argc, char **argv)
 		DMWARN("coalesce: %s isn't a number of writes from 1 to %u", argv[0], COALESCE_MAX);
 		return -EINVAL;
 	}
+	WRITE_ONCE(m->options.coalesce, limit);
 	batch_set_limit(m, limit);
 	return 0;
 }

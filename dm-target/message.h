@@ -7,16 +7,19 @@
  *                            it is probed, then used, and what it missed is
  *                            copied to it
  *   resync                   take all of the remote leg for stale
- *   resync_rate <KiB/s>      0 = no bound; not kept over a reload
- *   remote_timeout <ms>      0 = never; not kept over a reload
- *   coalesce <writes>        in a batch at most; not kept over a reload
+ *   resync_rate <KiB/s>      0 = no bound
+ *   remote_timeout <ms>      0 = never
+ *   coalesce <writes>        in a batch at most
  *   policy degrade|block|error
  *   unblock                  policy block: go on with one leg until both are back
  *   fail_held                fail the writes that are held now
  *   verify start|stop        compare both legs everywhere (verify.h)
- *   resync_pace polite|full  the application first, or the resync; not kept either
- *   resync_compare on|off    copy only what differs; not kept over a reload
+ *   resync_pace polite|full  the application first, or the resync
+ *   resync_compare on|off    copy only what differs
  *   counters_reset
+ *
+ * What these set shows in the table line (dmsetup table), so that it can be given
+ * again; a reload goes by its own table line.
  */
 #ifndef LOCKSTEP_MESSAGE_H
 #define LOCKSTEP_MESSAGE_H

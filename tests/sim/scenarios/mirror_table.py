@@ -95,6 +95,11 @@ def round_trip() -> None:
     dm.reload("mirror", f"0 {SECTORS} lockstep {names} 9 sync policy DEGRADE remote_cache fua"
               " local_cache plain rejoin 5")
     base.equal(dm.table("mirror"), f"{names} 1 sync", "defaults are left out")
+    for words in ("policy block", "resync_rate 77", "remote_timeout 3000", "coalesce 3",
+                  "resync_pace full", "resync_compare on"):  # fmt: skip
+        pair.mirror.message(words)
+        base.expect(words in dm.table("mirror"), f"message {words}: {dm.table('mirror')}")
+    dm.reload("mirror", f"0 {SECTORS} lockstep {dm.table('mirror')}")
     base.equal(len(pair.mirror.status().rest), len(FIELDS), "fields of the status line")
     pair.close()
 
