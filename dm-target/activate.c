@@ -239,8 +239,9 @@ void activate_suspend(struct mirror *m)
 	enum leg_id leg;
 	int r;
 
-	dirty_map_stop(&m->dirty);
+	dirty_map_hold(&m->dirty);
 	r = m->read_only ? 0 : dirty_map_clean(&m->dirty);
+	dirty_map_park(&m->dirty);
 	if (!m->meta || m->read_only)
 		return;
 	for (leg = LEG_LOCAL; leg < LEGS && !r; leg++)

@@ -191,6 +191,9 @@ static int wait_for(struct chunk *c, enum leg_id leg, atomic64_t *errors)
 	struct chunk_leg *l = &c->legs[leg];
 
 	wait_for_completion_io(&l->done);
+	/* Who has woken us is still in there. */
+	spin_lock_irq(&c->m->lock);
+	spin_unlock_irq(&c->m->lock);
 	if (l->status && !l->died) {
 		atomic64_inc(errors);
 		trace_lockstep_leg_error(c->m, leg, c->range.start, l->status);

@@ -145,11 +145,17 @@ static bool drop_idle(struct dirty_map *dm)
 
 static void do_tick(struct dirty_map *dm)
 {
+	unsigned int changes = mirror_changes(dm->m);
+
 	if (!mirror_may_clean(dm->m) || !drop_idle(dm))
 		return;
-	/* An error here or below only leaves too many bits on the disk. */
-	if (mirror_flush_legs(dm->m))
+	/* What isn't flushed, on a leg that may be dead now, is as dirty as before. */
+	if (mirror_flush_legs(dm->m) || mirror_changes(dm->m) != changes) {
+		spin_lock_irq(&dm->lock);
+		bitmap_or(dm->bits, dm->bits, dm->disk, dm->nr);
+		spin_unlock_irq(&dm->lock);
 		return;
+	}
 	if (!dm->m->meta) {
 		spin_lock_irq(&dm->lock);
 		bitmap_copy(dm->disk, dm->bits, dm->nr);
@@ -284,57 +290,68 @@ bool dirty_map_mark(struct dirty_map *dm, struct dirty_wait *wait, sector_t star
 	return mark_later(dm, wait);
 }
 
-/* The bits of a leg's map, in next[]. Stopped. */
-static int load(struct dirty_map *dm, enum leg_id leg)
+/* One page of a leg's map, into the bits of its regions. */
+static int read_page(struct dirty_map *dm, enum leg_id leg, unsigned long page,
+		     struct page *buffer, unsigned long *bits)
 {
-	struct lockstep_map_sector *disk = page_address(dm->page);
+	struct lockstep_map_sector *disk = page_address(buffer);
 	u64 epoch = metadata_epoch(dm->m, leg);
-	unsigned long page, index;
 	unsigned int i;
 	int r;
 
-	bitmap_zero(dm->next, dm->nr);
-	if (!epoch)
-		return 0;
-	for (page = 0; page < nr_pages(dm); page++) {
-		r = metadata_read_map(dm->m, leg, page, dm->page);
-		if (r)
-			return r;
-		for (i = 0; i < MAP_PAGE_SECTORS; i++) {
-			index = page * MAP_PAGE_SECTORS + i;
-			if (!sector_nr(dm, index))
-				break;
-			if (map_sector_take(&disk[i], index, epoch) == MAP_SECTOR_BAD)
-				DMWARN("%s: dirty map of the %s leg: sector %lu is damaged: all of its %lu regions count as dirty",
-				       dm_table_device_name(dm->m->ti->table), leg_name(leg),
-				       index, sector_nr(dm, index));
-			get_sector(dm, &disk[i], index, dm->next);
-		}
+	r = metadata_read_map(dm->m, leg, page, buffer);
+	if (r)
+		return r;
+	for (i = 0; i < MAP_PAGE_SECTORS; i++) {
+		unsigned long index = page * MAP_PAGE_SECTORS + i;
+
+		if (!sector_nr(dm, index))
+			break;
+		if (map_sector_take(&disk[i], index, epoch) == MAP_SECTOR_BAD)
+			DMWARN("%s: dirty map of the %s leg: sector %lu is damaged: all of its %lu regions count as dirty",
+			       dm_table_device_name(dm->m->ti->table), leg_name(leg),
+			       index, sector_nr(dm, index));
+		get_sector(dm, &disk[i], index, bits);
 	}
 	return 0;
 }
 
+int dirty_map_read(struct dirty_map *dm, enum leg_id leg, unsigned long *bits)
+{
+	struct page *buffer;
+	unsigned long page;
+	int r = 0;
+
+	bitmap_zero(bits, dm->nr);
+	if (!metadata_epoch(dm->m, leg))
+		return 0;
+	buffer = alloc_page(GFP_NOIO);
+	if (!buffer)
+		return -ENOMEM;
+	for (page = 0; page < nr_pages(dm) && !r; page++)
+		r = read_page(dm, leg, page, buffer, bits);
+	__free_page(buffer);
+	return r;
+}
+
 int dirty_map_load(struct dirty_map *dm, enum leg_id leg)
 {
-	int r = load(dm, leg);
+	int r = dirty_map_read(dm, leg, dm->next);
 
 	if (!r)
 		bitmap_or(dm->bits, dm->bits, dm->next, dm->nr);
 	return r;
 }
 
-int dirty_map_widen(struct dirty_map *dm, enum leg_id leg)
+int dirty_map_widen(struct dirty_map *dm, const unsigned long *bits)
 {
-	int r = 0;
-
 	lockdep_assert_held(&dm->change);
-	if (leg == LEGS)
-		bitmap_fill(dm->next, dm->nr);
+	if (dm->parked)
+		return -EBUSY;
+	if (bits)
+		bitmap_or(dm->next, bits, dm->bits, dm->nr);
 	else
-		r = load(dm, leg);
-	if (r)
-		return r;
-	bitmap_or(dm->next, dm->next, dm->bits, dm->nr);
+		bitmap_fill(dm->next, dm->nr);
 	return commit(dm);
 }
 
@@ -386,6 +403,7 @@ void dirty_map_run(struct dirty_map *dm)
 {
 	spin_lock_irq(&dm->lock);
 	dm->stopped = false;
+	dm->parked = false;
 	queue_work(dm->wq, &dm->work);
 	queue_delayed_work(dm->wq, &dm->ticker, DIRTY_TICK);
 	spin_unlock_irq(&dm->lock);
@@ -399,7 +417,15 @@ void dirty_map_hold(struct dirty_map *dm)
 
 void dirty_map_release(struct dirty_map *dm)
 {
-	dirty_map_run(dm);
+	if (!dm->parked)
+		dirty_map_run(dm);
+	mutex_unlock(&dm->change);
+}
+
+void dirty_map_park(struct dirty_map *dm)
+{
+	lockdep_assert_held(&dm->change);
+	dm->parked = true;
 	mutex_unlock(&dm->change);
 }
 

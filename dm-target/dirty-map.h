@@ -61,6 +61,7 @@ struct dirty_map {
 	struct page *page;		/* worker: what is being written */
 
 	struct mutex change;		/* dirty_map_hold() */
+	bool parked;			/* the device is suspended; under change */
 	spinlock_t lock;		/* what follows */
 	struct list_head waiting;
 	bool stopped;			/* the home leg is being changed, or I/O is */
@@ -92,10 +93,16 @@ bool __must_check dirty_map_mark(struct dirty_map *dm, struct dirty_wait *wait,
 int __must_check dirty_map_load(struct dirty_map *dm, enum leg_id leg);
 
 /*
- * Set more bits, durably on the home leg: what @leg's map says, or, if that is LEGS,
- * all. Held. Sleeps. 0 or an errno, and then nothing has changed.
+ * What a leg's map says, into @bits. The map needn't be stopped: the leg may take
+ * its time. 0, -ENOMEM, or an errno of the read.
  */
-int __must_check dirty_map_widen(struct dirty_map *dm, enum leg_id leg);
+int __must_check dirty_map_read(struct dirty_map *dm, enum leg_id leg, unsigned long *bits);
+
+/*
+ * Set more bits, durably on the home leg; NULL: all. Held. Sleeps. 0, or an errno and
+ * then nothing has changed; -EBUSY if it is parked.
+ */
+int __must_check dirty_map_widen(struct dirty_map *dm, const unsigned long *bits);
 
 /* Set every bit; dirty_map_write() makes it durable. Before the first resume. */
 void dirty_map_fill(struct dirty_map *dm);
@@ -122,6 +129,8 @@ void dirty_map_run(struct dirty_map *dm);
  */
 void dirty_map_hold(struct dirty_map *dm);
 void dirty_map_release(struct dirty_map *dm);
+/* Instead of release, at the end: only dirty_map_run() makes it run again. */
+void dirty_map_park(struct dirty_map *dm);
 
 /* Held: whoever waits gets this error. */
 void dirty_map_fail(struct dirty_map *dm, blk_status_t status);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "join.h"
 
+#include <linux/mm.h>
+#include <linux/slab.h>
 #include <linux/timekeeping.h>
 
 #include "life.h"
@@ -102,19 +104,67 @@ static int judge(struct mirror *m, enum leg_id leg, const struct super_found *fo
 	return -EINVAL;
 }
 
+/*
+ * A leg is about to get the map, under a new epoch that its superblock doesn't
+ * name yet. The map is stopped.
+ */
+static int new_map(struct mirror *m, enum leg_id leg)
+{
+	int r;
+
+	mutex_lock(&m->meta->lock[leg]);
+	super_new_map(&m->meta->super[leg]);
+	r = dirty_map_write(&m->dirty, leg);
+	mutex_unlock(&m->meta->lock[leg]);
+	return r;
+}
+
+static int as_it_is(struct mirror *m, struct super *s)
+{
+	return 0;
+}
+
+/*
+ * The leg that keeps the map is to be a target, and would forget it; or the local
+ * one is back, having missed nothing, and keeps it again.
+ */
+static int move_home(struct mirror *m, enum leg_id to)
+{
+	int r;
+
+	dirty_map_hold(&m->dirty);
+	r = new_map(m, to);
+	if (!r)
+		r = metadata_update(m, to, as_it_is);
+	if (!r)
+		WRITE_ONCE(m->home, to);
+	dirty_map_release(&m->dirty);
+	return r;
+}
+
 /* Somebody else has written the leg, or it has nothing: what it may miss is more. */
 static int widen(struct mirror *m, enum leg_id leg, bool full)
 {
 	struct dirty_map *dm = &m->dirty;
-	int r;
+	unsigned long *bits = NULL;
+	int r = 0;
 
+	/* The leg may hang again: while it is read, the map serves the callers. */
+	if (!full) {
+		bits = kvcalloc(BITS_TO_LONGS(dm->nr), sizeof(long), GFP_NOIO);
+		r = bits ? dirty_map_read(dm, leg, bits) : -ENOMEM;
+	}
+	if (r)
+		goto out;
 	dirty_map_hold(dm);
-	r = dirty_map_widen(dm, full ? LEGS : leg);
+	r = dirty_map_widen(dm, bits);
 	spin_lock_irq(&m->lock);
 	if (!r)
 		region_map_mark_bits(&m->map, leg, dm->bits);
 	spin_unlock_irq(&m->lock);
 	dirty_map_release(dm);
+out:
+	kvfree(bits);
 	return r;
 }
 
@@ -184,44 +234,14 @@ static int come_back(struct mirror *m, enum leg_id leg)
 		mirror_changed(m);
 	}
 	spin_unlock_irq(&m->lock);
-	if (!r)
-		standing_release(m);
-	return r;
-}
-
-/*
- * A leg is about to get the map, under a new epoch that its superblock doesn't
- * name yet. The map is stopped.
- */
-static int new_map(struct mirror *m, enum leg_id leg)
-{
-	int r;
-
-	mutex_lock(&m->meta->lock[leg]);
-	super_new_map(&m->meta->super[leg]);
-	r = dirty_map_write(&m->dirty, leg);
-	mutex_unlock(&m->meta->lock[leg]);
-	return r;
-}
-
-static int as_it_is(struct mirror *m, struct super *s)
-{
+	if (r)
+		return r;
+	/* Else every mark would go over the wire from now on. */
+	if (m->meta && !target && leg == LEG_LOCAL && mirror_home(m) != leg &&
+	    move_home(m, leg))
+		(void)mirror_leg_failed(m, leg);
+	standing_release(m);
 	return 0;
-}
-
-/* The leg is to be a target: then the map, which it would forget, is the other's. */
-static int leave_home(struct mirror *m, enum leg_id leg)
-{
-	int r;
-
-	dirty_map_stop(&m->dirty);
-	r = new_map(m, other_leg(leg));
-	if (!r)
-		r = metadata_update(m, other_leg(leg), as_it_is);
-	if (!r)
-		WRITE_ONCE(m->home, other_leg(leg));
-	dirty_map_run(&m->dirty);
-	return r;
 }
 
 /* Regions of a leg that is alive have become stale. */
@@ -230,7 +250,7 @@ static int mark_target(struct mirror *m, enum leg_id leg)
 	int r = 0;
 
 	if (mirror_home(m) == leg)
-		r = leave_home(m, leg);
+		r = move_home(m, other_leg(leg));
 	if (!r)
 		r = join_as_target(m, leg, false);
 	if (r) {
@@ -275,7 +295,12 @@ static int both_in_sync(struct mirror *m, enum leg_id leg)
 static int in_sync(struct mirror *m, enum leg_id leg)
 {
 	int r = 0;
+	u64 marks;
 
+	/* What is copied after the flush is marked after this. */
+	spin_lock_irq(&m->lock);
+	marks = m->map.marks;
+	spin_unlock_irq(&m->lock);
 	if (leg_may_forget(&m->legs[leg]))
 		r = leg_flush(&m->legs[leg]);
 	if (r) {
@@ -284,7 +309,7 @@ static int in_sync(struct mirror *m, enum leg_id leg)
 	}
 
 	spin_lock_irq(&m->lock);
-	if (m->changes != m->join_changes || m->map.nr_stale) {
+	if (m->changes != m->join_changes || m->map.nr_stale || m->map.marks != marks) {
 		r = -EAGAIN;
 	} else {
 		m->target_ready = false;
@@ -327,6 +352,10 @@ static int step(struct mirror *m)
 	stale = m->map.nr_stale;
 	ready = m->target_ready;
 	leg = m->map.target;
+	if (m->join_off) {
+		spin_unlock_irq(&m->lock);
+		return -EBUSY;		/* suspended, or read-only */
+	}
 	switch (m->standing) {
 	case PARTING:
 		spin_unlock_irq(&m->lock);
@@ -402,6 +431,9 @@ void join_stop(struct mirror *m)
 	WRITE_ONCE(m->join_off, true);
 	wake_up_all(&m->join_wake);
 	cancel_delayed_work_sync(&m->joining);
+	/* And by hand. */
+	mutex_lock(&m->join_lock);
+	mutex_unlock(&m->join_lock);
 }
 
 void join_run(struct mirror *m)

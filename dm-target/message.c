@@ -206,6 +206,10 @@ int message_handle(struct mirror *m, unsigned int argc, char **argv)
 	unsigned int i;
 
 	argc--;
+	if (!m->ran) {
+		DMWARN("%s: message %s: this table hasn't been started", name, argv[0]);
+		return -EBUSY;
+	}
 	for (i = 0; i < ARRAY_SIZE(messages); i++) {
 		if (strcasecmp(argv[0], messages[i].name))
 			continue;

@@ -344,15 +344,28 @@ bool mirror_may_clean(struct mirror *m)
 	return READ_ONCE(m->standing) == TOGETHER && !m->read_only;
 }
 
+unsigned int mirror_changes(struct mirror *m)
+{
+	unsigned int changes;
+
+	spin_lock_irq(&m->lock);
+	changes = m->changes;
+	spin_unlock_irq(&m->lock);
+	return changes;
+}
+
 bool mirror_region_busy(struct mirror *m, unsigned long region)
 {
 	bool stale;
 
+	/* In this order: a write that fails marks before it gives its range back. */
+	if (range_lock_busy(&m->ranges, region_start(&m->map, region),
+			    region_last(&m->map, region)))
+		return true;
 	spin_lock_irq(&m->lock);
 	stale = m->map.nr_stale && test_bit(region, m->map.stale);
 	spin_unlock_irq(&m->lock);
-	return stale || range_lock_busy(&m->ranges, region_start(&m->map, region),
-					region_last(&m->map, region));
+	return stale;
 }
 
 int mirror_flush_legs(struct mirror *m)
@@ -474,7 +487,7 @@ int mirror_resync_all(struct mirror *m)
 	spin_unlock_irq(&m->lock);
 	/* So that it goes on after a crash. */
 	if (ok)
-		r = dirty_map_widen(&m->dirty, LEGS);
+		r = dirty_map_widen(&m->dirty, NULL);
 	spin_lock_irq(&m->lock);
 	if (!r && !local_has_all(m)) {
 		r = -EBUSY;

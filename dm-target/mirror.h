@@ -203,6 +203,7 @@ char mirror_health(const struct mirror *m, enum leg_id leg);
 /* For the dirty map. Process context, no locks. */
 enum leg_id mirror_home(struct mirror *m);
 bool mirror_may_clean(struct mirror *m);
+unsigned int mirror_changes(struct mirror *m);
 bool mirror_region_busy(struct mirror *m, unsigned long region);
 int __must_check mirror_flush_legs(struct mirror *m);
 

@@ -126,7 +126,10 @@ static void inherit(struct mirror *m, const struct mirror *from)
 		const struct leg *old = &from->legs[leg];
 
 		m->shown[leg] = from->shown[leg];
-		if (!same_device(l, old) || (!m->meta && !same_legs(m, from)))
+		if (!same_device(l, old))
+			continue;
+		/* Writes of the old table may still reach it, whatever else is exchanged. */
+		if (!m->meta && !same_legs(m, from) && !writes_draining(from, leg))
 			continue;
 		l->dead = old->dead;
 		l->why = old->why;

@@ -125,6 +125,14 @@ static void mirror_destroy(struct mirror *m)
 {
 	enum leg_id leg;
 
+	/* First who calls into all the others. */
+	if (m->join_wq) {
+		join_stop(m);
+		destroy_workqueue(m->join_wq);
+	}
+	if (m->state_wq)
+		destroy_workqueue(m->state_wq);
+	dirty_map_destroy(&m->dirty);
 	if (!IS_ERR_OR_NULL(m->resync)) {
 		background_pause(m);
 		background_drain(m);
@@ -134,13 +142,6 @@ static void mirror_destroy(struct mirror *m)
 		verify_destroy(m->verify);
 	if (m->repair)
 		repair_destroy(m->repair);
-	if (m->join_wq) {
-		join_stop(m);
-		destroy_workqueue(m->join_wq);
-	}
-	if (m->state_wq)
-		destroy_workqueue(m->state_wq);
-	dirty_map_destroy(&m->dirty);
 	throttle_destroy(m->throttle);
 	if (m->wq) {
 		cancel_work_sync(&m->event);
@@ -449,6 +450,9 @@ static void lockstep_postsuspend(struct dm_target *ti)
 	flush_workqueue(m->wq);
 	WARN_ON_ONCE(!range_lock_idle(&m->ranges));
 	activate_suspend(m);
+	/* A leg that failed just now: the parting ends before anybody else begins. */
+	standing_drain(m);
+	flush_workqueue(m->wq);
 	registry_suspend(m);
 }
 

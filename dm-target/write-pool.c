@@ -6,7 +6,7 @@
 
 #include "write.h"
 
-#define SPARE_GFP	(GFP_KERNEL | __GFP_NORETRY | __GFP_NOWARN)
+#define SPARE_GFP	(GFP_NOIO | __GFP_NORETRY | __GFP_NOWARN)
 
 static struct kmem_cache *cache;
 

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Moments at which the mirror's own steps meet: each was a fault that a review found."""
+
+import errno
+import threading
+import time
+
+from locklab import base, blk, dm
+from statelab import REMOTE, TARGET
+from statelegs import Copies, Pair
+
+
+def not_flushed_is_dirty() -> None:
+    base.step("the flush before regions are written out as clean fails: they stay dirty")
+    pair = Pair("rejoin", 0, "resync_pace", "full", cache_mib=1)
+    old = pair.local.image()
+    pair.put(0)
+    pair.local.set(data="nowrite")
+    pair.wait("DA", "alone", 200)
+    with blk.Disk(pair.local.disk.node) as disk:
+        disk.write(0, old[: 8 * 512])  # what the local leg's cache had is lost
+    with blk.Disk(pair.node) as disk:
+        want = disk.read(0, 8)
+    pair.local.set(data="slow:8000")
+    back = threading.Thread(target=lambda: pair.message("recover"))
+    back.start()
+    base.until(lambda: pair.local.super.state == TARGET, "the local leg to be a target", 60)
+    copies = Copies(pair.sectors)
+    copies.put([pair.local.image(), pair.remote.image()])  # the primary crashes here
+    node = copies.start()
+    copies.in_sync()
+    with blk.Disk(node) as disk:
+        base.equal(disk.read(0, 8), want, "what was acknowledged, after the crash")
+    copies.stop()
+    back.join()
+    pair.local.well()
+    pair.in_sync()
+    pair.close()
+
+
+def message_before_the_start() -> None:
+    base.step("a message to a table whose start was refused")
+    pair = Pair()
+    pair.put(0)
+    pair.stop()
+    image = pair.legs[REMOTE].image()
+    dm.create("mirror", f"0 {pair.sectors} zero")
+    dm.suspend("mirror")
+    dm.load("mirror", pair.table())
+    pair.legs[REMOTE].put(bytes(len(image)))
+    with base.refused("the start with a leg that has become blank", errno.EINVAL):
+        dm.resume("mirror")
+    for text in ("resync", "fail local", "recover", "policy block", "unblock", "verify start"):
+        with base.refused(f"message {text}", errno.EBUSY, kernel="hasn't been started"):
+            dm.message("mirror", text)
+    dm.remove("mirror")
+    pair.legs[REMOTE].put(image)
+    pair.start()
+    pair.in_sync()
+    pair.close()
+
+
+def flush_fails_at_the_end() -> None:
+    base.step("removed while the local leg's last flush fails: the parting ends first")
+    pair = Pair(cache_mib=1)
+    pair.put(0)
+    time.sleep(5)
+    pair.local.set(data="nowrite")
+    pair.remote.set(slots="slow:300")
+    pair.stop()
+    time.sleep(5)
+    pair.local.well()
+    pair.remote.well()
+    pair.start()
+    pair.in_sync()
+    pair.same()
+    pair.close()
+
+
+def map_of_a_leg_that_hangs() -> None:
+    base.step("a leg comes back and hangs when its map is read: nobody else waits")
+    pair = Pair("remote_timeout", 2000, "rejoin", 1)
+    pair.put(0)
+    pair.remote.gone()
+    pair.put(64)
+    pair.wait("AD", "alone")
+    pair.remote.set(slots="nowrite")
+    time.sleep(4)
+    pair.remote.set(map="lag:60000")
+    time.sleep(3)
+    seconds = blk.timed(lambda: pair.put(640))
+    base.expect(seconds < 1, f"a write to the healthy leg took {seconds:.3f} s")
+    pair.remote.well()
+    pair.in_sync()
+    pair.same()
+    pair.close()
+
+
+def home_after_a_blip() -> None:
+    base.step("policy block, the local leg is back having missed nothing: it keeps the map again")
+    pair = Pair("policy", "block", "remote_timeout", 2000, "rejoin", 1)
+    pair.put(0)
+    pair.local.gone()
+    held = threading.Thread(target=lambda: pair.put(0))
+    held.start()
+    pair.wait("DA", "blocked")
+    pair.local.well()
+    pair.wait("AA", "together")
+    held.join()
+    pair.message("policy degrade")
+    pair.remote.hang()
+    seconds = blk.timed(lambda: pair.put(640))
+    base.expect(seconds < 3, f"a write with the remote leg hung took {seconds:.3f} s")
+    pair.remote.wake()
+    pair.in_sync()
+    pair.same()
+    pair.close()
+
+
+not_flushed_is_dirty()
+message_before_the_start()
+flush_fails_at_the_end()
+map_of_a_leg_that_hangs()
+home_after_a_blip()
