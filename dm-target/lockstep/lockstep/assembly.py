@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from . import ask, config, device, dm, meta, show, status, table
-from .errors import DONE, FAILED, REFUSED, Failed, Refused
+from .errors import DONE, Failed, Refused
 from .table import ABSENT, LEGS, LOCAL, REMOTE
 
 _PAUSE_S = 0.2
@@ -139,7 +139,7 @@ def _refuse(kept: config.Config, verdict: meta.Verdict) -> None:
 def refusal(kept: config.Config, verdict: meta.Verdict) -> str:
     """What is wrong, and the way out."""
     lines = [f"{kept.name}: {verdict.text}"]
-    if verdict.histories:
+    if any(verdict.histories.values()):
         lines.append(history_table(verdict.histories))
     lines.append(_way_out(kept, verdict))
     return "\n".join(line for line in lines if line)
@@ -204,7 +204,7 @@ def stop(args: argparse.Namespace) -> int:
             if not args.all:
                 raise
             print(f"lockstep: {name}: {err}", file=sys.stderr)
-            code = FAILED if code != REFUSED else code
+            code = max(code, err.code)
     return code
 
 

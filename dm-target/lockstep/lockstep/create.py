@@ -150,7 +150,14 @@ def create(args: argparse.Namespace) -> None:
     confirmed(f"Create the mirror {args.name}?", *pair.values(), given=args.yes)
     refuse_name(args.name)
     made = meta.create(pair[LOCAL].at.node, pair[REMOTE].at.node, how, force=force)
-    kept = keep_config(args, made.uuid, {leg: found.at for leg, found in pair.items()}, options)
+    try:
+        kept = keep_config(args, made.uuid, {leg: found.at for leg, found in pair.items()}, options)
+    except (Failed, Refused) as err:
+        raise type(err)(
+            f"the metadata of {args.name} are written, but {err}\nWhen that is mended:"
+            f" lockstep assemble {args.name} --local {args.local} --remote {args.remote},"
+            " then set its options"
+        ) from err
     if args.no_start:
         print(f"{args.name}: created. Start it: lockstep assemble {args.name}")
         return
@@ -268,9 +275,19 @@ def replace_leg(args: argparse.Namespace) -> None:
     if leg == REMOTE:
         target, portal = device.iscsi(found.at) or ("", "")
         kept = replace(kept, target=target, portal=portal)
-    config.change(kept)
+    try:
+        config.change(kept)
+        if running:
+            legs.exchange(kept, leg, found.at)
+    except (Failed, Refused) as err:
+        then = f"put {stable} into {config.path(args.name)} as the {leg} leg"
+        if running:
+            then = f"lockstep re-add {args.name} {leg} --device {args.device}"
+        raise type(err)(
+            f"{args.device} is made the {leg} leg, but {err}\nWhen that is mended: {then}. Not"
+            " `replace` again"
+        ) from err
     if running:
-        legs.exchange(kept, leg, found.at)
         print(f"{args.name}: {args.device} is the {leg} leg now, and is filled")
     else:
         print(

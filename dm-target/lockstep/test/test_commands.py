@@ -167,6 +167,7 @@ def test_resolve_what_it_can_not_mend(m: Host, word: str) -> None:
     m.says("lockstep-meta verdict", {"verdict": word, "text": "It is so.", "leg": "remote"})
     code, _, err = m.lockstep("resolve", "m", "--keep", "local")
     assert (code, "It is so." in err, "OVERWRITTEN" in err) == (3, True, False)
+    assert "generation" not in err, "a table of nothing"
 
 
 def test_a_leg_in_use_is_told(m: Host) -> None:

@@ -16,6 +16,7 @@ import pytest
 from fakes import Host
 from lockstep import config
 from lockstep.device import Sign
+from lockstep.errors import Failed
 
 host = fakes.host
 
@@ -252,6 +253,30 @@ def test_what_changes_while_the_person_thinks(
     wrote = [line for line in writes(two) if "verdict" not in line]
     assert (code, bool(wrote)) == ((3, False) if change else (0, True)), err
     assert not change or "/dev/b" in err.splitlines()[-1]
+
+
+def fails(*_: object) -> None:
+    raise Failed("/etc/lockstep/m.toml can't be written: Read-only file system")
+
+
+def test_a_configuration_that_can_not_be_written(
+    two: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metadata are there already: to do it all again would be wrong."""
+    with monkeypatch.context() as patch:
+        patch.setattr(config, "save", fails)
+        code, _, err = two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes")
+    assert (code, "Read-only" in err) == (1, True)
+    assert "lockstep assemble m --local /dev/a --remote /dev/b" in err
+    two.disk("/dev/c")
+    two.says("lockstep-meta join", PLAN)
+    config.save(config.Config("m", "/dev/a", "/dev/b", "u1", wait=0))
+    monkeypatch.setattr(config, "change", fails)
+    code, _, err = two.lockstep("replace", "m", "remote", "/dev/c", "--yes")
+    assert (code, "Read-only" in err, "put /dev/c into" in err) == (1, True, True), err
+    two.runs("m", "AD 1024/1024 idle 0 0 degrade 0 0 0 0 alone failed 0 0 - 0")
+    code, _, err = two.lockstep("replace", "m", "remote", "/dev/c", "--yes")
+    assert (code, "lockstep re-add m remote --device /dev/c" in err) == (1, True), err
 
 
 def taken(name: str) -> bool:
