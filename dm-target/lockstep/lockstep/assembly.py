@@ -106,6 +106,7 @@ def start(kept: config.Config, nodes: Mapping[str, str], *, run: bool) -> str:
             raise Refused(f"{kept.name}: {at.given} is in use: {'; '.join(used)}")
     verdict = meta.verdict(*(found[leg].node if leg in found else ABSENT for leg in LEGS))
     _refuse(kept, verdict)
+    _refuse_second(kept, verdict.uuid)
     if missing and not run:
         leg = missing[0]
         raise Failed(
@@ -143,6 +144,22 @@ def refusal(kept: config.Config, verdict: meta.Verdict) -> str:
         lines.append(history_table(verdict.histories))
     lines.append(_way_out(kept, verdict))
     return "\n".join(line for line in lines if line)
+
+
+def _refuse_second(kept: config.Config, uuid: str) -> None:
+    """One set under two names would be started twice, and its legs would part."""
+    for name in config.names():
+        if name == kept.name:
+            continue
+        try:
+            taken = config.load(name).uuid == uuid
+        except (Failed, Refused):
+            continue  # It can't be started either.
+        if taken and uuid:
+            raise Refused(
+                f"{kept.name}: these legs are the mirror {name} on this host: lockstep assemble"
+                f" {name}. If {name} is no more, remove {config.path(name)}"
+            )
 
 
 # Refusals that one of the two commands ends: both legs carry writes, or may.

@@ -65,6 +65,7 @@ def test_a_missing_leg_needs_run(m: Host) -> None:
 
 def test_another_host_takes_over_the_remote_leg(m: Host) -> None:
     m.says("lockstep-meta verdict", {**GOOD, "source": "remote"})
+    config.remove("m")
     assert m.lockstep("assemble", "n", "--remote", "/dev/b", "--run")[0] == 3
     code, _, err = m.lockstep("assemble", "n", "--local", "-", "--remote", "/dev/b", "--wait", "0")
     assert (code, "--run" in err) == (1, True)
@@ -74,6 +75,16 @@ def test_another_host_takes_over_the_remote_leg(m: Host) -> None:
     assert m.calls("dmsetup create")[0].endswith("0 100 lockstep - 8:16")
     kept = config.load("n")
     assert (kept.local, kept.remote, kept.uuid) == ("-", "/dev/b", "u")
+
+
+def test_one_set_has_one_name(m: Host) -> None:
+    """Two names, two units: each would start a leg alone."""
+    m.says("lockstep-meta verdict", {**GOOD, "source": "remote"})
+    words = ("assemble", "n", "--local", "-", "--remote", "/dev/b", "--run", "--wait", "0")
+    code, _, err = m.lockstep(*words)
+    assert (code, "are the mirror m on this host" in err) == (3, True), err
+    assert not m.calls("dmsetup create")
+    assert config.names() == ["m"]
 
 
 def test_no_leg_at_all(m: Host) -> None:

@@ -235,7 +235,7 @@ def test_what_changes_while_the_person_thinks(
 ) -> None:
     two.disk("/dev/c")
     two.disk("/dev/d")
-    config.save(config.Config("n", "/dev/c", "/dev/d", "u1", wait=0))
+    config.save(config.Config("n", "/dev/c", "/dev/d", wait=0))
     two.says("lockstep-meta join", PLAN)
 
     def happens() -> None:
