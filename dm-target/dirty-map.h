@@ -10,7 +10,7 @@
  *
  * The map is written in pages of 4 KiB (lockstep-format.h); all writes that
  * wait while a page is on its way share the next one. Bits are cleared lazily:
- * a region is written out as clean when no write has come for one to two
+ * a region is written out as clean when no write has come for two to three
  * DIRTY_TICKs, none is in flight, it isn't stale, both legs are there, and
  * what the legs hold of it in volatile caches has been flushed.
  *

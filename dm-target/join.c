@@ -215,7 +215,8 @@ static int come_back(struct mirror *m, enum leg_id leg)
 	}
 
 	spin_lock_irq(&m->lock);
-	if (r && r != -ENOMEM && m->legs[leg].why != WHY_TOLD)
+	/* Not for what is our own trouble. */
+	if (r && r != -ENOMEM && r != -EAGAIN && l->why != WHY_TOLD)
 		l->why = why;
 	if (!r && l->why == WHY_TOLD)
 		r = -EPERM;	/* "fail", just now */

@@ -3,8 +3,8 @@
  * Leg: one of the two devices of a mirror: the local one, which is read, and
  * the remote one, at the mirror site.
  *
- * A leg is alive or dead. A dead leg gets no I/O until the administrator's
- * "recover". Which parts of an alive leg may be trusted is the region map's
+ * A leg is alive or dead. A dead leg gets no I/O but probes until it joins again
+ * (join.h). Which parts of an alive leg may be trusted is the region map's
  * knowledge, not the leg's. dead and deaths change under the mirror's state
  * lock; error counters may be raised from any context.
  */

@@ -15,7 +15,9 @@ PATIENCE = ("--timeout", "900")
 
 
 @both_kernels
-@pytest.mark.parametrize("scenario", ["state_stuck", "state_policy", "state_windows", "meta_refused"])
+@pytest.mark.parametrize(
+    "scenario", ["state_stuck", "state_policy", "state_windows", "meta_refused"]
+)
 def test_transitions(scenario: str, kernel: str) -> None:
     run = lab(f"{scenario}.py", kernel=kernel, options=PATIENCE)
     assert run.rc == 0, run.text
