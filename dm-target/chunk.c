@@ -29,8 +29,13 @@ struct chunk {
 	struct mirror *m;
 	struct locked_range range;
 	struct completion granted;
-	struct chunk_leg legs[LEGS];
+	struct chunk_leg local, remote;
 };
+
+static struct chunk_leg *leg_part(struct chunk *c, enum leg_id leg)
+{
+	return leg == LEG_LOCAL ? &c->local : &c->remote;
+}
 
 #define PAGE_SECTORS_HERE	(PAGE_SIZE >> SECTOR_SHIFT)
 
@@ -43,8 +48,8 @@ void chunk_destroy(struct chunk *c)
 		return;
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		for (i = 0; i < IO_MAX_PAGES; i++)
-			if (c->legs[leg].pages[i])
-				__free_page(c->legs[leg].pages[i]);
+			if (leg_part(c, leg)->pages[i])
+				__free_page(leg_part(c, leg)->pages[i]);
 	kfree(c);
 }
 
@@ -59,7 +64,7 @@ struct chunk *chunk_create(struct mirror *m, unsigned int sectors)
 	c->m = m;
 	init_completion(&c->granted);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		struct chunk_leg *l = &c->legs[leg];
+		struct chunk_leg *l = leg_part(c, leg);
 
 		l->chunk = c;
 		l->id = leg;
@@ -84,8 +89,8 @@ void chunk_lock(struct chunk *c, sector_t start, unsigned int sectors)
 {
 	c->range.start = start;
 	c->range.last = start + sectors - 1;
-	c->legs[LEG_LOCAL].took = 0;
-	c->legs[LEG_REMOTE].took = 0;
+	leg_part(c, LEG_LOCAL)->took = 0;
+	leg_part(c, LEG_REMOTE)->took = 0;
 	reinit_completion(&c->granted);
 	if (!range_lock(&c->m->ranges, &c->range, chunk_granted))
 		wait_for_completion_io(&c->granted);
@@ -163,7 +168,7 @@ static bool take_off(struct chunk_leg *l)
 static void submit(struct chunk *c, enum leg_id leg, enum leg_id buffer, blk_opf_t opf,
 		   unsigned int first, unsigned int sectors)
 {
-	struct chunk_leg *l = &c->legs[leg];
+	struct chunk_leg *l = leg_part(c, leg);
 	unsigned int page = first / PAGE_SECTORS_HERE;
 	unsigned int offset = (first % PAGE_SECTORS_HERE) << SECTOR_SHIFT;
 	unsigned int left = sectors << SECTOR_SHIFT;
@@ -175,7 +180,7 @@ static void submit(struct chunk *c, enum leg_id leg, enum leg_id buffer, blk_opf
 	while (left) {
 		unsigned int len = min_t(unsigned int, left, PAGE_SIZE - offset);
 
-		__bio_add_page(&l->bio, c->legs[buffer].pages[page++], len, offset);
+		__bio_add_page(&l->bio, leg_part(c, buffer)->pages[page++], len, offset);
 		left -= len;
 		offset = 0;
 	}
@@ -188,7 +193,7 @@ static void submit(struct chunk *c, enum leg_id leg, enum leg_id buffer, blk_opf
 
 static int wait_for(struct chunk *c, enum leg_id leg, atomic64_t *errors)
 {
-	struct chunk_leg *l = &c->legs[leg];
+	struct chunk_leg *l = leg_part(c, leg);
 
 	wait_for_completion_io(&l->done);
 	/* Who has woken us is still in there. */
@@ -233,7 +238,7 @@ int chunk_write(struct chunk *c, enum leg_id to, enum leg_id from,
 	return wait_for(c, to, &l->write_errors);
 }
 
-unsigned int chunk_differs(const struct chunk *c, unsigned int *first, unsigned int *last)
+unsigned int chunk_differs(struct chunk *c, unsigned int *first, unsigned int *last)
 {
 	unsigned int sector, differing = 0;
 
@@ -241,8 +246,8 @@ unsigned int chunk_differs(const struct chunk *c, unsigned int *first, unsigned 
 		unsigned int page = sector / PAGE_SECTORS_HERE;
 		unsigned int offset = (sector % PAGE_SECTORS_HERE) << SECTOR_SHIFT;
 
-		if (!memcmp(page_address(c->legs[LEG_LOCAL].pages[page]) + offset,
-			    page_address(c->legs[LEG_REMOTE].pages[page]) + offset,
+		if (!memcmp(page_address(leg_part(c, LEG_LOCAL)->pages[page]) + offset,
+			    page_address(leg_part(c, LEG_REMOTE)->pages[page]) + offset,
 			    SECTOR_SIZE))
 			continue;
 		if (!differing++)
@@ -262,7 +267,7 @@ unsigned int chunk_sectors(const struct chunk *c)
 	return c->range.last - c->range.start + 1;
 }
 
-u64 chunk_took(const struct chunk *c, enum leg_id leg)
+u64 chunk_took(struct chunk *c, enum leg_id leg)
 {
-	return c->legs[leg].took;
+	return leg_part(c, leg)->took;
 }

@@ -57,13 +57,13 @@ int __must_check chunk_write(struct chunk *c, enum leg_id to, enum leg_id from,
  *
  * Returns how many sectors differ.
  */
-unsigned int chunk_differs(const struct chunk *c, unsigned int *first, unsigned int *last);
+unsigned int chunk_differs(struct chunk *c, unsigned int *first, unsigned int *last);
 
 const struct locked_range *chunk_range(const struct chunk *c);
 unsigned int chunk_sectors(const struct chunk *c);
 
 /* Nanoseconds that transfers have taken on a leg since chunk_lock(). */
-u64 chunk_took(const struct chunk *c, enum leg_id leg);
+u64 chunk_took(struct chunk *c, enum leg_id leg);
 
 /* Under the state lock: end the transfers on legs that are dead. */
 void chunks_abandon(struct mirror *m);
