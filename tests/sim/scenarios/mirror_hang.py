@@ -297,7 +297,12 @@ def probed() -> None:
         legs.remote.well()
         hang(legs.remote)
         time.sleep(3)
-        seconds = blk.timed(lambda: (dm.suspend("mirror"), dm.resume("mirror")))
+
+        def pause() -> None:
+            dm.suspend("mirror")
+            dm.resume("mirror")
+
+        seconds = blk.timed(pause)
         base.expect(seconds < 0.5, f"suspend and resume took {seconds:.3f} s")
         wake(legs.remote)
         legs.mirror.in_sync()
