@@ -92,11 +92,6 @@ int activate_check(struct mirror *m)
 	return check_geometry(m, &found[v.source].super);
 }
 
-static int as_it_is(struct mirror *m, struct super *s)
-{
-	return 0;
-}
-
 /* The other leg isn't there, and the caller wants the mirror without it. */
 static int begin_alone(struct mirror *m, enum leg_id missing)
 {
@@ -125,9 +120,9 @@ static int begin_together(struct mirror *m, const struct verdict *v)
 	r = dirty_map_write(&m->dirty, source);
 	mutex_unlock(&m->meta->lock[source]);
 	if (!r)
-		r = metadata_update(m, source, as_it_is);
+		r = metadata_update(m, source, NULL);
 	if (!r)
-		r = target ? join_as_target(m, leg, v->full) : metadata_update(m, leg, as_it_is);
+		r = target ? join_as_target(m, leg, v->full) : metadata_update(m, leg, NULL);
 	if (r)
 		return r;
 
@@ -263,7 +258,7 @@ void activate_again(struct mirror *m)
 		if (m->legs[leg].dead)
 			continue;
 		/* It has gone meanwhile. If nobody stands in, I/O tells the callers. */
-		if (metadata_update(m, leg, as_it_is))
+		if (metadata_update(m, leg, NULL))
 			(void)mirror_leg_failed(m, leg);
 	}
 	dirty_map_run(&m->dirty);

@@ -119,11 +119,6 @@ static int new_map(struct mirror *m, enum leg_id leg)
 	return r;
 }
 
-static int as_it_is(struct mirror *m, struct super *s)
-{
-	return 0;
-}
-
 /*
  * The leg that keeps the map is to be a target, and would forget it; or the local
  * one is back, having missed nothing, and keeps it again.
@@ -135,7 +130,7 @@ static int move_home(struct mirror *m, enum leg_id to)
 	dirty_map_hold(&m->dirty);
 	r = new_map(m, to);
 	if (!r)
-		r = metadata_update(m, to, as_it_is);
+		r = metadata_update(m, to, NULL);
 	if (!r)
 		WRITE_ONCE(m->home, to);
 	dirty_map_release(&m->dirty);

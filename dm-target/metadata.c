@@ -110,7 +110,7 @@ int metadata_update(struct mirror *m, enum leg_id leg,
 	mutex_lock(&m->meta->lock[leg]);
 	next = m->meta->super[leg];
 	super_set_active(&next, true);
-	r = change(m, &next);
+	r = change ? change(m, &next) : 0;
 	if (!r)
 		r = metadata_write(m, leg, &next);
 	mutex_unlock(&m->meta->lock[leg]);

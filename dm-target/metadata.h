@@ -61,7 +61,7 @@ void metadata_find(struct mirror *m, enum leg_id leg, struct super_found *found)
 int __must_check metadata_write(struct mirror *m, enum leg_id leg, struct super *next);
 
 /*
- * Let @change change the superblock in core, and write it, as one in use. What
+ * Let @change (NULL: nothing) change the superblock, and write it, as one in use. What
  * @change returns, if it isn't 0, is returned and nothing is written. Takes
  * lock[leg].
  */
