@@ -75,6 +75,19 @@ static inline void lockstep_bdev_close(void *handle)
 }
 #endif
 
+/*
+ * No zeroing of more than @sectors at once. Zeroing that unmaps has the same
+ * limit or none at all: the block layer refuses a queue where they differ.
+ */
+static inline void lockstep_limit_write_zeroes(struct queue_limits *limits, unsigned int sectors)
+{
+	limits->max_write_zeroes_sectors = min(limits->max_write_zeroes_sectors, sectors);
+#if HAVE_WZEROES_UNMAP
+	if (limits->max_hw_wzeroes_unmap_sectors)
+		limits->max_hw_wzeroes_unmap_sectors = limits->max_write_zeroes_sectors;
+#endif
+}
+
 /* What sbc_parse_cdb() takes. */
 #if !HAVE_EXEC_CMD_OPS
 #define exec_cmd_ops sbc_ops

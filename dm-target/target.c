@@ -520,7 +520,7 @@ static void lockstep_io_hints(struct dm_target *ti, struct queue_limits *limits)
 {
 	if (!ti->num_discard_bios)
 		return;
-	limits->max_write_zeroes_sectors = min(limits->max_write_zeroes_sectors, ZERO_MAX_SECTORS);
+	lockstep_limit_write_zeroes(limits, ZERO_MAX_SECTORS);
 	limits->discard_granularity = limits->logical_block_size;
 	limits->discard_alignment = 0;
 	/* Both: old kernels take the first as it is, new ones derive it from the second. */
