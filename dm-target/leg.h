@@ -36,7 +36,7 @@ const char *leg_name(enum leg_id leg);
 enum leg_why {
 	WHY_NONE,
 	WHY_ABSENT,	/* the table has no device for it */
-	WHY_TOLD,	/* message "fail": only "recover" brings it back */
+	WHY_TOLD,	/* message "fail": "recover" or another device brings it back */
 	WHY_FAILED,	/* a write or flush failed */
 	WHY_TIMEOUT,	/* nothing came back for remote_timeout */
 	WHY_DRAINING,	/* I/O that was abandoned hasn't come back */

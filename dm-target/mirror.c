@@ -442,7 +442,7 @@ int mirror_fail(struct mirror *m, enum leg_id leg)
 
 	spin_lock_irq(&m->lock);
 	r = mirror_give_up(m, leg, WHY_TOLD);
-	if (!r && m->legs[leg].dev)
+	if (!r)
 		m->legs[leg].why = WHY_TOLD;	/* so that it stays dead */
 	spin_unlock_irq(&m->lock);
 	if (!r)
@@ -463,7 +463,7 @@ int mirror_recover(struct mirror *m, enum leg_id leg)
 		return 0;
 	}
 	if (m->legs[leg].why == WHY_TOLD)
-		m->legs[leg].why = WHY_FAILED;
+		m->legs[leg].why = m->legs[leg].dev ? WHY_FAILED : WHY_ABSENT;
 	spin_unlock_irq(&m->lock);
 	return join_now(m);
 }

@@ -126,6 +126,8 @@ static void inherit(struct mirror *m, const struct mirror *from)
 		const struct leg *old = &from->legs[leg];
 
 		m->shown[leg] = from->shown[leg];
+		if (!l->dev && !old->dev)
+			l->why = old->why;
 		if (!same_device(l, old))
 			continue;
 		/* Writes of the old table may still reach it, whatever else is exchanged. */

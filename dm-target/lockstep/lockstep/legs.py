@@ -16,7 +16,9 @@ def fail(args: argparse.Namespace) -> None:
     dm.running(args.name)
     now = assembly.status_of(args.name)
     if now.health[args.leg] in _DEAD:
-        print(f"{args.name}: the {args.leg} leg is dead already")
+        if now.reason != "told":
+            dm.message(args.name, f"fail {args.leg}")
+        print(f"{args.name}: the {args.leg} leg is dead already, and stays so: lockstep re-add")
         return
     rest = table.other(args.leg)
     if now.health[rest] != "A":

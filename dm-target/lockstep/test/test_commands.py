@@ -264,6 +264,15 @@ def test_fail_keeps_one_good_leg(m: Host) -> None:
     assert m.calls("dmsetup message") == ["dmsetup message m 0 fail remote"]
 
 
+@pytest.mark.parametrize(("why", "messages"), [("timeout", 1), ("told", 0)])
+def test_fail_of_a_dead_leg_keeps_it_out(m: Host, why: str, messages: int) -> None:
+    """It would be tried again, and taken back."""
+    m.runs("m", DEAD.replace("timeout", why))
+    code, out, _ = m.lockstep("fail", "m", "remote")
+    assert (code, "is dead already" in out) == (0, True)
+    assert m.calls("dmsetup message") == ["dmsetup message m 0 fail remote"] * messages
+
+
 def test_re_add_the_same_device(m: Host) -> None:
     m.runs("m", DEAD)
     assert m.lockstep("re-add", "m")[0] == 0

@@ -2,6 +2,7 @@
 """A table reload that exchanges a leg: a leg that can't be taken never hangs the device."""
 
 import json
+import time
 
 from locklab import base, blk, dm, mirror
 from mirrorlab import META, Leg
@@ -54,4 +55,48 @@ with blk.Disk(device.node) as disk:
     reload(local, remote)
     base.equal(device.status().health, "AD", "health")
     base.equal(device.status().rest[6], "foreign", "why")
+
+base.step("a leg that was failed by hand stays out, whatever table comes; recover brings it back")
+
+
+def told(what: str) -> None:
+    time.sleep(5)
+    now = device.status()
+    base.equal((now.health, now.rest[6]), ("AD", "told"), what)
+
+
+# It tries every second to take dead legs back, but for this one.
+eager = mirror.table(legs[0].node, other, "rejoin", 1, sectors=sectors)
+dm.reload("mirror", eager)
+device.in_sync()
+device.message("fail remote")
+told("failed")
+dm.reload("mirror", eager)
+told("after a reload")
+dm.suspend("mirror")
+dm.resume("mirror")
+told("after a suspend")
+device.message("recover remote")
+device.in_sync()
+
+base.step("the same of one that was dead when it was failed")
+legs[2].gone()
+with blk.Disk(device.node) as disk:
+    disk.write(128, blk.pattern("gone", 8))
+device.message("fail remote")
+legs[2].well()
+told("well again")
+dm.reload("mirror", eager)
+told("after a reload")
+device.message("recover remote")
+device.in_sync()
+
+base.step("and of a place without a device")
+dm.reload("mirror", mirror.table(legs[0].node, "-", "rejoin", 1, sectors=sectors))
+device.message("fail remote")
+base.equal(device.status().rest[6], "told", "why")
+dm.reload("mirror", mirror.table(legs[0].node, "-", "rejoin", 2, sectors=sectors))
+base.equal(device.status().rest[6], "told", "why, after a reload")
+dm.reload("mirror", eager)
+device.in_sync()
 device.remove()
