@@ -12,6 +12,8 @@ What is promised:
     it goes on from the source, or refuses, and a split brain is resolved by lockstep-meta.
   - Every acknowledged write is there afterwards; of what a power cut took from a local disk with a
     volatile cache, what was flushed or written with FUA.
+  - A write fails only if the policy says so, or if both legs have had trouble since they were in
+    sync: one leg is enough. Once everything is well again, no write fails.
   - A leg that is not complete never goes on alone.
   - Once everything is well again, both legs are in sync, and alike, sector by sector.
 """
@@ -31,6 +33,7 @@ from statelab import (
     ALONE,
     LOCAL,
     REMOTE,
+    SYNC,
     Beside,
     History,
     Versions,
@@ -64,6 +67,9 @@ class Life:
         self.writers: Writers | None = None
         self.policy = "degrade"
         self.acked = 0
+        # Since both legs were in sync: which had trouble, and was the policy another?
+        self.trouble: set[str] = set()
+        self.strict = False
 
     def say(self, what: str) -> None:
         self.log.append(what)
@@ -113,6 +119,7 @@ class Life:
         dice = rng.randrange(22)
         if dice < 3:
             self.say("hang")
+            self.trouble.add(REMOTE)
             sites.hang(REMOTE)
             time.sleep(rng.choice((0.02, 0.05, 0.3)))
             if rng.random() < 0.7:
@@ -120,15 +127,18 @@ class Life:
         elif dice < 6:
             how = rng.choice(("error", "nowrite"))
             self.say(f"{leg} {how}")
+            self.trouble.add(leg)
             sites.fail(leg, how)
         elif dice < 9:
             self.say(f"mend {leg}")
             sites.mend(leg)
         elif dice < 10:
             self.say(f"slow {leg}")
+            self.trouble.add(leg)
             sites.slow(leg, rng.randint(1, 20))
         elif dice < 12:
             self.say("power of the mirror site")
+            self.trouble.add(REMOTE)
             self.power(REMOTE)
         elif dice < 18:
             self.policy_or_message(leg)
@@ -151,6 +161,7 @@ class Life:
         rng = self.rng
         if rng.random() < 0.3:
             self.policy = rng.choice(("degrade", "degrade", "block", "error"))
+            self.strict = self.strict or self.policy != "degrade"
             text = f"policy {self.policy}"
         else:
             text = rng.choice((
@@ -159,6 +170,10 @@ class Life:
                 "verify stop", f"remote_timeout {rng.choice((50, 100, 1000))}",
             ))  # fmt: skip
         self.say(text)
+        if text == "resync":
+            self.trouble.add(REMOTE)
+        elif text == f"fail {leg}":
+            self.trouble.add(leg)
         self.message(text)
 
     def reload(self) -> None:
@@ -214,6 +229,8 @@ class Life:
         self.acked += self.writers.acked
         wrong = self.writers.errors - {errno.EIO}
         base.expect(not wrong, f"errors of writes {wrong}")
+        if not self.strict and len(self.trouble) < 2 and not self.truth.frozen:
+            base.equal(self.writers.failed, 0, f"failed writes, trouble with {self.trouble or 'none'}")
         self.writers = None
 
     # Acts.
@@ -222,6 +239,11 @@ class Life:
         """Both legs are there; `source` has the truth."""
         self.say(f"begin from {source}")
         self.truth = history
+        supers = [self.sites.super(leg) for leg in LEGS]
+        stopped = all(s.state == SYNC and not s.active for s in supers)
+        # Else the other leg may have something to catch up.
+        self.trouble = set() if stopped else {leg for leg in LEGS if leg != source}
+        self.strict = self.policy != "degrade"
         log = base.KernelLog()
         try:
             self.node = dm.create("mirror", self.table())
@@ -251,6 +273,10 @@ class Life:
             base.until(synced, "in sync", 60)
         except base.Wrong as err:
             raise base.Wrong(f"{err}: {dm.status('mirror')}") from None
+        self.trouble, self.strict = set(), False
+        self.write()
+        base.until(lambda: self.writers and self.writers.acked + self.writers.failed > 3, "writes")
+        self.end_writers()
         self.truth.check(content(self.node, self.truth.sectors), "quiet")
         self.alike("quiet")
 
@@ -321,6 +347,7 @@ class Life:
             history.frozen = False
         else:
             writers.stop()
+            base.equal(writers.failed, 0, f"failed writes of the {leg} leg alone")
             dm.remove(TAKEOVER)
         base.equal(self.sites.super(leg).state, ALONE, f"state of the {leg} leg")
         return history
