@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from labrun import KERNELS, TREE, lab
+from labrun import KERNELS, lab
 
 # What only starts programs and looks has nothing for the checked kernel, where a start of Python
 # takes seconds.
@@ -14,10 +14,8 @@ SCENARIOS = [
     ("cli_iscsi", "plain"),
     ("cli_life", "plain"),
     ("cli_life", "checked"),
+    ("cli_verify", "plain"),
 ]
-# It joins when it is in the tree.
-if (TREE / "dm-target" / "verify.c").exists():
-    SCENARIOS.append(("cli_verify", "plain"))
 
 
 @pytest.mark.parametrize(("scenario", "kernel"), SCENARIOS)

@@ -27,15 +27,7 @@ FIRST = int(os.environ.get("LAB_SEED", "1"))
 LOSS = re.compile(r"(lost|stale|mixed|foreign|misplaced|phantom|differ): sector \d+")
 
 
-BACKSTORES = [
-    "iblock",
-    pytest.param(
-        "dcd",
-        marks=pytest.mark.skipif(
-            not (TREE / "target-plugin/Kbuild").exists(), reason="target-plugin isn't there yet"
-        ),
-    ),
-]
+BACKSTORES = ["iblock", "dcd"]
 
 
 def lab(

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import pytest
-from labrun import KERNELS, TREE, lab
+from labrun import KERNELS, lab
 
-# The DCD joins when it is in the tree.
-BACKSTORES = ["iblock", *(["dcd"] if (TREE / "target-plugin" / "Kbuild").exists() else [])]
+BACKSTORES = ["iblock", "dcd"]
 
 both_kernels = pytest.mark.parametrize("kernel", KERNELS)
 
@@ -24,6 +23,11 @@ def test_every_kind_of_io(backstore: str, profile: str, kernel: str) -> None:
 @pytest.mark.parametrize("backstore", BACKSTORES)
 def test_link_lost_and_found(backstore: str, kernel: str) -> None:
     run = lab("mirror_link.py", backstore, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+def test_several_sessions_and_multipath() -> None:
+    run = lab("mirror_paths.py")
     assert run.rc == 0, run.text
 
 

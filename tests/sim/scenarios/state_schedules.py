@@ -230,7 +230,7 @@ class Life:
         wrong = self.writers.errors - {errno.EIO}
         base.expect(not wrong, f"errors of writes {wrong}")
         if not self.strict and len(self.trouble) < 2 and not self.truth.frozen:
-            base.equal(self.writers.failed, 0, f"failed writes, trouble with {self.trouble or 'none'}")
+            base.equal(self.writers.failed, 0, f"failed writes, trouble with {self.trouble}")
         self.writers = None
 
     # Acts.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from . import base, lio
@@ -28,9 +29,9 @@ SETTINGS = {
 
 
 class Session:
-    """One session to lio.IQN. login() gives the disk's node."""
+    """A session to lio.IQN by each of the portals. login() gives the node of the first's disk."""
 
-    def __init__(self, **settings: str) -> None:
+    def __init__(self, portals: Sequence[str] = (lio.PORTAL,), **settings: str) -> None:
         chosen = SETTINGS | {key.replace("__", "."): value for key, value in settings.items()}
         Path("/etc/iscsi/initiatorname.iscsi").write_text(f"InitiatorName={_INITIATOR}\n")
         Path("/etc/iscsi/iscsid.conf").write_text(
@@ -43,21 +44,32 @@ class Session:
         )
         base.until(lambda: "ISCSIADM_ABSTRACT_NAMESPACE" in Path("/proc/net/unix").read_text(),
                    "iscsid's socket")
-        self._node = ["iscsiadm", "-m", "node", "-T", lio.IQN, "-p", f"{lio.PORTAL},1"]
-        base.run(*self._node, "-o", "new")
+        self._portals = portals
+        for portal in portals:
+            base.run(*_record(portal), "-o", "new")
         self.node = ""
 
     def login(self) -> str:
-        base.run(*self._node, "--login")
-        base.until(self._disks, "the iSCSI disk")
-        self.node = f"/dev/{self._disks()[0]}"
-        base.until(lambda: base.opens(Path(self.node)), f"{self.node} to open")
+        nodes = [self.login_by(portal) for portal in self._portals]
+        self.node = nodes[0]
         return self.node
+
+    def login_by(self, portal: str) -> str:
+        """One session; gives the node of its disk."""
+        base.run(*_record(portal), "--login")
+        base.until(lambda: disk_of(portal), f"the iSCSI disk by {portal}")
+        node = f"/dev/{disk_of(portal)}"
+        base.until(lambda: base.opens(Path(node)), f"{node} to open")
+        return node
 
     def logout(self) -> None:
         """Also works with the link down; then it takes the logout timeout."""
-        base.run(*self._node, "--logout", check=False)
-        base.until(lambda: not self.states(), "the end of the session")
+        for portal in self._portals:
+            self.logout_by(portal)
+
+    def logout_by(self, portal: str) -> None:
+        base.run(*_record(portal), "--logout", check=False)
+        base.until(lambda: not _session(portal), "the end of the session")
 
     def close(self) -> None:
         if self.states():
@@ -70,7 +82,17 @@ class Session:
         return [(one / "state").read_text().strip() for one in sorted(_CLASS.glob("session*"))]
 
     def up(self) -> bool:
-        return self.states() == ["LOGGED_IN"] and self.device_state() == "running"
+        return (
+            self.states() == ["LOGGED_IN"] * len(self._portals)
+            and self.device_state() == "running"
+        )
+
+    def up_by(self, portal: str) -> bool:
+        session, disk = _session(portal), disk_of(portal)
+        if session is None or disk is None:
+            return False
+        said = (session / "state", Path(f"/sys/block/{disk}/device/state"))
+        return [one.read_text().strip() for one in said] == ["LOGGED_IN", "running"]
 
     def device_state(self) -> str:
         """The SCSI device's: running, blocked, transport-offline."""
@@ -81,5 +103,21 @@ class Session:
         for one in _CLASS.glob("session*"):
             base.put(one / "recovery_tmo", seconds)
 
-    def _disks(self) -> list[str]:
-        return sorted(p.name for p in _CLASS.glob("session*/device/target*/*/block/*"))
+
+def _record(portal: str) -> list[str]:
+    return ["iscsiadm", "-m", "node", "-T", lio.IQN, "-p", f"{portal},1"]
+
+
+def _session(portal: str) -> Path | None:
+    for one in _CLASS.glob("session*"):
+        for at in one.glob("device/connection*/iscsi_connection/*/persistent_address"):
+            if at.read_text().strip() == portal.partition(":")[0]:
+                return one
+    return None
+
+
+def disk_of(portal: str) -> str | None:
+    """The kernel's name of the LUN by that portal's session."""
+    session = _session(portal)
+    found = sorted(session.glob("device/target*/*/block/*")) if session else []
+    return found[0].name if found else None

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from . import base, wire
 
 IQN = "iqn.2026-11.org.lockstep:mirror"
-PORTAL = f"{wire.MIRROR_IP}:3260"
+PORT = 3260
+PORTAL = f"{wire.MIRROR_IP}:{PORT}"
 _TARGET = Path("/sys/kernel/config/target")
 
 
@@ -56,9 +57,12 @@ def dcd(name: str, data: str, log: str, nvram: str, *more: str) -> Backstore:
 
 
 class Target:
-    """One iSCSI target with one LUN, its portal in the mirror's namespace."""
+    """One iSCSI target with one LUN, its portals in the mirror's namespace."""
 
-    def __init__(self, store: Backstore, *, iqn: str = IQN) -> None:
+    def __init__(
+        self, store: Backstore, *, iqn: str = IQN, portals: Sequence[str] = (PORTAL,)
+    ) -> None:
+        self._portals = portals
         base.made(_TARGET / "iscsi")
         self._iqn = base.made(_TARGET / "iscsi" / iqn)
         self.tpg = base.made(self._iqn / "tpgt_1")
@@ -74,14 +78,16 @@ class Target:
         ):
             base.put(self.tpg / "attrib" / name, value)
         with base.inside(wire.NETNS):
-            base.made(self.tpg / "np" / PORTAL)
+            for portal in portals:
+                base.made(self.tpg / "np" / portal)
         base.put(self.tpg / "enable", 1)
 
     def remove(self) -> None:
         base.put(self.tpg / "enable", 0)
         self._link.unlink()
         self._lun.rmdir()
-        (self.tpg / "np" / PORTAL).rmdir()
+        for portal in self._portals:
+            (self.tpg / "np" / portal).rmdir()
         self.tpg.rmdir()
         self._iqn.rmdir()
 

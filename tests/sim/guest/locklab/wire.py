@@ -2,7 +2,8 @@
 """The wire: the primary is the root namespace, the mirror site the namespace `mirror`.
 
 A veth pair with static neighbours (no ARP to be lost or to be first), packets of the size a real
-link carries (no segmentation offload), and netem at both ends as wires.json says.
+link carries (no segmentation offload), and netem at both ends as wires.json says. There may be
+several, each with addresses of its own: independent ways from site to site.
 """
 
 from __future__ import annotations
@@ -14,32 +15,45 @@ import wires
 
 from . import base
 
-PRIMARY_IP = "10.9.0.1"
-MIRROR_IP = "10.9.0.2"
 NETNS = Path("/run/netns/mirror")
-_MAC = {"v0": "02:00:0a:09:00:01", "v1": "02:00:0a:09:00:02"}
+
+
+def primary_ip(number: int) -> str:
+    """Of the wire of that number."""
+    return f"10.9.{number}.1"
+
+
+def mirror_ip(number: int) -> str:
+    return f"10.9.{number}.2"
+
+
+PRIMARY_IP, MIRROR_IP = primary_ip(0), mirror_ip(0)
 
 
 class Wire:
-    def __init__(self, profile: str = "none", seed: int = base.SEED) -> None:
-        self._seed = seed
+    def __init__(self, profile: str = "none", seed: int = base.SEED, number: int = 0) -> None:
+        self._seed = seed + (number << 16)
         self._changing: threading.Event | None = None
-        self._shaped = {"v0": False, "v1": False}
+        self._near, self._far = f"v{2 * number}", f"v{2 * number + 1}"
+        self._shaped = {self._near: False, self._far: False}
+        here, there = primary_ip(number), mirror_ip(number)
+        mac_here, mac_there = (f"02:00:0a:09:{number:02x}:{end:02x}" for end in (1, 2))
+        if not NETNS.exists():
+            _ip("netns add mirror")
+            _ip("link set lo up", "-n", "mirror")
         _ip(
             f"""\
-            netns add mirror
-            link add v0 address {_MAC['v0']} gso_max_segs 1 type veth \
-peer name v1 address {_MAC['v1']} gso_max_segs 1 netns mirror
-            addr add {PRIMARY_IP}/24 dev v0
-            link set v0 up
-            neigh replace {MIRROR_IP} lladdr {_MAC['v1']} dev v0 nud permanent"""
+            link add {self._near} address {mac_here} gso_max_segs 1 type veth \
+peer name {self._far} address {mac_there} gso_max_segs 1 netns mirror
+            addr add {here}/24 dev {self._near}
+            link set {self._near} up
+            neigh replace {there} lladdr {mac_there} dev {self._near} nud permanent"""
         )
         _ip(
             f"""\
-            addr add {MIRROR_IP}/24 dev v1
-            link set lo up
-            link set v1 up
-            neigh replace {PRIMARY_IP} lladdr {_MAC['v0']} dev v1 nud permanent""",
+            addr add {there}/24 dev {self._far}
+            link set {self._far} up
+            neigh replace {here} lladdr {mac_here} dev {self._far} nud permanent""",
             "-n", "mirror",
         )
         self.profile(profile)
@@ -48,8 +62,9 @@ peer name v1 address {_MAC['v1']} gso_max_segs 1 netns mirror
         """Takes effect at once, also under load."""
         self._stop_changing()
         found = wires.load(name)
-        self._shape("v0", wires.netem(found.to_mirror, 2 * self._seed, None, loss_percent))
-        self._shape("v1", wires.netem(found.to_primary, 2 * self._seed + 1, None, loss_percent))
+        seed = 2 * self._seed
+        self._shape(self._near, wires.netem(found.to_mirror, seed, None, loss_percent))
+        self._shape(self._far, wires.netem(found.to_primary, seed + 1, None, loss_percent))
         if found.to_mirror.vary_bit is not None:
             stop = self._changing = threading.Event()
             args = (found.to_mirror, loss_percent, stop)
@@ -62,13 +77,13 @@ peer name v1 address {_MAC['v1']} gso_max_segs 1 netns mirror
         and flush its routes, which a cut somewhere on the way never does.)
         """
         self._stop_changing()
-        for device in ("v0", "v1"):
+        for device in self._shaped:
             _tc("qdisc", "replace", device, "handle", "9:", "root", "netem", "loss", "100%")
             self._shaped[device] = True
 
     def mend(self, name: str) -> None:
         """Plugs it in again, with that profile."""
-        for device in ("v0", "v1"):
+        for device in self._shaped:
             _tc("qdisc", "del", device, "root")
             self._shaped[device] = False
         self.profile(name)
@@ -80,7 +95,7 @@ peer name v1 address {_MAC['v1']} gso_max_segs 1 netns mirror
         """Packets and bytes that each end has sent, retransmissions included."""
         said = {}
         for key in ("packets", "bytes"):
-            path = Path("/sys/class/net/v0/statistics")
+            path = Path("/sys/class/net") / self._near / "statistics"
             said[f"to_mirror_{key}"] = int((path / f"tx_{key}").read_text())
             said[f"to_primary_{key}"] = int((path / f"rx_{key}").read_text())
         return said
@@ -94,7 +109,7 @@ peer name v1 address {_MAC['v1']} gso_max_segs 1 netns mirror
 
     def _vary(self, way: wires.Direction, loss: float, stop: threading.Event) -> None:
         for seconds, rate_bit in wires.schedule(way, 2 * self._seed):
-            self._shape("v0", wires.netem(way, 2 * self._seed, rate_bit, loss))
+            self._shape(self._near, wires.netem(way, 2 * self._seed, rate_bit, loss))
             if stop.wait(seconds):
                 return
 
@@ -109,5 +124,5 @@ def _ip(lines: str, *options: str) -> None:
 
 
 def _tc(what: str, verb: str, device: str, *rest: str) -> None:
-    where = ["-n", "mirror"] if device == "v1" else []
+    where = ["-n", "mirror"] if int(device[1:]) % 2 else []
     base.run("tc", *where, what, verb, "dev", device, *rest)

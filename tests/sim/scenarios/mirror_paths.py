@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The remote leg by three sessions of three wires, dm-multipath on top, the mirror on that.
+
+multipathd's part is played here: a path that has failed is reinstated when its session is back.
+What a lost path and what the loss of all of them is to the mirror, with paths that fail at once
+and with queue_if_no_path; a LUN that is another device after a new login.
+"""
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Iterator
+
+from locklab import base, blk, count, dm, iscsi, lio, mirror, ram, wire
+from mirrorlab import FIELDS
+from statelab import SYNC, History, Versions, Writers, content, create, super_of
+
+PATHS = 3
+MIB = 4
+MPATH = "mpath"
+# A dead link is noticed after 2 + 2 s (iscsi.SETTINGS); then commands on that path fail after
+# PATIENCE_S. A leg that waits for a path to fail isn't one that hangs.
+PATIENCE_S = 2
+FAILOVER_S = 2 + 2 + PATIENCE_S + 2
+TIMEOUT_S = 20
+PORTALS = [f"{wire.mirror_ip(number)}:{lio.PORT}" for number in range(PATHS)]
+
+
+class Site:
+    def __init__(self) -> None:
+        self.wires = [wire.Wire(number=number) for number in range(PATHS)]
+        self.disk = ram.Ram("mdata", MIB)
+        self.target = lio.Target(lio.iblock("leg", self.disk.node), portals=PORTALS)
+        self.session = iscsi.Session(
+            PORTALS, **{"node.session.timeo.replacement_timeout": str(PATIENCE_S)}
+        )
+        self.session.login()
+        for one in self.wires:
+            one.profile("lan")
+        self.paths = [self._node(portal) for portal in PORTALS]
+        self.local = ram.Ram("local", MIB)
+        self.remote = dm.create(MPATH, table(self.paths))
+
+    @staticmethod
+    def _node(portal: str) -> str:
+        found = iscsi.disk_of(portal)
+        base.expect(found, f"a disk by {portal}")
+        return f"/dev/{found}"
+
+    def alive(self) -> list[bool]:
+        """As dm-multipath has it: MAJOR:MINOR A or F of each path."""
+        states = dict(re.findall(r"(\d+:\d+) ([AF])", dm.status(MPATH)))
+        return [states[number(node)] == "A" for node in self.paths]
+
+    def cut(self, *numbers: int) -> None:
+        for one in numbers:
+            self.wires[one].cut()
+
+    def mend(self, *numbers: int) -> None:
+        for one in numbers:
+            self.wires[one].mend("lan")
+        for one in numbers:
+            base.until(lambda: self.session.up_by(PORTALS[one]), f"session {one}")  # noqa: B023
+            dm.message(MPATH, f"reinstate_path {number(self.paths[one])}")
+
+    def requests(self) -> list[int]:
+        return [count.disk(node)["writes"] for node in self.paths]
+
+    def login_anew(self, one: int) -> None:
+        """The path's session is closed and made again, its disk may be another one."""
+        self.session.logout_by(PORTALS[one])
+        self.paths[one] = self.session.login_by(PORTALS[one])
+
+
+def table(nodes: list[str]) -> str:
+    """Round robin over all, a request each."""
+    paths = " ".join(f"{node} 1" for node in nodes)
+    return f"0 {MIB << 11} multipath 0 0 1 1 round-robin 0 {len(nodes)} 1 {paths}"
+
+
+def number(node: str) -> str:
+    device = os.stat(node).st_rdev
+    return f"{os.major(device)}:{os.minor(device)}"
+
+
+class Pair:
+    """The mirror on it, its writers, and what it has to hold."""
+
+    def __init__(self) -> None:
+        self.site = Site()
+        create(self.site.local.node, self.site.remote, "--assume-clean")
+        self.sectors = super_of(self.site.local.node).data_sectors
+        self.history = History(self.sectors)
+        self.versions = Versions()
+        self.node = dm.create("mirror", self.table(self.site.remote))
+        self.writers: Writers | None = None
+
+    def table(self, remote: str) -> str:
+        return mirror.table(self.site.local.node, remote, "remote_timeout", TIMEOUT_S * 1000,
+                            "rejoin", 2, sectors=self.sectors)  # fmt: skip
+
+    def status(self) -> mirror.Status:
+        return mirror.parse(dm.status("mirror"))
+
+    def word(self, field: str) -> str:
+        return self.status().rest[FIELDS.index(field)]
+
+    def is_(self, health: str, standing: str) -> bool:
+        return (self.status().health, self.word("standing")) == (health, standing)
+
+    def wait(self, health: str, standing: str, seconds: float = 120) -> None:
+        try:
+            base.until(lambda: self.is_(health, standing), f"{health} {standing}", seconds)
+        except base.Wrong as err:
+            raise base.Wrong(f"{err}; {dm.status('mirror')}; {dm.status(MPATH)}") from None
+
+    def write(self) -> Writers:
+        self.writers = Writers(self.node, self.history, self.versions, seed=self.versions.last,
+                               writers=4, pause=(0.005, 0.02))  # fmt: skip
+        return self.writers
+
+    def more(self, writes: int = 40) -> None:
+        assert self.writers
+        want = self.writers.acked + writes
+        base.until(lambda: self.writers and self.writers.acked >= want, f"{writes} more writes")
+
+    def stop_writing(self) -> None:
+        assert self.writers
+        self.writers.stop()
+        base.equal(self.writers.failed, 0, "failed writes")
+        self.writers = None
+
+    def whole(self, what: str) -> None:
+        """In sync again, and alike on both sites' disks."""
+        self.wait("AA", "together")
+        base.until(lambda: self.status().action == "idle", "idle")
+        self.history.check(content(self.node, self.sectors), what)
+        blk.same(self.site.local.node, self.site.disk.node, self.sectors)
+
+
+def one_path(pair: Pair) -> None:
+    base.step("one of three paths is cut under load: nothing is lost, nothing degraded")
+    site = pair.site
+    generation = super_of(site.local.node).cur
+    events, remote_errors = dm.event("mirror"), pair.status().remote_errors
+    pair.write()
+    for one in range(PATHS):
+        before = site.requests()
+        pair.more()
+        used = [b - a for a, b in zip(before, site.requests(), strict=True)]
+        base.expect(min(used) > 5, f"writes by each path: {used}")
+        site.cut(one)
+        base.until(lambda: not site.alive()[one], "the path fails", FAILOVER_S)  # noqa: B023
+        pair.more()
+        alive = site.alive()
+        base.equal([n for n in range(PATHS) if not alive[n]], [one], "failed paths")
+        site.mend(one)
+        base.equal(site.alive(), [True] * PATHS, "paths")
+    pair.stop_writing()
+    base.equal((pair.status().health, pair.word("standing")), ("AA", "together"), "the mirror")
+    base.equal(pair.word("abandoned"), "0", "abandoned")
+    base.equal(pair.status().remote_errors, remote_errors, "errors of the remote leg")
+    base.equal(dm.event("mirror"), events, "events of the mirror")
+    for node in (site.local.node, site.disk.node):
+        found = super_of(node)
+        base.equal((found.cur, found.state), (generation, SYNC), f"{node}'s generation")
+    pair.whole("one path")
+
+
+def all_paths(pair: Pair, *, queue: bool) -> None:
+    how = "requests wait for a path (queue_if_no_path)" if queue else "requests fail"
+    base.step(f"all paths are cut under load, {how}: the policy acts, in time")
+    site = pair.site
+    dm.message(MPATH, "queue_if_no_path" if queue else "fail_if_no_path")
+    pair.write()
+    pair.more()
+    site.cut(*range(PATHS))
+    began = time.monotonic()
+    pair.wait("AD", "alone")
+    took = time.monotonic() - began
+    print(f"  given up after {took:.3f} s: {pair.word('why')}", flush=True)
+    base.equal(pair.word("why"), "timeout" if queue else "failed", "why")
+    if queue:
+        base.expect(took <= TIMEOUT_S * 9 / 8 + 0.1, "bounded by remote_timeout")
+    else:
+        # A request may meet one path after the other as each fails.
+        base.expect(took <= FAILOVER_S, "bounded by the paths' patience")
+    pair.more()
+    stale = int(pair.word("stale_remote"))
+    base.expect(stale, "stale regions are counted")
+    time.sleep(10)  # rejoin is tried meanwhile
+    base.expect(pair.is_("AD", "alone"), f"alone until a path is back: {dm.status('mirror')}")
+    site.mend(*range(PATHS))
+    pair.more()
+    pair.stop_writing()
+    pair.whole("all paths")
+
+
+def held(pair: Pair) -> None:
+    base.step("policy block, all paths cut: writes are held, and done when one path is back")
+    site = pair.site
+    dm.message("mirror", "policy block")
+    dm.message(MPATH, "fail_if_no_path")
+    writers = pair.write()
+    pair.more()
+    site.cut(*range(PATHS))
+    pair.wait("AD", "blocked")
+    acked = writers.acked
+    time.sleep(30)
+    base.equal((writers.acked, writers.failed), (acked, 0), "done and failed meanwhile")
+    site.mend(1)
+    pair.wait("AA", "together")
+    pair.more()
+    site.mend(0, 2)
+    pair.stop_writing()
+    dm.message("mirror", "policy degrade")
+    pair.whole("held")
+
+
+@contextlib.contextmanager
+def another(node: str) -> Iterator[None]:
+    """What is logged in to within the block can't become the same device: that one is open."""
+    fd = os.open(node, os.O_RDONLY | os.O_CLOEXEC)
+    yield
+    os.close(fd)
+
+
+def other_devices(pair: Pair) -> None:
+    base.step("the sessions are made anew one by one: other disks below, the mirror goes on")
+    site = pair.site
+    events = dm.event("mirror")
+    pair.write()
+    for one in range(PATHS):
+        old = site.paths[one]
+        dm.reload(MPATH, table([node for node in site.paths if node != old]))
+        with another(old):
+            site.login_anew(one)
+        base.expect(site.paths[one] != old, f"{old} is {site.paths[one]} now")
+        dm.reload(MPATH, table(site.paths))
+        before = site.requests()[one]
+        pair.more()
+        base.expect(site.requests()[one] > before, f"writes by {site.paths[one]}")
+    pair.stop_writing()
+    base.equal(dm.event("mirror"), events, "events of the mirror")
+    pair.whole("other devices")
+
+
+def other_leg(pair: Pair) -> None:
+    base.step("without dm-multipath: the LUN of a new session is another device; reloaded with it")
+    site = pair.site
+    dm.reload("mirror", pair.table(site.paths[0]))
+    dm.remove(MPATH)
+    pair.write()
+    pair.more()
+    old = site.paths[0]
+    with another(old):
+        site.session.logout_by(PORTALS[0])
+        pair.wait("AD", "alone")
+        pair.more()
+        site.paths[0] = site.session.login_by(PORTALS[0])
+        base.expect(site.paths[0] != old, f"{old} is {site.paths[0]} now")
+        time.sleep(10)
+        base.expect(pair.is_("AD", "alone"), "a device that is gone doesn't come back by itself")
+        dm.reload("mirror", pair.table(site.paths[0]))
+    pair.wait("AA", "together")
+    pair.more()
+    pair.stop_writing()
+    base.equal(pair.word("stale_remote"), "0", "stale regions")
+    base.expect(int(pair.word("resynced")), "what it missed was copied")
+    pair.whole("other leg")
+
+
+pair = Pair()
+one_path(pair)
+all_paths(pair, queue=False)
+all_paths(pair, queue=True)
+held(pair)
+other_devices(pair)
+other_leg(pair)
+dm.remove("mirror")
+pair.site.session.close()
+base.step("done")
