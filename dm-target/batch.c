@@ -4,9 +4,8 @@
 #include <linux/blkdev.h>
 #include <linux/list_sort.h>
 
+#include "absorb.h"
 #include "mirror.h"
-
-#define SEALING	(REQ_FUA | REQ_PREFLUSH)
 
 static int by_sector(void *priv, const struct list_head *a, const struct list_head *b)
 {
@@ -81,15 +80,14 @@ static void batch_work(struct work_struct *work)
 {
 	struct write *head = container_of(work, struct write, work);
 	struct mirror *m = head->m;
-	struct batches *b = &m->writes.batches;
+	struct write *w;
 	LIST_HEAD(batch);
-
-	/* After this no write is being copied into one of the batch. */
-	spin_lock(&b->absorbing);
-	spin_unlock(&b->absorbing);
 
 	/* The head is in the ring that its members form, but is no list_head of it. */
 	list_add_tail(&batch, &head->batched);
+	/* Before they are merged: it may change their flags. */
+	list_for_each_entry(w, &batch, batched)
+		absorb_end(w);
 	send_batch(m, &batch);
 }
 
@@ -147,14 +145,19 @@ void batch_join(struct write *w)
 		} else {
 			alone = false;
 			list_add_tail(&w->batched, &b->open);
-			if (++b->nr_open >= b->limit || (w->opf & SEALING))
+			b->nr_open++;
+			/* Only now: what it absorbs may want it sealed. */
+			range_open(&m->ranges, &w->range);
+			if (b->nr_open >= b->limit || (w->opf & BATCH_SEALING))
 				seal(m);
 		}
 	}
 	spin_unlock_irqrestore(&m->writes.lock, flags);
 
-	if (alone)
+	if (alone) {
+		absorb_end(w);
 		write_send(w);
+	}
 }
 
 void batch_seal(struct mirror *m)
@@ -164,47 +167,6 @@ void batch_seal(struct mirror *m)
 	spin_lock_irq(&m->writes.lock);
 	seal(m);
 	spin_unlock_irq(&m->writes.lock);
-}
-
-static struct write *find_around(struct batches *b, sector_t start, sector_t last)
-{
-	struct write *w;
-
-	list_for_each_entry(w, &b->open, batched)
-		if (w->range.start <= start && last <= w->range.last)
-			return w;
-	return NULL;
-}
-
-bool batch_absorb(struct mirror *m, struct bio *bio)
-{
-	struct batches *b = &m->writes.batches;
-	sector_t start = dm_target_offset(m->ti, bio->bi_iter.bi_sector);
-	unsigned int size = bio->bi_iter.bi_size;
-	struct write *w;
-
-	if (likely(!READ_ONCE(b->nr_open)))
-		return false;
-
-	spin_lock(&b->absorbing);
-	spin_lock_irq(&m->writes.lock);
-	w = find_around(b, start, start + bio_sectors(bio) - 1);
-	if (w) {
-		bio_list_add(&w->absorbed, bio);
-		w->opf |= bio->bi_opf & SEALING;
-		if (bio->bi_opf & SEALING)
-			seal(m);
-	}
-	spin_unlock_irq(&m->writes.lock);
-	if (w)
-		write_copy(w, bio, (start - w->range.start) << SECTOR_SHIFT);
-	spin_unlock(&b->absorbing);
-	if (!w)
-		return false;
-
-	count(&m->counters, COUNT_ABSORBED);
-	count_add(&m->counters, COUNT_SAVED, size);
-	return true;
 }
 
 void batch_set_limit(struct mirror *m, unsigned int limit)
@@ -223,7 +185,6 @@ int batches_create(struct batches *b, unsigned int limit, unsigned int pipeline)
 	b->limit = limit;
 	b->pipeline = pipeline;
 	INIT_LIST_HEAD(&b->open);
-	spin_lock_init(&b->absorbing);
 	b->wq = alloc_workqueue("lockstep-send", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	return b->wq ? 0 : -ENOMEM;
 }

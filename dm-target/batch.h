@@ -13,11 +13,8 @@
  * are adjacent merged into one bio for each leg (up to IO_MAX_PAGES vectors,
  * in the first one's array), all for one leg under one plug.
  *
- * A write that lies wholly within one of the open batch is absorbed: its bytes
- * replace those, and both are acknowledged together. Neither has been before,
- * so both were in flight at the same time, and any order of them is right; so
- * it doesn't matter either that it overtakes a third one that waits for the
- * range. An absorbed write has no struct write and no pages of its own.
+ * A write of the open batch may absorb others (absorb.h) until the worker begins
+ * with the batch.
  *
  * Merging only while the mirror isn't degraded: a bad sector on the only leg
  * that has the data fails the one write it is in.
@@ -32,10 +29,8 @@
  * leg or was abandoned there. That is counted in its first write (the head),
  * whose memory therefore stays until then.
  *
- * Locking: writes.lock guards the counts and the open batch. absorbing is held
- * from finding a write in the open batch until its bytes are replaced, and by
- * the worker when it begins with a batch: after that nobody has a hand in it.
- * It is taken first, in process context only.
+ * Locking: writes.lock guards the counts and the open batch; the range lock's
+ * lock is taken within it.
  */
 #ifndef LOCKSTEP_BATCH_H
 #define LOCKSTEP_BATCH_H
@@ -45,9 +40,11 @@
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
-struct bio;
 struct mirror;
 struct write;
+
+/* Of a write's flags: those that don't wait for a batch to fill. */
+#define BATCH_SEALING	(REQ_FUA | REQ_PREFLUSH)
 
 #define COALESCE_DEFAULT		8u	/* the papers' */
 #define COALESCE_MAX			32u
@@ -60,7 +57,6 @@ struct batches {
 	unsigned int on_wire;
 	unsigned int nr_open;
 	struct list_head open;
-	spinlock_t absorbing;		/* see above */
 	struct workqueue_struct *wq;
 };
 
@@ -70,12 +66,6 @@ void batches_destroy(struct batches *b);
 
 /* Process context. What is open already and too large is sealed. */
 void batch_set_limit(struct mirror *m, unsigned int limit);
-
-/*
- * For .map: can the bio, a write with data, be absorbed? Then it has been. Its
- * status is that of the write it has become part of.
- */
-bool __must_check batch_absorb(struct mirror *m, struct bio *bio);
 
 /* The range is held and the data are copied: send it, now or soon. Process context. */
 void batch_join(struct write *w);

@@ -36,12 +36,13 @@ enum counter {
 	COUNT_BATCHES,		/* batches of writes that have waited (batch.h) */
 	COUNT_BATCHED,		/* writes in them */
 	COUNT_MERGED,		/* of these: sent in the bio of an adjacent one */
-	COUNT_ABSORBED,		/* writes whose bytes replaced those of one that waited */
+	COUNT_ABSORBED,		/* writes that became part of one that waited (absorb.h) */
 	COUNT_SAVED,		/* their bytes, which were never sent by themselves */
 	COUNT_VERIFIED,		/* sectors that verify has compared */
 	COUNT_REPAIRED,		/* bad places written anew, read back and found good */
 	COUNT_REPAIRS_FAILED,	/* bad places that are bad still */
 	COUNT_REPAIRS_DROPPED,	/* read errors not followed: too many, or known */
+	COUNT_ABSORBED_WAITING,	/* of the absorbed: by one that waited for its range */
 	COUNTERS,
 };
 

@@ -52,6 +52,28 @@ TRACE_EVENT(lockstep_write_done,
 		  __entry->sector, __entry->sectors, __entry->error)
 );
 
+TRACE_EVENT(lockstep_absorbed,
+	TP_PROTO(struct mirror *m, sector_t sector, unsigned int sectors, sector_t by, bool waits),
+	TP_ARGS(m, sector, sectors, by, waits),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, sector)
+		__field(unsigned int, sectors)
+		__field(u64, by)
+		__field(bool, waits)
+	),
+	TP_fast_assign(
+		__entry->dev = lockstep_dev(m);
+		__entry->sector = sector;
+		__entry->sectors = sectors;
+		__entry->by = by;
+		__entry->waits = waits;
+	),
+	TP_printk("%d,%d %llu + %u by that at %llu, which waits %s", MAJOR(__entry->dev),
+		  MINOR(__entry->dev), __entry->sector, __entry->sectors, __entry->by,
+		  __entry->waits ? "for its range" : "in a batch")
+);
+
 TRACE_EVENT(lockstep_leg_error,
 	TP_PROTO(struct mirror *m, enum leg_id leg, sector_t sector, blk_status_t status),
 	TP_ARGS(m, leg, sector, status),

@@ -24,6 +24,7 @@
  *       resynced_sectors abandoned held marked map_writes super_writes cleaned
  *       compared_sectors equal_sectors batches batched merged absorbed
  *       saved_bytes verified_sectors repaired repairs_failed repairs_dropped
+ *       absorbed_waiting
  *
  * New fields come after the last. Each change of fields 1 and 11, and the
  * end of a verify, is a dm event (dmsetup wait) and a line in the kernel log.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "write.h"
 
+#include "absorb.h"
 #include "lockstep-trace.h"
 #include "mirror.h"
 #include "zero.h"
@@ -490,6 +491,7 @@ static void write_begin(struct mirror *m, struct write *w, struct bio *bio, bool
 		return;
 	}
 
+	w->range.take = w->kind == WRITE_DATA ? absorb_take : NULL;
 	w->range.start = dm_target_offset(m->ti, bio->bi_iter.bi_sector);
 	w->range.last = w->range.start + bio_sectors(bio) - 1;
 	INIT_WORK(&w->work, granted_work);
@@ -543,7 +545,7 @@ void write_map(struct mirror *m, struct bio *bio)
 		count(&m->counters, COUNT_WRITES);
 		if (bio->bi_opf & REQ_FUA)
 			count(&m->counters, COUNT_FUA);
-		if (batch_absorb(m, bio))
+		if (absorb(m, bio))
 			return;
 		break;
 	case WRITE_ZERO:

@@ -12,7 +12,7 @@
  * pages at any time, so there is one for every size: a large write sent from
  * the caller's pages would differ on the legs if the caller scribbled. It is
  * made after the range has been granted, so a write that waits for its range
- * holds no pages.
+ * holds no pages. A write may also be absorbed by another one instead (absorb.h).
  *
  * Life: a struct write is an object of its own and may outlive the caller's
  * bio. A leg that doesn't answer can be abandoned (write_abandon): then writes
@@ -67,7 +67,7 @@ struct write {
 	enum write_kind kind;
 	struct bio *bio;		/* the caller's (dm's clone of it) until finished */
 	struct locked_range range;	/* empty for a flush: start 0, last 0 */
-	blk_opf_t opf;			/* of the caller's flags, what a leg is to see */
+	blk_opf_t opf;			/* of the callers' flags, what a leg is to see */
 	unsigned short ioprio;
 	struct work_struct work;
 
@@ -81,7 +81,7 @@ struct write {
 	/* mirror.c's: why and where it is held */
 	bool unacked;			/* it has been sent, one leg may have it */
 	struct list_head held;
-	/* batch.c */
+	/* batch.c, absorb.c */
 	struct list_head batched;	/* in the open batch, or in the one being sent */
 	struct write *head;		/* of the batch that it is on the way in */
 	unsigned int on_wire;		/* in the head: writes that are on the way */
@@ -164,7 +164,7 @@ int __must_check writes_ready(struct mirror *m, enum leg_id leg);
 void writes_drain(struct mirror *m);
 
 /*
- * For batch.c, in process context:
+ * For batch.c and absorb.c, in process context:
  *
  * write_send     route and send it
  * write_launch   route it; false if it isn't sent now, then it is no more the

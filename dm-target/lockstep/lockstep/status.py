@@ -22,6 +22,7 @@ COUNTERS = (
     "marked", "map_writes", "super_writes", "cleaned", "compared_sectors", "equal_sectors",
     "batches", "batched", "merged", "absorbed", "saved_bytes",
     "verified_sectors", "repaired", "repairs_failed", "repairs_dropped",
+    "absorbed_waiting",
 )  # fmt: skip
 _FIXED = 16
 # Why a dead leg stays dead: the kernel's word (leg.c), what it means, and what to do.

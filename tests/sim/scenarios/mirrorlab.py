@@ -24,7 +24,7 @@ FIELDS = (
     "held", "marked", "map_writes", "super_writes", "cleaned",
     "compared", "equal",
     "batches", "batched", "merged", "absorbed", "saved",
-    "verified", "repaired", "repairs_failed", "repairs_dropped",
+    "verified", "repaired", "repairs_failed", "repairs_dropped", "absorbed_waiting",
 )  # fmt: skip
 
 
