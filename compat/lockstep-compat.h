@@ -17,6 +17,7 @@
 #include <linux/device-mapper.h>
 #include <linux/err.h>
 #include <linux/file.h>
+#include <linux/mempool.h>
 #include <linux/module.h>
 
 /* A dm target's module_init and module_exit in one line. */
@@ -87,6 +88,14 @@ static inline void lockstep_limit_write_zeroes(struct queue_limits *limits, unsi
 		limits->max_hw_wzeroes_unmap_sectors = limits->max_write_zeroes_sectors;
 #endif
 }
+
+/* Is the reserve full? */
+#if !HAVE_MEMPOOL_SATURATED
+static inline bool mempool_is_saturated(mempool_t *pool)
+{
+	return READ_ONCE(pool->curr_nr) >= pool->min_nr;
+}
+#endif
 
 /* What sbc_parse_cdb() takes. */
 #if !HAVE_EXEC_CMD_OPS

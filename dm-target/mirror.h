@@ -113,7 +113,7 @@ struct mirror {
 
 	struct writes writes;
 	struct watch watch;
-	struct workqueue_struct *wq;	/* writes that waited, failed-over reads */
+	struct workqueue_struct *wq;	/* failed-over reads, events */
 	struct work_struct event;
 
 	/* registry.c */

@@ -4,6 +4,7 @@
 #include <linux/mm.h>
 #include <linux/slab.h>
 
+#include "lockstep-compat.h"
 #include "write.h"
 
 #define SPARE_GFP	(GFP_NOIO | __GFP_NORETRY | __GFP_NOWARN)
@@ -72,15 +73,10 @@ static void put_pages(struct write_pool *pool, struct write *w)
 		mempool_free(w->vecs[--w->nr_pages].bv_page, &pool->pages);
 }
 
-static bool low(const mempool_t *reserve)
-{
-	return READ_ONCE(reserve->curr_nr) < reserve->min_nr;
-}
-
 void write_pool_put(struct write_pool *pool, struct write *w)
 {
 	/* What somebody may be waiting for goes back to where he looks. */
-	bool keep = !low(&pool->objects) && !low(&pool->pages);
+	bool keep = mempool_is_saturated(&pool->objects) && mempool_is_saturated(&pool->pages);
 
 	if (keep && !w->kept && w->nr_pages) {
 		w->kept = w->vecs[0].bv_page;

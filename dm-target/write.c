@@ -359,9 +359,15 @@ void write_send(struct write *w)
 			write_send_part(w, leg);
 }
 
+static void restart_work(struct work_struct *work)
+{
+	write_send(container_of(work, struct write, work));
+}
+
 void write_restart(struct write *w)
 {
-	write_send(w);
+	INIT_WORK(&w->work, restart_work);
+	queue_work(w->m->writes.wq, &w->work);
 }
 
 void write_copy(struct write *w, struct bio *bio, unsigned int offset)
@@ -423,7 +429,7 @@ static void write_start(struct write *w, bool may_wait)
 	 * has submitted before and that sit in its bio_list.
 	 */
 	INIT_WORK(&w->work, pages_work);
-	queue_work(w->m->wq, &w->work);
+	queue_work(w->m->writes.wq, &w->work);
 }
 
 /*
@@ -456,7 +462,7 @@ static void range_granted(struct locked_range *range)
 {
 	struct write *w = container_of(range, struct write, range);
 
-	queue_work(w->m->wq, &w->work);
+	queue_work(w->m->writes.wq, &w->work);
 }
 
 static enum write_kind kind_of(const struct bio *bio)
@@ -531,7 +537,7 @@ static void write_starved(struct mirror *m, struct bio *bio)
 	spin_lock_irq(&ws->lock);
 	bio_list_add(&ws->starved, bio);
 	spin_unlock_irq(&ws->lock);
-	queue_work(m->wq, &ws->starved_work);
+	queue_work(ws->starved_wq, &ws->starved_work);
 }
 
 void write_map(struct mirror *m, struct bio *bio)
@@ -581,6 +587,10 @@ int writes_create(struct mirror *m)
 	r = batches_create(&ws->batches, m->options.coalesce, m->options.coalesce_pipeline);
 	if (r)
 		return r;
+	ws->wq = alloc_workqueue("lockstep-write", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	ws->starved_wq = alloc_ordered_workqueue("lockstep-starved", WQ_MEM_RECLAIM);
+	if (!ws->wq || !ws->starved_wq)
+		return -ENOMEM;
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		ws->zero_wq[leg] = alloc_workqueue("lockstep-zero", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 		if (!ws->zero_wq[leg])
@@ -594,6 +604,10 @@ void writes_destroy(struct mirror *m)
 	struct writes *ws = &m->writes;
 	enum leg_id leg;
 
+	if (ws->starved_wq)
+		destroy_workqueue(ws->starved_wq);
+	if (ws->wq)
+		destroy_workqueue(ws->wq);
 	batches_destroy(&ws->batches);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		if (ws->zero_wq[leg])

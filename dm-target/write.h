@@ -23,8 +23,12 @@
  *
  * Memory: write-pool.h. A bio that got no object queues (starved) for a worker
  * that waits for one; a write that got no pages waits in a worker, holding none.
- * Objects and pages come back from writes in flight in interrupt context. So a
- * write always gets on.
+ * Objects and pages come back from writes in flight in interrupt context. A
+ * worker that waits shares no workqueue with one that it may wait for: while no
+ * thread can be made, the workqueue's only one must not be who waits. For pages
+ * it waits for writes that have some and so are past all workers but the batch's;
+ * for an object maybe for one that a worker is to give its range. So a write
+ * always gets on.
  */
 #ifndef LOCKSTEP_WRITE_H
 #define LOCKSTEP_WRITE_H
@@ -103,6 +107,8 @@ struct write {
 struct writes {
 	struct write_pool pool;
 	struct batches batches;
+	struct workqueue_struct *wq;		/* has its range, or is sent again */
+	struct workqueue_struct *starved_wq;
 	struct workqueue_struct *zero_wq[LEGS];
 
 	spinlock_t lock;		/* what follows */
@@ -125,7 +131,8 @@ void write_map(struct mirror *m, struct bio *bio);
 
 /*
  * Route a write again and send it. For mirror.c, which holds it since its
- * mirror_route() or mirror_settle(). Process context, doesn't sleep long.
+ * mirror_route() or mirror_settle(). Any context: it is sent from a worker, since
+ * a leg that hangs may take no more requests, and that mustn't stop a parting.
  */
 void write_restart(struct write *w);
 
