@@ -29,6 +29,17 @@
  * leg or was abandoned there. That is counted in its first write (the head),
  * whose memory therefore stays until then.
  *
+ * The defaults are measured (bench/run, Financial-1 at 3 Mbit/s and 14 ms, mean
+ * response with nothing skipped; and random 4 KiB writes on a LAN, 32 in flight):
+ *
+ *	limit, pipeline		WAN, ms		LAN, writes/s
+ *	1			657		27588
+ *	8, 8 (the papers' 8)	508		27399
+ *	32, 8			455		27399
+ *	32, 6			437		27213
+ *	32, 4			420		25643
+ *	32, 1			479		23393
+ *
  * Locking: writes.lock guards the counts and the open batch; the range lock's
  * lock is taken within it.
  */
@@ -46,7 +57,7 @@ struct write;
 /* Of a write's flags: those that don't wait for a batch to fill. */
 #define BATCH_SEALING	(REQ_FUA | REQ_PREFLUSH)
 
-#define COALESCE_DEFAULT		8u	/* the papers' */
+#define COALESCE_DEFAULT		32u
 #define COALESCE_MAX			32u
 #define COALESCE_PIPELINE_DEFAULT	8u
 #define COALESCE_PIPELINE_MAX		1024u

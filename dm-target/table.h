@@ -44,7 +44,7 @@
  *                            (default): copy unseen (resync.h)
  *   remote_timeout <ms>      the remote leg is given up if it has answered
  *                            nothing for so long; default 10000, 0 = never
- *   coalesce <n>             writes in a batch at most, 1 to 32, default 8;
+ *   coalesce <n>             writes in a batch at most, 1 to 32, default 32;
  *                            1 = each write goes out at once (batch.h)
  *   coalesce_pipeline <n>    so many batches on the way to the remote leg before
  *                            writes wait for each other, default 8
