@@ -22,9 +22,13 @@ Change = tuple[str, str | None, str | None]
 
 def events(args: argparse.Namespace) -> int:
     for name in args.names:
-        if name not in config.names() and not dm.exists(name):
-            raise Refused(f"there is no mirror {name}, neither running nor in {config.FOLDER}")
+        _must_be_known(name)
     return follow(args.names, lambda name, what, now: tell(name, what, now, args.json))
+
+
+def _must_be_known(name: str) -> None:
+    if name not in config.names() and not dm.exists(name):
+        raise Refused(f"there is no mirror {name}, neither running nor in {config.FOLDER}")
 
 
 def follow(names: list[str], on: Callable[[str, Change, Status | None], None]) -> int:
@@ -148,21 +152,26 @@ def _found(now: Status) -> str:
 
 def monitor(args: argparse.Namespace) -> int:
     """The kernel itself takes a leg back that answers again under its old device number. A LUN of
-    a new session has a new one: that is what this is for."""
+    a new session has a new one: that is what this is for. It outlives a stop of the mirror, so that
+    one that is started again, by whomever, has its monitor."""
+    _must_be_known(args.name)
     with dm.events() as event:
         known: Status | None = None
+        first = True
         complaints: dict[str, str] = {}
         while True:
             event.arm()
-            if not dm.exists(args.name):
-                print(f"{args.name}: stopped", flush=True)
-                return DONE
-            now = assembly.status_of(args.name)
-            if known is None:
-                tell(args.name, ("mirror", None, "running"), now, False)
-            for change in changes(known, now) if known else ():
-                tell(args.name, change, now, False)
-            known = now
+            line = dm.lines("status").get(args.name)
+            now = status.parse(line) if line else None
+            if first:
+                tell(args.name, ("mirror", None, _runs(now)), now, False)
+            else:
+                for change in changes(known, now):
+                    tell(args.name, change, now, False)
+            known, first = now, False
+            if now is None:
+                event.sleep()
+                continue
             dead = [leg for leg in LEGS if now.health[leg] in ("D", table.ABSENT)]
             for leg in dead:
                 complaint = ""

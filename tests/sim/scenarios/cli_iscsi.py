@@ -46,22 +46,38 @@ def created(both: pair.Pair) -> None:
 
 
 def given_back(both: pair.Pair) -> None:
-    base.step("the session is closed below the mirror; the monitor brings the LUN back")
+    base.step("the monitor begins before the mirror")
+    good("stop", "m")
     log = Path("/tmp/monitor").open("w+")  # noqa: SIM115 - for the program's life
     watch = subprocess.Popen([clilab.COMMAND, "monitor", "m", "--interval", "3"],
                              stdout=log, stderr=subprocess.STDOUT)  # fmt: skip
-    put("before", 0)
-    before = both.remote
-    both.session.logout()
-    put("meanwhile", 4096)
-    clilab.wait(standing="alone")
+    told = Path("/tmp/monitor")
+    base.until(lambda: "m mirror: stopped\n" in told.read_text(), "the monitor's first word")
+    good("assemble", "m")
     clilab.in_sync()
-    now = clilab.status()["legs"]["remote"]["device"]
-    base.expect(now != before, f"the LUN is another device now: {now}")
-    good("stop", "m")
-    base.equal(watch.wait(60), 0, "exit code of the monitor")
-    text = Path("/tmp/monitor").read_text()
-    base.expect(f"the remote leg is {BY_PATH} ({Path(now).name})" in text, text)
+    before = both.remote
+    for times in (1, 2):
+        base.step("the session is closed below the mirror; the monitor brings the LUN back")
+        put(f"before {times}", 0)
+        both.session.logout()
+        put(f"meanwhile {times}", 4096)
+        clilab.wait(standing="alone")
+        clilab.in_sync()
+        now = clilab.status()["legs"]["remote"]["device"]
+        base.expect(now != before, f"the LUN is another device now: {now}")
+        text = told.read_text()
+        base.equal(text.count(f"leg is {BY_PATH} ("), times, f"times it was given back: {text}")
+        base.expect(f"the remote leg is {BY_PATH} ({Path(now).name})" in text, text)
+        before = now
+        base.step("stopped, the monitor waits")
+        good("stop", "m")
+        base.until(lambda: told.read_text().endswith("running -> stopped\n"), "its word")
+        if times == 1:
+            good("assemble", "m")
+            clilab.in_sync()
+    base.equal(watch.poll(), None, "the monitor goes on")
+    watch.terminate()
+    watch.wait()
     log.close()
     blk.same(both.local.node, now, int(clilab.examined(both.local.node)["data_len"]))
 
