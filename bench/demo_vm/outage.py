@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from demo_vm import plan
 from demo_vm.sites import Sites
-from demo_vm.tell import Tell
+from demo_vm.tell import Failed, Tell
 from lockstep.report import summary
 from lockstep.status import Status
 
@@ -77,11 +77,20 @@ class Watch:
         return self._synced
 
 
+def copied(before: Status | None, now: Status) -> int:
+    """Sectors that a resync copied between two looks; without the first, since the table's load."""
+    counter = "resynced_sectors"
+    count = now.counters[counter] - (before.counters[counter] if before else 0)
+    if count < 0:
+        raise Failed(f"the mirror's count of resynced sectors went back, by {-count}")
+    return count
+
+
 def cut(tell: Tell, sites: Sites, mirror: plan.Mirror, load: plan.Load) -> Outage:
     """Cuts the mirror site's power now, and sees it back and in sync."""
     one = Outage()
     watch = Watch(tell, sites, mirror, one)
-    before = watch.look()
+    before, table = watch.look(), sites.table(mirror)
     one.sectors = before.length
     one.cut_ns = sites.clock_ns("primary")
     one.mark("cut")
@@ -101,8 +110,9 @@ def cut(tell: Tell, sites: Sites, mirror: plan.Mirror, load: plan.Load) -> Outag
     tell.wait("the session, the rejoin, and the resync of what was missed", watch.whole, WHOLE_S,
               state=watch.how_far)  # fmt: skip
     tell.say(f"whole again {one.mark('whole'):.0f} s after the cut, by itself")
-    counter = "resynced_sectors"
-    one.resynced = sites.status(mirror).counters[counter] - before.counters[counter]
+    now = sites.status(mirror)
+    old = before if sites.table(mirror) == table else None
+    one.resynced = copied(old, now)
     tell.say(
         f"the resync copied {one.resynced / 2048:.1f} of {one.sectors / 2048:.0f} MiB: the regions "
         "that were written meanwhile"

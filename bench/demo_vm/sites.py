@@ -86,6 +86,10 @@ class Sites:
         """By dmsetup: `lockstep status` itself would cost the replay seconds of emulated CPU."""
         return status.parse(self.run("primary", f"dmsetup status --noflush {mirror.name}"))
 
+    def table(self, mirror: plan.Mirror) -> str:
+        """Another one, as the monitor loads for a LUN of a new session, counts from zero."""
+        return self.run("primary", f"dmsetup table {mirror.name}")
+
     def serves(self, mirror: plan.Mirror) -> bool:
         """Whether the mirror site exports its LUN."""
         group = f"/sys/kernel/config/target/iscsi/{plan.IQN}:{mirror.name}/tpgt_1"

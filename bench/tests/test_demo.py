@@ -93,6 +93,19 @@ def test_the_watch_knows_when_the_mirror_is_alone_and_whole(
     assert len(one.lines) == 1 and words.split()[1] in one.lines[0]
 
 
+def test_what_a_resync_copied_is_counted_by_one_table() -> None:
+    """A table that the monitor loads for the LUN of a new session counts from zero."""
+
+    def look(resynced: int) -> status.Status:
+        words = "AA 2064/2064 idle 0 0 degrade 0 0 0 0 together - 0 0 - 0"
+        return status.parse(f"0 264128 lockstep {words} {'0 ' * 12}{resynced}")
+
+    assert outage.copied(look(100), look(356)) == 256
+    assert outage.copied(None, look(256)) == 256
+    with pytest.raises(Failed, match="went back, by 44"):
+        outage.copied(look(300), look(256))
+
+
 def test_each_mirror_has_its_own_target_disks_and_secrets() -> None:
     plain, dcd = (provision.variables(one, "10.9.0.2") for one in plan.MIRRORS)
     for key in ("mirror_site_target_iqn", "mirror_site_data", "primary_local", "primary_name",
