@@ -150,11 +150,44 @@ def test_one_leg_of_a_mirror_is_refused(site: Site, kind: str, leg: int) -> None
     assert len(site.commands) == 1
 
 
+def test_legs_that_have_grown_are_refused(site: Site) -> None:
+    site.legs = [{"kind": "grown", "reason": "it has grown"} for _ in range(2)]
+    said = site.failure(initial_sync="local_to_remote")
+    assert "(it has grown)" in said and "has to grow" in said
+    assert len(site.commands) == 1
+
+
 def test_another_device_than_the_described_one_is_refused(site: Site) -> None:
     site.describe(local="/dev/vdc")
     said = site.failure(initial_sync="local_to_remote")
     assert "says that the local leg is /dev/vdc, and the role is told /dev/vdb" in said
     assert site.commands == []
+
+
+def test_another_name_of_the_described_device(
+    site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`lockstep create` keeps the name that stays longest with the device."""
+    numbers = {"/dev/vdb": 1, "/dev/mapper/vg0-db": 1, "/dev/vdc": 2}
+    monkeypatch.setattr(site.found, "device_number", numbers.get)
+    site.describe(local="/dev/mapper/vg0-db")
+    assert site.run() == []
+    for other in ("/dev/vdc", "/dev/gone"):
+        site.describe(local=other)
+        assert f"says that the local leg is {other}" in site.failure()
+    site.describe(local="/dev/gone")
+    assert "the local leg is /dev/gone" in site.failure(local="/dev/gone too")
+
+
+def test_truth_values_of_yaml(site: Site) -> None:
+    """A bare `on` in an inventory is one."""
+    site.describe(more="wait = 60")
+    assert site.run(options={"resync_compare": True, "verify": False}) == [
+        "set resync_compare=on verify=off"
+    ]
+    text = f'local = "/dev/vdb"\nremote = "{REMOTE}"\n[options]\nresync_compare = "on"\n'
+    (site.folder / "m0.toml").write_text(text)
+    assert site.run(options={"resync_compare": True}) == []
 
 
 def test_options_that_differ_are_set_and_others_stay(site: Site) -> None:

@@ -179,7 +179,7 @@ class Mirror:
         except ValueError as err:
             self.fail(f"{self.file}: {err}")
         for leg, device in self.devices.items():
-            if said.get(leg) != device:
+            if not same(str(said.get(leg)), device):
                 self.fail(
                     f"{self.file} says that the {leg} leg is {said.get(leg)}, and the role is told"
                     f" {device}. If that is another name of the same device, change the file; a new"
@@ -199,7 +199,7 @@ class Mirror:
         if there["kind"] == "superblock":
             what = f"the {there['leg']} leg of the mirror {there['name']}"
         else:
-            what = f"no leg of a mirror ({there['kind']})"
+            what = f"no leg that can be used ({there.get('reason') or there['kind']})"
         return f"{self.devices[leg]} is {what}"
 
     # --- what is done ---
@@ -213,6 +213,11 @@ class Mirror:
         legs = self.legs()
         if all(there["kind"] == "superblock" for there in legs.values()):
             self.take_over(legs)
+        elif any(there["kind"] == "grown" for there in legs.values()):
+            self.fail(
+                f"{' and '.join(self.found(leg, there) for leg, there in legs.items())}: a mirror"
+                " whose devices have become larger has to grow, see lockstep(8)"
+            )
         elif any(there["kind"] in ("superblock", "bad") for there in legs.values()):
             self.fail(
                 f"{' and '.join(self.found(leg, there) for leg, there in legs.items())}: which"
@@ -266,11 +271,11 @@ class Mirror:
                     )
 
     def options(self) -> dict[str, str]:
-        return {key: str(value) for key, value in self.p["options"].items()}
+        return {key: word(value) for key, value in self.p["options"].items()}
 
     def tune(self, said: dict[str, Any]) -> None:
         """Brings the description, and a running mirror, to what is asked."""
-        there = {key: str(value) for key, value in said.get("options", {}).items()}
+        there = {key: word(value) for key, value in said.get("options", {}).items()}
         differ = [f"{k}={v}" for k, v in self.options().items() if there.get(k) != v]
         if bool(said.get("start_alone", False)) != self.p["start_alone"]:
             differ.append(f"start_alone={str(self.p['start_alone']).lower()}")
@@ -291,6 +296,30 @@ class Mirror:
         if said is not None:
             self.tune(said)
         self.module.exit_json(changed=bool(self.actions), actions=self.actions)
+
+
+def word(value: Any) -> str:
+    """As `lockstep` takes it. To YAML a bare `on` is a truth value."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def same(one: str, other: str) -> bool:
+    """Two names of one device. `lockstep` keeps another name than it was told if that one stays
+    longer with the device (/dev/mapper/vg0-db of /dev/vg0/db)."""
+    if one == other:
+        return True
+    number = device_number(one)
+    return number is not None and number == device_number(other)
+
+
+def device_number(path: str) -> int | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_rdev if stat.S_ISBLK(found.st_mode) else None
 
 
 def size(path: str) -> int:
