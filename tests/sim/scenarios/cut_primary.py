@@ -105,6 +105,7 @@ class Scenario:
         load.start()
         told = load.wait_cut()
         load.wait_end()
+        absorbed = number(self.mirror, "absorbed")
         self.mirror.remove()
         dm.remove("p-local")
         self.wire.plug_in()
@@ -116,7 +117,8 @@ class Scenario:
         copied = self.resynced()
         compare_legs(self.local, self.session.node)
         check(self.mirror.node, load.state, promise)
-        return f"{told.removeprefix('cut: ')}, {promise} local disk, {copied}"
+        said = f"{told.removeprefix('cut: ')}, {absorbed} absorbed"
+        return f"{said}, {promise} local disk, {copied}"
 
 
 def main() -> int:
