@@ -41,6 +41,14 @@ int leg_open(struct leg *leg, struct dm_target *ti, const char *path, enum leg_i
 		return -EROFS;
 	}
 
+	if (bdev_is_zoned(leg->dev->bdev)) {
+		DMERR("%s leg: %s is a zoned device, which can't be written in any order",
+		      leg_name(id), path);
+		ti->error = id == LEG_LOCAL ? "Local leg is zoned" : "Remote leg is zoned";
+		leg_close(leg, ti);
+		return -EINVAL;
+	}
+
 	have = bdev_nr_sectors(leg->dev->bdev);
 	if (have < ti->len) {
 		DMERR("%s leg: %s has %llu sectors, the table asks for %llu",

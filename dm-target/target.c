@@ -31,6 +31,7 @@
 #include "lockstep-compat.h"
 #include "activate.h"
 #include "join.h"
+#include "limits.h"
 #include "message.h"
 #include "metadata.h"
 #include "mirror.h"
@@ -195,33 +196,6 @@ static int open_legs(struct mirror *m, char **argv)
 	return 0;
 }
 
-static int check_blocks(struct mirror *m)
-{
-	struct dm_target *ti = m->ti;
-	enum leg_id leg;
-
-	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		unsigned int block;
-
-		if (!m->legs[leg].dev)
-			continue;
-		block = bdev_logical_block_size(leg_bdev(&m->legs[leg]));
-		if (block >> SECTOR_SHIFT > min(1u << m->region_shift, IO_MAX_SECTORS)) {
-			DMERR("%s leg: logical blocks of %u bytes, regions of %u sectors",
-			      leg_name(leg), block, 1u << m->region_shift);
-			ti->error = "A leg's logical block doesn't fit into a region";
-			return -EINVAL;
-		}
-		if (ti->len & ((block >> SECTOR_SHIFT) - 1)) {
-			DMERR("%s leg: length %llu isn't a multiple of its %u-byte logical block",
-			      leg_name(leg), (unsigned long long)ti->len, block);
-			ti->error = "The length isn't a multiple of a leg's logical block";
-			return -EINVAL;
-		}
-	}
-	return 0;
-}
-
 /* What is known of the legs: from their metadata, or from the table's word. */
 static int learn(struct mirror *m)
 {
@@ -332,7 +306,7 @@ static int lockstep_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	if (!r)
 		r = learn(m);
 	if (!r)
-		r = check_blocks(m);
+		r = limits_check(m);
 	if (r)
 		goto bad;
 	r = mirror_init(m);
@@ -516,18 +490,6 @@ static int lockstep_iterate_devices(struct dm_target *ti, iterate_devices_callou
 	return r;
 }
 
-static void lockstep_io_hints(struct dm_target *ti, struct queue_limits *limits)
-{
-	if (!ti->num_discard_bios)
-		return;
-	lockstep_limit_write_zeroes(limits, ZERO_MAX_SECTORS);
-	limits->discard_granularity = limits->logical_block_size;
-	limits->discard_alignment = 0;
-	/* Both: old kernels take the first as it is, new ones derive it from the second. */
-	limits->max_discard_sectors = ZERO_MAX_SECTORS;
-	limits->max_hw_discard_sectors = ZERO_MAX_SECTORS;
-}
-
 static struct target_type lockstep_target = {
 	.name = "lockstep",
 	.version = { 1, 0, 0 },
@@ -544,7 +506,7 @@ static struct target_type lockstep_target = {
 	.message = lockstep_message,
 	.status = lockstep_status,
 	.iterate_devices = lockstep_iterate_devices,
-	.io_hints = lockstep_io_hints,
+	.io_hints = limits_hints,
 };
 
 static int __init lockstep_init(void)

@@ -14,7 +14,7 @@ both_kernels = pytest.mark.parametrize("kernel", KERNELS)
     "scenario",
     [
         "mirror_table", "mirror_legs", "mirror_resync", "mirror_verify", "mirror_repair",
-        "mirror_hang", "mirror_coalesce", "mirror_hot",
+        "mirror_hang", "mirror_coalesce", "mirror_hot", "mirror_limits",
         "meta_grown", "meta_reload",
     ],
 )  # fmt: skip
