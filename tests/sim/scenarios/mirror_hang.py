@@ -10,8 +10,8 @@ import errno
 import time
 from collections.abc import Callable
 
-from locklab import base, blk, dm, mirror
-from mirrorlab import SECTORS, Background, Beside, Leg, Pair, hang, wake
+from locklab import base, blk, dm, mirror, ram
+from mirrorlab import MIB, SECTORS, Background, Beside, Leg, Pair, hang, wake
 
 REGION = 64
 TIMEOUT_MS = 2000
@@ -310,6 +310,37 @@ def probed() -> None:
     legs.close()
 
 
+def no_requests_left() -> None:
+    base.step("what was held is sent again to a leg that hangs with all its requests taken")
+    legs = pair("policy", "block")
+    few = ram.Ram("few", MIB, latency_us=4_000_000, queue_depth=1)
+    legs.mirror.message("fail remote")
+    legs.remote.table(f"0 {few.sectors} linear {few.node} 0")
+    with blk.Disk(legs.mirror.node) as disk:
+        writes = [
+            Beside(lambda n=n: disk.write(n * REGION, blk.pattern(f"held {n}", 8)))  # type: ignore[misc]
+            for n in range(8)
+        ]
+        base.until(lambda: legs.count("held") == 8, "all are held")
+        back = Beside(lambda: legs.mirror.message("recover"))
+        legs.mirror.wait("AA")
+        began = time.monotonic()
+        legs.mirror.message("policy degrade")
+        for write in writes:
+            write.result()
+        took = time.monotonic() - began
+        base.expect(took < TIMEOUT_MS / 1000 * 9 / 8, f"the last of them took {took:.3f} s")
+        back.result()
+        legs.mirror.wait("AD")
+        legs.remote.well()
+        recovers(legs)
+        for n in range(8):
+            base.equal(disk.read(n * REGION, 8), blk.pattern(f"held {n}", 8), f"held {n}")
+    legs.same()
+    legs.close()
+    few.remove()
+
+
 bounded("write", lambda disk: disk.write(0, blk.pattern("hung", 8)))
 bounded("large write", lambda disk: disk.write(3, blk.pattern("hung", 60)))
 bounded("FUA write", lambda disk: disk.write(0, blk.pattern("hung", 8), fua=True))
@@ -323,4 +354,5 @@ policy_error()
 removed()
 reloaded()
 probed()
+no_requests_left()
 under_load()

@@ -14,8 +14,9 @@ class Ram:
     """A disk /dev/NAME; zeroes at first, gone with remove()."""
 
     def __init__(
-        self, name: str, mib: int, *, latency_us: int = 0, cache_mib: int = 0, discard: bool = True
-    ) -> None:
+        self, name: str, mib: int, *, latency_us: int = 0, cache_mib: int = 0, discard: bool = True,
+        queue_depth: int = 64,
+    ) -> None:  # fmt: skip
         self.name, self.node = name, f"/dev/{name}"
         self.sectors = mib << 11
         self._dir = base.made(_CONFIG / name)
@@ -25,6 +26,7 @@ class Ram:
             "discard": int(discard),
             "cache_size": cache_mib,
             "irqmode": 2 if latency_us else 0,
+            "hw_queue_depth": queue_depth,
             "completion_nsec": latency_us * 1000,
             "power": 1,
         }
