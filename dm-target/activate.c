@@ -170,6 +170,20 @@ static int begin_core(struct mirror *m)
 	return 0;
 }
 
+/*
+ * After a reload the callers go on with what they have read and written. A leg that
+ * is ahead of it has been used by somebody else meanwhile, as in join.c.
+ */
+static int check_kept(struct mirror *m, const struct verdict *v)
+{
+	if (m->keep == LEGS || v->alone || v->source == m->keep || (!v->join && !v->full))
+		return 0;
+	DMERR("%s: the %s leg (%s) has been used without this mirror, which runs with what the %s leg has",
+	      dm_table_device_name(m->ti->table), leg_name(v->source),
+	      leg_path(&m->legs[v->source]), leg_name(m->keep));
+	return -EINVAL;
+}
+
 static int begin(struct mirror *m)
 {
 	struct super_found found[LEGS] = { };
@@ -182,6 +196,8 @@ static int begin(struct mirror *m)
 
 	/* Of a read-only mirror only what the verdict says is used. */
 	r = judge(m, found, &v);
+	if (!r)
+		r = check_kept(m, &v);
 	if (!r)
 		r = check_geometry(m, &found[v.source].super);
 	for (leg = LEG_LOCAL; leg < LEGS && !r; leg++) {
