@@ -314,7 +314,7 @@ void throttle_end(struct throttle *t, const struct throttle_grant *grant)
 {
 	bool idle = grant->pace == PACE_IDLE;
 	struct size *size = idle ? &t->idle : &t->polite;
-	u64 now, ratio, took;
+	u64 now, ratio, took, rest, forced;
 	unsigned int i;
 
 	spin_lock_irq(&t->lock);
@@ -328,13 +328,15 @@ void throttle_end(struct throttle *t, const struct throttle_grant *grant)
 		ratio = judge(t, grant);
 		took = grant->ns[LEG_LOCAL] + grant->ns[LEG_REMOTE];
 		if (!idle && size->sectors == t->min_sectors && ratio > 256) {
-			t->forced_at = now + took * THROTTLE_REST_LONG;
-			t->rest_until = t->forced_at;
+			forced = took * THROTTLE_REST_LONG;
+			rest = forced;
 		} else {
-			t->forced_at = now + took * THROTTLE_REST;
+			forced = took * THROTTLE_REST;
 			/* The nearer to the limit, the more of the gaps are left. */
-			t->rest_until = now + (ratio > 128 ? (took * (ratio - 128)) >> 5 : 0);
+			rest = ratio > 128 ? (took * (ratio - 128)) >> 5 : 0;
 		}
+		t->forced_at = now + min(forced, THROTTLE_REST_MAX);
+		t->rest_until = now + min(rest, THROTTLE_REST_MAX);
 		resize(t, size, ratio, grant);
 
 		turn(t, now);

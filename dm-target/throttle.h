@@ -22,7 +22,8 @@
  * Forced: if the application leaves no gap, a chunk goes nevertheless, after a
  *	rest of THROTTLE_REST times the last one's duration. So a job takes at
  *	least a tenth (a hundredth where chunks are too slow to be polite) of the
- *	time, and comes to its end.
+ *	time, and comes to its end. No rest is longer than THROTTLE_REST_MAX: a
+ *	chunk that a bad wire has held up for seconds says nothing of the next.
  *
  * Measured in tests/sim/scenarios/mirror_throttle.py, which fails when the mean
  * or the 99th percentile more than doubles.
@@ -49,6 +50,7 @@ struct throttle;
 #define THROTTLE_IDLE_CHUNK	(100 * NSEC_PER_MSEC)
 #define THROTTLE_REST		9
 #define THROTTLE_REST_LONG	99
+#define THROTTLE_REST_MAX	(2ULL * NSEC_PER_SEC)
 /* Seconds over which the rate is told. */
 #define THROTTLE_RATE_SECONDS	5
 

@@ -86,10 +86,12 @@ def load(name: str) -> Profile:
 
 
 def netem(
-    way: Direction, seed: int, rate_bit: int | None = None, loss_percent: float = 0.0
-) -> list[str]:
+    way: Direction, seed: int, rate_bit: int | None = None, loss_percent: float = 0.0,
+    reorder_percent: float = 0.0,
+) -> list[str]:  # fmt: skip
     """Arguments after `tc qdisc ... netem`; `rate_bit` overrides the direction's own (for a varying
-    one it is the speed of the moment). Empty when nothing is shaped: take no netem then."""
+    one it is the speed of the moment). Empty when nothing is shaped: take no netem then. What is
+    reordered isn't delayed, and so overtakes all that is on its way."""
     rate = rate_bit if rate_bit is not None else way.rate_bit
     if rate is None and way.vary_bit is not None:
         rate = next(schedule(way, seed))[1]
@@ -98,6 +100,8 @@ def netem(
     args = ["limit", str(QUEUE_PACKETS)]
     if way.delay_us:
         args += ["delay", f"{way.delay_us}us"]
+        if reorder_percent:
+            args += ["reorder", f"{reorder_percent}%"]
     if loss_percent:
         args += ["loss", f"{loss_percent}%"]
     if rate is not None:

@@ -16,10 +16,16 @@ PATIENCE = ("--timeout", "900")
 
 @both_kernels
 @pytest.mark.parametrize(
-    "scenario", ["state_stuck", "state_policy", "state_windows", "meta_refused"]
+    "scenario",
+    ["state_stuck", "state_policy", "state_windows", "state_batch", "state_split", "meta_refused"],
 )
 def test_transitions(scenario: str, kernel: str) -> None:
     run = lab(f"{scenario}.py", kernel=kernel, options=PATIENCE)
+    assert run.rc == 0, run.text
+
+
+def test_a_lossy_wire() -> None:
+    run = lab("state_lossy.py", options=PATIENCE)
     assert run.rc == 0, run.text
 
 

@@ -12,9 +12,9 @@ import re
 import time
 from collections.abc import Iterator
 
-from locklab import base, blk, count, dm, iscsi, lio, mirror, ram, wire
-from mirrorlab import FIELDS
-from statelab import SYNC, History, Versions, Writers, content, create, super_of
+from locklab import base, count, dm, iscsi, lio, ram, wire
+from statelab import SYNC, super_of
+from statewire import Mirrored
 
 PATHS = 3
 MIB = 4
@@ -84,59 +84,11 @@ def number(node: str) -> str:
     return f"{os.major(device)}:{os.minor(device)}"
 
 
-class Pair:
-    """The mirror on it, its writers, and what it has to hold."""
-
+class Pair(Mirrored):
     def __init__(self) -> None:
         self.site = Site()
-        create(self.site.local.node, self.site.remote, "--assume-clean")
-        self.sectors = super_of(self.site.local.node).data_sectors
-        self.history = History(self.sectors)
-        self.versions = Versions()
-        self.node = dm.create("mirror", self.table(self.site.remote))
-        self.writers: Writers | None = None
-
-    def table(self, remote: str) -> str:
-        return mirror.table(self.site.local.node, remote, "remote_timeout", TIMEOUT_S * 1000,
-                            "rejoin", 2, sectors=self.sectors)  # fmt: skip
-
-    def status(self) -> mirror.Status:
-        return mirror.parse(dm.status("mirror"))
-
-    def word(self, field: str) -> str:
-        return self.status().rest[FIELDS.index(field)]
-
-    def is_(self, health: str, standing: str) -> bool:
-        return (self.status().health, self.word("standing")) == (health, standing)
-
-    def wait(self, health: str, standing: str, seconds: float = 120) -> None:
-        try:
-            base.until(lambda: self.is_(health, standing), f"{health} {standing}", seconds)
-        except base.Wrong as err:
-            raise base.Wrong(f"{err}; {dm.status('mirror')}; {dm.status(MPATH)}") from None
-
-    def write(self) -> Writers:
-        self.writers = Writers(self.node, self.history, self.versions, seed=self.versions.last,
-                               writers=4, pause=(0.005, 0.02))  # fmt: skip
-        return self.writers
-
-    def more(self, writes: int = 40) -> None:
-        assert self.writers
-        want = self.writers.acked + writes
-        base.until(lambda: self.writers and self.writers.acked >= want, f"{writes} more writes")
-
-    def stop_writing(self) -> None:
-        assert self.writers
-        self.writers.stop()
-        base.equal(self.writers.failed, 0, "failed writes")
-        self.writers = None
-
-    def whole(self, what: str) -> None:
-        """In sync again, and alike on both sites' disks."""
-        self.wait("AA", "together")
-        base.until(lambda: self.status().action == "idle", "idle")
-        self.history.check(content(self.node, self.sectors), what)
-        blk.same(self.site.local.node, self.site.disk.node, self.sectors)
+        super().__init__(self.site.local.node, self.site.remote, self.site.disk.node,
+                         "remote_timeout", TIMEOUT_S * 1000, "rejoin", 2)  # fmt: skip
 
 
 def one_path(pair: Pair) -> None:

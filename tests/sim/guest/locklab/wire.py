@@ -58,13 +58,15 @@ peer name {self._far} address {mac_there} gso_max_segs 1 netns mirror
         )
         self.profile(profile)
 
-    def profile(self, name: str, loss_percent: float = 0.0) -> None:
+    def profile(
+        self, name: str, loss_percent: float = 0.0, reorder_percent: float = 0.0
+    ) -> None:
         """Takes effect at once, also under load."""
         self._stop_changing()
         found = wires.load(name)
-        seed = 2 * self._seed
-        self._shape(self._near, wires.netem(found.to_mirror, seed, None, loss_percent))
-        self._shape(self._far, wires.netem(found.to_primary, seed + 1, None, loss_percent))
+        bad = (None, loss_percent, reorder_percent)
+        self._shape(self._near, wires.netem(found.to_mirror, 2 * self._seed, *bad))
+        self._shape(self._far, wires.netem(found.to_primary, 2 * self._seed + 1, *bad))
         if found.to_mirror.vary_bit is not None:
             stop = self._changing = threading.Event()
             args = (found.to_mirror, loss_percent, stop)
