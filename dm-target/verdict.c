@@ -274,7 +274,7 @@ int verdict_text(const struct verdict *v, const struct super_found *local,
 		n = scnprintf(buf, size, "The %s leg can't be used: ", leg);
 		n += super_reason_text(found, buf + n, size - n);
 		return n + scnprintf(buf + n, size - n, ".%s", v->reason == VERDICT_BLANK ?
-				     " If it has grown: `lockstep-meta grow LOCAL REMOTE`." : "");
+				     " If it has grown: `lockstep grow NAME`." : "");
 	case VERDICT_FOREIGN:
 		return scnprintf(buf, size, "The legs belong to different mirrors (\"%s\" and \"%s\", their set uuids differ): name the right devices.",
 				 local->super.name, remote->super.name);
@@ -293,17 +293,17 @@ int verdict_text(const struct verdict *v, const struct super_found *local,
 		return scnprintf(buf, size, "No leg here has all the data: the %s leg's superblock says \"%s\". Bring the leg that it was resynced from.",
 				 leg, super_state_name(found->super.state));
 	case VERDICT_BOTH:
-		return scnprintf(buf, size, "The legs' superblocks contradict each other, as after one was put back from a copy. Nobody but you can know which has the right data: see both histories, then `lockstep resolve --keep local|remote`.");
+		return scnprintf(buf, size, "The legs' superblocks contradict each other, as after one was put back from a copy. Nobody but you can know which has the right data: see both histories, then `lockstep resolve NAME --keep local|remote`.");
 	case VERDICT_OUTDATED:
 		if ((found == local ? remote : local)->super.state == LOCKSTEP_NEW)
-			return scnprintf(buf, size, "The %s leg is older than the one that the new %s leg was to be filled from. Bring that one; or, if this one's data are to be kept, `lockstep resolve --keep %s`.",
+			return scnprintf(buf, size, "The %s leg is older than the one that the new %s leg was to be filled from. Bring that one; or, if this one's data are to be kept, `lockstep resolve NAME --keep %s`.",
 					 leg, leg_word(!v->leg), leg);
-		return scnprintf(buf, size, "The %s leg is an older copy, from before the other leg's dirty map began. If it may be overwritten: `lockstep resolve --keep %s`.",
+		return scnprintf(buf, size, "The %s leg is an older copy, from before the other leg's dirty map began. If it may be overwritten: `lockstep resolve NAME --keep %s`.",
 				 leg, leg_word(!v->leg));
 	case VERDICT_SPLIT_BRAIN:
-		return scnprintf(buf, size, "Split brain: both legs went on alone and have writes that the other has not. Compare both histories, then say which data to keep, `lockstep resolve --keep local|remote`; the other leg's writes are lost then.");
+		return scnprintf(buf, size, "Split brain: both legs went on alone and have writes that the other has not. Compare both histories, then say which data to keep, `lockstep resolve NAME --keep local|remote`; the other leg's writes are lost then.");
 	case VERDICT_UNRELATED:
-		return scnprintf(buf, size, "The legs have no generation in common in their histories: it can't be told which is newer. Say which data to keep: `lockstep resolve --keep local|remote`.");
+		return scnprintf(buf, size, "The legs have no generation in common in their histories: it can't be told which is newer. Say which data to keep: `lockstep resolve NAME --keep local|remote`.");
 	default:
 		return accepted_text(v, v->source == LOCKSTEP_LOCAL ? local : remote, buf, size);
 	}

@@ -20,11 +20,13 @@ struct options {
 	uint64_t region_size;	/* sectors; 0: by the rule of lockstep-format.h */
 	bool assume_clean;
 	bool force;
+	bool no_search;		/* somebody has looked for an old superblock (search.h) before */
+	bool in_use;		/* a dry run: the device may be in use now */
 	bool dry_run;		/* all checks, nothing is written */
 };
 
 /* What is there: these only read, the devices may be in use. "-" is an absent leg. */
-int command_examine(char **devices, int count);
+int command_examine(const struct options *o, char **devices, int count);
 int command_verdict(const char *local, const char *remote);
 
 int command_create(const struct options *o);

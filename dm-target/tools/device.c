@@ -6,7 +6,9 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+#include <linux/aio_abi.h>
 #include <linux/fs.h>
 
 #include "device.h"
@@ -98,6 +100,55 @@ int device_read(const struct device *d, void *buf, size_t bytes, u64 sector)
 	if (n >= 0)
 		errno = EIO;
 	return complain(d, "can't be read");
+}
+
+bool device_try_read(const struct device *d, void *buf, size_t bytes, u64 sector)
+{
+	return pread(d->fd, buf, bytes, (off_t)(sector * 512)) == (ssize_t)bytes;
+}
+
+/* How many were submitted; each of them sets its *good. */
+static u32 read_async(aio_context_t aio, const struct device *d, u8 *buf, size_t bytes,
+		      const u64 *sector, u32 n, bool *good)
+{
+	struct iocb io[DEVICE_MANY], *list[DEVICE_MANY];
+	struct io_event done[DEVICE_MANY];
+	long sent, came = 0;
+
+	for (u32 i = 0; i < n; i++) {
+		list[i] = &io[i];
+		io[i] = (struct iocb){
+			.aio_data = i, .aio_lio_opcode = IOCB_CMD_PREAD, .aio_fildes = (u32)d->fd,
+			.aio_buf = (uintptr_t)(buf + i * bytes), .aio_nbytes = bytes,
+			.aio_offset = (int64_t)(sector[i] * 512),
+		};
+	}
+	sent = syscall(SYS_io_submit, aio, (long)n, list);
+	while (came < sent) {
+		long r = syscall(SYS_io_getevents, aio, 1L, sent - came, done, NULL);
+
+		for (long i = 0; i < r; i++)
+			good[done[i].data] = done[i].res == (int64_t)bytes;
+		if (r < 0 && errno != EINTR)
+			break;
+		came += r > 0 ? r : 0;
+	}
+	return sent > 0 ? (u32)sent : 0;
+}
+
+void device_read_many(const struct device *d, u8 *buf, size_t bytes, const u64 *sector, u32 n,
+		      bool *good)
+{
+	aio_context_t aio = 0;
+	u32 sent = 0;
+
+	memset(good, 0, n * sizeof(*good));
+	if (!syscall(SYS_io_setup, DEVICE_MANY, &aio)) {
+		sent = read_async(aio, d, buf, bytes, sector, n, good);
+		syscall(SYS_io_destroy, aio);	/* waits for what is on its way */
+	}
+	for (; sent < n; sent++)
+		good[sent] = device_try_read(d, buf + sent * bytes, bytes, sector[sent]);
 }
 
 int device_write(const struct device *d, const void *buf, size_t bytes, u64 sector)

@@ -32,6 +32,18 @@ void device_close(struct device *d);
 bool device_same(const struct device *a, const struct device *b);
 
 int device_read(const struct device *d, void *buf, size_t bytes, u64 sector);
+
+/* The same without a word. Returns whether it was read. */
+bool device_try_read(const struct device *d, void *buf, size_t bytes, u64 sector);
+
+/*
+ * @n places, DEVICE_MANY at most, at the same time where the device can that;
+ * one after another into @buf, @bytes of each. @good: which of them were read.
+ */
+#define DEVICE_MANY	32
+void device_read_many(const struct device *d, u8 *buf, size_t bytes, const u64 *sector, u32 n,
+		      bool *good);
+
 int device_write(const struct device *d, const void *buf, size_t bytes, u64 sector);
 int device_flush(const struct device *d);
 

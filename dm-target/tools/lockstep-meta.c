@@ -13,19 +13,23 @@
 
 static int usage(void)
 {
-	fputs("usage: lockstep-meta examine DEVICE...\n"
+	fputs("usage: lockstep-meta examine [--no-search] DEVICE...\n"
 	      "       lockstep-meta verdict LOCAL|- REMOTE|-\n"
 	      "       lockstep-meta create --local DEVICE --remote DEVICE [--name NAME]\n"
-	      "                     [--region-size SECTORS] [--assume-clean] [--force] [--dry-run]\n"
-	      "       lockstep-meta join --source DEVICE --leg local|remote [--force] [--dry-run] DEVICE\n"
+	      "                     [--region-size SECTORS] [--assume-clean] [--force] [--no-search]\n"
+	      "                     [--dry-run]\n"
+	      "       lockstep-meta join --source DEVICE --leg local|remote [--force] [--no-search]\n"
+	      "                     [--dry-run [--in-use]] DEVICE\n"
 	      "       lockstep-meta resolve --keep local|remote [--dry-run] LOCAL REMOTE\n"
 	      "       lockstep-meta grow [--dry-run] LOCAL REMOTE\n"
-	      "       lockstep-meta wipe [--dry-run] DEVICE\n"
+	      "       lockstep-meta wipe [--force] [--dry-run] DEVICE\n"
+	      "--no-search: not where the end of a smaller device was. --in-use: the device may be.\n"
 	      "JSON on stdout; exit code 0: done, 1: refused or failed, 2: this text.\n", stderr);
 	return 2;
 }
 
-enum { LOCAL = 256, REMOTE, SOURCE, NAME, LEG, KEEP, REGION_SIZE, ASSUME_CLEAN, FORCE, DRY_RUN };
+enum { LOCAL = 256, REMOTE, SOURCE, NAME, LEG, KEEP, REGION_SIZE, ASSUME_CLEAN, FORCE,
+       NO_SEARCH, IN_USE, DRY_RUN };
 
 static int number(const char *text, uint64_t *n)
 {
@@ -56,7 +60,8 @@ static int parse(int argc, char **argv, const char *allowed, struct options *o)
 		{ "leg", 1, NULL, LEG }, { "keep", 1, NULL, KEEP },
 		{ "region-size", 1, NULL, REGION_SIZE },
 		{ "assume-clean", 0, NULL, ASSUME_CLEAN },
-		{ "force", 0, NULL, FORCE }, { "dry-run", 0, NULL, DRY_RUN }, { 0 },
+		{ "force", 0, NULL, FORCE }, { "no-search", 0, NULL, NO_SEARCH },
+		{ "in-use", 0, NULL, IN_USE }, { "dry-run", 0, NULL, DRY_RUN }, { 0 },
 	};
 	int c, which;
 
@@ -80,6 +85,8 @@ static int parse(int argc, char **argv, const char *allowed, struct options *o)
 			break;
 		case ASSUME_CLEAN: o->assume_clean = true; break;
 		case FORCE: o->force = true; break;
+		case NO_SEARCH: o->no_search = true; break;
+		case IN_USE: o->in_use = true; break;
 		case DRY_RUN: o->dry_run = true; break;
 		}
 	}
@@ -94,10 +101,10 @@ int main(int argc, char **argv)
 		const char *name;
 		const char *options;
 	} commands[] = {
-		{ "examine", "" }, { "verdict", "" },
-		{ "create", "local remote name region-size assume-clean force dry-run" },
-		{ "join", "source leg force dry-run" },
-		{ "resolve", "keep dry-run" }, { "grow", "dry-run" }, { "wipe", "dry-run" },
+		{ "examine", "no-search" }, { "verdict", "" },
+		{ "create", "local remote name region-size assume-clean force no-search dry-run" },
+		{ "join", "source leg force no-search in-use dry-run" },
+		{ "resolve", "keep dry-run" }, { "grow", "dry-run" }, { "wipe", "force dry-run" },
 	};
 	const char *command = argc > 1 ? argv[1] : "";
 	struct options o = { .name = "" };
@@ -119,12 +126,12 @@ int main(int argc, char **argv)
 	operand = argv + n;
 	n = argc - n;
 	if (!strcmp(command, "examine") && n >= 1)
-		return command_examine(operand, n);
+		return command_examine(&o, operand, n);
 	if (!strcmp(command, "verdict") && n == 2)
 		return command_verdict(operand[0], operand[1]);
 	if (!strcmp(command, "create") && o.local && o.remote && !n)
 		return command_create(&o);
-	if (!strcmp(command, "join") && o.source && o.leg && n == 1)
+	if (!strcmp(command, "join") && o.source && o.leg && n == 1 && (o.dry_run || !o.in_use))
 		return command_join(&o, operand[0]);
 	if (!strcmp(command, "resolve") && o.keep && n == 2)
 		return command_resolve(&o, operand[0], operand[1]);

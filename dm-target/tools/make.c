@@ -72,8 +72,8 @@ static int check_grown(const struct device *d, u64 data_sectors)
 	char uuid[UUID_TEXT];
 	u64 sectors;
 
-	if (search_likely(d, data_sectors, &found, &sectors))
-		return -1;
+	if (search_likely(d, data_sectors, &found, &sectors) == SEARCH_ENDED)
+		fprintf(stderr, "lockstep-meta: %s: " SEARCH_ENDED_TEXT "\n", d->path);
 	if (found.kind != SUPER_VALID)
 		return 0;
 	super_uuid_text(found.super.set_uuid, uuid);
@@ -87,17 +87,17 @@ static int check_grown(const struct device *d, u64 data_sectors)
  * A device that is to get a superblock: may it lose the one that it has?
  * @data_sectors: the size of the mirror that it may be a leg of, or 0.
  */
-static int check_free(const struct device *d, u64 data_sectors, bool force)
+static int check_free(const struct options *o, const struct device *d, u64 data_sectors)
 {
 	struct super_found found;
 	char uuid[UUID_TEXT];
 
 	if (device_find(d, &found))
 		return -1;
-	if (found.reason == SUPER_TOO_SMALL || force)
+	if (found.reason == SUPER_TOO_SMALL || o->force)
 		return 0;
 	if (found.kind == SUPER_BLANK)
-		return check_grown(d, data_sectors);
+		return o->no_search ? 0 : check_grown(d, data_sectors);
 	if (found.kind == SUPER_BAD)
 		return refuse(d->path, "has a damaged or unknown lockstep superblock, perhaps of data that are nowhere else: if nobody needs them, --force overwrites it");
 	super_uuid_text(found.super.set_uuid, uuid);
@@ -164,7 +164,7 @@ static int plan_create(const struct options *o, const struct device d[2], struct
 
 	if (strlen(o->name) >= LOCKSTEP_NAME_BYTES)
 		return refuse(o->name, "the name is longer than 63 bytes");
-	if (check_free(&d[0], 0, o->force) || check_free(&d[1], 0, o->force) ||
+	if (check_free(o, &d[0], 0) || check_free(o, &d[1], 0) ||
 	    region_shift(o, smaller, &shift) ||
 	    place(&d[0], shift, &s[0]) || place(&d[1], shift, &s[1]) ||
 	    random_uuid(s[0].set_uuid) || random_id(&generation))
@@ -239,7 +239,7 @@ static int plan_join(const struct options *o, const struct device *source,
 		return refuse(source->path, "has not all of the data (its state is target or new), so it can't be a source");
 	if (from->leg == s->leg)
 		return refuse(source->path, "is that leg itself: the source must be the other one");
-	if (check_free(d, from->data_sectors, o->force) || place(d, from->region_shift, s))
+	if (check_free(o, d, from->data_sectors) || place(d, from->region_shift, s))
 		return -1;
 	if (s->map_start < from->data_sectors) {
 		fprintf(stderr, "lockstep-meta: %s: %" PRIu64 " sectors: with the metadata at its end there is room for %" PRIu64 " sectors of data, the mirror has %" PRIu64 "\n",
@@ -262,7 +262,7 @@ int command_join(const struct options *o, const char *path)
 	int r = 1;
 
 	/* The source is only read, and may be in a running mirror. */
-	if (!device_open(&source, o->source, false) && !device_open(&d, path, true) &&
+	if (!device_open(&source, o->source, false) && !device_open(&d, path, !o->in_use) &&
 	    !plan_join(o, &source, &d, &s) && (o->dry_run || !write_leg(&d, &s)))
 		r = 0;
 	if (!r)
@@ -324,39 +324,55 @@ int command_resolve(const struct options *o, const char *local, const char *remo
 	return r;
 }
 
-/* What is to be wiped. Of a device that has grown, as it was before. */
-static int find_to_wipe(struct device *d, struct super_found *found)
+/*
+ * Of a device that has grown: the superblock that lies where its end was, and no
+ * more. Around it there may be data by now, where the map was and where the other
+ * slot was, and even this may be a block of an image that lies there.
+ */
+static int wipe_grown(const struct options *o, const struct device *d)
 {
+	struct super_found found;
 	u64 sectors;
 
-	if (device_find(d, found))
+	if (search_likely(d, 0, &found, &sectors) == SEARCH_ENDED)
+		fprintf(stderr, "lockstep-meta: %s: " SEARCH_ENDED_TEXT "\n", d->path);
+	if (found.kind != SUPER_VALID)
+		return refuse(d->path, "has no lockstep superblock: nothing was changed");
+	if (!o->force) {
+		fprintf(stderr, "lockstep-meta: %s: has none at its end, but that of the %s leg of the mirror \"%s\" at sector %" PRIu64 ", where its end was once: if no mirror needs it, --force clears it, 8 KiB of what may be in use for data by now\n",
+			d->path, found.super.leg == LOCKSTEP_LOCAL ? "local" : "remote",
+			found.super.name, (uint64_t)lockstep_slots_start(sectors));
 		return -1;
-	if (found->kind != SUPER_BLANK || found->reason == SUPER_TOO_SMALL)
+	}
+	return o->dry_run ? 0 : search_clear(d, sectors);
+}
+
+/* All that is there: of one without a good superblock nobody knows where its map is. */
+static int wipe(const struct options *o, const struct device *d)
+{
+	struct super_found found;
+
+	if (device_find(d, &found))
+		return -1;
+	if (found.reason == SUPER_TOO_SMALL)
+		return refuse(d->path, "has no lockstep superblock: nothing was changed");
+	if (found.kind == SUPER_BLANK)
+		return wipe_grown(o, d);
+	if (o->dry_run)
 		return 0;
-	if (search_likely(d, 0, found, &sectors))
+	if (device_clear_super(d))
 		return -1;
-	if (found->kind == SUPER_VALID)
-		d->sectors = sectors;
-	else
-		found->kind = SUPER_BLANK;
-	return 0;
+	return found.kind == SUPER_VALID ? device_clear_map(d, &found.super) : 0;
 }
 
 int command_wipe(const struct options *o, const char *path)
 {
-	struct super_found found;
 	struct device d;
-	int r = 1;
+	int r;
 
 	if (device_open(&d, path, true))
 		return 1;
-	if (find_to_wipe(&d, &found))
-		r = 1;
-	else if (found.kind == SUPER_BLANK || found.reason == SUPER_TOO_SMALL)
-		refuse(path, "has no lockstep superblock: nothing was changed");
-	else if (o->dry_run || (!device_clear_super(&d) && (found.kind != SUPER_VALID ||
-							    !device_clear_map(&d, &found.super))))
-		r = 0;
+	r = wipe(o, &d);
 	device_close(&d);
-	return r;
+	return r ? 1 : 0;
 }

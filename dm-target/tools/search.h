@@ -3,25 +3,40 @@
  * Search: the superblock that was at the end of a device when that was smaller.
  * A device that has grown shows none at its end, and looks like a blank one.
  *
- * Both return 0, or -1 after saying on stderr what was wrong with which device.
  * found->kind is SUPER_VALID if one was found; @sectors is then the size that
- * the device had.
+ * the device had. Places that can't be read are passed over.
  */
 #ifndef LOCKSTEP_SEARCH_H
 #define LOCKSTEP_SEARCH_H
 
 #include "device.h"
 
-/* Everywhere, from the end on: as long as reading the device takes. */
-int search_all(const struct device *d, struct super_found *found, u64 *sectors);
+#define SEARCH_SECONDS		30
+#define SEARCH_ENDED		1
+#define SEARCH_ENDED_TEXT \
+	"the device is too slow to look everywhere where the end of a smaller one may have been; if it was a leg and has grown since, it isn't blank"
 
 /*
- * Where it probably is, in seconds: anywhere in what the device has grown by if
- * that is little; the ends that volumes and LUNs have (multiples of 4 MiB for
- * 16 GiB, of 1 GiB before); and from @data_sectors on, the size of a mirror that
- * the device may be a leg of, or 0.
+ * Everywhere, first where it probably is: as long as reading the device takes.
+ * Says on stderr that it reads all of it.
+ */
+void search_all(const struct device *d, struct super_found *found, u64 *sectors);
+
+/*
+ * Where it probably is: the ends that volumes and LUNs have (multiples of 1 GiB,
+ * and of 4 MiB for the last 16 GiB); from @data_sectors on, the size of a mirror
+ * that the device may be a leg of, or 0; and anywhere in what the device has grown
+ * by if that is little. Many places at a time, as a link with a delay and a disk
+ * want it, and no longer than SEARCH_SECONDS. 0, or SEARCH_ENDED: nothing was
+ * found before the time was over.
  */
 int search_likely(const struct device *d, u64 data_sectors, struct super_found *found,
 		  u64 *sectors);
+
+/*
+ * Zero, durably, what is found for the old size @sectors: each of the two slots
+ * that still is one. 0, or -1 after saying on stderr what was wrong.
+ */
+int search_clear(const struct device *d, u64 sectors);
 
 #endif

@@ -117,22 +117,21 @@ static int put_super(const struct device *d, const struct super *s)
 	return r;
 }
 
-/* Its superblock isn't at its end any more. In words, or nothing. */
-static int find_grown(const struct device *d, bool *grown, char *text, size_t size)
+/* Its superblock isn't at its end any more, in words; or nobody knows that. */
+static bool find_grown(const struct device *d, char *text, size_t size)
 {
 	struct super_found old;
 	u64 sectors;
 
-	if (search_likely(d, 0, &old, &sectors))
-		return -1;
-	*grown = old.kind == SUPER_VALID;
-	if (*grown)
+	if (search_likely(d, 0, &old, &sectors) == SEARCH_ENDED)
+		json_text("warning", SEARCH_ENDED_TEXT);
+	if (old.kind == SUPER_VALID)
 		snprintf(text, size, "it is the %s leg of the mirror \"%s\", and has grown from %" PRIu64 " to %" PRIu64 " sectors: shrink it back; or, if both legs are in sync, grow the mirror",
 			 leg_word(old.super.leg), old.super.name, sectors, d->sectors);
-	return 0;
+	return old.kind == SUPER_VALID;
 }
 
-static int examine(const char *path)
+static int examine(const struct options *o, const char *path)
 {
 	struct super_found found = { .kind = SUPER_ABSENT };
 	struct device d;
@@ -152,8 +151,8 @@ static int examine(const char *path)
 	} else {
 		if (found.kind != SUPER_ABSENT)
 			super_reason_text(&found, text, sizeof(text));
-		if (found.kind == SUPER_BLANK && find_grown(&d, &grown, text, sizeof(text)))
-			found.kind = SUPER_BAD;
+		if (found.kind == SUPER_BLANK && found.reason != SUPER_TOO_SMALL && !o->no_search)
+			grown = find_grown(&d, text, sizeof(text));
 		json_text("kind", found.kind == SUPER_ABSENT ? "absent" : grown ? "grown" :
 				  found.kind == SUPER_BLANK ? "blank" : "bad");
 		json_text("reason", text);
@@ -164,13 +163,13 @@ static int examine(const char *path)
 	return r;
 }
 
-int command_examine(char **devices, int n)
+int command_examine(const struct options *o, char **devices, int n)
 {
 	int r = 0;
 
 	json_open(NULL, '[');
 	for (int i = 0; i < n; i++)
-		r |= examine(devices[i]);
+		r |= examine(o, devices[i]);
 	json_close(']');
 	return r ? 1 : 0;
 }
