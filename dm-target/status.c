@@ -13,7 +13,7 @@ static u64 errors_of(const struct leg *leg)
 static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxlen)
 {
 	struct leg *local = &m->legs[LEG_LOCAL], *remote = &m->legs[LEG_REMOTE];
-	enum leg_why why = WHY_NONE;
+	const char *why[LEGS] = { NULL };
 	enum standing standing;
 	unsigned long stale[LEGS];
 	unsigned int sz = 0;
@@ -30,7 +30,7 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 		stale[leg] = region_map_nr_stale(&m->map, leg);
 		health[leg] = mirror_health(m, leg);
 		if (m->legs[leg].dead)
-			why = m->legs[leg].why;
+			why[leg] = leg_why_word(m->legs[leg].why);
 	}
 	standing = m->standing;
 	action = resync_action(m->resync);
@@ -40,7 +40,7 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 	differing = verify_differing(m->verify);
 	spin_unlock_irq(&m->lock);
 
-	DMEMIT("%c%c %lu/%lu %s %llu %llu %s %lu %lu %lld %lld %s %s %lu %u ",
+	DMEMIT("%c%c %lu/%lu %s %llu %llu %s %lu %lu %lld %lld %s %s%s%s %lu %u ",
 	       health[LEG_LOCAL], health[LEG_REMOTE],
 	       region_map_in_sync(&m->map), m->map.nr, action,
 	       errors_of(local), errors_of(remote),
@@ -48,8 +48,11 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 	       stale[LEG_LOCAL], stale[LEG_REMOTE],
 	       (long long)atomic64_read(&local->read_errors),
 	       (long long)atomic64_read(&remote->read_errors),
-	       standing_name(standing), leg_why_word(why), dirty_map_weight(&m->dirty),
-	       throttle_rate(m->throttle));
+	       standing_name(standing),
+	       why[LEG_LOCAL] ?: why[LEG_REMOTE] ?: leg_why_word(WHY_NONE),
+	       why[LEG_LOCAL] && why[LEG_REMOTE] ? "," : "",
+	       why[LEG_LOCAL] && why[LEG_REMOTE] ? why[LEG_REMOTE] : "",
+	       dirty_map_weight(&m->dirty), throttle_rate(m->throttle));
 	if (verifies)
 		DMEMIT("%lu/%lu", verified, m->map.nr);
 	else

@@ -13,7 +13,7 @@
  *    7  regions stale on the local leg        8  on the remote leg
  *    9  read errors local                    10  read errors remote
  *   11  together | parting | alone | blocked | refusing (standing.h)
- *   12  why a dead leg stays dead: one word, or -
+ *   12  why a dead leg stays dead: one word; LOCAL,REMOTE if both are dead; or -
  *   13  regions dirty in the map
  *   14  rate of the resync now, KiB/s
  *   15  verify: <regions compared>/<regions>, equal when it has ended, or - (none

@@ -259,7 +259,7 @@ void verify_drain(struct verify *v)
 	flush_workqueue(v->wq);
 }
 
-/* Returns whether a run was under way. */
+/* Returns whether a run was under way. The result of one that has ended stays. */
 static bool end_run(struct verify *v)
 {
 	bool active;
@@ -267,7 +267,6 @@ static bool end_run(struct verify *v)
 	spin_lock_irq(&v->m->lock);
 	active = v->active;
 	v->active = false;
-	v->ended = false;
 	spin_unlock_irq(&v->m->lock);
 	throttle_wake(v->m->throttle);
 	flush_workqueue(v->wq);

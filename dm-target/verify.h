@@ -48,7 +48,8 @@ void verify_drain(struct verify *v);
 /*
  * Messages; sleep. A new run, from the first sector, with nothing found: 0,
  * -EALREADY if one is under way, -EROFS if the mirror is read-only, -ENOMEM;
- * with a DMWARN. And its end, at once.
+ * with a DMWARN. And its end, at once; what a run has found that ended by itself
+ * stays.
  */
 int __must_check verify_start(struct verify *v);
 void verify_stop(struct verify *v);
