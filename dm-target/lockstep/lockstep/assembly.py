@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from . import ask, config, device, dm, meta, show, status, table
-from .errors import DONE, Failed, Refused
+from .errors import DONE, Failed, Refused, Usage
 from .table import ABSENT, LEGS, LOCAL, REMOTE
 
 _PAUSE_S = 0.2
@@ -20,10 +20,10 @@ _CHANGED = "{name}: its legs have changed since they were shown. Nothing was wri
 def assemble(args: argparse.Namespace) -> int:
     if args.all:
         if args.name or args.local or args.remote:
-            raise Refused("--all takes no name and no devices")
+            raise Usage("--all takes no name and no devices")
         return _assemble_all(args)
     if not args.name:
-        raise Refused("which mirror? Give its name, or --all")
+        raise Usage("which mirror? Give its name, or --all")
     with config.locked(args.name):
         _assemble(_configured(args), args)
     return DONE
@@ -47,7 +47,7 @@ def _configured(args: argparse.Namespace) -> config.Config:
     if not (args.local or args.remote):
         return config.load(args.name)
     if not (args.local and args.remote):
-        raise Refused("--local and --remote belong together")
+        raise Usage("--local and --remote belong together; - is a leg that isn't there")
     config.check_name(args.name)
     if config.path(args.name).exists():
         raise Refused(f"{config.path(args.name)} names the devices of {args.name}: change it there")
@@ -70,12 +70,17 @@ def _assemble(kept: config.Config, args: argparse.Namespace) -> None:
         return
     wait = kept.wait if args.wait is None else args.wait
     uuid = start(kept, find_legs(kept, wait), run=args.run or kept.start_alone)
-    if not config.path(kept.name).exists():
+    if config.path(kept.name).exists():
+        return
+    try:
         config.save(replace(kept, uuid=uuid))
+    except Failed as err:
+        raise Failed(f"{kept.name} runs, but {err}. Its next start needs the same words") from err
 
 
 def find_legs(kept: config.Config, wait: float) -> dict[str, str]:
-    """The nodes of the legs, as many as appear in time. It waits for both."""
+    """The nodes of the legs, as many as appear in time. It waits for all that there are."""
+    named = {leg: node for leg, node in kept.devices().items() if node != ABSENT}
     until = time.monotonic() + wait
     trouble = ""
     if kept.target and not device.present(kept.remote):
@@ -84,8 +89,8 @@ def find_legs(kept: config.Config, wait: float) -> dict[str, str]:
         except (Failed, Refused) as err:
             trouble = str(err)
     while True:
-        nodes = {leg: node for leg, node in kept.devices().items() if device.present(node)}
-        if len(nodes) == len(LEGS) or time.monotonic() >= until:
+        nodes = {leg: node for leg, node in named.items() if device.present(node)}
+        if len(nodes) == len(named) or time.monotonic() >= until:
             break
         time.sleep(_PAUSE_S)
     if trouble and REMOTE not in nodes:
@@ -106,11 +111,12 @@ def start(kept: config.Config, nodes: Mapping[str, str], *, run: bool) -> str:
             raise Refused(f"{kept.name}: {at.given} is in use: {'; '.join(used)}")
     verdict = meta.verdict(*(found[leg].node if leg in found else ABSENT for leg in LEGS))
     _refuse(kept, verdict)
+    _refuse_name(kept, verdict)
     _refuse_second(kept, verdict.uuid)
     if missing and not run:
         leg = missing[0]
         raise Failed(
-            f"{kept.name}: the {leg} leg {kept.devices()[leg]} isn't there. With --run the mirror"
+            f"{kept.name}: {_absent(kept, leg)}. With --run the mirror"
             f" starts on the {table.other(leg)} leg alone, and what is written then is on one site"
             " only until the other leg is back"
         )
@@ -120,6 +126,13 @@ def start(kept: config.Config, nodes: Mapping[str, str], *, run: bool) -> str:
     dm.create(kept.name, verdict.uuid, line)
     print(f"{kept.name}: {verdict.text}")
     return verdict.uuid
+
+
+def _absent(kept: config.Config, leg: str) -> str:
+    node = kept.devices()[leg]
+    if node == ABSENT:
+        return f"it has no {leg} leg on this host ({config.path(kept.name)} says {ABSENT})"
+    return f"the {leg} leg {node} isn't there"
 
 
 def check_set(kept: config.Config, uuid: str) -> None:
@@ -160,6 +173,18 @@ def _refuse_second(kept: config.Config, uuid: str) -> None:
                 f"{kept.name}: these legs are the mirror {name} on this host: lockstep assemble"
                 f" {name}. If {name} is no more, remove {config.path(name)}"
             )
+
+
+def _refuse_name(kept: config.Config, verdict: meta.Verdict) -> None:
+    """Devices that nobody has called this mirror yet: a slip of the hand would start another one.
+    A file with the set's uuid is a word about it."""
+    if kept.uuid or verdict.name in ("", kept.name):
+        return
+    raise Refused(
+        f"{kept.name}: these legs are a mirror that is called {verdict.name}: lockstep assemble"
+        f" {verdict.name} --local DEV --remote DEV. If it is to be {kept.name} on this host, write"
+        f" {config.path(kept.name)} first: local, remote, and uuid = \"{verdict.uuid}\""
+    )
 
 
 # Refusals that one of the two commands ends: both legs carry writes, or may.
@@ -211,7 +236,7 @@ def history_table(histories: Mapping[str, list[meta.Generation]]) -> str:
 
 def stop(args: argparse.Namespace) -> int:
     if args.all == bool(args.name):
-        raise Refused("which mirror? Give its name, or --all")
+        raise Usage("which mirror? Give its name, or --all")
     code = DONE
     for name in dm.names() if args.all else [args.name]:
         try:
@@ -250,7 +275,7 @@ def _both_idle(kept: config.Config, wait: float | None) -> dict[str, device.Devi
     nodes = find_legs(kept, kept.wait if wait is None else wait)
     for leg in LEGS:
         if leg not in nodes:
-            raise Failed(f"{kept.name}: the {leg} leg {kept.devices()[leg]} isn't there")
+            raise Failed(f"{kept.name}: {_absent(kept, leg)}. This needs both legs")
     found = {leg: device.look(nodes[leg]) for leg in LEGS}
     for at in found.values():
         used = device.uses(at)
@@ -299,7 +324,8 @@ def resolve(args: argparse.Namespace) -> None:
     verdict = meta.verdict(found[LOCAL].node, found[REMOTE].node)
     if verdict.good:
         raise Refused(
-            f"{kept.name}: nothing to resolve: {verdict.text}. lockstep assemble {kept.name}"
+            f"{kept.name}: nothing to resolve: {verdict.text} Start it: lockstep assemble"
+            f" {kept.name}"
         )
     check_set(kept, verdict.uuid)
     if verdict.word not in _DECISIONS:

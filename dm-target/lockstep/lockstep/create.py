@@ -43,39 +43,50 @@ class Found:
         if text := self.carries():
             return text
         if self.data:
-            return "no signature, but data: its first and last MiB aren't all zero"
+            return "no signature, but data: its first or its last MiB isn't all zero"
         return "nothing: no signature, and its first and last MiB are zero"
 
 
-def inspect(given: str) -> Found:
-    """Looks at a device; refuses one in use, whatever it carries."""
+def inspect(given: str, *, search: bool = True, besides: str = "") -> Found:
+    """Looks at a device; refuses one in use, whatever it carries. `besides`: the mirror that may
+    have it."""
     at = device.look(given)
-    used = device.uses(at)
+    used = device.uses(at, besides=besides)
     if used:
         raise Refused(f"{given} is in use: {'; '.join(used)}. Nothing was changed")
     if device.read_only(at):
         raise Refused(f"{given} is read-only")
-    leg = meta.examine(at.node)
+    leg = meta.examine(at.node, search=search)
     if leg.kind == "absent":
         raise Failed(f"{given}: {leg.reason}")
-    return Found(at, device.signs(at), leg, device.has_data(at))
+    if leg.warning:
+        print(f"Warning: {given}: {leg.warning}.", file=sys.stderr)
+    return Found(at, device.signs(at), replace(leg, raw={}), device.has_data(at))
 
 
-def confirmed(question: str, *found: Found, given: bool) -> None:
+def still(one: Found, *, besides: str = "") -> None:
+    """Refuses if the device isn't any more what was shown."""
+    seen = replace(one, mirror=replace(one.mirror, warning=""))
+    if inspect(one.at.given, search=one.mirror.kind == "grown", besides=besides) != seen:
+        raise Refused(
+            f"{one.at.given} has changed since it was shown: another device, another size, or"
+            " other content. Nothing was written. Look at it again"
+        )
+
+
+def confirmed(question: str, *found: Found, given: bool, besides: str = "") -> None:
     """Returns if the answer is yes, and the devices are still what was shown: a person thinks for
     as long as it takes, and meanwhile a name may come to mean another disk."""
     ask.permission(question, given=given)
     for one in found:
-        if inspect(one.at.given) != one:
-            raise Refused(
-                f"{one.at.given} has changed since it was shown: another device, another size, or"
-                " other content. Nothing was written. Look at it again"
-            )
+        still(one, besides=besides)
 
 
 def refuse_content(found: Found, *, force: bool) -> None:
     """Of a device that is to be overwritten."""
     carries = found.carries()
+    if found.data and not carries:
+        carries = "data that no signature names: its first or its last MiB isn't all zero"
     if carries and not force:
         raise Refused(
             f"{found.at.given} carries {carries}. It would be overwritten, all of it. If nobody"
@@ -106,6 +117,12 @@ def refuse_tail(
                 f" {data_len} on ({show.size(found.at.sectors - data_len)}) would be overwritten,"
                 f" the rest is kept{rest}. If that is right, say {word}"
             )
+    if not found.signs and not found.mirror.ours and device.has_tail(found.at, data_len):
+        raise Refused(
+            f"{what} carries data at its end that no signature names, and all from sector"
+            f" {data_len} on ({show.size(found.at.sectors - data_len)}) would be overwritten. If"
+            f" nobody needs that, say {word}"
+        )
     if found.mirror.ours:
         raise Refused(
             f"{what} carries {found.carries()}. That would be overwritten, and the other leg of"
@@ -173,10 +190,11 @@ def create(args: argparse.Namespace) -> None:
 def hint_direction(pair: dict[str, Found], args: argparse.Namespace) -> None:
     """The usual mistake: the data is on the leg that would be overwritten."""
     local, remote = pair[LOCAL], pair[REMOTE]
-    if args.assume_clean or not remote.carries() or local.signs or local.data:
+    filled = bool(remote.carries()) or remote.data
+    if args.assume_clean or not filled or local.carries() or local.data:
         return
     text = (
-        f"{remote.at.given} carries {remote.carries()}, {local.at.given} carries nothing; but the"
+        f"{remote.at.given} carries {remote.told()}. {local.at.given} carries nothing, but the"
         " remote leg is overwritten with the content of the local one"
     )
     if not args.force:
@@ -241,12 +259,14 @@ def replace_leg(args: argparse.Namespace) -> None:
     leg = args.leg
     running = dm.exists(args.name)
     source = source_node(kept, leg, running=running)
-    found = inspect(args.device)
+    # The dead leg's own device: the mirror still has it.
+    mirror = args.name if running else ""
+    found = inspect(args.device, besides=mirror)
     if found.at.number == device.look(source).number:
         raise Refused(f"{args.device} is the {table.other(leg)} leg")
     refuse_content(found, force=args.force)
     force = args.force or found.mirror.ours
-    plan = meta.join(source, leg, found.at.node, dry=True, force=force)
+    plan = meta.join(source, leg, found.at.node, dry=True, force=force, in_use=running)
     assembly.check_set(kept, plan.uuid)
     if not running:
         refuse_guess(kept, leg, lost=args.lost)
@@ -260,7 +280,7 @@ def replace_leg(args: argparse.Namespace) -> None:
         f" ({show.size(plan.data_len)}).",
         file=sys.stderr,
     )
-    confirmed(f"Make it the {leg} leg of {args.name}?", found, given=args.yes)
+    confirmed(f"Make it the {leg} leg of {args.name}?", found, given=args.yes, besides=mirror)
     if (
         config.load(args.name) != kept
         or dm.exists(args.name) != running
@@ -269,31 +289,40 @@ def replace_leg(args: argparse.Namespace) -> None:
         raise Refused(f"{args.name} has changed meanwhile. Nothing was written")
     if not running:
         refuse_guess(kept, leg, lost=args.lost)
-    meta.join(source, leg, found.at.node, force=force)
-    stable, _ = device.stable_name(found.at)
+    gone = running and legs.let_go(args.name, leg, found.at)
+    try:
+        if gone:
+            still(found)
+        meta.join(source, leg, found.at.node, force=force)
+    except (Failed, Refused) as err:
+        then = f"The {leg} leg has no device now. Give it back: lockstep re-add {args.name} {leg}"
+        raise type(err)(f"{err}\n{then}" if gone else str(err)) from err
+    keep_replaced(kept, leg, found.at, running=running)
+    then = "and is filled"
+    if not running:
+        then = f"and is filled when the mirror runs: lockstep assemble {args.name}"
+    print(f"{args.name}: {args.device} is the {leg} leg now, {then}")
+
+
+def keep_replaced(kept: config.Config, leg: str, at: device.Device, *, running: bool) -> None:
+    """The metadata are there: to do it all again would be another leg."""
+    stable, _ = device.stable_name(at)
     kept = kept.with_device(leg, stable)
     if leg == REMOTE:
-        target, portal = device.iscsi(found.at) or ("", "")
+        target, portal = device.iscsi(at) or ("", "")
         kept = replace(kept, target=target, portal=portal)
     try:
         config.change(kept)
         if running:
-            legs.exchange(kept, leg, found.at)
+            legs.exchange(kept, leg, at)
     except (Failed, Refused) as err:
-        then = f"put {stable} into {config.path(args.name)} as the {leg} leg"
+        then = f"put {stable} into {config.path(kept.name)} as the {leg} leg"
         if running:
-            then = f"lockstep re-add {args.name} {leg} --device {args.device}"
+            then = f"lockstep re-add {kept.name} {leg} --device {at.given}"
         raise type(err)(
-            f"{args.device} is made the {leg} leg, but {err}\nWhen that is mended: {then}. Not"
+            f"{at.given} is made the {leg} leg, but {err}\nWhen that is mended: {then}. Not"
             " `replace` again"
         ) from err
-    if running:
-        print(f"{args.name}: {args.device} is the {leg} leg now, and is filled")
-    else:
-        print(
-            f"{args.name}: {args.device} is the {leg} leg now. It is filled when the mirror runs:"
-            f" lockstep assemble {args.name}"
-        )
 
 
 # Refusals because of a leg that can't say what it has.
@@ -352,11 +381,17 @@ def wipe(args: argparse.Namespace) -> None:
     found = inspect(args.device)
     if not found.mirror.ours:
         raise Refused(f"{args.device} is no leg of a mirror: {found.mirror.reason}")
+    grown = found.mirror.kind == "grown"
+    if grown and not args.force:
+        raise Refused(
+            f"{args.device} carries {found.carries()}. What would be cleared lies where its end was"
+            " once, and may be in use for data by now. If no mirror needs it, say --force"
+        )
     print(
         f"{args.device} carries {found.carries()}. Its data stays; that it belongs to the mirror,"
         " and what the other leg may have missed, is forgotten.",
         file=sys.stderr,
     )
     confirmed(f"Wipe the metadata of {args.device}?", found, given=args.yes)
-    meta.wipe(found.at.node)
+    meta.wipe(found.at.node, force=grown)
     print(f"{args.device}: the metadata is gone")

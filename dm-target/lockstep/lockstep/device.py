@@ -163,24 +163,33 @@ def _extent(device: Device) -> tuple[str, int | None]:
 
 def has_data(device: Device) -> bool:
     """Whether the first or the last MiB holds anything but zeroes."""
+    return _any(device, 0) or has_tail(device, 0)
+
+
+def has_tail(device: Device, start: int) -> bool:
+    """The same of the sectors from `start` on, but of the last MiB at most."""
+    return _any(device, max(start * SECTOR, device.sectors * SECTOR - _LOOK, 0))
+
+
+def _any(device: Device, place: int) -> bool:
     try:
         with open(device.node, "rb", buffering=0) as disk:
-            for start in (0, max(0, device.sectors * SECTOR - _LOOK)):
-                disk.seek(start)
-                if any(disk.read(_LOOK)):
-                    return True
+            disk.seek(place)
+            return any(disk.read(_LOOK))
     except OSError as err:
         raise Failed(f"{device.given} can't be read: {err.strerror}") from err
-    return False
 
 
 # --- who uses it ---
 
 
-def uses(device: Device) -> list[str]:
-    """Who has the device, a part of it or the disk that it is a part of; empty if nobody has."""
-    found = [*_mounts(device), *_swaps(device), *_holders(device)]
-    if not found:
+def uses(device: Device, *, besides: str = "") -> list[str]:
+    """Who has the device, a part of it or the disk that it is a part of; empty if nobody has.
+    `besides`: a mapped device that doesn't count. While it has the device, nobody else can have it
+    exclusively, so nobody is asked for that."""
+    ours = bool(besides) and besides in (dm for _, dm in _holders(device.sysfs))
+    found = [*_mounts(device), *_swaps(device), *_parts(device, besides)]
+    if not found and not ours:
         try:
             os.close(os.open(device.node, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
         except OSError as err:
@@ -227,14 +236,21 @@ def _swaps(device: Device) -> Iterator[str]:
                 yield f"{name} is swapped on"
 
 
-def _holders(device: Device) -> Iterator[str]:
+def _parts(device: Device, besides: str) -> Iterator[str]:
     places = [device.sysfs, *(part.parent for part in device.sysfs.glob("*/partition"))]
     for place in places:
-        for holder in sorted((place / "holders").glob("*")):
-            name = holder.name
-            with suppress(OSError):
-                name += f" ({(holder / 'dm/name').read_text().strip()})"
-            yield f"{place.name} is part of {name}"
+        for name, dm in _holders(place):
+            if not dm or dm != besides or place != device.sysfs:
+                yield f"{place.name} is part of {name}" + (f" ({dm})" if dm else "")
+
+
+def _holders(place: Path) -> Iterator[tuple[str, str]]:
+    """Kernel name, and name of a mapped device."""
+    for holder in sorted((place / "holders").glob("*")):
+        dm = ""
+        with suppress(OSError):
+            dm = (holder / "dm/name").read_text().strip()
+        yield holder.name, dm
 
 
 # --- iSCSI ---

@@ -16,3 +16,9 @@ class Refused(Exception):
     """It needs somebody's decision; time won't mend it."""
 
     code = REFUSED
+
+
+class Usage(Refused):
+    """The words of the command line don't go together."""
+
+    code = USAGE

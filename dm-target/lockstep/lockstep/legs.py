@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 
 from . import assembly, config, device, dm, meta, table
-from .errors import Refused
+from .errors import Failed, Refused
 from .table import ABSENT
 
 _DEAD = ("D", ABSENT)
@@ -16,7 +16,7 @@ def fail(args: argparse.Namespace) -> None:
     dm.running(args.name)
     now = assembly.status_of(args.name)
     if now.health[args.leg] in _DEAD:
-        if now.reason != "told":
+        if now.reasons.get(args.leg) != "told":
             dm.message(args.name, f"fail {args.leg}")
         print(f"{args.name}: the {args.leg} leg is dead already, and stays so: lockstep re-add")
         return
@@ -34,18 +34,20 @@ def re_add(args: argparse.Namespace) -> None:
     """A dead leg is back, maybe under another device number. What is on it decides whether the
     kernel takes it; nothing is written here."""
     dm.running(args.name)
-    now = assembly.status_of(args.name)
-    dead = [leg for leg in table.LEGS if now.health[leg] in _DEAD]
-    leg = args.leg or (dead[0] if len(dead) == 1 else None)
-    if leg is None:
-        what = "both legs are dead: name one" if dead else "no leg is dead"
-        raise Refused(f"{args.name}: {what}")
-    if leg not in dead:
-        raise Refused(f"{args.name}: the {leg} leg isn't dead")
+    leg = _dead_leg(args)
     kept = config.load(args.name)
     node = args.device or kept.devices()[leg]
+    if node == ABSENT:
+        raise Refused(
+            f"{args.name}: {config.path(args.name)} names no {leg} leg: say --device DEV; a new"
+            f" disk becomes the leg by: lockstep replace {args.name} {leg} DEVICE"
+        )
     if kept.target and leg == table.REMOTE and not args.device and not device.present(node):
-        device.log_in(kept.target, kept.portal)
+        # To a site that is down this takes minutes, and others may have to unblock the mirror.
+        with config.unlocked():
+            device.log_in(kept.target, kept.portal)
+        dm.running(args.name)
+        leg = _dead_leg(args)
     at = device.look(node)
     if attach(kept, leg, at):
         print(f"{args.name}: the {leg} leg is {node} ({at.kernel}) from now on")
@@ -59,12 +61,29 @@ def re_add(args: argparse.Namespace) -> None:
         print(f"{args.name}: it is judged now; `lockstep status {args.name}` tells how")
 
 
+def _dead_leg(args: argparse.Namespace) -> str:
+    """The one that is meant."""
+    now = assembly.status_of(args.name)
+    dead = [leg for leg in table.LEGS if now.health[leg] in _DEAD]
+    leg: str | None = args.leg or (dead[0] if len(dead) == 1 else None)
+    if leg is None:
+        what = "both legs are dead: name one" if dead else "no leg is dead"
+        raise Refused(f"{args.name}: {what}")
+    if leg not in dead:
+        raise Refused(f"{args.name}: the {leg} leg isn't dead")
+    return leg
+
+
 def attach(kept: config.Config, leg: str, at: device.Device) -> bool:
     """Gives the device to a running mirror. True: by a new table; False: the table has it already,
     and the kernel was told to look at it."""
     now = table.Table.parse(dm.table(kept.name))
     if now.devices[leg] == at.number:
-        dm.message(kept.name, f"recover {leg}")
+        try:
+            dm.message(kept.name, f"recover {leg}")
+        except Failed:
+            _judge(kept, leg, at, now)  # It knows more of the way out than the kernel does.
+            raise
         return False
     if at.number == now.devices[table.other(leg)]:
         raise Refused(f"{at.given} is the {table.other(leg)} leg")
@@ -82,11 +101,13 @@ def _judge(kept: config.Config, leg: str, at: device.Device, now: table.Table) -
     nodes = {leg: at.node, table.other(leg): rest if rest == ABSENT else device.by_number(rest)}
     verdict = meta.verdict(nodes[table.LOCAL], nodes[table.REMOTE])
     if not verdict.good:
-        raise Refused(
-            f"{at.given} can't be the {leg} leg of {kept.name}: {verdict.text}"
-            f" Look at it: lockstep examine {at.given}. To make it the leg, losing what is on it:"
+        way = (
+            f"Look at it: lockstep examine {at.given}. To make it the leg, losing what is on it:"
             f" lockstep replace {kept.name} {leg} {at.given}"
         )
+        if (seen := meta.examine(at.node, given=at.given)).kind == "grown":
+            way = f"{at.given}: {seen.reason}. Don't replace it"
+        raise Refused(f"{at.given} can't be the {leg} leg of {kept.name}: {verdict.text} {way}")
     if verdict.join and verdict.source == leg:
         raise Refused(
             f"{at.given} went on without this mirror: {verdict.text} Nothing of it may be"
@@ -100,6 +121,16 @@ def exchange(kept: config.Config, leg: str, at: device.Device) -> None:
     not in it, but in the configuration."""
     now = table.Table.parse(dm.table(kept.name))
     dm.reload(kept.name, now.with_device(leg, at.number).with_options(kept.options).line())
+
+
+def let_go(name: str, leg: str, at: device.Device) -> bool:
+    """A dead leg's device is taken out of the table, so that it can be written. False: it isn't in
+    there."""
+    now = table.Table.parse(dm.table(name))
+    if now.devices[leg] != at.number:
+        return False
+    dm.reload(name, now.with_device(leg, ABSENT).line())
+    return True
 
 
 def unblock(args: argparse.Namespace) -> None:

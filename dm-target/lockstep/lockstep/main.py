@@ -114,6 +114,7 @@ def _add_makers(add: Add) -> None:
 
     one = add("wipe", "make a leg an ordinary device; its data stays", create.wipe)
     one.add_argument("device", metavar="DEVICE")
+    _force(one, "even if it lies where the device's end was once")
     _yes(one)
 
 

@@ -41,6 +41,7 @@ class Leg:
     kind: str
     reason: str
     raw: Mapping[str, Any]
+    warning: str = ""
     uuid: str = ""
     leg_uuid: str = ""
     leg: str = ""
@@ -92,6 +93,7 @@ class Verdict:
     word: str
     text: str
     uuid: str
+    name: str
     data_len: int
     source: str
     leg: str
@@ -105,10 +107,13 @@ class Verdict:
         return self.word == "ok"
 
 
-def examine(node: str, *, given: str = "") -> Leg:
-    (said,) = _answer("examine", node)
+def examine(node: str, *, given: str = "", search: bool = True) -> Leg:
+    """`search`: for the metadata of when the device was smaller, if there are none at its end. That
+    may take half a minute, so only the first look does it."""
+    (said,) = _answer("examine", *[] if search else ["--no-search"], node)
     raw = {**said, "device": given or node}
-    leg = Leg(given or node, str(said["kind"]), str(said.get("reason") or ""), raw)
+    leg = Leg(given or node, str(said["kind"]), str(said.get("reason") or ""), raw,
+              str(said.get("warning") or ""))  # fmt: skip
     if not leg.exists:
         return leg
     return Leg(
@@ -121,8 +126,9 @@ def examine(node: str, *, given: str = "") -> Leg:
     )  # fmt: skip
 
 
+# Both are told what `examine` has found before: they don't search for older metadata again.
 def create(local: str, remote: str, how: How, *, dry: bool = False, force: bool = False) -> Made:
-    words = ["create", "--local", local, "--remote", remote, "--name", how.name]
+    words = ["create", "--no-search", "--local", local, "--remote", remote, "--name", how.name]
     if how.region_size is not None:
         words += ["--region-size", str(how.region_size)]
     if how.assume_clean:
@@ -130,8 +136,11 @@ def create(local: str, remote: str, how: How, *, dry: bool = False, force: bool 
     return _made(_answer(*words, *_flags(dry=dry, force=force)))
 
 
-def join(source: str, leg: str, node: str, *, dry: bool = False, force: bool = False) -> Made:
-    words = ("join", "--source", source, "--leg", leg, node)
+def join(source: str, leg: str, node: str, *, dry: bool = False, force: bool = False,
+         in_use: bool = False) -> Made:  # fmt: skip
+    words = ["join", "--no-search", "--source", source, "--leg", leg, node]
+    if in_use and dry:
+        words.append("--in-use")
     return _made(_answer(*words, *_flags(dry=dry, force=force)))
 
 
@@ -142,6 +151,7 @@ def verdict(local: str, remote: str) -> Verdict:
         word=str(said["verdict"]),
         text=str(said["text"]),
         uuid=str(said.get("set_uuid") or ""),
+        name=str(said.get("name") or ""),
         data_len=int(said.get("data_len") or 0),
         source=str(said.get("source") or ""),
         leg=str(said.get("leg") or ""),
@@ -162,8 +172,8 @@ def grow(local: str, remote: str, *, dry: bool = False) -> Made:
     return _made(_answer("grow", *_flags(dry=dry, force=False), local, remote))
 
 
-def wipe(node: str) -> None:
-    _run("wipe", node)
+def wipe(node: str, *, force: bool) -> None:
+    _run("wipe", *_flags(dry=False, force=force), node)
 
 
 def _flags(*, dry: bool, force: bool) -> list[str]:
@@ -188,8 +198,13 @@ def _path() -> str:
 def _run(*words: str) -> program.Said:
     said = program.ask(_path(), *words)
     if said.code:
-        raise Failed(f"{PROGRAM}: {said.why}")
+        raise Failed(_why(said))
     return said
+
+
+def _why(said: program.Said) -> str:
+    """Its lines begin with its name."""
+    return said.why.replace(f"{PROGRAM}: ", "")
 
 
 def _answer(*words: str) -> Any:
@@ -197,7 +212,7 @@ def _answer(*words: str) -> Any:
     fails without one."""
     said = program.ask(_path(), *words)
     if said.code and not said.out.strip():
-        raise Failed(f"{PROGRAM}: {said.why}")
+        raise Failed(_why(said))
     try:
         return json.loads(said.out)
     except ValueError as err:

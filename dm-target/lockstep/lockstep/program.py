@@ -13,6 +13,7 @@ _PACKAGES = {
     "dmsetup": "dmsetup",
     "wipefs": "util-linux",
     "blkid": "util-linux",
+    "dumpe2fs": "e2fsprogs",
     "modprobe": "kmod",
     "iscsiadm": "open-iscsi",
 }

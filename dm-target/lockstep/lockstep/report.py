@@ -128,8 +128,8 @@ def _leg_text(leg: str, now: Status) -> str:
         words.append(f"{now.stale[leg]} stale region{'s' * (now.stale[leg] != 1)}")
     if now.errors[leg]:
         words.append(f"I/O errors: {now.errors[leg]}, of them reads: {now.read_errors[leg]}")
-    if now.health[leg] not in ("A", "a") and now.reason != "-":
-        words.append(status.REASONS.get(now.reason, now.reason))
+    if reason := now.reasons.get(leg):
+        words.append(status.REASONS.get(reason, reason))
     return "; ".join(words)
 
 

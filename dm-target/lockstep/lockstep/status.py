@@ -51,7 +51,7 @@ class Status:
     stale: Mapping[str, int]
     read_errors: Mapping[str, int]
     standing: str
-    reason: str
+    reasons: Mapping[str, str]
     dirty: int
     rate_kib: int
     verify: tuple[int, int] | None
@@ -96,6 +96,7 @@ class Status:
             "legs": {
                 leg: {
                     "health": HEALTH.get(self.health[leg], self.health[leg]),
+                    "reason": self.reasons.get(leg),
                     "stale_regions": self.stale[leg],
                     "errors": self.errors[leg],
                     "read_errors": self.read_errors[leg],
@@ -104,7 +105,6 @@ class Status:
             },
             "health": self.health[LOCAL] + self.health[REMOTE],
             "standing": self.standing,
-            "reason": None if self.reason == "-" else self.reason,
             "policy": self.policy,
             "size_sectors": self.length,
             "regions": self.regions,
@@ -157,13 +157,19 @@ def _parse(length: int, words: list[str]) -> Status:
         stale=_pair(words[6:8]),
         read_errors=_pair(words[8:10]),
         standing=words[10],
-        reason=words[11],
+        reasons=_reasons(health, words[11]),
         dirty=int(words[12]),
         rate_kib=int(words[13]),
         verify=(int(verify[0]), int(verify[1])) if words[14] != "-" else None,
         out_of_sync=int(words[15]),
         counters=dict(zip(names, numbers, strict=False)),
     )
+
+
+def _reasons(health: Mapping[str, str], word: str) -> dict[str, str]:
+    """Of each dead leg."""
+    dead = [leg for leg in LEGS if health[leg] not in _ALIVE]
+    return dict(zip(dead, word.split(","), strict=False)) if word != "-" else {}
 
 
 def _pair(words: list[str]) -> dict[str, int]:

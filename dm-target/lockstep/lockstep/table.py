@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from .errors import Failed, Refused
+from .errors import Failed, Usage
 
 LOCAL, REMOTE = "local", "remote"
 LEGS = (LOCAL, REMOTE)
@@ -34,10 +34,10 @@ class Option:
         text = str(value)
         if self.values:
             if text not in self.values:
-                raise Refused(f"{name} is {text!r}: it must be {' or '.join(self.values)}")
+                raise Usage(f"{name} is {text!r}: it must be {' or '.join(self.values)}")
             return text
         if not text.isascii() or not text.isdigit() or not self.least <= int(text) <= self.most:
-            raise Refused(f"{name} is {text!r}: it must be from {self.least} to {self.most}")
+            raise Usage(f"{name} is {text!r}: it must be from {self.least} to {self.most}")
         return str(int(text))
 
 
@@ -110,6 +110,6 @@ def check_options(options: Mapping[str, object]) -> dict[str, str]:
     checked = {}
     for name, value in options.items():
         if name not in OPTIONS:
-            raise Refused(f"there is no option {name}; there are {', '.join(OPTIONS)}")
+            raise Usage(f"there is no option {name}; there are {', '.join(OPTIONS)}")
         checked[name] = OPTIONS[name].check(name, value)
     return checked

@@ -7,7 +7,7 @@ import argparse
 from dataclasses import replace
 
 from . import config, dm, table
-from .errors import Refused
+from .errors import Failed, Usage
 
 # Keys of the file that concern this command only.
 _OWN = {"wait": int, "start_alone": bool}
@@ -19,7 +19,7 @@ def set_options(args: argparse.Namespace) -> None:
     for pair in args.pairs:
         key, equals, value = pair.partition("=")
         if not equals:
-            raise Refused(f"{pair!r}: it must be KEY=VALUE")
+            raise Usage(f"{pair!r}: it must be KEY=VALUE")
         if key in _OWN:
             own[key] = _own(key, value)
         else:
@@ -27,28 +27,46 @@ def set_options(args: argparse.Namespace) -> None:
     options = table.check_options(asked)
     kept = config.load(args.name)
     new = replace(kept, options={**kept.options, **options}, **own)  # type: ignore[arg-type]
-    if dm.exists(args.name):
-        _change_running(new, options)
-    config.change(new)
+    running = dm.exists(args.name)
+    if running:
+        _change_running(kept, new, options)
+    try:
+        config.change(new)
+    except Failed as err:
+        counts = "It counts until the mirror stops. " if running and options else ""
+        raise Failed(f"{err}. {counts}Mend that, and set it again") from err
     print(f"{args.name}: {' '.join(args.pairs)}")
 
 
-def _change_running(new: config.Config, options: dict[str, str]) -> None:
-    """By messages; if there is an option that has none, by a new table, which has them all."""
+def _change_running(kept: config.Config, new: config.Config, options: dict[str, str]) -> None:
+    """By messages; if there is an option that has none, by a new table, which has them all. What
+    the kernel has taken when it refuses one stays, and is kept: the file and the mirror agree."""
     dm.running(new.name)
-    if all(table.OPTIONS[key].live for key in options):
-        for key, value in options.items():
-            dm.message(new.name, f"{key} {value}")
-    else:
+    if not all(table.OPTIONS[key].live for key in options):
         now = table.Table.parse(dm.table(new.name))
         dm.reload(new.name, now.with_options(new.options).line())
+        return
+    done: dict[str, str] = {}
+    for key, value in options.items():
+        try:
+            dm.message(new.name, f"{key} {value}")
+        except Failed as err:
+            config.change(replace(kept, options={**kept.options, **done}))
+            counts = f"Set and kept: {_words(done)}. " if done else ""
+            left = {key: value for key, value in options.items() if key not in done}
+            raise Failed(f"{key}={value}: {err}. {counts}Not set: {_words(left)}") from err
+        done[key] = value
+
+
+def _words(options: dict[str, str]) -> str:
+    return " ".join(f"{key}={value}" for key, value in options.items())
 
 
 def _own(key: str, value: str) -> int | bool:
     if _OWN[key] is bool:
         if value not in ("true", "false"):
-            raise Refused(f"{key} is {value!r}: it must be true or false")
+            raise Usage(f"{key} is {value!r}: it must be true or false")
         return value == "true"
     if not value.isascii() or not value.isdigit():
-        raise Refused(f"{key} is {value!r}: it must be a number")
+        raise Usage(f"{key} is {value!r}: it must be a number of seconds")
     return int(value)

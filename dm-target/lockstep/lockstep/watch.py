@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import assembly, config, device, dm, legs, show, status, table
-from .errors import DONE, FAILED, Failed, Refused
+from .errors import DONE, FAILED, Failed, Refused, Usage
 from .report import summary
 from .status import Status
 from .table import LEGS
@@ -71,7 +71,7 @@ def _runs(now: Status | None) -> str:
 def _facts(now: Status) -> dict[str, str]:
     facts = {f"{leg} leg": status.HEALTH.get(now.health[leg], now.health[leg]) for leg in LEGS}
     facts["standing"] = now.standing
-    facts["reason"] = "none" if now.reason == "-" else now.reason
+    facts |= {f"{leg} leg reason": now.reasons.get(leg, "none") for leg in LEGS}
     facts["action"] = now.action
     facts["policy"] = now.policy
     facts["out of sync"] = str(now.out_of_sync)
@@ -97,21 +97,26 @@ def tell(name: str, change: Change, now: Status | None, as_json: bool) -> None:
 
 
 def verify(args: argparse.Namespace) -> int:
+    if args.wait and args.what != "start":
+        raise Usage("--wait is for `verify start`")
+    if args.json and args.what != "status":
+        raise Usage("--json is for `verify status`")
     dm.running(args.name)
+    if args.what == "status":
+        return _verify_status(args)
+    now = assembly.status_of(args.name)
     if args.what == "stop":
         dm.message(args.name, "verify stop")
-        print(f"{args.name}: verify is stopped")
+        print(f"{args.name}: verify {'is stopped' if now.verifying else 'does not run'}")
         return DONE
-    if args.what == "start":
-        now = assembly.status_of(args.name)
-        if not now.whole:
-            raise Failed(f"{args.name}: only legs in sync can be compared: {summary(now)}")
+    if now.verifying:
+        print(f"{args.name}: verify runs already")
+    elif not now.whole:
+        raise Failed(f"{args.name}: only legs in sync can be compared: {summary(now)}")
+    else:
         dm.message(args.name, "verify start")
-        if not args.wait:
-            print(f"{args.name}: verify runs")
-            return DONE
-        return _wait_verified(args.name)
-    return _verify_status(args)
+        print(f"{args.name}: verify runs", flush=True)
+    return _wait_verified(args.name) if args.wait else DONE
 
 
 def _verify_status(args: argparse.Namespace) -> int:
@@ -122,9 +127,12 @@ def _verify_status(args: argparse.Namespace) -> int:
     elif now.verifying and now.verify:
         done, of = now.verify
         print(f"{args.name}: {show.bar(done, of)} {show.percent(done, of)}, {_found(now)}")
+    elif now.verify:
+        print(f"{args.name}: everything was compared: {_found(now)}")
     else:
-        print(f"{args.name}: verify doesn't run; {_found(now)}")
-    return FAILED if now.out_of_sync else DONE
+        seen = f"; {_found(now)} before that" if now.out_of_sync else ""
+        print(f"{args.name}: not compared to the end since the mirror came up{seen}")
+    return DONE if now.verify and not now.out_of_sync else FAILED
 
 
 def _wait_verified(name: str) -> int:
@@ -137,7 +145,8 @@ def _wait_verified(name: str) -> int:
             event.sleep()
     # One that was stopped is gone without a word.
     whole = now.verify is not None
-    print(f"{name}: {'all compared' if whole else 'verify ended early'}: {_found(now)}")
+    how = "everything was compared" if whole else "verify was stopped before its end"
+    print(f"{name}: {how}: {_found(now)}")
     return DONE if whole and not now.out_of_sync else FAILED
 
 
@@ -186,13 +195,13 @@ def monitor(args: argparse.Namespace) -> int:
             event.sleep(args.interval if dead else None)
 
 
-def _told(now: Status) -> bool:
+def _told(leg: str, now: Status) -> bool:
     """By `lockstep fail`: until `re-add` the leg stays where it is, and nobody logs in to it."""
-    return now.reason == "told"
+    return now.reasons.get(leg) == "told"
 
 
 def _give_back(name: str, leg: str, seen: Status) -> None:
-    if _told(seen):
+    if _told(leg, seen):
         return
     kept = config.load(name)
     node = kept.devices()[leg]
@@ -206,7 +215,7 @@ def _give_back(name: str, leg: str, seen: Status) -> None:
         if not dm.exists(name):
             return
         now = assembly.status_of(name)
-        if now.health[leg] in ("A", "a") or _told(now):
+        if now.health[leg] in ("A", "a") or _told(leg, now):
             return
         if table.Table.parse(dm.table(name)).devices[leg] != at.number:
             legs.attach(config.load(name), leg, at)

@@ -44,6 +44,7 @@ class Host:
     capture: pytest.CaptureFixture[str]
     devices: dict[str, create.Found] = field(default_factory=dict)
     in_use: dict[str, list[str]] = field(default_factory=dict)
+    tails: set[str] = field(default_factory=set)
     _answers: list[dict[str, Any]] = field(default_factory=list)
 
     def says(self, command: str, out: object = "", *, err: str = "", code: int = 0) -> None:
@@ -115,16 +116,24 @@ def host(
         return found.devices[node].at
 
     monkeypatch.setattr(device, "look", look)
-    monkeypatch.setattr(device, "uses", lambda at: found.in_use.get(at.given, []))
+    monkeypatch.setattr(
+        device, "uses",
+        lambda at, besides="": [
+            text for text in found.in_use.get(at.given, []) if f"({besides})" not in text
+        ],
+    )  # fmt: skip
     monkeypatch.setattr(device, "read_only", lambda at: False)
     monkeypatch.setattr(device, "signs", lambda at: found.devices[at.given].signs)
     monkeypatch.setattr(device, "has_data", lambda at: found.devices[at.given].data)
+    monkeypatch.setattr(device, "has_tail", lambda at, start: at.given in found.tails)
     monkeypatch.setattr(
         device, "by_number", lambda number: f"/dev/{chr(ord('a') + int(number[2:]) // 16)}"
     )
     monkeypatch.setattr(device, "stable_name", lambda at: (at.given, True))
     monkeypatch.setattr(device, "iscsi", lambda at: None)
-    monkeypatch.setattr(meta, "examine", lambda node, given="": found.devices[node].mirror)
+    monkeypatch.setattr(
+        meta, "examine", lambda node, given="", search=True: found.devices[node].mirror
+    )
     found.says("dmsetup info", err="Device does not exist.\n", code=1)
     found.says("dmsetup targets", "lockstep         v1.1.0\n")
     yield found

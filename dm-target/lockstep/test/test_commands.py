@@ -10,6 +10,7 @@ import pytest
 from fakes import STATUS, Host
 from lockstep import ask, assembly, config, status, watch
 from lockstep.config import Config
+from lockstep.errors import Failed
 
 host = fakes.host
 
@@ -66,7 +67,7 @@ def test_a_missing_leg_needs_run(m: Host) -> None:
 def test_another_host_takes_over_the_remote_leg(m: Host) -> None:
     m.says("lockstep-meta verdict", {**GOOD, "source": "remote"})
     config.remove("m")
-    assert m.lockstep("assemble", "n", "--remote", "/dev/b", "--run")[0] == 3
+    assert m.lockstep("assemble", "n", "--remote", "/dev/b", "--run")[0] == 2
     code, _, err = m.lockstep("assemble", "n", "--local", "-", "--remote", "/dev/b", "--wait", "0")
     assert (code, "--run" in err) == (1, True)
     assert not m.calls("dmsetup create")
@@ -85,6 +86,48 @@ def test_one_set_has_one_name(m: Host) -> None:
     assert (code, "are the mirror m on this host" in err) == (3, True), err
     assert not m.calls("dmsetup create")
     assert config.names() == ["m"]
+
+
+def test_the_name_is_that_of_the_metadata(m: Host) -> None:
+    """Another name is a slip of the hand, unless somebody has written the file."""
+    m.says("lockstep-meta verdict", {**GOOD, "set_uuid": "v", "name": "other"})
+    words = ("assemble", "n", "--local", "/dev/a", "--remote", "/dev/b", "--wait", "0")
+    code, _, err = m.lockstep(*words)
+    assert (code, "lockstep assemble other --local" in err, '"v"' in err) == (3, True, True), err
+    assert not m.calls("dmsetup create")
+    config.save(Config("n", "/dev/a", "/dev/b", "v", wait=0))
+    code, _, err = m.lockstep("assemble", "n")
+    assert code == 0, err
+
+
+def test_a_take_over_that_can_not_be_kept(m: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: object) -> None:
+        raise Failed("/etc/lockstep/n.toml can't be written: Read-only file system")
+
+    m.says("lockstep-meta verdict", GOOD)
+    config.remove("m")
+    monkeypatch.setattr(config, "save", fails)
+    words = ("assemble", "n", "--local", "/dev/a", "--remote", "/dev/b", "--wait", "0")
+    code, _, err = m.lockstep(*words)
+    assert (code, "n runs, but" in err) == (1, True), err
+
+
+def test_a_leg_that_is_not_on_this_host_is_not_waited_for(
+    m: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.save(Config("m", "-", "/dev/b", "u", wait=60))
+    m.says("lockstep-meta verdict", {**GOOD, "source": "remote"})
+    m.runs("nosuch")
+    monkeypatch.setattr(assembly, "_PAUSE_S", 100)
+    code, _, err = m.lockstep("assemble", "m")
+    assert (code, "no local leg on this host" in err, "leg -" in err) == (1, True, False), err
+    assert m.lockstep("assemble", "m", "--run")[0] == 0
+
+
+def test_the_words_of_lockstep_meta_are_told_once(m: Host) -> None:
+    m.says("lockstep-meta verdict", err="lockstep-meta: /dev/b: can't be read: I/O error\n", code=1)
+    _, _, err = m.lockstep("assemble", "m")
+    assert err == "lockstep: assemble: /dev/b: can't be read: I/O error\n"
 
 
 def test_no_leg_at_all(m: Host) -> None:
@@ -279,6 +322,18 @@ def test_re_add_the_same_device(m: Host) -> None:
     assert m.calls("dmsetup message") == ["dmsetup message m 0 recover remote"]
 
 
+def test_re_add_of_what_the_kernel_does_not_take(m: Host) -> None:
+    """The same device, and another disk: the command knows the way out."""
+    m.runs("m", DEAD)
+    m.says("dmsetup message", err="device-mapper: message ioctl failed\n", code=1)
+    m.says("lockstep-meta verdict", {"verdict": "blank", "text": "No superblock.", "leg": "remote"})
+    code, _, err = m.lockstep("re-add", "m")
+    assert (code, "lockstep replace m remote" in err) == (3, True), err
+    m.says("lockstep-meta verdict", JOIN)
+    code, _, err = m.lockstep("re-add", "m")
+    assert (code, "message ioctl failed" in err) == (1, True), err
+
+
 JOIN = {**GOOD, "join": True}
 
 
@@ -324,6 +379,34 @@ def test_the_monitor_does_not_undo_fail(m: Host, why: str, given_back: bool) -> 
     before = len(m.calls("dmsetup load"))
     watch._give_back("m", "remote", seen)
     assert (len(m.calls("dmsetup load")) > before) == given_back
+
+
+@pytest.mark.parametrize(
+    ("why", "given_back"), [("told,timeout", "remote"), ("timeout,told", "local")]
+)
+def test_the_monitor_knows_which_leg_was_failed(m: Host, why: str, given_back: str) -> None:
+    m.disk("/dev/c")
+    source = "local" if given_back == "remote" else "remote"
+    m.says("lockstep-meta verdict", {**JOIN, "source": source})
+    m.runs("m", f"DD 1000/1024 waiting 0 9 degrade 0 24 0 0 alone {why} 30 0 - 0",
+           table="8:64 8:48 2 policy block")  # fmt: skip
+    for leg in ("local", "remote"):
+        watch._give_back("m", leg, assembly.status_of("m"))
+    (load,) = m.calls("dmsetup load")
+    assert ("8:0 8:48" if given_back == "local" else "8:64 8:16") in load
+    _, out, _ = m.lockstep("status", "m")
+    by_hand, tried = ("local", "remote") if why.startswith("told") else ("remote", "local")
+    for line in out.splitlines():
+        assert (line.split()[0] == by_hand) == ("failed by hand" in line)
+        assert (line.split()[0] == tried) == ("remote_timeout" in line)
+
+
+def test_re_add_without_a_device(m: Host) -> None:
+    """A take-over without the local leg: its file says so."""
+    config.save(Config("n", "-", "/dev/b", "u", wait=0))
+    m.runs("n", "-A 1000/1024 waiting 0 9 degrade 24 0 0 0 alone absent 30 0 - 0", table="- 8:16")
+    code, _, err = m.lockstep("re-add", "n")
+    assert (code, "--device" in err, "lockstep replace n local" in err) == (3, True, True), err
 
 
 def test_re_add_what_is_not_dead(m: Host) -> None:
@@ -377,7 +460,7 @@ def test_set_at_once_and_for_good(m: Host) -> None:
 @pytest.mark.parametrize("pair", ["policy", "policy=maybe", "resync_rate=-1", "speed=1", "wait=x"])
 def test_set_what_there_is_not(m: Host, pair: str) -> None:
     m.runs("m")
-    assert m.lockstep("set", "m", pair)[0] == 3
+    assert m.lockstep("set", "m", pair)[0] == 2
     assert not m.calls("dmsetup message")
 
 
@@ -386,6 +469,29 @@ def test_the_kernel_refuses_a_setting(m: Host) -> None:
     m.says("dmsetup message", err="device-mapper: message ioctl failed\n", code=1)
     assert m.lockstep("set", "m", "policy=error")[0] == 1
     assert config.load("m").options == {"policy": "block"}
+
+
+def test_the_kernel_refuses_one_setting_of_three(m: Host) -> None:
+    """What it has taken before counts already: it is told, and the file says so too."""
+    m.runs("m")
+    m.says("dmsetup message m 0 coalesce", err="device-mapper: message ioctl failed\n", code=1)
+    code, _, err = m.lockstep("set", "m", "resync_rate=100", "coalesce=4", "policy=error")
+    assert code == 1
+    for text in ("coalesce=4: ", "Set and kept: resync_rate=100.",
+                 "Not set: coalesce=4 policy=error"):  # fmt: skip
+        assert text in err
+    assert config.load("m").options == {"policy": "block", "resync_rate": "100"}
+    assert "dmsetup message m 0 policy error" not in m.calls("dmsetup message")
+
+
+def test_a_setting_that_can_not_be_kept(m: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: object) -> None:
+        raise Failed("/etc/lockstep/m.toml can't be written: Read-only file system")
+
+    m.runs("m")
+    monkeypatch.setattr(config, "change", fails)
+    code, _, err = m.lockstep("set", "m", "policy=error")
+    assert (code, "counts until the mirror stops" in err) == (1, True), err
 
 
 def test_unblock_only_what_is_blocked(m: Host) -> None:
@@ -411,7 +517,27 @@ def test_verify_needs_two_good_legs(m: Host) -> None:
     assert (code, told["out_of_sync_sectors"], told["running"]) == (1, 24, True)
     m.runs("m", "AA 1024/1024 idle 0 0 degrade 0 0 0 0 together - 0 0 1024/1024 0")
     code, out, _ = m.lockstep("verify", "status", "m")
-    assert (code, "doesn't run" in out) == (0, True)
+    assert (code, out) == (0, "m: everything was compared: no sector differed\n")
+
+
+@pytest.mark.parametrize(("differ", "says"), [(0, "not compared"), (8, "8 sectors differed")])
+def test_what_was_never_compared_to_its_end_is_not_called_equal(
+    m: Host, differ: int, says: str
+) -> None:
+    m.runs("m", f"AA 1024/1024 idle 0 0 degrade 0 0 0 0 together - 0 0 - {differ}")
+    code, out, _ = m.lockstep("verify", "status", "m")
+    assert (code, "not compared to the end" in out, says in out) == (1, True, True)
+
+
+def test_verify_that_runs_already(m: Host) -> None:
+    m.runs("m", "AA 1024/1024 verify 0 0 degrade 0 0 0 0 together - 0 0 10/1024 0")
+    assert m.lockstep("verify", "start", "m")[:2] == (0, "m: verify runs already\n")
+    assert not m.calls("dmsetup message")
+    assert m.lockstep("verify", "stop", "m")[:2] == (0, "m: verify is stopped\n")
+    m.runs("m")
+    assert m.lockstep("verify", "stop", "m")[:2] == (0, "m: verify does not run\n")
+    for words in ("status m --wait", "stop m --wait", "start m --json"):
+        assert m.lockstep("verify", *words.split())[0] == 2
 
 
 def test_a_device_of_another_target_is_left_alone(m: Host) -> None:

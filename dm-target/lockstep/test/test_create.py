@@ -14,14 +14,14 @@ from dataclasses import replace
 import fakes
 import pytest
 from fakes import Host
-from lockstep import config
+from lockstep import config, legs
 from lockstep.device import Sign
 from lockstep.errors import Failed
 
 host = fakes.host
 
 PLAN = {"set_uuid": "u1", "data_len": 2_000_000, "region_size": 2048}
-MAKE = "lockstep-meta create --local /dev/a --remote /dev/b --name m"
+MAKE = "lockstep-meta create --no-search --local /dev/a --remote /dev/b --name m"
 
 
 @pytest.fixture
@@ -40,9 +40,9 @@ def writes(host: Host) -> list[str]:
     return [line for line in host.calls("lockstep-meta") if "--dry-run" not in line]
 
 
-def refused(host: Host, *words: str, says: tuple[str, ...]) -> None:
-    code, _, err = host.lockstep(*words)
-    assert code == 3, err
+def refused(host: Host, *words: str, says: tuple[str, ...], code: int = 3) -> None:
+    got, _, err = host.lockstep(*words)
+    assert got == code, err
     for text in says:
         assert text in err
     assert not writes(host)
@@ -103,10 +103,46 @@ def test_a_remote_with_a_file_system_needs_force(two: Host) -> None:
 def test_the_data_is_on_the_wrong_leg(two: Host) -> None:
     two.disk("/dev/b", signs=(Sign("xfs", "", 1000),))
     refused(two, "create", "m", "/dev/a", "/dev/b", "--yes",
-            says=("/dev/b carries xfs, /dev/a carries nothing", "copy it to /dev/a"))  # fmt: skip
+            says=("/dev/b carries xfs. /dev/a carries nothing", "copy it to /dev/a"))  # fmt: skip
     code, _, err = two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes", "--force")
     assert code == 0
     assert "Warning: /dev/b carries xfs" in err
+
+
+def test_data_without_a_signature_on_the_remote_leg_needs_force(two: Host) -> None:
+    """A database on the bare device, or plain dm-crypt: a yes to the question is not enough."""
+    two.disk("/dev/a", data=True)
+    two.disk("/dev/b", data=True)
+    refused(two, "create", "m", "/dev/a", "/dev/b", "--yes",
+            says=("/dev/b carries data that no signature names", "overwritten", "--force"),
+    )  # fmt: skip
+    assert two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes", "--force")[0] == 0
+
+
+def test_data_on_the_wrong_leg_without_a_signature(two: Host) -> None:
+    two.disk("/dev/b", data=True)
+    refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", says=("copy it to /dev/a",))
+
+
+@pytest.mark.parametrize("clean", [[], ["--assume-clean"]])
+def test_data_without_a_signature_where_the_metadata_goes(two: Host, clean: list[str]) -> None:
+    words = ("create", "m", "/dev/a", "/dev/b", "--yes", "--keep-data", *clean)
+    two.disk("/dev/a", data=True)
+    two.tails.add("/dev/a")
+    refused(two, *words, says=("/dev/a carries data at its end", "from sector 2000000",
+                               "--force-local"))  # fmt: skip
+    # A file system is known to end before.
+    two.disk("/dev/a", signs=(Sign("ext4", "", 1000),))
+    assert two.lockstep(*words, "--no-start")[0] == 0
+
+
+def test_assume_clean_and_data_where_the_remote_metadata_goes(two: Host) -> None:
+    words = ("create", "m", "/dev/a", "/dev/b", "--yes", "--assume-clean")
+    for node in ("/dev/a", "/dev/b"):
+        two.disk(node, data=True)
+    two.tails.add("/dev/b")
+    refused(two, *words, says=("/dev/b carries data at its end", "--force"))
+    assert two.lockstep(*words, "--force")[0] == 0
 
 
 def test_a_local_file_system_is_kept_if_that_is_wanted(two: Host) -> None:
@@ -146,6 +182,8 @@ def test_a_word_about_one_leg_says_nothing_about_the_other(two: Host, clean: lis
 def test_a_leg_of_another_mirror(two: Host, leg: str, clean: list[str]) -> None:
     two.disk("/dev/a", data=True)
     two.disk("/dev/b", data=True)
+    if not clean:
+        two.disk("/dev/b")
     two.disk(leg, mirror="other")
     refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", "--keep-data", *clean,
             says=("lockstep mirror 'other'", "--force"))  # fmt: skip
@@ -190,7 +228,7 @@ def test_an_existing_configuration_is_kept(two: Host) -> None:
 
 def test_bad_options_are_refused_before_anything_is_looked_at(two: Host) -> None:
     refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", "--resync-jobs", "17",
-            says=("resync_jobs", "from 1 to 16"))  # fmt: skip
+            says=("resync_jobs", "from 1 to 16"), code=2)  # fmt: skip
     assert two.lockstep("create", "m", "/dev/a", "/dev/b", "--policy", "hope")[0] == 2
     assert not two.calls("lockstep-meta")
 
@@ -212,6 +250,79 @@ def test_replace_a_leg_of_a_running_mirror(two: Host) -> None:
     code, _, err = two.lockstep("replace", "m", "remote", "/dev/c", "--yes")
     assert (code, "lockstep fail m remote" in err) == (3, True)
     assert not two.calls("lockstep-meta join")
+
+
+ALONE = "AD 1024/1024 idle 0 0 degrade 0 0 0 0 alone foreign 0 0 - 0"
+
+
+def running(host: Host, device: str) -> None:
+    """A mirror whose remote leg is dead, and lockstep-meta and dmsetup that do what they are
+    told. `device` is to be the new leg."""
+    config.save(config.Config("m", "/dev/a", "/dev/b", "u1", options={"policy": "block"}, wait=0))
+    host.disk(device)
+    host.says("lockstep-meta join", PLAN)
+    host.runs("m", ALONE, table="8:0 8:16 2 policy block")
+
+
+def steps(host: Host) -> list[str]:
+    """What changes something, in order."""
+    return [
+        line.removesuffix(" --no-search").replace("--no-search ", "")
+        for line in host.calls("")
+        if line.startswith(("lockstep-meta join", "dmsetup load")) and "--dry-run" not in line
+    ]
+
+
+JOIN_B = "lockstep-meta join --source /dev/a --leg remote /dev/b"
+LOAD = "dmsetup load m --table 0 2097152 lockstep 8:0"
+
+
+def test_replace_a_dead_leg_of_a_running_mirror(two: Host) -> None:
+    running(two, "/dev/c")
+    code, out, err = two.lockstep("replace", "m", "remote", "/dev/c", "--yes")
+    assert (code, "is filled" in out) == (0, True), err
+    assert steps(two) == [JOIN_B.replace("/dev/b", "/dev/c"), f"{LOAD} 8:32 2 policy block"]
+    assert config.load("m").remote == "/dev/c"
+
+
+def test_replace_by_the_same_device_of_a_running_mirror(two: Host) -> None:
+    """A disk that was swapped in its place, a LUN that was made anew: the mirror has it still."""
+    running(two, "/dev/b")
+    two.in_use["/dev/b"] = ["b is part of dm-0 (other)"]
+    code, _, err = two.lockstep("replace", "m", "remote", "/dev/b", "--yes")
+    assert (code, "in use" in err, steps(two)) == (3, True, [])
+    two.in_use["/dev/b"] = ["b is part of dm-2 (m)"]
+    code, _, err = two.lockstep("replace", "m", "remote", "/dev/b")
+    assert (code, "no terminal" in err, steps(two)) == (3, True, [])
+    # The reload takes it out of the table: nobody has it then.
+    code, _, err = two.lockstep("replace", "m", "remote", "/dev/b", "--yes")
+    assert (code, "in use" in err) == (3, True)
+    assert steps(two) == [f"{LOAD} - 2 policy block"]
+    assert "lockstep re-add m remote" in err
+
+
+def test_replace_by_the_same_device_once_the_mirror_has_let_it_go(
+    two: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(two, "/dev/b")
+    two.in_use["/dev/b"] = ["b is part of dm-2 (m)"]
+
+    def let_go(name: str, leg: str, at: object) -> bool:
+        two.in_use.clear()
+        return real(name, leg, at)  # type: ignore[arg-type]
+
+    real = legs.let_go
+    monkeypatch.setattr(legs, "let_go", let_go)
+    code, _, err = two.lockstep("replace", "m", "remote", "/dev/b", "--yes")
+    assert code == 0, err
+    assert steps(two) == [f"{LOAD} - 2 policy block", JOIN_B, f"{LOAD} 8:16 2 policy block"]
+
+
+def test_the_living_leg_is_not_made_the_other(two: Host) -> None:
+    running(two, "/dev/b")
+    two.in_use["/dev/a"] = ["a is part of dm-2 (m)"]
+    code, _, err = two.lockstep("replace", "m", "remote", "/dev/a", "--yes", "--force")
+    assert (code, "is the local leg" in err, steps(two)) == (3, True, [])
 
 
 class Thinking:
@@ -400,3 +511,14 @@ def test_wipe_only_what_is_ours(host: Host) -> None:
     host.in_use.clear()
     assert host.lockstep("wipe", "/dev/b", "--yes")[0] == 0
     assert host.calls("lockstep-meta") == ["lockstep-meta wipe /dev/b"]
+
+
+def test_wipe_of_a_device_that_has_grown_needs_force(host: Host) -> None:
+    """What would be zeroed may be data by now."""
+    host.disk("/dev/a", grown=True)
+    host.says("lockstep-meta wipe")
+    code, _, err = host.lockstep("wipe", "/dev/a", "--yes")
+    assert (code, "data by now" in err, "--force" in err) == (3, True, True)
+    assert not host.calls("lockstep-meta")
+    assert host.lockstep("wipe", "/dev/a", "--yes", "--force")[0] == 0
+    assert host.calls("lockstep-meta") == ["lockstep-meta wipe --force /dev/a"]

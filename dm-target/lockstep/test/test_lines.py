@@ -75,7 +75,7 @@ def test_progress_rate_and_time_left() -> None:
     told = now.json()
     assert told["resync"] == {"rate_kib_s": 2048, "left_sectors": 524288, "seconds_left": 128}
     assert told["legs"]["remote"]["health"] == "stale"
-    assert told["reason"] is None
+    assert told["legs"]["remote"]["reason"] is None
 
 
 def test_counters_of_a_newer_kernel_are_told_by_their_number() -> None:
@@ -139,7 +139,7 @@ def test_what_an_event_says() -> None:
     assert list(watch.changes(before, after)) == [
         ("remote leg", "in sync", "dead"),
         ("standing", "together", "alone"),
-        ("reason", "none", "timeout"),
+        ("remote leg reason", "none", "timeout"),
     ]
     assert list(watch.changes(before, before)) == []
     assert list(watch.changes(before, None)) == [("mirror", "running", "stopped")]

@@ -71,6 +71,29 @@ def two_blank_disks(a: ram.Ram, b: ram.Ram) -> None:
     good("wipe", b.node, *YES)
 
 
+def no_signature(a: ram.Ram, b: ram.Ram) -> None:
+    base.step("data that no signature names")
+    blank(a)
+    blank(b)
+    with blk.Disk(b.node) as it:
+        it.write(b.sectors - 1, bytes([7]) * 512)
+    refused(3, "create", "m", a.node, b.node, *YES, says=("copy it to", "--force"))
+    with blk.Disk(a.node) as it:
+        it.write(8, blk.pattern("raw", 8))
+    refused(3, "create", "m", a.node, b.node, *YES, says=(b.node, "no signature names", "--force"))
+    refused(3, "create", "m", b.node, a.node, *YES, "--force",
+            says=(b.node, "at its end", "--force-local"))  # fmt: skip
+    with blk.Disk(b.node, write=False) as it:
+        base.expect(it.read(b.sectors - 1, 1) == bytes([7]) * 512, "it is still there")
+    good("create", "m", a.node, b.node, *YES, "--force")
+    clilab.in_sync()
+    gone()
+    with blk.Disk(b.node, write=False) as it:
+        base.expect(it.read(8, 8) == blk.pattern("raw", 8), "LOCAL's content is kept and copied")
+    for leg in (a, b):
+        good("wipe", leg.node, *YES)
+
+
 def a_file_system(a: ram.Ram, b: ram.Ram) -> None:
     base.step("the data is on the wrong leg")
     blank(a)
@@ -117,6 +140,7 @@ def a_file_system(a: ram.Ram, b: ram.Ram) -> None:
 first, second = ram.Ram("first", 16), ram.Ram("second", 16)
 asks(first, second)
 two_blank_disks(first, second)
+no_signature(first, second)
 a_file_system(first, second)
 for one in (first, second):
     one.remove()

@@ -10,8 +10,15 @@ good("create", "m", one.node, two.node, "--yes")
 clilab.in_sync()
 
 base.step("equal legs")
+refused(1, "verify", "status", "m", says=("not compared to the end",))
 good("verify", "start", "m", "--wait")
 good("verify", "status", "m")
+
+base.step("a result stays, until the next run")
+good("verify", "stop", "m")
+said = good("verify", "status", "m")
+base.equal(said.out, "m: everything was compared: no sector differed\n", "after a useless stop")
+base.expect("verify has compared everything: equal" in good("status", "m").out, "status says so")
 
 base.step("rot on the remote leg")
 with blk.Disk(two.node) as disk:
@@ -28,6 +35,7 @@ base.step("it is started, and stopped before its end")
 good("verify", "start", "m")
 good("verify", "stop", "m")
 clilab.wait(action="idle")
+refused(1, "verify", "status", "m", says=("not compared to the end",))
 
 base.step("all of it again")
 good("resync", "m", "--full")
