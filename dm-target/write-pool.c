@@ -124,42 +124,60 @@ bool write_pool_pages(struct write_pool *pool, struct write *w, gfp_t gfp)
 
 void write_pool_give_spare(struct write_pool *pool)
 {
-	mutex_lock(&pool->spare_lock);
+	spin_lock_irq(&pool->spare_lock);
 	while (pool->nr_spare_objects)
 		mempool_free(pool->spare_objects[--pool->nr_spare_objects], &pool->objects);
 	while (pool->nr_spare_pages)
 		mempool_free(pool->spare_pages[--pool->nr_spare_pages], &pool->pages);
-	mutex_unlock(&pool->spare_lock);
+	spin_unlock_irq(&pool->spare_lock);
 }
 
-static int fill_spare(struct write_pool *pool)
+/* True if it has become part of the spare; else there is enough. */
+static bool spare_object(struct write_pool *pool, struct write *w)
 {
-	struct write *w;
-	struct page *page;
+	bool room;
 
-	while (pool->nr_spare_objects < WRITE_RESERVE) {
-		w = kmem_cache_alloc(cache, SPARE_GFP);
-		if (!w)
-			return -ENOMEM;
+	spin_lock_irq(&pool->spare_lock);
+	room = pool->nr_spare_objects < WRITE_RESERVE;
+	if (room)
 		pool->spare_objects[pool->nr_spare_objects++] = w;
-	}
-	while (pool->nr_spare_pages < IO_MAX_PAGES) {
-		page = alloc_page(SPARE_GFP);
-		if (!page)
-			return -ENOMEM;
+	spin_unlock_irq(&pool->spare_lock);
+	return room;
+}
+
+static bool spare_page(struct write_pool *pool, struct page *page)
+{
+	bool room;
+
+	spin_lock_irq(&pool->spare_lock);
+	room = pool->nr_spare_pages < IO_MAX_PAGES;
+	if (room)
 		pool->spare_pages[pool->nr_spare_pages++] = page;
-	}
-	return 0;
+	spin_unlock_irq(&pool->spare_lock);
+	return room;
 }
 
 int write_pool_fill_spare(struct write_pool *pool)
 {
-	int r;
+	struct write *w;
+	struct page *page;
 
-	mutex_lock(&pool->spare_lock);
-	r = fill_spare(pool);
-	mutex_unlock(&pool->spare_lock);
-	return r;
+	/* Allocated without the lock: who gives the spare away mustn't wait for memory. */
+	while (READ_ONCE(pool->nr_spare_objects) < WRITE_RESERVE) {
+		w = kmem_cache_alloc(cache, SPARE_GFP);
+		if (!w)
+			return -ENOMEM;
+		if (!spare_object(pool, w))
+			kmem_cache_free(cache, w);
+	}
+	while (READ_ONCE(pool->nr_spare_pages) < IO_MAX_PAGES) {
+		page = alloc_page(SPARE_GFP);
+		if (!page)
+			return -ENOMEM;
+		if (!spare_page(pool, page))
+			__free_page(page);
+	}
+	return 0;
 }
 
 int write_pool_create(struct write_pool *pool)
@@ -167,7 +185,7 @@ int write_pool_create(struct write_pool *pool)
 	int r;
 
 	mutex_init(&pool->pages_wait);
-	mutex_init(&pool->spare_lock);
+	spin_lock_init(&pool->spare_lock);
 	spin_lock_init(&pool->idle_lock);
 	INIT_LIST_HEAD(&pool->idle);
 	r = mempool_init_slab_pool(&pool->objects, WRITE_RESERVE, cache);

@@ -42,7 +42,7 @@ struct write_pool {
 	spinlock_t idle_lock;		/* the next two */
 	unsigned int nr_idle;
 	struct list_head idle;
-	struct mutex spare_lock;	/* what follows */
+	spinlock_t spare_lock;		/* what follows; innermost but for the mempools' */
 	unsigned int nr_spare_objects;
 	unsigned int nr_spare_pages;
 	struct write *spare_objects[WRITE_RESERVE];
@@ -66,8 +66,9 @@ void write_pool_put(struct write_pool *pool, struct write *w);
 /* Pages for all of w's sectors, or none. False only if @gfp may not wait. */
 bool __must_check write_pool_pages(struct write_pool *pool, struct write *w, gfp_t gfp);
 
-/* Sleep. Filling returns 0 or -ENOMEM. */
+/* Process context, doesn't sleep. */
 void write_pool_give_spare(struct write_pool *pool);
+/* Sleeps. 0 or -ENOMEM. */
 int __must_check write_pool_fill_spare(struct write_pool *pool);
 
 #endif
