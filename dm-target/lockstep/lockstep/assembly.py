@@ -125,6 +125,12 @@ def start(kept: config.Config, nodes: Mapping[str, str], *, run: bool) -> str:
     dm.load_module()
     dm.create(kept.name, verdict.uuid, line)
     print(f"{kept.name}: {verdict.text}")
+    if missing and kept.options.get("policy") in ("block", "error"):
+        print(
+            f"{kept.name}: by its policy ({kept.options['policy']}) writes are held or fail until"
+            f" the {missing[0]} leg is there. To go on alone: lockstep unblock {kept.name}, or"
+            f" lockstep set {kept.name} policy=degrade"
+        )
     return verdict.uuid
 
 

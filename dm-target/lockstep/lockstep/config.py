@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from . import table
-from .errors import Failed, Refused
+from .errors import Failed, Refused, Usage
 
 FOLDER = Path(os.environ.get("LOCKSTEP_CONFIG", "/etc/lockstep"))
 _LOCKS = Path("/run/lock/lockstep")
@@ -79,7 +79,7 @@ def path(name: str) -> Path:
 
 def check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
-        raise Refused(
+        raise Usage(
             f"{name!r} can't be a mirror's name: 1 to 63 letters, digits and _ . + -, and not"
             " . + - at its beginning"
         )

@@ -51,14 +51,16 @@ def re_add(args: argparse.Namespace) -> None:
     at = device.look(node)
     if attach(kept, leg, at):
         print(f"{args.name}: the {leg} leg is {node} ({at.kernel}) from now on")
-    else:
-        print(f"{args.name}: the {leg} leg {node} is asked for")
     if args.device:
         stable, _ = device.stable_name(at)
         config.change(kept.with_device(leg, stable))
     then = assembly.status_of(args.name)
     if then.health[leg] in _DEAD:
-        print(f"{args.name}: it is judged now; `lockstep status {args.name}` tells how")
+        print(f"{args.name}: {node} is looked at; what comes of it: lockstep status {args.name}")
+    else:
+        stale = then.stale[leg]
+        missed = f"; {stale} of {then.regions} regions are copied to it" if stale else ""
+        print(f"{args.name}: the {leg} leg is back{missed}")
 
 
 def _dead_leg(args: argparse.Namespace) -> str:

@@ -39,7 +39,8 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     def add(word: str, what: str, work: Work) -> argparse.ArgumentParser:
-        one = commands.add_parser(word, help=what, description=what)
+        # No abbreviations: half of --force would be --force-local.
+        one = commands.add_parser(word, help=what, description=what, allow_abbrev=False)
         one.set_defaults(work=work)
         return one
 
@@ -67,16 +68,18 @@ def _add_makers(add: Add) -> None:
     one.add_argument("remote", metavar="REMOTE", help="device at the other site: it is overwritten")
     one.add_argument("--assume-clean", action="store_true", help="they are identical: copy nothing")
     one.add_argument("--keep-data", action="store_true", help="LOCAL's content is wanted")
-    _force(one, "overwrite a REMOTE that carries a file system, LVM, RAID or a mirror")
+    _force(one, "overwrite a REMOTE that carries anything")
     one.add_argument("--force-local", action="store_true",
                      help="LOCAL may lose its last sectors, whatever it carries")  # fmt: skip
     _yes(one)
     one.add_argument("--no-start", action="store_true", help="create only")
     one.add_argument("--region-size", metavar="SIZE", type=_sectors,
                      help="unit of the dirty map: a power of two from 32K, e.g. 4M")  # fmt: skip
+    more = one.add_argument_group("options of the mirror, which `lockstep set` changes")
     for name, option in table.OPTIONS.items():
-        one.add_argument(f"--{name.replace('_', '-')}", dest=name, metavar="VALUE",
-                         choices=option.values or None, help=option.what)  # fmt: skip
+        more.add_argument(f"--{name.replace('_', '-')}", dest=name, choices=option.values or None,
+                          metavar="|".join(option.values) or "N",
+                          help=f"{option.what} (default {option.default})")  # fmt: skip
 
     one = add("assemble", "start a mirror", assembly.assemble)
     one.add_argument("name", metavar="NAME", nargs="?")
@@ -86,7 +89,7 @@ def _add_makers(add: Add) -> None:
     one.add_argument(
         "--local", metavar="DEV", help="take over a mirror of another host; -: this leg isn't here"
     )
-    one.add_argument("--remote", metavar="DEV")
+    one.add_argument("--remote", metavar="DEV", help="likewise")
 
     one = add("stop", "take a mirror down", assembly.stop)
     one.add_argument("name", metavar="NAME", nargs="?")
@@ -96,14 +99,15 @@ def _add_makers(add: Add) -> None:
     one.add_argument("name", metavar="NAME")
     one.add_argument("leg", choices=table.LEGS)
     one.add_argument("device", metavar="DEVICE")
-    _force(one, "overwrite what carries a file system, LVM, RAID or a mirror")
+    _force(one, "overwrite a DEVICE that carries anything")
     one.add_argument("--lost", action="store_true",
                      help="what only the old leg has may be lost if it can't be asked")  # fmt: skip
     _yes(one)
 
     one = add("resolve", "end a split brain: keep one leg", _alone(assembly.resolve))
     one.add_argument("name", metavar="NAME")
-    one.add_argument("--keep", choices=table.LEGS, required=True)
+    one.add_argument("--keep", choices=table.LEGS, required=True,
+                     help="what was written only to the other one is lost")  # fmt: skip
     one.add_argument("--wait", metavar="S", type=float, help="seconds to wait for the legs")
     _yes(one)
 
@@ -143,7 +147,7 @@ def _add_running(add: Add) -> None:
     one.add_argument("what", choices=("start", "stop", "status"))
     one.add_argument("name", metavar="NAME")
     one.add_argument("--wait", action="store_true", help="start: until the end; exit 1 if unequal")
-    one.add_argument("--json", action="store_true")
+    one.add_argument("--json", action="store_true", help="status: for programs")
 
     one = add("unblock", "policy block: go on alone with the held writes", _alone(legs.unblock))
     one.add_argument("name", metavar="NAME")
@@ -153,13 +157,13 @@ def _add_running(add: Add) -> None:
 
 def _add_looking(add: Add) -> None:
     one = add("status", "the state of mirrors", report.show_status)
-    one.add_argument("names", metavar="NAME", nargs="*")
-    one.add_argument("--json", action="store_true")
+    one.add_argument("names", metavar="NAME", nargs="*", help="all, if none is given")
+    one.add_argument("--json", action="store_true", help="for programs")
     one.add_argument("-c", "--counters", action="store_true", help="and the counters")
 
     one = add("events", "a line for each change of state, until interrupted", watch.events)
-    one.add_argument("names", metavar="NAME", nargs="*")
-    one.add_argument("--json", action="store_true")
+    one.add_argument("names", metavar="NAME", nargs="*", help="all, if none is given")
+    one.add_argument("--json", action="store_true", help="for programs")
 
     one = add("monitor", "events of a mirror, and give back a leg that has a new device",
               watch.monitor)  # fmt: skip
@@ -169,7 +173,7 @@ def _add_looking(add: Add) -> None:
 
     one = add("examine", "what a device's metadata says", report.examine)
     one.add_argument("devices", metavar="DEV", nargs="+")
-    one.add_argument("--json", action="store_true")
+    one.add_argument("--json", action="store_true", help="for programs")
 
 
 def _sectors(text: str) -> int:
@@ -177,7 +181,10 @@ def _sectors(text: str) -> int:
     number, unit = text[:-1], text[-1:].upper()
     if unit not in units or not number.isascii() or not number.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is no size such as 512K, 4M or 1G")
-    return int(number) * units[unit]
+    sectors = int(number) * units[unit]
+    if sectors < 64 or sectors & (sectors - 1):
+        raise argparse.ArgumentTypeError(f"{text!r} is no power of two from 32K")
+    return sectors
 
 
 def main(words: list[str] | None = None) -> int:

@@ -101,7 +101,7 @@ def text_of(name: str, now: Status, line: str, *, counters: bool) -> str:
     for leg in LEGS:
         number = shown.devices[leg]
         rows.append((leg, status.HEALTH.get(now.health[leg], "?"),
-                     _device_name(number) or "no device", _leg_text(leg, now)))  # fmt: skip
+                     _device_name(number) or "no device", _leg_text(name, leg, now)))  # fmt: skip
     lines.append(show.columns(rows))
     left = sum(now.stale.values())
     if left:
@@ -111,7 +111,7 @@ def text_of(name: str, now: Status, line: str, *, counters: bool) -> str:
         if now.rate_kib:
             text += f", {show.rate(now.rate_kib)}"
         if now.seconds_left is not None:
-            text += f", {show.duration(now.seconds_left)}"
+            text += f", {show.duration(now.seconds_left)} to go"
         lines.append(text)
     lines += _verify_lines(now)
     lines.append(
@@ -122,14 +122,14 @@ def text_of(name: str, now: Status, line: str, *, counters: bool) -> str:
     return "\n".join(lines)
 
 
-def _leg_text(leg: str, now: Status) -> str:
+def _leg_text(name: str, leg: str, now: Status) -> str:
     words = []
     if now.stale[leg]:
         words.append(f"{now.stale[leg]} stale region{'s' * (now.stale[leg] != 1)}")
     if now.errors[leg]:
         words.append(f"I/O errors: {now.errors[leg]}, of them reads: {now.read_errors[leg]}")
     if reason := now.reasons.get(leg):
-        words.append(status.REASONS.get(reason, reason))
+        words.append(status.REASONS.get(reason, reason).format(name=name, leg=leg))
     return "; ".join(words)
 
 

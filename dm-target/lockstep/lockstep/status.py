@@ -25,17 +25,20 @@ COUNTERS = (
     "absorbed_waiting",
 )  # fmt: skip
 _FIXED = 16
-# Why a dead leg stays dead: the kernel's word (leg.c), what it means, and what to do.
+# Why a dead leg stays dead: the kernel's word (leg.c), what it means, and what to do about {leg} of
+# {name}.
 REASONS = {
-    "absent": "there is no device for it; when it is there: lockstep re-add",
-    "told": "it was failed by hand; back with: lockstep re-add",
+    "absent": "there is no device for it; when it is there: lockstep re-add {name} {leg}",
+    "told": "it was failed by hand; back with: lockstep re-add {name} {leg}",
     "failed": "a write or a flush failed; it is tried again",
     "timeout": "it didn't answer within remote_timeout; it is tried again",
     "draining": "I/O that it was given up with hasn't come back yet",
     "unreadable": "it can't be read; it is tried again",
-    "foreign": "its metadata is missing, damaged, or another mirror's: lockstep examine, replace",
-    "outdated": "it is from before the other leg was replaced: lockstep examine, replace",
-    "diverged": "split brain: lockstep stop, then lockstep assemble says what to decide",
+    "foreign": "its metadata is missing, damaged, or another mirror's: lockstep examine DEVICE,"
+    " lockstep replace {name} {leg} DEVICE",
+    "outdated": "it is from before the other leg was replaced: lockstep replace {name} {leg} DEVICE",
+    "diverged": "split brain: lockstep stop {name}, then lockstep assemble {name} says what to"
+    " decide",
 }
 
 

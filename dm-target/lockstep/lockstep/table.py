@@ -21,14 +21,20 @@ def other(leg: str) -> str:
 
 @dataclass(frozen=True)
 class Option:
-    """`values`: the words it may have, empty for a number from `least` to `most`. `live`: a
-    message of the same name changes it while the mirror runs; others need a new table."""
+    """`values`: the words it may have, the default first; empty for a number from `least` to
+    `most`, if nothing is said `usual`. `live`: a message of the same name changes it while the
+    mirror runs; others need a new table."""
 
     what: str
     values: tuple[str, ...] = ()
     least: int = 0
     most: int = (1 << 31) - 1
+    usual: int = 0
     live: bool = False
+
+    @property
+    def default(self) -> str:
+        return self.values[0] if self.values else str(self.usual)
 
     def check(self, name: str, value: object) -> str:
         text = str(value)
@@ -47,15 +53,15 @@ OPTIONS: Mapping[str, Option] = {
         "a leg fails: go on with the other, hold writes, or fail them",
         ("degrade", "block", "error"), live=True),
     "remote_timeout": Option("ms without an answer until the remote leg is given up, 0 never",
-                             most=86_400_000, live=True),
+                             most=86_400_000, usual=10_000, live=True),
     "rejoin": Option("seconds until a leg that failed is tried again, 0 only by re-add",
-                     most=86_400),
+                     most=86_400, usual=5),
     "remote_cache": Option(
         "the remote cache: not trusted (fua), or known to survive a power cut",
         ("fua", "trust")),
     "local_cache": Option(
         "the local device loses its power with this host (plain), or alone", ("plain", "fua")),
-    "resync_jobs": Option("regions copied at the same time", least=1, most=16),
+    "resync_jobs": Option("pieces copied at the same time", least=1, most=16, usual=8),
     "resync_rate": Option("bound of the resync in KiB/s, 0 none", live=True),
     "resync_pace": Option(
         "the application's I/O goes first, or the resync", ("polite", "full"), live=True
@@ -63,9 +69,10 @@ OPTIONS: Mapping[str, Option] = {
     "resync_compare": Option(
         "read both legs first, and copy only what differs", ("off", "on"), live=True
     ),
-    "coalesce": Option("writes in a batch at most, 1 for no batches", least=1, most=32, live=True),
+    "coalesce": Option("writes in a batch at most, 1 for no batches", least=1, most=32, usual=32,
+                       live=True),
     "coalesce_pipeline": Option(
-        "batches on the way to the remote leg before writes wait", least=1, most=1024
+        "batches on the way to the remote leg before writes wait", least=1, most=1024, usual=8
     ),
 }  # fmt: skip
 

@@ -212,7 +212,8 @@ def test_assume_clean_cuts_neither_leg(two: Host) -> None:
 
 
 def test_names_and_devices_that_are_taken(two: Host) -> None:
-    refused(two, "create", "../m", "/dev/a", "/dev/b", "--yes", says=("can't be a mirror's name",))
+    refused(two, "create", "../m", "/dev/a", "/dev/b", "--yes", says=("can't be a mirror's name",),
+            code=2)  # fmt: skip
     refused(two, "create", "m", "/dev/a", "/dev/a", "--yes", says=("are the same device",))
     two.runs("m")
     refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", says=("/dev/mapper/m already",))
@@ -229,7 +230,11 @@ def test_an_existing_configuration_is_kept(two: Host) -> None:
 def test_bad_options_are_refused_before_anything_is_looked_at(two: Host) -> None:
     refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", "--resync-jobs", "17",
             says=("resync_jobs", "from 1 to 16"), code=2)  # fmt: skip
-    assert two.lockstep("create", "m", "/dev/a", "/dev/b", "--policy", "hope")[0] == 2
+    words = ("create", "m", "/dev/a", "/dev/b")
+    for wrong in ("--policy hope", "--region-size 3M", "--region-size 16K", "--region-size 4"):
+        assert two.lockstep(*words, *wrong.split())[0] == 2
+    # No abbreviation means something else.
+    assert two.lockstep(*words, "--yes", "--force-loc")[0] == 2
     assert not two.calls("lockstep-meta")
 
 

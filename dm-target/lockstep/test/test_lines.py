@@ -124,6 +124,33 @@ def test_the_bounds_are_those_of_the_kernel() -> None:
             assert (OPTIONS[name].least, OPTIONS[name].most) == want, name
 
 
+def test_the_defaults_are_those_of_the_kernel() -> None:
+    source = (KERNEL / "table.c").read_text().split("void table_defaults")[1].split("\n}")[0]
+    told = dict(re.findall(r"\.(\w+) = (\w+),", source))
+    assert len(told) > 3
+    for name, option in OPTIONS.items():
+        want = kernel_number(told.pop(name)) if name in told else 0
+        assert option.usual == want, name
+    assert not told
+    text = re.sub(r"\s*\n \*\s*", " ", (KERNEL / "table.h").read_text())
+    for name, option in OPTIONS.items():
+        if option.values:
+            part = text.split(f" {name} ")[1]
+            assert f"{option.default} (default)" in part or f"{option.default} (default):" in part
+
+
+def test_the_manual_tells_the_defaults_and_the_bounds() -> None:
+    page = (KERNEL / "lockstep" / "lockstep.8").read_text().replace("\\-", "-")
+    told = page.split(".SH OPTIONS OF A MIRROR")[1].split(".SH ")[0].split(".TP")
+    for name, option in OPTIONS.items():
+        (part,) = (one for one in told if f"\\fB{name}\\fR" in one.split("\n")[1])
+        assert f"default \\fB{option.default}\\fR" in part, name
+        for value in option.values:
+            assert f"\\fB{value}\\fR" in part, (name, value)
+        if not option.values and name != "resync_rate":
+            assert f"{option.least} to {option.most}" in part, name
+
+
 @pytest.mark.parametrize(
     "words",
     ["AA 1/1 idle 0 0 degrade 0 0 0 0", "AA x/1 idle 0 0 degrade 0 0 0 0 together - 0 0 - 0"],
