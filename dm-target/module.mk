@@ -2,9 +2,10 @@
 # The loads that the mirror's scenarios run; static, for the labs' guests.
 BINS += build/bin/mirror-load build/bin/scribble
 
-build/bin/mirror-load build/bin/scribble: build/bin/%: dm-target/test/%.c
+build/bin/mirror-load build/bin/scribble: build/bin/%: dm-target/test/%.c dm-target/test/load.h \
+		tests/torture/device.c tests/torture/device.h
 	@mkdir -p $(@D)
-	$(CC) -O2 -g -std=gnu11 -Wall -Wextra -Werror -static -o $@ $<
+	$(CC) -O2 -g -std=gnu11 -Wall -Wextra -Werror -static -Itests/torture -o $@ $(filter %.c,$^)
 
 # Create and read the metadata on the legs; static, so that the labs' guests have it too.
 LOCKSTEP_PURE := $(addprefix dm-target/,super.c life.c verdict.c tools/port.c)

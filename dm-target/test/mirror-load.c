@@ -21,19 +21,10 @@
  * 0 well, 1 wrong data (told on stderr), 2 can't run.
  */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/aio_abi.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
-#define SECTOR		512u
+#include "load.h"
+
 #define MAX_SECTORS	64u
 #define MAX_DEPTH	256u
 #define UNKNOWN		UINT64_MAX
@@ -42,7 +33,6 @@
 enum kind { WRITE, READ };
 
 struct slot {
-	struct iocb cb;
 	uint64_t *buf;
 	uint64_t start, version;
 	uint32_t sectors;
@@ -51,24 +41,10 @@ struct slot {
 };
 
 static struct slot slots[MAX_DEPTH];
-static uint64_t rng, span, writes, reads, flushes, failed_writes, failed_reads;
+static uint64_t span, writes, reads, flushes, failed_writes, failed_reads;
 static uint64_t *content;		/* verify: the version that each sector holds */
-static int fd;
-static aio_context_t ctx;
-
-static void die(const char *what)
-{
-	fprintf(stderr, "mirror-load: %s: %s\n", what, strerror(errno));
-	exit(2);
-}
-
-static uint64_t rnd(uint64_t n)
-{
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return (rng * 0x2545F4914F6CDD1Dull >> 16) % n;
-}
+static struct device dev;
+static struct aio aio;
 
 static void fill(struct slot *s, uint64_t version)
 {
@@ -84,20 +60,16 @@ static void fill(struct slot *s, uint64_t version)
 
 static void submit(struct slot *s, bool fua)
 {
-	struct iocb *cb = &s->cb;
+	uintptr_t tag = (uintptr_t)s;
+	int r;
 
-	memset(cb, 0, sizeof(*cb));
-	cb->aio_data = (uint64_t)(uintptr_t)s;
-	cb->aio_fildes = (uint32_t)fd;
-	cb->aio_lio_opcode = s->kind == WRITE ? IOCB_CMD_PWRITE : IOCB_CMD_PREAD;
-	cb->aio_buf = (uint64_t)(uintptr_t)s->buf;
-	cb->aio_nbytes = s->sectors * SECTOR;
-	cb->aio_offset = (int64_t)(s->start * SECTOR);
-	if (fua)
-		cb->aio_rw_flags = RWF_DSYNC;
 	s->busy = true;
-	if (syscall(SYS_io_submit, ctx, 1, &cb) != 1)
+	r = s->kind == WRITE ? aio_write(&aio, &dev, s->buf, s->start, s->sectors, fua, tag) :
+			       aio_read(&aio, &dev, s->buf, s->start, s->sectors, tag);
+	if (r) {
+		errno = -r;
 		die("io_submit");
+	}
 }
 
 static void wrong(const struct slot *s, uint32_t i, const uint64_t *p, uint64_t want)
@@ -141,15 +113,13 @@ static void finish(struct slot *s, int64_t res)
 		content[s->start + i] = ok ? s->version : UNKNOWN;
 }
 
-static void reap(long min)
+static void reap(void)
 {
 	uint64_t failed = failed_writes + failed_reads;
 	struct io_event events[MAX_DEPTH];
-	long n = syscall(SYS_io_getevents, ctx, min, MAX_DEPTH, events, NULL);
+	int n = aio_reap(&aio, events, 1, MAX_DEPTH, -1);
 
-	if (n < 0 && errno != EINTR)
-		die("io_getevents");
-	for (long i = 0; i < n; i++)
+	for (int i = 0; i < n; i++)
 		finish((struct slot *)(uintptr_t)events[i].data, events[i].res);
 	/* What fails at once would fail a million times before anything changes. */
 	if (failed != failed_writes + failed_reads)
@@ -228,7 +198,7 @@ int main(int argc, char **argv)
 	bool streams = argc > 1 && !strcmp(argv[1], "stream");
 	const char *stop;
 	uint64_t count, version = 0;
-	uint32_t depth, busy = 0;
+	uint32_t depth;
 
 	if (argc < 7 || !(scribbles || verifies || streams)) {
 		fprintf(stderr, "usage: mirror-load scribble|verify|stream DEV SPAN DEPTH COUNT SEED\n"
@@ -238,21 +208,17 @@ int main(int argc, char **argv)
 	span = strtoull(argv[3], NULL, 10);
 	depth = (uint32_t)strtoul(argv[4], NULL, 10);
 	count = strtoull(argv[5], NULL, 10);
-	rng = strtoull(argv[6], NULL, 10) * 0x9E3779B97F4A7C15ull + 1;
+	rnd_seed(argv[6]);
 	stop = argc > 7 ? argv[7] : NULL;
 	if (!depth || depth > MAX_DEPTH || span < 256) {
 		fprintf(stderr, "mirror-load: DEPTH is 1 to %u, SPAN at least 256\n", MAX_DEPTH);
 		return 2;
 	}
 
-	fd = open(argv[2], O_RDWR | O_DIRECT | O_CLOEXEC);
-	if (fd < 0)
-		die(argv[2]);
-	if (syscall(SYS_io_setup, MAX_DEPTH, &ctx))
-		die("io_setup");
+	if (device_open(&dev, argv[2], true) || aio_open(&aio, MAX_DEPTH))
+		return 2;
 	for (uint32_t i = 0; i < depth; i++)
-		if (posix_memalign((void **)&slots[i].buf, 4096, MAX_SECTORS * SECTOR))
-			die("memory");
+		slots[i].buf = buffer(MAX_SECTORS * SECTOR);
 	if (verifies) {
 		content = malloc(span * sizeof(*content));
 		if (!content)
@@ -279,20 +245,15 @@ int main(int argc, char **argv)
 			scribble(depth, version);
 		if (!streams && !rnd(64)) {
 			flushes++;
-			if (fdatasync(fd) && errno != EIO)
+			if (fdatasync(dev.fd) && errno != EIO)
 				die("fdatasync");
 		}
-		reap(1);
+		reap();
 		if (scribbles)
 			scribble(depth, version);
 	}
-	do {
-		busy = 0;
-		for (uint32_t i = 0; i < depth; i++)
-			busy += slots[i].busy;
-		if (busy)
-			reap(1);
-	} while (busy);
+	while (aio.in_flight)
+		reap();
 
 	printf("%llu %llu %llu %llu %llu\n", (unsigned long long)writes,
 	       (unsigned long long)reads, (unsigned long long)flushes,

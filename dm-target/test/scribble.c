@@ -20,21 +20,10 @@
  * 2 can't run.
  */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/aio_abi.h>
-#include <linux/fs.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
-#define SECTOR		512u
+#include "load.h"
+
 #define SMALL		64u
 #define LARGE		2048u
 #define SLOTS		4u
@@ -43,7 +32,6 @@
 enum size { IS_SMALL, IS_LARGE, SIZES };
 
 struct slot {
-	struct iocb cb;
 	uint64_t *buf;
 	uint64_t first, sectors;	/* the slot's part of the device */
 	uint64_t start;
@@ -58,24 +46,10 @@ struct tally {
 
 static struct slot slots[SLOTS];
 static struct tally tallies[SIZES];
-static uint64_t rng, turn, first_differing = UINT64_MAX;
-static int dev, legs[2];
+static uint64_t turn, first_differing = UINT64_MAX;
+static struct device dev, legs[2];
 static void *copies[2];
-static aio_context_t ctx;
-
-static void die(const char *what)
-{
-	fprintf(stderr, "scribble: %s: %s\n", what, strerror(errno));
-	exit(2);
-}
-
-static uint64_t rnd(uint64_t n)
-{
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return (rng * 0x2545F4914F6CDD1Dull >> 16) % n;
-}
+static struct aio aio;
 
 /* Every word changes with every turn, so that no two versions are alike anywhere. */
 static void scribble(struct slot *s)
@@ -89,7 +63,7 @@ static void scribble(struct slot *s)
 
 static void submit(struct slot *s)
 {
-	struct iocb *cb = &s->cb;
+	int r;
 
 	s->size = rnd(4) ? IS_SMALL : IS_LARGE;
 	s->count = s->size == IS_SMALL ? 1 + (uint32_t)rnd(SMALL) :
@@ -99,17 +73,11 @@ static void submit(struct slot *s)
 	s->busy = true;
 	tallies[s->size].tries++;
 	scribble(s);
-	*cb = (struct iocb){
-		.aio_data = (uintptr_t)s,
-		.aio_fildes = (uint32_t)dev,
-		.aio_lio_opcode = IOCB_CMD_PWRITE,
-		.aio_buf = (uintptr_t)s->buf,
-		.aio_nbytes = s->count * SECTOR,
-		.aio_offset = (int64_t)(s->start * SECTOR),
-		.aio_rw_flags = rnd(8) ? 0 : RWF_DSYNC,
-	};
-	if (syscall(SYS_io_submit, ctx, 1, &cb) != 1)
+	r = aio_write(&aio, &dev, s->buf, s->start, s->count, !rnd(8), (uintptr_t)s);
+	if (r) {
+		errno = -r;
 		die("io_submit");
+	}
 }
 
 static void judge(struct slot *s, int64_t result)
@@ -124,7 +92,7 @@ static void judge(struct slot *s, int64_t result)
 		return;
 	}
 	for (int i = 0; i < 2; i++)
-		if (pread(legs[i], copies[i], bytes, (off_t)(s->start * SECTOR)) != (ssize_t)bytes)
+		if (pread(legs[i].fd, copies[i], bytes, (off_t)(s->start * SECTOR)) != (ssize_t)bytes)
 			die("reading a leg");
 	if (memcmp(copies[0], copies[1], bytes)) {
 		t->differ++;
@@ -135,13 +103,10 @@ static void judge(struct slot *s, int64_t result)
 
 static bool reap(void)
 {
-	struct timespec step = { .tv_nsec = STEP_US * 1000 };
 	struct io_event events[SLOTS];
-	long n = syscall(SYS_io_getevents, ctx, 1, SLOTS, events, &step);
+	int n = aio_reap(&aio, events, 1, SLOTS, STEP_US * 1000);
 
-	if (n < 0 && errno != EINTR)
-		die("io_getevents");
-	for (long i = 0; i < n; i++)
+	for (int i = 0; i < n; i++)
 		judge((struct slot *)(uintptr_t)events[i].data, events[i].res);
 	return n > 0;
 }
@@ -155,29 +120,23 @@ static void print(const char *name, const struct tally *t)
 
 static void set_up(char **argv)
 {
-	uint64_t bytes;
-
-	dev = open(argv[1], O_RDWR | O_DIRECT | O_CLOEXEC);
-	if (dev < 0 || ioctl(dev, BLKGETSIZE64, &bytes))
-		die(argv[1]);
+	if (device_open(&dev, argv[1], true))
+		exit(2);
 	for (int i = 0; i < 2; i++) {
-		legs[i] = open(argv[2 + i], O_RDONLY | O_DIRECT | O_CLOEXEC);
-		if (legs[i] < 0)
-			die(argv[2 + i]);
-		if (posix_memalign(&copies[i], 4096, LARGE * SECTOR))
-			die("memory");
+		if (device_open(&legs[i], argv[2 + i], false))
+			exit(2);
+		copies[i] = buffer(LARGE * SECTOR);
 	}
-	if (bytes / SECTOR / SLOTS < LARGE) {
+	if (dev.sectors / SLOTS < LARGE) {
 		errno = ENOSPC;
 		die(argv[1]);
 	}
-	if (syscall(SYS_io_setup, SLOTS, &ctx))
-		die("io_setup");
+	if (aio_open(&aio, SLOTS))
+		exit(2);
 	for (unsigned int i = 0; i < SLOTS; i++) {
-		slots[i].sectors = bytes / SECTOR / SLOTS;
+		slots[i].sectors = dev.sectors / SLOTS;
 		slots[i].first = i * slots[i].sectors;
-		if (posix_memalign((void **)&slots[i].buf, 4096, LARGE * SECTOR))
-			die("memory");
+		slots[i].buf = buffer(LARGE * SECTOR);
 	}
 }
 
@@ -191,7 +150,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	tries = strtoull(argv[4], NULL, 10);
-	rng = strtoull(argv[5], NULL, 10) * 0x9E3779B97F4A7C15ull + 1;
+	rnd_seed(argv[5]);
 	set_up(argv);
 	do {
 		busy = 0;

@@ -19,6 +19,11 @@
 
 #define SCAN_BYTES (1U << 20)
 
+static void complain(const char *what, const char *why)
+{
+	fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what, why);
+}
+
 int device_open(struct device *d, const char *path, bool writable)
 {
 	uint64_t bytes = 0;
@@ -27,7 +32,7 @@ int device_open(struct device *d, const char *path, bool writable)
 	d->path = path;
 	d->fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_DIRECT | O_CLOEXEC);
 	if (d->fd < 0) {
-		fprintf(stderr, "torture: %s: %s\n", path, strerror(errno));
+		complain(path, strerror(errno));
 		return -1;
 	}
 	if (fstat(d->fd, &st))
@@ -40,7 +45,8 @@ int device_open(struct device *d, const char *path, bool writable)
 	d->sectors = bytes / SECTOR;
 	return 0;
 bad:
-	fprintf(stderr, "torture: %s: not a block device or file: %s\n", path, strerror(errno));
+	fprintf(stderr, "%s: %s: not a block device or file: %s\n",
+		program_invocation_short_name, path, strerror(errno));
 	close(d->fd);
 	d->fd = -1;
 	return -1;
@@ -61,7 +67,7 @@ int device_scan(struct device *d, int (*each)(void *arg, uint64_t sector, const 
 	int r = 0;
 
 	if (posix_memalign(&buf, 4096, SCAN_BYTES)) {
-		fputs("torture: out of memory\n", stderr);
+		complain("memory", "there is none");
 		return -1;
 	}
 	while (!r && at < end) {
@@ -69,8 +75,8 @@ int device_scan(struct device *d, int (*each)(void *arg, uint64_t sector, const 
 		ssize_t n = pread(d->fd, buf, want, (off_t)at), i;
 
 		if (n <= 0 || n % SECTOR) {
-			fprintf(stderr, "torture: %s: read of %zu bytes at %llu: %s\n", d->path,
-				want, (unsigned long long)at,
+			fprintf(stderr, "%s: %s: read of %zu bytes at %llu: %s\n",
+				program_invocation_short_name, d->path, want, (unsigned long long)at,
 				n < 0 ? strerror(errno) : "came back short");
 			r = -1;
 			break;
@@ -87,7 +93,7 @@ int aio_open(struct aio *a, unsigned int depth)
 {
 	memset(a, 0, sizeof(*a));
 	if (syscall(SYS_io_setup, depth, &a->context)) {
-		fprintf(stderr, "torture: io_setup: %s\n", strerror(errno));
+		complain("io_setup", strerror(errno));
 		return -1;
 	}
 	return 0;
@@ -108,20 +114,32 @@ static int submit(struct aio *a, struct iocb *cb)
 	return 0;
 }
 
-int aio_write(struct aio *a, struct device *d, void *data, uint64_t sector, uint32_t count,
-	      bool fua, uint64_t tag)
+static int transfer(struct aio *a, struct device *d, uint16_t what, void *data, uint64_t sector,
+		    uint32_t count, int flags, uint64_t tag)
 {
 	struct iocb cb = {
 		.aio_data = tag,
-		.aio_lio_opcode = IOCB_CMD_PWRITE,
+		.aio_lio_opcode = what,
 		.aio_fildes = (uint32_t)d->fd,
 		.aio_buf = (uintptr_t)data,
 		.aio_nbytes = (uint64_t)count * SECTOR,
 		.aio_offset = (int64_t)(sector * SECTOR),
-		.aio_rw_flags = fua ? RWF_DSYNC : 0,
+		.aio_rw_flags = flags,
 	};
 
 	return submit(a, &cb);
+}
+
+int aio_write(struct aio *a, struct device *d, void *data, uint64_t sector, uint32_t count,
+	      bool fua, uint64_t tag)
+{
+	return transfer(a, d, IOCB_CMD_PWRITE, data, sector, count, fua ? RWF_DSYNC : 0, tag);
+}
+
+int aio_read(struct aio *a, struct device *d, void *data, uint64_t sector, uint32_t count,
+	     uint64_t tag)
+{
+	return transfer(a, d, IOCB_CMD_PREAD, data, sector, count, 0, tag);
 }
 
 int aio_flush(struct aio *a, struct device *d, uint64_t tag)
@@ -145,7 +163,7 @@ int aio_reap(struct aio *a, struct io_event *events, int min, int max, int64_t n
 			    ns < 0 ? NULL : &ts);
 	} while (n < 0 && errno == EINTR);
 	if (n < 0) {
-		fprintf(stderr, "torture: io_getevents: %s\n", strerror(errno));
+		complain("io_getevents", strerror(errno));
 		exit(2);
 	}
 	a->in_flight -= (unsigned int)n;

@@ -41,6 +41,8 @@ void aio_close(struct aio *a);
 /* @tag comes back with the completion. 0 or -errno. */
 int aio_write(struct aio *a, struct device *d, void *data, uint64_t sector, uint32_t count,
 	      bool fua, uint64_t tag);
+int aio_read(struct aio *a, struct device *d, void *data, uint64_t sector, uint32_t count,
+	     uint64_t tag);
 int aio_flush(struct aio *a, struct device *d, uint64_t tag);
 /*
  * Waits for at least @min completions or until @ns have passed (-1: for ever).
