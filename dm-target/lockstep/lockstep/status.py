@@ -36,7 +36,8 @@ REASONS = {
     "unreadable": "it can't be read; it is tried again",
     "foreign": "its metadata is missing, damaged, or another mirror's: lockstep examine DEVICE,"
     " lockstep replace {name} {leg} DEVICE",
-    "outdated": "it is from before the other leg was replaced: lockstep replace {name} {leg} DEVICE",
+    "outdated": "it is from before the other leg was replaced: lockstep replace {name} {leg}"
+    " DEVICE",
     "diverged": "split brain: lockstep stop {name}, then lockstep assemble {name} says what to"
     " decide",
 }

@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from locklab import base, blk, dm, lio, mirror, ram
+from locklab import base, blk, dm, lio, mirror
 from mirrorlab import FIELDS, META
 
 MIB = 8
@@ -318,7 +318,7 @@ def combination(row: Row) -> None:
         at_the_limits(device.node, sectors, shown)
         no_leg_lost(device)
         device.remove()
-        blk.same(*nodes, sectors)
+        blk.same(nodes[0], nodes[1], sectors)
 
         base.run(META, "create", "--force", "--local", nodes[0], "--remote", nodes[1], "--name",
                  "m", "--region-size", "64", "--assume-clean")  # fmt: skip
@@ -338,7 +338,7 @@ def combination(row: Row) -> None:
                    == str(device.status().regions), "verified")  # fmt: skip
         no_leg_lost(device)
         device.remove()
-        blk.same(*nodes, sectors)
+        blk.same(nodes[0], nodes[1], sectors)
 
 
 def refusals() -> None:
@@ -346,13 +346,15 @@ def refusals() -> None:
     with ExitStack() as stack:
         small, large, odd = (stack.enter_context(make(name)) for make, name in (
             (null(), "lsmall"), (null(blocksize=4096), "llarge"), (null(), "lodd")))  # fmt: skip
-        with base.refused("half a block at the end", errno.EINVAL, kernel="4096-byte logical block"):
+        with base.refused("half a block at the end", errno.EINVAL,
+                          kernel="4096-byte logical block"):  # fmt: skip
             mirror.Mirror(small, large, "nosync", sectors=SECTORS - 1)
 
         base.step("a device in use doesn't get larger blocks by a reload")
         device = mirror.Mirror(small, odd, "nosync")
         with blk.Disk(device.node) as disk:
-            with base.refused("larger blocks", errno.EINVAL, kernel="larger than those of the running device"):
+            with base.refused("larger blocks", errno.EINVAL,
+                              kernel="larger than those of the running device"):  # fmt: skip
                 dm.load("mirror", mirror.table(small, large, "sync"))
             disk.write(1, blk.pattern("odd", 1))
             dm.reload("mirror", mirror.table(small, odd, "nosync"))
