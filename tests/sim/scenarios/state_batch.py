@@ -116,6 +116,24 @@ def held(how: str, places: Sequence[tuple[int, int]],
     pair.close()
 
 
+def one_that_is_late() -> None:
+    base.step("a write that comes back from the local leg when all is blocked: held, too")
+    pair = pair_of("block")
+    pair.local.set(data="slow:500")
+    pair.remote.gone()
+    first = Beside(lambda: pair.put(0))
+    time.sleep(0.3)
+    second = Beside(lambda: pair.put(64))
+    pair.wait("AD", "blocked")
+    base.expect(pair.count("held") == 1, "the second one is still on its way")
+    time.sleep(10)
+    base.equal([first.done, second.done], [False, False], "acknowledged")
+    pair.local.well()
+    link_back(pair, [first, second], "lost")
+    pair.good_end("one that is late")
+    pair.close()
+
+
 def without_memory(what: str, shortage: Callable[[], AbstractContextManager[None]]) -> None:
     for how in ("comes back", "hangs", "breaks", "is failed by hand"):
         base.step(f"{what} with a batch open, and the remote leg {how}")
@@ -147,6 +165,7 @@ for how, places, end in itertools.product(
     ("hangs", "breaks", "is failed by hand"), (OPEN, SEALED), (unblock, fail_held, link_back)
 ):
     held(how, places, end)
+one_that_is_late()
 without_memory("no free memory", faults.no_memory)
 without_memory("every pool down to its reserve", faults.empty_pools)
 base.step("done")

@@ -6,7 +6,7 @@ import threading
 import time
 
 from locklab import base, blk, dm
-from statelab import REMOTE, TARGET
+from statelab import REMOTE, TARGET, Beside
 from statelegs import Copies, Pair
 
 
@@ -32,6 +32,7 @@ def not_flushed_is_dirty() -> None:
     with blk.Disk(node) as disk:
         base.equal(disk.read(0, 8), want, "what was acknowledged, after the crash")
     copies.stop()
+    copies.close()
     back.join()
     pair.local.well()
     pair.in_sync()
@@ -117,8 +118,70 @@ def home_after_a_blip() -> None:
     pair.close()
 
 
+def home_of_a_leg_that_lies() -> None:
+    base.step("the local leg keeps the map, lies, and becomes the target: the map isn't forgotten")
+    pair = Pair("remote_timeout", 20000, "rejoin", 0, "resync_rate", 1)
+    for at in (512, 640):
+        pair.put(at)
+    size, disk = pair.local.disk.sectors, pair.local.disk.node
+    dm.create("bad", f"0 {size} dust {disk} 0 512")
+    dm.message("bad", "addbadblock 512")
+    dm.message("bad", "enable")
+    dm.reload("llocal", f"0 512 linear /dev/mapper/bad 0\n"
+                        f"512 8 flakey /dev/mapper/bad 512 0 3600 5 corrupt_bio_byte 32 r 7 0\n"
+                        f"520 {size - 520} linear /dev/mapper/bad 520")  # fmt: skip
+    pair.check("read from the remote leg")
+    base.until(lambda: pair.local.super.state == TARGET, "the local leg to be a target", 60)
+    pair.remote.set(data="slow:8000")
+    write = Beside(lambda: pair.put(640))
+    time.sleep(1)
+    base.expect(not write.done, "one leg has the write, the other one hasn't")
+    copies = Copies(pair.sectors)
+    copies.put([pair.local.image(), pair.remote.image()])  # the primary crashes here
+    copies.start()
+    copies.in_sync()
+    copies.stop()
+    one, two = copies.data()
+    base.expect(one == two, "the legs are alike after the crash")
+    write.result()
+    pair.remote.well()
+    pair.local.well()
+    dm.remove("bad")
+    pair.message("resync_rate 0")
+    pair.good_end("the leg that lies")
+    pair.close()
+    copies.close()
+
+
+def map_of_a_leg_that_was_left_out() -> None:
+    base.step("only the map of a leg that was left out knows of a write at the crash: it is copied")
+    pair = Pair("remote_timeout", 20000, "rejoin", 1)
+    pair.put(64)
+    pair.remote.set(data="slow:2000")
+    write = Beside(lambda: pair.put(640))
+    time.sleep(1)
+    history = pair.history.fork()
+    images = [leg.image() for leg in pair.legs.values()]
+    write.result()
+    pair.stop()
+    pair.remote.well()
+    for leg, image in zip(pair.legs.values(), images, strict=True):  # the primary crashed there
+        leg.put(image)
+    pair.history = history
+    pair.start(local="-")
+    pair.put(1280)
+    pair.local.gone()
+    dm.reload("mirror", pair.table())
+    pair.wait("DA", "alone")
+    pair.local.well()
+    pair.good_end("left out")
+    pair.close()
+
+
 not_flushed_is_dirty()
 message_before_the_start()
 flush_fails_at_the_end()
 map_of_a_leg_that_hangs()
 home_after_a_blip()
+home_of_a_leg_that_lies()
+map_of_a_leg_that_was_left_out()
