@@ -79,13 +79,14 @@ static int msg_resync_rate(struct mirror *m, unsigned int argc, char **argv)
 
 static int msg_verify(struct mirror *m, unsigned int argc, char **argv)
 {
-	bool stop;
-	int r = parse_choice("verify", argv[0], "start", "stop", &stop);
-
-	if (r)
-		return r;
-	if (!stop)
-		return verify_start(m->verify);
+	if (!strcasecmp(argv[0], "start"))
+		return verify_start(m->verify, false);
+	if (!strcasecmp(argv[0], "check"))
+		return verify_start(m->verify, true);
+	if (strcasecmp(argv[0], "stop")) {
+		DMWARN("verify: %s is none of start, check, stop", argv[0]);
+		return -EINVAL;
+	}
 	verify_stop(m->verify);
 	return 0;
 }
@@ -179,7 +180,7 @@ static const struct {
 	{ "recover", " [local|remote]", 0, 1, msg_recover },
 	{ "resync", "", 0, 0, msg_resync },
 	{ "resync_rate", " <KiB/s>", 1, 1, msg_resync_rate },
-	{ "verify", " start|stop", 1, 1, msg_verify },
+	{ "verify", " start|check|stop", 1, 1, msg_verify },
 	{ "resync_pace", " polite|full", 1, 1, msg_resync_pace },
 	{ "resync_compare", " on|off", 1, 1, msg_resync_compare },
 	{ "remote_timeout", " <ms>", 1, 1, msg_remote_timeout },

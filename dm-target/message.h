@@ -13,7 +13,8 @@
  *   policy degrade|block|error
  *   unblock                  policy block: go on with one leg until both are back
  *   fail_held                fail the writes that are held now
- *   verify start|stop        compare both legs everywhere (verify.h)
+ *   verify start|check|stop  compare both legs everywhere (verify.h); check: and
+ *                            only tell what differs
  *   resync_pace polite|full  the application first, or the resync
  *   resync_compare on|off    copy only what differs
  *   counters_reset

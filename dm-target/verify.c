@@ -29,6 +29,7 @@ struct verify {
 	bool running;			/* the device is */
 	bool active;			/* a run is under way */
 	bool ended;			/* the last run has seen everything */
+	bool check;			/* and is to mark nothing */
 	sector_t next;			/* the first sector that no job has taken */
 	u64 differing;
 
@@ -133,21 +134,25 @@ static void found(struct verify_job *job, unsigned int differing, sector_t first
 	struct verify *v = job->v;
 	struct mirror *m = v->m;
 	enum leg_id target;
-	int r;
+	bool check;
+	int r = 0;
 
 	spin_lock_irq(&m->lock);
 	v->differing += differing;
+	check = v->check;
 	target = mirror_has_target(m) ? m->map.target : LEG_REMOTE;
 	spin_unlock_irq(&m->lock);
 
 	trace_lockstep_differs(m, target, first, last, differing);
-	r = mirror_mark_differs(m, target, chunk_range(job->chunk));
+	if (!check)
+		r = mirror_mark_differs(m, target, chunk_range(job->chunk));
 	DMWARN_LIMIT("%s: verify: the legs differ in %u sectors from %llu to %llu: %s%s",
 		     dm_table_device_name(m->ti->table), differing,
 		     (unsigned long long)first, (unsigned long long)last,
+		     check ? "left as they are" :
 		     r ? "can't be marked for a resync now, verify again later" :
 			 "copied anew to the leg that is ",
-		     r ? "" : leg_name(target));
+		     r || check ? "" : leg_name(target));
 }
 
 /* The chunk's range is held. Returns false if the chunk is to be compared later. */
@@ -273,7 +278,7 @@ static bool end_run(struct verify *v)
 	return active;
 }
 
-static int start_run(struct verify *v)
+static int start_run(struct verify *v, bool check)
 {
 	struct mirror *m = v->m;
 	unsigned int i;
@@ -287,6 +292,7 @@ static int start_run(struct verify *v)
 	spin_lock_irq(&m->lock);
 	v->active = true;
 	v->ended = false;
+	v->check = check;
 	v->next = 0;
 	v->differing = 0;
 	verify_kick(v);
@@ -294,7 +300,7 @@ static int start_run(struct verify *v)
 	return 0;
 }
 
-int verify_start(struct verify *v)
+int verify_start(struct verify *v, bool check)
 {
 	struct mirror *m = v->m;
 	int r;
@@ -305,7 +311,7 @@ int verify_start(struct verify *v)
 	else if (m->read_only)
 		r = -EROFS;
 	else
-		r = start_run(v);
+		r = start_run(v, check);
 	mutex_unlock(&v->messages);
 	if (r)
 		DMWARN("%s: verify isn't started: %s", dm_table_device_name(m->ti->table),

@@ -13,6 +13,8 @@
  * leg: nobody knows which of the two is right, and the local leg is the one
  * that is read. The resync mends them; verify waits for it and goes on. So a
  * run that has ended found all that differed, and all of it is mended or will be.
+ * A run that was told to check only counts and logs: for one that nobody watches,
+ * since what the resync overwrites may have been the right data.
  *
  * A chunk that can't be read from one leg is handed to the repair, and passed
  * over.
@@ -46,12 +48,13 @@ void verify_pause(struct verify *v);
 void verify_drain(struct verify *v);
 
 /*
- * Messages; sleep. A new run, from the first sector, with nothing found: 0,
+ * Messages; sleep. A new run, from the first sector, with nothing found; @check:
+ * nothing is marked. 0,
  * -EALREADY if one is under way, -EROFS if the mirror is read-only, -ENOMEM;
  * with a DMWARN. And its end, at once; what a run has found that ended by itself
  * stays.
  */
-int __must_check verify_start(struct verify *v);
+int __must_check verify_start(struct verify *v, bool check);
 void verify_stop(struct verify *v);
 
 /*

@@ -147,6 +147,9 @@ def _add_running(add: Add) -> None:
     one.add_argument("what", choices=("start", "stop", "status"))
     one.add_argument("name", metavar="NAME")
     one.add_argument("--wait", action="store_true", help="start: until the end; exit 1 if unequal")
+    one.add_argument("--check", action="store_true",
+                     help="start: only tell what differs; without it the local leg's content is"
+                     " copied there")  # fmt: skip
     one.add_argument("--json", action="store_true", help="status: for programs")
 
     one = add("unblock", "policy block: go on alone with the held writes", _alone(legs.unblock))

@@ -101,6 +101,8 @@ def verify(args: argparse.Namespace) -> int:
         raise Usage("--wait is for `verify start`")
     if args.json and args.what != "status":
         raise Usage("--json is for `verify status`")
+    if args.check and args.what != "start":
+        raise Usage("--check is for `verify start`")
     dm.running(args.name)
     if args.what == "status":
         return _verify_status(args)
@@ -114,7 +116,7 @@ def verify(args: argparse.Namespace) -> int:
     elif not now.whole:
         raise Failed(f"{args.name}: only legs in sync can be compared: {summary(now)}")
     else:
-        dm.message(args.name, "verify start")
+        dm.message(args.name, "verify check" if args.check else "verify start")
         print(f"{args.name}: verify runs", flush=True)
     return _wait_verified(args.name) if args.wait else DONE
 
@@ -153,7 +155,7 @@ def _wait_verified(name: str) -> int:
 def _found(now: Status) -> str:
     if not now.out_of_sync:
         return "no sector differed"
-    return f"{now.out_of_sync} sectors differed and were marked for the resync"
+    return f"{now.out_of_sync} sectors differed (their places are in the kernel's log)"
 
 
 # --- monitor ---

@@ -536,7 +536,9 @@ def test_verify_that_runs_already(m: Host) -> None:
     assert m.lockstep("verify", "stop", "m")[:2] == (0, "m: verify is stopped\n")
     m.runs("m")
     assert m.lockstep("verify", "stop", "m")[:2] == (0, "m: verify does not run\n")
-    for words in ("status m --wait", "stop m --wait", "start m --json"):
+    assert m.lockstep("verify", "start", "m", "--check")[0] == 0
+    assert m.calls("dmsetup message")[-1] == "dmsetup message m 0 verify check"
+    for words in ("status m --wait", "stop m --wait", "start m --json", "stop m --check"):
         assert m.lockstep("verify", *words.split())[0] == 2
 
 

@@ -23,6 +23,11 @@ base.expect("verify has compared everything: equal" in good("status", "m").out, 
 base.step("rot on the remote leg")
 with blk.Disk(two.node) as disk:
     disk.write(24576, blk.pattern("rot", 8))
+said = clilab.run("verify", "start", "m", "--check", "--wait")
+base.equal(said.code, 1, f"exit code of a check: something differed ({said.text.strip()})")
+refused(1, "verify", "status", "m", says=("8 sectors differed",))
+with blk.Disk(two.node, write=False) as disk:
+    base.expect(disk.read(24576, 8) == blk.pattern("rot", 8), "a check mended something")
 said = clilab.run("verify", "start", "m", "--wait")
 base.equal(said.code, 1, f"exit code: something differed ({said.text.strip()})")
 base.expect("8 sectors differed" in said.out, f"how many differed: {said.out}")

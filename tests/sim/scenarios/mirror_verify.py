@@ -54,6 +54,15 @@ def finds() -> None:
     places = ((SECTORS // 2, 1), (SECTORS // 2 + 300, 8), (SECTORS - 3, 3))
     for sector, count in places:
         rot(pair.remote.disk.node, sector, count)
+    with blk.Disk(pair.remote.disk.node, write=False) as disk:
+        rotten = [disk.read(*place) for place in places]
+    pair.mirror.message("verify check")
+    ended(pair)
+    base.equal(pair.count("differing"), 12, "sectors that differ, as a check counts them")
+    told = (pair.mirror.status().health, pair.count("resynced"))
+    base.equal(told, ("AA", 0), "health, and what was copied: a check mends nothing")
+    with blk.Disk(pair.remote.disk.node, write=False) as disk:
+        base.expect([disk.read(*place) for place in places] == rotten, "a check wrote to a leg")
     log = base.KernelLog()
     pair.mirror.message("verify start")
     ended(pair)
@@ -92,7 +101,7 @@ def interrupted() -> None:
     pair.mirror.message("verify start")
     with base.refused("a second start", kernel="runs already"):
         pair.mirror.message("verify start")
-    with base.refused("a word that isn't one", kernel="neither start nor stop"):
+    with base.refused("a word that isn't one", kernel="none of start, check, stop"):
         pair.mirror.message("verify now")
 
     def some_more() -> int:
