@@ -4,6 +4,8 @@
 #include <linux/bitmap.h>
 #include <linux/slab.h>
 
+#include "grow.h"
+#include "growth.h"
 #include "join.h"
 #include "life.h"
 #include "metadata.h"
@@ -52,11 +54,11 @@ static int check_geometry(struct mirror *m, const struct super *s)
 {
 	struct dm_target *ti = m->ti;
 
-	if (s->data_sectors != ti->len) {
-		DMERR("the legs hold %llu sectors of data, the table says %llu",
-		      s->data_sectors, (unsigned long long)ti->len);
-		ti->error = "The table's length isn't that of the legs' data";
-		return -EINVAL;
+	if (s->data_sectors != ti->len && !(m->grows && growth_room(s, ti->len))) {
+		int r = grow_check(m, s);
+
+		if (r)
+			return r;
 	}
 	if (m->options.region_size && m->options.region_size != 1u << s->region_shift) {
 		DMERR("region_size %u: the legs have regions of %u sectors",
@@ -95,12 +97,17 @@ int activate_check(struct mirror *m)
 /* The other leg isn't there, and the caller wants the mirror without it. */
 static int begin_alone(struct mirror *m, enum leg_id missing)
 {
+	int r;
+
 	spin_lock_irq(&m->lock);
 	m->legs[missing].dead = true;
 	region_map_mark_bits(&m->map, missing, m->dirty.bits);
 	m->standing = PARTING;
 	spin_unlock_irq(&m->lock);
-	return standing_part_now(m);
+	r = standing_part_now(m);
+	if (!r && m->grows)
+		r = metadata_update(m, other_leg(missing), grow_extend);
+	return r;
 }
 
 static int begin_together(struct mirror *m, const struct verdict *v)
@@ -111,7 +118,7 @@ static int begin_together(struct mirror *m, const struct verdict *v)
 	int r;
 
 	if (v->full)
-		dirty_map_fill(&m->dirty);
+		dirty_map_fill(&m->dirty, 0);
 	target = v->full || v->join || !bitmap_empty(m->dirty.bits, m->dirty.nr);
 
 	mutex_lock(&m->meta->lock[source]);
@@ -120,7 +127,7 @@ static int begin_together(struct mirror *m, const struct verdict *v)
 	r = dirty_map_write(&m->dirty, source);
 	mutex_unlock(&m->meta->lock[source]);
 	if (!r)
-		r = metadata_update(m, source, NULL);
+		r = metadata_update(m, source, grow_extend);
 	if (!r)
 		r = target ? join_as_target(m, leg, v->full) : metadata_update(m, leg, NULL);
 	if (r)
@@ -144,7 +151,7 @@ static void begin_read_only(struct mirror *m, const struct verdict *v)
 	enum leg_id leg = other_leg(v->source);
 
 	if (v->full)
-		dirty_map_fill(&m->dirty);
+		dirty_map_fill(&m->dirty, 0);
 	spin_lock_irq(&m->lock);
 	m->legs[leg].dead = v->alone;
 	region_map_mark_bits(&m->map, leg, m->dirty.bits);
@@ -208,11 +215,23 @@ static int begin(struct mirror *m)
 	}
 	if (r)
 		return r;
+	if (m->grows)
+		dirty_map_fill(&m->dirty, growth_first_region(&found[v.source].super));
 	if (m->read_only) {
 		begin_read_only(m, &v);
 		return 0;
 	}
 	return v.alone ? begin_alone(m, other_leg(v.source)) : begin_together(m, &v);
+}
+
+static void set_dead(struct mirror *m, enum leg_id leg, bool dead)
+{
+	spin_lock_irq(&m->lock);
+	m->legs[leg].dead = dead;
+	m->legs[leg].why = dead ? WHY_FOREIGN : WHY_NONE;
+	if (!dead)
+		m->standing = TOGETHER;
+	spin_unlock_irq(&m->lock);
 }
 
 int activate_begin(struct mirror *m)
@@ -225,11 +244,12 @@ int activate_begin(struct mirror *m)
 	DMERR("%s: going on without the %s leg (%s), which can't be taken",
 	      dm_table_device_name(m->ti->table), leg_name(drop), leg_path(&m->legs[drop]));
 	dirty_map_stop(&m->dirty);
-	spin_lock_irq(&m->lock);
-	m->legs[drop].dead = true;
-	m->legs[drop].why = WHY_FOREIGN;
-	spin_unlock_irq(&m->lock);
-	return begin(m);
+	set_dead(m, drop, true);
+	r = begin(m);
+	/* It wasn't that leg: the next try, or the next table, has both again. */
+	if (r)
+		set_dead(m, drop, false);
+	return r;
 }
 
 static int write_idle(struct mirror *m, enum leg_id leg)

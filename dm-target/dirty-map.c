@@ -53,7 +53,7 @@ static void put_sector(struct dirty_map *dm, struct lockstep_map_sector *disk,
 	u64 words[SECTOR_REGIONS / 64];
 
 	map_sector_init(disk, index, epoch);
-	if (nr) {
+	if (nr && bits) {
 		bitmap_to_arr64(words, bits + BIT_WORD(index * SECTOR_REGIONS), nr);
 		/* cpu_to_le64_array() is not there in 6.1 and 6.12. */
 		for (unsigned long i = 0; i < DIV_ROUND_UP(nr, 64); i++)
@@ -75,16 +75,22 @@ static void get_sector(struct dirty_map *dm, const struct lockstep_map_sector *d
 	bitmap_from_arr64(to, words, nr);
 }
 
-/* Worker, or stopped. */
-static int write_page(struct dirty_map *dm, const unsigned long *bits, unsigned long page,
-		      enum leg_id leg)
+static void put_page_bits(struct dirty_map *dm, struct page *to, const unsigned long *bits,
+			  unsigned long page, enum leg_id leg)
 {
-	struct lockstep_map_sector *disk = page_address(dm->page);
+	struct lockstep_map_sector *disk = page_address(to);
 	u64 epoch = metadata_epoch(dm->m, leg);
 	unsigned int i;
 
 	for (i = 0; i < MAP_PAGE_SECTORS; i++)
 		put_sector(dm, &disk[i], page * MAP_PAGE_SECTORS + i, epoch, bits);
+}
+
+/* Worker, or stopped. */
+static int write_page(struct dirty_map *dm, const unsigned long *bits, unsigned long page,
+		      enum leg_id leg)
+{
+	put_page_bits(dm, dm->page, bits, page, leg);
 	return metadata_write_map(dm->m, leg, page, dm->page);
 }
 
@@ -371,6 +377,23 @@ int dirty_map_write(struct dirty_map *dm, enum leg_id leg)
 	return 0;
 }
 
+int dirty_map_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty)
+{
+	unsigned long page, pages = dm->m->meta->super[leg].map_sectors / MAP_PAGE_SECTORS;
+	struct page *buffer = alloc_page(GFP_NOIO);
+	int r = buffer ? 0 : -ENOMEM;
+
+	for (page = 0; page < pages && !r; page++) {
+		put_page_bits(dm, buffer, empty ? NULL : dm->bits, page, leg);
+		r = metadata_write_map(dm->m, leg, page, buffer);
+	}
+	if (!r && !empty)
+		bitmap_copy(dm->disk, dm->bits, dm->nr);
+	if (buffer)
+		__free_page(buffer);
+	return r;
+}
+
 int dirty_map_clean(struct dirty_map *dm)
 {
 	struct mirror *m = dm->m;
@@ -385,9 +408,10 @@ int dirty_map_clean(struct dirty_map *dm)
 	return commit(dm);
 }
 
-void dirty_map_fill(struct dirty_map *dm)
+void dirty_map_fill(struct dirty_map *dm, unsigned long first)
 {
-	bitmap_fill(dm->bits, dm->nr);
+	if (first < dm->nr)
+		bitmap_set(dm->bits, first, dm->nr - first);
 }
 
 void dirty_map_stop(struct dirty_map *dm)

@@ -104,14 +104,20 @@ int __must_check dirty_map_read(struct dirty_map *dm, enum leg_id leg, unsigned 
  */
 int __must_check dirty_map_widen(struct dirty_map *dm, const unsigned long *bits);
 
-/* Set every bit; dirty_map_write() makes it durable. Before the first resume. */
-void dirty_map_fill(struct dirty_map *dm);
+/* Set every bit from @first on; dirty_map_write() makes it durable. Before the first resume. */
+void dirty_map_fill(struct dirty_map *dm, unsigned long first);
 
 /*
  * Write every page that has a set bit to @leg under that leg's map epoch. Stopped.
  * Sleeps. 0 or an errno.
  */
 int __must_check dirty_map_write(struct dirty_map *dm, enum leg_id leg);
+
+/*
+ * Write all of the leg's map, also what is beyond the mirror's length, where its
+ * superblock in core says; @empty: without any bit. If it isn't, held. Sleeps.
+ */
+int __must_check dirty_map_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty);
 
 /*
  * Nothing is in flight: flush the legs, clear all but what is stale, write that

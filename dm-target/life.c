@@ -49,6 +49,7 @@ int super_join(struct super *s, const struct super *source)
 		return -EPERM;
 	s->state = LOCKSTEP_TARGET;
 	s->cur = source->cur;
+	s->data_sectors = source->data_sectors;
 	s->base = no_generation;
 	memset(s->adopted, 0, sizeof(s->adopted));
 	memcpy(s->history, source->history, sizeof(s->history));

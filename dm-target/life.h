@@ -74,8 +74,9 @@ void super_create_new(struct super *s, const struct super *source, u64 epochs, u
 void super_new_map(struct super *s);
 
 /*
- * The leg of @s is to be resynced from the leg of @source. Returns 0, or -EPERM
- * if @source is neither SYNC nor ALONE.
+ * The leg of @s is to be resynced from the leg of @source, and gets its length
+ * (growth.h; there is room, says the verdict). Returns 0, or -EPERM if @source is
+ * neither SYNC nor ALONE.
  */
 int __must_check super_join(struct super *s, const struct super *source);
 

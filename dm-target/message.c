@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "message.h"
 
+#include "grow.h"
 #include "join.h"
 #include "mirror.h"
 #include "resync.h"
@@ -170,6 +171,11 @@ static int msg_counters_reset(struct mirror *m, unsigned int argc, char **argv)
 	return 0;
 }
 
+static int msg_grow(struct mirror *m, unsigned int argc, char **argv)
+{
+	return grow_legs(m);
+}
+
 static const struct {
 	const char *name;
 	const char *words;		/* for people */
@@ -188,6 +194,7 @@ static const struct {
 	{ "policy", " degrade|block|error", 1, 1, msg_policy },
 	{ "unblock", "", 0, 0, msg_unblock },
 	{ "fail_held", "", 0, 0, msg_fail_held },
+	{ "grow", "", 0, 0, msg_grow },
 	{ "counters_reset", "", 0, 0, msg_counters_reset },
 };
 

@@ -17,6 +17,8 @@
  *                            only tell what differs
  *   resync_pace polite|full  the application first, or the resync
  *   resync_compare on|off    copy only what differs
+ *   grow                     the legs' devices have grown: their metadata move to
+ *                            the new ends; then a longer table may come (grow.h)
  *   counters_reset
  *
  * What these set shows in the table line (dmsetup table), so that it can be given

@@ -101,6 +101,34 @@ int metadata_write(struct mirror *m, enum leg_id leg, struct super *next)
 	return 0;
 }
 
+/* No superblock there any more. */
+static int clear_slots(struct mirror *m, enum leg_id leg, u64 sectors)
+{
+	struct page *page = virt_to_page(m->meta->slots[leg]);
+
+	memset(m->meta->slots[leg], 0, LOCKSTEP_SLOTS_BYTES);
+	return transfer(m, leg, DURABLE, lockstep_slots_start(sectors), page, LOCKSTEP_SLOTS_BYTES);
+}
+
+int metadata_move(struct mirror *m, enum leg_id leg, u64 sectors)
+{
+	u64 had = m->meta->size[leg];
+	struct super next = m->meta->super[leg];
+	int r;
+
+	m->meta->size[leg] = sectors;
+	r = metadata_write(m, leg, &next);
+	if (!r)
+		return clear_slots(m, leg, had);
+	/* It may be there all the same, and must not be found when it is old. */
+	if (clear_slots(m, leg, sectors))
+		DMERR("%s: the %s leg (%s) may have an old superblock at its end, and can't be written there",
+		      dm_table_device_name(m->ti->table), leg_name(leg),
+		      leg_path(&m->legs[leg]));
+	m->meta->size[leg] = had;
+	return r;
+}
+
 int metadata_update(struct mirror *m, enum leg_id leg,
 		    int (*change)(struct mirror *m, struct super *s))
 {

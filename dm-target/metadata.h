@@ -61,6 +61,13 @@ void metadata_find(struct mirror *m, enum leg_id leg, struct super_found *found)
 int __must_check metadata_write(struct mirror *m, enum leg_id leg, struct super *next);
 
 /*
+ * The superblock in core, whose map is at its place already, is written to the end
+ * of a device that has @sectors now; then the old slots are zeroed. After an error of
+ * the first the old ones count. Under lock[leg].
+ */
+int __must_check metadata_move(struct mirror *m, enum leg_id leg, u64 sectors);
+
+/*
  * Let @change (NULL: nothing) change the superblock, and write it, as one in use. What
  * @change returns, if it isn't 0, is returned and nothing is written. Takes
  * lock[leg].

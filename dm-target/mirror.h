@@ -66,6 +66,7 @@ struct mirror {
 	struct table_options options;	/* as in the table, and changed by messages */
 	struct metadata *meta;		/* NULL: core mode */
 	bool read_only;			/* the table is: nothing is written to a leg */
+	bool grows;			/* the table is longer than what it takes over from */
 
 	spinlock_t lock;		/* the state lock: see above */
 	struct region_map map;
@@ -119,6 +120,7 @@ struct mirror {
 	/* registry.c */
 	struct list_head registered;
 	bool ran;			/* has been resumed once */
+	bool heir;			/* it has taken over from one that ran */
 	enum leg_id keep;		/* after a reload: the leg to go on with; else LEGS */
 	bool suspended;
 };

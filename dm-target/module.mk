@@ -8,7 +8,7 @@ build/bin/mirror-load build/bin/scribble: build/bin/%: dm-target/test/%.c dm-tar
 	$(CC) -O2 -g -std=gnu11 -Wall -Wextra -Werror -static -Itests/torture -o $@ $(filter %.c,$^)
 
 # Create and read the metadata on the legs; static, so that the labs' guests have it too.
-LOCKSTEP_PURE := $(addprefix dm-target/,super.c life.c verdict.c tools/port.c)
+LOCKSTEP_PURE := $(addprefix dm-target/,super.c life.c verdict.c growth.c tools/port.c)
 LOCKSTEP_META := $(addprefix dm-target/tools/,lockstep-meta.c show.c make.c grow.c search.c device.c json.c)
 BINS += build/bin/lockstep-meta
 UNIT_TESTS += dm-target/tools/test

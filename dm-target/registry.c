@@ -30,6 +30,13 @@ static bool share_a_leg(const struct mirror *a, const struct mirror *b)
 	return false;
 }
 
+/* Does @m, which hasn't run, take over from @other? */
+static bool hands_on(const struct mirror *other, const struct mirror *m)
+{
+	return other != m && (other->ran || other->heir) && share_a_leg(m, other) &&
+	       dm_table_get_md(other->ti->table) == dm_table_get_md(m->ti->table);
+}
+
 int registry_add(struct mirror *m)
 {
 	struct mapped_device *md = dm_table_get_md(m->ti->table);
@@ -93,13 +100,32 @@ bool registry_reload(struct mirror *m)
 
 	mutex_lock(&mirrors_lock);
 	list_for_each_entry(other, &mirrors, registered) {
-		if (other == m || !other->ran || !share_a_leg(m, other))
+		if (!hands_on(other, m))
 			continue;
 		hand_on_sizes(m, other);
 		found = true;
 	}
 	mutex_unlock(&mirrors_lock);
 	return found;
+}
+
+void registry_before(struct mirror *m, sector_t *len, enum leg_id *missing)
+{
+	const struct mirror *other;
+	enum leg_id leg;
+
+	*len = 0;
+	*missing = LEGS;
+	mutex_lock(&mirrors_lock);
+	list_for_each_entry(other, &mirrors, registered) {
+		if (!hands_on(other, m))
+			continue;
+		*len = other->ti->len;
+		for (leg = LEG_LOCAL; leg < LEGS; leg++)
+			if (READ_ONCE(other->legs[leg].dead))
+				*missing = leg;
+	}
+	mutex_unlock(&mirrors_lock);
 }
 
 void registry_remove(struct mirror *m)
@@ -140,10 +166,11 @@ static void inherit(struct mirror *m, const struct mirror *from)
 		atomic64_set(&l->write_errors, atomic64_read(&old->write_errors));
 	}
 	/* The leg that had everything; the other one may be the one exchanged. */
-	m->keep = from->home < LEGS ? from->home : LEG_LOCAL;
+	m->keep = from->home < LEGS ? from->home : from->keep < LEGS ? from->keep : LEG_LOCAL;
 	if (!same_device(&m->legs[m->keep], &from->legs[m->keep]))
 		m->keep = other_leg(m->keep);
 	m->unblocked = from->unblocked;
+	m->heir = true;
 	mirror_changed(m);
 	spin_unlock_irq(&m->lock);
 }
@@ -156,7 +183,7 @@ int registry_resume(struct mirror *m)
 	mutex_lock(&mirrors_lock);
 	if (!m->ran) {
 		list_for_each_entry(other, &mirrors, registered) {
-			if (other == m || !other->ran || !share_a_leg(m, other))
+			if (!hands_on(other, m))
 				continue;
 			if (!other->suspended) {
 				DMERR("%s: another table on these legs is still active",

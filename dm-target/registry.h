@@ -16,6 +16,9 @@
  * memory; sync or nosync of the new table line then only mean the sectors that
  * the old one didn't have. If a leg is exchanged, or after a remove and create,
  * the new table line is all that is known.
+ *
+ * A new mirror that couldn't be started has taken over all the same: the old one
+ * is gone then. The next table takes over from it.
  */
 #ifndef LOCKSTEP_REGISTRY_H
 #define LOCKSTEP_REGISTRY_H
@@ -39,6 +42,8 @@ int __must_check registry_add(struct mirror *m);
  * where the legs' metadata are. Sleeps.
  */
 bool registry_reload(struct mirror *m);
+/* That mirror's length in sectors, and the leg that it has lost; 0 and LEGS: none. Sleeps. */
+void registry_before(struct mirror *m, sector_t *len, enum leg_id *missing);
 void registry_remove(struct mirror *m);
 
 /* In .preresume, first. -EBUSY if another mirror still runs on the legs. */

@@ -30,6 +30,7 @@
 
 #include "lockstep-compat.h"
 #include "activate.h"
+#include "grow.h"
 #include "join.h"
 #include "limits.h"
 #include "message.h"
@@ -204,7 +205,7 @@ static int learn(struct mirror *m)
 	if (m->options.mode != MODE_METADATA) {
 		m->region_shift = m->options.region_size ? ilog2(m->options.region_size) :
 							   REGION_SHIFT_CORE;
-		return 0;
+		return grow_check(m, NULL);
 	}
 	r = metadata_create(m);
 	if (r) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The decision; the table is in verdict.h. */
+#include "growth.h"
 #include "verdict.h"
 
 enum relation {
@@ -154,7 +155,23 @@ static bool same_leg(const struct super *l, const struct super *r)
 
 static bool same_geometry(const struct super *l, const struct super *r)
 {
-	return l->data_sectors == r->data_sectors && l->region_shift == r->region_shift;
+	const struct super *less = l->data_sectors < r->data_sectors ? l : r;
+	const struct super *more = less == l ? r : l;
+
+	return l->region_shift == r->region_shift && growth_room(less, more->data_sectors);
+}
+
+/* The growth of the mirror was cut short after one of the two. */
+static void decide_lengths(const struct super *l, const struct super *r, struct verdict *v)
+{
+	u32 longer = l->data_sectors > r->data_sectors ? LOCKSTEP_LOCAL : LOCKSTEP_REMOTE;
+
+	if (v->reason != VERDICT_OK || l->data_sectors == r->data_sectors)
+		return;
+	if (!v->join)
+		accept(v, longer, true);
+	else if (v->source != longer)
+		refuse(v, VERDICT_GEOMETRY, LOCKSTEP_REMOTE);
 }
 
 /* Are these two, or this one, the legs of one mirror, each in its place? */
@@ -197,6 +214,7 @@ void verdict_decide(const struct super_found *local, const struct super_found *r
 		return;
 	} else if (s[0] && s[1]) {
 		decide_pair(s[0], s[1], v);
+		decide_lengths(s[0], s[1], v);
 	} else {
 		i = s[0] ? LOCKSTEP_LOCAL : LOCKSTEP_REMOTE;
 		if (!has_all(s[i])) {

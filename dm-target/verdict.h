@@ -16,7 +16,8 @@
  *  L says remote and R says local      refuse SWAPPED
  *  one says it is the other            refuse WRONG_LEG
  *  both are the same leg (its uuid)    refuse WRONG_LEG
- *  data or region size differ          refuse GEOMETRY
+ *  region sizes differ; or the lengths
+ *  do, and the shorter has no room     refuse GEOMETRY
  *
  *  one absent, the present one is      SYNC, ALONE:  it is the source, alone
  *                                      TARGET, NEW:  refuse INCOMPLETE
@@ -48,6 +49,10 @@
  * caller wants it has to be said by who can know. SPLIT_BRAIN, OUTDATED,
  * UNRELATED and BOTH are left by `lockstep resolve` only; INCOMPLETE by bringing
  * the leg that has the data.
+ *
+ * Of different lengths are legs whose growth was cut short (growth.h): the longer
+ * one has to be the source, else GEOMETRY. If both are SYNC at one generation it
+ * is, and the other one joins.
  *
  * What is resynced: if full, everything; else the union of both legs' maps,
  * whoever is the source (nothing, if that is empty). ALONE and TARGET need the

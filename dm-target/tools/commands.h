@@ -33,9 +33,10 @@ int command_create(const struct options *o);
 int command_join(const struct options *o, const char *path);
 int command_resolve(const struct options *o, const char *local, const char *remote);
 /*
- * Both devices have become larger, and the mirror is stopped: the metadata move
- * to their ends, and the mirror gets the new room. What is new is marked dirty,
- * so the next start makes it equal. Again after a crash: goes on.
+ * Devices have become larger, and the mirror is stopped: the metadata move to
+ * their ends. If both legs are there and in sync, the mirror gets the new room: what
+ * is new is marked dirty, so the next start makes it equal. A leg that isn't there
+ * is "-". Again after a crash: goes on. A dry run may look at a mirror in use.
  */
 int command_grow(const struct options *o, const char *local, const char *remote);
 int command_wipe(const struct options *o, const char *path);

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * grow: metadata that are no longer at the end of their device.
- *
- * Order, for each leg, each step durable before the next: the new map and the
- * new superblock at the new end, with the old size of the mirror; the old
- * superblock zeroed. Then, for each leg, a map with all that is new marked
- * dirty, and the superblock with the new size. A crash in between leaves legs
- * that verdict.h refuses (blank, or geometry), and the command can be repeated:
- * it looks for the old superblock, and takes a leg that has the new size as done.
+ * grow: metadata that are no longer at the end of their device; the orders are in
+ * growth.h. First the legs that are there move, whatever their state; then, if both
+ * are there and in sync, the mirror gets longer. Here both superblocks get the new
+ * length, each after a map with all that is new. After a crash the command can be
+ * repeated: it looks for the old superblock, and takes a leg that has moved as done.
  */
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "../life.h"
+#include "../growth.h"
 #include "../verdict.h"
 #include "commands.h"
 #include "make.h"
@@ -20,8 +17,10 @@
 
 struct leg {
 	struct device *d;
+	bool there;
 	struct super_found found;
 	u64 sectors;		/* size of the device for which that was written */
+	enum growth growth;
 	struct lockstep_layout layout;
 	u8 *bits;
 };
@@ -53,34 +52,37 @@ static int find(struct leg *leg)
 	return refuse(leg->d->path, text);
 }
 
-static int check_sync(struct leg legs[2])
+static int plan_move(struct leg *leg)
+{
+	const struct super *s = &leg->found.super;
+
+	leg->growth = growth_check(s, leg->sectors, leg->d->sectors, &leg->layout);
+	if (leg->growth != GROWTH_NONE && leg->growth != GROWTH_OK)
+		return refuse(leg->d->path, growth_text(leg->growth));
+	return 0;
+}
+
+static u64 room(const struct leg *leg)
+{
+	return leg->growth == GROWTH_OK ? leg->layout.map_start : leg->found.super.map_start;
+}
+
+/* Both there and in sync? A crash of this command between the two leaves two lengths. */
+static bool in_sync(const struct leg legs[2], char *text, size_t size)
 {
 	struct super_found as_if = legs[1].found;
 	struct verdict v;
-	char text[500];
 
-	/* A crash of this command between the two leaves different sizes. */
 	as_if.super.data_sectors = legs[0].found.super.data_sectors;
 	verdict_decide(&legs[0].found, &as_if, &v);
-	if (v.reason == VERDICT_OK && !v.join)
-		return 0;
-	verdict_text(&v, &legs[0].found, &as_if, text, sizeof(text));
-	fprintf(stderr, "lockstep-meta: only a mirror in sync can grow: %s\n", text);
-	return -1;
+	verdict_text(&v, &legs[0].found, &as_if, text, size);
+	return v.reason == VERDICT_OK && !v.join && !v.alone;
 }
 
-static int plan(struct leg legs[2], u64 *data_sectors)
+/* Of both legs the smaller one's. Not sooner than they can move is anything refused. */
+static int plan_length(const struct leg legs[2], u64 *data_sectors)
 {
-	for (int i = 0; i < 2; i++) {
-		struct leg *leg = &legs[i];
-
-		if (!lockstep_layout(leg->d->sectors, leg->found.super.region_shift, &leg->layout))
-			return refuse(leg->d->path, "has become too large for regions of that size");
-		if (leg->sectors != leg->d->sectors && leg->layout.map_start < leg->sectors)
-			return refuse(leg->d->path, "has grown by too little: the new metadata would lie over the old");
-	}
-	*data_sectors = legs[0].layout.map_start < legs[1].layout.map_start ?
-			legs[0].layout.map_start : legs[1].layout.map_start;
+	*data_sectors = room(&legs[0]) < room(&legs[1]) ? room(&legs[0]) : room(&legs[1]);
 	for (int i = 0; i < 2; i++) {
 		if (legs[i].found.super.data_sectors > *data_sectors)
 			return refuse(legs[i].d->path, "the mirror is larger than what the devices have room for");
@@ -88,21 +90,14 @@ static int plan(struct leg legs[2], u64 *data_sectors)
 	return 0;
 }
 
-/* The regions of both maps, with room for @data_sectors. */
-static int read_maps(struct leg legs[2], u64 data_sectors)
+static int read_map(struct leg *leg, u64 data_sectors)
 {
 	u32 bad;
 
-	for (int i = 0; i < 2; i++) {
-		unsigned int shift = legs[i].found.super.region_shift;
-
-		legs[i].bits = calloc(1, lockstep_regions(data_sectors, shift) / 8 + 1);
-		if (!legs[i].bits)
-			return refuse(legs[i].d->path, "no memory for its map");
-		if (device_get_map(legs[i].d, &legs[i].found.super, legs[i].bits, &bad))
-			return -1;
-	}
-	return 0;
+	leg->bits = calloc(1, lockstep_regions(data_sectors, leg->found.super.region_shift) / 8 + 1);
+	if (!leg->bits)
+		return refuse(leg->d->path, "no memory for its map");
+	return device_get_map(leg->d, &leg->found.super, leg->bits, &bad);
 }
 
 static int put(struct leg *leg)
@@ -113,19 +108,29 @@ static int put(struct leg *leg)
 	return device_put_map(leg->d, s, leg->bits) || device_put_super(leg->d, s) ? -1 : 0;
 }
 
+/* One that had moved already: a crash may have left the older superblock. */
+static int clear_older(const struct leg *leg)
+{
+	const struct super *s = &leg->found.super;
+	struct super_found old;
+	u64 sectors;
+
+	(void)search_likely(leg->d, s->data_sectors, &old, &sectors);
+	if (old.kind != SUPER_VALID || old.super.seq >= s->seq ||
+	    memcmp(old.super.leg_uuid, s->leg_uuid, sizeof(s->leg_uuid)) ||
+	    memcmp(old.super.set_uuid, s->set_uuid, sizeof(s->set_uuid)))
+		return 0;
+	return search_clear(leg->d, sectors);
+}
+
 static int move(struct leg *leg)
 {
-	static const u8 zeroes[LOCKSTEP_SLOTS_BYTES] __attribute__((aligned(4096)));
-	u64 old = lockstep_slots_start(leg->sectors);
-
-	if (leg->sectors == leg->d->sectors)
+	if (!leg->there)
 		return 0;
-	leg->found.super.map_start = leg->layout.map_start;
-	leg->found.super.map_sectors = leg->layout.map_sectors;
-	super_new_map(&leg->found.super);
-	if (put(leg) || device_write(leg->d, zeroes, sizeof(zeroes), old))
-		return -1;
-	return device_flush(leg->d);
+	if (leg->growth == GROWTH_NONE)
+		return clear_older(leg);
+	growth_move(&leg->found.super, &leg->layout);
+	return put(leg) || search_clear(leg->d, leg->sectors) ? -1 : 0;
 }
 
 static int extend(struct leg *leg, u64 data_sectors)
@@ -135,31 +140,84 @@ static int extend(struct leg *leg, u64 data_sectors)
 
 	if (s->data_sectors == data_sectors)
 		return 0;
-	for (u64 region = s->data_sectors >> s->region_shift; region < to; region++)
+	for (u64 region = growth_first_region(s); region < to; region++)
 		leg->bits[region / 8] |= (u8)(1U << region % 8);
-	s->data_sectors = data_sectors;
+	growth_extend(s, data_sectors);
 	/* In place: what is new was beyond the map's use, and only bits are added. */
 	return put(leg);
 }
 
+/* All that is to be known before anything is written. @longer: not only moved. */
+static int plan(struct leg legs[2], u64 *data_sectors, bool *longer)
+{
+	bool moves = false;
+	char text[500];
+
+	for (int i = 0; i < 2; i++) {
+		if (!legs[i].there)
+			continue;
+		if (find(&legs[i]) || plan_move(&legs[i]))
+			return -1;
+		*data_sectors = legs[i].found.super.data_sectors;
+		moves |= legs[i].growth == GROWTH_OK;
+	}
+	*longer = in_sync(legs, text, sizeof(text));
+	if (*longer && plan_length(legs, data_sectors))
+		return -1;
+	for (int i = 0; i < 2; i++) {
+		if (legs[i].there && read_map(&legs[i], *data_sectors))
+			return -1;
+	}
+	if (*longer)
+		return 0;
+	fprintf(stderr, "lockstep-meta: only a mirror in sync can grow%s: %s\n",
+		moves ? "; the metadata move to the end of the devices, and no more" : "", text);
+	return moves ? 0 : -1;
+}
+
+static int grow(struct leg legs[2], u64 data_sectors, bool longer)
+{
+	if (move(&legs[0]) || move(&legs[1]))
+		return -1;
+	return longer && (extend(&legs[0], data_sectors) || extend(&legs[1], data_sectors)) ? -1 : 0;
+}
+
+/* With one leg, the other is "-". A look may be at devices in use. */
+static int open_legs(struct leg legs[2], const char *const path[2], bool for_writing)
+{
+	for (int i = 0; i < 2; i++)
+		legs[i].there = strcmp(path[i], "-");
+	if (legs[0].there && legs[1].there && for_writing)
+		return open_pair(legs[0].d, path[0], path[1]);
+	for (int i = 0; i < 2; i++) {
+		if (legs[i].there && device_open(legs[i].d, path[i], for_writing))
+			return -1;
+	}
+	if (legs[0].there && legs[1].there && device_same(legs[0].d, legs[1].d))
+		return refuse(path[1], "is to be both the local and the remote leg");
+	return legs[0].there || legs[1].there ? 0 : refuse("-", "name at least one device");
+}
+
 int command_grow(const struct options *o, const char *local, const char *remote)
 {
+	const char *const path[2] = { local, remote };
 	struct device d[2] = { { .fd = -1 }, { .fd = -1 } };
 	struct leg legs[2] = { { .d = &d[0] }, { .d = &d[1] } };
 	u64 data_sectors = 0;
+	bool longer;
 	int r = 1;
 
-	if (!open_pair(d, local, remote) && !find(&legs[0]) && !find(&legs[1]) && !check_sync(legs) &&
-	    !plan(legs, &data_sectors) && !read_maps(legs, data_sectors) &&
-	    (o->dry_run || (!move(&legs[0]) && !move(&legs[1]) &&
-			    !extend(&legs[0], data_sectors) && !extend(&legs[1], data_sectors)))) {
-		legs[0].found.super.data_sectors = data_sectors;
-		put_made(&legs[0].found.super);
+	if (!open_legs(legs, path, !o->dry_run) && !plan(legs, &data_sectors, &longer) &&
+	    (o->dry_run || !grow(legs, data_sectors, longer))) {
+		struct super *s = &legs[!legs[0].there].found.super;
+
+		s->data_sectors = data_sectors;
+		put_made(s);
 		r = 0;
 	}
-	free(legs[0].bits);
-	free(legs[1].bits);
-	device_close(&d[0]);
-	device_close(&d[1]);
+	for (int i = 0; i < 2; i++) {
+		free(legs[i].bits);
+		device_close(&d[i]);
+	}
 	return r;
 }

@@ -21,7 +21,7 @@ static int usage(void)
 	      "       lockstep-meta join --source DEVICE --leg local|remote [--force] [--no-search]\n"
 	      "                     [--dry-run [--in-use]] DEVICE\n"
 	      "       lockstep-meta resolve --keep local|remote [--dry-run] LOCAL REMOTE\n"
-	      "       lockstep-meta grow [--dry-run] LOCAL REMOTE\n"
+	      "       lockstep-meta grow [--dry-run] LOCAL|- REMOTE|-\n"
 	      "       lockstep-meta wipe [--force] [--dry-run] DEVICE\n"
 	      "--no-search: not where the end of a smaller device was. --in-use: the device may be.\n"
 	      "JSON on stdout; exit code 0: done, 1: refused or failed, 2: this text.\n", stderr);

@@ -77,7 +77,7 @@ static int check_grown(const struct device *d, u64 data_sectors)
 	if (found.kind != SUPER_VALID)
 		return 0;
 	super_uuid_text(found.super.set_uuid, uuid);
-	fprintf(stderr, "lockstep-meta: %s: is the %s leg of the mirror \"%s\" (%s), and has grown from %" PRIu64 " to %" PRIu64 " sectors: perhaps its data are nowhere else. Shrink the device back; or, if both legs are in sync, grow the mirror. If nobody needs its data, --force overwrites it\n",
+	fprintf(stderr, "lockstep-meta: %s: is the %s leg of the mirror \"%s\" (%s), and has grown from %" PRIu64 " to %" PRIu64 " sectors: perhaps its data are nowhere else. Grow the mirror, or shrink the device back. If nobody needs its data, --force overwrites it\n",
 		d->path, found.super.leg == LOCKSTEP_LOCAL ? "local" : "remote", found.super.name,
 		uuid, sectors, d->sectors);
 	return -1;

@@ -126,7 +126,7 @@ static bool find_grown(const struct device *d, char *text, size_t size)
 	if (search_likely(d, 0, &old, &sectors) == SEARCH_ENDED)
 		json_text("warning", SEARCH_ENDED_TEXT);
 	if (old.kind == SUPER_VALID)
-		snprintf(text, size, "it is the %s leg of the mirror \"%s\", and has grown from %" PRIu64 " to %" PRIu64 " sectors: shrink it back; or, if both legs are in sync, grow the mirror",
+		snprintf(text, size, "it is the %s leg of the mirror \"%s\", and has grown from %" PRIu64 " to %" PRIu64 " sectors: grow the mirror, or shrink the device back",
 			 leg_word(old.super.leg), old.super.name, sectors, d->sectors);
 	return old.kind == SUPER_VALID;
 }
@@ -244,6 +244,8 @@ int command_verdict(const char *local, const char *remote)
 		if (found[i].kind == SUPER_VALID)
 			s = &found[i].super;
 	}
+	if (v.reason == VERDICT_OK)
+		s = &found[v.source].super;
 	if (s) {
 		put_uuid("set_uuid", s->set_uuid);
 		json_text("name", s->name);

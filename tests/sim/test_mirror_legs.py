@@ -15,7 +15,7 @@ both_kernels = pytest.mark.parametrize("kernel", KERNELS)
     [
         "mirror_table", "mirror_legs", "mirror_resync", "mirror_verify", "mirror_repair",
         "mirror_hang", "mirror_coalesce", "mirror_hot", "mirror_limits",
-        "meta_grown", "meta_reload",
+        "meta_grow", "meta_grown", "meta_reload",
     ],
 )  # fmt: skip
 def test_on_two_disks(scenario: str, kernel: str) -> None:

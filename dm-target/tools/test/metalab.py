@@ -18,7 +18,7 @@ FLAGS = [
     "-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
 ]  # fmt: skip
-PURE = ["super.c", "life.c", "verdict.c", "tools/port.c"]
+PURE = ["super.c", "life.c", "verdict.c", "growth.c", "tools/port.c"]
 META = ["lockstep-meta.c", "show.c", "make.c", "grow.c", "search.c", "device.c", "json.c"]
 
 

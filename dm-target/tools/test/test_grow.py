@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """lockstep-meta grow: devices that have become larger, and a crash at each of its steps."""
 
+import fcntl
 import itertools
 import os
 import subprocess
@@ -15,6 +16,7 @@ meta = metalab.meta
 pair = metalab.pair
 program = metalab.program
 
+MAGIC = (0x31474C504554534C).to_bytes(8, "little")
 MIB = 1 << 20
 
 
@@ -94,7 +96,7 @@ def test_a_leg_that_has_grown_is_not_blank(pair: Meta, size: int) -> None:
         ("create", "--local", "c", "--remote", "a"),
     ):
         said = pair.refused(*words)
-        assert "has grown" in said and "Shrink" in said and "--force" in said
+        assert "has grown" in said and "Grow the mirror" in said and "--force" in said
         pair.good(*words, "--force", "--dry-run")
     os.truncate(pair.folder / "a", 4 * MIB)
     assert pair.leg("a") == alone
@@ -222,16 +224,64 @@ def test_a_crash_at_each_write_of_grow(pair: Meta, cut: Path) -> None:
         if verdict["verdict"] == "ok":
             # All moved, nothing extended; or all but the second slot of the last leg.
             assert verdict["data_len"] * 512 == old or verdict["dirty_regions"] == 8 - 3
+            if verdict["data_len"] * 512 != old:
+                assert verdict["source"] == "local"  # the longer one, or both are
         else:
-            assert verdict["verdict"] in ("blank", "geometry", "bad"), verdict
+            assert verdict["verdict"] in ("blank", "bad"), verdict
         made = pair.good("grow", "a", "b")
         assert made["data_len"] == (8 * MIB - 3 * SLOT) // 512
         verdict = pair.good("verdict", "a", "b")
         assert verdict["data_len"] == made["data_len"]
         assert verdict["dirty_regions"] == 8 - old // MIB
         for name in "ab":
-            assert pair.content()[name][:old] == before[name][:old]
+            content = pair.content()[name]
+            assert content[:old] == before[name][:old]
+            # Nothing but the new end has a superblock: not in what are data now.
+            assert content.find(MAGIC) >= made["data_len"] * 512
     assert at > 10
+
+
+def test_the_longer_leg_needs_the_other_one_to_have_room(pair: Meta) -> None:
+    before = pair.content()["b"]
+    for name in "ab":
+        larger(pair, name, 8 * MIB)
+    pair.good("grow", "a", "b")
+    (pair.folder / "b").write_bytes(before)
+    said = pair("verdict", "a", "b").json()
+    assert (said["verdict"], said["leg"]) == ("geometry", "remote")
+
+
+@pytest.mark.parametrize("there", ["a -", "- b", "a b"])
+def test_a_mirror_that_is_not_in_sync_moves(pair: Meta, there: str) -> None:
+    """The only leg with all data has grown, or both have: a way out that loses nothing."""
+    pair.goes_alone("a", 0xA2)
+    before = {name: pair.leg(name) for name in "ab"}
+    for name in "ab":
+        larger(pair, name, 8 * MIB)
+    legs = there.split()
+    made = pair.good("grow", *legs)
+    assert made["data_len"] == before["a"]["data_len"]
+    for name in legs:
+        if name == "-":
+            continue
+        leg = pair.leg(name)
+        for key in ("state", "cur", "base", "data_len", "dirty_regions", "leg_uuid"):
+            assert leg[key] == before[name][key], key
+    if there == "a -":
+        assert pair.good("verdict", "a", "-")["source"] == "local"
+    if there == "a b":
+        assert pair.good("verdict", "a", "b")["join"]
+        # All is where it should be, and nothing is to be done.
+        assert "only a mirror in sync can grow" in pair.refused("grow", "a", "b")
+
+
+def test_a_look_at_a_mirror_in_use(pair: Meta) -> None:
+    for name in "ab":
+        larger(pair, name, 8 * MIB)
+    with open(pair.folder / "a", "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert pair.good("grow", "--dry-run", "a", "b")["data_len"] == (8 * MIB - 3 * SLOT) // 512
+        pair.refused("grow", "a", "b")
 
 
 def test_a_crash_at_each_write_of_create(meta: Meta, cut: Path) -> None:

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "grow.h"
+
+#include <linux/blkdev.h>
+
+#include "growth.h"
+#include "join.h"
+#include "metadata.h"
+#include "mirror.h"
+#include "registry.h"
+
+/* Its superblock in core names the new place while its map is written there. */
+static int move_leg(struct mirror *m, enum leg_id leg, u64 has, const struct lockstep_layout *to)
+{
+	bool home = mirror_home(m) == leg;
+	struct super before, *s = &m->meta->super[leg];
+	int r;
+
+	/* Of the leg that keeps it, the map must not change meanwhile. */
+	if (home)
+		dirty_map_hold(&m->dirty);
+	mutex_lock(&m->meta->lock[leg]);
+	before = *s;
+	growth_move(s, to);
+	r = dirty_map_write_whole(&m->dirty, leg, !home);
+	if (!r)
+		r = metadata_move(m, leg, has);
+	if (r) {
+		before.seq = s->seq;
+		*s = before;
+	}
+	mutex_unlock(&m->meta->lock[leg]);
+	if (home)
+		dirty_map_release(&m->dirty);
+	return r;
+}
+
+static int grow_leg(struct mirror *m, enum leg_id leg)
+{
+	const char *name = dm_table_device_name(m->ti->table);
+	struct leg *l = &m->legs[leg];
+	struct lockstep_layout to;
+	enum growth growth;
+	u64 had, has;
+	int r;
+
+	if (READ_ONCE(l->dead))
+		return 0;
+	had = m->meta->size[leg];
+	has = bdev_nr_sectors(leg_bdev(l));
+	growth = growth_check(&m->meta->super[leg], had, has, &to);
+	if (growth == GROWTH_NONE)
+		return 0;
+	if (growth != GROWTH_OK) {
+		DMWARN("%s: the %s leg's device (%s, %llu sectors, it had %llu) %s", name,
+		       leg_name(leg), leg_path(l), has, had, growth_text(growth));
+		return -ENOSPC;
+	}
+	r = move_leg(m, leg, has, &to);
+	if (r) {
+		DMWARN("%s: the %s leg's metadata can't be moved to the end of %s: error %d", name,
+		       leg_name(leg), leg_path(l), r);
+		(void)mirror_leg_failed(m, leg);
+	} else {
+		DMINFO("%s: the %s leg's metadata are at the end of %llu sectors now, not of %llu",
+		       name, leg_name(leg), has, had);
+	}
+	return r;
+}
+
+int grow_legs(struct mirror *m)
+{
+	enum leg_id leg;
+	int r = 0, one;
+
+	if (!m->meta)
+		return 0;
+	/* No parting and no join changes the map's home, or what a leg is, meanwhile. */
+	standing_drain(m);
+	mutex_lock(&m->join_lock);
+	if (m->join_off || READ_ONCE(m->standing) == PARTING) {
+		DMWARN("%s: not now: it is suspended, read-only, or has just lost a leg",
+		       dm_table_device_name(m->ti->table));
+		r = -EBUSY;
+	}
+	for (leg = LEG_LOCAL; leg < LEGS && r != -EBUSY; leg++) {
+		one = grow_leg(m, leg);
+		if (one)
+			r = one;
+	}
+	mutex_unlock(&m->join_lock);
+	return r;
+}
+
+static int check_room(struct mirror *m, enum leg_id leg)
+{
+	struct dm_target *ti = m->ti;
+	struct super_found found;
+
+	metadata_find(m, leg, &found);
+	if (found.kind == SUPER_VALID && growth_room(&found.super, ti->len))
+		return 0;
+	if (found.kind == SUPER_VALID)
+		DMERR("the %s leg (%s) has room for %llu sectors of data, the table says %llu; after its device has grown: dmsetup message NAME 0 grow",
+		      leg_name(leg), leg_path(&m->legs[leg]), found.super.map_start,
+		      (unsigned long long)ti->len);
+	ti->error = leg == LEG_LOCAL ? "The local leg has no room for that length" :
+				       "The remote leg has no room for that length";
+	return -ENOSPC;
+}
+
+int grow_check(struct mirror *m, const struct super *s)
+{
+	struct dm_target *ti = m->ti;
+	enum leg_id missing, leg;
+	sector_t before;
+	int r = 0;
+
+	registry_before(m, &before, &missing);
+	if (before && (before > ti->len || (s && s->data_sectors > ti->len))) {
+		DMERR("the mirror has %llu sectors, the table says %llu: it can't be made smaller",
+		      s ? s->data_sectors : (unsigned long long)before,
+		      (unsigned long long)ti->len);
+		ti->error = "The table is shorter than the mirror";
+		return -EINVAL;
+	}
+	if (!s)
+		return 0;
+	if (!before || m->read_only) {
+		DMERR("the legs hold %llu sectors of data, the table says %llu", s->data_sectors,
+		      (unsigned long long)ti->len);
+		ti->error = "The table's length isn't that of the legs' data";
+		return -EINVAL;
+	}
+	if (missing == LEGS && m->legs[LEG_LOCAL].dev && m->legs[LEG_REMOTE].dev) {
+		for (leg = LEG_LOCAL; leg < LEGS && !r; leg++)
+			r = check_room(m, leg);
+		m->grows = !r;
+		return r;
+	}
+	DMERR("the mirror has lost a leg: it grows when both are there");
+	ti->error = "Only a mirror with both legs can grow";
+	return -EBUSY;
+}
+
+int grow_extend(struct mirror *m, struct super *s)
+{
+	growth_extend(s, m->ti->len);
+	return 0;
+}
