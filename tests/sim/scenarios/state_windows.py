@@ -6,7 +6,7 @@ import threading
 import time
 
 from locklab import base, blk, dm
-from statelab import REMOTE, TARGET, Beside
+from statelab import ALONE, REMOTE, TARGET, Beside
 from statelegs import Copies, Pair
 
 
@@ -178,6 +178,50 @@ def map_of_a_leg_that_was_left_out() -> None:
     pair.close()
 
 
+def alone_before_it_is_acknowledged() -> None:
+    base.step("a write that one leg has is acknowledged when that leg says so, no sooner")
+    pair = Pair("remote_timeout", 2000, "rejoin", 0)
+    pair.put(0)
+    pair.local.set(slots="slow:1000")
+    pair.remote.gone()
+    write = Beside(lambda: pair.put(0))
+    pair.wait("AD", "parting")
+    done = False
+    while not done:
+        done = write.done  # first this
+        said = pair.local.super.state
+        base.expect(not done or said == ALONE, "acknowledged before the local leg said so")
+        time.sleep(0.01)
+    write.result()
+    pair.local.well()
+    pair.remote.well()
+    pair.message("recover")
+    pair.good_end("alone first")
+    pair.close()
+
+
+def in_flight_is_dirty() -> None:
+    base.step("a write is on its way for minutes: its region isn't written out as clean meanwhile")
+    pair = Pair("remote_timeout", 0, "rejoin", 1)
+    pair.put(640)
+    pair.remote.set(data="slow:200000")
+    write = Beside(lambda: pair.put(640))
+    time.sleep(150)
+    base.expect(not write.done, "it is on its way")
+    copies = Copies(pair.sectors)
+    copies.put([pair.local.image(), pair.remote.image()])  # the primary crashes here
+    copies.start()
+    copies.in_sync()
+    copies.stop()
+    one, two = copies.data()
+    base.expect(one == two, "the legs are alike after the crash")
+    write.result()
+    pair.remote.well()
+    pair.good_end("in flight")
+    pair.close()
+    copies.close()
+
+
 not_flushed_is_dirty()
 message_before_the_start()
 flush_fails_at_the_end()
@@ -185,3 +229,5 @@ map_of_a_leg_that_hangs()
 home_after_a_blip()
 home_of_a_leg_that_lies()
 map_of_a_leg_that_was_left_out()
+alone_before_it_is_acknowledged()
+in_flight_is_dirty()
