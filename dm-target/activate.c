@@ -260,6 +260,9 @@ static int write_idle(struct mirror *m, enum leg_id leg)
 	mutex_lock(&m->meta->lock[leg]);
 	next = m->meta->super[leg];
 	super_set_active(&next, false);
+	/* What it kept when it was the home would be resynced once more at the next start. */
+	if (leg != mirror_home(m))
+		super_forget_map(&next);
 	r = metadata_write(m, leg, &next);
 	mutex_unlock(&m->meta->lock[leg]);
 	return r;

@@ -43,6 +43,11 @@ void super_new_map(struct super *s)
 	s->map_epoch = ++s->map_epochs;
 }
 
+void super_forget_map(struct super *s)
+{
+	s->map_epoch = 0;
+}
+
 int super_join(struct super *s, const struct super *source)
 {
 	if (!has_all(source))
@@ -53,7 +58,7 @@ int super_join(struct super *s, const struct super *source)
 	s->base = no_generation;
 	memset(s->adopted, 0, sizeof(s->adopted));
 	memcpy(s->history, source->history, sizeof(s->history));
-	s->map_epoch = 0;
+	super_forget_map(s);
 	return 0;
 }
 
@@ -105,7 +110,7 @@ void super_give_up(struct super *s, const struct super *source)
 	s->base = source->cur;
 	memset(s->history, 0, sizeof(s->history));
 	memset(s->adopted, 0, sizeof(s->adopted));
-	s->map_epoch = 0;
+	super_forget_map(s);
 	s->active = false;
 }
 

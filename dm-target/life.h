@@ -55,7 +55,8 @@
  *  the map's home moves to a leg:
  *    its map sectors with set bits, of super_new_map()'s epoch -> its superblock
  *    with that epoch -> the other map may be left to rot: its bits only make a
- *    later resync longer.
+ *    later resync longer. At a clean stop it is forgotten with super_forget_map(),
+ *    once the home's map is durable.
  */
 #ifndef LOCKSTEP_LIFE_H
 #define LOCKSTEP_LIFE_H
@@ -72,6 +73,9 @@ void super_create_new(struct super *s, const struct super *source, u64 epochs, u
 
 /* A new epoch for the leg's map: all clear until sectors of that epoch are written. */
 void super_new_map(struct super *s);
+
+/* No map sector of the leg counts any more: the other leg keeps the map. */
+void super_forget_map(struct super *s);
 
 /*
  * The leg of @s is to be resynced from the leg of @source, and gets its length

@@ -127,6 +127,23 @@ def failed_and_back(pair: Pair) -> None:
     has("two", 4096, node=pair.nodes["remote"])
 
 
+def local_failed_and_back(pair: Pair) -> None:
+    base.step("the local leg is back; a clean stop later nothing is copied once more")
+    good("assemble", "m")
+    good("fail", "m", "local")
+    put("what the local leg missed", 8192)
+    good("re-add", "m")
+    clilab.in_sync()
+    base.equal(clilab.status()["counters"]["resynced_sectors"], 2048, "one region was copied")
+    good("stop", "m")
+    pair.same()
+    good("assemble", "m")
+    told = clilab.in_sync()
+    found = (told["counters"]["resynced_sectors"], told["regions_dirty"])
+    base.equal(found, (0, 0), "sectors resynced, regions dirty")
+    good("stop", "m")
+
+
 def crashed(pair: Pair) -> None:
     base.step("the host crashes")
     good("assemble", "m")
@@ -210,7 +227,7 @@ def new_disk(pair: Pair) -> None:
         disk.zero(0, disk.sectors)
     refused(3, "re-add", "m", says=("lockstep replace m remote",))
     base.until(lambda: clilab.status()["legs"]["remote"]["reason"] == "foreign", "it is foreign")
-    base.expect("lockstep examine, replace" in clilab.run("status", "m").out, "status says what")
+    base.expect("lockstep replace m remote" in clilab.run("status", "m").out, "status says what")
     refused(3, "replace", "m", "remote", spare.node, says=("IS OVERWRITTEN", "no terminal"))
     good("replace", "m", "remote", spare.node, "--yes")
     clilab.in_sync()
@@ -323,6 +340,7 @@ def taken_over(pair: Pair) -> None:
 two = Pair()
 made_and_stopped(two)
 failed_and_back(two)
+local_failed_and_back(two)
 crashed(two)
 one_leg_only(two)
 split(two)
