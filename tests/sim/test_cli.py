@@ -15,6 +15,7 @@ SCENARIOS = [
     ("cli_life", "plain"),
     ("cli_life", "checked"),
     ("cli_verify", "plain"),
+    ("cli_guess", "plain"),
 ]
 
 
