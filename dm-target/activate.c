@@ -16,7 +16,8 @@
 /* The longest text: a history. */
 #define TEXT_BYTES	1200
 
-static int judge(struct mirror *m, struct super_found found[LEGS], struct verdict *v)
+/* Look at the legs, and decide. */
+static int find_legs(struct mirror *m, struct super_found found[LEGS], struct verdict *v)
 {
 	const char *name = dm_table_device_name(m->ti->table);
 	enum leg_id leg;
@@ -30,7 +31,7 @@ static int judge(struct mirror *m, struct super_found found[LEGS], struct verdic
 		if (m->legs[leg].dead)
 			found[leg].kind = SUPER_ABSENT;
 		else
-			metadata_find(m, leg, &found[leg]);
+			(void)metadata_read(m, leg, &found[leg]);
 
 	verdict_decide(&found[LEG_LOCAL], &found[LEG_REMOTE], v);
 	verdict_text(v, &found[LEG_LOCAL], &found[LEG_REMOTE], text, TEXT_BYTES);
@@ -78,15 +79,14 @@ int activate_check(struct mirror *m)
 	int r;
 
 	/* A table reload: the legs are in use, and say so when that has ended. */
-	for (leg = registry_reload(m) ? LEG_LOCAL : LEGS; leg < LEGS; leg++) {
-		if (!m->legs[leg].dev)
-			continue;
-		metadata_find(m, leg, &found[leg]);
-		if (found[leg].kind == SUPER_VALID)
-			return check_geometry(m, &found[leg].super);
+	if (registry_reload(m)) {
+		for (leg = LEG_LOCAL; leg < LEGS; leg++)
+			if (m->legs[leg].dev && !metadata_read(m, leg, &found[leg]) &&
+			    found[leg].kind == SUPER_VALID)
+				return check_geometry(m, &found[leg].super);
 	}
 
-	r = judge(m, found, &v);
+	r = find_legs(m, found, &v);
 	if (r) {
 		m->ti->error = "The legs can't be used together; the kernel's log says why";
 		return r;
@@ -202,7 +202,7 @@ static int begin(struct mirror *m)
 		return begin_core(m);
 
 	/* Of a read-only mirror only what the verdict says is used. */
-	r = judge(m, found, &v);
+	r = find_legs(m, found, &v);
 	if (!r)
 		r = check_kept(m, &v);
 	if (!r)
@@ -228,17 +228,36 @@ static void set_dead(struct mirror *m, enum leg_id leg, bool dead)
 {
 	spin_lock_irq(&m->lock);
 	m->legs[leg].dead = dead;
-	m->legs[leg].why = dead ? WHY_FOREIGN : WHY_NONE;
+	m->legs[leg].why = !dead ? WHY_NONE :
+			   writes_draining(m, leg) ? WHY_TIMEOUT : WHY_FOREIGN;
 	if (!dead)
 		m->standing = TOGETHER;
 	spin_unlock_irq(&m->lock);
 }
 
+/* What an earlier try has abandoned may still reach the leg. */
+static int check_drained(struct mirror *m)
+{
+	enum leg_id leg;
+
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		if (m->legs[leg].dead || !writes_draining(m, leg))
+			continue;
+		DMERR("%s: the %s leg (%s) hasn't answered all that was sent to it: try again when it has",
+		      dm_table_device_name(m->ti->table), leg_name(leg), leg_path(&m->legs[leg]));
+		return -EBUSY;
+	}
+	return 0;
+}
+
 int activate_begin(struct mirror *m)
 {
 	enum leg_id drop = other_leg(m->keep);
-	int r = begin(m);
+	int r = check_drained(m);
 
+	if (r)
+		return r;
+	r = begin(m);
 	if (!r || m->keep == LEGS || m->legs[drop].dead || m->legs[m->keep].dead)
 		return r;
 	DMERR("%s: going on without the %s leg (%s), which can't be taken",

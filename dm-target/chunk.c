@@ -2,26 +2,15 @@
 #include "chunk.h"
 
 #include <linux/completion.h>
-#include <linux/ktime.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
-#include "lockstep-trace.h"
 #include "mirror.h"
 
 struct chunk_leg {
-	struct chunk *chunk;
-	enum leg_id id;
-	struct bio bio;
-	struct bio_vec vecs[IO_MAX_PAGES];
+	struct transfer transfer;
 	struct page *pages[IO_MAX_PAGES];
-	struct completion done;
-	blk_status_t status;
-	struct list_head transfer;	/* in mirror.transfers; state lock */
-	bool abandoned;			/* and hasn't returned; state lock */
-	bool died;			/* the leg: so this tells nothing new of it */
-	ktime_t began;
 	u64 took;
 };
 
@@ -66,9 +55,6 @@ struct chunk *chunk_create(struct mirror *m, unsigned int sectors)
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		struct chunk_leg *l = leg_part(c, leg);
 
-		l->chunk = c;
-		l->id = leg;
-		init_completion(&l->done);
 		for (i = 0; i < DIV_ROUND_UP(sectors, PAGE_SECTORS_HERE); i++) {
 			l->pages[i] = alloc_page(GFP_KERNEL);
 			if (!l->pages[i]) {
@@ -101,120 +87,38 @@ void chunk_unlock(struct chunk *c)
 	range_unlock(&c->m->ranges, &c->range);
 }
 
-static void transfer_done(struct bio *bio)
-{
-	struct chunk_leg *l = bio->bi_private;
-	struct mirror *m = l->chunk->m;
-	enum leg_id leg = l->id;
-	unsigned long flags;
-	bool abandoned;
-
-	leg_io_end(&m->legs[leg]);
-	l->took += ktime_to_ns(ktime_sub(ktime_get(), l->began));
-	bio_uninit(bio);
-
-	/* Whoever waits takes this lock before it lets anything go. */
-	spin_lock_irqsave(&m->lock, flags);
-	abandoned = l->abandoned;
-	l->abandoned = false;
-	if (!abandoned) {
-		list_del(&l->transfer);
-		l->status = bio->bi_status;
-		complete(&l->done);
-	}
-	spin_unlock_irqrestore(&m->lock, flags);
-	if (abandoned)
-		writes_other_returned(m, leg);
-}
-
-void chunks_abandon(struct mirror *m)
-{
-	struct chunk_leg *l, *next;
-
-	lockdep_assert_held(&m->lock);
-	list_for_each_entry_safe(l, next, &m->transfers, transfer) {
-		if (!m->legs[l->id].dead)
-			continue;
-		list_del(&l->transfer);
-		l->abandoned = true;
-		l->died = true;
-		l->status = BLK_STS_TIMEOUT;
-		writes_other_abandoned(m, l->id);
-		complete(&l->done);
-	}
-}
-
-/* Puts it into flight, unless the leg is dead. */
-static bool take_off(struct chunk_leg *l)
-{
-	struct mirror *m = l->chunk->m;
-	bool alive;
-
-	reinit_completion(&l->done);
-	l->died = false;
-	spin_lock_irq(&m->lock);
-	alive = !m->legs[l->id].dead && !WARN_ON_ONCE(l->abandoned);
-	if (alive)
-		list_add(&l->transfer, &m->transfers);
-	spin_unlock_irq(&m->lock);
-	if (!alive) {
-		l->died = true;
-		l->status = BLK_STS_TIMEOUT;
-		complete(&l->done);
-	}
-	return alive;
-}
-
 static void submit(struct chunk *c, enum leg_id leg, enum leg_id buffer, blk_opf_t opf,
 		   unsigned int first, unsigned int sectors)
 {
-	struct chunk_leg *l = leg_part(c, leg);
+	struct transfer *t = &leg_part(c, leg)->transfer;
 	unsigned int page = first / PAGE_SECTORS_HERE;
 	unsigned int offset = (first % PAGE_SECTORS_HERE) << SECTOR_SHIFT;
 	unsigned int left = sectors << SECTOR_SHIFT;
 
-	if (!take_off(l))
-		return;
-	bio_init(&l->bio, leg_bdev(&c->m->legs[leg]), l->vecs, IO_MAX_PAGES, opf);
-	l->bio.bi_iter.bi_sector = c->range.start + first;
+	transfer_init(t, c->m, leg, opf, c->range.start + first);
 	while (left) {
 		unsigned int len = min_t(unsigned int, left, PAGE_SIZE - offset);
 
-		__bio_add_page(&l->bio, leg_part(c, buffer)->pages[page++], len, offset);
+		__bio_add_page(&t->bio, leg_part(c, buffer)->pages[page++], len, offset);
 		left -= len;
 		offset = 0;
 	}
-	l->bio.bi_private = l;
-	l->bio.bi_end_io = transfer_done;
-	l->began = ktime_get();
-	leg_io_start(&c->m->legs[leg]);
-	submit_bio(&l->bio);
+	transfer_submit(t);
 }
 
-static int wait_for(struct chunk *c, enum leg_id leg, atomic64_t *errors)
+static int wait_for(struct chunk *c, enum leg_id leg)
 {
 	struct chunk_leg *l = leg_part(c, leg);
+	int r = transfer_wait(&l->transfer);
 
-	wait_for_completion_io(&l->done);
-	/* Who has woken us is still in there. */
-	spin_lock_irq(&c->m->lock);
-	spin_unlock_irq(&c->m->lock);
-	if (l->status && !l->died) {
-		atomic64_inc(errors);
-		trace_lockstep_leg_error(c->m, leg, c->range.start, l->status);
-	}
-	return blk_status_to_errno(l->status);
-}
-
-static int wait_for_read(struct chunk *c, enum leg_id leg)
-{
-	return wait_for(c, leg, &c->m->legs[leg].read_errors);
+	l->took += l->transfer.ns;
+	return r;
 }
 
 int chunk_read(struct chunk *c, enum leg_id leg)
 {
 	submit(c, leg, leg, REQ_OP_READ, 0, chunk_sectors(c));
-	return wait_for_read(c, leg);
+	return wait_for(c, leg);
 }
 
 int chunk_read_both(struct chunk *c, int error[LEGS])
@@ -225,17 +129,15 @@ int chunk_read_both(struct chunk *c, int error[LEGS])
 	submit(c, LEG_REMOTE, LEG_REMOTE, REQ_OP_READ, 0, chunk_sectors(c));
 	submit(c, LEG_LOCAL, LEG_LOCAL, REQ_OP_READ, 0, chunk_sectors(c));
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		error[leg] = wait_for_read(c, leg);
+		error[leg] = wait_for(c, leg);
 	return error[LEG_LOCAL] ?: error[LEG_REMOTE];
 }
 
 int chunk_write(struct chunk *c, enum leg_id to, enum leg_id from,
 		unsigned int first, unsigned int sectors)
 {
-	struct leg *l = &c->m->legs[to];
-
-	submit(c, to, from, REQ_OP_WRITE | leg_write_flags(l), first, sectors);
-	return wait_for(c, to, &l->write_errors);
+	submit(c, to, from, REQ_OP_WRITE | leg_write_flags(&c->m->legs[to]), first, sectors);
+	return wait_for(c, to);
 }
 
 unsigned int chunk_differs(struct chunk *c, unsigned int *first, unsigned int *last)

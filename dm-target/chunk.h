@@ -35,14 +35,12 @@ void chunk_lock(struct chunk *c, sector_t start, unsigned int sectors);
 void chunk_unlock(struct chunk *c);
 
 /*
- * Transfers between a leg and its buffer, or another leg's; the range is held.
- * A transfer on a leg that dies meanwhile (or is dead) ends at once with an
- * error, so that no write has to wait for the range of one that hangs. What is
- * still out there then counts with the abandoned writes (write.h): the leg isn't
- * used again before it has returned, so until then the chunk isn't used either.
- * Errors are counted and traced for the leg; what they mean is the caller's
- * business. Returns 0 or an errno. chunk_read_both() reads from both at the
- * same time, and tells how each fared.
+ * Transfers (transfer.h) between a leg and its buffer, or another leg's; the range is
+ * held. One on a leg that dies meanwhile (or is dead) ends at once with an error, so
+ * that no write has to wait for the range of one that hangs. The leg isn't used again
+ * before it has returned, so until then the chunk isn't used either. What errors mean
+ * is the caller's business. Returns 0 or an errno. chunk_read_both() reads from both
+ * at the same time, and tells how each fared.
  */
 int __must_check chunk_read(struct chunk *c, enum leg_id leg);
 int __must_check chunk_read_both(struct chunk *c, int error[LEGS]);
@@ -64,8 +62,5 @@ unsigned int chunk_sectors(const struct chunk *c);
 
 /* Nanoseconds that transfers have taken on a leg since chunk_lock(). */
 u64 chunk_took(struct chunk *c, enum leg_id leg);
-
-/* Under the state lock: end the transfers on legs that are dead. */
-void chunks_abandon(struct mirror *m);
 
 #endif

@@ -13,6 +13,7 @@
 /* Regions of one 512-byte sector of the map, and of one page that is written. */
 #define SECTOR_REGIONS	LOCKSTEP_MAP_BITS
 #define MAP_PAGE_SECTORS LOCKSTEP_MAP_PAGE
+#define MAP_PAGE_BYTES	(MAP_PAGE_SECTORS << SECTOR_SHIFT)
 #define PAGE_REGIONS	((unsigned long)SECTOR_REGIONS * MAP_PAGE_SECTORS)
 
 static unsigned long nr_pages(const struct dirty_map *dm)
@@ -75,10 +76,10 @@ static void get_sector(struct dirty_map *dm, const struct lockstep_map_sector *d
 	bitmap_from_arr64(to, words, nr);
 }
 
-static void put_page_bits(struct dirty_map *dm, struct page *to, const unsigned long *bits,
+static void put_page_bits(struct dirty_map *dm, void *to, const unsigned long *bits,
 			  unsigned long page, enum leg_id leg)
 {
-	struct lockstep_map_sector *disk = page_address(to);
+	struct lockstep_map_sector *disk = to;
 	u64 epoch = metadata_epoch(dm->m, leg);
 	unsigned int i;
 
@@ -136,8 +137,7 @@ static bool drop_idle(struct dirty_map *dm)
 	for (i = 0; i < BITS_TO_LONGS(dm->nr); i++) {
 		unsigned long now = xchg(&dm->touched[i], 0);
 
-		dm->next[i] = dm->bits[i] & ~(now | dm->before[i]);
-		dm->before[i] = now;
+		dm->next[i] = dm->bits[i] & ~now;
 	}
 	for_each_set_bit(region, dm->next, dm->nr) {
 		clear_bit(region, dm->bits);
@@ -298,9 +298,9 @@ bool dirty_map_mark(struct dirty_map *dm, struct dirty_wait *wait, sector_t star
 
 /* One page of a leg's map, into the bits of its regions. */
 static int read_page(struct dirty_map *dm, enum leg_id leg, unsigned long page,
-		     struct page *buffer, unsigned long *bits)
+		     void *buffer, unsigned long *bits)
 {
-	struct lockstep_map_sector *disk = page_address(buffer);
+	struct lockstep_map_sector *disk = buffer;
 	u64 epoch = metadata_epoch(dm->m, leg);
 	unsigned int i;
 	int r;
@@ -324,19 +324,19 @@ static int read_page(struct dirty_map *dm, enum leg_id leg, unsigned long page,
 
 int dirty_map_read(struct dirty_map *dm, enum leg_id leg, unsigned long *bits)
 {
-	struct page *buffer;
 	unsigned long page;
+	void *buffer;
 	int r = 0;
 
 	bitmap_zero(bits, dm->nr);
 	if (!metadata_epoch(dm->m, leg))
 		return 0;
-	buffer = alloc_page(GFP_NOIO);
+	buffer = kmalloc(MAP_PAGE_BYTES, GFP_NOIO);
 	if (!buffer)
 		return -ENOMEM;
 	for (page = 0; page < nr_pages(dm) && !r; page++)
 		r = read_page(dm, leg, page, buffer, bits);
-	__free_page(buffer);
+	kfree(buffer);
 	return r;
 }
 
@@ -380,7 +380,7 @@ int dirty_map_write(struct dirty_map *dm, enum leg_id leg)
 int dirty_map_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty)
 {
 	unsigned long page, pages = dm->m->meta->super[leg].map_sectors / MAP_PAGE_SECTORS;
-	struct page *buffer = alloc_page(GFP_NOIO);
+	void *buffer = kmalloc(MAP_PAGE_BYTES, GFP_NOIO);
 	int r = buffer ? 0 : -ENOMEM;
 
 	for (page = 0; page < pages && !r; page++) {
@@ -389,8 +389,7 @@ int dirty_map_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty)
 	}
 	if (!r && !empty)
 		bitmap_copy(dm->disk, dm->bits, dm->nr);
-	if (buffer)
-		__free_page(buffer);
+	kfree(buffer);
 	return r;
 }
 
@@ -470,7 +469,7 @@ unsigned long dirty_map_weight(const struct dirty_map *dm)
 
 int dirty_map_create(struct dirty_map *dm, struct mirror *m, unsigned long nr, unsigned int shift)
 {
-	unsigned long **all[] = { &dm->bits, &dm->touched, &dm->before, &dm->disk, &dm->next };
+	unsigned long **all[] = { &dm->bits, &dm->touched, &dm->disk, &dm->next };
 	unsigned int i;
 
 	dm->m = m;
@@ -488,22 +487,21 @@ int dirty_map_create(struct dirty_map *dm, struct mirror *m, unsigned long nr, u
 		if (!*all[i])
 			return -ENOMEM;
 	}
-	dm->page = alloc_page(GFP_KERNEL);
+	dm->page = kmalloc(MAP_PAGE_BYTES, GFP_KERNEL);
 	dm->wq = alloc_workqueue("lockstep-map", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	return dm->page && dm->wq ? 0 : -ENOMEM;
 }
 
 void dirty_map_destroy(struct dirty_map *dm)
 {
-	unsigned long *all[] = { dm->bits, dm->touched, dm->before, dm->disk, dm->next };
+	unsigned long *all[] = { dm->bits, dm->touched, dm->disk, dm->next };
 	unsigned int i;
 
 	if (dm->wq) {
 		dirty_map_stop(dm);
 		destroy_workqueue(dm->wq);
 	}
-	if (dm->page)
-		__free_page(dm->page);
+	kfree(dm->page);
 	for (i = 0; i < ARRAY_SIZE(all); i++)
 		kvfree(all[i]);
 }

@@ -10,7 +10,7 @@
  *
  * The map is written in pages of 4 KiB (lockstep-format.h); all writes that
  * wait while a page is on its way share the next one. Bits are cleared lazily:
- * a region is written out as clean when no write has come for two to three
+ * a region is written out as clean when no write has come for one to two
  * DIRTY_TICKs, none is in flight, it isn't stale, both legs are there, and
  * what the legs hold of it in volatile caches has been flushed.
  *
@@ -55,10 +55,9 @@ struct dirty_map {
 	unsigned int shift;
 	unsigned long *bits;
 	unsigned long *touched;		/* marked since the last tick */
-	unsigned long *before;		/* worker: marked in the tick before */
 	unsigned long *disk;		/* worker: what the home leg has; covers bits[] */
 	unsigned long *next;		/* worker: what it is to have */
-	struct page *page;		/* worker: what is being written */
+	void *page;			/* worker: what is being written */
 
 	struct mutex change;		/* dirty_map_hold() */
 	bool parked;			/* the device is suspended; under change */

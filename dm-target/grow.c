@@ -97,7 +97,7 @@ static int check_room(struct mirror *m, enum leg_id leg)
 	struct dm_target *ti = m->ti;
 	struct super_found found;
 
-	metadata_find(m, leg, &found);
+	(void)metadata_read(m, leg, &found);
 	if (found.kind == SUPER_VALID && growth_room(&found.super, ti->len))
 		return 0;
 	if (found.kind == SUPER_VALID)

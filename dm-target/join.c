@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "join.h"
 
+#include <linux/blkdev.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/timekeeping.h>
@@ -9,7 +10,6 @@
 #include "lockstep-trace.h"
 #include "metadata.h"
 #include "mirror.h"
-#include "probe.h"
 #include "registry.h"
 #include "resync.h"
 #include "verdict.h"
@@ -189,6 +189,32 @@ static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *
 	return *target ? join_as_target(m, leg, v.full) : 0;
 }
 
+/* Does it answer, and what does it say that it is? In core mode its first block has to do. */
+static int probe(struct mirror *m, enum leg_id leg, struct super_found *found)
+{
+	unsigned int bytes;
+	void *block;
+	int r;
+
+	if (m->meta) {
+		r = metadata_read(m, leg, found);
+	} else {
+		bytes = bdev_logical_block_size(leg_bdev(&m->legs[leg]));
+		block = kmalloc(bytes, GFP_NOIO);
+		r = block ? transfer_now(m, leg, REQ_OP_READ | REQ_SYNC, 0, block, bytes) :
+			    -ENOMEM;
+		kfree(block);
+	}
+	return r ?: transfer_flush(m, leg);
+}
+
+static void set_joining(struct mirror *m, enum leg_id leg)
+{
+	spin_lock_irq(&m->lock);
+	m->legs[leg].joining = true;
+	spin_unlock_irq(&m->lock);
+}
+
 static int come_back(struct mirror *m, enum leg_id leg)
 {
 	struct leg *l = &m->legs[leg];
@@ -204,12 +230,14 @@ static int come_back(struct mirror *m, enum leg_id leg)
 	if (r == -EBUSY) {
 		why = WHY_DRAINING;
 	} else if (!r) {
-		r = probe_leg(m, leg, &found);
+		set_joining(m, leg);
+		r = probe(m, leg, &found);
 		if (!r && m->meta)
 			r = prepare(m, leg, &found, &target, &why);
 	}
 
 	spin_lock_irq(&m->lock);
+	l->joining = false;
 	/* Not for what is our own trouble. */
 	if (r && r != -ENOMEM && r != -EAGAIN && l->why != WHY_TOLD)
 		l->why = why;
@@ -298,7 +326,7 @@ static int in_sync(struct mirror *m, enum leg_id leg)
 	marks = m->map.marks;
 	spin_unlock_irq(&m->lock);
 	if (leg_may_forget(&m->legs[leg]))
-		r = leg_flush(&m->legs[leg]);
+		r = transfer_flush(m, leg);
 	if (r) {
 		(void)mirror_leg_failed(m, leg);
 		return r;
@@ -424,8 +452,10 @@ void join_kick_later(struct mirror *m)
 
 void join_stop(struct mirror *m)
 {
+	spin_lock_irq(&m->lock);
 	WRITE_ONCE(m->join_off, true);
-	wake_up_all(&m->join_wake);
+	transfers_abandon(m);
+	spin_unlock_irq(&m->lock);
 	cancel_delayed_work_sync(&m->joining);
 	/* And by hand. */
 	mutex_lock(&m->join_lock);
@@ -443,7 +473,6 @@ void join_run(struct mirror *m)
 void join_init(struct mirror *m)
 {
 	mutex_init(&m->join_lock);
-	init_waitqueue_head(&m->join_wake);
 	INIT_DELAYED_WORK(&m->joining, join_work);
 	m->join_off = true;
 }

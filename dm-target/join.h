@@ -2,8 +2,8 @@
 /*
  * Join: how a leg comes back, and how it becomes in sync again.
  *
- *  - A dead leg is probed (probe.h) every few seconds (rejoin_seconds). It may come back
- *    if all our I/O to it has returned, it can be read and flushed, and its
+ *  - A dead leg is tried every few seconds (rejoin). It may come back if all our
+ *    I/O to it has returned, it can be read (in core mode its first block) and flushed, and its
  *    superblock shows that it has no history of its own (verdict.h). Otherwise
  *    it stays dead, and says why.
  *  - It is marked TARGET of the source's generation on its own superblock
@@ -17,7 +17,8 @@
  *    generation. If the target is the local leg, the map's home moves to it in
  *    between.
  *
- * All this may hang on the leg that is coming back; parting doesn't wait for it.
+ * The leg that is coming back may hang: each I/O to it is waited for no longer than
+ * JOIN_SECONDS, or until joins are to stop (transfer.h). Parting doesn't wait for it.
  * Each step ends by looking, under the state lock, whether the standing has
  * changed meanwhile (mirror.changes); then its result doesn't count.
  *

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-#include <linux/bio.h>
-#include <linux/blkdev.h>
-#include <linux/device-mapper.h>
-#include <linux/mm.h>
+#include <linux/workqueue.h>
 
 #include "leg.h"
 #include "lockstep-compat.h"
@@ -58,11 +55,21 @@ int leg_open(struct leg *leg, struct dm_target *ti, const char *path, enum leg_i
 		leg_close(leg, ti);
 		return -EINVAL;
 	}
+
+	leg->send_wq = alloc_workqueue("lockstep-leg", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!leg->send_wq) {
+		ti->error = "Out of memory";
+		leg_close(leg, ti);
+		return -ENOMEM;
+	}
 	return 0;
 }
 
 void leg_close(struct leg *leg, struct dm_target *ti)
 {
+	if (leg->send_wq)
+		destroy_workqueue(leg->send_wq);
+	leg->send_wq = NULL;
 	if (leg->dev)
 		dm_put_device(ti, leg->dev);
 	leg->dev = NULL;
@@ -88,16 +95,6 @@ bool leg_may_forget(const struct leg *leg)
 {
 	return leg->dev && !leg->write_through && !leg->cache_trusted &&
 	       bdev_write_cache(leg_bdev(leg));
-}
-
-int leg_flush(struct leg *leg)
-{
-	int r;
-
-	leg_io_start(leg);
-	r = blkdev_issue_flush(leg_bdev(leg));
-	leg_io_end(leg);
-	return r;
 }
 
 const char *leg_why_word(enum leg_why why)

@@ -3,7 +3,7 @@
  * Leg: one of the two devices of a mirror: the local one, which is read, and
  * the remote one, at the mirror site.
  *
- * A leg is alive or dead. A dead leg gets no I/O but probes until it joins again
+ * A leg is alive or dead. A dead leg gets no I/O but a join's until it is alive again
  * (join.h). Which parts of an alive leg may be trusted is the region map's
  * knowledge, not the leg's. dead and deaths change under the mirror's state
  * lock; error counters may be raised from any context.
@@ -12,12 +12,10 @@
 #define LOCKSTEP_LEG_H
 
 #include <linux/atomic.h>
-#include <linux/blk_types.h>
+#include <linux/blkdev.h>
+#include <linux/device-mapper.h>
 #include <linux/jiffies.h>
 #include <linux/types.h>
-
-struct dm_dev;
-struct dm_target;
 
 enum leg_id {
 	LEG_LOCAL,
@@ -65,10 +63,13 @@ struct leg {
 	bool dead;
 	enum leg_why why;
 	unsigned int deaths;
+	bool joining;			/* dead, and a join uses it (join.h) */
 	atomic_t inflight;		/* our bios (and zeroings) on the device */
 	unsigned long progress;		/* jiffies: the last one returned, or a first one began */
 	atomic64_t read_errors;
 	atomic64_t write_errors;
+	/* For whoever mustn't wait for room in the device's queue; see leg_full(). */
+	struct workqueue_struct *send_wq;
 };
 
 /*
@@ -93,9 +94,6 @@ blk_opf_t leg_write_flags(const struct leg *leg);
  */
 bool leg_may_forget(const struct leg *leg);
 
-/* Flush its cache, as I/O of ours. May sleep. Returns 0 or an errno. */
-int __must_check leg_flush(struct leg *leg);
-
 /*
  * Around every I/O of ours to the leg, whoever sends it, so that a device that
  * answers nothing any more can be told from an idle one (watch.h). Any context.
@@ -113,6 +111,16 @@ static inline void leg_io_end(struct leg *leg)
 	WRITE_ONCE(leg->progress, jiffies);
 	smp_mb__before_atomic();	/* who starts the next I/O doesn't go by an older one */
 	atomic_dec(&leg->inflight);
+}
+
+/*
+ * Has it about as much as its queue takes? Whoever submits more may sleep until
+ * something returns, and from a leg that hangs nothing does: so send_wq is to do that.
+ * Half of the queue is left to others, and to bios that are split. Any context.
+ */
+static inline bool leg_full(const struct leg *leg)
+{
+	return atomic_read(&leg->inflight) > bdev_get_queue(leg->dev->bdev)->nr_requests / 2;
 }
 
 #endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "metadata.h"
 
-#include <linux/bio.h>
 #include <linux/blkdev.h>
 #include <linux/mm.h>
 #include <linux/random.h>
@@ -11,31 +10,10 @@
 #include "life.h"
 #include "lockstep-trace.h"
 #include "mirror.h"
+#include "transfer.h"
 
+#define READING	(REQ_OP_READ | REQ_SYNC | REQ_META)
 #define DURABLE	(REQ_OP_WRITE | REQ_SYNC | REQ_META | REQ_PREFLUSH | REQ_FUA)
-
-/* @bytes at most a page's, or what was allocated as one piece. */
-static int transfer(struct mirror *m, enum leg_id leg, blk_opf_t opf, sector_t sector,
-		    struct page *page, unsigned int bytes)
-{
-	struct leg *l = &m->legs[leg];
-	struct bio_vec vec;
-	struct bio bio;
-	int r;
-
-	bio_init(&bio, leg_bdev(l), &vec, 1, opf);
-	bio.bi_iter.bi_sector = sector;
-	__bio_add_page(&bio, page, bytes, 0);
-	leg_io_start(l);
-	r = submit_bio_wait(&bio);
-	leg_io_end(l);
-	if (r) {
-		atomic64_inc(op_is_write(opf) ? &l->write_errors : &l->read_errors);
-		trace_lockstep_leg_error(m, leg, sector, bio.bi_status);
-	}
-	bio_uninit(&bio);
-	return r;
-}
 
 sector_t metadata_place(struct mirror *m, enum leg_id leg)
 {
@@ -46,41 +24,32 @@ sector_t metadata_place(struct mirror *m, enum leg_id leg)
 	return lockstep_slots_start(m->meta->size[leg]);
 }
 
-void metadata_parse(struct mirror *m, enum leg_id leg, const void *slots,
-		    struct super_found *found)
-{
-	memset(found, 0, sizeof(*found));
-	if (metadata_place(m, leg)) {
-		super_find(slots, m->meta->size[leg], found);
-	} else {
-		found->kind = SUPER_BAD;
-		found->reason = SUPER_TOO_SMALL;
-	}
-}
-
-void metadata_find(struct mirror *m, enum leg_id leg, struct super_found *found)
+int metadata_read(struct mirror *m, enum leg_id leg, struct super_found *found)
 {
 	sector_t sector = metadata_place(m, leg);
 	void *slots = m->meta->slots[leg];
+	int r = 0;
 
 	mutex_lock(&m->meta->lock[leg]);
-	if (sector && transfer(m, leg, REQ_OP_READ | REQ_SYNC | REQ_META, sector,
-			       virt_to_page(slots), LOCKSTEP_SLOTS_BYTES)) {
-		memset(found, 0, sizeof(*found));
-		found->kind = SUPER_BAD;
-		found->reason = SUPER_UNREADABLE;
+	if (sector)
+		r = transfer_now(m, leg, READING, sector, slots, LOCKSTEP_SLOTS_BYTES);
+	memset(found, 0, sizeof(*found));
+	if (!r && sector) {
+		super_find(slots, m->meta->size[leg], found);
 	} else {
-		metadata_parse(m, leg, slots, found);
+		found->kind = SUPER_BAD;
+		found->reason = sector ? SUPER_UNREADABLE : SUPER_TOO_SMALL;
 	}
 	mutex_unlock(&m->meta->lock[leg]);
+	return r;
 }
 
 int metadata_write(struct mirror *m, enum leg_id leg, struct super *next)
 {
 	u64 size = m->meta->size[leg];
 	sector_t sector = lockstep_slots_start(size);
-	struct page *page = virt_to_page(m->meta->slots[leg]);
-	unsigned int slot;
+	void *slot = m->meta->slots[leg];
+	unsigned int i;
 	int r;
 
 	lockdep_assert_held(&m->meta->lock[leg]);
@@ -89,9 +58,9 @@ int metadata_write(struct mirror *m, enum leg_id leg, struct super *next)
 	next->seq = m->meta->super[leg].seq;
 	super_touch(next, ktime_get_real_seconds());
 	m->meta->super[leg].seq = next->seq;
-	super_pack(next, size, m->meta->slots[leg]);
-	for (slot = 0; slot < LOCKSTEP_SLOTS; slot++, sector += LOCKSTEP_SLOT_SECTORS) {
-		r = transfer(m, leg, DURABLE, sector, page, LOCKSTEP_SLOT_BYTES);
+	super_pack(next, size, slot);
+	for (i = 0; i < LOCKSTEP_SLOTS; i++, sector += LOCKSTEP_SLOT_SECTORS) {
+		r = transfer_now(m, leg, DURABLE, sector, slot, LOCKSTEP_SLOT_BYTES);
 		if (r)
 			return r;
 	}
@@ -104,10 +73,11 @@ int metadata_write(struct mirror *m, enum leg_id leg, struct super *next)
 /* No superblock there any more. */
 static int clear_slots(struct mirror *m, enum leg_id leg, u64 sectors)
 {
-	struct page *page = virt_to_page(m->meta->slots[leg]);
+	void *slots = m->meta->slots[leg];
 
-	memset(m->meta->slots[leg], 0, LOCKSTEP_SLOTS_BYTES);
-	return transfer(m, leg, DURABLE, lockstep_slots_start(sectors), page, LOCKSTEP_SLOTS_BYTES);
+	memset(slots, 0, LOCKSTEP_SLOTS_BYTES);
+	return transfer_now(m, leg, DURABLE, lockstep_slots_start(sectors), slots,
+			    LOCKSTEP_SLOTS_BYTES);
 }
 
 int metadata_move(struct mirror *m, enum leg_id leg, u64 sectors)
@@ -164,21 +134,21 @@ static sector_t map_sector_of(const struct mirror *m, enum leg_id leg, unsigned 
 	return m->meta->super[leg].map_start + index * LOCKSTEP_MAP_PAGE;
 }
 
-int metadata_write_map(struct mirror *m, enum leg_id leg, unsigned long index, struct page *page)
+int metadata_write_map(struct mirror *m, enum leg_id leg, unsigned long index, void *page)
 {
 	if (!m->meta)
 		return 0;
 	count(&m->counters, COUNT_MAP_WRITES);
 	trace_lockstep_map(m, leg, index);
 	/* What it clears has been flushed before (dirty-map.c): no PREFLUSH. */
-	return transfer(m, leg, DURABLE & ~REQ_PREFLUSH, map_sector_of(m, leg, index), page,
-			LOCKSTEP_MAP_PAGE << SECTOR_SHIFT);
+	return transfer_now(m, leg, DURABLE & ~REQ_PREFLUSH, map_sector_of(m, leg, index), page,
+			    LOCKSTEP_MAP_PAGE << SECTOR_SHIFT);
 }
 
-int metadata_read_map(struct mirror *m, enum leg_id leg, unsigned long index, struct page *page)
+int metadata_read_map(struct mirror *m, enum leg_id leg, unsigned long index, void *page)
 {
-	return transfer(m, leg, REQ_OP_READ | REQ_SYNC | REQ_META, map_sector_of(m, leg, index),
-			page, LOCKSTEP_MAP_PAGE << SECTOR_SHIFT);
+	return transfer_now(m, leg, READING, map_sector_of(m, leg, index), page,
+			    LOCKSTEP_MAP_PAGE << SECTOR_SHIFT);
 }
 
 int metadata_create(struct mirror *m)

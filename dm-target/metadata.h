@@ -8,9 +8,8 @@
  * A mirror in core mode (mirror.meta is NULL) has none: then all that writes
  * does nothing and succeeds.
  *
- * Everything here sleeps, for as long as the device takes, and counts as I/O
- * of ours on the leg (leg_io_start()), so that a remote leg that hangs is seen.
- * Each write is durable on return. 0 or an errno.
+ * Everything here sleeps, for as long as a transfer takes (transfer.h): until the
+ * leg dies, at most. Each write is durable on return. 0 or an errno.
  *
  * Locking: metadata.lock[leg] is held over a change of that leg's superblock in
  * core and on the disk, so that two changes never mix. A superblock in core is
@@ -25,7 +24,6 @@
 #include "super.h"
 
 struct mirror;
-struct page;
 
 struct metadata {
 	struct mutex lock[LEGS];	/* of that leg's superblock, see above */
@@ -46,12 +44,11 @@ void metadata_destroy(struct mirror *m);
 /* The sector of the leg's superblock slots; 0: it has no room for any, or core mode. */
 sector_t metadata_place(struct mirror *m, enum leg_id leg);
 
-/* What @slots, LOCKSTEP_SLOTS_BYTES read from there, say. Doesn't sleep. */
-void metadata_parse(struct mirror *m, enum leg_id leg, const void *slots,
-		    struct super_found *found);
-
-/* What is on the leg now. Never an errno: an I/O error is @found's reason. */
-void metadata_find(struct mirror *m, enum leg_id leg, struct super_found *found);
+/*
+ * What is on the leg now. Of a leg that can't be read, @found says that; the errno is
+ * returned beside it.
+ */
+int metadata_read(struct mirror *m, enum leg_id leg, struct super_found *found);
 
 /*
  * Write @next to the leg; then it is the superblock in core. After an error it
@@ -81,10 +78,10 @@ u64 metadata_random(void);
 /* The map epoch of the superblock in core. */
 u64 metadata_epoch(const struct mirror *m, enum leg_id leg);
 
-/* One page (LOCKSTEP_MAP_PAGE sectors) of the leg's map. */
+/* One page (LOCKSTEP_MAP_PAGE sectors) of the leg's map. @page is the caller's on return. */
 int __must_check metadata_write_map(struct mirror *m, enum leg_id leg, unsigned long index,
-				    struct page *page);
+				    void *page);
 int __must_check metadata_read_map(struct mirror *m, enum leg_id leg, unsigned long index,
-				   struct page *page);
+				   void *page);
 
 #endif

@@ -3,7 +3,6 @@
 
 #include <linux/completion.h>
 
-#include "chunk.h"
 #include "join.h"
 #include "lockstep-trace.h"
 #include "metadata.h"
@@ -58,7 +57,7 @@ void mirror_changed(struct mirror *m)
 	if (m->standing == TOGETHER && m->meta && !m->read_only &&
 	    !!m->map.nr_stale != m->target_ready)
 		join_kick(m);
-	chunks_abandon(m);
+	transfers_abandon(m);
 	resync_kick(m->resync);
 	verify_kick(m->verify);
 }
@@ -378,7 +377,7 @@ int mirror_flush_legs(struct mirror *m)
 
 		if (READ_ONCE(l->dead) || !leg_may_forget(l))
 			continue;
-		r = leg_flush(l);
+		r = transfer_flush(m, leg);
 		if (r) {
 			mirror_leg_failed(m, leg);
 			return r;

@@ -50,6 +50,7 @@
 #include "standing.h"
 #include "table.h"
 #include "throttle.h"
+#include "transfer.h"
 #include "watch.h"
 #include "write.h"
 
@@ -94,7 +95,6 @@ struct mirror {
 	struct mutex join_lock;
 	unsigned int join_changes;	/* changes as of the step under way */
 	bool join_off;
-	wait_queue_head_t join_wake;	/* of a probe, or of who mustn't wait for one */
 	struct delayed_work joining;
 	struct workqueue_struct *join_wq;
 
@@ -107,14 +107,15 @@ struct mirror {
 	struct range_lock ranges;
 	struct counters counters;
 	struct throttle *throttle;	/* of all that works beside the application */
-	struct list_head transfers;	/* chunk.c's, in flight; state lock */
+	struct transfers transfers;
 	struct resync *resync;
 	struct verify *verify;
 	struct repair *repair;
 
 	struct writes writes;
 	struct watch watch;
-	struct workqueue_struct *wq;	/* failed-over reads, events */
+	struct workqueue_struct *wq;	/* events */
+	struct workqueue_struct *read_wq;	/* reads that are tried again */
 	struct work_struct event;
 
 	/* registry.c */
@@ -134,7 +135,6 @@ struct mirror_io {
 	enum leg_id leg;		/* where it was sent */
 	bool retried;			/* already failed over */
 	struct throttle_io app;
-	struct bio leg_bio;		/* of the second attempt */
 };
 
 static inline struct mirror_io *mirror_io(struct bio *bio)

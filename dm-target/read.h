@@ -6,6 +6,10 @@
  * counted and traced, and the leg stays (a bad sector is no reason to lose a
  * leg). What came good from the other leg is asked to be repaired (repair.h).
  *
+ * The second try goes through pages of the mirror's own and ends when its leg dies
+ * (transfer.h). The first one has the caller's pages, which must not be written after
+ * it has ended: so it ends when the device says so, if need be by the time-outs below.
+ *
  * Reads take no range: a read that overlaps a write in flight may return old
  * or new data, as on any disk.
  */

@@ -213,6 +213,8 @@ void standing_close(struct mirror *m)
 {
 	spin_lock_irq(&m->lock);
 	m->closed = true;
+	/* A message may be waiting in a join, and dm waits for messages first. */
+	transfers_abandon(m);
 	queue_work(m->state_wq, &m->parting);
 	spin_unlock_irq(&m->lock);
 }

@@ -149,7 +149,10 @@ static void mirror_destroy(struct mirror *m)
 		cancel_work_sync(&m->event);
 		destroy_workqueue(m->wq);
 	}
+	if (m->read_wq)
+		destroy_workqueue(m->read_wq);
 	writes_destroy(m);
+	transfers_destroy(m);
 	metadata_destroy(m);
 	counters_destroy(&m->counters);
 	region_map_destroy(&m->map);
@@ -236,10 +239,8 @@ static int mirror_init(struct mirror *m)
 
 	bool resync = m->options.mode == MODE_SYNC;
 
-	spin_lock_init(&m->lock);
 	range_lock_init(&m->ranges);
 	INIT_WORK(&m->event, event_work);
-	INIT_LIST_HEAD(&m->transfers);
 	standing_init(m);
 	join_init(m);
 	m->shown[LEG_LOCAL] = m->legs[LEG_LOCAL].dev ? 'A' : '-';
@@ -263,9 +264,10 @@ static int mirror_init(struct mirror *m)
 	if (r)
 		return r;
 	m->wq = alloc_workqueue("lockstep", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	m->read_wq = alloc_workqueue("lockstep-read", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	m->state_wq = alloc_ordered_workqueue("lockstep-state", WQ_MEM_RECLAIM);
 	m->join_wq = alloc_ordered_workqueue("lockstep-join", WQ_MEM_RECLAIM);
-	if (!m->wq || !m->state_wq || !m->join_wq)
+	if (!m->wq || !m->read_wq || !m->state_wq || !m->join_wq)
 		return -ENOMEM;
 	m->throttle = throttle_create_for(m);
 	if (!m->throttle)
@@ -302,8 +304,15 @@ static int lockstep_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	m->ti = ti;
 	m->options = options;
 	m->read_only = !(dm_table_get_mode(ti->table) & BLK_OPEN_WRITE);
+	spin_lock_init(&m->lock);
+	writes_init(m);
 
 	r = open_legs(m, argv);
+	if (!r) {
+		r = transfers_create(m);
+		if (r)
+			ti->error = "Out of memory";
+	}
 	if (!r)
 		r = learn(m);
 	if (!r)
@@ -334,6 +343,7 @@ static int lockstep_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	return 0;
 
 bad:
+	writes_drain(m);	/* a leg that hung when it was read */
 	mirror_destroy(m);
 	return r;
 }
@@ -421,11 +431,12 @@ static void lockstep_postsuspend(struct dm_target *ti)
 	background_drain(m);
 	join_stop(m);
 	standing_drain(m);
-	watch_stop(m);
 	flush_workqueue(m->wq);
 	WARN_ON_ONCE(!range_lock_idle(&m->ranges));
 	activate_suspend(m);
-	/* A leg that failed just now: the parting ends before anybody else begins. */
+	/* Nothing of ours goes to the legs any more but a parting, which ends before... */
+	watch_stop(m);
+	/* ...anybody else begins. */
 	standing_drain(m);
 	flush_workqueue(m->wq);
 	registry_suspend(m);
@@ -439,10 +450,12 @@ static int lockstep_preresume(struct dm_target *ti)
 	r = registry_resume(m);
 	if (r)
 		return r;
-	if (m->ran)
+	if (m->ran) {
+		watch_start(m);
 		activate_again(m);
-	else
+	} else {
 		r = activate_begin(m);
+	}
 	if (r) {
 		DMERR("%s: can't be started: error %d", dm_table_device_name(ti->table), r);
 		registry_suspend(m);

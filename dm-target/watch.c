@@ -24,9 +24,11 @@ static void hangs(struct mirror *m, struct leg *leg, unsigned long timeout)
 {
 	const char *name = dm_table_device_name(m->ti->table);
 	unsigned int nr;
+	bool alive;
 	int r;
 
 	spin_lock_irq(&m->lock);
+	alive = !leg->dead;
 	r = mirror_give_up(m, leg->id, WHY_TIMEOUT);
 	spin_unlock_irq(&m->lock);
 	if (r) {
@@ -37,10 +39,10 @@ static void hangs(struct mirror *m, struct leg *leg, unsigned long timeout)
 		return;
 	}
 	nr = write_abandon(m, leg->id);
-	if (!nr)
+	if (!nr && !alive)
 		return;
 	atomic64_inc(&leg->write_errors);	/* one, however many wait */
-	DMWARN("%s: the remote leg (%s) has not answered for %u ms: %u requests go on without it",
+	DMWARN("%s: the remote leg (%s) has not answered for %u ms: all goes on without it, %u writes that have waited too",
 	       name, leg->dev->name, jiffies_to_msecs(timeout), nr);
 }
 

@@ -8,7 +8,8 @@
  * write is acknowledged by the local leg one timeout after the last sign of life
  * (the kernel's timers round such times up, by an eighth at the most).
  * A leg that is already dead, but still has writes in flight that hang, is
- * abandoned in the same way.
+ * abandoned in the same way. Whose I/O it is doesn't matter: the callers' writes and
+ * reads, or the mirror's own.
  *
  * If the local leg can't stand in everywhere the remote leg is not given up: a
  * write that may still arrive must not be overtaken by a later one, so nobody
@@ -17,8 +18,9 @@
  * tells.
  *
  * One timer for each mirror; on an idle leg it ticks once in a timeout, else
- * when the timeout would be over. It runs from the first resume on, and while
- * the device is being suspended, because dm waits for the writes in flight.
+ * when the timeout would be over. It runs from the first resume on, to the last of a
+ * suspend (activate.h), and from the first I/O of the next resume. In a first start,
+ * when nothing can be given up yet, transfer.h has a timeout of its own.
  */
 #ifndef LOCKSTEP_WATCH_H
 #define LOCKSTEP_WATCH_H

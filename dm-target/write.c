@@ -266,6 +266,24 @@ static void send_bio(struct write *w, enum leg_id leg)
 	submit_bio_noacct(leg_bio);
 }
 
+static void part_work(struct write *w, enum leg_id leg)
+{
+	if (w->kind == WRITE_ZERO)
+		zero_leg(w, leg);
+	else
+		send_bio(w, leg);
+}
+
+static void local_part_work(struct work_struct *work)
+{
+	part_work(container_of(work, struct write, part[LEG_LOCAL].work), LEG_LOCAL);
+}
+
+static void remote_part_work(struct work_struct *work)
+{
+	part_work(container_of(work, struct write, part[LEG_REMOTE].work), LEG_REMOTE);
+}
+
 void write_send_part(struct write *w, enum leg_id leg)
 {
 	struct leg *l = &w->m->legs[leg];
@@ -273,10 +291,12 @@ void write_send_part(struct write *w, enum leg_id leg)
 
 	for (sharer = w; sharer; sharer = sharer->part[leg].next)
 		leg_io_start(l);
-	if (w->kind == WRITE_ZERO)
-		zero_send(w, leg);
-	else
+	if (likely(w->kind != WRITE_ZERO && !leg_full(l))) {
 		send_bio(w, leg);
+		return;
+	}
+	INIT_WORK(&w->part[leg].work, leg == LEG_LOCAL ? local_part_work : remote_part_work);
+	queue_work(l->send_wq, &w->part[leg].work);
 }
 
 /*
@@ -569,17 +589,21 @@ void write_map(struct mirror *m, struct bio *bio)
 		write_starved(m, bio);
 }
 
-int writes_create(struct mirror *m)
+void writes_init(struct mirror *m)
 {
 	struct writes *ws = &m->writes;
-	enum leg_id leg;
-	int r;
 
 	spin_lock_init(&ws->lock);
 	INIT_LIST_HEAD(&ws->flying);
 	bio_list_init(&ws->starved);
 	INIT_WORK(&ws->starved_work, starved_work);
 	init_waitqueue_head(&ws->returned);
+}
+
+int writes_create(struct mirror *m)
+{
+	struct writes *ws = &m->writes;
+	int r;
 
 	r = write_pool_create(&ws->pool);
 	if (r)
@@ -589,28 +613,17 @@ int writes_create(struct mirror *m)
 		return r;
 	ws->wq = alloc_workqueue("lockstep-write", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	ws->starved_wq = alloc_ordered_workqueue("lockstep-starved", WQ_MEM_RECLAIM);
-	if (!ws->wq || !ws->starved_wq)
-		return -ENOMEM;
-	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		ws->zero_wq[leg] = alloc_workqueue("lockstep-zero", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-		if (!ws->zero_wq[leg])
-			return -ENOMEM;
-	}
-	return 0;
+	return ws->wq && ws->starved_wq ? 0 : -ENOMEM;
 }
 
 void writes_destroy(struct mirror *m)
 {
 	struct writes *ws = &m->writes;
-	enum leg_id leg;
 
 	if (ws->starved_wq)
 		destroy_workqueue(ws->starved_wq);
 	if (ws->wq)
 		destroy_workqueue(ws->wq);
 	batches_destroy(&ws->batches);
-	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		if (ws->zero_wq[leg])
-			destroy_workqueue(ws->zero_wq[leg]);
 	write_pool_destroy(&ws->pool);
 }

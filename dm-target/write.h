@@ -57,7 +57,7 @@ enum write_kind {
 struct leg_part {
 	union {
 		struct bio bio;			/* data, flush */
-		struct work_struct work;	/* zeroing */
+		struct work_struct work;	/* zeroing; or until there is room (leg_full()) */
 	};
 	blk_status_t status;		/* once it has returned */
 	/* What its bio has, with the writes merged into it (batch.h). */
@@ -109,7 +109,6 @@ struct writes {
 	struct batches batches;
 	struct workqueue_struct *wq;		/* has its range, or is sent again */
 	struct workqueue_struct *starved_wq;
-	struct workqueue_struct *zero_wq[LEGS];
 
 	spinlock_t lock;		/* what follows */
 	struct list_head flying;	/* sent, not settled */
@@ -119,6 +118,8 @@ struct writes {
 	struct work_struct starved_work;
 };
 
+/* What can't fail, and is there before anything is sent to a leg. */
+void writes_init(struct mirror *m);
 /* Create and destroy what a mirror's writes need. May sleep. */
 int __must_check writes_create(struct mirror *m);
 void writes_destroy(struct mirror *m);
@@ -190,7 +191,7 @@ void write_pin(struct write *w);
 void write_unpin(struct write *w);
 
 /*
- * Others (chunk.c) that stop waiting for a dead leg: what they have there counts
+ * Others (transfer.c) that stop waiting for a dead leg: what they have there counts
  * with the abandoned writes. Under the state lock; and when it has returned, the
  * last that the caller does with the mirror, in any context.
  */

@@ -15,7 +15,7 @@ bool zero_supported(const struct mirror *m)
 	return true;
 }
 
-static void zero_leg(struct write *w, enum leg_id leg)
+void zero_leg(struct write *w, enum leg_id leg)
 {
 	struct leg *l = &w->m->legs[leg];
 	int r;
@@ -25,22 +25,4 @@ static void zero_leg(struct write *w, enum leg_id leg)
 	if (!r && ((w->opf & REQ_FUA) || leg_write_flags(l)))
 		r = blkdev_issue_flush(leg_bdev(l));
 	write_leg_done(w, leg, errno_to_blk_status(r));
-}
-
-static void zero_local(struct work_struct *work)
-{
-	zero_leg(container_of(work, struct write, part[LEG_LOCAL].work), LEG_LOCAL);
-}
-
-static void zero_remote(struct work_struct *work)
-{
-	zero_leg(container_of(work, struct write, part[LEG_REMOTE].work), LEG_REMOTE);
-}
-
-void zero_send(struct write *w, enum leg_id leg)
-{
-	struct work_struct *work = &w->part[leg].work;
-
-	INIT_WORK(work, leg == LEG_LOCAL ? zero_local : zero_remote);
-	queue_work(w->m->writes.zero_wq[leg], work);
 }

@@ -6,8 +6,8 @@
  * legs have to stay bit-identical. A device that can deallocate and still
  * promises zeroes does so.
  *
- * Each leg's part runs in a worker that sleeps until the device is done, in a
- * workqueue for that leg alone: so a leg that hangs keeps neither writes nor
+ * Each leg's part runs in a worker that sleeps until the device is done, in the
+ * leg's own workqueue: so a leg that hangs keeps neither writes nor
  * the other leg's zeroing waiting. The target offers these operations only if
  * both legs have write-zeroes when the table is loaded; if a leg loses it
  * later, the block layer falls back to writing zeroes.
@@ -20,8 +20,8 @@
 struct mirror;
 struct write;
 
-/* Start a leg's part; ends in write_leg_done(). Any context. */
-void zero_send(struct write *w, enum leg_id leg);
+/* Do a leg's part, to write_leg_done(). Sleeps: for the leg's send_wq. */
+void zero_leg(struct write *w, enum leg_id leg);
 
 /* Can both legs write zeroes by themselves? */
 bool zero_supported(const struct mirror *m);

@@ -17,8 +17,11 @@ PATIENCE = ("--timeout", "900")
 @both_kernels
 @pytest.mark.parametrize(
     "scenario",
-    ["state_stuck", "state_policy", "state_windows", "state_batch", "state_split", "meta_refused"],
-)
+    [
+        "state_stuck", "state_hang", "state_policy", "state_windows", "state_batch", "state_split",
+        "meta_refused",
+    ],
+)  # fmt: skip
 def test_transitions(scenario: str, kernel: str) -> None:
     run = lab(f"{scenario}.py", kernel=kernel, options=PATIENCE)
     assert run.rc == 0, run.text

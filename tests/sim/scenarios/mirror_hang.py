@@ -7,6 +7,7 @@ it is resumed, and then is done, or fails if its table has been exchanged for on
 """
 
 import errno
+import sys
 import time
 from collections.abc import Callable
 
@@ -341,18 +342,118 @@ def no_requests_left() -> None:
     few.remove()
 
 
-bounded("write", lambda disk: disk.write(0, blk.pattern("hung", 8)))
-bounded("large write", lambda disk: disk.write(3, blk.pattern("hung", 60)))
-bounded("FUA write", lambda disk: disk.write(0, blk.pattern("hung", 8), fua=True))
-bounded("flush", lambda disk: disk.flush())
-bounded("zeroing", lambda disk: disk.zero(0, 8))
-late_error()
-already_dead()
-large_timeouts()
-nobody_stands_in()
-policy_error()
-removed()
-reloaded()
-probed()
-no_requests_left()
-under_load()
+def read_again(sectors: int) -> None:
+    base.step(f"a read of {sectors} sectors fails on the local leg, and hangs on the remote one")
+    legs = pair("policy", "degrade")
+    with blk.Disk(legs.mirror.node) as disk:
+        data = blk.pattern("read", sectors)
+        disk.write(64, data)
+        legs.local.bad_reads(64, 64)
+        base.equal(disk.read(64, sectors), data, "read from the remote leg")
+        base.until(lambda: legs.count("repaired") == 1, "repaired")
+        legs.local.bad_reads(64, 64 + sectors - 1)
+        hang(legs.remote)
+
+        def read() -> None:
+            with base.refused("the read", errno.EIO):
+                disk.read(64, sectors)
+
+        in_time("the error of the read", blk.timed(read))
+        legs.mirror.wait("AD")
+        base.equal(legs.word("why"), "timeout", "why")
+        start = time.monotonic()
+        dm.suspend("mirror")
+        dm.resume("mirror")
+        base.expect(time.monotonic() - start < 0.5, "suspend waits for the read")
+        legs.local.well()
+        base.equal(disk.read(64, sectors), data, "read from the local leg")
+        wake(legs.remote)
+        recovers(legs)
+    legs.same()
+    legs.close()
+
+
+def reads_only() -> None:
+    base.step("the remote leg is read only, and hangs: nobody stands in, and the log tells")
+    legs = pair()
+    with blk.Disk(legs.mirror.node) as disk:
+        legs.mirror.message("fail local")
+        hang(legs.remote)
+        log = base.KernelLog()
+        read = Beside(lambda: disk.read(0, 8))
+        time.sleep(5 * TIMEOUT_MS / 1000)
+        base.expect(not read.done, "a read from nowhere")
+        told = [line for line in log.new() if "can't stand in" in line]
+        base.equal(len(told), 1, f"lines in the log {told}")
+        wake(legs.remote)
+        read.result()
+        recovers(legs)
+    legs.same()
+    legs.close()
+
+
+def full_queue() -> None:
+    base.step("the remote leg hangs with its queue full: nobody waits for room in it")
+    local = ram.Ram("llocaldisk", 8)
+    remote = ram.Ram("lremotedisk", 8, latency_us=4_000_000, queue_depth=4)
+    legs = mirror.Mirror(local.node, remote.node, "nosync", "region_size", REGION,
+                         "remote_timeout", TIMEOUT_MS, "coalesce", 1)  # fmt: skip
+    with blk.Disk(legs.node) as disk:
+
+        def write(i: int) -> Callable[[], object]:
+            return lambda: disk.write(i * 8, blk.pattern(f"{i}", 8))
+
+        writes = [Beside(write(i)) for i in range(12)]
+        flushes = [Beside(disk.flush) for _ in range(2)]
+        start = time.monotonic()
+        for one in writes + flushes:
+            one.result()
+        in_time("12 writes and 2 flushes", time.monotonic() - start)
+        legs.wait("AD")
+        start = time.monotonic()
+        for i in range(12, 24):
+            write(i)()
+        disk.flush()
+        base.expect(time.monotonic() - start < 0.1, "the next")
+
+        def back() -> bool:
+            try:
+                legs.message("recover")
+            except OSError:
+                return False
+            return True
+
+        legs.message("remote_timeout 0")  # it stays as slow as that
+        base.until(back, "recover accepted")
+        legs.in_sync()
+    legs.remove()
+    blk.same(local.node, remote.node)
+    local.remove()
+    remote.remove()
+
+
+SCENES: dict[str, Callable[[], None]] = {
+    "write": lambda: bounded("write", lambda disk: disk.write(0, blk.pattern("hung", 8))),
+    "large": lambda: bounded("large write", lambda disk: disk.write(3, blk.pattern("hung", 60))),
+    "fua": lambda: bounded("FUA write",
+                           lambda disk: disk.write(0, blk.pattern("hung", 8), fua=True)),
+    "flush": lambda: bounded("flush", lambda disk: disk.flush()),
+    "zeroing": lambda: bounded("zeroing", lambda disk: disk.zero(0, 8)),
+    "late_error": late_error,
+    "already_dead": already_dead,
+    "large_timeouts": large_timeouts,
+    "nobody_stands_in": nobody_stands_in,
+    "policy_error": policy_error,
+    "removed": removed,
+    "reloaded": reloaded,
+    "probed": probed,
+    "read_again": lambda: read_again(8),
+    "read_again_large": lambda: read_again(600),
+    "reads_only": reads_only,
+    "full_queue": full_queue,
+    "no_requests_left": no_requests_left,
+    "under_load": under_load,
+}  # fmt: skip
+
+for scene in sys.argv[1:] or SCENES:
+    SCENES[scene]()

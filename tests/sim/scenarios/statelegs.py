@@ -40,8 +40,8 @@ class Leg:
         self.node = dm.create(name, self._table({}))
 
     def set(self, **how: str) -> None:
-        """What the named parts are: linear, error, nowrite (writes fail), slow:MS (writes),
-        lag:MS (reads, too)."""
+        """What the named parts are: linear, error, nowrite (writes fail), slow:MS (writes
+        and flushes), stall:MS (writes only), lag:MS (reads, too)."""
         dm.load(self.name, self._table(how))
         dm.suspend(self.name, flush=False)
         dm.resume(self.name)
@@ -88,6 +88,7 @@ class Leg:
                 "error": "error",
                 "nowrite": f"flakey {node} {start} 0 3600 1 error_writes",
                 "slow": f"delay {node} {start} 0 {node} {start} {number}",
+                "stall": f"delay {node} {start} 0 {node} {start} {number} {node} {start} 0",
                 "lag": f"delay {node} {start} {number}",
             }[word]
             lines.append(f"{start} {end - start} {rest}")

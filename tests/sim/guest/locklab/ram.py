@@ -11,7 +11,8 @@ _CONFIG = Path("/sys/kernel/config/nullb")
 
 
 class Ram:
-    """A disk /dev/NAME; zeroes at first, gone with remove()."""
+    """A disk /dev/NAME; zeroes at first, gone with remove(). It takes queue_depth requests, and who
+    has one more waits in its submission."""
 
     def __init__(
         self, name: str, mib: int, *, latency_us: int = 0, cache_mib: int = 0, discard: bool = True,

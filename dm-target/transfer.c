@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "transfer.h"
+
+#include <linux/delay.h>
+#include <linux/ktime.h>
+#include <linux/mm.h>
+#include <linux/slab.h>
+
+#include "lockstep-format.h"
+#include "lockstep-trace.h"
+#include "mirror.h"
+
+/* One with pages of its own. */
+struct owned {
+	struct transfer t;
+	unsigned int nr_pages;
+	struct page *pages[];
+};
+
+static void free_owned(void *element, void *data)
+{
+	struct owned *o = element;
+
+	while (o->nr_pages)
+		__free_page(o->pages[--o->nr_pages]);
+	kfree(o);
+}
+
+static void *alloc_owned(gfp_t gfp, void *data)
+{
+	unsigned long nr = (unsigned long)data;
+	struct owned *o = kzalloc(struct_size(o, pages, nr), gfp);
+
+	if (!o)
+		return NULL;
+	while (o->nr_pages < nr) {
+		o->pages[o->nr_pages] = alloc_page(gfp);
+		if (!o->pages[o->nr_pages]) {
+			free_owned(o, data);
+			return NULL;
+		}
+		o->nr_pages++;
+	}
+	return o;
+}
+
+/* May the leg be used? A dead one only by a join that is to go on. */
+static bool usable(struct mirror *m, enum leg_id leg)
+{
+	const struct leg *l = &m->legs[leg];
+
+	lockdep_assert_held(&m->lock);
+	return !l->dead || (l->joining && !m->join_off && !m->closed);
+}
+
+/* Under the state lock. */
+static void put(struct transfer *t)
+{
+	if (!--t->users && t->pool)
+		mempool_free(container_of(t, struct owned, t), t->pool);
+}
+
+static void abandon(struct transfer *t)
+{
+	lockdep_assert_held(&t->m->lock);
+	list_del(&t->link);
+	t->abandoned = true;
+	t->status = BLK_STS_TIMEOUT;
+	writes_other_abandoned(t->m, t->leg);
+	complete(&t->done);
+}
+
+void transfers_abandon(struct mirror *m)
+{
+	struct transfer *t, *next;
+
+	lockdep_assert_held(&m->lock);
+	list_for_each_entry_safe(t, next, &m->transfers.waited, link)
+		if (!usable(m, t->leg))
+			abandon(t);
+}
+
+static void transfer_done(struct bio *bio)
+{
+	struct transfer *t = bio->bi_private;
+	struct mirror *m = t->m;
+	enum leg_id leg = t->leg;
+	unsigned long flags;
+	bool abandoned;
+
+	leg_io_end(&m->legs[leg]);
+	bio_uninit(bio);
+
+	/* Whoever waits takes this lock before it lets anything go. */
+	spin_lock_irqsave(&m->lock, flags);
+	abandoned = t->abandoned;
+	t->out = false;
+	if (!abandoned) {
+		list_del(&t->link);
+		t->ns = ktime_to_ns(ktime_sub(ktime_get(), t->began));
+		t->status = bio->bi_status;
+		complete(&t->done);
+	}
+	put(t);
+	spin_unlock_irqrestore(&m->lock, flags);
+	if (abandoned)
+		writes_other_returned(m, leg);
+}
+
+void transfer_init(struct transfer *t, struct mirror *m, enum leg_id leg, blk_opf_t opf,
+		   sector_t sector)
+{
+	WARN_ON_ONCE(t->out);
+	t->m = m;
+	t->leg = leg;
+	t->sector = sector;
+	t->ns = 0;
+	t->users = 2;
+	t->abandoned = false;
+	init_completion(&t->done);
+	bio_init(&t->bio, leg_bdev(&m->legs[leg]), t->vecs, IO_MAX_PAGES, opf);
+	t->bio.bi_iter.bi_sector = sector;
+	t->bio.bi_private = t;
+	t->bio.bi_end_io = transfer_done;
+}
+
+static void send_work(struct work_struct *work)
+{
+	submit_bio(&container_of(work, struct transfer, send)->bio);
+}
+
+void transfer_submit(struct transfer *t)
+{
+	struct mirror *m = t->m;
+	struct leg *l = &m->legs[t->leg];
+
+	t->began = ktime_get();
+	spin_lock_irq(&m->lock);
+	t->out = usable(m, t->leg);
+	if (t->out) {
+		list_add(&t->link, &m->transfers.waited);
+	} else {
+		t->abandoned = true;	/* before it began */
+		t->status = BLK_STS_TIMEOUT;
+		complete(&t->done);
+		put(t);
+	}
+	spin_unlock_irq(&m->lock);
+	if (!t->out)
+		return;
+
+	leg_io_start(l);
+	if (likely(!leg_full(l))) {
+		submit_bio(&t->bio);
+	} else {
+		INIT_WORK(&t->send, send_work);
+		queue_work(l->send_wq, &t->send);
+	}
+}
+
+/* How long it may take, if nobody gives the leg up; jiffies. */
+static unsigned long patience(const struct transfer *t)
+{
+	const struct mirror *m = t->m;
+
+	if (READ_ONCE(m->legs[t->leg].dead))
+		return JOIN_SECONDS * HZ;
+	if (!m->ran && t->leg == LEG_REMOTE && m->options.remote_timeout)
+		return msecs_to_jiffies(m->options.remote_timeout);
+	return MAX_SCHEDULE_TIMEOUT;
+}
+
+static void too_late(struct transfer *t)
+{
+	struct mirror *m = t->m;
+	const struct leg *l = &m->legs[t->leg];
+	bool late;
+
+	spin_lock_irq(&m->lock);
+	late = !completion_done(&t->done);
+	if (late)
+		abandon(t);
+	spin_unlock_irq(&m->lock);
+	if (late && !l->dead)
+		DMWARN("%s: the %s leg (%s) has not answered for %u ms",
+		       dm_table_device_name(m->ti->table), leg_name(l->id), leg_path(l),
+		       m->options.remote_timeout);
+}
+
+int transfer_wait(struct transfer *t)
+{
+	struct mirror *m = t->m;
+	struct leg *l = &m->legs[t->leg];
+	blk_status_t status;
+	bool tell;
+
+	if (!wait_for_completion_io_timeout(&t->done, patience(t)))
+		too_late(t);
+	/* Who has woken us is still in there. */
+	spin_lock_irq(&m->lock);
+	status = t->status;
+	tell = status && !t->abandoned && !l->dead;
+	spin_unlock_irq(&m->lock);
+	if (tell) {
+		atomic64_inc(op_is_write(bio_op(&t->bio)) ? &l->write_errors : &l->read_errors);
+		trace_lockstep_leg_error(m, t->leg, t->sector, status);
+	}
+	return blk_status_to_errno(status);
+}
+
+/* Make it one of so many bytes. */
+static void fill(struct owned *o, mempool_t *pool, struct mirror *m,
+		 enum leg_id leg, blk_opf_t opf, sector_t sector, unsigned int bytes)
+{
+	unsigned int i, len;
+
+	o->t.pool = pool;
+	transfer_init(&o->t, m, leg, opf, sector);
+	for (i = 0; bytes; i++, bytes -= len) {
+		len = min_t(unsigned int, bytes, PAGE_SIZE);
+		__bio_add_page(&o->t.bio, o->pages[i], len, 0);
+	}
+}
+
+static void put_owned(struct owned *o)
+{
+	struct mirror *m = o->t.m;
+
+	spin_lock_irq(&m->lock);
+	put(&o->t);
+	spin_unlock_irq(&m->lock);
+}
+
+/* Between a buffer and the pages. */
+static void copy(struct owned *o, void *buffer, unsigned int bytes, bool in)
+{
+	unsigned int i, len;
+
+	for (i = 0; bytes; i++, bytes -= len, buffer += len) {
+		len = min_t(unsigned int, bytes, PAGE_SIZE);
+		if (in)
+			memcpy(page_address(o->pages[i]), buffer, len);
+		else
+			memcpy(buffer, page_address(o->pages[i]), len);
+	}
+}
+
+int transfer_now(struct mirror *m, enum leg_id leg, blk_opf_t opf, sector_t sector,
+		 void *buffer, unsigned int bytes)
+{
+	mempool_t *pool = bytes > LOCKSTEP_SLOTS_BYTES ? &m->transfers.reads :
+							 &m->transfers.metadata;
+	struct owned *o = mempool_alloc(pool, GFP_NOIO);
+	int r;
+
+	fill(o, pool, m, leg, opf, sector, bytes);
+	if (op_is_write(opf))
+		copy(o, buffer, bytes, true);
+	transfer_submit(&o->t);
+	r = transfer_wait(&o->t);
+	if (!r && !op_is_write(opf))
+		copy(o, buffer, bytes, false);
+	put_owned(o);
+	return r;
+}
+
+int transfer_flush(struct mirror *m, enum leg_id leg)
+{
+	return transfer_now(m, leg, REQ_OP_WRITE | REQ_PREFLUSH | REQ_SYNC, 0, NULL, 0);
+}
+
+/* NULL: there is no memory, and the leg has died. */
+static struct owned *wait_for_memory(struct mirror *m, enum leg_id leg)
+{
+	struct owned *o;
+
+	for (;;) {
+		o = mempool_alloc(&m->transfers.reads, GFP_NOWAIT | __GFP_NOWARN);
+		if (o || READ_ONCE(m->legs[leg].dead))
+			return o;
+		msleep(20);
+	}
+}
+
+int transfer_read(struct mirror *m, enum leg_id leg, struct bio *bio)
+{
+	unsigned int bytes;
+	struct owned *o;
+	int r = 0;
+
+	while (bio->bi_iter.bi_size && !r) {
+		o = wait_for_memory(m, leg);
+		if (!o)
+			return -ETIMEDOUT;
+		bytes = min(bio->bi_iter.bi_size, IO_MAX_SECTORS << SECTOR_SHIFT);
+		fill(o, &m->transfers.reads, m, leg, REQ_OP_READ | REQ_SYNC,
+		     bio->bi_iter.bi_sector, bytes);
+		transfer_submit(&o->t);
+		r = transfer_wait(&o->t);
+		if (!r) {
+			o->t.bio.bi_iter = (struct bvec_iter){ .bi_size = bytes };
+			bio_copy_data(bio, &o->t.bio);
+			bio_advance(bio, bytes);
+		}
+		put_owned(o);
+	}
+	return r;
+}
+
+int transfers_create(struct mirror *m)
+{
+	struct transfers *ts = &m->transfers;
+	int r;
+
+	INIT_LIST_HEAD(&ts->waited);
+	r = mempool_init(&ts->metadata, TRANSFER_RESERVE, alloc_owned, free_owned,
+			 (void *)DIV_ROUND_UP(LOCKSTEP_SLOTS_BYTES, PAGE_SIZE));
+	return r ?: mempool_init(&ts->reads, 1, alloc_owned, free_owned, (void *)IO_MAX_PAGES);
+}
+
+void transfers_destroy(struct mirror *m)
+{
+	mempool_exit(&m->transfers.metadata);
+	mempool_exit(&m->transfers.reads);
+}

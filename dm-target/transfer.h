@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Transfer: an I/O of the mirror's own to one leg: metadata, a flush, a chunk, a
+ * read that is tried again. Not the callers' I/O: that is write.h's and read.h's.
+ *
+ * A leg may hang, and nobody who could go on without it is to wait for it. So a
+ * transfer is waited for until it returns, or is abandoned:
+ *  - when its leg dies: by an error, because it hangs (watch.h), or by "fail";
+ *  - on a dead leg, which only a join uses (join.h): after JOIN_SECONDS, or as
+ *    soon as joins are to stop;
+ *  - on the remote leg while the mirror has not been started yet, so that nothing
+ *    can be given up: after remote_timeout. Then the start fails.
+ * What is abandoned ends for who waits with -ETIMEDOUT. It may still reach the
+ * leg, so it counts with the abandoned writes (write.h), and the leg isn't used
+ * again before it has returned. Its memory stays until then.
+ *
+ * Each counts as I/O of ours on the leg (leg_io_start()). Errors are counted and
+ * traced for the leg, if it is alive; what they mean is the caller's business.
+ *
+ * Memory: transfer_now() and transfer_read() take pages of their own from
+ * reserves. TRANSFER_RESERVE is more than can be under way on both legs, abandoned
+ * ones included: on each one superblock, one map page of the map's worker and one
+ * of who has stopped it, and one of a join. A read that is tried again has another
+ * reserve, and waits for it no longer than the leg lives. A chunk has its own pages.
+ */
+#ifndef LOCKSTEP_TRANSFER_H
+#define LOCKSTEP_TRANSFER_H
+
+#include <linux/bio.h>
+#include <linux/completion.h>
+#include <linux/mempool.h>
+#include <linux/workqueue.h>
+
+#include "leg.h"
+#include "write-pool.h"
+
+struct mirror;
+
+#define JOIN_SECONDS		10
+#define TRANSFER_RESERVE	8
+
+struct transfer {
+	struct mirror *m;
+	enum leg_id leg;
+	struct bio bio;			/* its pages are added after transfer_init() */
+	struct bio_vec vecs[IO_MAX_PAGES];
+	u64 ns;				/* that it took; 0 if it was abandoned */
+
+	/* private */
+	sector_t sector;
+	ktime_t began;
+	struct completion done;
+	struct work_struct send;
+	mempool_t *pool;		/* NULL: the memory is the caller's */
+	/* state lock */
+	struct list_head link;		/* in transfers.waited */
+	unsigned int users;		/* who waits, and the leg */
+	bool out;			/* on the leg */
+	bool abandoned;
+	blk_status_t status;
+};
+
+struct transfers {
+	struct list_head waited;	/* state lock */
+	mempool_t metadata;		/* of struct owned */
+	mempool_t reads;
+};
+
+/*
+ * May sleep; nothing else of the mirror but its legs and the state lock need be
+ * there. -ENOMEM, or 0. destroy takes what hasn't been created, all zero, too.
+ */
+int __must_check transfers_create(struct mirror *m);
+void transfers_destroy(struct mirror *m);
+
+/**
+ * transfer_now - do one, and wait for it
+ * @buffer: is copied to or from pages of its own, so it is the caller's on return
+ * @bytes: up to LOCKSTEP_SLOTS_BYTES, or a logical block of the leg; 0: a flush
+ *
+ * Process context, sleeps. 0 or an errno.
+ */
+int __must_check transfer_now(struct mirror *m, enum leg_id leg, blk_opf_t opf, sector_t sector,
+			      void *buffer, unsigned int bytes);
+
+/* Flush the leg's cache. Likewise. */
+int __must_check transfer_flush(struct mirror *m, enum leg_id leg);
+
+/*
+ * Read from the leg what @bio asks for, and advance it. Goes through pages of its own,
+ * as an abandoned one must not write to the caller's. Likewise.
+ */
+int __must_check transfer_read(struct mirror *m, enum leg_id leg, struct bio *bio);
+
+/*
+ * In steps, and in memory of the caller's, which stays until the transfer has
+ * returned from the leg, too. Between init and submit the pages are added to
+ * t->bio. Submit may be in any context that may sleep; wait as above.
+ */
+void transfer_init(struct transfer *t, struct mirror *m, enum leg_id leg, blk_opf_t opf,
+		   sector_t sector);
+void transfer_submit(struct transfer *t);
+int __must_check transfer_wait(struct transfer *t);
+
+/* Under the state lock: abandon those that nobody has to wait for any more. */
+void transfers_abandon(struct mirror *m);
+
+#endif

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A leg hangs under I/O of the mirror's own: map, superblocks, flushes, at start, at the end and in
+between. Whatever doesn't need that leg goes on."""
+
+import errno
+import sys
+import time
+from collections.abc import Callable
+
+from locklab import base, dm
+from statelab import Beside
+from statelegs import Pair
+
+TIMEOUT_MS = 2000
+IN_TIME = TIMEOUT_MS / 1000 * 9 / 8 + 0.5  # as watch.h says, and what else is done
+
+
+def pair_of(*options: object, cache_mib: int = 0) -> Pair:
+    return Pair("remote_timeout", TIMEOUT_MS, "rejoin", 1, *options, cache_mib=cache_mib)
+
+
+def ends(what: str, work: Callable[[], object] | Beside, seconds: float) -> None:
+    begun = time.monotonic()
+    beside = work if isinstance(work, Beside) else Beside(work)
+    beside.result(seconds)
+    print(f"  {what}: ended after {time.monotonic() - begun:.3f} s", flush=True)
+
+
+def local_map() -> None:
+    base.step("the local leg hangs in a write of the map: fail it, and all goes on")
+    pair = pair_of()
+    pair.put(0)
+    pair.local.set(map="lag:600000")
+    write = Beside(lambda: pair.put(640))
+    base.until(lambda: pair.count("map_writes") > 1, "the map is being written")
+    ends("fail local", lambda: pair.message("fail local"), 1)
+    ends("the write", write, 1)
+    pair.wait("DA", "alone")
+    pair.put(1024)
+    with base.refused("recover while its map's page is out", errno.EBUSY):
+        pair.message("recover")
+    # An exchange of the table waits for what is delayed.
+    ends("all comes back", pair.local.well, 700)
+    pair.message("recover")
+    pair.good_end("the local leg's map")
+    pair.close()
+
+
+def home_comes_back() -> None:
+    base.step("the map is on its way home to the local leg, and hangs there")
+    pair = pair_of("policy", "block")
+    pair.put(0)
+    pair.message("fail local")
+    pair.wait("DA", "blocked")
+    pair.local.set(map="stall:600000")  # it is read and flushed before
+    recover = Beside(lambda: pair.message("recover"))
+    base.until(lambda: pair.status().health == "AA" or recover.done, "together again")
+    write = Beside(lambda: pair.put(640))
+    time.sleep(1)
+    ends("fail local", lambda: pair.message("fail local"), 1)
+    pair.message("unblock")
+    ends("the write", write, 1)
+    ends("all comes back", pair.local.well, 700)
+    pair.message("policy degrade")
+    pair.message("recover")
+    pair.good_end("home again")
+    pair.close()
+
+
+def suspended(cache_mib: int) -> None:
+    base.step(f"the remote leg hangs when the mirror is suspended ({cache_mib} MiB of cache)")
+    pair = pair_of(cache_mib=cache_mib)
+    pair.put(0)
+    pair.remote.hang()
+    ends("suspend", lambda: dm.suspend("mirror"), 2 * IN_TIME)
+    ends("resume", lambda: dm.resume("mirror"), IN_TIME)
+    pair.wait("AD", "alone")
+    base.equal(pair.word("why"), "timeout", "why")
+    ends("a write", lambda: pair.put(640), 0.1)
+    pair.remote.wake()
+    pair.good_end("suspended")
+    pair.close()
+
+
+def removed() -> None:
+    base.step("the remote leg hangs when the mirror is removed: the log says what that waits for")
+    pair = pair_of()
+    pair.put(0)
+    pair.remote.hang()
+    log = base.KernelLog()
+    remove = Beside(pair.stop)
+    time.sleep(25)
+    told = [line for line in log.new() if "waiting for 1 requests that the remote leg" in line]
+    base.expect(told, "nothing in the log")
+    pair.remote.wake()
+    remove.result(5)
+    pair.start()
+    pair.good_end("removed")
+    pair.close()
+
+
+def resumed() -> None:
+    base.step("the remote leg hangs when the mirror is resumed")
+    pair = pair_of()
+    pair.put(0)
+    dm.suspend("mirror")
+    pair.remote.hang()
+    ends("resume", lambda: dm.resume("mirror"), IN_TIME)
+    ends("a write", lambda: pair.put(640), 0.1)
+    pair.wait("AD", "alone")
+    base.equal(pair.word("why"), "timeout", "why")
+    pair.remote.wake()
+    pair.good_end("resumed")
+    pair.close()
+
+
+def reloaded() -> None:
+    base.step("the remote leg hangs under a new table: it goes on without it")
+    pair = pair_of()
+    pair.put(0)
+    dm.load("mirror", pair.table())
+    dm.suspend("mirror")
+    pair.remote.hang()
+    ends("resume", lambda: dm.resume("mirror"), IN_TIME)
+    ends("a write", lambda: pair.put(640), 0.1)
+    pair.wait("AD", "alone")
+    pair.remote.wake()
+    pair.good_end("reloaded")
+    pair.close()
+
+
+def started() -> None:
+    base.step("the remote leg hangs when the mirror is started: refused, and the log says why")
+    pair = pair_of()
+    pair.put(0)
+    pair.stop()
+    dm.create("mirror", f"0 {pair.sectors} error")
+    dm.load("mirror", pair.table())
+    pair.remote.hang()
+    log = base.KernelLog()
+    dm.suspend("mirror")
+
+    def resume() -> None:
+        with base.refused("the start", errno.EINVAL):
+            dm.resume("mirror")
+
+    ends("the start", resume, IN_TIME)
+    told = log.new()
+    base.expect(any("has not answered" in line for line in told), f"the log says {told}")
+    with base.refused("a start while it drains", errno.EBUSY, kernel="hasn't answered"):
+        dm.resume("mirror")
+    pair.remote.wake()
+
+    def again() -> bool:
+        try:
+            dm.resume("mirror")
+        except OSError as err:
+            base.equal(err.errno, errno.EBUSY, "while it drains")
+            return False
+        return True
+
+    base.until(again, "the next start", 1)
+    pair.good_end("started")
+    pair.close()
+
+
+def joined(suspend: bool) -> None:
+    word = "suspend" if suspend else "a deadline"
+    base.step(f"a leg that is being made the target hangs: {word} ends that")
+    pair = pair_of()
+    pair.put(0)
+    pair.remote.gone()
+    pair.put(0)
+    pair.wait("AD", "alone")
+    supers = pair.count("super_writes")
+    pair.remote.set(slots="stall:600000")
+    time.sleep(3)  # it is read, flushed, and then written
+    base.equal((pair.word("why"), pair.count("super_writes")), ("failed", supers), "in the join")
+    if suspend:
+        ends("suspend", lambda: dm.suspend("mirror"), 0.5)
+        ends("resume", lambda: dm.resume("mirror"), 0.5)
+    base.until(lambda: pair.word("why") == "draining", "the join has ended", 20)
+    with base.refused("recover", errno.EBUSY, kernel="hasn't answered"):
+        pair.message("recover")
+    ends("a write", lambda: pair.put(640), 0.1)
+    pair.remote.well()
+    pair.good_end("joined")
+    pair.close()
+
+
+SCENES: dict[str, Callable[[], None]] = {
+    "local_map": local_map,
+    "home_comes_back": home_comes_back,
+    "suspended": lambda: suspended(0),
+    "suspended_cache": lambda: suspended(1),
+    "removed": removed,
+    "resumed": resumed,
+    "reloaded": reloaded,
+    "started": started,
+    "joined": lambda: joined(suspend=False),
+    "joined_suspend": lambda: joined(suspend=True),
+}
+
+for scene in sys.argv[1:] or SCENES:
+    SCENES[scene]()
+base.step("done")
