@@ -425,8 +425,8 @@ def judge(film: Film) -> None:
         ended_but_for_older(nodes, sectors, history, what)
     print(f"  {len(film.frames)} pictures, lengths {lengths}", flush=True)
     base.expect(len(film.frames) > 12 and len(lengths) == 2, "too few steps were seen")
-    for disk in disks:
-        disk.remove()
+    for gone in disks:
+        gone.remove()
 
 
 def ended_but_for_older(nodes: list[str], sectors: int, history: History, what: str) -> None:
