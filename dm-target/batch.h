@@ -68,7 +68,7 @@ struct batches {
 	unsigned int on_wire;
 	unsigned int nr_open;
 	struct list_head open;
-	struct workqueue_struct *wq;
+	struct workqueue_struct *wq;	/* for all that has its pages and is to be sent */
 };
 
 /* May sleep. Destroy takes apart what a failed create has made. */

@@ -387,7 +387,7 @@ static void restart_work(struct work_struct *work)
 void write_restart(struct write *w)
 {
 	INIT_WORK(&w->work, restart_work);
-	queue_work(w->m->writes.wq, &w->work);
+	queue_work(w->m->writes.batches.wq, &w->work);
 }
 
 void write_copy(struct write *w, struct bio *bio, unsigned int offset)

@@ -107,7 +107,7 @@ struct write {
 struct writes {
 	struct write_pool pool;
 	struct batches batches;
-	struct workqueue_struct *wq;		/* has its range, or is sent again */
+	struct workqueue_struct *wq;		/* has its range; may wait for pages */
 	struct workqueue_struct *starved_wq;
 
 	spinlock_t lock;		/* what follows */
