@@ -13,6 +13,7 @@
 
 #include "compat.h"
 
+#include <crypto/blake2s.h>
 #include <linux/blkdev.h>
 #include <linux/device-mapper.h>
 #include <linux/err.h>
@@ -35,8 +36,9 @@ static void __exit dm_##name##_exit(void)				\
 module_exit(dm_##name##_exit)
 #endif
 
-/* What dm_table_get_mode() says of a table that may be written. */
+/* What dm_table_get_mode() says of a table that may be written, and what dm_get_device() takes. */
 #if !HAVE_BLK_OPEN_WRITE
+#define BLK_OPEN_READ FMODE_READ
 #define BLK_OPEN_WRITE FMODE_WRITE
 #endif
 
@@ -95,6 +97,11 @@ static inline bool mempool_is_saturated(mempool_t *pool)
 {
 	return READ_ONCE(pool->curr_nr) >= pool->min_nr;
 }
+#endif
+
+/* What blake2s_init_key(), blake2s_update() and blake2s_final() take. */
+#if !HAVE_BLAKE2S_CTX
+#define blake2s_ctx blake2s_state
 #endif
 
 /* What sbc_parse_cdb() takes. */

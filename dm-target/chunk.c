@@ -159,6 +159,12 @@ unsigned int chunk_differs(struct chunk *c, unsigned int *first, unsigned int *l
 	return differing;
 }
 
+const void *chunk_data(struct chunk *c, enum leg_id leg, unsigned int sector)
+{
+	return page_address(leg_part(c, leg)->pages[sector / PAGE_SECTORS_HERE]) +
+	       ((sector % PAGE_SECTORS_HERE) << SECTOR_SHIFT);
+}
+
 const struct locked_range *chunk_range(const struct chunk *c)
 {
 	return &c->range;

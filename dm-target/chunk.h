@@ -57,6 +57,9 @@ int __must_check chunk_write(struct chunk *c, enum leg_id to, enum leg_id from,
  */
 unsigned int chunk_differs(struct chunk *c, unsigned int *first, unsigned int *last);
 
+/* What is in a leg's buffer, from a sector of the chunk on to the end of its page. */
+const void *chunk_data(struct chunk *c, enum leg_id leg, unsigned int sector);
+
 const struct locked_range *chunk_range(const struct chunk *c);
 unsigned int chunk_sectors(const struct chunk *c);
 

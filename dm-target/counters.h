@@ -43,6 +43,9 @@ enum counter {
 	COUNT_REPAIRS_FAILED,	/* bad places that are bad still */
 	COUNT_REPAIRS_DROPPED,	/* read errors not followed: too many, or known */
 	COUNT_ABSORBED_WAITING,	/* of the absorbed: by one that waited for its range */
+	COUNT_DIGESTED,		/* sectors compared by their digests (digest.h) */
+	COUNT_DIGESTS_EQUAL,	/* of them: neither read from the remote leg nor copied */
+	COUNT_DIGESTS_FAILED,	/* times that digests couldn't be used */
 	COUNTERS,
 };
 

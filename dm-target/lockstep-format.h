@@ -142,7 +142,8 @@ struct lockstep_slot {
 	struct lockstep_generation base;
 	struct lockstep_event history[LOCKSTEP_HISTORY];	/* newest first; [0] is cur's */
 	__u8 adopted[16];	/* the NEW leg for which cur began, while ALONE */
-	__u8 reserved[3584];
+	__u8 reserved[3552];
+	__u8 digest_key[32];	/* random, or 0; at the leg's end: see lockstep-digest.h */
 } __attribute__((packed));
 
 struct lockstep_map_sector {

@@ -205,6 +205,25 @@ TRACE_EVENT(lockstep_differs,
 		  __entry->last, __entry->leg)
 );
 
+TRACE_EVENT(lockstep_digested,
+	TP_PROTO(struct mirror *m, sector_t start, unsigned int sectors, unsigned int differing),
+	TP_ARGS(m, start, sectors, differing),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, start)
+		__field(unsigned int, sectors)
+		__field(unsigned int, differing)
+	),
+	TP_fast_assign(
+		__entry->dev = lockstep_dev(m);
+		__entry->start = start;
+		__entry->sectors = sectors;
+		__entry->differing = differing;
+	),
+	TP_printk("%d,%d %llu+%u %u in doubt", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->start, __entry->sectors, __entry->differing)
+);
+
 TRACE_EVENT(lockstep_repair,
 	TP_PROTO(struct mirror *m, enum leg_id leg, sector_t sector, bool good),
 	TP_ARGS(m, leg, sector, good),

@@ -56,6 +56,7 @@
 
 #define DM_MSG_PREFIX "lockstep"
 
+struct digests;
 struct metadata;
 struct repair;
 struct resync;
@@ -110,6 +111,7 @@ struct mirror {
 	struct transfers transfers;
 	struct resync *resync;
 	struct verify *verify;
+	struct digests *digests;	/* NULL: there are none */
 	struct repair *repair;
 
 	struct writes writes;

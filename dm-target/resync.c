@@ -5,6 +5,7 @@
 #include <linux/workqueue.h>
 
 #include "chunk.h"
+#include "digest.h"
 #include "lockstep-trace.h"
 #include "mirror.h"
 #include "throttle.h"
@@ -18,6 +19,7 @@ struct open_region {
 	unsigned int chunks;		/* in jobs' hands */
 	bool all_taken;
 	bool failed;			/* it stays stale */
+	struct digest_window *window;	/* this entry's own */
 };
 
 struct resync_job {
@@ -26,6 +28,7 @@ struct resync_job {
 	bool busy;			/* state lock */
 	struct open_region *of;		/* the region of its chunk */
 	struct chunk *chunk;
+	struct digest_set *digests;	/* of the chunk; NULL: none to rely on */
 };
 
 struct resync {
@@ -41,6 +44,7 @@ struct resync {
 	sector_t next;			/* the first of them */
 	/* A job's chunk may keep one open each, beside the current one. */
 	struct open_region open[RESYNC_JOBS_MAX + 1];
+	struct digest_window windows[RESYNC_JOBS_MAX + 1];
 
 	unsigned int nr_jobs;
 	struct resync_job jobs[RESYNC_JOBS_MAX];
@@ -105,6 +109,7 @@ static void close_region(struct resync *rs, struct open_region *of)
 	unsigned long region = of->region;
 
 	of->region = REGION_NONE;
+	digest_window_close(of->window);
 	if (of->failed)
 		return;
 	if (of->marks != m->map.marks) {
@@ -155,6 +160,7 @@ static bool have_chunk(struct resync *rs)
 		.region = region,
 		.target = m->map.target,
 		.marks = m->map.marks,
+		.window = of->window,
 	};
 	rs->cursor = region + 1;
 	rs->current_region = of;
@@ -214,6 +220,48 @@ static void chunk_done(struct resync_job *job, int error)
 	spin_unlock_irq(&m->lock);
 }
 
+/* The region is open: its bounds and its window stay as they are. */
+static struct digest_set *fetch_digests(struct resync_job *job, sector_t start,
+					unsigned int sectors)
+{
+	const struct open_region *of = job->of;
+	struct mirror *m = job->rs->m;
+
+	return digests_fetch(m, of->window, region_start(&m->map, of->region),
+			     region_last(&m->map, of->region), start, sectors);
+}
+
+/* What may differ, in whole physical blocks of the leg that is written. */
+static void whole_blocks(struct resync_job *job, enum leg_id to, unsigned int *first,
+			 unsigned int *sectors)
+{
+	struct leg *l = &job->rs->m->legs[to];
+	unsigned int block = bdev_physical_block_size(leg_bdev(l)) >> SECTOR_SHIFT;
+	unsigned int last = *first + *sectors;
+
+	if (!*sectors)
+		return;
+	*first = round_down(*first, block);
+	*sectors = min(chunk_sectors(job->chunk), round_up(last, block)) - *first;
+}
+
+/* Likewise as read_chunk(). The digests are of the remote leg, whichever is the target. */
+static int read_by_digests(struct resync_job *job, enum leg_id from, enum leg_id to,
+			   unsigned int *first, unsigned int *sectors)
+{
+	struct chunk *c = job->chunk;
+	int r = chunk_read(c, LEG_LOCAL);
+
+	if (r || !digests_differ(job->digests, c, first, sectors)) {
+		*first = 0;
+		*sectors = chunk_sectors(c);
+	}
+	whole_blocks(job, to, first, sectors);
+	if (from == LEG_LOCAL)
+		return r;
+	return *sectors ? chunk_read(c, LEG_REMOTE) : 0;
+}
+
 /*
  * Read what is to be written: [*first, *first + *sectors) of the chunk, maybe
  * nothing.
@@ -224,8 +272,11 @@ static int read_chunk(struct resync_job *job, enum leg_id from, enum leg_id to,
 	struct chunk *c = job->chunk;
 	struct mirror *m = job->rs->m;
 	unsigned int all = chunk_sectors(c);
-	unsigned int block, last;
+	unsigned int last;
 	int error[LEGS];
+
+	if (job->digests)
+		return read_by_digests(job, from, to, first, sectors);
 
 	*first = 0;
 	*sectors = all;
@@ -237,9 +288,8 @@ static int read_chunk(struct resync_job *job, enum leg_id from, enum leg_id to,
 		return error[from];
 
 	if (chunk_differs(c, first, &last)) {
-		block = bdev_physical_block_size(leg_bdev(&m->legs[to])) >> SECTOR_SHIFT;
-		*first = round_down(*first, block);
-		*sectors = min(all, round_up(last + 1, block)) - *first;
+		*sectors = last + 1 - *first;
+		whole_blocks(job, to, first, sectors);
 	} else {
 		*sectors = 0;
 	}
@@ -295,9 +345,11 @@ static void job_work(struct work_struct *work)
 
 	while (throttle_begin(m->throttle, &grant, chunk_wanted, job)) {
 		if (take_chunk(job, &start, &grant.sectors)) {
+			job->digests = fetch_digests(job, start, grant.sectors);
 			chunk_lock(job->chunk, start, grant.sectors);
 			r = copy_chunk(job);
 			chunk_unlock(job->chunk);
+			digests_put(job->digests);
 			for (leg = LEG_LOCAL; leg < LEGS; leg++)
 				grant.ns[leg] = chunk_took(job->chunk, leg);
 			chunk_done(job, r);
@@ -392,8 +444,11 @@ struct resync *resync_create(struct mirror *m, unsigned int jobs, bool compare)
 		return ERR_PTR(-ENOMEM);
 	rs->m = m;
 	rs->compare = compare;
-	for (i = 0; i < ARRAY_SIZE(rs->open); i++)
+	for (i = 0; i < ARRAY_SIZE(rs->open); i++) {
 		rs->open[i].region = REGION_NONE;
+		rs->open[i].window = &rs->windows[i];
+		digest_window_init(rs->open[i].window);
+	}
 	rs->wq = alloc_workqueue("lockstep-resync", WQ_UNBOUND | WQ_MEM_RECLAIM, jobs);
 	if (!rs->wq) {
 		kfree(rs);

@@ -18,6 +18,10 @@
  * cross the wire in the other direction to be compared, so it helps where that
  * direction is idle or faster, or where a write costs more than a read.
  *
+ * With digests (digest.h), what is equal doesn't cross the wire in either
+ * direction. They are read before the chunk's range is held; then the local leg,
+ * and if it isn't as they say, what differs is copied.
+ *
  * A region that can't be read stays stale; the pass goes on with the next one.
  * A pass ends at the last region; a new one starts if a region was copied or
  * marked since the pass began, so an unreadable region doesn't keep the resync

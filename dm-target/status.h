@@ -25,6 +25,7 @@
  *       compared_sectors equal_sectors batches batched merged absorbed
  *       saved_bytes verified_sectors repaired repairs_failed repairs_dropped
  *       absorbed_waiting
+ *       digested_sectors digests_equal_sectors digests_failed
  *
  * New fields come after the last. Each change of fields 1 and 11, and the
  * end of a verify, is a dm event (dmsetup wait) and a line in the kernel log.

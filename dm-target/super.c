@@ -37,6 +37,7 @@ void super_pack(const struct super *s, u64 dev_sectors, void *slot)
 	memcpy(d->set_uuid, s->set_uuid, sizeof(d->set_uuid));
 	memcpy(d->leg_uuid, s->leg_uuid, sizeof(d->leg_uuid));
 	memcpy(d->adopted, s->adopted, sizeof(d->adopted));
+	memcpy(d->digest_key, s->digest_key, sizeof(d->digest_key));
 	memcpy(d->name, s->name, sizeof(d->name));
 	d->created = cpu_to_le64(s->created);
 	d->updated = cpu_to_le64(s->updated);
@@ -71,6 +72,7 @@ static void get_fields(struct super *s, const struct lockstep_slot *d)
 	memcpy(s->set_uuid, d->set_uuid, sizeof(s->set_uuid));
 	memcpy(s->leg_uuid, d->leg_uuid, sizeof(s->leg_uuid));
 	memcpy(s->adopted, d->adopted, sizeof(s->adopted));
+	memcpy(s->digest_key, d->digest_key, sizeof(s->digest_key));
 	memcpy(s->name, d->name, sizeof(s->name));
 	s->created = le64_to_cpu(d->created);
 	s->updated = le64_to_cpu(d->updated);

@@ -37,6 +37,7 @@ struct super {
 	u8 set_uuid[16];
 	u8 leg_uuid[16];
 	u8 adopted[16];		/* leg_uuid of the NEW leg for which cur began */
+	u8 digest_key[32];	/* of the last resync that worked by digests (digest.h) */
 	char name[LOCKSTEP_NAME_BYTES];
 	u64 created;
 	u64 updated;

@@ -28,6 +28,7 @@ enum option {
 	OPT_REJOIN,
 	OPT_RESYNC_PACE,
 	OPT_RESYNC_COMPARE,
+	OPT_RESYNC_DIGESTS,
 	OPT_COALESCE,
 	OPT_COALESCE_PIPELINE,
 };
@@ -49,6 +50,7 @@ static const struct {
 	{ "rejoin", OPT_REJOIN, true },
 	{ "resync_pace", OPT_RESYNC_PACE, true },
 	{ "resync_compare", OPT_RESYNC_COMPARE, true },
+	{ "resync_digests", OPT_RESYNC_DIGESTS, true },
 	{ "coalesce", OPT_COALESCE, true },
 	{ "coalesce_pipeline", OPT_COALESCE_PIPELINE, true },
 };
@@ -173,6 +175,9 @@ static int parse_option(struct table_options *o, struct dm_target *ti, enum opti
 		if (r)
 			ti->error = "resync_compare must be on or off";
 		break;
+	case OPT_RESYNC_DIGESTS:
+		o->resync_digests = strcmp(value, "-") ? value : NULL;
+		break;
 	case OPT_COALESCE:
 		r = parse_number(&o->coalesce, value, 1, COALESCE_MAX);
 		if (r)
@@ -235,6 +240,10 @@ static int parse_words(struct table_options *o, struct dm_target *ti,
 		ti->error = "sync and nosync contradict each other";
 		return -EINVAL;
 	}
+	if (o->mode != MODE_METADATA && o->resync_digests) {
+		ti->error = "resync_digests needs the legs' metadata: not with sync or nosync";
+		return -EINVAL;
+	}
 	return 0;
 }
 
@@ -268,7 +277,8 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 
 	words = 2 * (!!o->region_size + !!o->policy + o->trust_remote_cache + o->local_fua + jobs +
 		     !!o->resync_rate + timeout + rejoin + coalesce + pipeline +
-		     o->resync_full + o->resync_compare) + (o->mode != MODE_METADATA);
+		     o->resync_full + o->resync_compare + !!o->resync_digests) +
+		(o->mode != MODE_METADATA);
 	if (!words)
 		return 0;
 
@@ -295,6 +305,8 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 		DMEMIT(" resync_pace full");
 	if (o->resync_compare)
 		DMEMIT(" resync_compare on");
+	if (o->resync_digests)
+		DMEMIT(" resync_digests %s", o->resync_digests);
 	if (coalesce)
 		DMEMIT(" coalesce %u", o->coalesce);
 	if (pipeline)

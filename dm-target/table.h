@@ -42,6 +42,9 @@
  *                            (throttle.h); full: as fast as it goes
  *   resync_compare on|off    read both legs and copy only what differs; off
  *                            (default): copy unseen (resync.h)
+ *   resync_digests <dev>|-   the digest LUN of the remote leg: copy only what
+ *                            differs by it, else as resync_compare says; not with
+ *                            sync or nosync; - (default): there is none (digest.h)
  *   remote_timeout <ms>      the remote leg is given up if it has answered
  *                            nothing for so long; default 10000, 0 = never
  *   coalesce <n>             writes in a batch at most, 1 to 32, default 32;
@@ -83,6 +86,7 @@ struct table_options {
 	unsigned int remote_timeout;	/* ms */
 	bool resync_full;
 	bool resync_compare;
+	const char *resync_digests;	/* a path, in argv until digests_create(); NULL: none */
 	unsigned int coalesce;		/* writes in a batch */
 	unsigned int coalesce_pipeline;	/* batches */
 };

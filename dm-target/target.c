@@ -30,6 +30,7 @@
 
 #include "lockstep-compat.h"
 #include "activate.h"
+#include "digest.h"
 #include "grow.h"
 #include "join.h"
 #include "limits.h"
@@ -103,6 +104,7 @@ static void event_work(struct work_struct *work)
 /* What works beside the application, once all of it has been made. */
 static void background_run(struct mirror *m)
 {
+	digests_run(m);
 	repair_run(m->repair);
 	resync_run(m->resync);
 	verify_run(m->verify);
@@ -112,6 +114,7 @@ static void background_pause(struct mirror *m)
 {
 	verify_pause(m->verify);
 	resync_pause(m->resync);
+	digests_pause(m);
 	repair_pause(m->repair);
 }
 
@@ -144,6 +147,7 @@ static void mirror_destroy(struct mirror *m)
 		verify_destroy(m->verify);
 	if (m->repair)
 		repair_destroy(m->repair);
+	digests_destroy(m);
 	throttle_destroy(m->throttle);
 	if (m->wq) {
 		cancel_work_sync(&m->event);
@@ -277,6 +281,9 @@ static int mirror_init(struct mirror *m)
 	m->repair = repair_create(m);
 	if (!m->verify || !m->repair)
 		return -ENOMEM;
+	r = digests_create(m);
+	if (r)
+		return r;
 	m->resync = resync_create(m, m->options.resync_jobs, m->options.resync_compare);
 	return PTR_ERR_OR_ZERO(m->resync);
 }

@@ -6,6 +6,7 @@
 #include <linux/workqueue.h>
 
 #include "chunk.h"
+#include "digest.h"
 #include "lockstep-trace.h"
 #include "mirror.h"
 #include "repair.h"
@@ -18,6 +19,7 @@ struct verify_job {
 	bool busy;			/* state lock: with a chunk, at */
 	sector_t at;
 	struct chunk *chunk;
+	struct digest_set *digests;	/* of the chunk; NULL: none to rely on */
 };
 
 struct verify {
@@ -33,6 +35,7 @@ struct verify {
 	sector_t next;			/* the first sector that no job has taken */
 	u64 differing;
 
+	struct digest_window window;
 	struct verify_job jobs[VERIFY_JOBS];
 };
 
@@ -155,6 +158,15 @@ static void found(struct verify_job *job, unsigned int differing, sector_t first
 		     r || check ? "" : leg_name(target));
 }
 
+/* By digests. False: they don't say so, it may be equal all the same. */
+static bool equal_by_digests(struct verify_job *job)
+{
+	unsigned int first, sectors;
+
+	return job->digests && !chunk_read(job->chunk, LEG_LOCAL) &&
+	       digests_differ(job->digests, job->chunk, &first, &sectors) && !sectors;
+}
+
 /* The chunk's range is held. Returns false if the chunk is to be compared later. */
 static bool compare_chunk(struct verify_job *job)
 {
@@ -174,6 +186,10 @@ static bool compare_chunk(struct verify_job *job)
 	if (!ready || !equal)
 		return ready;
 
+	if (equal_by_digests(job)) {
+		count_add(&m->counters, COUNT_VERIFIED, chunk_sectors(job->chunk));
+		return true;
+	}
 	if (chunk_read_both(job->chunk, error)) {
 		for (leg = LEG_LOCAL; leg < LEGS; leg++)
 			if (error[leg] && !error[other_leg(leg)])
@@ -215,9 +231,12 @@ static void job_work(struct work_struct *work)
 	throttle_watch(m->throttle);
 	while (throttle_begin(m->throttle, &grant, chunk_wanted, job)) {
 		if (take_chunk(job, &grant.sectors)) {
+			job->digests = digests_fetch(m, &v->window, 0, m->map.len - 1, job->at,
+						     grant.sectors);
 			chunk_lock(job->chunk, job->at, grant.sectors);
 			compared = compare_chunk(job);
 			chunk_unlock(job->chunk);
+			digests_put(job->digests);
 			for (leg = LEG_LOCAL; leg < LEGS; leg++)
 				grant.ns[leg] = chunk_took(job->chunk, leg);
 			spin_lock_irq(&m->lock);
@@ -375,6 +394,7 @@ struct verify *verify_create(struct mirror *m)
 		return NULL;
 	v->m = m;
 	mutex_init(&v->messages);
+	digest_window_init(&v->window);
 	for (i = 0; i < VERIFY_JOBS; i++) {
 		v->jobs[i].v = v;
 		INIT_WORK(&v->jobs[i].work, job_work);
@@ -392,6 +412,7 @@ void verify_destroy(struct verify *v)
 	unsigned int i;
 
 	destroy_workqueue(v->wq);
+	digest_window_close(&v->window);
 	for (i = 0; i < VERIFY_JOBS; i++)
 		chunk_destroy(v->jobs[i].chunk);
 	kfree(v);

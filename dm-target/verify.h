@@ -16,6 +16,9 @@
  * A run that was told to check only counts and logs: for one that nobody watches,
  * since what the resync overwrites may have been the right data.
  *
+ * With digests (digest.h) the remote leg is read by the mirror site, and over the
+ * wire only where its digests don't fit the local one.
+ *
  * A chunk that can't be read from one leg is handed to the repair, and passed
  * over.
  *

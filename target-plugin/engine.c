@@ -121,6 +121,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 		return ERR_PTR(r);
 	}
 	dcd_destage_kick(e);
+	dcd_digest_engine_opened(e);
 	return e;
 }
 EXPORT_SYMBOL_GPL(dcd_open);
@@ -145,6 +146,7 @@ static int bypass_log(struct dcd_engine *e)
 
 void dcd_close(struct dcd_engine *e)
 {
+	dcd_digest_engine_closing(e);
 	flush_workqueue(e->io_wq);
 	/* What NVRAM keeps is safe there; but a log that is whole is easier to carry away. */
 	if (!dcd_commit_all(e) || !bypass_log(e)) {
@@ -278,6 +280,7 @@ static const char *const counter_names[] = {
 	[DCD_N_LOG_READ_ERRORS] = "log_read_errors",
 	[DCD_N_DATA_ERRORS] = "data_errors",
 	[DCD_N_NOMEM] = "nomem",
+	[DCD_N_DIGESTS] = "digests",
 };
 
 ssize_t dcd_to_text(struct dcd_engine *e, char *buf, size_t size)

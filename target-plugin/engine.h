@@ -103,6 +103,7 @@ enum dcd_counter {
 	DCD_N_LOG_READ_ERRORS,
 	DCD_N_DATA_ERRORS,
 	DCD_N_NOMEM,
+	DCD_N_DIGESTS,		/* blocks */
 	DCD_COUNTERS,
 };
 
@@ -149,6 +150,8 @@ struct dcd_engine {
 	struct delayed_work commit_work, destage_work;
 	void *commit_buf, *destage_buf;
 	struct dcd_batch *batch;	/* destager */
+	struct list_head engines;	/* digest.c's */
+	unsigned int watched;		/* likewise */
 	atomic64_t counters[DCD_COUNTERS];
 };
 
@@ -256,6 +259,8 @@ bool dcd_entry_valid(const struct dcd_engine *e, const u8 *segment, u32 number);
 
 /* read.c */
 int __must_check dcd_read(struct dcd_engine *e, struct dcd_request *rq);
+/* The same at once, of DCD_IO_MAX bytes at most, within the disk; sleeps. */
+int __must_check dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t sectors, void *buf);
 /* Bytes of a place, from NVRAM or log. Needs @readers or to be the destager. */
 int __must_check dcd_place_read(struct dcd_engine *e, const struct dcd_place *p, void *buf);
 
@@ -271,6 +276,13 @@ struct dcd_batch {
 void dcd_destage_worker(struct work_struct *work);
 void dcd_destage_kick(struct dcd_engine *e);
 u64 dcd_ring_free(struct dcd_engine *e);	/* needs @lock */
+
+/*
+ * digest.c: from then on an engine is found by its name, until it closes; that
+ * waits for who reads from it.
+ */
+void dcd_digest_engine_opened(struct dcd_engine *e);
+void dcd_digest_engine_closing(struct dcd_engine *e);
 
 /* recovery.c */
 int __must_check dcd_recover(struct dcd_engine *e);

@@ -61,6 +61,15 @@ static int read_part(struct dcd_engine *e, sector_t sector, sector_t last, u8 *b
 	return r;
 }
 
+int dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t sectors, void *buf)
+{
+	int id = srcu_read_lock(&e->readers);
+	int r = read_part(e, sector, sector + sectors - 1, buf);
+
+	srcu_read_unlock(&e->readers, id);
+	return r;
+}
+
 int dcd_read(struct dcd_engine *e, struct dcd_request *rq)
 {
 	size_t bytes = rq->sectors << SECTOR_SHIFT, done = 0;
@@ -72,11 +81,8 @@ int dcd_read(struct dcd_engine *e, struct dcd_request *rq)
 		return -ENOMEM;
 	while (done < bytes && !r) {
 		size_t n = min(part, bytes - done);
-		sector_t at = rq->sector + (done >> SECTOR_SHIFT);
-		int id = srcu_read_lock(&e->readers);
 
-		r = read_part(e, at, at + (n >> SECTOR_SHIFT) - 1, buf);
-		srcu_read_unlock(&e->readers, id);
+		r = dcd_read_now(e, rq->sector + (done >> SECTOR_SHIFT), n >> SECTOR_SHIFT, buf);
 		if (!r)
 			sg_pcopy_from_buffer(rq->sgl, rq->nents, buf, n, done);
 		done += n;

@@ -8,6 +8,11 @@
  *
  * Keys of control: data, log, nvram, nvram_bytes. One write of control changes
  * all of its keys or none. Afterwards `info` shows state and counters.
+ *
+ * With the only key digests_of=NAME it is another LUN: read-only, the digests of
+ * the content of the enabled dcd device NAME (digest.h), for a mirror's resync.
+ * It holds nothing of that device: either may be taken away first. Without it
+ * reads fail.
  */
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -19,26 +24,42 @@
 #include <target/target_core_backend.h>
 
 #include "dcd.h"
+#include "digest.h"
 #include "lockstep-compat.h"
+#include "lockstep-digest.h"
+
+/* Sectors that one command may ask digests of: 16 MiB of data have to be read for them. */
+#define DIGEST_MAX_SECTORS 256
 
 struct settings {
 	char *data;
 	char *log;
 	char *nvram;
 	size_t nvram_bytes;
+	char *digests_of;
 };
 
 struct dcd_dev {
 	struct se_device dev;
 	struct mutex lock;		/* of @set, and of @engine's coming and going */
 	struct settings set;
-	struct dcd_engine *engine;	/* commands come only while it is there */
+	struct dcd_engine *engine;	/* commands come only while it is there, */
+	sector_t viewed;		/* or if these are the sectors of set.digests_of */
 };
 
 struct dcd_cmd {
 	struct dcd_request rq;
 	struct se_cmd *cmd;
 };
+
+struct digest_cmd {
+	struct work_struct work;
+	struct se_cmd *cmd;
+	struct scatterlist *sgl;
+	u32 nents;
+};
+
+static struct workqueue_struct *digest_wq;
 
 static struct dcd_dev *to_dcd(struct se_device *dev)
 {
@@ -52,6 +73,7 @@ static void settings_free(struct settings *s)
 	kfree(s->data);
 	kfree(s->log);
 	kfree(s->nvram);
+	kfree(s->digests_of);
 }
 
 static int replace(char **old, const char *value)
@@ -76,6 +98,8 @@ static int settings_copy(struct settings *to, const struct settings *from)
 		r = replace(&to->log, from->log);
 	if (!r && from->nvram)
 		r = replace(&to->nvram, from->nvram);
+	if (!r && from->digests_of)
+		r = replace(&to->digests_of, from->digests_of);
 	return r;
 }
 
@@ -96,6 +120,8 @@ static int set_one(struct settings *s, char *word)
 		return replace(&s->log, value);
 	if (!strcmp(word, "nvram"))
 		return replace(&s->nvram, value);
+	if (!strcmp(word, "digests_of"))
+		return replace(&s->digests_of, value);
 	if (!strcmp(word, "nvram_bytes")) {
 		if (kstrtou64(value, 0, &bytes) || !bytes || bytes > SIZE_MAX) {
 			pr_err("dcd: control: nvram_bytes=%s is not a number of bytes\n", value);
@@ -104,7 +130,8 @@ static int set_one(struct settings *s, char *word)
 		s->nvram_bytes = bytes;
 		return 0;
 	}
-	pr_err("dcd: control: unknown key \"%s\": data, log, nvram and nvram_bytes exist\n", word);
+	pr_err("dcd: control: unknown key \"%s\": data, log, nvram, nvram_bytes and digests_of exist\n",
+	       word);
 	return -EINVAL;
 }
 
@@ -114,7 +141,7 @@ static ssize_t set_params(struct dcd_dev *d, const char *page, ssize_t count)
 	char *text, *rest, *word;
 	int r;
 
-	if (d->engine) {
+	if (d->engine || d->viewed) {
 		pr_err("dcd: control: the device is enabled, its settings are fixed\n");
 		return -EBUSY;
 	}
@@ -153,8 +180,16 @@ static ssize_t dcd_show_params(struct se_device *dev, char *page)
 	ssize_t n;
 
 	mutex_lock(&d->lock);
-	n = scnprintf(page, PAGE_SIZE / 2, "data=%s,log=%s,nvram=%s,nvram_bytes=%zu\n",
-		      d->set.data ?: "", d->set.log ?: "", d->set.nvram ?: "", d->set.nvram_bytes);
+	if (d->set.digests_of) {
+		n = scnprintf(page, PAGE_SIZE / 2, "digests_of=%s\n", d->set.digests_of);
+		if (d->viewed)
+			n += scnprintf(page + n, PAGE_SIZE / 2, "data_sectors %llu\n",
+				       (u64)d->viewed);
+	} else {
+		n = scnprintf(page, PAGE_SIZE / 2, "data=%s,log=%s,nvram=%s,nvram_bytes=%zu\n",
+			      d->set.data ?: "", d->set.log ?: "", d->set.nvram ?: "",
+			      d->set.nvram_bytes);
+	}
 	if (d->engine)
 		n += dcd_to_text(d->engine, page + n, PAGE_SIZE / 2);
 	mutex_unlock(&d->lock);
@@ -205,16 +240,50 @@ static int open_engine(struct dcd_dev *d)
 	return 0;
 }
 
+static int open_view(struct dcd_dev *d)
+{
+	const char *name = config_item_name(&d->dev.dev_group.cg_item);
+	const struct settings *s = &d->set;
+	sector_t sectors;
+	int r;
+
+	if (s->data || s->log || s->nvram || s->nvram_bytes) {
+		pr_err("dcd: %s: control: digests_of= can't be with any other key\n", name);
+		return -EINVAL;
+	}
+	r = dcd_digest_source(s->digests_of, &sectors);
+	if (r) {
+		pr_err("dcd: %s: digests_of=%s: %s\n", name, s->digests_of, r == -ENOTUNIQ ?
+		       "two dcd devices have that name: give one of them another" :
+		       "no dcd device of that name is enabled: enable it first");
+		return r;
+	}
+	d->viewed = sectors;
+	return 0;
+}
+
+static void configure_view(struct se_device *dev)
+{
+	dev->dev_flags |= DF_READ_ONLY;
+	dev->dev_attrib.hw_block_size = 512;
+	dev->dev_attrib.hw_max_sectors = DIGEST_MAX_SECTORS;
+	dev->dev_attrib.hw_queue_depth = 64;
+}
+
 static int dcd_configure_device(struct se_device *dev)
 {
 	struct dcd_dev *d = to_dcd(dev);
 	int r;
 
 	mutex_lock(&d->lock);
-	r = open_engine(d);
+	r = d->set.digests_of ? open_view(d) : open_engine(d);
 	mutex_unlock(&d->lock);
 	if (r)
 		return r;
+	if (d->viewed) {
+		configure_view(dev);
+		return 0;
+	}
 	dev->dev_attrib.hw_block_size = 512;
 	dev->dev_attrib.hw_max_sectors = 2048;
 	dev->dev_attrib.hw_queue_depth = 128;
@@ -257,14 +326,16 @@ static void dcd_free_device(struct se_device *dev)
 
 static bool dcd_configure_unmap(struct se_device *dev)
 {
-	return true;
+	return !to_dcd(dev)->viewed;
 }
 
 static sector_t dcd_get_blocks(struct se_device *dev)
 {
-	sector_t sectors = dcd_sectors(to_dcd(dev)->engine);
+	struct dcd_dev *d = to_dcd(dev);
+	u64 bytes = d->viewed ? digest_lun_bytes(d->viewed) :
+				(u64)dcd_sectors(d->engine) << SECTOR_SHIFT;
 
-	return div_u64(sectors << SECTOR_SHIFT, dev->dev_attrib.block_size) - 1;
+	return div_u64(bytes, dev->dev_attrib.block_size) - 1;
 }
 
 static bool dcd_get_write_cache(struct se_device *dev)
@@ -276,12 +347,8 @@ static bool dcd_get_write_cache(struct se_device *dev)
 
 /* --- commands --- */
 
-static void dcd_done(struct dcd_request *rq, int error)
+static void complete_cmd(struct se_cmd *cmd, int error)
 {
-	struct dcd_cmd *c = container_of(rq, struct dcd_cmd, rq);
-	struct se_cmd *cmd = c->cmd;
-
-	kfree(c);
 	if (!error)
 		target_complete_cmd(cmd, SAM_STAT_GOOD);
 	else if (error == -ENOMEM || error == -EAGAIN)
@@ -289,6 +356,15 @@ static void dcd_done(struct dcd_request *rq, int error)
 	else
 		target_complete_cmd_with_sense(cmd, SAM_STAT_CHECK_CONDITION,
 					       TCM_LOGICAL_UNIT_COMMUNICATION_FAILURE);
+}
+
+static void dcd_done(struct dcd_request *rq, int error)
+{
+	struct dcd_cmd *c = container_of(rq, struct dcd_cmd, rq);
+	struct se_cmd *cmd = c->cmd;
+
+	kfree(c);
+	complete_cmd(cmd, error);
 }
 
 static sense_reason_t start(struct se_cmd *cmd, enum dcd_op op, sector_t sector,
@@ -395,9 +471,59 @@ static struct exec_cmd_ops dcd_cmd_ops = {
 	.execute_unmap = dcd_execute_unmap,
 };
 
+/* --- commands to a LUN of digests --- */
+
+static int read_digests(struct digest_cmd *c)
+{
+	struct se_cmd *cmd = c->cmd;
+	struct dcd_dev *d = to_dcd(cmd->se_dev);
+	u64 at = (u64)target_to_linux_sector(cmd->se_dev, cmd->t_task_lba) << SECTOR_SHIFT;
+	void *buf = kvmalloc(cmd->data_length, GFP_NOIO);
+	int r;
+
+	if (!buf)
+		return -ENOMEM;
+	r = dcd_digest_read(d->set.digests_of, d->viewed, at, buf, cmd->data_length);
+	if (!r)
+		sg_copy_from_buffer(c->sgl, c->nents, buf, cmd->data_length);
+	kvfree(buf);
+	return r;
+}
+
+static void digest_work(struct work_struct *work)
+{
+	struct digest_cmd *c = container_of(work, struct digest_cmd, work);
+	int r = read_digests(c);
+
+	complete_cmd(c->cmd, r);
+	kfree(c);
+}
+
+static sense_reason_t digest_execute_rw(struct se_cmd *cmd, struct scatterlist *sgl, u32 nents,
+					enum dma_data_direction dir)
+{
+	struct digest_cmd *c;
+
+	if (dir != DMA_FROM_DEVICE)
+		return TCM_WRITE_PROTECTED;
+	c = kzalloc(sizeof(*c), GFP_KERNEL);
+	if (!c)
+		return TCM_OUT_OF_RESOURCES;
+	c->cmd = cmd;
+	c->sgl = sgl;
+	c->nents = nents;
+	INIT_WORK(&c->work, digest_work);
+	queue_work(digest_wq, &c->work);
+	return 0;
+}
+
+static struct exec_cmd_ops digest_cmd_ops = {
+	.execute_rw = digest_execute_rw,
+};
+
 static sense_reason_t dcd_parse_cdb(struct se_cmd *cmd)
 {
-	return sbc_parse_cdb(cmd, &dcd_cmd_ops);
+	return sbc_parse_cdb(cmd, to_dcd(cmd->se_dev)->viewed ? &digest_cmd_ops : &dcd_cmd_ops);
 }
 
 static const struct target_backend_ops dcd_ops = {
@@ -423,13 +549,22 @@ static const struct target_backend_ops dcd_ops = {
 
 static int __init dcd_module_init(void)
 {
-	return transport_backend_register(&dcd_ops);
+	int r;
+
+	digest_wq = alloc_workqueue("dcd-digests", WQ_UNBOUND, 0);
+	if (!digest_wq)
+		return -ENOMEM;
+	r = transport_backend_register(&dcd_ops);
+	if (r)
+		destroy_workqueue(digest_wq);
+	return r;
 }
 
 static void __exit dcd_module_exit(void)
 {
 	rcu_barrier();	/* free_rcu_cb() */
 	target_backend_unregister(&dcd_ops);
+	destroy_workqueue(digest_wq);
 }
 
 module_init(dcd_module_init);

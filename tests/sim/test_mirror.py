@@ -53,3 +53,10 @@ def test_resync_leaves_the_application_its_latency(
 ) -> None:
     run = lab("mirror_throttle.py", profile, disks, str(kib_per_s))
     assert run.rc == 0, run.text
+
+
+@both_kernels
+@pytest.mark.parametrize("part", ["wire", "load", "wrong", "troubles"])
+def test_resync_by_digests(part: str, kernel: str) -> None:
+    run = lab("mirror_digests.py", part, kernel=kernel, options=("--timeout", "900"))
+    assert run.rc == 0, run.text

@@ -23,6 +23,7 @@ COUNTERS = (
     "batches", "batched", "merged", "absorbed", "saved_bytes",
     "verified_sectors", "repaired", "repairs_failed", "repairs_dropped",
     "absorbed_waiting",
+    "digested_sectors", "digests_equal_sectors", "digests_failed",
 )  # fmt: skip
 _FIXED = 16
 # Why a dead leg stays dead: the kernel's word (leg.c), what it means, and what to do about {leg} of

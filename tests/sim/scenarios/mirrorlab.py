@@ -25,6 +25,7 @@ FIELDS = (
     "compared", "equal",
     "batches", "batched", "merged", "absorbed", "saved",
     "verified", "repaired", "repairs_failed", "repairs_dropped", "absorbed_waiting",
+    "digested", "digests_equal", "digests_failed",
 )  # fmt: skip
 
 

@@ -116,8 +116,8 @@ def _session(portal: str) -> Path | None:
     return None
 
 
-def disk_of(portal: str) -> str | None:
+def disk_of(portal: str, lun: int = 0) -> str | None:
     """The kernel's name of the LUN by that portal's session."""
     session = _session(portal)
-    found = sorted(session.glob("device/target*/*/block/*")) if session else []
+    found = sorted(session.glob(f"device/target*/*:{lun}/block/*")) if session else []
     return found[0].name if found else None

@@ -57,7 +57,7 @@ def dcd(name: str, data: str, log: str, nvram: str, *more: str) -> Backstore:
 
 
 class Target:
-    """One iSCSI target with one LUN, its portals in the mirror's namespace."""
+    """One iSCSI target with LUN 0, maybe more, its portals in the mirror's namespace."""
 
     def __init__(
         self, store: Backstore, *, iqn: str = IQN, portals: Sequence[str] = (PORTAL,)
@@ -66,9 +66,8 @@ class Target:
         base.made(_TARGET / "iscsi")
         self._iqn = base.made(_TARGET / "iscsi" / iqn)
         self.tpg = base.made(self._iqn / "tpgt_1")
-        self._lun = base.made(self.tpg / "lun/lun_0")
-        (self._lun / store.path.name).symlink_to(store.path)
-        self._link = self._lun / store.path.name
+        self._luns: dict[int, Path] = {}
+        self.add(store, 0)
         for name, value in (
             ("authentication", 0),
             ("generate_node_acls", 1),
@@ -82,10 +81,20 @@ class Target:
                 base.made(self.tpg / "np" / portal)
         base.put(self.tpg / "enable", 1)
 
+    def add(self, store: Backstore, lun: int) -> None:
+        place = base.made(self.tpg / f"lun/lun_{lun}")
+        self._luns[lun] = place / store.path.name
+        self._luns[lun].symlink_to(store.path)
+
+    def drop(self, lun: int) -> None:
+        link = self._luns.pop(lun)
+        link.unlink()
+        link.parent.rmdir()
+
     def remove(self) -> None:
         base.put(self.tpg / "enable", 0)
-        self._link.unlink()
-        self._lun.rmdir()
+        for lun in list(self._luns):
+            self.drop(lun)
         for portal in self._portals:
             (self.tpg / "np" / portal).rmdir()
         self.tpg.rmdir()
