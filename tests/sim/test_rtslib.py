@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 from labrun import KERNELS, lab
 
-SCENARIOS = ("rtslib_targetcli", "rtslib_refused", "rtslib_no_module", "rtslib_state")
+SCENARIOS = ("rtslib_targetcli", "rtslib_refused", "rtslib_no_module", "rtslib_state",
+             "rtslib_digests")  # fmt: skip
 RUNS = [(scenario, kernel) for scenario in SCENARIOS for kernel in KERNELS]
 # It unloads a module. User Mode Linux leaves KASAN's marks on the module's memory, and whoever gets
 # that memory next is reported: hostfs, for reading a directory.

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Keeps rtslib from forgetting saved dcd objects that it can't see.
+"""Keeps rtslib from forgetting saved dcd objects that it can't see or can't restore yet.
 
 Without the kernel module (a new kernel, say) no dcd object exists, restoring skips them, and the
 next save, which targetcli does by itself when it is left, would write a file without them. So
 while the module isn't loaded, a file that names dcd objects isn't overwritten.
+
+A digest LUN can only be restored after the object that it is of; they are saved in any order.
 """
 
 from __future__ import annotations
@@ -42,3 +44,14 @@ def register(root: ModuleType) -> None:
         return save(self, save_file, *args, **more)
 
     root.RTSRoot.save_to_file = save_to_file
+    restore = root.RTSRoot.restore
+
+    @functools.wraps(restore)
+    def restore_in_order(self: Any, config: dict[str, Any], *args: Any, **more: Any) -> Any:
+        objects = config.get("storage_objects")
+        if objects:
+            later = sorted(objects, key=lambda so: bool(so.get("digests_of")))
+            config = {**config, "storage_objects": later}
+        return restore(self, config, *args, **more)
+
+    root.RTSRoot.restore = restore_in_order

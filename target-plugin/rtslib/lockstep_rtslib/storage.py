@@ -14,6 +14,9 @@ The LUN's serial number is the set's uuid, if none is given. So a set that was f
 another disk to the primary, and one whose saved serial number is an earlier set's uuid is refused:
 as the same disk it would get only what was missed since, and what was in the old log would be gone.
 
+With `digests_of` it is the digest LUN of another dcd object, by its name; that one has to be there
+when it is created, and either may be deleted first.
+
 It formats nothing. The kernel refuses what isn't formatted, or doesn't belong together, and says
 why in its log only: from there the reason is taken into the error.
 """
@@ -36,6 +39,8 @@ MODULE = "target_core_dcd"
 _SUPER_MAGIC = b"DCCDGLB1"
 _SUPER_COPIES = (0, 4096)
 _SUPER_UUID = slice(32, 48)
+# Of lockstep-digest.h: sectors of a block, its bytes and those of its digest.
+_BLOCK_SECTORS, _BLOCK, _DIGEST = 8, 4096, 32
 
 
 def module_loaded() -> bool:
@@ -111,6 +116,8 @@ def storage_object(tcm: ModuleType) -> Any:
         @param nvram_bytes: How much of the NVRAM to use; 0: what its kind says.
         @param wwn: T10 WWN Unit Serial; the set's uuid, 32 hexadecimal digits, if None. Another
             set's is refused; anything else that isn't 32 such digits is taken as it is.
+        @param digests_of: The name of a dcd object: this one shows its digests, and has no
+            disks of its own. Its wwn is a random one if None.
         """
 
         def __init__(
@@ -122,14 +129,19 @@ def storage_object(tcm: ModuleType) -> Any:
             nvram_bytes: int | str | None = None,
             wwn: str | None = None,
             index: int | None = None,
+            digests_of: str | None = None,
             **_others: object,
         ) -> None:
-            if data is None and log is None and nvram is None:
+            if data is None and log is None and nvram is None and digests_of is None:
                 super().__init__(name, "lookup", index)
                 return
-            settings = self._checked(name, data, log, nvram, nvram_bytes)
-            # Opened, the set would write what its log has to the data disk: look before that.
-            self._check_serial(name, wwn, log_uuids(settings["log"]))
+            if digests_of:
+                given = data or log or nvram or nvram_bytes
+                settings = self._checked_view(name, digests_of, given)
+            else:
+                settings = self._checked(name, data, log, nvram, nvram_bytes)
+                # Opened, the set would write what its log has to the data disk: look before that.
+                self._check_serial(name, wwn, log_uuids(settings["log"]))
             wrong = load_module()
             if wrong:
                 raise error(
@@ -170,17 +182,31 @@ def storage_object(tcm: ModuleType) -> Any:
                 settings["nvram_bytes"] = str(count)
             return settings
 
+        @staticmethod
+        def _checked_view(name: str, digests_of: str, given: object) -> dict[str, str]:
+            if given:
+                raise error(
+                    f"dcd {name}: digests_of={digests_of} can't be together with data, log, nvram "
+                    "or nvram_bytes: these are the other object's"
+                )
+            if re.search(r"[,\s]", digests_of):
+                raise error(f"dcd {name}: digests_of={digests_of}: no comma or space is possible")
+            return {"digests_of": digests_of}
+
         def _configure(self, settings: dict[str, str], wwn: str | None) -> None:
             self._check_self()
             log = KernelLog()
             try:
                 # For those who look by path whether a disk is taken.
-                self._set_udev_path(settings["data"])
+                if "data" in settings:
+                    self._set_udev_path(settings["data"])
                 self._put("control", ",".join(f"{key}={settings[key]}" for key in settings))
                 self._put("enable", "1")
-                # Of two superblocks the kernel chose one.
-                self._check_serial(self.name, wwn, {self.set_uuid})
-                super()._configure(wwn or self.set_uuid)
+                if "data" in settings:
+                    # Of two superblocks the kernel chose one.
+                    self._check_serial(self.name, wwn, {self.set_uuid})
+                    wwn = wwn or self.set_uuid
+                super()._configure(wwn)
             except OSError as err:
                 reasons = [text.removeprefix(f"{self.name}: ") for text in log.errors("dcd: ")]
                 text = "; ".join(reasons) or f"{err.strerror} (see the kernel's log)"
@@ -239,23 +265,38 @@ def storage_object(tcm: ModuleType) -> Any:
             return int(self._setting("nvram_bytes") or 0)
 
         @property
+        def digests_of(self) -> str:
+            """The name of the dcd object whose digests it shows; none: it is a disk itself."""
+            return self._setting("digests_of")
+
+        @property
         def write_back(self) -> bool:
             """Does the LUN say that it has a volatile write cache? The NVRAM's kind decides."""
             return self.nvram == "dram"
 
         @property
         def size(self) -> int:
-            """Bytes of the data disk, and so of the LUN."""
+            """Bytes of the LUN: those of the data disk, or of its digests."""
+            if self.digests_of:
+                return self._digest_bytes()
             try:
                 return disk_bytes(self.data)
             except OSError as err:
                 raise error(f"dcd {self.name}: data={self.data}: {err.strerror}") from err
 
+        def _digest_bytes(self) -> int:
+            sectors = re.search(r"\bdata_sectors (\d+)", self._info())
+            if not sectors:
+                raise error(f"dcd {self.name}: {self.path}/info doesn't tell its size")
+            digests = int(sectors.group(1)) // _BLOCK_SECTORS * _DIGEST
+            return _BLOCK + -(-digests // _BLOCK) * _BLOCK
+
         @property
         def state(self) -> list[str]:
             """The engine's own words: state and counters. Nothing while it isn't enabled."""
             lines = [line.strip() for line in self._info().splitlines()]
-            after = [n for n, line in enumerate(lines) if line.startswith("data=")]
+            heads = ("data=", "digests_of=")
+            after = [n for n, line in enumerate(lines) if line.startswith(heads)]
             return lines[after[0] + 1 :] if after else []
 
         @property
@@ -274,7 +315,8 @@ def storage_object(tcm: ModuleType) -> Any:
         def dump(self) -> dict[str, Any]:
             told: dict[str, Any] = super().dump()
             told["wwn"] = self.wwn
-            for key in ("data", "log", "nvram", "nvram_bytes", "write_back"):
+            disks = ("data", "log", "nvram", "nvram_bytes", "write_back")
+            for key in ("digests_of",) if self.digests_of else disks:
                 told[key] = getattr(self, key)
             return told
 

@@ -30,6 +30,8 @@ def object_node(targetcli: ModuleType) -> Any:
         def summary(self) -> tuple[str, bool]:
             so = self.rtsnode
             disks = f"{so.data}, log {so.log}, nvram {so.nvram}"
+            if so.digests_of:
+                disks = f"digests of {so.digests_of}"
             if not so.is_configured():
                 return f"{disks} not enabled", False
             try:
@@ -67,11 +69,12 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
         def ui_command_create(
             self,
             name: str,
-            data: str,
-            log: str,
-            nvram: str,
+            data: str | None = None,
+            log: str | None = None,
+            nvram: str | None = None,
             nvram_bytes: str | None = None,
             wwn: str | None = None,
+            digests_of: str | None = None,
         ) -> Any:
             """
             Creates a DCD storage object: NVRAM and a log disk in front of a data
@@ -89,20 +92,24 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
             - wwn: the LUN's serial number. Left out: the set's uuid, so that a
               set formatted anew is another disk to who uses it. Another set's
               uuid is refused.
+            - digests_of: alone, without disks: the name of another dcd object. It
+              becomes that one's digest LUN, read-only, for a mirror's resync.
             """
             self.assert_root()
             count = self.ui_eval_param(nvram_bytes, "string", None)
             so = storage(
                 name,
-                data=data,
-                log=log,
-                nvram=nvram,
+                data=self.ui_eval_param(data, "string", ""),
+                log=self.ui_eval_param(log, "string", ""),
+                nvram=self.ui_eval_param(nvram, "string", ""),
                 nvram_bytes=targetcli.human_to_bytes(count) if count else None,
                 wwn=self.ui_eval_param(wwn, "string", None),
+                digests_of=self.ui_eval_param(digests_of, "string", None),
             )
             ui_so = node(so, self)
             self.setup_model_alias(so)
-            self.shell.log.info(f"Created dcd storage object {name} using {data}.")
+            used = so.data or f"the content of {so.digests_of}"
+            self.shell.log.info(f"Created dcd storage object {name} using {used}.")
             return self.new_node(ui_so)
 
         def ui_complete_create(
