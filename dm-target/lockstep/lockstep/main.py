@@ -78,7 +78,7 @@ def _add_makers(add: Add) -> None:
     more = one.add_argument_group("options of the mirror, which `lockstep set` changes")
     for name, option in table.OPTIONS.items():
         more.add_argument(f"--{name.replace('_', '-')}", dest=name, choices=option.values or None,
-                          metavar="|".join(option.values) or "N",
+                          metavar="|".join(option.values) or ("DEVICE" if option.path else "N"),
                           help=f"{option.what} (default {option.default})")  # fmt: skip
 
     one = add("assemble", "start a mirror", assembly.assemble)

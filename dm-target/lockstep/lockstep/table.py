@@ -22,8 +22,8 @@ def other(leg: str) -> str:
 @dataclass(frozen=True)
 class Option:
     """`values`: the words it may have, the default first; empty for a number from `least` to
-    `most`, if nothing is said `usual`. `live`: a message of the same name changes it while the
-    mirror runs; others need a new table."""
+    `most`, if nothing is said `usual`, or with `path` for a device, or "-", which is the default.
+    `live`: a message of the same name changes it while the mirror runs; others need a new table."""
 
     what: str
     values: tuple[str, ...] = ()
@@ -31,13 +31,20 @@ class Option:
     most: int = (1 << 31) - 1
     usual: int = 0
     live: bool = False
+    path: bool = False
 
     @property
     def default(self) -> str:
+        if self.path:
+            return ABSENT
         return self.values[0] if self.values else str(self.usual)
 
     def check(self, name: str, value: object) -> str:
         text = str(value)
+        if self.path:
+            if text != ABSENT and (not text.startswith("/") or text.split() != [text]):
+                raise Usage(f"{name} is {text!r}: it must be a device's path, or - for none")
+            return text
         if self.values:
             if text not in self.values:
                 raise Usage(f"{name} is {text!r}: it must be {' or '.join(self.values)}")
@@ -68,6 +75,9 @@ OPTIONS: Mapping[str, Option] = {
     ),
     "resync_compare": Option(
         "read both legs first, and copy only what differs", ("off", "on"), live=True
+    ),
+    "resync_digests": Option(
+        "the digest LUN of the remote leg: copy only what differs; -: none", path=True
     ),
     "coalesce": Option("writes in a batch at most, 1 for no batches", least=1, most=32, usual=32,
                        live=True),
