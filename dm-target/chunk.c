@@ -87,7 +87,8 @@ void chunk_unlock(struct chunk *c)
 	range_unlock(&c->m->ranges, &c->range);
 }
 
-static void submit(struct chunk *c, enum leg_id leg, enum leg_id buffer, blk_opf_t opf,
+/* False: the leg has died, and what was abandoned there is still out. */
+static bool submit(struct chunk *c, enum leg_id leg, enum leg_id buffer, blk_opf_t opf,
 		   unsigned int first, unsigned int sectors)
 {
 	struct transfer *t = &leg_part(c, leg)->transfer;
@@ -95,7 +96,8 @@ static void submit(struct chunk *c, enum leg_id leg, enum leg_id buffer, blk_opf
 	unsigned int offset = (first % PAGE_SECTORS_HERE) << SECTOR_SHIFT;
 	unsigned int left = sectors << SECTOR_SHIFT;
 
-	transfer_init(t, c->m, leg, opf, c->range.start + first);
+	if (!transfer_init(t, c->m, leg, opf, c->range.start + first))
+		return false;
 	while (left) {
 		unsigned int len = min_t(unsigned int, left, PAGE_SIZE - offset);
 
@@ -104,6 +106,7 @@ static void submit(struct chunk *c, enum leg_id leg, enum leg_id buffer, blk_opf
 		offset = 0;
 	}
 	transfer_submit(t);
+	return true;
 }
 
 static int wait_for(struct chunk *c, enum leg_id leg)
@@ -117,26 +120,29 @@ static int wait_for(struct chunk *c, enum leg_id leg)
 
 int chunk_read(struct chunk *c, enum leg_id leg)
 {
-	submit(c, leg, leg, REQ_OP_READ, 0, chunk_sectors(c));
+	if (!submit(c, leg, leg, REQ_OP_READ, 0, chunk_sectors(c)))
+		return -ETIMEDOUT;
 	return wait_for(c, leg);
 }
 
 int chunk_read_both(struct chunk *c, int error[LEGS])
 {
+	bool sent[LEGS];
 	enum leg_id leg;
 
 	/* The remote one first: it has the longer way. */
-	submit(c, LEG_REMOTE, LEG_REMOTE, REQ_OP_READ, 0, chunk_sectors(c));
-	submit(c, LEG_LOCAL, LEG_LOCAL, REQ_OP_READ, 0, chunk_sectors(c));
+	sent[LEG_REMOTE] = submit(c, LEG_REMOTE, LEG_REMOTE, REQ_OP_READ, 0, chunk_sectors(c));
+	sent[LEG_LOCAL] = submit(c, LEG_LOCAL, LEG_LOCAL, REQ_OP_READ, 0, chunk_sectors(c));
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		error[leg] = wait_for(c, leg);
+		error[leg] = sent[leg] ? wait_for(c, leg) : -ETIMEDOUT;
 	return error[LEG_LOCAL] ?: error[LEG_REMOTE];
 }
 
 int chunk_write(struct chunk *c, enum leg_id to, enum leg_id from,
 		unsigned int first, unsigned int sectors)
 {
-	submit(c, to, from, REQ_OP_WRITE | leg_write_flags(&c->m->legs[to]), first, sectors);
+	if (!submit(c, to, from, REQ_OP_WRITE | leg_write_flags(&c->m->legs[to]), first, sectors))
+		return -ETIMEDOUT;
 	return wait_for(c, to);
 }
 

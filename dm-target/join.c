@@ -208,10 +208,10 @@ static int probe(struct mirror *m, enum leg_id leg, struct super_found *found)
 	return r ?: transfer_flush(m, leg);
 }
 
-static void set_joining(struct mirror *m, enum leg_id leg)
+static void begin_joining(struct mirror *m, enum leg_id leg)
 {
 	spin_lock_irq(&m->lock);
-	m->legs[leg].joining = true;
+	m->legs[leg].joiner = current;
 	spin_unlock_irq(&m->lock);
 }
 
@@ -230,14 +230,14 @@ static int come_back(struct mirror *m, enum leg_id leg)
 	if (r == -EBUSY) {
 		why = WHY_DRAINING;
 	} else if (!r) {
-		set_joining(m, leg);
+		begin_joining(m, leg);
 		r = probe(m, leg, &found);
 		if (!r && m->meta)
 			r = prepare(m, leg, &found, &target, &why);
 	}
 
 	spin_lock_irq(&m->lock);
-	l->joining = false;
+	l->joiner = NULL;
 	/* Not for what is our own trouble. */
 	if (r && r != -ENOMEM && r != -EAGAIN && l->why != WHY_TOLD)
 		l->why = why;

@@ -4,6 +4,9 @@
 #include "leg.h"
 #include "lockstep-compat.h"
 
+/* Under way at once on a leg: enough for its queue, and no crowd of threads. */
+#define ZEROINGS	16
+
 #define DM_MSG_PREFIX "lockstep"
 
 const char *leg_name(enum leg_id leg)
@@ -57,7 +60,8 @@ int leg_open(struct leg *leg, struct dm_target *ti, const char *path, enum leg_i
 	}
 
 	leg->send_wq = alloc_workqueue("lockstep-leg", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	if (!leg->send_wq) {
+	leg->zero_wq = alloc_workqueue("lockstep-zero", WQ_UNBOUND | WQ_MEM_RECLAIM, ZEROINGS);
+	if (!leg->send_wq || !leg->zero_wq) {
 		ti->error = "Out of memory";
 		leg_close(leg, ti);
 		return -ENOMEM;
@@ -67,6 +71,9 @@ int leg_open(struct leg *leg, struct dm_target *ti, const char *path, enum leg_i
 
 void leg_close(struct leg *leg, struct dm_target *ti)
 {
+	if (leg->zero_wq)
+		destroy_workqueue(leg->zero_wq);
+	leg->zero_wq = NULL;
 	if (leg->send_wq)
 		destroy_workqueue(leg->send_wq);
 	leg->send_wq = NULL;

@@ -63,13 +63,14 @@ struct leg {
 	bool dead;
 	enum leg_why why;
 	unsigned int deaths;
-	bool joining;			/* dead, and a join uses it (join.h) */
+	struct task_struct *joiner;	/* it is dead, and this one's join uses it (join.h) */
 	atomic_t inflight;		/* our bios (and zeroings) on the device */
 	unsigned long progress;		/* jiffies: the last one returned, or a first one began */
 	atomic64_t read_errors;
 	atomic64_t write_errors;
 	/* For whoever mustn't wait for room in the device's queue; see leg_full(). */
 	struct workqueue_struct *send_wq;
+	struct workqueue_struct *zero_wq;	/* zero.h */
 };
 
 /*

@@ -44,13 +44,14 @@ static void *alloc_owned(gfp_t gfp, void *data)
 	return o;
 }
 
-/* May the leg be used? A dead one only by a join that is to go on. */
-static bool usable(struct mirror *m, enum leg_id leg)
+/* May it use its leg? A dead one only for a join that is to go on. */
+static bool usable(const struct transfer *t)
 {
-	const struct leg *l = &m->legs[leg];
+	const struct mirror *m = t->m;
+	const struct leg *l = &m->legs[t->leg];
 
 	lockdep_assert_held(&m->lock);
-	return !l->dead || (l->joining && !m->join_off && !m->closed);
+	return !l->dead || (t->joins && l->joiner && !m->join_off && !m->closed);
 }
 
 /* Under the state lock. */
@@ -76,7 +77,7 @@ void transfers_abandon(struct mirror *m)
 
 	lockdep_assert_held(&m->lock);
 	list_for_each_entry_safe(t, next, &m->transfers.waited, link)
-		if (!usable(m, t->leg))
+		if (!usable(t))
 			abandon(t);
 }
 
@@ -107,10 +108,17 @@ static void transfer_done(struct bio *bio)
 		writes_other_returned(m, leg);
 }
 
-void transfer_init(struct transfer *t, struct mirror *m, enum leg_id leg, blk_opf_t opf,
+bool transfer_init(struct transfer *t, struct mirror *m, enum leg_id leg, blk_opf_t opf,
 		   sector_t sector)
 {
-	WARN_ON_ONCE(t->out);
+	bool out;
+
+	spin_lock_irq(&m->lock);
+	out = t->out;
+	spin_unlock_irq(&m->lock);
+	if (out)
+		return false;
+
 	t->m = m;
 	t->leg = leg;
 	t->sector = sector;
@@ -122,6 +130,7 @@ void transfer_init(struct transfer *t, struct mirror *m, enum leg_id leg, blk_op
 	t->bio.bi_iter.bi_sector = sector;
 	t->bio.bi_private = t;
 	t->bio.bi_end_io = transfer_done;
+	return true;
 }
 
 static void send_work(struct work_struct *work)
@@ -136,7 +145,8 @@ void transfer_submit(struct transfer *t)
 
 	t->began = ktime_get();
 	spin_lock_irq(&m->lock);
-	t->out = usable(m, t->leg);
+	t->joins = l->joiner == current;
+	t->out = usable(t);
 	if (t->out) {
 		list_add(&t->link, &m->transfers.waited);
 	} else {
@@ -215,7 +225,7 @@ static void fill(struct owned *o, mempool_t *pool, struct mirror *m,
 	unsigned int i, len;
 
 	o->t.pool = pool;
-	transfer_init(&o->t, m, leg, opf, sector);
+	WARN_ON_ONCE(!transfer_init(&o->t, m, leg, opf, sector));	/* nobody else has it */
 	for (i = 0; bytes; i++, bytes -= len) {
 		len = min_t(unsigned int, bytes, PAGE_SIZE);
 		__bio_add_page(&o->t.bio, o->pages[i], len, 0);

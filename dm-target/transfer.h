@@ -7,7 +7,8 @@
  * transfer is waited for until it returns, or is abandoned:
  *  - when its leg dies: by an error, because it hangs (watch.h), or by "fail";
  *  - on a dead leg, which only a join uses (join.h): after JOIN_SECONDS, or as
- *    soon as joins are to stop;
+ *    soon as joins are to stop. Anybody else's ends at once: the join may be
+ *    about to find that the leg is no more this mirror's;
  *  - on the remote leg while the mirror has not been started yet, so that nothing
  *    can be given up: after remote_timeout. Then the start fails.
  * What is abandoned ends for who waits with -ETIMEDOUT. It may still reach the
@@ -56,6 +57,7 @@ struct transfer {
 	struct list_head link;		/* in transfers.waited */
 	unsigned int users;		/* who waits, and the leg */
 	bool out;			/* on the leg */
+	bool joins;			/* the leg is dead, and its join's own */
 	bool abandoned;
 	blk_status_t status;
 };
@@ -95,10 +97,11 @@ int __must_check transfer_read(struct mirror *m, enum leg_id leg, struct bio *bi
 /*
  * In steps, and in memory of the caller's, which stays until the transfer has
  * returned from the leg, too. Between init and submit the pages are added to
- * t->bio. Submit may be in any context that may sleep; wait as above.
+ * t->bio. Submit may be in any context that may sleep; wait as above. Init returns
+ * false, and changes nothing, if its last use was abandoned and is still out.
  */
-void transfer_init(struct transfer *t, struct mirror *m, enum leg_id leg, blk_opf_t opf,
-		   sector_t sector);
+bool __must_check transfer_init(struct transfer *t, struct mirror *m, enum leg_id leg,
+				blk_opf_t opf, sector_t sector);
 void transfer_submit(struct transfer *t);
 int __must_check transfer_wait(struct transfer *t);
 

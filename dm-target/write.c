@@ -122,7 +122,6 @@ void write_leg_done(struct write *w, enum leg_id leg, blk_status_t status)
 	bool settles;
 
 	w->part[leg].status = status;
-	leg_io_end(&m->legs[leg]);
 
 	spin_lock_irqsave(&ws->lock, flags);
 	if (leg == LEG_REMOTE)
@@ -240,6 +239,7 @@ static void leg_bio_done(struct bio *leg_bio)
 	blk_status_t status = leg_bio->bi_status;
 
 	bio_uninit(leg_bio);
+	leg_io_end(&w->m->legs[leg]);
 	do {
 		next = w->part[leg].next;
 		write_leg_done(w, leg, status);
@@ -287,16 +287,14 @@ static void remote_part_work(struct work_struct *work)
 void write_send_part(struct write *w, enum leg_id leg)
 {
 	struct leg *l = &w->m->legs[leg];
-	struct write *sharer;
 
-	for (sharer = w; sharer; sharer = sharer->part[leg].next)
-		leg_io_start(l);
+	leg_io_start(l);
 	if (likely(w->kind != WRITE_ZERO && !leg_full(l))) {
 		send_bio(w, leg);
 		return;
 	}
 	INIT_WORK(&w->part[leg].work, leg == LEG_LOCAL ? local_part_work : remote_part_work);
-	queue_work(l->send_wq, &w->part[leg].work);
+	queue_work(w->kind == WRITE_ZERO ? l->zero_wq : l->send_wq, &w->part[leg].work);
 }
 
 /*

@@ -24,5 +24,6 @@ void zero_leg(struct write *w, enum leg_id leg)
 	/* There is no FUA for this, so: what FUA would have done, afterwards. */
 	if (!r && ((w->opf & REQ_FUA) || leg_write_flags(l)))
 		r = blkdev_issue_flush(leg_bdev(l));
+	leg_io_end(l);
 	write_leg_done(w, leg, errno_to_blk_status(r));
 }

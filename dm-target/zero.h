@@ -20,7 +20,7 @@
 struct mirror;
 struct write;
 
-/* Do a leg's part, to write_leg_done(). Sleeps: for the leg's send_wq. */
+/* Do a leg's part, to write_leg_done(). Sleeps until the device is done: for the leg's zero_wq. */
 void zero_leg(struct write *w, enum leg_id leg);
 
 /* Can both legs write zeroes by themselves? */

@@ -432,6 +432,21 @@ def full_queue() -> None:
     remote.remove()
 
 
+def compared() -> None:
+    """The target of a resync hangs while it is read to be compared: the read is abandoned, and
+    what it was to be written with is not sent in its place."""
+    legs = Pair("sync", "region_size", 1024, "resync_compare", "on", "resync_jobs", 1,
+                "resync_pace", "full", "remote_timeout", TIMEOUT_MS,
+                latency_us=(20, 2000))  # fmt: skip
+    time.sleep(0.05)
+    hang(legs.remote)
+    legs.mirror.wait("AD", seconds=30)
+    wake(legs.remote)
+    legs.mirror.in_sync()
+    legs.same()
+    legs.close()
+
+
 SCENES: dict[str, Callable[[], None]] = {
     "write": lambda: bounded("write", lambda disk: disk.write(0, blk.pattern("hung", 8))),
     "large": lambda: bounded("large write", lambda disk: disk.write(3, blk.pattern("hung", 60))),
@@ -447,6 +462,7 @@ SCENES: dict[str, Callable[[], None]] = {
     "removed": removed,
     "reloaded": reloaded,
     "probed": probed,
+    "compared": compared,
     "read_again": lambda: read_again(8),
     "read_again_large": lambda: read_again(600),
     "reads_only": reads_only,
