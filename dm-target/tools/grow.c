@@ -90,10 +90,13 @@ static int plan_length(const struct leg legs[2], u64 *data_sectors)
 	return 0;
 }
 
+/* The mirror's length may be less than this leg's: after a crash there are two. */
 static int read_map(struct leg *leg, u64 data_sectors)
 {
 	u32 bad;
 
+	if (data_sectors < leg->found.super.data_sectors)
+		data_sectors = leg->found.super.data_sectors;
 	leg->bits = calloc(1, lockstep_regions(data_sectors, leg->found.super.region_shift) / 8 + 1);
 	if (!leg->bits)
 		return refuse(leg->d->path, "no memory for its map");
@@ -108,14 +111,17 @@ static int put(struct leg *leg)
 	return device_put_map(leg->d, s, leg->bits) || device_put_super(leg->d, s) ? -1 : 0;
 }
 
-/* One that had moved already: a crash may have left the older superblock. */
+/*
+ * One that had moved already: a crash may have left the older superblock. That lies
+ * behind what is data yet, and before the new map; in the data it isn't ours.
+ */
 static int clear_older(const struct leg *leg)
 {
 	const struct super *s = &leg->found.super;
 	struct super_found old;
 	u64 sectors;
 
-	(void)search_likely(leg->d, s->data_sectors, &old, &sectors);
+	(void)search_between(leg->d, s->data_sectors, s->map_start, &old, &sectors);
 	if (old.kind != SUPER_VALID || old.super.seq >= s->seq ||
 	    memcmp(old.super.leg_uuid, s->leg_uuid, sizeof(s->leg_uuid)) ||
 	    memcmp(old.super.set_uuid, s->set_uuid, sizeof(s->set_uuid)))
@@ -158,7 +164,8 @@ static int plan(struct leg legs[2], u64 *data_sectors, bool *longer)
 			continue;
 		if (find(&legs[i]) || plan_move(&legs[i]))
 			return -1;
-		*data_sectors = legs[i].found.super.data_sectors;
+		if (*data_sectors < legs[i].found.super.data_sectors)
+			*data_sectors = legs[i].found.super.data_sectors;
 		moves |= legs[i].growth == GROWTH_OK;
 	}
 	*longer = in_sync(legs, text, sizeof(text));

@@ -15,9 +15,11 @@
 
 struct search {
 	const struct device *d;
+	u64 from, to;		/* what doesn't lie in between isn't looked for */
 	struct super_found *found;
 	u64 *sectors;
 	time_t until;		/* 0: no end */
+	bool first;		/* no matter which one */
 };
 
 static time_t clock_now(void)
@@ -30,7 +32,9 @@ static time_t clock_now(void)
 
 static bool over(const struct search *s)
 {
-	return s->found->kind == SUPER_VALID || (s->until && clock_now() >= s->until);
+	if (s->first && s->found->kind == SUPER_VALID)
+		return true;
+	return s->until && clock_now() >= s->until;
 }
 
 static bool is_slot(const struct lockstep_slot *slot, u64 sector)
@@ -41,11 +45,29 @@ static bool is_slot(const struct lockstep_slot *slot, u64 sector)
 	       (start == sector || start + LOCKSTEP_SLOT_SECTORS == sector);
 }
 
+/* Of one leg they count; of two, a device that only grows has the newer one at its end. */
+static bool newer(const struct super *a, u64 a_end, const struct super *b, u64 b_end)
+{
+	if (!memcmp(a->leg_uuid, b->leg_uuid, sizeof(a->leg_uuid)) && a->seq != b->seq)
+		return a->seq > b->seq;
+	return a_end > b_end;
+}
+
 /* Both slots, read from @start, as if the device ended behind them. */
 static void take(const struct search *s, const u8 *slots, u64 start)
 {
-	*s->sectors = start + LOCKSTEP_SLOTS_SECTORS;
-	super_find(slots, *s->sectors, s->found);
+	u64 end = start + LOCKSTEP_SLOTS_SECTORS;
+	struct super_found found;
+
+	if (start < s->from || end > s->to)
+		return;
+	super_find(slots, end, &found);
+	if (found.kind != SUPER_VALID ||
+	    (s->found->kind == SUPER_VALID &&
+	     !newer(&found.super, end, &s->found->super, *s->sectors)))
+		return;
+	*s->found = found;
+	*s->sectors = end;
 }
 
 /* Every slot in [@from, @to), from the end on. Both are multiples of a slot. */
@@ -61,7 +83,7 @@ static void each_slot(const struct search *s, u64 from, u64 to)
 		to = start;
 		if (!device_try_read(s->d, block, (at - start) * 512, start))
 			continue;
-		while (at > start && s->found->kind != SUPER_VALID) {
+		while (at > start && !(s->first && s->found->kind == SUPER_VALID)) {
 			const struct lockstep_slot *slot;
 
 			at -= LOCKSTEP_SLOT_SECTORS;
@@ -86,44 +108,57 @@ static void each_end(const struct search *s, u64 to, u64 step, u64 count)
 		for (; n < DEVICE_MANY && end && count; n++, count--, end -= step)
 			start[n] = lockstep_slots_start(end);
 		device_read_many(s->d, slots[0], LOCKSTEP_SLOTS_BYTES, start, n, good);
-		for (u32 i = 0; i < n && s->found->kind != SUPER_VALID; i++) {
+		for (u32 i = 0; i < n; i++) {
 			if (good[i])
 				take(s, slots[i], start[i]);
 		}
 	}
 }
 
+static void likely(const struct search *s, u64 data_sectors)
+{
+	u64 end = s->to / LOCKSTEP_SLOT_SECTORS * LOCKSTEP_SLOT_SECTORS;
+	u64 from = data_sectors / LOCKSTEP_SLOT_SECTORS * LOCKSTEP_SLOT_SECTORS;
+
+	*s->found = (struct super_found){ .kind = SUPER_BLANK };
+	each_end(s, s->to, COARSE_STEP, COARSE_STEPS);
+	if (from && from < end)
+		each_slot(s, from, end - from > DENSE ? from + DENSE : end);
+	each_end(s, s->to, FINE_STEP, FINE / FINE_STEP);
+	each_slot(s, end > DENSE ? end - DENSE : 0, end);
+}
+
 int search_likely(const struct device *d, u64 data_sectors, struct super_found *found,
 		  u64 *sectors)
 {
-	struct search s = { d, found, sectors, clock_now() + SEARCH_SECONDS };
-	u64 end = lockstep_slots_start(d->sectors);
-	u64 from = data_sectors / LOCKSTEP_SLOT_SECTORS * LOCKSTEP_SLOT_SECTORS;
+	struct search s = { .d = d, .to = d->sectors, .found = found, .sectors = sectors,
+			    .until = clock_now() + SEARCH_SECONDS };
 
-	*found = (struct super_found){ .kind = SUPER_BLANK };
-	each_end(&s, d->sectors, COARSE_STEP, COARSE_STEPS);
-	if (from && from < end)
-		each_slot(&s, from, end - from > DENSE ? from + DENSE : end);
-	each_end(&s, d->sectors, FINE_STEP, FINE / FINE_STEP);
-	each_slot(&s, end > DENSE ? end - DENSE : 0, end);
-	if (found->kind == SUPER_VALID)
-		return 0;
-	found->kind = SUPER_BLANK;
+	likely(&s, data_sectors);
+	return over(&s) ? SEARCH_ENDED : 0;
+}
+
+int search_between(const struct device *d, u64 from, u64 to, struct super_found *found,
+		   u64 *sectors)
+{
+	struct search s = { .d = d, .from = from, .to = to, .found = found, .sectors = sectors,
+			    .until = clock_now() + SEARCH_SECONDS };
+
+	likely(&s, from);
 	return over(&s) ? SEARCH_ENDED : 0;
 }
 
 void search_all(const struct device *d, struct super_found *found, u64 *sectors)
 {
-	struct search s = { d, found, sectors, 0 };
+	struct search s = { .d = d, .to = d->sectors, .found = found, .sectors = sectors };
 
-	search_likely(d, 0, found, sectors);
+	likely(&s, 0);
 	if (found->kind == SUPER_VALID)
 		return;
+	s.first = true;
 	fprintf(stderr, "lockstep-meta: %s: no superblock at its end: all of it is read, to find an older one\n",
 		d->path);
 	each_slot(&s, 0, lockstep_slots_start(d->sectors));
-	if (found->kind != SUPER_VALID)
-		found->kind = SUPER_BLANK;
 }
 
 int search_clear(const struct device *d, u64 sectors)

@@ -3,8 +3,10 @@
  * Search: the superblock that was at the end of a device when that was smaller.
  * A device that has grown shows none at its end, and looks like a blank one.
  *
- * found->kind is SUPER_VALID if one was found; @sectors is then the size that
- * the device had. Places that can't be read are passed over.
+ * found->kind is SUPER_VALID if one was found, else SUPER_BLANK; @sectors is then
+ * the size that the device had. Of several, as an earlier mirror or a crash may have
+ * left them, it is the newest: of one leg that with the highest number, else that
+ * at the highest end. Places that can't be read are passed over.
  */
 #ifndef LOCKSTEP_SEARCH_H
 #define LOCKSTEP_SEARCH_H
@@ -17,8 +19,8 @@
 	"the device is too slow to look everywhere where the end of a smaller one may have been; if it was a leg and has grown since, it isn't blank"
 
 /*
- * Everywhere, first where it probably is: as long as reading the device takes.
- * Says on stderr that it reads all of it.
+ * Everywhere where it probably is, then everywhere until one is found: as long as
+ * reading the device takes. Says on stderr that it reads all of it.
  */
 void search_all(const struct device *d, struct super_found *found, u64 *sectors);
 
@@ -27,11 +29,15 @@ void search_all(const struct device *d, struct super_found *found, u64 *sectors)
  * and of 4 MiB for the last 16 GiB); from @data_sectors on, the size of a mirror
  * that the device may be a leg of, or 0; and anywhere in what the device has grown
  * by if that is little. Many places at a time, as a link with a delay and a disk
- * want it, and no longer than SEARCH_SECONDS. 0, or SEARCH_ENDED: nothing was
- * found before the time was over.
+ * want it, and no longer than SEARCH_SECONDS. 0, or SEARCH_ENDED: the time was over
+ * before all of it was looked at.
  */
 int search_likely(const struct device *d, u64 data_sectors, struct super_found *found,
 		  u64 *sectors);
+
+/* The same, only of what lies wholly in the sectors [@from, @to). */
+int search_between(const struct device *d, u64 from, u64 to, struct super_found *found,
+		   u64 *sectors);
 
 /*
  * Zero, durably, what is found for the old size @sectors: each of the two slots

@@ -26,6 +26,25 @@ def larger(meta: Meta, name: str, size: int) -> None:
     path.write_bytes(path.read_bytes() + b"\x5a" * (size - path.stat().st_size))
 
 
+def sparse(meta: Meta, name: str, size: int) -> None:
+    """Of so many bytes, nothing in what is new."""
+    with open(meta.folder / name, "ab") as f:
+        f.truncate(size)
+
+
+def slots_at(meta: Meta, name: str, end: int) -> bytes:
+    """What is where the superblock of a device of that size lies."""
+    with open(meta.folder / name, "rb") as f:
+        f.seek(end - 2 * SLOT)
+        return f.read(2 * SLOT)
+
+
+def put_at(meta: Meta, name: str, end: int, slots: bytes) -> None:
+    with open(meta.folder / name, "r+b") as f:
+        f.seek(end - 2 * SLOT)
+        f.write(slots)
+
+
 def test_both_have_grown(pair: Meta) -> None:
     before = pair.leg("a")
     for name in "ab":
@@ -241,6 +260,59 @@ def test_a_crash_at_each_write_of_grow(pair: Meta, cut: Path) -> None:
     assert at > 10
 
 
+@pytest.mark.parametrize("size", [1024, 2048, 1028, 300])
+def test_the_old_superblock_goes_whatever_the_new_size(meta: Meta, cut: Path, size: int) -> None:
+    """After a crash between the new one and its clearing; sizes as volumes and LUNs have them."""
+    for name in "ab":
+        sparse(meta, name, 200 * MIB)
+    meta.good("create", "--local", "a", "--remote", "b", "--assume-clean")
+    for name in "ab":
+        sparse(meta, name, size * MIB)
+    for at in itertools.count(1):
+        assert crash(cut, meta, at, "grow", "a", "b")
+        if meta.leg("a")["kind"] == "superblock":
+            break
+    assert MAGIC in slots_at(meta, "a", 200 * MIB)
+    meta.good("grow", "a", "b")
+    for name in "ab":
+        assert slots_at(meta, name, 200 * MIB) == bytes(2 * SLOT)
+
+
+def test_a_repeated_grow_clears_nothing_in_the_data(meta: Meta) -> None:
+    """A copy of the leg's own superblock of then, in a file of the file system."""
+    for name in "ab":
+        sparse(meta, name, 200 * MIB)
+    meta.good("create", "--local", "a", "--remote", "b", "--assume-clean")
+    copy = slots_at(meta, "a", 200 * MIB)
+    for name in "ab":
+        sparse(meta, name, 1028 * MIB + 5 * SLOT)
+    meta.good("grow", "a", "b")
+    put_at(meta, "a", 200 * MIB, copy)
+    meta.good("grow", "a", "b")
+    assert slots_at(meta, "a", 200 * MIB) == copy
+
+
+def test_a_stale_superblock_is_not_taken_for_that_of_now(meta: Meta) -> None:
+    """One of another mirror, and an older one of the same, lie where volumes end."""
+    for name in "ab":
+        sparse(meta, name, 1024 * MIB)
+    meta.good("create", "--local", "a", "--remote", "b", "--name", "old", "--assume-clean")
+    for name in "ab":
+        sparse(meta, name, 1500 * MIB)
+    meta.good("create", "--local", "a", "--remote", "b", "--name", "m", "--assume-clean", "--force")
+    older = slots_at(meta, "a", 1500 * MIB)
+    for name in "ab":
+        sparse(meta, name, 1900 * MIB)
+    made = meta.good("grow", "a", "b")
+    for name in "ab":
+        sparse(meta, name, 3072 * MIB)
+        assert '"m"' in meta.leg(name)["reason"]
+    put_at(meta, "a", 1500 * MIB, older)
+    assert f"from {1900 * MIB // 512} to" in meta.leg("a")["reason"]
+    grown = meta.good("grow", "a", "b")
+    assert grown["set_uuid"] == made["set_uuid"] and grown["data_len"] > 3000 * MIB // 512
+
+
 def test_the_longer_leg_needs_the_other_one_to_have_room(pair: Meta) -> None:
     before = pair.content()["b"]
     for name in "ab":
@@ -273,6 +345,31 @@ def test_a_mirror_that_is_not_in_sync_moves(pair: Meta, there: str) -> None:
         assert pair.good("verdict", "a", "b")["join"]
         # All is where it should be, and nothing is to be done.
         assert "only a mirror in sync can grow" in pair.refused("grow", "a", "b")
+
+
+def test_two_lengths_and_not_in_sync(meta: Meta) -> None:
+    """A growth was cut short between the legs, and then one of them went on alone."""
+    for name in "ab":
+        meta.device(name, 4 * MIB)
+    create = ("create", "--local", "a", "--remote", "b", "--assume-clean", "--region-size", "64")
+    meta.good(*create)
+    short = meta.content()["b"]
+    for name in "ab":
+        larger(meta, name, 40 * MIB)
+    made = meta.good("grow", "a", "b")
+    (meta.folder / "b").write_bytes(short)
+    larger(meta, "b", 40 * MIB)
+    meta.good("grow", "-", "b")
+    meta.goes_alone("a", 0xA2)
+    verdict = meta.good("verdict", "a", "b")
+    assert (verdict["source"], verdict["join"]) == ("local", True)
+    assert meta.leg("b")["data_len"] < meta.leg("a")["data_len"] == made["data_len"]
+    assert "only a mirror in sync can grow" in meta.refused("grow", "a", "b")
+    for name in "ab":
+        larger(meta, name, 50 * MIB)
+    moved = meta.good("grow", "a", "b")
+    assert moved["data_len"] == made["data_len"]
+    assert meta.good("verdict", "a", "b")["dirty_regions"] == verdict["dirty_regions"]
 
 
 def test_a_look_at_a_mirror_in_use(pair: Meta) -> None:
