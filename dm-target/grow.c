@@ -12,13 +12,16 @@
 /* Its superblock in core names the new place while its map is written there. */
 static int move_leg(struct mirror *m, enum leg_id leg, u64 has, const struct lockstep_layout *to)
 {
-	bool home = mirror_home(m) == leg;
 	struct super before, *s = &m->meta->super[leg];
+	bool home;
 	int r;
 
-	/* Of the leg that keeps it, the map must not change meanwhile. */
-	if (home)
-		dirty_map_hold(&m->dirty);
+	/*
+	 * Of the leg that keeps it, the map must not change meanwhile; and while it is
+	 * held, no parting makes this leg the one that keeps it.
+	 */
+	dirty_map_hold(&m->dirty);
+	home = mirror_home(m) == leg;
 	mutex_lock(&m->meta->lock[leg]);
 	before = *s;
 	growth_move(s, to);
@@ -30,8 +33,7 @@ static int move_leg(struct mirror *m, enum leg_id leg, u64 has, const struct loc
 		*s = before;
 	}
 	mutex_unlock(&m->meta->lock[leg]);
-	if (home)
-		dirty_map_release(&m->dirty);
+	dirty_map_release(&m->dirty);
 	return r;
 }
 

@@ -88,8 +88,14 @@ int metadata_move(struct mirror *m, enum leg_id leg, u64 sectors)
 
 	m->meta->size[leg] = sectors;
 	r = metadata_write(m, leg, &next);
-	if (!r)
-		return clear_slots(m, leg, had);
+	if (!r) {
+		/* It has moved: nobody looks at the old ones but who searches for the newest. */
+		if (clear_slots(m, leg, had))
+			DMWARN("%s: the %s leg (%s) still has its old superblock, before its end",
+			       dm_table_device_name(m->ti->table), leg_name(leg),
+			       leg_path(&m->legs[leg]));
+		return 0;
+	}
 	/* It may be there all the same, and must not be found when it is old. */
 	if (clear_slots(m, leg, sectors))
 		DMERR("%s: the %s leg (%s) may have an old superblock at its end, and can't be written there",

@@ -191,6 +191,8 @@ int registry_resume(struct mirror *m)
 				r = -EBUSY;
 				break;
 			}
+			/* They may have moved since this table was loaded. */
+			hand_on_sizes(m, other);
 			inherit(m, other);
 		}
 	}

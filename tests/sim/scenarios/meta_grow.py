@@ -9,6 +9,7 @@ sync, and no superblock is left but at the ends.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import sys
@@ -345,6 +346,51 @@ def a_leg_fails(leg: str, when: str) -> None:
     pair.good_end(when)
 
 
+def home_moves_meanwhile() -> None:
+    """The local leg fails while it is moved, so the remote one keeps the map before its own turn:
+    it isn't given an empty one."""
+    base.step("the home moves while the legs are moved")
+    pair = Pair("rejoin", 0)
+    for leg in pair.legs.values():
+        leg.grow()
+    for at in range(0, pair.old - 8, 128):
+        pair.put(at)
+    pair.legs[LOCAL].set("nowrite")
+    pair.legs[REMOTE].set("slow")
+
+    def grow() -> None:
+        with contextlib.suppress(OSError):
+            dm.message("mirror", "grow")
+
+    Beside(grow).result()
+    base.until(lambda: pair.word("standing") == "alone", "alone")
+    base.until(lambda: dirty_on(pair.nodes[1]) == int(pair.word("dirty")),
+               "on the only leg is dirty what is in core", 10)  # fmt: skip
+    dm.remove("mirror")
+    for leg in pair.legs.values():
+        leg.close()
+
+
+def dirty_on(node: str) -> int:
+    told: list[dict[str, object]] = json.loads(meta("examine", node))
+    return int(str(told[0]["dirty_regions"]))
+
+
+def loaded_before() -> None:
+    """A table is loaded, then the metadata move, then it is resumed."""
+    base.step("a table from before the move")
+    pair = Pair()
+    for leg in pair.legs.values():
+        leg.grow()
+    pair.put(0)
+    dm.load("mirror", pair.table())
+    dm.message("mirror", "grow")
+    dm.suspend("mirror")
+    dm.resume("mirror")
+    pair.put(8)
+    pair.good_end("loaded before")
+
+
 def core() -> None:
     base.step("without metadata: the longer table's word is about the new room")
     pair = Pair()
@@ -479,6 +525,8 @@ SCENES: dict[str, Callable[[], None]] = {
         for leg in (LOCAL, REMOTE)
         for when in ("moving", "before the table", "with the table")
     },
+    "home_moves_meanwhile": home_moves_meanwhile,
+    "loaded_before": loaded_before,
     "core": core,
     "crash": crash,
 }

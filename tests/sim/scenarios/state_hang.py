@@ -7,8 +7,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from locklab import base, dm
-from statelab import Beside
+from locklab import base, blk, dm, mirror, ram
+from statelab import Beside, create, super_of
 from statelegs import Pair
 
 TIMEOUT_MS = 2000
@@ -188,6 +188,53 @@ def joined(suspend: bool) -> None:
     pair.close()
 
 
+def somebody_elses() -> None:
+    """The target dies while a chunk for it is read, and another disk is in its place when a join
+    looks at it: it gets nothing."""
+    base.step("a chunk isn't written to what a join has not judged yet")
+    local, remote, foreign = (ram.Ram(name, 8) for name in ("l", "r", "f"))
+    size = local.sectors
+    dm.create("ll", f"0 {size} linear {local.node} 0")
+    dm.create("lr", f"0 {size} linear {remote.node} 0")
+
+    def becomes(name: str, table: str) -> None:
+        dm.load(name, table)
+        dm.suspend(name, flush=False)
+        dm.resume(name)
+
+    nodes = ["/dev/mapper/ll", "/dev/mapper/lr"]
+    create(*nodes, "--assume-clean")
+    options = ("resync_jobs", 1, "resync_pace", "full", "rejoin", 0)
+    node = dm.create("mirror", mirror.table(*nodes, *options,
+                                            sectors=super_of(nodes[0]).data_sectors))  # fmt: skip
+    dm.message("mirror", "fail remote")
+    with blk.Disk(node) as disk:
+        disk.write(0, blk.pattern("mine", 64))
+    becomes("ll", f"0 {size} delay {local.node} 0 4000 {local.node} 0 0")
+    dm.message("mirror", "recover")
+    time.sleep(0.5)  # the chunk is being read from the local leg
+    becomes("lr", f"0 {size} error")
+    with blk.Disk(node) as disk:
+        disk.write(4096, blk.pattern("alone", 8))
+    theirs = blk.pattern("theirs", 64)
+    with blk.Disk(foreign.node) as disk:
+        disk.write(0, theirs)
+    becomes("lr", f"0 {size} delay {foreign.node} 0 4000 {foreign.node} 0 0")
+
+    def recover() -> None:
+        with base.refused("recover of a disk without metadata", errno.EINVAL):
+            dm.message("mirror", "recover")
+
+    Beside(recover).result(60)
+    time.sleep(1)
+    with blk.Disk(foreign.node) as disk:
+        base.equal(disk.read(0, 64), theirs, "the foreign disk")
+    for name in ("mirror", "lr", "ll"):
+        dm.remove(name)
+    for disk_ in (local, remote, foreign):
+        disk_.remove()
+
+
 SCENES: dict[str, Callable[[], None]] = {
     "local_map": local_map,
     "home_comes_back": home_comes_back,
@@ -197,6 +244,7 @@ SCENES: dict[str, Callable[[], None]] = {
     "resumed": resumed,
     "reloaded": reloaded,
     "started": started,
+    "somebody_elses": somebody_elses,
     "joined": lambda: joined(suspend=False),
     "joined_suspend": lambda: joined(suspend=True),
 }
