@@ -24,9 +24,9 @@ const char *growth_text(enum growth growth)
 	case GROWTH_SHRUNK:
 		return "has become smaller: make it as large as it was";
 	case GROWTH_TOO_LITTLE:
-		return "has grown by too little, the new metadata would lie over the old: enlarge it";
+		return "has grown by too little, the new metadata would lie over the old";
 	case GROWTH_TOO_LARGE:
-		return "has become too large for regions of that size: cut it; or make a new mirror";
+		return "has become too large for regions of that size: make it smaller";
 	}
 	return "";
 }

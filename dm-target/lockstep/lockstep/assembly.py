@@ -14,7 +14,7 @@ from .errors import DONE, Failed, Refused, Usage
 from .table import ABSENT, LEGS, LOCAL, REMOTE
 
 _PAUSE_S = 0.2
-_CHANGED = "{name}: its legs have changed since they were shown. Nothing was written. Try again"
+CHANGED = "{name}: its legs have changed since they were shown. Nothing was written. Try again"
 
 
 def assemble(args: argparse.Namespace) -> int:
@@ -220,8 +220,7 @@ def _another_disk(kept: config.Config, leg: str) -> str:
     if seen.kind == "grown":
         return f"{node}: {seen.reason}: lockstep grow {kept.name}. Don't replace it"
     return (
-        f"If {node} has grown since the mirror ran: shrink it back; or, if both legs are in sync:"
-        f" lockstep grow {kept.name}\n"
+        f"If {node} has grown since the mirror ran: lockstep grow {kept.name}\n"
         f"If it is another disk now, and nobody needs its content nor what the {leg} leg had:\n"
         f"  lockstep replace {kept.name} {leg} {node} --lost"
     )
@@ -290,39 +289,6 @@ def _both_idle(kept: config.Config, wait: float | None) -> dict[str, device.Devi
     return found
 
 
-def grow(args: argparse.Namespace) -> None:
-    """Both devices have become larger: the metadata move to the new end."""
-    kept = config.load(args.name)
-    found = _both_idle(kept, args.wait)
-    nodes = [found[leg].node for leg in LEGS]
-    plan = meta.grow(*nodes, dry=True)
-    check_set(kept, plan.uuid)
-    if all(meta.examine(node).data_len == plan.data_len for node in nodes):
-        raise Refused(
-            f"{kept.name}: there is nothing to grow: it has {show.size(plan.data_len)} already, all"
-            " that the smaller device has room for"
-        )
-    rows = [(leg, at.given, show.size(at.sectors)) for leg, at in found.items()]
-    print(show.columns(rows), file=sys.stderr)
-    print(
-        f"{kept.name} will have {show.size(plan.data_len)} ({plan.data_len} sectors). Its metadata"
-        " move to the end of the devices; what lies there is overwritten.",
-        file=sys.stderr,
-    )
-    ask.permission(f"Grow the mirror {kept.name}?", given=args.yes)
-    if (
-        config.load(args.name) != kept
-        or _both_idle(kept, args.wait) != found
-        or meta.grow(*nodes, dry=True) != plan
-    ):
-        raise Refused(_CHANGED.format(name=kept.name))
-    meta.grow(*nodes)
-    print(
-        f"{kept.name}: {show.size(plan.data_len)}. Start it (lockstep assemble {kept.name}): the"
-        " new room is resynced. Then grow the file system on it"
-    )
-
-
 def resolve(args: argparse.Namespace) -> None:
     """The end of a split brain: the leg that isn't kept becomes a new disk, to be filled."""
     kept = config.load(args.name)
@@ -351,7 +317,7 @@ def resolve(args: argparse.Namespace) -> None:
         or _both_idle(kept, args.wait) != found
         or meta.verdict(found[LOCAL].node, found[REMOTE].node) != verdict
     ):
-        raise Refused(_CHANGED.format(name=kept.name))
+        raise Refused(CHANGED.format(name=kept.name))
     meta.resolve(args.keep, found[LOCAL].node, found[REMOTE].node)
     print(
         f"{kept.name}: the {args.keep} leg is kept. The other is filled from it when the mirror"

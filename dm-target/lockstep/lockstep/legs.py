@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from . import assembly, config, device, dm, meta, table
+from . import assembly, config, device, dm, grow, meta, table
 from .errors import Failed, Refused
 from .table import ABSENT
 
@@ -102,6 +102,8 @@ def _judge(kept: config.Config, leg: str, at: device.Device, now: table.Table) -
     rest = now.devices[table.other(leg)]
     nodes = {leg: at.node, table.other(leg): rest if rest == ABSENT else device.by_number(rest)}
     verdict = meta.verdict(nodes[table.LOCAL], nodes[table.REMOTE])
+    if grow.move(kept, leg, at.node, verdict):
+        verdict = meta.verdict(nodes[table.LOCAL], nodes[table.REMOTE])
     if not verdict.good:
         way = (
             f"Look at it: lockstep examine {at.given}. To make it the leg, losing what is on it:"

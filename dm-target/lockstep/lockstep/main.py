@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from . import __version__, assembly, config, create, legs, report, status, table, tune, watch
+from . import __version__, assembly, config, create, grow, legs, report, status, table, tune, watch
 from .errors import DONE, FAILED, Failed, Refused
 
 _EPILOG = """\
@@ -111,7 +111,7 @@ def _add_makers(add: Add) -> None:
     one.add_argument("--wait", metavar="S", type=float, help="seconds to wait for the legs")
     _yes(one)
 
-    one = add("grow", "a stopped mirror on devices that have become larger", _alone(assembly.grow))
+    one = add("grow", "the devices have become larger; running or stopped", _alone(grow.grow))
     one.add_argument("name", metavar="NAME")
     one.add_argument("--wait", metavar="S", type=float, help="seconds to wait for the legs")
     _yes(one)

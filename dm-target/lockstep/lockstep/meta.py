@@ -49,6 +49,7 @@ class Leg:
     state: str = ""
     active: bool = False
     data_len: int = 0
+    room: int = 0  # for data: the mirror may be so long
     region_size: int = 0
     created: float = 0
     updated: float = 0
@@ -120,6 +121,7 @@ def examine(node: str, *, given: str = "", search: bool = True) -> Leg:
         device=leg.device, kind=leg.kind, reason=leg.reason, raw=raw,
         uuid=said["set_uuid"], leg_uuid=said["leg_uuid"], leg=said["leg"], name=said["name"],
         state=said["state"], active=said["active"], data_len=said["data_len"],
+        room=said["map_start"],
         region_size=said["region_size"], created=said["created"], updated=said["updated"],
         seq=said["seq"], current=_generation(said["cur"]), base=_generation(said["base"]),
         history=[Generation.of(one) for one in said["history"]],

@@ -63,12 +63,12 @@ class Host:
 
     def disk(self, node: str, sectors: int = 1 << 21, *, data: bool = False,
              signs: tuple[device.Sign, ...] = (), mirror: str = "",
-             grown: bool = False) -> None:  # fmt: skip
+             grown: bool = False, room: int = 0) -> None:  # fmt: skip
         number = f"8:{16 * (ord(node[-1]) - ord('a'))}"
         at = device.Device(node, node.removeprefix("/dev/"), number, sectors, Path("/nonexistent"))
         kind = "superblock" if mirror else "grown" if grown else "blank"
-        why = "it has grown: shrink it back" if grown else "no superblock"
-        leg = meta.Leg(node, kind, why, {}, name=mirror, leg="local")
+        why = "it has grown: grow the mirror" if grown else "no superblock"
+        leg = meta.Leg(node, kind, why, {}, name=mirror, leg="local", room=room)
         self.devices[node] = create.Found(at, list(signs), leg, data or bool(signs))
 
     def runs(self, name: str, line: str = STATUS, table: str = "8:0 8:16", length: int = 1 << 21,

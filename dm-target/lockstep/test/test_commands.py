@@ -173,9 +173,57 @@ def test_grow(m: Host) -> None:
     assert m.calls("lockstep-meta") == ["lockstep-meta grow --dry-run /dev/a /dev/b"]
     assert m.lockstep("grow", "m", "--yes")[0] == 0
     assert m.calls("lockstep-meta")[-1] == "lockstep-meta grow /dev/a /dev/b"
-    m.runs("m")
+
+
+def test_grow_a_mirror_that_runs(m: Host) -> None:
+    m.runs("m", table="8:0 8:16 2 policy block")
+    for node in ("/dev/a", "/dev/b"):
+        m.disk(node, 1 << 22, mirror="m", room=4000000)
+    code, _, err = m.lockstep("grow", "m")
+    assert (code, "2 GiB" in err, "--yes" in err) == (3, True, True), err
+    assert not m.calls("dmsetup message")
+    code, out, err = m.lockstep("grow", "m", "--yes")
+    assert (code, "4000000 sectors" in out, "xfs_growfs" in out) == (0, True, True), err
+    assert m.calls("dmsetup message") == ["dmsetup message m 0 grow"]
+    assert m.calls("dmsetup load") == [
+        "dmsetup load m --table 0 4000000 lockstep 8:0 8:16 2 policy block"
+    ]
+    m.disk("/dev/b", 1 << 22, mirror="m", room=1 << 21)
     code, _, err = m.lockstep("grow", "m", "--yes")
-    assert (code, "lockstep stop m" in err) == (3, True)
+    assert (code, "nothing to grow" in err) == (3, True)
+
+
+def test_grow_a_mirror_that_has_lost_a_leg(m: Host) -> None:
+    """The other one's metadata move, so that it is found at the next start."""
+    m.runs("m", DEAD)
+    code, _, err = m.lockstep("grow", "m", "--yes")
+    assert (code, "when both legs are there" in err) == (1, True), err
+    assert m.calls("dmsetup message") == ["dmsetup message m 0 grow"]
+    assert not m.calls("dmsetup load")
+
+
+def test_grow_the_only_leg_that_is_there(m: Host) -> None:
+    del m.devices["/dev/b"]
+    m.disk("/dev/a", grown=True)
+    m.says("lockstep-meta grow", {"set_uuid": "u", "data_len": 4096, "region_size": 64})
+    code, out, err = m.lockstep("grow", "m", "--yes", "--wait", "0")
+    assert (code, "when both legs are there" in out) == (0, True), err
+    assert m.calls("lockstep-meta")[-1] == "lockstep-meta grow /dev/a -"
+
+
+@pytest.mark.parametrize(("which", "calls"), [
+    ("remote", ["lockstep-meta grow --dry-run - /dev/c", "lockstep-meta grow - /dev/c"]),
+    ("local", ["dmsetup message m 0 grow"]),
+])  # fmt: skip
+def test_re_add_when_devices_have_grown(m: Host, which: str, calls: list[str]) -> None:
+    """The metadata of the leg that runs, or of the one that comes, aren't at the end any more."""
+    m.runs("m", DEAD, table="8:0 8:16 2 policy block")
+    m.disk("/dev/c", grown=True)
+    m.says("lockstep-meta verdict", {"verdict": "blank", "text": "No superblock.", "leg": which})
+    m.says("lockstep-meta grow", {"set_uuid": "u", "data_len": 4096, "region_size": 64})
+    m.lockstep("re-add", "m", "--device", "/dev/c")
+    assert m.calls("lockstep-meta grow") + m.calls("dmsetup message") == calls
+    assert len(m.calls("lockstep-meta verdict")) == 2
 
 
 def test_the_wrong_devices(m: Host) -> None:
@@ -235,7 +283,7 @@ def test_a_leg_that_has_grown_is_not_to_be_replaced(m: Host) -> None:
     m.disk("/dev/a", grown=True)
     m.says("lockstep-meta verdict", {"verdict": "blank", "text": "No superblock.", "leg": "local"})
     code, _, err = m.lockstep("assemble", "m", "--run")
-    assert (code, "shrink it back" in err, "lockstep grow m" in err) == (3, True, True)
+    assert (code, "has grown" in err, "lockstep grow m" in err) == (3, True, True)
     assert "lockstep replace" not in err
     m.disk("/dev/a")
     code, _, err = m.lockstep("assemble", "m", "--run")

@@ -43,6 +43,14 @@ class Pair:
             table += f"\n{disk.sectors} {more.sectors} linear {more.node} 0"
         dm.create(self.legs[leg].name, table)
 
+    def longer(self, leg: str, more: ram.Ram) -> None:
+        """It becomes larger while it is used."""
+        table = base.run("dmsetup", "table", self.legs[leg].name).strip()
+        end = sum(int(line.split()[1]) for line in table.splitlines())
+        dm.load(self.legs[leg].name, f"{table}\n{end} {more.sectors} linear {more.node} 0")
+        dm.suspend(self.legs[leg].name, flush=False)
+        dm.resume(self.legs[leg].name)
+
     def same(self) -> None:
         one, two = (leg.disk.node for leg in self.legs.values())
         blk.same(one, two, int(clilab.examined(one)["data_len"]))
@@ -116,7 +124,9 @@ def failed_and_back(pair: Pair) -> None:
     base.expect(told["counters"]["resynced_sectors"] <= 2048, "one region was copied")
     events.until("mirror", None, "running")
     events.until("remote leg", "in sync", "dead")
-    events.until("standing", "together", "alone")
+    # Perhaps by way of "parting".
+    base.until(lambda: any(what == "standing" and new == "alone"
+                           for what, _, new in events.said()), "the event alone")  # fmt: skip
     base.until(lambda: any(what == "remote leg" and new == "in sync"
                            for what, _, new in events.said()), "the event in sync")  # fmt: skip
     refused(3, "re-add", "m", says=("no leg is dead",))
@@ -276,10 +286,33 @@ def grown(pair: Pair) -> None:
     refused(3, "grow", "m", says=("no terminal",))
     good("grow", "m", "--yes")
     good("assemble", "m")
-    refused(3, "grow", "m", "--yes", says=("runs",))
     told = clilab.in_sync()
     base.expect(told["size_sectors"] > before, "the mirror is larger")
     put("new room", told["size_sectors"] - 64)
+
+    base.step("again, while it is in use; first with one leg only")
+    refused(3, "grow", "m", "--yes", says=("nothing to grow",))
+    small = told["size_sectors"]
+    for leg in pair.legs:
+        pair.longer(leg, ram.Ram(f"{leg}last", 4))
+    with blk.Disk(NODE) as held:
+        good("fail", "m", "remote")
+        refused(1, "grow", "m", "--yes", says=("when both legs are there",))
+        put("alone", 512)
+        good("re-add", "m")
+        clilab.in_sync()
+        good("grow", "m", "--yes")
+        told = clilab.in_sync()
+        base.expect(told["size_sectors"] > small, "the mirror is larger again")
+        held.write(told["size_sectors"] - 64, blk.pattern("more room", 64))
+    has("alone", 512)
+    has("new room", small - 64)
+    put("", 512)
+    with blk.Disk(NODE) as disk:
+        disk.write(512, content[512 * 512 : (512 + 64) * 512])
+    good("stop", "m")
+    good("assemble", "m")
+    has("more room", told["size_sectors"] - 64)
     with blk.Disk(NODE, write=False) as disk:
         base.expect(disk.read(0, before) == content, "the content is what it was")
     good("stop", "m")
