@@ -235,13 +235,14 @@ static void set_dead(struct mirror *m, enum leg_id leg, bool dead)
 	spin_unlock_irq(&m->lock);
 }
 
-/* What an earlier try has abandoned may still reach the leg. */
+/* What an earlier try has abandoned, or an earlier table, may still reach the leg. */
 static int check_drained(struct mirror *m)
 {
 	enum leg_id leg;
 
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		if (m->legs[leg].dead || !writes_draining(m, leg))
+		if (m->legs[leg].dead ||
+		    (!writes_draining(m, leg) && !registry_draining(m, leg)))
 			continue;
 		DMERR("%s: the %s leg (%s) hasn't answered all that was sent to it: try again when it has",
 		      dm_table_device_name(m->ti->table), leg_name(leg), leg_path(&m->legs[leg]));

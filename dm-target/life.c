@@ -108,6 +108,9 @@ void super_give_up(struct super *s, const struct super *source)
 	s->state = LOCKSTEP_NEW;
 	s->cur = no_generation;
 	s->base = source->cur;
+	/* A longer one says nothing of the mirror any more; a shorter one joins as it is. */
+	if (s->data_sectors > source->data_sectors)
+		s->data_sectors = source->data_sectors;
 	memset(s->history, 0, sizeof(s->history));
 	memset(s->adopted, 0, sizeof(s->adopted));
 	super_forget_map(s);

@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import metalab
 import pytest
@@ -347,8 +348,8 @@ def test_a_mirror_that_is_not_in_sync_moves(pair: Meta, there: str) -> None:
         assert "only a mirror in sync can grow" in pair.refused("grow", "a", "b")
 
 
-def test_two_lengths_and_not_in_sync(meta: Meta) -> None:
-    """A growth was cut short between the legs, and then one of them went on alone."""
+def two_lengths(meta: Meta) -> dict[str, Any]:
+    """A growth was cut short between the legs: b has the old length. Returns what grow said."""
     for name in "ab":
         meta.device(name, 4 * MIB)
     create = ("create", "--local", "a", "--remote", "b", "--assume-clean", "--region-size", "64")
@@ -356,10 +357,28 @@ def test_two_lengths_and_not_in_sync(meta: Meta) -> None:
     short = meta.content()["b"]
     for name in "ab":
         larger(meta, name, 40 * MIB)
-    made = meta.good("grow", "a", "b")
+    made: dict[str, Any] = meta.good("grow", "a", "b")
     (meta.folder / "b").write_bytes(short)
     larger(meta, "b", 40 * MIB)
     meta.good("grow", "-", "b")
+    return made
+
+
+@pytest.mark.parametrize("keep", ["local", "remote"])
+def test_two_lengths_and_a_split_brain(meta: Meta, keep: str) -> None:
+    """Whichever is kept: the mirror has its length."""
+    two_lengths(meta)
+    length = {"local": meta.leg("a")["data_len"], "remote": meta.leg("b")["data_len"]}[keep]
+    meta.goes_alone("a", 0xA2)
+    meta.goes_alone("b", 0xB2)
+    meta.good("resolve", "--keep", keep, "a", "b")
+    verdict = meta.good("verdict", "a", "b")
+    assert (verdict["source"], verdict["full"], verdict["data_len"]) == (keep, True, length)
+
+
+def test_two_lengths_and_not_in_sync(meta: Meta) -> None:
+    """A growth was cut short between the legs, and then one of them went on alone."""
+    made = two_lengths(meta)
     meta.goes_alone("a", 0xA2)
     verdict = meta.good("verdict", "a", "b")
     assert (verdict["source"], verdict["join"]) == ("local", True)
