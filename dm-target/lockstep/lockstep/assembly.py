@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from . import ask, config, device, dm, meta, show, status, table
+from . import ask, config, device, digests, dm, meta, show, status, table
 from .errors import DONE, Failed, Refused, Usage
 from .table import ABSENT, LEGS, LOCAL, REMOTE
 
@@ -69,7 +69,10 @@ def _assemble(kept: config.Config, args: argparse.Namespace) -> None:
         print(f"{kept.name} runs already")
         return
     wait = kept.wait if args.wait is None else args.wait
-    uuid = start(kept, find_legs(kept, wait), run=args.run or kept.start_alone)
+    nodes = find_legs(kept, wait)
+    if REMOTE in nodes:
+        digests.wait(kept.options, min(wait, digests.PATIENCE_S))
+    uuid = start(kept, nodes, run=args.run or kept.start_alone)
     if config.path(kept.name).exists():
         return
     try:
@@ -124,6 +127,7 @@ def start(kept: config.Config, nodes: Mapping[str, str], *, run: bool) -> str:
     line = table.Table(verdict.data_len, legs, dict(kept.options)).line()
     dm.load_module()
     dm.create(kept.name, verdict.uuid, line)
+    digests.remark(kept.name, kept.options)
     print(f"{kept.name}: {verdict.text}")
     if missing and kept.options.get("policy") in ("block", "error"):
         print(

@@ -14,7 +14,7 @@ import argparse
 import sys
 from dataclasses import dataclass, replace
 
-from . import ask, assembly, config, device, dm, legs, meta, show, table
+from . import ask, assembly, config, device, digests, dm, legs, meta, show, table
 from .errors import Failed, Refused
 from .table import LOCAL, REMOTE
 
@@ -147,7 +147,7 @@ def refuse_name(name: str) -> None:
 
 def create(args: argparse.Namespace) -> None:
     config.check_name(args.name)
-    options = table.check_options(chosen_options(args))
+    options = digests.checked(table.check_options(chosen_options(args)))
     refuse_name(args.name)
     pair = {LOCAL: inspect(args.local), REMOTE: inspect(args.remote)}
     if pair[LOCAL].at.number == pair[REMOTE].at.number:

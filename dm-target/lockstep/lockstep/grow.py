@@ -140,16 +140,19 @@ def _both_equal(nodes: list[str], data_len: int) -> bool:
 # --- for who gives a running mirror a leg ---
 
 
-def move(kept: config.Config, leg: str, node: str, verdict: meta.Verdict) -> bool:
+def move(
+    kept: config.Config, leg: str, node: str, verdict: meta.Verdict, *, grown: bool
+) -> bool:
     """A leg whose verdict is "blank" may have grown; of the set that the configuration names there
-    is no doubt. True: it has been moved, and is to be judged again."""
+    is no doubt. `grown`: a search has found so. True: it has been moved, and is to be judged
+    again."""
     if verdict.word != "blank":
         return False
     if verdict.leg != leg:
         # The one that runs: the kernel knows where its metadata are.
         dm.message(kept.name, "grow")
         return True
-    if meta.examine(node).kind != "grown":
+    if not grown:
         return False
     nodes = [node if one == leg else ABSENT for one in LEGS]
     if not kept.uuid or meta.grow(*nodes, dry=True).uuid != kept.uuid:

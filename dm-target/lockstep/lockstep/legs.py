@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from . import assembly, config, device, dm, grow, meta, table
+from . import assembly, config, device, digests, dm, grow, meta, table
 from .errors import Failed, Refused
 from .table import ABSENT
 
@@ -46,6 +46,7 @@ def re_add(args: argparse.Namespace) -> None:
         # To a site that is down this takes minutes, and others may have to unblock the mirror.
         with config.unlocked():
             device.log_in(kept.target, kept.portal)
+            digests.wait(kept.options)
         dm.running(args.name)
         leg = _dead_leg(args)
     at = device.look(node)
@@ -76,15 +77,17 @@ def _dead_leg(args: argparse.Namespace) -> str:
     return leg
 
 
-def attach(kept: config.Config, leg: str, at: device.Device) -> bool:
+def attach(kept: config.Config, leg: str, at: device.Device, *, search: bool = True) -> bool:
     """Gives the device to a running mirror. True: by a new table; False: the table has it already,
-    and the kernel was told to look at it."""
+    and the kernel was told to look at it. `search`: look for metadata of when the device was
+    smaller, if there are none; that takes half a minute, and nobody needs it who tries again."""
     now = table.Table.parse(dm.table(kept.name))
     if now.devices[leg] == at.number:
         try:
             dm.message(kept.name, f"recover {leg}")
         except Failed:
-            _judge(kept, leg, at, now)  # It knows more of the way out than the kernel does.
+            # It knows more of the way out than the kernel does.
+            _judge(kept, leg, at, now, search=search)
             raise
         return False
     if at.number == now.devices[table.other(leg)]:
@@ -92,25 +95,30 @@ def attach(kept: config.Config, leg: str, at: device.Device) -> bool:
     used = device.uses(at)
     if used:
         raise Refused(f"{at.given} is in use: {'; '.join(used)}")
-    _judge(kept, leg, at, now)
+    _judge(kept, leg, at, now, search=search)
     exchange(kept, leg, at)
     return True
 
 
-def _judge(kept: config.Config, leg: str, at: device.Device, now: table.Table) -> None:
+def _judge(
+    kept: config.Config, leg: str, at: device.Device, now: table.Table, *, search: bool
+) -> None:
     """Refuses what the kernel would refuse, before it has to do that with the device suspended."""
     rest = now.devices[table.other(leg)]
     nodes = {leg: at.node, table.other(leg): rest if rest == ABSENT else device.by_number(rest)}
     verdict = meta.verdict(nodes[table.LOCAL], nodes[table.REMOTE])
-    if grow.move(kept, leg, at.node, verdict):
+    grown = ""
+    if not verdict.good and verdict.leg == leg:
+        grown = _grown(kept, at, now, search=search)
+    if grow.move(kept, leg, at.node, verdict, grown=bool(grown)):
         verdict = meta.verdict(nodes[table.LOCAL], nodes[table.REMOTE])
     if not verdict.good:
         way = (
             f"Look at it: lockstep examine {at.given}. To make it the leg, losing what is on it:"
             f" lockstep replace {kept.name} {leg} {at.given}"
         )
-        if (seen := meta.examine(at.node, given=at.given)).kind == "grown":
-            way = f"{at.given}: {seen.reason}. Don't replace it"
+        if grown:
+            way = f"{at.given}: {grown}. Don't replace it"
         raise Refused(f"{at.given} can't be the {leg} leg of {kept.name}: {verdict.text} {way}")
     if verdict.join and verdict.source == leg:
         raise Refused(
@@ -120,11 +128,26 @@ def _judge(kept: config.Config, leg: str, at: device.Device, now: table.Table) -
         )
 
 
+def _grown(kept: config.Config, at: device.Device, now: table.Table, *, search: bool) -> str:
+    """Why it is one that has grown; "" if it isn't. Without the lock: others may have to unblock
+    the mirror meanwhile."""
+    with config.unlocked():
+        seen = meta.examine(at.node, given=at.given, search=search)
+    if (
+        config.load(kept.name) != kept
+        or device.look(at.given) != at
+        or table.Table.parse(dm.table(kept.name)) != now
+    ):
+        raise Failed(f"{kept.name} has changed meanwhile. Nothing was written. Try again")
+    return seen.reason if seen.kind == "grown" else ""
+
+
 def exchange(kept: config.Config, leg: str, at: device.Device) -> None:
     """A new table with another device. What messages have changed since the old one was loaded is
     not in it, but in the configuration."""
     now = table.Table.parse(dm.table(kept.name))
     dm.reload(kept.name, now.with_device(leg, at.number).with_options(kept.options).line())
+    digests.remark(kept.name, kept.options)
 
 
 def let_go(name: str, leg: str, at: device.Device) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from . import config, dm, table
+from . import config, digests, dm, table
 from .errors import Failed, Usage
 
 # Keys of the file that concern this command only.
@@ -16,15 +16,15 @@ _OWN = {"wait": int, "start_alone": bool}
 def set_options(args: argparse.Namespace) -> None:
     own: dict[str, object] = {}
     asked: dict[str, object] = {}
-    for pair in args.pairs:
-        key, equals, value = pair.partition("=")
+    pairs = [pair.partition("=") for pair in args.pairs]
+    for key, equals, value in pairs:
         if not equals:
-            raise Usage(f"{pair!r}: it must be KEY=VALUE")
+            raise Usage(f"{key!r}: it must be KEY=VALUE")
         if key in _OWN:
             own[key] = _own(key, value)
         else:
             asked[key] = value
-    options = table.check_options(asked)
+    options = digests.checked(table.check_options(asked))
     kept = config.load(args.name)
     new = replace(kept, options={**kept.options, **options}, **own)  # type: ignore[arg-type]
     running = dm.exists(args.name)
@@ -35,7 +35,8 @@ def set_options(args: argparse.Namespace) -> None:
     except Failed as err:
         counts = "It counts until the mirror stops. " if running and options else ""
         raise Failed(f"{err}. {counts}Mend that, and set it again") from err
-    print(f"{args.name}: {' '.join(args.pairs)}")
+    taken = [f"{key}={options.get(key, value)}" for key, _, value in pairs]
+    print(f"{args.name}: {' '.join(taken)}")
 
 
 def _change_running(kept: config.Config, new: config.Config, options: dict[str, str]) -> None:

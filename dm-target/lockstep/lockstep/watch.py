@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import assembly, config, device, dm, legs, show, status, table
+from . import assembly, config, device, digests, dm, legs, show, status, table
 from .errors import DONE, FAILED, Failed, Refused, Usage
 from .report import summary
 from .status import Status
@@ -170,6 +170,7 @@ def monitor(args: argparse.Namespace) -> int:
         known: Status | None = None
         first = True
         complaints: dict[str, str] = {}
+        searched: set[device.Device] = set()
         while True:
             event.arm()
             line = dm.lines("status").get(args.name)
@@ -187,7 +188,7 @@ def monitor(args: argparse.Namespace) -> int:
             for leg in dead:
                 complaint = ""
                 try:
-                    _give_back(args.name, leg, now)
+                    _give_back(args.name, leg, now, searched)
                 except (Failed, Refused) as err:
                     complaint = f"lockstep: {args.name}: {leg} leg: {err}"
                 # Once, not every time: it is told again when something else was the matter.
@@ -202,7 +203,13 @@ def _told(leg: str, now: Status) -> bool:
     return now.reasons.get(leg) == "told"
 
 
-def _give_back(name: str, leg: str, seen: Status) -> None:
+def _is_new(name: str, leg: str, at: device.Device) -> bool:
+    return table.Table.parse(dm.table(name)).devices[leg] != at.number
+
+
+def _give_back(name: str, leg: str, seen: Status, searched: set[device.Device]) -> None:
+    """`searched`: devices that have been looked at for metadata of when they were smaller. That
+    takes half a minute, and a slow wire, so it is done once."""
     if _told(leg, seen):
         return
     kept = config.load(name)
@@ -212,6 +219,8 @@ def _give_back(name: str, leg: str, seen: Status) -> None:
         device.log_in(kept.target, kept.portal)
     if not device.present(node):
         return
+    if leg == table.REMOTE and _is_new(name, leg, device.look(node)):
+        digests.wait(kept.options)
     with config.locked(name):
         at = device.look(node)
         if not dm.exists(name):
@@ -219,6 +228,8 @@ def _give_back(name: str, leg: str, seen: Status) -> None:
         now = assembly.status_of(name)
         if now.health[leg] in ("A", "a") or _told(leg, now):
             return
-        if table.Table.parse(dm.table(name)).devices[leg] != at.number:
-            legs.attach(config.load(name), leg, at)
+        if _is_new(name, leg, at):
+            search = at not in searched
+            searched.add(at)
+            legs.attach(config.load(name), leg, at, search=search)
             print(f"{name}: the {leg} leg is {node} ({at.kernel}) from now on", flush=True)

@@ -420,12 +420,12 @@ def test_the_monitor_does_not_undo_fail(m: Host, why: str, given_back: bool) -> 
     """The device has another number now, as a LUN of a new session has."""
     m.runs("m", DEAD.replace("timeout", why), table="8:0 8:48 2 policy block")
     m.says("lockstep-meta verdict", JOIN)
-    watch._give_back("m", "remote", assembly.status_of("m"))
+    watch._give_back("m", "remote", assembly.status_of("m"), set())
     assert bool(m.calls("dmsetup load")) == given_back
     # It was told between the look and the lock.
     seen = status.parse(f"0 {1 << 21} lockstep {DEAD}")
     before = len(m.calls("dmsetup load"))
-    watch._give_back("m", "remote", seen)
+    watch._give_back("m", "remote", seen, set())
     assert (len(m.calls("dmsetup load")) > before) == given_back
 
 
@@ -439,7 +439,7 @@ def test_the_monitor_knows_which_leg_was_failed(m: Host, why: str, given_back: s
     m.runs("m", f"DD 1000/1024 waiting 0 9 degrade 0 24 0 0 alone {why} 30 0 - 0",
            table="8:64 8:48 2 policy block")  # fmt: skip
     for leg in ("local", "remote"):
-        watch._give_back("m", leg, assembly.status_of("m"))
+        watch._give_back("m", leg, assembly.status_of("m"), set())
     (load,) = m.calls("dmsetup load")
     assert ("8:0 8:48" if given_back == "local" else "8:64 8:16") in load
     _, out, _ = m.lockstep("status", "m")
