@@ -170,6 +170,7 @@ class Lun:
         # rtslib calls iblock "block".
         self.plugin = "dcd" if self.p["backstore"] == "dcd" else "block"
         self.store = f"{self.plugin}/{self.p['name']}"
+        self.names = [self.p["name"]]  # of the backstores that the target exports
         self.save_file = Path(save_file)
         self.actions: list[str] = []
         self.portals = [split_portal(portal) for portal in self.p["portals"]]
@@ -223,12 +224,24 @@ class Lun:
             if tpg.tag != 1:
                 raise Refused(f"target {target.wwn} has a portal group {tpg.tag}, ours has only 1")
             for lun in tpg.luns:
+                if self.is_digests(lun):
+                    self.names.append(lun.storage_object.name)
+                    continue
                 there = f"{lun.storage_object.plugin}/{lun.storage_object.name}"
                 if there != self.store or lun.lun != self.p["lun"]:
                     raise Refused(
                         f"target {target.wwn} exports {there} as LUN {lun.lun}, which is not ours:"
                         " choose another target IQN, or remove that LUN by hand"
                     )
+
+    def is_digests(self, lun: Any) -> bool:
+        """A LUN that shows the digests of ours. It was made by hand: it is left as it is, and
+        saved with the target that exports it."""
+        so = lun.storage_object
+        return bool(
+            self.plugin == "dcd" and so.plugin == "dcd" and lun.lun != self.p["lun"]
+            and so.digests_of == self.p["name"]
+        )  # fmt: skip
 
     # --- changes ---
 
@@ -262,7 +275,8 @@ class Lun:
             node.set_attribute(key, value)
 
     def lun(self, tpg: Any, so: Any) -> Any:
-        lun = next(iter(tpg.luns), None) if tpg is not None else None
+        luns = tpg.luns if tpg is not None else ()
+        lun = next((one for one in luns if one.lun == self.p["lun"]), None)
         if lun is None and self.change(f"create LUN {self.p['lun']} on {self.store}"):
             lun = self.rtslib.LUN(tpg, self.p["lun"], so)
         return lun
@@ -315,7 +329,7 @@ class Lun:
         stores = [
             so
             for so in config.get("storage_objects", [])
-            if so.get("plugin") == self.plugin and so.get("name") == self.p["name"]
+            if so.get("plugin") == self.plugin and so.get("name") in self.names
         ]
         targets = [t for t in config.get("targets", []) if t.get("wwn") == self.p["target"]]
         return [stores, targets]
@@ -339,7 +353,8 @@ class Lun:
         if self.save_file.exists():
             new.touch(mode=0o600)
             shutil.copyfile(self.save_file, new)
-        self.root.save_to_file(str(new), f"/backstores/{self.store}")
+        for name in self.names:
+            self.root.save_to_file(str(new), f"/backstores/{self.plugin}/{name}")
         with new.open() as file:
             os.fsync(file.fileno())
         new.replace(self.save_file)
