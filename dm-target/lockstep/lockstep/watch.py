@@ -112,12 +112,17 @@ def verify(args: argparse.Namespace) -> int:
         print(f"{args.name}: verify {'is stopped' if now.verifying else 'does not run'}")
         return DONE
     if now.verifying:
-        print(f"{args.name}: verify runs already")
-    elif not now.whole:
+        # Maybe one of the other kind: that would neither copy what this is to copy, nor leave as it
+        # is what this is to leave.
+        raise Refused(
+            f"{args.name}: verify runs already, and the kernel doesn't tell whether it only checks."
+            f" See lockstep verify status {args.name}; wait for its end, or: lockstep verify stop"
+            f" {args.name}"
+        )
+    if not now.whole:
         raise Failed(f"{args.name}: only legs in sync can be compared: {summary(now)}")
-    else:
-        dm.message(args.name, "verify check" if args.check else "verify start")
-        print(f"{args.name}: verify runs", flush=True)
+    dm.message(args.name, "verify check" if args.check else "verify start")
+    print(f"{args.name}: verify runs", flush=True)
     return _wait_verified(args.name) if args.wait else DONE
 
 

@@ -579,7 +579,9 @@ def test_what_was_never_compared_to_its_end_is_not_called_equal(
 
 def test_verify_that_runs_already(m: Host) -> None:
     m.runs("m", "AA 1024/1024 verify 0 0 degrade 0 0 0 0 together - 0 0 10/1024 0")
-    assert m.lockstep("verify", "start", "m")[:2] == (0, "m: verify runs already\n")
+    for words in ("start m", "start m --wait", "start m --check --wait"):
+        code, _, err = m.lockstep("verify", *words.split())
+        assert (code, "verify runs already" in err) == (3, True), err
     assert not m.calls("dmsetup message")
     assert m.lockstep("verify", "stop", "m")[:2] == (0, "m: verify is stopped\n")
     m.runs("m")
