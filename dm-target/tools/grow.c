@@ -68,15 +68,21 @@ static u64 room(const struct leg *leg)
 }
 
 /* Both there and in sync? A crash of this command between the two leaves two lengths. */
-static bool in_sync(const struct leg legs[2], char *text, size_t size)
+static bool in_sync(const struct leg legs[2], struct verdict *v, char *text, size_t size)
 {
 	struct super_found as_if = legs[1].found;
-	struct verdict v;
 
 	as_if.super.data_sectors = legs[0].found.super.data_sectors;
-	verdict_decide(&legs[0].found, &as_if, &v);
-	verdict_text(&v, &legs[0].found, &as_if, text, size);
-	return v.reason == VERDICT_OK && !v.join && !v.alone;
+	verdict_decide(&legs[0].found, &as_if, v);
+	verdict_text(v, &legs[0].found, &as_if, text, size);
+	return v->reason == VERDICT_OK && !v->join && !v->alone;
+}
+
+/* The devices aren't the legs of one mirror, each in its place: not even moved. */
+static bool misplaced(enum verdict_reason reason)
+{
+	return reason == VERDICT_FOREIGN || reason == VERDICT_SWAPPED ||
+	       reason == VERDICT_WRONG_LEG || reason == VERDICT_GEOMETRY;
 }
 
 /* Of both legs the smaller one's. Not sooner than they can move is anything refused. */
@@ -157,6 +163,7 @@ static int extend(struct leg *leg, u64 data_sectors)
 static int plan(struct leg legs[2], u64 *data_sectors, bool *longer)
 {
 	bool moves = false;
+	struct verdict v;
 	char text[500];
 
 	for (int i = 0; i < 2; i++) {
@@ -168,7 +175,11 @@ static int plan(struct leg legs[2], u64 *data_sectors, bool *longer)
 			*data_sectors = legs[i].found.super.data_sectors;
 		moves |= legs[i].growth == GROWTH_OK;
 	}
-	*longer = in_sync(legs, text, sizeof(text));
+	*longer = in_sync(legs, &v, text, sizeof(text));
+	if (misplaced(v.reason)) {
+		fprintf(stderr, "lockstep-meta: nothing was changed: %s\n", text);
+		return -1;
+	}
 	if (*longer && plan_length(legs, data_sectors))
 		return -1;
 	for (int i = 0; i < 2; i++) {

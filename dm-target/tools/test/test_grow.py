@@ -348,6 +348,19 @@ def test_a_mirror_that_is_not_in_sync_moves(pair: Meta, there: str) -> None:
         assert "only a mirror in sync can grow" in pair.refused("grow", "a", "b")
 
 
+@pytest.mark.parametrize("legs", ["a d", "c b", "b a", "b -", "- a"])
+def test_legs_that_are_not_of_one_mirror_are_not_touched(pair: Meta, legs: str) -> None:
+    """Nor one in the other's place: not even moved."""
+    for name in "cd":
+        pair.device(name, 4 * MIB)
+    pair.good("create", "--local", "c", "--remote", "d", "--name", "x", "--assume-clean")
+    for name in "abcd":
+        larger(pair, name, 8 * MIB)
+    said = pair.refused("grow", *legs.split())
+    assert ("different mirrors" in said) == (legs in ("a d", "c b")), said
+    assert "only a mirror in sync" not in said
+
+
 def two_lengths(meta: Meta) -> dict[str, Any]:
     """A growth was cut short between the legs: b has the old length. Returns what grow said."""
     for name in "ab":
