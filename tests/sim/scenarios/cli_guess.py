@@ -89,6 +89,7 @@ def told(remote: Leg) -> None:
     watch = subprocess.Popen([clilab.COMMAND, "monitor", "m", "--interval", "2"],
                              stdout=subprocess.DEVNULL)  # fmt: skip
     time.sleep(15)
+    base.equal(watch.poll(), None, "the monitor's exit code")
     base.equal(clilab.status()["health"], "AD", "health with the monitor")
     size, disk = remote.disk.sectors, remote.disk.node
     node = dm.create("newnumber", f"0 {size} linear {disk} 0")
@@ -96,10 +97,19 @@ def told(remote: Leg) -> None:
     CONFIG.write_text(kept.replace(remote.node, node))
     time.sleep(15)
     base.equal(clilab.status()["health"], "AD", "health with another device")
+    base.step("the same monitor gives back what wasn't failed by hand")
+    good("re-add", "m")
+    clilab.in_sync()
+    CONFIG.write_text(kept)
+    dm.load("newnumber", f"0 {size} error")
+    dm.suspend("newnumber", flush=False)
+    dm.resume("newnumber")
+    put("on the local leg")
+    base.until(lambda: clilab.status()["health"] == "AA", "what the monitor gave back")
+    now = clilab.status()["legs"]["remote"]["device"]
+    base.expect(Path(now).samefile(remote.node), f"the remote leg is {remote.node}: {now}")
     watch.terminate()
     watch.wait()
-    CONFIG.write_text(kept)
-    good("re-add", "m")
     clilab.in_sync()
     good("stop", "m")
     dm.remove("newnumber")
