@@ -308,6 +308,9 @@ static int start_run(struct verify *v, bool check)
 		if (!v->jobs[i].chunk)
 			return -ENOMEM;
 	}
+	/* What changed without a write of ours is just what is looked for: read anew. */
+	flush_workqueue(v->wq);
+	digest_window_close(&v->window);
 	spin_lock_irq(&m->lock);
 	v->active = true;
 	v->ended = false;

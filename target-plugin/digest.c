@@ -22,22 +22,15 @@ void dcd_digest_engine_opened(struct dcd_engine *e)
 	mutex_unlock(&lock);
 }
 
-static bool unwatched(struct dcd_engine *e)
-{
-	bool none;
-
-	mutex_lock(&lock);
-	none = !e->watched;
-	mutex_unlock(&lock);
-	return none;
-}
-
 void dcd_digest_engine_closing(struct dcd_engine *e)
 {
 	mutex_lock(&lock);
 	list_del(&e->engines);
 	mutex_unlock(&lock);
-	wait_event(let_go, unwatched(e));
+	wait_event(let_go, !READ_ONCE(e->watched));
+	/* Whoever let it go is still in there. */
+	mutex_lock(&lock);
+	mutex_unlock(&lock);
 }
 
 static struct dcd_engine *find(const char *name)
@@ -69,7 +62,8 @@ static struct dcd_engine *take(const char *name)
 static void let_it_go(struct dcd_engine *e)
 {
 	mutex_lock(&lock);
-	if (!--e->watched)
+	WRITE_ONCE(e->watched, e->watched - 1);
+	if (!e->watched)
 		wake_up_all(&let_go);
 	mutex_unlock(&lock);
 }

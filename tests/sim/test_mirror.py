@@ -56,7 +56,7 @@ def test_resync_leaves_the_application_its_latency(
 
 
 @both_kernels
-@pytest.mark.parametrize("part", ["wire", "load", "wrong", "troubles"])
+@pytest.mark.parametrize("part", ["wire", "verify", "load", "wrong", "troubles"])
 def test_resync_by_digests(part: str, kernel: str) -> None:
     run = lab("mirror_digests.py", part, kernel=kernel, options=("--timeout", "900"))
     assert run.rc == 0, run.text

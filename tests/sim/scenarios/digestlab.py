@@ -14,7 +14,7 @@ from mirrorlab import FIELDS
 from statelab import create, super_of
 
 BLOCK, DIGEST = 4096, 32
-MIB = 4 if base.CHECKED else 16
+MIB = 2 if base.CHECKED else 16
 
 
 class Under:
