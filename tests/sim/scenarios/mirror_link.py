@@ -57,6 +57,7 @@ def main() -> None:
         base.step("mended: recover copies what was missed, under load")
         both.wire.mend("metro")
         base.until(both.session.up, "the session")
+        device.message("resync_pace full")  # how polite it is, mirror_throttle shows
         device.message("recover")
         device.in_sync()
         load.wait_writes(200)
