@@ -352,9 +352,9 @@ def read_again(sectors: int) -> None:
         base.equal(disk.read(64, sectors), data, "read from the remote leg")
         base.until(lambda: legs.count("repaired") == 1, "repaired")
         legs.local.bad_reads(64, 64 + sectors - 1)
-        hang(legs.remote)
 
         def read() -> None:
+            hang(legs.remote)  # with what a repair may have there
             with base.refused("the read", errno.EIO):
                 disk.read(64, sectors)
 
