@@ -46,7 +46,7 @@ def refused(what: str, says: str, *, words: tuple[str, ...] = (), **changed: str
 
 
 base.step("arguments")
-refused("no log", "Missing required parameter log", log=None)
+refused("no log", "log= is missing: data, log and nvram are needed", log=None)
 refused("unknown parameter", "sync", words=("sync=1",))
 refused("relative path", "data=data: not an absolute path", data="data")
 refused("missing data disk", "data=/dev/nothere: No such file", data="/dev/nothere")
