@@ -101,17 +101,23 @@ def find_legs(kept: config.Config, wait: float) -> dict[str, str]:
     return nodes
 
 
+def unused(name: str, nodes: Mapping[str, str]) -> dict[str, device.Device]:
+    """The legs' devices; refuses if anybody uses one."""
+    found = {leg: device.look(node) for leg, node in nodes.items()}
+    for at in found.values():
+        used = device.uses(at)
+        if used:
+            raise Refused(f"{name}: {at.given} is in use: {'; '.join(used)}")
+    return found
+
+
 def start(kept: config.Config, nodes: Mapping[str, str], *, run: bool) -> str:
     """The verdict first; then a table. Refuses with what is wrong and what resolves it. Returns the
     mirror's uuid."""
     missing = [leg for leg in LEGS if leg not in nodes]
     if len(missing) == len(LEGS):
         raise Failed(f"{kept.name}: neither leg is there: {kept.local}, {kept.remote}")
-    found = {leg: device.look(node) for leg, node in nodes.items()}
-    for at in found.values():
-        used = device.uses(at)
-        if used:
-            raise Refused(f"{kept.name}: {at.given} is in use: {'; '.join(used)}")
+    found = unused(kept.name, nodes)
     verdict = meta.verdict(*(found[leg].node if leg in found else ABSENT for leg in LEGS))
     _refuse(kept, verdict)
     _refuse_name(kept, verdict)
@@ -285,12 +291,7 @@ def _both_idle(kept: config.Config, wait: float | None) -> dict[str, device.Devi
     for leg in LEGS:
         if leg not in nodes:
             raise Failed(f"{kept.name}: {_absent(kept, leg)}. This needs both legs")
-    found = {leg: device.look(nodes[leg]) for leg in LEGS}
-    for at in found.values():
-        used = device.uses(at)
-        if used:
-            raise Refused(f"{kept.name}: {at.given} is in use: {'; '.join(used)}")
-    return found
+    return unused(kept.name, nodes)
 
 
 def resolve(args: argparse.Namespace) -> None:

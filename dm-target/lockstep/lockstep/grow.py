@@ -88,12 +88,7 @@ def _idle(kept: config.Config, wait: float | None) -> dict[str, device.Device]:
     nodes = assembly.find_legs(kept, kept.wait if wait is None else wait)
     if not nodes:
         raise Failed(f"{kept.name}: neither leg is there: {kept.local}, {kept.remote}")
-    found = {leg: device.look(node) for leg, node in nodes.items()}
-    for at in found.values():
-        used = device.uses(at)
-        if used:
-            raise Refused(f"{kept.name}: {at.given} is in use: {'; '.join(used)}")
-    return found
+    return assembly.unused(kept.name, nodes)
 
 
 def _stopped(kept: config.Config, args: argparse.Namespace) -> None:

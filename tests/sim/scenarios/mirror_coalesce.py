@@ -193,16 +193,7 @@ def leg_dies(how: str) -> None:
     if how == "breaks":
         w.legs.remote.disk.good(0, SECTORS - 1)
     w.legs.remote.well()
-
-    def back() -> bool:
-        try:
-            w.legs.mirror.message("recover")
-        except OSError:
-            return False
-        return True
-
-    base.until(back, "recover accepted", 30)
-    w.legs.mirror.in_sync()
+    w.legs.recovers()
     w.close()
 
 

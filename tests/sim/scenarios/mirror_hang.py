@@ -34,19 +34,6 @@ def in_time(what: str, seconds: float) -> None:
     print(f"  {what}: acknowledged after {seconds:.6f} s", flush=True)
 
 
-def recovers(legs: Pair) -> None:
-    def back() -> bool:
-        try:
-            legs.mirror.message("recover")
-        except OSError as err:
-            base.expect(err.errno in (errno.EBUSY, errno.EIO), f"recover: {err}")
-            return False
-        return True
-
-    base.until(back, "recover accepted", 30)
-    legs.mirror.in_sync()
-
-
 def bounded(what: str, work: Callable[[blk.Disk], object]) -> None:
     base.step(f"{what} hangs: bounded; the next isn't sent there; comes back late")
     legs = pair(cache_mib=2, zeroes=what == "zeroing")
@@ -70,7 +57,7 @@ def bounded(what: str, work: Callable[[blk.Disk], object]) -> None:
             legs.mirror.message("recover")
         base.equal(legs.mirror.status().health, "AD", "health")
         wake(legs.remote)
-        recovers(legs)
+        legs.recovers()
         base.equal(disk.read(0, 64), newer, "what was acknowledged")
     legs.same()
     legs.close()
@@ -89,7 +76,7 @@ def late_error() -> None:
         base.equal(legs.count("late"), 1, "late errors")
         base.equal(disk.read(64, 8), data, "what was acknowledged")
         legs.remote.well()
-        recovers(legs)
+        legs.recovers()
     legs.same()
     legs.close()
 
@@ -121,7 +108,7 @@ def already_dead() -> None:
         base.expect(time.monotonic() - start < 1, "fail by hand waits for nobody")
         base.equal(legs.count("abandoned"), 4, "abandoned")
         base.equal(legs.mirror.status().remote_errors, 0, "errors: none was seen")
-        recovers_slowly = Beside(lambda: recovers(legs))
+        recovers_slowly = Beside(lambda: legs.recovers())
         legs.remote.well()  # waits for what is delayed
         recovers_slowly.result()
     legs.same()
@@ -146,7 +133,7 @@ def large_timeouts() -> None:
             with base.refused(f"remote_timeout {word}", errno.EINVAL, kernel="remote_timeout"):
                 legs.mirror.message(f"remote_timeout {word}")
         wake(legs.remote)
-        recovers(legs)
+        legs.recovers()
     legs.same()
     legs.close()
 
@@ -165,7 +152,7 @@ def nobody_stands_in() -> None:
         base.equal(len(told), 1, f"lines in the log {told}")
         wake(legs.remote)
         write.result()
-        recovers(legs)
+        legs.recovers()
         base.equal(disk.read(0, 8), blk.pattern("alone", 8), "what was acknowledged")
     legs.same()
     legs.close()
@@ -185,7 +172,7 @@ def policy_error() -> None:
             raise base.Wrong("a write that only one leg has was acknowledged")
         in_time("the error", time.monotonic() - start)
         wake(legs.remote)
-        recovers(legs)
+        legs.recovers()
     legs.same()
     legs.close()
 
@@ -230,7 +217,7 @@ def reloaded() -> None:
         base.expect(not resume.done, "the old table went with a write of its own in the leg")
         wake(legs.remote)
         resume.result()
-        recovers(legs)
+        legs.recovers()
         base.equal(disk.read(0, 8), newer, "what was acknowledged")
     legs.same()
     legs.close()
@@ -251,7 +238,7 @@ def under_load() -> None:
         if turn % 2:
             base.until(lambda: errors_only(legs), "the leg drained")
             legs.remote.well()
-        recovers(legs)
+        legs.recovers()
     _, _, _, bad_writes, bad_reads = load.stop()
     base.equal((bad_writes, bad_reads), (0, 0), "failed writes, failed reads")
     print(f"  {legs.count('abandoned')} abandoned", flush=True)
@@ -334,7 +321,7 @@ def no_requests_left() -> None:
         back.result()
         legs.mirror.wait("AD")
         legs.remote.well()
-        recovers(legs)
+        legs.recovers()
         for n in range(8):
             base.equal(disk.read(n * REGION, 8), blk.pattern(f"held {n}", 8), f"held {n}")
     legs.same()
@@ -368,7 +355,7 @@ def read_again(sectors: int) -> None:
         legs.local.well()
         base.equal(disk.read(64, sectors), data, "read from the local leg")
         wake(legs.remote)
-        recovers(legs)
+        legs.recovers()
     legs.same()
     legs.close()
 
@@ -387,7 +374,7 @@ def reads_only() -> None:
         base.equal(len(told), 1, f"lines in the log {told}")
         wake(legs.remote)
         read.result()
-        recovers(legs)
+        legs.recovers()
     legs.same()
     legs.close()
 

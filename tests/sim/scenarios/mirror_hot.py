@@ -264,16 +264,7 @@ def errors() -> None:
 
 def recover(w: Waiting) -> None:
     w.legs.remote.well()
-
-    def back() -> bool:
-        try:
-            w.legs.mirror.message("recover")
-        except OSError:
-            return False
-        return True
-
-    base.until(back, "recover accepted", 30)
-    w.legs.mirror.in_sync()
+    w.legs.recovers()
 
 
 def leg_lost(how: str, policy: str) -> None:

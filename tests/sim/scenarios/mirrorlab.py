@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import threading
 from collections.abc import Callable
@@ -119,6 +120,20 @@ class Pair:
 
     def count(self, field: str) -> int:
         return int(self.word(field))
+
+    def recovers(self) -> None:
+        """As soon as the remote leg answers, and nothing of it is out any more."""
+
+        def back() -> bool:
+            try:
+                self.mirror.message("recover")
+            except OSError as err:
+                base.expect(err.errno in (errno.EBUSY, errno.EIO), f"recover: {err}")
+                return False
+            return True
+
+        base.until(back, "recover accepted", 30)
+        self.mirror.in_sync()
 
     def same(self) -> None:
         """At this quiet moment, on the disks themselves."""

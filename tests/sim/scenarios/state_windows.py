@@ -10,6 +10,19 @@ from statelab import ALONE, REMOTE, TARGET, Beside
 from statelegs import Copies, Pair
 
 
+def alike_after_a_crash(pair: Pair) -> None:
+    """The primary crashes here; what it would find is assembled, and gets in sync."""
+    copies = Copies(pair.sectors)
+    copies.put([pair.local.image(), pair.remote.image()])
+    copies.start()
+    copies.in_sync()
+    copies.stop()
+    one, two = copies.data()
+    copies.close()
+    base.expect(one == two, "the legs are alike after the crash")
+
+
+
 def not_flushed_is_dirty() -> None:
     base.step("the flush before regions are written out as clean fails: they stay dirty")
     pair = Pair("rejoin", 0, "resync_pace", "full", cache_mib=1)
@@ -136,13 +149,7 @@ def home_of_a_leg_that_lies() -> None:
     write = Beside(lambda: pair.put(640))
     time.sleep(1)
     base.expect(not write.done, "one leg has the write, the other one hasn't")
-    copies = Copies(pair.sectors)
-    copies.put([pair.local.image(), pair.remote.image()])  # the primary crashes here
-    copies.start()
-    copies.in_sync()
-    copies.stop()
-    one, two = copies.data()
-    base.expect(one == two, "the legs are alike after the crash")
+    alike_after_a_crash(pair)
     write.result()
     pair.remote.well()
     pair.local.well()
@@ -150,7 +157,6 @@ def home_of_a_leg_that_lies() -> None:
     pair.message("resync_rate 0")
     pair.good_end("the leg that lies")
     pair.close()
-    copies.close()
 
 
 def map_of_a_leg_that_was_left_out() -> None:
@@ -208,18 +214,11 @@ def in_flight_is_dirty() -> None:
     write = Beside(lambda: pair.put(640))
     time.sleep(150)
     base.expect(not write.done, "it is on its way")
-    copies = Copies(pair.sectors)
-    copies.put([pair.local.image(), pair.remote.image()])  # the primary crashes here
-    copies.start()
-    copies.in_sync()
-    copies.stop()
-    one, two = copies.data()
-    base.expect(one == two, "the legs are alike after the crash")
+    alike_after_a_crash(pair)
     write.result()
     pair.remote.well()
     pair.good_end("in flight")
     pair.close()
-    copies.close()
 
 
 not_flushed_is_dirty()
