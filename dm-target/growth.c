@@ -31,8 +31,10 @@ const char *growth_text(enum growth growth)
 	return "";
 }
 
-void growth_move(struct super *s, const struct lockstep_layout *to)
+void growth_move(struct super *s, u64 had, const struct lockstep_layout *to)
 {
+	s->moved_to = 0;
+	s->moved_from = lockstep_slots_start(had);
 	s->map_start = to->map_start;
 	s->map_sectors = to->map_sectors;
 	super_new_map(s);

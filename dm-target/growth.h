@@ -7,11 +7,15 @@
  * Two steps, of which the first is right for a leg in any state by itself:
  *
  *  a leg moves. "->" is: durable, before the next begins:
- *    its map at the new end, whole, under a new epoch -> growth_move()'s
- *    superblock at the new end -> the old superblock's slots zeroed.
- *    A crash before the second leaves a device that has nothing at its end, and
- *    the old superblock before it; one after it a second, older superblock in
- *    what isn't data yet. The length of the mirror isn't touched.
+ *    its map at the new end, whole, under a new epoch -> the old superblock says
+ *    moved_to -> growth_move()'s superblock at the new end, which says moved_from
+ *    -> the old superblock's slots zeroed -> the new one says no more moved_from.
+ *    A crash before the third leaves a device that has nothing at its end, and
+ *    the old superblock before it, which counts as nothing newer is where it points
+ *    to; one after it an older superblock in what isn't data yet, that points to the
+ *    newer one: so it is never taken for the newest, wherever the device ends by
+ *    then. The length of the mirror isn't touched, and no superblock is written
+ *    with a new one before moved_from has been cleared: data don't reach there.
  *  the mirror gets longer, to any length that both legs have room for:
  *    the source's map has every region set that reaches beyond the old length
  *    -> growth_extend() on the source -> the other leg super_join()s, and has the
@@ -48,8 +52,8 @@ enum growth __must_check growth_check(const struct super *s, u64 had, u64 has,
 /* What is wrong and what to do, after "the device ". */
 const char *growth_text(enum growth growth);
 
-/* The superblock at the new end. Its map has a new epoch. */
-void growth_move(struct super *s, const struct lockstep_layout *to);
+/* The superblock at the new end of a device that had @had sectors. Its map has a new epoch. */
+void growth_move(struct super *s, u64 had, const struct lockstep_layout *to);
 
 /* Has the leg room for a mirror of this length, without moving? */
 bool __must_check growth_room(const struct super *s, u64 data_sectors);

@@ -28,7 +28,9 @@
  * to slot 1: the same bytes, with a `seq` one more than ever tried before. The
  * valid slot with the higher seq counts: while one is torn, the other is whole.
  * A slot knows where it was written to, so a device that was moved, cut or has
- * grown isn't misread.
+ * grown isn't misread. When a superblock moves to the end of a device that has
+ * grown, the old one first says where to and the new one where from, until the
+ * old one is zeroed (growth.h): whoever finds one of the two knows the other.
  *
  * Dirty map. A bit says: the other leg may differ in this region. A map sector
  * checks itself, so a page of eight may be torn. It counts if its epoch is the
@@ -142,7 +144,9 @@ struct lockstep_slot {
 	struct lockstep_generation base;
 	struct lockstep_event history[LOCKSTEP_HISTORY];	/* newest first; [0] is cur's */
 	__u8 adopted[16];	/* the NEW leg for which cur began, while ALONE */
-	__u8 reserved[3552];
+	__le64 moved_to;	/* slots_start of the superblock that counts instead; or 0 */
+	__le64 moved_from;	/* slots_start of one that is to be zeroed yet; or 0 */
+	__u8 reserved[3536];
 	__u8 digest_key[32];	/* random, or 0; at the leg's end: see lockstep-digest.h */
 } __attribute__((packed));
 

@@ -24,19 +24,40 @@ sector_t metadata_place(struct mirror *m, enum leg_id leg)
 	return lockstep_slots_start(m->meta->size[leg]);
 }
 
+static int read_slots(struct mirror *m, enum leg_id leg, sector_t sector)
+{
+	return transfer_now(m, leg, READING, sector, m->meta->slots[leg], LOCKSTEP_SLOTS_BYTES);
+}
+
+/* What is in the slots now, at the end. */
+static int check_found(struct mirror *m, enum leg_id leg, struct super_found *found)
+{
+	int r;
+
+	super_find(m->meta->slots[leg], m->meta->size[leg], found);
+	if (found->kind != SUPER_VALID || !found->super.moved_from)
+		return 0;
+	r = read_slots(m, leg, found->super.moved_from);
+	if (!r && super_moved_back(&found->super, m->meta->slots[leg])) {
+		found->kind = SUPER_BAD;
+		found->reason = SUPER_MOVED_BACK;
+	}
+	return r;
+}
+
 int metadata_read(struct mirror *m, enum leg_id leg, struct super_found *found)
 {
 	sector_t sector = metadata_place(m, leg);
-	void *slots = m->meta->slots[leg];
 	int r = 0;
 
 	mutex_lock(&m->meta->lock[leg]);
-	if (sector)
-		r = transfer_now(m, leg, READING, sector, slots, LOCKSTEP_SLOTS_BYTES);
 	memset(found, 0, sizeof(*found));
-	if (!r && sector) {
-		super_find(slots, m->meta->size[leg], found);
-	} else {
+	if (sector) {
+		r = read_slots(m, leg, sector);
+		if (!r)
+			r = check_found(m, leg, found);
+	}
+	if (r || !sector) {
 		found->kind = SUPER_BAD;
 		found->reason = sector ? SUPER_UNREADABLE : SUPER_TOO_SMALL;
 	}
@@ -44,7 +65,16 @@ int metadata_read(struct mirror *m, enum leg_id leg, struct super_found *found)
 	return r;
 }
 
-int metadata_write(struct mirror *m, enum leg_id leg, struct super *next)
+/* No superblock at @sector any more. */
+static int clear_slots(struct mirror *m, enum leg_id leg, sector_t sector)
+{
+	void *slots = m->meta->slots[leg];
+
+	memset(slots, 0, LOCKSTEP_SLOTS_BYTES);
+	return transfer_now(m, leg, DURABLE, sector, slots, LOCKSTEP_SLOTS_BYTES);
+}
+
+static int write_slots(struct mirror *m, enum leg_id leg, struct super *next)
 {
 	u64 size = m->meta->size[leg];
 	sector_t sector = lockstep_slots_start(size);
@@ -70,39 +100,54 @@ int metadata_write(struct mirror *m, enum leg_id leg, struct super *next)
 	return 0;
 }
 
-/* No superblock there any more. */
-static int clear_slots(struct mirror *m, enum leg_id leg, u64 sectors)
+int metadata_write(struct mirror *m, enum leg_id leg, struct super *next)
 {
-	void *slots = m->meta->slots[leg];
+	int r;
 
-	memset(slots, 0, LOCKSTEP_SLOTS_BYTES);
-	return transfer_now(m, leg, DURABLE, lockstep_slots_start(sectors), slots,
-			    LOCKSTEP_SLOTS_BYTES);
+	if (next->moved_from) {
+		r = clear_slots(m, leg, next->moved_from);
+		if (r)
+			return r;
+		next->moved_from = 0;
+	}
+	return write_slots(m, leg, next);
 }
 
-int metadata_move(struct mirror *m, enum leg_id leg, u64 sectors)
+/* @next to the end of a device that has @sectors, or nothing. */
+static int write_moved(struct mirror *m, enum leg_id leg, u64 sectors, struct super *next)
 {
 	u64 had = m->meta->size[leg];
-	struct super next = m->meta->super[leg];
 	int r;
 
 	m->meta->size[leg] = sectors;
-	r = metadata_write(m, leg, &next);
-	if (!r) {
-		/* It has moved: nobody looks at the old ones but who searches for the newest. */
-		if (clear_slots(m, leg, had))
-			DMWARN("%s: the %s leg (%s) still has its old superblock, before its end",
-			       dm_table_device_name(m->ti->table), leg_name(leg),
-			       leg_path(&m->legs[leg]));
+	r = write_slots(m, leg, next);
+	if (!r)
 		return 0;
-	}
-	/* It may be there all the same, and must not be found when it is old. */
-	if (clear_slots(m, leg, sectors))
-		DMERR("%s: the %s leg (%s) may have an old superblock at its end, and can't be written there",
-		      dm_table_device_name(m->ti->table), leg_name(leg),
-		      leg_path(&m->legs[leg]));
+	/* It may be there all the same; if it stays there, super_moved_back() tells. */
+	if (clear_slots(m, leg, lockstep_slots_start(sectors)))
+		DMWARN("%s: the %s leg (%s) may have an old superblock at its end",
+		       dm_table_device_name(m->ti->table), leg_name(leg),
+		       leg_path(&m->legs[leg]));
 	m->meta->size[leg] = had;
 	return r;
+}
+
+int metadata_move(struct mirror *m, enum leg_id leg, u64 sectors, const struct super *old)
+{
+	struct super next = m->meta->super[leg], points = *old;
+	int r;
+
+	points.moved_to = lockstep_slots_start(sectors);
+	r = metadata_write(m, leg, &points);
+	if (!r)
+		r = write_moved(m, leg, sectors, &next);
+	if (r)
+		return r;
+	if (metadata_write(m, leg, &next))
+		DMWARN("%s: the %s leg (%s) still has its old superblock, before its end",
+		       dm_table_device_name(m->ti->table), leg_name(leg),
+		       leg_path(&m->legs[leg]));
+	return 0;
 }
 
 int metadata_update(struct mirror *m, enum leg_id leg,

@@ -45,24 +45,27 @@ void metadata_destroy(struct mirror *m);
 sector_t metadata_place(struct mirror *m, enum leg_id leg);
 
 /*
- * What is on the leg now. Of a leg that can't be read, @found says that; the errno is
- * returned beside it.
+ * What is on the leg now: at its end, and that only if no move to there has failed.
+ * Of a leg that can't be read, @found says that; the errno is returned beside it.
  */
 int metadata_read(struct mirror *m, enum leg_id leg, struct super_found *found);
 
 /*
  * Write @next to the leg; then it is the superblock in core. After an error it
- * isn't, but its seq is used up, and the leg may have it all the same.
+ * isn't, but its seq is used up, and the leg may have it all the same. If it has
+ * moved_from, the slots there are zeroed first, and it hasn't any more.
  * Under lock[leg].
  */
 int __must_check metadata_write(struct mirror *m, enum leg_id leg, struct super *next);
 
 /*
- * The superblock in core, whose map is at its place already, is written to the end
- * of a device that has @sectors now; then the old slots are zeroed. After an error of
- * the first the old ones count. Under lock[leg].
+ * The superblock in core, which growth_move() has made and whose map is at its place
+ * already, is written to the end of a device that has @sectors now, in growth.h's
+ * order. @old: as it was before. After an error the old one counts; not after one of
+ * zeroing the old slots, which the next write of it tries again. Under lock[leg].
  */
-int __must_check metadata_move(struct mirror *m, enum leg_id leg, u64 sectors);
+int __must_check metadata_move(struct mirror *m, enum leg_id leg, u64 sectors,
+			       const struct super *old);
 
 /*
  * Let @change (NULL: nothing) change the superblock, and write it, as one in use. What

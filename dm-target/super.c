@@ -51,6 +51,8 @@ void super_pack(const struct super *s, u64 dev_sectors, void *slot)
 	d->map_epochs = cpu_to_le64(s->map_epochs);
 	put_generation(&d->cur, &s->cur);
 	put_generation(&d->base, &s->base);
+	d->moved_to = cpu_to_le64(s->moved_to);
+	d->moved_from = cpu_to_le64(s->moved_from);
 	for (i = 0; i < LOCKSTEP_HISTORY; i++) {
 		put_generation(&d->history[i].generation, &s->history[i].gen);
 		d->history[i].time = cpu_to_le64(s->history[i].time);
@@ -86,6 +88,8 @@ static void get_fields(struct super *s, const struct lockstep_slot *d)
 	s->map_epochs = le64_to_cpu(d->map_epochs);
 	s->cur = get_generation(&d->cur);
 	s->base = get_generation(&d->base);
+	s->moved_to = le64_to_cpu(d->moved_to);
+	s->moved_from = le64_to_cpu(d->moved_from);
 	for (i = 0; i < LOCKSTEP_HISTORY; i++) {
 		s->history[i].gen = get_generation(&d->history[i].generation);
 		s->history[i].time = le64_to_cpu(d->history[i].time);
@@ -107,6 +111,19 @@ static bool layout_good(const struct super *s, u64 dev_sectors)
 	regions = lockstep_regions(s->data_sectors, s->region_shift);
 	return regions <= LOCKSTEP_REGIONS_MAX &&
 	       lockstep_map_sectors((u32)regions) <= s->map_sectors;
+}
+
+/* Neither lies where data or a map may be. */
+static bool moves_good(const struct super *s, u64 dev_sectors)
+{
+	if ((s->moved_to | s->moved_from) & (LOCKSTEP_SLOT_SECTORS - 1))
+		return false;
+	if (s->moved_to && (s->moved_from || s->moved_to <= lockstep_slots_start(dev_sectors) ||
+			    s->moved_to > LOCKSTEP_SECTORS_MAX))
+		return false;
+	return !s->moved_from || (s->moved_from >= s->data_sectors &&
+				  s->moved_from < s->map_start &&
+				  s->map_start - s->moved_from >= LOCKSTEP_SLOTS_SECTORS);
 }
 
 static bool state_good(const struct super *s)
@@ -151,7 +168,7 @@ enum super_reason super_unpack(const void *slot, u64 dev_sectors, struct super *
 		return SUPER_MOVED;
 	}
 	get_fields(s, d);
-	if (!layout_good(s, dev_sectors))
+	if (!layout_good(s, dev_sectors) || !moves_good(s, dev_sectors))
 		return SUPER_BAD_LAYOUT;
 	return state_good(s) ? SUPER_OK : SUPER_BAD_STATE;
 }
@@ -201,8 +218,20 @@ void super_find(const void *slots, u64 dev_sectors, struct super_found *found)
 	} else {
 		best = r[1] == SUPER_OK;
 	}
-	found->kind = SUPER_VALID;
 	get_fields(&found->super, &slot[best]);
+	found->kind = SUPER_VALID;
+	if (found->super.moved_to)
+		refuse(found, SUPER_MOVED_ON, found->super.moved_to);
+}
+
+bool super_moved_back(const struct super *s, const void *slots)
+{
+	struct super_found there;
+
+	super_find(slots, s->moved_from + LOCKSTEP_SLOTS_SECTORS, &there);
+	return (there.kind == SUPER_VALID || there.reason == SUPER_MOVED_ON) &&
+	       !memcmp(there.super.leg_uuid, s->leg_uuid, sizeof(s->leg_uuid)) &&
+	       there.super.seq > s->seq;
 }
 
 static const char * const reasons[SUPER_REASONS] = {
@@ -214,6 +243,7 @@ static const char * const reasons[SUPER_REASONS] = {
 	[SUPER_BAD_LAYOUT] = "the superblock's layout doesn't fit the device: truncated, or a copy of another one",
 	[SUPER_BAD_STATE] = "the superblock contradicts itself: written by a faulty program",
 	[SUPER_SLOTS_DIFFER] = "the superblock's two copies have the same number and differ: two hosts wrote it",
+	[SUPER_MOVED_BACK] = "the superblock at the end of the device is one that a growth has left half-way, and isn't the leg's newest: lockstep grow finds that",
 };
 
 int super_reason_text(const struct super_found *found, char *buf, size_t size)
@@ -229,6 +259,9 @@ int super_reason_text(const struct super_found *found, char *buf, size_t size)
 				 detail);
 	case SUPER_MOVED:
 		return scnprintf(buf, size, "the superblock was written for sector %llu of a device, and lies elsewhere: the device's size or start has changed",
+				 detail);
+	case SUPER_MOVED_ON:
+		return scnprintf(buf, size, "the superblock has moved on to sector %llu, for the device was larger: make it as large again, then lockstep grow",
 				 detail);
 	default:
 		return scnprintf(buf, size, "%s", reasons[found->reason]);

@@ -52,6 +52,8 @@ struct super {
 	struct generation cur;	/* none if NEW, else history[0].gen */
 	/* ALONE: the other may be in sync with it, or none. NEW: its source knows it. Else none. */
 	struct generation base;
+	u64 moved_to;		/* a move to there has begun, see growth.h; 0: none */
+	u64 moved_from;		/* from there; the slots there aren't zeroed yet; 0: none */
 	struct generation_event history[LOCKSTEP_HISTORY];	/* newest first */
 };
 
@@ -75,6 +77,8 @@ enum super_reason {
 	SUPER_BAD_LAYOUT,	/* data, map and slots don't fit the device */
 	SUPER_BAD_STATE,	/* state, generations and history contradict each other */
 	SUPER_SLOTS_DIFFER,	/* same seq, different content */
+	SUPER_MOVED_ON,		/* says that another one counts, further on; super is set */
+	SUPER_MOVED_BACK,	/* a move to it failed, the leg went on where it was */
 	SUPER_REASONS,
 };
 
@@ -82,7 +86,7 @@ struct super_found {
 	enum super_kind kind;
 	enum super_reason reason;
 	u64 detail;		/* version, unknown features or sector that @reason is about */
-	struct super super;	/* if SUPER_VALID */
+	struct super super;	/* if SUPER_VALID or SUPER_MOVED_ON */
 };
 
 /**
@@ -111,8 +115,19 @@ enum super_reason __must_check super_unpack(const void *slot, u64 dev_sectors, s
  * Of two valid slots the newer one. A slot that isn't ours or has a wrong
  * checksum is passed over if the other one is valid: an update was torn. A slot
  * that is whole and can't be used, is not: it may be the newer one.
+ *
+ * If it has moved_from, it counts only if super_moved_back() says no.
  */
 void super_find(const void *slots, u64 dev_sectors, struct super_found *found);
+
+/**
+ * super_moved_back - has the leg been in use where its superblock came from?
+ * @s: one that was found, with moved_from
+ * @slots: LOCKSTEP_SLOTS_BYTES, as read at moved_from
+ *
+ * The move to @s failed with an error then, and nobody could remove @s.
+ */
+bool __must_check super_moved_back(const struct super *s, const void *slots);
 
 /* Why super_find() refused, and what to do. Returns the length. */
 int super_reason_text(const struct super_found *found, char *buf, size_t size);

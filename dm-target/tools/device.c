@@ -176,15 +176,23 @@ int device_find(const struct device *d, struct super_found *found)
 	if (start && device_read(d, buf, LOCKSTEP_SLOTS_BYTES, start))
 		return -1;
 	super_find(buf, d->sectors, found);
+	if (found->kind != SUPER_VALID || !found->super.moved_from)
+		return 0;
+	if (device_read(d, buf, LOCKSTEP_SLOTS_BYTES, found->super.moved_from))
+		return -1;
+	if (super_moved_back(&found->super, buf)) {
+		found->kind = SUPER_BAD;
+		found->reason = SUPER_MOVED_BACK;
+	}
 	return 0;
 }
 
-int device_put_super(const struct device *d, const struct super *s)
+int device_put_super_at(const struct device *d, u64 sectors, const struct super *s)
 {
-	u64 start = lockstep_slots_start(d->sectors);
+	u64 start = lockstep_slots_start(sectors);
 	u8 *buf = buffer();
 
-	super_pack(s, d->sectors, buf);
+	super_pack(s, sectors, buf);
 	for (u32 i = 0; i < LOCKSTEP_SLOTS; i++) {
 		if (device_write(d, buf, LOCKSTEP_SLOT_BYTES, start + i * LOCKSTEP_SLOT_SECTORS) ||
 		    device_flush(d))
@@ -193,13 +201,22 @@ int device_put_super(const struct device *d, const struct super *s)
 	return 0;
 }
 
-int device_clear_super(const struct device *d)
+int device_put_super(const struct device *d, const struct super *s)
+{
+	return device_put_super_at(d, d->sectors, s);
+}
+
+int device_clear_slots(const struct device *d, u64 start)
 {
 	u8 *buf = buffer();
 
 	memset(buf, 0, LOCKSTEP_SLOTS_BYTES);
-	return device_write(d, buf, LOCKSTEP_SLOTS_BYTES, lockstep_slots_start(d->sectors)) ||
-	       device_flush(d) ? -1 : 0;
+	return device_write(d, buf, LOCKSTEP_SLOTS_BYTES, start) || device_flush(d) ? -1 : 0;
+}
+
+int device_clear_super(const struct device *d)
+{
+	return device_clear_slots(d, lockstep_slots_start(d->sectors));
 }
 
 static u32 chunk_sectors(const struct super *s, u32 done)

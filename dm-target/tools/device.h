@@ -47,14 +47,22 @@ void device_read_many(const struct device *d, u8 *buf, size_t bytes, const u64 *
 int device_write(const struct device *d, const void *buf, size_t bytes, u64 sector);
 int device_flush(const struct device *d);
 
-/* What super_find() says. Fails only if the device can't be read. */
+/*
+ * What super_find() says, and super_moved_back() of what it finds. Fails only if
+ * the device can't be read.
+ */
 int device_find(const struct device *d, struct super_found *found);
 
-/* Both slots, one after the other, each durable. After super_touch(). */
+/*
+ * Both slots, one after the other, each durable. After super_touch(). At the end, or
+ * where that was when the device had @sectors.
+ */
 int device_put_super(const struct device *d, const struct super *s);
+int device_put_super_at(const struct device *d, u64 sectors, const struct super *s);
 
-/* No superblock any more: both slots zeroed, durable. */
+/* No superblock at the end any more, or at @start: both slots zeroed, durable. */
 int device_clear_super(const struct device *d);
+int device_clear_slots(const struct device *d, u64 start);
 
 /*
  * The map whole, of the superblock's epoch; durable. @bits: the regions that are

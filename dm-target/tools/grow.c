@@ -28,10 +28,15 @@ struct leg {
 /* A superblock that was at the end when the device was smaller. */
 static int search(struct leg *leg)
 {
+	char text[256];
+
 	search_all(leg->d, &leg->found, &leg->sectors);
 	if (leg->found.kind == SUPER_VALID)
 		return 0;
-	return refuse(leg->d->path, "has no lockstep superblock, neither at its end nor before");
+	if (leg->found.kind == SUPER_BLANK)
+		return refuse(leg->d->path, "has no lockstep superblock, neither at its end nor before");
+	super_reason_text(&leg->found, text, sizeof(text));
+	return refuse(leg->d->path, text);
 }
 
 static int find(struct leg *leg)
@@ -43,7 +48,8 @@ static int find(struct leg *leg)
 		return -1;
 	if (leg->found.kind == SUPER_VALID)
 		return 0;
-	if (leg->found.kind == SUPER_BLANK || leg->found.reason == SUPER_MOVED)
+	if (leg->found.kind == SUPER_BLANK || leg->found.reason == SUPER_MOVED ||
+	    leg->found.reason == SUPER_MOVED_ON || leg->found.reason == SUPER_MOVED_BACK)
 		return search(leg);
 	super_reason_text(&leg->found, text, sizeof(text));
 	/* Damaged: perhaps the first one at the new end, torn by a crash of this command. */
@@ -109,6 +115,17 @@ static int read_map(struct leg *leg, u64 data_sectors)
 	return device_get_map(leg->d, &leg->found.super, leg->bits, &bad);
 }
 
+/* The superblock that the leg moved from, if it is there yet: before any other is written. */
+static int forget_old(struct leg *leg)
+{
+	struct super *s = &leg->found.super;
+
+	if (s->moved_from && search_clear(leg->d, s->moved_from + LOCKSTEP_SLOTS_SECTORS))
+		return -1;
+	s->moved_from = 0;
+	return 0;
+}
+
 static int put(struct leg *leg)
 {
 	struct super *s = &leg->found.super;
@@ -117,32 +134,43 @@ static int put(struct leg *leg)
 	return device_put_map(leg->d, s, leg->bits) || device_put_super(leg->d, s) ? -1 : 0;
 }
 
-/*
- * One that had moved already: a crash may have left the older superblock. That lies
- * behind what is data yet, and before the new map; in the data it isn't ours.
- */
-static int clear_older(const struct leg *leg)
+static int settle(struct leg *leg)
 {
-	const struct super *s = &leg->found.super;
-	struct super_found old;
-	u64 sectors;
+	struct super *s = &leg->found.super;
 
-	(void)search_between(leg->d, s->data_sectors, s->map_start, &old, &sectors);
-	if (old.kind != SUPER_VALID || old.super.seq >= s->seq ||
-	    memcmp(old.super.leg_uuid, s->leg_uuid, sizeof(s->leg_uuid)) ||
-	    memcmp(old.super.set_uuid, s->set_uuid, sizeof(s->set_uuid)))
+	if (!s->moved_from)
 		return 0;
-	return search_clear(leg->d, sectors);
+	if (forget_old(leg))
+		return -1;
+	super_touch(s, now());
+	return device_put_super(leg->d, s);
 }
 
+/* A crash may have left @found where it points to another place already. */
+static int point(struct leg *leg)
+{
+	struct super *s = &leg->found.super;
+
+	if (forget_old(leg))
+		return -1;
+	s->moved_to = lockstep_slots_start(leg->d->sectors);
+	super_touch(s, now());
+	return device_put_super_at(leg->d, leg->sectors, s);
+}
+
+/* growth.h's order, only that the map is written after the pointer: that is as good. */
 static int move(struct leg *leg)
 {
 	if (!leg->there)
 		return 0;
-	if (leg->growth == GROWTH_NONE)
-		return clear_older(leg);
-	growth_move(&leg->found.super, &leg->layout);
-	return put(leg) || search_clear(leg->d, leg->sectors) ? -1 : 0;
+	if (leg->growth == GROWTH_OK) {
+		if (point(leg))
+			return -1;
+		growth_move(&leg->found.super, leg->sectors, &leg->layout);
+		if (put(leg))
+			return -1;
+	}
+	return settle(leg);
 }
 
 static int extend(struct leg *leg, u64 data_sectors)
@@ -154,6 +182,8 @@ static int extend(struct leg *leg, u64 data_sectors)
 		return 0;
 	for (u64 region = growth_first_region(s); region < to; region++)
 		leg->bits[region / 8] |= (u8)(1U << region % 8);
+	if (forget_old(leg))
+		return -1;
 	growth_extend(s, data_sectors);
 	/* In place: what is new was beyond the map's use, and only bits are added. */
 	return put(leg);

@@ -74,7 +74,7 @@ static int check_grown(const struct device *d, u64 data_sectors)
 
 	if (search_likely(d, data_sectors, &found, &sectors) == SEARCH_ENDED)
 		fprintf(stderr, "lockstep-meta: %s: " SEARCH_ENDED_TEXT "\n", d->path);
-	if (found.kind != SUPER_VALID)
+	if (found.kind == SUPER_BLANK)
 		return 0;
 	super_uuid_text(found.super.set_uuid, uuid);
 	fprintf(stderr, "lockstep-meta: %s: is the %s leg of the mirror \"%s\" (%s), and has grown from %" PRIu64 " to %" PRIu64 " sectors: perhaps its data are nowhere else. Grow the mirror, or shrink the device back. If nobody needs its data, --force overwrites it\n",
@@ -324,6 +324,20 @@ int command_resolve(const struct options *o, const char *local, const char *remo
 	return r;
 }
 
+/* The other end of a move that was cut short. It isn't found again without this one. */
+static int clear_moves(const struct device *d, const struct super *s)
+{
+	const u64 starts[] = { s->moved_to, s->moved_from };
+
+	for (int i = 0; i < 2; i++) {
+		u64 end = starts[i] + LOCKSTEP_SLOTS_SECTORS;
+
+		if (starts[i] && end <= d->sectors && search_clear(d, end))
+			return -1;
+	}
+	return 0;
+}
+
 /*
  * Of a device that has grown: the superblock that lies where its end was, and no
  * more. Around it there may be data by now, where the map was and where the other
@@ -336,7 +350,7 @@ static int wipe_grown(const struct options *o, const struct device *d)
 
 	if (search_likely(d, 0, &found, &sectors) == SEARCH_ENDED)
 		fprintf(stderr, "lockstep-meta: %s: " SEARCH_ENDED_TEXT "\n", d->path);
-	if (found.kind != SUPER_VALID)
+	if (found.kind == SUPER_BLANK)
 		return refuse(d->path, "has no lockstep superblock: nothing was changed");
 	if (!o->force) {
 		fprintf(stderr, "lockstep-meta: %s: has none at its end, but that of the %s leg of the mirror \"%s\" at sector %" PRIu64 ", where its end was once: if no mirror needs it, --force clears it, 8 KiB of what may be in use for data by now\n",
@@ -344,7 +358,9 @@ static int wipe_grown(const struct options *o, const struct device *d)
 			found.super.name, (uint64_t)lockstep_slots_start(sectors));
 		return -1;
 	}
-	return o->dry_run ? 0 : search_clear(d, sectors);
+	if (o->dry_run)
+		return 0;
+	return clear_moves(d, &found.super) || search_clear(d, sectors) ? -1 : 0;
 }
 
 /* All that is there: of one without a good superblock nobody knows where its map is. */
@@ -360,6 +376,8 @@ static int wipe(const struct options *o, const struct device *d)
 		return wipe_grown(o, d);
 	if (o->dry_run)
 		return 0;
+	if (found.kind == SUPER_VALID && clear_moves(d, &found.super))
+		return -1;
 	if (device_clear_super(d))
 		return -1;
 	return found.kind == SUPER_VALID ? device_clear_map(d, &found.super) : 0;

@@ -15,7 +15,6 @@
 
 struct search {
 	const struct device *d;
-	u64 from, to;		/* what doesn't lie in between isn't looked for */
 	struct super_found *found;
 	u64 *sectors;
 	time_t until;		/* 0: no end */
@@ -32,7 +31,7 @@ static time_t clock_now(void)
 
 static bool over(const struct search *s)
 {
-	if (s->first && s->found->kind == SUPER_VALID)
+	if (s->first && s->found->kind != SUPER_BLANK)
 		return true;
 	return s->until && clock_now() >= s->until;
 }
@@ -53,18 +52,76 @@ static bool newer(const struct super *a, u64 a_end, const struct super *b, u64 b
 	return a_end > b_end;
 }
 
+static bool is_there(const struct super_found *found)
+{
+	return found->kind == SUPER_VALID || found->reason == SUPER_MOVED_ON;
+}
+
+/*
+ * The other end of a move that @found was a part of, or SUPER_BLANK if it is @found that
+ * counts. Of another leg: what is moved to was overwritten later, what is moved from isn't
+ * ours. Returns where it is, or 0 with the reason in @found.
+ */
+static u64 other_end(const struct device *d, struct super_found *found, struct super_found *other)
+{
+	static u8 slots[LOCKSTEP_SLOTS_BYTES] __attribute__((aligned(4096)));
+	const struct super *s = &found->super;
+	bool on = found->reason == SUPER_MOVED_ON, same;
+	u64 to = on ? s->moved_to : s->moved_from;
+
+	if (to + LOCKSTEP_SLOTS_SECTORS > d->sectors)
+		return 0;
+	if (!device_try_read(d, slots, sizeof(slots), to)) {
+		found->reason = SUPER_UNREADABLE;
+		return 0;
+	}
+	super_find(slots, to + LOCKSTEP_SLOTS_SECTORS, other);
+	same = !memcmp(other->super.leg_uuid, s->leg_uuid, sizeof(s->leg_uuid));
+	if (!is_there(other) || (same ? other->super.seq <= s->seq : !on))
+		*other = (struct super_found){ .kind = SUPER_BLANK };
+	return to;
+}
+
+/*
+ * From the superblock at @start to the one that counts, if that is another. A few steps: a leg
+ * moves once for each growth that was cut short. Returns where it is.
+ */
+static u64 follow(const struct device *d, u64 start, struct super_found *found)
+{
+	struct super_found other;
+
+	for (int steps = 0; steps < 16; steps++) {
+		u64 to;
+
+		if (found->reason != SUPER_MOVED_ON && !found->super.moved_from)
+			return start;
+		to = other_end(d, found, &other);
+		if (!to)
+			break;
+		if (!is_there(&other)) {
+			found->kind = SUPER_VALID;
+			found->reason = SUPER_OK;
+			return start;
+		}
+		start = to;
+		*found = other;
+	}
+	found->kind = SUPER_BAD;
+	return start;
+}
+
 /* Both slots, read from @start, as if the device ended behind them. */
 static void take(const struct search *s, const u8 *slots, u64 start)
 {
-	u64 end = start + LOCKSTEP_SLOTS_SECTORS;
 	struct super_found found;
+	u64 end;
 
-	if (start < s->from || end > s->to)
+	super_find(slots, start + LOCKSTEP_SLOTS_SECTORS, &found);
+	if (!is_there(&found) || s->found->kind == SUPER_BAD)
 		return;
-	super_find(slots, end, &found);
-	if (found.kind != SUPER_VALID ||
-	    (s->found->kind == SUPER_VALID &&
-	     !newer(&found.super, end, &s->found->super, *s->sectors)))
+	end = follow(s->d, start, &found) + LOCKSTEP_SLOTS_SECTORS;
+	if (found.kind == SUPER_VALID && s->found->kind == SUPER_VALID &&
+	    !newer(&found.super, end, &s->found->super, *s->sectors))
 		return;
 	*s->found = found;
 	*s->sectors = end;
@@ -83,7 +140,7 @@ static void each_slot(const struct search *s, u64 from, u64 to)
 		to = start;
 		if (!device_try_read(s->d, block, (at - start) * 512, start))
 			continue;
-		while (at > start && !(s->first && s->found->kind == SUPER_VALID)) {
+		while (at > start && !(s->first && s->found->kind != SUPER_BLANK)) {
 			const struct lockstep_slot *slot;
 
 			at -= LOCKSTEP_SLOT_SECTORS;
@@ -117,43 +174,33 @@ static void each_end(const struct search *s, u64 to, u64 step, u64 count)
 
 static void likely(const struct search *s, u64 data_sectors)
 {
-	u64 end = s->to / LOCKSTEP_SLOT_SECTORS * LOCKSTEP_SLOT_SECTORS;
+	u64 end = s->d->sectors / LOCKSTEP_SLOT_SECTORS * LOCKSTEP_SLOT_SECTORS;
 	u64 from = data_sectors / LOCKSTEP_SLOT_SECTORS * LOCKSTEP_SLOT_SECTORS;
 
 	*s->found = (struct super_found){ .kind = SUPER_BLANK };
-	each_end(s, s->to, COARSE_STEP, COARSE_STEPS);
+	each_end(s, s->d->sectors, COARSE_STEP, COARSE_STEPS);
 	if (from && from < end)
 		each_slot(s, from, end - from > DENSE ? from + DENSE : end);
-	each_end(s, s->to, FINE_STEP, FINE / FINE_STEP);
+	each_end(s, s->d->sectors, FINE_STEP, FINE / FINE_STEP);
 	each_slot(s, end > DENSE ? end - DENSE : 0, end);
 }
 
 int search_likely(const struct device *d, u64 data_sectors, struct super_found *found,
 		  u64 *sectors)
 {
-	struct search s = { .d = d, .to = d->sectors, .found = found, .sectors = sectors,
+	struct search s = { .d = d, .found = found, .sectors = sectors,
 			    .until = clock_now() + SEARCH_SECONDS };
 
 	likely(&s, data_sectors);
 	return over(&s) ? SEARCH_ENDED : 0;
 }
 
-int search_between(const struct device *d, u64 from, u64 to, struct super_found *found,
-		   u64 *sectors)
-{
-	struct search s = { .d = d, .from = from, .to = to, .found = found, .sectors = sectors,
-			    .until = clock_now() + SEARCH_SECONDS };
-
-	likely(&s, from);
-	return over(&s) ? SEARCH_ENDED : 0;
-}
-
 void search_all(const struct device *d, struct super_found *found, u64 *sectors)
 {
-	struct search s = { .d = d, .to = d->sectors, .found = found, .sectors = sectors };
+	struct search s = { .d = d, .found = found, .sectors = sectors };
 
 	likely(&s, 0);
-	if (found->kind == SUPER_VALID)
+	if (found->kind != SUPER_BLANK)
 		return;
 	s.first = true;
 	fprintf(stderr, "lockstep-meta: %s: no superblock at its end: all of it is read, to find an older one\n",

@@ -6,7 +6,10 @@
  * found->kind is SUPER_VALID if one was found, else SUPER_BLANK; @sectors is then
  * the size that the device had. Of several, as an earlier mirror or a crash may have
  * left them, it is the newest: of one leg that with the highest number, else that
- * at the highest end. Places that can't be read are passed over.
+ * at the highest end. Places that can't be read are passed over. But one that a
+ * superblock points to, of a move that had begun (growth.h), is looked at, wherever
+ * it is; if that can't be done, or lies behind the device's end, found->kind is
+ * SUPER_BAD, with the reason.
  */
 #ifndef LOCKSTEP_SEARCH_H
 #define LOCKSTEP_SEARCH_H
@@ -34,10 +37,6 @@ void search_all(const struct device *d, struct super_found *found, u64 *sectors)
  */
 int search_likely(const struct device *d, u64 data_sectors, struct super_found *found,
 		  u64 *sectors);
-
-/* The same, only of what lies wholly in the sectors [@from, @to). */
-int search_between(const struct device *d, u64 from, u64 to, struct super_found *found,
-		   u64 *sectors);
 
 /*
  * Zero, durably, what is found for the old size @sectors: each of the two slots

@@ -209,6 +209,78 @@ static void test_refused(void)
 	CHECK(found.kind == SUPER_BAD && found.reason == SUPER_TOO_SMALL);
 }
 
+/* @s at the end, and what is where it says it has moved from. */
+static bool moved_back(const struct super *s, const struct super *there)
+{
+	super_pack(there, s->moved_from + LOCKSTEP_SLOTS_SECTORS, &slots[0]);
+	slots[1] = slots[0];
+	return super_moved_back(s, slots);
+}
+
+static void test_moves(void)
+{
+	const u64 start = lockstep_slots_start(DEVICE);
+	const u64 bad_to[] = { 8, start - 8, start, start + 12, LOCKSTEP_SECTORS_MAX + 8 };
+	struct super s, old;
+
+	for (int i = 0; i < 200; i++) {
+		some_super(&s);
+		s.moved_to = start + 8 * (1 + below(1000));
+		super_pack(&s, DEVICE, &slots[0]);
+		slots[1] = slots[0];
+		CHECK(find() == SUPER_BAD && found.reason == SUPER_MOVED_ON);
+		CHECK(found.detail == s.moved_to && same(&found.super, &s));
+		/* A torn pointer: the older slot, without one, still counts. */
+		old = s;
+		old.seq--;
+		old.moved_to = 0;
+		super_pack(&old, DEVICE, &slots[1]);
+		((u8 *)&slots[0])[below(LOCKSTEP_SLOT_BYTES)] ^= 1;
+		CHECK(find() == SUPER_VALID && same(&found.super, &old));
+	}
+	for (u32 i = 0; i < sizeof(bad_to) / sizeof(*bad_to); i++) {
+		s.moved_to = bad_to[i];
+		super_pack(&s, DEVICE, &slots[0]);
+		slots[1] = slots[0];
+		CHECK(find() == SUPER_BAD && found.reason == SUPER_BAD_LAYOUT);
+	}
+
+	some_super(&s);
+	s.data_sectors = s.map_start - 64;
+	for (u64 from = s.map_start - 128; from <= s.map_start; from += 4) {
+		bool good = from % 8 == 0 && from >= s.data_sectors && from + 16 <= s.map_start;
+
+		s.moved_from = from;
+		super_pack(&s, DEVICE, &slots[0]);
+		slots[1] = slots[0];
+		CHECK((find() == SUPER_VALID) == good);
+	}
+	s.moved_from = s.map_start - 64;
+	s.moved_to = start + 8;
+	super_pack(&s, DEVICE, &slots[0]);
+	slots[1] = slots[0];
+	CHECK(find() == SUPER_BAD && found.reason == SUPER_BAD_LAYOUT);
+	s.moved_to = 0;
+
+	/* What it has moved from: the older one with the pointer, nothing, of another leg. */
+	old = s;
+	old.moved_from = 0;
+	old.map_start = s.moved_from - s.map_sectors;
+	old.data_sectors = old.map_start;
+	s.data_sectors = old.data_sectors;
+	old.seq = s.seq - 1;
+	old.moved_to = start;
+	CHECK(!moved_back(&s, &old));
+	old.seq = s.seq + 1;
+	CHECK(moved_back(&s, &old));
+	old.moved_to = 0;
+	CHECK(moved_back(&s, &old));
+	old.leg_uuid[3] ^= 1;
+	CHECK(!moved_back(&s, &old));
+	memset(slots, 0, sizeof(slots));
+	CHECK(!super_moved_back(&s, slots));
+}
+
 static void test_maps(void)
 {
 	struct lockstep_map_sector good, s;
@@ -395,6 +467,8 @@ int main(int argc, char **argv)
 		test_slots();
 	else if (!strcmp(what, "refused"))
 		test_refused();
+	else if (!strcmp(what, "moves"))
+		test_moves();
 	else if (!strcmp(what, "maps"))
 		test_maps();
 	else if (!strcmp(what, "layout"))

@@ -92,16 +92,19 @@ class Meta:
 
     def goes_alone(self, name: str, generation: int) -> None:
         """The leg as the module leaves it when it has gone on without the other one."""
-        path = self.folder / name
-        data = bytearray(path.read_bytes())
-        for slot in range(len(data) // SLOT * SLOT - 2 * SLOT, len(data) // SLOT * SLOT, SLOT):
-            cur, history = data[slot + 208 : slot + 224], data[slot + 240 : slot + 464]
-            new = struct.pack("<QII", generation, cur[8] + 1, 0)
-            data[slot + 188] = 2
-            data[slot + 208 : slot + 240] = new + cur
-            data[slot + 240 : slot + 496] = new + struct.pack("<QII", 1700000000, 2, 0) + history
-            data[slot : slot + 4] = struct.pack("<I", crc32c(data[slot + 4 : slot + SLOT]))
-        path.write_bytes(data)
+        with open(self.folder / name, "r+b") as f:
+            end = f.seek(0, os.SEEK_END) // SLOT * SLOT
+            for at in (end - 2 * SLOT, end - SLOT):
+                f.seek(at)
+                data = bytearray(f.read(SLOT))
+                cur, history = data[208:224], data[240:464]
+                new = struct.pack("<QII", generation, cur[8] + 1, 0)
+                data[188] = 2
+                data[208:240] = new + cur
+                data[240:496] = new + struct.pack("<QII", 1700000000, 2, 0) + history
+                data[0:4] = struct.pack("<I", crc32c(data[4:]))
+                f.seek(at)
+                f.write(data)
 
     def content(self) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in sorted(self.folder.iterdir())}

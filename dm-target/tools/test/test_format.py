@@ -20,7 +20,7 @@ def format_test(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compile_c([HERE / "format-test.c"], tmp_path_factory.mktemp("format") / "format-test")
 
 
-@pytest.mark.parametrize("what", ["slots", "refused", "maps", "layout", "fuzz"])
+@pytest.mark.parametrize("what", ["slots", "refused", "moves", "maps", "layout", "fuzz"])
 def test_promises(format_test: Path, what: str) -> None:
     done = subprocess.run([format_test, what], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -261,6 +261,121 @@ def test_a_crash_at_each_write_of_grow(pair: Meta, cut: Path) -> None:
     assert at > 10
 
 
+# Of these, only OLD is where a search looks first when the device has LATER.
+OLD, NEW, LATER = 4, 6, 72  # MiB
+
+
+def both(meta: Meta, size: int) -> None:
+    for name in "ab":
+        with open(meta.folder / name, "ab") as f:
+            f.truncate(size)
+
+
+def created(meta: Meta, size: int) -> None:
+    both(meta, size)
+    meta.good("create", "--local", "a", "--remote", "b", "--assume-clean")
+
+
+def newest(meta: Meta) -> tuple[Any, ...]:
+    leg = meta.leg("a")
+    return leg["state"], leg["cur"], leg["leg_uuid"], leg["dirty_regions"]
+
+
+def test_a_crash_in_a_growth_and_then_a_larger_growth(meta: Meta, cut: Path) -> None:
+    """Of two superblocks, only the older one lies where volumes end."""
+    created(meta, OLD * MIB)
+    fresh = meta.content()
+    moved = 0
+    for at in itertools.count(1):
+        restore(meta, fresh)
+        both(meta, NEW * MIB)
+        if not crash(cut, meta, at, "grow", "a", "b"):
+            break
+        there = meta.leg("a")["kind"] == "superblock"
+        if there:
+            meta.goes_alone("a", 0xA2)
+            before = newest(meta)
+            assert before[0] == "alone"
+        moved += there
+        both(meta, LATER * MIB)
+        if MAGIC in slots_at(meta, "a", OLD * MIB):
+            assert meta.leg("a")["kind"] == "grown"
+        meta.good("grow", "a", "-")
+        if there:
+            assert newest(meta) == before
+        for end in (OLD, NEW):
+            assert slots_at(meta, "a", end * MIB).count(MAGIC) == 0, end
+    assert at > 10 and moved > 5
+
+
+def stale(meta: Meta, cut: Path) -> bytes:
+    """Legs of NEW MiB, the old superblock of a at OLD MiB not zeroed: what it is."""
+    created(meta, OLD * MIB)
+    both(meta, NEW * MIB)
+    for at in itertools.count(1):
+        assert crash(cut, meta, at, "grow", "a", "b")
+        if meta.leg("a")["kind"] == "superblock":
+            return slots_at(meta, "a", OLD * MIB)
+    raise AssertionError
+
+
+def test_a_leg_whose_superblock_has_moved_beyond_its_end(meta: Meta, cut: Path) -> None:
+    """The device was larger: what it had then counts, and is nowhere."""
+    stale(meta, cut)
+    meta.device("c", OLD * MIB)
+    for size in (OLD, OLD + 1):
+        os.truncate(meta.folder / "a", size * MIB)
+        leg = meta.leg("a")
+        assert leg["kind"] == ("bad" if size == OLD else "grown"), leg
+        assert size != OLD or "moved on to sector" in leg["reason"]
+        assert "moved on to sector" in meta.refused("grow", "a", "b")
+        assert "--force" in meta.refused("create", "--local", "a", "--remote", "c")
+
+
+def test_where_it_has_moved_to_can_not_be_read(meta: Meta, cut: Path, tmp_path: Path) -> None:
+    """Nobody knows which one counts: so nobody guesses."""
+    created(meta, 512 * 1024)
+    both(meta, 3 * MIB)
+    for at in itertools.count(1):
+        assert crash(cut, meta, at, "grow", "a", "b")
+        if meta.leg("a")["kind"] == "superblock":
+            break
+    both(meta, 100 * MIB)
+    to = tmp_path.parent / f"{tmp_path.name}-bad"
+    compile_meta(to, "-Wl,--wrap=pread", extra=(HERE / "bad-place.c",))
+    said = Meta(to, meta.folder).refused("grow", "a", "-")
+    assert "can't be read" in said
+    meta.good("grow", "a", "-")
+
+
+def test_a_move_that_failed_and_left_its_superblock(meta: Meta, cut: Path) -> None:
+    """The leg has been in use since where it was: that one counts, at whatever end it is seen."""
+    old = stale(meta, cut)
+    slot = bytearray(old[:SLOT])
+    seq = int.from_bytes(slot[40:48], "little") + 100
+    slot[40:48] = seq.to_bytes(8, "little")
+    slot[512:520] = bytes(8)  # moved_to
+    slot[0:4] = metalab.crc32c(slot[4:]).to_bytes(4, "little")
+    put_at(meta, "a", OLD * MIB, bytes(slot + slot))
+    assert "left half-way" in meta.leg("a")["reason"]
+    assert "left half-way" in meta("verdict", "a", "b").json()["text"]
+    both(meta, LATER * MIB)
+    meta.good("grow", "a", "-")
+    assert meta.leg("a")["seq"] > seq
+
+
+def test_a_wipe_takes_both_ends_of_a_move(meta: Meta, cut: Path) -> None:
+    stale(meta, cut)
+    keep = meta.content()["a"]
+    meta.good("wipe", "a")
+    assert meta.leg("a")["kind"] == "blank"
+    assert slots_at(meta, "a", OLD * MIB) == bytes(2 * SLOT)
+    (meta.folder / "a").write_bytes(keep)
+    sparse(meta, "a", LATER * MIB)
+    meta.good("wipe", "a", "--force")
+    assert meta.leg("a")["kind"] == "blank"
+
+
 @pytest.mark.parametrize("size", [1024, 2048, 1028, 300])
 def test_the_old_superblock_goes_whatever_the_new_size(meta: Meta, cut: Path, size: int) -> None:
     """After a crash between the new one and its clearing; sizes as volumes and LUNs have them."""

@@ -468,25 +468,11 @@ def judge(film: Film) -> None:
 
         base.until(there, f"{what}: in sync")
         dm.remove("copy")
-        ended_but_for_older(nodes, sectors, history, what)
+        ended(nodes, sectors, history, what)
     print(f"  {len(film.frames)} pictures, lengths {lengths}", flush=True)
     base.expect(len(film.frames) > 12 and len(lengths) == 2, "too few steps were seen")
     for gone in disks:
         gone.remove()
-
-
-def ended_but_for_older(nodes: list[str], sectors: int, history: History, what: str) -> None:
-    """A crash between the two superblocks leaves both; grow once more clears the older one."""
-    meta("grow", *nodes)
-    longest = super_of(nodes[0]).data_sectors
-    if longest == sectors:
-        ended(nodes, sectors, history, what)
-        return
-    device = dm.create("copy", mirror.table(*nodes, sectors=longest))
-    base.until(lambda: mirror.parse(dm.status("copy")).action == "idle", "in sync")
-    check(history, content(device, longest), f"{what}, grown")
-    dm.remove("copy")
-    ended(nodes, longest, history, f"{what}, grown")
 
 
 def crash() -> None:
