@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One LUN under 4 KiB random writes through open-iscsi over the LAN wire, for bench/dcd-random.
+
+Run in the sim lab. Every disk is the modelled spindle with its write cache off: an answer of the
+disk means that the data are on the platter. All peers have the same data disk; log and cache disk
+are the same disk, too, not stretched: what is sequential on it is so on the platter.
+
+Two loads, one after the other on one LUN that was idle before: `burst` is so many writes, `steady`
+so many simulated seconds. Prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from locklab import base, dm, fio, iscsi, lio, media, wire
+
+DCD_TOOL = "/lockstep/build/bin/dcd"
+IDLE_S = 30.0
+# A command that waits for a full cache isn't a dead link.
+PATIENT = {"node.conn[0].timeo.noop_out_interval": "0", "node.conn[0].timeo.noop_out_timeout": "0"}
+COMMAND_SECONDS = 600
+
+
+def spindle(name: str, mib: int, *, spread: bool) -> str:
+    return media.disk(name, mib, write_cache="off", spread="on" if spread else "off")
+
+
+class Peer:
+    """The LUN's backstore, and when it has nothing left to do."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._kind = args.peer
+        data = spindle("data", args.data_mib, spread=True)
+        if args.peer == "iblock":
+            self.store = lio.iblock("leg", data)
+            return
+        log = spindle("log", args.log_mib, spread=False)
+        if args.peer == "dcd":
+            nvram = media.nvram("nvram", args.nvram_mib << 10)
+            base.run(DCD_TOOL, "format", "--data", data, "--log", log, "--nvram", nvram)
+            more = [word for word in args.settings.split(",") if word]
+            self.store = lio.dcd("leg", data, log, "lab:nvram", *more)
+        else:
+            # Its own answer to a write isn't durable (the LUN says so): that takes FUA.
+            node = dm.create("cached", f"0 {args.data_mib << 11} writecache s {data} {log} 4096 0")
+            self.store = lio.iblock("leg", node)
+
+    def told(self) -> dict[str, int]:
+        if self._kind == "dcd":
+            return {k: int(n) for k, n in re.findall(r"\b([a-z_]+) (\d+)\b", self.store.info())}
+        if self._kind.startswith("writecache"):
+            words = [int(word) for word in dm.status("cached").split()[:4]]
+            return dict(zip(("error", "blocks", "free", "writing_back"), words, strict=True))
+        return {}
+
+
+def load(node: str, args: argparse.Namespace, **much: object) -> dict[str, Any]:
+    job: dict[str, object] = {"rw": "randwrite", "iodepth": args.depth,
+                              "percentile_list": "50:99:99.9", **much}  # fmt: skip
+    if args.peer == "writecache-fua":
+        job["sync"] = "dsync"
+    began = time.monotonic()
+    side = fio.run(node, job)[0]["write"]
+    took = time.monotonic() - began
+    times = side["clat_ns"]
+    parts = {float(key): value for key, value in times["percentile"].items()}
+    return {
+        "writes": side["total_ios"], "seconds": side["runtime"] / 1e3, "wall": round(took, 1),
+        "mean_ns": times["mean"], "p50_ns": parts[50.0], "p99_ns": parts[99.0],
+        "p999_ns": parts[99.9], "max_ns": times["max"],
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("peer", choices=("iblock", "dcd", "writecache", "writecache-fua"))
+    parser.add_argument("--data-mib", type=int, required=True)
+    parser.add_argument("--log-mib", type=int, required=True)
+    parser.add_argument("--nvram-mib", type=int, required=True)
+    parser.add_argument("--depth", type=int, required=True)
+    parser.add_argument("--burst", type=int, required=True, metavar="WRITES")
+    parser.add_argument("--seconds", type=int, required=True)
+    parser.add_argument("--settings", default="", help="more keys of the dcd's control")
+    args = parser.parse_args()
+
+    link = wire.Wire()
+    peer = Peer(args)
+    target = lio.Target(peer.store)
+    session = iscsi.Session(**PATIENT)
+    node = session.login()
+    base.put(Path("/sys/block") / Path(node).name / "device/timeout", COMMAND_SECONDS)
+    link.profile("lan")
+
+    found: dict[str, Any] = {}
+    loads: dict[str, dict[str, object]] = {}
+    if args.burst:
+        loads["burst"] = {"number_ios": args.burst}
+    if args.seconds:
+        loads["steady"] = {"time_based": 1, "runtime": args.seconds}
+    for name, much in loads.items():
+        time.sleep(IDLE_S)
+        before = peer.told()
+        found[name] = load(node, args, **much)
+        after = peer.told()
+        found[name]["counters"] = {key: after[key] - before[key] for key in after}
+    base.equal(session.up(), True, "the session lives")
+    session.close()
+    target.remove()
+    peer.store.remove()
+    link.close()
+    print(json.dumps(found, sort_keys=True), flush=True)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("LC_ALL", "C")
+    main()
