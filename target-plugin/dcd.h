@@ -45,6 +45,10 @@ struct dcd_request {
 	struct work_struct work;
 };
 
+/*
+ * Not looked at any more when the call it is given to has ended. A LUN's `control`
+ * sets it, by a row for each member (lun-settings.c).
+ */
 struct dcd_config {
 	const char *name;	/* for messages */
 	const char *data;	/* paths */
@@ -55,6 +59,8 @@ struct dcd_config {
 
 /* Messages name what is wrong, where, and what to do. May sleep long: recovery. */
 struct dcd_engine * __must_check dcd_open(const struct dcd_config *config);
+/* Takes over what may change while it is open; the other members may be anything. */
+void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *config);
 /* Nobody may submit any more. */
 void dcd_close(struct dcd_engine *e);
 

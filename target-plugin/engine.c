@@ -126,6 +126,12 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 }
 EXPORT_SYMBOL_GPL(dcd_open);
 
+void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *c)
+{
+	/* Nothing may change yet. */
+}
+EXPORT_SYMBOL_GPL(dcd_reconfigure);
+
 /* The log fails: to the data disk, then, or to the log if it works again. */
 static int bypass_log(struct dcd_engine *e)
 {

@@ -35,13 +35,15 @@ def settings() -> None:
     box = Box()
     disks = (box.data.node, box.log.node)
     good = box.control()
+    number = "not a number of bytes from 1 to"
     for what, text, kernel in (
-        ("unknown key", "speed=high", 'unknown key "speed"'),
+        ("unknown key", "speed=high", 'unknown key "speed": there are data, log, nvram,'),
         ("no value", "data", '"data" has no value'),
         ("empty value", "log=", '"log" has no value'),
-        ("not a number", "nvram_bytes=much", "nvram_bytes=much is not a number"),
-        ("zero bytes", "nvram_bytes=0", "nvram_bytes=0 is not a number"),
-        ("negative", "nvram_bytes=-1", "nvram_bytes=-1 is not a number"),
+        ("not a number", "nvram_bytes=much", f"bad: control: nvram_bytes=much: {number}"),
+        ("zero bytes", "nvram_bytes=0", f"bad: control: nvram_bytes=0: {number}"),
+        ("past what can be counted", "nvram_bytes=0x10000000000000000", number),
+        ("negative", "nvram_bytes=-1", f"bad: control: nvram_bytes=-1: {number}"),
     ):
         refused(what, f"{good},{text}", kernel, errno.EINVAL, disks=disks)
     for key in ("data", "log", "nvram"):
@@ -49,7 +51,8 @@ def settings() -> None:
         refused(f"without {key}", less, f"control needs {key}=", errno.EINVAL, disks=disks)
     base.step("a bad word changes none of the settings; an enabled device's are fixed")
     store = box.open()
-    with base.refused("control of an enabled device", errno.EBUSY, kernel="settings are fixed"):
+    fixed = "control: nvram=dram: the device is enabled, this setting is fixed"
+    with base.refused("control of an enabled device", errno.EBUSY, kernel=fixed):
         base.put(store.path / "control", "nvram=dram")
     base.expect("nvram=dram:battery," in store.info(), store.info())
     path = base.made(store.path.parent / "second")

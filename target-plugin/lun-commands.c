@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/completion.h>
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <scsi/scsi_proto.h>
+
+#include "lun.h"
+
+struct dcd_cmd {
+	struct dcd_request rq;
+	struct se_cmd *cmd;
+};
+
+void lun_complete(struct se_cmd *cmd, int error)
+{
+	if (!error)
+		target_complete_cmd(cmd, SAM_STAT_GOOD);
+	else if (error == -ENOMEM || error == -EAGAIN)
+		target_complete_cmd(cmd, SAM_STAT_BUSY);
+	else
+		target_complete_cmd_with_sense(cmd, SAM_STAT_CHECK_CONDITION,
+					       TCM_LOGICAL_UNIT_COMMUNICATION_FAILURE);
+}
+
+static void dcd_done(struct dcd_request *rq, int error)
+{
+	struct dcd_cmd *c = container_of(rq, struct dcd_cmd, rq);
+	struct se_cmd *cmd = c->cmd;
+
+	kfree(c);
+	lun_complete(cmd, error);
+}
+
+static sense_reason_t start(struct se_cmd *cmd, enum dcd_op op, sector_t sector,
+			    sector_t sectors, struct scatterlist *sgl, u32 nents)
+{
+	struct dcd_cmd *c = kzalloc(sizeof(*c), GFP_KERNEL);
+
+	if (!c)
+		return TCM_OUT_OF_RESOURCES;
+	c->cmd = cmd;
+	c->rq.op = op;
+	c->rq.fua = cmd->se_cmd_flags & SCF_FUA;
+	c->rq.sector = sector;
+	c->rq.sectors = sectors;
+	c->rq.sgl = sgl;
+	c->rq.nents = nents;
+	c->rq.done = dcd_done;
+	dcd_submit(to_dcd(cmd->se_dev)->engine, &c->rq);
+	return 0;
+}
+
+static sense_reason_t dcd_execute_rw(struct se_cmd *cmd, struct scatterlist *sgl, u32 nents,
+				     enum dma_data_direction dir)
+{
+	return start(cmd, dir == DMA_TO_DEVICE ? DCD_WRITE : DCD_READ,
+		     target_to_linux_sector(cmd->se_dev, cmd->t_task_lba),
+		     cmd->data_length >> SECTOR_SHIFT, sgl, nents);
+}
+
+static sense_reason_t dcd_execute_sync_cache(struct se_cmd *cmd)
+{
+	/* IMMED asks for an answer before the end; one at the end is as good. */
+	return start(cmd, DCD_FLUSH, 0, 0, NULL, 0);
+}
+
+struct wait {
+	struct dcd_request rq;
+	struct completion done;
+	int error;
+};
+
+static void wait_done(struct dcd_request *rq, int error)
+{
+	struct wait *w = container_of(rq, struct wait, rq);
+
+	w->error = error;
+	complete(&w->done);
+}
+
+/* The core completes the command when all ranges are done. */
+static sense_reason_t dcd_execute_unmap(struct se_cmd *cmd, sector_t lba, sector_t nolb)
+{
+	struct wait w = {
+		.rq = {
+			.op = DCD_DISCARD,
+			.sector = target_to_linux_sector(cmd->se_dev, lba),
+			.sectors = target_to_linux_sector(cmd->se_dev, nolb),
+			.done = wait_done,
+		},
+	};
+
+	if (!nolb)
+		return 0;
+	init_completion(&w.done);
+	dcd_submit(to_dcd(cmd->se_dev)->engine, &w.rq);
+	wait_for_completion(&w.done);
+	if (w.error == -ENOMEM || w.error == -EAGAIN)
+		return TCM_OUT_OF_RESOURCES;
+	return w.error ? TCM_LOGICAL_UNIT_COMMUNICATION_FAILURE : 0;
+}
+
+static bool all_zero(struct se_cmd *cmd)
+{
+	u8 buf[512];
+	u32 at;
+
+	for (at = 0; at < cmd->t_data_sg[0].length; at += sizeof(buf)) {
+		size_t n = sg_pcopy_to_buffer(cmd->t_data_sg, 1, buf, sizeof(buf), at);
+
+		if (memchr_inv(buf, 0, n))
+			return false;
+	}
+	return true;
+}
+
+/* Of zeroes it is a record without payload; anything else, initiators write themselves. */
+static sense_reason_t dcd_execute_write_same(struct se_cmd *cmd)
+{
+	sector_t sectors = target_to_linux_sector(cmd->se_dev, sbc_get_write_same_sectors(cmd));
+
+	if (cmd->prot_op || cmd->t_data_nents != 1 ||
+	    cmd->t_data_sg[0].length != cmd->se_dev->dev_attrib.block_size)
+		return TCM_INVALID_CDB_FIELD;
+	if (!all_zero(cmd))
+		return TCM_INVALID_CDB_FIELD;
+	return start(cmd, DCD_WRITE_ZEROES,
+		     target_to_linux_sector(cmd->se_dev, cmd->t_task_lba), sectors, NULL, 0);
+}
+
+struct exec_cmd_ops lun_disk_ops = {
+	.execute_rw = dcd_execute_rw,
+	.execute_sync_cache = dcd_execute_sync_cache,
+	.execute_write_same = dcd_execute_write_same,
+	.execute_unmap = dcd_execute_unmap,
+};

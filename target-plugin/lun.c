@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/math64.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "lun.h"
+
+static ssize_t dcd_set_params(struct se_device *dev, const char *page, ssize_t count)
+{
+	struct dcd_dev *d = to_dcd(dev);
+	int r;
+
+	mutex_lock(&d->lock);
+	r = lun_settings_parse(&d->set, lun_name(d), page, d->engine || d->viewed);
+	if (!r && d->engine)
+		dcd_reconfigure(d->engine, &d->set.config);
+	mutex_unlock(&d->lock);
+	return r ?: count;
+}
+
+/* The core has already written something at the page's beginning. */
+static ssize_t dcd_show_params(struct se_device *dev, char *page)
+{
+	size_t size = PAGE_SIZE - offset_in_page(page);
+	struct dcd_dev *d = to_dcd(dev);
+	ssize_t n;
+
+	mutex_lock(&d->lock);
+	n = lun_settings_show(&d->set, page, size);
+	if (d->viewed)
+		n += scnprintf(page + n, size - n, "data_sectors %llu\n", (u64)d->viewed);
+	if (d->engine)
+		n += dcd_to_text(d->engine, page + n, size - n);
+	mutex_unlock(&d->lock);
+	return n;
+}
+
+/* --- life --- */
+
+static int dcd_attach_hba(struct se_hba *hba, u32 host_id)
+{
+	return 0;
+}
+
+static void dcd_detach_hba(struct se_hba *hba)
+{
+}
+
+static struct se_device *dcd_alloc_device(struct se_hba *hba, const char *name)
+{
+	struct dcd_dev *d = kzalloc(sizeof(*d), GFP_KERNEL);
+
+	if (!d)
+		return NULL;
+	mutex_init(&d->lock);
+	lun_settings_init(&d->set);
+	return &d->dev;
+}
+
+static int open_engine(struct dcd_dev *d)
+{
+	struct dcd_config c = d->set.config;
+	struct dcd_engine *e;
+
+	c.name = lun_name(d);
+	if (!c.data || !c.log || !c.nvram) {
+		pr_err("dcd: %s: control needs %s= before enable\n", c.name,
+		       !c.data ? "data" : !c.log ? "log" : "nvram");
+		return -EINVAL;
+	}
+	e = dcd_open(&c);
+	if (IS_ERR(e))
+		return PTR_ERR(e);
+	d->engine = e;
+	return 0;
+}
+
+static int dcd_configure_device(struct se_device *dev)
+{
+	struct dcd_dev *d = to_dcd(dev);
+	int r;
+
+	mutex_lock(&d->lock);
+	r = d->set.digests_of ? lun_digests_open(d) : open_engine(d);
+	mutex_unlock(&d->lock);
+	if (r)
+		return r;
+	if (d->viewed) {
+		lun_digests_configure(dev);
+		return 0;
+	}
+	dev->dev_attrib.hw_block_size = 512;
+	dev->dev_attrib.hw_max_sectors = 2048;
+	dev->dev_attrib.hw_queue_depth = 128;
+	dev->dev_attrib.max_unmap_lba_count = 1U << 22;
+	dev->dev_attrib.max_unmap_block_desc_count = 32;
+	dev->dev_attrib.unmap_granularity = 1;
+	dev->dev_attrib.unmap_zeroes_data = 1;
+	dev->dev_attrib.emulate_tpu = 1;
+	dev->dev_attrib.emulate_tpws = 1;
+	dev->dev_attrib.max_write_same_len = 0xffff;
+	dev->dev_attrib.is_nonrot = 1;
+	return 0;
+}
+
+static void dcd_destroy_device(struct se_device *dev)
+{
+	struct dcd_dev *d = to_dcd(dev);
+
+	mutex_lock(&d->lock);
+	if (d->engine)
+		dcd_close(d->engine);
+	d->engine = NULL;
+	mutex_unlock(&d->lock);
+}
+
+static void free_rcu_cb(struct rcu_head *head)
+{
+	struct se_device *dev = container_of(head, struct se_device, rcu_head);
+	struct dcd_dev *d = to_dcd(dev);
+
+	lun_settings_free(&d->set);
+	mutex_destroy(&d->lock);
+	kfree(d);
+}
+
+static void dcd_free_device(struct se_device *dev)
+{
+	call_rcu(&dev->rcu_head, free_rcu_cb);
+}
+
+static bool dcd_configure_unmap(struct se_device *dev)
+{
+	return !to_dcd(dev)->viewed;
+}
+
+static sector_t dcd_get_blocks(struct se_device *dev)
+{
+	struct dcd_dev *d = to_dcd(dev);
+	u64 bytes = d->viewed ? lun_digests_bytes(d) :
+				(u64)dcd_sectors(d->engine) << SECTOR_SHIFT;
+
+	return div_u64(bytes, dev->dev_attrib.block_size) - 1;
+}
+
+static bool dcd_get_write_cache(struct se_device *dev)
+{
+	struct dcd_dev *d = to_dcd(dev);
+
+	return d->engine && dcd_volatile_cache(d->engine);
+}
+
+static sense_reason_t dcd_parse_cdb(struct se_cmd *cmd)
+{
+	return sbc_parse_cdb(cmd, to_dcd(cmd->se_dev)->viewed ? &lun_digest_ops : &lun_disk_ops);
+}
+
+static const struct target_backend_ops dcd_ops = {
+	.name = "dcd",
+	.inquiry_prod = "DCD",
+	.inquiry_rev = "1",
+	.owner = THIS_MODULE,
+	.attach_hba = dcd_attach_hba,
+	.detach_hba = dcd_detach_hba,
+	.alloc_device = dcd_alloc_device,
+	.configure_device = dcd_configure_device,
+	.destroy_device = dcd_destroy_device,
+	.free_device = dcd_free_device,
+	.configure_unmap = dcd_configure_unmap,
+	.parse_cdb = dcd_parse_cdb,
+	.set_configfs_dev_params = dcd_set_params,
+	.show_configfs_dev_params = dcd_show_params,
+	.get_device_type = sbc_get_device_type,
+	.get_blocks = dcd_get_blocks,
+	.get_write_cache = dcd_get_write_cache,
+	.tb_dev_attrib_attrs = sbc_attrib_attrs,
+};
+
+static int __init dcd_module_init(void)
+{
+	int r;
+
+	r = lun_digests_init();
+	if (r)
+		return r;
+	r = transport_backend_register(&dcd_ops);
+	if (r)
+		lun_digests_exit();
+	return r;
+}
+
+static void __exit dcd_module_exit(void)
+{
+	rcu_barrier();	/* free_rcu_cb() */
+	target_backend_unregister(&dcd_ops);
+	lun_digests_exit();
+}
+
+module_init(dcd_module_init);
+module_exit(dcd_module_exit);
+MODULE_DESCRIPTION("LIO backstore: disk-caching disk");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * LIO backstore "dcd": the DCD engine as a LUN.
+ *
+ *   mkdir -p /sys/kernel/config/target/core/dcd_0/NAME; cd there
+ *   echo data=/dev/X,log=/dev/Y,nvram=pmem:/dev/pmem0 > control
+ *   echo 1 > enable
+ *
+ * One write of control changes all of its keys or none (lun-settings.h).
+ * Afterwards `info` shows settings, state and counters.
+ *
+ * With the only key digests_of=NAME it is another LUN: read-only, the digests of
+ * the content of the enabled dcd device NAME (digest.h), for a mirror's resync.
+ * It holds nothing of that device: either may be taken away first. Without it
+ * reads fail.
+ */
+#ifndef LUN_H
+#define LUN_H
+
+#include <linux/mutex.h>
+#include <target/target_core_base.h>
+#include <target/target_core_backend.h>
+
+#include "dcd.h"
+#include "lockstep-compat.h"
+#include "lun-settings.h"
+
+struct dcd_dev {
+	struct se_device dev;
+	struct mutex lock;		/* of @set, and of @engine's coming and going */
+	struct lun_settings set;
+	struct dcd_engine *engine;	/* commands come only while it is there, */
+	sector_t viewed;		/* or if these are the sectors of set.digests_of */
+};
+
+static inline struct dcd_dev *to_dcd(struct se_device *dev)
+{
+	return container_of(dev, struct dcd_dev, dev);
+}
+
+static inline const char *lun_name(const struct dcd_dev *d)
+{
+	return config_item_name((struct config_item *)&d->dev.dev_group.cg_item);
+}
+
+/* lun-commands.c: what the core's parser calls for a LUN that is a disk. */
+extern struct exec_cmd_ops lun_disk_ops;
+/* Ends a command; @error as dcd.h has it. */
+void lun_complete(struct se_cmd *cmd, int error);
+
+/* lun-digests.c: the same for a LUN of digests; opening it needs d->lock. */
+extern struct exec_cmd_ops lun_digest_ops;
+int __must_check lun_digests_open(struct dcd_dev *d);
+void lun_digests_configure(struct se_device *dev);
+u64 lun_digests_bytes(const struct dcd_dev *d);
+int __must_check lun_digests_init(void);
+void lun_digests_exit(void);
+
+#endif /* LUN_H */
