@@ -256,19 +256,13 @@ static int walk(struct dcd_engine *e, u64 target)
 /* All entries up to @applied, in segments below @target, are durable, and recorded as such. */
 static void settle(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
 {
-	unsigned int i;
-
 	synchronize_srcu_expedited(&e->readers);
 	spin_lock(&e->lock);
 	e->tail = target;
-	if (log_dead) {
-		for (i = 0; i < e->nslots; i++)
-			if (e->slots[i].state == DCD_SLOT_SEALED && e->slots[i].segment < target)
-				e->slots[i].state = DCD_SLOT_FREE;
-		e->committed = target;
-		e->committed_entry = applied;
-	}
+	if (log_dead)
+		dcd_slots_bypassed(e, target, applied);
 	spin_unlock(&e->lock);
+	dcd_slots_kick(e);
 	wake_up_all(&e->room);
 }
 

@@ -109,6 +109,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	init_waitqueue_head(&e->room);
 	mt_init_flags(&e->index, MT_FLAGS_USE_RCU);
 	INIT_DELAYED_WORK(&e->commit_work, dcd_commit_worker);
+	INIT_WORK(&e->reuse_work, dcd_reuse_worker);
 	INIT_DELAYED_WORK(&e->destage_work, dcd_destage_worker);
 	if (dcd_test_ack_early)
 		pr_warn("dcd: %s: test_ack_early is on: acknowledged writes will be lost by a power cut\n",
@@ -120,6 +121,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 		free_engine(e);
 		return ERR_PTR(r);
 	}
+	dcd_slots_kick(e);
 	dcd_destage_kick(e);
 	dcd_digest_engine_opened(e);
 	return e;
@@ -265,6 +267,7 @@ EXPORT_SYMBOL_GPL(dcd_volatile_cache);
 
 static const char *const counter_names[] = {
 	[DCD_N_READS] = "reads",
+	[DCD_N_MEMORY_READS] = "memory_reads",
 	[DCD_N_WRITES] = "writes",
 	[DCD_N_ZEROES] = "zeroes",
 	[DCD_N_DISCARDS] = "discards",

@@ -5,8 +5,9 @@
  * A write goes into the open NVRAM slot (intake.c), which is built like a log
  * segment and knows from its opening at which place of the log it will end; so
  * the index (index.c) always speaks of places in the log, and whether a place
- * is still in NVRAM is asked of the slots. A sealed slot is committed to the
- * log (log.c), the oldest segments are destaged to the data disk (destage.c).
+ * is still in memory is asked of the slots (slots.c). A sealed slot is committed
+ * to the log (log.c) and stays readable until it is used again. The oldest segments
+ * are destaged to the data disk (destage.c).
  *
  * Invariants:
  * 1. A write is acknowledged only after its entry is persistent in NVRAM; with
@@ -61,11 +62,13 @@ struct dcd_disk {
 	sector_t sectors;
 };
 
+/* In their order; with the log dead a sealed slot becomes free, see dcd_slots_bypassed(). */
 enum dcd_slot_state {
 	DCD_SLOT_FREE,
 	DCD_SLOT_OPEN,
 	DCD_SLOT_SEALED,
-	DCD_SLOT_LEAVING,	/* durable in the log; perhaps readers in it */
+	DCD_SLOT_CLEAN,		/* durable in the log, and readable */
+	DCD_SLOT_LEAVING,	/* the same, but nobody begins to read it any more */
 };
 
 /* @used: bytes, end of the last payload. @opened: jiffies. */
@@ -82,6 +85,7 @@ struct dcd_slot {
 /* A counter for each distinct way that something can take; `info` shows them by name. */
 enum dcd_counter {
 	DCD_N_READS,
+	DCD_N_MEMORY_READS,	/* ranges found in a slot, for reads or destage */
 	DCD_N_WRITES,
 	DCD_N_ZEROES,
 	DCD_N_DISCARDS,
@@ -122,15 +126,16 @@ struct dcd_engine {
 	u32 table_bytes;
 
 	struct mutex intake;		/* order of writes; see above */
-	struct dcd_slot *slots;
+	struct dcd_slot *slots;		/* segment s in slot s % nslots */
 	unsigned int nslots;
+	struct work_struct reuse_work;
 	struct dcd_slot *open;		/* @intake */
 	u64 next_entry;			/* @intake */
 	size_t late_off, late_len;	/* test_ack_early: not persistent yet; @intake */
 
 	spinlock_t lock;		/* what follows up to @room, and slots' states */
 	u64 head;			/* sequence of the next segment to open */
-	u64 committed;			/* segments below it have left NVRAM */
+	u64 committed;			/* segments below it don't need NVRAM any more */
 	u64 committed_entry;		/* newest entry there */
 	u64 tail;			/* oldest segment that isn't destaged */
 	bool log_dead;			/* a write to it failed; see above */
@@ -188,6 +193,27 @@ extern struct dcd_nvram_type dcd_nvram_pmem;
 #else
 #define DCD_HAVE_PMEM 0
 #endif
+
+/*
+ * slots.c. The bytes of a segment that is in memory, else NULL; good until the
+ * caller, who is in @readers, leaves it.
+ */
+const u8 *dcd_slot_bytes(struct dcd_engine *e, u64 segment, u32 offset);
+/* The slot of the segment to open next, NULL: none yet, or the log is full. Needs @lock. */
+struct dcd_slot *dcd_slot_free(struct dcd_engine *e);
+/* It will be free, whatever becomes of the disks. Needs @lock. */
+bool dcd_slot_coming(struct dcd_engine *e);
+/* The oldest that isn't in the log, if the log is dead or not as @dead says; else NULL. */
+struct dcd_slot *dcd_slot_next_sealed(struct dcd_engine *e, bool dead);
+/* Slots were used up or became clean: make some free ahead of the head. */
+void dcd_slots_kick(struct dcd_engine *e);
+void dcd_reuse_worker(struct work_struct *work);
+/* The slot, which is next, is durable in the log. */
+void dcd_slot_committed(struct dcd_engine *e, struct dcd_slot *s);
+/* Segments below @target, entries up to @applied, are on the data disk. Needs @lock. */
+void dcd_slots_bypassed(struct dcd_engine *e, u64 target, u64 applied);
+/* At recovery: what was found in @s is @segment. Slots change places, @s is another then. */
+void dcd_slot_recovered(struct dcd_engine *e, struct dcd_slot *s, u64 segment, bool in_log);
 
 /*
  * super.c: read and check both headers; write their next generation, durable.

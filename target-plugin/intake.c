@@ -24,20 +24,6 @@ static u32 payload_start(const struct dcd_engine *e)
 	return DCD_BLOCK + e->table_bytes;
 }
 
-/* Needs @lock. */
-static struct dcd_slot *free_slot(struct dcd_engine *e)
-{
-	unsigned int i;
-
-	lockdep_assert_held(&e->lock);
-	if (!dcd_ring_free(e))
-		return NULL;
-	for (i = 0; i < e->nslots; i++)
-		if (e->slots[i].state == DCD_SLOT_FREE)
-			return &e->slots[i];
-	return NULL;
-}
-
 /*
  * Nothing makes room: the committer does while the log works and has a place
  * for each slot; else only the destager can. Needs @lock.
@@ -47,6 +33,8 @@ static bool hopeless(struct dcd_engine *e)
 	lockdep_assert_held(&e->lock);
 	if (e->closing || (e->log_dead && !e->keeps))
 		return true;
+	if (dcd_slot_coming(e))
+		return false;
 	return e->stuck && (e->log_dead || !dcd_ring_free(e));
 }
 
@@ -55,7 +43,7 @@ static bool can_go_on(struct dcd_engine *e)
 	bool yes;
 
 	spin_lock(&e->lock);
-	yes = free_slot(e) || hopeless(e);
+	yes = dcd_slot_free(e) || hopeless(e);
 	spin_unlock(&e->lock);
 	return yes;
 }
@@ -107,7 +95,7 @@ static int slot_with_room(struct dcd_engine *e, u32 bytes)
 	if (s)
 		seal_and_commit(e);
 	spin_lock(&e->lock);
-	s = free_slot(e);
+	s = dcd_slot_free(e);
 	if (s) {
 		s->state = DCD_SLOT_OPEN;
 		s->segment = e->head++;
@@ -120,8 +108,10 @@ static int slot_with_room(struct dcd_engine *e, u32 bytes)
 		r = hopeless(e) ? -EIO : -EAGAIN;
 	}
 	spin_unlock(&e->lock);
-	if (!r)
+	if (!r) {
 		queue_delayed_work(e->commit_wq, &e->commit_work, SEAL_AFTER);
+		dcd_slots_kick(e);
+	}
 	return r;
 }
 

@@ -114,32 +114,6 @@ int dcd_segment_read(struct dcd_engine *e, void *buf, u64 sequence)
 	return 0;
 }
 
-/* The oldest that isn't in the log. @dead: though the log is. */
-static struct dcd_slot *next_sealed(struct dcd_engine *e, bool dead)
-{
-	struct dcd_slot *found = NULL;
-	unsigned int i;
-
-	spin_lock(&e->lock);
-	for (i = 0; i < e->nslots && e->log_dead == dead; i++)
-		if (e->slots[i].state == DCD_SLOT_SEALED && e->slots[i].segment == e->committed)
-			found = &e->slots[i];
-	spin_unlock(&e->lock);
-	return found;
-}
-
-static void set_state(struct dcd_engine *e, struct dcd_slot *s, enum dcd_slot_state state)
-{
-	spin_lock(&e->lock);
-	s->state = state;
-	if (state == DCD_SLOT_LEAVING) {
-		e->committed = s->segment + 1;
-		e->committed_entry = s->first_entry + s->entries - 1;
-	}
-	spin_unlock(&e->lock);
-	wake_up_all(&e->room);
-}
-
 void dcd_log_failed(struct dcd_engine *e, u64 segment, int error)
 {
 	char where[32] = "superblock";
@@ -186,9 +160,7 @@ static int commit(struct dcd_engine *e, struct dcd_slot *s)
 		dcd_log_failed(e, s->segment, r);
 		return r;
 	}
-	set_state(e, s, DCD_SLOT_LEAVING);
-	synchronize_srcu_expedited(&e->readers);
-	set_state(e, s, DCD_SLOT_FREE);
+	dcd_slot_committed(e, s);
 	return 0;
 }
 
@@ -210,21 +182,9 @@ void dcd_log_try(struct dcd_engine *e)
 		dcd_log_failed(e, DCD_SUPERBLOCK, r);
 		return;
 	}
-	s = next_sealed(e, true);
+	s = dcd_slot_next_sealed(e, true);
 	if (!s || !commit(e, s))
 		dcd_log_works(e);
-}
-
-static bool any_sealed(struct dcd_engine *e)
-{
-	unsigned int i;
-	bool yes = false;
-
-	spin_lock(&e->lock);
-	for (i = 0; i < e->nslots; i++)
-		yes |= e->slots[i].state == DCD_SLOT_SEALED;
-	spin_unlock(&e->lock);
-	return yes;
 }
 
 /* With the log dead it is only the clock of the destager, which then empties NVRAM. */
@@ -235,7 +195,7 @@ void dcd_commit_worker(struct work_struct *work)
 	struct dcd_slot *s;
 
 	do {
-		while ((s = next_sealed(e, false)))
+		while ((s = dcd_slot_next_sealed(e, false)))
 			if (commit(e, s))
 				break;
 		mutex_lock(&e->intake);
@@ -244,7 +204,7 @@ void dcd_commit_worker(struct work_struct *work)
 		else if (e->open)
 			queue_delayed_work(e->commit_wq, &e->commit_work, SEAL_AFTER);
 		mutex_unlock(&e->intake);
-	} while (next_sealed(e, false));
-	if (!READ_ONCE(e->log_dead) || any_sealed(e))
+	} while (dcd_slot_next_sealed(e, false));
+	if (!READ_ONCE(e->log_dead) || dcd_slot_next_sealed(e, true))
 		dcd_destage_kick(e);
 }

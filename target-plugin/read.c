@@ -4,33 +4,16 @@
 
 #include "engine.h"
 
-/* The NVRAM bytes of a place, NULL if its segment is only in the log. */
-static const u8 *in_nvram(struct dcd_engine *e, u64 segment, u64 offset)
-{
-	const u8 *p = NULL;
-	unsigned int i;
-
-	spin_lock(&e->lock);
-	for (i = 0; i < e->nslots; i++) {
-		struct dcd_slot *s = &e->slots[i];
-
-		if ((s->state == DCD_SLOT_OPEN || s->state == DCD_SLOT_SEALED) &&
-		    s->segment == segment)
-			p = s->base + offset;
-	}
-	spin_unlock(&e->lock);
-	return p;
-}
-
 int dcd_place_read(struct dcd_engine *e, const struct dcd_place *p, void *buf)
 {
 	size_t bytes = (p->last - p->sector + 1) << SECTOR_SHIFT;
 	u32 per = e->segment_bytes >> SECTOR_SHIFT;
 	u32 offset;
 	u64 segment = div_u64_rem(p->at, per, &offset);
-	const u8 *mem = in_nvram(e, segment, (u64)offset << SECTOR_SHIFT);
+	const u8 *mem = dcd_slot_bytes(e, segment, offset << SECTOR_SHIFT);
 
 	if (mem) {
+		dcd_count(e, DCD_N_MEMORY_READS, 1);
 		memcpy(buf, mem, bytes);
 		return 0;
 	}

@@ -162,7 +162,7 @@ static int check_nvram(struct dcd_engine *e, u64 newest)
 }
 
 /* With the log dead a slot waits for the destager, as at any other time. */
-static int slot_to_log(struct dcd_engine *e, struct dcd_slot *s, u64 sequence)
+static void slot_to_log(struct dcd_engine *e, struct dcd_slot *s, u64 sequence)
 {
 	int r;
 
@@ -171,12 +171,9 @@ static int slot_to_log(struct dcd_engine *e, struct dcd_slot *s, u64 sequence)
 		r = dcd_segment_write(e, e->commit_buf, sequence, s->first_entry, s->entries,
 				      s->used);
 		if (!r)
-			return 0;
+			return;
 		dcd_log_failed(e, sequence, r);
 	}
-	s->segment = sequence;
-	s->state = DCD_SLOT_SEALED;
-	return 0;
 }
 
 static void settled(struct dcd_engine *e, const struct found *f)
@@ -193,9 +190,9 @@ static int read_nvram(struct dcd_engine *e, u64 applied, struct found *f)
 	while ((s = slot_beginning_at(e, f->newest + 1))) {
 		u32 entries = s->entries;
 
-		r = slot_to_log(e, s, f->next);
-		if (!r)
-			r = index_segment(e, s->base, f->next, entries, applied, f);
+		slot_to_log(e, s, f->next);
+		r = index_segment(e, s->base, f->next, entries, applied, f);
+		dcd_slot_recovered(e, s, f->next, !e->log_dead);
 		if (r)
 			return r;
 		f->next++;
