@@ -18,6 +18,28 @@
 	{ DCD_DISCARD, "discard" }, { DCD_WRITE_ZEROES, "zeroes" },	\
 	{ DCD_FLUSH, "flush" }
 
+/* A piece of a read. */
+TRACE_EVENT(dcd_piece,
+	TP_PROTO(struct dcd_engine *e, const struct dcd_place *p, const void *mem),
+	TP_ARGS(e, p, mem),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, sector)
+		__field(u64, sectors)
+		__field(u8, from)
+	),
+	TP_fast_assign(
+		__entry->dev = e->data.bdev->bd_dev;
+		__entry->sector = p->sector;
+		__entry->sectors = p->last - p->sector + 1;
+		__entry->from = !p->value ? 0 : p->zero ? 1 : mem ? 2 : 3;
+	),
+	TP_printk("%d,%d %llu+%llu from %s", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->sector, __entry->sectors,
+		  __print_symbolic(__entry->from, { 0, "data" }, { 1, "zeroes" }, { 2, "nvram" },
+				   { 3, "log" }))
+);
+
 /* A request is answered; a write that is acknowledged from NVRAM too. */
 TRACE_EVENT(dcd_done,
 	TP_PROTO(struct dcd_engine *e, struct dcd_request *rq, int error),

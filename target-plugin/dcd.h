@@ -4,15 +4,17 @@
  * neither dm nor LIO.
  *
  * dcd_open() opens the devices exclusively, recovers what the last power cut
- * left, and formats nothing. dcd_close() waits for I/O in flight and leaves
- * what isn't destaged in the log (and, if it keeps its content, the NVRAM).
+ * left, and formats nothing. dcd_close() leaves what isn't destaged in the log
+ * (and, if it keeps its content, the NVRAM).
  */
 #ifndef DCD_H
 #define DCD_H
 
+#include <linux/atomic.h>
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
+struct completion;
 struct dcd_engine;
 struct scatterlist;
 
@@ -24,11 +26,27 @@ enum dcd_op {
 	DCD_FLUSH,
 };
 
+/* Inside of a read; the engine's. */
+struct dcd_gather {
+	struct scatterlist *sg;		/* where the next piece goes, */
+	size_t sg_done;			/* behind so many bytes of it */
+	u32 done;			/* sectors */
+	u32 bad;
+	int error;
+	atomic_t pending;
+	struct completion *waiting;
+};
+
 /*
- * The caller owns it until @done, which is called exactly once, from process
- * context, perhaps before dcd_submit() returns. @error is 0 or negative:
- * -ENOMEM and -EAGAIN (try again), -EIO, -ERANGE. After an error a part of a
- * write, from its beginning, may have been done.
+ * The caller owns it until @done, which is called exactly once, perhaps before
+ * dcd_submit() returns; for a read perhaps in interrupt context, else in process
+ * context. @error is 0 or negative:
+ * -ENOMEM and -EAGAIN: try again; -ERANGE: not on the disk; -EINVAL: @sgl is too
+ * short; -EIO: the DCD can't do it now;
+ * -ENODATA, of reads only: a disk can't read @bad_sector (or one close behind
+ * it); all sectors before it were read. Others can be read as before: to a SCSI
+ * initiator that is MEDIUM ERROR, UNRECOVERED READ ERROR.
+ * After an error a part of a write, from its beginning, may have been done.
  * @sector and @sectors in 512 bytes. @fua: durable even if the write cache is
  * volatile.
  */
@@ -40,9 +58,11 @@ struct dcd_request {
 	struct scatterlist *sgl;
 	unsigned int nents;
 	void (*done)(struct dcd_request *rq, int error);
+	sector_t bad_sector;
 	/* the engine's */
 	struct dcd_engine *engine;
 	struct work_struct work;
+	struct dcd_gather gather;
 };
 
 /*
@@ -61,12 +81,14 @@ struct dcd_config {
 struct dcd_engine * __must_check dcd_open(const struct dcd_config *config);
 /* Takes over what may change while it is open; the other members may be anything. */
 void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *config);
-/* Nobody may submit any more. */
+/* Nobody may submit any more, and all requests have been answered. */
 void dcd_close(struct dcd_engine *e);
 
 /*
  * Process context; may sleep: copies writes inline and waits while the NVRAM is
- * full. Reads and flushes go on in a worker.
+ * full. A read is done here too: what is in memory is copied, what is on the
+ * data disk is asked for; but if something is only in the log, a worker goes on
+ * with it, as with a flush.
  */
 void dcd_submit(struct dcd_engine *e, struct dcd_request *rq);
 

@@ -38,8 +38,10 @@ static int make_workers(struct dcd_engine *e)
 	e->commit_buf = vzalloc(e->segment_bytes);
 	e->destage_buf = vzalloc(DCD_IO_MAX);
 	e->batch = kzalloc(sizeof(*e->batch), GFP_KERNEL);
-	return e->commit_wq && e->destage_wq && e->io_wq && e->commit_buf && e->destage_buf &&
-	       e->batch ? 0 : -ENOMEM;
+	if (!e->commit_wq || !e->destage_wq || !e->io_wq || !e->commit_buf || !e->destage_buf ||
+	    !e->batch)
+		return -ENOMEM;
+	return bioset_init(&e->bios, 16, dcd_piece_pad, BIOSET_NEED_BVECS);
 }
 
 static void free_engine(struct dcd_engine *e)
@@ -59,6 +61,7 @@ static void free_engine(struct dcd_engine *e)
 		dcd_nvram_close(e->nv);
 	dcd_disk_close(&e->log);
 	dcd_disk_close(&e->data);
+	bioset_exit(&e->bios);
 	cleanup_srcu_struct(&e->readers);
 	mutex_destroy(&e->intake);
 	kfree(e);
@@ -186,8 +189,12 @@ void dcd_close(struct dcd_engine *e)
 }
 EXPORT_SYMBOL_GPL(dcd_close);
 
-static void answer(struct dcd_engine *e, struct dcd_request *rq, int error)
+void dcd_answer(struct dcd_engine *e, struct dcd_request *rq, int error)
 {
+	if (error)
+		dcd_count(e, error == -ENOMEM ? DCD_N_NOMEM :
+			     rq->op == DCD_READ ? DCD_N_READ_ERRORS :
+			     rq->op == DCD_FLUSH ? DCD_N_FLUSH_ERRORS : DCD_N_WRITE_ERRORS, 1);
 	trace_dcd_done(e, rq, error);
 	rq->done(rq, error);
 }
@@ -196,16 +203,14 @@ static void work_on(struct work_struct *work)
 {
 	struct dcd_request *rq = container_of(work, struct dcd_request, work);
 	struct dcd_engine *e = rq->engine;
-	bool read = rq->op == DCD_READ;
-	int r = read ? dcd_read(e, rq) : dcd_commit_all(e);
 
-	if (r)
-		dcd_count(e, r == -ENOMEM ? DCD_N_NOMEM :
-			     read ? DCD_N_READ_ERRORS : DCD_N_FLUSH_ERRORS, 1);
-	answer(e, rq, r);
+	if (rq->op == DCD_READ)
+		dcd_read_rest(e, rq);
+	else
+		dcd_answer(e, rq, dcd_commit_all(e));
 }
 
-static void later(struct dcd_engine *e, struct dcd_request *rq)
+void dcd_later(struct dcd_engine *e, struct dcd_request *rq)
 {
 	rq->engine = e;
 	INIT_WORK(&rq->work, work_on);
@@ -217,20 +222,20 @@ void dcd_submit(struct dcd_engine *e, struct dcd_request *rq)
 	int r;
 
 	if (rq->sector > e->data.sectors || rq->sectors > e->data.sectors - rq->sector) {
-		answer(e, rq, -ERANGE);
+		dcd_answer(e, rq, -ERANGE);
 		return;
 	}
 	switch (rq->op) {
 	case DCD_READ:
 		dcd_count(e, DCD_N_READS, 1);
-		later(e, rq);
+		dcd_read(e, rq);
 		return;
 	case DCD_FLUSH:
 		dcd_count(e, DCD_N_FLUSHES, 1);
 		if (e->loses_acks || (READ_ONCE(e->log_dead) && !e->keeps))
-			later(e, rq);
+			dcd_later(e, rq);
 		else
-			answer(e, rq, 0);
+			dcd_answer(e, rq, 0);
 		return;
 	default:
 		break;
@@ -244,12 +249,10 @@ void dcd_submit(struct dcd_engine *e, struct dcd_request *rq)
 	if (rq->fua)
 		dcd_count(e, DCD_N_FUA, 1);
 	r = dcd_intake(e, rq);
-	if (r)
-		dcd_count(e, r == -ENOMEM ? DCD_N_NOMEM : DCD_N_WRITE_ERRORS, 1);
 	if (!r && rq->fua && e->loses_acks)
-		later(e, rq);
+		dcd_later(e, rq);
 	else
-		answer(e, rq, r);
+		dcd_answer(e, rq, r);
 }
 EXPORT_SYMBOL_GPL(dcd_submit);
 
@@ -268,6 +271,11 @@ EXPORT_SYMBOL_GPL(dcd_volatile_cache);
 static const char *const counter_names[] = {
 	[DCD_N_READS] = "reads",
 	[DCD_N_MEMORY_READS] = "memory_reads",
+	[DCD_N_ZERO_PIECES] = "zero_pieces",
+	[DCD_N_LOG_PIECES] = "log_pieces",
+	[DCD_N_DATA_PIECES] = "data_pieces",
+	[DCD_N_READ_HOPS] = "read_hops",
+	[DCD_N_READ_BOUNCES] = "read_bounces",
 	[DCD_N_WRITES] = "writes",
 	[DCD_N_ZEROES] = "zeroes",
 	[DCD_N_DISCARDS] = "discards",

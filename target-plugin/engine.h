@@ -45,6 +45,7 @@
 #define DCD_ENGINE_H
 
 #include <linux/atomic.h>
+#include <linux/bio.h>
 #include <linux/blkdev.h>
 #include <linux/maple_tree.h>
 #include <linux/mutex.h>
@@ -86,6 +87,11 @@ struct dcd_slot {
 enum dcd_counter {
 	DCD_N_READS,
 	DCD_N_MEMORY_READS,	/* ranges found in a slot, for reads or destage */
+	DCD_N_ZERO_PIECES,	/* of reads */
+	DCD_N_LOG_PIECES,
+	DCD_N_DATA_PIECES,
+	DCD_N_READ_HOPS,	/* reads that needed a worker, for the log */
+	DCD_N_READ_BOUNCES,	/* reads into memory that disks can't read into */
 	DCD_N_WRITES,
 	DCD_N_ZEROES,
 	DCD_N_DISCARDS,
@@ -151,6 +157,7 @@ struct dcd_engine {
 	bool log_unreadable;		/* a part of it that counts; destager */
 	struct maple_tree index;
 	struct srcu_struct readers;
+	struct bio_set bios;		/* of reads */
 	struct workqueue_struct *commit_wq, *destage_wq, *io_wq;
 	struct delayed_work commit_work, destage_work;
 	void *commit_buf, *destage_buf;
@@ -283,9 +290,16 @@ int __must_check dcd_segment_read(struct dcd_engine *e, void *buf, u64 sequence)
 u64 dcd_segment_above(struct dcd_engine *e, void *buf, u64 sequence);
 bool dcd_entry_valid(const struct dcd_engine *e, const u8 *segment, u32 number);
 
-/* read.c */
-int __must_check dcd_read(struct dcd_engine *e, struct dcd_request *rq);
-/* The same at once, of DCD_IO_MAX bytes at most, within the disk; sleeps. */
+/* engine.c: the request's end, which may be the engine's too. Any context. */
+void dcd_answer(struct dcd_engine *e, struct dcd_request *rq, int error);
+/* A worker goes on with it. */
+void dcd_later(struct dcd_engine *e, struct dcd_request *rq);
+
+/* read.c: both answer the request themselves. _rest: in a worker. */
+void dcd_read(struct dcd_engine *e, struct dcd_request *rq);
+void dcd_read_rest(struct dcd_engine *e, struct dcd_request *rq);
+extern const unsigned int dcd_piece_pad;	/* front pad of @bios */
+/* At once, into kernel memory; sectors within the disk; sleeps. */
 int __must_check dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t sectors, void *buf);
 /* Bytes of a place, from NVRAM or log. Needs @readers or to be the destager. */
 int __must_check dcd_place_read(struct dcd_engine *e, const struct dcd_place *p, void *buf);

@@ -29,12 +29,13 @@ int dcd_index_insert(struct dcd_engine *e, sector_t sector, u32 sectors, bool ze
 				 encode(sector, zero, at), GFP_NOIO | __GFP_NOWARN);
 }
 
-bool dcd_index_next(struct dcd_engine *e, sector_t sector, struct dcd_place *p)
+/* First range at or behind @sector that begins at or before @last; false: none. */
+static bool find(struct dcd_engine *e, sector_t sector, sector_t last, struct dcd_place *p)
 {
 	MA_STATE(mas, &e->index, sector, sector);
 
 	rcu_read_lock();
-	p->value = mas_find(&mas, ULONG_MAX);
+	p->value = mas_find(&mas, last);
 	p->sector = max_t(sector_t, mas.index, sector);
 	p->last = mas.last;
 	rcu_read_unlock();
@@ -44,15 +45,20 @@ bool dcd_index_next(struct dcd_engine *e, sector_t sector, struct dcd_place *p)
 	return true;
 }
 
+bool dcd_index_next(struct dcd_engine *e, sector_t sector, struct dcd_place *p)
+{
+	return find(e, sector, ULONG_MAX, p);
+}
+
 void dcd_index_find(struct dcd_engine *e, sector_t sector, sector_t last, struct dcd_place *p)
 {
-	bool found = dcd_index_next(e, sector, p);
+	bool found = find(e, sector, last, p);
 
 	if (found && p->sector == sector) {
 		p->last = min(p->last, last);
 		return;
 	}
-	p->last = found ? min(p->sector - 1, last) : last;
+	p->last = found ? p->sector - 1 : last;
 	p->sector = sector;
 	p->value = NULL;
 	p->zero = false;

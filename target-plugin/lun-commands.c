@@ -7,6 +7,8 @@
 
 #include "lun.h"
 
+#define ASC_UNRECOVERED_READ 0x11
+
 struct dcd_cmd {
 	struct dcd_request rq;
 	struct se_cmd *cmd;
@@ -23,13 +25,32 @@ void lun_complete(struct se_cmd *cmd, int error)
 					       TCM_LOGICAL_UNIT_COMMUNICATION_FAILURE);
 }
 
+/* The core has no sense of its own for it. @sector: of 512 bytes. */
+static void complete_medium_error(struct se_cmd *cmd, sector_t sector)
+{
+	struct se_device *dev = cmd->se_dev;
+	bool wide = dev->transport->get_blocks(dev) >= U32_MAX;	/* as the core's own senses */
+	u8 sense[TRANSPORT_SENSE_BUFFER] = { };
+
+	scsi_build_sense_buffer(wide, sense, MEDIUM_ERROR, ASC_UNRECOVERED_READ, 0);
+	scsi_set_sense_information(sense, sizeof(sense),
+				   div_u64(sector, dev->dev_attrib.block_size >> SECTOR_SHIFT));
+	transport_copy_sense_to_cmd(cmd, sense);
+	target_complete_cmd(cmd, SAM_STAT_CHECK_CONDITION);
+}
+
 static void dcd_done(struct dcd_request *rq, int error)
 {
 	struct dcd_cmd *c = container_of(rq, struct dcd_cmd, rq);
+	sector_t bad = rq->bad_sector;
 	struct se_cmd *cmd = c->cmd;
 
 	kfree(c);
-	lun_complete(cmd, error);
+	/* With a sense of ours the core forgets COMPARE AND WRITE's lock. */
+	if (error == -ENODATA && !cmd->transport_complete_callback)
+		complete_medium_error(cmd, bad);
+	else
+		lun_complete(cmd, error);
 }
 
 static sense_reason_t start(struct se_cmd *cmd, enum dcd_op op, sector_t sector,

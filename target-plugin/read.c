@@ -1,75 +1,362 @@
 // SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A read is gathered of pieces, all of them at the same time: what is in NVRAM
+ * or zero is copied, what is on a disk is read right into the request's pages.
+ *
+ * A place in an NVRAM slot or in the log is used again for something else, so
+ * from asking the index to the piece's end somebody is in @readers: for a copy
+ * the submitter, for the log a worker, which waits for the disk. The data disk
+ * (a hole of the index) needs none of that. A sector's place there is its own
+ * for ever; the destager takes a range out of the index only when the data disk
+ * has it, and whatever it brings there later is of a write that is newer than
+ * the index was when it was asked: one that is under way at the same time as
+ * the read, which may see it or not.
+ */
+#include <linux/bio.h>
+#include <linux/highmem.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 
+#include "dcd-trace.h"
 #include "engine.h"
+
+#define NONE U32_MAX
+
+/* A bio of a read. @from: sector of the request where it begins. */
+struct piece {
+	struct dcd_request *rq;
+	u32 from;
+	bool log;
+	struct bio bio;
+};
+
+const unsigned int dcd_piece_pad = offsetof(struct piece, bio);
+
+/* The bytes of a place in a slot, NULL if its segment is only in the log. */
+static const u8 *in_slot(struct dcd_engine *e, const struct dcd_place *p)
+{
+	u32 offset;
+	u64 segment = div_u64_rem(p->at, e->segment_bytes >> SECTOR_SHIFT, &offset);
+
+	return dcd_slot_bytes(e, segment, offset << SECTOR_SHIFT);
+}
+
+static size_t place_bytes(const struct dcd_place *p)
+{
+	return (p->last - p->sector + 1) << SECTOR_SHIFT;
+}
+
+/* Sector of the log disk. */
+static u64 in_log(const struct dcd_engine *e, const struct dcd_place *p)
+{
+	u32 offset;
+	u64 segment = div_u64_rem(p->at, e->segment_bytes >> SECTOR_SHIFT, &offset);
+
+	return dcd_segment_sector(e, segment) + offset;
+}
 
 int dcd_place_read(struct dcd_engine *e, const struct dcd_place *p, void *buf)
 {
-	size_t bytes = (p->last - p->sector + 1) << SECTOR_SHIFT;
-	u32 per = e->segment_bytes >> SECTOR_SHIFT;
-	u32 offset;
-	u64 segment = div_u64_rem(p->at, per, &offset);
-	const u8 *mem = dcd_slot_bytes(e, segment, offset << SECTOR_SHIFT);
+	const u8 *mem = in_slot(e, p);
 
-	if (mem) {
-		dcd_count(e, DCD_N_MEMORY_READS, 1);
-		memcpy(buf, mem, bytes);
-		return 0;
-	}
-	return dcd_disk_io(&e->log, REQ_OP_READ, dcd_segment_sector(e, segment) + offset, buf,
-			   bytes);
-}
-
-static int read_part(struct dcd_engine *e, sector_t sector, sector_t last, u8 *buf)
-{
-	sector_t from = sector;
-	int r = 0;
-
-	while (sector <= last && !r) {
-		struct dcd_place p;
-		u8 *to = buf + ((sector - from) << SECTOR_SHIFT);
-		size_t bytes;
-
-		dcd_index_find(e, sector, last, &p);
-		bytes = (p.last - p.sector + 1) << SECTOR_SHIFT;
-		if (p.zero)
-			memset(to, 0, bytes);
-		else if (p.value)
-			r = dcd_place_read(e, &p, to);
-		else
-			r = dcd_disk_io(&e->data, REQ_OP_READ, sector, to, bytes);
-		sector = p.last + 1;
-	}
-	return r;
+	if (!mem)
+		return dcd_disk_io(&e->log, REQ_OP_READ, in_log(e, p), buf, place_bytes(p));
+	dcd_count(e, DCD_N_MEMORY_READS, 1);
+	memcpy(buf, mem, place_bytes(p));
+	return 0;
 }
 
 int dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t sectors, void *buf)
 {
+	sector_t last = sector + sectors - 1;
 	int id = srcu_read_lock(&e->readers);
-	int r = read_part(e, sector, sector + sectors - 1, buf);
+	int r = 0;
 
+	while (sector <= last && !r) {
+		struct dcd_place p;
+
+		dcd_index_find(e, sector, last, &p);
+		if (p.zero)
+			memset(buf, 0, place_bytes(&p));
+		else if (p.value)
+			r = dcd_place_read(e, &p, buf);
+		else
+			r = dcd_disk_io(&e->data, REQ_OP_READ, sector, buf, place_bytes(&p));
+		buf += place_bytes(&p);
+		sector = p.last + 1;
+	}
 	srcu_read_unlock(&e->readers, id);
 	return r;
 }
 
-int dcd_read(struct dcd_engine *e, struct dcd_request *rq)
+/* --- a request's memory --- */
+
+/* The next bytes of it, @most at most, that are in one page; 0: it has no more. */
+static size_t take(struct dcd_gather *g, size_t most, struct page **page, unsigned int *offset)
 {
-	size_t bytes = rq->sectors << SECTOR_SHIFT, done = 0;
-	size_t part = min_t(size_t, bytes, DCD_IO_MAX);
-	void *buf = kvmalloc(part, GFP_NOIO);
+	size_t at, n;
+
+	while (g->sg && g->sg_done == g->sg->length) {
+		g->sg = sg_next(g->sg);
+		g->sg_done = 0;
+	}
+	if (!g->sg)
+		return 0;
+	at = g->sg->offset + g->sg_done;
+	*page = pfn_to_page(page_to_pfn(sg_page(g->sg)) + (at >> PAGE_SHIFT));
+	*offset = offset_in_page(at);
+	n = min3(most, (size_t)g->sg->length - g->sg_done, (size_t)PAGE_SIZE - *offset);
+	g->sg_done += n;
+	return n;
+}
+
+/* @from NULL: zeroes. */
+static int fill(struct dcd_gather *g, const u8 *from, size_t bytes)
+{
+	while (bytes) {
+		unsigned int offset;
+		struct page *page;
+		size_t n = take(g, bytes, &page, &offset);
+
+		if (!n)
+			return -EINVAL;
+		if (from) {
+			memcpy_to_page(page, offset, from, n);
+			from += n;
+		} else {
+			memzero_page(page, offset, n);
+		}
+		bytes -= n;
+	}
+	return 0;
+}
+
+/*
+ * May both disks read right into it? The fabrics' own pages may; memory of a
+ * program that a fabric passes on may begin or be split anywhere.
+ */
+static bool takes_dma(const struct dcd_engine *e, const struct dcd_request *rq)
+{
+	unsigned int mask = (SECTOR_SIZE - 1) | bdev_dma_alignment(e->data.bdev) |
+			    bdev_dma_alignment(e->log.bdev);
+	struct scatterlist *sg;
+	unsigned int i;
+
+	for_each_sg(rq->sgl, sg, rq->nents, i)
+		if ((sg->offset | sg->length) & mask)
+			return false;
+	return true;
+}
+
+/* --- a read --- */
+
+static void finish(struct dcd_engine *e, struct dcd_request *rq)
+{
+	struct dcd_gather *g = &rq->gather;
+
+	rq->bad_sector = rq->sector + g->bad;
+	dcd_answer(e, rq, g->error ?: g->bad == NONE ? 0 : -ENODATA);
+}
+
+static void put(struct dcd_engine *e, struct dcd_request *rq)
+{
+	if (!atomic_dec_and_test(&rq->gather.pending))
+		return;
+	if (rq->gather.waiting)
+		complete(rq->gather.waiting);
+	else
+		finish(e, rq);
+}
+
+/* The sectors from @from on can't be read; of those of another try nothing is known. */
+static void failed(struct dcd_gather *g, u32 from, int error)
+{
+	u32 old = READ_ONCE(g->bad), was;
+
+	if (error == -ENOMEM || error == -EAGAIN || error == -EINVAL) {
+		WRITE_ONCE(g->error, error);
+		return;
+	}
+	for (; from < old; old = was) {
+		was = cmpxchg(&g->bad, old, from);
+		if (was == old)
+			break;
+	}
+}
+
+/* Perhaps in interrupt context. */
+static void piece_end(struct bio *bio)
+{
+	struct piece *piece = container_of(bio, struct piece, bio);
+	struct dcd_request *rq = piece->rq;
+	struct dcd_engine *e = rq->engine;
+
+	if (bio->bi_status) {
+		int error = blk_status_to_errno(bio->bi_status);
+
+		if (piece->log)
+			dcd_count(e, DCD_N_LOG_READ_ERRORS, 1);
+		pr_err_ratelimited("dcd: %s: can't read what is at sector %llu from the %s disk %pg: error %d\n",
+				   e->name, (u64)rq->sector + piece->from,
+				   piece->log ? "log" : "data",
+				   piece->log ? e->log.bdev : e->data.bdev, error);
+		failed(&rq->gather, piece->from, error);
+	}
+	bio_put(bio);	/* its memory is the engine's, which may go with the last put() */
+	put(e, rq);
+}
+
+static int submit_piece(struct dcd_engine *e, struct dcd_request *rq, bool log, u64 at,
+			size_t bytes)
+{
+	struct dcd_gather *g = &rq->gather;
+	u32 from = g->done;
+
+	while (bytes) {
+		unsigned int segs = min_t(size_t, BIO_MAX_VECS, (bytes >> PAGE_SHIFT) + 2);
+		struct bio *bio = bio_alloc_bioset(log ? e->log.bdev : e->data.bdev, segs,
+						   REQ_OP_READ, GFP_NOIO, &e->bios);
+		struct piece *piece = container_of(bio, struct piece, bio);
+		size_t in = 0;
+
+		while (in < bytes) {
+			struct scatterlist *sg = g->sg;
+			size_t sg_done = g->sg_done;
+			unsigned int offset;
+			struct page *page;
+			size_t n = take(g, bytes - in, &page, &offset);
+
+			if (n && bio_add_page(bio, page, n, offset) == n) {
+				in += n;
+				continue;
+			}
+			g->sg = sg;
+			g->sg_done = sg_done;
+			break;
+		}
+		if (!in) {
+			bio_put(bio);
+			return -EINVAL;
+		}
+		piece->rq = rq;
+		piece->from = from;
+		piece->log = log;
+		bio->bi_iter.bi_sector = at;
+		bio->bi_end_io = piece_end;
+		atomic_inc(&g->pending);
+		submit_bio(bio);
+		at += in >> SECTOR_SHIFT;
+		from += in >> SECTOR_SHIFT;
+		bytes -= in;
+	}
+	return 0;
+}
+
+/*
+ * From where it is to its end. True: the next piece is for a worker. @worker:
+ * this is one, and in @readers until the disks have answered.
+ */
+static bool walk(struct dcd_engine *e, struct dcd_request *rq, bool worker)
+{
+	struct dcd_gather *g = &rq->gather;
+	bool dma = worker;
 	int r = 0;
 
-	if (!buf)
-		return -ENOMEM;
-	while (done < bytes && !r) {
-		size_t n = min(part, bytes - done);
+	while (g->done < rq->sectors) {
+		const u8 *mem = NULL;
+		struct dcd_place p;
+		int id = srcu_read_lock(&e->readers);
 
-		r = dcd_read_now(e, rq->sector + (done >> SECTOR_SHIFT), n >> SECTOR_SHIFT, buf);
-		if (!r)
-			sg_pcopy_from_buffer(rq->sgl, rq->nents, buf, n, done);
-		done += n;
+		dcd_index_find(e, rq->sector + g->done, rq->sector + rq->sectors - 1, &p);
+		if (p.value && !p.zero)
+			mem = in_slot(e, &p);
+		if (p.zero || mem)
+			r = fill(g, mem, place_bytes(&p));
+		srcu_read_unlock(&e->readers, id);
+		trace_dcd_piece(e, &p, mem);
+		if (p.zero || mem) {
+			dcd_count(e, mem ? DCD_N_MEMORY_READS : DCD_N_ZERO_PIECES, 1);
+		} else {
+			dma = dma || takes_dma(e, rq);
+			if (!dma || (p.value && !worker))
+				return true;
+			dcd_count(e, p.value ? DCD_N_LOG_PIECES : DCD_N_DATA_PIECES, 1);
+			r = submit_piece(e, rq, p.value, p.value ? in_log(e, &p) : p.sector,
+					 place_bytes(&p));
+		}
+		if (r) {
+			failed(g, g->done, r);
+			break;
+		}
+		g->done += p.last - p.sector + 1;
 	}
+	return false;
+}
+
+void dcd_read(struct dcd_engine *e, struct dcd_request *rq)
+{
+	struct dcd_gather *g = &rq->gather;
+	struct blk_plug plug;
+	bool rest;
+
+	*g = (struct dcd_gather) { .sg = rq->sgl, .bad = NONE, .pending = ATOMIC_INIT(1) };
+	rq->engine = e;
+	blk_start_plug(&plug);
+	rest = walk(e, rq, false);
+	blk_finish_plug(&plug);
+	if (rest)
+		dcd_later(e, rq);
+	else
+		put(e, rq);
+}
+
+/* By way of a buffer, as memory that disks can't read into needs it. */
+static void bounce(struct dcd_engine *e, struct dcd_request *rq)
+{
+	struct dcd_gather *g = &rq->gather;
+	sector_t most = min_t(sector_t, rq->sectors - g->done, DCD_IO_MAX >> SECTOR_SHIFT);
+	void *buf = kvmalloc(most << SECTOR_SHIFT, GFP_NOIO);
+	int r = buf ? 0 : -ENOMEM;
+
+	while (!r && g->done < rq->sectors) {
+		sector_t n = min(most, rq->sectors - g->done);
+
+		r = dcd_read_now(e, rq->sector + g->done, n, buf);
+		if (!r)
+			r = fill(g, buf, n << SECTOR_SHIFT);
+		if (!r)
+			g->done += n;
+	}
+	if (r)
+		failed(g, g->done, r);
 	kvfree(buf);
-	return r;
+}
+
+static void in_readers(struct dcd_engine *e, struct dcd_request *rq)
+{
+	DECLARE_COMPLETION_ONSTACK(done);
+	struct blk_plug plug;
+	int id;
+
+	rq->gather.waiting = &done;
+	id = srcu_read_lock(&e->readers);
+	blk_start_plug(&plug);
+	walk(e, rq, true);
+	blk_finish_plug(&plug);
+	put(e, rq);
+	wait_for_completion_io(&done);
+	srcu_read_unlock(&e->readers, id);
+	finish(e, rq);
+}
+
+void dcd_read_rest(struct dcd_engine *e, struct dcd_request *rq)
+{
+	if (takes_dma(e, rq)) {
+		dcd_count(e, DCD_N_READ_HOPS, 1);
+		in_readers(e, rq);
+	} else {
+		dcd_count(e, DCD_N_READ_BOUNCES, 1);
+		bounce(e, rq);
+		put(e, rq);
+	}
 }

@@ -95,7 +95,7 @@ def one_bad_place() -> None:
         filled(disk, model, 0, 512, "all")
         box.destaged()
         box.data.fail_part(100, 101)
-        with base.refused("read of a bad place", errno.EIO):
+        with base.refused("read of a bad place", errno.ENODATA):
             disk.read(96, 16)
         base.expect(box.count("read_errors") > 0, "the error is counted")
         base.expect(disk.read(104, 8) == blk.pattern("all 64", 64)[40 * 512 : 48 * 512], "others")

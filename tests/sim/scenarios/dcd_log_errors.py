@@ -80,7 +80,7 @@ def both_fail() -> None:
                 taken += 1
         base.expect(taken >= 3 * 112 // 16 - 1, f"only {taken} writes were taken before")
         base.expect(disk.read(1000, 16) == blk.pattern("last 0", 16), "read from NVRAM")
-        with base.refused("a read from the data disk", errno.EIO):
+        with base.refused("a read from the data disk", errno.ENODATA):
             disk.read(0, 8)
     box.data.heal()
     box.log.heal()
@@ -206,7 +206,7 @@ def unreadable() -> None:
 
         says("can't read", come_back)
         base.until(lambda: box.count("destaged_sectors") >= 300, "what can be read to go home")
-        with base.refused("a read of the lost part", errno.EIO):
+        with base.refused("a read of the lost part", errno.ENODATA):
             model.check(disk, "the whole")
         base.expect(disk.read(0, 64) == blk.pattern("in five segments 0", 64), "what is home")
         disk.write(8000, blk.pattern("goes on", 8))

@@ -30,7 +30,7 @@ def recent(nvram: str) -> None:
         )
         base.expect(box.count("memory_reads") >= before + 3, "they are counted")
         # The control: the log is unreadable indeed, and what it alone has shows it.
-        with base.refused("an older segment", errno.EIO):
+        with base.refused("an older segment", errno.ENODATA):
             disk.read(2 * SIZE, 8)
         box.log.heal()
         model.check(disk, "from memory and from the log")

@@ -8,7 +8,7 @@ from dcdlab import Box, Model, filled
 from locklab import base, blk
 
 TRACING = Path("/sys/kernel/tracing")
-EVENTS = ("done", "entry", "commit", "destage", "round", "disk", "recovery")
+EVENTS = ("piece", "done", "entry", "commit", "destage", "round", "disk", "recovery")
 
 
 def seen(event: str, text: str = "") -> list[str]:
@@ -41,6 +41,11 @@ with box.disk() as disk:
         first("destage", "800 + 8 error 0"), first("round", "error 0"),
     ]  # fmt: skip
     base.equal(order, sorted(order), "the order")
+    disk.write(800, blk.pattern("traced", 8))
+    disk.zero(808, 8)
+    disk.read(800, 24)
+    for piece in ("800+8 from nvram", "808+8 from zeroes", "816+8 from data"):
+        first("piece", piece)
     base.equal(len(seen("recovery", "next segment 1 ")), 1, "recovery of a fresh log")
 
     base.step("errors and their end")
@@ -51,9 +56,10 @@ with box.disk() as disk:
     first("disk", "data disk error -5")
     first("destage", "900 + 8 error -5")
     first("round", "error -5")
-    with base.refused("a read", errno.EIO):
+    with base.refused("a read", errno.ENODATA):
         disk.read(0, 8)
-    first("done", "error -5")
+    first("piece", "0+8 from data")
+    first("done", "read 0 + 8 error -61")
     box.log.fail_writes()
     disk.write(1000, bytes(4096))
     box.says("log FAILING", "the log's failure")

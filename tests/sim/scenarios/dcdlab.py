@@ -67,6 +67,10 @@ class Disk:
             [self._linear(0, end), f"{end} 8 flakey {self._medium} {end} 0 1 1 error_writes"]
         )
 
+    def slow(self, ms: int) -> None:
+        """Every request takes so long, any number at a time."""
+        self._load([f"0 {self.sectors} delay {self._medium} 0 {ms}"])
+
     def heal(self) -> None:
         self._load([self._linear(0, self.sectors)])
 
