@@ -69,12 +69,28 @@ struct dcd_request {
  * Not looked at any more when the call it is given to has ended. A LUN's `control`
  * sets it, by a row for each member (lun-settings.c).
  */
+/*
+ * Level 2, the way from the log to the data disk. All may change at any time.
+ * With the log fuller than @low percent it goes on although there is I/O, and
+ * writes are slowed in proportion; at @high as much as it takes (pace.h). A
+ * @high that isn't above @low counts as the next percent.
+ */
+struct dcd_destage_config {
+	unsigned int idle_ms;	/* so long without a write, and it begins */
+	unsigned int low, high;
+};
+
+#define DCD_DESTAGE_IDLE_MS	500
+#define DCD_DESTAGE_LOW		50
+#define DCD_DESTAGE_HIGH	75
+
 struct dcd_config {
 	const char *name;	/* for messages */
 	const char *data;	/* paths */
 	const char *log;
 	const char *nvram;	/* TYPE[:SPEC] */
 	size_t nvram_bytes;	/* 0: what the type or its header says */
+	struct dcd_destage_config destage;
 };
 
 /* Messages name what is wrong, where, and what to do. May sleep long: recovery. */

@@ -11,11 +11,12 @@
 #include "dcd-trace.h"
 #include "engine.h"
 
-#define IDLE		(HZ / 2)	/* without writes: destage though there is room */
 #define RETRY_NOMEM	(HZ / 10)
 #define STRETCH		((8ULL << 20) >> SECTOR_SHIFT)	/* sectors of a stretch */
 #define ZEROES		((4ULL << 20) >> SECTOR_SHIFT)	/* sectors of a batch of zeroes */
 #define FAILURES	16		/* of a walk, before it is given up */
+#define NVRAM_LOW	50		/* percent of the slots */
+#define NVRAM_HIGH	90
 
 u64 dcd_ring_free(struct dcd_engine *e)
 {
@@ -23,19 +24,78 @@ u64 dcd_ring_free(struct dcd_engine *e)
 	return e->segments - 1 - (e->head - e->tail);
 }
 
-static bool urgent(struct dcd_engine *e)
+static struct dcd_level ring_level(const struct dcd_engine *e)
 {
-	bool yes;
+	lockdep_assert_held(&e->lock);
+	return (struct dcd_level){
+		.used = e->head - e->tail,
+		.size = e->segments - 1,
+		.low = e->destage.low,
+		.high = max(e->destage.high, e->destage.low + 1),
+	};
+}
+
+/* Slots that are waiting for the log: not the open one. */
+static struct dcd_level nvram_level(const struct dcd_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+	return (struct dcd_level){
+		.used = max(e->head - e->committed, 1ULL) - 1,
+		.size = e->nslots,
+		.low = NVRAM_LOW,
+		.high = NVRAM_HIGH,
+	};
+}
+
+u64 dcd_pace_us(struct dcd_engine *e, sector_t sectors)
+{
+	struct dcd_level ring, nvram;
+	u64 us;
 
 	spin_lock(&e->lock);
-	yes = dcd_ring_free(e) < e->segments / 2 || e->log_dead;
+	ring = ring_level(e);
+	nvram = nvram_level(e);
+	us = max(dcd_pace_delay(&ring, &e->data_speed, sectors),
+		 dcd_pace_delay(&nvram, &e->log_speed, sectors));
 	spin_unlock(&e->lock);
-	return yes;
+	return us;
+}
+
+void dcd_pace_learn(struct dcd_engine *e, struct dcd_speed *speed, sector_t sectors,
+		    ktime_t began)
+{
+	s64 us = ktime_us_delta(ktime_get(), began);
+
+	if (us <= 0)
+		return;
+	spin_lock(&e->lock);
+	dcd_speed_add(speed, sectors, us);
+	spin_unlock(&e->lock);
+}
+
+bool dcd_pressed(struct dcd_engine *e)
+{
+	struct dcd_level ring;
+
+	spin_lock(&e->lock);
+	ring = ring_level(e);
+	spin_unlock(&e->lock);
+	return dcd_level_above(&ring, ring.low);
+}
+
+static bool urgent(struct dcd_engine *e)
+{
+	return READ_ONCE(e->log_dead) || dcd_pressed(e);
+}
+
+static unsigned long idle_time(struct dcd_engine *e)
+{
+	return msecs_to_jiffies(READ_ONCE(e->destage.idle_ms));
 }
 
 static bool idle(struct dcd_engine *e)
 {
-	return time_after_eq(jiffies, READ_ONCE(e->last_intake) + IDLE);
+	return time_after_eq(jiffies, READ_ONCE(e->last_intake) + idle_time(e));
 }
 
 void dcd_destage_kick(struct dcd_engine *e)
@@ -43,7 +103,7 @@ void dcd_destage_kick(struct dcd_engine *e)
 	if (urgent(e))
 		mod_delayed_work(e->destage_wq, &e->destage_work, 0);
 	else
-		queue_delayed_work(e->destage_wq, &e->destage_work, IDLE);
+		queue_delayed_work(e->destage_wq, &e->destage_work, idle_time(e));
 }
 
 /* Adjacent ranges at and behind b->next that are to go; false: no more. */
@@ -197,6 +257,7 @@ static int forget(struct dcd_engine *e, sector_t from, sector_t to, u64 target)
 static int stretch(struct dcd_engine *e, u64 target, struct dcd_batch *b, bool *more)
 {
 	sector_t from = b->next, to = from, moved = 0;
+	ktime_t began = ktime_get();
 	int r = 0, f;
 
 	while (!r && moved < STRETCH && (*more = collect(e, target, b))) {
@@ -214,6 +275,8 @@ static int stretch(struct dcd_engine *e, u64 target, struct dcd_batch *b, bool *
 	if (!moved)
 		return r;
 	f = flush_data(e);
+	if (!f)
+		dcd_pace_learn(e, &e->data_speed, moved, began);
 	if (!f)
 		f = forget(e, from, to, target);
 	return f ?: r;
@@ -328,7 +391,7 @@ void dcd_destage_worker(struct work_struct *work)
 	if ((target == tail && !log_dead) || READ_ONCE(e->closing))
 		return;
 	if (!urgent(e) && !idle(e)) {
-		queue_delayed_work(e->destage_wq, &e->destage_work, IDLE);
+		queue_delayed_work(e->destage_wq, &e->destage_work, idle_time(e));
 		return;
 	}
 	dcd_count(e, DCD_N_ROUNDS, 1);
@@ -353,7 +416,8 @@ void dcd_destage_worker(struct work_struct *work)
 	wake_up_all(&e->room);
 	if (r || log_dead)
 		queue_delayed_work(e->destage_wq, &e->destage_work,
-				   r == -EAGAIN ? IDLE : r == -ENOMEM ? RETRY_NOMEM : DCD_RETRY);
+				   r == -EAGAIN ? idle_time(e) :
+				   r == -ENOMEM ? RETRY_NOMEM : DCD_RETRY);
 	else
 		dcd_destage_kick(e);
 }

@@ -117,6 +117,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	if (dcd_test_ack_early)
 		pr_warn("dcd: %s: test_ack_early is on: acknowledged writes will be lost by a power cut\n",
 			e->name);
+	e->destage = c->destage;
 	e->last_intake = jiffies;
 	e->log_failed = jiffies - 3600 * HZ;	/* long ago */
 	r = open_all(e, c);
@@ -133,7 +134,10 @@ EXPORT_SYMBOL_GPL(dcd_open);
 
 void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *c)
 {
-	/* Nothing may change yet. */
+	spin_lock(&e->lock);
+	e->destage = c->destage;
+	spin_unlock(&e->lock);
+	mod_delayed_work(e->destage_wq, &e->destage_work, 0);
 }
 EXPORT_SYMBOL_GPL(dcd_reconfigure);
 

@@ -56,6 +56,7 @@
 #include "dcd.h"
 #include "dcd-format.h"
 #include "dcd-nvram.h"
+#include "pace.h"
 
 struct dcd_disk {
 	struct block_device *bdev;
@@ -151,6 +152,9 @@ struct dcd_engine {
 	bool stuck;			/* the last round of destaging failed */
 	bool closing;
 	unsigned long last_intake;	/* jiffies */
+	ktime_t next_intake;		/* a paced write isn't admitted before it */
+	struct dcd_destage_config destage;
+	struct dcd_speed log_speed, data_speed;
 	unsigned long log_failed, log_retry;	/* jiffies: the last time, not to be tried before */
 
 	wait_queue_head_t room;		/* slot freed, committed or tail moved, errors */
@@ -271,6 +275,7 @@ int __must_check dcd_commit_all(struct dcd_engine *e);
 extern bool dcd_test_ack_early;
 
 /* log.c */
+unsigned long dcd_seal_after(struct dcd_engine *e);	/* jiffies, of an open slot */
 void dcd_commit_worker(struct work_struct *work);
 /* A write to the log failed; @segment: which, or DCD_SUPERBLOCK. */
 #define DCD_SUPERBLOCK U64_MAX
@@ -316,6 +321,15 @@ struct dcd_batch {
 void dcd_destage_worker(struct work_struct *work);
 void dcd_destage_kick(struct dcd_engine *e);
 u64 dcd_ring_free(struct dcd_engine *e);	/* needs @lock */
+bool dcd_pressed(struct dcd_engine *e);	/* is the ring above its low watermark? */
+/*
+ * After how many microseconds the write behind one of @sectors may be admitted, by
+ * how full log and NVRAM are and how fast they are emptied. Any context.
+ */
+u64 dcd_pace_us(struct dcd_engine *e, sector_t sectors);
+/* So many sectors were written in the time since @began; @speed is one of the engine's. */
+void dcd_pace_learn(struct dcd_engine *e, struct dcd_speed *speed, sector_t sectors,
+		    ktime_t began);
 
 /*
  * digest.c: from then on an engine is found by its name, until it closes; that

@@ -3,15 +3,13 @@
  * The write path: room in the open slot, payload, index, entry; then the
  * caller may acknowledge.
  */
-#include <linux/delay.h>
+#include <linux/hrtimer.h>
 #include <linux/module.h>
 #include <linux/scatterlist.h>
 
 #include "dcd-trace.h"
 #include "engine.h"
 
-#define SEAL_AFTER	(HZ / 10)	/* of an open slot; the papers' longest stay in NVRAM */
-#define THROTTLE_MS	20		/* delay of a write when the log is full */
 #define CHUNK		128U		/* sectors an entry, at most */
 
 bool dcd_test_ack_early;
@@ -109,25 +107,30 @@ static int slot_with_room(struct dcd_engine *e, u32 bytes)
 	}
 	spin_unlock(&e->lock);
 	if (!r) {
-		queue_delayed_work(e->commit_wq, &e->commit_work, SEAL_AFTER);
+		queue_delayed_work(e->commit_wq, &e->commit_work, dcd_seal_after(e));
 		dcd_slots_kick(e);
 	}
 	return r;
 }
 
-static void throttle(struct dcd_engine *e)
+/* Writes go in one after the other, as far apart as their pace says. */
+static void keep_pace(struct dcd_engine *e, u32 sectors)
 {
-	u64 quarter = e->segments / 4, room;
+	u64 us = dcd_pace_us(e, sectors);
+	ktime_t now = ktime_get(), at;
 
 	spin_lock(&e->lock);
-	room = dcd_ring_free(e);
 	e->last_intake = jiffies;
+	at = max(now, e->next_intake);
+	e->next_intake = ktime_add_us(at, us);
 	spin_unlock(&e->lock);
-	if (room >= quarter)
+	if (us)
+		dcd_destage_kick(e);
+	if (at == now)
 		return;
 	dcd_count(e, DCD_N_THROTTLED, 1);
-	dcd_destage_kick(e);
-	msleep(div64_u64((quarter - room) * THROTTLE_MS, quarter));
+	set_current_state(TASK_UNINTERRUPTIBLE);
+	schedule_hrtimeout(&at, HRTIMER_MODE_ABS);
 }
 
 static int wait_for_room(struct dcd_engine *e, u32 bytes)
@@ -160,7 +163,7 @@ static int enter(struct dcd_engine *e, struct dcd_request *rq, sector_t sector, 
 	u64 at;
 	int r;
 
-	throttle(e);
+	keep_pace(e, sectors);
 	r = wait_for_room(e, bytes);
 	if (r)
 		return r;

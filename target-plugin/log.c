@@ -3,7 +3,8 @@
 #include "dcd-trace.h"
 #include "engine.h"
 
-#define SEAL_AFTER (HZ / 10)
+#define SEAL_AFTER (HZ / 10)	/* of an open slot; the papers' longest stay in NVRAM */
+#define SEAL_LATER (2 * HZ)	/* with little room in the ring */
 #define OFTEN (60 * HZ)	/* a log that fails so often is tried again later, not at once */
 
 int dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first, u32 entries,
@@ -152,6 +153,7 @@ void dcd_log_works(struct dcd_engine *e)
 
 static int commit(struct dcd_engine *e, struct dcd_slot *s)
 {
+	ktime_t began = ktime_get();
 	int r;
 
 	memcpy(e->commit_buf + DCD_BLOCK, s->base + DCD_BLOCK, s->used - DCD_BLOCK);
@@ -160,6 +162,7 @@ static int commit(struct dcd_engine *e, struct dcd_slot *s)
 		dcd_log_failed(e, s->segment, r);
 		return r;
 	}
+	dcd_pace_learn(e, &e->log_speed, s->used >> SECTOR_SHIFT, began);
 	dcd_slot_committed(e, s);
 	return 0;
 }
@@ -187,6 +190,16 @@ void dcd_log_try(struct dcd_engine *e)
 		dcd_log_works(e);
 }
 
+/*
+ * A segment takes the same place in the ring whatever is in it. Where writes are
+ * slowed because there is little room, it isn't given away to slots that are half
+ * empty because writes are slow.
+ */
+unsigned long dcd_seal_after(struct dcd_engine *e)
+{
+	return dcd_pressed(e) ? SEAL_LATER : SEAL_AFTER;
+}
+
 /* With the log dead it is only the clock of the destager, which then empties NVRAM. */
 void dcd_commit_worker(struct work_struct *work)
 {
@@ -199,7 +212,7 @@ void dcd_commit_worker(struct work_struct *work)
 			if (commit(e, s))
 				break;
 		mutex_lock(&e->intake);
-		if (e->open && time_after_eq(jiffies, e->open->opened + SEAL_AFTER))
+		if (e->open && time_after_eq(jiffies, e->open->opened + dcd_seal_after(e)))
 			dcd_seal_open(e);
 		else if (e->open)
 			queue_delayed_work(e->commit_wq, &e->commit_work, SEAL_AFTER);

@@ -30,6 +30,12 @@ static const struct setting table[] = {
 	{ "log", TEXT, CONFIG(log) },
 	{ "nvram", TEXT, CONFIG(nvram) },
 	{ "nvram_bytes", BYTES, CONFIG(nvram_bytes), .least = 1, .most = SIZE_MAX },
+	{ "destage_idle_ms", NUMBER, CONFIG(destage.idle_ms), .live = true,
+	  .initial = DCD_DESTAGE_IDLE_MS, .least = 1, .most = 3600000 },
+	{ "destage_low", NUMBER, CONFIG(destage.low), .live = true,
+	  .initial = DCD_DESTAGE_LOW, .least = 0, .most = 98 },
+	{ "destage_high", NUMBER, CONFIG(destage.high), .live = true,
+	  .initial = DCD_DESTAGE_HIGH, .least = 1, .most = 99 },
 	{ "digests_of", TEXT, offsetof(struct lun_settings, digests_of) },
 };
 
