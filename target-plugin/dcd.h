@@ -11,6 +11,7 @@
 #define DCD_H
 
 #include <linux/atomic.h>
+#include <linux/list.h>
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
@@ -63,6 +64,8 @@ struct dcd_request {
 	struct dcd_engine *engine;
 	struct work_struct work;
 	struct dcd_gather gather;
+	struct list_head waiting;
+	sector_t entered;	/* so far */
 };
 
 /*
@@ -101,8 +104,9 @@ void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *config);
 void dcd_close(struct dcd_engine *e);
 
 /*
- * Process context; may sleep: copies writes inline and waits while the NVRAM is
- * full. A read is done here too: what is in memory is copied, what is on the
+ * Process context; may sleep, but never for room: copies a write inline if there
+ * is room and none waits, else it waits in a queue and a worker goes on with it.
+ * A read is done here too: what is in memory is copied, what is on the
  * data disk is asked for; but if something is only in the log, a worker goes on
  * with it, as with a flush.
  */

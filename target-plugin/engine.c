@@ -32,20 +32,23 @@ static int carve(struct dcd_engine *e, size_t asked)
 
 static int make_workers(struct dcd_engine *e)
 {
+	e->intake_wq = alloc_ordered_workqueue("dcd-intake", WQ_MEM_RECLAIM);
 	e->commit_wq = alloc_ordered_workqueue("dcd-commit", WQ_MEM_RECLAIM);
 	e->destage_wq = alloc_ordered_workqueue("dcd-destage", WQ_MEM_RECLAIM);
 	e->io_wq = alloc_workqueue("dcd-io", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	e->commit_buf = vzalloc(e->segment_bytes);
 	e->destage_buf = vzalloc(DCD_IO_MAX);
 	e->batch = kzalloc(sizeof(*e->batch), GFP_KERNEL);
-	if (!e->commit_wq || !e->destage_wq || !e->io_wq || !e->commit_buf || !e->destage_buf ||
-	    !e->batch)
+	if (!e->intake_wq || !e->commit_wq || !e->destage_wq || !e->io_wq || !e->commit_buf ||
+	    !e->destage_buf || !e->batch)
 		return -ENOMEM;
 	return bioset_init(&e->bios, 16, dcd_piece_pad, BIOSET_NEED_BVECS);
 }
 
 static void free_engine(struct dcd_engine *e)
 {
+	if (e->intake_wq)
+		destroy_workqueue(e->intake_wq);
 	if (e->commit_wq)
 		destroy_workqueue(e->commit_wq);
 	if (e->destage_wq)
@@ -112,6 +115,8 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	init_waitqueue_head(&e->room);
 	mt_init_flags(&e->index, MT_FLAGS_USE_RCU);
 	INIT_DELAYED_WORK(&e->commit_work, dcd_commit_worker);
+	INIT_LIST_HEAD(&e->waiting);
+	INIT_WORK(&e->intake_work, dcd_intake_worker);
 	INIT_WORK(&e->reuse_work, dcd_reuse_worker);
 	INIT_DELAYED_WORK(&e->destage_work, dcd_destage_worker);
 	if (dcd_test_ack_early)
@@ -162,6 +167,7 @@ static int bypass_log(struct dcd_engine *e)
 void dcd_close(struct dcd_engine *e)
 {
 	dcd_digest_engine_closing(e);
+	flush_workqueue(e->intake_wq);
 	flush_workqueue(e->io_wq);
 	/* What NVRAM keeps is safe there; but a log that is whole is easier to carry away. */
 	if (!dcd_commit_all(e) || !bypass_log(e)) {
@@ -221,6 +227,14 @@ void dcd_later(struct dcd_engine *e, struct dcd_request *rq)
 	queue_work(e->io_wq, &rq->work);
 }
 
+void dcd_entered(struct dcd_engine *e, struct dcd_request *rq, int error)
+{
+	if (!error && rq->fua && e->loses_acks)
+		dcd_later(e, rq);
+	else
+		dcd_answer(e, rq, error);
+}
+
 void dcd_submit(struct dcd_engine *e, struct dcd_request *rq)
 {
 	int r;
@@ -253,10 +267,8 @@ void dcd_submit(struct dcd_engine *e, struct dcd_request *rq)
 	if (rq->fua)
 		dcd_count(e, DCD_N_FUA, 1);
 	r = dcd_intake(e, rq);
-	if (!r && rq->fua && e->loses_acks)
-		dcd_later(e, rq);
-	else
-		dcd_answer(e, rq, r);
+	if (r != -EINPROGRESS)
+		dcd_entered(e, rq, r);
 }
 EXPORT_SYMBOL_GPL(dcd_submit);
 

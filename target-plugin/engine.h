@@ -23,6 +23,11 @@
  * 5. Only the destager takes ranges out of the index, under @intake, and only
  *    what a flush has made durable on the data disk since it was copied there.
  *
+ * A write that finds no room, or whose time has not come, waits in @waiting; whoever
+ * comes while others wait waits behind them. Only the worker sleeps for it, until
+ * there is room or can't be any (closing, a dead log that has to be waited for, no
+ * disk that works): then it is refused.
+ *
  * When disks fail (each end is found by trying again, and told):
  * - The data disk: everything stays in the log, FLUSH and close go on working;
  *   writes are refused once the log is full.
@@ -155,6 +160,7 @@ struct dcd_engine {
 	ktime_t next_intake;		/* a paced write isn't admitted before it */
 	struct dcd_destage_config destage;
 	struct dcd_speed log_speed, data_speed;
+	struct list_head waiting;	/* writes, for time or room; @intake_work's */
 	unsigned long log_failed, log_retry;	/* jiffies: the last time, not to be tried before */
 
 	wait_queue_head_t room;		/* slot freed, committed or tail moved, errors */
@@ -162,7 +168,8 @@ struct dcd_engine {
 	struct maple_tree index;
 	struct srcu_struct readers;
 	struct bio_set bios;		/* of reads */
-	struct workqueue_struct *commit_wq, *destage_wq, *io_wq;
+	struct workqueue_struct *intake_wq, *commit_wq, *destage_wq, *io_wq;
+	struct work_struct intake_work;
 	struct delayed_work commit_work, destage_work;
 	void *commit_buf, *destage_buf;
 	struct dcd_batch *batch;	/* destager */
@@ -267,12 +274,19 @@ bool dcd_index_next(struct dcd_engine *e, sector_t sector, struct dcd_place *p);
 /* -ENOMEM leaves the index as it was. Needs @intake. */
 int __must_check dcd_index_erase(struct dcd_engine *e, sector_t sector, sector_t last);
 
-/* intake.c */
+/*
+ * intake.c. A write as far as it can go now; doesn't wait for room or time. If
+ * there is none it waits in a queue: -EINPROGRESS, and dcd_entered() is called.
+ */
 int __must_check dcd_intake(struct dcd_engine *e, struct dcd_request *rq);
+void dcd_intake_worker(struct work_struct *work);
 void dcd_seal_open(struct dcd_engine *e);	/* needs @intake; the caller tells the committer */
 /* Seal and wait until all that was acknowledged is durable without NVRAM. */
 int __must_check dcd_commit_all(struct dcd_engine *e);
 extern bool dcd_test_ack_early;
+
+/* engine.c: a write is entered as a whole, or has failed: answers it, after the log if need be. */
+void dcd_entered(struct dcd_engine *e, struct dcd_request *rq, int error);
 
 /* log.c */
 unsigned long dcd_seal_after(struct dcd_engine *e);	/* jiffies, of an open slot */

@@ -113,49 +113,19 @@ static int slot_with_room(struct dcd_engine *e, u32 bytes)
 	return r;
 }
 
-/* Writes go in one after the other, as far apart as their pace says. */
-static void keep_pace(struct dcd_engine *e, u32 sectors)
+static u32 sectors_of_next_entry(const struct dcd_engine *e, const struct dcd_request *rq)
 {
-	u64 us = dcd_pace_us(e, sectors);
-	ktime_t now = ktime_get(), at;
+	u32 most = rq->op != DCD_WRITE ? 1U << 31 :
+		   min(CHUNK, (e->segment_bytes - payload_start(e)) >> SECTOR_SHIFT);
 
-	spin_lock(&e->lock);
-	e->last_intake = jiffies;
-	at = max(now, e->next_intake);
-	e->next_intake = ktime_add_us(at, us);
-	spin_unlock(&e->lock);
-	if (us)
-		dcd_destage_kick(e);
-	if (at == now)
-		return;
-	dcd_count(e, DCD_N_THROTTLED, 1);
-	set_current_state(TASK_UNINTERRUPTIBLE);
-	schedule_hrtimeout(&at, HRTIMER_MODE_ABS);
+	return min_t(sector_t, most, rq->sectors - rq->entered);
 }
 
-static int wait_for_room(struct dcd_engine *e, u32 bytes)
+/* One entry, from rq->entered on; -EAGAIN: there is no room now. */
+static int enter(struct dcd_engine *e, struct dcd_request *rq)
 {
-	for (;;) {
-		int r;
-
-		mutex_lock(&e->intake);
-		r = slot_with_room(e, bytes);
-		if (r != -EAGAIN) {
-			if (r)
-				mutex_unlock(&e->intake);
-			return r;
-		}
-		mutex_unlock(&e->intake);
-		dcd_count(e, DCD_N_WAITS_FOR_ROOM, 1);
-		dcd_destage_kick(e);
-		wait_event(e->room, can_go_on(e));
-	}
-}
-
-/* One entry. @skip: bytes of the request's data before it. */
-static int enter(struct dcd_engine *e, struct dcd_request *rq, sector_t sector, u32 sectors,
-		 size_t skip)
-{
+	u32 sectors = sectors_of_next_entry(e, rq);
+	sector_t sector = rq->sector + rq->entered;
 	bool zero = rq->op != DCD_WRITE;
 	u32 bytes = zero ? 0 : sectors << SECTOR_SHIFT;
 	struct dcd_entry *entry, new = { };
@@ -163,13 +133,13 @@ static int enter(struct dcd_engine *e, struct dcd_request *rq, sector_t sector, 
 	u64 at;
 	int r;
 
-	keep_pace(e, sectors);
-	r = wait_for_room(e, bytes);
+	mutex_lock(&e->intake);
+	r = slot_with_room(e, bytes);
 	if (r)
-		return r;
+		goto out;
 	s = e->open;
-	if (bytes && sg_pcopy_to_buffer(rq->sgl, rq->nents, s->base + s->used, bytes, skip) !=
-	    bytes) {
+	if (bytes && sg_pcopy_to_buffer(rq->sgl, rq->nents, s->base + s->used, bytes,
+					rq->entered << SECTOR_SHIFT) != bytes) {
 		r = -EINVAL;
 		goto out;
 	}
@@ -206,25 +176,114 @@ static int enter(struct dcd_engine *e, struct dcd_request *rq, sector_t sector, 
 	e->next_entry++;
 	s->entries++;
 	s->used += bytes;
+	rq->entered += sectors;
 out:
 	mutex_unlock(&e->intake);
 	return r;
 }
 
+/* Is the time of the next write yet to come? */
+static bool early(struct dcd_engine *e, ktime_t *at)
+{
+	spin_lock(&e->lock);
+	e->last_intake = jiffies;
+	*at = e->next_intake;
+	spin_unlock(&e->lock);
+	return ktime_before(ktime_get(), *at);
+}
+
+/* One of @sectors went in. */
+static void keep_pace(struct dcd_engine *e, u32 sectors)
+{
+	u64 us = dcd_pace_us(e, sectors);
+	ktime_t now = ktime_get();
+
+	if (!us)
+		return;
+	spin_lock(&e->lock);
+	e->next_intake = ktime_add_us(max(now, e->next_intake), us);
+	spin_unlock(&e->lock);
+	dcd_destage_kick(e);
+}
+
+/* All of it, or as far as it can go now: -EAGAIN. */
+static int go_on(struct dcd_engine *e, struct dcd_request *rq)
+{
+	while (rq->entered < rq->sectors) {
+		u32 sectors = sectors_of_next_entry(e, rq);
+		ktime_t at;
+		int r;
+
+		if (early(e, &at))
+			return -EAGAIN;
+		r = enter(e, rq);
+		if (r)
+			return r;
+		keep_pace(e, sectors);
+	}
+	return 0;
+}
+
 int dcd_intake(struct dcd_engine *e, struct dcd_request *rq)
 {
-	u32 most = rq->op != DCD_WRITE ? 1U << 31 :
-		   min(CHUNK, (e->segment_bytes - payload_start(e)) >> SECTOR_SHIFT);
-	sector_t done = 0;
-	int r = 0;
+	int r = -EAGAIN;
 
-	while (done < rq->sectors && !r) {
-		u32 n = min_t(sector_t, most, rq->sectors - done);
+	rq->engine = e;
+	rq->entered = 0;
+	/* Who comes while others wait waits behind them. */
+	if (list_empty_careful(&e->waiting))
+		r = go_on(e, rq);
+	if (r != -EAGAIN)
+		return r;
+	spin_lock(&e->lock);
+	list_add_tail(&rq->waiting, &e->waiting);
+	spin_unlock(&e->lock);
+	queue_work(e->intake_wq, &e->intake_work);
+	return -EINPROGRESS;
+}
 
-		r = enter(e, rq, rq->sector + done, n, done << SECTOR_SHIFT);
-		done += n;
+static struct dcd_request *first_waiting(struct dcd_engine *e)
+{
+	struct dcd_request *rq;
+
+	spin_lock(&e->lock);
+	rq = list_first_entry_or_null(&e->waiting, struct dcd_request, waiting);
+	spin_unlock(&e->lock);
+	return rq;
+}
+
+static void wait_for_time_and_room(struct dcd_engine *e)
+{
+	ktime_t at;
+
+	if (early(e, &at)) {
+		dcd_count(e, DCD_N_THROTTLED, 1);
+		set_current_state(TASK_UNINTERRUPTIBLE);
+		schedule_hrtimeout(&at, HRTIMER_MODE_ABS);
+	} else if (!can_go_on(e)) {
+		dcd_count(e, DCD_N_WAITS_FOR_ROOM, 1);
+		dcd_destage_kick(e);
+		wait_event(e->room, can_go_on(e));
 	}
-	return r;
+}
+
+void dcd_intake_worker(struct work_struct *work)
+{
+	struct dcd_engine *e = container_of(work, struct dcd_engine, intake_work);
+	struct dcd_request *rq;
+
+	while ((rq = first_waiting(e))) {
+		int r = go_on(e, rq);
+
+		if (r == -EAGAIN) {
+			wait_for_time_and_room(e);
+			continue;
+		}
+		spin_lock(&e->lock);
+		list_del(&rq->waiting);
+		spin_unlock(&e->lock);
+		dcd_entered(e, rq, r);
+	}
 }
 
 static bool all_left(struct dcd_engine *e, u64 below)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A write that waits for room stops nothing but writes: not its submitter, so reads go on."""
+
+import threading
+
+from dcdlab import SEGMENT, Box, Model
+from locklab import base, blk, dm
+
+SIZE = 112  # sectors of a write that fills a segment
+
+
+class Writes(threading.Thread):
+    """Segment after segment, from the disk's beginning on, until the last is taken or one fails."""
+
+    def __init__(self, node: str, model: Model, count: int) -> None:
+        super().__init__()
+        self._node, self._model, self._count = node, model, count
+        self.done = 0
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        with blk.Disk(self._node) as disk:
+            for n in range(self._count):
+                data = blk.pattern(f"segment {n}", SIZE)
+                try:
+                    disk.write(n * SIZE, data)
+                except OSError as err:
+                    self.error = err
+                    return
+                self._model.put(n * SIZE, data)
+                self.done = n + 1
+
+
+def waiting(count: int) -> None:
+    base.step(f"{count} writers wait for a log disk that hangs, reads from memory go on")
+    box = Box(nvram="lab", nvram_bytes=4096 + 8 * SEGMENT)
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        disk.write(8000, blk.pattern("before", SIZE))
+        model.put(8000, blk.pattern("before", SIZE))
+        dm.suspend(box.log.name)
+        first = Writes(disk.node, model, 30)
+        first.start()
+        base.until(lambda: box.count("waits_for_room") > 0, "a write to wait for room")
+        others = [Writes(disk.node, Model(64 * SIZE), 1) for _ in range(count - 1)]
+        for other in others:  # the first write again, with the same bytes
+            other.start()
+        base.expect(0 < first.done < 8, f"{first.done} writes taken")
+        took = blk.timed(lambda: check(disk, model, first.done))
+        base.expect(took < 1, f"reads took {took:.3f} s")
+        base.expect(not any(other.done for other in others), "who comes later waits behind")
+        base.expect(first.done < 8, "and it still waits")
+        dm.resume(box.log.name)
+        for writes in (first, *others):
+            writes.join(600)
+            base.expect(not writes.is_alive() and writes.error is None, f"{writes.error}")
+        model.check(disk, "in the end")
+    with box.disk() as disk:
+        model.check(disk, "reopened")
+    box.away()
+
+
+def check(disk: blk.Disk, model: Model, segments: int) -> None:
+    for n in range(segments):
+        want = model.bytes[n * SIZE * 512 : (n + 1) * SIZE * 512]
+        base.expect(disk.read(n * SIZE, SIZE) == want, f"segment {n}")
+
+
+waiting(1)
+waiting(6)
+base.step("done")
