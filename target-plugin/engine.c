@@ -21,7 +21,7 @@ static int carve(struct dcd_engine *e, size_t asked)
 		return -ENOSPC;
 	}
 	slots = div_u64(bytes - DCD_BLOCK, e->segment_bytes);
-	e->nslots = min_t(u64, slots, 1024);
+	e->nslots = min_t(u64, slots, DCD_SLOTS_MAX);
 	e->slots = kvcalloc(e->nslots, sizeof(*e->slots), GFP_KERNEL);
 	if (!e->slots)
 		return -ENOMEM;

@@ -62,6 +62,7 @@
 #include "dcd-format.h"
 #include "dcd-nvram.h"
 #include "pace.h"
+#include "parse.h"
 
 struct dcd_disk {
 	struct block_device *bdev;
@@ -241,7 +242,7 @@ int __must_check dcd_super_read(struct dcd_engine *e);
 int __must_check dcd_header_read(struct dcd_engine *e);
 int __must_check dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied);
 void dcd_header_write(struct dcd_engine *e, u64 applied);	/* needs @intake */
-u32 dcd_crc(const void *p, size_t bytes);
+void dcd_geometry_of(const struct dcd_engine *e, struct dcd_geometry *g);
 
 /*
  * index.c: sector ranges to places. A range of zeroes knows only the segment
@@ -300,14 +301,6 @@ void dcd_log_works(struct dcd_engine *e);
 void dcd_log_try(struct dcd_engine *e);
 int __must_check dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first,
 				   u32 entries, u32 used);
-/* 0, -ENODATA: not a valid segment of that sequence, or an I/O error. */
-int __must_check dcd_segment_read(struct dcd_engine *e, void *buf, u64 sequence);
-/*
- * The sequence of a segment above @sequence that is in the places from @sequence's
- * on (not all of a large log: as many as can be asked quickly), 0: none.
- */
-u64 dcd_segment_above(struct dcd_engine *e, void *buf, u64 sequence);
-bool dcd_entry_valid(const struct dcd_engine *e, const u8 *segment, u32 number);
 
 /* engine.c: the request's end, which may be the engine's too. Any context. */
 void dcd_answer(struct dcd_engine *e, struct dcd_request *rq, int error);

@@ -3,162 +3,106 @@
  * At open: index the live part of the log, then write what only NVRAM has to
  * the log as segments of its own. Nothing in NVRAM is changed before it is
  * durable in the log, so a second crash finds the same again. Nothing is
- * written before all is known to be there.
+ * written before all is known to be there. What is live is plan.c's decision.
  */
+#include <linux/slab.h>
+
 #include "dcd-trace.h"
 #include "engine.h"
+#include "plan.h"
 
-struct found {
-	u64 tail;	/* first segment that may count */
-	u64 next;	/* segment */
-	u64 newest;	/* entry */
+struct recovery {
+	struct dcd_geometry geometry;
+	struct dcd_plan plan;
+	struct dcd_slot_scan *scans;	/* of each slot */
 	u64 entries;
 	u64 slots;
+	char text[512];
 };
 
-static int index_segment(struct dcd_engine *e, const u8 *seg, u64 sequence, u32 entries,
-			 u64 applied, struct found *f)
+static int index_entries(struct dcd_engine *e, const u8 *seg, u64 sequence, u32 entries,
+			 struct recovery *c)
 {
-	const struct dcd_entry *n = (const struct dcd_entry *)(seg + DCD_BLOCK);
 	u64 start = sequence * (e->segment_bytes >> SECTOR_SHIFT);
 	u32 i;
 	int r;
 
-	for (i = 0; i < entries; i++, n++) {
+	for (i = 0; i < entries; i++) {
+		const struct dcd_entry *n = dcd_entry_at(seg, i);
 		bool zero = le16_to_cpu(n->type) != DCD_ENTRY_WRITE;
 
-		f->newest = max_t(u64, f->newest, le64_to_cpu(n->sequence));
-		if (le64_to_cpu(n->sequence) <= applied)
+		if (le64_to_cpu(n->sequence) <= c->plan.applied)
 			continue;
 		r = dcd_index_insert(e, le64_to_cpu(n->sector), le32_to_cpu(n->sectors), zero,
 				     zero ? sequence : start + le32_to_cpu(n->offset));
 		if (r)
 			return r;
-		f->entries++;
+		c->entries++;
 	}
 	return 0;
 }
 
-/* A segment isn't there, but the next one shows that all before it is on the data disk. */
-static bool passed_over(struct dcd_engine *e, u64 applied, u64 above, int error,
-			struct found *f)
+static int read_segment(struct dcd_engine *e, struct recovery *c)
 {
 	const struct dcd_segment *h = e->commit_buf;
+	u64 sequence = c->plan.place;
+	int r = dcd_disk_io(&e->log, REQ_OP_READ, dcd_segment_sector(e, sequence), e->commit_buf,
+			    e->segment_bytes);
 
-	if (!above || le64_to_cpu(h->first_entry) > applied + 1)
-		return false;
-	pr_warn("dcd: %s: can't read segment %llu of the log %pg: error %d; all before segment %llu is on the data disk, going on there\n",
-		e->name, f->next, e->log.bdev, error, above);
-	f->tail = above;
-	f->next = above;
-	return true;
-}
-
-static int read_log(struct dcd_engine *e, u64 applied, struct found *f)
-{
-	u64 above;
-	int r;
-
-again:
-	for (;;) {
-		const struct dcd_segment *h = e->commit_buf;
-
-		r = dcd_segment_read(e, e->commit_buf, f->next);
-		if (r)
-			break;
-		if (f->next - f->tail >= e->segments)
-			return -EUCLEAN;
-		/* Retired entries and those of the log must join. */
-		if (le64_to_cpu(h->first_entry) > max(f->newest, applied) + 1) {
-			pr_err("dcd: %s: segment %llu begins at entry %llu, %llu is expected: the log is damaged\n",
-			       e->name, f->next, le64_to_cpu(h->first_entry), f->newest + 1);
-			return -EUCLEAN;
-		}
-		r = index_segment(e, e->commit_buf, f->next, le32_to_cpu(h->entries), applied, f);
-		if (r)
-			return r;
-		f->next++;
-	}
-	/* An NVRAM that keeps shows whether this one counts: then a gap is before what it has. */
-	if (r != -ENODATA && (r == -EOPNOTSUPP || !e->keeps)) {
-		pr_err("dcd: %s: can't read segment %llu of the log %pg: error %d; it may hold acknowledged writes: mend that disk or copy it to a good one. `dcd format` gives up what only the log has: save both disks before it, and copy the data anew after it\n",
-		       e->name, f->next, e->log.bdev, r);
+	if (r == -ENOMEM)
 		return r;
-	}
-	/*
-	 * Segments become durable in their order, and none is used again before a
-	 * superblock says so: a later one means damage, or what NVRAM took past a
-	 * log that failed.
-	 */
-	above = dcd_segment_above(e, e->commit_buf, f->next);
-	if (passed_over(e, applied, above, r, f))
-		goto again;
-	if (!above) {
-		if (r != -ENODATA)
-			pr_warn("dcd: %s: can't read segment %llu of the log %pg: error %d; NVRAM and log have nothing behind it, so it is the log's end\n",
-				e->name, f->next, e->log.bdev, r);
+	if (!dcd_plan_segment(&c->plan, e->commit_buf, r))
 		return 0;
+	return index_entries(e, e->commit_buf, sequence, le32_to_cpu(h->entries), c);
+}
+
+static void read_header(struct dcd_engine *e, struct recovery *c)
+{
+	int r = dcd_disk_io(&e->log, REQ_OP_READ, dcd_segment_sector(e, c->plan.place),
+			    e->commit_buf, SECTOR_SIZE);
+
+	dcd_plan_header(&c->plan, e->commit_buf, r);
+}
+
+static void scan_slots(struct dcd_engine *e, struct recovery *c)
+{
+	u32 i, n = e->keeps ? e->nslots : 0;
+
+	for (i = 0; i < n; i++) {
+		dcd_slot_scan(&c->geometry, e->slots[i].base, c->plan.newest, &c->scans[i]);
+		cond_resched();
 	}
-	pr_err("dcd: %s: segment %llu of the log %pg (or the newest copy of its superblock) is damaged, but segment %llu is there: data are missing; restore the log from a copy. `dcd format` gives up what only log and NVRAM have: save them and the data disk before it, and copy the data anew after it\n",
-	       e->name, f->next, e->log.bdev, above);
-	return -EUCLEAN;
+	dcd_plan_slots(&c->plan, c->scans, n);
 }
 
-static u64 slot_first(const struct dcd_slot *s)
+/* Until all is known, or it is refused. */
+static int find_out(struct dcd_engine *e, struct recovery *c)
 {
-	return le64_to_cpu(((const struct dcd_entry *)(s->base + DCD_BLOCK))->sequence);
-}
+	int r = 0;
 
-/* Entries above @newest, s->entries, from the slot's first on; 0: none. */
-static void slot_scan(struct dcd_engine *e, struct dcd_slot *s, u64 newest)
-{
-	const struct dcd_entry *n = (const struct dcd_entry *)(s->base + DCD_BLOCK);
-	u32 max = e->table_bytes / sizeof(*n);
-
-	s->entries = 0;
-	s->used = DCD_BLOCK + e->table_bytes;
-	s->first_entry = slot_first(s);
-	if (!dcd_entry_valid(e, s->base, 0) || s->first_entry <= newest)
-		return;
-	while (s->entries < max && dcd_entry_valid(e, s->base, s->entries) &&
-	       le64_to_cpu(n[s->entries].sequence) == s->first_entry + s->entries) {
-		s->used = (le32_to_cpu(n[s->entries].offset) + le32_to_cpu(n[s->entries].stored)) <<
-			  SECTOR_SHIFT;
-		s->entries++;
+	dcd_plan_begin(&c->plan, &c->geometry, &e->super, e->keeps ? &e->header : NULL);
+	while (!r && c->plan.want < DCD_WANT_NVRAM) {
+		switch (c->plan.want) {
+		case DCD_WANT_SEGMENT:
+			r = read_segment(e, c);
+			break;
+		case DCD_WANT_HEADER:
+			read_header(e, c);
+			break;
+		default:
+			scan_slots(e, c);
+			break;
+		}
+		if (!c->plan.note)
+			continue;
+		dcd_plan_text(&c->plan, c->text, sizeof(c->text));
+		pr_warn("dcd: %s: log %pg: %s\n", e->name, e->log.bdev, c->text);
 	}
-}
-
-static struct dcd_slot *slot_beginning_at(struct dcd_engine *e, u64 entry)
-{
-	unsigned int i;
-
-	for (i = 0; i < e->nslots; i++)
-		if (e->slots[i].entries && e->slots[i].first_entry == entry)
-			return &e->slots[i];
-	return NULL;
-}
-
-/* Entries above @newest are in NVRAM without a gap. */
-static int check_nvram(struct dcd_engine *e, u64 newest)
-{
-	u64 least = U64_MAX, next = newest + 1;
-	unsigned int i, live = 0;
-	struct dcd_slot *s;
-
-	for (i = 0; i < e->nslots; i++) {
-		slot_scan(e, &e->slots[i], newest);
-		live += !!e->slots[i].entries;
-	}
-	for (; (s = slot_beginning_at(e, next)); live--)
-		next += s->entries;
-	if (!live)
-		return 0;
-	for (i = 0; i < e->nslots; i++)
-		if (e->slots[i].entries && e->slots[i].first_entry > next)
-			least = min(least, e->slots[i].first_entry);
-	pr_err("dcd: %s: entries %llu to %llu are neither in the log %pg nor in NVRAM, later ones are there: damaged, or of another time\n",
-	       e->name, next, least - 1, e->log.bdev);
-	return -EUCLEAN;
+	if (c->plan.want != DCD_REFUSED)
+		return r;
+	dcd_plan_text(&c->plan, c->text, sizeof(c->text));
+	pr_err("dcd: %s: log %pg: %s\n", e->name, e->log.bdev, c->text);
+	return dcd_plan_errno(&c->plan);
 }
 
 /* With the log dead a slot waits for the destager, as at any other time. */
@@ -176,29 +120,44 @@ static void slot_to_log(struct dcd_engine *e, struct dcd_slot *s, u64 sequence)
 	}
 }
 
-static void settled(struct dcd_engine *e, const struct found *f)
+/* Number @i of the NVRAM: slots change places as they are recovered. */
+static struct dcd_slot *slot_number(struct dcd_engine *e, u32 i)
 {
-	e->committed = f->next;
-	e->committed_entry = f->newest;
+	const u8 *base = (u8 *)e->nv->base + DCD_BLOCK + (size_t)i * e->segment_bytes;
+	struct dcd_slot *s = e->slots;
+
+	while (s->base != base)
+		s++;
+	return s;
 }
 
-static int read_nvram(struct dcd_engine *e, u64 applied, struct found *f)
+static void settled(struct dcd_engine *e, const struct dcd_plan *p)
 {
-	struct dcd_slot *s;
-	int r;
+	e->committed = p->next;
+	e->committed_entry = p->newest;
+}
 
-	while ((s = slot_beginning_at(e, f->newest + 1))) {
-		u32 entries = s->entries;
+static int read_nvram(struct dcd_engine *e, struct recovery *c)
+{
+	struct dcd_plan *p = &c->plan;
+	u32 n = e->keeps ? e->nslots : 0;
+	int i, r;
 
-		slot_to_log(e, s, f->next);
-		r = index_segment(e, s->base, f->next, entries, applied, f);
-		dcd_slot_recovered(e, s, f->next, !e->log_dead);
+	while ((i = dcd_plan_slot(p, c->scans, n)) >= 0) {
+		struct dcd_slot *s = slot_number(e, i);
+
+		s->first_entry = c->scans[i].first;
+		s->entries = c->scans[i].entries;
+		s->used = c->scans[i].used;
+		slot_to_log(e, s, p->next);
+		r = index_entries(e, s->base, p->next, s->entries, c);
+		dcd_slot_recovered(e, s, p->next, !e->log_dead);
 		if (r)
 			return r;
-		f->next++;
-		f->slots++;
+		dcd_plan_took(p, &c->scans[i]);
+		c->slots++;
 		if (!e->log_dead)
-			settled(e, f);
+			settled(e, p);
 	}
 	return 0;
 }
@@ -216,35 +175,42 @@ static void disown(struct dcd_engine *e, u64 next, u64 applied)
 		dcd_log_failed(e, DCD_SUPERBLOCK, r);
 }
 
-int dcd_recover(struct dcd_engine *e)
+static int recover(struct dcd_engine *e, struct recovery *c)
 {
-	u64 tail = le64_to_cpu(e->super.tail);
-	struct found f = { .tail = tail, .next = tail };
-	u64 applied = le64_to_cpu(e->super.applied);
+	struct dcd_plan *p = &c->plan;
 	int r;
 
-	if (e->keeps)
-		applied = max_t(u64, applied, le64_to_cpu(e->header.applied));
-	e->tail = tail;
+	e->tail = le64_to_cpu(e->super.tail);
 	mutex_lock(&e->intake);
-	r = read_log(e, applied, &f);
-	f.newest = max(f.newest, applied);
-	if (!r && e->keeps)
-		r = check_nvram(e, f.newest);
-	if (f.newest == applied)
-		f.tail = f.next;
-	if (!r && f.tail != e->tail)
-		disown(e, f.tail, applied);
-	settled(e, &f);
-	if (!r && e->keeps)
-		r = read_nvram(e, applied, &f);
+	r = find_out(e, c);
+	if (!r && p->tail != e->tail)
+		disown(e, p->tail, p->applied);
+	settled(e, p);
+	if (!r)
+		r = read_nvram(e, c);
 	mutex_unlock(&e->intake);
-	trace_dcd_recovery(e, f.next, f.newest, f.entries, f.slots, r);
+	trace_dcd_recovery(e, p->next, p->newest, c->entries, c->slots, r);
 	if (r)
 		return r;
-	e->head = f.next;
-	e->next_entry = f.newest + 1;
+	e->head = p->next;
+	e->next_entry = p->newest + 1;
 	pr_info("dcd: %s: recovered %llu live segments, %llu entries (%llu segments from NVRAM)\n",
-		e->name, e->head - e->tail, f.entries, f.slots);
+		e->name, e->head - e->tail, c->entries, c->slots);
 	return 0;
+}
+
+int dcd_recover(struct dcd_engine *e)
+{
+	struct recovery *c = kzalloc(sizeof(*c), GFP_KERNEL);
+	int r = -ENOMEM;
+
+	if (!c)
+		return r;
+	dcd_geometry_of(e, &c->geometry);
+	c->scans = kvcalloc(e->nslots, sizeof(*c->scans), GFP_KERNEL);
+	if (c->scans)
+		r = recover(e, c);
+	kvfree(c->scans);
+	kfree(c);
+	return r;
 }

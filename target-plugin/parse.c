@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "parse.h"
+
+u32 dcd_crc(const void *p, size_t bytes)
+{
+	return crc32c(~0U, p, bytes);
+}
+
+static bool all_zero(const void *p, size_t bytes)
+{
+	const u8 *b = p;
+
+	while (bytes--)
+		if (*b++)
+			return false;
+	return true;
+}
+
+/* @crc: the checksum in it, @seen: computed with that field 0. */
+static enum dcd_copy copy_kind(const void *p, size_t bytes, bool magic, u32 crc, u32 seen)
+{
+	if (magic)
+		return crc == seen ? DCD_COPY_VALID : DCD_COPY_DAMAGED;
+	return all_zero(p, bytes) ? DCD_COPY_BLANK : DCD_COPY_FOREIGN;
+}
+
+static enum dcd_copy super_kind(const struct dcd_super *p)
+{
+	struct dcd_super s = *p;
+
+	s.crc = 0;
+	return copy_kind(p, sizeof(*p), le64_to_cpu(s.magic) == DCD_SUPER_MAGIC,
+			 le32_to_cpu(p->crc), dcd_crc(&s, sizeof(s)));
+}
+
+static enum dcd_copy header_kind(const struct dcd_nvram_header *p)
+{
+	struct dcd_nvram_header h = *p;
+
+	h.crc = 0;
+	return copy_kind(p, sizeof(*p), le64_to_cpu(h.magic) == DCD_NVRAM_MAGIC,
+			 le32_to_cpu(p->crc), dcd_crc(&h, sizeof(h)));
+}
+
+/* Which copy counts, by kinds and generations; 2: none, and *why. */
+static unsigned int choose(const enum dcd_copy *kinds, u64 first, u64 second,
+			   enum dcd_reason *why)
+{
+	bool a = kinds[0] == DCD_COPY_VALID, b = kinds[1] == DCD_COPY_VALID;
+
+	*why = DCD_OK;
+	if (a || b)
+		return !a || (b && second > first);
+	if (kinds[0] == DCD_COPY_DAMAGED || kinds[1] == DCD_COPY_DAMAGED)
+		*why = DCD_BAD_CRC;
+	else if (kinds[0] == DCD_COPY_FOREIGN || kinds[1] == DCD_COPY_FOREIGN)
+		*why = DCD_NO_MAGIC;
+	else
+		*why = DCD_BLANK;
+	return 2;
+}
+
+static enum dcd_reason check_format(u32 version, const struct dcd_features *f, u64 *detail)
+{
+	*detail = version;
+	if (version != DCD_VERSION)
+		return DCD_BAD_VERSION;
+	*detail = (le32_to_cpu(f->incompat) & ~DCD_INCOMPAT) |
+		  (le32_to_cpu(f->ro_compat) & ~DCD_RO_COMPAT);
+	return *detail ? DCD_BAD_FEATURES : DCD_OK;
+}
+
+static enum dcd_reason check_super(struct dcd_super_found *f, u64 data_sectors, u64 log_sectors)
+{
+	const struct dcd_super *s = &f->super;
+	u64 segments = le64_to_cpu(s->segments);
+	u32 seg = le32_to_cpu(s->segment_bytes), table = le32_to_cpu(s->table_bytes);
+	enum dcd_reason r = check_format(le32_to_cpu(s->version), &s->features, &f->a);
+
+	if (r)
+		return r;
+	f->a = le64_to_cpu(s->data_sectors);
+	f->b = data_sectors;
+	if (data_sectors && f->a != f->b)
+		return DCD_OTHER_DATA;
+	if (seg < DCD_SEGMENT_MIN || seg > DCD_SEGMENT_MAX || seg % DCD_BLOCK ||
+	    table < DCD_BLOCK || table % DCD_BLOCK || table > seg / 4 ||
+	    segments < DCD_SEGMENTS_MIN || segments > U64_MAX / 2 / DCD_SEGMENT_MAX)
+		return DCD_BAD_GEOMETRY;
+	f->a = max_t(u64, le64_to_cpu(s->log_sectors),
+		     (DCD_RING_START + segments * seg) >> SECTOR_SHIFT);
+	f->b = log_sectors;
+	if (f->a > f->b)
+		return DCD_TRUNCATED;
+	memcpy(f->geometry.uuid, s->uuid, sizeof(f->geometry.uuid));
+	f->geometry.epoch = le64_to_cpu(s->epoch);
+	f->geometry.data_sectors = le64_to_cpu(s->data_sectors);
+	f->geometry.segments = segments;
+	f->geometry.segment_bytes = seg;
+	f->geometry.table_bytes = table;
+	f->geometry.nvram = le32_to_cpu(s->flags) & DCD_SUPER_NVRAM;
+	return DCD_OK;
+}
+
+void dcd_super_find(const void *blocks, u64 data_sectors, u64 log_sectors,
+		    struct dcd_super_found *f)
+{
+	const struct dcd_super *copy[2] = { blocks, blocks + DCD_BLOCK };
+
+	memset(f, 0, sizeof(*f));
+	f->copies[0] = super_kind(copy[0]);
+	f->copies[1] = super_kind(copy[1]);
+	f->counts = choose(f->copies, le64_to_cpu(copy[0]->generation),
+			   le64_to_cpu(copy[1]->generation), &f->reason);
+	if (f->reason)
+		return;
+	f->super = *copy[f->counts];
+	f->reason = check_super(f, data_sectors, log_sectors);
+}
+
+static enum dcd_reason check_header(struct dcd_header_found *f, u64 bytes,
+				    const struct dcd_geometry *g)
+{
+	const struct dcd_nvram_header *h = &f->header;
+	enum dcd_reason r = check_format(le32_to_cpu(h->version), &h->features, &f->a);
+
+	if (r)
+		return r;
+	if (g && memcmp(h->uuid, g->uuid, sizeof(h->uuid)))
+		return DCD_OTHER_UUID;
+	if (g && le64_to_cpu(h->epoch) != g->epoch)
+		return DCD_OTHER_EPOCH;
+	f->a = le64_to_cpu(h->bytes);
+	f->b = bytes;
+	if (f->a > f->b)
+		return DCD_TRUNCATED;
+	if (g && (le32_to_cpu(h->segment_bytes) != g->segment_bytes ||
+		  le32_to_cpu(h->table_bytes) != g->table_bytes))
+		return DCD_OTHER_SLOTS;
+	return DCD_OK;
+}
+
+void dcd_header_find(const void *base, u64 bytes, const struct dcd_geometry *g,
+		     struct dcd_header_found *f)
+{
+	const struct dcd_nvram_header *copy[2] = { base, base + DCD_NVRAM_COPY };
+
+	memset(f, 0, sizeof(*f));
+	f->copies[0] = header_kind(copy[0]);
+	f->copies[1] = header_kind(copy[1]);
+	f->counts = choose(f->copies, le64_to_cpu(copy[0]->generation),
+			   le64_to_cpu(copy[1]->generation), &f->reason);
+	if (f->reason)
+		return;
+	f->header = *copy[f->counts];
+	f->reason = check_header(f, bytes, g);
+}
+
+unsigned int dcd_super_next(struct dcd_super *s, u64 tail, u64 applied)
+{
+	u64 generation = le64_to_cpu(s->generation) + 1;
+
+	s->generation = cpu_to_le64(generation);
+	s->tail = cpu_to_le64(tail);
+	s->applied = cpu_to_le64(applied);
+	s->crc = 0;
+	s->crc = cpu_to_le32(dcd_crc(s, sizeof(*s)));
+	return generation & 1;
+}
+
+unsigned int dcd_header_next(struct dcd_nvram_header *h, u64 applied)
+{
+	u64 generation = le64_to_cpu(h->generation) + 1;
+
+	h->generation = cpu_to_le64(generation);
+	h->applied = cpu_to_le64(applied);
+	h->crc = 0;
+	h->crc = cpu_to_le32(dcd_crc(h, sizeof(*h)));
+	return generation & 1;
+}
+
+const char *dcd_reason_name(enum dcd_reason reason)
+{
+	static const char *const names[] = {
+		[DCD_OK] = "ok",
+		[DCD_BLANK] = "blank",
+		[DCD_NO_MAGIC] = "foreign",
+		[DCD_BAD_CRC] = "bad_checksum",
+		[DCD_BAD_VERSION] = "bad_version",
+		[DCD_BAD_FEATURES] = "unknown_features",
+		[DCD_BAD_GEOMETRY] = "bad_geometry",
+		[DCD_OTHER_DATA] = "other_data_disk",
+		[DCD_TRUNCATED] = "truncated",
+		[DCD_OTHER_UUID] = "other_uuid",
+		[DCD_OTHER_EPOCH] = "other_epoch",
+		[DCD_OTHER_SLOTS] = "other_slots",
+	};
+
+	return names[reason];
+}
+
+int dcd_reason_errno(enum dcd_reason reason)
+{
+	switch (reason) {
+	case DCD_OK:
+		return 0;
+	case DCD_BAD_VERSION:
+	case DCD_BAD_FEATURES:
+		return -EOPNOTSUPP;
+	case DCD_BAD_GEOMETRY:
+	case DCD_TRUNCATED:
+	case DCD_OTHER_SLOTS:
+		return -EUCLEAN;
+	default:
+		return -EMEDIUMTYPE;
+	}
+}
+
+/* What log and NVRAM have in common. */
+static int text(const char *what, enum dcd_reason reason, u64 a, char *buf, size_t size)
+{
+	switch (reason) {
+	case DCD_BAD_VERSION:
+		return scnprintf(buf, size, "%s has format version %llu: use a newer program",
+				 what, (unsigned long long)a);
+	case DCD_BAD_FEATURES:
+		return scnprintf(buf, size, "%s has unknown features %#llx: use a newer program",
+				 what, (unsigned long long)a);
+	default:
+		return scnprintf(buf, size, "%s: %s", what, dcd_reason_name(reason));
+	}
+}
+
+int dcd_super_text(const struct dcd_super_found *f, char *buf, size_t size)
+{
+	switch (f->reason) {
+	case DCD_BLANK:
+	case DCD_NO_MAGIC:
+		return scnprintf(buf, size, "no valid DCD log: `dcd format` makes one (and forgets what was there)%s",
+				 f->reason == DCD_BLANK ? "; it is blank" : "");
+	case DCD_BAD_CRC:
+		return scnprintf(buf, size, "no valid DCD log, both copies of the superblock are damaged: restore it from a copy; `dcd format` makes a new one (and forgets what was there)");
+	case DCD_OTHER_DATA:
+		return scnprintf(buf, size, "the log belongs to a data disk of %llu sectors, this one has %llu: wrong data disk?",
+				 (unsigned long long)f->a, (unsigned long long)f->b);
+	case DCD_BAD_GEOMETRY:
+		return scnprintf(buf, size, "the log's superblock says %llu segments of %u bytes with tables of %u, which can't be: damaged",
+				 (unsigned long long)le64_to_cpu(f->super.segments),
+				 le32_to_cpu(f->super.segment_bytes),
+				 le32_to_cpu(f->super.table_bytes));
+	case DCD_TRUNCATED:
+		return scnprintf(buf, size, "the log needs %llu sectors, the disk has %llu: truncated?",
+				 (unsigned long long)f->a, (unsigned long long)f->b);
+	default:
+		return text("the log", f->reason, f->a, buf, size);
+	}
+}
+
+int dcd_header_text(const struct dcd_header_found *f, char *buf, size_t size)
+{
+	switch (f->reason) {
+	case DCD_BLANK:
+	case DCD_NO_MAGIC:
+	case DCD_BAD_CRC:
+		return scnprintf(buf, size, "the NVRAM has no valid DCD header (%s): wrong NVRAM? `dcd format` makes one together with a new log, and gives up what that log has",
+				 f->reason == DCD_BLANK ? "it is blank" :
+				 f->reason == DCD_BAD_CRC ? "both copies are damaged" :
+				 "it is something else's");
+	case DCD_OTHER_UUID:
+		return scnprintf(buf, size, "the NVRAM doesn't belong to the log, its uuid is another: wrong NVRAM or wrong log disk");
+	case DCD_OTHER_EPOCH:
+		return scnprintf(buf, size, "the NVRAM doesn't belong to the log as it was formatted last: wrong NVRAM or wrong log disk");
+	case DCD_TRUNCATED:
+		return scnprintf(buf, size, "the NVRAM was formatted with %llu bytes, now it has %llu",
+				 (unsigned long long)f->a, (unsigned long long)f->b);
+	case DCD_OTHER_SLOTS:
+		return scnprintf(buf, size, "the NVRAM has slots of another size than the log's segments: damaged");
+	default:
+		return text("the NVRAM", f->reason, f->a, buf, size);
+	}
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Parse: what is on a log disk and in NVRAM (dcd-format.h): which copy of the
+ * superblock and of the NVRAM header counts, what a place of the ring holds,
+ * which entries of a slot are whole.
+ *
+ * Pure functions on the caller's memory: any context, no locks, they don't
+ * sleep. The module and the command `dcd` use the same code.
+ *
+ * Nothing that is read is trusted: what is accepted has a right checksum, belongs
+ * to this format (uuid and epoch), and fits the devices. Whatever else the bytes
+ * are, no function reads outside of what it was given.
+ */
+#ifndef DCD_PARSE_H
+#define DCD_PARSE_H
+
+#include "dcd-port.h"
+#include "dcd-format.h"
+
+/* What doesn't change during the life of a format. */
+struct dcd_geometry {
+	u8 uuid[16];
+	u64 epoch;
+	u64 data_sectors;
+	u64 segments;
+	u32 segment_bytes;
+	u32 table_bytes;
+	bool nvram;		/* belongs to an NVRAM with a header */
+};
+
+/* Sector in the log where segment @sequence begins. */
+static inline u64 dcd_place_of(const struct dcd_geometry *g, u64 sequence)
+{
+	u64 at;
+
+	div64_u64_rem(sequence, g->segments, &at);
+	return (DCD_RING_START + at * g->segment_bytes) >> SECTOR_SHIFT;
+}
+
+static inline u32 dcd_table_entries(const struct dcd_geometry *g)
+{
+	return g->table_bytes / sizeof(struct dcd_entry);
+}
+
+/* crc32c as dcd-format.h says. */
+u32 dcd_crc(const void *p, size_t bytes);
+
+/* Why a superblock, a header, or what they lead to can't be used. */
+enum dcd_reason {
+	DCD_OK,
+	DCD_BLANK,		/* zeroes in both copies */
+	DCD_NO_MAGIC,		/* something else's */
+	DCD_BAD_CRC,		/* ours, both copies are damaged */
+	DCD_BAD_VERSION,	/* @a: version */
+	DCD_BAD_FEATURES,	/* @a: unknown bits */
+	DCD_BAD_GEOMETRY,	/* the numbers contradict each other */
+	DCD_OTHER_DATA,		/* @a: sectors of the data disk it belongs to, @b: of this one */
+	DCD_TRUNCATED,		/* @a: bytes it was formatted with, @b: there are */
+	DCD_OTHER_UUID,		/* NVRAM of another log */
+	DCD_OTHER_EPOCH,	/* of the same log before it was formatted anew */
+	DCD_OTHER_SLOTS,	/* slots of another size than the log's segments */
+	DCD_REASONS,
+};
+
+enum dcd_copy {
+	DCD_COPY_VALID,
+	DCD_COPY_BLANK,
+	DCD_COPY_FOREIGN,	/* no magic of ours */
+	DCD_COPY_DAMAGED,	/* magic, wrong checksum: a copy is one sector, it can't be torn */
+};
+
+struct dcd_super_found {
+	enum dcd_reason reason;
+	u64 a, b;			/* what @reason is about */
+	enum dcd_copy copies[2];
+	unsigned int counts;		/* the copy that counts */
+	struct dcd_super super;		/* of the valid copy that counts, else zeroes */
+	struct dcd_geometry geometry;	/* if @reason is DCD_OK */
+};
+
+struct dcd_header_found {
+	enum dcd_reason reason;
+	u64 a, b;
+	enum dcd_copy copies[2];
+	unsigned int counts;
+	struct dcd_nvram_header header;
+};
+
+/**
+ * dcd_super_find - the superblock of a log disk
+ * @blocks: 2 * DCD_BLOCK, the log disk's first
+ * @data_sectors: 0: there is no data disk to compare with
+ *
+ * Of two valid copies the one with the higher generation counts.
+ */
+void dcd_super_find(const void *blocks, u64 data_sectors, u64 log_sectors,
+		    struct dcd_super_found *f);
+
+/**
+ * dcd_header_find - the NVRAM header
+ * @base: DCD_BLOCK bytes
+ * @bytes: the NVRAM's
+ * @g: of the log it has to belong to; NULL: not asked
+ */
+void dcd_header_find(const void *base, u64 bytes, const struct dcd_geometry *g,
+		     struct dcd_header_found *f);
+
+/* The next generation of it, ready to be written to copy number (generation & 1), its result. */
+unsigned int dcd_super_next(struct dcd_super *s, u64 tail, u64 applied);
+unsigned int dcd_header_next(struct dcd_nvram_header *h, u64 applied);
+
+/* The reason in words, and what to do; begins with what it speaks of. Returns the length. */
+int dcd_super_text(const struct dcd_super_found *f, char *buf, size_t size);
+int dcd_header_text(const struct dcd_header_found *f, char *buf, size_t size);
+/* A word for it, for programs. */
+const char *dcd_reason_name(enum dcd_reason reason);
+/* As a negative errno. */
+int dcd_reason_errno(enum dcd_reason reason);
+
+/* What a place of the ring holds, when segment @sequence is expected there. */
+enum dcd_segment_kind {
+	DCD_SEGMENT_VALID,	/* that one, whole */
+	DCD_SEGMENT_BLANK,	/* zeroes in the header's sector: never written */
+	DCD_SEGMENT_FOREIGN,	/* another format's (of this disk, before), or no segment at all */
+	DCD_SEGMENT_STALE,	/* an earlier one of ours: this one never got here */
+	DCD_SEGMENT_LATER,	/* a later one of ours: this one was overwritten */
+	DCD_SEGMENT_TORN,	/* its header, but not all of what belongs to it */
+	DCD_SEGMENT_FLIPPED,	/* this one but for a single bit: nothing but damage does that */
+	DCD_SEGMENT_DAMAGED,	/* our header with a wrong checksum, or it is nonsense */
+	DCD_SEGMENT_NEWER,	/* a format that this code doesn't know */
+	DCD_SEGMENT_KINDS,
+};
+
+const char *dcd_segment_kind_name(enum dcd_segment_kind kind);
+
+/*
+ * Of the header's sector alone (SECTOR_SIZE bytes): VALID says no more than that
+ * the header is the expected one's. @found: the sequence it has, 0 if it has none.
+ */
+enum dcd_segment_kind dcd_segment_header(const struct dcd_geometry *g, const void *sector,
+					 u64 sequence, u64 *found);
+/* @seg: segment_bytes. If VALID, all of its entries are, and in their order. */
+enum dcd_segment_kind dcd_segment_parse(const struct dcd_geometry *g, const void *seg,
+					u64 sequence);
+
+/* @seg: a segment or a slot; @number below dcd_table_entries(). */
+static inline const struct dcd_entry *dcd_entry_at(const void *seg, u32 number)
+{
+	return (const struct dcd_entry *)((const u8 *)seg + DCD_BLOCK) + number;
+}
+
+/* Whole, of this epoch, within segment and data disk, and its payload is right. */
+bool dcd_entry_valid(const struct dcd_geometry *g, const void *seg, u32 number);
+
+/* NVRAM of @bytes has so many slots; more aren't used. */
+#define DCD_SLOTS_MAX	1024U
+static inline u32 dcd_slots(const struct dcd_geometry *g, u64 bytes)
+{
+	u64 rest;
+
+	return bytes < DCD_BLOCK ? 0 : min_t(u64, div64_u64_rem(bytes - DCD_BLOCK,
+								g->segment_bytes, &rest),
+					     DCD_SLOTS_MAX);
+}
+
+/* Entries of a slot that are above what the log has. */
+struct dcd_slot_scan {
+	u64 first;		/* sequence of entry 0 */
+	u32 entries;		/* whole, without a gap; 0: none */
+	u32 used;		/* bytes, end of the last payload */
+	bool damaged;		/* the entry behind them was whole once, and isn't now */
+};
+
+/*
+ * @slot: segment_bytes. Its entries above @newest. An entry is written when its
+ * payload is persistent, so one that is right with a payload that isn't, or that
+ * lacks a single bit to be right, isn't what a cut left, but damage.
+ */
+void dcd_slot_scan(const struct dcd_geometry *g, const void *slot, u64 newest,
+		   struct dcd_slot_scan *s);
+
+#endif

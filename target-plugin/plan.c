@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "plan.h"
+
+#define LOOKS	1024U	/* places of a large log that are looked at: as many as can be quickly */
+
+void dcd_plan_begin(struct dcd_plan *p, const struct dcd_geometry *g,
+		    const struct dcd_super *super, const struct dcd_nvram_header *header)
+{
+	memset(p, 0, sizeof(*p));
+	p->g = g;
+	p->applied = le64_to_cpu(super->applied);
+	if (header)
+		p->applied = max_t(u64, p->applied, le64_to_cpu(header->applied));
+	p->tail = le64_to_cpu(super->tail);
+	p->next = p->tail;
+	p->place = p->tail;
+	p->want = DCD_WANT_SEGMENT;
+}
+
+static void refuse(struct dcd_plan *p, enum dcd_refusal refusal, u64 a, u64 b)
+{
+	p->want = DCD_REFUSED;
+	p->refusal = refusal;
+	p->a = a;
+	p->b = b;
+}
+
+static void tell(struct dcd_plan *p, enum dcd_note note, u64 a, u64 b)
+{
+	p->note = note;
+	p->a = a;
+	p->b = b;
+}
+
+/* Nothing is behind @next in the log. */
+static void log_ends(struct dcd_plan *p)
+{
+	bool damaged = p->kind == DCD_SEGMENT_FLIPPED || p->kind == DCD_SEGMENT_DAMAGED;
+
+	/* An NVRAM shows whether it counts: it has all of it, or something behind it. */
+	if (damaged && !p->g->nvram) {
+		refuse(p, DCD_REFUSE_END, p->next, 0);
+		return;
+	}
+	if (damaged || p->error)
+		tell(p, DCD_NOTE_END, p->next, 0);
+	p->newest = max(p->newest, p->applied);
+	if (p->newest == p->applied)
+		p->tail = p->next;
+	p->want = DCD_WANT_SLOTS;
+}
+
+static void look_on(struct dcd_plan *p)
+{
+	if (p->asked == min_t(u64, p->g->segments, LOOKS)) {
+		log_ends(p);
+		return;
+	}
+	p->place = p->next + p->asked++;
+	p->want = DCD_WANT_HEADER;
+}
+
+static void go_on_at(struct dcd_plan *p, u64 sequence)
+{
+	p->next = sequence;
+	p->place = sequence;
+	p->want = DCD_WANT_SEGMENT;
+}
+
+bool dcd_plan_segment(struct dcd_plan *p, const void *seg, int error)
+{
+	const struct dcd_segment *h = seg;
+	u64 first;
+
+	p->note = DCD_NOTE_NONE;
+	p->error = error;
+	p->asked = 0;
+	p->kind = error ? DCD_SEGMENT_FOREIGN : dcd_segment_parse(p->g, seg, p->next);
+	if (error && !p->g->nvram) {
+		refuse(p, DCD_REFUSE_UNREADABLE, p->next, 0);
+		return false;
+	}
+	if (p->kind == DCD_SEGMENT_NEWER) {
+		refuse(p, DCD_REFUSE_NEWER, p->next, 0);
+		return false;
+	}
+	if (p->kind != DCD_SEGMENT_VALID) {
+		look_on(p);
+		return false;
+	}
+	if (p->next - p->tail >= p->g->segments) {
+		refuse(p, DCD_REFUSE_RING, p->next, 0);
+		return false;
+	}
+	/* Retired entries and those of the log must join. */
+	first = le64_to_cpu(h->first_entry);
+	if (first > max(p->newest, p->applied) + 1) {
+		refuse(p, DCD_REFUSE_JOIN, first, max(p->newest, p->applied) + 1);
+		return false;
+	}
+	if (h->entries)
+		p->newest = max_t(u64, p->newest, first + le32_to_cpu(h->entries) - 1);
+	go_on_at(p, p->next + 1);
+	return true;
+}
+
+/*
+ * Segments become durable in their order, and none is used again before a
+ * superblock says so: a later one means damage, or what NVRAM took past a log
+ * that failed.
+ */
+void dcd_plan_header(struct dcd_plan *p, const void *sector, int error)
+{
+	const struct dcd_segment *h = sector;
+	u64 found = 0;
+
+	p->note = DCD_NOTE_NONE;
+	if (!error)
+		(void)dcd_segment_header(p->g, sector, p->place, &found);
+	if (found <= p->next) {
+		look_on(p);
+		return;
+	}
+	if (le64_to_cpu(h->first_entry) > p->applied + 1) {
+		refuse(p, DCD_REFUSE_MIDDLE, p->next, found);
+		return;
+	}
+	tell(p, DCD_NOTE_PASSED_OVER, p->next, found);
+	p->tail = found;
+	go_on_at(p, found);
+}
+
+static const struct dcd_slot_scan *beginning_at(u64 entry, const struct dcd_slot_scan *scans,
+						u32 n)
+{
+	u32 i;
+
+	for (i = 0; i < n; i++)
+		if (scans[i].entries && scans[i].first == entry)
+			return &scans[i];
+	return NULL;
+}
+
+void dcd_plan_slots(struct dcd_plan *p, const struct dcd_slot_scan *scans, u32 n)
+{
+	u64 least = U64_MAX, next = p->newest + 1;
+	const struct dcd_slot_scan *s;
+	u32 i, live = 0;
+
+	p->note = DCD_NOTE_NONE;
+	for (i = 0; i < n; i++) {
+		if (scans[i].damaged) {
+			refuse(p, DCD_REFUSE_SLOT, i, scans[i].first + scans[i].entries);
+			return;
+		}
+		live += !!scans[i].entries;
+	}
+	/* At most one scan for each turn, even if two slots say the same. */
+	for (; live && (s = beginning_at(next, scans, n)); live--)
+		next += s->entries;
+	if (!live) {
+		p->want = DCD_WANT_NVRAM;
+		return;
+	}
+	for (i = 0; i < n; i++)
+		if (scans[i].entries && scans[i].first > next)
+			least = min(least, scans[i].first);
+	refuse(p, DCD_REFUSE_GAP, next, least);
+}
+
+int dcd_plan_slot(struct dcd_plan *p, const struct dcd_slot_scan *scans, u32 n)
+{
+	const struct dcd_slot_scan *s = beginning_at(p->newest + 1, scans, n);
+
+	if (s)
+		return s - scans;
+	p->want = DCD_DONE;
+	return -1;
+}
+
+void dcd_plan_took(struct dcd_plan *p, const struct dcd_slot_scan *scan)
+{
+	p->newest += scan->entries;
+	p->next++;
+}
+
+static int refusal_text(const struct dcd_plan *p, char *buf, size_t size)
+{
+	unsigned long long a = p->a, b = p->b;
+
+	switch (p->refusal) {
+	case DCD_REFUSE_UNREADABLE:
+		return scnprintf(buf, size, "can't read segment %llu: error %d; it may hold acknowledged writes: mend that disk or copy it to a good one.",
+				 a, p->error);
+	case DCD_REFUSE_NEWER:
+		return scnprintf(buf, size, "segment %llu is of a newer format: use a newer program",
+				 a);
+	case DCD_REFUSE_RING:
+		return scnprintf(buf, size, "segment %llu is one more than the ring has places: the log is damaged.",
+				 a);
+	case DCD_REFUSE_JOIN:
+		return scnprintf(buf, size, "segment %llu begins at entry %llu, %llu is expected: the log is damaged.",
+				 (unsigned long long)p->next, a, b);
+	case DCD_REFUSE_MIDDLE:
+		return scnprintf(buf, size, "segment %llu (or the newest copy of the superblock) is damaged%s%s, but segment %llu is there: data are missing; restore the log from a copy.",
+				 a, p->error ? "" : ", it is ",
+				 p->error ? "" : dcd_segment_kind_name(p->kind), b);
+	case DCD_REFUSE_END:
+		return scnprintf(buf, size, "segment %llu is %s, not torn by a power cut: it may hold acknowledged writes; restore the log from a copy.",
+				 a, dcd_segment_kind_name(p->kind));
+	case DCD_REFUSE_GAP:
+		return scnprintf(buf, size, "entries %llu to %llu are neither in the log nor in NVRAM, later ones are there: damaged, or of another time.",
+				 a, b - 1);
+	case DCD_REFUSE_SLOT:
+		return scnprintf(buf, size, "entry %llu in slot %llu of the NVRAM is damaged, not torn by a power cut: it may be an acknowledged write; restore the NVRAM from a copy.",
+				 b, a);
+	default:
+		return 0;
+	}
+}
+
+int dcd_plan_text(const struct dcd_plan *p, char *buf, size_t size)
+{
+	int n;
+
+	if (p->want == DCD_REFUSED) {
+		n = refusal_text(p, buf, size);
+		if (p->refusal == DCD_REFUSE_NEWER)
+			return n;
+		return n + scnprintf(buf + n, size - n, " `dcd format` gives up what only log and NVRAM have: save them and the data disk before it, and copy the data anew after it");
+	}
+	if (p->error)
+		n = scnprintf(buf, size, "can't read segment %llu: error %d; ",
+			      (unsigned long long)p->a, p->error);
+	else
+		n = scnprintf(buf, size, "segment %llu is %s; ", (unsigned long long)p->a,
+			      dcd_segment_kind_name(p->kind));
+	if (p->note == DCD_NOTE_PASSED_OVER)
+		n += scnprintf(buf + n, size - n,
+			       "all before segment %llu is on the data disk, going on there",
+			       (unsigned long long)p->b);
+	else
+		n += scnprintf(buf + n, size - n,
+			       "nothing is behind it in the log, so it ends there; NVRAM knows if there is more");
+	return n;
+}
+
+const char *dcd_refusal_name(enum dcd_refusal refusal)
+{
+	static const char *const names[] = {
+		[DCD_REFUSE_NOTHING] = "none",
+		[DCD_REFUSE_UNREADABLE] = "segment_unreadable",
+		[DCD_REFUSE_NEWER] = "segment_of_newer_format",
+		[DCD_REFUSE_RING] = "ring_overrun",
+		[DCD_REFUSE_JOIN] = "entries_missing_in_log",
+		[DCD_REFUSE_MIDDLE] = "segment_missing",
+		[DCD_REFUSE_END] = "last_segment_damaged",
+		[DCD_REFUSE_GAP] = "entries_missing_in_nvram",
+		[DCD_REFUSE_SLOT] = "nvram_entry_damaged",
+	};
+
+	return names[refusal];
+}
+
+int dcd_plan_errno(const struct dcd_plan *p)
+{
+	switch (p->refusal) {
+	case DCD_REFUSE_NOTHING:
+		return 0;
+	case DCD_REFUSE_UNREADABLE:
+		return p->error;
+	case DCD_REFUSE_NEWER:
+		return -EOPNOTSUPP;
+	default:
+		return -EUCLEAN;
+	}
+}

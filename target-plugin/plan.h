@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Plan: recovery's decision what is live, as a state machine that does no I/O. The
+ * module's recovery and `dcd check|dump|recover` feed the same one, so they can't
+ * disagree.
+ *
+ * The caller does what @want says, until it is DONE or REFUSED:
+ *
+ *   SEGMENT  read segment_bytes at dcd_place_of(@place), dcd_plan_segment(); if
+ *            that says so, its entries above @applied are live, in their order
+ *   HEADER   read the first sector there, dcd_plan_header()
+ *   SLOTS    the log is known. Scan all slots of the NVRAM (none if there is no
+ *            header) with dcd_slot_scan(, @newest), dcd_plan_slots()
+ *   NVRAM    nothing more can be refused. dcd_plan_slot() tells slot for slot whose
+ *            entries are live behind those before
+ *
+ * Live, in this order: entries above @applied in the segments [@tail, @next) that
+ * were fed, then those of the slots. Each slot becomes the segment @next of its turn.
+ *
+ * What can be missing without loss: a segment that never became durable, with
+ * nothing behind it in the log, and either nothing behind it in NVRAM or all of it
+ * there; segments whose entries are all on the data disk. Everything else is refused.
+ *
+ * Any context, no locks, doesn't sleep. The caller's own: a plan, its geometry and scans.
+ */
+#ifndef DCD_PLAN_H
+#define DCD_PLAN_H
+
+#include "parse.h"
+
+enum dcd_want {
+	DCD_WANT_SEGMENT,
+	DCD_WANT_HEADER,
+	DCD_WANT_SLOTS,
+	DCD_WANT_NVRAM,
+	DCD_DONE,
+	DCD_REFUSED,
+};
+
+enum dcd_refusal {
+	DCD_REFUSE_NOTHING,
+	DCD_REFUSE_UNREADABLE,	/* a segment that may count */
+	DCD_REFUSE_NEWER,	/* its format isn't known */
+	DCD_REFUSE_RING,	/* more live segments than the ring has places */
+	DCD_REFUSE_JOIN,	/* entries are missing between it and what is before */
+	DCD_REFUSE_MIDDLE,	/* it isn't there, a later one is */
+	DCD_REFUSE_END,		/* the last one is damaged, and no NVRAM can have it */
+	DCD_REFUSE_GAP,		/* NVRAM has later entries than the ones behind the log */
+	DCD_REFUSE_SLOT,	/* an entry in NVRAM is damaged */
+	DCD_REFUSALS,
+};
+
+/* Worth telling, but no harm. */
+enum dcd_note {
+	DCD_NOTE_NONE,
+	DCD_NOTE_PASSED_OVER,	/* segments that can't be read are on the data disk */
+	DCD_NOTE_END,		/* what ends the log can't be read; NVRAM has it or nothing */
+};
+
+struct dcd_plan {
+	const struct dcd_geometry *g;
+	enum dcd_want want;
+	u64 place;		/* sequence whose place is wanted */
+	u64 applied;		/* newest entry on the data disk, by superblock and NVRAM header */
+	u64 tail;		/* first segment that counts, at or behind the superblock's */
+	u64 next;		/* segment behind the last */
+	u64 newest;		/* entry */
+	enum dcd_note note;	/* of the last call */
+	enum dcd_refusal refusal;
+	u64 a, b;		/* what note or refusal is about */
+	int error;		/* likewise */
+	/* its own */
+	enum dcd_segment_kind kind;	/* of what is at @next */
+	u64 asked;		/* places looked at for a later segment */
+};
+
+/* @header: NULL if there is no NVRAM that keeps its content. */
+void dcd_plan_begin(struct dcd_plan *p, const struct dcd_geometry *g,
+		    const struct dcd_super *super, const struct dcd_nvram_header *header);
+/* @error: 0, or reading it failed. True: take its entries. */
+bool __must_check dcd_plan_segment(struct dcd_plan *p, const void *seg, int error);
+void dcd_plan_header(struct dcd_plan *p, const void *sector, int error);
+void dcd_plan_slots(struct dcd_plan *p, const struct dcd_slot_scan *scans, u32 n);
+/*
+ * The slot whose entries are to be taken next, as segment p->next; -1: no more (DCD_DONE).
+ * Then dcd_plan_took().
+ */
+int dcd_plan_slot(struct dcd_plan *p, const struct dcd_slot_scan *scans, u32 n);
+void dcd_plan_took(struct dcd_plan *p, const struct dcd_slot_scan *scan);
+
+/* The refusal, or the note, in words, and what to do. Returns the length. */
+int dcd_plan_text(const struct dcd_plan *p, char *buf, size_t size);
+/* Words for programs. */
+const char *dcd_refusal_name(enum dcd_refusal refusal);
+/* As a negative errno. */
+int dcd_plan_errno(const struct dcd_plan *p);
+
+#endif
