@@ -93,6 +93,7 @@ struct dcd_config {
 	const char *log;
 	const char *nvram;	/* TYPE[:SPEC] */
 	size_t nvram_bytes;	/* 0: what the type or its header says */
+	size_t index_bytes;	/* memory of the index, may change; 0: the default */
 	struct dcd_destage_config destage;
 };
 

@@ -18,17 +18,20 @@
 #define NVRAM_LOW	50		/* percent of the slots */
 #define NVRAM_HIGH	90
 
-u64 dcd_ring_free(struct dcd_engine *e)
+u64 dcd_ring_free(const struct dcd_engine *e)
 {
+	u64 most = e->segments - 1;
+
 	lockdep_assert_held(&e->lock);
-	return e->segments - 1 - (e->head - e->tail);
+	return most - max(e->head - e->tail, mul_u64_u32_div(most, dcd_index_fill(e), DCD_FULL));
 }
 
+/* The index counts too: dcd_ring_free(). */
 static struct dcd_level ring_level(const struct dcd_engine *e)
 {
 	lockdep_assert_held(&e->lock);
 	return (struct dcd_level){
-		.used = e->head - e->tail,
+		.used = e->segments - 1 - dcd_ring_free(e),
 		.size = e->segments - 1,
 		.low = e->destage.low,
 		.high = max(e->destage.high, e->destage.low + 1),
@@ -279,6 +282,7 @@ static int stretch(struct dcd_engine *e, u64 target, struct dcd_batch *b, bool *
 		dcd_pace_learn(e, &e->data_speed, moved, began);
 	if (!f)
 		f = forget(e, from, to, target);
+	wake_up_all(&e->room);	/* the index has some again */
 	return f ?: r;
 }
 

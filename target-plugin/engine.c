@@ -94,6 +94,8 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 		r = carve(e, c->nvram_bytes);
 	if (!r)
 		r = make_workers(e);
+	if (!r)
+		dcd_index_bound(e, c->index_bytes);
 	return r ?: dcd_recover(e);
 }
 
@@ -142,7 +144,9 @@ void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *c)
 	spin_lock(&e->lock);
 	e->destage = c->destage;
 	spin_unlock(&e->lock);
+	dcd_index_bound(e, c->index_bytes);
 	mod_delayed_work(e->destage_wq, &e->destage_work, 0);
+	wake_up_all(&e->room);
 }
 EXPORT_SYMBOL_GPL(dcd_reconfigure);
 
@@ -331,9 +335,10 @@ ssize_t dcd_to_text(struct dcd_engine *e, char *buf, size_t size)
 	failing = e->data_failing;
 	spin_unlock(&e->lock);
 	n = scnprintf(buf, size,
-		      "uuid %pU nvram %s slots %u of %u bytes, %llu in use; log segments %llu live %llu free %llu; log %s, data %s\n",
+		      "uuid %pU nvram %s slots %u of %u bytes, %llu in use; log segments %llu live %llu free %llu; index %llu of %llu bytes; log %s, data %s\n",
 		      e->super.uuid, e->nv->type->name, e->nslots, e->segment_bytes, waiting,
-		      e->segments, live, room, log_dead ? "FAILING" : "ok",
+		      e->segments, live, room, dcd_index_used(e), READ_ONCE(e->index_bytes),
+		      log_dead ? "FAILING" : "ok",
 		      failing ? "FAILING" : "ok");
 	for (i = 0; i < DCD_COUNTERS; i++)
 		n += scnprintf(buf + n, size - n, "%s %lld%c", counter_names[i],

@@ -3,9 +3,14 @@
  * The value of a range is (place - sector), so it holds for every part of the
  * range: splitting needs no new value. See engine.h.
  */
+#include <linux/mm.h>
+#include <linux/sizes.h>
+
 #include "engine.h"
 
 #define BIAS BIT_ULL(60)	/* keeps the difference positive */
+#define AT_A_TIME 4096		/* ranges, before somebody else has a turn */
+#define INDEX_LEAST SZ_1M
 
 static void *encode(sector_t sector, bool zero, u64 at)
 {
@@ -22,11 +27,42 @@ static void decode(struct dcd_place *p)
 	p->at = p->zero ? v >> 1 : (v >> 1) - BIAS + p->sector;
 }
 
+/* What the tree has more of ranges when [@sector, @last] is one, or none at all. */
+static long growth(struct dcd_engine *e, sector_t sector, sector_t last, bool one)
+{
+	MA_STATE(mas, &e->index, sector, sector);
+	unsigned int seen = 0;
+	long n = one;
+	void *value;
+
+	rcu_read_lock();
+	mas_for_each(&mas, value, last) {
+		n += (mas.index < sector) + (mas.last > last) - 1;
+		if (++seen % AT_A_TIME)
+			continue;
+		mas_pause(&mas);	/* nobody changes it: @intake */
+		rcu_read_unlock();
+		cond_resched();
+		rcu_read_lock();
+	}
+	rcu_read_unlock();
+	return n;
+}
+
+static int store(struct dcd_engine *e, sector_t sector, sector_t last, void *value)
+{
+	long more = growth(e, sector, last, value);
+	int r = mtree_store_range(&e->index, sector, last, value, GFP_NOIO | __GFP_NOWARN);
+
+	lockdep_assert_held(&e->intake);
+	if (!r)
+		WRITE_ONCE(e->ranges, e->ranges + more);
+	return r;
+}
+
 int dcd_index_insert(struct dcd_engine *e, sector_t sector, u32 sectors, bool zero, u64 at)
 {
-	lockdep_assert_held(&e->intake);
-	return mtree_store_range(&e->index, sector, sector + sectors - 1,
-				 encode(sector, zero, at), GFP_NOIO | __GFP_NOWARN);
+	return store(e, sector, sector + sectors - 1, encode(sector, zero, at));
 }
 
 /* First range at or behind @sector that begins at or before @last; false: none. */
@@ -66,6 +102,24 @@ void dcd_index_find(struct dcd_engine *e, sector_t sector, sector_t last, struct
 
 int dcd_index_erase(struct dcd_engine *e, sector_t sector, sector_t last)
 {
-	lockdep_assert_held(&e->intake);
-	return mtree_store_range(&e->index, sector, last, NULL, GFP_NOIO | __GFP_NOWARN);
+	return store(e, sector, last, NULL);
+}
+
+u64 dcd_index_used(const struct dcd_engine *e)
+{
+	return (u64)READ_ONCE(e->ranges) * DCD_RANGE_BYTES;
+}
+
+u32 dcd_index_fill(const struct dcd_engine *e)
+{
+	u64 most = READ_ONCE(e->index_bytes);
+
+	return div64_u64(min(dcd_index_used(e), most) * DCD_FULL, most);
+}
+
+void dcd_index_bound(struct dcd_engine *e, size_t bytes)
+{
+	u64 log = e->segments * e->segment_bytes, ram = (u64)totalram_pages() << PAGE_SHIFT;
+
+	WRITE_ONCE(e->index_bytes, bytes ?: max_t(u64, INDEX_LEAST, min(log / 64, ram / 8)));
 }
