@@ -26,6 +26,8 @@ struct dcd_nvram {
 };
 
 /*
+ * @report_after_complete: there is no NVRAM, only a buffer: writes are acknowledged
+ *	  when the log has them.
  * @volatile_content: content doesn't outlive close(): no header, no recovery.
  * @open: @spec is what follows "TYPE:" ("" if nothing does); @bytes is the
  *	  admin's nvram_bytes or 0. Sets *nv; errors: -ENOENT, -EINVAL, -EBUSY, ...
@@ -37,6 +39,7 @@ struct dcd_nvram_type {
 	const char *name;
 	struct module *owner;
 	bool volatile_content;
+	bool report_after_complete;
 	int (*open)(const char *spec, size_t bytes, struct dcd_nvram **nv);
 	void (*close)(struct dcd_nvram *nv);
 	void (*persist)(struct dcd_nvram *nv, size_t off, size_t len);

@@ -66,6 +66,7 @@ struct dcd_request {
 	struct dcd_gather gather;
 	struct list_head waiting;
 	sector_t entered;	/* so far */
+	u64 segment;		/* where its last entry is */
 };
 
 /*

@@ -87,6 +87,7 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 		return r;
 	e->keeps = !e->nv->type->volatile_content;
 	e->loses_acks = e->nv->type->loses_acks && e->nv->type->loses_acks(e->nv);
+	e->after_log = e->nv->type->report_after_complete;
 	r = dcd_super_read(e);
 	if (!r && e->keeps)
 		r = dcd_header_read(e);
@@ -118,6 +119,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	mt_init_flags(&e->index, MT_FLAGS_USE_RCU);
 	INIT_DELAYED_WORK(&e->commit_work, dcd_commit_worker);
 	INIT_LIST_HEAD(&e->waiting);
+	INIT_LIST_HEAD(&e->unreported);
 	INIT_WORK(&e->intake_work, dcd_intake_worker);
 	INIT_WORK(&e->reuse_work, dcd_reuse_worker);
 	INIT_DELAYED_WORK(&e->destage_work, dcd_destage_worker);
@@ -181,6 +183,9 @@ void dcd_close(struct dcd_engine *e)
 	} else if (e->keeps) {
 		pr_warn("dcd: %s: closed with data in NVRAM only: keep it together with its disks\n",
 			e->name);
+	} else if (e->after_log) {
+		pr_warn("dcd: %s: closed while the log %pg fails: writes that were refused may be there or not\n",
+			e->name, e->log.bdev);
 	} else if (e->log_behind) {
 		pr_err("dcd: %s: closed; all data are on %pg, but the log %pg can't be told and would bring older data back: `dcd format` it before its next use\n",
 		       e->name, e->data.bdev, e->log.bdev);
@@ -233,7 +238,9 @@ void dcd_later(struct dcd_engine *e, struct dcd_request *rq)
 
 void dcd_entered(struct dcd_engine *e, struct dcd_request *rq, int error)
 {
-	if (!error && rq->fua && e->loses_acks)
+	if (!error && e->after_log && !dcd_test_ack_early)
+		dcd_report_after_log(e, rq);
+	else if (!error && rq->fua && e->loses_acks)
 		dcd_later(e, rq);
 	else
 		dcd_answer(e, rq, error);
@@ -254,7 +261,7 @@ void dcd_submit(struct dcd_engine *e, struct dcd_request *rq)
 		return;
 	case DCD_FLUSH:
 		dcd_count(e, DCD_N_FLUSHES, 1);
-		if (e->loses_acks || (READ_ONCE(e->log_dead) && !e->keeps))
+		if (e->loses_acks || (READ_ONCE(e->log_dead) && !e->keeps && !e->after_log))
 			dcd_later(e, rq);
 		else
 			dcd_answer(e, rq, 0);
@@ -350,7 +357,7 @@ EXPORT_SYMBOL_GPL(dcd_to_text);
 
 static int __init dcd_init(void)
 {
-	int r = dcd_nvram_register(&dcd_nvram_dram);
+	int r = dcd_nvram_register(&dcd_nvram_dram) ?: dcd_nvram_register(&dcd_nvram_none);
 
 #if DCD_HAVE_PMEM
 	if (!r)

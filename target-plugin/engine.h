@@ -12,6 +12,9 @@
  * Invariants:
  * 1. A write is acknowledged only after its entry is persistent in NVRAM; with
  *    an NVRAM that loses acknowledgements, FLUSH and FUA wait for the log.
+ *    Without NVRAM (@after_log) it is acknowledged only after its segment is
+ *    durable in the log: the first goes there at once, those that come while it
+ *    is being written share the next one. FLUSH and FUA need nothing more.
  * 2. Entries get their sequence, enter the index and become persistent in the
  *    same order: all of it under @intake.
  * 3. An NVRAM slot is reused only when its segment is durable in the log, or
@@ -35,7 +38,9 @@
  *   disk directly. An NVRAM that keeps its content also keeps account of that
  *   (its header's `applied`), so writes go on. With any other a crash would
  *   bring back what the log had before: writes are refused,
- *   and FLUSH while something is in NVRAM only.
+ *   and FLUSH while something is in NVRAM only. Without NVRAM all that isn't in
+ *   the log yet is refused too (it may be there later, as any write that failed);
+ *   nothing that was acknowledged needs a FLUSH then.
  *   If all got to the data disk, a superblock that can be written is the end of
  *   it: it disowns the log's content. Else a superblock and the segment that
  *   failed: the log gets all of NVRAM, what went past it too, in its order.
@@ -130,6 +135,7 @@ struct dcd_engine {
 	struct dcd_nvram *nv;
 	bool keeps;		/* the NVRAM has a header and outlives us */
 	bool loses_acks;
+	bool after_log;		/* no NVRAM: report after complete */
 
 	struct dcd_super super;		/* as last written; destager, open and close */
 	struct dcd_nvram_header header;
@@ -162,6 +168,7 @@ struct dcd_engine {
 	struct dcd_destage_config destage;
 	struct dcd_speed log_speed, data_speed;
 	struct list_head waiting;	/* writes, for time or room; @intake_work's */
+	struct list_head unreported;	/* writes that are entered; @after_log */
 	unsigned long log_failed, log_retry;	/* jiffies: the last time, not to be tried before */
 
 	wait_queue_head_t room;		/* slot freed, committed or tail moved, errors */
@@ -207,7 +214,7 @@ int __must_check dcd_disk_flush(struct dcd_disk *disk);
 /* nvram.c: "TYPE[:SPEC]". */
 int __must_check dcd_nvram_open(const char *spec, size_t bytes, struct dcd_nvram **nv);
 void dcd_nvram_close(struct dcd_nvram *nv);
-extern struct dcd_nvram_type dcd_nvram_dram;
+extern struct dcd_nvram_type dcd_nvram_dram, dcd_nvram_none;
 #if IS_ENABLED(CONFIG_FS_DAX) && IS_ENABLED(CONFIG_ARCH_HAS_PMEM_API)
 extern struct dcd_nvram_type dcd_nvram_pmem;
 #define DCD_HAVE_PMEM 1
@@ -301,6 +308,10 @@ void dcd_index_bound(struct dcd_engine *e, size_t bytes);
  */
 int __must_check dcd_intake(struct dcd_engine *e, struct dcd_request *rq);
 void dcd_intake_worker(struct work_struct *work);
+/* @after_log: a write is entered; it is answered when the log has it or can't have it. */
+void dcd_report_after_log(struct dcd_engine *e, struct dcd_request *rq);
+/* More has left NVRAM, or the log is dead. No lock is held. */
+void dcd_report(struct dcd_engine *e);
 void dcd_seal_open(struct dcd_engine *e);	/* needs @intake; the caller tells the committer */
 /* Seal and wait until all that was acknowledged is durable without NVRAM. */
 int __must_check dcd_commit_all(struct dcd_engine *e);

@@ -177,6 +177,7 @@ static int enter(struct dcd_engine *e, struct dcd_request *rq)
 	s->entries++;
 	s->used += bytes;
 	rq->entered += sectors;
+	rq->segment = s->segment;
 out:
 	mutex_unlock(&e->intake);
 	return r;
@@ -284,6 +285,49 @@ void dcd_intake_worker(struct work_struct *work)
 		spin_unlock(&e->lock);
 		dcd_entered(e, rq, r);
 	}
+}
+
+/* The committer is at rest: else it takes what has come meanwhile when it is done. */
+static void commit_if_idle(struct dcd_engine *e)
+{
+	bool idle;
+
+	mutex_lock(&e->intake);
+	spin_lock(&e->lock);
+	idle = e->open && e->open->segment == e->committed;
+	spin_unlock(&e->lock);
+	if (idle)
+		seal_and_commit(e);
+	mutex_unlock(&e->intake);
+}
+
+void dcd_report_after_log(struct dcd_engine *e, struct dcd_request *rq)
+{
+	spin_lock(&e->lock);
+	list_add_tail(&rq->waiting, &e->unreported);
+	spin_unlock(&e->lock);
+	commit_if_idle(e);
+	dcd_report(e);	/* the log may have it, or have failed, since it was entered */
+}
+
+void dcd_report(struct dcd_engine *e)
+{
+	struct dcd_request *rq, *next;
+	LIST_HEAD(good);
+	LIST_HEAD(bad);
+
+	spin_lock(&e->lock);
+	list_for_each_entry_safe(rq, next, &e->unreported, waiting) {
+		if (rq->segment < e->committed)
+			list_move_tail(&rq->waiting, &good);
+		else if (e->log_dead)
+			list_move_tail(&rq->waiting, &bad);
+	}
+	spin_unlock(&e->lock);
+	list_for_each_entry_safe(rq, next, &good, waiting)
+		dcd_answer(e, rq, 0);
+	list_for_each_entry_safe(rq, next, &bad, waiting)
+		dcd_answer(e, rq, -EIO);
 }
 
 static bool all_left(struct dcd_engine *e, u64 below)

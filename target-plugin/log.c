@@ -59,6 +59,7 @@ void dcd_log_failed(struct dcd_engine *e, u64 segment, int error)
 	       e->name, where, e->log.bdev, error,
 	       e->keeps ? "going on from NVRAM to the data disk" : "writes are refused");
 	wake_up_all(&e->room);
+	dcd_report(e);
 }
 
 void dcd_log_works(struct dcd_engine *e)
@@ -85,6 +86,7 @@ static int commit(struct dcd_engine *e, struct dcd_slot *s)
 	}
 	dcd_pace_learn(e, &e->log_speed, s->used >> SECTOR_SHIFT, began);
 	dcd_slot_committed(e, s);
+	dcd_report(e);
 	return 0;
 }
 
@@ -133,7 +135,8 @@ void dcd_commit_worker(struct work_struct *work)
 			if (commit(e, s))
 				break;
 		mutex_lock(&e->intake);
-		if (e->open && time_after_eq(jiffies, e->open->opened + dcd_seal_after(e)))
+		if (e->open && (e->after_log ||
+				time_after_eq(jiffies, e->open->opened + dcd_seal_after(e))))
 			dcd_seal_open(e);
 		else if (e->open)
 			queue_delayed_work(e->commit_wq, &e->commit_work, SEAL_AFTER);

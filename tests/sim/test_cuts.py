@@ -54,14 +54,21 @@ def test_no_acknowledged_write_is_lost_by_a_cut(scenario: str, backstore: str, k
     assert f"{scenario}: {cuts} cuts passed" in done.stdout
 
 
+@pytest.mark.parametrize("kernel", ["plain", "checked"])
+def test_without_nvram_none_is_lost_either(kernel: str) -> None:
+    cuts = max(number(kernel) // 3, 2)
+    done = lab("cut_mirror", kernel, cuts, "--nvram", "none")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def reported(done: subprocess.CompletedProcess[str]) -> bool:
     return done.returncode == 1 and LOSS.search(done.stdout) is not None
 
 
-@pytest.mark.parametrize("backstore", BACKSTORES[1:])
-def test_acknowledging_before_the_nvram_has_it_is_reported(backstore: str) -> None:
+@pytest.mark.parametrize("nvram", ["lab", "none"])
+def test_acknowledging_before_the_nvram_or_log_has_it_is_reported(nvram: str) -> None:
     options = ("--param", "dcd.test_ack_early=1")
-    words = ("--backstore", backstore, "--first", "7")
+    words = ("--nvram", nvram, "--first", "7")
     done = lab("cut_mirror", "plain", 40, *words, options=options)
     assert reported(done), done.stdout + done.stderr
 

@@ -64,8 +64,8 @@ def site_cut(site: int, seed: int) -> str:
 class Site:
     """The mirror site: media, NVRAM, backstore and target, as often as its power comes back."""
 
-    def __init__(self, backstore: str, model: str, lie: bool) -> None:
-        self.kind, self.model, self.lie = backstore, model, lie
+    def __init__(self, backstore: str, model: str, lie: bool, nvram: str = "lab") -> None:
+        self.kind, self.model, self.lie, self.nvram = backstore, model, lie, nvram
         self._nodes: dict[str, str] = {}
         self._store: lio.Backstore | None = None
         self._target: lio.Target | None = None
@@ -85,10 +85,13 @@ class Site:
             self._store = lio.Backstore("iblock", "leg", f"udev_path={data}", SERIAL)
             return
         log = self._disk("m-log", LOG_MIB)
-        self._nodes["m-nvram"] = view = media.nvram("m-nvram", NVRAM_KIB, site=MIRROR_SITE)
+        view = nvram = "none"
+        if self.nvram == "lab":
+            self._nodes["m-nvram"] = view = media.nvram("m-nvram", NVRAM_KIB, site=MIRROR_SITE)
+            nvram = "lab:m-nvram"
         if fresh:
             run(DCD_TOOL, "format", "--data", data, "--log", log, "--nvram", view)
-        control = f"data={data},log={log},nvram=lab:m-nvram,nvram_bytes={NVRAM_KIB << 10}"
+        control = f"data={data},log={log},nvram={nvram},nvram_bytes={NVRAM_KIB << 10}"
         self._store = lio.Backstore("dcd", "leg", control, SERIAL)
 
     def power_off(self) -> None:
@@ -217,6 +220,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--cuts", type=int, default=10)
     parser.add_argument("--first", type=int, default=int(os.environ.get("LAB_SEED", "1")))
     parser.add_argument("--backstore", choices=("dcd", "iblock"), default="dcd")
+    parser.add_argument("--nvram", choices=("lab", "none"), default="lab", help="of a DCD")
     parser.add_argument("--model", choices=("null", "ssd", "spindle"), default="ssd")
     parser.add_argument("--lie", action="store_true")
     return parser

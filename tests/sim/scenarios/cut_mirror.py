@@ -45,7 +45,7 @@ class Scenario:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
         self.wire = Wire()
-        self.site = Site(args.backstore, args.model, args.lie)
+        self.site = Site(args.backstore, args.model, args.lie, args.nvram)
         self.session = Session()
         self.mirror: Mirror | None = None
         self.device = self.local = ""

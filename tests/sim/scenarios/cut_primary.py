@@ -42,7 +42,7 @@ class Scenario:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
         self.wire = Wire()
-        self.site = Site(args.backstore, "ssd", False)
+        self.site = Site(args.backstore, "ssd", False, args.nvram)
         self.session = Session()
         self.cache = True
         self.local = ""

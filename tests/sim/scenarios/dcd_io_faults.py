@@ -60,7 +60,7 @@ class May:
 
 def one(box: Box, may: May, rng: random.Random, number: int) -> tuple[int, int]:
     taken = refused = 0
-    cut = rng.random() < 0.6 and box.nvram == "lab"
+    cut = rng.random() < 0.6 and box.nvram in ("lab", "none")
     with box.disk_until_cut() if cut else box.disk() as disk:
         may.check(disk, f"round {number}, at the start")
         sick = rng.choice((("log",), ("data",), ("log", "data")))
@@ -100,7 +100,7 @@ def one(box: Box, may: May, rng: random.Random, number: int) -> tuple[int, int]:
 
 def main() -> None:
     all_refused = 0
-    for nvram in ("lab", "dram:battery"):
+    for nvram in ("lab", "dram:battery", "none"):
         base.step(f"{nvram}: {ROUNDS} rounds")
         rng = random.Random(f"io faults {base.SEED} {nvram}")
         box = Box(nvram=nvram, nvram_bytes=4096 + 6 * 65536)

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A DCD without NVRAM: a write is acknowledged when the log has it (report after complete)."""
+
+import errno
+import threading
+from pathlib import Path
+
+from dcdlab import SEGMENT, Box, Model, filled
+from locklab import base, blk, dm
+
+NVRAM_BYTES = 4096 + 4 * SEGMENT
+
+
+def cut() -> None:
+    base.step("the LUN has no volatile cache: a cut takes nothing that was acknowledged")
+    box = Box(nvram="none", nvram_bytes=NVRAM_BYTES)
+    model = Model(box.data.sectors)
+    with box.disk_until_cut() as disk:
+        cache = Path(f"/sys/block/{Path(disk.node).name}/queue/write_cache").read_text().strip()
+        base.equal(cache, "write through", "WCE")
+        filled(disk, model, 0, 512, "before", 8)
+        filled(disk, model, 100, 300, "over it")
+        disk.zero(120, 40)
+        model.put(120, bytes(40 * 512))
+        disk.discard(400, 16)
+        model.put(400, bytes(16 * 512))
+    with box.disk() as disk:
+        model.check(disk, "after the cut")
+        box.destaged()
+        model.check(disk, "from the data disk")
+    box.away()
+
+
+class Write(threading.Thread):
+    def __init__(self, node: str, sector: int, data: bytes) -> None:
+        super().__init__()
+        self._node, self._sector, self._data = node, sector, data
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        with blk.Disk(self._node) as disk:
+            try:
+                disk.write(self._sector, self._data)
+            except OSError as err:
+                self.error = err
+
+
+def writes(disk: blk.Disk, model: Model, count: int) -> list[Write]:
+    """So many at a time, 8 sectors each."""
+    out = []
+    for n in range(count):
+        data = blk.pattern(f"at a time {n}", 8)
+        model.put(1000 + 8 * n, data)
+        out.append(Write(disk.node, 1000 + 8 * n, data))
+        out[-1].start()
+    return out
+
+
+def groups() -> None:
+    base.step("while the log disk hangs nothing is acknowledged; what came meanwhile goes together")
+    box = Box(nvram="none", nvram_bytes=NVRAM_BYTES)
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        filled(disk, model, 0, 64, "before")
+        segments = box.count("segments")
+        dm.suspend(box.log.name)
+        going = writes(disk, model, 12)
+        base.until(lambda: box.count("writes") >= 12, "all to be submitted")
+        base.expect(all(write.is_alive() for write in going), "acknowledged without the log")
+        dm.resume(box.log.name)
+        for write in going:
+            write.join(600)
+            base.expect(not write.is_alive() and write.error is None, f"{write.error}")
+        more = box.count("segments") - segments
+        base.expect(1 <= more <= 3, f"12 writes at a time made {more} segments")
+        model.check(disk, "in the end")
+    box.away()
+
+
+def log_fails(cut_too: bool) -> None:
+    base.step(f"the log fails: writes are refused{', then a cut' if cut_too else ''}")
+    box = Box(nvram="none", nvram_bytes=NVRAM_BYTES)
+    model = Model(box.data.sectors)
+    with box.disk_until_cut() if cut_too else box.disk() as disk:
+        filled(disk, model, 0, 512, "in the log")
+        box.data.fail_writes()
+        box.log.fail_writes()
+        for n in range(3):
+            with base.refused(f"write {n} that the log can't have", errno.EIO):
+                disk.write(100 + 8 * n, blk.pattern(f"refused {n}", 8))
+        base.expect("log FAILING" in box.info(), box.info())
+        base.expect(box.count("write_errors") >= 3, "they are counted")
+        # Nothing acknowledged is in memory only: SYNCHRONIZE CACHE has nothing to do.
+        base.run("sg_sync", disk.node)
+        if not cut_too:
+            box.data.heal()
+            box.log.heal()
+            box.says("log ok", "the log to work again")
+            settle(disk, model)
+            filled(disk, model, 200, 300, "taken again")
+            model.check(disk, "with the log back")
+    if cut_too:
+        box.log.heal()
+    with box.disk() as disk:
+        settle(disk, model)
+        model.check(disk, "reopened")
+        box.destaged()
+        model.check(disk, "from the data disk")
+    box.away()
+
+
+def settle(disk: blk.Disk, model: Model) -> None:
+    """A refused write is there or not; then the model has it so."""
+    for n in range(3):
+        now = disk.read(100 + 8 * n, 8)
+        old = bytes(model.bytes[(100 + 8 * n) * 512 : (108 + 8 * n) * 512])
+        base.expect(now in (old, blk.pattern(f"refused {n}", 8)), f"refused write {n}")
+        model.put(100 + 8 * n, now)
+
+
+def closed_without_log() -> None:
+    base.step("closed while both disks fail: what was acknowledged is there")
+    box = Box(nvram="none", nvram_bytes=NVRAM_BYTES)
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        filled(disk, model, 0, 512, "in the log")
+        box.data.fail_writes()
+        box.log.fail_writes()
+        for n in range(3):
+            with base.refused(f"write {n}", errno.EIO):
+                disk.write(100 + 8 * n, blk.pattern(f"refused {n}", 8))
+    box.data.heal()
+    box.log.heal()
+    with box.disk() as disk:
+        settle(disk, model)
+        model.check(disk, "reopened")
+    box.away()
+
+
+def other_buffer() -> None:
+    base.step("it is the same log as with dram: neither has an NVRAM that keeps anything")
+    box = Box(nvram="none", nvram_bytes=NVRAM_BYTES)
+    model = Model(box.data.sectors)
+    for nvram in ("none", "dram", "dram:battery", "none"):
+        box.nvram = nvram
+        with box.disk() as disk:
+            model.check(disk, f"opened with {nvram}")
+            box.data.fail_writes()
+            filled(disk, model, 0, 512, f"written with {nvram}")
+            disk.flush()
+        box.data.heal()
+    with base.refused("settings of none", errno.EINVAL, kernel="has no settings"):
+        box.nvram = "none:x"
+        box.open()
+    box.away()
+
+
+cut()
+groups()
+log_fails(cut_too=False)
+log_fails(cut_too=True)
+closed_without_log()
+other_buffer()
+base.step("done")
