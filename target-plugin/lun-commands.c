@@ -3,6 +3,7 @@
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 #include <linux/string.h>
+#include <scsi/scsi_common.h>
 #include <scsi/scsi_proto.h>
 
 #include "lun.h"
