@@ -117,6 +117,26 @@ void dcd_submit(struct dcd_engine *e, struct dcd_request *rq);
 sector_t dcd_sectors(const struct dcd_engine *e);
 /* True if what is acknowledged may be lost without a flush. */
 bool dcd_volatile_cache(const struct dcd_engine *e);
+
+enum dcd_counter {
+#define DCD_COUNTER(id, name) DCD_N_##id,
+#include "dcd-counters.h"
+#undef DCD_COUNTER
+	DCD_COUNTERS,
+};
+
+/* Since it was opened. */
+u64 dcd_counter(const struct dcd_engine *e, enum dcd_counter what);
+
+/* At one moment. Segments of the log, and slots of the NVRAM, that hold what isn't below. */
+struct dcd_state {
+	u64 log_segments, log_live, log_free;
+	u64 slots, slots_used;
+	u64 index_used, index_bytes;	/* its memory, and how much it may have */
+	bool log_failing, data_failing;
+};
+
+void dcd_state(struct dcd_engine *e, struct dcd_state *state);
 /* State and counters as text, for people. Returns its length. */
 ssize_t dcd_to_text(struct dcd_engine *e, char *buf, size_t size);
 

@@ -296,60 +296,49 @@ bool dcd_volatile_cache(const struct dcd_engine *e)
 EXPORT_SYMBOL_GPL(dcd_volatile_cache);
 
 static const char *const counter_names[] = {
-	[DCD_N_READS] = "reads",
-	[DCD_N_MEMORY_READS] = "memory_reads",
-	[DCD_N_ZERO_PIECES] = "zero_pieces",
-	[DCD_N_LOG_PIECES] = "log_pieces",
-	[DCD_N_DATA_PIECES] = "data_pieces",
-	[DCD_N_READ_HOPS] = "read_hops",
-	[DCD_N_READ_BOUNCES] = "read_bounces",
-	[DCD_N_WRITES] = "writes",
-	[DCD_N_ZEROES] = "zeroes",
-	[DCD_N_DISCARDS] = "discards",
-	[DCD_N_FLUSHES] = "flushes",
-	[DCD_N_FUA] = "fua",
-	[DCD_N_WRITTEN_SECTORS] = "written_sectors",
-	[DCD_N_THROTTLED] = "throttled",
-	[DCD_N_WAITS_FOR_ROOM] = "waits_for_room",
-	[DCD_N_SEGMENTS] = "segments",
-	[DCD_N_LOG_SECTORS] = "log_sectors",
-	[DCD_N_ROUNDS] = "rounds",
-	[DCD_N_PREEMPTED] = "preempted",
-	[DCD_N_BYPASS_ROUNDS] = "bypass_rounds",
-	[DCD_N_DESTAGED_SECTORS] = "destaged_sectors",
-	[DCD_N_READ_ERRORS] = "read_errors",
-	[DCD_N_WRITE_ERRORS] = "write_errors",
-	[DCD_N_FLUSH_ERRORS] = "flush_errors",
-	[DCD_N_LOG_WRITE_ERRORS] = "log_write_errors",
-	[DCD_N_LOG_READ_ERRORS] = "log_read_errors",
-	[DCD_N_DATA_ERRORS] = "data_errors",
-	[DCD_N_NOMEM] = "nomem",
-	[DCD_N_DIGESTS] = "digests",
+#define DCD_COUNTER(id, name) \
+	[DCD_N_##id] = #name,
+#include "dcd-counters.h"
+#undef DCD_COUNTER
 };
+
+u64 dcd_counter(const struct dcd_engine *e, enum dcd_counter what)
+{
+	return atomic64_read(&e->counters[what]);
+}
+EXPORT_SYMBOL_GPL(dcd_counter);
+
+void dcd_state(struct dcd_engine *e, struct dcd_state *s)
+{
+	spin_lock(&e->lock);
+	s->log_live = e->committed - e->tail;
+	s->log_free = dcd_ring_free(e);
+	s->slots_used = e->head - e->committed;
+	s->log_failing = e->log_dead;
+	s->data_failing = e->data_failing;
+	spin_unlock(&e->lock);
+	s->log_segments = e->segments;
+	s->slots = e->nslots;
+	s->index_used = dcd_index_used(e);
+	s->index_bytes = READ_ONCE(e->index_bytes);
+}
+EXPORT_SYMBOL_GPL(dcd_state);
 
 ssize_t dcd_to_text(struct dcd_engine *e, char *buf, size_t size)
 {
-	u64 live, room, waiting;
-	bool log_dead, failing;
+	struct dcd_state s;
 	unsigned int i;
 	ssize_t n;
 
-	spin_lock(&e->lock);
-	live = e->committed - e->tail;
-	waiting = e->head - e->committed;
-	room = dcd_ring_free(e);
-	log_dead = e->log_dead;
-	failing = e->data_failing;
-	spin_unlock(&e->lock);
+	dcd_state(e, &s);
 	n = scnprintf(buf, size,
 		      "uuid %pU nvram %s slots %u of %u bytes, %llu in use; log segments %llu live %llu free %llu; index %llu of %llu bytes; log %s, data %s\n",
-		      e->super.uuid, e->nv->type->name, e->nslots, e->segment_bytes, waiting,
-		      e->segments, live, room, dcd_index_used(e), READ_ONCE(e->index_bytes),
-		      log_dead ? "FAILING" : "ok",
-		      failing ? "FAILING" : "ok");
+		      e->super.uuid, e->nv->type->name, e->nslots, e->segment_bytes, s.slots_used,
+		      s.log_segments, s.log_live, s.log_free, s.index_used, s.index_bytes,
+		      s.log_failing ? "FAILING" : "ok", s.data_failing ? "FAILING" : "ok");
 	for (i = 0; i < DCD_COUNTERS; i++)
-		n += scnprintf(buf + n, size - n, "%s %lld%c", counter_names[i],
-			       (s64)atomic64_read(&e->counters[i]),
+		n += scnprintf(buf + n, size - n, "%s %llu%c", counter_names[i],
+			       dcd_counter(e, i),
 			       i + 1 < DCD_COUNTERS ? ' ' : '\n');
 	return n;
 }

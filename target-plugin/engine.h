@@ -95,40 +95,6 @@ struct dcd_slot {
 	unsigned long opened;
 };
 
-/* A counter for each distinct way that something can take; `info` shows them by name. */
-enum dcd_counter {
-	DCD_N_READS,
-	DCD_N_MEMORY_READS,	/* ranges found in a slot, for reads or destage */
-	DCD_N_ZERO_PIECES,	/* of reads */
-	DCD_N_LOG_PIECES,
-	DCD_N_DATA_PIECES,
-	DCD_N_READ_HOPS,	/* reads that needed a worker, for the log */
-	DCD_N_READ_BOUNCES,	/* reads into memory that disks can't read into */
-	DCD_N_WRITES,
-	DCD_N_ZEROES,
-	DCD_N_DISCARDS,
-	DCD_N_FLUSHES,
-	DCD_N_FUA,
-	DCD_N_WRITTEN_SECTORS,
-	DCD_N_THROTTLED,
-	DCD_N_WAITS_FOR_ROOM,
-	DCD_N_SEGMENTS,
-	DCD_N_LOG_SECTORS,
-	DCD_N_ROUNDS,
-	DCD_N_PREEMPTED,
-	DCD_N_BYPASS_ROUNDS,
-	DCD_N_DESTAGED_SECTORS,
-	DCD_N_READ_ERRORS,
-	DCD_N_WRITE_ERRORS,
-	DCD_N_FLUSH_ERRORS,
-	DCD_N_LOG_WRITE_ERRORS,
-	DCD_N_LOG_READ_ERRORS,
-	DCD_N_DATA_ERRORS,
-	DCD_N_NOMEM,
-	DCD_N_DIGESTS,		/* blocks */
-	DCD_COUNTERS,
-};
-
 struct dcd_engine {
 	char name[64];
 	struct dcd_disk data, log;

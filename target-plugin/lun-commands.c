@@ -3,6 +3,7 @@
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 #include <linux/string.h>
+#include <linux/workqueue.h>
 #include <scsi/scsi_common.h>
 #include <scsi/scsi_proto.h>
 
@@ -14,6 +15,8 @@ struct dcd_cmd {
 	struct dcd_request rq;
 	struct se_cmd *cmd;
 };
+
+static struct workqueue_struct *same_wq;
 
 void lun_complete(struct se_cmd *cmd, int error)
 {
@@ -101,6 +104,14 @@ static void wait_done(struct dcd_request *rq, int error)
 	complete(&w->done);
 }
 
+static int submit_and_wait(struct dcd_engine *e, struct wait *w)
+{
+	init_completion(&w->done);
+	dcd_submit(e, &w->rq);
+	wait_for_completion(&w->done);
+	return w->error;
+}
+
 /* The core completes the command when all ranges are done. */
 static sense_reason_t dcd_execute_unmap(struct se_cmd *cmd, sector_t lba, sector_t nolb)
 {
@@ -112,15 +123,14 @@ static sense_reason_t dcd_execute_unmap(struct se_cmd *cmd, sector_t lba, sector
 			.done = wait_done,
 		},
 	};
+	int r;
 
 	if (!nolb)
 		return 0;
-	init_completion(&w.done);
-	dcd_submit(to_dcd(cmd->se_dev)->engine, &w.rq);
-	wait_for_completion(&w.done);
-	if (w.error == -ENOMEM || w.error == -EAGAIN)
+	r = submit_and_wait(to_dcd(cmd->se_dev)->engine, &w);
+	if (r == -ENOMEM || r == -EAGAIN)
 		return TCM_OUT_OF_RESOURCES;
-	return w.error ? TCM_LOGICAL_UNIT_COMMUNICATION_FAILURE : 0;
+	return r ? TCM_LOGICAL_UNIT_COMMUNICATION_FAILURE : 0;
 }
 
 static bool all_zero(struct se_cmd *cmd)
@@ -137,18 +147,90 @@ static bool all_zero(struct se_cmd *cmd)
 	return true;
 }
 
-/* Of zeroes it is a record without payload; anything else, initiators write themselves. */
+/* WRITE SAME of anything but zeroes: so many pages full of the block at a time. */
+#define SAME_PAGES 64
+
+struct same {
+	struct work_struct work;
+	struct se_cmd *cmd;
+	struct scatterlist sg[SAME_PAGES];
+};
+
+static int write_same(struct same *s)
+{
+	struct se_cmd *cmd = s->cmd;
+	struct dcd_engine *e = to_dcd(cmd->se_dev)->engine;
+	sector_t at = target_to_linux_sector(cmd->se_dev, cmd->t_task_lba);
+	u64 left = target_to_linux_sector(cmd->se_dev, sbc_get_write_same_sectors(cmd));
+	u32 block = cmd->t_data_sg[0].length, i;
+	struct page *page = alloc_page(GFP_NOIO);
+	u8 *bytes;
+	int r = 0;
+
+	if (!page)
+		return -ENOMEM;
+	bytes = page_address(page);
+	for (i = 0; i + block <= PAGE_SIZE; i += block)
+		sg_copy_to_buffer(cmd->t_data_sg, 1, bytes + i, block);
+	while (left && !r) {
+		struct wait w = { .rq = { .op = DCD_WRITE, .done = wait_done, .sgl = s->sg } };
+		u32 n = min_t(u64, left, SAME_PAGES << PAGE_SECTORS_SHIFT);
+
+		w.rq.sector = at;
+		w.rq.sectors = n;
+		w.rq.nents = DIV_ROUND_UP(n, PAGE_SECTORS);
+		sg_init_table(s->sg, w.rq.nents);
+		for (i = 0; i < w.rq.nents; i++)
+			sg_set_page(&s->sg[i], page, min_t(u32, PAGE_SIZE, (n << SECTOR_SHIFT) -
+							   i * PAGE_SIZE), 0);
+		r = submit_and_wait(e, &w);
+		at += n;
+		left -= n;
+	}
+	__free_page(page);
+	return r;
+}
+
+static void same_work(struct work_struct *work)
+{
+	struct same *s = container_of(work, struct same, work);
+	int r = write_same(s);
+
+	lun_complete(s->cmd, r);
+	kfree(s);
+}
+
+/* Of zeroes it is a record without payload, of anything else many writes. */
 static sense_reason_t dcd_execute_write_same(struct se_cmd *cmd)
 {
 	sector_t sectors = target_to_linux_sector(cmd->se_dev, sbc_get_write_same_sectors(cmd));
+	struct same *s;
 
 	if (cmd->prot_op || cmd->t_data_nents != 1 ||
 	    cmd->t_data_sg[0].length != cmd->se_dev->dev_attrib.block_size)
 		return TCM_INVALID_CDB_FIELD;
-	if (!all_zero(cmd))
-		return TCM_INVALID_CDB_FIELD;
-	return start(cmd, DCD_WRITE_ZEROES,
-		     target_to_linux_sector(cmd->se_dev, cmd->t_task_lba), sectors, NULL, 0);
+	if (all_zero(cmd))
+		return start(cmd, DCD_WRITE_ZEROES,
+			     target_to_linux_sector(cmd->se_dev, cmd->t_task_lba), sectors, NULL,
+			     0);
+	s = kmalloc(sizeof(*s), GFP_KERNEL);
+	if (!s)
+		return TCM_OUT_OF_RESOURCES;
+	s->cmd = cmd;
+	INIT_WORK(&s->work, same_work);
+	queue_work(same_wq, &s->work);
+	return 0;
+}
+
+int lun_commands_init(void)
+{
+	same_wq = alloc_workqueue("dcd-same", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
+	return same_wq ? 0 : -ENOMEM;
+}
+
+void lun_commands_exit(void)
+{
+	destroy_workqueue(same_wq);
 }
 
 struct exec_cmd_ops lun_disk_ops = {

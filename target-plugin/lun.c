@@ -156,7 +156,7 @@ static sense_reason_t dcd_parse_cdb(struct se_cmd *cmd)
 	return sbc_parse_cdb(cmd, to_dcd(cmd->se_dev)->viewed ? &lun_digest_ops : &lun_disk_ops);
 }
 
-static const struct target_backend_ops dcd_ops = {
+static struct target_backend_ops dcd_ops = {
 	.name = "dcd",
 	.inquiry_prod = "DCD",
 	.inquiry_rev = "1",
@@ -174,19 +174,29 @@ static const struct target_backend_ops dcd_ops = {
 	.get_device_type = sbc_get_device_type,
 	.get_blocks = dcd_get_blocks,
 	.get_write_cache = dcd_get_write_cache,
-	.tb_dev_attrib_attrs = sbc_attrib_attrs,
 };
 
 static int __init dcd_module_init(void)
 {
-	int r;
+	int r = -ENOMEM;
 
+	dcd_ops.tb_dev_attrib_attrs = lun_attributes();
+	if (!dcd_ops.tb_dev_attrib_attrs)
+		return r;
+	r = lun_commands_init();
+	if (r)
+		goto no_commands;
 	r = lun_digests_init();
 	if (r)
-		return r;
+		goto no_digests;
 	r = transport_backend_register(&dcd_ops);
-	if (r)
-		lun_digests_exit();
+	if (!r)
+		return 0;
+	lun_digests_exit();
+no_digests:
+	lun_commands_exit();
+no_commands:
+	kfree(dcd_ops.tb_dev_attrib_attrs);
 	return r;
 }
 
@@ -195,6 +205,8 @@ static void __exit dcd_module_exit(void)
 	rcu_barrier();	/* free_rcu_cb() */
 	target_backend_unregister(&dcd_ops);
 	lun_digests_exit();
+	lun_commands_exit();
+	kfree(dcd_ops.tb_dev_attrib_attrs);
 }
 
 module_init(dcd_module_init);

@@ -43,10 +43,25 @@ static inline const char *lun_name(const struct dcd_dev *d)
 	return config_item_name((struct config_item *)&d->dev.dev_group.cg_item);
 }
 
+/* Of an attribute in attrib/. */
+static inline struct dcd_dev *lun_of_attribute(struct config_item *item)
+{
+	return to_dcd(container_of(to_config_group(item), struct se_dev_attrib, da_group)->da_dev);
+}
+
+/*
+ * lun-stats.c: the attributes that all disks of LIO have and the engine's counters
+ * and state, stat_NAME, to read; NULL: no memory. kfree() it after the backend's end.
+ */
+struct configfs_attribute **lun_attributes(void);
+
 /* lun-commands.c: what the core's parser calls for a LUN that is a disk. */
 extern struct exec_cmd_ops lun_disk_ops;
 /* Ends a command; @error as dcd.h has it. */
 void lun_complete(struct se_cmd *cmd, int error);
+
+int __must_check lun_commands_init(void);
+void lun_commands_exit(void);
 
 /* lun-digests.c: the same for a LUN of digests; opening it needs d->lock. */
 extern struct exec_cmd_ops lun_digest_ops;

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A counter for each distinct way that something can take: DCD_COUNTER(ID, name)
+ * for DCD_N_ID, which info shows as "name" and configfs as attrib/stat_name.
+ * Included wherever something is made of each of them; so there is no guard.
+ */
+DCD_COUNTER(READS, reads)
+DCD_COUNTER(MEMORY_READS, memory_reads)	/* ranges found in a slot, for reads or destage */
+DCD_COUNTER(ZERO_PIECES, zero_pieces)	/* of reads */
+DCD_COUNTER(LOG_PIECES, log_pieces)
+DCD_COUNTER(DATA_PIECES, data_pieces)
+DCD_COUNTER(READ_HOPS, read_hops)	/* reads that needed a worker, for the log */
+DCD_COUNTER(READ_BOUNCES, read_bounces)	/* reads into memory that disks can't read into */
+DCD_COUNTER(WRITES, writes)
+DCD_COUNTER(ZEROES, zeroes)
+DCD_COUNTER(DISCARDS, discards)
+DCD_COUNTER(FLUSHES, flushes)
+DCD_COUNTER(FUA, fua)
+DCD_COUNTER(WRITTEN_SECTORS, written_sectors)
+DCD_COUNTER(THROTTLED, throttled)
+DCD_COUNTER(WAITS_FOR_ROOM, waits_for_room)
+DCD_COUNTER(SEGMENTS, segments)
+DCD_COUNTER(LOG_SECTORS, log_sectors)
+DCD_COUNTER(ROUNDS, rounds)
+DCD_COUNTER(PREEMPTED, preempted)
+DCD_COUNTER(BYPASS_ROUNDS, bypass_rounds)
+DCD_COUNTER(DESTAGED_SECTORS, destaged_sectors)
+DCD_COUNTER(READ_ERRORS, read_errors)
+DCD_COUNTER(WRITE_ERRORS, write_errors)
+DCD_COUNTER(FLUSH_ERRORS, flush_errors)
+DCD_COUNTER(LOG_WRITE_ERRORS, log_write_errors)
+DCD_COUNTER(LOG_READ_ERRORS, log_read_errors)
+DCD_COUNTER(DATA_ERRORS, data_errors)
+DCD_COUNTER(NOMEM, nomem)
+DCD_COUNTER(DIGESTS, digests)	/* blocks */
