@@ -35,6 +35,9 @@ from .kernel_log import KernelLog
 
 PLUGIN = "dcd"
 MODULE = "target_core_dcd"
+# Numbers that `control` takes besides; lun-settings.c has them all, with their ranges. A number of
+# bytes that is 0 is the module's own choice.
+_TUNABLE = re.compile(r"(?:destage|index|read_cache)_\w+")
 # Of dcd-format.h, struct dcd_super: magic, where its copies are, and the uuid in one.
 _SUPER_MAGIC = b"DCCDGLB1"
 _SUPER_COPIES = (0, 4096)
@@ -118,6 +121,8 @@ def storage_object(tcm: ModuleType) -> Any:
             set's is refused; anything else that isn't 32 such digits is taken as it is.
         @param digests_of: The name of a dcd object: this one shows its digests, and has no
             disks of its own. Its wwn is a random one if None.
+        @param others: of these, the numbers that tune the DCD (index_bytes, destage_low, ...);
+            what isn't given is the module's default.
         """
 
         def __init__(
@@ -130,16 +135,19 @@ def storage_object(tcm: ModuleType) -> Any:
             wwn: str | None = None,
             index: int | None = None,
             digests_of: str | None = None,
-            **_others: object,
+            **others: Any,
         ) -> None:
             if data is None and log is None and nvram is None and digests_of is None:
                 super().__init__(name, "lookup", index)
                 return
+            numbers: dict[str, Any] = {"nvram_bytes": nvram_bytes}
+            tuned = {key for key in others if _TUNABLE.fullmatch(key) and others[key] is not None}
+            numbers |= {key: others[key] for key in sorted(tuned)}
             if digests_of:
-                given = data or log or nvram or nvram_bytes
+                given = data or log or nvram or nvram_bytes or tuned
                 settings = self._checked_view(name, digests_of, given)
             else:
-                settings = self._checked(name, data, log, nvram, nvram_bytes)
+                settings = self._checked(name, data, log, nvram, numbers)
                 # Opened, the set would write what its log has to the data disk: look before that.
                 self._check_serial(name, wwn, log_uuids(settings["log"]))
             wrong = load_module()
@@ -160,7 +168,7 @@ def storage_object(tcm: ModuleType) -> Any:
             data: str | None,
             log: str | None,
             nvram: str | None,
-            nvram_bytes: int | str | None,
+            numbers: dict[str, int | str | None],
         ) -> dict[str, str]:
             settings = {}
             for key, value in (("data", data), ("log", log), ("nvram", nvram)):
@@ -172,14 +180,16 @@ def storage_object(tcm: ModuleType) -> Any:
                 if wrong:
                     raise error(f"dcd {name}: {key}={value}: {wrong}")
                 settings[key] = value
-            try:
-                count = int(nvram_bytes or 0)
-            except ValueError:
-                count = -1
-            if count < 0:
-                raise error(f"dcd {name}: nvram_bytes={nvram_bytes}: not a number of bytes")
-            if count:
-                settings["nvram_bytes"] = str(count)
+            for key, number in numbers.items():
+                what = " of bytes" if key.endswith("_bytes") else ""
+                try:
+                    count = int(number or 0)
+                except ValueError:
+                    count = -1
+                if count < 0:
+                    raise error(f"dcd {name}: {key}={number}: not a number{what}")
+                if count or not what:
+                    settings[key] = str(count)
             return settings
 
         @staticmethod
@@ -187,7 +197,7 @@ def storage_object(tcm: ModuleType) -> Any:
             if given:
                 raise error(
                     f"dcd {name}: digests_of={digests_of} can't be together with data, log, nvram "
-                    "or nvram_bytes: these are the other object's"
+                    "or any number: these are the other object's"
                 )
             if re.search(r"[,\s]", digests_of):
                 raise error(f"dcd {name}: digests_of={digests_of}: no comma or space is possible")
@@ -265,6 +275,13 @@ def storage_object(tcm: ModuleType) -> Any:
             return int(self._setting("nvram_bytes") or 0)
 
         @property
+        def tunables(self) -> dict[str, int]:
+            """The numbers that tune the DCD, as they are now; which, the kernel module says."""
+            line = next((x for x in self._info().splitlines() if "data=" in x), "")
+            pairs = (word.partition("=") for word in line.strip().split(","))
+            return {key: int(value) for key, _, value in pairs if _TUNABLE.fullmatch(key)}
+
+        @property
         def digests_of(self) -> str:
             """The name of the dcd object whose digests it shows; none: it is a disk itself."""
             return self._setting("digests_of")
@@ -318,6 +335,6 @@ def storage_object(tcm: ModuleType) -> Any:
             disks = ("data", "log", "nvram", "nvram_bytes", "write_back")
             for key in ("digests_of",) if self.digests_of else disks:
                 told[key] = getattr(self, key)
-            return told
+            return told | self.tunables
 
     return DCDStorageObject

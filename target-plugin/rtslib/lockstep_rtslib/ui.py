@@ -75,6 +75,10 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
             nvram_bytes: str | None = None,
             wwn: str | None = None,
             digests_of: str | None = None,
+            index_bytes: str | None = None,
+            destage_idle_ms: str | None = None,
+            destage_low: str | None = None,
+            destage_high: str | None = None,
         ) -> Any:
             """
             Creates a DCD storage object: NVRAM and a log disk in front of a data
@@ -94,15 +98,31 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
               uuid is refused.
             - digests_of: alone, without disks: the name of another dcd object. It
               becomes that one's digest LUN, read-only, for a mirror's resync.
+            - index_bytes: how much memory the index of the log may take, with the
+              units k, M, G, T.
+            - destage_idle_ms: after so many milliseconds without a write the log
+              is emptied to the data disk.
+            - destage_low, destage_high: the log this full, in percent: it is
+              emptied although there are writes; as fast as the disks can.
             """
             self.assert_root()
-            count = self.ui_eval_param(nvram_bytes, "string", None)
+            numbers = {
+                "nvram_bytes": nvram_bytes,
+                "index_bytes": index_bytes,
+                "destage_idle_ms": destage_idle_ms,
+                "destage_low": destage_low,
+                "destage_high": destage_high,
+            }
+            for key, text in numbers.items():
+                value = self.ui_eval_param(text, "string", None)
+                units = value and key.endswith("_bytes")
+                numbers[key] = targetcli.human_to_bytes(value) if units else value
             so = storage(
                 name,
                 data=self.ui_eval_param(data, "string", ""),
                 log=self.ui_eval_param(log, "string", ""),
                 nvram=self.ui_eval_param(nvram, "string", ""),
-                nvram_bytes=targetcli.human_to_bytes(count) if count else None,
+                **numbers,
                 wwn=self.ui_eval_param(wwn, "string", None),
                 digests_of=self.ui_eval_param(digests_of, "string", None),
             )

@@ -59,7 +59,9 @@ host.targetcli("/backstores/dcd", "delete", "hand")
 base.equal((host.objects(), host.hbas()), ([], []), "left after delete")
 
 base.step("create, beside a backstore of another kind; export, log in")
-host.create("m", data=data.node, log=log.node, nvram=NVRAM, nvram_bytes="1M", wwn=SERIAL)
+tuned = {"index_bytes": 2 << 20, "destage_idle_ms": 700, "destage_low": 0}
+host.create("m", data=data.node, log=log.node, nvram=NVRAM, nvram_bytes="1M", wwn=SERIAL,
+            **(tuned | {"index_bytes": "2M"}))  # fmt: skip
 host.targetcli("/backstores/block", "create", "name=b", f"dev={other.node}")
 host.export("/backstores/dcd/m")
 session = iscsi.Session()
@@ -78,9 +80,11 @@ base.step("save")
 host.targetcli("saveconfig")
 saved = host.saved()
 (found,) = (so for so in saved["storage_objects"] if so["plugin"] == "dcd")
-told = {key: found[key] for key in ("name", "data", "log", "nvram", "nvram_bytes", "wwn")}
-want = {"name": "m", "data": "/dev/data", "log": "/dev/log", "nvram": NVRAM,
-        "nvram_bytes": 1048576, "wwn": SERIAL}  # fmt: skip
+control = re.findall(r"data=.*", (host.CORE / "dcd_0/m/info").read_text())
+keys = ("name", "data", "log", "nvram", "nvram_bytes", "wwn", *tuned)
+told = {key: found[key] for key in keys}
+want = tuned | {"name": "m", "data": "/dev/data", "log": "/dev/log", "nvram": NVRAM,
+                "nvram_bytes": 1048576, "wwn": SERIAL}  # fmt: skip
 base.equal(told, want, "saved")
 
 base.step("clear, restore: the same serial number, the same contents")
@@ -90,13 +94,15 @@ base.equal((host.objects(), host.hbas()), ([], []), "left after clearconfig")
 said = restore("targetcli", "restoreconfig")
 base.expect("Configuration restored" in said, said)
 base.equal(host.objects(), ["dcd_0/m", "iblock_1/b"], "restored")
+again = re.findall(r"data=.*", (host.CORE / "dcd_0/m/info").read_text())
+base.equal(again, control, "every setting, restored")
 node = session.login()
 base.equal(serial(node), SERIAL, "serial number of the LUN, restored")
 there(node, "first")
 written(node, "second")
 session.logout()
-again = host.program("targetcli", "restoreconfig")
-base.expect(again.rc != 0 and "exist" in again.text, f"restored over what exists: {again}")
+twice = host.program("targetcli", "restoreconfig")
+base.expect(twice.rc != 0 and "exist" in twice.text, f"restored over what exists: {twice}")
 
 base.step("targetctl: what it saves, clears and restores is the same")
 copy = Path("/tmp/copy.json")
