@@ -9,7 +9,7 @@ rootfs_packages=(
 	systemd-sysv dbus udev kmod
 	openssh-server iproute2 iputils-ping procps less util-linux
 	python3 python3-apt python3-rtslib-fb
-	open-iscsi targetcli-fb sg3-utils
+	open-iscsi libiscsi-bin targetcli-fb sg3-utils
 	dmsetup mdadm drbd-utils nvme-cli ndctl e2fsprogs xfsprogs
 	fio blktrace strace libaio1t64
 )
