@@ -59,6 +59,8 @@ static void free_engine(struct dcd_engine *e)
 	vfree(e->destage_buf);
 	kfree(e->batch);
 	kvfree(e->slots);
+	/* Nobody looks at it any more; 7.3 crashes giving away more than three levels by RCU. */
+	mt_clear_in_rcu(&e->index);
 	mtree_destroy(&e->index);
 	if (e->nv)
 		dcd_nvram_close(e->nv);

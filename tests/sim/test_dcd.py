@@ -25,6 +25,11 @@ def test_io_faults_can_fail() -> None:
     assert run.rc == 1 and "has wrong bytes" in run.stderr, run.text
 
 
+def test_many_ranges() -> None:
+    run = lab("dcd_large.py")
+    assert run.rc == 0, run.text
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_no_memory(kernel: str) -> None:
     run = lab("dcd_nomem.py", kernel=kernel, options=("--timeout", "600"))
