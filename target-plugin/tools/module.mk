@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
+# The command dcd; static, so that the labs' guests have it too.
+DCD_PURE := $(addprefix target-plugin/,parse.c segment.c plan.c) dm-target/tools/port.c
+DCD_TOOL := $(addprefix target-plugin/tools/,dcd.c format.c examine.c check.c dump.c recover.c set.c \
+	device.c progress.c) dm-target/tools/json.c
 BINS += build/bin/dcd
+UNIT_TESTS += target-plugin/tools/test
 
-build/bin/dcd: target-plugin/tools/dcd.c target-plugin/dcd-format.h
+build/bin/dcd: $(DCD_TOOL) $(DCD_PURE) $(wildcard target-plugin/*.h target-plugin/tools/*.h dm-target/*.h)
 	@mkdir -p $(@D)
-	$(CC) -std=gnu11 -O2 -g -static -Wall -Wextra -Werror -o $@ $<
+	$(CC) -std=gnu11 -O2 -g -static -Wall -Wextra -Werror -o $@ $(DCD_TOOL) $(DCD_PURE)

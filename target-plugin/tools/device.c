@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <linux/falloc.h>
+#include <linux/fs.h>
+
+#include "device.h"
+
+int device_open(struct device *d, const char *what, const char *path, bool for_writing)
+{
+	struct stat st;
+
+	d->path = path;
+	d->fd = open(path, (for_writing ? O_RDWR | O_EXCL : O_RDONLY) | O_CLOEXEC);
+	if (d->fd < 0 || fstat(d->fd, &st)) {
+		fprintf(stderr, "dcd: %s %s: %s%s\n", what, path, strerror(errno),
+			errno == EBUSY ? " (mounted, or open in a DCD?)" : "");
+		return -1;
+	}
+	d->bytes = (u64)st.st_size;
+	if (S_ISBLK(st.st_mode)) {
+		if (ioctl(d->fd, BLKGETSIZE64, &d->bytes)) {
+			fprintf(stderr, "dcd: %s %s: can't get its size: %s\n", what, path,
+				strerror(errno));
+			return -1;
+		}
+		ioctl(d->fd, BLKFLSBUF, 0);	/* only root may; who reads an image needn't */
+	} else if (!S_ISREG(st.st_mode)) {
+		fprintf(stderr, "dcd: %s %s: neither a block device nor a file\n", what, path);
+		return -1;
+	}
+	return 0;
+}
+
+void device_close(struct device *d)
+{
+	if (d->fd >= 0)
+		close(d->fd);
+	d->fd = -1;
+}
+
+int device_try_read(const struct device *d, void *buf, size_t bytes, u64 at)
+{
+	while (bytes) {
+		ssize_t n = pread(d->fd, buf, bytes, (off_t)at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		buf = (u8 *)buf + n;
+		at += (u64)n;
+		bytes -= (size_t)n;
+	}
+	return 0;
+}
+
+int device_read(const struct device *d, void *buf, size_t bytes, u64 at)
+{
+	int r = device_try_read(d, buf, bytes, at);
+
+	if (!r)
+		return 0;
+	fprintf(stderr, "dcd: can't read %zu bytes of %s at %llu: %s\n", bytes, d->path,
+		(unsigned long long)at, strerror(-r));
+	return -1;
+}
+
+int device_write(const struct device *d, const void *buf, size_t bytes, u64 at)
+{
+	while (bytes) {
+		ssize_t n = pwrite(d->fd, buf, bytes, (off_t)at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			fprintf(stderr, "dcd: can't write %s at %llu: %s\n", d->path,
+				(unsigned long long)at, n ? strerror(errno) : "it ends there");
+			return -1;
+		}
+		buf = (const u8 *)buf + n;
+		at += (u64)n;
+		bytes -= (size_t)n;
+	}
+	return 0;
+}
+
+int device_zero(const struct device *d, u64 bytes, u64 at)
+{
+	static const u8 zeroes[1 << 20];
+
+	if (!fallocate(d->fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, (off_t)at,
+		       (off_t)bytes))
+		return 0;
+	/* Not every file system can that. */
+	while (bytes) {
+		u64 n = min_t(u64, bytes, sizeof(zeroes));
+
+		if (device_write(d, zeroes, n, at))
+			return -1;
+		at += n;
+		bytes -= n;
+	}
+	return 0;
+}
+
+int device_flush(const struct device *d)
+{
+	if (!fsync(d->fd))
+		return 0;
+	fprintf(stderr, "dcd: can't flush %s: %s\n", d->path, strerror(errno));
+	return -1;
+}
+
+bool device_same(const char *a, const char *b)
+{
+	struct stat x, y;
+
+	if (stat(a, &x) || stat(b, &y))
+		return false;	/* opening it says why */
+	if (S_ISBLK(x.st_mode))
+		return S_ISBLK(y.st_mode) && x.st_rdev == y.st_rdev;
+	return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Device: a block device or a plain file (an image) that is a log disk, an NVRAM
+ * or a data disk. Functions return 0, or -1 after saying on stderr what was wrong
+ * with which device.
+ */
+#ifndef DCD_DEVICE_H
+#define DCD_DEVICE_H
+
+#include "../dcd-port.h"
+
+struct device {
+	const char *path;
+	int fd;
+	u64 bytes;
+};
+
+/*
+ * For writing it is opened exclusively: a device that is mounted, or open in a DCD, is
+ * refused. What the page cache had of it is dropped: a DCD writes below it.
+ */
+int device_open(struct device *d, const char *what, const char *path, bool for_writing);
+void device_close(struct device *d);
+/* 0 or a negative errno, without a word; -EIO also if it ends there. */
+int device_try_read(const struct device *d, void *buf, size_t bytes, u64 at);
+int device_read(const struct device *d, void *buf, size_t bytes, u64 at);
+int device_write(const struct device *d, const void *buf, size_t bytes, u64 at);
+int device_zero(const struct device *d, u64 bytes, u64 at);
+int device_flush(const struct device *d);
+/* Are these the same device or file? */
+bool device_same(const char *a, const char *b);
+
+#endif

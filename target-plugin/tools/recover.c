@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What is live goes to the data disk in the order of its entries; when that is durable,
+ * NVRAM header and superblock say so, each durable. Until then they say what they said, so
+ * whoever comes after an interruption, this program or the module, does it all again.
+ * Nothing is written before all is known to be there.
+ */
+#include <inttypes.h>
+
+#include "../../dm-target/tools/json.h"
+#include "progress.h"
+#include "set.h"
+
+static int write_entry(struct set *s, const u8 *seg, const struct dcd_entry *n)
+{
+	u64 at = le64_to_cpu(n->sector) << SECTOR_SHIFT;
+	u64 bytes = (u64)le32_to_cpu(n->sectors) << SECTOR_SHIFT;
+
+	if (le16_to_cpu(n->type) == DCD_ENTRY_WRITE)
+		return device_write(&s->data, seg + ((size_t)le32_to_cpu(n->offset) <<
+						     SECTOR_SHIFT), bytes, at);
+	return device_zero(&s->data, bytes, at);
+}
+
+static int write_group(struct set *s, const struct group *g, void *context)
+{
+	struct tally *done = context;
+
+	for (u32 i = 0; i < g->entries; i++) {
+		const struct dcd_entry *n = dcd_entry_at(g->bytes, i);
+
+		if (le64_to_cpu(n->sequence) > s->plan.applied && write_entry(s, g->bytes, n)) {
+			s->failed = true;
+			return -1;
+		}
+	}
+	set_tally(s, g, done);
+	progress(done->entries);
+	return 0;
+}
+
+static int mark(struct set *s)
+{
+	u8 block[DCD_BLOCK] = { 0 };
+	unsigned int copy;
+
+	if (s->has_nvram) {
+		copy = dcd_header_next(&s->header.header, s->plan.newest);
+		if (device_write(&s->nvram, &s->header.header, sizeof(s->header.header),
+				 copy * DCD_NVRAM_COPY) || device_flush(&s->nvram))
+			return -1;
+	}
+	copy = dcd_super_next(&s->super.super, s->plan.next, s->plan.newest);
+	memcpy(block, &s->super.super, sizeof(s->super.super));
+	if (device_write(&s->log, block, sizeof(block), (u64)copy * DCD_BLOCK))
+		return -1;
+	return device_flush(&s->log);
+}
+
+static int recover(struct set *s, const struct options *o, struct tally *found)
+{
+	struct tally done = { 0 };
+	int r;
+
+	r = set_walk(s, set_tally, found, true);
+	if (r || o->dry_run)
+		return r;
+	progress_begin("entries written:", found->entries, o->progress);
+	r = set_walk(s, write_group, &done, false);
+	progress_end();
+	if (!r && (device_flush(&s->data) || mark(s))) {
+		s->failed = true;
+		r = -1;
+	}
+	return r;
+}
+
+static void say(const struct set *s, const struct options *o, const struct tally *t)
+{
+	const char *state = *s->reason ? "refused" : s->failed ? "failed" :
+			    o->dry_run ? "would_recover" : "recovered";
+
+	if (*s->reason)
+		fprintf(stderr, "dcd: %s\n", s->message);
+	if (!o->json) {
+		if (!*s->reason && !s->failed)
+			printf("%s %" PRIu64 " entries, %" PRIu64 " sectors, of %" PRIu64
+			       " segments and %" PRIu64 " NVRAM slots to %s\n",
+			       o->dry_run ? "would write" : "wrote", t->entries, t->sectors,
+			       t->segments, t->slots, s->data.path);
+		return;
+	}
+	json_open(NULL, '{');
+	json_text("state", state);
+	json_text("reason", *s->reason ? s->reason : NULL);
+	json_text("message", *s->reason ? s->message : NULL);
+	json_number("segments", t->segments);
+	json_number("slots", t->slots);
+	json_number("entries", t->entries);
+	json_number("sectors", t->sectors);
+	json_close('}');
+}
+
+int command_recover(const struct options *o)
+{
+	struct tally found = { 0 };
+	struct set s;
+	int r = set_open(&s, o, !o->dry_run);
+
+	if (!r)
+		r = recover(&s, o, &found);
+	say(&s, o, &found);
+	set_close(&s);
+	return r ? 1 : 0;
+}

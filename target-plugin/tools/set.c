@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "../../dm-target/tools/json.h"
+#include "set.h"
+
+static int refuse(struct set *s, const char *reason, const char *where, const char *text)
+{
+	s->reason = reason;
+	snprintf(s->message, sizeof(s->message), "%s%s%s", where, *where ? ": " : "", text);
+	return -1;
+}
+
+static int find_super(struct set *s)
+{
+	u8 blocks[2 * DCD_BLOCK] = { 0 };
+	char text[512];
+
+	if (device_read(&s->log, blocks, min_t(u64, sizeof(blocks), s->log.bytes), 0)) {
+		s->failed = true;
+		return -1;
+	}
+	dcd_super_find(blocks, s->has_data ? s->data.bytes >> SECTOR_SHIFT : 0,
+		       s->log.bytes >> SECTOR_SHIFT, &s->super);
+	if (!s->super.reason)
+		return 0;
+	dcd_super_text(&s->super, text, sizeof(text));
+	return refuse(s, dcd_reason_name(s->super.reason), s->log.path, text);
+}
+
+static int find_header(struct set *s)
+{
+	u8 block[DCD_BLOCK] = { 0 };
+	char text[512];
+
+	if (device_read(&s->nvram, block, min_t(u64, sizeof(block), s->nvram.bytes), 0)) {
+		s->failed = true;
+		return -1;
+	}
+	dcd_header_find(block, s->nvram.bytes, &s->super.geometry, &s->header);
+	if (s->header.reason) {
+		dcd_header_text(&s->header, text, sizeof(text));
+		return refuse(s, dcd_reason_name(s->header.reason), s->nvram.path, text);
+	}
+	s->slots = dcd_slots(&s->super.geometry, le64_to_cpu(s->header.header.bytes));
+	return 0;
+}
+
+static int open_all(struct set *s, const struct options *o, bool for_writing)
+{
+	s->has_data = o->data;
+	s->has_nvram = o->nvram && strcmp(o->nvram, "none");
+	if (device_open(&s->log, "log disk", o->log, for_writing) ||
+	    (s->has_data && device_open(&s->data, "data disk", o->data, for_writing)) ||
+	    (s->has_nvram && device_open(&s->nvram, "NVRAM", o->nvram, for_writing))) {
+		s->failed = true;
+		return -1;
+	}
+	return 0;
+}
+
+int set_open(struct set *s, const struct options *o, bool for_writing)
+{
+	memset(s, 0, sizeof(*s));
+	s->log.fd = -1;
+	s->nvram.fd = -1;
+	s->data.fd = -1;
+	s->reason = "";
+	if ((o->data && device_same(o->log, o->data)) ||
+	    (o->nvram && (device_same(o->log, o->nvram) ||
+			  (o->data && device_same(o->data, o->nvram)))))
+		return refuse(s, "same_device", "", "two of data disk, log disk and NVRAM are the same device");
+	if (open_all(s, o, for_writing) || find_super(s))
+		return -1;
+	if (s->super.geometry.nvram && !s->has_nvram)
+		return refuse(s, "nvram_missing", s->log.path, "the log was formatted together with an NVRAM, which may have the newest writes: --nvram is needed");
+	if (!s->super.geometry.nvram && s->has_nvram)
+		return refuse(s, "nvram_foreign", s->log.path, "the log was formatted without NVRAM: wrong NVRAM, or wrong log disk?");
+	if (s->has_nvram && find_header(s))
+		return -1;
+	s->buf = malloc(s->super.geometry.segment_bytes);
+	s->scans = calloc(s->slots + 1, sizeof(*s->scans));
+	if (s->buf && s->scans)
+		return 0;
+	fputs("dcd: no memory\n", stderr);
+	s->failed = true;
+	return -1;
+}
+
+void set_close(struct set *s)
+{
+	free(s->buf);
+	free(s->scans);
+	device_close(&s->log);
+	device_close(&s->nvram);
+	device_close(&s->data);
+}
+
+static int read_slot(struct set *s, u32 i)
+{
+	u32 bytes = s->super.geometry.segment_bytes;
+
+	if (!device_read(&s->nvram, s->buf, bytes, DCD_BLOCK + (u64)i * bytes))
+		return 0;
+	s->failed = true;
+	return -1;
+}
+
+static int segment(struct set *s, set_visit visit, void *context)
+{
+	const struct dcd_geometry *g = &s->super.geometry;
+	const struct dcd_segment *h = (const struct dcd_segment *)s->buf;
+	u64 sequence = s->plan.place;
+	int r = device_try_read(&s->log, s->buf, g->segment_bytes,
+				dcd_place_of(g, sequence) << SECTOR_SHIFT);
+	struct group group = { .bytes = s->buf, .sequence = sequence, .slot = -1 };
+
+	if (!dcd_plan_segment(&s->plan, s->buf, r) || !visit)
+		return 0;
+	group.first = le64_to_cpu(h->first_entry);
+	group.entries = le32_to_cpu(h->entries);
+	group.used = le32_to_cpu(h->used_bytes);
+	return visit(s, &group, context);
+}
+
+static int scan_slots(struct set *s)
+{
+	for (u32 i = 0; i < s->slots; i++) {
+		if (read_slot(s, i))
+			return -1;
+		dcd_slot_scan(&s->super.geometry, s->buf, s->plan.newest, &s->scans[i]);
+	}
+	dcd_plan_slots(&s->plan, s->scans, s->slots);
+	return 0;
+}
+
+static int slots(struct set *s, set_visit visit, void *context)
+{
+	int i, r = 0;
+
+	while (!r && (i = dcd_plan_slot(&s->plan, s->scans, s->slots)) >= 0) {
+		const struct dcd_slot_scan *scan = &s->scans[i];
+		struct group group = { .bytes = s->buf, .sequence = s->plan.next,
+				       .first = scan->first, .entries = scan->entries,
+				       .used = scan->used, .slot = i };
+
+		if (visit && read_slot(s, (u32)i))
+			return -1;
+		if (visit)
+			r = visit(s, &group, context);
+		dcd_plan_took(&s->plan, scan);
+	}
+	return r;
+}
+
+static int step(struct set *s, set_visit visit, void *context)
+{
+	const struct dcd_geometry *g = &s->super.geometry;
+	int r;
+
+	switch (s->plan.want) {
+	case DCD_WANT_SEGMENT:
+		return segment(s, visit, context);
+	case DCD_WANT_HEADER:
+		r = device_try_read(&s->log, s->buf, SECTOR_SIZE,
+				    dcd_place_of(g, s->plan.place) << SECTOR_SHIFT);
+		dcd_plan_header(&s->plan, s->buf, r);
+		return 0;
+	case DCD_WANT_SLOTS:
+		return scan_slots(s);
+	default:
+		return slots(s, visit, context);
+	}
+}
+
+int set_walk(struct set *s, set_visit visit, void *context, bool tell)
+{
+	char text[512];
+	int r = 0;
+
+	dcd_plan_begin(&s->plan, &s->super.geometry, &s->super.super,
+		       s->has_nvram ? &s->header.header : NULL);
+	while (!r && s->plan.want < DCD_DONE) {
+		r = step(s, visit, context);
+		if (r || !s->plan.note || !tell)
+			continue;
+		dcd_plan_text(&s->plan, text, sizeof(text));
+		fprintf(stderr, "dcd: %s: %s\n", s->log.path, text);
+	}
+	if (s->plan.want != DCD_REFUSED)
+		return r;
+	dcd_plan_text(&s->plan, text, sizeof(text));
+	return refuse(s, dcd_refusal_name(s->plan.refusal), s->log.path, text);
+}
+
+int set_tally(struct set *s, const struct group *g, void *context)
+{
+	struct tally *t = context;
+
+	*(g->slot < 0 ? &t->segments : &t->slots) += 1;
+	for (u32 i = 0; i < g->entries; i++) {
+		const struct dcd_entry *n = dcd_entry_at(g->bytes, i);
+
+		if (le64_to_cpu(n->sequence) <= s->plan.applied)
+			continue;
+		t->entries++;
+		t->sectors += le32_to_cpu(n->sectors);
+	}
+	return 0;
+}
+
+void uuid_text(const u8 *uuid, char text[33])
+{
+	for (int i = 0; i < 16; i++)
+		snprintf(text + 2 * i, 3, "%02x", uuid[i]);
+}
+
+const char *copy_name(enum dcd_copy copy)
+{
+	static const char *const names[] = {
+		[DCD_COPY_VALID] = "valid",
+		[DCD_COPY_BLANK] = "blank",
+		[DCD_COPY_FOREIGN] = "foreign",
+		[DCD_COPY_DAMAGED] = "damaged",
+	};
+
+	return names[copy];
+}
+
+static void copies_json(const enum dcd_copy *copies)
+{
+	json_open("copies", '[');
+	json_text(NULL, copy_name(copies[0]));
+	json_text(NULL, copy_name(copies[1]));
+	json_close(']');
+}
+
+void set_json(const struct set *s)
+{
+	const struct dcd_geometry *g = &s->super.geometry;
+	char uuid[33];
+
+	if (s->super.super.magic) {
+		uuid_text(s->super.super.uuid, uuid);
+		json_open("log", '{');
+		json_text("uuid", uuid);
+		copies_json(s->super.copies);
+		json_number("generation", le64_to_cpu(s->super.super.generation));
+		json_number("data_sectors", le64_to_cpu(s->super.super.data_sectors));
+		json_number("segments", g->segments);
+		json_number("segment_bytes", g->segment_bytes);
+		json_number("tail", le64_to_cpu(s->super.super.tail));
+		json_number("applied", le64_to_cpu(s->super.super.applied));
+		json_close('}');
+	}
+	if (s->header.header.magic) {
+		uuid_text(s->header.header.uuid, uuid);
+		json_open("nvram", '{');
+		json_text("uuid", uuid);
+		copies_json(s->header.copies);
+		json_number("generation", le64_to_cpu(s->header.header.generation));
+		json_number("slots", s->slots);
+		json_number("applied", le64_to_cpu(s->header.header.applied));
+		json_close('}');
+	}
+}
+
+void set_text(const struct set *s)
+{
+	const struct dcd_geometry *g = &s->super.geometry;
+	char uuid[33];
+
+	if (s->super.super.magic) {
+		uuid_text(s->super.super.uuid, uuid);
+		printf("log %s: uuid %s, superblock copies %s and %s, generation %" PRIu64
+		       ", %" PRIu64 " segments of %u bytes for a data disk of %" PRIu64 " sectors\n",
+		       s->log.path, uuid, copy_name(s->super.copies[0]),
+		       copy_name(s->super.copies[1]),
+		       (uint64_t)le64_to_cpu(s->super.super.generation), g->segments,
+		       g->segment_bytes, (uint64_t)le64_to_cpu(s->super.super.data_sectors));
+	}
+	if (s->header.header.magic)
+		printf("NVRAM %s: header copies %s and %s, generation %" PRIu64 ", %u slots\n",
+		       s->nvram.path, copy_name(s->header.copies[0]),
+		       copy_name(s->header.copies[1]),
+		       (uint64_t)le64_to_cpu(s->header.header.generation), s->slots);
+}

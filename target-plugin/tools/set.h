@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Set: a log disk with its NVRAM and its data disk, opened together, and a walk over
+ * what is live in them by the plan that the module's recovery follows (plan.h).
+ */
+#ifndef DCD_SET_H
+#define DCD_SET_H
+
+#include "../plan.h"
+#include "commands.h"
+#include "device.h"
+
+struct set {
+	struct device log, nvram, data;
+	bool has_nvram, has_data;	/* were given */
+	struct dcd_super_found super;
+	struct dcd_header_found header;
+	struct dcd_plan plan;
+	struct dcd_slot_scan *scans;
+	u32 slots;
+	u8 *buf;			/* a segment */
+	/* why it can't be used; "" if it can */
+	const char *reason;		/* a word */
+	char message[640];
+	bool failed;			/* I/O, memory: nothing is known */
+};
+
+/* What is live, in order: a segment of the log, or a slot that is to become one. */
+struct group {
+	const u8 *bytes;
+	u64 sequence;		/* of the segment */
+	u64 first;		/* of entry 0; those up to plan.applied aren't live */
+	u32 entries;
+	u32 used;
+	int slot;		/* -1: in the log */
+};
+
+/*
+ * Opens what the options name and finds superblock and header. 0; or -1: s->reason and
+ * s->message say why it can't be used, or s->failed and stderr has been told. Close it
+ * in either case.
+ */
+int set_open(struct set *s, const struct options *o, bool for_writing);
+void set_close(struct set *s);
+
+/*
+ * Calls @visit for each live group (@visit may be NULL) until it returns nonzero, which
+ * is returned. Else 0, or -1 as set_open(). After 0, s->plan says where log and entries end.
+ * Groups are visited before it is known whether all is there: walk once without
+ * consequences. Notes are told on stderr if @tell.
+ */
+typedef int (*set_visit)(struct set *s, const struct group *g, void *context);
+int set_walk(struct set *s, set_visit visit, void *context, bool tell);
+
+/* Of the live entries, so far: */
+struct tally {
+	u64 segments;
+	u64 slots;
+	u64 entries;
+	u64 sectors;		/* written or zeroed */
+};
+
+/* A set_visit; the context is a struct tally. */
+int set_tally(struct set *s, const struct group *g, void *context);
+
+/* Objects "log", "nvram" of the open JSON object; the same as text. */
+void set_json(const struct set *s);
+void set_text(const struct set *s);
+
+/* Prints 32 hex digits and a NUL. */
+void uuid_text(const u8 *uuid, char text[33]);
+const char *copy_name(enum dcd_copy copy);
+
+#endif

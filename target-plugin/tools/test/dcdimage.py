@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Logs, NVRAMs and data disks as bytes, made by the drawing in dcd-format.h and nothing else."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+
+BLOCK, RING, SECTOR = 4096, 1 << 20, 512
+SEGMENT, TABLE, SEGMENTS = 64 << 10, 4096, 16
+PAYLOAD = BLOCK + TABLE
+UUID = bytes(range(1, 17))
+EPOCH = 0x1122334455667788
+WRITE, DISCARD, ZEROES = 1, 2, 3
+
+
+def _table() -> list[int]:
+    table = []
+    for i in range(256):
+        for _ in range(8):
+            i = i >> 1 ^ (0x82F63B78 if i & 1 else 0)
+        table.append(i)
+    return table
+
+
+_CRC = _table()
+
+
+def crc32c(data: bytes | bytearray) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ _CRC[(crc ^ byte) & 0xFF]
+    return crc
+
+
+def sealed(raw: bytes, at: int) -> bytes:
+    """With its checksum in the field at @at."""
+    out = bytearray(raw)
+    struct.pack_into("<I", out, at, 0)
+    struct.pack_into("<I", out, at, crc32c(out))
+    return bytes(out)
+
+
+@dataclass(frozen=True)
+class Entry:
+    sector: int
+    sectors: int
+    fill: int = 0  # 0: the kind says zeroes
+    kind: int = WRITE
+
+    def payload(self) -> bytes:
+        """Each sector of each write is different."""
+        if self.kind != WRITE:
+            return b""
+        return b"".join(bytes([self.fill, n]) * (SECTOR // 2) for n in range(self.sectors))
+
+    def apply(self, data: bytearray) -> None:
+        size = self.sectors * SECTOR
+        data[self.sector * SECTOR : self.sector * SECTOR + size] = self.payload() or bytes(size)
+
+
+def segment(sequence: int, first: int, entries: list[Entry], header: bool = True) -> bytes:
+    """A segment; without its header it is a slot."""
+    table, payload = bytearray(TABLE), bytearray()
+    for i, entry in enumerate(entries):
+        data = entry.payload()
+        raw = struct.pack(
+            "<QQQQIIIHHII8x", first + i, EPOCH, entry.sector, 0, entry.sectors,
+            len(data) // SECTOR, (PAYLOAD + len(payload)) // SECTOR, entry.kind, 0,
+            crc32c(data), 0,
+        )  # fmt: skip
+        table[i * 64 : i * 64 + 64] = sealed(raw, 52)
+        payload += data
+    body = bytes(table + payload)
+    if not header:
+        return bytes(BLOCK) + body
+    head = struct.pack(
+        "<QII16x16sQQQIII172x", 0x31474553474C4344, 1, 0, UUID, EPOCH, sequence, first,
+        len(entries), BLOCK + len(body), crc32c(body),
+    )  # fmt: skip
+    return sealed(head, 12) + bytes(BLOCK - len(head)) + body
+
+
+def superblock(generation: int, tail: int, applied: int, data_sectors: int, nvram: bool) -> bytes:
+    raw = struct.pack(
+        "<QII16x16sQQQQQIIQQI396x", 0x31424C4744434344, 1, 0, UUID, EPOCH, generation,
+        data_sectors, (RING + SEGMENTS * SEGMENT) // SECTOR, SEGMENTS, SEGMENT, TABLE, tail,
+        applied, int(nvram),
+    )  # fmt: skip
+    return sealed(raw, 12)
+
+
+def nvram_header(generation: int, applied: int, size: int) -> bytes:
+    raw = struct.pack(
+        "<QII16x16sQQQIIQ168x", 0x314D52564E444344, 1, 0, UUID, EPOCH, generation, size,
+        SEGMENT, TABLE, applied,
+    )  # fmt: skip
+    return sealed(raw, 12)
+
+
+@dataclass
+class Images:
+    """What is on three devices after a power cut, and what recovery has to make of it."""
+
+    data: bytearray
+    log: bytearray
+    nvram: bytearray | None
+    right: bytearray = field(default_factory=bytearray)
+
+    def put(self, sequence: int, raw: bytes) -> None:
+        at = RING + sequence % SEGMENTS * SEGMENT
+        self.log[at : at + len(raw)] = raw
+
+    def slot(self, number: int, raw: bytes) -> None:
+        assert self.nvram is not None
+        at = BLOCK + number * SEGMENT
+        self.nvram[at : at + len(raw)] = raw
+
+    def save(self, folder: Path) -> list[str]:
+        """The words that name them for `dcd`."""
+        (folder / "data").write_bytes(self.data)
+        (folder / "log").write_bytes(self.log)
+        words = ["--data", str(folder / "data"), "--log", str(folder / "log")]
+        if self.nvram is None:
+            return words
+        (folder / "nvram").write_bytes(self.nvram)
+        return [*words, "--nvram", str(folder / "nvram")]
+
+
+def history() -> list[list[Entry]]:
+    """Segments 18 to 24: writes over writes, zeroes over writes, writes over zeroes."""
+    return [
+        [Entry(0, 2, 1), Entry(8, 1, 2)],
+        [Entry(4, 3, 3), Entry(1, 2, 4)],
+        [Entry(8, 2, 5), Entry(4, 2, kind=DISCARD)],
+        [Entry(0, 1, 6), Entry(20, 4, kind=ZEROES), Entry(21, 1, 7)],
+        [Entry(5, 1, 8), Entry(9, 2, 9)],
+        [Entry(21, 2, 10), Entry(0, 3, 11)],
+        [Entry(1, 1, kind=DISCARD), Entry(22, 1, 12)],
+    ]
+
+
+FIRST_SEGMENT, FIRST_ENTRY = 18, 40
+
+
+def after_a_cut(nvram: bool) -> Images:
+    """The second turn of the ring. Destaged: the first two segments of the history; the older
+    superblock doesn't know it. In the log: all, but with NVRAM the last two, which are in
+    slots; the slots before have what the log has by now. The next segment is torn."""
+    sectors = 32
+    images = Images(bytearray(b"\xee" * sectors * SECTOR), bytearray(RING + SEGMENTS * SEGMENT),
+                    bytearray(BLOCK + 4 * SEGMENT) if nvram else None)  # fmt: skip
+    first, segments = [FIRST_ENTRY], history()
+    for entries in segments:
+        first.append(first[-1] + len(entries))
+    images.log[:512] = superblock(6, FIRST_SEGMENT + 2, first[2] - 1, sectors, nvram)
+    images.log[BLOCK : BLOCK + 512] = superblock(5, FIRST_SEGMENT, first[0] - 1, sectors, nvram)
+    for old in range(FIRST_SEGMENT + len(segments) - SEGMENTS, FIRST_SEGMENT):
+        images.put(old, segment(old, old, [Entry(0, 1, 0x77)]))  # of the turn before
+    images.right = bytearray(images.data)
+    for i, entries in enumerate(segments):
+        for entry in entries:
+            entry.apply(images.right)
+            if i < 2:
+                entry.apply(images.data)
+        if not nvram or i < len(segments) - 2:
+            images.put(FIRST_SEGMENT + i, segment(FIRST_SEGMENT + i, first[i], entries))
+        if nvram and i >= len(segments) - 4:
+            images.slot((FIRST_SEGMENT + i) % 4, segment(0, first[i], entries, header=False))
+    torn = FIRST_SEGMENT + len(segments) - (2 if nvram else 0)
+    raw = segment(torn, first[-3] if nvram else first[-1], [Entry(3, 3, 0x99), Entry(0, 1, 0x98)])
+    images.put(torn, raw[: len(raw) - SECTOR] + bytes(SECTOR))
+    if images.nvram is not None:
+        size = len(images.nvram)
+        images.nvram[:256] = nvram_header(2, 0, size)
+        images.nvram[2048 : 2048 + 256] = nvram_header(1, 0, size)
+    return images

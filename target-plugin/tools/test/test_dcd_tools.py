@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""dcd check, dump, recover; and recovery of logs and NVRAMs in which a bit is wrong.
+
+All 8 bits of each byte: `LOCKSTEP_FLIPS=1 python3 -m pytest target-plugin/tools/test`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dcdimage
+import pytest
+from dcdimage import BLOCK, RING, SEGMENT, Images, after_a_cut
+
+HERE = Path(__file__).resolve().parent
+TOP = HERE.parents[2]
+EVERY = os.environ.get("LOCKSTEP_FLIPS", "601")
+PURE = [*(TOP / "target-plugin" / name for name in ("parse.c", "segment.c", "plan.c")),
+        TOP / "dm-target/tools/port.c"]  # fmt: skip
+TOOL = [*HERE.parent.glob("*.c"), TOP / "dm-target/tools/json.c"]
+SANE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+
+def compile_c(to: Path, *words: str | Path) -> Path:
+    cc = os.environ.get("CC", "cc")
+    subprocess.run([cc, "-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", *SANE,
+                    *words, *PURE, "-o", to], check=True)  # fmt: skip
+    return to
+
+
+@pytest.fixture(scope="module")
+def dcd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_c(tmp_path_factory.mktemp("dcd") / "dcd", *TOOL)
+
+
+@pytest.fixture(scope="module")
+def flips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    to = tmp_path_factory.mktemp("flips") / "flips"
+    return compile_c(to, HERE / "flips.c", HERE / "walk.c")
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def run(program: Path, *words: str, **env: str) -> Said:
+    done = subprocess.run([program, *words], capture_output=True, text=True,
+                          env={**os.environ, **env}, check=False)  # fmt: skip
+    assert "Sanitizer" not in done.stderr and "runtime error" not in done.stderr, done.stderr
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
+NVRAM = pytest.mark.parametrize("nvram", [True, False])
+
+
+@NVRAM
+def test_recover(dcd: Path, tmp_path: Path, nvram: bool) -> None:
+    images = after_a_cut(nvram)
+    words = images.save(tmp_path)
+    told = run(dcd, "check", *words, "--json")
+    assert (told.code, told.json()["state"]) == (0, "live"), told
+    assert told.json()["live"]["entries"] == 11
+    before = [path.read_bytes() for path in sorted(tmp_path.iterdir())]
+    dry = run(dcd, "recover", *words, "--dry-run", "--json")
+    assert (dry.code, dry.json()["state"], dry.json()["entries"]) == (0, "would_recover", 11)
+    assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == before
+    done = run(dcd, "recover", *words, "--json")
+    assert (done.code, done.json()["state"], done.json()["entries"]) == (0, "recovered", 11)
+    assert done.json()["slots"] == (2 if nvram else 0)
+    assert (tmp_path / "data").read_bytes() == bytes(images.right)
+    told = run(dcd, "check", *words, "--json")
+    assert (told.code, told.json()["state"]) == (0, "clean")
+    assert told.json()["live"]["next"] == dcdimage.FIRST_SEGMENT + 7
+    again = run(dcd, "recover", *words, "--json")
+    assert (again.code, again.json()["entries"]) == (0, 0)
+    assert (tmp_path / "data").read_bytes() == bytes(images.right)
+
+
+@NVRAM
+def test_killed_at_each_write(dcd: Path, tmp_path: Path, nvram: bool) -> None:
+    cut = compile_c(tmp_path / "cut", *TOOL, TOP / "dm-target/tools/test/cut-writes.c",
+                    "-Wl,--wrap=pwrite")  # fmt: skip
+    images = after_a_cut(nvram)
+    for number in range(1, 100):
+        words = images.save(tmp_path)
+        done = run(cut, "recover", *words, CUT=str(number), ASAN_OPTIONS="detect_leaks=0")
+        if done.code == 0:
+            break
+        assert done.code == 99, done
+        told = run(dcd, "check", *words)
+        assert told.code in (0, 4), told  # 4: the superblock that was half written
+        assert run(dcd, "recover", *words).code == 0
+        assert (tmp_path / "data").read_bytes() == bytes(images.right), f"cut at write {number}"
+        assert run(dcd, "check", *words, "--json").json()["live"]["entries"] == 0
+    assert number > (9 if nvram else 8)
+
+
+@NVRAM
+def test_flips_and_truncations(flips: Path, tmp_path: Path, nvram: bool) -> None:
+    images = after_a_cut(nvram)
+    images.save(tmp_path)
+    (tmp_path / "right").write_bytes(images.right)
+    paths = [str(tmp_path / name) for name in ("log", "nvram", "data", "right")]
+    if not nvram:
+        paths[1] = "-"
+    done = run(flips, *paths, EVERY)
+    assert done.code == 0, done
+    found = re.fullmatch(r"right (\d+) refused (\d+)\n", done.out)
+    assert found and int(found[1]) > 100 and int(found[2]) > 100, done.out
+    # The control: with other right data it is reported.
+    (tmp_path / "right").write_bytes(images.data)
+    assert run(flips, *paths, EVERY).code == 1
+
+
+def refused(dcd: Path, folder: Path, images: Images, reason: str, *more: str) -> str:
+    """By check and recover, and nothing is written."""
+    words = [*images.save(folder), *more]
+    before = [path.read_bytes() for path in sorted(folder.iterdir())]
+    told = run(dcd, "check", *words, "--json")
+    assert (told.code, told.json()["state"], told.json()["reason"]) == (4, "refused", reason), told
+    done = run(dcd, "recover", *words, "--json")
+    assert (done.code, done.json()["state"], done.json()["reason"]) == (1, "refused", reason), done
+    assert [path.read_bytes() for path in sorted(folder.iterdir())] == before
+    return str(told.json()["message"])
+
+
+def place(sequence: int) -> int:
+    return RING + sequence % dcdimage.SEGMENTS * SEGMENT
+
+
+def test_refusals(dcd: Path, tmp_path: Path) -> None:
+    images = after_a_cut(True)
+    images.data += bytes(512)
+    assert "32 sectors" in refused(dcd, tmp_path, images, "other_data_disk")
+
+    images = after_a_cut(True)
+    del images.log[-1:]
+    refused(dcd, tmp_path, images, "truncated")
+
+    for what, reason in (("EPOCH", "other_epoch"), ("UUID", "other_uuid")):
+        images = after_a_cut(True)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(dcdimage, what, 5 if what == "EPOCH" else bytes(16))
+            images.nvram = after_a_cut(True).nvram
+        refused(dcd, tmp_path, images, reason)
+
+    images = after_a_cut(True)
+    assert images.nvram is not None
+    images.nvram[:BLOCK] = bytes(BLOCK)
+    refused(dcd, tmp_path, images, "blank")
+
+    images = after_a_cut(True)
+    images.put(21, bytes(BLOCK))
+    assert "21" in refused(dcd, tmp_path, images, "segment_missing")
+
+    images = after_a_cut(True)
+    images.slot(23 % 4, bytes(2 * BLOCK))
+    assert "entries 51 to 52" in refused(dcd, tmp_path, images, "entries_missing_in_nvram")
+
+    images = after_a_cut(True)
+    assert images.nvram is not None
+    images.nvram[BLOCK + 24 % 4 * SEGMENT + dcdimage.PAYLOAD] ^= 0xFF
+    refused(dcd, tmp_path, images, "nvram_entry_damaged")
+
+    images = after_a_cut(False)
+    images.put(25, bytes(BLOCK))
+    images.log[place(24) + dcdimage.PAYLOAD] ^= 1
+    assert "bit-flipped" in refused(dcd, tmp_path, images, "last_segment_damaged")
+
+    images = after_a_cut(False)
+    images.log[0] ^= 1
+    images.log[BLOCK + 20] ^= 1
+    refused(dcd, tmp_path, images, "bad_checksum")
+
+
+def test_nvram_has_to_be_named(dcd: Path, tmp_path: Path) -> None:
+    words = after_a_cut(True).save(tmp_path)
+    told = run(dcd, "check", *words[:4], "--json")
+    assert (told.code, told.json()["reason"]) == (4, "nvram_missing")
+    assert run(dcd, "recover", *words[:4]).code == 1
+    words = after_a_cut(False).save(tmp_path)
+    told = run(dcd, "check", *words, "--nvram", str(tmp_path / "nvram"), "--json")
+    assert (told.code, told.json()["reason"]) == (4, "nvram_foreign")
+    assert run(dcd, "check", *words, "--nvram", "none").code == 0
+    told = run(dcd, "check", *words[:2], "--log", words[1])
+    assert told.code == 4 and "same device" in told.err
+
+
+def test_a_damaged_copy_is_told(dcd: Path, tmp_path: Path) -> None:
+    images = after_a_cut(True)
+    images.log[BLOCK + 30] ^= 4
+    words = images.save(tmp_path)
+    told = run(dcd, "check", *words, "--json")
+    assert (told.code, told.json()["state"]) == (4, "damaged_copy")
+    assert run(dcd, "recover", *words).code == 0
+    assert (tmp_path / "data").read_bytes() == bytes(images.right)
+    assert run(dcd, "check", *words).code == 0  # the next generation took its place
+
+
+def test_dump(dcd: Path, tmp_path: Path) -> None:
+    words = after_a_cut(True).save(tmp_path)
+    told = run(dcd, "dump", *words, "--all", "--json").json()
+    assert [g["segment"] for g in told["groups"]] == [20, 21, 22, 23, 24]
+    assert [g.get("slot") for g in told["groups"]] == [None, None, None, 3, 0]
+    entries = [e for g in told["groups"] for e in g["entries"]]
+    assert [e["entry"] for e in entries] == list(range(44, 55))
+    assert entries[1] == {"entry": 45, "type": "discard", "sector": 4, "sectors": 2, "live": True}
+    kinds = [p["kind"] for p in told["ring"]]
+    assert len(kinds) == 16 and kinds[23 % 16] == "torn" and kinds.count("valid") == 14
+    text = run(dcd, "dump", *words[2:4], "--nvram", words[5])
+    assert text.code == 0 and "  entry 45: discard 4 + 2\n" in text.out
+
+
+def test_exit_codes(dcd: Path, tmp_path: Path) -> None:
+    nothing = str(tmp_path / "nothing")
+    assert run(dcd, "check", "--log", nothing).code == 8
+    assert run(dcd, "check", "--log").code == 16
+    assert run(dcd, "check", "--log", nothing, "--force").code == 16
+    assert run(dcd, "recover", "--log", nothing).code == 2
+    assert run(dcd, "dump", "--log", nothing).code == 1
+    assert run(dcd, "recover", "--log", nothing, "--data", nothing).code == 1
+
+
+def test_manual(dcd: Path) -> None:
+    """The page has each command and option that the program names, and the exit codes."""
+    page = (HERE.parent / "dcd.8").read_text().replace("\\-", "-")
+    usage = run(dcd).err
+    for word in {*re.findall(r"--[a-z-]+", usage), *re.findall(r"dcd ([a-z]+)", usage)}:
+        assert word in page, word
