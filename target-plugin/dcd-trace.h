@@ -175,14 +175,16 @@ TRACE_EVENT(dcd_disk,
 /* At open: what was found. */
 TRACE_EVENT(dcd_recovery,
 	TP_PROTO(struct dcd_engine *e, u64 next_segment, u64 newest_entry, u64 entries, u64 slots,
-		 int error),
-	TP_ARGS(e, next_segment, newest_entry, entries, slots, error),
+		 u64 bytes, u64 us, int error),
+	TP_ARGS(e, next_segment, newest_entry, entries, slots, bytes, us, error),
 	TP_STRUCT__entry(
 		__field(dev_t, dev)
 		__field(u64, next_segment)
 		__field(u64, newest_entry)
 		__field(u64, entries)
 		__field(u64, slots)
+		__field(u64, bytes)
+		__field(u64, us)
 		__field(int, error)
 	),
 	TP_fast_assign(
@@ -191,11 +193,14 @@ TRACE_EVENT(dcd_recovery,
 		__entry->newest_entry = newest_entry;
 		__entry->entries = entries;
 		__entry->slots = slots;
+		__entry->bytes = bytes;
+		__entry->us = us;
 		__entry->error = error;
 	),
-	TP_printk("%d,%d next segment %llu newest entry %llu live entries %llu slots %llu error %d",
+	TP_printk("%d,%d next segment %llu newest entry %llu live entries %llu slots %llu: %llu bytes in %llu us error %d",
 		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->next_segment,
-		  __entry->newest_entry, __entry->entries, __entry->slots, __entry->error)
+		  __entry->newest_entry, __entry->entries, __entry->slots,
+		  __entry->bytes, __entry->us, __entry->error)
 );
 
 #endif

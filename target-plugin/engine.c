@@ -118,7 +118,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	mutex_init(&e->intake);
 	spin_lock_init(&e->lock);
 	init_waitqueue_head(&e->room);
-	mt_init_flags(&e->index, MT_FLAGS_USE_RCU);
+	mt_init(&e->index);
 	INIT_DELAYED_WORK(&e->commit_work, dcd_commit_worker);
 	INIT_LIST_HEAD(&e->waiting);
 	INIT_LIST_HEAD(&e->unreported);
@@ -136,6 +136,11 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 		free_engine(e);
 		return ERR_PTR(r);
 	}
+	/*
+	 * Only now there are readers. Recovery goes through millions of nodes, and RCU
+	 * would keep what it has replaced until it ends.
+	 */
+	mt_set_in_rcu(&e->index);
 	dcd_slots_kick(e);
 	dcd_destage_kick(e);
 	dcd_digest_engine_opened(e);

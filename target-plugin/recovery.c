@@ -15,6 +15,8 @@ struct recovery {
 	struct dcd_geometry geometry;
 	struct dcd_plan plan;
 	struct dcd_slot_scan *scans;	/* of each slot */
+	ktime_t began;
+	u64 bytes;			/* read of the log */
 	u64 entries;
 	u64 slots;
 	char text[512];
@@ -49,6 +51,7 @@ static int read_segment(struct dcd_engine *e, struct recovery *c)
 	int r = dcd_disk_io(&e->log, REQ_OP_READ, dcd_segment_sector(e, sequence), e->commit_buf,
 			    e->segment_bytes);
 
+	c->bytes += e->segment_bytes;
 	if (r == -ENOMEM)
 		return r;
 	if (!dcd_plan_segment(&c->plan, e->commit_buf, r))
@@ -61,6 +64,7 @@ static void read_header(struct dcd_engine *e, struct recovery *c)
 	int r = dcd_disk_io(&e->log, REQ_OP_READ, dcd_segment_sector(e, c->plan.place),
 			    e->commit_buf, SECTOR_SIZE);
 
+	c->bytes += SECTOR_SIZE;
 	dcd_plan_header(&c->plan, e->commit_buf, r);
 }
 
@@ -175,11 +179,26 @@ static void disown(struct dcd_engine *e, u64 next, u64 applied)
 		dcd_log_failed(e, DCD_SUPERBLOCK, r);
 }
 
+/* What it did, for those who ask later too. */
+static void tell(struct dcd_engine *e, const struct recovery *c)
+{
+	u64 us = ktime_us_delta(ktime_get(), c->began), segments = e->head - e->tail;
+
+	dcd_count(e, DCD_N_RECOVERED_SEGMENTS, segments);
+	dcd_count(e, DCD_N_RECOVERED_ENTRIES, c->entries);
+	dcd_count(e, DCD_N_RECOVERY_BYTES, c->bytes);
+	dcd_count(e, DCD_N_RECOVERY_US, us);
+	pr_info("dcd: %s: recovered %llu live segments, %llu entries (%llu segments from NVRAM): read %llu bytes of the log %pg in %llu ms; the index takes %llu bytes\n",
+		e->name, segments, c->entries, c->slots, c->bytes, e->log.bdev,
+		div_u64(us, USEC_PER_MSEC), dcd_index_used(e));
+}
+
 static int recover(struct dcd_engine *e, struct recovery *c)
 {
 	struct dcd_plan *p = &c->plan;
 	int r;
 
+	c->began = ktime_get();
 	e->tail = le64_to_cpu(e->super.tail);
 	mutex_lock(&e->intake);
 	r = find_out(e, c);
@@ -189,13 +208,13 @@ static int recover(struct dcd_engine *e, struct recovery *c)
 	if (!r)
 		r = read_nvram(e, c);
 	mutex_unlock(&e->intake);
-	trace_dcd_recovery(e, p->next, p->newest, c->entries, c->slots, r);
+	trace_dcd_recovery(e, p->next, p->newest, c->entries, c->slots, c->bytes,
+			   ktime_us_delta(ktime_get(), c->began), r);
 	if (r)
 		return r;
 	e->head = p->next;
 	e->next_entry = p->newest + 1;
-	pr_info("dcd: %s: recovered %llu live segments, %llu entries (%llu segments from NVRAM)\n",
-		e->name, e->head - e->tail, c->entries, c->slots);
+	tell(e, c);
 	return 0;
 }
 

@@ -41,6 +41,15 @@ def limit(box: Box, number: int) -> None:
     base.put(box.store.path / "control", f"index_bytes={number}")
 
 
+def recovered(box: Box, entries: int) -> None:
+    """What recovery tells is what it found."""
+    names = ("recovered_entries", "recovered_segments", "recovery_bytes")
+    found, live, read = (box.count(name) for name in names)
+    base.equal(found, entries, "entries recovered")
+    base.expect(live > 1, f"{live} segments recovered")
+    base.expect(read >= live * SEGMENT, f"{read} bytes read for {live} segments")
+
+
 def measured(size: int, count: int) -> None:
     """So many writes of so many sectors, no two of them adjacent."""
     rng = random.Random(f"index {base.SEED}")
@@ -64,6 +73,10 @@ def measured(size: int, count: int) -> None:
         base.equal(says, count * 64, "what the engine counts")
         base.expect(took < 1.3 * says, "it is more than the engine says")
         base.expect(took > 0.5 * says, "it is far less than the engine says")
+    time.sleep(5)  # and lets go of the tree of a closed one
+    with box.disk():
+        base.equal(used(box), says, "what the engine counts after recovery")
+        recovered(box, count)
         box.data.heal()
         box.says("data ok", "the data disk to work")
         box.destaged()
