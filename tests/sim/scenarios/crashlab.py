@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import os
 import random
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from mirrorlab import FIELDS
 
 TORTURE = os.environ.get("TORTURE", "/lockstep/build/bin/torture")
 DCD_TOOL = os.environ.get("DCD_TOOL", "/lockstep/build/bin/dcd")
+COPIES = Path("/run/copies")
 MIRROR_SYSFS = Path("/run/mirror-sysfs")
 SERIAL = "6c6f636b-7374-6570-0000-000000000001"
 
@@ -66,6 +68,7 @@ class Site:
 
     def __init__(self, backstore: str, model: str, lie: bool, nvram: str = "lab") -> None:
         self.kind, self.model, self.lie, self.nvram = backstore, model, lie, nvram
+        self.offline = False  # `dcd recover` shows on copies what the module has to come to
         self._nodes: dict[str, str] = {}
         self._store: lio.Backstore | None = None
         self._target: lio.Target | None = None
@@ -91,8 +94,37 @@ class Site:
             nvram = "lab:m-nvram"
         if fresh:
             run(DCD_TOOL, "format", "--data", data, "--log", log, "--nvram", view)
+        elif self.offline:
+            self._recover_copies(data, log, view)
         control = f"data={data},log={log},nvram={nvram},nvram_bytes={NVRAM_KIB << 10}"
         self._store = lio.Backstore("dcd", "leg", control, SERIAL)
+
+    def _recover_copies(self, *nodes: str) -> None:
+        """What `dcd recover` makes of the same disks and NVRAM, before the module opens them."""
+        made(COPIES)
+        if (COPIES / "data").exists():
+            (COPIES / "data").replace(COPIES / "data.before")
+        words = []
+        for name, node in zip(("data", "log", "nvram"), nodes, strict=True):
+            words += [f"--{name}", "none" if node == "none" else str(COPIES / name)]
+            if node != "none":
+                shutil.copyfile(node, COPIES / name)
+        run(DCD_TOOL, "recover", *words)
+        run(DCD_TOOL, "check", *words)
+
+    def same_as_offline(self, node: str, twice: bool) -> None:
+        """The LUN as the module has recovered it is the data disk that `dcd recover` has made.
+
+        @twice: and what that made at the first of two cuts, without a write between them.
+        """
+        if not self.offline:
+            return
+        if twice and (COPIES / "data").read_bytes() != (COPIES / "data.before").read_bytes():
+            raise Wrong("dcd recover makes something else after a cut in the module's recovery")
+        with open(node, "rb") as lun, open(COPIES / "data", "rb") as copy:
+            for at in range(0, LEG_MIB << 20, 1 << 16):
+                if lun.read(1 << 16) != copy.read(1 << 16):
+                    raise Wrong(f"module and dcd recover differ behind byte {at}")
 
     def power_off(self) -> None:
         """What is left of a site after its cut, or an orderly end."""

@@ -14,7 +14,9 @@ Controls for the checker: the module parameter dcd.test_ack_early=1 makes dcd.ko
 acknowledge before its NVRAM has the data, --lie makes the mirror's disks
 acknowledge flushes without doing them: both have to be reported (exit code 1).
 Stand-ins: --backstore iblock (a disk without cache instead of a DCD), --plain
-(the load writes to the iSCSI disk, no lockstep mirror).
+(the load writes to the iSCSI disk, no lockstep mirror). --offline: `dcd recover`
+works on copies of disks and NVRAM before the module's recovery, which has to come to
+the same data disk, bit for bit.
 """
 
 import argparse
@@ -46,6 +48,7 @@ class Scenario:
         self.args = args
         self.wire = Wire()
         self.site = Site(args.backstore, args.model, args.lie, args.nvram)
+        self.site.offline = args.offline
         self.session = Session()
         self.mirror: Mirror | None = None
         self.device = self.local = ""
@@ -102,6 +105,7 @@ class Scenario:
             self.site.power_off()
             self.site.power_on(fresh=False)
         with lio.look(self.site.store) as disk:
+            self.site.same_as_offline(disk, twice)
             (check_leg if mirror else check)(disk, load.state, "stable")
         if mirror and dies:
             mirror.wait("AD")
@@ -121,6 +125,7 @@ class Scenario:
 def main() -> int:
     parser = arguments()
     parser.add_argument("--plain", action="store_true")
+    parser.add_argument("--offline", action="store_true")
     args = parser.parse_args()
     scenario = Scenario(args)
     code = cut_loop("cut_mirror", args.first, args.cuts, scenario.one)
