@@ -144,11 +144,10 @@ def history() -> list[list[Entry]]:
 FIRST_SEGMENT, FIRST_ENTRY = 18, 40
 
 
-def after_a_cut(nvram: bool) -> Images:
+def after_a_cut(nvram: bool, sectors: int = 32) -> Images:
     """The second turn of the ring. Destaged: the first two segments of the history; the older
     superblock doesn't know it. In the log: all, but with NVRAM the last two, which are in
     slots; the slots before have what the log has by now. The next segment is torn."""
-    sectors = 32
     images = Images(bytearray(b"\xee" * sectors * SECTOR), bytearray(RING + SEGMENTS * SEGMENT),
                     bytearray(BLOCK + 4 * SEGMENT) if nvram else None)  # fmt: skip
     first, segments = [FIRST_ENTRY], history()
@@ -176,3 +175,22 @@ def after_a_cut(nvram: bool) -> Images:
         images.nvram[:256] = nvram_header(2, 0, size)
         images.nvram[2048 : 2048 + 256] = nvram_header(1, 0, size)
     return images
+
+
+def fuzz_input(images: Images) -> bytes:
+    """In fuzz.c's short form; it has the payloads' place and length, not their bytes."""
+
+    def piece(where: int, raw: bytes | bytearray) -> bytes:
+        return bytes([where, len(raw) // 16]) + raw
+
+    log, nvram = images.log, images.nvram
+    out = bytes([0 if nvram else 2]) + piece(0, log[:128]) + piece(1, log[BLOCK : BLOCK + 128])
+    for place in range(SEGMENTS):
+        at = RING + place * SEGMENT
+        if place in {(FIRST_SEGMENT + i) % SEGMENTS for i in range(2, 7)}:
+            out += piece(16 + place, log[at : at + 96])
+            out += piece(32 + place, log[at + BLOCK : at + BLOCK + 256])
+    for slot in range(4 if nvram else 0):
+        at = BLOCK + slot * SEGMENT + BLOCK
+        out += piece(64 + slot, (nvram or b"")[at : at + 256])
+    return out + (piece(2, nvram[:96]) if nvram else b"")

@@ -124,6 +124,23 @@ def test_flips_and_truncations(flips: Path, tmp_path: Path, nvram: bool) -> None
     assert run(flips, *paths, EVERY).code == 1
 
 
+def test_fuzz(tmp_path: Path) -> None:
+    """More runs: `LOCKSTEP_FUZZ=10000000`."""
+    fuzz = compile_c(tmp_path / "fuzz", HERE / "fuzz.c", HERE / "walk.c", "-O2")
+    paths = []
+    for nvram in (True, False):
+        path = tmp_path / f"input-{nvram}"
+        path.write_bytes(dcdimage.fuzz_input(after_a_cut(nvram, 128)))
+        paths.append(str(path))
+    whole = run(fuzz, "0", "1", *paths)
+    assert (whole.code, whole.out) == (0, "0 runs, 2 accepted\n"), whole
+    runs = os.environ.get("LOCKSTEP_FUZZ", "5000")
+    done = run(fuzz, runs, "1", *paths)
+    found = re.fullmatch(rf"{runs} runs, (\d+) accepted\n", done.out)
+    assert done.code == 0 and found, done
+    assert int(runs) // 20 < int(found[1]) < int(runs), done.out  # it gets past the checksums
+
+
 def refused(dcd: Path, folder: Path, images: Images, reason: str, *more: str) -> str:
     """By check and recover, and nothing is written."""
     words = [*images.save(folder), *more]
