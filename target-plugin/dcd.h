@@ -74,7 +74,7 @@ struct dcd_request {
  * sets it, by a row for each member (lun-settings.c).
  */
 /*
- * Level 2, the way from the log to the data disk. All may change at any time.
+ * Level 2, the way from the log to the data disk. May change while it is open.
  * With the log fuller than @low percent it goes on although there is I/O, and
  * writes are slowed in proportion; at @high as much as it takes (pace.h). A
  * @high that isn't above @low counts as the next percent.
@@ -82,11 +82,15 @@ struct dcd_request {
 struct dcd_destage_config {
 	unsigned int idle_ms;	/* so long without a write, and it begins */
 	unsigned int low, high;
+	unsigned int depth;	/* I/Os at a time, without reads by others */
+	unsigned int batch_kib;	/* memory for what is between; looked at by dcd_open() only */
 };
 
 #define DCD_DESTAGE_IDLE_MS	500
 #define DCD_DESTAGE_LOW		50
 #define DCD_DESTAGE_HIGH	75
+#define DCD_DESTAGE_DEPTH	16
+#define DCD_DESTAGE_BATCH_KIB	4096
 
 struct dcd_config {
 	const char *name;	/* for messages */

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Level 2: what is live of the segments below a target goes to the data disk in
- * sector order, in one walk over the index; overwritten data isn't there any
- * more. A walk goes in stretches: batches are copied, the data disk is flushed,
- * and only then does the index forget them: after a flush that failed nobody
- * knows what the disk has, and all of it is copied again. A walk that is given
- * up (I/O arrives, an error) loses nothing: the tail stays where it is, and the
- * next walk finds less to do.
+ * Level 2: the destager goes round the data disk in sector order, as a one-way
+ * elevator, and takes along whatever is live of the segments that are committed
+ * when it comes by; overwritten data isn't there any more. A step is a batch: it
+ * is copied, the data disk is flushed, and only then the index forgets it: after a
+ * flush that failed nobody knows what the disk has, and all of it is copied again.
+ * Once round from a mark the segments of its time are empty and the tail moves, so
+ * room comes back all the time, not once a turn. Anything that goes wrong on the
+ * way takes the marks away that have it before them.
+ *
+ * It gives way between any two I/Os: it stops when writes come while there is room
+ * enough, and has but few in flight while others read. What was interrupted goes
+ * on from there.
  */
 #include "dcd-trace.h"
 #include "engine.h"
 
 #define RETRY_NOMEM	(HZ / 10)
-#define STRETCH		((8ULL << 20) >> SECTOR_SHIFT)	/* sectors of a stretch */
-#define ZEROES		((4ULL << 20) >> SECTOR_SHIFT)	/* sectors of a batch of zeroes */
-#define FAILURES	16		/* of a walk, before it is given up */
+#define READS		(HZ / 20)	/* so long ago they count as going on */
+#define READS_DEPTH	2
+#define FAILURES	16		/* of a round, before it is given up */
 #define NVRAM_LOW	50		/* percent of the slots */
 #define NVRAM_HIGH	90
 
@@ -109,41 +114,16 @@ void dcd_destage_kick(struct dcd_engine *e)
 		queue_delayed_work(e->destage_wq, &e->destage_work, idle_time(e));
 }
 
-/* Adjacent ranges at and behind b->next that are to go; false: no more. */
-static bool collect(struct dcd_engine *e, u64 target, struct dcd_batch *b)
+/* How many I/Os at a time now. */
+static unsigned int width(struct dcd_engine *e)
 {
-	struct dcd_place *p = b->places;
-	size_t bytes = 0;
+	unsigned int depth = READ_ONCE(e->destage.depth);
 
-	b->n = 0;
-	while (b->n < DCD_PLACES && dcd_index_next(e, b->next, p)) {
-		sector_t room = (DCD_IO_MAX - bytes) >> SECTOR_SHIFT;
-
-		if (b->n && p->sector != b->next)
-			break;
-		if (dcd_segment_of(e, p) >= target) {
-			if (b->n)
-				break;
-			b->next = p->last + 1;
-			continue;
-		}
-		if (p->zero) {
-			if (b->n)
-				break;
-			p->last = min_t(sector_t, p->last, p->sector + ZEROES - 1);
-			b->next = p->last + 1;
-			b->n = 1;
-			return true;
-		}
-		if (!room)
-			break;
-		p->last = min(p->last, p->sector + room - 1);
-		bytes += (p->last - p->sector + 1) << SECTOR_SHIFT;
-		b->next = p->last + 1;
-		b->n++;
-		p++;
-	}
-	return b->n;
+	if (READ_ONCE(e->closing) || (!urgent(e) && !idle(e)))
+		return 0;
+	if (time_before(jiffies, READ_ONCE(e->last_read) + READS))
+		return min(depth, READS_DEPTH);
+	return depth;
 }
 
 static int data_failed(struct dcd_engine *e, int error)
@@ -187,66 +167,67 @@ static int flush_data(struct dcd_engine *e)
 	return 0;
 }
 
-static int move(struct dcd_engine *e, struct dcd_batch *b)
+static void log_failed_to_read(struct dcd_engine *e, const struct dcd_load *l)
 {
-	const struct dcd_place *p = b->places;
-	size_t at = 0;
+	dcd_count(e, DCD_N_LOG_READ_ERRORS, 1);
+	if (!e->log_unreadable)
+		pr_err("dcd: %s: can't read %llu sectors from %llu on from the log %pg: error %d; the data disk has older data there, trying again\n",
+		       e->name, (u64)(l->place.last - l->place.sector + 1), (u64)l->place.sector,
+		       e->log.bdev, l->error);
+	e->log_unreadable = true;
+}
+
+/* What became of the loads: the first error, and how many sectors were copied. */
+static int look_at(struct dcd_engine *e, const struct dcd_batch *b, sector_t *moved,
+		   unsigned int *failures)
+{
 	unsigned int i;
-	int r;
+	int r = 0;
 
-	for (i = 0; i < b->n && !p->zero; i++) {
-		int id = srcu_read_lock(&e->readers);
+	*moved = 0;
+	for (i = 0; i < b->n; i++) {
+		const struct dcd_load *l = b->loads + i;
 
-		r = dcd_place_read(e, p + i, e->destage_buf + at);
-		srcu_read_unlock(&e->readers, id);
-		if (r && i) {	/* what is before it goes home; it will be the next one's first */
-			b->n = i;
-			b->next = p[i].sector;
-			break;
-		}
-		if (r) {
-			b->next = p->last + 1;	/* no more than that place is passed over */
-			dcd_count(e, DCD_N_LOG_READ_ERRORS, 1);
-			if (!e->log_unreadable)
-				pr_err("dcd: %s: can't read %llu sectors from %llu on from the log %pg: error %d; the data disk has older data there, trying again\n",
-				       e->name, (u64)(p->last - p->sector + 1), (u64)p->sector,
-				       e->log.bdev, r);
-			e->log_unreadable = true;
-			return r;
-		}
-		at += (p[i].last - p[i].sector + 1) << SECTOR_SHIFT;
+		if (l->there)
+			*moved += l->place.last - l->place.sector + 1;
+		if (!l->error)
+			continue;
+		++*failures;
+		r = r ?: l->error;
+		if (l->unread)
+			log_failed_to_read(e, l);
+		else
+			data_failed(e, l->error);
 	}
-	if (p->zero)
-		r = blkdev_issue_zeroout(e->data.bdev, p->sector, b->next - p->sector, GFP_NOIO,
-					 0);
-	else
-		r = dcd_disk_io(&e->data, REQ_OP_WRITE, p->sector, e->destage_buf, at);
-	if (r)
-		return data_failed(e, r);
-	dcd_count(e, DCD_N_DESTAGED_SECTORS, b->next - p->sector);
-	return 0;
+	dcd_count(e, DCD_N_DESTAGED_SECTORS, *moved);
+	return r;
 }
 
 /*
- * [@from, @to) of the segments below @target is durable on the data disk. What
- * was written there meanwhile is in later segments.
+ * What is there of the batch is durable on the data disk. What was written to its
+ * ranges meanwhile is in segments from @target on.
  */
-static int forget(struct dcd_engine *e, sector_t from, sector_t to, u64 target)
+static int forget(struct dcd_engine *e, const struct dcd_batch *b, u64 target)
 {
-	struct dcd_place p;
-	unsigned int n = 0;
+	unsigned int i;
 	int r = 0;
 
 	mutex_lock(&e->intake);
 	spin_lock(&e->lock);
 	e->bypassed = max(e->bypassed, target);
 	spin_unlock(&e->lock);
-	while (!r && dcd_index_next(e, from, &p) && p.sector < to) {
-		p.last = min(p.last, to - 1);
-		if (dcd_segment_of(e, &p) < target)
-			r = dcd_index_erase(e, p.sector, p.last);
-		from = p.last + 1;
-		if (++n % DCD_PLACES == 0) {
+	for (i = 0; i < b->n && !r; i++) {
+		const struct dcd_load *l = b->loads + i;
+		sector_t from = l->place.sector;
+		struct dcd_place p;
+
+		while (l->there && !r && dcd_index_next(e, from, &p) && p.sector <= l->place.last) {
+			p.last = min(p.last, l->place.last);
+			if (dcd_segment_of(e, &p) < target)
+				r = dcd_index_erase(e, p.sector, p.last);
+			from = p.last + 1;
+		}
+		if (i % 64 == 63) {
 			mutex_unlock(&e->intake);
 			cond_resched();
 			mutex_lock(&e->intake);
@@ -256,68 +237,90 @@ static int forget(struct dcd_engine *e, sector_t from, sector_t to, u64 target)
 	return r;
 }
 
-/* From b->next on; *more: there is something behind it. */
-static int stretch(struct dcd_engine *e, u64 target, struct dcd_batch *b, bool *more)
+/* Where the batch was interrupted. */
+static sector_t left_at(const struct dcd_batch *b)
 {
-	sector_t from = b->next, to = from, moved = 0;
-	ktime_t began = ktime_get();
-	int r = 0, f;
+	unsigned int i;
 
-	while (!r && moved < STRETCH && (*more = collect(e, target, b))) {
-		if (READ_ONCE(e->closing) || (!urgent(e) && !idle(e))) {
-			r = -EAGAIN;
-			break;
-		}
-		r = move(e, b);
-		trace_dcd_destage(e, b->places[0].sector, b->next - b->places[0].sector, r);
-		if (!r) {
-			moved += b->next - b->places[0].sector;
-			to = b->next;
-		}
-	}
-	if (!moved)
-		return r;
-	f = flush_data(e);
-	if (!f)
-		dcd_pace_learn(e, &e->data_speed, moved, began);
-	if (!f)
-		f = forget(e, from, to, target);
-	wake_up_all(&e->room);	/* the index has some again */
-	return f ?: r;
+	for (i = 0; i < b->n; i++)
+		if (!b->loads[i].there && !b->loads[i].error)
+			return b->loads[i].place.sector;
+	return b->next;
 }
 
-static bool may_go_on(int error)
+static u64 way(const struct dcd_sweep *s)
 {
-	return error != -EAGAIN && error != -ENOMEM;
+	return s->turn + s->at;
 }
 
-static int walk(struct dcd_engine *e, u64 target)
+static int step(struct dcd_engine *e, u64 target, unsigned int *failures)
 {
+	struct dcd_sweep *s = &e->sweep;
 	struct dcd_batch *b = e->batch;
-	unsigned int failures = 0;
-	bool more = true, again = b->resume;
-	int r, first = 0;
+	ktime_t began = ktime_get();
+	int r, bad, f = 0;
+	sector_t moved;
 
-	b->next = b->resume;
-	b->resume = 0;
-	while (more) {
-		r = stretch(e, target, b, &more);
-		first = first ?: r;
-		if (r && !may_go_on(r))
-			break;
-		if (r && ++failures == FAILURES) {
-			b->resume = b->next;	/* else nothing behind so many is ever tried */
-			break;
-		}
-		if (!more && again) {
-			again = false;
-			more = true;
-			b->next = 0;
-		}
+	b->next = s->at;
+	if (!dcd_batch_collect(e, b, target)) {
+		s->turn += e->data.sectors;
+		s->at = 0;
+		return 0;
 	}
-	if (!first && READ_ONCE(e->data_failing))
-		first = flush_data(e);	/* there was nothing to try it with */
-	return first;
+	r = dcd_batch_move(e, b, width);
+	bad = look_at(e, b, &moved, failures);
+	if (moved) {
+		f = flush_data(e);
+		if (f)
+			*failures = FAILURES;
+		else
+			dcd_pace_learn(e, &e->data_speed, moved, began);
+	}
+	if (moved && !f)
+		f = forget(e, b, target);
+	wake_up_all(&e->room);	/* the index has some again */
+	if (bad || f)
+		s->n = 0;
+	s->at = r ? left_at(b) : b->next;
+	return r ?: f ?: bad;
+}
+
+static void set_mark(struct dcd_sweep *s, const struct dcd_mark *m)
+{
+	unsigned int i;
+
+	if (s->n && s->marks[s->n - 1].target == m->target)
+		return;
+	if (s->n == DCD_MARKS) {	/* coarser, then */
+		s->n /= 2;
+		for (i = 0; i < s->n; i++)
+			s->marks[i] = s->marks[2 * i];
+	}
+	s->marks[s->n++] = *m;
+}
+
+/* The newest mark that was passed again; false: none. */
+static bool passed(struct dcd_engine *e, struct dcd_mark *m)
+{
+	struct dcd_sweep *s = &e->sweep;
+	unsigned int n = 0;
+
+	while (n < s->n && s->marks[n].way + e->data.sectors <= way(s))
+		n++;
+	if (!n)
+		return false;
+	*m = s->marks[n - 1];
+	return true;
+}
+
+static void drop_marks(struct dcd_sweep *s, const struct dcd_mark *last)
+{
+	unsigned int n = 0;
+
+	while (n < s->n && s->marks[n].way <= last->way)
+		n++;
+	s->n -= n;
+	memmove(s->marks, s->marks + n, s->n * sizeof(*s->marks));
 }
 
 /* All entries up to @applied, in segments below @target, are durable, and recorded as such. */
@@ -340,85 +343,149 @@ static void set_log_behind(struct dcd_engine *e, bool yes)
 	spin_unlock(&e->lock);
 }
 
-static int advance(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
+/* The segments below the mark's are empty. */
+static int advance(struct dcd_engine *e, const struct dcd_mark *m, bool log_dead)
 {
 	int r;
 
 	if (log_dead && e->keeps) {
 		mutex_lock(&e->intake);
-		dcd_header_write(e, applied);
+		dcd_header_write(e, m->applied);
 		mutex_unlock(&e->intake);
-		settle(e, target, applied, true);
+		settle(e, m->target, m->applied, true);
 		dcd_count(e, DCD_N_BYPASS_ROUNDS, 1);
 	}
 	set_log_behind(e, log_dead && !e->keeps);
 	if (log_dead && time_before(jiffies, e->log_retry))
 		return e->keeps ? 0 : -EIO;
-	r = dcd_super_write(e, target, applied);
+	r = dcd_super_write(e, m->target, m->applied);
 	if (r) {
 		dcd_log_failed(e, DCD_SUPERBLOCK, r);
-		if (!log_dead)
-			dcd_destage_kick(e);
-		return e->keeps ? 0 : r;
+		return log_dead && !e->keeps ? r : 0;
 	}
 	set_log_behind(e, false);
-	settle(e, target, applied, log_dead);
+	settle(e, m->target, m->applied, log_dead);
 	if (log_dead)
 		dcd_log_works(e);
+	if (e->log_unreadable) {
+		e->log_unreadable = false;
+		pr_info("dcd: %s: the log %pg is readable again\n", e->name, e->log.bdev);
+	}
 	return 0;
+}
+
+/* What a mark would be now. True: the log is dead. */
+static bool here(struct dcd_engine *e, struct dcd_mark *m, u64 *tail)
+{
+	bool log_dead;
+
+	m->way = way(&e->sweep);
+	mutex_lock(&e->intake);
+	spin_lock(&e->lock);
+	log_dead = e->log_dead;
+	m->target = e->committed;
+	m->applied = e->committed_entry;
+	if (log_dead) {
+		m->target = e->open ? e->open->segment : e->head;
+		m->applied = (e->open ? e->open->first_entry : e->next_entry) - 1;
+	}
+	*tail = e->tail;
+	spin_unlock(&e->lock);
+	mutex_unlock(&e->intake);
+	return log_dead;
+}
+
+static bool may_go_on(int error)
+{
+	return error != -EAGAIN && error != -ENOMEM;
+}
+
+/* The superblock is on the log disk: not for a few segments, if there will be more. */
+static bool worth_it(const struct dcd_engine *e, const struct dcd_mark *m, u64 tail, u64 target)
+{
+	return m->target == target || m->target - tail > e->segments / 32;
+}
+
+/*
+ * Until nothing is left, or once round if something goes wrong. @m: how far it
+ * came. 0 also if the log has died or works again meanwhile: then come again.
+ */
+static int go_round(struct dcd_engine *e, struct dcd_mark *m)
+{
+	struct dcd_sweep *s = &e->sweep;
+	u64 begin = way(s), tail;
+	unsigned int failures = 0;
+	struct dcd_mark now;
+	int r, first = 0;
+
+	while (here(e, &now, &tail) == s->past_log) {
+		if (!s->past_log && now.target == tail)
+			return READ_ONCE(e->data_failing) ? flush_data(e) : 0;
+		if (first && (failures >= FAILURES || now.way >= begin + e->data.sectors))
+			return first;
+		if (!width(e))
+			return -EAGAIN;
+		/* Past the log each turn is for what there was at its beginning. */
+		if (!s->past_log || !s->n)
+			set_mark(s, &now);
+		r = step(e, s->past_log ? s->marks[0].target : now.target, &failures);
+		if (r && !may_go_on(r))
+			return r;
+		first = first ?: r;
+		if (!passed(e, m) || (!s->past_log && !worth_it(e, m, tail, now.target)))
+			continue;
+		drop_marks(s, m);
+		if (READ_ONCE(e->data_failing))
+			r = flush_data(e);	/* there was nothing to try it with */
+		if (!r)
+			r = advance(e, m, s->past_log);
+		if (r || s->past_log)
+			return first ?: r;
+		spin_lock(&e->lock);
+		e->stuck = false;
+		spin_unlock(&e->lock);
+	}
+	return first;
 }
 
 void dcd_destage_worker(struct work_struct *work)
 {
 	struct dcd_engine *e = container_of(to_delayed_work(work), struct dcd_engine,
 					    destage_work);
-	u64 target, tail, applied;
+	struct dcd_sweep *s = &e->sweep;
+	struct dcd_mark m;
 	bool log_dead;
+	u64 tail;
 	int r;
 
 	/* A commit that was under way when the log died has its slot; no other begins. */
 	if (READ_ONCE(e->log_dead))
 		flush_work(&e->commit_work.work);
-	mutex_lock(&e->intake);
-	spin_lock(&e->lock);
-	log_dead = e->log_dead;
-	target = e->committed;
-	applied = e->committed_entry;
-	if (log_dead) {
-		target = e->open ? e->open->segment : e->head;
-		applied = (e->open ? e->open->first_entry : e->next_entry) - 1;
-	}
-	tail = e->tail;
-	spin_unlock(&e->lock);
-	mutex_unlock(&e->intake);
-
-	if ((target == tail && !log_dead) || READ_ONCE(e->closing))
+	log_dead = here(e, &m, &tail);
+	if ((m.target == tail && !log_dead) || READ_ONCE(e->closing))
 		return;
 	if (!urgent(e) && !idle(e)) {
 		queue_delayed_work(e->destage_wq, &e->destage_work, idle_time(e));
 		return;
 	}
+	if (s->past_log != log_dead)
+		s->n = 0;
+	s->past_log = log_dead;
 	dcd_count(e, DCD_N_ROUNDS, 1);
-	r = walk(e, target);
-	if (!r)
-		r = advance(e, target, applied, log_dead);
-	else if (log_dead)
+	r = go_round(e, &m);
+	if (r && log_dead)
 		dcd_log_try(e);	/* else one bad place keeps it dead for ever */
-	trace_dcd_round(e, target, applied, log_dead, r);
+	trace_dcd_round(e, m.target, m.applied, log_dead, r);
 	if (r == -EAGAIN)
 		dcd_count(e, DCD_N_PREEMPTED, 1);
 	if (r == -ENOMEM)
 		dcd_count(e, DCD_N_NOMEM, 1);
-	if (!r && e->log_unreadable) {
-		e->log_unreadable = false;
-		pr_info("dcd: %s: the log %pg is readable again\n", e->name, e->log.bdev);
-	}
 	spin_lock(&e->lock);
 	e->stuck = r && may_go_on(r);
 	log_dead = e->log_dead;
 	spin_unlock(&e->lock);
 	wake_up_all(&e->room);
-	if (r || log_dead)
+	if (r || (log_dead && s->past_log))
 		queue_delayed_work(e->destage_wq, &e->destage_work,
 				   r == -EAGAIN ? idle_time(e) :
 				   r == -ENOMEM ? RETRY_NOMEM : DCD_RETRY);

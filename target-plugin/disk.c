@@ -35,43 +35,52 @@ void dcd_disk_close(struct dcd_disk *disk)
 	disk->handle = NULL;
 }
 
-struct io_join {
-	atomic_t pending;
-	blk_status_t status;
-	struct completion done;
-};
-
-static void join_put(struct io_join *j)
+void dcd_ios_init(struct dcd_ios *ios, struct dcd_disk *disk)
 {
-	if (atomic_dec_and_test(&j->pending))
-		complete(&j->done);
+	ios->disk = disk;
+	atomic_set(&ios->in_flight, 0);
+	init_waitqueue_head(&ios->wait);
+}
+
+static void io_put(struct dcd_io *io)
+{
+	struct dcd_ios *ios = io->ios;
+	unsigned long flags;
+
+	if (!atomic_dec_and_test(&io->bios))
+		return;
+	spin_lock_irqsave(&ios->wait.lock, flags);
+	atomic_dec(&ios->in_flight);
+	wake_up_locked(&ios->wait);
+	spin_unlock_irqrestore(&ios->wait.lock, flags);
 }
 
 static void io_end(struct bio *bio)
 {
-	struct io_join *j = bio->bi_private;
+	struct dcd_io *io = bio->bi_private;
 
 	if (bio->bi_status)
-		WRITE_ONCE(j->status, bio->bi_status);
+		WRITE_ONCE(io->status, bio->bi_status);
 	bio_put(bio);
-	join_put(j);
+	io_put(io);
 }
 
-int dcd_disk_io(struct dcd_disk *disk, blk_opf_t opf, u64 sector, void *buf, size_t bytes)
+void dcd_io_begin(struct dcd_ios *ios, struct dcd_io *io, blk_opf_t opf, u64 sector, void *buf,
+		  size_t bytes)
 {
-	struct io_join j = { .pending = ATOMIC_INIT(1) };
-	struct blk_plug plug;
 	u8 *p = buf;
 
-	init_completion(&j.done);
-	blk_start_plug(&plug);
+	io->ios = ios;
+	io->status = BLK_STS_OK;
+	atomic_set(&io->bios, 1);
+	atomic_inc(&ios->in_flight);
 	while (bytes) {
 		unsigned int pages = min_t(size_t, BIO_MAX_VECS, (bytes >> PAGE_SHIFT) + 2);
-		struct bio *bio = bio_alloc(disk->bdev, pages, opf, GFP_NOIO);
+		struct bio *bio = bio_alloc(ios->disk->bdev, pages, opf, GFP_NOIO);
 
 		bio->bi_iter.bi_sector = sector;
 		bio->bi_end_io = io_end;
-		bio->bi_private = &j;
+		bio->bi_private = io;
 		while (bytes) {
 			unsigned int off = offset_in_page(p);
 			unsigned int n = min_t(size_t, bytes, PAGE_SIZE - off);
@@ -84,13 +93,32 @@ int dcd_disk_io(struct dcd_disk *disk, blk_opf_t opf, u64 sector, void *buf, siz
 			bytes -= n;
 			sector += n >> SECTOR_SHIFT;
 		}
-		atomic_inc(&j.pending);
+		atomic_inc(&io->bios);
 		submit_bio(bio);
 	}
+	io_put(io);
+}
+
+void dcd_ios_wait(struct dcd_ios *ios, unsigned int most)
+{
+	io_wait_event(ios->wait, atomic_read(&ios->in_flight) <= most);
+	/* Who woke us has let go of @ios. */
+	spin_lock_irq(&ios->wait.lock);
+	spin_unlock_irq(&ios->wait.lock);
+}
+
+int dcd_disk_io(struct dcd_disk *disk, blk_opf_t opf, u64 sector, void *buf, size_t bytes)
+{
+	struct blk_plug plug;
+	struct dcd_ios ios;
+	struct dcd_io io;
+
+	dcd_ios_init(&ios, disk);
+	blk_start_plug(&plug);
+	dcd_io_begin(&ios, &io, opf, sector, buf, bytes);
 	blk_finish_plug(&plug);
-	join_put(&j);
-	wait_for_completion_io(&j.done);
-	return blk_status_to_errno(j.status);
+	dcd_ios_wait(&ios, 0);
+	return blk_status_to_errno(io.status);
 }
 
 int dcd_disk_flush(struct dcd_disk *disk)

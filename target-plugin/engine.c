@@ -37,8 +37,8 @@ static int make_workers(struct dcd_engine *e)
 	e->destage_wq = alloc_ordered_workqueue("dcd-destage", WQ_MEM_RECLAIM);
 	e->io_wq = alloc_workqueue("dcd-io", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	e->commit_buf = vzalloc(e->segment_bytes);
-	e->destage_buf = vzalloc(DCD_IO_MAX);
-	e->batch = kzalloc(sizeof(*e->batch), GFP_KERNEL);
+	e->destage_buf = vzalloc(DCD_BLOCK);
+	e->batch = dcd_batch_new((size_t)e->destage.batch_kib << 10);
 	if (!e->intake_wq || !e->commit_wq || !e->destage_wq || !e->io_wq || !e->commit_buf ||
 	    !e->destage_buf || !e->batch)
 		return -ENOMEM;
@@ -57,7 +57,7 @@ static void free_engine(struct dcd_engine *e)
 		destroy_workqueue(e->io_wq);
 	vfree(e->commit_buf);
 	vfree(e->destage_buf);
-	kfree(e->batch);
+	dcd_batch_free(e->batch);
 	kvfree(e->slots);
 	/* Nobody looks at it any more; 7.3 crashes giving away more than three levels by RCU. */
 	mt_clear_in_rcu(&e->index);
@@ -130,6 +130,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 			e->name);
 	e->destage = c->destage;
 	e->last_intake = jiffies;
+	e->last_read = jiffies - HZ;
 	e->log_failed = jiffies - 3600 * HZ;	/* long ago */
 	r = open_all(e, c);
 	if (r) {
@@ -264,6 +265,7 @@ void dcd_submit(struct dcd_engine *e, struct dcd_request *rq)
 	switch (rq->op) {
 	case DCD_READ:
 		dcd_count(e, DCD_N_READS, 1);
+		WRITE_ONCE(e->last_read, jiffies);
 		dcd_read(e, rq);
 		return;
 	case DCD_FLUSH:

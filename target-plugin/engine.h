@@ -95,6 +95,25 @@ struct dcd_slot {
 	unsigned long opened;
 };
 
+#define DCD_MARKS 32
+/*
+ * The destager goes round the data disk. A mark is set wherever a batch begins:
+ * when it has been passed again, the segments that were committed then are empty,
+ * if all of it went well. @way: sectors gone since the beginning, not only of this
+ * turn.
+ */
+struct dcd_mark {
+	u64 way, target, applied;
+};
+
+struct dcd_sweep {
+	u64 turn;		/* @way where this turn began */
+	sector_t at;
+	bool past_log;		/* the log is dead: one mark a turn, up to the newest write */
+	struct dcd_mark marks[DCD_MARKS];
+	unsigned int n;
+};
+
 struct dcd_engine {
 	char name[64];
 	struct dcd_disk data, log;
@@ -129,7 +148,7 @@ struct dcd_engine {
 	bool data_failing;
 	bool stuck;			/* the last round of destaging failed */
 	bool closing;
-	unsigned long last_intake;	/* jiffies */
+	unsigned long last_intake, last_read;	/* jiffies */
 	ktime_t next_intake;		/* a paced write isn't admitted before it */
 	struct dcd_destage_config destage;
 	struct dcd_speed log_speed, data_speed;
@@ -149,6 +168,7 @@ struct dcd_engine {
 	struct delayed_work commit_work, destage_work;
 	void *commit_buf, *destage_buf;
 	struct dcd_batch *batch;	/* destager */
+	struct dcd_sweep sweep;		/* likewise */
 	struct list_head engines;	/* digest.c's */
 	unsigned int watched;		/* likewise */
 	atomic64_t counters[DCD_COUNTERS];
@@ -176,6 +196,29 @@ void dcd_disk_close(struct dcd_disk *disk);
 int __must_check dcd_disk_io(struct dcd_disk *disk, blk_opf_t opf, u64 sector, void *buf,
 			     size_t bytes);
 int __must_check dcd_disk_flush(struct dcd_disk *disk);
+
+/*
+ * Several at a time, all begun by one thread, which may plug, and which waits for
+ * them before it gives @ios, an io or its memory away. May sleep for memory.
+ */
+struct dcd_ios {
+	struct dcd_disk *disk;
+	atomic_t in_flight;
+	wait_queue_head_t wait;
+};
+
+/* @status is good when its ios have been waited for. */
+struct dcd_io {
+	struct dcd_ios *ios;
+	atomic_t bios;
+	blk_status_t status;
+};
+
+void dcd_ios_init(struct dcd_ios *ios, struct dcd_disk *disk);
+void dcd_io_begin(struct dcd_ios *ios, struct dcd_io *io, blk_opf_t opf, u64 sector, void *buf,
+		  size_t bytes);
+/* Until no more than so many are in flight. */
+void dcd_ios_wait(struct dcd_ios *ios, unsigned int most);
 
 /* nvram.c: "TYPE[:SPEC]". */
 int __must_check dcd_nvram_open(const char *spec, size_t bytes, struct dcd_nvram **nv);
@@ -310,18 +353,51 @@ void dcd_read_rest(struct dcd_engine *e, struct dcd_request *rq);
 extern const unsigned int dcd_piece_pad;	/* front pad of @bios */
 /* At once, into kernel memory; sectors within the disk; sleeps. */
 int __must_check dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t sectors, void *buf);
-/* Bytes of a place, from NVRAM or log. Needs @readers or to be the destager. */
-int __must_check dcd_place_read(struct dcd_engine *e, const struct dcd_place *p, void *buf);
+/*
+ * Copies the bytes of a place that is in memory, and returns 0; else the sector of
+ * the log disk that has them. Needs @readers.
+ */
+u64 __must_check dcd_place_copy(struct dcd_engine *e, const struct dcd_place *p, void *buf);
 
-/* destage.c */
-#define DCD_PLACES 64
-struct dcd_batch {
-	struct dcd_place places[DCD_PLACES];
-	unsigned int n;
-	sector_t next;		/* where the next one begins */
-	sector_t resume;	/* where the last walk was given up for its failures, else 0 */
+/*
+ * batch.c: ranges on their way from log or NVRAM to the data disk, in sector order.
+ * The destager's; sleeps.
+ */
+struct dcd_load {
+	struct dcd_place place;
+	void *buf;
+	int error;
+	bool unread;		/* it is the log's error, else the data disk's */
+	bool there;		/* the data disk has it, in its cache maybe */
+	struct dcd_io io;
 };
 
+#define DCD_LOADS 1024
+struct dcd_batch {
+	struct dcd_load loads[DCD_LOADS];
+	struct dcd_load *order[DCD_LOADS];
+	unsigned int n;
+	sector_t next;		/* where the next batch begins */
+	size_t room;		/* bytes of @buf */
+	u8 *buf;
+};
+
+struct dcd_batch * __must_check dcd_batch_new(size_t room);
+void dcd_batch_free(struct dcd_batch *b);
+/*
+ * Ranges from b->next on of the segments below @target, as many as there is room
+ * for; false: none up to the disk's end.
+ */
+bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, u64 target);
+/*
+ * Reads and writes them, as many at a time as @width says whenever it is asked; it
+ * is 0 to stop. Each load tells what became of it. -EAGAIN: stopped, and some are
+ * neither there nor have an error.
+ */
+int __must_check dcd_batch_move(struct dcd_engine *e, struct dcd_batch *b,
+				unsigned int (*width)(struct dcd_engine *e));
+
+/* destage.c */
 void dcd_destage_worker(struct work_struct *work);
 void dcd_destage_kick(struct dcd_engine *e);
 /* Segments that may be opened: the ring has room, and the index memory. Needs @lock. */

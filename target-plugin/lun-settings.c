@@ -38,6 +38,10 @@ static const struct setting table[] = {
 	  .initial = DCD_DESTAGE_LOW, .least = 0, .most = 98 },
 	{ "destage_high", NUMBER, CONFIG(destage.high), .live = true,
 	  .initial = DCD_DESTAGE_HIGH, .least = 1, .most = 99 },
+	{ "destage_depth", NUMBER, CONFIG(destage.depth), .live = true,
+	  .initial = DCD_DESTAGE_DEPTH, .least = 1, .most = 256 },
+	{ "destage_batch_kib", NUMBER, CONFIG(destage.batch_kib),
+	  .initial = DCD_DESTAGE_BATCH_KIB, .least = 256, .most = 65536 },
 	{ "digests_of", TEXT, offsetof(struct lun_settings, digests_of) },
 };
 

@@ -55,15 +55,22 @@ static u64 in_log(const struct dcd_engine *e, const struct dcd_place *p)
 	return dcd_segment_sector(e, segment) + offset;
 }
 
-int dcd_place_read(struct dcd_engine *e, const struct dcd_place *p, void *buf)
+u64 dcd_place_copy(struct dcd_engine *e, const struct dcd_place *p, void *buf)
 {
 	const u8 *mem = in_slot(e, p);
 
 	if (!mem)
-		return dcd_disk_io(&e->log, REQ_OP_READ, in_log(e, p), buf, place_bytes(p));
+		return in_log(e, p);
 	dcd_count(e, DCD_N_MEMORY_READS, 1);
 	memcpy(buf, mem, place_bytes(p));
 	return 0;
+}
+
+static int place_read(struct dcd_engine *e, const struct dcd_place *p, void *buf)
+{
+	u64 at = dcd_place_copy(e, p, buf);
+
+	return at ? dcd_disk_io(&e->log, REQ_OP_READ, at, buf, place_bytes(p)) : 0;
 }
 
 int dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t sectors, void *buf)
@@ -79,7 +86,7 @@ int dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t sectors, void *
 		if (p.zero)
 			memset(buf, 0, place_bytes(&p));
 		else if (p.value)
-			r = dcd_place_read(e, &p, buf);
+			r = place_read(e, &p, buf);
 		else
 			r = dcd_disk_io(&e->data, REQ_OP_READ, sector, buf, place_bytes(&p));
 		buf += place_bytes(&p);

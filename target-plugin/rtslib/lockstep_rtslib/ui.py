@@ -79,6 +79,8 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
             destage_idle_ms: str | None = None,
             destage_low: str | None = None,
             destage_high: str | None = None,
+            destage_depth: str | None = None,
+            destage_batch_kib: str | None = None,
         ) -> Any:
             """
             Creates a DCD storage object: NVRAM and a log disk in front of a data
@@ -104,6 +106,8 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
               is emptied to the data disk.
             - destage_low, destage_high: the log this full, in percent: it is
               emptied although there are writes; as fast as the disks can.
+            - destage_depth: so many I/Os at a time for that.
+            - destage_batch_kib: memory for that, in KiB.
             """
             self.assert_root()
             numbers = {
@@ -112,6 +116,8 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
                 "destage_idle_ms": destage_idle_ms,
                 "destage_low": destage_low,
                 "destage_high": destage_high,
+                "destage_depth": destage_depth,
+                "destage_batch_kib": destage_batch_kib,
             }
             for key, text in numbers.items():
                 value = self.ui_eval_param(text, "string", None)

@@ -153,8 +153,9 @@ def slow_after_failure() -> None:
         box.data.fail()
         disk.write(8, blk.pattern("one more", 8))
         box.says("data FAILING", "the failure to be seen")
+        rounds = box.count("rounds")
         box.data.heal()
-        base.until(lambda: box.count("destaged_sectors") > 0, "destage to resume")
+        base.until(lambda: box.count("rounds") > rounds, "destage to resume")
         preempted = box.count("preempted")
         for n in range(40):  # never idle, never urgent
             disk.write(24 + n * 8, blk.pattern("now and then", 8))
