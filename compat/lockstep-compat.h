@@ -78,6 +78,15 @@ static inline void lockstep_bdev_close(void *handle)
 }
 #endif
 
+static inline bool lockstep_bdev_rotates(struct block_device *bdev)
+{
+#if HAVE_BDEV_ROT
+	return bdev_rot(bdev);
+#else
+	return !bdev_nonrot(bdev);
+#endif
+}
+
 /*
  * No zeroing of more than @sectors at once. Zeroing that unmaps has the same
  * limit or none at all: the block layer refuses a queue where they differ.

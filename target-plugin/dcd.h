@@ -119,6 +119,16 @@ void dcd_close(struct dcd_engine *e);
 void dcd_submit(struct dcd_engine *e, struct dcd_request *rq);
 
 sector_t dcd_sectors(const struct dcd_engine *e);
+
+/* What the data disk is like, where everything comes to in the end. All in bytes. */
+struct dcd_topology {
+	unsigned int physical_block;
+	unsigned int io_min, io_opt;	/* best sizes of requests; @io_opt 0: no preference */
+	int misaligned;			/* sector 0 in its physical block; < 0: unknown */
+	bool rotates;
+};
+
+void dcd_topology(const struct dcd_engine *e, struct dcd_topology *t);
 /* True if what is acknowledged may be lost without a flush. */
 bool dcd_volatile_cache(const struct dcd_engine *e);
 

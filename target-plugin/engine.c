@@ -5,6 +5,7 @@
 #include <linux/vmalloc.h>
 
 #include "engine.h"
+#include "lockstep-compat.h"
 
 #define CREATE_TRACE_POINTS
 #include "dcd-trace.h"
@@ -297,6 +298,18 @@ sector_t dcd_sectors(const struct dcd_engine *e)
 	return e->data.sectors;
 }
 EXPORT_SYMBOL_GPL(dcd_sectors);
+
+void dcd_topology(const struct dcd_engine *e, struct dcd_topology *t)
+{
+	struct block_device *bdev = e->data.bdev;
+
+	t->physical_block = bdev_physical_block_size(bdev);
+	t->io_min = bdev_io_min(bdev);
+	t->io_opt = bdev_io_opt(bdev);
+	t->misaligned = bdev_alignment_offset(bdev);
+	t->rotates = lockstep_bdev_rotates(bdev);
+}
+EXPORT_SYMBOL_GPL(dcd_topology);
 
 bool dcd_volatile_cache(const struct dcd_engine *e)
 {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <linux/log2.h>
 #include <linux/math64.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -79,6 +80,7 @@ static int open_engine(struct dcd_dev *d)
 static int dcd_configure_device(struct se_device *dev)
 {
 	struct dcd_dev *d = to_dcd(dev);
+	struct dcd_topology t;
 	int r;
 
 	mutex_lock(&d->lock);
@@ -100,7 +102,8 @@ static int dcd_configure_device(struct se_device *dev)
 	dev->dev_attrib.emulate_tpu = 1;
 	dev->dev_attrib.emulate_tpws = 1;
 	dev->dev_attrib.max_write_same_len = 0xffff;
-	dev->dev_attrib.is_nonrot = 1;
+	dcd_topology(d->engine, &t);
+	dev->dev_attrib.is_nonrot = !t.rotates;
 	return 0;
 }
 
@@ -144,6 +147,44 @@ static sector_t dcd_get_blocks(struct se_device *dev)
 	return div_u64(bytes, dev->dev_attrib.block_size) - 1;
 }
 
+/*
+ * The data disk's own: behind the log a write that isn't whole blocks of the disk
+ * costs what it costs there. The core wants the first two in blocks of the LUN,
+ * the others in bytes. A LUN of digests has none.
+ */
+static struct dcd_topology topology(struct se_device *dev)
+{
+	struct dcd_topology t = { };
+
+	if (to_dcd(dev)->engine)
+		dcd_topology(to_dcd(dev)->engine, &t);
+	return t;
+}
+
+static unsigned int dcd_get_lbppbe(struct se_device *dev)
+{
+	unsigned int blocks = topology(dev).physical_block / dev->dev_attrib.block_size;
+
+	return blocks ? ilog2(blocks) : 0;
+}
+
+static sector_t dcd_get_alignment(struct se_device *dev)
+{
+	int misaligned = topology(dev).misaligned;
+
+	return misaligned > 0 ? misaligned / dev->dev_attrib.block_size : 0;
+}
+
+static unsigned int dcd_get_io_min(struct se_device *dev)
+{
+	return topology(dev).io_min;
+}
+
+static unsigned int dcd_get_io_opt(struct se_device *dev)
+{
+	return topology(dev).io_opt;
+}
+
 static bool dcd_get_write_cache(struct se_device *dev)
 {
 	struct dcd_dev *d = to_dcd(dev);
@@ -174,6 +215,10 @@ static struct target_backend_ops dcd_ops = {
 	.get_device_type = sbc_get_device_type,
 	.get_blocks = dcd_get_blocks,
 	.get_write_cache = dcd_get_write_cache,
+	.get_alignment_offset_lbas = dcd_get_alignment,
+	.get_lbppbe = dcd_get_lbppbe,
+	.get_io_min = dcd_get_io_min,
+	.get_io_opt = dcd_get_io_opt,
 };
 
 static int __init dcd_module_init(void)

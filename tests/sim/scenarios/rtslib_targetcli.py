@@ -76,6 +76,15 @@ for text in ("data: /dev/data", "nvram_bytes: 1048576", f"wwn: {SERIAL}", "log o
     base.expect(text in info, f"info doesn't tell {text!r}: {info}")
 base.expect(re.search(r"writes [1-9]", info), f"info doesn't count: {info}")
 
+base.step("a reservation that asks to outlive a power loss is taken (the drop-in made its place)")
+(unit,) = host.DROP_IN.glob("*.conf")
+(make,) = re.findall(r"^ExecStartPre=(mkdir .*)$", unit.read_text(), re.M)
+base.run(*make.split())
+base.run("sg_persist", "--out", "--register", "--param-sark=abc", "--param-aptpl", node)
+base.run("sg_persist", "--out", "--reserve", "--param-rk=abc", "--prout-type=5", node)
+held = base.run("sg_persist", "--in", "--read-reservation", node)
+base.expect("Key=0xabc" in held, held)
+
 base.step("save")
 host.targetcli("saveconfig")
 saved = host.saved()
@@ -98,6 +107,8 @@ again = re.findall(r"data=.*", (host.CORE / "dcd_0/m/info").read_text())
 base.equal(again, control, "every setting, restored")
 node = session.login()
 base.equal(serial(node), SERIAL, "serial number of the LUN, restored")
+base.equal(base.run("sg_persist", "--in", "--read-reservation", node).split("PR")[-1],
+           held.split("PR")[-1], "the reservation, restored")  # fmt: skip
 there(node, "first")
 written(node, "second")
 session.logout()
