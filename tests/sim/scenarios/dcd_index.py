@@ -71,8 +71,9 @@ def measured(size: int, count: int) -> None:
               f"{took / count:.1f} bytes a write, {took / (count * size / 2048) / 1024:.0f} KiB "
               f"for each MiB; the engine counts {says / count:.1f}", flush=True)  # fmt: skip
         base.equal(says, count * 64, "what the engine counts")
-        base.expect(took < 1.3 * says, "it is more than the engine says")
-        base.expect(took > 0.5 * says, "it is far less than the engine says")
+        if not base.CHECKED:  # KASAN keeps what is freed, and more around each node
+            base.expect(took < 1.3 * says, "it is more than the engine says")
+            base.expect(took > 0.5 * says, "it is far less than the engine says")
     time.sleep(5)  # and lets go of the tree of a closed one
     with box.disk():
         base.equal(used(box), says, "what the engine counts after recovery")
