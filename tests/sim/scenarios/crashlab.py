@@ -27,6 +27,7 @@ from mirrorlab import FIELDS
 TORTURE = os.environ.get("TORTURE", "/lockstep/build/bin/torture")
 DCD_TOOL = os.environ.get("DCD_TOOL", "/lockstep/build/bin/dcd")
 COPIES = Path("/run/copies")
+ORPHANS = Path("/proc/sys/net/ipv4/tcp_max_orphans")
 MIRROR_SYSFS = Path("/run/mirror-sysfs")
 SERIAL = "6c6f636b-7374-6570-0000-000000000001"
 
@@ -127,9 +128,16 @@ class Site:
                     raise Wrong(f"module and dcd recover differ behind byte {at}")
 
     def power_off(self) -> None:
-        """What is left of a site after its cut, or an orderly end."""
+        """What is left of a site after its cut, or an orderly end.
+
+        Its sockets have to be gone before the wire is mended: else TCP would still deliver
+        what the site answered after the cut, from writes that it doesn't have.
+        """
         if self._target:
+            orphans = ORPHANS.read_text()
+            put(ORPHANS, "-1")
             self._target.remove()
+            put(ORPHANS, orphans)
             self._target = None
         self.store.remove()
         self._store = None
