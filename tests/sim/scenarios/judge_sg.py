@@ -132,8 +132,8 @@ def ranges(disks: dict[str, ram.Ram]) -> None:
             (OUT_OF_RANGE, ("sg_write_same", "--16", f"--lba={end}", "--num=1", "--xferlen=512")),
             (OUT_OF_RANGE, ("sg_unmap", "--force", f"--lba={end - 1}", "--num=2")),
         )
-        for rc, words in refused:
-            sg(*words, node, rc=rc)
+        for rc, command in refused:
+            sg(*command, node, rc=rc)
         base.equal(disk.read(0, 2048), bytes(want), "after what was refused")
     store.remove()
 
