@@ -42,7 +42,7 @@ class Shell:
             "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes",
             "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
             "-o", "GlobalKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
-            "-o", "ConnectTimeout=60", "-o", "ServerAliveInterval=30",
+            "-o", "ConnectTimeout=180", "-o", "ServerAliveInterval=30",
             "-o", "ServerAliveCountMax=4",
         ]  # fmt: skip
 
