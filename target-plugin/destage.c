@@ -328,9 +328,11 @@ static void settle(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
 {
 	synchronize_srcu_expedited(&e->readers);
 	spin_lock(&e->lock);
-	e->tail = target;
-	if (log_dead)
-		dcd_slots_bypassed(e, target, applied);
+	if (!WARN_ON_ONCE(log_dead && target < e->committed)) {
+		e->tail = target;
+		if (log_dead)
+			dcd_slots_bypassed(e, target, applied);
+	}
 	spin_unlock(&e->lock);
 	dcd_slots_kick(e);
 	wake_up_all(&e->room);
@@ -343,11 +345,26 @@ static void set_log_behind(struct dcd_engine *e, bool yes)
 	spin_unlock(&e->lock);
 }
 
+/*
+ * What the index has now is durable: of a segment that is empty, what was written
+ * over it may be the only thing that is left. Not 0: the log has died.
+ */
+static int make_durable(struct dcd_engine *e)
+{
+	if (!e->keeps)
+		return dcd_commit_all(e);
+	mutex_lock(&e->intake);	/* between an entry's way into the index and its persistence */
+	mutex_unlock(&e->intake);
+	return 0;
+}
+
 /* The segments below the mark's are empty. */
 static int advance(struct dcd_engine *e, const struct dcd_mark *m, bool log_dead)
 {
 	int r;
 
+	if (!log_dead && make_durable(e))
+		return 0;
 	if (log_dead && e->keeps) {
 		mutex_lock(&e->intake);
 		dcd_header_write(e, m->applied);
@@ -381,6 +398,9 @@ static bool here(struct dcd_engine *e, struct dcd_mark *m, u64 *tail)
 
 	m->way = way(&e->sweep);
 	mutex_lock(&e->intake);
+	/* Nothing comes into it any more, and what is in it may be over something of the log. */
+	if (READ_ONCE(e->log_dead) && !e->keeps)
+		dcd_seal_open(e);
 	spin_lock(&e->lock);
 	log_dead = e->log_dead;
 	m->target = e->committed;
@@ -462,15 +482,15 @@ void dcd_destage_worker(struct work_struct *work)
 	if (READ_ONCE(e->log_dead))
 		flush_work(&e->commit_work.work);
 	log_dead = here(e, &m, &tail);
+	if (s->past_log != log_dead)
+		s->n = 0;
+	s->past_log = log_dead;
 	if ((m.target == tail && !log_dead) || READ_ONCE(e->closing))
 		return;
 	if (!urgent(e) && !idle(e)) {
 		queue_delayed_work(e->destage_wq, &e->destage_work, idle_time(e));
 		return;
 	}
-	if (s->past_log != log_dead)
-		s->n = 0;
-	s->past_log = log_dead;
 	dcd_count(e, DCD_N_ROUNDS, 1);
 	r = go_round(e, &m);
 	if (r && log_dead)

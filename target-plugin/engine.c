@@ -208,6 +208,7 @@ void dcd_close(struct dcd_engine *e)
 	spin_lock(&e->lock);
 	e->closing = true;
 	spin_unlock(&e->lock);
+	wake_up_all(&e->room);
 	/* The committer kicks the destager, not the other way round once the log is quiet. */
 	cancel_delayed_work_sync(&e->destage_work);
 	cancel_delayed_work_sync(&e->commit_work);

@@ -21,8 +21,9 @@
  *    all of its entries are recorded as applied in the NVRAM header, and no
  *    reader can still look at it (@readers).
  * 4. A log segment is reused only when what was live in it is durable on the
- *    data disk, a superblock that says so is durable, and no reader can still
- *    look at it.
+ *    data disk, and what was written over the rest is durable in the log or an
+ *    NVRAM that keeps its content, a superblock that says so is durable, and no
+ *    reader can still look at it.
  * 5. Only the destager takes ranges out of the index, under @intake, and only
  *    what a flush has made durable on the data disk since it was copied there.
  *

@@ -64,6 +64,7 @@ void dcd_log_failed(struct dcd_engine *e, u64 segment, int error)
 
 void dcd_log_works(struct dcd_engine *e)
 {
+	e->sweep.n = 0;		/* they are of the time past it */
 	spin_lock(&e->lock);
 	e->log_dead = false;
 	spin_unlock(&e->lock);

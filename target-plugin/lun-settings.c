@@ -181,16 +181,21 @@ int lun_settings_parse(struct lun_settings *s, const char *name, const char *tex
 {
 	struct lun_settings new = { };
 	char *words = kstrdup(text, GFP_KERNEL), *rest = words, *word;
+	bool any = false;
 	int r;
 
 	if (!words)
 		return -ENOMEM;
 	r = copy(&new, s);
-	while (!r && (word = strsep(&rest, ",\n")))
-		if (*word)
-			r = set_one(&new, name, word, enabled);
+	while (!r && (word = strsep(&rest, ",\n"))) {
+		if (!*word)
+			continue;
+		any = true;
+		r = set_one(&new, name, word, enabled);
+	}
 	kfree(words);
-	if (r) {
+	/* A LUN of digests reads its text while it is enabled: no word, no change. */
+	if (r || !any) {
 		lun_settings_free(&new);
 		return r;
 	}

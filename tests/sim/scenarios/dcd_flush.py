@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What a power cut may take, by kind of NVRAM: nothing, or with plain dram what wasn't flushed."""
 
+import time
 from pathlib import Path
 
 from dcdlab import Box, Model, filled
@@ -91,8 +92,35 @@ def nvram_cut() -> None:
     box.away()
 
 
+def destaged_between() -> None:
+    """The log lets go of a flushed write when its successor is in memory only: not before that
+    is durable, too."""
+    base.step("dram: a flushed write is there until what is written over it is durable")
+    for successor in ("write", "discard"):
+        box = Box(nvram="dram", nvram_bytes=4096 + 16 * 65536)
+        with box.disk_until_cut() as disk:
+            assert box.store
+            base.put(box.store.path / "control", "destage_idle_ms=10")
+            disk.write(0, blk.pattern("at home", 8))
+            box.destaged()
+            disk.write(0, blk.pattern("flushed", 8))
+            disk.flush()
+            if successor == "write":
+                disk.write(0, blk.pattern("over it", 8))
+            else:
+                disk.discard(0, 8)
+            time.sleep(0.06)  # less than a slot stays open
+        with box.disk() as disk:
+            now = disk.read(0, 8)
+            after = blk.pattern("over it", 8) if successor == "write" else bytes(4096)
+            base.expect(now in (blk.pattern("flushed", 8), after),
+                        f"neither the flushed write nor the {successor} over it")  # fmt: skip
+        box.away()
+
+
 wce()
 dram_cut()
+destaged_between()
 discards_too()
 nvram_cut()
 base.step("done")
