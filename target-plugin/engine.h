@@ -289,6 +289,11 @@ int __must_check dcd_index_insert(struct dcd_engine *e, sector_t sector, u32 sec
 				  u64 at);
 /* First range at or behind @sector, clipped to [@sector, @last]; holes are ranges too. */
 void dcd_index_find(struct dcd_engine *e, sector_t sector, sector_t last, struct dcd_place *p);
+/*
+ * How far one range from @sector on may go, @last at most: 7.3's maple tree crashes
+ * (mt_free_walk) when a large part of it goes at once while readers may be in it.
+ */
+sector_t dcd_index_reach(struct dcd_engine *e, sector_t sector, sector_t last);
 /* First range that is in the index at or behind @sector; false: none. */
 bool dcd_index_next(struct dcd_engine *e, sector_t sector, struct dcd_place *p);
 /* -ENOMEM leaves the index as it was. Needs @intake. */

@@ -10,6 +10,7 @@
 
 #define BIAS BIT_ULL(60)	/* keeps the difference positive */
 #define AT_A_TIME 4096		/* ranges, before somebody else has a turn */
+#define REACH 32	/* ranges; 7.3 crashed with 256, not with 94 */
 #define INDEX_LEAST SZ_1M
 
 static void *encode(sector_t sector, bool zero, u64 at)
@@ -25,6 +26,23 @@ static void decode(struct dcd_place *p)
 
 	p->zero = v & 1;
 	p->at = p->zero ? v >> 1 : (v >> 1) - BIAS + p->sector;
+}
+
+sector_t dcd_index_reach(struct dcd_engine *e, sector_t sector, sector_t last)
+{
+	MA_STATE(mas, &e->index, sector, sector);
+	unsigned int seen = 0;
+	void *value;
+
+	rcu_read_lock();
+	mas_for_each(&mas, value, last) {
+		if (++seen < REACH)
+			continue;
+		last = min(last, (sector_t)mas.last);
+		break;
+	}
+	rcu_read_unlock();
+	return last;
 }
 
 /* What the tree has more of ranges when [@sector, @last] is one, or none at all. */

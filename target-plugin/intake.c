@@ -113,12 +113,15 @@ static int slot_with_room(struct dcd_engine *e, u32 bytes)
 	return r;
 }
 
-static u32 sectors_of_next_entry(const struct dcd_engine *e, const struct dcd_request *rq)
+static u32 sectors_of_next_entry(struct dcd_engine *e, const struct dcd_request *rq)
 {
-	u32 most = rq->op != DCD_WRITE ? 1U << 31 :
-		   min(CHUNK, (e->segment_bytes - payload_start(e)) >> SECTOR_SHIFT);
+	sector_t left = rq->sectors - rq->entered, from = rq->sector + rq->entered;
+	u32 most = min(CHUNK, (e->segment_bytes - payload_start(e)) >> SECTOR_SHIFT);
 
-	return min_t(sector_t, most, rq->sectors - rq->entered);
+	if (rq->op == DCD_WRITE)
+		return min_t(sector_t, most, left);
+	left = min_t(sector_t, left, 1U << 31);
+	return dcd_index_reach(e, from, from + left - 1) - from + 1;
 }
 
 /* One entry, from rq->entered on; -EAGAIN: there is no room now. */

@@ -68,6 +68,12 @@ static int recover(struct set *s, const struct options *o, struct tally *found)
 	progress_begin("entries written:", found->entries, o->progress);
 	r = set_walk(s, write_group, &done, false);
 	progress_end();
+	if (!r && (done.entries != found->entries || done.sectors != found->sectors)) {
+		fprintf(stderr, "dcd: %s or NVRAM read otherwise for the second time: %" PRIu64 " entries were found, %" PRIu64 " written; nothing is marked as recovered: copy them to good devices, then again\n",
+			s->log.path, found->entries, done.entries);
+		s->failed = true;
+		r = -1;
+	}
 	if (!r && (device_flush(&s->data) || mark(s))) {
 		s->failed = true;
 		r = -1;

@@ -21,6 +21,9 @@ static int find_super(struct set *s)
 		s->failed = true;
 		return -1;
 	}
+	if (s->has_data && s->data.bytes < SECTOR_SIZE)
+		return refuse(s, dcd_reason_name(DCD_OTHER_DATA), s->data.path,
+			      "it is empty: wrong data disk?");
 	dcd_super_find(blocks, s->has_data ? s->data.bytes >> SECTOR_SHIFT : 0,
 		       s->log.bytes >> SECTOR_SHIFT, &s->super);
 	if (!s->super.reason)

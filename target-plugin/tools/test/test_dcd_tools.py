@@ -161,6 +161,8 @@ def test_refusals(dcd: Path, tmp_path: Path) -> None:
     images = after_a_cut(True)
     images.data += bytes(512)
     assert "32 sectors" in refused(dcd, tmp_path, images, "other_data_disk")
+    images.data.clear()
+    assert "empty" in refused(dcd, tmp_path, images, "other_data_disk")
 
     images = after_a_cut(True)
     del images.log[-1:]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A DCD with many small ranges in its log is closed, and opened again with all of them.
+"""A DCD with many small ranges in its log: closed, opened again with all of them, and discarded.
 
 The kernel's maple tree (7.3) crashed when a tree of more than three levels was given away while
-readers were still allowed for.
+readers were still allowed for, and may do so with a part of it.
 """
 
 from dcdlab import Box
@@ -21,5 +21,11 @@ with box.disk() as disk:
     base.equal(box.count("destaged_sectors"), 0, "nothing is destaged: all of it is in the index")
 with box.disk() as disk:
     base.expect(box.count("live") >= live, f"all is there again: {box.info()}")
+    assert box.store
+    base.put(box.store.path / "control", "destage_low=98,destage_idle_ms=3600000")
+    base.run("blkdiscard", disk.node)
+    base.expect(box.count("discards") > 0, "discards came")
+    for at in range(0, disk.sectors, disk.sectors // 50):
+        base.equal(any(disk.read(at, 8)), False, f"sector {at} is zero")
 box.away()
 base.step("done")
