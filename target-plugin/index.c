@@ -38,7 +38,7 @@ sector_t dcd_index_reach(struct dcd_engine *e, sector_t sector, sector_t last)
 	mas_for_each(&mas, value, last) {
 		if (++seen < REACH)
 			continue;
-		last = min(last, (sector_t)mas.last);
+		last = min_t(sector_t, last, mas.last);
 		break;
 	}
 	rcu_read_unlock();
