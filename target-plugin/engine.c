@@ -60,7 +60,7 @@ static void free_engine(struct dcd_engine *e)
 	vfree(e->destage_buf);
 	dcd_batch_free(e->batch);
 	kvfree(e->slots);
-	/* Nobody looks at it any more; 7.3 crashes giving away more than three levels by RCU. */
+	/* Nobody looks at it any more, and by RCU 7.3 crashes: see dcd_index_reach(). */
 	mt_clear_in_rcu(&e->index);
 	mtree_destroy(&e->index);
 	if (e->nv)

@@ -109,7 +109,8 @@ def destaged_between() -> None:
                 disk.write(0, blk.pattern("over it", 8))
             else:
                 disk.discard(0, 8)
-            time.sleep(0.06)  # less than a slot stays open
+            # Simulated: the destager has been by (10 ms), the slot isn't sealed yet (100 ms).
+            time.sleep(0.06)
         with box.disk() as disk:
             now = disk.read(0, 8)
             after = blk.pattern("over it", 8) if successor == "write" else bytes(4096)

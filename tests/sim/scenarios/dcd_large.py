@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A DCD with many small ranges in its log: closed, opened again with all of them, and discarded.
 
-The kernel's maple tree (7.3) crashed when a tree of more than three levels was given away while
-readers were still allowed for, and may do so with a part of it.
+The kernel's maple tree (7.3) crashed when all of it, or a large part, was given away while
+readers were still allowed for: at a close, and by a discard.
 """
 
 from dcdlab import Box
