@@ -23,8 +23,9 @@ UML_KERNELS := uml-plain uml-checked
 VENV = $$($(CACHE) path venv)/bin
 # PYTEST_ARGS="-k NAME" and the like reach pytest.
 PYTEST = $(VENV)/python3 -m pytest $(PYTEST_ARGS)
-# Guests of the sim lab at a time: each takes one CPU and up to 1 GiB of memory.
-SIM_JOBS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n : 8)))
+# Tests at a time: a guest of the sim lab takes one CPU and up to 1 GiB of memory.
+JOBS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n : 8)))
+PARALLEL = PYTEST_ADDOPTS="-n $(JOBS) --dist worksteal" $(PYTEST)
 
 .PHONY: help
 help: ## this list
@@ -44,12 +45,12 @@ test: ## everything: lint, modules, unit, sim and vm tests, and their sum
 .PHONY: test-unit
 test-unit: host-deps bins ## userspace tests: no root, no kernel
 	@mkdir -p build/test
-	$(PYTEST) --junit-xml=build/test/test-unit.xml $(UNIT_TESTS)
+	$(PARALLEL) --junit-xml=build/test/test-unit.xml $(UNIT_TESTS)
 
 .PHONY: test-sim
 test-sim: modules-uml bins lab-sim ## both sites and the wire in one UML kernel with simulated time
 	@mkdir -p build/test
-	PYTEST_ADDOPTS="-n $(SIM_JOBS) --dist worksteal" $(PYTEST) --junit-xml=build/test/test-sim.xml tests/sim
+	$(PARALLEL) --junit-xml=build/test/test-sim.xml tests/sim
 
 .PHONY: test-vm
 test-vm: modules-vm bins lab-vm ## two QEMU hosts with Debian 13

@@ -142,19 +142,17 @@ def test_the_judge_of_consoles() -> None:
     assert splat.judge(bad[:1], ["WARNING:"]) == []
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_same_seed_same_bytes(kernel: str) -> None:
-    one, two = (lab("lab_determinism.py", kernel=kernel) for _ in range(2))
+def test_same_seed_same_bytes() -> None:
+    one, two = (lab("lab_determinism.py") for _ in range(2))
     assert one.rc == 0, one.text
     assert one.stdout == two.stdout
-    other = lab("lab_determinism.py", kernel=kernel, options=("--seed", "2"))
+    other = lab("lab_determinism.py", options=("--seed", "2"))
     assert other.rc == 0, other.text
     assert other.stdout != one.stdout
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_wires_are_what_they_say(kernel: str) -> None:
-    run = lab("lab_wire.py", kernel=kernel)
+def test_wires_are_what_they_say() -> None:
+    run = lab("lab_wire.py")
     assert run.rc == 0, run.text
 
 

@@ -6,21 +6,20 @@ from __future__ import annotations
 import pytest
 from labrun import KERNELS, lab
 
-BACKSTORES = ["iblock", "dcd"]
+# Ours on the checked kernel too; stock's shows what is the mirror's fault, and plain will do for it.
+BACKSTORES = [("dcd", "plain"), ("dcd", "checked"), ("iblock", "plain")]
 
 both_kernels = pytest.mark.parametrize("kernel", KERNELS)
 
 
-@both_kernels
 @pytest.mark.parametrize("profile", ["lan", "wan"])
-@pytest.mark.parametrize("backstore", BACKSTORES)
+@pytest.mark.parametrize(("backstore", "kernel"), BACKSTORES)
 def test_every_kind_of_io(backstore: str, profile: str, kernel: str) -> None:
     run = lab("mirror_io.py", backstore, profile, kernel=kernel)
     assert run.rc == 0, run.text
 
 
-@both_kernels
-@pytest.mark.parametrize("backstore", BACKSTORES)
+@pytest.mark.parametrize(("backstore", "kernel"), BACKSTORES)
 def test_link_lost_and_found(backstore: str, kernel: str) -> None:
     run = lab("mirror_link.py", backstore, kernel=kernel)
     assert run.rc == 0, run.text

@@ -29,7 +29,7 @@ def test_buffers_that_change_in_flight(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize(("kernel", "schedules"), [("plain", 30), ("checked", 3)])
+@pytest.mark.parametrize(("kernel", "schedules"), [("plain", 15), ("checked", 3)])
 def test_schedules_of_failures(kernel: str, schedules: int) -> None:
     run = lab("mirror_churn.py", str(schedules), kernel=kernel)
     assert run.rc == 0, run.text
