@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from labrun import KERNELS, lab
 
-# Ours on the checked kernel too; stock's shows what is the mirror's fault, and plain will do for it.
+# Ours on the checked kernel too; stock's shows what is the mirror's fault: plain will do for it.
 BACKSTORES = [("dcd", "plain"), ("dcd", "checked"), ("iblock", "plain")]
 
 both_kernels = pytest.mark.parametrize("kernel", KERNELS)
