@@ -37,7 +37,12 @@
  * segments from `tail` on, up to the first that isn't valid; in NVRAM, entries
  * above the newest in the log, without a gap. An NVRAM slot is used again only
  * after its segment is durable in the log, so what a slot holds from an earlier
- * use is never above it.
+ * use is never above it. What a power cut has left behind a slot's last live
+ * entry is wiped before anything new gets its sequence.
+ *
+ * A batch counts as a whole or not at all: its entries follow each other within one
+ * segment, each names the last one of them, and in NVRAM they don't count before
+ * that is there.
  *
  * Feature words: a reader that doesn't know a bit of `incompat` must refuse,
  * of `ro_compat` must not write, of `compat` may ignore it.
@@ -140,7 +145,7 @@ struct dcd_entry {
 	__le64 sequence;
 	__le64 epoch;
 	__le64 sector;		/* on the data disk */
-	__le64 batch;		/* number of the batch it belongs to, 0: none */
+	__le64 batch;		/* sequence of the last entry of its batch, 0: in none */
 	__le32 sectors;		/* logical length */
 	__le32 stored;		/* stored length in sectors: = sectors for writes, else 0 */
 	__le32 offset;		/* of the payload, in sectors from the segment's start */

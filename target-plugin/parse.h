@@ -166,7 +166,7 @@ static inline u32 dcd_slots(const struct dcd_geometry *g, u64 bytes)
 /* Entries of a slot that are above what the log has. */
 struct dcd_slot_scan {
 	u64 first;		/* sequence of entry 0 */
-	u32 entries;		/* whole, without a gap; 0: none */
+	u32 entries;		/* whole, without a gap, in no batch or a whole one; 0: none */
 	u32 used;		/* bytes, end of the last payload */
 	bool damaged;		/* the entry behind them was whole once, and isn't now */
 };
@@ -178,5 +178,12 @@ struct dcd_slot_scan {
  */
 void dcd_slot_scan(const struct dcd_geometry *g, const void *slot, u64 newest,
 		   struct dcd_slot_scan *s);
+
+/*
+ * Of a slot, behind what counts in it; @newest: the newest entry of all. Left by a cut:
+ * it lacks one before it, or the rest of its batch. Has to be wiped before another
+ * entry gets its sequence.
+ */
+bool dcd_entry_left(const struct dcd_geometry *g, const void *slot, u32 number, u64 newest);
 
 #endif

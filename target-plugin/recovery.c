@@ -19,6 +19,7 @@ struct recovery {
 	u64 bytes;			/* read of the log */
 	u64 entries;
 	u64 slots;
+	u64 wiped;
 	char text[512];
 };
 
@@ -166,6 +167,31 @@ static int read_nvram(struct dcd_engine *e, struct recovery *c)
 	return 0;
 }
 
+/* Whatever is newer in a slot than all that counts would count when that is overtaken. */
+static void wipe_leftovers(struct dcd_engine *e, struct recovery *c)
+{
+	u32 i, n;
+
+	for (i = 0; e->keeps && i < e->nslots; i++) {
+		u8 *base = e->slots[i].base;
+
+		for (n = 0; n < dcd_table_entries(&c->geometry); n++) {
+			size_t at = DCD_BLOCK + n * sizeof(struct dcd_entry);
+
+			if (!dcd_entry_left(&c->geometry, base, n, c->plan.newest))
+				continue;
+			memset(base + at, 0, sizeof(struct dcd_entry));
+			e->nv->type->persist(e->nv, base + at - (u8 *)e->nv->base,
+					     sizeof(struct dcd_entry));
+			c->wiped++;
+		}
+		cond_resched();
+	}
+	if (c->wiped)
+		pr_info("dcd: %s: %llu entries in NVRAM lack one before them or the rest of their batch: their writes were not acknowledged, they are wiped\n",
+			e->name, c->wiped);
+}
+
 /*
  * What the log has below @next is on the data disk: it begins there, so that
  * the places before may be written to whatever is in them.
@@ -207,6 +233,8 @@ static int recover(struct dcd_engine *e, struct recovery *c)
 	settled(e, p);
 	if (!r)
 		r = read_nvram(e, c);
+	if (!r)
+		wipe_leftovers(e, c);
 	mutex_unlock(&e->intake);
 	trace_dcd_recovery(e, p->next, p->newest, c->entries, c->slots, c->bytes,
 			   ktime_us_delta(ktime_get(), c->began), r);

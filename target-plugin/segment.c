@@ -145,6 +145,17 @@ bool dcd_entry_valid(const struct dcd_geometry *g, const void *seg, u32 number)
 	       payload_right(seg, n);
 }
 
+/* Does it join those before it? @batch is what they have left open (0: none), then what is. */
+static bool batch_goes_on(const struct dcd_entry *n, u64 *batch)
+{
+	u64 its = le64_to_cpu(n->batch), sequence = le64_to_cpu(n->sequence);
+
+	if ((*batch && its != *batch) || (its && its < sequence))
+		return false;
+	*batch = its == sequence ? 0 : its;
+	return true;
+}
+
 /*
  * The body's checksum is wrong by what a single bit would do: is it? One bit
  * spoils one entry at most, in the same way; a torn body has more wrong than that.
@@ -188,7 +199,7 @@ enum dcd_segment_kind dcd_segment_parse(const struct dcd_geometry *g, const void
 	const struct dcd_segment *h = seg;
 	enum dcd_segment_kind kind;
 	u32 used, entries, i;
-	u64 found;
+	u64 found, batch = 0;
 
 	kind = dcd_segment_header(g, seg, sequence, &found);
 	if (kind != DCD_SEGMENT_VALID)
@@ -202,9 +213,10 @@ enum dcd_segment_kind dcd_segment_parse(const struct dcd_geometry *g, const void
 		return one_bit(g, seg, entries, used) ? DCD_SEGMENT_FLIPPED : DCD_SEGMENT_TORN;
 	for (i = 0; i < entries; i++)
 		if (!dcd_entry_valid(g, seg, i) || le64_to_cpu(dcd_entry_at(seg, i)->sequence) !=
-						   le64_to_cpu(h->first_entry) + i)
+						   le64_to_cpu(h->first_entry) + i ||
+		    !batch_goes_on(dcd_entry_at(seg, i), &batch))
 			return DCD_SEGMENT_DAMAGED;
-	return DCD_SEGMENT_VALID;
+	return batch ? DCD_SEGMENT_DAMAGED : DCD_SEGMENT_VALID;
 }
 
 const char *dcd_segment_kind_name(enum dcd_segment_kind kind)
@@ -237,10 +249,11 @@ static bool entry_counts(const struct dcd_geometry *g, const struct dcd_entry *n
 void dcd_slot_scan(const struct dcd_geometry *g, const void *slot, u64 newest,
 		   struct dcd_slot_scan *s)
 {
-	u32 i;
+	u32 i, used = DCD_BLOCK + g->table_bytes;
+	u64 batch = 0;
 
 	memset(s, 0, sizeof(*s));
-	s->used = DCD_BLOCK + g->table_bytes;
+	s->used = used;
 	for (i = 0; i < dcd_table_entries(g); i++) {
 		struct dcd_entry n = *dcd_entry_at(slot, i);
 		bool right = entry_crc_right(&n);
@@ -251,11 +264,23 @@ void dcd_slot_scan(const struct dcd_geometry *g, const void *slot, u64 newest,
 			return;
 		if (!i)
 			s->first = le64_to_cpu(n.sequence);
-		if (!right || !entry_fits(g, &n) || !payload_right(slot, &n)) {
+		if (!right || !entry_fits(g, &n) || !payload_right(slot, &n) ||
+		    !batch_goes_on(&n, &batch)) {
+			s->entries = i;
 			s->damaged = true;
 			return;
 		}
-		s->used = (le32_to_cpu(n.offset) + le32_to_cpu(n.stored)) << SECTOR_SHIFT;
-		s->entries++;
+		used = (le32_to_cpu(n.offset) + le32_to_cpu(n.stored)) << SECTOR_SHIFT;
+		if (batch)
+			continue;
+		s->used = used;
+		s->entries = i + 1;
 	}
+}
+
+bool dcd_entry_left(const struct dcd_geometry *g, const void *slot, u32 number, u64 newest)
+{
+	const struct dcd_entry *n = dcd_entry_at(slot, number);
+
+	return le64_to_cpu(n->epoch) == g->epoch && le64_to_cpu(n->sequence) > newest;
 }

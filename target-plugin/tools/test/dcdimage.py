@@ -48,6 +48,7 @@ class Entry:
     sectors: int
     fill: int = 0  # 0: the kind says zeroes
     kind: int = WRITE
+    behind: int = -1  # so many entries of its batch are behind it; -1: in none
 
     def payload(self) -> bytes:
         """Each sector of each write is different."""
@@ -66,7 +67,8 @@ def segment(sequence: int, first: int, entries: list[Entry], header: bool = True
     for i, entry in enumerate(entries):
         data = entry.payload()
         raw = struct.pack(
-            "<QQQQIIIHHII8x", first + i, EPOCH, entry.sector, 0, entry.sectors,
+            "<QQQQIIIHHII8x", first + i, EPOCH, entry.sector,
+            0 if entry.behind < 0 else first + i + entry.behind, entry.sectors,
             len(data) // SECTOR, (PAYLOAD + len(payload)) // SECTOR, entry.kind, 0,
             crc32c(data), 0,
         )  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any
 
 import dcdimage
 import pytest
-from dcdimage import BLOCK, RING, SEGMENT, Images, after_a_cut
+from dcdimage import BLOCK, RING, SEGMENT, Entry, Images, after_a_cut
 
 HERE = Path(__file__).resolve().parent
 TOP = HERE.parents[2]
@@ -202,6 +202,53 @@ def test_refusals(dcd: Path, tmp_path: Path) -> None:
     images.log[0] ^= 1
     images.log[BLOCK + 20] ^= 1
     refused(dcd, tmp_path, images, "bad_checksum")
+
+
+def batch(*sectors: int) -> list[Entry]:
+    return [Entry(at, 1, 0x40 + at, behind=len(sectors) - i) for i, at in enumerate(sectors, 1)]
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_batch_counts_as_a_whole(dcd: Path, tmp_path: Path, before: int) -> None:
+    """In NVRAM, where a power cut may have left a part of it."""
+    whole = batch(3, 11, 30)
+    for there in range(len(whole) + 1):
+        images = after_a_cut(True)
+        entries = [Entry(12, 1, 0x55)] * before + whole
+        raw = dcdimage.segment(0, 55, entries, header=False)
+        images.slot(25 % 4, bytes(SEGMENT))
+        images.slot(25 % 4, raw)
+        lacks = len(whole) - there
+        assert images.nvram
+        at = BLOCK + 25 % 4 * SEGMENT + BLOCK + (before + there) * 64
+        images.nvram[at : at + lacks * 64] = bytes(lacks * 64)
+        counts = entries if there == len(whole) else entries[:before]
+        for entry in counts:
+            entry.apply(images.right)
+        words = images.save(tmp_path)
+        told = run(dcd, "check", *words, "--json")
+        assert told.code == 0 and told.json()["live"]["entries"] == 11 + len(counts), told
+        assert run(dcd, "recover", *words).code == 0
+        assert (tmp_path / "data").read_bytes() == bytes(images.right), f"{there} entries of it"
+
+
+def test_batches_that_cannot_be(dcd: Path, tmp_path: Path) -> None:
+    one, two, three = batch(3, 11, 30)
+    for entries in ([one, Entry(4, 1, 1)], [one, three, three]):
+        images = after_a_cut(True)
+        images.slot(25 % 4, bytes(SEGMENT))
+        images.slot(25 % 4, dcdimage.segment(0, 55, entries, header=False))
+        refused(dcd, tmp_path, images, "nvram_entry_damaged")
+    for entries in ([one, two], [one, Entry(4, 1, 1)]):
+        images = after_a_cut(False)
+        images.put(25, dcdimage.segment(25, 55, entries))
+        refused(dcd, tmp_path, images, "last_segment_damaged")
+    images = after_a_cut(False)
+    images.put(25, dcdimage.segment(25, 55, [one, two, three]))
+    for entry in (one, two, three):
+        entry.apply(images.right)
+    assert run(dcd, "recover", *images.save(tmp_path)).code == 0
+    assert (tmp_path / "data").read_bytes() == bytes(images.right)
 
 
 def test_nvram_has_to_be_named(dcd: Path, tmp_path: Path) -> None:
