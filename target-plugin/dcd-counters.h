@@ -17,6 +17,7 @@ DCD_COUNTER(DISCARDS, discards)
 DCD_COUNTER(FLUSHES, flushes)
 DCD_COUNTER(FUA, fua)
 DCD_COUNTER(WRITTEN_SECTORS, written_sectors)
+DCD_COUNTER(TOGETHER, published_together)	/* entries, with others */
 DCD_COUNTER(THROTTLED, throttled)
 DCD_COUNTER(WAITS_FOR_ROOM, waits_for_room)
 DCD_COUNTER(SEGMENTS, segments)

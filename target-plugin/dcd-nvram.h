@@ -5,7 +5,8 @@
  * under a name; the admin selects it by "nvram=TYPE:SPEC".
  *
  * All calls are from process context and may sleep, but for persist(), which
- * must not; the engine never calls persist() of one NVRAM from two threads.
+ * must not. persist() of one NVRAM may be called from several threads at a time,
+ * never for the same 64 bytes; others may be written meanwhile.
  */
 #ifndef DCD_NVRAM_H
 #define DCD_NVRAM_H

@@ -347,15 +347,12 @@ static void set_log_behind(struct dcd_engine *e, bool yes)
 
 /*
  * What the index has now is durable: of a segment that is empty, what was written
- * over it may be the only thing that is left. Not 0: the log has died.
+ * over it may be the only thing that is left. An NVRAM that keeps its content has
+ * it, see entries.c. Not 0: the log has died.
  */
 static int make_durable(struct dcd_engine *e)
 {
-	if (!e->keeps)
-		return dcd_commit_all(e);
-	mutex_lock(&e->intake);	/* between an entry's way into the index and its persistence */
-	mutex_unlock(&e->intake);
-	return 0;
+	return e->keeps ? 0 : dcd_commit_all(e);
 }
 
 /* The segments below the mark's are empty. */
@@ -366,9 +363,7 @@ static int advance(struct dcd_engine *e, const struct dcd_mark *m, bool log_dead
 	if (!log_dead && make_durable(e))
 		return 0;
 	if (log_dead && e->keeps) {
-		mutex_lock(&e->intake);
 		dcd_header_write(e, m->applied);
-		mutex_unlock(&e->intake);
 		settle(e, m->target, m->applied, true);
 		dcd_count(e, DCD_N_BYPASS_ROUNDS, 1);
 	}
@@ -394,24 +389,19 @@ static int advance(struct dcd_engine *e, const struct dcd_mark *m, bool log_dead
 /* What a mark would be now. True: the log is dead. */
 static bool here(struct dcd_engine *e, struct dcd_mark *m, u64 *tail)
 {
-	bool log_dead;
+	bool log_dead = READ_ONCE(e->log_dead);	/* if it is, only the destager changes it */
 
+	/* Nothing more comes in, and what came may be over something of the log. */
+	if (log_dead && !e->keeps)
+		dcd_publish_all(e);
 	m->way = way(&e->sweep);
-	mutex_lock(&e->intake);
-	/* Nothing comes into it any more, and what is in it may be over something of the log. */
-	if (READ_ONCE(e->log_dead) && !e->keeps)
-		dcd_seal_open(e);
 	spin_lock(&e->lock);
-	log_dead = e->log_dead;
 	m->target = e->committed;
 	m->applied = e->committed_entry;
-	if (log_dead) {
-		m->target = e->open ? e->open->segment : e->head;
-		m->applied = (e->open ? e->open->first_entry : e->next_entry) - 1;
-	}
+	if (log_dead)
+		dcd_published_segments(e, &m->target, &m->applied);
 	*tail = e->tail;
 	spin_unlock(&e->lock);
-	mutex_unlock(&e->intake);
 	return log_dead;
 }
 

@@ -34,14 +34,16 @@ static int carve(struct dcd_engine *e, size_t asked)
 static int make_workers(struct dcd_engine *e)
 {
 	e->intake_wq = alloc_ordered_workqueue("dcd-intake", WQ_MEM_RECLAIM);
+	e->publish_wq = alloc_ordered_workqueue("dcd-publish", WQ_MEM_RECLAIM);
 	e->commit_wq = alloc_ordered_workqueue("dcd-commit", WQ_MEM_RECLAIM);
 	e->destage_wq = alloc_ordered_workqueue("dcd-destage", WQ_MEM_RECLAIM);
 	e->io_wq = alloc_workqueue("dcd-io", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	e->commit_buf = vzalloc(e->segment_bytes);
 	e->destage_buf = vzalloc(DCD_BLOCK);
 	e->batch = dcd_batch_new((size_t)e->destage.batch_kib << 10);
-	if (!e->intake_wq || !e->commit_wq || !e->destage_wq || !e->io_wq || !e->commit_buf ||
-	    !e->destage_buf || !e->batch)
+	e->pending = kvcalloc(DCD_PENDING, sizeof(*e->pending), GFP_KERNEL);
+	if (!e->intake_wq || !e->publish_wq || !e->commit_wq || !e->destage_wq || !e->io_wq ||
+	    !e->commit_buf || !e->destage_buf || !e->pending || !e->batch)
 		return -ENOMEM;
 	return bioset_init(&e->bios, 16, dcd_piece_pad, BIOSET_NEED_BVECS);
 }
@@ -50,6 +52,8 @@ static void free_engine(struct dcd_engine *e)
 {
 	if (e->intake_wq)
 		destroy_workqueue(e->intake_wq);
+	if (e->publish_wq)
+		destroy_workqueue(e->publish_wq);
 	if (e->commit_wq)
 		destroy_workqueue(e->commit_wq);
 	if (e->destage_wq)
@@ -59,6 +63,7 @@ static void free_engine(struct dcd_engine *e)
 	vfree(e->commit_buf);
 	vfree(e->destage_buf);
 	dcd_batch_free(e->batch);
+	kvfree(e->pending);
 	kvfree(e->slots);
 	/* Nobody looks at it any more, and by RCU 7.3 crashes: see dcd_index_reach(). */
 	mt_clear_in_rcu(&e->index);
@@ -120,6 +125,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	spin_lock_init(&e->lock);
 	init_waitqueue_head(&e->room);
 	mt_init(&e->index);
+	INIT_DELAYED_WORK(&e->publish_work, dcd_publish_worker);
 	INIT_DELAYED_WORK(&e->commit_work, dcd_commit_worker);
 	INIT_LIST_HEAD(&e->waiting);
 	INIT_LIST_HEAD(&e->unreported);
@@ -184,6 +190,7 @@ void dcd_close(struct dcd_engine *e)
 	dcd_digest_engine_closing(e);
 	flush_workqueue(e->intake_wq);
 	flush_workqueue(e->io_wq);
+	flush_delayed_work(&e->publish_work);
 	/* What NVRAM keeps is safe there; but a log that is whole is easier to carry away. */
 	if (!dcd_commit_all(e) || !bypass_log(e)) {
 		if (e->log_dead && e->tail == e->head)
@@ -209,6 +216,7 @@ void dcd_close(struct dcd_engine *e)
 	e->closing = true;
 	spin_unlock(&e->lock);
 	wake_up_all(&e->room);
+	cancel_delayed_work_sync(&e->publish_work);
 	/* The committer kicks the destager, not the other way round once the log is quiet. */
 	cancel_delayed_work_sync(&e->destage_work);
 	cancel_delayed_work_sync(&e->commit_work);
@@ -246,20 +254,18 @@ void dcd_later(struct dcd_engine *e, struct dcd_request *rq)
 	queue_work(e->io_wq, &rq->work);
 }
 
-void dcd_entered(struct dcd_engine *e, struct dcd_request *rq, int error)
+void dcd_entered(struct dcd_engine *e, struct dcd_request *rq)
 {
-	if (!error && e->after_log && !dcd_test_ack_early)
+	if (e->after_log && !dcd_test_ack_early)
 		dcd_report_after_log(e, rq);
-	else if (!error && rq->fua && e->loses_acks)
+	else if (rq->fua && e->loses_acks)
 		dcd_later(e, rq);
 	else
-		dcd_answer(e, rq, error);
+		dcd_answer(e, rq, 0);
 }
 
 void dcd_submit(struct dcd_engine *e, struct dcd_request *rq)
 {
-	int r;
-
 	if (rq->sector > e->data.sectors || rq->sectors > e->data.sectors - rq->sector) {
 		dcd_answer(e, rq, -ERANGE);
 		return;
@@ -288,9 +294,7 @@ void dcd_submit(struct dcd_engine *e, struct dcd_request *rq)
 	}
 	if (rq->fua)
 		dcd_count(e, DCD_N_FUA, 1);
-	r = dcd_intake(e, rq);
-	if (r != -EINPROGRESS)
-		dcd_entered(e, rq, r);
+	dcd_intake(e, rq);
 }
 EXPORT_SYMBOL_GPL(dcd_submit);
 

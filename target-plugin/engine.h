@@ -15,8 +15,10 @@
  *    Without NVRAM (@after_log) it is acknowledged only after its segment is
  *    durable in the log: the first goes there at once, those that come while it
  *    is being written share the next one. FLUSH and FUA need nothing more.
- * 2. Entries get their sequence, enter the index and become persistent in the
- *    same order: all of it under @intake.
+ * 2. Entries become persistent, enter the index and are acknowledged in their
+ *    sequence: one at a time publishes (entries.c, which says why that is enough).
+ *    What isn't persistent isn't in the index; what isn't published isn't in a
+ *    segment that is written, nor recorded as applied.
  * 3. An NVRAM slot is reused only when its segment is durable in the log, or
  *    all of its entries are recorded as applied in the NVRAM header, and no
  *    reader can still look at it (@readers).
@@ -47,10 +49,10 @@
  *   failed: the log gets all of NVRAM, what went past it too, in its order.
  * - Both: writes are refused when NVRAM is full.
  *
- * Locks, outer first: @intake (mutex; never held while waiting for room or for
- * a disk), the index's own spinlock or @lock (spinlock, slot states and
- * counters; never together). @readers (SRCU) is entered with none held, and
- * nobody synchronizes it with @intake held.
+ * Locks, outer first: @intake (mutex, of changes to the index; never held while
+ * waiting for room or for a disk), the index's own spinlock or @lock (spinlock, slot
+ * states, reservations and counters; never together). @readers (SRCU) is entered with
+ * none held, and nobody synchronizes it with @intake held.
  */
 #ifndef DCD_ENGINE_H
 #define DCD_ENGINE_H
@@ -115,6 +117,15 @@ struct dcd_sweep {
 	unsigned int n;
 };
 
+/* An entry that is reserved and not published. @lock; @entry: who fills or publishes it. */
+#define DCD_PENDING 256
+struct dcd_pending {
+	struct dcd_slot *slot;
+	struct dcd_request *rq;		/* whose last one it is, else NULL */
+	struct dcd_entry entry;
+	bool ready;
+};
+
 struct dcd_engine {
 	char name[64];
 	struct dcd_disk data, log;
@@ -130,15 +141,20 @@ struct dcd_engine {
 	u32 segment_bytes;
 	u32 table_bytes;
 
-	struct mutex intake;		/* order of writes; see above */
+	struct mutex intake;		/* changes to the index; see above */
 	struct dcd_slot *slots;		/* segment s in slot s % nslots */
 	unsigned int nslots;
 	struct work_struct reuse_work;
-	struct dcd_slot *open;		/* @intake */
-	u64 next_entry;			/* @intake */
-	size_t late_off, late_len;	/* test_ack_early: not persistent yet; @intake */
+	struct dcd_pending *pending;	/* of entry n at n % DCD_PENDING; see entries.c */
+	struct delayed_work publish_work;
+	u8 *late;			/* test_ack_early: not persistent yet; who is @publishing */
+	size_t late_len;
 
 	spinlock_t lock;		/* what follows up to @room, and slots' states */
+	struct dcd_slot *open;
+	u64 next_entry;			/* to be reserved */
+	u64 published;			/* entries below it are persistent, in the index and done */
+	bool publishing;		/* somebody is at it */
 	u64 head;			/* sequence of the next segment to open */
 	u64 committed;			/* segments below it don't need NVRAM any more */
 	u64 committed_entry;		/* newest entry there */
@@ -154,6 +170,7 @@ struct dcd_engine {
 	struct dcd_destage_config destage;
 	struct dcd_speed log_speed, data_speed;
 	struct list_head waiting;	/* writes, for time or room; @intake_work's */
+	unsigned int nwaiting;		/* with the one it is at */
 	struct list_head unreported;	/* writes that are entered; @after_log */
 	unsigned long log_failed, log_retry;	/* jiffies: the last time, not to be tried before */
 
@@ -164,7 +181,7 @@ struct dcd_engine {
 	u64 index_bytes;
 	struct srcu_struct readers;
 	struct bio_set bios;		/* of reads */
-	struct workqueue_struct *intake_wq, *commit_wq, *destage_wq, *io_wq;
+	struct workqueue_struct *intake_wq, *publish_wq, *commit_wq, *destage_wq, *io_wq;
 	struct work_struct intake_work;
 	struct delayed_work commit_work, destage_work;
 	void *commit_buf, *destage_buf;
@@ -260,7 +277,7 @@ void dcd_slot_recovered(struct dcd_engine *e, struct dcd_slot *s, u64 segment, b
 int __must_check dcd_super_read(struct dcd_engine *e);
 int __must_check dcd_header_read(struct dcd_engine *e);
 int __must_check dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied);
-void dcd_header_write(struct dcd_engine *e, u64 applied);	/* needs @intake */
+void dcd_header_write(struct dcd_engine *e, u64 applied);	/* the destager's */
 void dcd_geometry_of(const struct dcd_engine *e, struct dcd_geometry *g);
 
 /*
@@ -284,7 +301,7 @@ static inline u64 dcd_segment_of(const struct dcd_engine *e, const struct dcd_pl
 	return p->zero ? p->at : div64_u64(p->at, e->segment_bytes >> SECTOR_SHIFT);
 }
 
-/* -ENOMEM leaves the index as it was. Needs @intake. */
+/* -ENOMEM: the index is as it was, or has a part of it if it is @zero. Needs @intake. */
 int __must_check dcd_index_insert(struct dcd_engine *e, sector_t sector, u32 sectors, bool zero,
 				  u64 at);
 /* First range at or behind @sector, clipped to [@sector, @last]; holes are ranges too. */
@@ -319,21 +336,53 @@ void dcd_index_bound(struct dcd_engine *e, size_t bytes);
 
 /*
  * intake.c. A write as far as it can go now; doesn't wait for room or time. If
- * there is none it waits in a queue: -EINPROGRESS, and dcd_entered() is called.
+ * there is none it waits in a queue. It is answered in any case.
  */
-int __must_check dcd_intake(struct dcd_engine *e, struct dcd_request *rq);
+void dcd_intake(struct dcd_engine *e, struct dcd_request *rq);
 void dcd_intake_worker(struct work_struct *work);
 /* @after_log: a write is entered; it is answered when the log has it or can't have it. */
 void dcd_report_after_log(struct dcd_engine *e, struct dcd_request *rq);
 /* More has left NVRAM, or the log is dead. No lock is held. */
 void dcd_report(struct dcd_engine *e);
-void dcd_seal_open(struct dcd_engine *e);	/* needs @intake; the caller tells the committer */
 /* Seal and wait until all that was acknowledged is durable without NVRAM. */
 int __must_check dcd_commit_all(struct dcd_engine *e);
+
+/*
+ * entries.c. A place for one entry, in three steps: dcd_reserve() needs @lock and
+ * sleeps never; -EAGAIN: no room now. Then, with no lock, dcd_reserved() in any
+ * case, and if it was had dcd_fill(), after which a request whose @last entry it is
+ * belongs to whoever publishes it.
+ */
+struct dcd_place_in_slot {
+	struct dcd_request *rq;
+	sector_t sector;
+	u32 sectors;
+	size_t skip;		/* bytes of the request's data before it */
+	bool last;
+	/* dcd_reserve()'s */
+	struct dcd_slot *slot;
+	u64 number;
+	u32 offset;
+	bool sealed, opened;
+};
+
+u32 dcd_payload_start(const struct dcd_engine *e);
+bool dcd_may_reserve(struct dcd_engine *e);	/* needs @lock; false: too many are pending */
+int __must_check dcd_reserve(struct dcd_engine *e, struct dcd_place_in_slot *p);
+void dcd_reserved(struct dcd_engine *e, const struct dcd_place_in_slot *p);
+void dcd_fill(struct dcd_engine *e, const struct dcd_place_in_slot *p);
+/* Publish what is filled and next, unless somebody is at it. May sleep for memory only. */
+void dcd_publish(struct dcd_engine *e);
+void dcd_publish_worker(struct work_struct *work);
+/* Seals, and waits for all that is reserved; nothing more may be, or it may last. */
+void dcd_publish_all(struct dcd_engine *e);
+/* Of segments below @below all entries are published, up to @newest. Needs @lock. */
+void dcd_published_segments(struct dcd_engine *e, u64 *below, u64 *newest);
+void dcd_seal_open(struct dcd_engine *e);	/* needs @lock; the caller tells the committer */
 extern bool dcd_test_ack_early;
 
-/* engine.c: a write is entered as a whole, or has failed: answers it, after the log if need be. */
-void dcd_entered(struct dcd_engine *e, struct dcd_request *rq, int error);
+/* engine.c: all of a write is published: answers it, after the log if need be. */
+void dcd_entered(struct dcd_engine *e, struct dcd_request *rq);
 
 /* log.c */
 unsigned long dcd_seal_after(struct dcd_engine *e);	/* jiffies, of an open slot */

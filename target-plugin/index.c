@@ -80,7 +80,16 @@ static int store(struct dcd_engine *e, sector_t sector, sector_t last, void *val
 
 int dcd_index_insert(struct dcd_engine *e, sector_t sector, u32 sectors, bool zero, u64 at)
 {
-	return store(e, sector, sector + sectors - 1, encode(sector, zero, at));
+	sector_t last = sector + sectors - 1, end = last;
+	int r = 0;
+
+	/* An entry reached as far as was good when it was made; others came before it since. */
+	for (; !r && sector <= last; sector = end + 1) {
+		if (zero)
+			end = dcd_index_reach(e, sector, last);
+		r = store(e, sector, end, encode(sector, zero, at));
+	}
+	return r;
 }
 
 /* First range at or behind @sector that begins at or before @last; false: none. */

@@ -124,6 +124,22 @@ unsigned long dcd_seal_after(struct dcd_engine *e)
 	return dcd_pressed(e) ? SEAL_LATER : SEAL_AFTER;
 }
 
+/* Its time has come, or without NVRAM: somebody waits for it. */
+static void seal_in_time(struct dcd_engine *e)
+{
+	unsigned long after = dcd_seal_after(e);
+	bool later = false;
+
+	spin_lock(&e->lock);
+	if (e->open && (e->after_log || time_after_eq(jiffies, e->open->opened + after)))
+		dcd_seal_open(e);
+	else
+		later = e->open;
+	spin_unlock(&e->lock);
+	if (later)
+		queue_delayed_work(e->commit_wq, &e->commit_work, SEAL_AFTER);
+}
+
 /* With the log dead it is only the clock of the destager, which then empties NVRAM. */
 void dcd_commit_worker(struct work_struct *work)
 {
@@ -135,13 +151,7 @@ void dcd_commit_worker(struct work_struct *work)
 		while ((s = dcd_slot_next_sealed(e, false)))
 			if (commit(e, s))
 				break;
-		mutex_lock(&e->intake);
-		if (e->open && (e->after_log ||
-				time_after_eq(jiffies, e->open->opened + dcd_seal_after(e))))
-			dcd_seal_open(e);
-		else if (e->open)
-			queue_delayed_work(e->commit_wq, &e->commit_work, SEAL_AFTER);
-		mutex_unlock(&e->intake);
+		seal_in_time(e);
 	} while (dcd_slot_next_sealed(e, false));
 	if (!READ_ONCE(e->log_dead) || dcd_slot_next_sealed(e, true))
 		dcd_destage_kick(e);

@@ -242,6 +242,7 @@ static int recover(struct dcd_engine *e, struct recovery *c)
 		return r;
 	e->head = p->next;
 	e->next_entry = p->newest + 1;
+	e->published = e->next_entry;
 	tell(e, c);
 	return 0;
 }

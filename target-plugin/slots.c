@@ -50,7 +50,8 @@ struct dcd_slot *dcd_slot_next_sealed(struct dcd_engine *e, bool dead)
 
 	spin_lock(&e->lock);
 	s = slot_of(e, e->committed);
-	if (e->log_dead != dead || s->state != DCD_SLOT_SEALED || s->segment != e->committed)
+	if (e->log_dead != dead || s->state != DCD_SLOT_SEALED || s->segment != e->committed ||
+	    e->published < s->first_entry + s->entries)
 		s = NULL;
 	spin_unlock(&e->lock);
 	return s;

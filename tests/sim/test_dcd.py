@@ -33,6 +33,12 @@ def test_many_ranges(scenario: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+def test_writers_that_overtake_each_other(kernel: str) -> None:
+    run = lab("dcd_writers.py", kernel=kernel, options=("--param", "dcd.test_fill_us=400"))
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_no_memory(kernel: str) -> None:
     run = lab("dcd_nomem.py", kernel=kernel, options=("--timeout", "600"))
     assert run.rc == 0, run.text

@@ -139,7 +139,8 @@ def battery_flush() -> None:
         else:
             raise base.Wrong("SYNCHRONIZE CACHE was answered")
         box.data.heal()
-        says("works again", box.log.heal)
+        box.log.heal()
+        box.says("log ok", "the log to work again")
         base.run("sg_sync", str(disk.node))
         model.check(disk, "with the disks back")
     box.away()

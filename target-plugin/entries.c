@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Entries, from a place to an answer. Several writers work at a time:
+ *
+ *  reserve   sequence and place, under @lock
+ *  fill      payload, its crc, persistent; with no lock
+ *  publish   entry persistent, index, answer; in their sequence
+ *
+ * Whoever is next in the sequence publishes, for all behind it that are filled;
+ * nobody sleeps for another's copy. Why that loses nothing:
+ *
+ * - Recovery takes the entries of a slot up to the first that isn't valid, and of
+ *   the next slot nothing if one is missing before it. Entries become persistent
+ *   one by one in their sequence, so what a cut leaves has no hole; and nothing
+ *   behind what it leaves was acknowledged, as answers come later in the same
+ *   sequence. One at a time, not a batch with one fence: of a batch a cut may
+ *   leave the second without the first, and when the next session fills the
+ *   first's place, that old second would count behind it.
+ * - Of writes over each other the later sequence wins in the index, in NVRAM and
+ *   in the log alike.
+ * - The index has only what is filled and persistent, so no reader sees less, and
+ *   what the index has over a segment that the destager lets go of is as safe as
+ *   the NVRAM is (invariant 4). Without one that keeps its content the destager
+ *   waits for the log (dcd_commit_all(), which waits for what is reserved too); with
+ *   the log dead as well, for all that is reserved (dcd_publish_all()), and nothing
+ *   more comes.
+ * - A segment is written, or counts as bypassed, only when all of it is published.
+ *
+ * A place that was given can't be taken back: when the index gets no memory the
+ * entry, and all behind it, wait and are tried again.
+ */
+#include <linux/delay.h>
+#include <linux/module.h>
+#include <linux/scatterlist.h>
+
+#include "dcd-trace.h"
+#include "engine.h"
+
+#define AT_A_TIME	32U	/* entries that are published together */
+#define ROUNDS		4	/* of a writer that publishes for others; then the worker does */
+#define RETRY_NOMEM	(HZ / 50)
+
+bool dcd_test_ack_early;
+module_param_named(test_ack_early, dcd_test_ack_early, bool, 0400);
+MODULE_PARM_DESC(test_ack_early,
+		 "for tests of the crash checker only: acknowledge a write before it is persistent");
+static unsigned int dcd_test_fill_us;
+module_param_named(test_fill_us, dcd_test_fill_us, uint, 0400);
+MODULE_PARM_DESC(test_fill_us,
+		 "for tests only: writers take up to so many microseconds to fill a place");
+
+u32 dcd_payload_start(const struct dcd_engine *e)
+{
+	return DCD_BLOCK + e->table_bytes;
+}
+
+static void persist(struct dcd_engine *e, void *p, size_t len)
+{
+	e->nv->type->persist(e->nv, (u8 *)p - (u8 *)e->nv->base, len);
+}
+
+static struct dcd_pending *pending(struct dcd_engine *e, u64 number)
+{
+	return &e->pending[number % DCD_PENDING];
+}
+
+static struct dcd_entry *in_table(const struct dcd_slot *s, u64 number)
+{
+	return (struct dcd_entry *)(s->base + DCD_BLOCK) + (number - s->first_entry);
+}
+
+bool dcd_may_reserve(struct dcd_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+	return e->next_entry - e->published < DCD_PENDING;
+}
+
+void dcd_seal_open(struct dcd_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+	if (e->open)
+		e->open->state = DCD_SLOT_SEALED;
+	e->open = NULL;
+}
+
+static bool has_room(const struct dcd_engine *e, const struct dcd_slot *s, u32 bytes)
+{
+	return s->used + bytes <= e->segment_bytes &&
+	       s->entries < e->table_bytes / sizeof(struct dcd_entry);
+}
+
+static u32 payload_bytes(const struct dcd_place_in_slot *p)
+{
+	return p->rq->op == DCD_WRITE ? p->sectors << SECTOR_SHIFT : 0;
+}
+
+int dcd_reserve(struct dcd_engine *e, struct dcd_place_in_slot *p)
+{
+	u32 bytes = payload_bytes(p);
+	struct dcd_slot *s = e->open;
+
+	lockdep_assert_held(&e->lock);
+	if (e->log_dead && !e->keeps)
+		return -EIO;
+	if (!dcd_may_reserve(e))
+		return -EAGAIN;
+	if (s && !has_room(e, s, bytes)) {
+		dcd_seal_open(e);
+		p->sealed = true;
+		s = NULL;
+	}
+	if (!s) {
+		s = dcd_slot_free(e);
+		if (!s)
+			return -EAGAIN;
+		s->state = DCD_SLOT_OPEN;
+		s->segment = e->head++;
+		s->first_entry = e->next_entry;
+		s->entries = 0;
+		s->used = dcd_payload_start(e);
+		s->opened = jiffies;
+		e->open = s;
+		p->opened = true;
+	}
+	p->slot = s;
+	p->number = e->next_entry++;
+	p->offset = s->used;
+	s->entries++;
+	s->used += bytes;
+	if (p->last)
+		p->rq->segment = s->segment;
+	*pending(e, p->number) = (struct dcd_pending){ .slot = s };
+	return 0;
+}
+
+void dcd_reserved(struct dcd_engine *e, const struct dcd_place_in_slot *p)
+{
+	if (p->sealed)
+		mod_delayed_work(e->commit_wq, &e->commit_work, 0);
+	if (!p->opened)
+		return;
+	queue_delayed_work(e->commit_wq, &e->commit_work, dcd_seal_after(e));
+	dcd_slots_kick(e);
+}
+
+/* Of the place of an entry, as the index has it. */
+static u64 place_of(const struct dcd_engine *e, const struct dcd_slot *s,
+		    const struct dcd_entry *entry)
+{
+	if (le16_to_cpu(entry->type) != DCD_ENTRY_WRITE)
+		return s->segment;
+	return s->segment * (e->segment_bytes >> SECTOR_SHIFT) + le32_to_cpu(entry->offset);
+}
+
+void dcd_fill(struct dcd_engine *e, const struct dcd_place_in_slot *p)
+{
+	struct dcd_pending *pend = pending(e, p->number);
+	struct dcd_entry *n = &pend->entry;
+	u8 *payload = p->slot->base + p->offset;
+	u32 bytes = payload_bytes(p);
+	enum dcd_op op = p->rq->op;
+
+	if (dcd_test_fill_us)
+		fsleep(p->number * 7919 % dcd_test_fill_us);
+	if (bytes) {
+		sg_pcopy_to_buffer(p->rq->sgl, p->rq->nents, payload, bytes, p->skip);
+		persist(e, payload, bytes);
+	}
+	n->sequence = cpu_to_le64(p->number);
+	n->epoch = cpu_to_le64(e->epoch);
+	n->sector = cpu_to_le64(p->sector);
+	n->sectors = cpu_to_le32(p->sectors);
+	n->stored = cpu_to_le32(bytes >> SECTOR_SHIFT);
+	n->offset = cpu_to_le32(p->offset >> SECTOR_SHIFT);
+	n->type = cpu_to_le16(op == DCD_WRITE ? DCD_ENTRY_WRITE :
+			      op == DCD_DISCARD ? DCD_ENTRY_DISCARD : DCD_ENTRY_WRITE_ZEROES);
+	n->payload_crc = cpu_to_le32(dcd_crc(payload, bytes));
+	n->crc = cpu_to_le32(dcd_crc(n, sizeof(*n)));
+	spin_lock(&e->lock);
+	pend->rq = p->last ? p->rq : NULL;
+	pend->ready = true;
+	spin_unlock(&e->lock);
+	dcd_publish(e);
+}
+
+/* For test_ack_early: until the next slot, so that a cut finds something to lose. */
+static void persist_late(struct dcd_engine *e, struct dcd_entry *entries, size_t len)
+{
+	u8 *p = (u8 *)entries;
+
+	if (p != e->late + e->late_len) {
+		if (e->late_len)
+			persist(e, e->late, e->late_len);
+		e->late = p;
+		e->late_len = 0;
+	}
+	e->late_len += len;
+}
+
+static void persist_some(struct dcd_engine *e, u64 first, unsigned int n)
+{
+	struct dcd_slot *s = pending(e, first)->slot;
+	struct dcd_entry *to = in_table(s, first);
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		to[i] = pending(e, first + i)->entry;
+		if (dcd_test_ack_early)
+			persist_late(e, to + i, sizeof(*to));
+		else
+			persist(e, to + i, sizeof(*to));
+		trace_dcd_entry(e, first + i, s->segment, le64_to_cpu(to[i].sector),
+				le32_to_cpu(to[i].sectors));
+	}
+}
+
+/* Into the index, in their order; how many of @n could be. */
+static unsigned int index_some(struct dcd_engine *e, u64 first, unsigned int n)
+{
+	unsigned int i;
+
+	mutex_lock(&e->intake);
+	for (i = 0; i < n; i++) {
+		const struct dcd_pending *pend = pending(e, first + i);
+		const struct dcd_entry *entry = &pend->entry;
+
+		if (dcd_index_insert(e, le64_to_cpu(entry->sector), le32_to_cpu(entry->sectors),
+				     le16_to_cpu(entry->type) != DCD_ENTRY_WRITE,
+				     place_of(e, pend->slot, entry)))
+			break;
+	}
+	mutex_unlock(&e->intake);
+	return i;
+}
+
+/* Filled entries of one slot from the next to publish on. Needs @lock. */
+static unsigned int ready(struct dcd_engine *e)
+{
+	const struct dcd_slot *s = pending(e, e->published)->slot;
+	unsigned int n = 0;
+
+	lockdep_assert_held(&e->lock);
+	while (n < AT_A_TIME && e->published + n < e->next_entry &&
+	       pending(e, e->published + n)->ready && pending(e, e->published + n)->slot == s)
+		n++;
+	return n;
+}
+
+/* These are published. Takes @lock, lets it go and answers. */
+static void published(struct dcd_engine *e, unsigned int n)
+{
+	struct dcd_request *done[AT_A_TIME];
+	unsigned int i, ndone = 0;
+	struct dcd_slot *s;
+	bool whole = false;
+
+	spin_lock(&e->lock);
+	for (i = 0; i < n; i++) {
+		struct dcd_pending *pend = pending(e, e->published);
+
+		s = pend->slot;
+		if (pend->rq)
+			done[ndone++] = pend->rq;
+		e->published++;
+		whole = s->state == DCD_SLOT_SEALED &&
+			e->published == s->first_entry + s->entries;
+	}
+	e->publishing = false;
+	spin_unlock(&e->lock);
+	if (whole)
+		mod_delayed_work(e->commit_wq, &e->commit_work, 0);
+	if (wq_has_sleeper(&e->room))
+		wake_up_all(&e->room);
+	for (i = 0; i < ndone; i++)
+		dcd_entered(e, done[i]);
+}
+
+/* False: there is nothing to publish now, or somebody else does, or will. */
+static bool publish_some(struct dcd_engine *e)
+{
+	unsigned int n, indexed;
+	u64 first;
+
+	spin_lock(&e->lock);
+	first = e->published;
+	n = e->publishing ? 0 : ready(e);
+	if (n)
+		e->publishing = true;
+	spin_unlock(&e->lock);
+	if (!n)
+		return false;
+	persist_some(e, first, n);
+	indexed = index_some(e, first, n);
+	if (indexed > 1)
+		dcd_count(e, DCD_N_TOGETHER, indexed);
+	published(e, indexed);
+	if (indexed == n)
+		return true;
+	dcd_count(e, DCD_N_NOMEM, 1);
+	queue_delayed_work(e->publish_wq, &e->publish_work, RETRY_NOMEM);
+	return false;
+}
+
+void dcd_publish(struct dcd_engine *e)
+{
+	unsigned int round;
+
+	for (round = 0; publish_some(e); round++) {
+		if (round < ROUNDS)
+			continue;
+		queue_delayed_work(e->publish_wq, &e->publish_work, 0);
+		break;
+	}
+}
+
+void dcd_publish_worker(struct work_struct *work)
+{
+	dcd_publish(container_of(to_delayed_work(work), struct dcd_engine, publish_work));
+}
+
+static bool all_published(struct dcd_engine *e)
+{
+	bool yes;
+
+	spin_lock(&e->lock);
+	yes = e->published == e->next_entry;
+	spin_unlock(&e->lock);
+	return yes;
+}
+
+void dcd_publish_all(struct dcd_engine *e)
+{
+	spin_lock(&e->lock);
+	dcd_seal_open(e);
+	spin_unlock(&e->lock);
+	wait_event(e->room, all_published(e));
+}
+
+void dcd_published_segments(struct dcd_engine *e, u64 *below, u64 *newest)
+{
+	const struct dcd_slot *s = e->open;
+
+	lockdep_assert_held(&e->lock);
+	if (e->published < e->next_entry)
+		s = pending(e, e->published)->slot;
+	*below = s ? s->segment : e->head;
+	*newest = (s ? s->first_entry : e->next_entry) - 1;
+}
