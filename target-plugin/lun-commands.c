@@ -16,7 +16,8 @@ struct dcd_cmd {
 	struct se_cmd *cmd;
 };
 
-static struct workqueue_struct *same_wq;
+/* Of commands that wait for room in the log, which a session's own thread shall not. */
+static struct workqueue_struct *command_wq;
 
 void lun_complete(struct se_cmd *cmd, int error)
 {
@@ -29,18 +30,35 @@ void lun_complete(struct se_cmd *cmd, int error)
 					       TCM_LOGICAL_UNIT_COMMUNICATION_FAILURE);
 }
 
+void lun_sense(struct se_device *dev, u8 key, u8 asc, u8 ascq, u8 sense[TRANSPORT_SENSE_BUFFER])
+{
+	bool wide = dev->transport->get_blocks(dev) >= U32_MAX;	/* as the core's own senses */
+
+	memset(sense, 0, TRANSPORT_SENSE_BUFFER);
+	scsi_build_sense_buffer(wide, sense, key, asc, ascq);
+}
+
+void lun_complete_with(struct se_cmd *cmd, u8 sense[TRANSPORT_SENSE_BUFFER])
+{
+	/* Nothing is left for it, and if the command was aborted meanwhile it would be called. */
+	cmd->transport_complete_callback = NULL;
+	transport_copy_sense_to_cmd(cmd, sense);
+	target_complete_cmd(cmd, SAM_STAT_CHECK_CONDITION);
+}
+
 /* The core has no sense of its own for it. @sector: of 512 bytes. */
 static void complete_medium_error(struct se_cmd *cmd, sector_t sector)
 {
 	struct se_device *dev = cmd->se_dev;
-	bool wide = dev->transport->get_blocks(dev) >= U32_MAX;	/* as the core's own senses */
-	u8 sense[TRANSPORT_SENSE_BUFFER] = { };
+	u8 sense[TRANSPORT_SENSE_BUFFER];
 
-	scsi_build_sense_buffer(wide, sense, MEDIUM_ERROR, ASC_UNRECOVERED_READ, 0);
+	lun_sense(dev, MEDIUM_ERROR, ASC_UNRECOVERED_READ, 0, sense);
 	scsi_set_sense_information(sense, sizeof(sense),
 				   div_u64(sector, dev->dev_attrib.block_size >> SECTOR_SHIFT));
-	transport_copy_sense_to_cmd(cmd, sense);
-	target_complete_cmd(cmd, SAM_STAT_CHECK_CONDITION);
+	/* COMPARE AND WRITE's lock; with a sense of ours the core doesn't get there any more. */
+	if (cmd->transport_complete_callback)
+		up(&dev->caw_sem);
+	lun_complete_with(cmd, sense);
 }
 
 static void dcd_done(struct dcd_request *rq, int error)
@@ -50,8 +68,7 @@ static void dcd_done(struct dcd_request *rq, int error)
 	struct se_cmd *cmd = c->cmd;
 
 	kfree(c);
-	/* With a sense of ours the core forgets COMPARE AND WRITE's lock. */
-	if (error == -ENODATA && !cmd->transport_complete_callback)
+	if (error == -ENODATA)
 		complete_medium_error(cmd, bad);
 	else
 		lun_complete(cmd, error);
@@ -112,7 +129,7 @@ static int submit_and_wait(struct dcd_engine *e, struct wait *w)
 	return w->error;
 }
 
-/* The core completes the command when all ranges are done. */
+/* In a worker. The core completes the command when all ranges are done. */
 static sense_reason_t dcd_execute_unmap(struct se_cmd *cmd, sector_t lba, sector_t nolb)
 {
 	struct wait w = {
@@ -150,61 +167,41 @@ static bool all_zero(struct se_cmd *cmd)
 /* WRITE SAME of anything but zeroes: so many pages full of the block at a time. */
 #define SAME_PAGES 64
 
-struct same {
-	struct work_struct work;
-	struct se_cmd *cmd;
-	struct scatterlist sg[SAME_PAGES];
-};
-
-static int write_same(struct same *s)
+static int write_same(struct se_cmd *cmd, struct page *page, struct scatterlist *sg)
 {
-	struct se_cmd *cmd = s->cmd;
 	struct dcd_engine *e = to_dcd(cmd->se_dev)->engine;
 	sector_t at = target_to_linux_sector(cmd->se_dev, cmd->t_task_lba);
 	u64 left = target_to_linux_sector(cmd->se_dev, sbc_get_write_same_sectors(cmd));
 	u32 block = cmd->t_data_sg[0].length, i;
-	struct page *page = alloc_page(GFP_NOIO);
-	u8 *bytes;
 	int r = 0;
 
-	if (!page)
-		return -ENOMEM;
-	bytes = page_address(page);
 	for (i = 0; i + block <= PAGE_SIZE; i += block)
-		sg_copy_to_buffer(cmd->t_data_sg, 1, bytes + i, block);
+		sg_copy_to_buffer(cmd->t_data_sg, 1, page_address(page) + i, block);
 	while (left && !r) {
-		struct wait w = { .rq = { .op = DCD_WRITE, .done = wait_done, .sgl = s->sg } };
+		struct wait w = { .rq = { .op = DCD_WRITE, .done = wait_done, .sgl = sg } };
 		u32 n = min_t(u64, left, SAME_PAGES << PAGE_SECTORS_SHIFT);
 
 		w.rq.sector = at;
 		w.rq.sectors = n;
 		w.rq.nents = DIV_ROUND_UP(n, PAGE_SECTORS);
-		sg_init_table(s->sg, w.rq.nents);
+		sg_init_table(sg, w.rq.nents);
 		for (i = 0; i < w.rq.nents; i++)
-			sg_set_page(&s->sg[i], page, min_t(u32, PAGE_SIZE, (n << SECTOR_SHIFT) -
-							   i * PAGE_SIZE), 0);
+			sg_set_page(&sg[i], page, min_t(u32, PAGE_SIZE, (n << SECTOR_SHIFT) -
+							i * PAGE_SIZE), 0);
 		r = submit_and_wait(e, &w);
 		at += n;
 		left -= n;
 	}
-	__free_page(page);
 	return r;
 }
 
-static void same_work(struct work_struct *work)
-{
-	struct same *s = container_of(work, struct same, work);
-	int r = write_same(s);
-
-	lun_complete(s->cmd, r);
-	kfree(s);
-}
-
-/* Of zeroes it is a record without payload, of anything else many writes. */
+/* In a worker. Of zeroes it is a record without payload, of anything else many writes. */
 static sense_reason_t dcd_execute_write_same(struct se_cmd *cmd)
 {
 	sector_t sectors = target_to_linux_sector(cmd->se_dev, sbc_get_write_same_sectors(cmd));
-	struct same *s;
+	struct scatterlist *sg;
+	struct page *page;
+	int r = -ENOMEM;
 
 	if (cmd->prot_op || cmd->t_data_nents != 1 ||
 	    cmd->t_data_sg[0].length != cmd->se_dev->dev_attrib.block_size)
@@ -213,29 +210,112 @@ static sense_reason_t dcd_execute_write_same(struct se_cmd *cmd)
 		return start(cmd, DCD_WRITE_ZEROES,
 			     target_to_linux_sector(cmd->se_dev, cmd->t_task_lba), sectors, NULL,
 			     0);
-	s = kmalloc(sizeof(*s), GFP_KERNEL);
-	if (!s)
-		return TCM_OUT_OF_RESOURCES;
-	s->cmd = cmd;
-	INIT_WORK(&s->work, same_work);
-	queue_work(same_wq, &s->work);
+	sg = kmalloc_array(SAME_PAGES, sizeof(*sg), GFP_NOIO);
+	page = alloc_page(GFP_NOIO);
+	if (sg && page)
+		r = write_same(cmd, page, sg);
+	if (page)
+		__free_page(page);
+	kfree(sg);
+	lun_complete(cmd, r);
 	return 0;
 }
 
-int lun_commands_init(void)
-{
-	same_wq = alloc_workqueue("dcd-same", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
-	return same_wq ? 0 : -ENOMEM;
-}
-
-void lun_commands_exit(void)
-{
-	destroy_workqueue(same_wq);
-}
-
-struct exec_cmd_ops lun_disk_ops = {
+static struct exec_cmd_ops disk_ops = {
 	.execute_rw = dcd_execute_rw,
 	.execute_sync_cache = dcd_execute_sync_cache,
 	.execute_write_same = dcd_execute_write_same,
 	.execute_unmap = dcd_execute_unmap,
 };
+
+/* --- a command's way --- */
+
+static sense_reason_t parsed(struct se_cmd *cmd)
+{
+	sense_reason_t (*execute)(struct se_cmd *cmd) = cmd->priv;
+
+	return execute(cmd);
+}
+
+struct later {
+	struct work_struct work;
+	struct se_cmd *cmd;
+};
+
+static void work_on(struct work_struct *work)
+{
+	struct later *l = container_of(work, struct later, work);
+	struct se_cmd *cmd = l->cmd;
+	sense_reason_t r;
+
+	kfree(l);
+	r = parsed(cmd);
+	if (r)
+		target_complete_cmd_with_sense(cmd, SAM_STAT_CHECK_CONDITION, r);
+}
+
+static sense_reason_t do_later(struct se_cmd *cmd)
+{
+	struct later *l = kmalloc(sizeof(*l), GFP_KERNEL);
+
+	if (!l)
+		return TCM_OUT_OF_RESOURCES;
+	l->cmd = cmd;
+	INIT_WORK(&l->work, work_on);
+	queue_work(command_wq, &l->work);
+	return 0;
+}
+
+/* UNMAP, and WRITE SAME with its bit or of anything but zeroes, wait for their requests. */
+static bool takes_time(const struct se_cmd *cmd)
+{
+	switch (cmd->t_task_cdb[0]) {
+	case UNMAP:
+	case WRITE_SAME:
+	case WRITE_SAME_16:
+		return true;
+	case VARIABLE_LENGTH_CMD:
+		return !cmd->t_task_cdb[8] && cmd->t_task_cdb[9] == WRITE_SAME_32;
+	default:
+		return false;
+	}
+}
+
+/* In place of what the parser found for it, which is in cmd->priv. */
+static sense_reason_t execute(struct se_cmd *cmd)
+{
+	struct lun_attention *a = &to_dcd(cmd->se_dev)->attention;
+
+	if (lun_attention_waits(a) && lun_attention_told(a, cmd))
+		return 0;
+	return takes_time(cmd) ? do_later(cmd) : parsed(cmd);
+}
+
+sense_reason_t lun_parse_cdb(struct se_cmd *cmd)
+{
+	struct dcd_dev *d = to_dcd(cmd->se_dev);
+	sense_reason_t r;
+
+	switch (cmd->t_task_cdb[0]) {
+	/* Commands that the core doesn't know have their case here. */
+	default:
+		r = sbc_parse_cdb(cmd, d->viewed ? &lun_digest_ops : &disk_ops);
+		break;
+	}
+	if (!r && (takes_time(cmd) || lun_attention_waits(&d->attention))) {
+		cmd->priv = cmd->execute_cmd;
+		cmd->execute_cmd = execute;
+	}
+	return r;
+}
+
+int lun_commands_init(void)
+{
+	command_wq = alloc_workqueue("dcd-commands", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
+	return command_wq ? 0 : -ENOMEM;
+}
+
+void lun_commands_exit(void)
+{
+	destroy_workqueue(command_wq);
+}

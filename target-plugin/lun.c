@@ -56,6 +56,7 @@ static struct se_device *dcd_alloc_device(struct se_hba *hba, const char *name)
 		return NULL;
 	mutex_init(&d->lock);
 	lun_settings_init(&d->set);
+	lun_attention_init(&d->attention);
 	return &d->dev;
 }
 
@@ -124,6 +125,7 @@ static void free_rcu_cb(struct rcu_head *head)
 	struct dcd_dev *d = to_dcd(dev);
 
 	lun_settings_free(&d->set);
+	lun_attention_exit(&d->attention);
 	mutex_destroy(&d->lock);
 	kfree(d);
 }
@@ -192,11 +194,6 @@ static bool dcd_get_write_cache(struct se_device *dev)
 	return d->engine && dcd_volatile_cache(d->engine);
 }
 
-static sense_reason_t dcd_parse_cdb(struct se_cmd *cmd)
-{
-	return sbc_parse_cdb(cmd, to_dcd(cmd->se_dev)->viewed ? &lun_digest_ops : &lun_disk_ops);
-}
-
 static struct target_backend_ops dcd_ops = {
 	.name = "dcd",
 	.inquiry_prod = "DCD",
@@ -209,7 +206,7 @@ static struct target_backend_ops dcd_ops = {
 	.destroy_device = dcd_destroy_device,
 	.free_device = dcd_free_device,
 	.configure_unmap = dcd_configure_unmap,
-	.parse_cdb = dcd_parse_cdb,
+	.parse_cdb = lun_parse_cdb,
 	.set_configfs_dev_params = dcd_set_params,
 	.show_configfs_dev_params = dcd_show_params,
 	.get_device_type = sbc_get_device_type,

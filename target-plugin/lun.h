@@ -23,6 +23,7 @@
 
 #include "dcd.h"
 #include "lockstep-compat.h"
+#include "lun-attention.h"
 #include "lun-settings.h"
 
 struct dcd_dev {
@@ -31,6 +32,7 @@ struct dcd_dev {
 	struct lun_settings set;
 	struct dcd_engine *engine;	/* commands come only while it is there, */
 	sector_t viewed;		/* or if these are the sectors of set.digests_of */
+	struct lun_attention attention;	/* raised with @lock */
 };
 
 static inline struct dcd_dev *to_dcd(struct se_device *dev)
@@ -55,15 +57,18 @@ static inline struct dcd_dev *lun_of_attribute(struct config_item *item)
  */
 struct configfs_attribute **lun_attributes(void);
 
-/* lun-commands.c: what the core's parser calls for a LUN that is a disk. */
-extern struct exec_cmd_ops lun_disk_ops;
+/* lun-commands.c: any command for the device; cmd->priv is its own. */
+sense_reason_t lun_parse_cdb(struct se_cmd *cmd);
 /* Ends a command; @error as dcd.h has it. */
 void lun_complete(struct se_cmd *cmd, int error);
+/* The same with a sense of our own: any context; and what makes one. */
+void lun_complete_with(struct se_cmd *cmd, u8 sense[TRANSPORT_SENSE_BUFFER]);
+void lun_sense(struct se_device *dev, u8 key, u8 asc, u8 ascq, u8 sense[TRANSPORT_SENSE_BUFFER]);
 
 int __must_check lun_commands_init(void);
 void lun_commands_exit(void);
 
-/* lun-digests.c: the same for a LUN of digests; opening it needs d->lock. */
+/* lun-digests.c: what the core's parser calls for a LUN of digests; opening it needs d->lock. */
 extern struct exec_cmd_ops lun_digest_ops;
 int __must_check lun_digests_open(struct dcd_dev *d);
 void lun_digests_configure(struct se_device *dev);

@@ -167,6 +167,23 @@ def sense_of(disk: blk.Disk, sector: int, count: int) -> str:
     return done.stdout + done.stderr
 
 
+def compare_and_write(disk: blk.Disk, model: Model) -> None:
+    """Of a block that can't be read; its lock is given back, else the next would hang."""
+    for at in (600, 610):
+        old = bytes(model.bytes[at * 512 : (at + 1) * 512])
+        new = blk.pattern("compared", 1)
+        done = subprocess.run(
+            ["sg_compare_and_write", "--in=-", f"--lba={at}", "--num=1", "--verbose", disk.node],
+            input=old + new, capture_output=True, check=False, timeout=60,
+        )  # fmt: skip
+        said = done.stderr.decode(errors="replace")
+        if at == 600:
+            base.equal(done.returncode, 3, f"COMPARE AND WRITE of a bad block: exit code; {said}")
+        else:
+            base.equal(done.returncode, 0, f"COMPARE AND WRITE of a good one: exit code; {said}")
+            model.put(at, new)
+
+
 def errors() -> None:
     base.step("an error is of the sectors that can't be read, and a medium error")
     box = Box()
@@ -199,6 +216,8 @@ def errors() -> None:
         said = sense_of(disk, 400, 300)
         base.expect("medium error" in said.lower(), said)
         base.expect(disk.read(601, 400) == model.bytes[601 * 512 : 1001 * 512], "behind it")
+        box.says("log ok", "the log to take writes again")
+        compare_and_write(disk, model)
         base.expect(box.count("read_errors") >= 4, "they are counted")
         box.data.heal()
         box.says("log ok, data ok", "the disks to work")

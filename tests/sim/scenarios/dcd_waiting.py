@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A write that waits for room stops nothing but writes: not its submitter, so reads go on."""
+"""A write that waits for room stops nothing but writes: not its submitter, so reads go on. An UNMAP
+that waits doesn't stop its initiator's session.
+"""
 
 import threading
+from collections.abc import Callable
 
 from dcdlab import SEGMENT, Box, Model
-from locklab import base, blk, dm
+from locklab import base, blk, dm, lio
+from locklab.iscsi import Session
+from locklab.wire import Wire
 
 SIZE = 112  # sectors of a write that fills a segment
 
@@ -66,6 +71,56 @@ def check(disk: blk.Disk, model: Model, segments: int) -> None:
         base.expect(disk.read(n * SIZE, SIZE) == want, f"segment {n}")
 
 
+class Call(threading.Thread):
+    def __init__(self, work: Callable[[], object]) -> None:
+        super().__init__(daemon=True)
+        self._work = work
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except (OSError, base.Wrong) as err:
+            self.error = err
+
+    def ends(self, seconds: float) -> bool:
+        self.join(seconds)
+        return not self.is_alive() and self.error is None
+
+
+def unmap() -> None:
+    base.step("an UNMAP waits for room, and reads of its session go on")
+    box = Box(nvram="lab", nvram_bytes=4096 + 8 * SEGMENT)
+    model = Model(box.data.sectors)
+    store = box.open()
+    wire, target, session = Wire("lan"), lio.Target(store), Session()
+    node = session.login()
+    dm.suspend(box.log.name)
+    first = Writes(node, model, 30)
+    first.start()
+    base.until(lambda: box.count("waits_for_room") > 0, "a write to wait for room")
+    with blk.Disk(node) as disk:
+        gone = Call(lambda: disk.discard(0, 8))
+        gone.start()
+        base.until(lambda: box.count("discards") > 0, "the UNMAP to come")
+        read = Call(lambda: check(disk, model, first.done))
+        read.start()
+        answered = read.ends(5)
+        base.expect(gone.is_alive(), "the UNMAP waits")
+        dm.resume(box.log.name)
+        base.expect(answered, f"the reads wait behind the UNMAP {read.error or ''}")
+        first.join(600)
+        base.expect(gone.ends(600) and first.done == 30, f"{gone.error} {first.error}")
+        model.put(0, bytes(8 * 512))
+        model.check(disk, "in the end")
+    session.close()
+    target.remove()
+    wire.close()
+    box.close()
+    box.away()
+
+
 waiting(1)
 waiting(6)
+unmap()
 base.step("done")
