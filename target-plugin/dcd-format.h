@@ -94,7 +94,7 @@ struct dcd_super {
 	__u8 uuid[16];
 	__le64 epoch;		/* random, new for each format */
 	__le64 generation;	/* of this copy */
-	__le64 data_sectors;	/* size of the data disk */
+	__le64 data_sectors;	/* size of the data disk; grows in both copies before it is used */
 	__le64 log_sectors;	/* size of the log disk */
 	__le64 segments;
 	__le32 segment_bytes;

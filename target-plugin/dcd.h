@@ -100,12 +100,19 @@ struct dcd_config {
 	size_t nvram_bytes;	/* 0: what the type or its header says */
 	size_t index_bytes;	/* memory of the index, may change; 0: the default */
 	struct dcd_destage_config destage;
+	bool grow;		/* dcd_open(): the data disk may have grown while it was closed */
 };
 
 /* Messages name what is wrong, where, and what to do. May sleep long: recovery. */
 struct dcd_engine * __must_check dcd_open(const struct dcd_config *config);
 /* Takes over what may change while it is open; the other members may be anything. */
 void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *config);
+/*
+ * The data disk has become larger: takes over its size. 0 also if it hasn't. -EINVAL: it is
+ * smaller; -EIO: the log can't be told. Then the size stays as it was. Sleeps; not
+ * together with dcd_close() or another dcd_grow().
+ */
+int __must_check dcd_grow(struct dcd_engine *e);
 /* Nobody may submit any more, and all requests have been answered. */
 void dcd_close(struct dcd_engine *e);
 

@@ -119,7 +119,7 @@ static unsigned int width(struct dcd_engine *e)
 {
 	unsigned int depth = READ_ONCE(e->destage.depth);
 
-	if (READ_ONCE(e->closing) || (!urgent(e) && !idle(e)))
+	if (READ_ONCE(e->closing) || READ_ONCE(e->growing) || (!urgent(e) && !idle(e)))
 		return 0;
 	if (time_before(jiffies, READ_ONCE(e->last_read) + READS))
 		return min(depth, READS_DEPTH);

@@ -74,7 +74,7 @@ int dcd_digest_source(const char *name, sector_t *data_sectors)
 
 	if (IS_ERR(e))
 		return PTR_ERR(e);
-	*data_sectors = e->data.sectors;
+	*data_sectors = READ_ONCE(e->data.sectors);
 	let_it_go(e);
 	return 0;
 }

@@ -96,7 +96,7 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 	e->keeps = !e->nv->type->volatile_content;
 	e->loses_acks = e->nv->type->loses_acks && e->nv->type->loses_acks(e->nv);
 	e->after_log = e->nv->type->report_after_complete;
-	r = dcd_super_read(e);
+	r = dcd_super_read(e, c->grow);
 	if (!r && e->keeps)
 		r = dcd_header_read(e);
 	if (!r)
@@ -105,7 +105,11 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 		r = make_workers(e);
 	if (!r)
 		dcd_index_bound(e, c->index_bytes);
-	return r ?: dcd_recover(e);
+	if (!r)
+		r = dcd_recover(e);
+	if (!r && c->grow)
+		r = dcd_grow(e);
+	return r;
 }
 
 struct dcd_engine *dcd_open(const struct dcd_config *c)
@@ -266,7 +270,9 @@ void dcd_entered(struct dcd_engine *e, struct dcd_request *rq)
 
 void dcd_submit(struct dcd_engine *e, struct dcd_request *rq)
 {
-	if (rq->sector > e->data.sectors || rq->sectors > e->data.sectors - rq->sector) {
+	sector_t size = dcd_sectors(e);
+
+	if (rq->sector > size || rq->sectors > size - rq->sector) {
 		dcd_answer(e, rq, -ERANGE);
 		return;
 	}
@@ -300,7 +306,7 @@ EXPORT_SYMBOL_GPL(dcd_submit);
 
 sector_t dcd_sectors(const struct dcd_engine *e)
 {
-	return e->data.sectors;
+	return READ_ONCE(e->data.sectors);
 }
 EXPORT_SYMBOL_GPL(dcd_sectors);
 
@@ -359,8 +365,9 @@ ssize_t dcd_to_text(struct dcd_engine *e, char *buf, size_t size)
 
 	dcd_state(e, &s);
 	n = scnprintf(buf, size,
-		      "uuid %pU nvram %s slots %u of %u bytes, %llu in use; log segments %llu live %llu free %llu; index %llu of %llu bytes; log %s, data %s\n",
-		      e->super.uuid, e->nv->type->name, e->nslots, e->segment_bytes, s.slots_used,
+		      "uuid %pU data_sectors %llu nvram %s slots %u of %u bytes, %llu in use; log segments %llu live %llu free %llu; index %llu of %llu bytes; log %s, data %s\n",
+		      e->super.uuid, (u64)dcd_sectors(e), e->nv->type->name,
+		      e->nslots, e->segment_bytes, s.slots_used,
 		      s.log_segments, s.log_live, s.log_free, s.index_used, s.index_bytes,
 		      s.log_failing ? "FAILING" : "ok", s.data_failing ? "FAILING" : "ok");
 	for (i = 0; i < DCD_COUNTERS; i++)

@@ -75,7 +75,7 @@
 struct dcd_disk {
 	struct block_device *bdev;
 	void *handle;		/* what compat opened */
-	sector_t sectors;
+	sector_t sectors;	/* that are used; of the data disk they may grow: grow.c */
 };
 
 /* In their order; with the log dead a sealed slot becomes free, see dcd_slots_bypassed(). */
@@ -165,6 +165,7 @@ struct dcd_engine {
 	bool data_failing;
 	bool stuck;			/* the last round of destaging failed */
 	bool closing;
+	bool growing;			/* the destager is to make way */
 	unsigned long last_intake, last_read;	/* jiffies */
 	ktime_t next_intake;		/* a paced write isn't admitted before it */
 	struct dcd_destage_config destage;
@@ -271,10 +272,11 @@ void dcd_slots_bypassed(struct dcd_engine *e, u64 target, u64 applied);
 void dcd_slot_recovered(struct dcd_engine *e, struct dcd_slot *s, u64 segment, bool in_log);
 
 /*
- * super.c: read and check both headers; write their next generation, durable.
+ * super.c: read and check both headers; write their next generation, durable. @grown: the
+ * data disk may be larger than the superblock says; then the rest isn't used.
  * dcd_super_write() uses @destage_buf.
  */
-int __must_check dcd_super_read(struct dcd_engine *e);
+int __must_check dcd_super_read(struct dcd_engine *e, bool grown);
 int __must_check dcd_header_read(struct dcd_engine *e);
 int __must_check dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied);
 void dcd_header_write(struct dcd_engine *e, u64 applied);	/* the destager's */

@@ -50,7 +50,7 @@ void lun_digests_configure(struct se_device *dev)
 
 u64 lun_digests_bytes(const struct dcd_dev *d)
 {
-	return digest_lun_bytes(d->viewed);
+	return digest_lun_bytes(READ_ONCE(d->viewed));
 }
 
 static int read_digests(struct digest_cmd *c)
@@ -63,7 +63,7 @@ static int read_digests(struct digest_cmd *c)
 
 	if (!buf)
 		return -ENOMEM;
-	r = dcd_digest_read(d->set.digests_of, d->viewed, at, buf, cmd->data_length);
+	r = dcd_digest_read(d->set.digests_of, READ_ONCE(d->viewed), at, buf, cmd->data_length);
 	if (!r)
 		sg_copy_from_buffer(c->sgl, c->nents, buf, cmd->data_length);
 	kvfree(buf);

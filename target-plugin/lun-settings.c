@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <linux/kernel.h>
+#include <linux/minmax.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
@@ -20,6 +21,7 @@ struct setting {
 	enum kind kind;
 	size_t offset;		/* in struct lun_settings */
 	bool live;		/* may change while the device is enabled */
+	bool once;		/* to be done, no setting: not shown; a LUN of digests has it too */
 	u64 initial, least, most;
 };
 
@@ -42,6 +44,8 @@ static const struct setting table[] = {
 	  .initial = DCD_DESTAGE_DEPTH, .least = 1, .most = 256 },
 	{ "destage_batch_kib", NUMBER, CONFIG(destage.batch_kib),
 	  .initial = DCD_DESTAGE_BATCH_KIB, .least = 256, .most = 65536 },
+	{ "grow", NUMBER, offsetof(struct lun_settings, grow), .live = true, .once = true,
+	  .most = 1 },
 	{ "digests_of", TEXT, offsetof(struct lun_settings, digests_of) },
 };
 
@@ -160,7 +164,7 @@ static int set_one(struct lun_settings *s, const char *name, char *word, bool en
 	row = find(word);
 	if (!row)
 		return unknown_key(name, word);
-	if (enabled && (!row->live || s->digests_of)) {
+	if (enabled && (!row->live || (s->digests_of && !row->once))) {
 		pr_err("dcd: %s: control: %s=%s: the device is enabled, this setting is fixed\n",
 		       name, row->key, value);
 		return -EBUSY;
@@ -175,6 +179,17 @@ static int set_one(struct lun_settings *s, const char *name, char *word, bool en
 	}
 	put_number(s, row, number);
 	return 0;
+}
+
+/* None of them is live, and a LUN of digests reads its own while it is enabled. */
+static void keep_texts(struct lun_settings *new, struct lun_settings *old)
+{
+	const struct setting *row;
+
+	for (row = table; row < table + ARRAY_SIZE(table); row++)
+		if (row->kind == TEXT)
+			swap(*(const char **)((void *)new + row->offset),
+			     *(const char **)((void *)old + row->offset));
 }
 
 int lun_settings_parse(struct lun_settings *s, const char *name, const char *text, bool enabled)
@@ -194,11 +209,12 @@ int lun_settings_parse(struct lun_settings *s, const char *name, const char *tex
 		r = set_one(&new, name, word, enabled);
 	}
 	kfree(words);
-	/* A LUN of digests reads its text while it is enabled: no word, no change. */
 	if (r || !any) {
 		lun_settings_free(&new);
 		return r;
 	}
+	if (enabled)
+		keep_texts(&new, s);
 	lun_settings_free(s);
 	*s = new;
 	return 0;
@@ -209,7 +225,7 @@ bool lun_settings_any(const struct lun_settings *s)
 	const struct setting *row;
 
 	for (row = table; row < table + ARRAY_SIZE(table); row++)
-		if (of_a_disk(row) && is_set(s, row))
+		if (of_a_disk(row) && !row->once && is_set(s, row))
 			return true;
 	return false;
 }
@@ -223,7 +239,7 @@ ssize_t lun_settings_show(const struct lun_settings *s, char *buf, size_t size)
 	for (row = table; row < table + ARRAY_SIZE(table); row++) {
 		const char *comma = n ? "," : "";
 
-		if (view == of_a_disk(row))
+		if (row->once || view == of_a_disk(row))
 			continue;
 		if (row->kind == TEXT)
 			n += scnprintf(buf + n, size - n, "%s%s=%s", comma, row->key,

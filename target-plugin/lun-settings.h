@@ -20,6 +20,7 @@
 struct lun_settings {
 	struct dcd_config config;	/* without its name */
 	const char *digests_of;
+	unsigned int grow;	/* asked for: who does it takes it away */
 };
 
 /* What was not set gets its default. */

@@ -5,17 +5,49 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 
+#include "digest.h"
 #include "lun.h"
+
+/* The engine's, or of the one whose digests it shows. */
+static sector_t sectors_of(const struct dcd_dev *d)
+{
+	return d->engine ? dcd_sectors(d->engine) : READ_ONCE(d->viewed);
+}
+
+static int grow(struct dcd_dev *d)
+{
+	sector_t old = sectors_of(d), now = old;
+	int r;
+
+	if (d->engine)
+		r = dcd_grow(d->engine);
+	else
+		r = dcd_digest_source(d->set.digests_of, &now);
+	if (!r && d->viewed)
+		WRITE_ONCE(d->viewed, now);
+	if (r || sectors_of(d) == old)
+		return r;
+	if (lun_attention_raise(&d->attention, &d->dev, LUN_CAPACITY_CHANGED))
+		pr_warn("dcd: %s: no memory to tell the initiators of its new size: look for it there\n",
+			lun_name(d));
+	return 0;
+}
 
 static ssize_t dcd_set_params(struct se_device *dev, const char *page, ssize_t count)
 {
 	struct dcd_dev *d = to_dcd(dev);
+	bool enabled;
 	int r;
 
 	mutex_lock(&d->lock);
-	r = lun_settings_parse(&d->set, lun_name(d), page, d->engine || d->viewed);
+	enabled = d->engine || d->viewed;
+	r = lun_settings_parse(&d->set, lun_name(d), page, enabled);
 	if (!r && d->engine)
 		dcd_reconfigure(d->engine, &d->set.config);
+	if (!r && d->set.grow && enabled) {
+		d->set.grow = 0;
+		r = grow(d);
+	}
 	mutex_unlock(&d->lock);
 	return r ?: count;
 }
@@ -66,6 +98,7 @@ static int open_engine(struct dcd_dev *d)
 	struct dcd_engine *e;
 
 	c.name = lun_name(d);
+	c.grow = d->set.grow;
 	if (!c.data || !c.log || !c.nvram) {
 		pr_err("dcd: %s: control needs %s= before enable\n", c.name,
 		       !c.data ? "data" : !c.log ? "log" : "nvram");
@@ -86,6 +119,8 @@ static int dcd_configure_device(struct se_device *dev)
 
 	mutex_lock(&d->lock);
 	r = d->set.digests_of ? lun_digests_open(d) : open_engine(d);
+	if (!r)
+		d->set.grow = 0;
 	mutex_unlock(&d->lock);
 	if (r)
 		return r;
@@ -143,8 +178,7 @@ static bool dcd_configure_unmap(struct se_device *dev)
 static sector_t dcd_get_blocks(struct se_device *dev)
 {
 	struct dcd_dev *d = to_dcd(dev);
-	u64 bytes = d->viewed ? lun_digests_bytes(d) :
-				(u64)dcd_sectors(d->engine) << SECTOR_SHIFT;
+	u64 bytes = d->viewed ? lun_digests_bytes(d) : (u64)sectors_of(d) << SECTOR_SHIFT;
 
 	return div_u64(bytes, dev->dev_attrib.block_size) - 1;
 }

@@ -6,6 +6,9 @@
  *   echo data=/dev/X,log=/dev/Y,nvram=pmem:/dev/pmem0 > control
  *   echo 1 > enable
  *
+ * When the data disk has become larger, grow=1 takes over its size, and initiators are
+ * told (lun-attention.h).
+ *
  * One write of control changes all of its keys or none (lun-settings.h).
  * Afterwards `info` shows settings, state and counters.
  *

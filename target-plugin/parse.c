@@ -233,6 +233,9 @@ static int text(const char *what, enum dcd_reason reason, u64 a, char *buf, size
 
 int dcd_super_text(const struct dcd_super_found *f, char *buf, size_t size)
 {
+	static const char grown[] =
+		" If it is the right one and has grown, say grow=1 when the DCD is opened";
+
 	switch (f->reason) {
 	case DCD_BLANK:
 	case DCD_NO_MAGIC:
@@ -241,8 +244,9 @@ int dcd_super_text(const struct dcd_super_found *f, char *buf, size_t size)
 	case DCD_BAD_CRC:
 		return scnprintf(buf, size, "no valid DCD log, both copies of the superblock are damaged: restore it from a copy; `dcd format` makes a new one (and forgets what was there)");
 	case DCD_OTHER_DATA:
-		return scnprintf(buf, size, "the log belongs to a data disk of %llu sectors, this one has %llu: wrong data disk?",
-				 (unsigned long long)f->a, (unsigned long long)f->b);
+		return scnprintf(buf, size, "the log belongs to a data disk of %llu sectors, this one has %llu: wrong data disk?%s",
+				 (unsigned long long)f->a, (unsigned long long)f->b,
+				 f->b > f->a ? grown : "");
 	case DCD_BAD_GEOMETRY:
 		return scnprintf(buf, size, "the log's superblock says %llu segments of %u bytes with tables of %u, which can't be: damaged",
 				 (unsigned long long)le64_to_cpu(f->super.segments),

@@ -48,7 +48,7 @@ static int take_super(struct dcd_engine *e, const struct dcd_super_found *f)
 	return 0;
 }
 
-int dcd_super_read(struct dcd_engine *e)
+int dcd_super_read(struct dcd_engine *e, bool grown)
 {
 	struct dcd_super_found *f = kmalloc(sizeof(*f), GFP_KERNEL);
 	u8 *buf = kmalloc(2 * DCD_BLOCK, GFP_KERNEL);
@@ -63,6 +63,10 @@ int dcd_super_read(struct dcd_engine *e)
 		goto out;
 	}
 	dcd_super_find(buf, e->data.sectors, e->log.sectors, f);
+	if (grown && f->reason == DCD_OTHER_DATA && f->b > f->a) {
+		e->data.sectors = f->a;
+		dcd_super_find(buf, e->data.sectors, e->log.sectors, f);
+	}
 	r = take_super(e, f);
 out:
 	kfree(buf);

@@ -76,12 +76,6 @@ def why_no_disk(path: str) -> str:
     return "" if stat.S_ISBLK(mode) else "not a block device"
 
 
-def disk_bytes(path: str) -> int:
-    number = os.stat(path).st_rdev
-    size = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/size")
-    return int(size.read_text()) * 512
-
-
 def log_uuids(path: str) -> set[str]:
     """Uuids in the superblocks of a log disk, valid or not; none if there is no such thing."""
     found = set()
@@ -121,6 +115,8 @@ def storage_object(tcm: ModuleType) -> Any:
             set's is refused; anything else that isn't 32 such digits is taken as it is.
         @param digests_of: The name of a dcd object: this one shows its digests, and has no
             disks of its own. Its wwn is a random one if None.
+        @param grow: The data disk may have become larger than the log knows: use all of it. Not
+            saved; of one that is enabled it is the method grow().
         @param others: of these, the numbers that tune the DCD (index_bytes, destage_low, ...);
             what isn't given is the module's default.
         """
@@ -135,6 +131,7 @@ def storage_object(tcm: ModuleType) -> Any:
             wwn: str | None = None,
             index: int | None = None,
             digests_of: str | None = None,
+            grow: bool | int | str | None = None,
             **others: Any,
         ) -> None:
             if data is None and log is None and nvram is None and digests_of is None:
@@ -148,6 +145,8 @@ def storage_object(tcm: ModuleType) -> Any:
                 settings = self._checked_view(name, digests_of, given)
             else:
                 settings = self._checked(name, data, log, nvram, numbers)
+                if grow and str(grow) != "0":
+                    settings["grow"] = "1"
                 # Opened, the set would write what its log has to the data disk: look before that.
                 self._check_serial(name, wwn, log_uuids(settings["log"]))
             wrong = load_module()
@@ -218,8 +217,7 @@ def storage_object(tcm: ModuleType) -> Any:
                     wwn = wwn or self.set_uuid
                 super()._configure(wwn)
             except OSError as err:
-                reasons = [text.removeprefix(f"{self.name}: ") for text in log.errors("dcd: ")]
-                text = "; ".join(reasons) or f"{err.strerror} (see the kernel's log)"
+                text = self._reason(log, err)
                 raise error(f"dcd {self.name}: the kernel refuses it: {text}") from err
             finally:
                 log.close()
@@ -293,20 +291,38 @@ def storage_object(tcm: ModuleType) -> Any:
 
         @property
         def size(self) -> int:
-            """Bytes of the LUN: those of the data disk, or of its digests."""
-            if self.digests_of:
-                return self._digest_bytes()
-            try:
-                return disk_bytes(self.data)
-            except OSError as err:
-                raise error(f"dcd {self.name}: data={self.data}: {err.strerror}") from err
-
-        def _digest_bytes(self) -> int:
-            sectors = re.search(r"\bdata_sectors (\d+)", self._info())
-            if not sectors:
+            """Bytes of the LUN. A data disk that has grown since may have more: grow()."""
+            found = re.search(r"\bdata_sectors (\d+)", self._info())
+            if not found:
                 raise error(f"dcd {self.name}: {self.path}/info doesn't tell its size")
-            digests = int(sectors.group(1)) // _BLOCK_SECTORS * _DIGEST
+            sectors = int(found.group(1))
+            if not self.digests_of:
+                return sectors * 512
+            digests = sectors // _BLOCK_SECTORS * _DIGEST
             return _BLOCK + -(-digests // _BLOCK) * _BLOCK
+
+        def grow(self) -> None:
+            """Takes over the size of the data disk, which has become larger; its digest LUNs too.
+
+            The initiators are told. Nothing happens if the size is the same.
+            """
+            self._check_self()
+            log = KernelLog()
+            try:
+                self._put("control", "grow=1")
+                for info in Path(self.path).parent.parent.glob(f"{PLUGIN}_*/*/info"):
+                    told = info.read_text(encoding="utf-8", errors="replace")
+                    if re.search(rf"^\s*digests_of={re.escape(self.name)}$", told, re.M):
+                        self._put(f"../../{info.parent.relative_to(info.parents[2])}/control",
+                                  "grow=1")  # fmt: skip
+            except OSError as err:
+                raise error(f"dcd {self.name}: grow: {self._reason(log, err)}") from err
+            finally:
+                log.close()
+
+        def _reason(self, log: KernelLog, err: OSError) -> str:
+            reasons = [text.removeprefix(f"{self.name}: ") for text in log.errors("dcd: ")]
+            return "; ".join(reasons) or f"{err.strerror} (see the kernel's log)"
 
         @property
         def state(self) -> list[str]:

@@ -50,6 +50,16 @@ def object_node(targetcli: ModuleType) -> Any:
             for line in self.rtsnode.state:
                 self.shell.log.info(line)
 
+        def ui_command_grow(self) -> None:
+            """
+            Takes over the size of the data disk, which has become larger. The
+            initiators are told, and find the new size with their next rescan.
+            """
+            self.assert_root()
+            self.rtsnode.grow()
+            size = targetcli.bytes_to_human(self.rtsnode.size)
+            self.shell.log.info(f"dcd storage object {self.rtsnode.name} has {size} now.")
+
     return UIDCDStorageObject
 
 
@@ -75,6 +85,7 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
             nvram_bytes: str | None = None,
             wwn: str | None = None,
             digests_of: str | None = None,
+            grow: str | None = None,
             index_bytes: str | None = None,
             destage_idle_ms: str | None = None,
             destage_low: str | None = None,
@@ -100,6 +111,9 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
               uuid is refused.
             - digests_of: alone, without disks: the name of another dcd object. It
               becomes that one's digest LUN, read-only, for a mirror's resync.
+            - grow: 1, if the data disk has become larger than the log knows while
+              this wasn't enabled: all of it is used. Without it such a disk is
+              refused as a wrong one.
             - index_bytes: how much memory the index of the log may take, with the
               units k, M, G, T.
             - destage_idle_ms: after so many milliseconds without a write the log
@@ -131,6 +145,7 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
                 **numbers,
                 wwn=self.ui_eval_param(wwn, "string", None),
                 digests_of=self.ui_eval_param(digests_of, "string", None),
+                grow=self.ui_eval_param(grow, "string", None),
             )
             ui_so = node(so, self)
             self.setup_model_alias(so)

@@ -39,9 +39,12 @@ def counters(store: lio.Backstore) -> dict[str, int]:
 class Disk:
     """A disk with a volatile cache, whose power can be cut and which can be told to fail."""
 
-    def __init__(self, name: str, mib: int, model: str = "null", **options: str) -> None:
+    def __init__(
+        self, name: str, mib: int, model: str = "null", *, spare_mib: int = 0, **options: str
+    ) -> None:
         self.name, self.sectors, self._model = name, mib << 11, model
-        self._medium = media.disk(f"{name}-medium", mib, model, site=SITE, **options)
+        self._mib = mib + spare_mib
+        self._medium = media.disk(f"{name}-medium", self._mib, model, site=SITE, **options)
         self.node = dm.create(name, self._linear(0, self.sectors))
 
     def fail(self, what: str = "2 error_reads error_writes") -> None:
@@ -71,6 +74,11 @@ class Disk:
         """Every request takes so long, any number at a time."""
         self._load([f"0 {self.sectors} delay {self._medium} 0 {ms}"])
 
+    def resize(self, sectors: int) -> None:
+        """As a logical volume is: at once, with what it has. There has to be spare room for it."""
+        self.sectors = sectors
+        self.heal()
+
     def heal(self) -> None:
         self._load([self._linear(0, self.sectors)])
 
@@ -92,7 +100,7 @@ class Disk:
     def remake(self) -> None:
         """The medium after its power came back."""
         dm.remove(f"{self.name}-medium")
-        media.disk(f"{self.name}-medium", self.sectors >> 11, self._model, site=SITE)
+        media.disk(f"{self.name}-medium", self._mib, self._model, site=SITE)
 
     def remove(self) -> None:
         dm.remove(self.name)
@@ -113,6 +121,7 @@ class Box:
     data_mib: int = 8
     data_model: str = "null"
     data_options: dict[str, str] = field(default_factory=dict)
+    data_spare_mib: int = 0
     log_mib: int = 3
     nvram: str = "dram:battery"  # "lab": one that keeps its content
     nvram_bytes: int = 4096 + 4 * SEGMENT
@@ -123,21 +132,24 @@ class Box:
     store: lio.Backstore | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self.data = Disk(f"data{self.tag}", self.data_mib, self.data_model, **self.data_options)
+        self.data = Disk(
+            f"data{self.tag}", self.data_mib, self.data_model, spare_mib=self.data_spare_mib,
+            **self.data_options,
+        )  # fmt: skip
         self.log = Disk(f"log{self.tag}", self.log_mib)
         if self.nvram == "lab":
             self.view = media.nvram(f"nv{self.tag}", self.nvram_bytes >> 10, site=SITE)
         format_log(self.data.node, self.log.node, self.view)
 
-    def control(self) -> str:
+    def control(self, *more: str) -> str:
         nvram = f"lab:nv{self.tag}" if self.nvram == "lab" else self.nvram
         return (
             f"data={self.data.node},log={self.log.node},nvram={nvram},"
-            f"nvram_bytes={self.nvram_bytes}"
+            f"nvram_bytes={self.nvram_bytes}{''.join(f',{word}' for word in more)}"
         )
 
-    def open(self) -> lio.Backstore:
-        self.store = lio.Backstore("dcd", "d", self.control())
+    def open(self, *more: str) -> lio.Backstore:
+        self.store = lio.Backstore("dcd", "d", self.control(*more))
         return self.store
 
     def close(self) -> None:
@@ -146,9 +158,9 @@ class Box:
         self.store = None
 
     @contextlib.contextmanager
-    def disk(self) -> Iterator[blk.Disk]:
-        """The LUN, from opening the DCD to closing it."""
-        store = self.open()
+    def disk(self, *more: str) -> Iterator[blk.Disk]:
+        """The LUN, from opening the DCD to closing it; `more` is for control."""
+        store = self.open(*more)
         with lio.look(store) as node, blk.Disk(node) as disk:
             yield disk
         self.close()
@@ -161,6 +173,10 @@ class Box:
             yield disk
             media.cut(SITE, base.SEED)
         self.close()
+        self.power_on()
+
+    def power_on(self) -> None:
+        """After a cut, with the DCD closed."""
         for disk_ in (self.data, self.log):
             dm.remove(disk_.name)
             disk_.remake()

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import rtslib_host as host
 from digestlab import expected
-from locklab import base, blk, lio, ram, wire
+from locklab import base, blk, dm, lio, ram, wire
 
-data, log = ram.Ram("data", 4), ram.Ram("log", 16)
-base.run(host.DCD_TOOL, "format", "--data", data.node, "--log", log.node, "--nvram", "none")
+disk_, log = ram.Ram("disk", 8), ram.Ram("log", 16)
+data = dm.create("data", f"0 8192 linear {disk_.node} 0")
+base.run(host.DCD_TOOL, "format", "--data", data, "--log", log.node, "--nvram", "none")
 host.prepare()
 host.install()
 link = wire.Wire()
@@ -36,7 +37,7 @@ for words, says in (
 base.equal(host.objects(), [], "left of them")
 
 base.step("create, look, save")
-host.create("z", data=data.node, log=log.node, nvram="dram:battery", nvram_bytes="1M")
+host.create("z", data=data, log=log.node, nvram="dram:battery", nvram_bytes="1M")
 host.create("a", digests_of="z")
 shows("dcd_1/a")
 listed = host.targetcli("ls")
@@ -61,6 +62,32 @@ for order in ("az", "za"):
     serial = (host.CORE / "dcd_1/a/wwn/vpd_unit_serial").read_text()
     base.expect(by_name["a"]["wwn"] in serial, f"{serial} isn't {by_name['a']['wwn']}")
     shows("dcd_1/a")
+
+base.step("the data disk grows: the object and its digest LUN follow, no other size is taken")
+dm.reload("data", f"0 12288 linear {disk_.node} 0")
+said = host.targetcli("/backstores/dcd/z", "grow")
+base.expect("6.0MiB now" in said, said)
+shows("dcd_1/a")
+listed = host.targetcli("/backstores/dcd", "ls")
+base.expect("6.0MiB" in listed and "4.0MiB" not in listed, listed)
+dm.reload("data", f"0 8192 linear {disk_.node} 0")
+tried = host.program("targetcli", "/backstores/dcd/z", "grow")
+base.expect(tried.rc != 0 and "can't be made smaller" in tried.text, f"{tried}")
+dm.reload("data", f"0 12288 linear {disk_.node} 0")
+host.targetcli("saveconfig")
+host.good("targetctl", "clear")
+dm.reload("data", f"0 14336 linear {disk_.node} 0")
+again = host.saved()
+host.good("targetctl", "restore", netns=wire.NETNS)
+base.equal(host.objects(), [], "restored with a disk that has grown meanwhile")
+for so in again["storage_objects"]:
+    so |= {"grow": 1} if so["name"] == "z" else {}
+copy.write_text(json.dumps(again))
+host.good("targetctl", "restore", str(copy), netns=wire.NETNS)
+listed = host.targetcli("/backstores/dcd", "ls")
+base.expect(listed.count("7.0MiB") == 1 and "digests of z" in listed, listed)
+host.targetcli("saveconfig")
+base.expect("grow" not in json.dumps(host.saved()), "it isn't saved")
 
 base.step("the DCD is deleted first: nothing fails but reads")
 host.targetcli("/backstores/dcd", "delete", "z")

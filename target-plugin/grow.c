@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The data disk has become larger. The superblock says its size, and what is behind
+ * the end that it says is no part of a DCD: an entry there is damage. So first both
+ * copies of it say the new one, durably, and only then anybody may write there.
+ * With one alone, the other would count if that is damaged some day, and deny what
+ * was written behind its end.
+ *
+ * A crash before the first copy leaves a disk that is larger than the superblock
+ * says. That is refused at the next opening, as any disk of another size is (it
+ * may be another disk), unless the admin says there that it has grown.
+ */
+#include <linux/export.h>
+
+#include "engine.h"
+
+struct growth {
+	struct work_struct work;
+	struct dcd_engine *e;
+	int error;
+};
+
+/* As it was written last: what it says of tail and applied is still so. */
+static int write_super(struct dcd_engine *e)
+{
+	return dcd_super_write(e, le64_to_cpu(e->super.tail), le64_to_cpu(e->super.applied));
+}
+
+static int record(struct dcd_engine *e, sector_t sectors)
+{
+	__le64 old = e->super.data_sectors;
+	int r;
+
+	e->super.data_sectors = cpu_to_le64(sectors);
+	r = write_super(e) ?: write_super(e);
+	if (!r)
+		return 0;
+	/* Whatever is there: the next one that is written is newer, and either size is right. */
+	e->super.data_sectors = old;
+	pr_err("dcd: %s: the data disk %pg has grown, but the superblock of the log %pg can't be written: error %d; the size stays as it was, try again\n",
+	       e->name, e->data.bdev, e->log.bdev, r);
+	dcd_log_failed(e, DCD_SUPERBLOCK, r);
+	return r;
+}
+
+static int take_size(struct dcd_engine *e)
+{
+	sector_t now = bdev_nr_sectors(e->data.bdev), old = e->data.sectors;
+	int r;
+
+	if (now < old) {
+		pr_err("dcd: %s: the data disk %pg has %llu sectors, it had %llu: a DCD can't be made smaller; give the disk its size back\n",
+		       e->name, e->data.bdev, (u64)now, (u64)old);
+		return -EINVAL;
+	}
+	if (now == old) {
+		pr_info("dcd: %s: the data disk %pg has %llu sectors as before: nothing to grow\n",
+			e->name, e->data.bdev, (u64)now);
+		return 0;
+	}
+	if (READ_ONCE(e->log_dead)) {
+		pr_err("dcd: %s: can't grow while the log %pg fails\n", e->name, e->log.bdev);
+		return -EIO;
+	}
+	r = record(e, now);
+	if (r)
+		return r;
+	WRITE_ONCE(e->data.sectors, now);
+	pr_info("dcd: %s: the data disk %pg has grown from %llu to %llu sectors\n", e->name,
+		e->data.bdev, (u64)old, (u64)now);
+	return 0;
+}
+
+static void grow_work(struct work_struct *work)
+{
+	struct growth *g = container_of(work, struct growth, work);
+
+	g->error = take_size(g->e);
+}
+
+int dcd_grow(struct dcd_engine *e)
+{
+	struct growth g = { .e = e };
+
+	WRITE_ONCE(e->growing, true);
+	INIT_WORK_ONSTACK(&g.work, grow_work);
+	queue_work(e->destage_wq, &g.work);
+	flush_work(&g.work);
+	destroy_work_on_stack(&g.work);
+	WRITE_ONCE(e->growing, false);
+	mod_delayed_work(e->destage_wq, &e->destage_work, 0);
+	return g.error;
+}
+EXPORT_SYMBOL_GPL(dcd_grow);

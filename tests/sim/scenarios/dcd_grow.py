@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The data disk gets larger while the LUN is in use: its size follows, every initiator is told
+once, and no crash on the way, and no superblock that is lost later, takes what was written behind
+the old end. It never gets smaller.
+"""
+
+import errno
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from dcdlab import SITE, Box, Model, filled
+from locklab import base, blk, dm, lio, media
+from locklab.iscsi import Session
+from locklab.wire import Wire
+
+SMALL, LARGE = 8 << 11, 12 << 11
+CHANGED = "capacity data has changed"
+TEST = "TEST UNIT READY"
+UNIT_ATTENTION = 6  # exit code of sg3-utils
+
+
+def new_box() -> Box:
+    return Box(data_mib=SMALL >> 11, data_spare_mib=8, nvram="lab")
+
+
+def larger(model: Model, sectors: int) -> None:
+    model.bytes.extend(bytes(sectors * blk.SECTOR - len(model.bytes)))
+
+
+def grow(store: lio.Backstore) -> None:
+    base.put(store.path / "control", "grow=1")
+
+
+def lun_sectors(node: str) -> int:
+    """By READ CAPACITY, not what the block layer knows."""
+    done = subprocess.run(["sg_readcap", "--16", "--brief", node], capture_output=True, text=True)
+    base.equal(done.returncode, 0, f"sg_readcap: {done.stderr}")
+    return int(done.stdout.split()[0], 16)
+
+
+def sg(what: str, node: str) -> tuple[int, str]:
+    words = ["sg_raw", node, *["00"] * 6] if what == TEST else [what, node]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return done.returncode, (done.stdout + done.stderr).lower()
+
+
+def rescan(node: str, sectors: int) -> None:
+    base.put(Path("/sys/block") / Path(node).name / "device/rescan", 1)
+    base.equal(dm.sectors(node), sectors, f"the size of {node} after a rescan")
+
+
+def told_once(node: str, how: str) -> None:
+    """By the first command that may tell; INQUIRY isn't one."""
+    base.equal(sg("sg_inq", node)[0], 0, "INQUIRY")
+    code, said = sg(how, node)
+    base.expect(CHANGED in said, f"{how} of {node}: {code}, {said}")
+    base.expect(code == (UNIT_ATTENTION if how == TEST else 0), f"{how}: {code}, {said}")
+    for again in ("sg_requests", TEST):
+        code, said = sg(again, node)
+        base.expect(code == 0 and CHANGED not in said, f"{again} told {node} again: {said}")
+
+
+def online() -> None:
+    base.step("two initiators: each is told once; data behind the old end survive a cut")
+    box = new_box()
+    model = Model(SMALL)
+    store = box.open()
+    wire, target, session = Wire("lan"), lio.Target(store), Session()
+    far = session.login()
+    with lio.look(store) as near, blk.Disk(far) as disk:
+        filled(disk, model, 0, SMALL, "before", 512)
+        going = threading.Event()
+        load = threading.Thread(target=lambda: keep_writing(far, going))
+        load.start()
+        box.data.resize(LARGE)
+        base.equal(lun_sectors(near), SMALL, "blocks of the LUN before it is told to grow")
+        grow(store)
+        base.equal(int(store.info().split("data_sectors ")[1].split()[0]), LARGE, "in info")
+        going.set()
+        load.join()  # its writes were not disturbed: one of them was told, and done again
+        told_once(near, TEST)
+        base.equal(sg(TEST, far)[0], 0, "TEST UNIT READY of who was told by a write")
+        base.step("grown again, then told nothing new: no initiator hears of it")
+        box.data.resize(LARGE + 8)
+        grow(store)
+        told_once(far, "sg_requests")
+        told_once(near, TEST)
+        grow(store)
+        for node in (far, near):
+            base.equal(sg(TEST, node)[0], 0, f"TEST UNIT READY of {node}")
+        base.equal(lun_sectors(far), LARGE + 8, "blocks of the LUN")
+        with base.refused("a write behind the end that the primary knows", errno.ENOSPC):
+            disk.write(SMALL, blk.pattern("early", 8))
+        rescan(far, LARGE + 8)
+        rescan(near, LARGE + 8)
+    larger(model, LARGE + 8)
+    with blk.Disk(far) as disk:
+        filled(disk, model, SMALL - 32, LARGE + 8, "behind the old end")
+        disk.flush()
+        shrink(box, store)
+        model.check(disk, "before the cut")
+        media.cut(SITE, base.SEED)
+    session.close()
+    target.remove()
+    wire.close()
+    box.close()
+    box.power_on()
+    with box.disk() as disk:
+        base.equal(disk.sectors, LARGE + 8, "the size after the cut")
+        model.check(disk, "after the cut")
+        box.destaged()
+        model.check(disk, "from the data disk")
+    box.away()
+
+
+def keep_writing(node: str, until: threading.Event) -> None:
+    """The first sectors, with what they have."""
+    with blk.Disk(node) as disk:
+        while not until.is_set():
+            disk.write(0, blk.pattern("before 0", 512))
+        disk.write(0, blk.pattern("before 0", 512))
+
+
+def shrink(box: Box, store: lio.Backstore) -> None:
+    box.data.resize(SMALL)
+    with base.refused("to shrink", errno.EINVAL, kernel="can't be made smaller"):
+        grow(store)
+    box.data.resize(LARGE + 8)
+    grow(store)
+
+
+def while_closed() -> None:
+    base.step("it grew while the DCD was closed, or before it was told: refused, or as it is said")
+    box = new_box()
+    model = Model(SMALL)
+    with box.disk_until_cut() as disk:
+        filled(disk, model, 0, SMALL, "before", 512)
+        box.data.resize(LARGE)
+    with base.refused("a larger disk", errno.EMEDIUMTYPE, kernel="say grow=1"):
+        box.open()
+    larger(model, LARGE)
+    with box.disk("grow=1") as disk:
+        base.equal(disk.sectors, LARGE, "the size")
+        filled(disk, model, SMALL - 8, LARGE, "behind")
+    with box.disk() as disk:
+        model.check(disk, "as usual, then")
+    box.data.resize(SMALL)
+    with base.refused("a smaller disk", errno.EMEDIUMTYPE, kernel="wrong data disk"):
+        box.open("grow=1")
+    box.data.resize(LARGE)
+    box.away()
+
+
+def one_superblock_lost() -> None:
+    base.step("either copy of the superblock is damaged after it has grown")
+    box = new_box()
+    model = Model(SMALL)
+    with box.disk() as disk:
+        filled(disk, model, 0, 1024, "before")
+        box.destaged()
+        box.data.fail_writes()  # so that no later superblock is written
+        box.data.resize(LARGE)
+        box.data.fail_writes()
+        assert box.store
+        grow(box.store)
+        rescan(disk.node, LARGE)
+        larger(model, LARGE)
+        with blk.Disk(disk.node) as again:
+            filled(again, model, LARGE - 1024, LARGE, "behind")
+    for copy in (0, 1):
+        with blk.Disk(box.log.node) as log:
+            whole = log.read(8 * copy, 8)
+            log.write(8 * copy, whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+        with box.disk() as disk:
+            model.check(disk, f"without copy {copy}")
+        with blk.Disk(box.log.node) as log:
+            log.write(8 * copy, whole)
+    box.data.heal()
+    box.away()
+
+
+def cut_at(us: int) -> str:
+    """The log takes 10 ms for a request, and the power is cut so long after the command."""
+    box = new_box()
+    model = Model(SMALL)
+    store = box.open()
+    with lio.look(store) as node, blk.Disk(node) as disk:
+        filled(disk, model, 0, 2048, "before")
+        box.data.resize(LARGE)
+        box.log.slow(10)
+        errors: list[OSError] = []
+        done = threading.Event()
+
+        def command() -> None:
+            try:
+                grow(store)
+                done.set()
+            except OSError as err:
+                errors.append(err)
+
+        admin = threading.Thread(target=command)
+        admin.start()
+        time.sleep(us / 1e6)
+        grown = done.is_set()
+        if grown:
+            rescan(node, LARGE)
+            larger(model, LARGE)
+            with blk.Disk(node) as again:
+                filled(again, model, LARGE - 64, LARGE, "behind")
+        media.cut(SITE, base.SEED)
+        admin.join()
+    box.close()
+    box.power_on()
+    larger(model, LARGE)
+    try:
+        box.open()
+        box.close()
+        known = True
+    except OSError:
+        base.expect(not grown, "what was done is forgotten")
+        known = False
+    with box.disk("grow=1") as disk:
+        base.equal(disk.sectors, LARGE, "the size in the end")
+        model.check(disk, f"cut after {us} us")
+    box.away()
+    return f"{'done' if grown else 'under way'}, {'known' if known else 'not known'} afterwards"
+
+
+def cuts() -> None:
+    base.step("the power is cut on the way")
+    seen = {cut_at(us) for us in range(1000, 90000, 11000)}
+    print(f"  {sorted(seen)}", flush=True)
+    base.expect(len(seen) >= 3, f"cuts met only {seen}")
+
+
+def log_fails() -> None:
+    base.step("the log fails: it stays as it was, and grows when the log is back")
+    box = new_box()
+    model = Model(SMALL)
+    with box.disk() as disk:
+        filled(disk, model, 0, 1024, "before")
+        box.data.resize(LARGE)
+        box.log.fail_writes()
+        assert box.store
+        for _ in range(2):
+            with base.refused("to grow", errno.EIO, kernel="log"):
+                grow(box.store)
+        base.equal(lun_sectors(disk.node), SMALL, "blocks of the LUN")
+        box.log.heal()
+        box.says("log ok", "the log to work again")
+        grow(box.store)
+        rescan(disk.node, LARGE)
+        larger(model, LARGE)
+        with blk.Disk(disk.node) as again:
+            filled(again, model, LARGE - 64, LARGE, "behind")
+            model.check(again, "in the end")
+    box.away()
+
+
+online()
+while_closed()
+one_superblock_lost()
+cuts()
+log_fails()
+base.step("done")
