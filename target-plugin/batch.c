@@ -8,21 +8,25 @@
 #include <linux/sort.h>
 #include <linux/vmalloc.h>
 
+#include "batch.h"
 #include "dcd-trace.h"
-#include "engine.h"
 
 #define ZEROES ((4ULL << 20) >> SECTOR_SHIFT)	/* sectors of a load of zeroes, at most */
 
-struct dcd_batch *dcd_batch_new(size_t room)
+struct dcd_batch *dcd_batch_new(struct dcd_engine *e, size_t room)
 {
-	struct dcd_batch *b = kvzalloc(sizeof(*b), GFP_KERNEL);
+	struct dcd_batch *b = kzalloc(sizeof(*b), GFP_KERNEL);
 
 	if (!b)
 		return NULL;
 	b->room = room;
+	b->most = max_t(size_t, room / DCD_BLOCK, 1);
+	b->loads = kvcalloc(b->most, sizeof(*b->loads), GFP_KERNEL);
+	b->order = kvcalloc(b->most, sizeof(*b->order), GFP_KERNEL);
 	b->buf = vzalloc(room);
-	if (!b->buf) {
-		kvfree(b);
+	dcd_ios_init(&b->reading, &e->log, &e->moved);
+	if (!b->loads || !b->order || !b->buf) {
+		dcd_batch_free(b);
 		return NULL;
 	}
 	return b;
@@ -30,9 +34,12 @@ struct dcd_batch *dcd_batch_new(size_t room)
 
 void dcd_batch_free(struct dcd_batch *b)
 {
-	if (b)
-		vfree(b->buf);
-	kvfree(b);
+	if (!b)
+		return;
+	vfree(b->buf);
+	kvfree(b->order);
+	kvfree(b->loads);
+	kfree(b);
 }
 
 static sector_t sectors_of(const struct dcd_load *l)
@@ -40,17 +47,29 @@ static sector_t sectors_of(const struct dcd_load *l)
 	return l->place.last - l->place.sector + 1;
 }
 
-bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, u64 target)
+static int by_place(const void *a, const void *b)
+{
+	const struct dcd_load *x = *(const struct dcd_load *const *)a;
+	const struct dcd_load *y = *(const struct dcd_load *const *)b;
+
+	return x->place.at < y->place.at ? -1 : x->place.at > y->place.at;
+}
+
+bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, u64 target)
 {
 	size_t bytes = 0;
 
 	b->n = 0;
-	while (b->n < DCD_LOADS) {
+	b->to_read = 0;
+	b->begun = 0;
+	b->next = b->from;
+	while (b->n < b->most) {
 		struct dcd_load *l = b->loads + b->n;
 		struct dcd_place *p = &l->place;
 
-		if (!dcd_index_next(e, b->next, p))
+		if (b->next >= end || !dcd_index_next(e, b->next, p) || p->sector >= end)
 			break;
+		p->last = min(p->last, end - 1);
 		if (dcd_segment_of(e, p) >= target) {
 			b->next = p->last + 1;
 			continue;
@@ -68,69 +87,75 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, u64 target)
 				break;
 			p->last = min(p->last, p->sector + most - 1);
 			bytes += sectors_of(l) << SECTOR_SHIFT;
+			b->order[b->to_read++] = l;
 		}
 		b->next = p->last + 1;
 		b->n++;
 	}
+	sort(b->order, b->to_read, sizeof(*b->order), by_place, NULL);
 	return b->n;
 }
 
-static int by_place(const void *a, const void *b)
-{
-	const struct dcd_load *x = *(const struct dcd_load *const *)a;
-	const struct dcd_load *y = *(const struct dcd_load *const *)b;
-
-	return x->place.at < y->place.at ? -1 : x->place.at > y->place.at;
-}
-
 /* Within @readers, so that no slot is used again under a copy; the log is the destager's. */
-static unsigned int read_some(struct dcd_engine *e, struct dcd_batch *b, struct dcd_ios *ios,
-			      unsigned int from, unsigned int to, unsigned int room)
+static void begin_reads(struct dcd_engine *e, struct dcd_batch *b, unsigned int most)
 {
+	unsigned int room = most - min_t(unsigned int, most, atomic_read(&b->reading.in_flight));
 	int id = srcu_read_lock(&e->readers);
 	struct blk_plug plug;
-	unsigned int i;
 
 	blk_start_plug(&plug);
-	for (i = from; i < to && room; i++) {
-		struct dcd_load *l = b->order[i];
+	for (; b->begun < b->to_read && room; b->begun++) {
+		struct dcd_load *l = b->order[b->begun];
 		u64 at = dcd_place_copy(e, &l->place, l->buf);
 
 		l->io.status = BLK_STS_OK;
 		if (!at)
 			continue;
-		dcd_io_begin(ios, &l->io, REQ_OP_READ, at, l->buf, sectors_of(l) << SECTOR_SHIFT);
+		dcd_io_begin(&b->reading, &l->io, REQ_OP_READ, at, l->buf,
+			     sectors_of(l) << SECTOR_SHIFT);
 		room--;
 	}
 	blk_finish_plug(&plug);
 	srcu_read_unlock(&e->readers, id);
-	return i;
 }
 
-static int read_all(struct dcd_engine *e, struct dcd_batch *b,
-		    unsigned int (*width)(struct dcd_engine *e))
+static bool has_room(const struct dcd_batch *b, unsigned int most)
 {
-	unsigned int i, n = 0, done = 0;
-	struct dcd_ios ios;
+	return b && b->begun < b->to_read && atomic_read(&b->reading.in_flight) <= most / 2;
+}
+
+/* Until no more than @left of @ios are in flight; reads @ahead meanwhile. */
+static void wait_reading(struct dcd_engine *e, struct dcd_ios *ios, unsigned int left,
+			 struct dcd_batch *ahead, dcd_width *width)
+{
+	while (atomic_read(&ios->in_flight) > left) {
+		unsigned int most = ahead ? width(e) : 0;
+
+		if (most && has_room(ahead, most))
+			begin_reads(e, ahead, most);
+		io_wait_event(*ios->wait, atomic_read(&ios->in_flight) <= left ||
+			      (most && has_room(ahead, most)));
+	}
+	dcd_ios_wait(ios, left);
+}
+
+static int read_rest(struct dcd_engine *e, struct dcd_batch *b, dcd_width *width)
+{
+	unsigned int i;
 	int r = 0;
 
-	dcd_ios_init(&ios, &e->log);
-	for (i = 0; i < b->n; i++)
-		if (!b->loads[i].place.zero)
-			b->order[n++] = b->loads + i;
-	sort(b->order, n, sizeof(*b->order), by_place, NULL);
-	while (done < n) {
+	while (b->begun < b->to_read) {
 		unsigned int most = width(e);
 
 		if (!most) {
 			r = -EAGAIN;
 			break;
 		}
-		dcd_ios_wait(&ios, most / 2);
-		done = read_some(e, b, &ios, done, n, most - most / 2);
+		begin_reads(e, b, most);
+		dcd_ios_wait(&b->reading, most / 2);
 	}
-	dcd_ios_wait(&ios, 0);
-	for (i = 0; i < done; i++) {
+	dcd_ios_wait(&b->reading, 0);
+	for (i = 0; i < b->begun; i++) {
 		struct dcd_load *l = b->order[i];
 
 		l->error = blk_status_to_errno(l->io.status);
@@ -158,8 +183,8 @@ static unsigned int neighbours(const struct dcd_batch *b, unsigned int i, size_t
 	return n;
 }
 
-static int write_all(struct dcd_engine *e, struct dcd_batch *b,
-		     unsigned int (*width)(struct dcd_engine *e))
+static int write_all(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch *ahead,
+		     dcd_width *width)
 {
 	unsigned int i = 0, k, n, end;
 	struct blk_plug plug;
@@ -167,7 +192,7 @@ static int write_all(struct dcd_engine *e, struct dcd_batch *b,
 	size_t bytes;
 	int r = 0;
 
-	dcd_ios_init(&ios, &e->data);
+	dcd_ios_init(&ios, &e->data, &e->moved);
 	while (i < b->n) {
 		unsigned int most = width(e), room = most - most / 2;
 
@@ -175,7 +200,7 @@ static int write_all(struct dcd_engine *e, struct dcd_batch *b,
 			r = -EAGAIN;
 			break;
 		}
-		dcd_ios_wait(&ios, most / 2);
+		wait_reading(e, &ios, most / 2, ahead, width);
 		blk_start_plug(&plug);
 		for (; i < b->n && room; i = n) {
 			struct dcd_load *l = b->loads + i;
@@ -189,7 +214,7 @@ static int write_all(struct dcd_engine *e, struct dcd_batch *b,
 		}
 		blk_finish_plug(&plug);
 	}
-	dcd_ios_wait(&ios, 0);
+	wait_reading(e, &ios, 0, ahead, width);
 	end = i;
 	for (i = 0; i < end; i = n) {
 		struct dcd_load *l = b->loads + i;
@@ -219,10 +244,34 @@ static int write_all(struct dcd_engine *e, struct dcd_batch *b,
 	return r;
 }
 
-int dcd_batch_move(struct dcd_engine *e, struct dcd_batch *b,
-		   unsigned int (*width)(struct dcd_engine *e))
+int dcd_batch_move(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch *ahead,
+		   dcd_width *width)
 {
-	int r = read_all(e, b, width);
+	ktime_t began = ktime_get(), read;
+	int r = read_rest(e, b, width);
 
-	return r ?: write_all(e, b, width);
+	read = ktime_get();
+	if (!r)
+		r = write_all(e, b, ahead, width);
+	trace_dcd_batch(e, b, ktime_us_delta(read, began), ktime_us_delta(ktime_get(), read), r);
+	return r;
+}
+
+int dcd_batch_flush(struct dcd_engine *e, struct dcd_batch *ahead, dcd_width *width)
+{
+	struct dcd_ios ios;
+	struct dcd_io io;
+
+	dcd_ios_init(&ios, &e->data, &e->moved);
+	dcd_io_begin_flush(&ios, &io);
+	wait_reading(e, &ios, 0, ahead, width);
+	return blk_status_to_errno(io.status);
+}
+
+void dcd_batch_drop(struct dcd_batch *b)
+{
+	dcd_ios_wait(&b->reading, 0);
+	b->n = 0;
+	b->to_read = 0;
+	b->begun = 0;
 }

@@ -11,7 +11,7 @@
 
 #include <linux/tracepoint.h>
 
-#include "engine.h"
+#include "batch.h"
 
 #define dcd_op_names							\
 	{ DCD_READ, "read" }, { DCD_WRITE, "write" },			\
@@ -111,7 +111,36 @@ TRACE_EVENT(dcd_commit,
 		  __entry->error)
 );
 
-/* A batch was copied to the data disk, or could not be. */
+/*
+ * A batch, and what it had to wait for: its own reads that weren't done yet, and its
+ * writes. The flush comes after it.
+ */
+TRACE_EVENT(dcd_batch,
+	TP_PROTO(struct dcd_engine *e, const struct dcd_batch *b, u64 reading, u64 writing,
+		 int error),
+	TP_ARGS(e, b, reading, writing, error),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, way)
+		__field(unsigned int, loads)
+		__field(u64, reading)
+		__field(u64, writing)
+		__field(int, error)
+	),
+	TP_fast_assign(
+		__entry->dev = e->data.bdev->bd_dev;
+		__entry->way = b->mark.way;
+		__entry->loads = b->n;
+		__entry->reading = reading;
+		__entry->writing = writing;
+		__entry->error = error;
+	),
+	TP_printk("%d,%d way %llu loads %u reading %llu us writing %llu us error %d",
+		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->way, __entry->loads,
+		  __entry->reading, __entry->writing, __entry->error)
+);
+
+/* A range was copied to the data disk, or could not be. */
 TRACE_EVENT(dcd_destage,
 	TP_PROTO(struct dcd_engine *e, sector_t sector, sector_t sectors, int error),
 	TP_ARGS(e, sector, sectors, error),

@@ -83,7 +83,7 @@ struct dcd_destage_config {
 	unsigned int idle_ms;	/* so long without a write, and it begins */
 	unsigned int low, high;
 	unsigned int depth;	/* I/Os at a time, without reads by others */
-	unsigned int batch_kib;	/* memory for what is between; looked at by dcd_open() only */
+	unsigned int batch_kib;	/* memory of two batches between; looked at by dcd_open() only */
 };
 
 #define DCD_DESTAGE_IDLE_MS	500

@@ -5,6 +5,7 @@
  * when it comes by; overwritten data isn't there any more. A step is a batch: it
  * is copied, the data disk is flushed, and only then the index forgets it: after a
  * flush that failed nobody knows what the disk has, and all of it is copied again.
+ * Meanwhile the next batch is read from the log, a disk of its own.
  * Once round from a mark the segments of its time are empty and the tail moves, so
  * room comes back all the time, not once a turn. Anything that goes wrong on the
  * way takes the marks away that have it before them.
@@ -13,8 +14,8 @@
  * enough, and has but few in flight while others read. What was interrupted goes
  * on from there.
  */
+#include "batch.h"
 #include "dcd-trace.h"
-#include "engine.h"
 
 #define RETRY_NOMEM	(HZ / 10)
 #define READS		(HZ / 20)	/* so long ago they count as going on */
@@ -147,8 +148,8 @@ static int data_failed(struct dcd_engine *e, int error)
 
 static int flush_data(struct dcd_engine *e)
 {
+	int r = dcd_batch_flush(e, e->sweep.ahead ? e->ahead : NULL, width);
 	bool news;
-	int r = dcd_disk_flush(&e->data);
 
 	if (r)
 		return data_failed(e, r);
@@ -253,38 +254,6 @@ static u64 way(const struct dcd_sweep *s)
 	return s->turn + s->at;
 }
 
-static int step(struct dcd_engine *e, u64 target, unsigned int *failures)
-{
-	struct dcd_sweep *s = &e->sweep;
-	struct dcd_batch *b = e->batch;
-	ktime_t began = ktime_get();
-	int r, bad, f = 0;
-	sector_t moved;
-
-	b->next = s->at;
-	if (!dcd_batch_collect(e, b, target)) {
-		s->turn += e->data.sectors;
-		s->at = 0;
-		return 0;
-	}
-	r = dcd_batch_move(e, b, width);
-	bad = look_at(e, b, &moved, failures);
-	if (moved) {
-		f = flush_data(e);
-		if (f)
-			*failures = FAILURES;
-		else
-			dcd_pace_learn(e, &e->data_speed, moved, began);
-	}
-	if (moved && !f)
-		f = forget(e, b, target);
-	wake_up_all(&e->room);	/* the index has some again */
-	if (bad || f)
-		s->n = 0;
-	s->at = r ? left_at(b) : b->next;
-	return r ?: f ?: bad;
-}
-
 static void set_mark(struct dcd_sweep *s, const struct dcd_mark *m)
 {
 	unsigned int i;
@@ -297,6 +266,82 @@ static void set_mark(struct dcd_sweep *s, const struct dcd_mark *m)
 			s->marks[i] = s->marks[2 * i];
 	}
 	s->marks[s->n++] = *m;
+}
+
+/* The batch that begins where the sweep is; its mark may be older than @now. */
+static void take_batch(struct dcd_engine *e, const struct dcd_mark *now)
+{
+	struct dcd_sweep *s = &e->sweep;
+
+	if (s->ahead) {
+		swap(e->batch, e->ahead);
+		s->ahead = false;
+		s->turn = e->batch->turn;
+		s->at = e->batch->from;
+		return;
+	}
+	e->batch->turn = s->turn;
+	e->batch->from = s->at;
+	e->batch->mark = *now;
+	/* Past the log each turn is for what there was at its beginning. */
+	if (s->past_log && s->n)
+		e->batch->mark = s->marks[0];
+	dcd_batch_collect(e, e->batch, e->data.sectors, e->batch->mark.target);
+}
+
+/* The next one; round the disk's end, but not to the same ranges again. */
+static void look_ahead(struct dcd_engine *e, const struct dcd_mark *now)
+{
+	struct dcd_sweep *s = &e->sweep;
+	struct dcd_batch *a = e->ahead;
+
+	a->turn = s->turn;
+	a->from = e->batch->next;
+	s->ahead = dcd_batch_collect(e, a, e->data.sectors, now->target);
+	if (!s->ahead) {
+		a->turn += e->data.sectors;
+		a->from = 0;
+		s->ahead = dcd_batch_collect(e, a, s->at, now->target);
+	}
+	a->mark = *now;
+	a->mark.way = a->turn + a->from;
+}
+
+static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *failures)
+{
+	struct dcd_sweep *s = &e->sweep;
+	ktime_t began = ktime_get();
+	struct dcd_batch *b;
+	int r, bad, f = 0;
+	sector_t moved;
+
+	take_batch(e, now);
+	b = e->batch;
+	if (!s->past_log || !s->n)
+		set_mark(s, &b->mark);
+	if (!b->n) {
+		s->turn += e->data.sectors;
+		s->at = 0;
+		return 0;
+	}
+	if (!s->past_log)
+		look_ahead(e, now);
+	r = dcd_batch_move(e, b, s->ahead ? e->ahead : NULL, width);
+	bad = look_at(e, b, &moved, failures);
+	if (moved) {
+		f = flush_data(e);
+		if (f)
+			*failures = FAILURES;
+		else
+			dcd_pace_learn(e, &e->data_speed, moved, began);
+	}
+	if (moved && !f)
+		f = forget(e, b, b->mark.target);
+	wake_up_all(&e->room);	/* the index has some again */
+	if (bad || f)
+		s->n = 0;
+	s->at = r ? left_at(b) : b->next;
+	return r ?: f ?: bad;
 }
 
 /* The newest mark that was passed again; false: none. */
@@ -435,10 +480,7 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 			return first;
 		if (!width(e))
 			return -EAGAIN;
-		/* Past the log each turn is for what there was at its beginning. */
-		if (!s->past_log || !s->n)
-			set_mark(s, &now);
-		r = step(e, s->past_log ? s->marks[0].target : now.target, &failures);
+		r = step(e, &now, &failures);
 		if (r && !may_go_on(r))
 			return r;
 		first = first ?: r;
@@ -483,6 +525,8 @@ void dcd_destage_worker(struct work_struct *work)
 	}
 	dcd_count(e, DCD_N_ROUNDS, 1);
 	r = go_round(e, &m);
+	dcd_batch_drop(e->ahead);
+	s->ahead = false;
 	if (r && log_dead)
 		dcd_log_try(e);	/* else one bad place keeps it dead for ever */
 	trace_dcd_round(e, m.target, m.applied, log_dead, r);

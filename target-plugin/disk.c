@@ -35,24 +35,24 @@ void dcd_disk_close(struct dcd_disk *disk)
 	disk->handle = NULL;
 }
 
-void dcd_ios_init(struct dcd_ios *ios, struct dcd_disk *disk)
+void dcd_ios_init(struct dcd_ios *ios, struct dcd_disk *disk, wait_queue_head_t *wait)
 {
 	ios->disk = disk;
 	atomic_set(&ios->in_flight, 0);
-	init_waitqueue_head(&ios->wait);
+	ios->wait = wait;
 }
 
 static void io_put(struct dcd_io *io)
 {
-	struct dcd_ios *ios = io->ios;
+	wait_queue_head_t *wait = io->ios->wait;
 	unsigned long flags;
 
 	if (!atomic_dec_and_test(&io->bios))
 		return;
-	spin_lock_irqsave(&ios->wait.lock, flags);
-	atomic_dec(&ios->in_flight);
-	wake_up_locked(&ios->wait);
-	spin_unlock_irqrestore(&ios->wait.lock, flags);
+	spin_lock_irqsave(&wait->lock, flags);
+	atomic_dec(&io->ios->in_flight);
+	wake_up_locked(wait);
+	spin_unlock_irqrestore(&wait->lock, flags);
 }
 
 static void io_end(struct bio *bio)
@@ -65,15 +65,20 @@ static void io_end(struct bio *bio)
 	io_put(io);
 }
 
+static void io_init(struct dcd_ios *ios, struct dcd_io *io)
+{
+	io->ios = ios;
+	io->status = BLK_STS_OK;
+	atomic_set(&io->bios, 1);
+	atomic_inc(&ios->in_flight);
+}
+
 void dcd_io_begin(struct dcd_ios *ios, struct dcd_io *io, blk_opf_t opf, u64 sector, void *buf,
 		  size_t bytes)
 {
 	u8 *p = buf;
 
-	io->ios = ios;
-	io->status = BLK_STS_OK;
-	atomic_set(&io->bios, 1);
-	atomic_inc(&ios->in_flight);
+	io_init(ios, io);
 	while (bytes) {
 		unsigned int pages = min_t(size_t, BIO_MAX_VECS, (bytes >> PAGE_SHIFT) + 2);
 		struct bio *bio = bio_alloc(ios->disk->bdev, pages, opf, GFP_NOIO);
@@ -99,21 +104,32 @@ void dcd_io_begin(struct dcd_ios *ios, struct dcd_io *io, blk_opf_t opf, u64 sec
 	io_put(io);
 }
 
+void dcd_io_begin_flush(struct dcd_ios *ios, struct dcd_io *io)
+{
+	struct bio *bio = bio_alloc(ios->disk->bdev, 0, REQ_OP_WRITE | REQ_PREFLUSH, GFP_NOIO);
+
+	io_init(ios, io);
+	bio->bi_end_io = io_end;
+	bio->bi_private = io;
+	submit_bio(bio);
+}
+
 void dcd_ios_wait(struct dcd_ios *ios, unsigned int most)
 {
-	io_wait_event(ios->wait, atomic_read(&ios->in_flight) <= most);
+	io_wait_event(*ios->wait, atomic_read(&ios->in_flight) <= most);
 	/* Who woke us has let go of @ios. */
-	spin_lock_irq(&ios->wait.lock);
-	spin_unlock_irq(&ios->wait.lock);
+	spin_lock_irq(&ios->wait->lock);
+	spin_unlock_irq(&ios->wait->lock);
 }
 
 int dcd_disk_io(struct dcd_disk *disk, blk_opf_t opf, u64 sector, void *buf, size_t bytes)
 {
+	DECLARE_WAIT_QUEUE_HEAD_ONSTACK(wait);
 	struct blk_plug plug;
 	struct dcd_ios ios;
 	struct dcd_io io;
 
-	dcd_ios_init(&ios, disk);
+	dcd_ios_init(&ios, disk, &wait);
 	blk_start_plug(&plug);
 	dcd_io_begin(&ios, &io, opf, sector, buf, bytes);
 	blk_finish_plug(&plug);

@@ -4,7 +4,7 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
-#include "engine.h"
+#include "batch.h"
 #include "lockstep-compat.h"
 
 #define CREATE_TRACE_POINTS
@@ -40,10 +40,11 @@ static int make_workers(struct dcd_engine *e)
 	e->io_wq = alloc_workqueue("dcd-io", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	e->commit_buf = vzalloc(e->segment_bytes);
 	e->destage_buf = vzalloc(DCD_BLOCK);
-	e->batch = dcd_batch_new((size_t)e->destage.batch_kib << 10);
+	e->batch = dcd_batch_new(e, (size_t)e->destage.batch_kib << 9);
+	e->ahead = dcd_batch_new(e, (size_t)e->destage.batch_kib << 9);
 	e->pending = kvcalloc(DCD_PENDING, sizeof(*e->pending), GFP_KERNEL);
 	if (!e->intake_wq || !e->publish_wq || !e->commit_wq || !e->destage_wq || !e->io_wq ||
-	    !e->commit_buf || !e->destage_buf || !e->pending || !e->batch)
+	    !e->commit_buf || !e->destage_buf || !e->pending || !e->batch || !e->ahead)
 		return -ENOMEM;
 	return bioset_init(&e->bios, 16, dcd_piece_pad, BIOSET_NEED_BVECS);
 }
@@ -63,6 +64,7 @@ static void free_engine(struct dcd_engine *e)
 	vfree(e->commit_buf);
 	vfree(e->destage_buf);
 	dcd_batch_free(e->batch);
+	dcd_batch_free(e->ahead);
 	kvfree(e->pending);
 	kvfree(e->slots);
 	/* Nobody looks at it any more, and by RCU 7.3 crashes: see dcd_index_reach(). */
@@ -128,6 +130,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	mutex_init(&e->intake);
 	spin_lock_init(&e->lock);
 	init_waitqueue_head(&e->room);
+	init_waitqueue_head(&e->moved);
 	mt_init(&e->index);
 	INIT_DELAYED_WORK(&e->publish_work, dcd_publish_worker);
 	INIT_DELAYED_WORK(&e->commit_work, dcd_commit_worker);

@@ -113,6 +113,7 @@ struct dcd_sweep {
 	u64 turn;		/* @way where this turn began */
 	sector_t at;
 	bool past_log;		/* the log is dead: one mark a turn, up to the newest write */
+	bool ahead;		/* the next batch is collected */
 	struct dcd_mark marks[DCD_MARKS];
 	unsigned int n;
 };
@@ -186,7 +187,8 @@ struct dcd_engine {
 	struct work_struct intake_work;
 	struct delayed_work commit_work, destage_work;
 	void *commit_buf, *destage_buf;
-	struct dcd_batch *batch;	/* destager */
+	struct dcd_batch *batch, *ahead;	/* destager; batch.h */
+	wait_queue_head_t moved;	/* of their I/O */
 	struct dcd_sweep sweep;		/* likewise */
 	struct list_head engines;	/* digest.c's */
 	unsigned int watched;		/* likewise */
@@ -218,12 +220,13 @@ int __must_check dcd_disk_flush(struct dcd_disk *disk);
 
 /*
  * Several at a time, all begun by one thread, which may plug, and which waits for
- * them before it gives @ios, an io or its memory away. May sleep for memory.
+ * them before it gives @ios, an io or its memory away. May sleep for memory. @wait
+ * may be that of others too.
  */
 struct dcd_ios {
 	struct dcd_disk *disk;
 	atomic_t in_flight;
-	wait_queue_head_t wait;
+	wait_queue_head_t *wait;
 };
 
 /* @status is good when its ios have been waited for. */
@@ -233,9 +236,10 @@ struct dcd_io {
 	blk_status_t status;
 };
 
-void dcd_ios_init(struct dcd_ios *ios, struct dcd_disk *disk);
+void dcd_ios_init(struct dcd_ios *ios, struct dcd_disk *disk, wait_queue_head_t *wait);
 void dcd_io_begin(struct dcd_ios *ios, struct dcd_io *io, blk_opf_t opf, u64 sector, void *buf,
 		  size_t bytes);
+void dcd_io_begin_flush(struct dcd_ios *ios, struct dcd_io *io);
 /* Until no more than so many are in flight. */
 void dcd_ios_wait(struct dcd_ios *ios, unsigned int most);
 
@@ -415,44 +419,6 @@ int __must_check dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t se
  * the log disk that has them. Needs @readers.
  */
 u64 __must_check dcd_place_copy(struct dcd_engine *e, const struct dcd_place *p, void *buf);
-
-/*
- * batch.c: ranges on their way from log or NVRAM to the data disk, in sector order.
- * The destager's; sleeps.
- */
-struct dcd_load {
-	struct dcd_place place;
-	void *buf;
-	int error;
-	bool unread;		/* it is the log's error, else the data disk's */
-	bool there;		/* the data disk has it, in its cache maybe */
-	struct dcd_io io;
-};
-
-#define DCD_LOADS 1024
-struct dcd_batch {
-	struct dcd_load loads[DCD_LOADS];
-	struct dcd_load *order[DCD_LOADS];
-	unsigned int n;
-	sector_t next;		/* where the next batch begins */
-	size_t room;		/* bytes of @buf */
-	u8 *buf;
-};
-
-struct dcd_batch * __must_check dcd_batch_new(size_t room);
-void dcd_batch_free(struct dcd_batch *b);
-/*
- * Ranges from b->next on of the segments below @target, as many as there is room
- * for; false: none up to the disk's end.
- */
-bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, u64 target);
-/*
- * Reads and writes them, as many at a time as @width says whenever it is asked; it
- * is 0 to stop. Each load tells what became of it. -EAGAIN: stopped, and some are
- * neither there nor have an error.
- */
-int __must_check dcd_batch_move(struct dcd_engine *e, struct dcd_batch *b,
-				unsigned int (*width)(struct dcd_engine *e));
 
 /* destage.c */
 void dcd_destage_worker(struct work_struct *work);

@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import re
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ IDLE_S = 30.0
 # A command that waits for a full cache isn't a dead link.
 PATIENT = {"node.conn[0].timeo.noop_out_interval": "0", "node.conn[0].timeo.noop_out_timeout": "0"}
 COMMAND_SECONDS = 600
+TRACING = Path("/sys/kernel/tracing")
 
 
 def spindle(name: str, mib: int, *, spread: bool) -> str:
@@ -61,6 +63,27 @@ class Peer:
         return {}
 
 
+class Watch:
+    """Twice a second what the DCD's `info` says, and its batches at the end, to files in OUT."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer, self._end = peer, threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        base.put(TRACING / "buffer_size_kb", "16384")
+        base.put(TRACING / "events/dcd/dcd_batch/enable", "1")
+        self._thread.start()
+
+    def _run(self) -> None:
+        with (base.OUT / "watch.jsonl").open("w", encoding="ascii") as kept:
+            while not self._end.wait(0.5):
+                kept.write(json.dumps({"at": time.monotonic()} | self._peer.told()) + "\n")
+
+    def close(self) -> None:
+        self._end.set()
+        self._thread.join()
+        (base.OUT / "batches.txt").write_text((TRACING / "trace").read_text())
+
+
 def load(node: str, args: argparse.Namespace, **much: object) -> dict[str, Any]:
     job: dict[str, object] = {"rw": "randwrite", "iodepth": args.depth,
                               "percentile_list": "50:99:99.9", **much}  # fmt: skip
@@ -88,6 +111,7 @@ def main() -> None:
     parser.add_argument("--burst", type=int, required=True, metavar="WRITES")
     parser.add_argument("--seconds", type=int, required=True)
     parser.add_argument("--settings", default="", help="more keys of the dcd's control")
+    parser.add_argument("--watch", action="store_true")
     args = parser.parse_args()
 
     link = wire.Wire()
@@ -104,12 +128,15 @@ def main() -> None:
         loads["burst"] = {"number_ios": args.burst}
     if args.seconds:
         loads["steady"] = {"time_based": 1, "runtime": args.seconds}
+    watch = Watch(peer) if args.watch else None
     for name, much in loads.items():
         time.sleep(IDLE_S)
         before = peer.told()
         found[name] = load(node, args, **much)
         after = peer.told()
         found[name]["counters"] = {key: after[key] - before[key] for key in after}
+    if watch:
+        watch.close()
     base.equal(session.up(), True, "the session lives")
     session.close()
     target.remove()

@@ -121,6 +121,11 @@ def main() -> int:
         help="a simulated hour of steady writes: half an hour or more of real time for each peer",
     )  # fmt: skip
     parser.add_argument("--settings", default="", help="more keys of the dcd's control: a=1,b=2")
+    parser.add_argument(
+        "--watch", action="store_true",
+        help="twice a second the DCD's state, and each batch it destages: OUT/dcd/watch.jsonl, "
+        "batches.txt",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=TOP / "build/bench/dcd-random")
     args = parser.parse_args()
@@ -133,7 +138,7 @@ def main() -> int:
     out.mkdir(parents=True, exist_ok=True)
     words = [word for key in ("data_mib", "log_mib", "nvram_mib", "depth", "burst", "seconds")
              for word in (f"--{key.replace('_', '-')}", str(getattr(args, key)))]  # fmt: skip
-    words += [f"--settings={args.settings}"]
+    words += [f"--settings={args.settings}", *(["--watch"] if args.watch else [])]
     print(f"data {args.data_mib} MiB, log or cache {args.log_mib} MiB, NVRAM {args.nvram_mib} MiB, "
           f"{args.depth} writes in flight", flush=True)  # fmt: skip
     results: dict[str, dict[str, Any]] = {}

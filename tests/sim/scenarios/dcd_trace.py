@@ -8,7 +8,7 @@ from dcdlab import Box, Model, filled
 from locklab import base, blk
 
 TRACING = Path("/sys/kernel/tracing")
-EVENTS = ("piece", "done", "entry", "commit", "destage", "round", "disk", "recovery")
+EVENTS = ("piece", "done", "entry", "commit", "batch", "destage", "round", "disk", "recovery")
 
 
 def seen(event: str, text: str = "") -> list[str]:
@@ -38,7 +38,8 @@ with box.disk() as disk:
     order = [
         first("entry", "800 + 8"), first("done", "write 800 + 8 error 0"),
         first("commit", "entries 1 bytes 12288 error 0"), first("done", "flush"),
-        first("destage", "800 + 8 error 0"), first("round", "error 0"),
+        first("destage", "800 + 8 error 0"), first("batch", "loads 1 "),
+        first("round", "error 0"),
     ]  # fmt: skip
     base.equal(order, sorted(order), "the order")
     disk.write(800, blk.pattern("traced", 8))

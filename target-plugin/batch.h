@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Ranges on their way from the log or NVRAM to the data disk, in sector order: as
+ * many as there is memory for. The destager's, and only its; everything here may
+ * sleep, for disks too.
+ *
+ * Two disks have to do with it, so two batches are under way: while one is being
+ * written to the data disk, the next one is read from the log (@ahead). Where its
+ * bytes are in the log doesn't change meanwhile, as only the destager lets the log
+ * have its places back, and not those of what it has collected: see dcd_mark. What
+ * is written to its ranges meanwhile is in newer segments, and comes to the data
+ * disk after it.
+ */
+#ifndef DCD_BATCH_H
+#define DCD_BATCH_H
+
+#include "engine.h"
+
+struct dcd_load {
+	struct dcd_place place;
+	void *buf;
+	int error;
+	bool unread;		/* it is the log's error, else the data disk's */
+	bool there;		/* the data disk has it, in its cache maybe */
+	struct dcd_io io;
+};
+
+/*
+ * @from, @next: where it and the next one begin; @turn, @mark: the sweep's there, the
+ * mark with what was committed when it was collected. @order: what is to be read, by
+ * its place; for @begun of @to_read that has begun. @buf has @room bytes.
+ */
+struct dcd_batch {
+	struct dcd_load *loads, **order;
+	unsigned int most, n;
+	unsigned int to_read, begun;
+	struct dcd_ios reading;
+	struct dcd_mark mark;
+	u64 turn;
+	sector_t from, next;
+	size_t room;
+	u8 *buf;
+};
+
+struct dcd_batch * __must_check dcd_batch_new(struct dcd_engine *e, size_t room);
+void dcd_batch_free(struct dcd_batch *b);
+
+/*
+ * Ranges in [b->from, @end) of the segments below @target, as many as there is room
+ * for; false: none. Nothing of it may be under way.
+ */
+bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, u64 target);
+
+/*
+ * How many I/Os at a time each disk may have now; 0 is to stop. Asked again and
+ * again.
+ */
+typedef unsigned int dcd_width(struct dcd_engine *e);
+
+/*
+ * Reads what isn't read yet of it, and writes it; meanwhile reads @ahead, if that
+ * isn't NULL. Each load tells what became of it. -EAGAIN: stopped, and some are
+ * neither there nor have an error.
+ */
+int __must_check dcd_batch_move(struct dcd_engine *e, struct dcd_batch *b,
+				struct dcd_batch *ahead, dcd_width *width);
+
+/* Flushes the data disk; meanwhile reads @ahead likewise. */
+int __must_check dcd_batch_flush(struct dcd_engine *e, struct dcd_batch *ahead,
+				 dcd_width *width);
+
+/* Nothing of it is under way any more, and it is empty. */
+void dcd_batch_drop(struct dcd_batch *b);
+
+#endif /* DCD_BATCH_H */
