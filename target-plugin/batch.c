@@ -96,11 +96,10 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 	return b->n;
 }
 
-/* Within @readers, so that no slot is used again under a copy; the log is the destager's. */
+/* The log's places are the destager's own: only it gives them away. */
 static void begin_reads(struct dcd_engine *e, struct dcd_batch *b, unsigned int most)
 {
 	unsigned int room = most - min_t(unsigned int, most, atomic_read(&b->reading.in_flight));
-	int id = srcu_read_lock(&e->readers);
 	struct blk_plug plug;
 
 	blk_start_plug(&plug);
@@ -116,7 +115,6 @@ static void begin_reads(struct dcd_engine *e, struct dcd_batch *b, unsigned int 
 		room--;
 	}
 	blk_finish_plug(&plug);
-	srcu_read_unlock(&e->readers, id);
 }
 
 static bool has_room(const struct dcd_batch *b, unsigned int most)

@@ -113,7 +113,10 @@ void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *config);
  * together with dcd_close() or another dcd_grow().
  */
 int __must_check dcd_grow(struct dcd_engine *e);
-/* Nobody may submit any more, and all requests have been answered. */
+/*
+ * Nobody may submit any more, and all requests have been answered. It waits for calls
+ * of dcd_submit() that haven't returned yet; so not from a request's @done.
+ */
 void dcd_close(struct dcd_engine *e);
 
 /*

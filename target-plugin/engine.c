@@ -34,27 +34,52 @@ static int carve(struct dcd_engine *e, size_t asked)
 static int make_workers(struct dcd_engine *e)
 {
 	e->intake_wq = alloc_ordered_workqueue("dcd-intake", WQ_MEM_RECLAIM);
-	e->publish_wq = alloc_ordered_workqueue("dcd-publish", WQ_MEM_RECLAIM);
 	e->commit_wq = alloc_ordered_workqueue("dcd-commit", WQ_MEM_RECLAIM);
 	e->destage_wq = alloc_ordered_workqueue("dcd-destage", WQ_MEM_RECLAIM);
 	e->io_wq = alloc_workqueue("dcd-io", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
+	e->quick_wq = alloc_workqueue("dcd-quick", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	e->commit_buf = vzalloc(e->segment_bytes);
 	e->destage_buf = vzalloc(DCD_BLOCK);
 	e->batch = dcd_batch_new(e, (size_t)e->destage.batch_kib << 9);
 	e->ahead = dcd_batch_new(e, (size_t)e->destage.batch_kib << 9);
 	e->pending = kvcalloc(DCD_PENDING, sizeof(*e->pending), GFP_KERNEL);
-	if (!e->intake_wq || !e->publish_wq || !e->commit_wq || !e->destage_wq || !e->io_wq ||
+	if (!e->intake_wq || !e->quick_wq || !e->commit_wq || !e->destage_wq || !e->io_wq ||
 	    !e->commit_buf || !e->destage_buf || !e->pending || !e->batch || !e->ahead)
 		return -ENOMEM;
 	return bioset_init(&e->bios, 16, dcd_piece_pad, BIOSET_NEED_BVECS);
+}
+
+static void free_srcus(struct dcd_engine *e)
+{
+	cleanup_srcu_struct(&e->submitters);
+	cleanup_srcu_struct(&e->copiers);
+	cleanup_srcu_struct(&e->readers);
+}
+
+static int make_srcus(struct dcd_engine *e)
+{
+	int r = init_srcu_struct(&e->readers);
+
+	if (r)
+		return r;
+	r = init_srcu_struct(&e->copiers);
+	if (r)
+		goto no_copiers;
+	r = init_srcu_struct(&e->submitters);
+	if (!r)
+		return 0;
+	cleanup_srcu_struct(&e->copiers);
+no_copiers:
+	cleanup_srcu_struct(&e->readers);
+	return r;
 }
 
 static void free_engine(struct dcd_engine *e)
 {
 	if (e->intake_wq)
 		destroy_workqueue(e->intake_wq);
-	if (e->publish_wq)
-		destroy_workqueue(e->publish_wq);
+	if (e->quick_wq)
+		destroy_workqueue(e->quick_wq);
 	if (e->commit_wq)
 		destroy_workqueue(e->commit_wq);
 	if (e->destage_wq)
@@ -75,7 +100,7 @@ static void free_engine(struct dcd_engine *e)
 	dcd_disk_close(&e->log);
 	dcd_disk_close(&e->data);
 	bioset_exit(&e->bios);
-	cleanup_srcu_struct(&e->readers);
+	free_srcus(e);
 	mutex_destroy(&e->intake);
 	kfree(e);
 }
@@ -121,7 +146,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 
 	if (!e)
 		return ERR_PTR(-ENOMEM);
-	r = init_srcu_struct(&e->readers);
+	r = make_srcus(e);
 	if (r) {
 		kfree(e);
 		return ERR_PTR(r);
@@ -194,6 +219,7 @@ static int bypass_log(struct dcd_engine *e)
 
 void dcd_close(struct dcd_engine *e)
 {
+	synchronize_srcu(&e->submitters);
 	dcd_digest_engine_closing(e);
 	flush_workqueue(e->intake_wq);
 	flush_workqueue(e->io_wq);
@@ -271,7 +297,7 @@ void dcd_entered(struct dcd_engine *e, struct dcd_request *rq)
 		dcd_answer(e, rq, 0);
 }
 
-void dcd_submit(struct dcd_engine *e, struct dcd_request *rq)
+static void submit(struct dcd_engine *e, struct dcd_request *rq)
 {
 	sector_t size = dcd_sectors(e);
 
@@ -304,6 +330,14 @@ void dcd_submit(struct dcd_engine *e, struct dcd_request *rq)
 	if (rq->fua)
 		dcd_count(e, DCD_N_FUA, 1);
 	dcd_intake(e, rq);
+}
+
+void dcd_submit(struct dcd_engine *e, struct dcd_request *rq)
+{
+	int id = srcu_read_lock(&e->submitters);
+
+	submit(e, rq);	/* which may work for others yet when @rq has been answered */
+	srcu_read_unlock(&e->submitters, id);
 }
 EXPORT_SYMBOL_GPL(dcd_submit);
 

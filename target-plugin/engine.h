@@ -21,11 +21,11 @@
  *    segment that is written, nor recorded as applied.
  * 3. An NVRAM slot is reused only when its segment is durable in the log, or
  *    all of its entries are recorded as applied in the NVRAM header, and no
- *    reader can still look at it (@readers).
+ *    reader can still copy from it (@copiers).
  * 4. A log segment is reused only when what was live in it is durable on the
  *    data disk, and what was written over the rest is durable in the log or an
  *    NVRAM that keeps its content, a superblock that says so is durable, and no
- *    reader can still look at it.
+ *    reader can still ask the log disk for it (@readers).
  * 5. Only the destager takes ranges out of the index, under @intake, and only
  *    what a flush has made durable on the data disk since it was copied there.
  *
@@ -51,8 +51,10 @@
  *
  * Locks, outer first: @intake (mutex, of changes to the index; never held while
  * waiting for room or for a disk), the index's own spinlock or @lock (spinlock, slot
- * states, reservations and counters; never together). @readers (SRCU) is entered with
- * none held, and nobody synchronizes it with @intake held.
+ * states, reservations and counters; never together). The SRCUs are entered with none
+ * held, and nobody synchronizes one with @intake held: @readers, until a disk has
+ * answered; within it or alone @copiers, never longer than a copy takes; @submitters,
+ * around all of dcd_submit(), synchronized by dcd_close() only.
  */
 #ifndef DCD_ENGINE_H
 #define DCD_ENGINE_H
@@ -181,9 +183,10 @@ struct dcd_engine {
 	struct maple_tree index;
 	unsigned long ranges;		/* in the index; @intake */
 	u64 index_bytes;
-	struct srcu_struct readers;
+	struct srcu_struct readers, copiers, submitters;	/* see above */
 	struct bio_set bios;		/* of reads */
-	struct workqueue_struct *intake_wq, *publish_wq, *commit_wq, *destage_wq, *io_wq;
+	struct workqueue_struct *intake_wq, *commit_wq, *destage_wq, *io_wq;
+	struct workqueue_struct *quick_wq;	/* for what waits for no disk */
 	struct work_struct intake_work;
 	struct delayed_work commit_work, destage_work;
 	void *commit_buf, *destage_buf;
@@ -255,10 +258,11 @@ extern struct dcd_nvram_type dcd_nvram_pmem;
 #endif
 
 /*
- * slots.c. The bytes of a segment that is in memory, else NULL; good until the
- * caller, who is in @readers, leaves it.
+ * slots.c. The bytes of a segment that is in memory, else NULL; good until
+ * dcd_slot_put(), which has to come soon: only after a copy.
  */
-const u8 *dcd_slot_bytes(struct dcd_engine *e, u64 segment, u32 offset);
+const u8 *dcd_slot_get(struct dcd_engine *e, u64 segment, u32 offset, int *copier);
+void dcd_slot_put(struct dcd_engine *e, int copier);
 /* The slot of the segment to open next, NULL: none yet, or the log is full. Needs @lock. */
 struct dcd_slot *dcd_slot_free(struct dcd_engine *e);
 /* It will be free, whatever becomes of the disks. Needs @lock. */
@@ -416,7 +420,7 @@ extern const unsigned int dcd_piece_pad;	/* front pad of @bios */
 int __must_check dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t sectors, void *buf);
 /*
  * Copies the bytes of a place that is in memory, and returns 0; else the sector of
- * the log disk that has them. Needs @readers.
+ * the log disk that has them: to read it needs @readers, from asking the index on.
  */
 u64 __must_check dcd_place_copy(struct dcd_engine *e, const struct dcd_place *p, void *buf);
 

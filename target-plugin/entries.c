@@ -45,9 +45,17 @@ module_param_named(test_ack_early, dcd_test_ack_early, bool, 0400);
 MODULE_PARM_DESC(test_ack_early,
 		 "for tests of the crash checker only: acknowledge a write before it is persistent");
 static unsigned int dcd_test_fill_us;
-module_param_named(test_fill_us, dcd_test_fill_us, uint, 0400);
+module_param_named(test_fill_us, dcd_test_fill_us, uint, 0600);
 MODULE_PARM_DESC(test_fill_us,
-		 "for tests only: writers take up to so many microseconds to fill a place");
+		 "for tests only: writers stop for up to so many microseconds when they fill a place, and when they have published");
+
+static void dawdle(u64 number)
+{
+	unsigned int most = READ_ONCE(dcd_test_fill_us);
+
+	if (most)
+		fsleep(number * 7919 % most);
+}
 
 u32 dcd_payload_start(const struct dcd_engine *e)
 {
@@ -160,8 +168,7 @@ void dcd_fill(struct dcd_engine *e, const struct dcd_place_in_slot *p)
 	u32 bytes = payload_bytes(p);
 	enum dcd_op op = p->rq->op;
 
-	if (dcd_test_fill_us)
-		fsleep(p->number * 7919 % dcd_test_fill_us);
+	dawdle(p->number);
 	if (bytes) {
 		sg_pcopy_to_buffer(p->rq->sgl, p->rq->nents, payload, bytes, p->skip);
 		persist(e, payload, bytes);
@@ -297,7 +304,7 @@ static bool publish_some(struct dcd_engine *e)
 	if (indexed == n)
 		return true;
 	dcd_count(e, DCD_N_NOMEM, 1);
-	queue_delayed_work(e->publish_wq, &e->publish_work, RETRY_NOMEM);
+	queue_delayed_work(e->quick_wq, &e->publish_work, RETRY_NOMEM);
 	return false;
 }
 
@@ -306,9 +313,10 @@ void dcd_publish(struct dcd_engine *e)
 	unsigned int round;
 
 	for (round = 0; publish_some(e); round++) {
+		dawdle(READ_ONCE(e->published));
 		if (round < ROUNDS)
 			continue;
-		queue_delayed_work(e->publish_wq, &e->publish_work, 0);
+		queue_delayed_work(e->quick_wq, &e->publish_work, 0);
 		break;
 	}
 }

@@ -3,9 +3,9 @@
  * A read is gathered of pieces, all of them at the same time: what is in NVRAM
  * or zero is copied, what is on a disk is read right into the request's pages.
  *
- * A place in an NVRAM slot or in the log is used again for something else, so
- * from asking the index to the piece's end somebody is in @readers: for a copy
- * the submitter, for the log a worker, which waits for the disk. The data disk
+ * A place in an NVRAM slot or in the log is used again for something else. A slot
+ * knows its segment, and isn't while somebody copies from it. For the log a worker
+ * is in @readers from asking the index until the disk has answered. The data disk
  * (a hole of the index) needs none of that. A sector's place there is its own
  * for ever; the destager takes a range out of the index only when the data disk
  * has it, and whatever it brings there later is of a write that is newer than
@@ -32,13 +32,13 @@ struct piece {
 
 const unsigned int dcd_piece_pad = offsetof(struct piece, bio);
 
-/* The bytes of a place in a slot, NULL if its segment is only in the log. */
-static const u8 *in_slot(struct dcd_engine *e, const struct dcd_place *p)
+/* The bytes of a place in a slot, for dcd_slot_put(); NULL if its segment is only in the log. */
+static const u8 *in_slot(struct dcd_engine *e, const struct dcd_place *p, int *copier)
 {
 	u32 offset;
 	u64 segment = div_u64_rem(p->at, e->segment_bytes >> SECTOR_SHIFT, &offset);
 
-	return dcd_slot_bytes(e, segment, offset << SECTOR_SHIFT);
+	return dcd_slot_get(e, segment, offset << SECTOR_SHIFT, copier);
 }
 
 static size_t place_bytes(const struct dcd_place *p)
@@ -57,12 +57,14 @@ static u64 in_log(const struct dcd_engine *e, const struct dcd_place *p)
 
 u64 dcd_place_copy(struct dcd_engine *e, const struct dcd_place *p, void *buf)
 {
-	const u8 *mem = in_slot(e, p);
+	int copier;
+	const u8 *mem = in_slot(e, p, &copier);
 
 	if (!mem)
 		return in_log(e, p);
-	dcd_count(e, DCD_N_MEMORY_READS, 1);
 	memcpy(buf, mem, place_bytes(p));
+	dcd_slot_put(e, copier);
+	dcd_count(e, DCD_N_MEMORY_READS, 1);
 	return 0;
 }
 
@@ -76,23 +78,23 @@ static int place_read(struct dcd_engine *e, const struct dcd_place *p, void *buf
 int dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t sectors, void *buf)
 {
 	sector_t last = sector + sectors - 1;
-	int id = srcu_read_lock(&e->readers);
 	int r = 0;
 
 	while (sector <= last && !r) {
 		struct dcd_place p;
+		int id = srcu_read_lock(&e->readers);
 
 		dcd_index_find(e, sector, last, &p);
 		if (p.zero)
 			memset(buf, 0, place_bytes(&p));
 		else if (p.value)
 			r = place_read(e, &p, buf);
-		else
+		srcu_read_unlock(&e->readers, id);
+		if (!p.value)
 			r = dcd_disk_io(&e->data, REQ_OP_READ, sector, buf, place_bytes(&p));
 		buf += place_bytes(&p);
 		sector = p.last + 1;
 	}
-	srcu_read_unlock(&e->readers, id);
 	return r;
 }
 
@@ -272,14 +274,15 @@ static bool walk(struct dcd_engine *e, struct dcd_request *rq, bool worker)
 	while (g->done < rq->sectors) {
 		const u8 *mem = NULL;
 		struct dcd_place p;
-		int id = srcu_read_lock(&e->readers);
+		int copier;
 
 		dcd_index_find(e, rq->sector + g->done, rq->sector + rq->sectors - 1, &p);
 		if (p.value && !p.zero)
-			mem = in_slot(e, &p);
+			mem = in_slot(e, &p, &copier);
 		if (p.zero || mem)
 			r = fill(g, mem, place_bytes(&p));
-		srcu_read_unlock(&e->readers, id);
+		if (mem)
+			dcd_slot_put(e, copier);
 		trace_dcd_piece(e, &p, mem);
 		if (p.zero || mem) {
 			dcd_count(e, mem ? DCD_N_MEMORY_READS : DCD_N_ZERO_PIECES, 1);

@@ -3,7 +3,8 @@
  * The slots of the NVRAM, a ring as the log is one: segment s is in slot
  * s % nslots. After its commit a slot stays readable until it is needed again:
  * the papers' DRAM copy of recent segments. Some slots ahead of the head are
- * made free in time, so that no write waits for the readers of an old one.
+ * made free in time, so that no write waits for the readers of an old one; and
+ * those only copy (@copiers): who reads a disk is none of them.
  */
 #include "engine.h"
 
@@ -15,17 +16,26 @@ static struct dcd_slot *slot_of(struct dcd_engine *e, u64 segment)
 	return &e->slots[at];
 }
 
-const u8 *dcd_slot_bytes(struct dcd_engine *e, u64 segment, u32 offset)
+const u8 *dcd_slot_get(struct dcd_engine *e, u64 segment, u32 offset, int *copier)
 {
 	struct dcd_slot *s = slot_of(e, segment);
 	bool there;
 
+	*copier = srcu_read_lock(&e->copiers);
 	spin_lock(&e->lock);
 	there = s->segment == segment && (s->state == DCD_SLOT_OPEN ||
 					  s->state == DCD_SLOT_SEALED ||
 					  s->state == DCD_SLOT_CLEAN);
 	spin_unlock(&e->lock);
-	return there ? s->base + offset : NULL;
+	if (there)
+		return s->base + offset;
+	srcu_read_unlock(&e->copiers, *copier);
+	return NULL;
+}
+
+void dcd_slot_put(struct dcd_engine *e, int copier)
+{
+	srcu_read_unlock(&e->copiers, copier);
 }
 
 struct dcd_slot *dcd_slot_free(struct dcd_engine *e)
@@ -71,7 +81,7 @@ void dcd_slots_kick(struct dcd_engine *e)
 		n++;
 	spin_unlock(&e->lock);
 	if (n <= ahead(e) / 2)
-		queue_work(e->io_wq, &e->reuse_work);
+		queue_work(e->quick_wq, &e->reuse_work);
 }
 
 /* The clean ones of those ahead, from the head on, go from one state to the next. */
@@ -99,7 +109,7 @@ void dcd_reuse_worker(struct work_struct *work)
 
 	if (!step(e, DCD_SLOT_CLEAN, DCD_SLOT_LEAVING))
 		return;
-	synchronize_srcu_expedited(&e->readers);
+	synchronize_srcu_expedited(&e->copiers);
 	step(e, DCD_SLOT_LEAVING, DCD_SLOT_FREE);
 	wake_up_all(&e->room);
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A write that waits for room stops nothing but writes: not its submitter, so reads go on. An UNMAP
-that waits doesn't stop its initiator's session.
+that waits doesn't stop its initiator's session. A read that waits for its disk stops no write.
 """
 
 import threading
@@ -120,7 +120,32 @@ def unmap() -> None:
     box.away()
 
 
+def slow_reader() -> None:
+    base.step("a read of the log takes half a minute, writes go on")
+    box = Box(nvram="lab", nvram_bytes=4096 + 8 * SEGMENT, log_mib=8)
+    before = blk.pattern("before", 8)
+    read: list[bytes] = []
+    with box.disk() as disk:
+        disk.write(8000, before)
+        writes = Writes(disk.node, Model(64 * SIZE), 12)
+        writes.run()
+        base.equal(writes.done, 12, "writes, so that the first is in the log only")
+        box.log.slow_reads(30_000)
+        reader = threading.Thread(target=lambda: read.append(disk.read(8000, 8)))
+        reader.start()
+        base.until(lambda: box.count("log_pieces") > 0, "the read to be at the log")
+        writes = Writes(disk.node, Model(64 * SIZE), 40)
+        took = blk.timed(writes.run)
+        base.equal(writes.done, 40, "writes beside it")
+        base.expect(reader.is_alive() and took < 5, f"they took {took:.1f} s")
+        reader.join(600)
+        base.expect(read == [before], "and the read is right")
+        box.log.heal()
+    box.away()
+
+
 waiting(1)
 waiting(6)
 unmap()
+slow_reader()
 base.step("done")

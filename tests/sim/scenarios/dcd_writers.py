@@ -8,6 +8,7 @@ slow between reserving a place and publishing it, so that they overtake each oth
 import random
 import sys
 import threading
+import time
 from pathlib import Path
 
 from dcdlab import SEGMENT, SITE, Box
@@ -129,7 +130,23 @@ class Site:
                 base.expect(found in may, f"sector {sector}: {found!r}, may be {sorted(may)}")
 
 
+def outlives() -> None:
+    base.step("an engine outlives the thread that is in it, though its write has been answered")
+    before = PARAMETER.read_text()
+    box = Box()
+    with box.disk() as disk:
+        for n in range(60):
+            disk.write(n, sectors(f"{n}", 1))
+        PARAMETER.write_text("2000000")  # now the thread sleeps for half a second
+        disk.write(0, sectors("the last", 1))
+        answered = time.monotonic()
+        PARAMETER.write_text(before)
+    base.expect(time.monotonic() - answered > 0.4, "it was closed under the thread")
+    box.away()
+
+
 def main() -> None:
+    outlives()
     site = Site()
     together = 0
     for number in range(ROUNDS):

@@ -79,6 +79,10 @@ class Disk:
         self.sectors = sectors
         self.heal()
 
+    def slow_reads(self, ms: int) -> None:
+        """Every read takes so long, writes don't."""
+        self._load([f"0 {self.sectors} delay {self._medium} 0 {ms} {self._medium} 0 0"])
+
     def heal(self) -> None:
         self._load([self._linear(0, self.sectors)])
 
