@@ -5,7 +5,6 @@ A checker that finds nothing may be blind, so most of these tests damage a good
 image in a way that a storage stack could, and want the damage named.
 """
 
-import os
 import re
 import shutil
 import subprocess
@@ -13,24 +12,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sanitized import compile_c
 
 HERE = Path(__file__).resolve().parent
-FLAGS = ["-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined"]
 PROGRAM = ["oracle.c", "sectors.c", "state.c", "device.c", "load.c", "check.c", "torture.c"]
 SECTOR = 512
 SECTORS = 8192
 
 
-def compile_c(sources: list[str], to: Path) -> Path:
-    cc = os.environ.get("CC", "cc")
-    paths = [str(HERE / name) for name in sources]
-    subprocess.run([cc, *FLAGS, *paths, "-o", str(to)], check=True)
-    return to
-
-
 @pytest.fixture(scope="session")
 def torture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_c(PROGRAM, tmp_path_factory.mktemp("torture") / "torture")
+    to = tmp_path_factory.mktemp("torture") / "torture"
+    return compile_c(to, *(HERE / name for name in PROGRAM))
 
 
 def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -93,7 +86,7 @@ def sector(data: bytearray, s: int) -> bytearray:
 
 
 def test_oracle_unit_tests(tmp_path: Path) -> None:
-    done = run(compile_c(["oracle.c", "test_oracle.c"], tmp_path / "test_oracle"))
+    done = run(compile_c(tmp_path / "test_oracle", HERE / "oracle.c", HERE / "test_oracle.c"))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -4,39 +4,23 @@
 import json
 import os
 import struct
-import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sanitized
+from sanitized import Said
 
 SLOT = 4096
 HERE = Path(__file__).resolve().parent
 TARGET = HERE.parent.parent
-FLAGS = [
-    "-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=all",
-]  # fmt: skip
 PURE = ["super.c", "life.c", "verdict.c", "growth.c", "tools/port.c"]
 META = ["lockstep-meta.c", "show.c", "make.c", "grow.c", "search.c", "device.c", "json.c"]
 
 
 def compile_c(sources: list[Path], to: Path, *flags: str) -> Path:
-    cc = os.environ.get("CC", "cc")
-    paths = [str(source) for source in [*sources, *(TARGET / name for name in PURE)]]
-    subprocess.run([cc, *FLAGS, *flags, "-I", str(TARGET), *paths, "-o", str(to)], check=True)
-    return to
-
-
-@dataclass(frozen=True)
-class Said:
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        return json.loads(self.out)
+    pure = [TARGET / name for name in PURE]
+    return sanitized.compile_c(to, *flags, "-I", TARGET, *sources, *pure)
 
 
 def crc32c(data: bytes | bytearray) -> int:
@@ -60,11 +44,7 @@ class Meta:
         self.folder = folder
 
     def __call__(self, *words: str | Path) -> Said:
-        done = subprocess.run(
-            [self.program, *words], cwd=self.folder, capture_output=True, text=True
-        )
-        assert "Sanitizer" not in done.stderr and "runtime error" not in done.stderr, done.stderr
-        return Said(done.returncode, done.stdout, done.stderr)
+        return sanitized.run(self.program, *words, cwd=self.folder)
 
     def device(self, name: str, size: int) -> Path:
         """A file of so many bytes, all 0xa5 so that what was overwritten is seen."""

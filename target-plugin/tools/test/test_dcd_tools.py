@@ -1,68 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""dcd check, dump, recover; and recovery of logs and NVRAMs in which a bit is wrong.
-
-All 8 bits of each byte: `LOCKSTEP_FLIPS=1 python3 -m pytest target-plugin/tools/test`.
-"""
+"""dcd check, dump, recover: what they say, what they refuse, and what is on the disks then."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import dcdimage
+import dcdtool
 import pytest
 from dcdimage import BLOCK, RING, SEGMENT, Entry, Images, after_a_cut
+from dcdtool import NVRAM
+from sanitized import run
 
-HERE = Path(__file__).resolve().parent
-TOP = HERE.parents[2]
-EVERY = os.environ.get("LOCKSTEP_FLIPS", "601")
-PURE = [*(TOP / "target-plugin" / name for name in ("parse.c", "segment.c", "plan.c")),
-        TOP / "dm-target/tools/port.c"]  # fmt: skip
-TOOL = [*HERE.parent.glob("*.c"), TOP / "dm-target/tools/json.c"]
-SANE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-
-
-def compile_c(to: Path, *words: str | Path) -> Path:
-    cc = os.environ.get("CC", "cc")
-    subprocess.run([cc, "-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", *SANE,
-                    *words, *PURE, "-o", to], check=True)  # fmt: skip
-    return to
-
-
-@pytest.fixture(scope="module")
-def dcd(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_c(tmp_path_factory.mktemp("dcd") / "dcd", *TOOL)
-
-
-@pytest.fixture(scope="module")
-def flips(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    to = tmp_path_factory.mktemp("flips") / "flips"
-    return compile_c(to, HERE / "flips.c", HERE / "walk.c")
-
-
-@dataclass(frozen=True)
-class Said:
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-def run(program: Path, *words: str, **env: str) -> Said:
-    done = subprocess.run([program, *words], capture_output=True, text=True,
-                          env={**os.environ, **env}, check=False)  # fmt: skip
-    assert "Sanitizer" not in done.stderr and "runtime error" not in done.stderr, done.stderr
-    return Said(done.returncode, done.stdout, done.stderr)
-
-
-NVRAM = pytest.mark.parametrize("nvram", [True, False])
+# Fixtures.
+dcd = dcdtool.dcd
 
 
 @NVRAM
@@ -86,59 +38,6 @@ def test_recover(dcd: Path, tmp_path: Path, nvram: bool) -> None:
     again = run(dcd, "recover", *words, "--json")
     assert (again.code, again.json()["entries"]) == (0, 0)
     assert (tmp_path / "data").read_bytes() == bytes(images.right)
-
-
-@NVRAM
-def test_killed_at_each_write(dcd: Path, tmp_path: Path, nvram: bool) -> None:
-    cut = compile_c(tmp_path / "cut", *TOOL, TOP / "dm-target/tools/test/cut-writes.c",
-                    "-Wl,--wrap=pwrite")  # fmt: skip
-    images = after_a_cut(nvram)
-    for number in range(1, 100):
-        words = images.save(tmp_path)
-        done = run(cut, "recover", *words, CUT=str(number), ASAN_OPTIONS="detect_leaks=0")
-        if done.code == 0:
-            break
-        assert done.code == 99, done
-        told = run(dcd, "check", *words)
-        assert told.code in (0, 4), told  # 4: the superblock that was half written
-        assert run(dcd, "recover", *words).code == 0
-        assert (tmp_path / "data").read_bytes() == bytes(images.right), f"cut at write {number}"
-        assert run(dcd, "check", *words, "--json").json()["live"]["entries"] == 0
-    assert number > (9 if nvram else 8)
-
-
-@NVRAM
-def test_flips_and_truncations(flips: Path, tmp_path: Path, nvram: bool) -> None:
-    images = after_a_cut(nvram)
-    images.save(tmp_path)
-    (tmp_path / "right").write_bytes(images.right)
-    paths = [str(tmp_path / name) for name in ("log", "nvram", "data", "right")]
-    if not nvram:
-        paths[1] = "-"
-    done = run(flips, *paths, EVERY)
-    assert done.code == 0, done
-    found = re.fullmatch(r"right (\d+) refused (\d+)\n", done.out)
-    assert found and int(found[1]) > 100 and int(found[2]) > 100, done.out
-    # The control: with other right data it is reported.
-    (tmp_path / "right").write_bytes(images.data)
-    assert run(flips, *paths, EVERY).code == 1
-
-
-def test_fuzz(tmp_path: Path) -> None:
-    """More runs: `LOCKSTEP_FUZZ=10000000`."""
-    fuzz = compile_c(tmp_path / "fuzz", HERE / "fuzz.c", HERE / "walk.c", "-O2")
-    paths = []
-    for nvram in (True, False):
-        path = tmp_path / f"input-{nvram}"
-        path.write_bytes(dcdimage.fuzz_input(after_a_cut(nvram, 128)))
-        paths.append(str(path))
-    whole = run(fuzz, "0", "1", *paths)
-    assert (whole.code, whole.out) == (0, "0 runs, 2 accepted\n"), whole
-    runs = os.environ.get("LOCKSTEP_FUZZ", "5000")
-    done = run(fuzz, runs, "1", *paths)
-    found = re.fullmatch(rf"{runs} runs, (\d+) accepted\n", done.out)
-    assert done.code == 0 and found, done
-    assert int(runs) // 20 < int(found[1]) < int(runs), done.out  # it gets past the checksums
 
 
 def refused(dcd: Path, folder: Path, images: Images, reason: str, *more: str) -> str:
@@ -301,7 +200,7 @@ def test_exit_codes(dcd: Path, tmp_path: Path) -> None:
 
 def test_manual(dcd: Path) -> None:
     """The page has each command and option that the program names, and the exit codes."""
-    page = (HERE.parent / "dcd.8").read_text().replace("\\-", "-")
+    page = (dcdtool.HERE.parent / "dcd.8").read_text().replace("\\-", "-")
     usage = run(dcd).err
     for word in {*re.findall(r"--[a-z-]+", usage), *re.findall(r"dcd ([a-z]+)", usage)}:
         assert word in page, word
