@@ -19,6 +19,7 @@ struct dcd_batch *dcd_batch_new(struct dcd_engine *e, size_t room)
 
 	if (!b)
 		return NULL;
+	room = round_down(room, DCD_BLOCK);	/* a load is whole blocks */
 	b->room = room;
 	b->most = max_t(size_t, room / DCD_BLOCK, 1);
 	b->loads = kvcalloc(b->most, sizeof(*b->loads), GFP_KERNEL);

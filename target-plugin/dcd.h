@@ -43,7 +43,7 @@ struct dcd_gather {
  * dcd_submit() returns; for a read perhaps in interrupt context, else in process
  * context. @error is 0 or negative:
  * -ENOMEM and -EAGAIN: try again; -ERANGE: not on the disk; -EINVAL: @sgl is too
- * short; -EIO: the DCD can't do it now;
+ * short, or not whole blocks (struct dcd_topology); -EIO: the DCD can't do it now;
  * -ENODATA, of reads only: a disk can't read @bad_sector (or one close behind
  * it); all sectors before it were read. Others can be read as before: to a SCSI
  * initiator that is MEDIUM ERROR, UNRECOVERED READ ERROR.
@@ -132,6 +132,7 @@ sector_t dcd_sectors(const struct dcd_engine *e);
 
 /* What the data disk is like, where everything comes to in the end. All in bytes. */
 struct dcd_topology {
+	unsigned int logical_block;	/* the log's, if that is larger; 512 to 4096 */
 	unsigned int physical_block;
 	unsigned int io_min, io_opt;	/* best sizes of requests; @io_opt 0: no preference */
 	int misaligned;			/* sector 0 in its physical block; < 0: unknown */

@@ -89,8 +89,10 @@ static int read_key(struct dcd_engine *e, u8 *part, u8 key[DIGEST_KEY_BYTES])
 		memset(key, 0, DIGEST_KEY_BYTES);
 		return 0;
 	}
-	r = dcd_read_now(e, digest_key_sector(e->data.sectors), 1, part);
-	memcpy(key, part + SECTOR_SIZE - DIGEST_KEY_BYTES, DIGEST_KEY_BYTES);
+	/* The last sector of a block of digests; a disk may not have anything smaller. */
+	r = dcd_read_now(e, digest_key_sector(e->data.sectors) + 1 - DIGEST_BLOCK_SECTORS,
+			 DIGEST_BLOCK_SECTORS, part);
+	memcpy(key, part + DIGEST_BLOCK - DIGEST_KEY_BYTES, DIGEST_KEY_BYTES);
 	return r;
 }
 

@@ -19,9 +19,10 @@ int dcd_disk_open(struct dcd_disk *disk, const char *what, const char *path, voi
 	}
 	disk->handle = handle;
 	disk->sectors = bdev_nr_sectors(disk->bdev);
-	if (bdev_logical_block_size(disk->bdev) != 512) {
-		pr_err("dcd: %s disk %s has blocks of %u bytes: only 512 are supported\n", what,
-		       path, bdev_logical_block_size(disk->bdev));
+	disk->block = bdev_logical_block_size(disk->bdev);
+	if (disk->block > DCD_BLOCK) {
+		pr_err("dcd: %s disk %s has blocks of %u bytes: 4096 at most are supported\n", what,
+		       path, disk->block);
 		dcd_disk_close(disk);
 		return -EINVAL;
 	}

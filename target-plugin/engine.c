@@ -113,6 +113,7 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 		r = dcd_disk_open(&e->log, "log", c->log, e);
 	if (r)
 		return r;
+	e->block = max(e->data.block, e->log.block);
 	if (e->data.bdev == e->log.bdev) {
 		pr_err("dcd: %s: %s is both data and log disk\n", e->name, c->data);
 		return -EINVAL;
@@ -305,6 +306,10 @@ static void submit(struct dcd_engine *e, struct dcd_request *rq)
 		dcd_answer(e, rq, -ERANGE);
 		return;
 	}
+	if ((rq->sector | rq->sectors) & ((e->block >> SECTOR_SHIFT) - 1)) {
+		dcd_answer(e, rq, -EINVAL);
+		return;
+	}
 	switch (rq->op) {
 	case DCD_READ:
 		dcd_count(e, DCD_N_READS, 1);
@@ -351,6 +356,7 @@ void dcd_topology(const struct dcd_engine *e, struct dcd_topology *t)
 {
 	struct block_device *bdev = e->data.bdev;
 
+	t->logical_block = e->block;
 	t->physical_block = bdev_physical_block_size(bdev);
 	t->io_min = bdev_io_min(bdev);
 	t->io_opt = bdev_io_opt(bdev);

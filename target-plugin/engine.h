@@ -77,6 +77,7 @@
 struct dcd_disk {
 	struct block_device *bdev;
 	void *handle;		/* what compat opened */
+	unsigned int block;	/* bytes of a logical block */
 	sector_t sectors;	/* that are used; of the data disk they may grow: grow.c */
 };
 
@@ -132,6 +133,7 @@ struct dcd_pending {
 struct dcd_engine {
 	char name[64];
 	struct dcd_disk data, log;
+	unsigned int block;	/* the larger of theirs; all requests and entries are whole ones */
 	struct dcd_nvram *nv;
 	bool keeps;		/* the NVRAM has a header and outlives us */
 	bool loses_acks;

@@ -73,17 +73,45 @@ static struct configfs_attribute *own[] = {
 	&lun_attr_stat_index_bytes,
 };
 
+/* The core's, which doesn't ask what the disks can. */
+static struct configfs_attribute our_block_size;
+static ssize_t (*core_block_size_store)(struct config_item *item, const char *page, size_t count);
+
+static ssize_t block_size_store(struct config_item *item, const char *page, size_t count)
+{
+	struct dcd_dev *d = lun_of_attribute(item);
+	u32 least = d->dev.dev_attrib.hw_block_size, value;
+
+	if (!kstrtou32(page, 0, &value) && value < least) {
+		pr_err("dcd: %s: block_size=%u: the disks have blocks of %u bytes\n", lun_name(d),
+		       value, least);
+		return -EINVAL;
+	}
+	return core_block_size_store(item, page, count);
+}
+
+static struct configfs_attribute *with_our_store(struct configfs_attribute *core)
+{
+	if (strcmp(core->ca_name, "block_size"))
+		return core;
+	core_block_size_store = core->store;
+	our_block_size = *core;
+	our_block_size.store = block_size_store;
+	return &our_block_size;
+}
+
 struct configfs_attribute **lun_attributes(void)
 {
 	struct configfs_attribute **all;
-	size_t cores = 0;
+	size_t cores = 0, i;
 
 	while (sbc_attrib_attrs[cores])
 		cores++;
 	all = kcalloc(cores + ARRAY_SIZE(own) + 1, sizeof(*all), GFP_KERNEL);
-	if (all) {
-		memcpy(all, sbc_attrib_attrs, cores * sizeof(*all));
-		memcpy(all + cores, own, sizeof(own));
-	}
+	if (!all)
+		return NULL;
+	for (i = 0; i < cores; i++)
+		all[i] = with_our_store(sbc_attrib_attrs[i]);
+	memcpy(all + cores, own, sizeof(own));
 	return all;
 }

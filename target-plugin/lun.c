@@ -128,8 +128,9 @@ static int dcd_configure_device(struct se_device *dev)
 		lun_digests_configure(dev);
 		return 0;
 	}
-	dev->dev_attrib.hw_block_size = 512;
-	dev->dev_attrib.hw_max_sectors = 2048;
+	dcd_topology(d->engine, &t);
+	dev->dev_attrib.hw_block_size = t.logical_block;
+	dev->dev_attrib.hw_max_sectors = (1U << 20) / t.logical_block;
 	dev->dev_attrib.hw_queue_depth = 128;
 	dev->dev_attrib.max_unmap_lba_count = 1U << 22;
 	dev->dev_attrib.max_unmap_block_desc_count = 32;
@@ -138,7 +139,6 @@ static int dcd_configure_device(struct se_device *dev)
 	dev->dev_attrib.emulate_tpu = 1;
 	dev->dev_attrib.emulate_tpws = 1;
 	dev->dev_attrib.max_write_same_len = 0xffff;
-	dcd_topology(d->engine, &t);
 	dev->dev_attrib.is_nonrot = !t.rotates;
 	return 0;
 }

@@ -142,11 +142,12 @@ static int fill(struct dcd_gather *g, const u8 *from, size_t bytes)
 
 /*
  * May both disks read right into it? The fabrics' own pages may; memory of a
- * program that a fabric passes on may begin or be split anywhere.
+ * program that a fabric passes on may begin or be split anywhere. Whole blocks in each
+ * part of it, so that a bio that has no room for more ends with a whole one.
  */
 static bool takes_dma(const struct dcd_engine *e, const struct dcd_request *rq)
 {
-	unsigned int mask = (SECTOR_SIZE - 1) | bdev_dma_alignment(e->data.bdev) |
+	unsigned int mask = (e->block - 1) | bdev_dma_alignment(e->data.bdev) |
 			    bdev_dma_alignment(e->log.bdev);
 	struct scatterlist *sg;
 	unsigned int i;

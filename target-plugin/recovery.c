@@ -45,6 +45,29 @@ static int index_entries(struct dcd_engine *e, const u8 *seg, u64 sequence, u32 
 	return 0;
 }
 
+/*
+ * With other disks than they were written with, they may not be: then the data disk
+ * can't take them.
+ */
+static int whole_blocks(struct dcd_engine *e, const u8 *seg, u32 entries, u64 applied)
+{
+	u32 mask = (e->block >> SECTOR_SHIFT) - 1, i;
+
+	for (i = 0; i < entries && mask; i++) {
+		const struct dcd_entry *n = dcd_entry_at(seg, i);
+		u32 offset = le16_to_cpu(n->type) == DCD_ENTRY_WRITE ? le32_to_cpu(n->offset) : 0;
+
+		if (le64_to_cpu(n->sequence) <= applied ||
+		    !((le64_to_cpu(n->sector) | le32_to_cpu(n->sectors) | offset) & mask))
+			continue;
+		pr_err("dcd: %s: the log %pg has %u sectors for sector %llu of the data disk, which aren't whole blocks of %u bytes, as %pg or %pg has: open it with the disks it was written with, until the log is empty\n",
+		       e->name, e->log.bdev, le32_to_cpu(n->sectors), le64_to_cpu(n->sector),
+		       e->block, e->data.bdev, e->log.bdev);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 static int read_segment(struct dcd_engine *e, struct recovery *c)
 {
 	const struct dcd_segment *h = e->commit_buf;
@@ -57,15 +80,16 @@ static int read_segment(struct dcd_engine *e, struct recovery *c)
 		return r;
 	if (!dcd_plan_segment(&c->plan, e->commit_buf, r))
 		return 0;
-	return index_entries(e, e->commit_buf, sequence, le32_to_cpu(h->entries), c);
+	return whole_blocks(e, e->commit_buf, le32_to_cpu(h->entries), c->plan.applied) ?:
+	       index_entries(e, e->commit_buf, sequence, le32_to_cpu(h->entries), c);
 }
 
 static void read_header(struct dcd_engine *e, struct recovery *c)
 {
 	int r = dcd_disk_io(&e->log, REQ_OP_READ, dcd_segment_sector(e, c->plan.place),
-			    e->commit_buf, SECTOR_SIZE);
+			    e->commit_buf, e->log.block);
 
-	c->bytes += SECTOR_SIZE;
+	c->bytes += e->log.block;
 	dcd_plan_header(&c->plan, e->commit_buf, r);
 }
 
@@ -154,6 +178,9 @@ static int read_nvram(struct dcd_engine *e, struct recovery *c)
 		s->first_entry = c->scans[i].first;
 		s->entries = c->scans[i].entries;
 		s->used = c->scans[i].used;
+		r = whole_blocks(e, s->base, s->entries, c->plan.applied);
+		if (r)
+			return r;
 		slot_to_log(e, s, p->next);
 		r = index_entries(e, s->base, p->next, s->entries, c);
 		dcd_slot_recovered(e, s, p->next, !e->log_dead);

@@ -51,6 +51,7 @@ struct media_options {
 	bool look;
 	bool spread;
 	bool lie;
+	unsigned int block;
 	unsigned int site;
 	unsigned int cache_bytes;
 	unsigned int read_us;

@@ -8,6 +8,7 @@
  *         survives the dm device, until it is forgotten (site-cut.h)
  * DEVICE  data are on that block device, only the time is modelled
  *
+ *   block N              bytes of a logical block, 512 to 4096 (512); parts of one are I/O errors
  *   write_cache on|off   volatile write cache (on)
  *   cache_bytes N        its size (8388608); 0: no bound, except on a spindle
  *   site N               whose power it uses (0)
@@ -34,6 +35,7 @@
 #include <linux/device-mapper.h>
 #include <linux/err.h>
 #include <linux/kstrtox.h>
+#include <linux/log2.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/string.h>
@@ -48,6 +50,7 @@
 
 struct media {
 	struct media_gen *gen;
+	unsigned int block;
 	struct media_queue *q;
 	struct dm_dev *dev;
 	char name[SITE_NAME_MAX];
@@ -71,6 +74,7 @@ static int parse_option(struct media_options *opt, const char *key, const char *
 		unsigned int *to, min, max;
 	} numbers[] = {
 		{ "cache_bytes", &opt->cache_bytes, 0, UINT_MAX },
+		{ "block", &opt->block, 512, 4096 },
 		{ "site", &opt->site, 0, UINT_MAX },
 		{ "read_us", &opt->read_us, 0, 10 * USEC_PER_SEC },
 		{ "write_us", &opt->write_us, 0, 10 * USEC_PER_SEC },
@@ -112,7 +116,7 @@ static int parse_kind(const char *word, struct media_options *opt)
 	if (kind == ARRAY_SIZE(kinds))
 		return -EINVAL;
 	*opt = (struct media_options){
-		.kind = kind, .write_cache = true, .look = true,
+		.kind = kind, .block = SECTOR_SIZE, .write_cache = true, .look = true,
 		.cache_bytes = SPINDLE_CACHE_BYTES,
 		.read_us = 80, .write_us = 20, .flush_us = 200, .channels = 8,
 	};
@@ -151,6 +155,10 @@ static int parse_options(struct dm_target *ti, struct media *m, struct media_opt
 		}
 		len = strlen(m->table);
 		scnprintf(m->table + len, sizeof(m->table) - len, " %s %s", key, value);
+	}
+	if (!is_power_of_2(opt->block)) {
+		ti->error = "A block is a power of two";
+		return -EINVAL;
 	}
 	if (opt->kind == MEDIA_SPINDLE && !opt->cache_bytes) {
 		ti->error = "A spindle's cache needs a size";
@@ -216,6 +224,7 @@ static int media_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	r = parse_options(ti, m, &opt, argc - 3, argv + 3);
 	if (r)
 		goto bad;
+	m->block = opt.block;
 	r = media_storage(ti, m, argv[1], &opt);
 	if (r)
 		goto bad;
@@ -255,6 +264,8 @@ static int media_map(struct dm_target *ti, struct bio *bio)
 	sector_t sector = dm_target_offset(ti, bio->bi_iter.bi_sector);
 	struct media *m = ti->private;
 
+	if (((sector << SECTOR_SHIFT) | bio->bi_iter.bi_size) & (m->block - 1))
+		return DM_MAPIO_KILL;
 	if (m->dev) {
 		bio_set_dev(bio, m->dev->bdev);
 		bio->bi_iter.bi_sector = sector;
@@ -326,6 +337,8 @@ static void media_io_hints(struct dm_target *ti, struct queue_limits *limits)
 
 	if (!m->dev)
 		media_limit_discard(limits, MAX_ZERO_SECTORS);
+	limits->logical_block_size = max(limits->logical_block_size, m->block);
+	limits->physical_block_size = max(limits->physical_block_size, m->block);
 }
 
 static struct target_type media_target = {

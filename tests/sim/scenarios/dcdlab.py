@@ -40,10 +40,10 @@ class Disk:
     """A disk with a volatile cache, whose power can be cut and which can be told to fail."""
 
     def __init__(
-        self, name: str, mib: int, model: str = "null", *, spare_mib: int = 0, **options: str
+        self, name: str, mib: int, model: str = "null", spare_mib: int = 0, /, **options: str
     ) -> None:
         self.name, self.sectors, self._model = name, mib << 11, model
-        self._mib = mib + spare_mib
+        self._mib, self._options = mib + spare_mib, options
         self._medium = media.disk(f"{name}-medium", self._mib, model, site=SITE, **options)
         self.node = dm.create(name, self._linear(0, self.sectors))
 
@@ -104,7 +104,7 @@ class Disk:
     def remake(self) -> None:
         """The medium after its power came back."""
         dm.remove(f"{self.name}-medium")
-        media.disk(f"{self.name}-medium", self._mib, self._model, site=SITE)
+        media.disk(f"{self.name}-medium", self._mib, self._model, site=SITE, **self._options)
 
     def remove(self) -> None:
         dm.remove(self.name)
@@ -127,6 +127,7 @@ class Box:
     data_options: dict[str, str] = field(default_factory=dict)
     data_spare_mib: int = 0
     log_mib: int = 3
+    log_options: dict[str, str] = field(default_factory=dict)
     nvram: str = "dram:battery"  # "lab": one that keeps its content
     nvram_bytes: int = 4096 + 4 * SEGMENT
     tag: str = ""
@@ -137,10 +138,10 @@ class Box:
 
     def __post_init__(self) -> None:
         self.data = Disk(
-            f"data{self.tag}", self.data_mib, self.data_model, spare_mib=self.data_spare_mib,
+            f"data{self.tag}", self.data_mib, self.data_model, self.data_spare_mib,
             **self.data_options,
         )  # fmt: skip
-        self.log = Disk(f"log{self.tag}", self.log_mib)
+        self.log = Disk(f"log{self.tag}", self.log_mib, **self.log_options)
         if self.nvram == "lab":
             self.view = media.nvram(f"nv{self.tag}", self.nvram_bytes >> 10, site=SITE)
         format_log(self.data.node, self.log.node, self.view)
