@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from dcdlab import Box, Model, filled
-from locklab import base, blk
+from locklab import base, blk, dm
 
 
 def cache(node: str) -> str:
@@ -119,9 +119,36 @@ def destaged_between() -> None:
         box.away()
 
 
+def dead_between() -> None:
+    """The same with a log that fails once, and is told at its first superblock that it works."""
+    base.step("dram: what is over a flushed write when the log dies goes past it, too")
+    box = Box(nvram="dram", nvram_bytes=4096 + 16 * 65536)
+    with box.disk_until_cut() as disk:
+        disk.write(0, blk.pattern("at home", 8))
+        box.destaged()
+        disk.write(0, blk.pattern("flushed", 8))
+        disk.flush()
+        box.data.slow(5)
+        dm.suspend(box.log.name)
+        disk.write(1000, blk.pattern("fills a slot, for the log", 112))
+        disk.write(0, blk.pattern("over it, in the slot that is open", 8))
+        box.log.fail_writes()
+        began = time.monotonic()
+        box.says("log FAILING", "the log's failure to be seen")
+        box.log.heal()
+        box.says("log ok", "the log to work again")
+        base.expect(time.monotonic() - began < 0.09, "slower than the slot is sealed by itself")
+    with box.disk() as disk:
+        found = disk.read(0, 8)
+        may = [blk.pattern(tag, 8) for tag in ("flushed", "over it, in the slot that is open")]
+        base.expect(found in may, "neither the flushed write nor the one over it")
+    box.away()
+
+
 wce()
 dram_cut()
 destaged_between()
+dead_between()
 discards_too()
 nvram_cut()
 base.step("done")

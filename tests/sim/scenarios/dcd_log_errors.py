@@ -297,6 +297,35 @@ def comes_back(nvram: str, bad_log_place: bool = False, cut: bool = False) -> No
     box.away()
 
 
+def dies_again() -> None:
+    base.step("the log fails, works, fails again before the destager came by: no mark is left")
+    box = Box(nvram="lab", nvram_bytes=4096 + 16 * SEGMENT)
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        box.data.fail_part(100, 101)
+        filled(disk, model, 96, 112, "over the bad place", 16)
+        box.says("data FAILING", "the bad place to be met")
+        box.log.fail_writes()
+        filled(disk, model, 1000, 1008, "past the log", 8)
+        box.says("log FAILING", "the log's failure to be seen")
+        says("works again", box.log.heal)
+        box.data.heal()
+        rounds, bypasses = box.count("rounds"), box.count("bypass_rounds")
+        filled(disk, model, 2000, 2560, "in the log")
+        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.equal(box.count("rounds"), rounds, "rounds of the destager meanwhile")
+        box.log.fail_writes()
+        filled(disk, model, 2400, 2800, "past the log again")
+        base.until(lambda: box.count("bypass_rounds") > bypasses, "NVRAM to go past it")
+        model.check(disk, "without the log")
+        says("works again", box.log.heal)
+        filled(disk, model, 1000, 1400, "in the log again")
+        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+    with box.disk() as disk:
+        model.check(disk, "after reopening")
+    box.away()
+
+
 def close_tries_the_log() -> None:
     base.step("closed right after the log came back, with a bad place: the log gets it all")
     box = Box()
@@ -455,6 +484,7 @@ def main() -> None:
     comes_back("dram:battery")
     comes_back("lab", bad_log_place=True)
     comes_back("lab", cut=True)
+    dies_again()
     close_tries_the_log()
     half_lost()
     recovery_half_way()
