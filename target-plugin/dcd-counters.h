@@ -12,6 +12,8 @@ DCD_COUNTER(DATA_PIECES, data_pieces)
 DCD_COUNTER(READ_HOPS, read_hops)	/* reads that needed a worker, for the log */
 DCD_COUNTER(READ_BOUNCES, read_bounces)	/* reads into memory that disks can't read into */
 DCD_COUNTER(WRITES, writes)
+DCD_COUNTER(BATCHES, batches)	/* of the writes */
+DCD_COUNTER(BATCH_RANGES, batch_ranges)
 DCD_COUNTER(ZEROES, zeroes)
 DCD_COUNTER(DISCARDS, discards)
 DCD_COUNTER(FLUSHES, flushes)

@@ -111,6 +111,31 @@ TRACE_EVENT(dcd_commit,
 		  __entry->error)
 );
 
+/* A write of several ranges has its places in a segment. */
+TRACE_EVENT(dcd_ranges,
+	TP_PROTO(struct dcd_engine *e, const struct dcd_place_in_slot *p),
+	TP_ARGS(e, p),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, first)
+		__field(u64, segment)
+		__field(unsigned int, entries)
+		__field(unsigned int, ranges)
+		__field(u64, sectors)
+	),
+	TP_fast_assign(
+		__entry->dev = e->data.bdev->bd_dev;
+		__entry->first = p->number;
+		__entry->segment = p->slot->segment;
+		__entry->entries = p->entries;
+		__entry->ranges = p->rq->nranges;
+		__entry->sectors = p->rq->sectors;
+	),
+	TP_printk("%d,%d entry %llu and %u in all, in segment %llu: %u ranges of %llu sectors",
+		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->first, __entry->entries,
+		  __entry->segment, __entry->ranges, __entry->sectors)
+);
+
 /*
  * A batch, and what it had to wait for: its own reads that weren't done yet, and its
  * writes. The flush comes after it.

@@ -38,6 +38,11 @@ struct dcd_gather {
 	struct completion *waiting;
 };
 
+struct dcd_range {
+	sector_t sector;
+	u32 sectors;
+};
+
 /*
  * The caller owns it until @done, which is called exactly once, perhaps before
  * dcd_submit() returns; for a read perhaps in interrupt context, else in process
@@ -49,7 +54,13 @@ struct dcd_gather {
  * initiator that is MEDIUM ERROR, UNRECOVERED READ ERROR.
  * After an error a part of a write, from its beginning, may have been done.
  * @sector and @sectors in 512 bytes. @fua: durable even if the write cache is
- * volatile.
+ * volatile. @skip: bytes at the beginning of @sgl that aren't written.
+ *
+ * A batch is a write with @ranges, which belong to the caller too: their data are one
+ * behind the other in @sgl, @sectors is the sum, @sector isn't looked at. Where ranges
+ * overlap the later one wins. After a power cut all of it is there or nothing, after
+ * an error nothing was done. dcd_batch_limits() says how large it may be; -EINVAL: it
+ * is larger, a range is empty, or the sum is wrong.
  */
 struct dcd_request {
 	enum dcd_op op;
@@ -58,6 +69,9 @@ struct dcd_request {
 	sector_t sectors;
 	struct scatterlist *sgl;
 	unsigned int nents;
+	size_t skip;
+	const struct dcd_range *ranges;
+	unsigned int nranges;
 	void (*done)(struct dcd_request *rq, int error);
 	sector_t bad_sector;
 	/* the engine's */
@@ -129,6 +143,8 @@ void dcd_close(struct dcd_engine *e);
 void dcd_submit(struct dcd_engine *e, struct dcd_request *rq);
 
 sector_t dcd_sectors(const struct dcd_engine *e);
+/* Of a batch that is within both it is certain that one segment has room for it. */
+void dcd_batch_limits(const struct dcd_engine *e, unsigned int *ranges, sector_t *sectors);
 
 /* What the data disk is like, where everything comes to in the end. All in bytes. */
 struct dcd_topology {

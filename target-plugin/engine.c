@@ -298,16 +298,35 @@ void dcd_entered(struct dcd_engine *e, struct dcd_request *rq)
 		dcd_answer(e, rq, 0);
 }
 
-static void submit(struct dcd_engine *e, struct dcd_request *rq)
+static int check_range(const struct dcd_engine *e, sector_t sector, sector_t sectors)
 {
 	sector_t size = dcd_sectors(e);
 
-	if (rq->sector > size || rq->sectors > size - rq->sector) {
-		dcd_answer(e, rq, -ERANGE);
-		return;
-	}
-	if ((rq->sector | rq->sectors) & ((e->block >> SECTOR_SHIFT) - 1)) {
-		dcd_answer(e, rq, -EINVAL);
+	if (sector > size || sectors > size - sector)
+		return -ERANGE;
+	return (sector | sectors) & ((e->block >> SECTOR_SHIFT) - 1) ? -EINVAL : 0;
+}
+
+static int check(struct dcd_engine *e, const struct dcd_request *rq)
+{
+	unsigned int i;
+	int r = 0;
+
+	if (!rq->ranges)
+		return check_range(e, rq->sector, rq->sectors);
+	for (i = 0; i < rq->nranges && !r; i++)
+		r = check_range(e, rq->ranges[i].sector, rq->ranges[i].sectors);
+	if (!r && !dcd_batch_fits(e, rq))
+		r = -EINVAL;
+	return r;
+}
+
+static void submit(struct dcd_engine *e, struct dcd_request *rq)
+{
+	int r = check(e, rq);
+
+	if (r) {
+		dcd_answer(e, rq, r);
 		return;
 	}
 	switch (rq->op) {

@@ -363,7 +363,8 @@ int __must_check dcd_commit_all(struct dcd_engine *e);
  * entries.c. A place for one entry, in three steps: dcd_reserve() needs @lock and
  * sleeps never; -EAGAIN: no room now. Then, with no lock, dcd_reserved() in any
  * case, and if it was had dcd_fill(), after which a request whose @last entry it is
- * belongs to whoever publishes it.
+ * belongs to whoever publishes it. The places of a batch are reserved all at once and
+ * filled one by one, the first at @number and @offset.
  */
 struct dcd_place_in_slot {
 	struct dcd_request *rq;
@@ -371,18 +372,30 @@ struct dcd_place_in_slot {
 	u32 sectors;
 	size_t skip;		/* bytes of the request's data before it */
 	bool last;
+	unsigned int entries;	/* to reserve, in one segment */
+	u32 bytes;		/* of their payloads */
 	/* dcd_reserve()'s */
 	struct dcd_slot *slot;
 	u64 number;
+	u64 batch;		/* as the format has it */
 	u32 offset;
 	bool sealed, opened;
 };
 
 u32 dcd_payload_start(const struct dcd_engine *e);
-bool dcd_may_reserve(struct dcd_engine *e);	/* needs @lock; false: too many are pending */
+u32 dcd_chunk(const struct dcd_engine *e);	/* sectors of a write in one entry, at most */
+/* So many more entries? Needs @lock; false: too many are pending. */
+bool dcd_may_reserve(struct dcd_engine *e, unsigned int entries);
 int __must_check dcd_reserve(struct dcd_engine *e, struct dcd_place_in_slot *p);
 void dcd_reserved(struct dcd_engine *e, const struct dcd_place_in_slot *p);
 void dcd_fill(struct dcd_engine *e, const struct dcd_place_in_slot *p);
+/*
+ * ranges.c: batches. Is it one that fits? How many entries does it take? Fills them,
+ * whose places are reserved; then it belongs to whoever publishes the last one.
+ */
+bool dcd_batch_fits(struct dcd_engine *e, const struct dcd_request *rq);
+unsigned int dcd_batch_entries(struct dcd_engine *e, const struct dcd_request *rq);
+void dcd_batch_fill(struct dcd_engine *e, struct dcd_place_in_slot *p);
 /* Publish what is filled and next, unless somebody is at it. May sleep for memory only. */
 void dcd_publish(struct dcd_engine *e);
 void dcd_publish_worker(struct work_struct *work);

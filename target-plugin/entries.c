@@ -77,10 +77,17 @@ static struct dcd_entry *in_table(const struct dcd_slot *s, u64 number)
 	return (struct dcd_entry *)(s->base + DCD_BLOCK) + (number - s->first_entry);
 }
 
-bool dcd_may_reserve(struct dcd_engine *e)
+#define CHUNK	128U
+
+u32 dcd_chunk(const struct dcd_engine *e)
+{
+	return min(CHUNK, (e->segment_bytes - dcd_payload_start(e)) >> SECTOR_SHIFT);
+}
+
+bool dcd_may_reserve(struct dcd_engine *e, unsigned int entries)
 {
 	lockdep_assert_held(&e->lock);
-	return e->next_entry - e->published < DCD_PENDING;
+	return e->next_entry - e->published + entries <= DCD_PENDING;
 }
 
 void dcd_seal_open(struct dcd_engine *e)
@@ -91,10 +98,11 @@ void dcd_seal_open(struct dcd_engine *e)
 	e->open = NULL;
 }
 
-static bool has_room(const struct dcd_engine *e, const struct dcd_slot *s, u32 bytes)
+static bool has_room(const struct dcd_engine *e, const struct dcd_slot *s,
+		     const struct dcd_place_in_slot *p)
 {
-	return s->used + bytes <= e->segment_bytes &&
-	       s->entries < e->table_bytes / sizeof(struct dcd_entry);
+	return s->used + p->bytes <= e->segment_bytes &&
+	       s->entries + p->entries <= e->table_bytes / sizeof(struct dcd_entry);
 }
 
 static u32 payload_bytes(const struct dcd_place_in_slot *p)
@@ -104,15 +112,15 @@ static u32 payload_bytes(const struct dcd_place_in_slot *p)
 
 int dcd_reserve(struct dcd_engine *e, struct dcd_place_in_slot *p)
 {
-	u32 bytes = payload_bytes(p);
 	struct dcd_slot *s = e->open;
+	unsigned int i;
 
 	lockdep_assert_held(&e->lock);
 	if (e->log_dead && !e->keeps)
 		return -EIO;
-	if (!dcd_may_reserve(e))
+	if (!dcd_may_reserve(e, p->entries))
 		return -EAGAIN;
-	if (s && !has_room(e, s, bytes)) {
+	if (s && !has_room(e, s, p)) {
 		dcd_seal_open(e);
 		p->sealed = true;
 		s = NULL;
@@ -131,13 +139,15 @@ int dcd_reserve(struct dcd_engine *e, struct dcd_place_in_slot *p)
 		p->opened = true;
 	}
 	p->slot = s;
-	p->number = e->next_entry++;
+	p->number = e->next_entry;
+	p->batch = p->entries > 1 ? p->number + p->entries - 1 : 0;
 	p->offset = s->used;
-	s->entries++;
-	s->used += bytes;
+	s->entries += p->entries;
+	s->used += p->bytes;
 	if (p->last)
 		p->rq->segment = s->segment;
-	*pending(e, p->number) = (struct dcd_pending){ .slot = s };
+	for (i = 0; i < p->entries; i++)
+		*pending(e, e->next_entry++) = (struct dcd_pending){ .slot = s };
 	return 0;
 }
 
@@ -176,6 +186,7 @@ void dcd_fill(struct dcd_engine *e, const struct dcd_place_in_slot *p)
 	n->sequence = cpu_to_le64(p->number);
 	n->epoch = cpu_to_le64(e->epoch);
 	n->sector = cpu_to_le64(p->sector);
+	n->batch = cpu_to_le64(p->batch);
 	n->sectors = cpu_to_le32(p->sectors);
 	n->stored = cpu_to_le32(bytes >> SECTOR_SHIFT);
 	n->offset = cpu_to_le32(p->offset >> SECTOR_SHIFT);
@@ -187,7 +198,9 @@ void dcd_fill(struct dcd_engine *e, const struct dcd_place_in_slot *p)
 	pend->rq = p->last ? p->rq : NULL;
 	pend->ready = true;
 	spin_unlock(&e->lock);
-	dcd_publish(e);
+	/* Of a batch all at once, as far as nobody else does. */
+	if (!p->batch || p->last)
+		dcd_publish(e);
 }
 
 /* For test_ack_early: until the next slot, so that a cut finds something to lose. */

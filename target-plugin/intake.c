@@ -8,8 +8,6 @@
 
 #include "engine.h"
 
-#define CHUNK		128U		/* sectors an entry, at most */
-
 /*
  * Nothing makes room: the committer does while the log works and has a place
  * for each slot; else only the destager can. Needs @lock.
@@ -19,17 +17,17 @@ static bool hopeless(struct dcd_engine *e)
 	lockdep_assert_held(&e->lock);
 	if (e->closing || (e->log_dead && !e->keeps))
 		return true;
-	if (dcd_slot_coming(e) || !dcd_may_reserve(e))
+	if (dcd_slot_coming(e) || !dcd_may_reserve(e, 1))
 		return false;
 	return e->stuck && (e->log_dead || !dcd_ring_free(e));
 }
 
-static bool can_go_on(struct dcd_engine *e)
+static bool can_go_on(struct dcd_engine *e, unsigned int entries)
 {
 	bool yes;
 
 	spin_lock(&e->lock);
-	yes = (dcd_may_reserve(e) && (e->open || dcd_slot_free(e))) || hopeless(e);
+	yes = (dcd_may_reserve(e, entries) && (e->open || dcd_slot_free(e))) || hopeless(e);
 	spin_unlock(&e->lock);
 	return yes;
 }
@@ -37,12 +35,24 @@ static bool can_go_on(struct dcd_engine *e)
 static u32 sectors_of_next_entry(struct dcd_engine *e, const struct dcd_request *rq)
 {
 	sector_t left = rq->sectors - rq->entered, from = rq->sector + rq->entered;
-	u32 most = min(CHUNK, (e->segment_bytes - dcd_payload_start(e)) >> SECTOR_SHIFT);
 
 	if (rq->op == DCD_WRITE)
-		return min_t(sector_t, most, left);
+		return min_t(sector_t, dcd_chunk(e), left);
 	left = min_t(sector_t, left, 1U << 31);
 	return dcd_index_reach(e, from, from + left - 1) - from + 1;
+}
+
+static int reserve(struct dcd_engine *e, struct dcd_place_in_slot *place)
+{
+	int r;
+
+	spin_lock(&e->lock);
+	r = dcd_reserve(e, place);
+	if (r == -EAGAIN && hopeless(e))
+		r = -EIO;
+	spin_unlock(&e->lock);
+	dcd_reserved(e, place);
+	return r;
 }
 
 /* One entry, from rq->entered on. The last one hands the request over. */
@@ -52,22 +62,35 @@ static int enter(struct dcd_engine *e, struct dcd_request *rq, u32 sectors)
 		.rq = rq,
 		.sector = rq->sector + rq->entered,
 		.sectors = sectors,
-		.skip = rq->entered << SECTOR_SHIFT,
+		.skip = rq->skip + (rq->entered << SECTOR_SHIFT),
 		.last = rq->entered + sectors == rq->sectors,
+		.entries = 1,
+		.bytes = rq->op == DCD_WRITE ? sectors << SECTOR_SHIFT : 0,
 	};
-	int r;
+	int r = reserve(e, &place);
 
-	spin_lock(&e->lock);
-	r = dcd_reserve(e, &place);
-	if (r == -EAGAIN && hopeless(e))
-		r = -EIO;
-	spin_unlock(&e->lock);
-	dcd_reserved(e, &place);
 	if (r)
 		return r;
 	rq->entered += sectors;
 	dcd_fill(e, &place);
 	return 0;
+}
+
+/* All of it, or nothing. */
+static int enter_batch(struct dcd_engine *e, struct dcd_request *rq)
+{
+	struct dcd_place_in_slot place = {
+		.rq = rq,
+		.skip = rq->skip,
+		.last = true,
+		.entries = dcd_batch_entries(e, rq),
+		.bytes = rq->sectors << SECTOR_SHIFT,
+	};
+	int r = reserve(e, &place);
+
+	if (!r)
+		dcd_batch_fill(e, &place);
+	return r;
 }
 
 /* Is the time of the next write yet to come? */
@@ -103,13 +126,13 @@ static int go_on(struct dcd_engine *e, struct dcd_request *rq)
 	sector_t left = rq->sectors - rq->entered;
 
 	while (left) {
-		u32 sectors = sectors_of_next_entry(e, rq);
+		u32 sectors = rq->ranges ? left : sectors_of_next_entry(e, rq);
 		ktime_t at;
 		int r;
 
 		if (early(e, &at))
 			return -EAGAIN;
-		r = enter(e, rq, sectors);
+		r = rq->ranges ? enter_batch(e, rq) : enter(e, rq, sectors);
 		if (r)
 			return r;
 		left -= sectors;
@@ -128,7 +151,7 @@ static bool has_all_data(const struct dcd_request *rq)
 		return true;
 	for_each_sg(rq->sgl, sg, rq->nents, i)
 		bytes += sg->length;
-	return bytes >= rq->sectors << SECTOR_SHIFT;
+	return bytes >= rq->skip + (rq->sectors << SECTOR_SHIFT);
 }
 
 void dcd_intake(struct dcd_engine *e, struct dcd_request *rq)
@@ -168,7 +191,7 @@ static struct dcd_request *next_waiting(struct dcd_engine *e)
 	return rq;
 }
 
-static void wait_for_time_and_room(struct dcd_engine *e)
+static void wait_for_time_and_room(struct dcd_engine *e, unsigned int entries)
 {
 	ktime_t at;
 
@@ -176,10 +199,10 @@ static void wait_for_time_and_room(struct dcd_engine *e)
 		dcd_count(e, DCD_N_THROTTLED, 1);
 		set_current_state(TASK_UNINTERRUPTIBLE);
 		schedule_hrtimeout(&at, HRTIMER_MODE_ABS);
-	} else if (!can_go_on(e)) {
+	} else if (!can_go_on(e, entries)) {
 		dcd_count(e, DCD_N_WAITS_FOR_ROOM, 1);
 		dcd_destage_kick(e);
-		wait_event(e->room, can_go_on(e));
+		wait_event(e->room, can_go_on(e, entries));
 	}
 }
 
@@ -189,10 +212,11 @@ void dcd_intake_worker(struct work_struct *work)
 	struct dcd_request *rq;
 
 	while ((rq = next_waiting(e))) {
+		unsigned int entries = rq->ranges ? dcd_batch_entries(e, rq) : 1;
 		int r;
 
 		while ((r = go_on(e, rq)) == -EAGAIN)
-			wait_for_time_and_room(e);
+			wait_for_time_and_room(e, entries);
 		if (r)
 			dcd_answer(e, rq, r);
 		spin_lock(&e->lock);

@@ -8,6 +8,7 @@
 #include <scsi/scsi_proto.h>
 
 #include "lun.h"
+#include "lun-scatter.h"
 
 #define ASC_UNRECOVERED_READ 0x11
 
@@ -296,12 +297,7 @@ sense_reason_t lun_parse_cdb(struct se_cmd *cmd)
 	struct dcd_dev *d = to_dcd(cmd->se_dev);
 	sense_reason_t r;
 
-	switch (cmd->t_task_cdb[0]) {
-	/* Commands that the core doesn't know have their case here. */
-	default:
-		r = sbc_parse_cdb(cmd, d->viewed ? &lun_digest_ops : &disk_ops);
-		break;
-	}
+	r = d->viewed ? sbc_parse_cdb(cmd, &lun_digest_ops) : lun_scatter_parse_cdb(cmd, &disk_ops);
 	if (!r && (takes_time(cmd) || lun_attention_waits(&d->attention))) {
 		cmd->priv = cmd->execute_cmd;
 		cmd->execute_cmd = execute;

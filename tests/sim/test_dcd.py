@@ -38,6 +38,21 @@ def test_writers_that_overtake_each_other(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+SLOW = ("--param", "dcd.test_fill_us=400")
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_write_scattered(kernel: str) -> None:
+    run = lab("dcd_scatter.py", kernel=kernel, options=SLOW)
+    assert run.rc == 0, run.text
+
+
+def test_parts_of_a_batch_are_reported() -> None:
+    """The control: each range by a command of its own."""
+    run = lab("dcd_scatter.py", "12", "apart", options=SLOW)
+    assert run.rc == 1 and "a part of a batch is there" in run.stderr, run.text
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_no_memory(kernel: str) -> None:
     run = lab("dcd_nomem.py", kernel=kernel, options=("--timeout", "600"))

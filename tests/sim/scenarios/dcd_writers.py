@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from dcdlab import SEGMENT, SITE, Box
-from locklab import base, blk, dm, lio, media, wire
+from locklab import base, blk, lio, media, wire
 from locklab.iscsi import Session
 
 SESSIONS = 3
@@ -104,7 +104,7 @@ class Site:
         self.session.logout()
         target.remove()
         box.close()
-        self.power_on()
+        box.power_on()
         with box.disk() as disk:
             after = disk.read(0, SHARED[-1] + 1)
             if cut:
@@ -114,12 +114,6 @@ class Site:
             box.destaged()
             base.expect(disk.read(0, SHARED[-1] + 1) == after, "from the data disk")
         return together
-
-    def power_on(self) -> None:
-        for disk in (self.box.data, self.box.log):
-            dm.remove(disk.name)
-            disk.remake()
-            dm.create(disk.name, f"0 {disk.sectors} linear /dev/mapper/{disk.name}-medium 0")
 
     def check_own(self, before: bytes, after: bytes, writers: list[Writer]) -> None:
         for writer in writers:
