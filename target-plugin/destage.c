@@ -372,8 +372,6 @@ static void drop_marks(struct dcd_sweep *s, const struct dcd_mark *last)
 static void settle(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
 {
 	synchronize_srcu_expedited(&e->readers);
-	if (log_dead)
-		synchronize_srcu_expedited(&e->copiers);
 	spin_lock(&e->lock);
 	if (!WARN_ON_ONCE(log_dead && target < e->committed)) {
 		e->tail = target;

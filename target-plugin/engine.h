@@ -81,12 +81,12 @@ struct dcd_disk {
 	sector_t sectors;	/* that are used; of the data disk they may grow: grow.c */
 };
 
-/* In their order; with the log dead a sealed slot becomes free, see dcd_slots_bypassed(). */
+/* In their order. */
 enum dcd_slot_state {
 	DCD_SLOT_FREE,
 	DCD_SLOT_OPEN,
 	DCD_SLOT_SEALED,
-	DCD_SLOT_CLEAN,		/* durable in the log, and readable */
+	DCD_SLOT_CLEAN,		/* durable in the log or past it on the data disk; readable */
 	DCD_SLOT_LEAVING,	/* the same, but nobody begins to read it any more */
 };
 

@@ -131,7 +131,7 @@ void dcd_slots_bypassed(struct dcd_engine *e, u64 target, u64 applied)
 
 	lockdep_assert_held(&e->lock);
 	for (n = e->committed; n < target; n++)
-		slot_of(e, n)->state = DCD_SLOT_FREE;
+		slot_of(e, n)->state = DCD_SLOT_CLEAN;	/* somebody may copy from it */
 	e->committed = target;
 	e->committed_entry = applied;
 }
