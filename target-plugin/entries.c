@@ -25,6 +25,9 @@
  *   the log dead as well, for all that is reserved (dcd_publish_all()), and nothing
  *   more comes.
  * - A segment is written, or counts as bypassed, only when all of it is published.
+ * - A batch gets into the index only when all of it is persistent: a part of one doesn't
+ *   count at recovery, so in the index it would let the destager take away what is
+ *   below it and counts.
  *
  * A place that was given can't be taken back: when the index gets no memory the
  * entry, and all behind it, wait and are tried again.
@@ -36,7 +39,7 @@
 #include "dcd-trace.h"
 #include "engine.h"
 
-#define AT_A_TIME	32U	/* entries that are published together */
+#define AT_A_TIME	32U	/* entries that are published together, but for one long batch */
 #define ROUNDS		4	/* of a writer that publishes for others; then the worker does */
 #define RETRY_NOMEM	(HZ / 50)
 
@@ -225,6 +228,8 @@ static void persist_some(struct dcd_engine *e, u64 first, unsigned int n)
 
 	for (i = 0; i < n; i++) {
 		to[i] = pending(e, first + i)->entry;
+		if (to[i].batch)
+			dawdle(first + i);
 		if (dcd_test_ack_early)
 			persist_late(e, to + i, sizeof(*to));
 		else
@@ -253,17 +258,26 @@ static unsigned int index_some(struct dcd_engine *e, u64 first, unsigned int n)
 	return i;
 }
 
-/* Filled entries of one slot from the next to publish on. Needs @lock. */
+/* Filled entries of one slot from the next to publish on, batches whole. Needs @lock. */
 static unsigned int ready(struct dcd_engine *e)
 {
 	const struct dcd_slot *s = pending(e, e->published)->slot;
-	unsigned int n = 0;
+	unsigned int n = 0, whole = 0;
 
 	lockdep_assert_held(&e->lock);
-	while (n < AT_A_TIME && e->published + n < e->next_entry &&
-	       pending(e, e->published + n)->ready && pending(e, e->published + n)->slot == s)
+	while (whole < AT_A_TIME && e->published + n < e->next_entry) {
+		const struct dcd_pending *pend = pending(e, e->published + n);
+
+		if (!pend->ready || pend->slot != s)
+			break;
 		n++;
-	return n;
+		/* One that is longer than what is taken at a time goes alone. */
+		if (whole && n > AT_A_TIME)
+			break;
+		if (le64_to_cpu(pend->entry.batch) <= le64_to_cpu(pend->entry.sequence))
+			whole = n;
+	}
+	return whole;
 }
 
 /* These are published. Takes @lock, lets it go and answers. */

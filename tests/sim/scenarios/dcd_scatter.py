@@ -203,29 +203,60 @@ class Writer(threading.Thread):
                 self.acknowledged = self.tag
 
 
+class Watcher(threading.Thread):
+    """Reads the first place of a writer's batches and then the last: that isn't older. Else what
+    comes first would be in the index, where it hides what was written before, while after a
+    power cut it doesn't count."""
+
+    def __init__(self, node: str, places: list[int]) -> None:
+        super().__init__(daemon=True)
+        self.node, self.places = node, places
+        self.parts: list[tuple[int, int]] = []
+        self.stop = False
+
+    def run(self) -> None:
+        with blk.Disk(self.node, write=False) as disk:
+            while not self.stop:
+                time.sleep(0.0005)
+                try:
+                    first, last = (
+                        int(disk.read(p, 1).rstrip(b".").split()[1])
+                        for p in (self.places[0], self.places[-1])
+                    )
+                except OSError:  # of disks without power
+                    return
+                if last < first:
+                    self.parts.append((first, last))
+
+
 def cut_once(
     box: Box, session: Session, number: int, rng: random.Random, tags: list[int]
 ) -> int:  # fmt: skip
     """Under load. Returns how many entries recovery has wiped."""
     places = list(range(0, WRITERS * PLACES * STRIDE, STRIDE))
     rng.shuffle(places)
-    target = lio.Target(box.open(), portals=PORTALS)
+    store = box.open()
+    # The destager goes round all the time, and lets go of what was written over.
+    base.put(store.path / "control", "destage_idle_ms=1,destage_low=0,destage_high=1")
+    target = lio.Target(store, portals=PORTALS)
     nodes = [session.login_by(portal) for portal in PORTALS]
     with blk.Disk(nodes[0]) as disk:
         for w in range(WRITERS):
             for p in places[w::WRITERS]:
                 disk.write(p, f"{w} {tags[w]}".encode().ljust(512, b"."))
     writers = [Writer(nodes[w], w, places[w::WRITERS], tags[w]) for w in range(WRITERS)]
-    for writer in writers:
-        writer.start()
-    time.sleep(rng.uniform(0.001, 0.06))
+    watcher = Watcher(nodes[1], writers[0].places)
+    for thread in (*writers, watcher):
+        thread.start()
+    time.sleep(rng.uniform(0.001, 0.1))
     sure = [writer.acknowledged for writer in writers]
     media.cut(SITE, base.SEED * 1000 + number)
-    for writer in writers:
-        writer.stop = True
-    for writer in writers:
-        writer.join(600)
-        base.expect(not writer.is_alive(), "a writer hangs")
+    for thread in (*writers, watcher):
+        thread.stop = True
+    for thread in (*writers, watcher):
+        thread.join(600)
+        base.expect(not thread.is_alive(), "a writer or reader hangs")
+    base.expect(not watcher.parts or APART, f"seen in parts: {watcher.parts}")
     session.logout()
     target.remove()
     box.close()
