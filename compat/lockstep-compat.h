@@ -20,6 +20,8 @@
 #include <linux/file.h>
 #include <linux/mempool.h>
 #include <linux/module.h>
+#include <linux/shrinker.h>
+#include <linux/slab.h>
 
 /* A dm target's module_init and module_exit in one line. */
 #if !HAVE_MODULE_DM
@@ -107,6 +109,70 @@ static inline bool mempool_is_saturated(mempool_t *pool)
 	return READ_ONCE(pool->curr_nr) >= pool->min_nr;
 }
 #endif
+
+/*
+ * A shrinker with a pointer, which its two functions get back by
+ * lockstep_shrinker_data(). NULL: no memory.
+ */
+#if HAVE_SHRINKER_ALLOC
+static inline void *lockstep_shrinker_data(struct shrinker *shrinker)
+{
+	return shrinker->private_data;
+}
+
+static inline void lockstep_shrinker_free(struct shrinker *shrinker)
+{
+	shrinker_free(shrinker);
+}
+#else
+struct lockstep_shrinker {
+	struct shrinker shrinker;
+	void *data;
+};
+
+static inline void *lockstep_shrinker_data(struct shrinker *shrinker)
+{
+	return container_of(shrinker, struct lockstep_shrinker, shrinker)->data;
+}
+
+static inline void lockstep_shrinker_free(struct shrinker *shrinker)
+{
+	unregister_shrinker(shrinker);
+	kfree(container_of(shrinker, struct lockstep_shrinker, shrinker));
+}
+#endif
+
+static inline struct shrinker *
+lockstep_shrinker_new(const char *name,
+		      unsigned long (*count)(struct shrinker *, struct shrink_control *),
+		      unsigned long (*scan)(struct shrinker *, struct shrink_control *), void *data)
+{
+#if HAVE_SHRINKER_ALLOC
+	struct shrinker *s = shrinker_alloc(0, "%s", name);
+
+	if (!s)
+		return NULL;
+	s->private_data = data;
+	s->count_objects = count;
+	s->scan_objects = scan;
+	shrinker_register(s);
+	return s;
+#else
+	struct lockstep_shrinker *s = kzalloc(sizeof(*s), GFP_KERNEL);
+
+	if (!s)
+		return NULL;
+	s->data = data;
+	s->shrinker.count_objects = count;
+	s->shrinker.scan_objects = scan;
+	s->shrinker.seeks = DEFAULT_SEEKS;
+	if (register_shrinker(&s->shrinker, "%s", name)) {
+		kfree(s);
+		return NULL;
+	}
+	return &s->shrinker;
+#endif
+}
 
 /* What blake2s_init_key(), blake2s_update() and blake2s_final() take. */
 #if !HAVE_BLAKE2S_CTX

@@ -9,6 +9,15 @@ DCD_COUNTER(MEMORY_READS, memory_reads)	/* ranges found in a slot, for reads or 
 DCD_COUNTER(ZERO_PIECES, zero_pieces)	/* of reads */
 DCD_COUNTER(LOG_PIECES, log_pieces)
 DCD_COUNTER(DATA_PIECES, data_pieces)
+DCD_COUNTER(CACHE_HITS, cache_hits)	/* pieces, as those */
+DCD_COUNTER(CACHE_MISSES, cache_misses)	/* read from a disk by way of the cache */
+DCD_COUNTER(CACHE_BYPASSED, cache_bypassed)	/* read past it: of a sequence */
+DCD_COUNTER(CACHE_NOMEM, cache_nomem)	/* the same: memory is short */
+DCD_COUNTER(CACHE_EVICTED, cache_evicted)	/* blocks: to make room for others */
+DCD_COUNTER(CACHE_SHRUNK, cache_shrunk)	/* given back to the kernel */
+DCD_COUNTER(CACHE_STALE, cache_stale)	/* written and destaged since */
+DCD_COUNTER(CACHE_DESTAGED, cache_destaged)	/* were the log's, are the data disk's */
+DCD_COUNTER(CACHE_LATE, cache_late)	/* not kept: destaged while they were read */
 DCD_COUNTER(READ_HOPS, read_hops)	/* reads that needed a worker, for the log */
 DCD_COUNTER(READ_BOUNCES, read_bounces)	/* reads into memory that disks can't read into */
 DCD_COUNTER(WRITES, writes)

@@ -20,8 +20,8 @@
 
 /* A piece of a read. */
 TRACE_EVENT(dcd_piece,
-	TP_PROTO(struct dcd_engine *e, const struct dcd_place *p, const void *mem),
-	TP_ARGS(e, p, mem),
+	TP_PROTO(struct dcd_engine *e, const struct dcd_place *p, const void *mem, bool cached),
+	TP_ARGS(e, p, mem, cached),
 	TP_STRUCT__entry(
 		__field(dev_t, dev)
 		__field(u64, sector)
@@ -32,12 +32,38 @@ TRACE_EVENT(dcd_piece,
 		__entry->dev = e->data.bdev->bd_dev;
 		__entry->sector = p->sector;
 		__entry->sectors = p->last - p->sector + 1;
-		__entry->from = !p->value ? 0 : p->zero ? 1 : mem ? 2 : 3;
+		__entry->from = cached ? 4 : !p->value ? 0 : p->zero ? 1 : mem ? 2 : 3;
 	),
 	TP_printk("%d,%d %llu+%llu from %s", MAJOR(__entry->dev), MINOR(__entry->dev),
 		  __entry->sector, __entry->sectors,
 		  __print_symbolic(__entry->from, { 0, "data" }, { 1, "zeroes" }, { 2, "nvram" },
-				   { 3, "log" }))
+				   { 3, "log" }, { 4, "cache" }))
+);
+
+/* A block leaves the read cache, isn't taken into it, or has another origin now. */
+TRACE_EVENT(dcd_cache,
+	TP_PROTO(struct dcd_engine *e, const struct dcd_block *b, enum dcd_counter why),
+	TP_ARGS(e, b, why),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, sector)
+		__field(bool, log)
+		__field(int, why)
+	),
+	TP_fast_assign(
+		__entry->dev = e->data.bdev->bd_dev;
+		__entry->sector = b->number * PAGE_SECTORS;
+		__entry->log = b->origin;
+		__entry->why = why;
+	),
+	TP_printk("%d,%d %llu of the %s: %s", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->sector, __entry->log ? "log" : "data disk",
+		  __print_symbolic(__entry->why,
+				   { DCD_N_CACHE_EVICTED, "evicted" },
+				   { DCD_N_CACHE_SHRUNK, "given back" },
+				   { DCD_N_CACHE_STALE, "stale" },
+				   { DCD_N_CACHE_DESTAGED, "destaged" },
+				   { DCD_N_CACHE_LATE, "came late" }))
 );
 
 /* A request is answered; a write that is acknowledged from NVRAM too. */

@@ -36,6 +36,9 @@ struct dcd_gather {
 	int error;
 	atomic_t pending;
 	struct completion *waiting;
+	/* cache.h: look there; keep there what isn't found, if the clocks say @time then */
+	bool look, keep;
+	u64 time;
 };
 
 struct dcd_range {
@@ -100,6 +103,7 @@ struct dcd_destage_config {
 	unsigned int batch_kib;	/* memory of two batches between; looked at by dcd_open() only */
 };
 
+#define DCD_READ_CACHE_BYTES	(32U << 20)
 #define DCD_DESTAGE_IDLE_MS	500
 #define DCD_DESTAGE_LOW		50
 #define DCD_DESTAGE_HIGH	75
@@ -113,6 +117,7 @@ struct dcd_config {
 	const char *nvram;	/* TYPE[:SPEC] */
 	size_t nvram_bytes;	/* 0: what the type or its header says */
 	size_t index_bytes;	/* memory of the index, may change; 0: the default */
+	size_t read_cache_bytes;	/* may change; 0: no read cache */
 	struct dcd_destage_config destage;
 	bool grow;		/* dcd_open(): the data disk may have grown while it was closed */
 };
@@ -174,6 +179,7 @@ struct dcd_state {
 	u64 log_segments, log_live, log_free;
 	u64 slots, slots_used;
 	u64 index_used, index_bytes;	/* its memory, and how much it may have */
+	u64 cache_used, cache_bytes;	/* the read cache's */
 	bool log_failing, data_failing;
 };
 

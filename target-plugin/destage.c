@@ -224,8 +224,10 @@ static int forget(struct dcd_engine *e, const struct dcd_batch *b, u64 target)
 
 		while (l->there && !r && dcd_index_next(e, from, &p) && p.sector <= l->place.last) {
 			p.last = min(p.last, l->place.last);
-			if (dcd_segment_of(e, &p) < target)
+			if (dcd_segment_of(e, &p) < target) {
+				dcd_cache_destaged(e->cache, &p);
 				r = dcd_index_erase(e, p.sector, p.last);
+			}
 			from = p.last + 1;
 		}
 		if (i % 64 == 63) {

@@ -86,6 +86,7 @@ static void free_engine(struct dcd_engine *e)
 		destroy_workqueue(e->destage_wq);
 	if (e->io_wq)
 		destroy_workqueue(e->io_wq);
+	dcd_cache_free(e->cache);
 	vfree(e->commit_buf);
 	vfree(e->destage_buf);
 	dcd_batch_free(e->batch);
@@ -103,6 +104,12 @@ static void free_engine(struct dcd_engine *e)
 	free_srcus(e);
 	mutex_destroy(&e->intake);
 	kfree(e);
+}
+
+static int open_cache(struct dcd_engine *e, size_t bytes)
+{
+	e->cache = dcd_cache_new(e);
+	return e->cache ? dcd_cache_bound(e->cache, bytes) : -ENOMEM;
 }
 
 static int open_all(struct dcd_engine *e, const struct dcd_config *c)
@@ -133,6 +140,8 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 		r = make_workers(e);
 	if (!r)
 		dcd_index_bound(e, c->index_bytes);
+	if (!r)
+		r = open_cache(e, c->read_cache_bytes);
 	if (!r)
 		r = dcd_recover(e);
 	if (!r && c->grow)
@@ -195,6 +204,9 @@ void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *c)
 	e->destage = c->destage;
 	spin_unlock(&e->lock);
 	dcd_index_bound(e, c->index_bytes);
+	if (dcd_cache_bound(e->cache, c->read_cache_bytes))
+		pr_warn("dcd: %s: no memory for a read cache of %zu bytes: it stays at %llu\n",
+			e->name, c->read_cache_bytes, dcd_cache_most(e->cache));
 	mod_delayed_work(e->destage_wq, &e->destage_work, 0);
 	wake_up_all(&e->room);
 }
@@ -416,6 +428,8 @@ void dcd_state(struct dcd_engine *e, struct dcd_state *s)
 	s->slots = e->nslots;
 	s->index_used = dcd_index_used(e);
 	s->index_bytes = READ_ONCE(e->index_bytes);
+	s->cache_used = dcd_cache_used(e->cache);
+	s->cache_bytes = dcd_cache_most(e->cache);
 }
 EXPORT_SYMBOL_GPL(dcd_state);
 
@@ -427,10 +441,11 @@ ssize_t dcd_to_text(struct dcd_engine *e, char *buf, size_t size)
 
 	dcd_state(e, &s);
 	n = scnprintf(buf, size,
-		      "uuid %pU data_sectors %llu nvram %s slots %u of %u bytes, %llu in use; log segments %llu live %llu free %llu; index %llu of %llu bytes; log %s, data %s\n",
+		      "uuid %pU data_sectors %llu nvram %s slots %u of %u bytes, %llu in use; log segments %llu live %llu free %llu; index %llu of %llu bytes; read cache %llu of %llu bytes; log %s, data %s\n",
 		      e->super.uuid, (u64)dcd_sectors(e), e->nv->type->name,
 		      e->nslots, e->segment_bytes, s.slots_used,
 		      s.log_segments, s.log_live, s.log_free, s.index_used, s.index_bytes,
+		      s.cache_used, s.cache_bytes,
 		      s.log_failing ? "FAILING" : "ok", s.data_failing ? "FAILING" : "ok");
 	for (i = 0; i < DCD_COUNTERS; i++)
 		n += scnprintf(buf + n, size - n, "%s %llu%c", counter_names[i],

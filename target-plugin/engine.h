@@ -68,6 +68,7 @@
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
+#include "cache.h"
 #include "dcd.h"
 #include "dcd-format.h"
 #include "dcd-nvram.h"
@@ -182,6 +183,7 @@ struct dcd_engine {
 
 	wait_queue_head_t room;		/* slot freed, committed or tail moved, errors */
 	bool log_unreadable;		/* a part of it that counts; destager */
+	struct dcd_cache *cache;
 	struct maple_tree index;
 	unsigned long ranges;		/* in the index; @intake */
 	u64 index_bytes;
@@ -431,6 +433,8 @@ void dcd_later(struct dcd_engine *e, struct dcd_request *rq);
 void dcd_read(struct dcd_engine *e, struct dcd_request *rq);
 void dcd_read_rest(struct dcd_engine *e, struct dcd_request *rq);
 extern const unsigned int dcd_piece_pad;	/* front pad of @bios */
+/* Into a request's memory, where @g is; NULL: zeroes. -EINVAL: it is too short. Any context. */
+int __must_check dcd_gather_fill(struct dcd_gather *g, const u8 *from, size_t bytes);
 /* At once, into kernel memory; sectors within the disk; sleeps. */
 int __must_check dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t sectors, void *buf);
 /*

@@ -34,6 +34,8 @@ static const struct setting table[] = {
 	{ "nvram_bytes", BYTES, CONFIG(nvram_bytes), .least = 1, .most = SIZE_MAX },
 	{ "index_bytes", BYTES, CONFIG(index_bytes), .live = true, .least = 65536,
 	  .most = SIZE_MAX },
+	{ "read_cache_bytes", BYTES, CONFIG(read_cache_bytes), .live = true,
+	  .initial = DCD_READ_CACHE_BYTES, .most = SIZE_MAX },
 	{ "destage_idle_ms", NUMBER, CONFIG(destage.idle_ms), .live = true,
 	  .initial = DCD_DESTAGE_IDLE_MS, .least = 1, .most = 3600000 },
 	{ "destage_low", NUMBER, CONFIG(destage.low), .live = true,

@@ -55,6 +55,8 @@ STATE(slots);
 STATE(slots_used);
 STATE(index_used);
 STATE(index_bytes);
+STATE(cache_used);
+STATE(cache_bytes);
 
 static struct configfs_attribute *own[] = {
 #define DCD_COUNTER(id, name) \
@@ -71,6 +73,8 @@ static struct configfs_attribute *own[] = {
 	&lun_attr_stat_slots_used,
 	&lun_attr_stat_index_used,
 	&lun_attr_stat_index_bytes,
+	&lun_attr_stat_cache_used,
+	&lun_attr_stat_cache_bytes,
 };
 
 /* The core's, which doesn't ask what the disks can. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A read is gathered of pieces, all of them at the same time: what is in NVRAM
- * or zero is copied, what is on a disk is read right into the request's pages.
+ * A read is gathered of pieces, all of them at the same time: what is in NVRAM,
+ * in the cache or zero is copied, what is on a disk is read right into the
+ * request's pages, or into the cache's.
  *
  * A place in an NVRAM slot or in the log is used again for something else. A slot
  * knows its segment, and isn't while somebody copies from it. For the log a worker
@@ -22,11 +23,17 @@
 
 #define NONE U32_MAX
 
-/* A bio of a read. @from: sector of the request where it begins. */
+/*
+ * A bio of a read. @from: sector of the request where it begins. It reads right
+ * into the request's memory, or into blocks of the cache; then @to says where in
+ * the request they go.
+ */
 struct piece {
 	struct dcd_request *rq;
-	u32 from;
+	u32 from, sectors;
 	bool log;
+	struct list_head blocks;
+	struct dcd_gather to;
 	struct bio bio;
 };
 
@@ -119,8 +126,22 @@ static size_t take(struct dcd_gather *g, size_t most, struct page **page, unsign
 	return n;
 }
 
-/* @from NULL: zeroes. */
-static int fill(struct dcd_gather *g, const u8 *from, size_t bytes)
+/* Goes on without looking. */
+static int skip(struct dcd_gather *g, size_t bytes)
+{
+	while (bytes) {
+		unsigned int offset;
+		struct page *page;
+		size_t n = take(g, bytes, &page, &offset);
+
+		if (!n)
+			return -EINVAL;
+		bytes -= n;
+	}
+	return 0;
+}
+
+int dcd_gather_fill(struct dcd_gather *g, const u8 *from, size_t bytes)
 {
 	while (bytes) {
 		unsigned int offset;
@@ -194,6 +215,26 @@ static void failed(struct dcd_gather *g, u32 from, int error)
 	}
 }
 
+/* The disk has answered; what it has read into blocks goes to the request and the cache. */
+static void hand_over(struct dcd_engine *e, struct piece *piece, bool good)
+{
+	sector_t sector = piece->rq->sector + piece->from, last = sector + piece->sectors - 1;
+	struct dcd_block *b, *next;
+
+	list_for_each_entry_safe(b, next, &piece->blocks, list) {
+		u32 n = dcd_block_part(sector, last);
+		const u8 *bytes = page_address(b->page) + dcd_block_offset(sector);
+
+		/* There is room for it: submit_by_cache() has been there. */
+		good = good && !dcd_gather_fill(&piece->to, bytes, n << SECTOR_SHIFT);
+		if (good)
+			dcd_cache_put(e->cache, piece->rq, b, sector, n);
+		else
+			dcd_cache_drop(e->cache, b);
+		sector += n;
+	}
+}
+
 /* Perhaps in interrupt context. */
 static void piece_end(struct bio *bio)
 {
@@ -212,8 +253,28 @@ static void piece_end(struct bio *bio)
 				   piece->log ? e->log.bdev : e->data.bdev, error);
 		failed(&rq->gather, piece->from, error);
 	}
+	hand_over(e, piece, !bio->bi_status);
 	bio_put(bio);	/* its memory is the engine's, which may go with the last put() */
 	put(e, rq);
+}
+
+/* With so many pages at most; it begins where the request has come to. */
+static struct piece *new_piece(struct dcd_engine *e, struct dcd_request *rq, bool log, u64 at,
+			       u32 from, unsigned int pages)
+{
+	struct bio *bio = bio_alloc_bioset(log ? e->log.bdev : e->data.bdev,
+					   min(pages, BIO_MAX_VECS), REQ_OP_READ, GFP_NOIO,
+					   &e->bios);
+	struct piece *piece = container_of(bio, struct piece, bio);
+
+	piece->rq = rq;
+	piece->from = from;
+	piece->sectors = 0;
+	piece->log = log;
+	INIT_LIST_HEAD(&piece->blocks);
+	bio->bi_iter.bi_sector = at;
+	bio->bi_end_io = piece_end;
+	return piece;
 }
 
 static int submit_piece(struct dcd_engine *e, struct dcd_request *rq, bool log, u64 at,
@@ -223,10 +284,8 @@ static int submit_piece(struct dcd_engine *e, struct dcd_request *rq, bool log, 
 	u32 from = g->done;
 
 	while (bytes) {
-		unsigned int segs = min_t(size_t, BIO_MAX_VECS, (bytes >> PAGE_SHIFT) + 2);
-		struct bio *bio = bio_alloc_bioset(log ? e->log.bdev : e->data.bdev, segs,
-						   REQ_OP_READ, GFP_NOIO, &e->bios);
-		struct piece *piece = container_of(bio, struct piece, bio);
+		struct piece *piece = new_piece(e, rq, log, at, from, (bytes >> PAGE_SHIFT) + 2);
+		struct bio *bio = &piece->bio;
 		size_t in = 0;
 
 		while (in < bytes) {
@@ -248,11 +307,6 @@ static int submit_piece(struct dcd_engine *e, struct dcd_request *rq, bool log, 
 			bio_put(bio);
 			return -EINVAL;
 		}
-		piece->rq = rq;
-		piece->from = from;
-		piece->log = log;
-		bio->bi_iter.bi_sector = at;
-		bio->bi_end_io = piece_end;
 		atomic_inc(&g->pending);
 		submit_bio(bio);
 		at += in >> SECTOR_SHIFT;
@@ -260,6 +314,56 @@ static int submit_piece(struct dcd_engine *e, struct dcd_request *rq, bool log, 
 		bytes -= in;
 	}
 	return 0;
+}
+
+/*
+ * The same into blocks of the cache, which keeps them: as much of the place as goes
+ * into one bio and as there is memory for. Clips it to that. False: nothing.
+ */
+static bool submit_by_cache(struct dcd_engine *e, struct dcd_request *rq, struct dcd_place *p)
+{
+	struct dcd_gather *g = &rq->gather;
+	sector_t sector = p->sector;
+	struct piece *piece = NULL;
+
+	while (g->keep && sector <= p->last &&
+	       !(piece && piece->bio.bi_vcnt == piece->bio.bi_max_vecs)) {
+		struct dcd_block *b = dcd_cache_take(e->cache, sector, p->value);
+		u32 n = dcd_block_part(sector, p->last);
+
+		if (!b)
+			break;
+		if (!piece) {
+			piece = new_piece(e, rq, p->value, p->value ? in_log(e, p) : sector,
+					  g->done, (place_bytes(p) >> PAGE_SHIFT) + 2);
+			piece->to.sg = g->sg;
+			piece->to.sg_done = g->sg_done;
+		}
+		__bio_add_page(&piece->bio, b->page, n << SECTOR_SHIFT, dcd_block_offset(sector));
+		list_add_tail(&b->list, &piece->blocks);
+		piece->sectors += n;
+		sector += n;
+		if (skip(g, n << SECTOR_SHIFT)) {	/* hand_over() finds it too short, too */
+			failed(g, g->done, -EINVAL);
+			break;
+		}
+	}
+	if (!piece)
+		return false;
+	p->last = sector - 1;
+	atomic_inc(&g->pending);
+	submit_bio(&piece->bio);
+	return true;
+}
+
+/* What the cache has at a place's beginning: clips the place to that. */
+static int from_cache(struct dcd_engine *e, struct dcd_request *rq, struct dcd_place *p)
+{
+	int n = dcd_cache_copy(e->cache, rq, p);
+
+	if (n > 0)
+		p->last = p->sector + n - 1;
+	return n;
 }
 
 /*
@@ -275,22 +379,34 @@ static bool walk(struct dcd_engine *e, struct dcd_request *rq, bool worker)
 	while (g->done < rq->sectors) {
 		const u8 *mem = NULL;
 		struct dcd_place p;
-		int copier;
+		int copier, cached = 0;
 
 		dcd_index_find(e, rq->sector + g->done, rq->sector + rq->sectors - 1, &p);
 		if (p.value && !p.zero)
 			mem = in_slot(e, &p, &copier);
 		if (p.zero || mem)
-			r = fill(g, mem, place_bytes(&p));
+			r = dcd_gather_fill(g, mem, place_bytes(&p));
 		if (mem)
 			dcd_slot_put(e, copier);
-		trace_dcd_piece(e, &p, mem);
+		if (!p.zero && !mem)
+			cached = from_cache(e, rq, &p);
+		trace_dcd_piece(e, &p, mem, cached);
 		if (p.zero || mem) {
 			dcd_count(e, mem ? DCD_N_MEMORY_READS : DCD_N_ZERO_PIECES, 1);
+		} else if (cached) {
+			dcd_count(e, DCD_N_CACHE_HITS, 1);
+			r = min(cached, 0);
+		} else if (p.value && !worker) {
+			return true;
+		} else if (submit_by_cache(e, rq, &p)) {
+			dcd_count(e, DCD_N_CACHE_MISSES, 1);
+			dcd_count(e, p.value ? DCD_N_LOG_PIECES : DCD_N_DATA_PIECES, 1);
 		} else {
 			dma = dma || takes_dma(e, rq);
-			if (!dma || (p.value && !worker))
+			if (!dma)
 				return true;
+			if (g->look && !g->keep)
+				dcd_count(e, DCD_N_CACHE_BYPASSED, 1);
 			dcd_count(e, p.value ? DCD_N_LOG_PIECES : DCD_N_DATA_PIECES, 1);
 			r = submit_piece(e, rq, p.value, p.value ? in_log(e, &p) : p.sector,
 					 place_bytes(&p));
@@ -312,6 +428,7 @@ void dcd_read(struct dcd_engine *e, struct dcd_request *rq)
 
 	*g = (struct dcd_gather) { .sg = rq->sgl, .bad = NONE, .pending = ATOMIC_INIT(1) };
 	rq->engine = e;
+	dcd_cache_begin(e->cache, rq);
 	blk_start_plug(&plug);
 	rest = walk(e, rq, false);
 	blk_finish_plug(&plug);
@@ -334,7 +451,7 @@ static void bounce(struct dcd_engine *e, struct dcd_request *rq)
 
 		r = dcd_read_now(e, rq->sector + g->done, n, buf);
 		if (!r)
-			r = fill(g, buf, n << SECTOR_SHIFT);
+			r = dcd_gather_fill(g, buf, n << SECTOR_SHIFT);
 		if (!r)
 			g->done += n;
 	}

@@ -9,7 +9,8 @@ from labrun import KERNELS, lab
 SCENARIOS = ["dcd_disk_errors", "dcd_log_errors", "dcd_bad_input", "dcd_pressure",
              "dcd_flush", "dcd_zero", "dcd_trace", "dcd_io_faults",
              "dcd_digests", "dcd_memory", "dcd_read", "dcd_waiting",
-             "dcd_none", "dcd_attributes", "dcd_grow", "dcd_blocks"]  # fmt: skip
+             "dcd_none", "dcd_attributes", "dcd_grow", "dcd_blocks",
+             "dcd_cache"]  # fmt: skip
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -35,9 +35,10 @@ from .kernel_log import KernelLog
 
 PLUGIN = "dcd"
 MODULE = "target_core_dcd"
-# Numbers that `control` takes besides; lun-settings.c has them all, with their ranges. A number of
-# bytes that is 0 is the module's own choice.
+# Numbers that `control` takes besides; lun-settings.c has them all, with their ranges.
 _TUNABLE = re.compile(r"(?:destage|index|read_cache)_\w+")
+# A 0 of these says the same as nothing, and the kernel takes no 0.
+_LEFT_OUT = ("nvram_bytes", "index_bytes")
 # Of dcd-format.h, struct dcd_super: magic, where its copies are, and the uuid in one.
 _SUPER_MAGIC = b"DCCDGLB1"
 _SUPER_COPIES = (0, 4096)
@@ -187,7 +188,7 @@ def storage_object(tcm: ModuleType) -> Any:
                     count = -1
                 if count < 0:
                     raise error(f"dcd {name}: {key}={number}: not a number{what}")
-                if count or not what:
+                if count or key not in _LEFT_OUT:
                     settings[key] = str(count)
             return settings
 

@@ -87,6 +87,7 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
             digests_of: str | None = None,
             grow: str | None = None,
             index_bytes: str | None = None,
+            read_cache_bytes: str | None = None,
             destage_idle_ms: str | None = None,
             destage_low: str | None = None,
             destage_high: str | None = None,
@@ -116,6 +117,8 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
               refused as a wrong one.
             - index_bytes: how much memory the index of the log may take, with the
               units k, M, G, T.
+            - read_cache_bytes: how much memory the read cache may take, with the
+              same units; 0: none.
             - destage_idle_ms: after so many milliseconds without a write the log
               is emptied to the data disk.
             - destage_low, destage_high: the log this full, in percent: it is
@@ -127,6 +130,7 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
             numbers = {
                 "nvram_bytes": nvram_bytes,
                 "index_bytes": index_bytes,
+                "read_cache_bytes": read_cache_bytes,
                 "destage_idle_ms": destage_idle_ms,
                 "destage_low": destage_low,
                 "destage_high": destage_high,

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Reads gathered of pieces: from NVRAM, from the log, zeroes, from the data disk."""
+"""Reads gathered of pieces: from NVRAM, from the log, zeroes, from the data disk.
+
+Without the read cache, which dcd_cache.py is about.
+"""
 
 import errno
 import mmap
@@ -13,6 +16,7 @@ from locklab import base, blk
 SECTORS = 2000  # in use
 READS = 60 if base.CHECKED else 600
 RING, PER = RING_START // blk.SECTOR, SEGMENT // blk.SECTOR
+NO_CACHE = "read_cache_bytes=0"
 KINDS = ("memory_reads", "zero_pieces", "log_pieces", "data_pieces")
 
 
@@ -56,7 +60,7 @@ def some_write(disk: blk.Disk, model: Model, rng: random.Random, tag: str) -> No
 def mixed(nvram: str) -> None:
     base.step(f"{nvram}: reads of any size over pieces of every kind are as the model has it")
     rng = random.Random(f"read {base.SEED} {nvram}")
-    box = Box(nvram=nvram)
+    box = Box(nvram=nvram, settings=NO_CACHE)
     model = Model(box.data.sectors)
     with box.disk() as disk:
         filled(disk, model, 0, SECTORS, "at home")
@@ -87,7 +91,7 @@ def mixed(nvram: str) -> None:
 
 def inline() -> None:
     base.step("what is only on the data disk, or only in memory, needs no worker")
-    box = Box()
+    box = Box(settings=NO_CACHE)
     model = Model(box.data.sectors)
     with box.disk() as disk:
         filled(disk, model, 0, 256, "at home")
@@ -108,7 +112,7 @@ def inline() -> None:
 
 def bounced() -> None:
     base.step("memory that disks can't read into: by way of a buffer, if a disk is needed at all")
-    box = Box()
+    box = Box(settings=NO_CACHE)
     model = Model(box.data.sectors)
     with box.disk() as disk:
         filled(disk, model, 0, 1500, "at home")
@@ -133,7 +137,7 @@ def bounced() -> None:
 
 def at_once() -> None:
     base.step("the pieces of a read are asked for at the same time")
-    box = Box()
+    box = Box(settings=NO_CACHE)
     model = Model(box.data.sectors)
     with box.disk() as disk:
         filled(disk, model, 0, 256, "at home")
@@ -186,7 +190,7 @@ def compare_and_write(disk: blk.Disk, model: Model) -> None:
 
 def errors() -> None:
     base.step("an error is of the sectors that can't be read, and a medium error")
-    box = Box()
+    box = Box(settings=NO_CACHE)
     model = Model(box.data.sectors)
     with box.disk() as disk:
         filled(disk, model, 0, 1024, "at home")

@@ -8,7 +8,8 @@ from dcdlab import Box, Model, filled
 from locklab import base, blk
 
 TRACING = Path("/sys/kernel/tracing")
-EVENTS = ("piece", "done", "entry", "commit", "batch", "destage", "round", "disk", "recovery")
+EVENTS = ("piece", "done", "entry", "commit", "batch", "destage", "round", "disk", "recovery",
+          "cache", "ranges")  # fmt: skip
 
 
 def seen(event: str, text: str = "") -> list[str]:
@@ -47,6 +48,12 @@ with box.disk() as disk:
     disk.read(800, 24)
     for piece in ("800+8 from nvram", "808+8 from zeroes", "816+8 from data"):
         first("piece", piece)
+    disk.read(816, 8)
+    first("piece", "816+8 from cache")
+    disk.write(816, blk.pattern("over it", 8))
+    disk.flush()
+    box.destaged()
+    first("cache", "816 of the data disk: stale")
     base.equal(len(seen("recovery", "next segment 1 ")), 1, "recovery of a fresh log")
 
     base.step("errors and their end")
@@ -58,9 +65,9 @@ with box.disk() as disk:
     first("destage", "900 + 8 error -5")
     first("round", "error -5")
     with base.refused("a read", errno.ENODATA):
-        disk.read(0, 8)
-    first("piece", "0+8 from data")
-    first("done", "read 0 + 8 error -61")
+        disk.read(4000, 8)
+    first("piece", "4000+8 from data")
+    first("done", "read 4000 + 8 error -61")
     box.log.fail_writes()
     disk.write(1000, bytes(4096))
     box.says("log FAILING", "the log's failure")

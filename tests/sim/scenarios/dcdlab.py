@@ -60,6 +60,12 @@ class Disk:
         broken = f"{first} {last + 1 - first} error"
         self._load([self._linear(0, first), broken, self._linear(last + 1, self.sectors)])
 
+    def slow_reads_of(self, first: int, last: int, ms: int) -> None:
+        """Reads of these sectors are held back so long before the medium is asked; no writes."""
+        medium = self._medium
+        slow = f"{first} {last + 1 - first} delay {medium} {first} {ms} {medium} {first} 0"
+        self._load([self._linear(0, first), slow, self._linear(last + 1, self.sectors)])
+
     def fail_flush(self) -> None:
         """Writes are taken (into the cache), flushes are I/O errors. The last 8 sectors fail.
 
@@ -130,6 +136,7 @@ class Box:
     log_options: dict[str, str] = field(default_factory=dict)
     nvram: str = "dram:battery"  # "lab": one that keeps its content
     nvram_bytes: int = 4096 + 4 * SEGMENT
+    settings: str = ""  # more of them
     tag: str = ""
     data: Disk = field(init=False)
     log: Disk = field(init=False)
@@ -150,8 +157,13 @@ class Box:
         nvram = f"lab:nv{self.tag}" if self.nvram == "lab" else self.nvram
         return (
             f"data={self.data.node},log={self.log.node},nvram={nvram},"
-            f"nvram_bytes={self.nvram_bytes}{''.join(f',{word}' for word in more)}"
+            f"nvram_bytes={self.nvram_bytes},{','.join((self.settings, *more))}"
         )
+
+    def set(self, settings: str) -> None:
+        """While it is open."""
+        assert self.store
+        base.put(self.store.path / "control", settings)
 
     def open(self, *more: str) -> lio.Backstore:
         self.store = lio.Backstore("dcd", "d", self.control(*more))
