@@ -119,6 +119,7 @@ struct dcd_config {
 	size_t index_bytes;	/* memory of the index, may change; 0: the default */
 	size_t read_cache_bytes;	/* may change; 0: no read cache */
 	struct dcd_destage_config destage;
+	unsigned int battery;	/* 0: that of dram:battery fails; may change */
 	bool grow;		/* dcd_open(): the data disk may have grown while it was closed */
 };
 

@@ -112,6 +112,28 @@ static int open_cache(struct dcd_engine *e, size_t bytes)
 	return e->cache ? dcd_cache_bound(e->cache, bytes) : -ENOMEM;
 }
 
+/* The battery's are those that could lose them. */
+static bool loses_acks(const struct dcd_engine *e, const struct dcd_config *c)
+{
+	const struct dcd_nvram_type *t = e->nv->type;
+
+	return t->loses_acks && (t->loses_acks(e->nv) || !c->battery);
+}
+
+/* What was acknowledged before the battery failed has nobody's FLUSH behind it. */
+static void set_loses_acks(struct dcd_engine *e, bool yes)
+{
+	if (e->loses_acks == yes)
+		return;
+	spin_lock(&e->lock);
+	WRITE_ONCE(e->loses_acks, yes);
+	dcd_seal_open(e);
+	spin_unlock(&e->lock);
+	mod_delayed_work(e->commit_wq, &e->commit_work, 0);
+	pr_info("dcd: %s: the battery of the NVRAM %s: the LUN's write cache is %s\n", e->name,
+		yes ? "fails" : "works", yes ? "volatile" : "not volatile");
+}
+
 static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 {
 	int r = dcd_disk_open(&e->data, "data", c->data, e);
@@ -129,7 +151,7 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 	if (r)
 		return r;
 	e->keeps = !e->nv->type->volatile_content;
-	e->loses_acks = e->nv->type->loses_acks && e->nv->type->loses_acks(e->nv);
+	e->loses_acks = loses_acks(e, c);
 	e->after_log = e->nv->type->report_after_complete;
 	r = dcd_super_read(e, c->grow);
 	if (!r && e->keeps)
@@ -207,6 +229,7 @@ void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *c)
 	if (dcd_cache_bound(e->cache, c->read_cache_bytes))
 		pr_warn("dcd: %s: no memory for a read cache of %zu bytes: it stays at %llu\n",
 			e->name, c->read_cache_bytes, dcd_cache_most(e->cache));
+	set_loses_acks(e, loses_acks(e, c));
 	mod_delayed_work(e->destage_wq, &e->destage_work, 0);
 	wake_up_all(&e->room);
 }
@@ -304,7 +327,7 @@ void dcd_entered(struct dcd_engine *e, struct dcd_request *rq)
 {
 	if (e->after_log && !dcd_test_ack_early)
 		dcd_report_after_log(e, rq);
-	else if (rq->fua && e->loses_acks)
+	else if (rq->fua && READ_ONCE(e->loses_acks))
 		dcd_later(e, rq);
 	else
 		dcd_answer(e, rq, 0);
@@ -349,7 +372,8 @@ static void submit(struct dcd_engine *e, struct dcd_request *rq)
 		return;
 	case DCD_FLUSH:
 		dcd_count(e, DCD_N_FLUSHES, 1);
-		if (e->loses_acks || (READ_ONCE(e->log_dead) && !e->keeps && !e->after_log))
+		if (READ_ONCE(e->loses_acks) ||
+		    (READ_ONCE(e->log_dead) && !e->keeps && !e->after_log))
 			dcd_later(e, rq);
 		else
 			dcd_answer(e, rq, 0);
@@ -398,7 +422,7 @@ EXPORT_SYMBOL_GPL(dcd_topology);
 
 bool dcd_volatile_cache(const struct dcd_engine *e)
 {
-	return e->loses_acks;
+	return READ_ONCE(e->loses_acks);
 }
 EXPORT_SYMBOL_GPL(dcd_volatile_cache);
 

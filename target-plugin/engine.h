@@ -137,7 +137,7 @@ struct dcd_engine {
 	unsigned int block;	/* the larger of theirs; all requests and entries are whole ones */
 	struct dcd_nvram *nv;
 	bool keeps;		/* the NVRAM has a header and outlives us */
-	bool loses_acks;
+	bool loses_acks;	/* by its type, or its battery fails; may change */
 	bool after_log;		/* no NVRAM: report after complete */
 
 	struct dcd_super super;		/* as last written; destager, open and close */

@@ -14,6 +14,13 @@ static sector_t sectors_of(const struct dcd_dev *d)
 	return d->engine ? dcd_sectors(d->engine) : READ_ONCE(d->viewed);
 }
 
+static void raise(struct dcd_dev *d, enum lun_attention_kind kind)
+{
+	if (lun_attention_raise(&d->attention, &d->dev, kind))
+		pr_warn("dcd: %s: no memory to tell the initiators of its new %s: look for it there\n",
+			lun_name(d), kind == LUN_CAPACITY_CHANGED ? "size" : "write cache");
+}
+
 static int grow(struct dcd_dev *d)
 {
 	sector_t old = sectors_of(d), now = old;
@@ -27,23 +34,31 @@ static int grow(struct dcd_dev *d)
 		WRITE_ONCE(d->viewed, now);
 	if (r || sectors_of(d) == old)
 		return r;
-	if (lun_attention_raise(&d->attention, &d->dev, LUN_CAPACITY_CHANGED))
-		pr_warn("dcd: %s: no memory to tell the initiators of its new size: look for it there\n",
-			lun_name(d));
+	raise(d, LUN_CAPACITY_CHANGED);
 	return 0;
+}
+
+static bool dcd_get_write_cache(struct se_device *dev)
+{
+	struct dcd_dev *d = to_dcd(dev);
+
+	return d->engine && dcd_volatile_cache(d->engine);
 }
 
 static ssize_t dcd_set_params(struct se_device *dev, const char *page, ssize_t count)
 {
 	struct dcd_dev *d = to_dcd(dev);
-	bool enabled;
+	bool enabled, cache;
 	int r;
 
 	mutex_lock(&d->lock);
+	cache = dcd_get_write_cache(dev);
 	enabled = d->engine || d->viewed;
 	r = lun_settings_parse(&d->set, lun_name(d), page, enabled);
 	if (!r && d->engine)
 		dcd_reconfigure(d->engine, &d->set.config);
+	if (dcd_get_write_cache(dev) != cache)
+		raise(d, LUN_MODE_CHANGED);
 	if (!r && d->set.grow && enabled) {
 		d->set.grow = 0;
 		r = grow(d);
@@ -219,13 +234,6 @@ static unsigned int dcd_get_io_min(struct se_device *dev)
 static unsigned int dcd_get_io_opt(struct se_device *dev)
 {
 	return topology(dev).io_opt;
-}
-
-static bool dcd_get_write_cache(struct se_device *dev)
-{
-	struct dcd_dev *d = to_dcd(dev);
-
-	return d->engine && dcd_volatile_cache(d->engine);
 }
 
 static struct target_backend_ops dcd_ops = {

@@ -287,8 +287,11 @@ def storage_object(tcm: ModuleType) -> Any:
 
         @property
         def write_back(self) -> bool:
-            """Does the LUN say that it has a volatile write cache? The NVRAM's kind decides."""
-            return self.nvram == "dram"
+            """Does the LUN say that it has a volatile write cache? By the NVRAM's kind, or with
+            its battery failing.
+            """
+            failing = self._setting("battery") == "0"
+            return self.nvram == "dram" or (failing and self.nvram == "dram:battery")
 
         @property
         def size(self) -> int:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What a power cut may take, by kind of NVRAM: nothing, or with plain dram what wasn't flushed."""
 
+import subprocess
 import time
 from pathlib import Path
 
@@ -145,7 +146,51 @@ def dead_between() -> None:
     box.away()
 
 
+def sense(node: str) -> str:
+    """What TEST UNIT READY is answered."""
+    words = ["sg_raw", node, *["00"] * 6]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return (done.stdout + done.stderr).lower()
+
+
+def look_again(node: str, want: str) -> None:
+    for how in ("changed", "good"):
+        told = "mode parameters changed" in sense(node)
+        base.equal(told, how == "changed", f"told that the cache is {want} now")
+    base.put(Path(f"/sys/block/{Path(node).name}/device/rescan"), 1)
+    base.equal(cache(node), want, "the cache after a rescan")
+
+
+def battery() -> None:
+    base.step("the battery fails: the initiators are told, and from then on flushes count")
+    box = Box(nvram="dram:battery", nvram_bytes=4096 + 16 * 65536)
+    model = Model(box.data.sectors)
+    with box.disk_until_cut() as disk:
+        assert box.store
+        control = box.store.path / "control"
+        base.put(control, "battery=0,destage_low=49")
+        look_again(disk.node, "write back")
+        base.put(control, "battery=1")
+        look_again(disk.node, "write through")
+        filled(disk, model, 0, 256, "while it works")
+        base.put(control, "battery=1")
+        base.expect("changed" not in sense(disk.node), "told of no change")
+        base.put(control, "battery=0")
+        base.until(lambda: "0 in use" in box.info(), "all to be in the log, without a flush")
+        look_again(disk.node, "write back")
+        filled(disk, model, 256, 512, "flushed")
+        disk.flush()
+        base.expect(box.count("flushes") > 0, "the flush came to the DCD")
+        disk.write(512, blk.pattern("not flushed", 8))
+    with box.disk() as disk:
+        now = disk.read(512, 8)
+        base.equal(now, bytes(4096), "what wasn't flushed (the control)")
+        model.check(disk, "after the cut")
+    box.away()
+
+
 wce()
+battery()
 dram_cut()
 destaged_between()
 dead_between()
