@@ -167,7 +167,7 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 	if (!r)
 		r = dcd_recover(e);
 	if (!r && c->grow)
-		r = dcd_grow(e);
+		r = dcd_take_size(e);
 	return r;
 }
 

@@ -443,6 +443,9 @@ int __must_check dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t se
  */
 u64 __must_check dcd_place_copy(struct dcd_engine *e, const struct dcd_place *p, void *buf);
 
+/* grow.c: what dcd_grow() does once the destager makes way; at the opening there is none. */
+int __must_check dcd_take_size(struct dcd_engine *e);
+
 /* destage.c */
 void dcd_destage_worker(struct work_struct *work);
 void dcd_destage_kick(struct dcd_engine *e);

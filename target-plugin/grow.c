@@ -43,7 +43,7 @@ static int record(struct dcd_engine *e, sector_t sectors)
 	return r;
 }
 
-static int take_size(struct dcd_engine *e)
+int dcd_take_size(struct dcd_engine *e)
 {
 	sector_t now = bdev_nr_sectors(e->data.bdev), old = e->data.sectors;
 	int r;
@@ -75,7 +75,7 @@ static void grow_work(struct work_struct *work)
 {
 	struct growth *g = container_of(work, struct growth, work);
 
-	g->error = take_size(g->e);
+	g->error = dcd_take_size(g->e);
 }
 
 int dcd_grow(struct dcd_engine *e)

@@ -153,6 +153,27 @@ def while_closed() -> None:
     box.away()
 
 
+def refused_at_opening() -> None:
+    base.step("it grew while closed, and the log can't be told: refused, nothing is left behind")
+    box = new_box()
+    model = Model(SMALL)
+    with box.disk() as disk:
+        filled(disk, model, 0, 512, "before")
+        box.destaged()
+    box.data.resize(LARGE)
+    box.log.fail_writes()
+    for _ in range(2):
+        with base.refused("a log that can't be told", errno.EIO, kernel="can't be written"):
+            box.open("grow=1")
+    time.sleep(12)  # simulated: whatever would try again has had its time
+    box.log.heal()
+    larger(model, LARGE)
+    with box.disk("grow=1") as disk:
+        base.equal(disk.sectors, LARGE, "the size")
+        model.check(disk, "with the log back")
+    box.away()
+
+
 def one_superblock_lost() -> None:
     base.step("either copy of the superblock is damaged after it has grown")
     box = new_box()
@@ -259,6 +280,7 @@ def log_fails() -> None:
     box.away()
 
 
+refused_at_opening()
 online()
 cuts()
 if not base.CHECKED:
