@@ -11,20 +11,23 @@
 #include "batch.h"
 #include "dcd-trace.h"
 
+#define OF_RING	32			/* a batch is no larger than such a part of it, */
+#define LEAST	(256U << 10)		/* nor smaller than that */
 #define ZEROES ((4ULL << 20) >> SECTOR_SHIFT)	/* sectors of a load of zeroes, at most */
 
-struct dcd_batch *dcd_batch_new(struct dcd_engine *e, size_t room)
+struct dcd_batch *dcd_batch_new(struct dcd_engine *e)
 {
 	struct dcd_batch *b = kzalloc(sizeof(*b), GFP_KERNEL);
+	u64 some = e->segments * e->segment_bytes / OF_RING;
 
 	if (!b)
 		return NULL;
-	room = round_down(room, DCD_BLOCK);	/* a load is whole blocks */
-	b->room = room;
-	b->most = max_t(size_t, room / DCD_BLOCK, 1);
+	b->room = min_t(u64, (u64)e->destage.batch_kib << 9, max_t(u64, some, LEAST));
+	b->room = round_down(b->room, DCD_BLOCK);	/* a load is whole blocks */
+	b->most = b->room / DCD_BLOCK;
 	b->loads = kvcalloc(b->most, sizeof(*b->loads), GFP_KERNEL);
 	b->order = kvcalloc(b->most, sizeof(*b->order), GFP_KERNEL);
-	b->buf = vzalloc(room);
+	b->buf = vzalloc(b->room);
 	dcd_ios_init(&b->reading, &e->log, &e->moved);
 	if (!b->loads || !b->order || !b->buf) {
 		dcd_batch_free(b);

@@ -42,7 +42,8 @@ struct dcd_batch {
 	u8 *buf;
 };
 
-struct dcd_batch * __must_check dcd_batch_new(struct dcd_engine *e, size_t room);
+/* With half of the memory of the settings, less with a small log: a turn is many batches. */
+struct dcd_batch * __must_check dcd_batch_new(struct dcd_engine *e);
 void dcd_batch_free(struct dcd_batch *b);
 
 /*

@@ -93,7 +93,7 @@ struct dcd_request {
 /*
  * Level 2, the way from the log to the data disk. May change while it is open.
  * With the log fuller than @low percent it goes on although there is I/O, and
- * writes are slowed in proportion; at @high as much as it takes (pace.h). A
+ * writes are slowed in proportion; from @high on so that its room lasts (pace.h). A
  * @high that isn't above @low counts as the next percent.
  */
 struct dcd_destage_config {
@@ -106,7 +106,7 @@ struct dcd_destage_config {
 #define DCD_READ_CACHE_BYTES	(32U << 20)
 #define DCD_DESTAGE_IDLE_MS	500
 #define DCD_DESTAGE_LOW		50
-#define DCD_DESTAGE_HIGH	75
+#define DCD_DESTAGE_HIGH	60
 #define DCD_DESTAGE_DEPTH	16
 #define DCD_DESTAGE_BATCH_KIB	4096
 

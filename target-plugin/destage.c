@@ -21,76 +21,6 @@
 #define READS		(HZ / 20)	/* so long ago they count as going on */
 #define READS_DEPTH	2
 #define FAILURES	16		/* of a round, before it is given up */
-#define NVRAM_LOW	50		/* percent of the slots */
-#define NVRAM_HIGH	90
-
-u64 dcd_ring_free(const struct dcd_engine *e)
-{
-	u64 most = e->segments - 1;
-
-	lockdep_assert_held(&e->lock);
-	return most - max(e->head - e->tail, mul_u64_u32_div(most, dcd_index_fill(e), DCD_FULL));
-}
-
-/* The index counts too: dcd_ring_free(). */
-static struct dcd_level ring_level(const struct dcd_engine *e)
-{
-	lockdep_assert_held(&e->lock);
-	return (struct dcd_level){
-		.used = e->segments - 1 - dcd_ring_free(e),
-		.size = e->segments - 1,
-		.low = e->destage.low,
-		.high = max(e->destage.high, e->destage.low + 1),
-	};
-}
-
-/* Slots that are waiting for the log: not the open one. */
-static struct dcd_level nvram_level(const struct dcd_engine *e)
-{
-	lockdep_assert_held(&e->lock);
-	return (struct dcd_level){
-		.used = max(e->head - e->committed, 1ULL) - 1,
-		.size = e->nslots,
-		.low = NVRAM_LOW,
-		.high = NVRAM_HIGH,
-	};
-}
-
-u64 dcd_pace_us(struct dcd_engine *e, sector_t sectors)
-{
-	struct dcd_level ring, nvram;
-	u64 us;
-
-	spin_lock(&e->lock);
-	ring = ring_level(e);
-	nvram = nvram_level(e);
-	us = max(dcd_pace_delay(&ring, &e->data_speed, sectors),
-		 dcd_pace_delay(&nvram, &e->log_speed, sectors));
-	spin_unlock(&e->lock);
-	return us;
-}
-
-void dcd_pace_learn(struct dcd_engine *e, struct dcd_speed *speed, sector_t sectors,
-		    ktime_t began)
-{
-	s64 us = ktime_us_delta(ktime_get(), began);
-
-	if (us <= 0)
-		return;
-	spin_lock(&e->lock);
-	dcd_speed_add(speed, sectors, us);
-	spin_unlock(&e->lock);
-}
-
-bool dcd_pressed(struct dcd_engine *e)
-{
-	struct dcd_level ring;
-
-	spin_lock(&e->lock);
-	ring = ring_level(e);
-	spin_unlock(&e->lock);
-	return dcd_level_above(&ring, ring.low);
-}
 
 static bool urgent(struct dcd_engine *e)
 {
@@ -319,6 +249,7 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 
 	take_batch(e, now);
 	b = e->batch;
+	b->mark.worked = s->worked;
 	if (!s->past_log || !s->n)
 		set_mark(s, &b->mark);
 	if (!b->n) {
@@ -343,6 +274,7 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 	if (bad || f)
 		s->n = 0;
 	s->at = r ? left_at(b) : b->next;
+	s->worked += ktime_us_delta(ktime_get(), began);
 	return r ?: f ?: bad;
 }
 
@@ -482,6 +414,7 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 			return first;
 		if (!width(e))
 			return -EAGAIN;
+		dcd_foresee(e);
 		r = step(e, &now, &failures);
 		if (r && !may_go_on(r))
 			return r;
@@ -527,6 +460,7 @@ void dcd_destage_worker(struct work_struct *work)
 	}
 	dcd_count(e, DCD_N_ROUNDS, 1);
 	r = go_round(e, &m);
+	dcd_foresee_nothing(e);
 	dcd_batch_drop(e->ahead);
 	s->ahead = false;
 	if (r && log_dead)

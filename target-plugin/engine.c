@@ -40,8 +40,8 @@ static int make_workers(struct dcd_engine *e)
 	e->quick_wq = alloc_workqueue("dcd-quick", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	e->commit_buf = vzalloc(e->segment_bytes);
 	e->destage_buf = vzalloc(DCD_BLOCK);
-	e->batch = dcd_batch_new(e, (size_t)e->destage.batch_kib << 9);
-	e->ahead = dcd_batch_new(e, (size_t)e->destage.batch_kib << 9);
+	e->batch = dcd_batch_new(e);
+	e->ahead = dcd_batch_new(e);
 	e->pending = kvcalloc(DCD_PENDING, sizeof(*e->pending), GFP_KERNEL);
 	if (!e->intake_wq || !e->quick_wq || !e->commit_wq || !e->destage_wq || !e->io_wq ||
 	    !e->commit_buf || !e->destage_buf || !e->pending || !e->batch || !e->ahead)

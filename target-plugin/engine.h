@@ -102,19 +102,20 @@ struct dcd_slot {
 	unsigned long opened;
 };
 
-#define DCD_MARKS 32
+#define DCD_MARKS 128
 /*
  * The destager goes round the data disk. A mark is set wherever a batch begins:
  * when it has been passed again, the segments that were committed then are empty,
  * if all of it went well. @way: sectors gone since the beginning, not only of this
- * turn.
+ * turn; @worked: microseconds that took.
  */
 struct dcd_mark {
-	u64 way, target, applied;
+	u64 way, target, applied, worked;
 };
 
 struct dcd_sweep {
 	u64 turn;		/* @way where this turn began */
+	u64 worked;
 	sector_t at;
 	bool past_log;		/* the log is dead: one mark a turn, up to the newest write */
 	bool ahead;		/* the next batch is collected */
@@ -129,6 +130,12 @@ struct dcd_pending {
 	struct dcd_request *rq;		/* whose last one it is, else NULL */
 	struct dcd_entry entry;
 	bool ready;
+};
+
+/* By then the segments below @target will be free. */
+struct dcd_forecast {
+	ktime_t when;
+	u64 target;
 };
 
 struct dcd_engine {
@@ -176,6 +183,8 @@ struct dcd_engine {
 	ktime_t next_intake;		/* a paced write isn't admitted before it */
 	struct dcd_destage_config destage;
 	struct dcd_speed log_speed, data_speed;
+	bool foreseen;			/* is there a forecast? */
+	struct dcd_forecast next_room, turn_end;
 	struct list_head waiting;	/* writes, for time or room; @intake_work's */
 	unsigned int nwaiting;		/* with the one it is at */
 	struct list_head unreported;	/* writes that are entered; @after_log */
@@ -449,17 +458,22 @@ int __must_check dcd_take_size(struct dcd_engine *e);
 /* destage.c */
 void dcd_destage_worker(struct work_struct *work);
 void dcd_destage_kick(struct dcd_engine *e);
-/* Segments that may be opened: the ring has room, and the index memory. Needs @lock. */
+
+/* admission.c. Segments that may be opened: room in ring and index. Needs @lock. */
 u64 dcd_ring_free(const struct dcd_engine *e);
-bool dcd_pressed(struct dcd_engine *e);	/* is the ring above its low watermark? */
+bool dcd_pressed(struct dcd_engine *e);	/* is that above the low watermark? */
 /*
  * After how many microseconds the write behind one of @sectors may be admitted, by
- * how full log and NVRAM are and how fast they are emptied. Any context.
+ * how full ring, index and NVRAM are, how fast they are emptied, and what is foreseen.
+ * Any context.
  */
 u64 dcd_pace_us(struct dcd_engine *e, sector_t sectors);
 /* So many sectors were written in the time since @began; @speed is one of the engine's. */
 void dcd_pace_learn(struct dcd_engine *e, struct dcd_speed *speed, sector_t sectors,
 		    ktime_t began);
+/* The destager's: it goes on from here; or it doesn't, for now. */
+void dcd_foresee(struct dcd_engine *e);
+void dcd_foresee_nothing(struct dcd_engine *e);
 
 /*
  * digest.c: from then on an engine is found by its name, until it closes; that

@@ -11,7 +11,8 @@
  * emptying what the write brings takes. Above that it grows without a step, so
  * that the level stays below full. What a write brings may need more room than
  * its bytes, or less if it overwrites: then the level settles a little higher or
- * lower, where both are equal; nobody has to know by how much.
+ * lower, where both are equal; nobody has to know by how much. What is emptied in
+ * lumps, each long after it was filled, is no such thing: dcd_pace_share().
  */
 #ifndef DCD_PACE_H
 #define DCD_PACE_H
@@ -47,5 +48,25 @@ bool dcd_level_above(const struct dcd_level *l, unsigned int percent);
  * While nothing was measured there is no delay up to the high watermark.
  */
 u64 dcd_pace_delay(const struct dcd_level *l, const struct dcd_speed *s, u64 sectors);
+
+/*
+ * What can be seen in advance. Something is emptied in turns: of one that has gone
+ * @gone of its @whole way in @us, how long will all of it take? What is still to come
+ * is as much denser as it was used more since: @mean on the way up to now, @used now,
+ * and at the end as much more as @room allows. Any unit.
+ */
+struct dcd_turn {
+	u64 us, gone, whole;
+	u64 mean, used, room;
+};
+
+u64 dcd_turn_us(const struct dcd_turn *t);
+
+/*
+ * Room for @room sectors has to last for @us: after how many microseconds the write
+ * behind one of @sectors may be admitted. In full at the high watermark, nothing at
+ * the low one.
+ */
+u64 dcd_pace_share(const struct dcd_level *l, u64 us, u64 room, u64 sectors);
 
 #endif /* DCD_PACE_H */

@@ -3,7 +3,8 @@
 
 Run in the sim lab. Every disk is the modelled spindle with its write cache off: an answer of the
 disk means that the data are on the platter. All peers have the same data disk; log and cache disk
-are the same disk, too, not stretched: what is sequential on it is so on the platter.
+are the same disk, too, not stretched: what is sequential on it is so on the platter. The data disk
+is stretched over the whole stroke, or not (packed); or all of them are the modelled SSD.
 
 Two loads, one after the other on one LUN that was idle before: `burst` is so many writes, `steady`
 so many simulated seconds. Prints one JSON object.
@@ -30,7 +31,10 @@ COMMAND_SECONDS = 600
 TRACING = Path("/sys/kernel/tracing")
 
 
-def spindle(name: str, mib: int, *, spread: bool) -> str:
+def disk(name: str, mib: int, kind: str) -> str:
+    if kind == "ssd":
+        return media.disk(name, mib, "ssd", write_cache="off")
+    spread = kind == "spread" and name == "data"
     return media.disk(name, mib, write_cache="off", spread="on" if spread else "off")
 
 
@@ -39,11 +43,11 @@ class Peer:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._kind = args.peer
-        data = spindle("data", args.data_mib, spread=True)
+        data = disk("data", args.data_mib, args.disks)
         if args.peer == "iblock":
             self.store = lio.iblock("leg", data)
             return
-        log = spindle("log", args.log_mib, spread=False)
+        log = disk("log", args.log_mib, args.disks)
         if args.peer == "dcd":
             nvram = media.nvram("nvram", args.nvram_mib << 10)
             base.run(DCD_TOOL, "format", "--data", data, "--log", log, "--nvram", nvram)
@@ -111,6 +115,7 @@ def main() -> None:
     parser.add_argument("--burst", type=int, required=True, metavar="WRITES")
     parser.add_argument("--seconds", type=int, required=True)
     parser.add_argument("--settings", default="", help="more keys of the dcd's control")
+    parser.add_argument("--disks", choices=("spread", "packed", "ssd"), default="spread")
     parser.add_argument("--watch", action="store_true")
     args = parser.parse_args()
 

@@ -122,6 +122,10 @@ def main() -> int:
     )  # fmt: skip
     parser.add_argument("--settings", default="", help="more keys of the dcd's control: a=1,b=2")
     parser.add_argument(
+        "--disks", choices=("spread", "packed", "ssd"), default="spread",
+        help="spindles, the data disk over the whole stroke or not; or SSDs (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
         "--watch", action="store_true",
         help="twice a second the DCD's state, and each batch it destages: OUT/dcd/watch.jsonl, "
         "batches.txt",
@@ -138,9 +142,10 @@ def main() -> int:
     out.mkdir(parents=True, exist_ok=True)
     words = [word for key in ("data_mib", "log_mib", "nvram_mib", "depth", "burst", "seconds")
              for word in (f"--{key.replace('_', '-')}", str(getattr(args, key)))]  # fmt: skip
-    words += [f"--settings={args.settings}", *(["--watch"] if args.watch else [])]
-    print(f"data {args.data_mib} MiB, log or cache {args.log_mib} MiB, NVRAM {args.nvram_mib} MiB, "
-          f"{args.depth} writes in flight", flush=True)  # fmt: skip
+    words += [f"--settings={args.settings}", "--disks", args.disks]
+    words += ["--watch"] if args.watch else []
+    print(f"{args.disks}: data {args.data_mib} MiB, log or cache {args.log_mib} MiB, "
+          f"NVRAM {args.nvram_mib} MiB, {args.depth} writes in flight", flush=True)  # fmt: skip
     results: dict[str, dict[str, Any]] = {}
     with (out / "results.jsonl").open("w", encoding="ascii") as kept:
         for peer in [one for one in PEERS if one in (args.peer or PEERS)]:

@@ -139,13 +139,187 @@ static void any_arguments(void)
 					dcd_speed_add(&s, n[c], n[d]);
 					dcd_speed_add(&s, n[d], n[c]);
 					dcd_speed_add(&s, n[c], n[d]);
-					if (dcd_pace_delay(&l, &s, n[c]) > DCD_PACE_MAX_US)
+					if (dcd_pace_delay(&l, &s, n[c]) > DCD_PACE_MAX_US ||
+					    dcd_pace_share(&l, n[c], n[d], n[a]) > DCD_PACE_MAX_US)
 						expect(false, "beyond the longest delay", a);
+					for (int f = 0; f < all; f++) {
+						struct dcd_turn t = { n[a], n[b], n[c], n[d],
+								      n[f], n[a] };
+
+						if (dcd_turn_us(&t) > 3600000000ULL)
+							expect(false, "beyond an hour", a);
+					}
 				}
+}
+
+/* Writes go to any of the bins of a disk, and a ring has them until all bins were emptied. */
+#define BINS 1000
+#define MARKS 50
+#define RING 30000		/* writes */
+#define EMPTIED 500.0		/* a second */
+
+struct turns {
+	double now, worked, begun[2 * MARKS];
+	unsigned long bin, live[BINS], head, tail, bins, nmarks, mark_bins[2 * MARKS];
+	unsigned long targets[2 * MARKS], fullest;
+	double when[2];
+	u64 until[2];
+	bool foreseen;
+	double bin_end;
+};
+
+static u64 room(const struct turns *t, unsigned long target)
+{
+	unsigned long most = RING * 95 / 100 + target;
+
+	return most > t->head ? most - t->head : 0;
+}
+
+/* As admission.c does it. */
+static void foresee(struct turns *t)
+{
+	struct dcd_turn turn = { .us = (u64)((t->worked - t->begun[0]) * 1e6), .whole = BINS,
+				 .gone = t->bins - t->mark_bins[0], .used = t->head - t->tail,
+				 .room = room(t, t->tail) };
+	unsigned long free = t->tail, i;
+	double whole, worst = -1, mean = 0;
+
+	t->foreseen = t->nmarks && turn.gone;
+	if (!t->foreseen)
+		return;
+	for (i = 0; i < t->nmarks; i++)
+		mean += (double)(t->targets[i] - t->tail) / (double)turn.gone *
+			(double)((i + 1 < t->nmarks ? t->mark_bins[i + 1] : t->bins) -
+				 t->mark_bins[i]);
+	turn.mean = (u64)mean;
+	whole = (double)dcd_turn_us(&turn) / 1e6;
+	for (i = 0; i < t->nmarks; i++) {
+		double left = t->begun[i] + whole - t->worked;
+		double each = left / (double)(room(t, free) + 1);
+
+		if (each > worst) {
+			worst = each;
+			t->when[0] = t->now + (left > 0 ? left : 0);
+			t->until[0] = free;
+		}
+		free = t->targets[i];
+	}
+	t->when[1] = t->now + whole;
+	t->until[1] = free;
+}
+
+static void bin_done(struct turns *t)
+{
+	unsigned long n = 0;
+
+	t->now = t->bin_end;
+	t->worked += (double)t->live[t->bin] / EMPTIED;
+	t->live[t->bin] = 0;
+	t->bin = (t->bin + 1) % BINS;
+	t->bins++;
+	while (n < t->nmarks && t->mark_bins[n] + BINS <= t->bins)
+		t->tail = t->targets[n++];
+	t->nmarks -= n;
+	for (unsigned long i = 0; i < t->nmarks; i++) {
+		t->begun[i] = t->begun[i + n];
+		t->mark_bins[i] = t->mark_bins[i + n];
+		t->targets[i] = t->targets[i + n];
+	}
+	if (t->bins % (BINS / MARKS) == 0) {
+		foresee(t);
+		t->begun[t->nmarks] = t->worked;
+		t->mark_bins[t->nmarks] = t->bins;
+		t->targets[t->nmarks++] = t->head;
+	}
+	t->bin_end = t->now + (double)t->live[t->bin] / EMPTIED;
+}
+
+static u64 delay_us(const struct turns *t)
+{
+	struct dcd_level l = { .used = t->head - t->tail, .size = RING, .low = 50, .high = 60 };
+	struct dcd_speed speed = { (u64)(EMPTIED * WRITE) << 8 };
+	u64 us = 0;
+
+	if (!t->foreseen)
+		return dcd_pace_delay(&l, &speed, WRITE);
+	for (int i = 0; i < 2; i++) {
+		double left = (t->when[i] - t->now) * 1e6;
+		u64 n = dcd_pace_share(&l, left > 0 ? (u64)left : 0, room(t, t->until[i]) * WRITE,
+				       WRITE);
+
+		us = n > us ? n : us;
+	}
+	return us;
+}
+
+/* Half of the ring is written in a moment: a turn later it comes back in a moment. */
+static void lumps(double seconds)
+{
+	struct turns t = { .bin_end = 0 };
+	double next = 0, longest = 0;
+	unsigned long settled = 0;
+	double levels = 0;
+
+	t.nmarks = 1;		/* where it begins */
+	while (t.now < seconds) {
+		u64 us;
+
+		if (t.head > RING * 3 / 10 && t.bin_end <= next) {
+			if (!t.bin_end)
+				t.bin_end = t.now;
+			bin_done(&t);
+			continue;
+		}
+		t.now = next;
+		t.live[(t.head * 48271 % 0x7fffffff) % BINS]++;
+		t.head++;
+		if (t.head - t.tail > t.fullest)
+			t.fullest = t.head - t.tail;
+		us = delay_us(&t);
+		if (us > longest)
+			longest = (double)us;
+		if (t.now > seconds / 2) {
+			settled++;
+			levels += (double)(t.head - t.tail) * 100 / RING;
+		}
+		next = t.now + (us > 50 ? (double)us : 50) / 1e6;
+	}
+	printf("room comes back in lumps, once a turn:\n");
+	expect(t.fullest < RING, "  never full, percent", t.fullest * 100.0 / RING);
+	expect(levels > 80.0 * (double)settled, "  the room is used, percent",
+	       levels / (double)settled);
+	expect(longest < 8e6 / EMPTIED, "  longest delay, in times of emptying a write",
+	       longest * EMPTIED / 1e6);
+	expect((double)settled > 0.95 * EMPTIED * seconds / 2,
+	       "  admitted for each that is emptied",
+	       (double)settled / (EMPTIED * seconds / 2));
+}
+
+static void turns_are_foreseen(void)
+{
+	struct dcd_turn t = { .us = 3000000, .gone = 25, .whole = 100, .mean = 10, .used = 10 };
+	struct dcd_level l = { .used = 60, .size = 100, .low = 50, .high = 60 };
+
+	expect(dcd_turn_us(&t) == 12000000, "an even turn, s", (double)dcd_turn_us(&t) / 1e6);
+	t.used = 20;
+	t.room = 20;
+	expect(dcd_turn_us(&t) == 30000000, "a denser rest, s", (double)dcd_turn_us(&t) / 1e6);
+	t.gone = 100;
+	expect(dcd_turn_us(&t) == 3000000, "its end, s", (double)dcd_turn_us(&t) / 1e6);
+	expect(dcd_pace_share(&l, 4000000, 8000, 8) == 4000, "shared evenly, us",
+	       (double)dcd_pace_share(&l, 4000000, 8000, 8));
+	l.used = 55;
+	expect(dcd_pace_share(&l, 4000000, 8000, 8) / 10 == 199, "half of it half way up, us",
+	       (double)dcd_pace_share(&l, 4000000, 8000, 8));
+	l.used = 50;
+	expect(!dcd_pace_share(&l, 4000000, 0, 8), "a burst isn't slowed, us",
+	       (double)dcd_pace_share(&l, 4000000, 0, 8));
 }
 
 int main(void)
 {
+	turns_are_foreseen();
+	lumps(900);
 	no_delay_for_a_burst();
 	grows_with_the_level();
 	speed_forgets();

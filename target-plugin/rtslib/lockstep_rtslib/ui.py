@@ -122,8 +122,9 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
             - destage_idle_ms: after so many milliseconds without a write the log
               is emptied to the data disk.
             - destage_low, destage_high: the log this full, in percent: it is
-              emptied although there are writes; as fast as the disks can.
-            - destage_depth: so many I/Os at a time for that.
+              emptied although there are writes; and they get slower in proportion,
+              until its room lasts.
+            - destage_depth: so many I/Os at a time and disk for that.
             - destage_batch_kib: memory for that, in KiB.
             """
             self.assert_root()

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How fast writes may come in: of the levels of ring, index and NVRAM the one that
+ * needs most time counts. Index and NVRAM are emptied all the time: by how full they
+ * are a write has to wait (pace.h). The ring isn't: what was written in a moment
+ * comes back in a moment, once round the data disk later. But when that will be can
+ * be foreseen by the marks, so what room there is is shared out evenly until then.
+ */
+#include "engine.h"
+
+#define INDEX_LOW	75		/* percent of its memory */
+#define INDEX_HIGH	90
+#define NVRAM_LOW	50		/* percent of the slots */
+#define NVRAM_HIGH	90
+#define RING_USED	95		/* percent of the ring are shared out */
+
+static u64 most_segments(const struct dcd_engine *e)
+{
+	return e->segments - 1;
+}
+
+u64 dcd_ring_free(const struct dcd_engine *e)
+{
+	u64 most = most_segments(e);
+
+	lockdep_assert_held(&e->lock);
+	return most - max(e->head - e->tail, mul_u64_u32_div(most, dcd_index_fill(e), DCD_FULL));
+}
+
+static struct dcd_level ring_level(const struct dcd_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+	return (struct dcd_level){
+		.used = e->head - e->tail,
+		.size = most_segments(e),
+		.low = e->destage.low,
+		.high = max(e->destage.high, e->destage.low + 1),
+	};
+}
+
+static struct dcd_level index_level(const struct dcd_engine *e)
+{
+	return (struct dcd_level){
+		.used = dcd_index_fill(e),
+		.size = DCD_FULL,
+		.low = INDEX_LOW,
+		.high = INDEX_HIGH,
+	};
+}
+
+/* Slots that are waiting for the log: not the open one. */
+static struct dcd_level nvram_level(const struct dcd_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+	return (struct dcd_level){
+		.used = max(e->head - e->committed, 1ULL) - 1,
+		.size = e->nslots,
+		.low = NVRAM_LOW,
+		.high = NVRAM_HIGH,
+	};
+}
+
+/* What may be written until the segments below @target are free, in segments. */
+static u64 room_until(const struct dcd_engine *e, u64 target)
+{
+	u64 most = mul_u64_u32_div(most_segments(e), RING_USED, 100) + target;
+
+	lockdep_assert_held(&e->lock);
+	return most > e->head ? most - e->head : 0;
+}
+
+static u64 until(const struct dcd_forecast *f, ktime_t now)
+{
+	s64 us = ktime_us_delta(f->when, now);
+
+	return us > 0 ? us : 0;
+}
+
+static u64 ring_us(const struct dcd_engine *e, sector_t sectors)
+{
+	u64 per = (e->segment_bytes - dcd_payload_start(e)) >> SECTOR_SHIFT;
+	struct dcd_level ring = ring_level(e);
+	ktime_t now;
+
+	lockdep_assert_held(&e->lock);
+	if (!dcd_level_above(&ring, ring.low))
+		return 0;
+	if (!e->foreseen)
+		return dcd_pace_delay(&ring, &e->data_speed, sectors);
+	now = ktime_get();
+	return max(dcd_pace_share(&ring, until(&e->next_room, now),
+				  room_until(e, e->next_room.target) * per, sectors),
+		   dcd_pace_share(&ring, until(&e->turn_end, now),
+				  room_until(e, e->turn_end.target) * per, sectors));
+}
+
+u64 dcd_pace_us(struct dcd_engine *e, sector_t sectors)
+{
+	struct dcd_level index, nvram;
+	u64 us;
+
+	spin_lock(&e->lock);
+	index = index_level(e);
+	nvram = nvram_level(e);
+	us = max3(ring_us(e, sectors), dcd_pace_delay(&index, &e->data_speed, sectors),
+		  dcd_pace_delay(&nvram, &e->log_speed, sectors));
+	spin_unlock(&e->lock);
+	return us;
+}
+
+void dcd_pace_learn(struct dcd_engine *e, struct dcd_speed *speed, sector_t sectors,
+		    ktime_t began)
+{
+	s64 us = ktime_us_delta(ktime_get(), began);
+
+	if (us <= 0)
+		return;
+	spin_lock(&e->lock);
+	dcd_speed_add(speed, sectors, us);
+	spin_unlock(&e->lock);
+}
+
+bool dcd_pressed(struct dcd_engine *e)
+{
+	struct dcd_level ring;
+
+	spin_lock(&e->lock);
+	ring = ring_level(e);
+	ring.used = ring.size - dcd_ring_free(e);
+	spin_unlock(&e->lock);
+	return dcd_level_above(&ring, ring.low);
+}
+
+/* How far this turn is, since its oldest mark; false: there is nothing to tell by. */
+static bool turn_so_far(const struct dcd_engine *e, struct dcd_turn *t)
+{
+	const struct dcd_sweep *s = &e->sweep;
+	const struct dcd_mark *m = s->marks, *end = m + s->n;
+	u64 way = s->turn + s->at;
+
+	lockdep_assert_held(&e->lock);
+	if (!s->n || s->past_log || way == m->way)
+		return false;
+	*t = (struct dcd_turn){
+		.us = s->worked - m->worked,
+		.gone = way - m->way,
+		.whole = dcd_sectors(e),
+		.used = e->head - e->tail,
+		.room = room_until(e, e->tail),
+	};
+	for (; m < end; m++)
+		t->mean += mul_u64_u64_div_u64((m + 1 < end ? m[1].way : way) - m->way,
+					       m->target - e->tail, t->gone);
+	return true;
+}
+
+/*
+ * Of the marks, the one until which least room is left for each moment; and the end
+ * of a whole turn from now on, when all that is committed now is free.
+ */
+void dcd_foresee(struct dcd_engine *e)
+{
+	const struct dcd_sweep *s = &e->sweep;
+	ktime_t now = ktime_get();
+	struct dcd_turn t;
+
+	spin_lock(&e->lock);
+	e->foreseen = turn_so_far(e, &t);
+	if (e->foreseen) {
+		u64 whole = dcd_turn_us(&t), worst = 0, free = e->tail;
+		unsigned int i;
+
+		for (i = 0; i < s->n; i++) {
+			u64 gone = s->worked - s->marks[i].worked;
+			u64 left = gone < whole ? whole - gone : 0;
+			u64 each = div64_u64(left, max(room_until(e, free), 1ULL));
+
+			if (!i || each > worst) {
+				worst = each;
+				e->next_room.when = ktime_add_us(now, left);
+				e->next_room.target = free;
+			}
+			free = s->marks[i].target;
+		}
+		e->turn_end.when = ktime_add_us(now, whole);
+		e->turn_end.target = free;
+	}
+	spin_unlock(&e->lock);
+}
+
+void dcd_foresee_nothing(struct dcd_engine *e)
+{
+	spin_lock(&e->lock);
+	e->foreseen = false;
+	spin_unlock(&e->lock);
+}
