@@ -70,6 +70,12 @@ static enum dcd_reason check_format(u32 version, const struct dcd_features *f, u
 	return *detail ? DCD_BAD_FEATURES : DCD_OK;
 }
 
+static bool counter_right(__le64 counter, u64 *detail)
+{
+	*detail = le64_to_cpu(counter);
+	return *detail <= DCD_COUNTER_MAX;
+}
+
 static enum dcd_reason check_super(struct dcd_super_found *f, u64 data_sectors, u64 log_sectors)
 {
 	const struct dcd_super *s = &f->super;
@@ -87,6 +93,9 @@ static enum dcd_reason check_super(struct dcd_super_found *f, u64 data_sectors, 
 	    table < DCD_BLOCK || table % DCD_BLOCK || table > seg / 4 ||
 	    segments < DCD_SEGMENTS_MIN || segments > U64_MAX / 2 / DCD_SEGMENT_MAX)
 		return DCD_BAD_GEOMETRY;
+	if (!counter_right(s->generation, &f->a) || !counter_right(s->tail, &f->a) ||
+	    !counter_right(s->applied, &f->a))
+		return DCD_BAD_COUNTER;
 	f->a = max_t(u64, le64_to_cpu(s->log_sectors),
 		     (DCD_RING_START + segments * seg) >> SECTOR_SHIFT);
 	f->b = log_sectors;
@@ -130,6 +139,8 @@ static enum dcd_reason check_header(struct dcd_header_found *f, u64 bytes,
 		return DCD_OTHER_UUID;
 	if (g && le64_to_cpu(h->epoch) != g->epoch)
 		return DCD_OTHER_EPOCH;
+	if (!counter_right(h->generation, &f->a) || !counter_right(h->applied, &f->a))
+		return DCD_BAD_COUNTER;
 	f->a = le64_to_cpu(h->bytes);
 	f->b = bytes;
 	if (f->a > f->b)
@@ -189,6 +200,7 @@ const char *dcd_reason_name(enum dcd_reason reason)
 		[DCD_BAD_VERSION] = "bad_version",
 		[DCD_BAD_FEATURES] = "unknown_features",
 		[DCD_BAD_GEOMETRY] = "bad_geometry",
+		[DCD_BAD_COUNTER] = "bad_counter",
 		[DCD_OTHER_DATA] = "other_data_disk",
 		[DCD_TRUNCATED] = "truncated",
 		[DCD_OTHER_UUID] = "other_uuid",
@@ -208,6 +220,7 @@ int dcd_reason_errno(enum dcd_reason reason)
 	case DCD_BAD_FEATURES:
 		return -EOPNOTSUPP;
 	case DCD_BAD_GEOMETRY:
+	case DCD_BAD_COUNTER:
 	case DCD_TRUNCATED:
 	case DCD_OTHER_SLOTS:
 		return -EUCLEAN;
@@ -225,6 +238,9 @@ static int text(const char *what, enum dcd_reason reason, u64 a, char *buf, size
 				 what, (unsigned long long)a);
 	case DCD_BAD_FEATURES:
 		return scnprintf(buf, size, "%s has unknown features %#llx: use a newer program",
+				 what, (unsigned long long)a);
+	case DCD_BAD_COUNTER:
+		return scnprintf(buf, size, "%s says that something was counted up to %llu, which can't be: damaged",
 				 what, (unsigned long long)a);
 	default:
 		return scnprintf(buf, size, "%s: %s", what, dcd_reason_name(reason));

@@ -42,6 +42,9 @@ static inline u32 dcd_table_entries(const struct dcd_geometry *g)
 	return g->table_bytes / sizeof(struct dcd_entry);
 }
 
+/* Generations and sequences go up one by one: what is above has not been counted. */
+#define DCD_COUNTER_MAX	(U64_MAX / 2)
+
 /* crc32c as dcd-format.h says. */
 u32 dcd_crc(const void *p, size_t bytes);
 
@@ -54,6 +57,7 @@ enum dcd_reason {
 	DCD_BAD_VERSION,	/* @a: version */
 	DCD_BAD_FEATURES,	/* @a: unknown bits */
 	DCD_BAD_GEOMETRY,	/* the numbers contradict each other */
+	DCD_BAD_COUNTER,	/* @a: what no generation or sequence comes to */
 	DCD_OTHER_DATA,		/* @a: sectors of the data disk it belongs to, @b: of this one */
 	DCD_TRUNCATED,		/* @a: bytes it was formatted with, @b: there are */
 	DCD_OTHER_UUID,		/* NVRAM of another log */

@@ -97,6 +97,8 @@ enum dcd_segment_kind dcd_segment_header(const struct dcd_geometry *g, const voi
 		return damaged_header(g, h, sequence);
 	if (!header_ours(g, h))
 		return DCD_SEGMENT_FOREIGN;
+	if (le64_to_cpu(h->sequence) > DCD_COUNTER_MAX)
+		return DCD_SEGMENT_DAMAGED;
 	*found = le64_to_cpu(h->sequence);
 	if (*found != sequence)
 		return *found < sequence ? DCD_SEGMENT_STALE : DCD_SEGMENT_LATER;

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 BLOCK, RING, SECTOR = 4096, 1 << 20, 512
@@ -146,13 +146,20 @@ def history() -> list[list[Entry]]:
 FIRST_SEGMENT, FIRST_ENTRY = 18, 40
 
 
-def after_a_cut(nvram: bool, sectors: int = 32) -> Images:
+def as_batches(segments: list[list[Entry]]) -> list[list[Entry]]:
+    """The same writes, but those of each segment are one batch."""
+    return [[replace(entry, behind=len(entries) - i) for i, entry in enumerate(entries, 1)]
+            for entries in segments]  # fmt: skip
+
+
+def after_a_cut(nvram: bool, sectors: int = 32, batches: bool = False) -> Images:
     """The second turn of the ring. Destaged: the first two segments of the history; the older
     superblock doesn't know it. In the log: all, but with NVRAM the last two, which are in
     slots; the slots before have what the log has by now. The next segment is torn."""
     images = Images(bytearray(b"\xee" * sectors * SECTOR), bytearray(RING + SEGMENTS * SEGMENT),
                     bytearray(BLOCK + 4 * SEGMENT) if nvram else None)  # fmt: skip
-    first, segments = [FIRST_ENTRY], history()
+    first = [FIRST_ENTRY]
+    segments = as_batches(history()) if batches else history()
     for entries in segments:
         first.append(first[-1] + len(entries))
     images.log[:512] = superblock(6, FIRST_SEGMENT + 2, first[2] - 1, sectors, nvram)
@@ -177,22 +184,3 @@ def after_a_cut(nvram: bool, sectors: int = 32) -> Images:
         images.nvram[:256] = nvram_header(2, 0, size)
         images.nvram[2048 : 2048 + 256] = nvram_header(1, 0, size)
     return images
-
-
-def fuzz_input(images: Images) -> bytes:
-    """In fuzz.c's short form; it has the payloads' place and length, not their bytes."""
-
-    def piece(where: int, raw: bytes | bytearray) -> bytes:
-        return bytes([where, len(raw) // 16]) + raw
-
-    log, nvram = images.log, images.nvram
-    out = bytes([0 if nvram else 2]) + piece(0, log[:128]) + piece(1, log[BLOCK : BLOCK + 128])
-    for place in range(SEGMENTS):
-        at = RING + place * SEGMENT
-        if place in {(FIRST_SEGMENT + i) % SEGMENTS for i in range(2, 7)}:
-            out += piece(16 + place, log[at : at + 96])
-            out += piece(32 + place, log[at + BLOCK : at + BLOCK + 256])
-    for slot in range(4 if nvram else 0):
-        at = BLOCK + slot * SEGMENT + BLOCK
-        out += piece(64 + slot, (nvram or b"")[at : at + 256])
-    return out + (piece(2, nvram[:96]) if nvram else b"")

@@ -74,6 +74,15 @@ def test_refusals(dcd: Path, tmp_path: Path) -> None:
             images.nvram = after_a_cut(True).nvram
         refused(dcd, tmp_path, images, reason)
 
+    # Whole by its checksum, but after it no count goes up any more.
+    images = after_a_cut(True)
+    images.log[:512] = dcdimage.superblock(2**64 - 1, 20, 43, 32, nvram=True)
+    refused(dcd, tmp_path, images, "bad_counter")
+    images = after_a_cut(True)
+    assert images.nvram is not None
+    images.nvram[:256] = dcdimage.nvram_header(3, 2**63, len(images.nvram))
+    refused(dcd, tmp_path, images, "bad_counter")
+
     images = after_a_cut(True)
     assert images.nvram is not None
     images.nvram[:BLOCK] = bytes(BLOCK)

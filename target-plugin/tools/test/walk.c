@@ -3,42 +3,53 @@
 
 #include "walk.h"
 
+static struct dcd_slot_scan scans[DCD_SLOTS_MAX];
+
 /* What a device says behind its end. */
 static const u8 *at(const struct images *m, u64 offset, u64 bytes)
 {
-	return offset <= m->log_bytes && bytes <= m->log_bytes - offset ? m->log + offset : NULL;
+	return offset <= m->log_bytes && bytes <= m->log_bytes - offset ? m->log(offset, bytes) :
+									  NULL;
 }
 
-static void take(const struct images *m, const u8 *seg, u32 entries, u64 applied)
+static const u8 *slot(const struct images *m, const struct dcd_geometry *g, u32 i)
 {
-	for (u32 i = 0; i < entries && m->data; i++) {
+	return m->nvram(DCD_BLOCK + (u64)i * g->segment_bytes, g->segment_bytes);
+}
+
+static void take(const struct images *m, struct walked *w, const u8 *seg, u32 entries)
+{
+	for (u32 i = 0; i < entries; i++) {
 		const struct dcd_entry *n = dcd_entry_at(seg, i);
-		u8 *to = m->data + (le64_to_cpu(n->sector) << SECTOR_SHIFT);
+		u64 offset = le64_to_cpu(n->sector) << SECTOR_SHIFT;
 		size_t bytes = (size_t)le32_to_cpu(n->sectors) << SECTOR_SHIFT;
 
-		if (le64_to_cpu(n->sequence) <= applied)
+		if (le64_to_cpu(n->sequence) <= w->plan.applied)
+			continue;
+		w->entries++;
+		if (!m->data)
 			continue;
 		if (le16_to_cpu(n->type) == DCD_ENTRY_WRITE)
-			memcpy(to, seg + ((size_t)le32_to_cpu(n->offset) << SECTOR_SHIFT), bytes);
+			memcpy(m->data + offset,
+			       seg + ((size_t)le32_to_cpu(n->offset) << SECTOR_SHIFT), bytes);
 		else
-			memset(to, 0, bytes);
+			memset(m->data + offset, 0, bytes);
 	}
 }
 
-static void step(const struct images *m, const struct dcd_geometry *g, struct dcd_plan *p,
-		 struct dcd_slot_scan *scans, u32 slots)
+static void step(const struct images *m, struct walked *w, u32 slots)
 {
+	const struct dcd_geometry *g = &w->super.geometry;
+	struct dcd_plan *p = &w->plan;
 	u64 where = dcd_place_of(g, p->place) << SECTOR_SHIFT;
-	const u8 *base = m->nvram ? m->nvram + DCD_BLOCK : NULL, *seg;
-	char text[512];
+	const u8 *seg;
 	int i;
 
 	switch (p->want) {
 	case DCD_WANT_SEGMENT:
 		seg = at(m, where, g->segment_bytes);
 		if (dcd_plan_segment(p, seg, seg ? 0 : -EIO))
-			take(m, seg, le32_to_cpu(((const struct dcd_segment *)seg)->entries),
-			     p->applied);
+			take(m, w, seg, le32_to_cpu(((const struct dcd_segment *)seg)->entries));
 		break;
 	case DCD_WANT_HEADER:
 		seg = at(m, where, SECTOR_SIZE);
@@ -46,52 +57,61 @@ static void step(const struct images *m, const struct dcd_geometry *g, struct dc
 		break;
 	case DCD_WANT_SLOTS:
 		for (u32 s = 0; s < slots; s++)
-			dcd_slot_scan(g, base + (size_t)s * g->segment_bytes, p->newest, scans + s);
+			dcd_slot_scan(g, slot(m, g, s), p->newest, scans + s);
 		dcd_plan_slots(p, scans, slots);
 		break;
 	default:
 		i = dcd_plan_slot(p, scans, slots);
 		if (i < 0)
 			break;
-		take(m, base + (size_t)i * g->segment_bytes, scans[i].entries, p->applied);
+		take(m, w, slot(m, g, (u32)i), scans[i].entries);
 		dcd_plan_took(p, scans + i);
 	}
-	dcd_plan_text(p, text, sizeof(text));
 }
 
-const char *walk(const struct images *m)
+/* NULL, or why it is refused. */
+static const char *find_header(const struct images *m, struct walked *w)
 {
-	struct dcd_header_found header = { 0 };
-	struct dcd_super_found super;
-	struct dcd_slot_scan *scans;
-	struct dcd_plan plan;
+	char text[512];
+
+	if (m->nvram_bytes < DCD_BLOCK)
+		return "truncated";
+	dcd_header_find(m->nvram(0, DCD_BLOCK), m->nvram_bytes, &w->super.geometry, &w->header);
+	dcd_header_text(&w->header, text, sizeof(text));
+	(void)dcd_reason_errno(w->header.reason);
+	return w->header.reason ? dcd_reason_name(w->header.reason) : NULL;
+}
+
+const char *walk(const struct images *m, struct walked *w)
+{
 	const u8 *blocks = at(m, 0, 2 * DCD_BLOCK);
+	const char *refused;
 	char text[512];
 	u32 slots = 0;
 
+	memset(w, 0, sizeof(*w));
 	if (!blocks)
 		return "truncated";
-	dcd_super_find(blocks, m->data_bytes >> SECTOR_SHIFT, m->log_bytes >> SECTOR_SHIFT, &super);
-	dcd_super_text(&super, text, sizeof(text));
-	if (super.reason)
-		return dcd_reason_name(super.reason);
-	if (super.geometry.nvram != !!m->nvram)
+	dcd_super_find(blocks, m->data_bytes >> SECTOR_SHIFT, m->log_bytes >> SECTOR_SHIFT,
+		       &w->super);
+	dcd_super_text(&w->super, text, sizeof(text));
+	if (w->super.reason)
+		return dcd_reason_name(w->super.reason);
+	if (w->super.geometry.nvram != !!m->nvram)
 		return "nvram_missing";
 	if (m->nvram) {
-		if (m->nvram_bytes < DCD_BLOCK)
-			return "truncated";
-		dcd_header_find(m->nvram, m->nvram_bytes, &super.geometry, &header);
-		dcd_header_text(&header, text, sizeof(text));
-		if (header.reason)
-			return dcd_reason_name(header.reason);
-		slots = dcd_slots(&super.geometry, le64_to_cpu(header.header.bytes));
+		refused = find_header(m, w);
+		if (refused)
+			return refused;
+		slots = dcd_slots(&w->super.geometry, le64_to_cpu(w->header.header.bytes));
 	}
-	scans = calloc(slots + 1, sizeof(*scans));
-	if (!scans)
-		abort();
-	dcd_plan_begin(&plan, &super.geometry, &super.super, m->nvram ? &header.header : NULL);
-	while (plan.want < DCD_DONE)
-		step(m, &super.geometry, &plan, scans, slots);
-	free(scans);
-	return plan.want == DCD_DONE ? "ok" : dcd_refusal_name(plan.refusal);
+	dcd_plan_begin(&w->plan, &w->super.geometry, &w->super.super,
+		       m->nvram ? &w->header.header : NULL);
+	while (w->plan.want < DCD_DONE) {
+		step(m, w, slots);
+		if (w->plan.note || w->plan.want == DCD_REFUSED)
+			dcd_plan_text(&w->plan, text, sizeof(text));
+	}
+	(void)dcd_plan_errno(&w->plan);
+	return w->plan.want == DCD_DONE ? "ok" : dcd_refusal_name(w->plan.refusal);
 }
