@@ -4,7 +4,7 @@
  * needs most time counts. Index and NVRAM are emptied all the time: by how full they
  * are a write has to wait (pace.h). The ring isn't: what was written in a moment
  * comes back in a moment, once round the data disk later. But when that will be can
- * be foreseen by the marks, so what room there is is shared out evenly until then.
+ * be foreseen by the marks, so the room that is left is shared out evenly until then.
  */
 #include "engine.h"
 
