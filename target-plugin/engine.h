@@ -271,11 +271,10 @@ extern struct dcd_nvram_type dcd_nvram_pmem;
 #endif
 
 /*
- * slots.c. The bytes of a segment that is in memory, else NULL; good until
- * dcd_slot_put(), which has to come soon: only after a copy.
+ * slots.c. The bytes of a segment that is in memory, else NULL; good until the
+ * caller, who is in @copiers, leaves it; that has to come soon: only after a copy.
  */
-const u8 *dcd_slot_get(struct dcd_engine *e, u64 segment, u32 offset, int *copier);
-void dcd_slot_put(struct dcd_engine *e, int copier);
+const u8 *dcd_slot_bytes(struct dcd_engine *e, u64 segment, u32 offset);
 /* The slot of the segment to open next, NULL: none yet, or the log is full. Needs @lock. */
 struct dcd_slot *dcd_slot_free(struct dcd_engine *e);
 /* It will be free, whatever becomes of the disks. Needs @lock. */

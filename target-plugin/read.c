@@ -39,13 +39,13 @@ struct piece {
 
 const unsigned int dcd_piece_pad = offsetof(struct piece, bio);
 
-/* The bytes of a place in a slot, for dcd_slot_put(); NULL if its segment is only in the log. */
-static const u8 *in_slot(struct dcd_engine *e, const struct dcd_place *p, int *copier)
+/* The bytes of a place in a slot, NULL if its segment is only in the log. Needs @copiers. */
+static const u8 *in_slot(struct dcd_engine *e, const struct dcd_place *p)
 {
 	u32 offset;
 	u64 segment = div_u64_rem(p->at, e->segment_bytes >> SECTOR_SHIFT, &offset);
 
-	return dcd_slot_get(e, segment, offset << SECTOR_SHIFT, copier);
+	return dcd_slot_bytes(e, segment, offset << SECTOR_SHIFT);
 }
 
 static size_t place_bytes(const struct dcd_place *p)
@@ -64,13 +64,14 @@ static u64 in_log(const struct dcd_engine *e, const struct dcd_place *p)
 
 u64 dcd_place_copy(struct dcd_engine *e, const struct dcd_place *p, void *buf)
 {
-	int copier;
-	const u8 *mem = in_slot(e, p, &copier);
+	int id = srcu_read_lock(&e->copiers);
+	const u8 *mem = in_slot(e, p);
 
+	if (mem)
+		memcpy(buf, mem, place_bytes(p));
+	srcu_read_unlock(&e->copiers, id);
 	if (!mem)
 		return in_log(e, p);
-	memcpy(buf, mem, place_bytes(p));
-	dcd_slot_put(e, copier);
 	dcd_count(e, DCD_N_MEMORY_READS, 1);
 	return 0;
 }
@@ -379,15 +380,15 @@ static bool walk(struct dcd_engine *e, struct dcd_request *rq, bool worker)
 	while (g->done < rq->sectors) {
 		const u8 *mem = NULL;
 		struct dcd_place p;
-		int copier, cached = 0;
+		int id, cached = 0;
 
 		dcd_index_find(e, rq->sector + g->done, rq->sector + rq->sectors - 1, &p);
+		id = srcu_read_lock(&e->copiers);
 		if (p.value && !p.zero)
-			mem = in_slot(e, &p, &copier);
+			mem = in_slot(e, &p);
 		if (p.zero || mem)
 			r = dcd_gather_fill(g, mem, place_bytes(&p));
-		if (mem)
-			dcd_slot_put(e, copier);
+		srcu_read_unlock(&e->copiers, id);
 		if (!p.zero && !mem)
 			cached = from_cache(e, rq, &p);
 		trace_dcd_piece(e, &p, mem, cached);

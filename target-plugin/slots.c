@@ -16,26 +16,17 @@ static struct dcd_slot *slot_of(struct dcd_engine *e, u64 segment)
 	return &e->slots[at];
 }
 
-const u8 *dcd_slot_get(struct dcd_engine *e, u64 segment, u32 offset, int *copier)
+const u8 *dcd_slot_bytes(struct dcd_engine *e, u64 segment, u32 offset)
 {
 	struct dcd_slot *s = slot_of(e, segment);
 	bool there;
 
-	*copier = srcu_read_lock(&e->copiers);
 	spin_lock(&e->lock);
 	there = s->segment == segment && (s->state == DCD_SLOT_OPEN ||
 					  s->state == DCD_SLOT_SEALED ||
 					  s->state == DCD_SLOT_CLEAN);
 	spin_unlock(&e->lock);
-	if (there)
-		return s->base + offset;
-	srcu_read_unlock(&e->copiers, *copier);
-	return NULL;
-}
-
-void dcd_slot_put(struct dcd_engine *e, int copier)
-{
-	srcu_read_unlock(&e->copiers, copier);
+	return there ? s->base + offset : NULL;
 }
 
 struct dcd_slot *dcd_slot_free(struct dcd_engine *e)
