@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """WRITE SCATTERED(16) of a DCD: what the LUN says of it, right ones (sg_write_x too), wrong ones,
-and that a power cut leaves all of one or nothing: args [ROUNDS [apart]].
+and that a power cut leaves all of one or nothing, for the module and for `dcd recover` on
+copies, which come to the same data disk: args [ROUNDS [apart]].
 
 apart, the control: each range by a command of its own, which has to be reported.
 With dcd.test_fill_us the entries of a batch have time between them.
@@ -8,12 +9,13 @@ With dcd.test_fill_us the entries of a batch have time between them.
 
 import random
 import re
+import shutil
 import sys
 import threading
 import time
 from pathlib import Path
 
-from dcdlab import SEGMENT, SITE, Box, Model
+from dcdlab import SEGMENT, SITE, TOOL, Box, Model
 from locklab import base, blk, lio, media, wire
 from locklab.iscsi import Session
 from locklab.scsi import ABORTED_COMMAND, ILLEGAL_REQUEST, Lun, write_scattered
@@ -229,6 +231,18 @@ class Watcher(threading.Thread):
                     self.parts.append((first, last))
 
 
+def recovered_copies(box: Box) -> bytes:
+    """The data disk that `dcd recover` makes of what is left, before the module opens it."""
+    words = []
+    for name, node in (("data", box.data.node), ("log", box.log.node), ("nvram", box.view)):
+        copy = Path("/run") / f"copy.{name}"
+        shutil.copyfile(node, copy)
+        words += [f"--{name}", str(copy)]
+    base.run(TOOL, "recover", *words)
+    base.run(TOOL, "check", *words)
+    return Path("/run/copy.data").read_bytes()
+
+
 def cut_once(
     box: Box, session: Session, number: int, rng: random.Random, tags: list[int]
 ) -> int:  # fmt: skip
@@ -246,14 +260,15 @@ def cut_once(
                 disk.write(p, f"{w} {tags[w]}".encode().ljust(512, b"."))
     writers = [Writer(nodes[w], w, places[w::WRITERS], tags[w]) for w in range(WRITERS)]
     watcher = Watcher(nodes[1], writers[0].places)
-    for thread in (*writers, watcher):
+    threads: list[Writer | Watcher] = [*writers, watcher]
+    for thread in threads:
         thread.start()
     time.sleep(rng.uniform(0.001, 0.1))
     sure = [writer.acknowledged for writer in writers]
     media.cut(SITE, base.SEED * 1000 + number)
-    for thread in (*writers, watcher):
+    for thread in threads:
         thread.stop = True
-    for thread in (*writers, watcher):
+    for thread in threads:
         thread.join(600)
         base.expect(not thread.is_alive(), "a writer or reader hangs")
     base.expect(not watcher.parts or APART, f"seen in parts: {watcher.parts}")
@@ -261,8 +276,10 @@ def cut_once(
     target.remove()
     box.close()
     box.power_on()
+    copies = recovered_copies(box)
     log = base.KernelLog()
     with box.disk() as disk:
+        base.expect(disk.read(0, disk.sectors) == copies, "module and dcd recover differ")
         lines = "\n".join(log.new())
         for writer, least in zip(writers, sure, strict=True):
             found = {disk.read(p, 1).rstrip(b".").decode() for p in writer.places}
