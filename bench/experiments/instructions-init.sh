@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # First program of the guest that counts instructions (instructions.py puts it into an initrd with
 # the programs and modules it names). One nanosecond of this guest is one instruction.
-# On the kernel's command line: lab.peers=A,B lab.depths=1,32 lab.writes=N
-# Prints for each measurement: RESULT PEER DEPTH WRITES MICROSECONDS RUNNING_NANOSECONDS
+# On the kernel's command line: lab.peers=A,B lab.depths=1,32 lab.writes=N lab.loads=stream[,fetch]
+# Prints for each measurement: RESULT PEER DEPTH WRITES MICROSECONDS RUNNING_NANOSECONDS, of reads
+# with PEER:reads.
 export PATH=/bin
 sectors=131072 # as brd's rd_size below
 
@@ -28,6 +29,40 @@ running() { # nanoseconds for which the CPU has run tasks, that is: wasn't idle
 	done </proc/schedstat
 }
 
+core='' # directory of a LUN's backstore
+target=/sys/kernel/config/target
+port=$target/loopback/naa.6001405000000001
+
+lun() { # KIND CONTROL: a LUN at the target itself, sets node
+	local disks
+	core=$target/core/$1_0/bench
+	mkdir -p "$core"
+	echo "$2" >"$core/control"
+	echo 1 >"$core/enable"
+	mkdir -p "$port/tpgt_1"
+	echo naa.6001405000000002 >"$port/tpgt_1/nexus"
+	mkdir "$port/tpgt_1/lun/lun_0"
+	ln -s "$core" "$port/tpgt_1/lun/lun_0/store"
+	disks=(/dev/sd?)
+	while [[ ! -b ${disks[0]} ]]; do
+		sleep 0.1
+		disks=(/dev/sd?)
+	done
+	node=${disks[0]}
+}
+
+dcd_lun() { # NVRAM NODE_OR_NONE SETTINGS
+	dcd format --force --data /dev/ram0 --log /dev/ram1 --nvram "$2"
+	lun dcd "data=/dev/ram0,log=/dev/ram1,nvram=$1,$3"
+}
+
+settled() { # what a DCD has to do still, unless it is told to leave it
+	[[ $1 == dcd* && $1 != dcd-burst ]] || return 0
+	while (($(<"$core/attrib/stat_log_live") + $(<"$core/attrib/stat_slots_used"))); do
+		sleep 0.05
+	done
+}
+
 assemble() { # PEER: sets node
 	case $1 in
 	bare) node=/dev/ram0 ;;
@@ -45,6 +80,14 @@ assemble() { # PEER: sets node
 		dmsetup create bench --noudevsync --table "0 $sectors mirror core 2 2048 nosync 2 /dev/ram0 0 /dev/ram1 0 1 handle_errors"
 		dmsetup mknodes
 		;;
+	iblock) lun iblock udev_path=/dev/ram0 ;;
+	fileio) lun fileio fd_dev_name=/dev/ram0,fd_dev_size=$((sectors * 512)) ;;
+	dcd) dcd_lun dram:battery none destage_idle_ms=1,read_cache_bytes=$((256 << 20)) ;;
+	dcd-nocache) dcd_lun dram:battery none destage_idle_ms=1,read_cache_bytes=0 ;;
+	dcd-pmem)
+		dcd_lun pmem:/dev/pmem0 /dev/pmem0 destage_idle_ms=1,read_cache_bytes=$((256 << 20))
+		;;
+	dcd-burst) dcd_lun dram:battery none destage_idle_ms=3600000,destage_low=97,destage_high=98 ;;
 	esac
 }
 
@@ -52,17 +95,25 @@ take_down() {
 	case $1 in
 	bare) ;;
 	md) mdadm --stop "$node" ;;
+	iblock | fileio | dcd*)
+		rm "$port/tpgt_1/lun/lun_0/store"
+		rmdir "$port/tpgt_1/lun/lun_0"
+		echo NULL >"$port/tpgt_1/nexus"
+		rmdir "$port/tpgt_1" "$port" "$core"
+		;;
 	*) dmsetup remove --noudevsync bench ;;
 	esac
 }
 
-load() { # PEER DEPTH WRITES: measures them, with the load's own start and end
-	local before busy after
+load() { # PEER LOAD DEPTH COUNT: measures them, with the load's own start and end
+	local before busy after name=$1
+	[[ $2 == stream ]] || name+=:reads
 	busy=$(running)
 	before=$EPOCHREALTIME
-	mirror-load stream "$node" $sectors "$2" "$3" 1 >/dev/null
+	mirror-load "$2" "$node" $sectors "$3" "$4" 1 >/dev/null
+	settled "$1"
 	after=$EPOCHREALTIME
-	echo "RESULT $1 $2 $3 $((${after/./} - ${before/./})) $(($(running) - busy))"
+	echo "RESULT $name $3 $4 $((${after/./} - ${before/./})) $(($(running) - busy))"
 }
 
 mount -t proc proc /proc
@@ -74,6 +125,8 @@ while read -r module parameters; do
 	# shellcheck disable=SC2086 # words
 	insmod "/modules/$module" $parameters
 done </modules/order
+[[ ! -d /sys/kernel/config ]] || mount -t configfs configfs /sys/kernel/config
+IFS=, read -ra loads <<<"$(word lab.loads)"
 IFS=, read -ra peers <<<"$(word lab.peers)"
 IFS=, read -ra depths <<<"$(word lab.depths)"
 IFS=, read -ra lockstep_options <<<"$(word lab.lockstep)"
@@ -83,10 +136,12 @@ for ram in /dev/ram0 /dev/ram1; do # so that the disks' pages are there
 done
 for peer in "${peers[@]}"; do
 	assemble "$peer" >/dev/null 2>&1
-	for depth in "${depths[@]}"; do
-		load "$peer" "$depth" "$((writes / 2))" >/dev/null
-		load "$peer" "$depth" "$((writes / 2))"
-		load "$peer" "$depth" "$writes"
+	for kind in "${loads[@]}"; do
+		for depth in "${depths[@]}"; do
+			load "$peer" "$kind" "$depth" "$((writes / 2))" >/dev/null
+			load "$peer" "$kind" "$depth" "$((writes / 2))"
+			load "$peer" "$kind" "$depth" "$writes"
+		done
 	done
 	take_down "$peer" >/dev/null 2>&1
 done

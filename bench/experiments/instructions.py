@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Instructions for each 4 KiB write over two RAM disks: lockstep, md raid1, dm-mirror, bare.
+"""Instructions for each 4 KiB write over two RAM disks: lockstep, md raid1, dm-mirror, bare; and
+with --loopback for each write and read of a LUN at the target itself: iblock, fileio, the DCD.
 
 Debian's stock kernel on one emulated CPU whose clock counts instructions (QEMU: TCG, icount
 shift=0): a nanosecond of the guest is an instruction, of the kernel and of the load together. So
@@ -7,6 +8,14 @@ no PMU is needed, what the host does meanwhile doesn't matter, and a second run 
 same figures. A load of N writes less one of N/2 leaves out the load's own start. While the CPU
 idles the clock goes on without instructions: so what is counted is the time for which tasks have
 run.
+
+The LUNs (LIO's loopback fabric) are on one RAM disk; fileio writes through (O_DSYNC), as it does by
+default. dcd has its log on the other one, and its cost has the destaging to the data disk in it;
+so has that of dcd-pmem, whose NVRAM is persistent memory (DAX) in the place of kernel memory.
+dcd-burst destages nothing meanwhile. dcd-nocache has no read cache; with it all reads but a place's
+first one are from there. Also told: how many a second one such CPU does, at one instruction a
+nanosecond. The guest's crc32c is the kernel's generic one, without the CPU's instruction: a large
+part of what the DCD costs here.
 
 Needs `make modules-6.12 bins`. About a minute for each peer on a slow core.
 """
@@ -33,9 +42,14 @@ from laberror import LabError
 TOP = Path(__file__).resolve().parents[2]
 INIT = Path(__file__).with_name("instructions-init.sh")
 PEERS = ("bare", "lockstep", "md", "dm-mirror")
-PROGRAMS = ("bash", "dd", "mkdir", "mount", "sleep", "insmod", "dmsetup", "mdadm")
+LUNS = ("iblock", "fileio", "dcd-burst", "dcd", "dcd-pmem", "dcd-nocache")
+PROGRAMS = ("bash", "dd", "ln", "rm", "rmdir", "mkdir", "mount", "sleep", "insmod", "dmsetup",
+            "mdadm")  # fmt: skip
 RAM_KIB = 65536
 MODULES = {"brd": f"rd_nr=2 rd_size={RAM_KIB}", "dm-mirror": "", "raid1": "", "dm-lockstep": ""}
+LUN_MODULES = {"nd_e820": "", "nd_pmem": "", "sd_mod": "", "target_core_iblock": "",
+               "target_core_file": "", "tcm_loop": "", "target_core_dcd": ""}  # fmt: skip
+OURS = ("mirror-load", "dcd")
 GUEST_S = 1800.0
 IDLE_TOLD = 0.1
 
@@ -46,6 +60,7 @@ class Result:
     depth: int
     writes: int
     instructions: float  # for each write
+    a_second: float
     idle_share: float  # of the time; ends of loads wait for a timer's tick, so a few % are noise
 
 
@@ -59,7 +74,7 @@ def libraries(root: Path, program: Path) -> Iterator[Path]:
         yield Path(found)
 
 
-def modules(kernel: Path, release: str) -> list[tuple[Path, str]]:
+def modules(kernel: Path, release: str, wanted: dict[str, str]) -> list[tuple[Path, str]]:
     """Files and parameters, what a module depends on before it."""
     there = {path.name.split(".")[0].replace("-", "_"): path
              for path in (kernel / "usr/lib/modules" / release).rglob("*.ko*")}  # fmt: skip
@@ -79,7 +94,7 @@ def modules(kernel: Path, release: str) -> list[tuple[Path, str]]:
                 add(needed)
         order.append((path, parameters))
 
-    for name, parameters in MODULES.items():
+    for name, parameters in wanted.items():
         add(name, parameters)
     return order
 
@@ -116,7 +131,7 @@ class Cpio:
         return self._out.getvalue()
 
 
-def initrd(root: Path, kernel: Path, release: str) -> bytes:
+def initrd(root: Path, kernel: Path, release: str, wanted: dict[str, str]) -> bytes:
     archive = Cpio()
     loaded: set[Path] = set()
     for directory in ("proc", "sys", "dev", "run", "tmp"):
@@ -133,11 +148,12 @@ def initrd(root: Path, kernel: Path, release: str) -> bytes:
     archive.add(
         "lib64/ld-linux-x86-64.so.2", (root / "lib64/ld-linux-x86-64.so.2").read_bytes()
     )
-    load = TOP / "build/bin/mirror-load"
-    if not load.exists():
-        raise LabError(f"no {load}: run `make bins`")
-    archive.add("bin/mirror-load", load.read_bytes())
-    order = modules(kernel, release)
+    for name in OURS:
+        program = TOP / "build/bin" / name
+        if not program.exists():
+            raise LabError(f"no {program}: run `make bins`")
+        archive.add(f"bin/{name}", program.read_bytes())
+    order = modules(kernel, release, wanted)
     for path, _ in order:
         archive.add(f"modules/{path.name.removesuffix('.xz')}", content(path))
     lines = [f"{path.name.removesuffix('.xz')} {parameters}\n" for path, parameters in order]
@@ -152,13 +168,17 @@ def boot(out: Path, peers: Sequence[str], depths: Sequence[int], writes: int, op
     kernel = tools / "opt/vm-kernel"
     release = (tools / ".lockstep/kernels").read_text().split()[0]
     out.mkdir(parents=True, exist_ok=True)
-    (out / "initrd").write_bytes(initrd(root, kernel, release))
+    luns = any(peer in LUNS for peer in peers)
+    wanted = MODULES | (LUN_MODULES if luns else {})
+    (out / "initrd").write_bytes(initrd(root, kernel, release, wanted))
     shutil.copyfile(kernel / f"boot/vmlinuz-{release}", out / "vmlinuz")
     console = out / "console"
     tell = {
         "console": "ttyS0", "panic": "-1", "tsc": "reliable", "quiet": None,
         "lab.peers": ",".join(peers), "lab.depths": ",".join(map(str, depths)),
         "lab.writes": str(writes), "lab.lockstep": options.replace(" ", ","),
+        "lab.loads": "stream,fetch" if luns else "stream",
+        **({"memmap": "64M!768M"} if "dcd-pmem" in peers else {}),
     }  # fmt: skip
     words = [
         *qemu.system(), "-machine", "q35", "-accel", "tcg,thread=single", "-cpu", qemu.TCG_CPU,
@@ -187,7 +207,8 @@ def results(said: str, console: Path) -> list[Result]:
         writes = int(more[2]) - int(less[2])
         passed = (int(more[3]) - int(less[3])) * 1000
         ran = int(more[4]) - int(less[4])
-        found.append(Result(more[0], int(more[1]), writes, ran / writes, 1 - ran / passed))
+        found.append(Result(more[0], int(more[1]), writes, ran / writes, writes * 1e9 / passed,
+                            1 - ran / passed))  # fmt: skip
     return found
 
 
@@ -196,19 +217,22 @@ def main() -> int:
         prog="bench/instructions", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("peer", nargs="*", help=f"of: {', '.join(PEERS)} (default: all)")
+    parser.add_argument("peer", nargs="*", help=f"of: {', '.join(PEERS)} (default: all); of LUNs: "
+                        f"{', '.join(LUNS)}")  # fmt: skip
     parser.add_argument("--depths", default="1,32", help="writes in flight (default 1,32)")
     parser.add_argument("--writes", type=int, default=16384)
     parser.add_argument("--options", default="1 nosync", help="what follows lockstep's devices")
+    parser.add_argument("--loopback", action="store_true", help="all of the LUNs")
     parser.add_argument("--goal", action="store_true", help="exit code 1 if lockstep is above md")
     parser.add_argument("--out", type=Path, default=TOP / "build/bench/instructions")
     args = parser.parse_args()
-    unknown = [name for name in args.peer if name not in PEERS]
+    unknown = [name for name in args.peer if name not in PEERS + LUNS]
     if unknown:
-        parser.error(f"unknown peer {unknown[0]!r}; there are: {', '.join(PEERS)}")
+        parser.error(f"unknown peer {unknown[0]!r}; there are: {', '.join(PEERS + LUNS)}")
+    peers = args.peer or (LUNS if args.loopback else PEERS)
     depths = [int(word) for word in args.depths.split(",")]
     try:
-        said = boot(args.out, args.peer or PEERS, depths, args.writes, args.options)
+        said = boot(args.out, peers, depths, args.writes, args.options)
         found = results(said, args.out / "console")
     except LabError as err:
         print(f"instructions: {err}", file=sys.stderr)
@@ -217,7 +241,10 @@ def main() -> int:
     cost = {(one.peer, one.depth): one.instructions for one in found}
     for one in found:
         over = cost.get(("md", one.depth))
-        print(f"{one.peer:10} {one.depth:3} in flight: {one.instructions:8.0f} instructions a write"
+        peer, _, reads = one.peer.partition(":")
+        print(f"{peer:12}{one.depth:3} in flight: {one.instructions:8.0f} instructions a "
+              + (f"read, {one.a_second:.0f} a second" if reads else "write")
+              + (f", {one.a_second:.0f} a second" if peer in LUNS and not reads else "")
               + (f", {one.instructions / over:.2f} of md raid1's" if over else "")
               + (f", idle {one.idle_share:.0%}" if one.idle_share > IDLE_TOLD else ""))  # fmt: skip
     above = [depth for depth in depths

@@ -17,6 +17,9 @@
  *   mirror-load stream DEV SPAN DEPTH COUNT SEED
  *     COUNT writes of 8 sectors at random places, nothing else: for the bench.
  *
+ *   mirror-load fetch DEV SPAN DEPTH COUNT SEED
+ *     The same with reads.
+ *
  * Prints one line: writes reads flushes failed-writes failed-reads. Exit code:
  * 0 well, 1 wrong data (told on stderr), 2 can't run.
  */
@@ -184,6 +187,15 @@ static void stream_next(struct slot *s, uint64_t version)
 	writes++;
 }
 
+static void fetch_next(struct slot *s)
+{
+	s->kind = READ;
+	s->sectors = 8;
+	s->start = rnd(span / 8) * 8;
+	submit(s, false);
+	reads++;
+}
+
 static void scribble(uint32_t depth, uint64_t version)
 {
 	for (uint32_t i = 0; i < depth; i++)
@@ -196,13 +208,14 @@ int main(int argc, char **argv)
 	bool scribbles = argc > 1 && !strcmp(argv[1], "scribble");
 	bool verifies = argc > 1 && !strcmp(argv[1], "verify");
 	bool streams = argc > 1 && !strcmp(argv[1], "stream");
+	bool fetches = argc > 1 && !strcmp(argv[1], "fetch");
 	const char *stop;
 	uint64_t count, version = 0;
 	uint32_t depth;
 
-	if (argc < 7 || !(scribbles || verifies || streams)) {
-		fprintf(stderr, "usage: mirror-load scribble|verify|stream DEV SPAN DEPTH COUNT SEED\n"
-				"                   [STOP_FILE]\n");
+	if (argc < 7 || !(scribbles || verifies || streams || fetches)) {
+		fprintf(stderr, "usage: mirror-load scribble|verify|stream|fetch DEV SPAN DEPTH COUNT\n"
+				"                   SEED [STOP_FILE]\n");
 		return 2;
 	}
 	span = strtoull(argv[3], NULL, 10);
@@ -238,12 +251,14 @@ int main(int argc, char **argv)
 				scribble_next(s, version);
 			else if (verifies)
 				verify_next(s, version, depth);
-			else
+			else if (streams)
 				stream_next(s, version);
+			else
+				fetch_next(s);
 		}
 		if (scribbles)
 			scribble(depth, version);
-		if (!streams && !rnd(64)) {
+		if (!streams && !fetches && !rnd(64)) {
 			flushes++;
 			if (fdatasync(dev.fd) && errno != EIO)
 				die("fdatasync");
