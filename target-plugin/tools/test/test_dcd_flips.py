@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from dcdimage import after_a_cut
-from dcdtool import HERE, NVRAM, PURE
+from dcdtool import HERE, NVRAM, PURE, TOP
 from sanitized import compile_c, run
 
 EVERY = os.environ.get("LOCKSTEP_FLIPS", "1201")
@@ -22,7 +22,8 @@ EVERY = os.environ.get("LOCKSTEP_FLIPS", "1201")
 @pytest.fixture(scope="module")
 def flips(tmp_path_factory: pytest.TempPathFactory) -> Path:
     to = tmp_path_factory.mktemp("flips") / "flips"
-    return compile_c(to, "-O2", HERE / "flips.c", HERE / "walk.c", *PURE)
+    crc = ("-Wl,--wrap=crc32c", TOP / "tests/fuzz/crc.c")
+    return compile_c(to, "-O2", *crc, HERE / "flips.c", HERE / "walk.c", *PURE)
 
 
 @pytest.mark.timeout(3600)
