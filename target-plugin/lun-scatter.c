@@ -50,9 +50,9 @@ static enum scatter_sense look_at(struct se_cmd *cmd, struct scatter_limits *l,
 /* The core has no sense of its own for it. */
 static void complete_list_length(struct se_cmd *cmd)
 {
-	u8 sense[TRANSPORT_SENSE_BUFFER] = { };
+	u8 sense[TRANSPORT_SENSE_BUFFER];
 
-	scsi_build_sense_buffer(0, sense, ABORTED_COMMAND, ASC_PARAMETER_LIST_LENGTH, 0);
+	lun_sense(cmd->se_dev, ABORTED_COMMAND, ASC_PARAMETER_LIST_LENGTH, 0, sense);
 	scsi_set_sense_field_pointer(sense, sizeof(sense), SCATTER_BTL_FIELD, 0xff, true);
 	lun_complete_with(cmd, sense);
 }
@@ -207,6 +207,7 @@ static void amend(struct se_cmd *cmd, u32 asked, u32 at, const u8 *bytes, u32 n)
 		cmd->se_cmd_flags &= ~SCF_UNDERFLOW_BIT;
 }
 
+/* The kernel's own, get_unaligned_be32(), is in another header in 6.1 than in 6.12. */
 static u32 allocation_length(const u8 *cdb, u32 at, u32 bytes)
 {
 	u32 n = 0;
