@@ -6,7 +6,7 @@ import random
 import subprocess
 from pathlib import Path
 
-from dcdlab import TOOL, Box, Disk, Model, filled
+from dcdlab import TOOL, Box, Disk, Model, filled, some_write
 from digestlab import expected
 from locklab import base, blk, lio
 
@@ -30,20 +30,6 @@ def capacity(node: str) -> tuple[int, int, int]:
     length = int(said.split("Logical block length=")[1].split()[0])
     exponent = int(said.split("exponent=")[1].split()[0].rstrip("]"))
     return last + 1, length, exponent
-
-
-def some(disk: blk.Disk, model: Model, rng: random.Random, tag: str) -> None:
-    count = BLOCK * rng.choice((1, 1, 2, 3, 8, 17, 40))
-    first = BLOCK * rng.randrange((disk.sectors - count) // BLOCK)
-    kind = rng.choices(("write", "zero", "discard"), (6, 1, 1))[0]
-    data = blk.pattern(tag, count) if kind == "write" else bytes(count * blk.SECTOR)
-    if kind == "write":
-        disk.write(first, data)
-    elif kind == "zero":
-        disk.zero(first, count)
-    else:
-        disk.discard(first, count)
-    model.put(first, data)
 
 
 def scsi(disk: blk.Disk, model: Model) -> None:
@@ -75,7 +61,7 @@ def disks(data: dict[str, str], log: dict[str, str], nvram: str) -> None:
             if cut == 2:
                 box.data.fail_writes()
             for n in range(rng.randrange(20, 150)):
-                some(disk, model, rng, f"{cut} {n}")
+                some_write(disk, model, rng, f"{cut} {n}", block=BLOCK)
             if cut == 2:
                 box.data.heal()
             if cut == 1:
@@ -88,7 +74,7 @@ def disks(data: dict[str, str], log: dict[str, str], nvram: str) -> None:
     with box.disk("destage_batch_kib=257") as disk:
         model.check(disk, "after all cuts and dcd recover")
         for n in range(150):
-            some(disk, model, rng, f"in the end {n}")
+            some_write(disk, model, rng, f"in the end {n}", block=BLOCK)
         box.destaged()
         model.check(disk, "from the data disk")
         assert box.store
@@ -124,7 +110,7 @@ def attribute() -> None:
         base.equal(capacity(node), ((8 << 11) // BLOCK, 4096, 0), "READ CAPACITY")
         scsi(disk, model)
         for n in range(100):
-            some(disk, model, rng, f"{n}")
+            some_write(disk, model, rng, f"{n}", block=BLOCK)
         model.check(disk, "written so")
         with base.refused("another size while it is exported", errno.EINVAL):
             store.attribute("block_size", 512)
@@ -164,7 +150,7 @@ def moved() -> None:
     store = lio.Backstore("dcd", "d", control)
     with lio.look(store) as node, blk.Disk(node) as disk:
         model.check(disk, "on the new one, with the log emptied before")
-        some(disk, model, random.Random(1), "there")
+        some_write(disk, model, random.Random(1), "there", block=BLOCK)
         model.check(disk, "written there")
     store.remove()
     other.remove()

@@ -10,7 +10,7 @@ import os
 import random
 import subprocess
 
-from dcdlab import RING_START, SEGMENT, Box, Model, filled
+from dcdlab import RING_START, SEGMENT, Box, Model, filled, some_write
 from locklab import base, blk
 
 SECTORS = 2000  # in use
@@ -43,20 +43,6 @@ def in_log_only(box: Box, disk: blk.Disk, model: Model) -> None:
     base.until(lambda: "0 in use" in box.info(), "all to be in the log")
 
 
-def some_write(disk: blk.Disk, model: Model, rng: random.Random, tag: str) -> None:
-    count = rng.choice((1, 1, 2, 3, 5, 8, 13, 40))
-    first = rng.randrange(SECTORS - count)
-    kind = rng.choices(("write", "zero", "discard"), (6, 1, 1))[0]
-    data = blk.pattern(tag, count) if kind == "write" else bytes(count * blk.SECTOR)
-    if kind == "write":
-        disk.write(first, data)
-    elif kind == "zero":
-        disk.zero(first, count)
-    else:
-        disk.discard(first, count)
-    model.put(first, data)
-
-
 def mixed(nvram: str) -> None:
     base.step(f"{nvram}: reads of any size over pieces of every kind are as the model has it")
     rng = random.Random(f"read {base.SEED} {nvram}")
@@ -67,12 +53,12 @@ def mixed(nvram: str) -> None:
         box.destaged()
         box.data.fail_writes()  # so that the rest stays where it is
         for n in range(60):
-            some_write(disk, model, rng, f"in the log {n}")
+            some_write(disk, model, rng, f"in the log {n}", within=SECTORS)
         in_log_only(box, disk, model)
         before = counts(box, *KINDS)
         for n in range(READS):
             if n % 20 == 0 and n < 200:
-                some_write(disk, model, rng, f"in NVRAM {n}")
+                some_write(disk, model, rng, f"in NVRAM {n}", within=SECTORS)
             count = rng.choice((1, 3, 8, 63, 64, 200, 511, 600, 1500))
             first = rng.randrange(SECTORS - count)
             want = model.bytes[first * blk.SECTOR : (first + count) * blk.SECTOR]

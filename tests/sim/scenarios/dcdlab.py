@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -247,6 +248,24 @@ class Model:
                 n = next(i for i in range(len(got)) if got[i] != want[i]) // blk.SECTOR
                 raise base.Wrong(f"{what}: {disk.node} has other bytes in sector {at + n}")
         print(f"  {what}: every sector is as the model has it", flush=True)
+
+
+def some_write(
+    disk: blk.Disk, model: Model, rng: random.Random, tag: str, *, within: int = 0, block: int = 1
+) -> None:
+    """A write, zeroes or a discard of some blocks of `block` sectors, in the first `within` sectors
+    or anywhere, and tells the model."""
+    count = block * rng.choice((1, 1, 2, 3, 5, 8, 13, 40))
+    first = block * rng.randrange(((within or disk.sectors) - count) // block)
+    kind = rng.choices(("write", "zero", "discard"), (6, 1, 1))[0]
+    data = blk.pattern(tag, count) if kind == "write" else bytes(count * blk.SECTOR)
+    if kind == "write":
+        disk.write(first, data)
+    elif kind == "zero":
+        disk.zero(first, count)
+    else:
+        disk.discard(first, count)
+    model.put(first, data)
 
 
 def filled(disk: blk.Disk, model: Model, first: int, last: int, tag: str, size: int = 64) -> None:
