@@ -6,8 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from demo_vm.spindles import Spindle
-from experiments import slice as bench
-from traces import spc
+from traces import named, spc
 
 DATA_MIB = 128  # of each mirror, that the trace is spread over
 LEG_MIB = DATA_MIB + 1  # so that there is room for the metadata at the end
@@ -94,7 +93,7 @@ class Load:
 
 def load(path: str | None, records: int) -> Load:
     """Raises spc.BadTrace, which names what is wrong with the file."""
-    what, requests = bench.trace_of(path, records)
+    what, requests = named.trace_of(path, records)
     placed = spc.place(requests, DATA_MIB << 11)
     return Load(what, requests, spc.pack(placed), written(placed))
 

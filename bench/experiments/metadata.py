@@ -17,10 +17,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from experiments import slice as bench
-from traces import spc
+from traces import named, spc
 
-TOP = bench.TOP
+TOP = named.TOP
 SCENARIO = TOP / "tests/sim/scenarios/bench_metadata.py"
 KEPT_MIB = 16  # of the legs, for the metadata
 RATES = (10, 100, 1000)  # a second
@@ -85,7 +84,7 @@ def main() -> int:
     out.mkdir(parents=True, exist_ok=True)
     sectors = ((args.gib << 10) - KEPT_MIB) << 11
     try:
-        what, requests = bench.trace_of(args.trace)
+        what, requests = named.trace_of(args.trace)
         traces = {"trace": spc.pack(spc.place(requests, sectors))}
     except spc.BadTrace as err:
         print(f"metadata: {err}", file=sys.stderr)

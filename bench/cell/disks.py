@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The modelled disks that a stack stands on.
+
+Their write caches are off: an answer means that the data are on the medium. A spindle is stretched
+over the whole stroke, so that 512 MiB have the seeks of a full disk.
+"""
+
+from __future__ import annotations
+
+from cell.order import BadOrder, Stack
+from locklab import media
+
+MEDIA = ("spindle", "ssd", "ram")
+
+
+def disk(stack: Stack, name: str, mib: int) -> str:
+    if stack.media == "spindle":
+        return media.disk(name, mib, write_cache="off", spread="on")
+    if stack.media == "ssd":
+        return media.disk(name, mib, "ssd", write_cache="off")
+    if stack.media == "ram":
+        return media.disk(name, mib, "null")
+    raise BadOrder(f"stack: media {stack.media!r}; there are: {', '.join(MEDIA)}")

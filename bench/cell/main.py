@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Carries out one order: builds the stack, does the work, prints one JSON line.
+
+The answer is {"result": ...}, or {"absent": why} when something it needs isn't there. Whatever
+else goes wrong ends this program; the runner tells it as the cell's error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from cell.mirrors import ORDERED
+from cell.order import Absent, Order, parse
+from cell.stack import built
+from locklab import base, count
+
+
+def requests(result: Mapping[str, Any]) -> int:
+    """How many the work says it did, of all kinds."""
+    kinds = (one for one in result.values() if isinstance(one, Mapping))
+    return sum(int(one.get("count", 0)) for one in kinds)
+
+
+def carried_out(order: Order) -> dict[str, Any]:
+    work = importlib.import_module(f"cell.workloads.{order.workload}")
+    with built(order.stack) as place:
+        before = place.snapshot()
+        result: dict[str, Any] = work.run(place.node, order.params, order.seed)
+        result["cost"] = count.spent(before, place.snapshot())
+        if place.status():
+            result["status"] = place.status()
+        base.expect(requests(result) > 0, "no request was answered: the times mean nothing")
+        if "remote" in place.legs and order.stack.software != "none":
+            result["legs_differ_at"] = at = place.differ_at()
+            # The peers don't order writes that overlap one another in flight; theirs is only told.
+            if order.stack.software in ORDERED:
+                base.equal(at, None, "first sector in which the legs differ")
+    return result
+
+
+def main() -> None:
+    os.environ.setdefault("LC_ALL", "C")
+    try:
+        answer = {"result": carried_out(parse(sys.argv[1]))}
+    except Absent as err:
+        answer = {"absent": str(err)}
+    print(json.dumps(answer, sort_keys=True), flush=True)
+
+
+if __name__ == "__main__":
+    main()

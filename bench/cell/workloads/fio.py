@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One fio job. The parameters are fio's own options; `idle_s` seconds pass before it.
+
+As in {rw = "randwrite", bs = "4k", iodepth = 16, number_ios = 12000, idle_s = 30}.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from locklab import fio
+
+PERCENTILES = {50.0: "p50_ns", 99.0: "p99_ns", 99.9: "p999_ns"}
+
+
+def run(node: str, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    options = dict(params)
+    time.sleep(options.pop("idle_s", 0))
+    words = ":".join(f"{one:g}" for one in PERCENTILES)
+    return told(fio.run(node, {**options, "percentile_list": words}, seed=seed)[0])
+
+
+def told(job: Mapping[str, Any]) -> dict[str, Any]:
+    """fio's answer in the shape of all workloads."""
+    found: dict[str, Any] = {}
+    for kind in ("read", "write"):
+        side = job[kind]
+        if not side["total_ios"]:
+            continue
+        times = side["clat_ns"]
+        parts = {float(key): value for key, value in times["percentile"].items()}
+        found[kind] = {
+            "count": side["total_ios"], "bytes": side["io_bytes"],
+            "seconds": side["runtime"] / 1e3, "mean_ns": times["mean"],
+            **{name: parts[share] for share, name in PERCENTILES.items()}, "max_ns": times["max"],
+        }  # fmt: skip
+    return found

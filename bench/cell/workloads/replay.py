@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A trace replayed at its own times by build/bin/replay, as the remote-mirroring paper does.
+
+Parameters: `file` (a replay file; the runner makes it of the experiment's `trace`), `slots` (the
+paper's 16 threads), `batch` (writes that a slot collects and issues together), `grace` (seconds
+that the last requests may take). requests.csv has a line for each request.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+from locklab import base
+
+PROGRAM = "/lockstep/build/bin/replay"
+
+
+def run(node: str, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    log = str(base.OUT / "requests.csv")
+    words = [PROGRAM, "--slots", str(params.get("slots", 16)),
+             "--batch", str(params.get("batch", 1)), "--grace", str(params.get("grace", 900)),
+             "--seed", str(seed), "--log", log, str(params["file"]), node]  # fmt: skip
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise base.Wrong(f"{' '.join(words)}: rc {done.returncode}: {done.stdout}{done.stderr}")
+    said: dict[str, Any] = json.loads(done.stdout)
+    return told(said)
+
+
+def told(said: dict[str, Any]) -> dict[str, Any]:
+    """The replayer's answer in the shape of all workloads."""
+    found: dict[str, Any] = {}
+    for kind, key in (("write", "writes"), ("read", "reads")):
+        side = dict(said.pop(key))
+        found[kind] = side.pop("response")
+        found |= {f"{kind}s_{name}": value for name, value in side.items()}
+    batches = said.pop("batches")
+    if said["batch"] > 1:
+        found["batch"] = batches
+    del said["batch"]
+    return found | said

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs one cell and tells what came of it; never raises for what a cell does wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import subprocess
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cached
+from cell.order import Order
+from runner import limits
+from runner.experiment import TOP, Cell
+from runner.results import Row
+from traces import named
+
+SCRIPT = TOP / "bench/cell/main.py"
+KERNEL = "plain"
+MEMORY = "3G"
+_ENDED = re.compile(r"^lab: .*: rc \d+, (?:([\d.]+) s inside, )?[\d.]+ s wall, ([\d.]+) s CPU$")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What the host does for a cell before: the trace, the limits."""
+
+    order: Order
+    about: dict[str, Any]
+
+
+def prepared(cell: Cell, out: Path) -> Prepared:
+    """Raises spc.BadTrace."""
+    order, about = cell.order, dict[str, Any]()
+    params = dict(order.params)
+    requests: list[Any] = []
+    if "trace" in params:
+        name, records = str(params.pop("trace")), params.pop("records", None)
+        trace = _trace(name, records, order.stack.mib, out / "traces")
+        params["file"] = str(Path("/lockstep") / trace.file.relative_to(TOP))
+        requests = trace.requests
+        about["trace"] = {"what": trace.what, "records": len(requests), "sha256": trace.sha256}
+    writes = [one.size for one in requests if one.write]
+    size = sum(writes) / len(writes) if writes else _bytes(str(params.get("bs", "4k")))
+    about["limits"] = limits.of(order.stack, size, requests)
+    return Prepared(dataclasses.replace(order, params=params), about)
+
+
+_trace = cache(named.laid_out)
+
+
+def _bytes(size: str) -> int:
+    """As fio writes it: 4k, 1m, 512."""
+    found = re.fullmatch(r"(\d+)([kKmM]?)", size)
+    return int(found[1]) * {"": 1, "k": 1 << 10, "m": 1 << 20}[found[2].lower()] if found else 4096
+
+
+def versions() -> dict[str, str]:
+    """The kernel and the root file system are named by what they were built of."""
+    return {"kernel": cached.entry(f"uml-{KERNEL}").name, "rootfs": cached.entry("rootfs").name}
+
+
+def sim(cell: Cell, out: Path) -> Row:
+    """One boot of the sim lab."""
+    ready = prepared(cell, out)
+    place = out / cell.experiment / cell.place
+    began = time.time()
+    words = [
+        str(TOP / "tests/sim/lab"), "run", str(SCRIPT), "--kernel", KERNEL, "--mem", MEMORY,
+        "--seed", str(cell.order.seed), "--timeout", str(cell.patience), "--sim-timeout", "864000",
+        "--out", str(place), "--", ready.order.text(),
+    ]  # fmt: skip
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    said = [line for line in done.stderr.splitlines() if not line.startswith("lab: console")]
+    ended = _ENDED.match(said[-1]) if said else None
+    wall = {"began": round(began), "seconds": round(time.time() - began, 2)}
+    row: Row = {"order": dataclasses.asdict(ready.order), **ready.about, "wall": wall}
+    if ended:
+        wall["cpu_s"] = float(ended[2])
+        row["simulated_s"] = float(ended[1]) if ended[1] else None
+        del said[-1]
+    if done.returncode:
+        why = [line for line in said if line.strip()] or [f"rc {done.returncode}"]
+        row["error"] = " ".join(why[-2:])
+        return row
+    return row | json.loads(done.stdout.splitlines()[-1])

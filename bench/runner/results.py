@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Results: one JSON line a cell, with all that is needed to repeat it.
+
+    experiment, cell, seed, quick, lab     which one
+    order                                  what was carried out, to the last parameter
+    trace                                  what it was, and the digest of the replay file
+    tree, versions                         the commit, whether it was changed, kernel, modules
+    limits                                 runner/limits.py
+    result | error | absent                what came of it
+    simulated_s                            how long it was in the lab's own time
+    wall                                   everything that depends on the machine and the day
+
+Two runs in the sim lab are equal but for `wall`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from runner.experiment import TOP
+
+Row = dict[str, Any]
+FILE = "results.jsonl"
+
+
+class BadResults(ValueError):
+    """A results file that can't be read: which, which line, why."""
+
+
+def read(path: Path) -> list[Row]:
+    """A results file, or all of those below a folder."""
+    if path.is_dir():
+        files = sorted(path.glob(f"**/{FILE}"))
+        if not files:
+            raise BadResults(f"{path}: no {FILE} in it: `bench/run` makes them")
+        return [row for file in files for row in read(file)]
+    rows = []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as err:
+        raise BadResults(f"{path}: {err.strerror}") from None
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+        except ValueError as err:
+            raise BadResults(f"{path}: line {number}: {err}") from None
+        if not isinstance(row, dict) or not {"experiment", "cell", "seed"} <= row.keys():
+            raise BadResults(f"{path}: line {number}: no experiment, cell and seed in it")
+        rows.append(row)
+    return rows
+
+
+def write(path: Path, rows: Iterable[Row]) -> None:
+    """Complete or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(".new")
+    new.write_text("".join(json.dumps(row, sort_keys=True) + "\n" for row in rows), "utf-8")
+    new.replace(path)
+
+
+def repeatable(row: Mapping[str, Any]) -> Row:
+    """What has to be the same in each run."""
+    return {key: value for key, value in row.items() if key != "wall"}
+
+
+def tree() -> dict[str, Any]:
+    return {"commit": _git("rev-parse", "HEAD"), "changed": bool(_git("status", "--porcelain"))}
+
+
+def modules(kernel: str) -> dict[str, str]:
+    """Digests of the modules that the lab loads."""
+    there = sorted((TOP / "build/modules" / kernel).glob("*.ko"))
+    return {one.name: hashlib.sha256(one.read_bytes()).hexdigest()[:16] for one in there}
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", "-C", str(TOP), *words], capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    return done.stdout.strip() if done.returncode == 0 else "unknown"

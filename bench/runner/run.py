@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs experiments, cell by cell, and leaves results and a report.
+
+Without a name: all but the long ones. A cell that fails or can't run is a gap: it is told, the
+others go on, and the report shows it. Exit code: 0; 1 if a cell failed; 2 for what can't be run
+at all (an unknown experiment, a bad trace).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+from laberror import LabError
+from runner import cells, experiment, results, tables
+from runner.experiment import TOP, BadExperiment, Cell
+from runner.progress import Told
+from runner.results import Row
+from traces import spc
+
+LABS = ("sim",)
+
+
+def parser() -> argparse.ArgumentParser:
+    one = argparse.ArgumentParser(
+        prog="bench/run", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    one.add_argument("experiment", nargs="*", help="names; --list tells them")
+    one.add_argument("--list", action="store_true", help="tell the experiments, and stop")
+    one.add_argument("--lab", choices=LABS, default="sim")
+    one.add_argument("--quick", action="store_true", help="the short form of each experiment")
+    one.add_argument("--only", action="append", metavar="CELL", help="this cell; may be repeated")
+    one.add_argument("--trace", help="an SPC file, also .xz, instead of Financial-1 (or $TRACE)")
+    one.add_argument("--seed", type=int, action="append", help="instead of the experiment's own")
+    one.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 4), help="at a time")
+    one.add_argument("--out", type=Path, default=TOP / "build/bench")
+    return one
+
+
+def chosen(args: argparse.Namespace) -> dict[str, list[Cell]]:
+    """The cells of each experiment. Raises BadExperiment."""
+    wanted = args.experiment or [
+        name for name in experiment.names() if not experiment.load(name).long
+    ]
+    found: dict[str, list[Cell]] = {}
+    for name in wanted:
+        found[name] = experiment.cells(name, args.quick, args.seed)
+        if args.quick and not found[name] and args.experiment:
+            raise BadExperiment(f"{name} has no quick form")
+        if args.only:
+            found[name] = [one for one in found[name] if one.name in args.only]
+    there = {one.name for each in found.values() for one in each}
+    for name in args.only or ():
+        if name not in there:
+            raise BadExperiment(f"no cell {name!r}; there are: {', '.join(sorted(there))}")
+    return {name: each for name, each in found.items() if each}
+
+
+def run(todo: Sequence[Cell], args: argparse.Namespace, out: Path, told: Told) -> list[Row]:
+    """All cells, some at a time: each is a function of its order alone. The rows are in the cells'
+    order, and in the experiment's file as soon as there are any."""
+    common = {"lab": args.lab, "quick": args.quick, "tree": results.tree(),
+              "versions": cells.versions() | results.modules(f"uml-{cells.KERNEL}")}  # fmt: skip
+    found: dict[int, Row] = {}
+    with ThreadPoolExecutor(args.jobs) as pool:
+        futures = {pool.submit(cells.sim, one, out): n for n, one in enumerate(todo)}
+        for future in as_completed(futures):
+            number = futures[future]
+            cell = todo[number]
+            which = {"experiment": cell.experiment, "cell": cell.name, "seed": cell.order.seed}
+            found[number] = row = which | common | future.result()
+            told.ended(label(cell), what(row), row["wall"]["seconds"])
+            results.write(
+                out / cell.experiment / results.FILE,
+                [found[n] for n in sorted(found) if todo[n].experiment == cell.experiment],
+            )
+    return [found[n] for n in sorted(found)]
+
+
+def label(cell: Cell) -> str:
+    return f"{cell.experiment}: {cell.name}, seed {cell.order.seed}"
+
+
+def what(row: Row) -> str:
+    if "error" in row:
+        return f"FAILED: {row['error']}"
+    return f"not there: {row['absent']}" if "absent" in row else f"{row['wall']['seconds']:.0f} s"
+
+
+def earlier(out: Path, todo: Sequence[Cell]) -> dict[str, float]:
+    """Seconds that the cells took in the last run."""
+    took: dict[str, float] = {}
+    for name in {one.experiment for one in todo}:
+        with contextlib.suppress(results.BadResults):
+            for row in results.read(out / name / results.FILE):
+                key = f"{row['experiment']}: {row['cell']}, seed {row['seed']}"
+                took[key] = float(row.get("wall", {}).get("seconds", 0.0))
+    return took
+
+
+def tell_list() -> None:
+    for name in experiment.names():
+        one = experiment.load(name)
+        marks = [f"{len(experiment.cells(name, False))} cells"]
+        marks += ["long"] if one.long else []
+        marks += [f"{len(experiment.cells(name, True))} quick"] if one.quick else []
+        print(f"{name:24} {one.title} ({', '.join(marks)})")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    one = parser()
+    args = one.parse_args(argv)
+    out = args.out.resolve() / ("quick" if args.quick else "")
+    if not out.is_relative_to(TOP):
+        one.error(f"--out {out} has to be inside {TOP}, where the lab's kernel sees it")
+    if args.trace:
+        os.environ["TRACE"] = args.trace
+    try:
+        if args.list:
+            tell_list()
+            return 0
+        todo = [cell for each in chosen(args).values() for cell in each]
+        for cell in todo:  # a bad trace is told before anything runs
+            cells.prepared(cell, out)
+        with Told([label(cell) for cell in todo], earlier(out, todo), args.jobs) as told:
+            rows = run(todo, args, out, told)
+    except (BadExperiment, spc.BadTrace, LabError) as err:
+        print(f"bench: {err}", file=sys.stderr)
+        return 2
+    print("\n".join(tables.lines(rows)))
+    for name in dict.fromkeys(cell.experiment for cell in todo):
+        print(f"results: {os.path.relpath(out / name / results.FILE)}")
+    return int(any("error" in row for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Results as tables of text, an experiment after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from runner.results import Row
+
+TIMES = ("mean_ns", "p50_ns", "p99_ns", "p999_ns", "max_ns")
+HEAD = ("", "kind", "count", "mean ms", "p50", "p99", "p99.9", "max", "limit", "legs")
+WIRE_HEAD = (
+    "on the wire", "packets out", "back", "MB out", "back", "SCSI commands", "packets out/write",
+    "bytes out/write",
+)  # fmt: skip
+
+
+def kinds(row: Row) -> dict[str, Mapping[str, Any]]:
+    """The kinds of requests that a result has times of."""
+    result = row.get("result", {})
+    return {
+        name: side for name, side in result.items()
+        if isinstance(side, Mapping) and "mean_ns" in side and side.get("count")
+    }  # fmt: skip
+
+
+def limit_ns(row: Row, kind: str) -> float | None:
+    """The one that binds this cell's mean: the pipe for a trace on a wire, else what the slowest
+    part of a single write takes."""
+    limits = row.get("limits", {})
+    if kind == "read" or not limits:
+        return None
+    if "pipe" in limits:
+        return float(limits["pipe"]["mean_ns"])
+    parts = [limits[key] for key in ("spindle_write_ns", "wire_write_ns") if key in limits]
+    return float(max(parts)) if parts else None
+
+
+def lines(rows: Sequence[Row]) -> list[str]:
+    found: list[str] = []
+    for name in dict.fromkeys(row["experiment"] for row in rows):
+        own = [row for row in rows if row["experiment"] == name]
+        found += ["", name]
+        for about in dict.fromkeys(row["trace"]["what"] for row in own if "trace" in row):
+            found.append(f"  trace: {about}")
+        found += aligned([HEAD, *(line for row in own for line in _times(row))])
+        wire = [line for row in own for line in _wire(row)]
+        found += ["", *aligned([WIRE_HEAD, *wire])] if wire else []
+        found += [f"  {row['cell']}: {why}" for row in own if (why := gap(row))]
+    return found
+
+
+def gap(row: Row) -> str | None:
+    """Why there is no result."""
+    if "error" in row:
+        return f"failed: {row['error']}"
+    return f"not there: {row['absent']}" if "absent" in row else None
+
+
+def _times(row: Row) -> list[tuple[str, ...]]:
+    found = []
+    seed = f" ({row['seed']})" if row["seed"] != 1 else ""
+    for kind, side in kinds(row).items():
+        limit = limit_ns(row, kind)
+        legs = row["result"].get("legs_differ_at", "-")
+        skipped = row["result"].get(f"{kind}s_skipped", 0)
+        found.append((
+            row["cell"] + seed, kind, f"{side['count']}" + (f" (-{skipped})" if skipped else ""),
+            *(f"{side[key] / 1e6:.2f}" for key in TIMES),
+            "-" if limit is None else f"{limit / 1e6:.2f}",
+            "equal" if legs is None else "-" if legs == "-" else f"differ at {legs}",
+        ))  # fmt: skip
+    return found or [(row["cell"] + seed, *["-"] * (len(HEAD) - 1))]
+
+
+def _wire(row: Row) -> list[tuple[str, ...]]:
+    cost = row.get("result", {}).get("cost", {})
+    if "to_mirror_packets" not in cost:
+        return []
+    count = sum(side["count"] for kind, side in kinds(row).items() if kind == "write")
+    return [(
+        row["cell"], f"{cost['to_mirror_packets']}", f"{cost['to_primary_packets']}",
+        f"{cost['to_mirror_bytes'] / 1e6:.3f}", f"{cost['to_primary_bytes'] / 1e6:.3f}",
+        f"{cost.get('scsi_commands', 0)}",
+        f"{cost['to_mirror_packets'] / max(count, 1):.2f}",
+        f"{cost['to_mirror_bytes'] / max(count, 1):.0f}",
+    )]  # fmt: skip
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    width = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
+    return [
+        "  ".join([row[0].ljust(width[0]), *(row[n].rjust(width[n]) for n in range(1, len(row)))])
+        for row in rows
+    ]
