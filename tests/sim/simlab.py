@@ -194,6 +194,7 @@ def _cmdline(job: Job) -> list[str]:
         "kasan_multi_shot",
         "norandmaps",
         f"initcall_blacklist={_host_random(job)}",
+        "scsi_debug.add_host=0",  # a script makes its own
         f"lab.seed={job.seed}",
         *clock,
         *leaks,

@@ -12,6 +12,7 @@ rootfs_packages=(
 	open-iscsi libiscsi-bin targetcli-fb sg3-utils
 	dmsetup mdadm drbd-utils nvme-cli ndctl e2fsprogs xfsprogs
 	fio blktrace strace libaio1t64
+	postmark postgresql nfs-kernel-server bcache-tools linux-perf
 )
 
 inputs() {
@@ -28,6 +29,8 @@ build() {
 		--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
 		--dpkgopt='path-exclude=/usr/share/doc/*' \
 		--include="$include" \
+		--essential-hook='mkdir -p "$1/etc/postgresql-common"' \
+		--essential-hook='echo "create_main_cluster = false" >"$1/etc/postgresql-common/createcluster.conf"' \
 		--customize-hook='rm -f "$1"/etc/ssh/ssh_host_*' \
 		--customize-hook=': >"$1/etc/machine-id"' \
 		--customize-hook='mkdir -p "$1/.lockstep" "$1/lockstep" "$1/out"' \

@@ -28,6 +28,10 @@ vm_masked=(
 	systemd-udev-load-credentials.service systemd-battery-check.service
 	systemd-ask-password-console.path systemd-ask-password-wall.path
 	dev-hugepages.mount dev-mqueue.mount sys-fs-fuse-connections.mount
+	postgresql.service nfs-server.service nfs-mountd.service nfs-idmapd.service
+	nfs-blkmap.service nfsdcld.service fsidd.service rpc-statd-notify.service
+	rpcbind.service rpcbind.socket nfs-client.target
+	var-lib-nfs-rpc_pipefs.mount proc-fs-nfsd.mount
 )
 vm_masked_generators=(
 	systemd-debug-generator systemd-getty-generator systemd-gpt-auto-generator
@@ -73,8 +77,10 @@ build() {
 	for unit in "${vm_masked_generators[@]}"; do
 		as_root ln -sf /dev/null "$tree/etc/systemd/system-generators/$unit"
 	done
-	# Debian loads DRBD at each boot where its tools are; here it is loaded when it is wanted.
+	# Debian loads DRBD at each boot where its tools are, and asks each block device whether it is
+	# bcache's; here that is done when it is wanted.
 	as_root ln -sf /dev/null "$tree/etc/modules-load.d/drbd.conf"
+	as_root ln -sf /dev/null "$tree/etc/udev/rules.d/69-bcache.rules"
 	as_root ln -sf ../lab-net.service "$tree/etc/systemd/system/multi-user.target.wants/"
 	as_root ln -sf /usr/lib/systemd/system/multi-user.target "$tree/etc/systemd/system/default.target"
 	printf '127.0.0.1 localhost\n10.9.0.1 primary\n10.9.0.2 mirror\n' |
