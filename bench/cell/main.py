@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,16 @@ def requests(result: Mapping[str, Any]) -> int:
     return sum(int(one.get("count", 0)) for one in kinds)
 
 
+def whole_second() -> None:
+    """Waits for one. The modelled platters turn with the clock: with this the set-up's length, a
+    microsecond more or less, doesn't change what the work meets."""
+    time.sleep(2 - time.monotonic() % 1)
+
+
 def carried_out(order: Order) -> dict[str, Any]:
     work = importlib.import_module(f"cell.workloads.{order.workload}")
     with built(order.stack) as place:
+        whole_second()
         before = place.snapshot()
         result: dict[str, Any] = work.run(place.node, order.params, order.seed)
         result["cost"] = count.spent(before, place.snapshot())
@@ -48,6 +56,7 @@ def carried_out(order: Order) -> dict[str, Any]:
 
 def main() -> None:
     os.environ.setdefault("LC_ALL", "C")
+    answer: dict[str, Any]
     try:
         answer = {"result": carried_out(parse(sys.argv[1]))}
     except Absent as err:

@@ -68,7 +68,9 @@ def stack(table: Mapping[str, Any]) -> Stack:
             raise BadOrder(f"stack: {key} is {value!r}, want {type(default).__name__}")
         if isinstance(value, int) and value < 1:
             raise BadOrder(f"stack: {key} is {value}, want at least 1")
-    words = {key: tuple(one) if isinstance(one, list) else one for key, one in table.items()}
+    words: dict[str, Any] = {
+        key: tuple(one) if isinstance(one, list) else one for key, one in table.items()
+    }
     return Stack(**words)
 
 

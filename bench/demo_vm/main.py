@@ -17,11 +17,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from demo_vm import acked, outage, plan, provision
+from demo_vm import acked, outage, plan, provision, table
 from demo_vm.sites import TOOLS, TOP, Sites
 from demo_vm.tell import Failed, Tell
-from experiments import report
 from lockstep.report import summary
+from report import responses
 from traces import spc
 from vmlab import Lab, LabError
 
@@ -144,7 +144,7 @@ def told(
 
 def lateness(tell: Tell, one: plan.Configuration) -> dict[str, float]:
     """How late the replayer itself issued its requests; a line about it if that is material."""
-    late = report.lateness(OUT / one.place / "requests.csv")
+    late = responses.lateness(OUT / one.place / "requests.csv")
     if late.p99 * 1e3 >= LATE_MS:
         tell.say(
             f"the replayer itself was late behind the trace by {late.mean * 1e3:.1f} ms on average,"
@@ -216,8 +216,8 @@ def demo(tell: Tell, lab: Lab, load: plan.Load, configurations: list[plan.Config
 
 
 def finish(tell: Tell, load: plan.Load, results: Mapping[str, Mapping[str, Any]]) -> int:
-    tell.console.print(report.table(results), markup=False)
-    tell.console.print(report.pipe_line(load.requests), markup=False)
+    tell.console.print(table.table(results), markup=False)
+    tell.console.print(table.pipe_line(load.requests), markup=False)
     places = {one.name: OUT / one.place for one in plan.CONFIGURATIONS if one.name in results}
     spans = {}
     wrong = []
@@ -236,7 +236,7 @@ def finish(tell: Tell, load: plan.Load, results: Mapping[str, Mapping[str, Any]]
         if result["outage"]["sectors_lost"]:
             wrong.append(f"{name}: acknowledged writes were lost, see results.jsonl")
     picture = OUT / "responses.png"
-    report.draw(places, load.what, picture, spans)
+    responses.draw(places, load.what, picture, spans)
     tell.console.print(f"trace: {load.what}", markup=False)
     tell.console.print(f"results: {OUT / 'results.jsonl'}\npicture: {picture}", markup=False)
     if wrong:
@@ -244,11 +244,11 @@ def finish(tell: Tell, load: plan.Load, results: Mapping[str, Mapping[str, Any]]
     return 0
 
 
-def shaded(one: Mapping[str, Any]) -> list[report.Span]:
+def shaded(one: Mapping[str, Any]) -> list[responses.Span]:
     at, after = one["cut_s"], one["seconds_after_cut"]
     return [
-        report.Span(at, at + after["booted"], "#c0504d", "mirror site without power"),
-        report.Span(at + after["booted"], at + after["whole"], "#f0c060", "recovery and resync"),
+        responses.Span(at, at + after["booted"], "#c0504d", "mirror site without power"),
+        responses.Span(at + after["booted"], at + after["whole"], "#f0c060", "recovery and resync"),
     ]
 
 

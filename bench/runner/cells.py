@@ -23,6 +23,7 @@ from traces import named
 SCRIPT = TOP / "bench/cell/main.py"
 KERNEL = "plain"
 MEMORY = "3G"
+TRACES = TOP / "build/bench/traces"  # the same place for all runs: it is in the order
 _ENDED = re.compile(r"^lab: .*: rc \d+, (?:([\d.]+) s inside, )?[\d.]+ s wall, ([\d.]+) s CPU$")
 
 
@@ -34,14 +35,14 @@ class Prepared:
     about: dict[str, Any]
 
 
-def prepared(cell: Cell, out: Path) -> Prepared:
+def prepared(cell: Cell) -> Prepared:
     """Raises spc.BadTrace."""
     order, about = cell.order, dict[str, Any]()
     params = dict(order.params)
     requests: list[Any] = []
     if "trace" in params:
         name, records = str(params.pop("trace")), params.pop("records", None)
-        trace = _trace(name, records, order.stack.mib, out / "traces")
+        trace = _trace(name, records, order.stack.mib, TRACES)
         params["file"] = str(Path("/lockstep") / trace.file.relative_to(TOP))
         requests = trace.requests
         about["trace"] = {"what": trace.what, "records": len(requests), "sha256": trace.sha256}
@@ -67,7 +68,7 @@ def versions() -> dict[str, str]:
 
 def sim(cell: Cell, out: Path) -> Row:
     """One boot of the sim lab."""
-    ready = prepared(cell, out)
+    ready = prepared(cell)
     place = out / cell.experiment / cell.place
     began = time.time()
     words = [
@@ -88,4 +89,5 @@ def sim(cell: Cell, out: Path) -> Row:
         why = [line for line in said if line.strip()] or [f"rc {done.returncode}"]
         row["error"] = " ".join(why[-2:])
         return row
-    return row | json.loads(done.stdout.splitlines()[-1])
+    answer: Row = json.loads(done.stdout.splitlines()[-1])
+    return row | answer

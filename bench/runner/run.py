@@ -74,7 +74,8 @@ def run(todo: Sequence[Cell], args: argparse.Namespace, out: Path, told: Told) -
             number = futures[future]
             cell = todo[number]
             which = {"experiment": cell.experiment, "cell": cell.name, "seed": cell.order.seed}
-            found[number] = row = which | common | future.result()
+            row: Row = which | common | future.result()
+            found[number] = row
             told.ended(label(cell), what(row), row["wall"]["seconds"])
             results.write(
                 out / cell.experiment / results.FILE,
@@ -127,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         todo = [cell for each in chosen(args).values() for cell in each]
         for cell in todo:  # a bad trace is told before anything runs
-            cells.prepared(cell, out)
+            cells.prepared(cell)
         with Told([label(cell) for cell in todo], earlier(out, todo), args.jobs) as told:
             rows = run(todo, args, out, told)
     except (BadExperiment, spc.BadTrace, LabError) as err:

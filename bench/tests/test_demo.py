@@ -10,8 +10,8 @@ import pytest
 from demo_vm import acked, main, outage, plan, provision, spindles
 from demo_vm.sites import Sites
 from demo_vm.tell import Failed, Tell
-from experiments import report
 from lockstep import status
+from report import responses
 from traces import spc
 
 
@@ -63,7 +63,7 @@ def test_lateness_is_from_the_trace_to_the_issue(tmp_path: Path) -> None:
     rows = [f"{n},{n * 1000},{n * 1000 + late},0,w,0,512,512\n" for n, late in
             enumerate([0, 1_000_000, 5_000_000])]  # fmt: skip
     log.write_text(head + "".join(rows), encoding="ascii")
-    late = report.lateness(log)
+    late = responses.lateness(log)
     assert (late.mean, late.p99, late.longest) == pytest.approx((0.002, 0.005, 0.005))
 
 

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Compares results: what is further from OLD's than its tolerance, each metric by name.
+
+Simulated results are exact, so a tolerance is no margin for noise: it is what a change may cost or
+gain without anybody having to look. Better beyond the tolerance is told as well as worse: the old
+figure is no measure any more, and a later loss would hide behind it.
+
+OLD and NEW: results.jsonl, or folders with some. Exit code: 0 all within; 1 something isn't; 2 a
+file can't be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner import results
+from runner.results import BadResults, Row
+from runner.tables import aligned, gap, kinds
+
+PERCENT = {
+    # A mean moves with all requests; the far tail is some single requests.
+    "mean_ns": 2.0, "p50_ns": 3.0, "p99_ns": 8.0, "p999_ns": 25.0, "max_ns": 25.0, "count": 1.0,
+    "seconds": 2.0, "skipped": 5.0, "to_mirror_bytes": 1.0, "to_primary_bytes": 1.0,
+    "to_mirror_packets": 1.0, "to_primary_packets": 1.0, "scsi_commands": 1.0,
+}  # fmt: skip
+# Below these a share means nothing: one packet of a keep-alive, one skipped request.
+LEAST = {
+    "skipped": 2.0, "count": 2.0, "scsi_commands": 4.0, "to_mirror_packets": 8.0,
+    "to_primary_packets": 8.0, "to_mirror_bytes": 1024.0, "to_primary_bytes": 1024.0,
+}  # fmt: skip
+LOWER_IS_BETTER = {name for name in PERCENT if name != "count"}
+
+
+@dataclass(frozen=True)
+class Change:
+    cell: str
+    metric: str
+    old: float
+    new: float
+    percent: float  # allowed
+
+    @property
+    def by(self) -> float:
+        return (self.new - self.old) / self.old * 100 if self.old else float("inf")
+
+    def __str__(self) -> str:
+        name = self.metric.rpartition(" ")[2]
+        better = (self.new < self.old) == (name in LOWER_IS_BETTER)
+        return (
+            f"{self.cell}: {self.metric} was {_plain(name, self.old)}, is "
+            f"{_plain(name, self.new)}: {self.by:+.2f} % ({'better' if better else 'WORSE'}; "
+            f"allowed {self.percent:g} %)"
+        )
+
+
+def metrics(row: Row) -> dict[str, float]:
+    """By name, those that PERCENT has a tolerance for."""
+    found: dict[str, float] = {}
+    for kind, side in kinds(row).items():
+        found |= {f"{kind} {key}": float(side[key]) for key in PERCENT if key in side}
+        skipped = row["result"].get(f"{kind}s_skipped")
+        if skipped is not None:
+            found[f"{kind} skipped"] = float(skipped)
+    cost = row.get("result", {}).get("cost", {})
+    return found | {f"cost {key}": float(cost[key]) for key in PERCENT if key in cost}
+
+
+def changes(old: Sequence[Row], new: Sequence[Row]) -> tuple[list[Change], list[str]]:
+    """What changed beyond its tolerance, and what can't be compared."""
+    now = {key(row): row for row in new}
+    found, gaps = list[Change](), list[str]()
+    for row in old:
+        name = label(row)
+        other = now.get(key(row))
+        if other is None:
+            gaps.append(f"{name}: isn't in the new results")
+            continue
+        if why := gap(other):
+            if not gap(row):
+                gaps.append(f"{name}: had a result, now {why}")
+            continue
+        if gap(row):
+            continue
+        if row.get("order") != other.get("order"):
+            gaps.append(f"{name}: other work than before: {_other(row, other)}")
+            continue
+        before, after = metrics(row), metrics(other)
+        for metric, value in before.items():
+            if metric not in after:
+                gaps.append(f"{name}: {metric} isn't in the new results")
+            elif beyond(metric, value, after[metric]):
+                percent = PERCENT[metric.rpartition(" ")[2]]
+                found.append(Change(name, metric, value, after[metric], percent))
+    return found, gaps
+
+
+def beyond(metric: str, old: float, new: float) -> bool:
+    name = metric.rpartition(" ")[2]
+    return abs(new - old) > max(old * PERCENT[name] / 100, LEAST.get(name, 0.0))
+
+
+def key(row: Row) -> tuple[str, str, int, bool]:
+    return row["experiment"], row["cell"], row["seed"], bool(row.get("quick"))
+
+
+def label(row: Row) -> str:
+    return f"{row['experiment']}: {row['cell']}, seed {row['seed']}"
+
+
+def _other(old: Row, new: Row) -> str:
+    """The first key of the order that isn't the same."""
+
+    def first(a: Any, b: Any, at: str) -> str:
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            for name in sorted(a.keys() | b.keys()):
+                if a.get(name) != b.get(name):
+                    return first(a.get(name), b.get(name), f"{at}.{name}" if at else name)
+        return f"{at} was {a!r}, is {b!r}"
+
+    return first(old.get("order"), new.get("order"), "")
+
+
+def _plain(name: str, value: float) -> str:
+    return f"{value / 1e6:.4f} ms" if name.endswith("_ns") else f"{value:g}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="bench/compare", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="tolerances in percent: " + ", ".join(f"{k} {v:g}" for k, v in PERCENT.items()),
+    )  # fmt: skip
+    parser.add_argument("old", type=Path)
+    parser.add_argument("new", type=Path)
+    parser.add_argument("--all", action="store_true", help="tell each metric, changed or not")
+    args = parser.parse_args(argv)
+    try:
+        old, new = results.read(args.old), results.read(args.new)
+    except BadResults as err:
+        print(f"compare: {err}", file=sys.stderr)
+        return 2
+    if args.all:
+        print("\n".join(_all(old, new)))
+    found, gaps = changes(old, new)
+    for one in (*found, *gaps):
+        print(one)
+    print(f"{len(old)} cells compared: {len(found)} metrics changed, {len(gaps)} gaps")
+    return int(bool(found or gaps))
+
+
+def _all(old: Sequence[Row], new: Sequence[Row]) -> list[str]:
+    now = {key(row): metrics(row) for row in new}
+    rows = [("cell", "metric", "old", "new", "ratio")]
+    for row in old:
+        for metric, value in metrics(row).items():
+            other = now.get(key(row), {}).get(metric)
+            name = metric.rpartition(" ")[2]
+            rows.append((
+                label(row), metric, _plain(name, value),
+                "-" if other is None else _plain(name, other),
+                f"{other / value:.4f}" if other is not None and value else "-",
+            ))  # fmt: skip
+    return aligned(rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
