@@ -4,7 +4,8 @@
  * needs most time counts. Index and NVRAM are emptied all the time: by how full they
  * are a write has to wait (pace.h). The ring isn't: what was written in a moment
  * comes back in a moment, once round the data disk later. But when that will be can
- * be foreseen by the marks, so the room that is left is shared out evenly until then.
+ * be foreseen by the marks, so the room that is left is shared out evenly until then;
+ * and when it is overdue, by how full the last part is.
  */
 #include "engine.h"
 
@@ -12,7 +13,8 @@
 #define INDEX_HIGH	90
 #define NVRAM_LOW	50		/* percent of the slots */
 #define NVRAM_HIGH	90
-#define RING_USED	95		/* percent of the ring are shared out */
+#define RING_LAST	95		/* percent of the ring; from there on it waits for the tail */
+#define RING_FULL	98
 
 static u64 most_segments(const struct dcd_engine *e)
 {
@@ -63,10 +65,8 @@ static struct dcd_level nvram_level(const struct dcd_engine *e)
 /* What may be written until the segments below @target are free, in segments. */
 static u64 room_until(const struct dcd_engine *e, u64 target)
 {
-	u64 most = mul_u64_u32_div(most_segments(e), RING_USED, 100) + target;
-
 	lockdep_assert_held(&e->lock);
-	return most > e->head ? most - e->head : 0;
+	return dcd_pace_room(e->head - target, most_segments(e));
 }
 
 static u64 until(const struct dcd_forecast *f, ktime_t now)
@@ -79,7 +79,7 @@ static u64 until(const struct dcd_forecast *f, ktime_t now)
 static u64 ring_us(const struct dcd_engine *e, sector_t sectors)
 {
 	u64 per = (e->segment_bytes - dcd_payload_start(e)) >> SECTOR_SHIFT;
-	struct dcd_level ring = ring_level(e);
+	struct dcd_level ring = ring_level(e), last = ring;
 	ktime_t now;
 
 	lockdep_assert_held(&e->lock);
@@ -88,10 +88,13 @@ static u64 ring_us(const struct dcd_engine *e, sector_t sectors)
 	if (!e->foreseen)
 		return dcd_pace_delay(&ring, &e->data_speed, sectors);
 	now = ktime_get();
-	return max(dcd_pace_share(&ring, until(&e->next_room, now),
-				  room_until(e, e->next_room.target) * per, sectors),
-		   dcd_pace_share(&ring, until(&e->turn_end, now),
-				  room_until(e, e->turn_end.target) * per, sectors));
+	last.low = RING_LAST;
+	last.high = RING_FULL;
+	return max3(dcd_pace_share(&ring, until(&e->next_room, now),
+				   room_until(e, e->next_room.target) * per, sectors),
+		    dcd_pace_share(&ring, until(&e->turn_end, now),
+				   room_until(e, e->turn_end.target) * per, sectors),
+		    dcd_pace_delay(&last, &e->data_speed, sectors));
 }
 
 u64 dcd_pace_us(struct dcd_engine *e, sector_t sectors)

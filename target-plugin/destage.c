@@ -392,7 +392,7 @@ static bool may_go_on(int error)
 /* The superblock is on the log disk: not for a few segments, if there will be more. */
 static bool worth_it(const struct dcd_engine *e, const struct dcd_mark *m, u64 tail, u64 target)
 {
-	return m->target == target || m->target - tail > e->segments / 32;
+	return m->target == target || m->target - tail > e->segments / 64;
 }
 
 /*

@@ -10,6 +10,7 @@
 #define MOST_SECTORS	0x80000000ULL
 #define ONE		0x10000ULL	/* of fixed point fractions */
 #define STEEPEST	(64 * ONE)
+#define RESERVE		20		/* the last part of it */
 
 static u64 at_most(u64 n, u64 most)
 {
@@ -89,6 +90,13 @@ u64 dcd_turn_us(const struct dcd_turn *t)
 	left = div64_u64(us * (ONE - gone), gone ? gone : 1);
 	denser = at_most(div64_u64(denser * ONE, mean ? mean : 1), STEEPEST);
 	return at_most(us + (at_most(left, LONGEST_US) * denser >> 16), LONGEST_US);
+}
+
+u64 dcd_pace_room(u64 used, u64 size)
+{
+	u64 left = size - at_most(used, size), reserve = div64_u64(size, RESERVE);
+
+	return left > 2 * reserve ? left - reserve : left / 2;
 }
 
 u64 dcd_pace_share(const struct dcd_level *l, u64 us, u64 room, u64 sectors)

@@ -63,6 +63,13 @@ struct dcd_turn {
 u64 dcd_turn_us(const struct dcd_turn *t);
 
 /*
+ * How much more may come in when @used of @size is in use. The last part isn't given
+ * away as long as all goes as foreseen; of what it doesn't only ever half, so that a
+ * forecast that was wrong ends no write's way. Any unit.
+ */
+u64 dcd_pace_room(u64 used, u64 size);
+
+/*
  * Room for @room sectors has to last for @us: after how many microseconds the write
  * behind one of @sectors may be admitted. In full at the high watermark, nothing at
  * the low one.

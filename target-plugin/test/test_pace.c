@@ -142,6 +142,8 @@ static void any_arguments(void)
 					if (dcd_pace_delay(&l, &s, n[c]) > DCD_PACE_MAX_US ||
 					    dcd_pace_share(&l, n[c], n[d], n[a]) > DCD_PACE_MAX_US)
 						expect(false, "beyond the longest delay", a);
+					if (dcd_pace_room(n[a], n[b]) > n[b])
+						expect(false, "more room than there is", a);
 					for (int f = 0; f < all; f++) {
 						struct dcd_turn t = { n[a], n[b], n[c], n[d],
 								      n[f], n[a] };
@@ -154,25 +156,38 @@ static void any_arguments(void)
 
 /* Writes go to any of the bins of a disk, and a ring has them until all bins were emptied. */
 #define BINS 1000
-#define MARKS 50
+#define MARKS 128
 #define RING 30000		/* writes */
+#define BATCH 512
 #define EMPTIED 500.0		/* a second */
 
 struct turns {
-	double now, worked, begun[2 * MARKS];
-	unsigned long bin, live[BINS], head, tail, bins, nmarks, mark_bins[2 * MARKS];
-	unsigned long targets[2 * MARKS], fullest;
+	double now, worked, begun[MARKS];
+	unsigned long bin, batch, live[BINS], head, tail, bins, nmarks, mark_bins[MARKS];
+	unsigned long targets[MARKS], fullest;
 	double when[2];
 	u64 until[2];
 	bool foreseen;
-	double bin_end;
+	double bin_begun, bin_end;
+	unsigned int uneven;	/* up to so many percent slower or faster, by chance, for a while */
+	u64 chance;
+	unsigned long lump;	/* less than so many at a time never come back */
 };
+
+static void begin_bin(struct turns *t)
+{
+	double x;
+
+	if (!(t->bins % 10))
+		t->chance = t->chance * 6364136223846793005ULL + 1442695040888963407ULL;
+	x = (double)(t->chance >> 33) / (1U << 30) - 1;
+	t->bin_begun = t->now;
+	t->bin_end = t->now + (double)t->live[t->bin] / EMPTIED * (1 + x * t->uneven / 100);
+}
 
 static u64 room(const struct turns *t, unsigned long target)
 {
-	unsigned long most = RING * 95 / 100 + target;
-
-	return most > t->head ? most - t->head : 0;
+	return dcd_pace_room(t->head - target, RING);
 }
 
 /* As admission.c does it. */
@@ -210,38 +225,46 @@ static void foresee(struct turns *t)
 
 static void bin_done(struct turns *t)
 {
-	unsigned long n = 0;
+	unsigned long n = 0, emptied;
 
 	t->now = t->bin_end;
-	t->worked += (double)t->live[t->bin] / EMPTIED;
+	t->worked += t->now - t->bin_begun;
+	emptied = t->live[t->bin];
 	t->live[t->bin] = 0;
 	t->bin = (t->bin + 1) % BINS;
 	t->bins++;
+	t->batch += emptied;
+	if (t->batch < BATCH)
+		return;
+	t->batch = 0;
 	while (n < t->nmarks && t->mark_bins[n] + BINS <= t->bins)
-		t->tail = t->targets[n++];
+		n++;
+	if (n && t->targets[n - 1] - t->tail < t->lump)
+		n = 0;
+	if (n)
+		t->tail = t->targets[n - 1];
 	t->nmarks -= n;
 	for (unsigned long i = 0; i < t->nmarks; i++) {
 		t->begun[i] = t->begun[i + n];
 		t->mark_bins[i] = t->mark_bins[i + n];
 		t->targets[i] = t->targets[i + n];
 	}
-	if (t->bins % (BINS / MARKS) == 0) {
-		foresee(t);
-		t->begun[t->nmarks] = t->worked;
-		t->mark_bins[t->nmarks] = t->bins;
-		t->targets[t->nmarks++] = t->head;
-	}
-	t->bin_end = t->now + (double)t->live[t->bin] / EMPTIED;
+	foresee(t);
+	t->begun[t->nmarks] = t->worked;
+	t->mark_bins[t->nmarks] = t->bins;
+	t->targets[t->nmarks++] = t->head;
 }
 
 static u64 delay_us(const struct turns *t)
 {
 	struct dcd_level l = { .used = t->head - t->tail, .size = RING, .low = 50, .high = 60 };
+	struct dcd_level last = { .used = l.used, .size = RING, .low = 95, .high = 98 };
 	struct dcd_speed speed = { (u64)(EMPTIED * WRITE) << 8 };
-	u64 us = 0;
+	u64 us;
 
 	if (!t->foreseen)
 		return dcd_pace_delay(&l, &speed, WRITE);
+	us = dcd_pace_delay(&last, &speed, WRITE);
 	for (int i = 0; i < 2; i++) {
 		double left = (t->when[i] - t->now) * 1e6;
 		u64 n = dcd_pace_share(&l, left > 0 ? (u64)left : 0, room(t, t->until[i]) * WRITE,
@@ -253,21 +276,22 @@ static u64 delay_us(const struct turns *t)
 }
 
 /* Half of the ring is written in a moment: a turn later it comes back in a moment. */
-static void lumps(double seconds)
+static void lumps(double seconds, unsigned int uneven, unsigned long lump)
 {
-	struct turns t = { .bin_end = 0 };
+	struct turns t = { .uneven = uneven, .lump = lump };
 	double next = 0, longest = 0;
 	unsigned long settled = 0;
 	double levels = 0;
 
-	t.nmarks = 1;		/* where it begins */
 	while (t.now < seconds) {
 		u64 us;
 
 		if (t.head > RING * 3 / 10 && t.bin_end <= next) {
-			if (!t.bin_end)
-				t.bin_end = t.now;
-			bin_done(&t);
+			if (t.bin_end)
+				bin_done(&t);
+			else
+				t.targets[t.nmarks++] = t.head;
+			begin_bin(&t);
 			continue;
 		}
 		t.now = next;
@@ -284,7 +308,8 @@ static void lumps(double seconds)
 		}
 		next = t.now + (us > 50 ? (double)us : 50) / 1e6;
 	}
-	printf("room comes back in lumps, once a turn:\n");
+	printf("room comes back in lumps, once a turn, uneven by %u %%, %lu at least:\n",
+	       uneven, lump);
 	expect(t.fullest < RING, "  never full, percent", t.fullest * 100.0 / RING);
 	expect(levels > 80.0 * (double)settled, "  the room is used, percent",
 	       levels / (double)settled);
@@ -319,7 +344,9 @@ static void turns_are_foreseen(void)
 int main(void)
 {
 	turns_are_foreseen();
-	lumps(900);
+	lumps(900, 0, 0);
+	lumps(3600, 30, RING / 64);
+	lumps(3600, 30, RING / 32);
 	no_delay_for_a_burst();
 	grows_with_the_level();
 	speed_forgets();
