@@ -5,6 +5,8 @@
  * A request that is due while every slot is busy is skipped and counted.
  * In batch mode a slot takes N consecutive writes, issues all of them when it
  * has the last one, and is busy until all are done.
+ * The trace is read as it is replayed, and a request has memory only while it
+ * is under way: a trace may be far larger than memory.
  *
  * Asynchronous I/O by the kernel's own calls, O_DIRECT, no library. It never
  * polls the clock: it must run where only waiting passes time (tests/sim).
@@ -27,6 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bins.h"
 #include "summary.h"
 #include "trace-file.h"
 
@@ -36,9 +39,10 @@
 
 struct request {
 	struct iocb iocb;	/* aio_data leads back here */
-	uint64_t index;		/* of its record */
+	struct trace_record record;
+	uint64_t index;		/* of the record */
 	uint64_t issued_ns;
-	void *buffer;
+	void *buffer;		/* from take() to finish() */
 	struct slot *slot;
 };
 
@@ -52,7 +56,7 @@ struct slot {
 struct replay {
 	struct trace trace;
 	int fd;
-	FILE *log;
+	FILE *log, *series;
 	aio_context_t aio;
 	struct slot *slots;
 	struct slot *open;		/* collects a batch */
@@ -63,6 +67,7 @@ struct replay {
 	struct { uint64_t issued, skipped, errors, beyond; } ops[2];
 	uint64_t late_ns;		/* largest delay of an issue behind its trace time */
 	struct times times[2], batches;
+	struct bins bins;		/* of writes, with --series */
 };
 
 static __attribute__((noreturn, format(printf, 1, 2))) void die(const char *format, ...)
@@ -122,17 +127,42 @@ static void issue(struct replay *r, struct slot *slot)
 	r->in_flight += count;
 }
 
+static struct bin *bin_of(struct replay *r, const struct trace_record *record)
+{
+	struct bin *bin = bins_at(&r->bins, record->time_ns);
+
+	if (!bin)
+		die("no memory for the series");
+	return bin;
+}
+
+static void answered(struct replay *r, const struct trace_record *record, uint64_t ns)
+{
+	if (times_add(&r->times[record->op], ns))
+		die("no memory for response times");
+	if (r->series && record->op == TRACE_WRITE) {
+		struct bin *bin = bin_of(r, record);
+
+		bin->count++;
+		bin->sum_ns += (double)ns;
+		if (ns > bin->max_ns)
+			bin->max_ns = ns;
+	}
+}
+
 static void finish(struct replay *r, struct request *request, int64_t result)
 {
-	const struct trace_record *record = &r->trace.records[request->index];
+	const struct trace_record *record = &request->record;
 	struct slot *slot = request->slot;
 	uint64_t now = now_ns(r);
 
 	r->in_flight--;
+	free(request->buffer);
+	request->buffer = NULL;
 	if (result != record->bytes)
 		r->ops[record->op].errors++;
-	else if (times_add(&r->times[record->op], now - request->issued_ns))
-		die("no memory for response times");
+	else
+		answered(r, record, now - request->issued_ns);
 	if (r->log)
 		fprintf(r->log, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%c,%" PRIu64 ",%u,%" PRId64 "\n",
 			request->index, record->time_ns, request->issued_ns, now,
@@ -184,9 +214,8 @@ static struct slot *free_slot(struct replay *r)
 	return NULL;
 }
 
-static void take(struct replay *r, uint64_t index)
+static void take(struct replay *r, const struct trace_record *record, uint64_t index)
 {
-	const struct trace_record *record = &r->trace.records[index];
 	bool write = record->op == TRACE_WRITE;
 	struct slot *slot = write && r->open ? r->open : free_slot(r);
 	struct request *request;
@@ -194,6 +223,8 @@ static void take(struct replay *r, uint64_t index)
 
 	if (!slot) {
 		r->ops[record->op].skipped++;
+		if (r->series && write)
+			bin_of(r, record)->skipped++;
 		return;
 	}
 	if (now - record->time_ns > r->late_ns)
@@ -201,7 +232,10 @@ static void take(struct replay *r, uint64_t index)
 	r->ops[record->op].issued++;
 	request = &slot->requests[slot->taken++];
 	request->slot = slot;
+	request->record = *record;
 	request->index = index;
+	if (posix_memalign(&request->buffer, 4096, (record->bytes + 4095u) & ~4095u))
+		die("no memory for a request of %u bytes", record->bytes);
 	if (write)
 		fill(request->buffer, record->bytes, r->seed, index, record->sector);
 	request->iocb = (struct iocb){
@@ -223,20 +257,21 @@ static void take(struct replay *r, uint64_t index)
 
 static void run(struct replay *r)
 {
+	struct trace_record record;
 	uint64_t last;
 
 	r->start_ns = 0;
 	r->start_ns = now_ns(r);
-	for (uint64_t i = 0; i < r->trace.count; i++) {
-		const struct trace_record *record = &r->trace.records[i];
-
-		if (record->time_ns >= r->until_ns) {
-			r->ops[record->op].beyond++;
+	for (uint64_t i = 0; trace_next(&r->trace, &record); i++) {
+		if (record.time_ns >= r->until_ns) {
+			r->ops[record.op].beyond++;
 			continue;
 		}
-		wait_until(r, record->time_ns);
-		take(r, i);
+		wait_until(r, record.time_ns);
+		take(r, &record, i);
 	}
+	if (r->trace.taken != r->trace.count)
+		die("the trace can't be read any more at record %" PRIu64, r->trace.taken);
 	if (r->open)	/* the trace ended in the middle of a batch */
 		issue(r, r->open);
 	last = now_ns(r) + r->grace_ns;
@@ -272,7 +307,6 @@ static void open_device(struct replay *r, const char *path)
 static void set_up(struct replay *r)
 {
 	unsigned int all = r->nr_slots * r->batch;
-	size_t room = (r->trace.max_bytes + 4095u) & ~4095u;
 
 	r->slots = calloc(r->nr_slots, sizeof(*r->slots));
 	if (!r->slots)
@@ -281,12 +315,6 @@ static void set_up(struct replay *r)
 		r->slots[i].requests = calloc(r->batch, sizeof(struct request));
 		if (!r->slots[i].requests)
 			die("no memory for %u requests", all);
-		for (unsigned int k = 0; k < r->batch; k++) {
-			void **buffer = &r->slots[i].requests[k].buffer;
-
-			if (posix_memalign(buffer, 4096, room))
-				die("no memory for %u buffers of %zu bytes", all, room);
-		}
 	}
 	if (syscall(SYS_io_setup, (long)all, &r->aio))
 		die("io_setup for %u requests: %s", all, strerror(errno));
@@ -327,11 +355,21 @@ static uint64_t number(const char *name, const char *text, uint64_t least, uint6
 	return value;
 }
 
+static FILE *opened(const char *path)
+{
+	FILE *file = path ? fopen(path, "w") : NULL;
+
+	if (path && !file)
+		die("%s: %s", path, strerror(errno));
+	return file;
+}
+
 static const char usage[] =
 	"usage: replay [--slots 16] [--batch 1] [--seed 1] [--seconds S] [--grace 120] [--log CSV]\n"
-	"              TRACE DEVICE\n"
+	"              [--series CSV] [--series-seconds 10] TRACE DEVICE\n"
 	"Replays TRACE (made by bench/traces/convert.py) on DEVICE at its own times. OVERWRITES DEVICE.\n"
-	"A summary goes to stdout as one JSON object, each request to the --log file.\n"
+	"A summary goes to stdout as one JSON object, each request to the --log file,\n"
+	"writes by the seconds in which they were due to the --series file.\n"
 	"Exit code: 0; 1 for a usage or set-up error; 2 if a request failed or didn't finish in\n"
 	"--grace seconds after the last one was issued.\n";
 
@@ -341,13 +379,15 @@ int main(int argc, char **argv)
 		{ "slots", required_argument, NULL, 's' }, { "batch", required_argument, NULL, 'b' },
 		{ "seed", required_argument, NULL, 'x' },  { "seconds", required_argument, NULL, 'u' },
 		{ "grace", required_argument, NULL, 'g' }, { "log", required_argument, NULL, 'l' },
+		{ "series", required_argument, NULL, 't' },
+		{ "series-seconds", required_argument, NULL, 'w' },
 		{ "help", no_argument, NULL, 'h' },	   { 0 },
 	};
 	struct replay r = {
 		.nr_slots = 16, .batch = 1, .seed = 1, .until_ns = UINT64_MAX,
-		.grace_ns = 120 * NS_A_SECOND,
+		.grace_ns = 120 * NS_A_SECOND, .bins.width_ns = 10 * NS_A_SECOND,
 	};
-	const char *log = NULL;
+	const char *log = NULL, *series = NULL;
 	char why[512];
 	bool bad;
 	int c;
@@ -365,6 +405,10 @@ int main(int argc, char **argv)
 			r.grace_ns = number("grace", optarg, 1, 1u << 30) * NS_A_SECOND;
 		else if (c == 'l')
 			log = optarg;
+		else if (c == 't')
+			series = optarg;
+		else if (c == 'w')
+			r.bins.width_ns = number("series-seconds", optarg, 1, 1u << 30) * NS_A_SECOND;
 		else {
 			fputs(usage, c == 'h' ? stdout : stderr);
 			return c == 'h' ? 0 : 1;
@@ -374,33 +418,33 @@ int main(int argc, char **argv)
 		fputs(usage, stderr);
 		return 1;
 	}
-	if (trace_read(argv[optind], &r.trace, why, sizeof(why)))
+	if (trace_open(argv[optind], &r.trace, why, sizeof(why)))
 		die("%s", why);
 	open_device(&r, argv[optind + 1]);
-	if (log) {
-		r.log = fopen(log, "w");
-		if (!r.log)
-			die("%s: %s", log, strerror(errno));
-	}
+	r.log = opened(log);
+	r.series = opened(series);
 	set_up(&r);
 	run(&r);
 	print(&r, stdout);
 	bad = r.ops[TRACE_READ].errors || r.ops[TRACE_WRITE].errors || r.in_flight;
 	if (r.log && fclose(r.log))
 		die("%s: %s", log, strerror(errno));
+	if (r.series) {
+		bins_print(&r.bins, r.series);
+		if (fclose(r.series))
+			die("%s: %s", series, strerror(errno));
+	}
 	if (fflush(stdout))
 		die("stdout: %s", strerror(errno));
 	if (!r.in_flight) {	/* else the kernel still has their buffers */
-		for (unsigned int i = 0; i < r.nr_slots; i++) {
-			for (unsigned int k = 0; k < r.batch; k++)
-				free(r.slots[i].requests[k].buffer);
+		for (unsigned int i = 0; i < r.nr_slots; i++)
 			free(r.slots[i].requests);
-		}
 		free(r.slots);
-		trace_free(&r.trace);
+		trace_close(&r.trace);
 		times_free(&r.times[0]);
 		times_free(&r.times[1]);
 		times_free(&r.batches);
+		bins_free(&r.bins);
 	}
 	return bad ? 2 : 0;
 }

@@ -3,6 +3,7 @@
  * Mean, percentiles and maximum of response times in nanoseconds.
  * Percentiles are by nearest rank: p99 is the smallest time that at least 99 %
  * of the requests don't exceed; so each is a time that was measured.
+ * within_half_second is how many took no longer than that, as the paper counts.
  */
 #ifndef SUMMARY_H
 #define SUMMARY_H
@@ -10,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+
+#define HALF_A_SECOND_NS 500000000u
 
 struct times {
 	uint64_t *ns;

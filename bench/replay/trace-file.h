@@ -7,8 +7,10 @@
 #ifndef TRACE_FILE_H
 #define TRACE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define TRACE_MAGIC "LSREPLY1"
 
@@ -30,18 +32,23 @@ struct trace_record {
 #define TRACE_MAX_BYTES (32u << 20)
 
 struct trace {
-	uint64_t count;
+	FILE *file;
+	uint64_t count, taken;
 	uint64_t span_sectors;
 	uint32_t max_bytes;	/* of the largest request */
-	struct trace_record *records;
 };
 
 /*
- * Reads and checks a whole file. Returns 0, or -1 with the reason in `why`:
- * nothing is in `out` then. trace_free() gives the memory back.
+ * Opens a file and checks all of it, a piece at a time: a trace may be larger
+ * than memory. Returns 0, or -1 with the reason in `why`: nothing is in `out`
+ * then. trace_close() ends it.
  */
 __attribute__((warn_unused_result))
-int trace_read(const char *path, struct trace *out, char *why, size_t why_bytes);
-void trace_free(struct trace *trace);
+int trace_open(const char *path, struct trace *out, char *why, size_t why_bytes);
+
+/* The next record; false after the last, or when the file can't be read any more (`taken` tells). */
+__attribute__((warn_unused_result))
+bool trace_next(struct trace *trace, struct trace_record *record);
+void trace_close(struct trace *trace);
 
 #endif

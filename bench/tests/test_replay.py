@@ -99,6 +99,36 @@ def test_statistics_are_those_of_the_log(program: Path, tmp_path: Path, device: 
         assert said[key] == times[math.ceil(share * len(times) - 1e-9) - 1], key
 
 
+def test_series_sums_what_the_log_has(program: Path, tmp_path: Path, device: Path) -> None:
+    rows = [*writes(30), *(spc.Placed(8 * n, 8, True, 1_000_000_000) for n in range(40))]
+    log, series = tmp_path / "log", tmp_path / "series"
+    words = ("--series", series, "--series-seconds", 1, "--log", log)
+    got = summary(program, *words, replay_file(tmp_path, rows), device)
+    bins = list(csv.DictReader(series.open(encoding="ascii")))
+    assert [row["start_s"] for row in bins] == ["0", "1"]
+    logged = list(csv.DictReader(log.open(encoding="ascii")))
+    for row, first in zip(bins, (True, False), strict=True):
+        mine = [one for one in logged if (int(one["due_ns"]) < 10**9) == first]
+        times = [int(one["done_ns"]) - int(one["issued_ns"]) for one in mine]
+        assert int(row["writes"]) == len(times)
+        assert int(row["max_ns"]) == max(times)
+        assert float(row["mean_ns"]) == pytest.approx(sum(times) / len(times), abs=0.1)
+    assert sum(int(row["skipped"]) for row in bins) == got["writes"]["skipped"] == 70 - len(logged)
+
+
+def test_a_large_request_is_whole(program: Path, tmp_path: Path) -> None:
+    device = tmp_path / "large"
+    device.write_bytes(bytes(40 << 20))
+    sectors = 17_116_160 // 512
+    rows = [spc.Placed(0, sectors, True, 0), spc.Placed(sectors, 8, True, 1_000_000)]
+    got = summary(program, "--batch", 8, replay_file(tmp_path, rows), device)
+    assert got["writes"]["response"]["count"] == 2
+    assert got["batches"]["within_half_second"] <= got["batches"]["count"] == 1
+    data = device.read_bytes()
+    assert all(any(data[at : at + 512]) for at in range(0, (sectors + 8) * 512, 512))
+    assert not any(data[(sectors + 8) * 512 :])
+
+
 def test_a_batch_waits_for_its_last_write(program: Path, tmp_path: Path, device: Path) -> None:
     # 20 writes: two batches of 8 and the last 4; each is issued when it is full.
     log = tmp_path / "log"

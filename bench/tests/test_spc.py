@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+import bz2
+import dataclasses
+import gzip
 import lzma
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
-from traces import convert, generate, spc
+from traces import convert, generate, models, source, spc
 
 GOOD = "0,100,3584,w,0.000000\n1,5,512,R,0.5\n0,107,1000,W,0.5,extra\n"
 
 
-def trace(tmp_path: Path, text: str) -> Path:
+def a_trace(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "t.spc"
     path.write_text(text, encoding="ascii")
     return path
@@ -24,7 +29,7 @@ def test_reads_plain_and_xz(tmp_path: Path) -> None:
         spc.Request(1, 5, 512, False, 500_000_000),
         spc.Request(0, 107, 1000, True, 500_000_000),
     ]
-    assert spc.read(trace(tmp_path, GOOD)) == want
+    assert spc.read(a_trace(tmp_path, GOOD)) == want
     packed = tmp_path / "t.spc.xz"
     packed.write_bytes(lzma.compress(GOOD.encode()))
     assert spc.read(packed) == want
@@ -47,7 +52,7 @@ def test_reads_plain_and_xz(tmp_path: Path) -> None:
     ],
 )
 def test_bad_line_is_named(tmp_path: Path, line: str, says: str) -> None:
-    path = trace(tmp_path, GOOD + line + "\n")
+    path = a_trace(tmp_path, GOOD + line + "\n")
     with pytest.raises(spc.BadTrace) as error:
         spc.read(path)
     assert f"{path}: line 4: " in str(error.value)
@@ -57,27 +62,36 @@ def test_bad_line_is_named(tmp_path: Path, line: str, says: str) -> None:
 def test_truncated_plain_file_is_refused(tmp_path: Path) -> None:
     # "0.5" cut from "0.512345" is a number: only the missing newline tells.
     with pytest.raises(spc.BadTrace, match=r"line 4: .*truncated"):
-        spc.read(trace(tmp_path, GOOD + "0,1,512,w,0.5"))
+        spc.read(a_trace(tmp_path, GOOD + "0,1,512,w,0.5"))
 
 
-def test_truncated_xz_is_refused_at_every_length(tmp_path: Path) -> None:
-    whole = lzma.compress(GOOD.encode())
-    path = tmp_path / "t.spc.xz"
+@pytest.mark.parametrize("pack", [lzma.compress, bz2.compress, gzip.compress])
+def test_truncated_packed_file_is_refused_at_every_length(
+    tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    suffix = {lzma.compress: "xz", bz2.compress: "bz2", gzip.compress: "gz"}[pack]
+    whole = pack(GOOD.encode())
+    path = tmp_path / f"t.spc.{suffix}"
+    path.write_bytes(whole)
+    assert len(spc.read(path)) == 3
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
-        with pytest.raises(spc.BadTrace, match=r"t\.spc\.xz"):
+        with pytest.raises(spc.BadTrace, match=rf"t\.spc\.{suffix}"):
             spc.read(path)
+    path.write_bytes(b"0,1,512,w,0.5\n" * 9)
+    with pytest.raises(spc.BadTrace, match=rf"t\.spc\.{suffix}"):
+        spc.read(path)
 
 
 def test_missing_and_empty_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(spc.BadTrace, match=r"no\.spc: No such file"):
         spc.read(tmp_path / "no.spc")
     with pytest.raises(spc.BadTrace, match="empty"):
-        spc.read(trace(tmp_path, ""))
+        spc.read(a_trace(tmp_path, ""))
 
 
 def test_places_asus_side_by_side(tmp_path: Path) -> None:
-    placed = spc.place(spc.read(trace(tmp_path, GOOD)), 1024)
+    placed = spc.place(spc.read(a_trace(tmp_path, GOOD)), 1024)
     assert [(one.sector, one.sectors) for one in placed] == [(100, 7), (512 + 5, 1), (107, 2)]
 
 
@@ -90,31 +104,68 @@ def test_folds_what_lies_beyond_a_share() -> None:
 
 def test_converter_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
-    bad = trace(tmp_path, "0,1,512,q,0\n")
+    bad = a_trace(tmp_path, "0,1,512,q,0\n")
     assert convert.main([str(bad), str(out), "--sectors", "1024"]) == 1
     assert "line 1: opcode 'q'" in capsys.readouterr().err
     assert not out.exists()
 
 
-def test_generator_has_the_published_characteristics() -> None:
-    got = spc.statistics(generate.financial1(30_000, 1))
-    assert got.requests / got.seconds == pytest.approx(57, rel=0.01)
-    assert got.writes / got.requests == pytest.approx(generate.WRITE_SHARE, abs=0.03)
-    assert got.mean_bytes == pytest.approx(3855, rel=0.05)
-    assert got.mean_write_bytes == pytest.approx(4838, rel=0.05)
+@pytest.mark.parametrize("name", sorted(models.MODELS))
+def test_generator_has_the_published_characteristics(name: str) -> None:
+    told = models.MODELS[name].published
+    got = spc.statistics(generate.requests(name, 30_000, 1))
+    assert got.requests / got.seconds == pytest.approx(told.rate, rel=0.01)
+    assert got.writes / got.requests == pytest.approx(told.writes / told.requests, abs=0.03)
+    assert got.mean_bytes == pytest.approx(told.mean, rel=0.05)
+    assert got.mean_write_bytes == pytest.approx(told.mean_write, rel=0.05)
+    assert got.largest_bytes <= told.largest
+
+
+def test_generated_financial_1_is_like_the_real_slice() -> None:
     # Measured on the first 10,000 records: 45.4 %, 45.2 %, 53.8 %.
+    got = spc.statistics(generate.requests("financial-1", 30_000, 1))
     assert got.same_instant == pytest.approx(0.454, abs=0.05)
     assert got.sequential == pytest.approx(0.452, abs=0.08)
     assert got.rewritten == pytest.approx(0.538, abs=0.1)
     assert got.cv_gap > 2
 
 
+def test_a_whole_trace_has_its_giants(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As many as in 2,452,167 records, in a trace a hundred times shorter.
+    short = dataclasses.replace(models.FINANCIAL_1.published, requests=24_000, writes=14_700)
+    model = dataclasses.replace(models.FINANCIAL_1, published=short, giants=1e-3)
+    monkeypatch.setitem(cast(dict[str, models.Model], models.MODELS), "financial-1", model)
+    sizes = [one.size for one in generate.requests("financial-1", 24_000, 3)]
+    assert sizes.count(17_116_160) == 1
+    assert sum(size > 64 << 10 for size in sizes) == pytest.approx(14.7, abs=10)
+    assert all(size % 512 == 0 and 0 < size <= spc.MAX_BYTES for size in sizes)
+
+
 def test_generator_is_a_function_of_the_seed(tmp_path: Path) -> None:
-    one = generate.financial1(500, 7)
-    assert generate.financial1(500, 7) == one
-    assert generate.financial1(500, 8) != one
+    one = list(generate.requests("financial-1", 500, 7))
+    assert list(generate.requests("financial-1", 500, 7)) == one
+    assert list(generate.requests("financial-1", 500, 8)) != one
     spc.write(tmp_path / "t.spc", one)
     assert spc.read(tmp_path / "t.spc") == one
+
+
+def test_published_figures_stand_beside() -> None:
+    text = "\n".join(generate.beside("tpcc20", spc.statistics(generate.requests("tpcc20", 99, 1))))
+    assert "10000000" in text
+    assert "47063" in text
+    assert "not from Table 1: " in text
+
+
+def test_a_trace_is_named_or_a_file(tmp_path: Path) -> None:
+    sectors = 512 << 11
+    for trace in ("financial-2", str(a_trace(tmp_path, GOOD))):
+        one = source.source(trace, 3)
+        got = source.prepare(one, sectors, tmp_path / "out.bin")
+        want = spc.pack(spc.place(list(one.requests()), sectors)) if "/" in trace else None
+        assert got.requests == 3
+        assert want is None or (tmp_path / "out.bin").read_bytes() == want
+    with pytest.raises(spc.BadTrace, match="no trace of that name; there are: financial-1,"):
+        source.source("financial-9")
 
 
 def test_ideal_pipe() -> None:

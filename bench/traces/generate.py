@@ -1,11 +1,10 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Traces with Financial-1's published characteristics, for those who don't have it.
+"""Traces of any length with the published characteristics of those that aren't at hand.
 
-From the paper's Table 1 (the whole trace): 2,452,167 requests, 1,502,641 of them writes; mean
-request 3,855 B, mean write 4,838 B; 57 requests a second. Measured on its first 10,000 records
-(bench/traces/spc.py, statistics): how many requests come at one instant, the gaps between
-instants, how bursts cluster, sizes, the shares of rewritten and sequential addresses.
-The giant requests of the whole trace (up to 17 MB) are left out.
+A generated trace has the model's rate, share of writes and mean sizes (models.py), and arrivals,
+places and sizes that are drawn after the model. Its requests come one after another, never all of
+them in memory; only their times are (8 bytes each), as the rate needs the last one.
 """
 
 from __future__ import annotations
@@ -14,7 +13,10 @@ import argparse
 import math
 import random
 import sys
-from collections.abc import Sequence
+from array import array
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
 
@@ -22,115 +24,149 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from traces import spc
+from traces.models import MODELS, Model
 
-WRITE_SHARE = 1_502_641 / 2_452_167
-RATE = 57.0
-MEAN_WRITE, MEAN_READ = 4838.0, (3855 * 2_452_167 - 4838 * 1_502_641) / (2_452_167 - 1_502_641)
-
-# Requests at one instant: how often, of 5,456 instants.
-GROUPS = {
-    1: 2766, 2: 1773, 3: 564, 4: 179, 5: 54, 6: 26, 7: 25, 8: 16, 9: 16, 10: 14, 11: 13, 12: 7,
-    13: 2, 14: 1,
-}  # fmt: skip
-# Gaps between instants in seconds, at these quantiles.
-GAPS = (
-    (0.0, 0.0065), (0.1, 0.0066), (0.3, 0.0131), (0.4, 0.0197), (0.5, 0.0262), (0.6, 0.0393),
-    (0.7, 0.0524), (0.8, 0.0655), (0.9, 0.0786), (0.95, 0.0983), (0.98, 0.2621), (0.99, 0.4522),
-    (0.999, 1.35), (1.0, 4.0174),
-)  # fmt: skip
-# Sizes of writes and reads in bytes: weight in per mille before the means are adjusted.
-WRITE_SIZES = {
-    512: 220, 1024: 160, 2560: 48, 3072: 337, 3584: 128, 4096: 24, 8192: 33, 12288: 14, 28160: 7,
-    49152: 37,
-}  # fmt: skip
-READ_SIZES = {512: 130, 1024: 50, 2048: 20, 3072: 20, 4096: 10, 8192: 770}
-SAME_OP = 0.79  # a request has the operation of the one before
-REWRITTEN, SEQUENTIAL = 0.46, 0.42
-# Requests for each ASU in the first 10,000 records; spans in sectors are all alike here.
-ASUS = (
-    1013, 828, 684, 638, 355, 126, 130, 168, 272, 307, 680, 73, 168, 410, 326, 61, 658, 8, 220,
-    1435, 1435, 5,
-)  # fmt: skip
-ASU_SECTORS = 480 << 11
-BURST_MEMORY, BURST_SPREAD = 0.95, 0.6  # of the logarithm of the load from instant to instant
 RECENT = 64  # addresses of an ASU that may be written again
 
 
-def _gap(rng: random.Random) -> float:
-    at = rng.random()
-    for (q0, g0), (q1, g1) in pairwise(GAPS):
+def _quantile(points: Sequence[tuple[float, float]], at: float) -> float:
+    for (q0, g0), (q1, g1) in pairwise(points):
         if at <= q1:
             return g0 + (g1 - g0) * (at - q0) / (q1 - q0)
-    return GAPS[-1][1]
+    return points[-1][1]
 
 
-def _tilted(sizes: dict[int, int], mean: float) -> tuple[list[int], list[float]]:
-    """The sizes' cumulated weights, multiplied by exp(k x size) so that their mean is right."""
+@dataclass(frozen=True)
+class _Sizes:
+    sizes: list[int]
+    cumulated: list[float]
+
+    def draw(self, rng: random.Random) -> int:
+        return rng.choices(self.sizes, cum_weights=self.cumulated)[0]
+
+
+def _tilted(sizes: Mapping[int, float], mean: float) -> _Sizes:
+    """The sizes' weights, multiplied by exp(k x size) so that their mean is right."""
     low, high = -1e-3, 1e-3
     for _ in range(80):
         k = (low + high) / 2
         weights = [weight * math.exp(k * size) for size, weight in sizes.items()]
         got = sum(w * s for w, s in zip(weights, sizes, strict=True)) / sum(weights)
         low, high = (k, high) if got < mean else (low, k)
-    return list(sizes), list(accumulate(weights))
+    return _Sizes(list(sizes), list(accumulate(weights)))
 
 
-def _times(count: int, rng: random.Random) -> list[float]:
-    """Arrival times with the rate wanted: groups, gaps, and a slowly changing load."""
-    groups, weights = list(GROUPS), list(accumulate(GROUPS.values()))
-    noise = math.sqrt(1 - BURST_MEMORY**2) * BURST_SPREAD
+def _without_giants(model: Model, mean: float, published_count: int) -> float:
+    """The mean that all other requests need."""
+    low, high = model.giants_from, model.published.largest
+    if not model.giants:
+        return mean
+    of_giants = (high - low) / math.log(high / low)
+    theirs = model.giants * of_giants + high / published_count
+    return (mean - theirs) / (1 - model.giants)
+
+
+def _times(model: Model, count: int, rng: random.Random) -> array[float]:
+    """Arrival times in the model's own unit: groups, gaps, and a slowly changing load."""
+    groups, weights = list(model.groups), list(accumulate(model.groups.values()))
+    noise = math.sqrt(1 - model.burst_memory**2) * model.burst_spread
     now = load = 0.0
-    times: list[float] = []
+    times = array("d")
     while len(times) < count:
-        times += [now] * rng.choices(groups, cum_weights=weights)[0]
-        load = BURST_MEMORY * load + rng.gauss(0, noise)
-        now += _gap(rng) * math.exp(load)
+        for _ in range(rng.choices(groups, cum_weights=weights)[0]):
+            times.append(now)
+        load = model.burst_memory * load + rng.gauss(0, noise)
+        now += _quantile(model.gaps, rng.random()) * math.exp(load)
     del times[count:]
-    scale = count / RATE / times[-1] if times[-1] else 1.0
-    return [round(time * scale, 6) for time in times]
+    return times
 
 
-def financial1(count: int, seed: int) -> list[spc.Request]:
-    """So many requests; the same seed gives the same trace."""
-    rng = random.Random(f"financial1 {seed}")
-    sizes = {True: _tilted(WRITE_SIZES, MEAN_WRITE), False: _tilted(READ_SIZES, MEAN_READ)}
-    asus = list(accumulate(ASUS))
-    recent: dict[int, list[int]] = {}
-    end: dict[int, int] = {}
+def requests(name: str, count: int, seed: int) -> Iterator[spc.Request]:
+    """So many requests (at least 2); the same name, count and seed give the same trace."""
+    model = MODELS[name]
+    told = model.published
+    rng = random.Random(f"{name} {seed}")
+    times = _times(model, count, rng)
+    scale = count / told.rate / times[-1] if times[-1] else 1.0
+    # The mean of all includes giants of either kind; the largest of all is a write.
+    sizes = {
+        True: _tilted(model.write_sizes, _without_giants(model, told.mean_write, told.writes)),
+        False: _tilted(model.read_sizes, told.mean_read),
+    }
+    share = told.writes / told.requests
+    largest_at = rng.randrange(told.requests) if model.giants else -1
+    asus, asu_weights = range(len(model.asus)), list(accumulate(model.asus))
+    recent: list[deque[int]] = [deque(maxlen=RECENT) for _ in asus]
+    end = [-1] * len(asus)
     write = True
-    requests = []
-    for time in _times(count, rng):
-        if rng.random() > (SAME_OP - 0.5) / 0.5:  # else the operation stays
-            write = rng.random() < WRITE_SHARE
-        asu = rng.choices(range(len(ASUS)), cum_weights=asus)[0]
-        size = rng.choices(sizes[write][0], cum_weights=sizes[write][1])[0]
-        old = recent.setdefault(asu, [])
+    for number in range(count):
+        if rng.random() > model.stays:
+            write = rng.random() < share
+        asu = rng.choices(asus, cum_weights=asu_weights)[0]
+        if number % told.requests == largest_at:
+            write, size = True, told.largest
+        elif write and rng.random() < model.giants:
+            size = _giant(model, rng)
+        else:
+            size = sizes[write].draw(rng)
+        sectors = -(-size // spc.SECTOR)
         luck = rng.random()
-        if write and old and luck < REWRITTEN:
-            lba = rng.choice(old)
-        elif asu in end and luck > 1 - SEQUENTIAL:
+        if write and recent[asu] and luck < model.rewritten:
+            lba = rng.choice(recent[asu])
+        elif end[asu] >= 0 and luck > 1 - model.sequential:
             lba = end[asu]
         else:
-            lba = rng.randrange(ASU_SECTORS - (size >> 9))
-        end[asu] = lba + (size >> 9)
+            lba = rng.randrange(model.asu_sectors - sectors)
+        lba = min(lba, model.asu_sectors - sectors)
+        end[asu] = lba + sectors
         if write:
-            old.append(lba)
-            del old[:-RECENT]
-        requests.append(spc.Request(asu, lba, size, write, round(time * 1e9)))
-    return requests
+            recent[asu].append(lba)
+        yield spc.Request(asu, lba, size, write, round(times[number] * scale * 1e6) * 1000)
+
+
+def _giant(model: Model, rng: random.Random) -> int:
+    low, high = model.giants_from, model.published.largest
+    return int(low * (high / low) ** rng.random()) // spc.SECTOR * spc.SECTOR
+
+
+def beside(name: str, got: spc.Statistics) -> list[str]:
+    """A generated trace's statistics with the published ones, as lines of a table."""
+    model = MODELS[name]
+    told = model.published
+    whole = got.requests / told.requests
+    seconds = got.seconds or 1.0
+    rows = [
+        ("requests", f"{got.requests}", f"{told.requests}"),
+        ("writes", f"{got.writes}", f"{told.writes} ({told.writes * whole:.0f} of so many)"),
+        ("smallest, B", f"{got.smallest_bytes}", f"{told.smallest}"),
+        ("largest, B", f"{got.largest_bytes}", f"{told.largest}"),
+        ("mean request, B", f"{got.mean_bytes:.0f}", f"{told.mean:.0f}"),
+        ("mean write, B", f"{got.mean_write_bytes:.0f}", f"{told.mean_write:.0f}"),
+        ("requests a second", f"{got.requests / seconds:.1f}", f"{told.rate:.0f}"),
+        ("writes a second", f"{got.writes / seconds:.1f}", f"{told.write_rate:.0f}"),
+    ]
+    return [
+        f"{name:18} {'generated':>12}   published (Table 1)",
+        *(f"{what:18} {ours:>12}   {theirs}" for what, ours, theirs in rows),
+        f"same instant {got.same_instant:.1%}, variation of gaps {got.cv_gap:.2f}, sequential "
+        f"{got.sequential:.1%}, rewritten {got.rewritten:.1%}",
+        f"not from Table 1: {model.origin}",
+    ]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=sorted(MODELS))
     parser.add_argument("file", type=Path, help="SPC text to write")
-    parser.add_argument("--records", type=int, default=10_000)
+    parser.add_argument("--records", type=int, help="default: as many as the published trace has")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(argv)
-    if args.records < 2:
+    count = args.records or MODELS[args.name].published.requests
+    if count < 2:
         parser.error("--records: at least 2")
-    requests = financial1(args.records, args.seed)
-    spc.write(args.file, requests)
-    print(*spc.statistics(requests).lines(), sep="\n")
+    tally = spc.Tally()
+    spc.write(args.file, tally.all(requests(args.name, count, args.seed)))
+    print(*beside(args.name, tally.result()), sep="\n")
     return 0
 
 

@@ -8,13 +8,17 @@ Standard library only: it runs in the guests too.
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
 import lzma
 import math
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
+from typing import IO, Any, BinaryIO, NamedTuple, cast
 
 SECTOR = 512
 MAX_BYTES = 32 << 20
@@ -27,8 +31,7 @@ class BadTrace(ValueError):
     """Something in a trace file is wrong; the text says the file, the line and what."""
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     asu: int
     lba: int
     size: int
@@ -40,8 +43,7 @@ class Request:
         return -(-self.size // SECTOR)
 
 
-@dataclass(frozen=True)
-class Placed:
+class Placed(NamedTuple):
     """A request on the one device: whole sectors."""
 
     sector: int
@@ -78,16 +80,23 @@ def _whole(name: str, word: str) -> int:
     return int(word)
 
 
+_OPENERS: Mapping[str, Callable[..., Any]] = {
+    ".xz": lzma.open, ".bz2": bz2.open, ".gz": gzip.open,
+}  # fmt: skip
+_DAMAGED = (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error)
+
+
 def read(path: Path, records: int | None = None) -> list[Request]:
-    """All requests of a trace (or its first `records`), plain or .xz."""
-    return list(_read(path, records))
+    """All requests of a trace (or its first `records`), plain or packed by xz, bzip2 or gzip."""
+    return list(stream(path, records))
 
 
-def _read(path: Path, records: int | None) -> Iterator[Request]:
+def stream(path: Path, records: int | None = None) -> Iterator[Request]:
+    """As read(), one after another: for traces that are larger than memory."""
     before = line_number = 0
-    line = "\n"
+    packed = path.suffix in _OPENERS
     try:
-        with lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb") as file:
+        with _open(path) as file:
             for line_number, raw in enumerate(file, 1):
                 if records is not None and line_number > records:
                     return
@@ -103,47 +112,74 @@ def _read(path: Path, records: int | None) -> Iterator[Request]:
                     raise BadTrace(f"{path}: line {line_number}: {err}: {raw[:80]!r}") from None
                 before = request.time_ns
                 yield request
-    except (EOFError, lzma.LZMAError) as err:
-        raise BadTrace(f"{path}: after line {line_number}: damaged or truncated xz: {err}") from err
+    except _DAMAGED as err:
+        kind = path.suffix[1:]
+        raise BadTrace(
+            f"{path}: after line {line_number}: damaged or truncated {kind}: {err}"
+        ) from err
     except OSError as err:
+        if packed and err.errno is None:  # bz2 says so that its data are wrong
+            raise BadTrace(f"{path}: after line {line_number}: {err}") from err
         raise BadTrace(f"{path}: {err.strerror}") from err
     if not line_number:
         raise BadTrace(f"{path}: empty, no requests in it")
 
 
-def place(requests: Sequence[Request], sectors: int) -> list[Placed]:
+def _open(path: Path) -> IO[bytes]:
+    opener = _OPENERS.get(path.suffix)
+    return cast(IO[bytes], opener(path, "rb")) if opener else path.open("rb")
+
+
+class Layout:
     """The ASUs side by side over a device of so many sectors, in equal shares.
 
     An ASU that spans more than its share is folded: an address modulo the share. So locality inside
     a share's length stays, and places further apart may meet. The replays of the notes' calibration
     were laid out so. A request longer than a share is refused.
     """
-    asus = sorted({request.asu for request in requests})
-    share = sectors // len(asus) // 8 * 8
-    base = {asu: n * share for n, asu in enumerate(asus)}
-    placed = []
-    for number, request in enumerate(requests, 1):
-        if request.sectors > share:
+
+    def __init__(self, asus: Iterable[int], sectors: int) -> None:
+        self._asus = sorted(set(asus))
+        self._sectors = sectors
+        self._share = sectors // len(self._asus) // 8 * 8
+        self._base = {asu: n * self._share for n, asu in enumerate(self._asus)}
+
+    def place(self, number: int, request: Request) -> Placed:
+        """`number` is the record's, from 1 on, for the error."""
+        length = request.sectors
+        if length > self._share:
             raise BadTrace(
-                f"record {number}: {request.size} bytes don't fit: {len(asus)} ASUs on a device of "
-                f"{sectors} sectors have {share} sectors each; take a larger device"
+                f"record {number}: {request.size} bytes don't fit: {len(self._asus)} ASUs on a "
+                f"device of {self._sectors} sectors have {self._share} sectors each; take a larger "
+                "device"
             )
-        at = min(request.lba % share, share - request.sectors)
-        placed.append(
-            Placed(base[request.asu] + at, request.sectors, request.write, request.time_ns)
-        )
-    return placed
+        at = min(request.lba % self._share, self._share - length)
+        return Placed(self._base[request.asu] + at, length, request.write, request.time_ns)
+
+
+def place(requests: Sequence[Request], sectors: int) -> list[Placed]:
+    layout = Layout((request.asu for request in requests), sectors)
+    return [layout.place(number, request) for number, request in enumerate(requests, 1)]
+
+
+def save(file: BinaryIO, placed: Iterable[Placed]) -> None:
+    """The replay file, one record after another. Times start with the first request."""
+    file.write(_HEADER.pack(_MAGIC, 0, 0))
+    count = span = first = 0
+    for count, (sector, sectors, is_write, time_ns) in enumerate(placed, 1):
+        if count == 1:
+            first = time_ns
+        span = max(span, sector + sectors)
+        file.write(_RECORD.pack(time_ns - first, sector, sectors * SECTOR, is_write))
+    file.seek(0)
+    file.write(_HEADER.pack(_MAGIC, count, span))
 
 
 def pack(placed: Iterable[Placed]) -> bytes:
-    """The replay file's bytes. Times start with the first request."""
-    rows = list(placed)
-    first = rows[0].time_ns
-    span = max(row.sector + row.sectors for row in rows)
-    return _HEADER.pack(_MAGIC, len(rows), span) + b"".join(
-        _RECORD.pack(row.time_ns - first, row.sector, row.sectors * SECTOR, row.write)
-        for row in rows
-    )
+    """The replay file's bytes."""
+    file = io.BytesIO()
+    save(file, placed)
+    return file.getvalue()
 
 
 def write(path: Path, requests: Iterable[Request]) -> None:
@@ -161,6 +197,7 @@ class Statistics:
     seconds: float
     mean_bytes: float
     mean_write_bytes: float
+    smallest_bytes: int
     largest_bytes: int
     asus: int
     same_instant: float  # share of the requests that come at the time of the one before
@@ -181,33 +218,73 @@ class Statistics:
         ]  # fmt: skip
 
 
-def statistics(requests: Sequence[Request]) -> Statistics:
-    writes = [one for one in requests if one.write]
-    gaps = [b.time_ns - a.time_ns for a, b in pairwise(requests)]
-    mean_gap = sum(gaps) / max(len(gaps), 1)
-    variance = sum((gap - mean_gap) ** 2 for gap in gaps) / max(len(gaps), 1)
-    end: dict[int, int] = {}
-    seen: set[tuple[int, int]] = set()
-    sequential = rewritten = 0
-    for one in requests:
-        sequential += end.get(one.asu) == one.lba
-        end[one.asu] = one.lba + one.sectors
+class Tally:
+    """Statistics of requests that pass one after another."""
+
+    def __init__(self) -> None:
+        self._requests = self._writes = self._bytes = self._write_bytes = self._largest = 0
+        self._smallest = MAX_BYTES
+        self._first = self._last = self._same = self._gap_squares = 0
+        self._sequential = self._rewritten = 0
+        self._end: dict[int, int] = {}
+        self._written: set[int] = set()  # places as numbers: millions of them have to fit
+
+    def add(self, one: Request) -> None:
+        if self._requests:
+            gap = one.time_ns - self._last
+            self._same += not gap
+            self._gap_squares += gap * gap
+        else:
+            self._first = one.time_ns
+        self._last = one.time_ns
+        self._requests += 1
+        self._bytes += one.size
+        self._largest = max(self._largest, one.size)
+        self._smallest = min(self._smallest, one.size)
+        self._sequential += self._end.get(one.asu) == one.lba
+        self._end[one.asu] = one.lba + one.sectors
         if one.write:
-            rewritten += (one.asu, one.lba) in seen
-            seen.add((one.asu, one.lba))
-    return Statistics(
-        requests=len(requests),
-        writes=len(writes),
-        seconds=(requests[-1].time_ns - requests[0].time_ns) / 1e9,
-        mean_bytes=sum(one.size for one in requests) / len(requests),
-        mean_write_bytes=sum(one.size for one in writes) / max(len(writes), 1),
-        largest_bytes=max(one.size for one in requests),
-        asus=len({one.asu for one in requests}),
-        same_instant=sum(gap == 0 for gap in gaps) / max(len(gaps), 1),
-        cv_gap=math.sqrt(variance) / mean_gap if mean_gap else 0.0,
-        sequential=sequential / len(requests),
-        rewritten=rewritten / max(len(writes), 1),
-    )
+            self._writes += 1
+            self._write_bytes += one.size
+            place_ = one.lba << 16 | one.asu & 0xFFFF
+            self._rewritten += place_ in self._written
+            self._written.add(place_)
+
+    def all(self, requests: Iterable[Request]) -> Iterator[Request]:
+        """The same requests, counted as they pass."""
+        for one in requests:
+            self.add(one)
+            yield one
+
+    def asus(self) -> set[int]:
+        return set(self._end)
+
+    def result(self) -> Statistics:
+        """At least one request must have passed."""
+        gaps = max(self._requests - 1, 1)
+        mean_gap = (self._last - self._first) / gaps
+        variance = max(self._gap_squares / gaps - mean_gap**2, 0.0)
+        return Statistics(
+            requests=self._requests,
+            writes=self._writes,
+            seconds=(self._last - self._first) / 1e9,
+            mean_bytes=self._bytes / self._requests,
+            mean_write_bytes=self._write_bytes / max(self._writes, 1),
+            smallest_bytes=self._smallest,
+            largest_bytes=self._largest,
+            asus=len(self._end),
+            same_instant=self._same / gaps,
+            cv_gap=math.sqrt(variance) / mean_gap if mean_gap else 0.0,
+            sequential=self._sequential / self._requests,
+            rewritten=self._rewritten / max(self._writes, 1),
+        )
+
+
+def statistics(requests: Iterable[Request]) -> Statistics:
+    tally = Tally()
+    for one in requests:
+        tally.add(one)
+    return tally.result()
 
 
 @dataclass(frozen=True)
