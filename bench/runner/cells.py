@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,7 +19,7 @@ from cell.order import Order
 from runner import limits
 from runner.experiment import TOP, Cell
 from runner.results import Row
-from traces import named
+from traces import named, spc
 
 SCRIPT = TOP / "bench/cell/main.py"
 KERNEL = "plain"
@@ -39,15 +40,18 @@ def prepared(cell: Cell) -> Prepared:
     """Raises spc.BadTrace."""
     order, about = cell.order, dict[str, Any]()
     params = dict(order.params)
-    requests: list[Any] = []
+    requests: Iterable[spc.Request] | None = None
+    size = float(_bytes(str(params.get("bs", "4k"))))
     if "trace" in params:
         name, records = str(params.pop("trace")), params.pop("records", None)
         trace = _trace(name, records, order.stack.mib, TRACES)
         params["file"] = str(Path("/lockstep") / trace.file.relative_to(TOP))
-        requests = trace.requests
-        about["trace"] = {"what": trace.what, "records": len(requests), "sha256": trace.sha256}
-    writes = [one.size for one in requests if one.write]
-    size = sum(writes) / len(writes) if writes else _bytes(str(params.get("bs", "4k")))
+        requests, got = trace.source.requests(), trace.statistics
+        size = got.mean_write_bytes or size
+        about["trace"] = {
+            "what": trace.source.what, "records": got.requests, "sha256": trace.sha256,
+            "statistics": trace.source.lines(got),
+        }  # fmt: skip
     about["limits"] = limits.of(order.stack, size, requests)
     return Prepared(dataclasses.replace(order, params=params), about)
 

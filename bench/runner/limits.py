@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import wires
@@ -26,7 +26,9 @@ HALF_TURN_NS = 2_000_000
 BYTES_A_SECOND = 60e6  # in the middle of the disk
 
 
-def of(stack: Stack, write_bytes: float, requests: Sequence[spc.Request] = ()) -> dict[str, Any]:
+def of(
+    stack: Stack, write_bytes: float, requests: Iterable[spc.Request] | None = None
+) -> dict[str, Any]:
     """For writes of that mean size; requests: the trace that is replayed, if one is."""
     found: dict[str, Any] = {}
     if stack.media == "spindle":
@@ -39,7 +41,7 @@ def of(stack: Stack, write_bytes: float, requests: Sequence[spc.Request] = ()) -
     rtt_ns = 1000 * (wire.to_mirror.delay_us + wire.to_primary.delay_us)
     bits = wire.to_mirror.rate_bit
     found["wire_write_ns"] = rtt_ns + (round(write_bytes * 8 / bits * 1e9) if bits else 0)
-    if bits and requests:
+    if bits and requests is not None:
         pipe = spc.ideal_pipe(requests, bits, rtt_ns / 1e9)
         found["pipe"] = {
             "mean_ns": round(pipe.mean * 1e9), "p50_ns": round(pipe.p50 * 1e9),

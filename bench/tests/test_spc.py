@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from traces import convert, generate, models, source, spc
+from traces import convert, generate, models, named, spc
 
 GOOD = "0,100,3584,w,0.000000\n1,5,512,R,0.5\n0,107,1000,W,0.5,extra\n"
 
@@ -159,13 +159,28 @@ def test_published_figures_stand_beside() -> None:
 def test_a_trace_is_named_or_a_file(tmp_path: Path) -> None:
     sectors = 512 << 11
     for trace in ("financial-2", str(a_trace(tmp_path, GOOD))):
-        one = source.source(trace, 3)
-        got = source.prepare(one, sectors, tmp_path / "out.bin")
+        one = named.source(trace, 3)
+        got = named.prepare(one, sectors, tmp_path / "out.bin")
         want = spc.pack(spc.place(list(one.requests()), sectors)) if "/" in trace else None
         assert got.requests == 3
         assert want is None or (tmp_path / "out.bin").read_bytes() == want
-    with pytest.raises(spc.BadTrace, match="no trace of that name; there are: financial-1,"):
-        source.source("financial-9")
+    with pytest.raises(spc.BadTrace, match="no such file; traces have the names financial-1,"):
+        named.source("financial-9")
+
+
+def test_the_users_own_trace_takes_the_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = a_trace(tmp_path, GOOD)
+    monkeypatch.setenv("TRACE", f"financial-2={own}")
+    assert named.source("financial-2").path == own
+    assert named.source("financial-1").path is None
+    monkeypatch.setenv("TRACE", str(own))
+    assert named.source("financial-1", 2).path == own
+    first = named.laid_out("financial-1", 2, 64, tmp_path)
+    assert named.laid_out("financial-1", 2, 64, tmp_path) == first
+    a_trace(tmp_path, GOOD.replace("3584", "4096"))
+    assert named.laid_out("financial-1", 2, 64, tmp_path).sha256 != first.sha256
 
 
 def test_ideal_pipe() -> None:

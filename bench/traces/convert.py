@@ -16,7 +16,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from traces import source, spc
+from traces import named, spc
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,8 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of a generated trace")
     args = parser.parse_args(argv)
     try:
-        one = source.source(args.trace, args.records, args.seed)
-        got = source.prepare(one, args.sectors, args.replay_file)
+        one = named.source(args.trace, args.records, args.seed)
+        got = named.prepare(one, args.sectors, args.replay_file)
     except spc.BadTrace as err:
         print(f"convert: {err}", file=sys.stderr)
         return 1

@@ -297,7 +297,7 @@ class Pipe:
     longest: float
 
 
-def ideal_pipe(requests: Sequence[Request], bits_a_second: float, rtt_s: float) -> Pipe:
+def ideal_pipe(requests: Iterable[Request], bits_a_second: float, rtt_s: float) -> Pipe:
     """Response times (seconds) of the writes if the wire did nothing but carry their bytes."""
     free = 0.0
     times = []
