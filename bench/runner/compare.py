@@ -5,13 +5,14 @@ Simulated results are exact, so a tolerance is no margin for noise: it is what a
 gain without anybody having to look. Better beyond the tolerance is told as well as worse: the old
 figure is no measure any more, and a later loss would hide behind it.
 
-OLD and NEW: results.jsonl, or folders with some. Exit code: 0 all within; 1 something isn't; 2 a
-file can't be read.
+OLD and NEW: results.jsonl or folders with some, or a baseline. Exit code: 0 all within; 1 something
+isn't; 2 a file can't be read.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -60,6 +61,8 @@ class Change:
 
 def metrics(row: Row) -> dict[str, float]:
     """By name, those that PERCENT has a tolerance for."""
+    if "metrics" in row:  # a baseline's
+        return dict(row["metrics"])
     found: dict[str, float] = {}
     for kind, side in kinds(row).items():
         found |= {f"{kind} {key}": float(side[key]) for key in PERCENT if key in side}
@@ -86,8 +89,8 @@ def changes(old: Sequence[Row], new: Sequence[Row]) -> tuple[list[Change], list[
             continue
         if gap(row):
             continue
-        if row.get("order") != other.get("order"):
-            gaps.append(f"{name}: other work than before: {_other(row, other)}")
+        if why := _other(work(row), work(other)):
+            gaps.append(f"{name}: other work than before, so nothing to compare: {why}")
             continue
         before, after = metrics(row), metrics(other)
         for metric, value in before.items():
@@ -112,17 +115,47 @@ def label(row: Row) -> str:
     return f"{row['experiment']}: {row['cell']}, seed {row['seed']}"
 
 
-def _other(old: Row, new: Row) -> str:
-    """The first key of the order that isn't the same."""
+def work(row: Row) -> dict[str, Any]:
+    """What was to be done. A replay file is known by its content."""
+    order = dict(row.get("order", {}))
+    order["params"] = {k: v for k, v in order.get("params", {}).items() if k != "file"}
+    return order | {"trace": row.get("trace", {}).get("sha256")}
 
-    def first(a: Any, b: Any, at: str) -> str:
-        if isinstance(a, Mapping) and isinstance(b, Mapping):
-            for name in sorted(a.keys() | b.keys()):
-                if a.get(name) != b.get(name):
-                    return first(a.get(name), b.get(name), f"{at}.{name}" if at else name)
-        return f"{at} was {a!r}, is {b!r}"
 
-    return first(old.get("order"), new.get("order"), "")
+def _other(a: Any, b: Any, at: str = "") -> str:
+    """The first key that isn't the same; nothing if there is none."""
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        found = (_other(a.get(name), b.get(name), f"{at}.{name}" if at else name)
+                 for name in sorted(a.keys() | b.keys()))  # fmt: skip
+        return next((one for one in found if one), "")
+    return "" if a == b else f"{at} was {a!r}, is {b!r}"
+
+
+ABOUT = (
+    "The regression guard's baseline: make test (tests/sim/test_bench.py) runs the experiments",
+    "guard-random and guard-trace and fails if a simulated latency, a count or the bytes on the",
+    "wire are further from these than bench/compare allows. They are exact: the same tree gives",
+    "the same figures on every machine. The tolerances (runner/compare.py) are what a change may",
+    "cost or gain without a look; and a few microseconds more in one place make other requests",
+    "meet the platters otherwise, which moves the tails by some percents, the means by less than",
+    "one. Renew it in the commit that changes the figures on purpose, and say there why:",
+    "  bench/run guard-random guard-trace",
+    "  bench/compare --renew bench/baseline.json build/bench/guard-*",
+)
+
+
+def renewed(rows: Sequence[Row]) -> str:
+    """A baseline of these results."""
+    if bad := [f"{label(row)}: {why}" for row in rows if (why := gap(row))]:
+        raise BadResults(f"a baseline has no gaps: {bad[0]}")
+    kept = [
+        {name: row[name] for name in ("experiment", "cell", "seed", "quick", "versions")}
+        | {"order": work(row), "trace": row.get("trace", {}), "metrics": metrics(row)}
+        for row in rows
+    ]
+    head = {"_license": "SPDX-License-Identifier: GPL-2.0-only", "_about": ABOUT}
+    lines = ",\n".join(json.dumps(row, sort_keys=True) for row in kept)
+    return json.dumps(head, indent=1).removesuffix("\n}") + f',\n "rows": [\n{lines}\n]}}\n'
 
 
 def _plain(name: str, value: float) -> str:
@@ -136,11 +169,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog="tolerances in percent: " + ", ".join(f"{k} {v:g}" for k, v in PERCENT.items()),
     )  # fmt: skip
     parser.add_argument("old", type=Path)
-    parser.add_argument("new", type=Path)
+    parser.add_argument("new", type=Path, nargs="+")
     parser.add_argument("--all", action="store_true", help="tell each metric, changed or not")
+    parser.add_argument("--renew", action="store_true", help="make OLD a baseline of NEW instead")
     args = parser.parse_args(argv)
     try:
-        old, new = results.read(args.old), results.read(args.new)
+        new = [row for path in args.new for row in results.read(path)]
+        if args.renew:
+            args.old.write_text(renewed(new), encoding="utf-8")
+            return 0
+        old = results.read(args.old)
     except BadResults as err:
         print(f"compare: {err}", file=sys.stderr)
         return 2

@@ -95,18 +95,27 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
-def load(name: str) -> Experiment:
+def file_of(name: str) -> Path:
+    """Of an experiment of the tree by its name, or of the user's own by its path."""
+    if name.endswith(".toml"):
+        return Path(name)
     path = FOLDER / f"{name}.toml"
     if not path.exists():
         raise BadExperiment(f"no experiment {name!r}; there are: {', '.join(names())}")
-    return read(path)
+    return path
+
+
+def load(name: str) -> Experiment:
+    return read(file_of(name))
 
 
 def read(path: Path) -> Experiment:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         one = Experiment.model_validate(table)
-    except (OSError, tomllib.TOMLDecodeError) as err:
+    except OSError as err:
+        raise BadExperiment(f"{path}: {err.strerror}") from None
+    except tomllib.TOMLDecodeError as err:
         raise BadExperiment(f"{path}: {err}") from None
     except ValidationError as err:
         first = err.errors()[0]
@@ -119,8 +128,7 @@ def read(path: Path) -> Experiment:
 
 def cells(name: str, quick: bool, seeds: list[int] | None = None) -> list[Cell]:
     """In the file's order. No quick form: none in a quick run."""
-    one = load(name)
-    return list(_cells(FOLDER / f"{name}.toml", one, quick, seeds))
+    return list(_cells(file_of(name), load(name), quick, seeds))
 
 
 def _cells(

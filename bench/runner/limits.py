@@ -33,7 +33,8 @@ def of(
     found: dict[str, Any] = {}
     if stack.media == "spindle":
         transfer = write_bytes / BYTES_A_SECOND * 1e9
-        found["spindle_write_ns"] = round(COMMAND_NS + WRITE_SEEK_NS + HALF_TURN_NS + transfer)
+        if stack.software != "none" or stack.cache == "none":  # a disk itself has to answer
+            found["spindle_write_ns"] = round(COMMAND_NS + WRITE_SEEK_NS + HALF_TURN_NS + transfer)
         found["log_write_ns"] = round(COMMAND_NS + HALF_TURN_NS + transfer)
     if stack.remote in (LOCAL, NOWHERE):
         return found

@@ -33,7 +33,7 @@ class BadResults(ValueError):
 
 
 def read(path: Path) -> list[Row]:
-    """A results file, or all of those below a folder."""
+    """A results file, a baseline, or all results files below a folder."""
     if path.is_dir():
         files = sorted(path.glob(f"**/{FILE}"))
         if not files:
@@ -41,10 +41,13 @@ def read(path: Path) -> list[Row]:
         return [row for file in files for row in read(file)]
     rows = []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        text = path.read_text(encoding="utf-8")
     except OSError as err:
         raise BadResults(f"{path}: {err.strerror}") from None
-    for number, line in enumerate(lines, 1):
+    if path.suffix == ".json":  # a baseline
+        found: list[Row] = json.loads(text)["rows"]
+        return found
+    for number, line in enumerate(text.splitlines(), 1):
         try:
             row = json.loads(line)
         except ValueError as err:

@@ -53,12 +53,13 @@ def chosen(args: argparse.Namespace) -> dict[str, list[Cell]]:
         found[name] = experiment.cells(name, args.quick, args.seed)
         if args.quick and not found[name] and args.experiment:
             raise BadExperiment(f"{name} has no quick form")
-        if args.only:
-            found[name] = [one for one in found[name] if one.name in args.only]
     there = {one.name for each in found.values() for one in each}
     for name in args.only or ():
         if name not in there:
             raise BadExperiment(f"no cell {name!r}; there are: {', '.join(sorted(there))}")
+    if args.only:
+        found = {name: [one for one in each if one.name in args.only]
+                 for name, each in found.items()}  # fmt: skip
     return {name: each for name, each in found.items() if each}
 
 

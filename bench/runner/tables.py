@@ -26,14 +26,12 @@ def kinds(row: Row) -> dict[str, Mapping[str, Any]]:
 
 
 def limit_ns(row: Row, kind: str) -> float | None:
-    """The one that binds this cell's mean: the pipe for a trace on a wire, else what the slowest
-    part of a single write takes."""
+    """The one that binds: what the slowest part takes for a write, the pipe's mean for a trace."""
     limits = row.get("limits", {})
-    if kind == "read" or not limits:
+    if kind == "read":
         return None
-    if "pipe" in limits:
-        return float(limits["pipe"]["mean_ns"])
     parts = [limits[key] for key in ("spindle_write_ns", "wire_write_ns") if key in limits]
+    parts += [limits["pipe"]["mean_ns"]] if "pipe" in limits else []
     return float(max(parts)) if parts else None
 
 

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Experiments and their errors, the runner around cells that fail, comparing results; no lab."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cell.order import BadOrder, Order, Stack, parse, stack
+from runner import cells, compare, experiment, limits, results, run
+from runner.experiment import BadExperiment
+from runner.results import BadResults, Row
+from traces import spc
+
+GOOD = """
+title = "t"
+workload = "fio"
+params = { rw = "randwrite", bs = "4k" }
+seeds = [1, 2]
+
+[[configurations]]
+name = "near"
+stack = { remote = "lan" }
+
+[[configurations]]
+name = "far"
+stack = { remote = "wan", software = "md" }
+params = { bs = "8k" }
+
+[axes]
+"params.iodepth" = [1, 16]
+
+[quick]
+only = ["far"]
+params = { number_ios = 10 }
+seeds = [3]
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD, encoding="utf-8")
+    return path
+
+
+def test_cells_are_all_configurations_with_all_values_and_seeds(file: Path) -> None:
+    found = experiment.cells(str(file), quick=False)
+    assert [(one.name, one.order.seed) for one in found] == [
+        (f"{name} iodepth={depth}", seed)
+        for name in ("near", "far") for depth in (1, 16) for seed in (1, 2)
+    ]  # fmt: skip
+    far = found[-1].order
+    assert far.stack == Stack(remote="wan", software="md")
+    assert far.params == {"rw": "randwrite", "bs": "8k", "iodepth": 16}
+    assert len({one.place for one in found}) == len(found)
+    assert parse(far.text()) == far
+
+
+def test_a_quick_run_is_what_its_table_says(file: Path) -> None:
+    found = experiment.cells(str(file), quick=True)
+    assert {one.name for one in found} == {"far iodepth=1", "far iodepth=16"}
+    assert {one.order.seed for one in found} == {3}
+    assert all(one.order.params["number_ios"] == 10 for one in found)
+
+
+@pytest.mark.parametrize(("old", "new", "says"), [
+    ('title = "t"', "", "title: Field required"),
+    ('title = "t"', 'title = "t"\ncolour = 1', "colour: Extra inputs"),
+    ("seeds = [1, 2]", 'seeds = ["1"]', "seeds.0: Input should be a valid integer"),
+    ('"fio"', '"fya"', "workload: no 'fya'; there are: .*fio"),
+    ('remote = "lan"', 'remote = "lawn"', "configuration 'near iodepth=1': no wire profile 'lawn'"),
+    ('software = "md"', 'software = "mdd"', "'far iodepth=1': stack: no software 'mdd'; there"),
+    ('software = "md"', 'media = "tape"', "stack: no media 'tape'"),
+    ('software = "md"', 'softwear = "md"', "unknown key 'softwear'"),
+    ('software = "md"', "mib = 0", "mib is 0, want at least 1"),
+    ('software = "md"', 'mib = "1"', "mib is '1', want int"),
+    ('"params.iodepth"', "iodepth", "axes: 'iodepth' isn't stack.KEY or params.KEY"),
+    ('only = ["far"]', 'only = ["fra"]', "quick.only: no configuration 'fra'"),
+    ('name = "far"', 'name = "near"', "configuration 'near iodepth=1': twice"),
+    ("[axes]", "[axes", r"mine.toml: Expected ']'"),
+])  # fmt: skip
+def test_an_error_names_the_file_and_the_key(file: Path, old: str, new: str, says: str) -> None:
+    assert GOOD.count(old) >= 1
+    file.write_text(GOOD.replace(old, new), encoding="utf-8")
+    with pytest.raises(BadExperiment, match=says) as caught:
+        experiment.cells(str(file), quick=False)
+    assert str(file) in str(caught.value)
+
+
+def test_every_experiment_of_the_tree_is_good() -> None:
+    for name in experiment.names():
+        assert experiment.cells(name, quick=False), name
+    assert all(not experiment.load(name).long for name in ("guard-random", "guard-trace"))
+
+
+def test_an_unknown_experiment_is_refused_with_the_known_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run.main(["no-such-thing"]) == 2
+    said = capsys.readouterr().err
+    assert "no experiment 'no-such-thing'; there are: " in said
+    assert "guard-random, guard-trace" in said
+    assert run.main(["guard-random", "--only", "S-Q"]) == 2
+    assert "no cell 'S-Q'; there are: DCD alone, " in capsys.readouterr().err
+
+
+def test_a_bad_trace_line_is_told_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "t.spc"
+    trace.write_text("0,0,512,w,0.0\n0,1,512,x,1.5\n", encoding="ascii")
+    monkeypatch.setattr(cells, "sim", pytest.fail)
+    monkeypatch.setattr(cells, "TRACES", tmp_path)
+    monkeypatch.setenv("TRACE", "")
+    assert run.main(["trace-mirror", "--only", "S-S", "--trace", str(trace)]) == 2
+    said = capsys.readouterr().err
+    assert f"{trace}: line 2: opcode 'x' is neither r nor w" in said
+
+
+SIDE = {"count": 100, "mean_ns": 1e6, "p50_ns": 9e5, "p99_ns": 2e6, "p999_ns": 3e6, "max_ns": 3e6}
+
+
+def answer(**more: Any) -> Row:
+    cost = {"to_mirror_bytes": 500_000, "to_mirror_packets": 400, "to_primary_bytes": 10_000,
+            "to_primary_packets": 200, "scsi_commands": 100}  # fmt: skip
+    return {"wall": {"seconds": 1.0}, "order": {"stack": {}, "params": {}},
+            "result": {"write": SIDE | more, "cost": cost, "legs_differ_at": None}}  # fmt: skip
+
+
+def test_a_cell_that_fails_or_lacks_its_peer_is_a_gap_and_the_rest_goes_on(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers: dict[str, Row] = {
+        "near iodepth=1": {"wall": {"seconds": 0.1}, "absent": "no module of that name"},
+        "near iodepth=16": {"wall": {"seconds": 0.1}, "error": "the guest died"},
+    }
+    monkeypatch.setattr(cells, "versions", lambda: {"kernel": "none"})
+    monkeypatch.setattr(cells, "sim", lambda one, out: answers.get(one.name) or answer())
+    out = experiment.TOP / "build/test/runner"
+    assert run.main([str(file), "--seed", "1", "--out", str(out)]) == 1
+    rows = results.read(out / "mine")
+    assert [row["cell"] for row in rows] == [
+        "near iodepth=1", "near iodepth=16", "far iodepth=1", "far iodepth=16",
+    ]  # fmt: skip
+    assert ["result" in row for row in rows] == [False, False, True, True]
+    said = capsys.readouterr().out
+    assert "near iodepth=1: not there: no module of that name" in said
+    assert "near iodepth=16: failed: the guest died" in said
+    del answers["near iodepth=16"]  # what isn't there fails nothing
+    assert run.main([str(file), "--seed", "1", "--out", str(out)]) == 0
+
+
+def row(**more: Any) -> Row:
+    return {"experiment": "e", "cell": "c", "seed": 1, "quick": False, "versions": {}} | answer(
+        **more
+    )
+
+
+def test_a_change_names_the_metric_and_both_figures() -> None:
+    assert compare.changes([row()], [row()]) == ([], [])
+    assert compare.changes([row()], [row(mean_ns=1.019e6)]) == ([], [])
+    changes, gaps = compare.changes([row()], [row(mean_ns=1.021e6)])
+    assert [str(one) for one in changes] == [
+        "e: c, seed 1: write mean_ns was 1.0000 ms, is 1.0210 ms: +2.10 % (WORSE; allowed 2 %)"
+    ]
+    assert not gaps
+    [better] = compare.changes([row()], [row(mean_ns=0.9e6)])[0]
+    assert "(better; allowed 2 %)" in str(better)
+
+
+def test_bytes_on_the_wire_and_counts_are_guarded_too() -> None:
+    more = row()
+    more["result"]["cost"]["to_mirror_bytes"] += 6000
+    [one] = compare.changes([row()], [more])[0]
+    assert one.metric == "cost to_mirror_bytes"
+    [one] = compare.changes([row()], [row(count=90)])[0]
+    assert "WORSE" in str(one)
+
+
+def test_what_cannot_be_compared_is_no_success() -> None:
+    assert "isn't in the new" in compare.changes([row()], [])[1][0]
+    broken = row() | {"error": "died"}
+    del broken["result"]
+    assert "now failed: died" in compare.changes([row()], [broken])[1][0]
+    other = row() | {"order": {"stack": {"mib": 1}, "params": {}}}
+    assert "stack.mib was None, is 1" in compare.changes([row()], [other])[1][0]
+    less = row()
+    del less["result"]["write"]["p99_ns"]
+    assert "write p99_ns isn't in the new" in compare.changes([row()], [less])[1][0]
+
+
+def test_compare_ends_with_what_it_found(tmp_path: Path) -> None:
+    old, new = tmp_path / "old" / results.FILE, tmp_path / "new" / results.FILE
+    results.write(old, [row()])
+    results.write(new, [row(p50_ns=1.2e6)])
+    base = tmp_path / "base.json"
+    assert compare.main(["--renew", str(base), str(old)]) == 0
+    assert compare.main([str(base), str(old)]) == 0
+    assert compare.main([str(base), str(new.parent)]) == 1
+    old.write_text('{"a": 1}\n', encoding="ascii")
+    assert compare.main([str(old), str(new)]) == 2
+    old.write_text('{"a": \n', encoding="ascii")
+    with pytest.raises(BadResults, match="line 1"):
+        results.read(old)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadResults, match="in it: `bench/run` makes them"):
+        results.read(tmp_path / "empty")
+
+
+def test_limits_follow_the_wire_and_the_disk() -> None:
+    wan = limits.of(Stack(remote="wan"), 4096)
+    assert wan["wire_write_ns"] == 14_000_000 + round(4096 * 8 / 3e6 * 1e9)
+    assert 6_300_000 < wan["spindle_write_ns"] < 6_500_000
+    assert "pipe" not in wan
+    burst = [spc.Request(0, 0, 3750, True, 0)] * 2  # 10 ms each
+    pipe = limits.of(Stack(remote="wan"), 3750, burst)["pipe"]
+    assert (pipe["mean_ns"], pipe["max_ns"]) == (29_000_000, 34_000_000)
+    assert "wire_write_ns" not in limits.of(Stack(), 4096)
+    assert "spindle_write_ns" not in limits.of(Stack(media="ram"), 4096)
+
+
+def test_an_order_is_read_back_as_it_was() -> None:
+    one = Order("fio", Stack(devices=("/dev/a", "/dev/b")), {"bs": "4k"}, 7)
+    assert parse(one.text()) == one
+    with pytest.raises(BadOrder, match="unknown key 'speed'"):
+        stack(json.loads('{"speed": 1}'))

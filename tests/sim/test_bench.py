@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The bench in the sim lab: its results are exact, and no worse than the committed baseline."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from runner import compare, results
+from runner.experiment import TOP
+
+BASELINE = TOP / "bench/baseline.json"
+GUARDS = ("guard-random", "guard-trace")
+
+
+def bench(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """bench/run, whatever trace the user has set."""
+    mine = {key: value for key, value in os.environ.items() if key != "TRACE"}
+    return subprocess.run(
+        ["bench/run", "--jobs", "1", "--out", str(out), *words],
+        cwd=TOP, env=mine, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def out(request: pytest.FixtureRequest) -> Path:
+    """Inside the tree, where the lab's kernel sees it."""
+    return TOP / "build/test/bench" / str(request.node.name)
+
+
+def test_two_runs_are_the_same_but_for_the_wall_times(out: Path) -> None:
+    runs = []
+    for name in ("once", "again"):
+        done = bench(out / name, "guard-trace", "--only", "S-iDW")
+        assert done.returncode == 0, done.stdout + done.stderr
+        [row] = results.read(out / name)
+        assert row["result"]["write"]["count"] > 100
+        assert "seconds" in row["wall"]
+        runs.append(results.repeatable(row))
+    assert runs[0] == runs[1]
+
+
+def test_no_figure_is_beyond_the_baselines_tolerance(out: Path) -> None:
+    done = bench(out, *GUARDS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    old, new = results.read(BASELINE), results.read(out)
+    assert {compare.key(row) for row in old} == {compare.key(row) for row in new}
+    changes, gaps = compare.changes(old, new)
+    said = "\n".join([*map(str, changes), *gaps])
+    assert not said, f"\n{said}\nif that is wanted, renew the baseline: see {BASELINE.name}"
