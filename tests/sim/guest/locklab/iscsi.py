@@ -109,9 +109,11 @@ def _record(portal: str) -> list[str]:
 
 
 def _session(portal: str) -> Path | None:
+    address, _, port = portal.partition(":")
     for one in _CLASS.glob("session*"):
-        for at in one.glob("device/connection*/iscsi_connection/*/persistent_address"):
-            if at.read_text().strip() == portal.partition(":")[0]:
+        for at in one.glob("device/connection*/iscsi_connection/*"):
+            told = [(at / f"persistent_{key}").read_text().strip() for key in ("address", "port")]
+            if told == [address, port or str(lio.PORT)]:
                 return one
     return None
 
