@@ -2,7 +2,7 @@
 """The modelled disks that a stack stands on.
 
 Their write caches are off: an answer means that the data are on the medium. A spindle is stretched
-over the whole stroke, so that 512 MiB have the seeks of a full disk.
+over the whole stroke, so that 512 MiB have the seeks of a full disk; a log disk isn't.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from locklab import media
 MEDIA = ("spindle", "ssd", "ram")
 
 
-def disk(stack: Stack, name: str, mib: int) -> str:
+def disk(
+    stack: Stack, name: str, mib: int, *, site: int = media.PRIMARY_SITE, stretched: bool = True
+) -> str:
     if stack.media == "spindle":
-        return media.disk(name, mib, write_cache="off", spread="on")
+        spread = "on" if stretched else "off"
+        return media.disk(name, mib, site=site, write_cache="off", spread=spread)
     if stack.media == "ssd":
-        return media.disk(name, mib, "ssd", write_cache="off")
+        return media.disk(name, mib, "ssd", site=site, write_cache="off")
     if stack.media == "ram":
-        return media.disk(name, mib, "null")
+        return media.disk(name, mib, "null", site=site)
     raise BadOrder(f"stack: media {stack.media!r}; there are: {', '.join(MEDIA)}")

@@ -10,21 +10,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from cell import mirrors
 from cell.caches import CACHES, Site
+from cell.connections import connected
 from cell.disks import disk
-from cell.mirrors import MIRRORS
-from cell.order import LOCAL, NOWHERE, Absent, Stack
-from locklab import base, blk, count, dm, iscsi, lio, wire
-
-# A burst of 128 writes is many seconds of a slow wire: the initiator's ping behind them, a
-# command's own time limit (30 s) and the target's for a command's data (3 s) would each take that
-# for a dead link, and the mirror would go on alone.
-PATIENT = {"node.conn[0].timeo.noop_out_interval": "0", "node.conn[0].timeo.noop_out_timeout": "0"}
-COMMAND_SECONDS = 600
-DATA_SECONDS = 60  # the most that LIO takes
-INITIATOR = "iqn.2026-11.org.lockstep:primary"
+from cell.order import LOCAL, NOWHERE, Stack
+from locklab import base, blk, count, dm, wire
 
 
 @dataclass
@@ -35,6 +27,7 @@ class Built:
     link: wire.Wire | None = None
     site: Site | None = None
     legs: dict[str, str] = field(default_factory=dict)  # by name, for what is counted
+    over_iscsi: bool = True  # the remote leg, if there is a site
     status: Callable[[], str] = str  # the mirror's own words; none if it has none
     upper: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)  # the mirror
 
@@ -49,37 +42,13 @@ class Built:
     def differ_at(self) -> int | None:
         """Takes the mirror down; the first sector in which its legs differ. An error if a leg was
         lost before."""
+        sectors = dm.sectors(self.node)  # behind them the mirror has its own
         self.upper.close()
         with contextlib.ExitStack() as stack:
-            far = stack.enter_context(self.site.look()) if self.site else self.legs["remote"]
-            return blk.difference(self.legs["local"], far)
-
-
-@contextlib.contextmanager
-def patient_target(store: lio.Backstore) -> Iterator[None]:
-    """The target, with an access list of its own: only there the time limit can be set."""
-    target = lio.Target(store)
-    acl = base.made(target.tpg / "acls" / INITIATOR)
-    base.put(acl / "attrib/dataout_timeout", DATA_SECONDS)
-    lun = base.made(acl / "lun_0")
-    (lun / "lun").symlink_to(target.tpg / "lun/lun_0")
-    yield
-    (lun / "lun").unlink()
-    lun.rmdir()
-    acl.rmdir()
-    target.remove()
-
-
-@contextlib.contextmanager
-def connected(stack: Stack) -> Iterator[str]:
-    """A session to the target by that many connections; the node of the LUN."""
-    if stack.connections != 1:
-        raise Absent(f"{stack.connections} connections: not built yet")
-    session = iscsi.Session(**PATIENT)
-    node = session.login()
-    base.put(Path("/sys/block") / Path(node).name / "device/timeout", COMMAND_SECONDS)
-    yield node
-    session.close()
+            far = self.legs["remote"]
+            if self.site and self.over_iscsi:
+                far = stack.enter_context(self.site.look())
+            return blk.difference(self.legs["local"], far, sectors)
 
 
 def wired(stack: Stack) -> wire.Wire:
@@ -105,13 +74,17 @@ def built(stack: Stack) -> Iterator[Built]:
         one.link = wired(stack)
         below.callback(one.link.close)
         one.site = below.enter_context(CACHES[stack.cache](stack))
-        below.enter_context(patient_target(one.site.store))
-        remote = below.enter_context(connected(stack))
+        one.over_iscsi = stack.software not in mirrors.WITHOUT_ISCSI
+        if one.over_iscsi:
+            remote = below.enter_context(connected(one.site.store, stack.connections))
+        else:
+            remote = below.enter_context(one.site.look())
         one.link.profile(stack.remote)
     one.legs["remote"] = remote
-    one.node = one.upper.enter_context(MIRRORS[stack.software](local, remote, stack.options))
-    if one.node.startswith("/dev/mapper/"):
-        one.status = lambda: dm.status(Path(one.node).name)
+    one.node = one.upper.enter_context(
+        mirrors.MIRRORS[stack.software](local, remote, stack.options)
+    )
+    one.status = lambda: mirrors.status(stack.software)
     yield one
     one.upper.close()
     below.close()
