@@ -27,6 +27,7 @@ kernel (7.3), whose dm-io, kcopyd and queue limits have other signatures.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -123,7 +124,7 @@ def writecache(stack: Stack) -> Iterator[Site]:
 def bcache(stack: Stack) -> Iterator[Site]:
     if not _BCACHE.is_dir():
         raise Absent("bcache: this kernel has none")
-    data, cache = _disks(stack)
+    data, cache = _disks(dataclasses.replace(stack, mib=stack.mib + 1))  # its superblock
     base.run("make-bcache", "--writeback", "--block", str(_granule(stack)), "--bucket", "64k",
              "-B", data, "-C", cache)  # fmt: skip
     with bcache_on(data, cache) as node:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -35,6 +36,8 @@ _PATIENT = ("--ping-timeout=300", "--timeout=590", "--ping-int=60", "--connect-i
             "--ko-count=0")  # fmt: skip
 _DISK = ("--al-updates=no",)
 NODE = "/dev/drbd0"
+_WELL = ("Connected", "UpToDate/UpToDate")
+_ON_THE_WAY_S = 5.0
 
 
 @contextlib.contextmanager
@@ -59,14 +62,14 @@ def mirrored(local: str, remote: str, options: str) -> Iterator[str]:
     _resource("there", 1, remote)
     _connect("here", _HERE, (wire.MIRROR_IP, _THERE[1]), net)
     _connect("there", _THERE, (wire.mirror_ip(_BACK), _HERE[1]), net)
-    base.until(lambda: _state()["cs"] == "Connected", "drbd: connected")
+    _settled("Connected", "Inconsistent/Inconsistent")
     # As the peers' nosync and --assume-clean: both disks are declared to be equal.
     _setup("new-current-uuid", "0", "--clear-bitmap=yes")
+    _settled(*_WELL)
     _setup("primary", "0")
-    base.until(_well, "drbd: both disks up to date")
     try:
         yield NODE
-        base.expect(_well(), f"drbd has given up its peer or a disk: {status()}")
+        base.expect(_is(0, *_WELL), f"drbd has given up its peer or a disk: {status()}")
     finally:
         _setup("secondary", "0")
         for name in ("here", "there"):
@@ -76,21 +79,22 @@ def mirrored(local: str, remote: str, options: str) -> Iterator[str]:
         back.close()
 
 
-def status() -> str:
-    """The primary's line of /proc/drbd."""
-    found = re.search(r"^ *0: (.*)$", _SAID.read_text(), re.MULTILINE)
+def status(minor: int = 0) -> str:
+    """The line of /proc/drbd; of the primary's end unless told otherwise."""
+    found = re.search(rf"^ *{minor}: (.*)$", _SAID.read_text(), re.MULTILINE)
     return found[1].strip() if found else "not configured"
 
 
-def _state() -> dict[str, str]:
-    """cs, ro and ds of that line."""
-    told = dict(word.split(":", 1) for word in status().split() if ":" in word)
-    return {"cs": "", "ro": "", "ds": ""} | told
+def _is(minor: int, connection: str, disks: str) -> bool:
+    return {f"cs:{connection}", f"ds:{disks}"} <= set(status(minor).split())
 
 
-def _well() -> bool:
-    now = _state()
-    return (now["cs"], now["ds"]) == ("Connected", "UpToDate/UpToDate")
+def _settled(connection: str, disks: str) -> None:
+    """Both ends are so, and no word of an earlier state is on the wire any more: one that arrives
+    after the next step is believed."""
+    base.until(lambda: _is(0, connection, disks) and _is(1, connection, disks),
+               f"drbd: both ends {connection}, {disks}")  # fmt: skip
+    time.sleep(_ON_THE_WAY_S)
 
 
 def _resource(name: str, minor: int, disk: str) -> None:

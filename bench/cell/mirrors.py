@@ -115,6 +115,8 @@ MIRRORS: dict[str, Mirror] = {
 # These promise the same bytes in one order to both legs, whatever the caller does, so that the legs
 # must be equal after any work; with the others an inequality is only told.
 ORDERED = ("lockstep",)
+# What a leg has to be larger for what they keep at its end; so a node is never shorter than asked.
+OWN_MIB = {"md-behind": 1, "drbd": 1}
 # These talk over the wire by themselves: their remote leg is the mirror site's device on the spot.
 WITHOUT_ISCSI = ("drbd",)
 

@@ -8,6 +8,7 @@ one cell writes can't have been there before it.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -62,6 +63,7 @@ def wired(stack: Stack) -> wire.Wire:
 
 @contextlib.contextmanager
 def built(stack: Stack) -> Iterator[Built]:
+    stack = dataclasses.replace(stack, mib=stack.mib + mirrors.OWN_MIB.get(stack.software, 0))
     below = contextlib.ExitStack()
     local = disk(stack, "local", stack.mib)
     one = Built(local, legs={"local": local})

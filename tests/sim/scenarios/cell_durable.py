@@ -39,7 +39,8 @@ def place(number: int) -> int:
 @contextlib.contextmanager
 def again(stack: Stack) -> Iterator[str]:
     """The disks after power-on, and the cache on them, which formats nothing."""
-    data = disk(stack, "mdata", MIB, site=media.MIRROR_SITE)
+    mib = MIB + (stack.cache == "bcache")  # as caches.py has it
+    data = disk(stack, "mdata", mib, site=media.MIRROR_SITE)
     if stack.cache == "none":
         yield data
     else:

@@ -19,7 +19,7 @@ from locklab import base, count, iscsi
 from mirrorlab import load
 
 MIB = 16
-SPAN = MIB << 10  # half of it; metadata of some are at a leg's end
+SPAN = MIB << 11
 COUNT = 600
 software, mode, number = [*sys.argv[1:], "1"][:3]
 stack = Stack(software=software, remote="lan", connections=int(number), mib=MIB, media="ssd")
