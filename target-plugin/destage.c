@@ -37,9 +37,28 @@ static bool idle(struct dcd_engine *e)
 	return time_after_eq(jiffies, READ_ONCE(e->last_intake) + idle_time(e));
 }
 
+/*
+ * Of the next round, after one that failed: whoever would like it sooner waits for it. With
+ * the log dead nobody waits: writes are refused as soon as NVRAM is full.
+ */
+static unsigned long to_retry(struct dcd_engine *e)
+{
+	unsigned long left = 0;
+
+	spin_lock(&e->lock);
+	if (e->round_error && !e->log_dead && time_before(jiffies, e->round_retry))
+		left = e->round_retry - jiffies;
+	spin_unlock(&e->lock);
+	return left;
+}
+
 void dcd_destage_kick(struct dcd_engine *e)
 {
-	if (urgent(e))
+	unsigned long left = to_retry(e);
+
+	if (left)
+		queue_delayed_work(e->destage_wq, &e->destage_work, left);
+	else if (urgent(e))
 		mod_delayed_work(e->destage_wq, &e->destage_work, 0);
 	else
 		queue_delayed_work(e->destage_wq, &e->destage_work, idle_time(e));
@@ -435,6 +454,21 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 	return first;
 }
 
+/* After so long a round that ended like this one is worth another. */
+static unsigned long wait_after(struct dcd_engine *e, int error)
+{
+	return error == -EAGAIN ? idle_time(e) : error == -ENOMEM ? RETRY_NOMEM : DCD_RETRY;
+}
+
+/* The time of the next round counts from here on, for who asks for it during this one. */
+static void set_retry(struct dcd_engine *e, int error)
+{
+	spin_lock(&e->lock);
+	e->round_error = error == -EAGAIN ? 0 : error;
+	e->round_retry = jiffies + wait_after(e, error);
+	spin_unlock(&e->lock);
+}
+
 void dcd_destage_worker(struct work_struct *work)
 {
 	struct dcd_engine *e = container_of(to_delayed_work(work), struct dcd_engine,
@@ -459,6 +493,7 @@ void dcd_destage_worker(struct work_struct *work)
 		return;
 	}
 	dcd_count(e, DCD_N_ROUNDS, 1);
+	set_retry(e, e->round_error);
 	r = go_round(e, &m);
 	dcd_foresee_nothing(e);
 	dcd_batch_drop(e->ahead);
@@ -470,15 +505,14 @@ void dcd_destage_worker(struct work_struct *work)
 		dcd_count(e, DCD_N_PREEMPTED, 1);
 	if (r == -ENOMEM)
 		dcd_count(e, DCD_N_NOMEM, 1);
+	set_retry(e, r);
 	spin_lock(&e->lock);
 	e->stuck = r && may_go_on(r);
 	log_dead = e->log_dead;
 	spin_unlock(&e->lock);
 	wake_up_all(&e->room);
 	if (r || (log_dead && s->past_log))
-		queue_delayed_work(e->destage_wq, &e->destage_work,
-				   r == -EAGAIN ? idle_time(e) :
-				   r == -ENOMEM ? RETRY_NOMEM : DCD_RETRY);
+		queue_delayed_work(e->destage_wq, &e->destage_work, wait_after(e, r));
 	else
 		dcd_destage_kick(e);
 }

@@ -7,6 +7,8 @@
 #include "batch.h"
 #include "lockstep-compat.h"
 
+#define NOMEM_TRIES 50
+
 #define CREATE_TRACE_POINTS
 #include "dcd-trace.h"
 
@@ -235,6 +237,23 @@ void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *c)
 }
 EXPORT_SYMBOL_GPL(dcd_reconfigure);
 
+/* A round, now; without memory once more, a little later. */
+static void destage_all(struct dcd_engine *e)
+{
+	unsigned int tries = NOMEM_TRIES;
+	bool no_memory;
+
+	do {
+		mod_delayed_work(e->destage_wq, &e->destage_work, 0);
+		flush_delayed_work(&e->destage_work);
+		spin_lock(&e->lock);
+		no_memory = e->round_error == -ENOMEM && e->committed != e->head;
+		spin_unlock(&e->lock);
+		if (no_memory)
+			schedule_timeout_uninterruptible(HZ / 10);
+	} while (no_memory && --tries);
+}
+
 /* The log fails: to the data disk, then, or to the log if it works again. */
 static int bypass_log(struct dcd_engine *e)
 {
@@ -244,8 +263,7 @@ static int bypass_log(struct dcd_engine *e)
 	spin_lock(&e->lock);
 	e->log_retry = jiffies;
 	spin_unlock(&e->lock);
-	mod_delayed_work(e->destage_wq, &e->destage_work, 0);
-	flush_delayed_work(&e->destage_work);
+	destage_all(e);
 	spin_lock(&e->lock);
 	r = e->committed == e->head ? 0 : -EIO;
 	log_dead = e->log_dead;

@@ -177,6 +177,8 @@ struct dcd_engine {
 	u64 bypassed;			/* of segments below it some may be only on the data disk */
 	bool data_failing;
 	bool stuck;			/* the last round of destaging failed */
+	int round_error;		/* its error, but for -EAGAIN; the destager's */
+	unsigned long round_retry;	/* jiffies: after an error the next one is due then */
 	bool closing;
 	bool growing;			/* the destager is to make way */
 	unsigned long last_intake, last_read;	/* jiffies */

@@ -67,6 +67,7 @@ void dcd_log_works(struct dcd_engine *e)
 	e->sweep.n = 0;		/* they are of the time past it */
 	spin_lock(&e->lock);
 	e->log_dead = false;
+	e->log_behind = false;	/* it has all, or gets it now */
 	spin_unlock(&e->lock);
 	trace_dcd_disk(e, true, 0);
 	pr_info("dcd: %s: the log %pg works again\n", e->name, e->log.bdev);

@@ -126,6 +126,27 @@ def flush_fails() -> None:
     box.away()
 
 
+def tried_in_its_time() -> None:
+    base.step("a failing data disk isn't tried at the rate of the writes")
+    box = Box()
+    with box.disk() as disk:
+        box.data.fail()
+        for n in range(280):  # above the low watermark
+            disk.write(8 * n, blk.pattern(f"{n}", 8))
+        box.says("data FAILING", "the failure to be seen")
+        rounds, begin = box.count("rounds"), time.monotonic()
+        for n in range(100):
+            disk.write(8 * n, blk.pattern(f"again {n}", 8))
+            time.sleep(0.02)
+        rounds, took = box.count("rounds") - rounds, time.monotonic() - begin
+        print(f"  {rounds} rounds in {took:.1f} s", flush=True)
+        base.expect(rounds <= 1 + took / 4, f"{rounds} rounds in {took:.1f} s")
+        box.data.heal()
+        box.says("data ok", "it to work again")
+        box.destaged()
+    box.away()
+
+
 def slow_after_failure() -> None:
     base.step("a slow data disk that failed once: its destage is preempted, then a burst comes")
     box = Box(
@@ -195,6 +216,7 @@ close_while_data_fails("dram:battery")
 close_while_data_fails("dram")
 fail_and_come_back()
 one_bad_place()
+tried_in_its_time()
 slow_after_failure()
 bad_places()
 flush_fails()
