@@ -21,6 +21,7 @@
 #define READS		(HZ / 20)	/* so long ago they count as going on */
 #define READS_DEPTH	2
 #define FAILURES	16		/* of a round, before it is given up */
+#define AT_A_TIME	64		/* loads that the index forgets before writes have a turn */
 
 static bool urgent(struct dcd_engine *e)
 {
@@ -155,11 +156,12 @@ static int look_at(struct dcd_engine *e, const struct dcd_batch *b, sector_t *mo
 
 /*
  * What is there of the batch is durable on the data disk. What was written to its
- * ranges meanwhile is in segments from @target on.
+ * ranges meanwhile is in segments from @target on. Zeroes are long, and the read cache
+ * looks for each page of them: writes wait for one load of those at most.
  */
 static int forget(struct dcd_engine *e, const struct dcd_batch *b, u64 target)
 {
-	unsigned int i;
+	unsigned int i, since = 0;
 	int r = 0;
 
 	mutex_lock(&e->intake);
@@ -179,7 +181,9 @@ static int forget(struct dcd_engine *e, const struct dcd_batch *b, u64 target)
 			}
 			from = p.last + 1;
 		}
-		if (i % 64 == 63) {
+		since += l->place.zero ? AT_A_TIME : 1;
+		if (since >= AT_A_TIME) {
+			since = 0;
 			mutex_unlock(&e->intake);
 			cond_resched();
 			mutex_lock(&e->intake);
