@@ -14,7 +14,9 @@
  * the read, which may see it or not.
  */
 #include <linux/bio.h>
+#include <linux/delay.h>
 #include <linux/highmem.h>
+#include <linux/module.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 
@@ -22,6 +24,11 @@
 #include "engine.h"
 
 #define NONE U32_MAX
+
+static unsigned int dcd_test_copy_us;
+module_param_named(test_copy_us, dcd_test_copy_us, uint, 0600);
+MODULE_PARM_DESC(test_copy_us,
+		 "for tests only: readers stop for so many microseconds before they copy from a slot");
 
 /*
  * A bio of a read. @from: sector of the request where it begins. It reads right
@@ -44,8 +51,11 @@ static const u8 *in_slot(struct dcd_engine *e, const struct dcd_place *p)
 {
 	u32 offset;
 	u64 segment = div_u64_rem(p->at, e->segment_bytes >> SECTOR_SHIFT, &offset);
+	const u8 *mem = dcd_slot_bytes(e, segment, offset << SECTOR_SHIFT);
 
-	return dcd_slot_bytes(e, segment, offset << SECTOR_SHIFT);
+	if (mem && READ_ONCE(dcd_test_copy_us))
+		fsleep(READ_ONCE(dcd_test_copy_us));
+	return mem;
 }
 
 static size_t place_bytes(const struct dcd_place *p)

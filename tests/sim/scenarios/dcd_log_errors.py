@@ -2,10 +2,14 @@
 """A DCD whose log disk fails and comes back: NVRAM goes to the data disk, or writes are refused."""
 
 import errno
+import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from dcdlab import RING_START, SEGMENT, Box, Model, filled
-from locklab import base, blk
+from locklab import base, blk, lio
+from locklab.iscsi import Session
+from locklab.wire import Wire
 
 RING = RING_START // blk.SECTOR
 PER = SEGMENT // blk.SECTOR
@@ -59,6 +63,44 @@ def nvram_goes_on(cut: bool) -> None:
         filled(disk, model, 300, 400, "and it goes on")
         box.destaged()
         model.check(disk, "from the data disk")
+    box.away()
+
+
+def copied_past_the_log() -> None:
+    base.step("a read copies from a slot while that goes past the dead log, and is used again")
+    parameter = Path("/sys/module/dcd/parameters/test_copy_us")
+    box = Box(nvram="lab")
+    model = Model(box.data.sectors)
+    got: list[bytes] = []
+
+    def read(node: str) -> None:
+        with blk.Disk(node, write=False) as again:
+            got.append(again.read(0, 8))
+
+    store = box.open()
+    wire, target, session = Wire("lan"), lio.Target(store), Session()
+    far = session.login()  # it has a thread of its own in the target
+    with lio.look(store) as node, blk.Disk(node) as disk:
+        box.log.fail_writes()
+        filled(disk, model, 1000, 1200, "so that it is seen")
+        box.says("log FAILING", "the failure to be seen")
+        filled(disk, model, 0, 8, "copied")
+        reads, rounds = box.count("reads"), box.count("bypass_rounds")
+        base.put(parameter, 300_000)
+        reader = threading.Thread(target=read, args=(far,))
+        reader.start()
+        base.until(lambda: box.count("reads") > reads, "the read to begin")
+        base.put(parameter, 0)
+        filled(disk, model, 2000, 2000 + 10 * 112, "in the slots again", 112)
+        base.expect(box.count("bypass_rounds") > rounds, "nothing went past the log")
+        reader.join()
+        base.expect(got == [model.bytes[: 8 * blk.SECTOR]], "the read has other bytes")
+        box.log.heal()
+        box.says("log ok", "the log to work again")
+    session.close()
+    target.remove()
+    wire.close()
+    box.close()
     box.away()
 
 
@@ -492,6 +534,7 @@ def main() -> None:
     ends_at_a_bad_place()
     nvram_goes_on(cut=False)
     nvram_goes_on(cut=True)
+    copied_past_the_log()
     both_fail()
     battery_refuses()
     battery_flush()
