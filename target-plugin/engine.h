@@ -153,6 +153,7 @@ struct dcd_engine {
 	bool after_log;		/* no NVRAM: report after complete */
 
 	struct dcd_super super;		/* as last written; destager, open and close */
+	bool super_differs;		/* at open: its other copy is bad, or of another size */
 	struct dcd_nvram_header header;
 	u64 epoch;
 	u64 segments;
@@ -306,7 +307,8 @@ void dcd_slots_bypassed(struct dcd_engine *e, u64 target, u64 applied);
 void dcd_slot_recovered(struct dcd_engine *e, struct dcd_slot *s, u64 segment, bool in_log);
 
 /*
- * super.c: read and check both headers; write their next generation, durable. @grown: the
+ * super.c: read and check both headers; write their next generation, durable, in the
+ * place of the older copy. @grown: the
  * data disk may be larger than the superblock says; then the rest isn't used.
  * dcd_super_write() uses @destage_buf.
  */

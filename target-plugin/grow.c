@@ -6,7 +6,8 @@
  * With one alone, the other would count if that is damaged some day, and deny what
  * was written behind its end.
  *
- * A crash before the first copy leaves a disk that is larger than the superblock
+ * A crash between the two leaves one, and the next opening writes the other. A crash
+ * before the first copy leaves a disk that is larger than the superblock
  * says. That is refused at the next opening, as any disk of another size is (it
  * may be another disk), unless the admin says there that it has grown.
  */

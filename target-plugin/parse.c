@@ -124,6 +124,8 @@ void dcd_super_find(const void *blocks, u64 data_sectors, u64 log_sectors,
 	if (f->reason)
 		return;
 	f->super = *copy[f->counts];
+	f->differ = f->copies[!f->counts] != DCD_COPY_VALID ||
+		    copy[0]->data_sectors != copy[1]->data_sectors;
 	f->reason = check_super(f, data_sectors, log_sectors);
 }
 

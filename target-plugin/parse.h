@@ -78,6 +78,7 @@ struct dcd_super_found {
 	u64 a, b;			/* what @reason is about */
 	enum dcd_copy copies[2];
 	unsigned int counts;		/* the copy that counts */
+	bool differ;			/* the other one is damaged, or knows another size */
 	struct dcd_super super;		/* of the valid copy that counts, else zeroes */
 	struct dcd_geometry geometry;	/* if @reason is DCD_OK */
 };

@@ -220,7 +220,8 @@ static void wipe_leftovers(struct dcd_engine *e, struct recovery *c)
 
 /*
  * What the log has below @next is on the data disk: it begins there, so that
- * the places before may be written to whatever is in them.
+ * the places before may be written to whatever is in them. Or it begins where it did, and
+ * the superblock has two good copies again, which know the data disk's size.
  */
 static void disown(struct dcd_engine *e, u64 next, u64 applied)
 {
@@ -256,6 +257,8 @@ static int recover(struct dcd_engine *e, struct recovery *c)
 	r = find_out(e, c);
 	if (!r && p->tail != e->tail)
 		disown(e, p->tail, p->applied);
+	else if (!r && e->super_differs)
+		disown(e, e->tail, le64_to_cpu(e->super.applied));
 	settled(e, p);
 	if (!r)
 		r = read_nvram(e, c);

@@ -41,6 +41,7 @@ static int take_super(struct dcd_engine *e, const struct dcd_super_found *f)
 		pr_warn("dcd: %s: copy %u of the superblock of the log %pg is damaged, the other one counts\n",
 			e->name, !f->counts, e->log.bdev);
 	e->super = f->super;
+	e->super_differs = f->differ;
 	e->epoch = f->geometry.epoch;
 	e->segments = f->geometry.segments;
 	e->segment_bytes = f->geometry.segment_bytes;

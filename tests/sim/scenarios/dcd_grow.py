@@ -184,12 +184,18 @@ def one_superblock_lost() -> None:
         box.data.fail_writes()  # so that no later superblock is written
         box.data.resize(LARGE)
         box.data.fail_writes()
+        before = box.log.bytes(0, 8), box.log.bytes(8, 8)
         assert box.store
         grow(box.store)
         rescan(disk.node, LARGE)
         larger(model, LARGE)
         with blk.Disk(disk.node) as again:
             filled(again, model, LARGE - 1024, LARGE, "behind")
+    with blk.Disk(box.log.node) as log:  # as a crash between the two leaves it
+        newer = max((0, 1), key=lambda copy: int.from_bytes(log.read(8 * copy, 1)[56:64], "little"))
+        log.write(8 * (1 - newer), before[1 - newer])
+    box.open()
+    box.close()
     for copy in (0, 1):
         with blk.Disk(box.log.node) as log:
             whole = log.read(8 * copy, 8)
