@@ -15,6 +15,7 @@ Two runs in the sim lab are equal but for `wall`.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import subprocess
@@ -26,6 +27,7 @@ from runner.experiment import TOP
 
 Row = dict[str, Any]
 FILE = "results.jsonl"
+KEYS = {"experiment", "cell", "seed"}
 
 
 class BadResults(ValueError):
@@ -33,29 +35,45 @@ class BadResults(ValueError):
 
 
 def read(path: Path) -> list[Row]:
-    """A results file, a baseline, or all results files below a folder."""
+    """A results file, a baseline, or all results files in a folder and in those right below it."""
     if path.is_dir():
-        files = sorted(path.glob(f"**/{FILE}"))
-        if not files:
-            raise BadResults(f"{path}: no {FILE} in it: `bench/run` makes them")
-        return [row for file in files for row in read(file)]
-    rows = []
+        found = [row for file in (path / FILE, *sorted(path.glob(f"*/{FILE}"))) if ours(file)
+                 for row in read(file)]  # fmt: skip
+        if not found:
+            raise BadResults(f"{path}: no {FILE} of bench/run in it")
+        return found
+    rows: list[Row] = []
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as err:
         raise BadResults(f"{path}: {err.strerror}") from None
     if path.suffix == ".json":  # a baseline
-        found: list[Row] = json.loads(text)["rows"]
-        return found
+        rows += json.loads(text)["rows"]
+        return rows
     for number, line in enumerate(text.splitlines(), 1):
         try:
             row = json.loads(line)
         except ValueError as err:
             raise BadResults(f"{path}: line {number}: {err}") from None
-        if not isinstance(row, dict) or not {"experiment", "cell", "seed"} <= row.keys():
+        if not isinstance(row, dict) or not row.keys() >= KEYS:
             raise BadResults(f"{path}: line {number}: no experiment, cell and seed in it")
         rows.append(row)
     return rows
+
+
+def ours(path: Path) -> bool:
+    """Made by bench/run; other programs of the bench have results of another shape beside."""
+    with contextlib.suppress(OSError, ValueError), path.open(encoding="utf-8") as file:
+        first = json.loads(file.readline())
+        return isinstance(first, dict) and first.keys() >= KEYS
+    return False
+
+
+def merged(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:
+    """The new rows in the places of the old ones of the same cell and seed, or behind them."""
+    mine = {(row["cell"], row["seed"]): row for row in new}
+    kept = {(row["cell"], row["seed"]): row for row in old}
+    return [mine.get(key, row) for key, row in (kept | mine).items()]
 
 
 def write(path: Path, rows: Iterable[Row]) -> None:

@@ -17,10 +17,11 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from laberror import LabError
+from report import page
 from runner import cells, experiment, results, tables
 from runner.experiment import TOP, BadExperiment, Cell
 from runner.progress import Told
-from runner.results import Row
+from runner.results import BadResults, Row
 from traces import spc
 
 LABS = ("sim",)
@@ -40,6 +41,8 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--seed", type=int, action="append", help="instead of the experiment's own")
     one.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 4), help="at a time")
     one.add_argument("--out", type=Path, default=TOP / "build/bench")
+    one.add_argument("--no-report", action="store_true")
+    one.add_argument("--report", action="store_true", help="make the report of what there is only")
     return one
 
 
@@ -68,20 +71,21 @@ def run(todo: Sequence[Cell], args: argparse.Namespace, out: Path, told: Told) -
     order, and in the experiment's file as soon as there are any."""
     common = {"lab": args.lab, "quick": args.quick, "tree": results.tree(),
               "versions": cells.versions() | results.modules(f"uml-{cells.KERNEL}")}  # fmt: skip
+    before = last(out, todo) if args.only else []  # with --only the others stay as they are
     found: dict[int, Row] = {}
     with ThreadPoolExecutor(args.jobs) as pool:
         futures = {pool.submit(cells.sim, one, out): n for n, one in enumerate(todo)}
         for future in as_completed(futures):
             number = futures[future]
             cell = todo[number]
-            which = {"experiment": cell.experiment, "cell": cell.name, "seed": cell.order.seed}
+            which = {"experiment": cell.experiment, "cell": cell.name, "seed": cell.order.seed,
+                     "place": cell.place}  # fmt: skip
             row: Row = which | common | future.result()
             found[number] = row
             told.ended(label(cell), what(row), row["wall"]["seconds"])
-            results.write(
-                out / cell.experiment / results.FILE,
-                [found[n] for n in sorted(found) if todo[n].experiment == cell.experiment],
-            )
+            own = [found[n] for n in sorted(found) if todo[n].experiment == cell.experiment]
+            kept = [row for row in before if row["experiment"] == cell.experiment]
+            results.write(out / cell.experiment / results.FILE, results.merged(kept, own))
     return [found[n] for n in sorted(found)]
 
 
@@ -95,15 +99,22 @@ def what(row: Row) -> str:
     return f"not there: {row['absent']}" if "absent" in row else f"{row['wall']['seconds']:.0f} s"
 
 
+def last(out: Path, todo: Sequence[Cell]) -> list[Row]:
+    """Results of the last run of these experiments."""
+    found: list[Row] = []
+    for name in dict.fromkeys(one.experiment for one in todo):
+        with contextlib.suppress(BadResults):
+            found += results.read(out / name / results.FILE)
+    return found
+
+
 def earlier(out: Path, todo: Sequence[Cell]) -> dict[str, float]:
     """Seconds that the cells took in the last run."""
-    took: dict[str, float] = {}
-    for name in {one.experiment for one in todo}:
-        with contextlib.suppress(results.BadResults):
-            for row in results.read(out / name / results.FILE):
-                key = f"{row['experiment']}: {row['cell']}, seed {row['seed']}"
-                took[key] = float(row.get("wall", {}).get("seconds", 0.0))
-    return took
+    return {
+        f"{row['experiment']}: {row['cell']}, seed {row['seed']}":
+            float(row.get("wall", {}).get("seconds", 0.0))
+        for row in last(out, todo)
+    }  # fmt: skip
 
 
 def tell_list() -> None:
@@ -113,6 +124,12 @@ def tell_list() -> None:
         marks += ["long"] if one.long else []
         marks += [f"{len(experiment.cells(name, True))} quick"] if one.quick else []
         print(f"{name:24} {one.title} ({', '.join(marks)})")
+
+
+def report_of(args: argparse.Namespace) -> Path:
+    """Its folder: beside that of the results."""
+    place: Path = args.out.resolve().parent / "report"
+    return place / "quick" if args.quick else place
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -127,17 +144,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.list:
             tell_list()
             return 0
+        if args.report:
+            print(page.make(out, report_of(args)))
+            return 0
         todo = [cell for each in chosen(args).values() for cell in each]
         for cell in todo:  # a bad trace is told before anything runs
             cells.prepared(cell)
         with Told([label(cell) for cell in todo], earlier(out, todo), args.jobs) as told:
             rows = run(todo, args, out, told)
-    except (BadExperiment, spc.BadTrace, LabError) as err:
+    except (BadExperiment, BadResults, spc.BadTrace, LabError) as err:
         print(f"bench: {err}", file=sys.stderr)
         return 2
     print("\n".join(tables.lines(rows)))
     for name in dict.fromkeys(cell.experiment for cell in todo):
         print(f"results: {os.path.relpath(out / name / results.FILE)}")
+    if not args.no_report:
+        print(f"report: {os.path.relpath(page.make(out, report_of(args)))}")
     return int(any("error" in row for row in rows))
 
 

@@ -9,19 +9,28 @@ from typing import Any
 from runner.results import Row
 
 TIMES = ("mean_ns", "p50_ns", "p99_ns", "p999_ns", "max_ns")
-HEAD = ("", "kind", "count", "mean ms", "p50", "p99", "p99.9", "max", "limit", "legs")
+HEAD = (
+    "", "kind", "count", "elapsed s", "mean ms", "p50", "p99", "p99.9", "max", "limit", "x limit",
+    "legs",
+)  # fmt: skip
 WIRE_HEAD = (
     "on the wire", "packets out", "back", "MB out", "back", "SCSI commands", "packets out/write",
     "bytes out/write",
 )  # fmt: skip
+Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 
 def kinds(row: Row) -> dict[str, Mapping[str, Any]]:
     """The kinds of requests that a result has times of."""
+    return {name: side for name, side in counted(row).items() if "mean_ns" in side}
+
+
+def counted(row: Row) -> dict[str, Mapping[str, Any]]:
+    """All kinds of requests that a result has any of."""
     result = row.get("result", {})
     return {
         name: side for name, side in result.items()
-        if isinstance(side, Mapping) and "mean_ns" in side and side.get("count")
+        if isinstance(side, Mapping) and side.get("count")
     }  # fmt: skip
 
 
@@ -42,9 +51,8 @@ def lines(rows: Sequence[Row]) -> list[str]:
         found += ["", name]
         for about in dict.fromkeys(row["trace"]["what"] for row in own if "trace" in row):
             found.append(f"  trace: {about}")
-        found += aligned([HEAD, *(line for row in own for line in _times(row))])
-        wire = [line for row in own for line in _wire(row)]
-        found += ["", *aligned([WIRE_HEAD, *wire])] if wire else []
+        for head, table in (times(own), wire(own)):
+            found += ["", *aligned([head, *table])] if table else []
         found += [f"  {row['cell']}: {why}" for row in own if (why := gap(row))]
     return found
 
@@ -56,33 +64,44 @@ def gap(row: Row) -> str | None:
     return f"not there: {row['absent']}" if "absent" in row else None
 
 
+def times(rows: Sequence[Row]) -> Table:
+    return HEAD, [line for row in rows for line in _times(row)]
+
+
+def wire(rows: Sequence[Row]) -> Table:
+    return WIRE_HEAD, [line for row in rows for line in _wire(row)]
+
+
 def _times(row: Row) -> list[tuple[str, ...]]:
+    name = row["cell"] + (f" ({row['seed']})" if row["seed"] != 1 else "")
+    result = row.get("result", {})
+    elapsed = f"{result['elapsed_s']:.1f}" if "elapsed_s" in result else "-"
+    legs = result.get("legs_differ_at", "-")
+    told = "equal" if legs is None else "-" if legs == "-" else f"differ at {legs}"
     found = []
-    seed = f" ({row['seed']})" if row["seed"] != 1 else ""
-    for kind, side in kinds(row).items():
-        limit = limit_ns(row, kind)
-        legs = row["result"].get("legs_differ_at", "-")
-        skipped = row["result"].get(f"{kind}s_skipped", 0)
+    for kind, side in counted(row).items():
+        limit = limit_ns(row, kind) if "mean_ns" in side else None
+        skipped = result.get(f"{kind}s_skipped", 0)
         found.append((
-            row["cell"] + seed, kind, f"{side['count']}" + (f" (-{skipped})" if skipped else ""),
-            *(f"{side[key] / 1e6:.2f}" for key in TIMES),
+            name, kind, f"{side['count']}" + (f" (-{skipped})" if skipped else ""), elapsed,
+            *(f"{side[key] / 1e6:.2f}" if key in side else "-" for key in TIMES),
             "-" if limit is None else f"{limit / 1e6:.2f}",
-            "equal" if legs is None else "-" if legs == "-" else f"differ at {legs}",
+            "-" if limit is None else f"{side['mean_ns'] / limit:.2f}", told,
         ))  # fmt: skip
-    return found or [(row["cell"] + seed, *["-"] * (len(HEAD) - 1))]
+    return found or [(name, *["-"] * (len(HEAD) - 1))]
 
 
 def _wire(row: Row) -> list[tuple[str, ...]]:
     cost = row.get("result", {}).get("cost", {})
     if "to_mirror_packets" not in cost:
         return []
-    count = sum(side["count"] for kind, side in kinds(row).items() if kind == "write")
+    count = sum(side["count"] for kind, side in counted(row).items() if kind == "write")
     return [(
         row["cell"], f"{cost['to_mirror_packets']}", f"{cost['to_primary_packets']}",
         f"{cost['to_mirror_bytes'] / 1e6:.3f}", f"{cost['to_primary_bytes'] / 1e6:.3f}",
         f"{cost.get('scsi_commands', 0)}",
-        f"{cost['to_mirror_packets'] / max(count, 1):.2f}",
-        f"{cost['to_mirror_bytes'] / max(count, 1):.0f}",
+        f"{cost['to_mirror_packets'] / count:.2f}" if count else "-",
+        f"{cost['to_mirror_bytes'] / count:.0f}" if count else "-",
     )]  # fmt: skip
 
 

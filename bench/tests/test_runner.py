@@ -149,6 +149,9 @@ def test_a_cell_that_fails_or_lacks_its_peer_is_a_gap_and_the_rest_goes_on(
     said = capsys.readouterr().out
     assert "near iodepth=1: not there: no module of that name" in said
     assert "near iodepth=16: failed: the guest died" in said
+    page = (out.parent / "report/index.html").read_text(encoding="utf-8")
+    assert "near iodepth=1, seed 1: not there: no module of that name" in page
+    assert "near iodepth=16, seed 1: failed: the guest died" in page
     del answers["near iodepth=16"]  # what isn't there fails nothing
     assert run.main([str(file), "--seed", "1", "--out", str(out)]) == 0
 
@@ -206,7 +209,7 @@ def test_compare_ends_with_what_it_found(tmp_path: Path) -> None:
     with pytest.raises(BadResults, match="line 1"):
         results.read(old)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BadResults, match="in it: `bench/run` makes them"):
+    with pytest.raises(BadResults, match="of bench/run in it"):
         results.read(tmp_path / "empty")
 
 

@@ -19,7 +19,7 @@ def bench(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """bench/run, whatever trace the user has set."""
     mine = {key: value for key, value in os.environ.items() if key != "TRACE"}
     return subprocess.run(
-        ["bench/run", "--jobs", "1", "--out", str(out), *words],
+        ["bench/run", "--no-report", "--jobs", "1", "--out", str(out), *words],
         cwd=TOP, env=mine, capture_output=True, text=True, check=False,
     )  # fmt: skip
 

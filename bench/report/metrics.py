@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A result's figures by name, as the papers tell them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def skipped_percent(result: Mapping[str, Any]) -> float:
+    skipped = float(result["writes_skipped"])
+    return 100 * skipped / (float(result["write"]["count"]) + skipped)
+
+
+def batches_within_half_second_percent(result: Mapping[str, Any]) -> float:
+    return 100 * float(result["batch"]["within_half_second"]) / float(result["batch"]["count"])
+
+
+NAMED: dict[str, Callable[[Mapping[str, Any]], float]] = {
+    "skipped_percent": skipped_percent,
+    "batches_within_half_second_percent": batches_within_half_second_percent,
+}
+
+
+def value(result: Mapping[str, Any], name: str) -> float | None:
+    """Of a name above, or of a path like write.mean_ns; _ms is a time of _ns. None: no such one."""
+    try:
+        if name in NAMED:
+            return NAMED[name](result)
+        at: Any = result
+        scale = 1.0
+        for part in name.split("."):
+            if part.endswith("_ms") and part not in at:
+                part, scale = part.removesuffix("_ms") + "_ns", 1e-6
+            at = at[part]
+        return float(at) * scale
+    except (KeyError, TypeError, ZeroDivisionError):
+        return None

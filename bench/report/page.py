@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The report: one static page and its pictures, from whatever results there are.
+
+First the papers' figures and tables, theirs beside ours with both ratios; then each experiment with
+its limits, its cost on the wire, its pictures, and how to repeat it. What couldn't be measured is a
+gap with its reason, never left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+from report import papers, plots
+from runner import experiment, results, tables
+from runner.experiment import BadExperiment, Experiment
+from runner.results import Row
+
+STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem;
+  color: #1a1a1a; background: #fff }
+h1 { font-size: 1.7rem } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ccc }
+h3 { margin: 1.6rem 0 .3rem; font-size: 1.05rem }
+table { border-collapse: collapse; margin: .6rem 0; font-size: .87rem; display: block;
+  overflow-x: auto }
+td, th { padding: .15rem .6rem; border-bottom: 1px solid #ddd; text-align: right }
+td:first-child, th:first-child, td.text, th.text { text-align: left }
+.gap { color: #a33 } .quiet { color: #666; font-size: .87rem } img { max-width: 100% }
+code { background: #f3f3f3; padding: 0 .2rem }
+"""
+
+
+def make(folder: Path, place: Path) -> Path:
+    """The page of all results below a folder; returns its file."""
+    rows = results.read(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    for old in place.glob("*.png"):
+        old.unlink()
+    parts = [_head(rows), *_papers(rows, place)]
+    for name in dict.fromkeys(row["experiment"] for row in rows):
+        own = [row for row in rows if row["experiment"] == name]
+        parts += _experiment(name, own, folder, place)
+    page = (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>Lockstep: measurements</title><style>{STYLE}</style></head>\n<body>\n"
+        + "\n".join(parts) + "\n</body></html>\n"
+    )  # fmt: skip
+    file = place / "index.html"
+    file.write_text(page, encoding="utf-8")
+    return file
+
+
+def _head(rows: Sequence[Row]) -> str:
+    trees = {f"{row['tree']['commit'][:12]}{' (changed)' if row['tree']['changed'] else ''}"
+             for row in rows}  # fmt: skip
+    labs = sorted({row["lab"] + (", quick" if row["quick"] else "") for row in rows})
+    gaps = sum(1 for row in rows if tables.gap(row))
+    return (
+        "<h1>Lockstep: measurements</h1>"
+        f"<p>{len(rows)} cells, {gaps} of them gaps; lab: {escape('; '.join(labs))}; tree "
+        f"{escape(', '.join(sorted(trees)))}. Times of the sim lab are simulated: exact, and the "
+        "same on every machine. They are the disks', the wire's and the protocol's; a CPU takes "
+        "no time there. A ratio in bold is against the row named base.</p>"
+        + ("<p class=gap>These are the quick forms of the experiments: too short for any claim.</p>"
+           if any(row["quick"] for row in rows) else "")
+    )  # fmt: skip
+
+
+# --- the papers ---
+
+
+def _papers(rows: Sequence[Row], place: Path) -> Iterable[str]:
+    all_of_them = papers.load()
+    for paper in all_of_them.paper:
+        yield f"<h2>{escape(paper.title)}</h2>"
+        yield f"<p><b>What differs.</b> {escape(paper.differs.strip())}</p>"
+        for number, figure in enumerate(all_of_them.figure):
+            if figure.paper == paper.name:
+                yield from _figure(figure, rows, place / f"paper-{number}.png")
+
+
+def _figure(figure: papers.Figure, rows: Sequence[Row], picture: Path) -> Iterable[str]:
+    found = papers.beside(figure, rows)
+    yield f"<h3>{escape(figure.id)}</h3>"
+    head = ["", f"paper, {figure.unit}", f"ours, {figure.unit}"]
+    head += [f"paper / {figure.base}", f"ours / {figure.base}"] if figure.base else []
+    lines = []
+    for one in found:
+        line = [
+            escape(one.row.name), _number(one.row.paper, one.row.derived),
+            _number(one.ours) if not one.gap else f"<span class=gap>{escape(one.gap)}</span>",
+        ]  # fmt: skip
+        if figure.base:
+            line += [_number(one.ratio_paper), f"<b>{_number(one.ratio_ours)}</b>"]
+        lines.append([*line, escape(one.row.source)])
+    yield _table([*head, "where"], lines, text=len(head))
+    yield from (f"<p>{line}</p>" for line in _verdicts(figure, found))
+    if figure.why:
+        yield f"<p>{escape(figure.why.strip())}</p>"
+    if any(one.ours is not None for one in found):
+        names = [one.row.name for one in found]
+        plots.side_by_side(names, [one.row.paper for one in found], [one.ours for one in found],
+                           figure.unit, picture)  # fmt: skip
+        yield f'<img src="{picture.name}" alt="{escape(figure.id)}">'
+
+
+def _verdicts(figure: papers.Figure, found: Sequence[papers.Beside]) -> Iterable[str]:
+    """Our improvement over the base beside the paper's, where both are known."""
+    for one in found:
+        if one.row.name == figure.base or not one.ratio_paper or not one.ratio_ours:
+            continue
+        theirs, ours = one.ratio_paper, one.ratio_ours
+        if figure.better == "lower":
+            theirs, ours = 1 / theirs, 1 / ours
+        word = "at least the paper's" if ours >= theirs * 0.995 else "SMALLER than the paper's"
+        yield (
+            f"{escape(one.row.name)} against {escape(figure.base or '')}: {ours:.2f} times as good "
+            f"here, {theirs:.2f} in the paper: {word}."
+        )
+
+
+# --- the experiments ---
+
+
+def _experiment(name: str, rows: Sequence[Row], folder: Path, place: Path) -> Iterable[str]:
+    one = _known(name)
+    yield f'<h2 id="{escape(name)}">{escape(one.title if one else name)}</h2>'
+    yield f"<p class=quiet>{escape(name)}: repeat by <code>bench/run {escape(name)}</code></p>"
+    if one and one.about:
+        yield f"<p>{escape(one.about.strip())}</p>"
+    if one and one.differs:
+        paper = escape(f" ({one.paper.figure})" if one.paper else "")
+        yield f"<p><b>What differs from the paper{paper}.</b> {escape(one.differs.strip())}</p>"
+    for trace in {row["trace"]["sha256"]: row["trace"] for row in rows if "trace" in row}.values():
+        lines = [trace["what"], *trace.get("statistics", [])]
+        yield f"<p class=quiet>Trace: {'<br>'.join(escape(line) for line in lines)}</p>"
+    for head, lines in (tables.times(rows), tables.wire(rows)):
+        if lines:
+            yield _table(list(head), [[escape(word) for word in line] for line in lines])
+    yield from _limits(rows)
+    for row in rows:
+        if why := tables.gap(row):
+            yield f"<p class=gap>{escape(row['cell'])}, seed {row['seed']}: {escape(why)}</p>"
+    for plot in one.plot if one else ():
+        picture = place / f"{name}-{plot}.png"
+        good = [row for row in rows if "result" in row]
+        if plot not in plots.PLOTS:
+            yield f"<p class=gap>no plot is called {escape(plot)}</p>"
+        elif good and plots.PLOTS[plot](good, folder / name, picture):
+            yield f'<img src="{picture.name}" alt="{escape(name)}, {escape(plot)}">'
+
+
+def _limits(rows: Sequence[Row]) -> Iterable[str]:
+    if any("pipe" in row.get("limits", {}) for row in rows):
+        yield (
+            "<p class=quiet>limit: the ideal pipe's mean (a FIFO of the wire's speed and round "
+            "trip that carries the trace's writes, no protocol, nothing skipped), or one write's "
+            "service time on the local spindle if that is more. Who skips requests, or sends fewer "
+            "bytes, can be below it.</p>"
+        )
+    elif any(row.get("limits") for row in rows):
+        yield (
+            "<p class=quiet>limit: what the slowest part takes for one write alone: the spindle "
+            "(average seek, half a turn), or the wire (round trip, bytes). With many in flight an "
+            "elevator gets below the spindle's. One sequential log write (report after complete): "
+            f"{_log_write(rows)} ms.</p>"
+        )
+
+
+def _log_write(rows: Sequence[Row]) -> str:
+    found = {f"{row['limits']['log_write_ns'] / 1e6:.2f}" for row in rows
+             if "log_write_ns" in row.get("limits", {})}  # fmt: skip
+    return ", ".join(sorted(found)) or "-"
+
+
+def _known(name: str) -> Experiment | None:
+    """Of the tree; a user's own file has no texts here."""
+    try:
+        return experiment.load(name)
+    except BadExperiment:
+        return None
+
+
+def _number(value: float | None, derived: bool = False) -> str:
+    if value is None:
+        return "-"
+    text = f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+    return f"about {text}" if derived else text
+
+
+def _table(head: Sequence[str], lines: Sequence[Sequence[str]], text: int = -1) -> str:
+    """Cells are HTML already; `text`: the column that isn't a number."""
+
+    def cells(tag: str, line: Sequence[str]) -> str:
+        return "".join(
+            f"<{tag}{' class=text' if n == text else ''}>{word}</{tag}>"
+            for n, word in enumerate(line)
+        )
+
+    body = "\n".join(f"<tr>{cells('td', line)}</tr>" for line in lines)
+    return f"<table><tr>{cells('th', [escape(word) for word in head])}</tr>\n{body}</table>"

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The papers' figures and tables (papers.toml) beside ours."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+from report import metrics
+from runner import tables
+from runner.results import Row
+
+FILE = Path(__file__).with_name("papers.toml")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Paper(_Strict):
+    name: str
+    title: str
+    differs: str
+
+
+class Published(_Strict):
+    cell: str  # of ours
+    name: str  # the paper's
+    paper: float | None = None
+    source: str = ""
+    derived: bool = False
+
+
+class Figure(_Strict):
+    paper: str
+    id: str
+    unit: str
+    experiment: str
+    metric: str
+    base: str | None = None  # a row's name
+    better: Literal["lower", "higher"] = "lower"
+    why: str = ""  # for people: where ours is worse, or the paper has no number
+    rows: list[Published]
+
+
+class Papers(_Strict):
+    paper: list[Paper]
+    figure: list[Figure]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A row of a figure: theirs, ours, and both against the base row."""
+
+    row: Published
+    ours: float | None
+    gap: str  # why there is none of ours
+    ratio_paper: float | None = None
+    ratio_ours: float | None = None
+
+
+def load() -> Papers:
+    return Papers.model_validate(tomllib.loads(FILE.read_text(encoding="utf-8")))
+
+
+def beside(figure: Figure, rows: Sequence[Row]) -> list[Beside]:
+    """The first seed's results are taken."""
+    found = [_one(figure, published, rows) for published in figure.rows]
+    base = next((one for one in found if one.row.name == figure.base), None)
+    if base is None:
+        return found
+    return [
+        Beside(one.row, one.ours, one.gap, _ratio(one.row.paper, base.row.paper),
+               _ratio(one.ours, base.ours))
+        for one in found
+    ]  # fmt: skip
+
+
+def _one(figure: Figure, published: Published, rows: Sequence[Row]) -> Beside:
+    own = [row for row in rows if row["experiment"] == figure.experiment]
+    row = next((row for row in own if row["cell"] == published.cell), None)
+    if row is None:
+        return Beside(published, None, "not run" if own else f"{figure.experiment} was not run")
+    if why := tables.gap(row):
+        return Beside(published, None, why)
+    ours = metrics.value(row["result"], figure.metric)
+    return Beside(published, ours, "" if ours is not None else f"no {figure.metric} in its result")
+
+
+def _ratio(value: float | None, base: float | None) -> float | None:
+    return value / base if value is not None and base else None
