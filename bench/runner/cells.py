@@ -5,18 +5,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import subprocess
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import cached
+from cell import here
 from cell.order import Order
-from runner import limits
+from runner import limits, results
 from runner.experiment import TOP, Cell
 from runner.results import Row
 from traces import named, spc
@@ -36,8 +39,8 @@ class Prepared:
     about: dict[str, Any]
 
 
-def prepared(cell: Cell) -> Prepared:
-    """Raises spc.BadTrace."""
+def prepared(cell: Cell, tree: Path = Path("/lockstep")) -> Prepared:
+    """`tree`: where the cell sees this one. Raises spc.BadTrace."""
     order, about = cell.order, dict[str, Any]()
     params = dict(order.params)
     requests: Iterable[spc.Request] | None = None
@@ -45,7 +48,7 @@ def prepared(cell: Cell) -> Prepared:
     if "trace" in params:
         name, records = str(params.pop("trace")), params.pop("records", None)
         trace = _trace(name, records, order.stack.mib, TRACES)
-        params["file"] = str(Path("/lockstep") / trace.file.relative_to(TOP))
+        params["file"] = str(tree / trace.file.relative_to(TOP))
         requests, got = trace.source.requests(), trace.statistics
         size = got.mean_write_bytes or size
         about["trace"] = {
@@ -67,7 +70,8 @@ def _bytes(size: str) -> int:
 
 def versions() -> dict[str, str]:
     """The kernel and the root file system are named by what they were built of."""
-    return {"kernel": cached.entry(f"uml-{KERNEL}").name, "rootfs": cached.entry("rootfs").name}
+    found = {"kernel": cached.entry(f"uml-{KERNEL}").name, "rootfs": cached.entry("rootfs").name}
+    return found | results.modules(f"uml-{KERNEL}")
 
 
 def sim(cell: Cell, out: Path) -> Row:
@@ -95,3 +99,44 @@ def sim(cell: Cell, out: Path) -> Row:
         return row
     answer: Row = json.loads(done.stdout.splitlines()[-1])
     return row | answer
+
+
+class Here:
+    """The cells on the user's devices, one after another."""
+
+    def __init__(self, devices: Sequence[str]) -> None:
+        self._devices = devices
+        self._done: dict[str, str] = {}  # what was to be done, and by which cell
+
+    def __call__(self, cell: Cell, out: Path) -> Row:
+        began = time.time()
+        order = dataclasses.replace(
+            cell.order, stack=here.stack_of(cell.order.stack, self._devices)
+        )
+        ready = prepared(dataclasses.replace(cell, order=order), TOP)
+        row: Row = {"order": dataclasses.asdict(ready.order), **ready.about}
+        row["limits"] = {}  # the models' limits aren't these devices'
+        why = here.why_not(cell.order)
+        if same := self._done.get(ready.order.text()):
+            why = f"here it is the same as {same}"
+        if why:
+            return row | {"absent": why, "wall": {"began": round(began), "seconds": 0.0}}
+        self._done[ready.order.text()] = cell.name
+        place = out / cell.experiment / cell.place
+        place.mkdir(parents=True, exist_ok=True)
+        folders = ("bench", "tests/sim/guest", "tests/lab", "dm-target/lockstep")
+        env = os.environ | {"PYTHONPATH": ":".join(str(TOP / one) for one in folders),
+                            "LAB_OUT": str(place), "LAB_SEED": str(order.seed)}  # fmt: skip
+        done = subprocess.run([sys.executable, str(SCRIPT), ready.order.text()], env=env,
+                              capture_output=True, text=True, check=False)  # fmt: skip
+        row["wall"] = {"began": round(began), "seconds": round(time.time() - began, 2)}
+        if done.returncode:
+            last = done.stderr.strip() or f"rc {done.returncode}"
+            return row | {"error": " ".join(last.splitlines()[-2:])}
+        answer: Row = json.loads(done.stdout.splitlines()[-1])
+        return row | answer
+
+    @staticmethod
+    def versions() -> dict[str, str]:
+        one = os.uname()
+        return {"kernel": f"{one.sysname} {one.release} {one.machine}", "host": one.nodename}

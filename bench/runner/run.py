@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
+from cell import here
+from cell.here import Unfit
 from laberror import LabError
 from report import page
 from runner import cells, experiment, results, tables
@@ -24,7 +26,7 @@ from runner.progress import Told
 from runner.results import BadResults, Row
 from traces import spc
 
-LABS = ("sim",)
+LABS = ("sim", "here")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,7 +36,13 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     one.add_argument("experiment", nargs="*", help="names; --list tells them")
     one.add_argument("--list", action="store_true", help="tell the experiments, and stop")
-    one.add_argument("--lab", choices=LABS, default="sim")
+    one.add_argument("--lab", choices=LABS, default="sim", help="here: on your own --device")
+    one.add_argument(
+        "--device", action="append", default=[], metavar="NODE",
+        help="with --lab here: the local device, then the remote leg (a LUN of your own); the "
+        "first part of both is OVERWRITTEN",
+    )  # fmt: skip
+    one.add_argument("--overwrite", action="store_true", help="yes, overwrite the devices")
     one.add_argument("--quick", action="store_true", help="the short form of each experiment")
     one.add_argument("--only", action="append", metavar="CELL", help="this cell; may be repeated")
     one.add_argument("--trace", help="an SPC file, also .xz, instead of Financial-1 (or $TRACE)")
@@ -69,12 +77,13 @@ def chosen(args: argparse.Namespace) -> dict[str, list[Cell]]:
 def run(todo: Sequence[Cell], args: argparse.Namespace, out: Path, told: Told) -> list[Row]:
     """All cells, some at a time: each is a function of its order alone. The rows are in the cells'
     order, and in the experiment's file as soon as there are any."""
+    mine = cells.Here(args.device) if args.lab == "here" else None
     common = {"lab": args.lab, "quick": args.quick, "tree": results.tree(),
-              "versions": cells.versions() | results.modules(f"uml-{cells.KERNEL}")}  # fmt: skip
+              "versions": mine.versions() if mine else cells.versions()}  # fmt: skip
     before = last(out, todo) if args.only else []  # with --only the others stay as they are
     found: dict[int, Row] = {}
-    with ThreadPoolExecutor(args.jobs) as pool:
-        futures = {pool.submit(cells.sim, one, out): n for n, one in enumerate(todo)}
+    with ThreadPoolExecutor(1 if mine else args.jobs) as pool:
+        futures = {pool.submit(mine or cells.sim, one, out): n for n, one in enumerate(todo)}
         for future in as_completed(futures):
             number = futures[future]
             cell = todo[number]
@@ -132,6 +141,17 @@ def report_of(args: argparse.Namespace) -> Path:
     return place / "quick" if args.quick else place
 
 
+def judged(args: argparse.Namespace, todo: Sequence[Cell]) -> None:
+    """Whether the user's devices may be taken. Raises Unfit."""
+    if os.geteuid():
+        raise Unfit("--lab here needs root: it opens devices and makes mappings")
+    if not 1 <= len(args.device) <= 2:
+        raise Unfit("--lab here needs --device LOCAL, and --device REMOTE for a mirror")
+    here.check(args.device, max(one.order.stack.mib for one in todo))
+    if not args.overwrite:
+        raise Unfit(f"{' and '.join(args.device)} would be OVERWRITTEN: say --overwrite")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     one = parser()
     args = one.parse_args(argv)
@@ -148,11 +168,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(page.make(out, report_of(args)))
             return 0
         todo = [cell for each in chosen(args).values() for cell in each]
+        if args.lab == "here":
+            judged(args, todo)
         for cell in todo:  # a bad trace is told before anything runs
             cells.prepared(cell)
         with Told([label(cell) for cell in todo], earlier(out, todo), args.jobs) as told:
             rows = run(todo, args, out, told)
-    except (BadExperiment, BadResults, spc.BadTrace, LabError) as err:
+    except (BadExperiment, BadResults, Unfit, spc.BadTrace, LabError) as err:
         print(f"bench: {err}", file=sys.stderr)
         return 2
     print("\n".join(tables.lines(rows)))

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from labrun import lab
 from runner import compare, results
 from runner.experiment import TOP
 
@@ -50,3 +51,8 @@ def test_no_figure_is_beyond_the_baselines_tolerance(out: Path) -> None:
     changes, gaps = compare.changes(old, new)
     said = "\n".join([*map(str, changes), *gaps])
     assert not said, f"\n{said}\nif that is wanted, renew the baseline: see {BASELINE.name}"
+
+
+def test_a_device_in_use_is_refused_and_others_are_used() -> None:
+    run = lab("bench_here.py")
+    assert run.rc == 0, run.text

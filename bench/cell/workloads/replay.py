@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from locklab import base
 
-PROGRAM = "/lockstep/build/bin/replay"
+PROGRAM = str(Path(__file__).resolve().parents[3] / "build/bin/replay")
 
 
 def run(node: str, params: Mapping[str, Any], seed: int) -> dict[str, Any]:

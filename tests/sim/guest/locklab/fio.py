@@ -8,7 +8,6 @@ at its start it also measures the host's TSC, but nothing comes of that.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from . import base
@@ -25,7 +24,7 @@ def run(node: str, *jobs: dict[str, object], seed: int = base.SEED) -> list[dict
     for number, job in enumerate(jobs):
         lines += [f"[job{number}]", *(["stonewall"] if number else [])]
         lines += [f"{key}={value}" for key, value in job.items()]
-    file = Path("/tmp/jobs.fio")
+    file = base.OUT / "jobs.fio"
     file.write_text("\n".join(lines) + "\n")
     said = base.run("fio", "--output-format=json", str(file))
     found: list[dict[str, Any]] = json.loads(said[said.index("{") :])["jobs"]
