@@ -58,7 +58,7 @@ test-vm: modules-vm bins lab-vm ## two QEMU hosts with Debian 13
 	$(PYTEST) --junit-xml=build/test/test-vm.xml tests/vm
 
 .PHONY: bench
-bench: modules-uml-plain bins lab-sim ## the measurements
+bench: modules-uml-plain bins lab-sim ## the measurements, and build/report/index.html
 	@bench/run
 
 .PHONY: lab

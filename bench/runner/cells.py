@@ -97,8 +97,19 @@ def sim(cell: Cell, out: Path) -> Row:
         why = [line for line in said if line.strip()] or [f"rc {done.returncode}"]
         row["error"] = " ".join(why[-2:])
         return row
-    answer: Row = json.loads(done.stdout.splitlines()[-1])
-    return row | answer
+    return row | answer(done.stdout)
+
+
+def answer(said: str) -> Row:
+    """The last line of what a cell prints."""
+    last = said.splitlines()[-1:] or ["nothing"]
+    try:
+        found = json.loads(last[0])
+    except ValueError:
+        found = None
+    if isinstance(found, dict) and found.keys() & {"result", "absent"}:
+        return found
+    return {"error": f"the cell ended well without an answer; its last words: {last[0]:.80}"}
 
 
 class Here:
@@ -133,8 +144,7 @@ class Here:
         if done.returncode:
             last = done.stderr.strip() or f"rc {done.returncode}"
             return row | {"error": " ".join(last.splitlines()[-2:])}
-        answer: Row = json.loads(done.stdout.splitlines()[-1])
-        return row | answer
+        return row | answer(done.stdout)
 
     @staticmethod
     def versions() -> dict[str, str]:

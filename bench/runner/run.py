@@ -84,17 +84,21 @@ def run(todo: Sequence[Cell], args: argparse.Namespace, out: Path, told: Told) -
     found: dict[int, Row] = {}
     with ThreadPoolExecutor(1 if mine else args.jobs) as pool:
         futures = {pool.submit(mine or cells.sim, one, out): n for n, one in enumerate(todo)}
-        for future in as_completed(futures):
-            number = futures[future]
-            cell = todo[number]
-            which = {"experiment": cell.experiment, "cell": cell.name, "seed": cell.order.seed,
-                     "place": cell.place}  # fmt: skip
-            row: Row = which | common | future.result()
-            found[number] = row
-            told.ended(label(cell), what(row), row["wall"]["seconds"])
-            own = [found[n] for n in sorted(found) if todo[n].experiment == cell.experiment]
-            kept = [row for row in before if row["experiment"] == cell.experiment]
-            results.write(out / cell.experiment / results.FILE, results.merged(kept, own))
+        try:
+            for future in as_completed(futures):
+                number = futures[future]
+                cell = todo[number]
+                which = {"experiment": cell.experiment, "cell": cell.name,
+                         "seed": cell.order.seed, "place": cell.place}  # fmt: skip
+                row: Row = which | common | future.result()
+                found[number] = row
+                own = [found[n] for n in sorted(found) if todo[n].experiment == cell.experiment]
+                kept = [row for row in before if row["experiment"] == cell.experiment]
+                results.write(out / cell.experiment / results.FILE, results.merged(kept, own))
+                told.ended(label(cell), what(row), row["wall"]["seconds"])
+        except BaseException:  # broken off: what hasn't begun never does
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return [found[n] for n in sorted(found)]
 
 
@@ -177,6 +181,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (BadExperiment, BadResults, Unfit, spc.BadTrace, LabError) as err:
         print(f"bench: {err}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("bench: broken off; the cells that had ended are in the results", file=sys.stderr)
+        return 130
     print("\n".join(tables.lines(rows)))
     for name in dict.fromkeys(cell.experiment for cell in todo):
         print(f"results: {os.path.relpath(out / name / results.FILE)}")

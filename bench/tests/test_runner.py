@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cell.order import BadOrder, Order, Stack, parse, stack
-from runner import cells, compare, experiment, limits, results, run
+from runner import cells, compare, experiment, limits, progress, results, run
 from runner.experiment import BadExperiment
 from runner.results import BadResults, Row
 from traces import spc
@@ -154,6 +155,34 @@ def test_a_cell_that_fails_or_lacks_its_peer_is_a_gap_and_the_rest_goes_on(
     assert "near iodepth=16, seed 1: failed: the guest died" in page
     del answers["near iodepth=16"]  # what isn't there fails nothing
     assert run.main([str(file), "--seed", "1", "--out", str(out)]) == 0
+
+
+def test_a_run_that_is_broken_off_keeps_what_it_has(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began: list[str] = []
+
+    def sim(one: experiment.Cell, _out: Path) -> Row:
+        began.append(one.name)
+        time.sleep(0.2)
+        return answer()
+
+    def ended(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cells, "versions", lambda: {"kernel": "none"})
+    monkeypatch.setattr(cells, "sim", sim)
+    monkeypatch.setattr(progress.Told, "ended", ended)
+    out = experiment.TOP / "build/test/broken-off"
+    assert run.main([str(file), "--seed", "1", "--out", str(out), "--jobs", "1"]) == 130
+    assert [row["cell"] for row in results.read(out / "mine")] == ["near iodepth=1"]
+    assert len(began) < 4
+
+
+def test_a_cell_without_an_answer_is_an_error() -> None:
+    assert cells.answer('noise\n{"result": {"a": 1}}\n') == {"result": {"a": 1}}
+    for said in ("", "Killed\n", '{"result"', "[]"):
+        assert "without an answer" in cells.answer(said)["error"]
 
 
 def row(**more: Any) -> Row:
