@@ -16,9 +16,20 @@ def batches_within_half_second_percent(result: Mapping[str, Any]) -> float:
     return 100 * float(result["batch"]["within_half_second"]) / float(result["batch"]["count"])
 
 
+def packets(result: Mapping[str, Any]) -> float:
+    return float(result["cost"]["to_mirror_packets"]) + float(result["cost"]["to_primary_packets"])
+
+
+def bytes_sent(result: Mapping[str, Any]) -> float:
+    return float(result["cost"]["to_mirror_bytes"]) + float(result["cost"]["to_primary_bytes"])
+
+
 NAMED: dict[str, Callable[[Mapping[str, Any]], float]] = {
     "skipped_percent": skipped_percent,
     "batches_within_half_second_percent": batches_within_half_second_percent,
+    "packets": packets,
+    "bytes": bytes_sent,
+    "bytes_a_packet": lambda result: bytes_sent(result) / packets(result),
 }
 
 

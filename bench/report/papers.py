@@ -28,8 +28,8 @@ class Paper(_Strict):
 
 
 class Published(_Strict):
-    cell: str  # of ours
     name: str  # the paper's
+    cell: str = ""  # of ours, if it isn't the name with the figure's suffix
     paper: float | None = None
     source: str = ""
     derived: bool = False
@@ -41,6 +41,7 @@ class Figure(_Strict):
     unit: str
     experiment: str
     metric: str
+    suffix: str = ""
     base: str | None = None  # a row's name
     better: Literal["lower", "higher"] = "lower"
     why: str = ""  # for people: where ours is worse, or the paper has no number
@@ -82,7 +83,8 @@ def beside(figure: Figure, rows: Sequence[Row]) -> list[Beside]:
 
 def _one(figure: Figure, published: Published, rows: Sequence[Row]) -> Beside:
     own = [row for row in rows if row["experiment"] == figure.experiment]
-    row = next((row for row in own if row["cell"] == published.cell), None)
+    name = published.cell or published.name + figure.suffix
+    row = next((row for row in own if row["cell"] == name), None)
     if row is None:
         return Beside(published, None, "not run" if own else f"{figure.experiment} was not run")
     if why := tables.gap(row):

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Pictures of results, as PNG files. An experiment names those it wants in `plot`.
 
-    responses   each request's time over the run, a panel a cell (needs requests.csv)
+    responses   each request's time over the run, a panel a cell (requests.csv); of a replay that
+                kept a series only (series.csv) mean and longest of each stretch, and its skips
     bars        mean and p99 of each cell
     lines       mean over the values of the experiment's numeric axis, a line a configuration
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -71,7 +73,7 @@ def lines(rows: Sequence[Row], _folder: Path, picture: Path) -> bool:
         rest, _, last = row["cell"].rpartition(" ")
         key, _, value = last.partition("=")
         try:
-            x = float(value)
+            x = float(value.rpartition("-")[2].rstrip("kKmM"))  # outsourcing-4, 64k
         except ValueError:
             continue
         axis_name = key
@@ -93,11 +95,42 @@ def lines(rows: Sequence[Row], _folder: Path, picture: Path) -> bool:
 
 
 def scatter(rows: Sequence[Row], folder: Path, picture: Path) -> bool:
-    places: Mapping[str, Path] = {
-        row["cell"]: folder / row["place"] for row in rows
-        if "result" in row and (folder / row["place"] / "requests.csv").exists()
-    }  # fmt: skip
-    return responses.draw(places, rows[0]["experiment"], picture)
+    places = {row["cell"]: folder / row["place"] for row in rows if "result" in row}
+    logged = {name: at for name, at in places.items() if (at / "requests.csv").exists()}
+    if logged:
+        return responses.draw(logged, rows[0]["experiment"], picture)
+    return series({name: at / "series.csv" for name, at in places.items()}, picture)
+
+
+def series(files: Mapping[str, Path], picture: Path) -> bool:
+    found = {name: file for name, file in files.items() if file.exists()}
+    if not found:
+        return False
+    figure, axes = pyplot.subplots(
+        len(found), 1, figsize=(11, 3 * len(found)), squeeze=False, layout="constrained"
+    )
+    for axis, (name, file) in zip(axes.flat, found.items(), strict=True):
+        with file.open(encoding="ascii", newline="") as text:
+            stretches = list(csv.DictReader(text))
+        hours = [float(line["start_s"]) / 3600 for line in stretches]
+        for key, label, colour in (("max_ns", "longest", "#9db7d5"), ("mean_ns", "mean", OURS)):
+            axis.plot(hours, [float(line[key]) / 1e6 for line in stretches], ".", markersize=2,
+                      color=colour, label=label)  # fmt: skip
+        skipped = axis.twinx()
+        skipped.plot(hours, [int(line["skipped"]) for line in stretches], "-", linewidth=0.6,
+                     color=THEIRS, alpha=0.6)  # fmt: skip
+        skipped.set_ylabel("skipped", fontsize=8, color=THEIRS)
+        skipped.tick_params(labelsize=8)
+        axis.set_yscale("log")
+        axis.set_title(name, fontsize=10)
+        axis.set_xlabel("time (h)", fontsize=8)
+        axis.set_ylabel("write response (ms)", fontsize=8)
+        axis.tick_params(labelsize=8)
+        axis.legend(fontsize=7, loc="upper right")
+        axis.grid(alpha=0.3)
+    figure.savefig(picture, dpi=110)
+    pyplot.close(figure)
+    return True
 
 
 PLOTS: dict[str, Callable[[Sequence[Row], Path, Path], bool]] = {

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The report: figures beside the papers', ratios, gaps, pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report import metrics, page, papers, plots
+from runner import experiment, results
+from runner.results import Row
+
+
+def row(cell: str, **result: Any) -> Row:
+    return {"experiment": "e", "cell": cell, "seed": 1, "place": cell, "result": result}
+
+
+def figure(**more: Any) -> papers.Figure:
+    rows = [papers.Published(name="S-iW", paper=20.0), papers.Published(name="S-iDW", paper=10.0),
+            papers.Published(name="S-S")]  # fmt: skip
+    return papers.Figure(
+        paper="p", id="figure 1", unit="ms", experiment="e", metric="write.mean_ms", base="S-iW",
+        rows=rows, **more,
+    )  # fmt: skip
+
+
+def writes(mean_ms: float) -> dict[str, Any]:
+    return {"count": 10, "mean_ns": mean_ms * 1e6}
+
+
+def test_ratios_are_against_the_base_row_theirs_and_ours() -> None:
+    rows = [row("S-iW", write=writes(8)), row("S-iDW", write=writes(2)), row("S-S", read=1)]
+    base, dcd, near = papers.beside(figure(), rows)
+    assert (base.ours, base.ratio_ours) == (8.0, 1.0)
+    assert (dcd.ratio_paper, dcd.ratio_ours) == (0.5, 0.25)
+    assert (near.ours, near.gap) == (None, "no write.mean_ms in its result")
+
+
+def test_what_is_missing_says_why() -> None:
+    assert {one.gap for one in papers.beside(figure(), [])} == {"e was not run"}
+    rows = [row("S-iW") | {"absent": "no module"}, row("S-iDW") | {"error": "died"}]
+    gaps = [one.gap for one in papers.beside(figure(), rows)]
+    assert gaps == ["not there: no module", "failed: died", "not run"]
+
+
+@pytest.mark.parametrize(("ours", "better", "says"), [
+    (3.9, "lower", "2.05 times as good here, 2.00 in the paper: at least the paper's"),
+    (6.0, "lower", "1.33 times as good here, 2.00 in the paper: SMALLER than the paper's"),
+    (6.0, "higher", "0.75 times as good here, 0.50 in the paper: at least the paper's"),
+])  # fmt: skip
+def test_our_improvement_is_held_against_the_papers(ours: float, better: str, says: str) -> None:
+    rows = [row("S-iW", write=writes(8)), row("S-iDW", write=writes(ours))]
+    one = figure(better=better)
+    [line] = page._verdicts(one, papers.beside(one, rows))
+    assert says in line
+
+
+def test_metrics_are_paths_and_names() -> None:
+    result = {"write": {"count": 90, "mean_ns": 5e6}, "writes_skipped": 10, "elapsed_s": 7.5,
+              "batch": {"count": 4, "within_half_second": 3},
+              "cost": {"to_mirror_packets": 3, "to_primary_packets": 1, "to_mirror_bytes": 300,
+                       "to_primary_bytes": 100}}  # fmt: skip
+    assert metrics.value(result, "write.mean_ms") == 5.0
+    assert metrics.value(result, "elapsed_s") == 7.5
+    assert metrics.value(result, "skipped_percent") == 10.0
+    assert metrics.value(result, "batches_within_half_second_percent") == 75.0
+    assert metrics.value(result, "bytes_a_packet") == 100.0
+    assert metrics.value(result, "read.mean_ms") is None
+    assert metrics.value({}, "skipped_percent") is None
+
+
+def test_the_papers_file_is_whole() -> None:
+    every = papers.load()
+    names = {one.name for one in every.paper}
+    for one in every.figure:
+        assert one.paper in names, one.id
+        assert one.base is None or one.base in {row.name for row in one.rows}, one.id
+        for published in one.rows:
+            assert published.paper is None or published.source, f"{one.id}: {published.name}"
+
+
+# Three parallel connections on a file system: no experiment yet.
+NOT_OURS = {
+    f"{name} write_percent=50 mount={mount}"
+    for name in ("S-iL3", "S-iDL3", "S-iW3", "S-iDW3") for mount in ("", "sync")
+}  # fmt: skip
+
+
+def test_each_row_of_a_paper_is_a_cell_of_ours() -> None:
+    known = experiment.names()
+    for one in papers.load().figure:
+        if one.experiment not in known:
+            continue
+        cells = {cell.name for cell in experiment.cells(one.experiment, quick=False)}
+        for published in one.rows:
+            name = published.cell or published.name + one.suffix
+            assert name in cells or name in NOT_OURS, f"{one.id}: {one.experiment} has no {name!r}"
+
+
+def test_the_page_shows_results_gaps_and_pictures(tmp_path: Path) -> None:
+    common = {"quick": False, "lab": "sim", "tree": {"commit": "c" * 40, "changed": True},
+              "wall": {"seconds": 1.0}, "limits": {"spindle_write_ns": 6_000_000}}  # fmt: skip
+    side = {"count": 2, "mean_ns": 9e6, "p50_ns": 9e6, "p99_ns": 9e6, "p999_ns": 9e6, "max_ns": 9e6}
+    good = row("S-S", write=side, writes_skipped=1, legs_differ_at=None) | common
+    bad = row("S-<iL>") | common | {"error": "the guest died"}
+    rows = [one | {"experiment": "trace-mirror"} for one in (good, bad)]
+    del rows[1]["result"]
+    out = tmp_path / "out"
+    results.write(out / "trace-mirror" / results.FILE, rows)
+    log = out / "trace-mirror/S-S/requests.csv"
+    log.parent.mkdir()
+    log.write_text(
+        "record,due_ns,issued_ns,done_ns,op,sector,bytes,result\n0,0,0,9,w,0,512,512\n", "ascii"
+    )
+    text = page.make(out, tmp_path / "report").read_text(encoding="utf-8")
+    assert "S-&lt;iL&gt;, seed 1: failed: the guest died" in text
+    assert "<td>2 (-1)</td>" in text and "<td>1.50</td>" in text  # the mean is 1.5 x the limit
+    assert 'src="trace-mirror-responses.png"' in text
+    assert (tmp_path / "report/trace-mirror-responses.png").stat().st_size > 1000
+    assert "was not run" in text
+
+
+def test_a_long_replay_is_drawn_from_its_series(tmp_path: Path) -> None:
+    file = tmp_path / "a" / "series.csv"
+    file.parent.mkdir()
+    head = "start_s,writes,skipped,mean_ns,max_ns\n"
+    file.write_text(head + "0,10,0,1e6,2000000\n60,10,2,3e6,9000000\n", encoding="ascii")
+    picture = tmp_path / "p.png"
+    assert plots.scatter([row("a", write={})], tmp_path, picture)
+    assert picture.stat().st_size > 1000
+    assert not plots.scatter([row("b", write={})], tmp_path, picture)
