@@ -34,6 +34,7 @@ class Stack:
     cache: str = "none"  # a name in cell/caches.py: what the mirror site's LUN stands on
     cache_options: str = ""  # words of the cache's own
     connections: int = 1
+    loss_percent: float = 0.0  # of packets, in each direction
     mib: int = 512  # of each leg
     log_mib: int = 128  # of the cache's disk
     nvram_mib: int = 32
@@ -68,6 +69,8 @@ def stack(table: Mapping[str, Any]) -> Stack:
             raise BadOrder(f"stack: {key} is {value!r}, want {type(default).__name__}")
         if isinstance(value, int) and value < 1:
             raise BadOrder(f"stack: {key} is {value}, want at least 1")
+        if isinstance(value, float) and not 0 <= value <= 100:
+            raise BadOrder(f"stack: {key} is {value}, want 0 to 100")
     words: dict[str, Any] = {
         key: tuple(one) if isinstance(one, list) else one for key, one in table.items()
     }

@@ -17,7 +17,7 @@ from cell.caches import CACHES, Site
 from cell.connections import connected
 from cell.disks import disk
 from cell.order import LOCAL, NOWHERE, Stack
-from locklab import base, blk, count, dm, wire
+from locklab import account, base, blk, count, dm, wire
 
 
 @dataclass
@@ -30,6 +30,7 @@ class Built:
     legs: dict[str, str] = field(default_factory=dict)  # by name, for what is counted
     over_iscsi: bool = True  # the remote leg, if there is a site
     status: Callable[[], str] = str  # the mirror's own words; none if it has none
+    counted: list[account.Packets | account.Commands] = field(default_factory=list)
     upper: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)  # the mirror
 
     def snapshot(self) -> dict[str, int]:
@@ -38,6 +39,8 @@ class Built:
         if self.site:
             found |= count.snapshot(disks={f"site_{k}": v for k, v in self.site.disks.items()})
             found |= {f"cache_{key}": value for key, value in self.site.told().items()}
+        for each in self.counted:
+            found |= each.counters()
         return found
 
     def differ_at(self) -> int | None:
@@ -81,7 +84,10 @@ def built(stack: Stack) -> Iterator[Built]:
             remote = below.enter_context(connected(one.site.store, stack.connections))
         else:
             remote = below.enter_context(one.site.look())
-        one.link.profile(stack.remote)
+        one.link.profile(stack.remote, stack.loss_percent)
+        one.counted = [account.Packets("v0"), account.Commands()]
+        for each in one.counted:
+            below.callback(each.close)
     one.legs["remote"] = remote
     one.node = one.upper.enter_context(
         mirrors.MIRRORS[stack.software](local, remote, stack.options)

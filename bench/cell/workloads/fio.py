@@ -22,6 +22,12 @@ def run(node: str, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     return told(fio.run(node, {**options, "percentile_list": words}, seed=seed)[0])
 
 
+def number(size: str) -> int:
+    """Bytes of fio's 512, 4k, 1m."""
+    unit = {"k": 1 << 10, "m": 1 << 20}.get(size[-1].lower())
+    return int(size[:-1]) * unit if unit else int(size)
+
+
 def told(job: Mapping[str, Any]) -> dict[str, Any]:
     """fio's answer in the shape of all workloads."""
     found: dict[str, Any] = {}

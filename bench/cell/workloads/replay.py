@@ -3,7 +3,8 @@
 
 Parameters: `file` (a replay file; the runner makes it of the experiment's `trace`), `slots` (the
 paper's 16 threads), `batch` (writes that a slot collects and issues together), `grace` (seconds
-that the last requests may take). requests.csv has a line for each request.
+that the last requests may take). requests.csv has a line for each request; with `series_s`, for a
+trace too long for that, series.csv has one for each so many seconds instead.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ PROGRAM = str(Path(__file__).resolve().parents[3] / "build/bin/replay")
 
 
 def run(node: str, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    log = str(base.OUT / "requests.csv")
+    log = ["--log", str(base.OUT / "requests.csv")]
+    if "series_s" in params:
+        width = str(params["series_s"])
+        log = ["--series", str(base.OUT / "series.csv"), "--series-seconds", width]
     words = [PROGRAM, "--slots", str(params.get("slots", 16)),
              "--batch", str(params.get("batch", 1)), "--grace", str(params.get("grace", 900)),
-             "--seed", str(seed), "--log", log, str(params["file"]), node]  # fmt: skip
+             "--seed", str(seed), *log, str(params["file"]), node]  # fmt: skip
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise base.Wrong(f"{' '.join(words)}: rc {done.returncode}: {done.stdout}{done.stderr}")
