@@ -3,8 +3,9 @@
 
 The device becomes ext4 at the mirror site, the kernel's NFS server in that site's namespace exports
 it (sync), and the primary mounts it over the wire and runs PostMark in it. `wire` is a name in
-tests/lab/wires.json, `version` NFS' (4.1: the lab's kernel has no 4.2); the rest is PostMark's. There is one copy of the data
-and no mirror: this is what sharing files instead of blocks costs, nothing else.
+tests/lab/wires.json, `version` NFS' (4.1: the lab's kernel has no 4.2); the rest is PostMark's.
+There is one copy of the data and no mirror: this is what sharing files instead of blocks costs,
+nothing else.
 """
 
 from __future__ import annotations
