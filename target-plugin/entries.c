@@ -15,7 +15,8 @@
  *   behind what it leaves was acknowledged, as answers come later in the same
  *   sequence. One at a time, not a batch with one fence: of a batch a cut may
  *   leave the second without the first, and when the next session fills the
- *   first's place, that old second would count behind it.
+ *   first's place, that old second would count behind it. Recovery wipes what lacks one
+ *   before it, so that alone would do, and did with one fence (test_fill_us, cuts).
  * - Of writes over each other the later sequence wins in the index, in NVRAM and
  *   in the log alike.
  * - The index has only what is filled and persistent, so no reader sees less, and
