@@ -82,7 +82,7 @@ def source(name: str, records: int | None = None, seed: int = 1) -> Source:
         if not path.exists():
             raise spc.BadTrace(f"{path}: no such file; traces have the names {', '.join(NAMES)}")
         limit = f", its first {records} records" if records else ""
-        return Source(f"{path.name}{limit}", path, records=records)
+        return Source(f"{path}{limit}", path, records=records)
     if name == SLICE:
         records = records or RECORDS
         if REAL.exists():
