@@ -83,6 +83,8 @@ def _papers(rows: Sequence[Row], place: Path) -> Iterable[str]:
 
 def _figure(figure: papers.Figure, rows: Sequence[Row], picture: Path) -> Iterable[str]:
     found = papers.beside(figure, rows)
+    gaps = {one.gap for one in found}
+    alike = gaps.pop() if len(gaps) == 1 else ""  # told once
     yield f"<h3>{escape(figure.id)}</h3>"
     head = ["", f"paper, {figure.unit}", f"ours, {figure.unit}"]
     head += [f"paper / {figure.base}", f"ours / {figure.base}"] if figure.base else []
@@ -90,12 +92,15 @@ def _figure(figure: papers.Figure, rows: Sequence[Row], picture: Path) -> Iterab
     for one in found:
         line = [
             escape(one.row.name), _number(one.row.paper, one.row.derived),
-            _number(one.ours) if not one.gap else f"<span class=gap>{escape(one.gap)}</span>",
+            f"<span class=gap>{escape(one.gap)}</span>" if one.gap and not alike
+            else _number(one.ours),
         ]  # fmt: skip
         if figure.base:
             line += [_number(one.ratio_paper), f"<b>{_number(one.ratio_ours)}</b>"]
         lines.append([*line, escape(one.row.source)])
     yield _table([*head, "where"], lines, text=len(head))
+    if alike:
+        yield f"<p class=gap>Ours: {escape(alike)}.</p>"
     yield from (f"<p>{line}</p>" for line in _verdicts(figure, found))
     if figure.why:
         yield f"<p>{escape(figure.why.strip())}</p>"

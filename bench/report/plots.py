@@ -95,7 +95,7 @@ def lines(rows: Sequence[Row], _folder: Path, picture: Path) -> bool:
 
 
 def scatter(rows: Sequence[Row], folder: Path, picture: Path) -> bool:
-    places = {row["cell"]: folder / row["place"] for row in rows if "result" in row}
+    places = {row["cell"]: folder / row.get("place", "") for row in rows if "result" in row}
     logged = {name: at for name, at in places.items() if (at / "requests.csv").exists()}
     if logged:
         return responses.draw(logged, rows[0]["experiment"], picture)
