@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Each wire profile is what it says: round trip of a small packet, speed of a bulk transfer."""
+"""Each wire profile is what it says: round trip of a small packet, speed of a bulk transfer; and
+packets are counted by their size."""
 
 import socket
 import sys
@@ -7,7 +8,7 @@ import threading
 import time
 
 import wires
-from locklab import base, wire
+from locklab import account, base, wire
 
 PORT = 7
 # Ethernet, IP, TCP with timestamps: of 1514 bytes on the wire 1448 are payload.
@@ -44,6 +45,24 @@ def round_trip(size: int) -> float:
             sock.recv(2048)
             least = min(least, time.monotonic() - before)
     return least
+
+
+def counted(link: wire.Wire) -> None:
+    """Datagrams on both sides of each class's edge, there and back; each is in one class."""
+    headers = 14 + 20 + 8  # Ethernet, IP, UDP
+    packets = account.Packets("v0")
+    before, first = link.counters(), packets.counters()
+    frames = (64, 65, 127, 128, 255, 256, 511, 512, 1023, 1024, 1514)
+    for frame in frames:
+        round_trip(frame - headers)
+    got = {key: value - first[key] for key, value in packets.counters().items()}
+    for way in ("to_mirror", "to_primary"):
+        for name in ("64", "127", "255", "511", "1023", "more"):
+            key = f"{way}_packets_{name}"
+            base.equal(got[key], 5 if name == "64" else 10, key)
+        total = link.counters()[f"{way}_packets"] - before[f"{way}_packets"]
+        base.equal(total, 5 * len(frames), f"{way}: the wire's own count")
+    packets.close()
 
 
 def bulk(listener: socket.socket, total: int) -> float:
@@ -98,6 +117,8 @@ def main() -> None:
     link.mend("lan")
     base.expect(round_trip(64) < 0.001, "the mended wire")
     print("mended")
+    counted(link)
+    print("packets counted by size")
 
 
 main()
