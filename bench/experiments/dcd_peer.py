@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One LUN under 4 KiB random writes through open-iscsi over the LAN wire, for bench/dcd-random.
+"""One LUN under 4 KiB random I/O through open-iscsi over the LAN wire, for bench/dcd-random.
 
 Run in the sim lab. Every disk is the modelled spindle with its write cache off: an answer of the
 disk means that the data are on the platter. All peers have the same data disk; log and cache disk
 are the same disk, too, not stretched: what is sequential on it is so on the platter. The data disk
 is stretched over the whole stroke, or not (packed); or all of them are the modelled SSD.
 
-Two loads, one after the other on one LUN that was idle before: `burst` is so many writes, `steady`
-so many simulated seconds. Prints one JSON object.
+Loads, one after the other on one LUN: `burst` is so many writes, `steady` so many simulated seconds
+of them, each after a pause. Then reads, so many of each: a first time for a cache to learn them, a
+second time with another seed to be measured; `after` is the first of them again, when a sequence of
+64 KiB reads over a quarter of the disk has gone by. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -29,6 +31,13 @@ IDLE_S = 30.0
 PATIENT = {"node.conn[0].timeo.noop_out_interval": "0", "node.conn[0].timeo.noop_out_timeout": "0"}
 COMMAND_SECONDS = 600
 TRACING = Path("/sys/kernel/tracing")
+# fio's own hot spot is the seed's; at a place of ours another seed has the same.
+PLACES = {
+    "uniform": "random",
+    "zipf 0.8": "zipf:0.8:0",
+    "zipf 1.2": "zipf:1.2:0",
+    "hot spot": "zoned:90/10:10/90",  # of the writes, of the disk
+}
 
 
 def disk(name: str, mib: int, kind: str) -> str:
@@ -42,16 +51,17 @@ class Peer:
     """The LUN's backstore, and when it has nothing left to do."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self._kind = args.peer
+        self.kind = args.peer
         data = disk("data", args.data_mib, args.disks)
         if args.peer == "iblock":
             self.store = lio.iblock("leg", data)
             return
         log = disk("log", args.log_mib, args.disks)
-        if args.peer == "dcd":
+        if args.peer.startswith("dcd"):
             nvram = media.nvram("nvram", args.nvram_mib << 10)
             base.run(DCD_TOOL, "format", "--data", data, "--log", log, "--nvram", nvram)
             more = [word for word in args.settings.split(",") if word]
+            more += ["read_cache_bytes=0"] if args.peer == "dcd-nocache" else []
             self.store = lio.dcd("leg", data, log, "lab:nvram", *more)
         else:
             # Its own answer to a write isn't durable (the LUN says so): that takes FUA.
@@ -59,9 +69,9 @@ class Peer:
             self.store = lio.iblock("leg", node)
 
     def told(self) -> dict[str, int]:
-        if self._kind == "dcd":
+        if self.kind.startswith("dcd"):
             return {k: int(n) for k, n in re.findall(r"\b([a-z_]+) (\d+)\b", self.store.info())}
-        if self._kind.startswith("writecache"):
+        if self.kind.startswith("writecache"):
             words = [int(word) for word in dm.status("cached").split()[:4]]
             return dict(zip(("error", "blocks", "free", "writing_back"), words, strict=True))
         return {}
@@ -88,32 +98,73 @@ class Watch:
         (base.OUT / "batches.txt").write_text((TRACING / "trace").read_text())
 
 
-def load(node: str, args: argparse.Namespace, **much: object) -> dict[str, Any]:
-    job: dict[str, object] = {"rw": "randwrite", "iodepth": args.depth,
+def load(
+    node: str, peer: Peer, way: str, depth: int, seed: int = base.SEED, **much: object
+) -> dict[str, Any]:
+    job: dict[str, object] = {"rw": f"rand{way}", "iodepth": depth,
                               "percentile_list": "50:99:99.9", **much}  # fmt: skip
-    if args.peer == "writecache-fua":
+    if way == "write" and peer.kind == "writecache-fua":
         job["sync"] = "dsync"
+    before = peer.told()
     began = time.monotonic()
-    side = fio.run(node, job)[0]["write"]
+    side = fio.run(node, job, seed=seed)[0][way]
     took = time.monotonic() - began
+    after = peer.told()
     times = side["clat_ns"]
     parts = {float(key): value for key, value in times["percentile"].items()}
     return {
-        "writes": side["total_ios"], "seconds": side["runtime"] / 1e3, "wall": round(took, 1),
+        "count": side["total_ios"], "seconds": side["runtime"] / 1e3, "wall": round(took, 1),
         "mean_ns": times["mean"], "p50_ns": parts[50.0], "p99_ns": parts[99.0],
         "p999_ns": parts[99.9], "max_ns": times["max"],
+        "counters": {key: after[key] - before[key] for key in after},
     }  # fmt: skip
+
+
+def write_loads(node: str, peer: Peer, args: argparse.Namespace) -> dict[str, Any]:
+    loads: dict[str, dict[str, object]] = {}
+    if args.burst:
+        loads["burst"] = {"number_ios": args.burst}
+    if args.seconds:
+        loads["steady"] = {"time_based": 1, "runtime": args.seconds}
+    watch = Watch(peer) if args.watch else None
+    found = {}
+    for name, much in loads.items():
+        time.sleep(IDLE_S)
+        much["random_distribution"] = PLACES[args.places]
+        found[name] = load(node, peer, "write", args.depth, **much)
+    if watch:
+        watch.close()
+    return found
+
+
+def read_loads(node: str, peer: Peer, args: argparse.Namespace) -> dict[str, Any]:
+    def at(places: str, seed: int) -> dict[str, Any]:
+        return load(node, peer, "read", args.depth, seed, number_ios=args.reads,
+                    random_distribution=PLACES[places])  # fmt: skip
+
+    found = {}
+    for name in PLACES:
+        at(name, base.SEED)
+        found[name] = at(name, base.SEED + 1)
+    first = "zipf 1.2"
+    at(first, base.SEED)
+    fio.run(node, {"rw": "read", "bs": "64k", "iodepth": 2, "size": f"{args.data_mib // 4}m"})
+    found["after"] = at(first, base.SEED + 1)
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("peer", choices=("iblock", "dcd", "writecache", "writecache-fua"))
+    parser.add_argument("peer", choices=("iblock", "dcd", "dcd-nocache", "writecache",
+                                         "writecache-fua"))  # fmt: skip
     parser.add_argument("--data-mib", type=int, required=True)
     parser.add_argument("--log-mib", type=int, required=True)
     parser.add_argument("--nvram-mib", type=int, required=True)
     parser.add_argument("--depth", type=int, required=True)
     parser.add_argument("--burst", type=int, required=True, metavar="WRITES")
     parser.add_argument("--seconds", type=int, required=True)
+    parser.add_argument("--reads", type=int, required=True, metavar="EACH")
+    parser.add_argument("--places", choices=PLACES, default="uniform", help="of the writes")
     parser.add_argument("--settings", default="", help="more keys of the dcd's control")
     parser.add_argument("--disks", choices=("spread", "packed", "ssd"), default="spread")
     parser.add_argument("--watch", action="store_true")
@@ -127,21 +178,9 @@ def main() -> None:
     base.put(Path("/sys/block") / Path(node).name / "device/timeout", COMMAND_SECONDS)
     link.profile("lan")
 
-    found: dict[str, Any] = {}
-    loads: dict[str, dict[str, object]] = {}
-    if args.burst:
-        loads["burst"] = {"number_ios": args.burst}
-    if args.seconds:
-        loads["steady"] = {"time_based": 1, "runtime": args.seconds}
-    watch = Watch(peer) if args.watch else None
-    for name, much in loads.items():
-        time.sleep(IDLE_S)
-        before = peer.told()
-        found[name] = load(node, args, **much)
-        after = peer.told()
-        found[name]["counters"] = {key: after[key] - before[key] for key in after}
-    if watch:
-        watch.close()
+    found = write_loads(node, peer, args)
+    if args.reads:
+        found |= read_loads(node, peer, args)
     base.equal(session.up(), True, "the session lives")
     session.close()
     target.remove()

@@ -7,11 +7,16 @@ data disk is what counts. The goals: in the burst the DCD's mean is at least 10 
 that of iblock, it does at least 2 times as many steady writes, and no write takes longer than 10
 times the load's mean. The exit code is 0 if all could be measured, whatever came out.
 
-Peers: iblock (LIO's own backstore on the data disk); dm-writecache under iblock with the DCD's log
-disk as its cache (it acknowledges before a write is durable, and the LUN says so: writecache), and
-the same with each write asked to be durable (writecache-fua), as those of the DCD and of iblock
-are. dm-writeboost isn't among them: the module of Debian's package (2.2.17) doesn't compile with
-the lab's kernel (7.2), whose dm-io, kcopyd and queue limits have other signatures.
+--places: where the writes go; zipf 0.8 (many are warm), zipf 1.2 (few are hot), or nine of ten to a
+tenth of the disk. --reads: 4 KiB reads instead of writes, to each of these places, when a cache has
+seen as many before; `after`: zipf 1.2 again after a long sequence of reads, that goes by the cache.
+
+Peers of reads: iblock, dcd, and dcd-nocache, without its read cache. Of writes: iblock (LIO's own
+backstore on the data disk); dm-writecache under iblock with the DCD's log disk as its cache (it
+acknowledges before a write is durable, and the LUN says so: writecache), and the same with each
+write asked to be durable (writecache-fua), as those of the DCD and of iblock are. dm-writeboost
+isn't among them: the module of Debian's package (2.2.17) doesn't compile with the lab's kernel
+(7.2), whose dm-io, kcopyd and queue limits have other signatures.
 """
 
 from __future__ import annotations
@@ -28,7 +33,9 @@ from typing import Any
 TOP = Path(__file__).resolve().parents[2]
 SCRIPT = TOP / "bench/experiments/dcd_peer.py"
 PEERS = ("iblock", "writecache-fua", "writecache", "dcd")
-LOADS = ("burst", "steady")
+READERS = ("iblock", "dcd-nocache", "dcd")
+PLACES = ("uniform", "zipf 0.8", "zipf 1.2", "hot spot")
+LOADS = ("burst", "steady", *PLACES, "after")
 BETTER_BURST, BETTER_STEADY, PEAK = 10.0, 2.0, 10.0
 _COLUMNS = ("mean_ns", "p50_ns", "p99_ns", "p999_ns", "max_ns")
 
@@ -47,12 +54,12 @@ def run(peer: str, words: list[str], out: Path, seed: int, patience: int) -> dic
 
 
 def rate(one: Mapping[str, Any]) -> float:
-    """Writes a second."""
-    return float(one["writes"] / max(one["seconds"], 1e-3))
+    """Of them a second."""
+    return float(one["count"] / max(one["seconds"], 1e-3))
 
 
 HEAD = (
-    f"{'load':8}{'peer':16}{'writes':>9}{'a second':>10}{'mean ms':>10}{'p50':>9}{'p99':>9}"
+    f"{'load':10}{'peer':16}{'count':>9}{'a second':>10}{'mean ms':>10}{'p50':>9}{'p99':>9}"
     f"{'p99.9':>9}{'max':>9}{'max/mean':>10}{'mean x':>9}{'rate x':>8}"
 )
 
@@ -64,7 +71,7 @@ def lines(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
         base = results.get("iblock", {}).get(load)
         for peer, result in results.items():
             if "error" in result:
-                told.append(f"{load:8}{peer:16} {result['error']}")
+                told.append(f"{load:10}{peer:16} {result['error']}")
             elif load in result:
                 one = result[load]
                 times = "".join(
@@ -74,7 +81,7 @@ def lines(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
                     f"{base['mean_ns'] / one['mean_ns']:9.1f}{rate(one) / rate(base):8.2f}"
                 )  # fmt: skip
                 told.append(
-                    f"{load:8}{peer:16}{one['writes']:9}{rate(one):10.0f}{times}"
+                    f"{load:10}{peer:16}{one['count']:9}{rate(one):10.0f}{times}"
                     f"{one['max_ns'] / one['mean_ns']:10.1f}{better}"
                 )
     return told
@@ -83,7 +90,7 @@ def lines(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def goals(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Which of the goals are reached, as far as they were measured."""
     told = []
-    for load in LOADS:
+    for load in ("burst", "steady"):
         ours, base = (results.get(peer, {}).get(load) for peer in ("dcd", "iblock"))
         if ours and base and load == "burst":
             better = base["mean_ns"] / ours["mean_ns"]
@@ -109,7 +116,8 @@ def main() -> int:
         prog="bench/dcd-random", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("peer", nargs="*", help=f"of: {', '.join(PEERS)} (default: all)")
+    parser.add_argument("peer", nargs="*", help=f"of: {', '.join(PEERS)}; of reads: "
+                        f"{', '.join(READERS)} (default: all)")  # fmt: skip
     parser.add_argument("--data-mib", type=int, default=512)
     parser.add_argument("--log-mib", type=int, default=128)
     parser.add_argument("--nvram-mib", type=int, default=32)
@@ -120,6 +128,9 @@ def main() -> int:
         "--hour", action="store_const", dest="seconds", const=3600,
         help="a simulated hour of steady writes: half an hour or more of real time for each peer",
     )  # fmt: skip
+    parser.add_argument("--places", choices=PLACES, default="uniform")
+    parser.add_argument("--reads", type=int, default=0, metavar="EACH",
+                        help="reads of each kind instead of the writes")  # fmt: skip
     parser.add_argument("--settings", default="", help="more keys of the dcd's control: a=1,b=2")
     parser.add_argument(
         "--disks", choices=("spread", "packed", "ssd"), default="spread",
@@ -133,24 +144,29 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=TOP / "build/bench/dcd-random")
     args = parser.parse_args()
-    unknown = [peer for peer in args.peer if peer not in PEERS]
+    peers = READERS if args.reads else PEERS
+    unknown = [peer for peer in args.peer if peer not in peers]
     if unknown:
-        parser.error(f"unknown peer {unknown[0]!r}; there are: {', '.join(PEERS)}")
+        parser.error(f"unknown peer {unknown[0]!r}; there are: {', '.join(peers)}")
+    if args.reads:
+        args.burst = args.seconds = 0
     out = args.out.resolve()
     if not out.is_relative_to(TOP):
         parser.error(f"--out {out} has to be inside {TOP}, where the lab's kernel sees it")
     out.mkdir(parents=True, exist_ok=True)
-    words = [word for key in ("data_mib", "log_mib", "nvram_mib", "depth", "burst", "seconds")
+    words = [word for key in ("data_mib", "log_mib", "nvram_mib", "depth", "burst", "seconds",
+             "reads", "places")
              for word in (f"--{key.replace('_', '-')}", str(getattr(args, key)))]  # fmt: skip
     words += [f"--settings={args.settings}", "--disks", args.disks]
     words += ["--watch"] if args.watch else []
-    print(f"{args.disks}: data {args.data_mib} MiB, log or cache {args.log_mib} MiB, "
-          f"NVRAM {args.nvram_mib} MiB, {args.depth} writes in flight", flush=True)  # fmt: skip
+    print(f"{args.disks}: data {args.data_mib} MiB, log or cache {args.log_mib} MiB, NVRAM "
+          f"{args.nvram_mib} MiB, {args.depth} in flight"
+          + ("" if args.reads else f", places {args.places}"), flush=True)  # fmt: skip
     results: dict[str, dict[str, Any]] = {}
     with (out / "results.jsonl").open("w", encoding="ascii") as kept:
-        for peer in [one for one in PEERS if one in (args.peer or PEERS)]:
+        for peer in [one for one in peers if one in (args.peer or peers)]:
             began = time.monotonic()
-            results[peer] = run(peer, words, out, args.seed, 900 + 3 * args.seconds)
+            results[peer] = run(peer, words, out, args.seed, 3600 + 3 * args.seconds)
             print(f"  {peer}: {time.monotonic() - began:.0f} s of real time", flush=True)
             row = {"peer": peer, "words": words, "seed": args.seed}
             kept.write(json.dumps(row | results[peer], sort_keys=True) + "\n")
