@@ -1,8 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # First program of the guest that counts instructions (instructions.py puts it into an initrd with
-# the programs and modules it names). One nanosecond of this guest is one instruction.
+# the programs and modules it names). One nanosecond of this guest is one instruction, if its clock
+# counts them.
 # On the kernel's command line: lab.peers=A,B lab.depths=1,32 lab.writes=N lab.loads=stream[,fetch]
+# lab.rounds=N: all of it so many times.
 # Prints for each measurement: RESULT PEER DEPTH WRITES MICROSECONDS RUNNING_NANOSECONDS, of reads
 # with PEER:reads.
 export PATH=/bin
@@ -134,7 +136,11 @@ writes=$(word lab.writes)
 for ram in /dev/ram0 /dev/ram1; do # so that the disks' pages are there
 	dd if=/dev/zero of=$ram bs=1M count=$((sectors / 2048)) status=none
 done
-for peer in "${peers[@]}"; do
+rounds=()
+for ((round = 0; round < $(word lab.rounds); round++)); do
+	rounds+=("${peers[@]}")
+done
+for peer in "${rounds[@]}"; do
 	assemble "$peer" >/dev/null 2>&1
 	for kind in "${loads[@]}"; do
 		for depth in "${depths[@]}"; do

@@ -14,8 +14,11 @@ default. dcd has its log on the other one, and its cost has the destaging to the
 so has that of dcd-pmem, whose NVRAM is persistent memory (DAX) in the place of kernel memory.
 dcd-burst destages nothing meanwhile. dcd-nocache has no read cache; with it all reads but a place's
 first one are from there. Also told: how many a second one such CPU does, at one instruction a
-nanosecond. The guest's crc32c is the kernel's generic one, without the CPU's instruction: a large
-part of what the DCD costs here.
+nanosecond. The emulated CPU (qemu.TCG_CPU) has SSE4.2 and PCLMULQDQ, and crc32c-intel uses them.
+
+With --rounds: how many a second in real time, each peer so often, in turns in one boot: the least,
+the median and the most. By KVM where that works, else on an emulated CPU that runs as fast as it
+can: then only the ratios mean something.
 
 Needs `make modules-6.12 bins`. About a minute for each peer on a slow core.
 """
@@ -29,6 +32,7 @@ import lzma
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -46,10 +50,14 @@ LUNS = ("iblock", "fileio", "dcd-burst", "dcd", "dcd-pmem", "dcd-nocache")
 PROGRAMS = ("bash", "dd", "ln", "rm", "rmdir", "mkdir", "mount", "sleep", "insmod", "dmsetup",
             "mdadm")  # fmt: skip
 RAM_KIB = 65536
-MODULES = {"brd": f"rd_nr=2 rd_size={RAM_KIB}", "dm-mirror": "", "raid1": "", "dm-lockstep": ""}
+# As on any host, where the CPU's own modules are loaded first.
+MODULES = {"crc32c-intel": "", "brd": f"rd_nr=2 rd_size={RAM_KIB}", "dm-mirror": "", "raid1": "",
+           "dm-lockstep": ""}  # fmt: skip
 LUN_MODULES = {"nd_e820": "", "nd_pmem": "", "sd_mod": "", "target_core_iblock": "",
                "target_core_file": "", "tcm_loop": "", "target_core_dcd": ""}  # fmt: skip
 OURS = ("mirror-load", "dcd")
+COUNTING_CPU = ("-accel", "tcg,thread=single", "-cpu", qemu.TCG_CPU,
+                "-icount", "shift=0,align=off,sleep=off")  # fmt: skip
 GUEST_S = 1800.0
 IDLE_TOLD = 0.1
 
@@ -162,8 +170,18 @@ def initrd(root: Path, kernel: Path, release: str, wanted: dict[str, str]) -> by
     return archive.done()
 
 
-def boot(out: Path, peers: Sequence[str], depths: Sequence[int], writes: int, options: str) -> str:
-    """Runs the guest to its end; what its console said."""
+def real_cpu(out: Path) -> list[str]:
+    """One that is as fast as it can be; says which."""
+    accel = qemu.accelerator(cached.entry("vm-image"), out / "accel")
+    words = qemu.accel_args(accel)
+    print(f"in real time, by {accel}", flush=True)
+    return words[: words.index("-smp")]
+
+
+def boot(
+    out: Path, peers: Sequence[str], depths: Sequence[int], writes: int, options: str, rounds: int
+) -> str:
+    """Runs the guest to its end; what its console said. Without rounds in counted time."""
     tools, root = cached.entry("tools"), cached.entry("rootfs")
     kernel = tools / "opt/vm-kernel"
     release = (tools / ".lockstep/kernels").read_text().split()[0]
@@ -174,15 +192,16 @@ def boot(out: Path, peers: Sequence[str], depths: Sequence[int], writes: int, op
     shutil.copyfile(kernel / f"boot/vmlinuz-{release}", out / "vmlinuz")
     console = out / "console"
     tell = {
-        "console": "ttyS0", "panic": "-1", "tsc": "reliable", "quiet": None,
+        "console": "ttyS0", "panic": "-1", "quiet": None,
+        **({} if rounds else {"tsc": "reliable"}), "lab.rounds": str(rounds or 1),
         "lab.peers": ",".join(peers), "lab.depths": ",".join(map(str, depths)),
         "lab.writes": str(writes), "lab.lockstep": options.replace(" ", ","),
         "lab.loads": "stream,fetch" if luns else "stream",
         **({"memmap": "64M!768M"} if "dcd-pmem" in peers else {}),
     }  # fmt: skip
     words = [
-        *qemu.system(), "-machine", "q35", "-accel", "tcg,thread=single", "-cpu", qemu.TCG_CPU,
-        "-smp", "1", "-icount", "shift=0,align=off,sleep=off", "-m", "1G", "-nodefaults",
+        *qemu.system(), "-machine", "q35", *(real_cpu(out) if rounds else COUNTING_CPU),
+        "-smp", "1", "-m", "1G", "-nodefaults",
         "-no-user-config", "-display", "none", "-no-reboot", "-kernel", str(out / "vmlinuz"),
         "-initrd", str(out / "initrd"), "-serial", f"file:{console}",
         "-append", " ".join(k if v is None else f"{k}={v}" for k, v in tell.items()),
@@ -212,6 +231,19 @@ def results(said: str, console: Path) -> list[Result]:
     return found
 
 
+def real_time(found: Sequence[Result]) -> list[str]:
+    """A line for each peer, load and depth: of its rounds the least, the median and the most."""
+    rates: dict[tuple[str, int], list[float]] = {}
+    for one in found:
+        rates.setdefault((one.peer, one.depth), []).append(one.a_second)
+    told = []
+    for (peer, depth), each in rates.items():
+        name, _, reads = peer.partition(":")
+        told.append(f"{name:12}{depth:3} in flight: {reads or 'writes'} a second {min(each):.0f}, "
+                    f"{statistics.median(each):.0f}, {max(each):.0f}")  # fmt: skip
+    return told
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="bench/instructions", description=__doc__,
@@ -223,6 +255,7 @@ def main() -> int:
     parser.add_argument("--writes", type=int, default=16384)
     parser.add_argument("--options", default="1 nosync", help="what follows lockstep's devices")
     parser.add_argument("--loopback", action="store_true", help="all of the LUNs")
+    parser.add_argument("--rounds", type=int, default=0, help="in real time, so often each")
     parser.add_argument("--goal", action="store_true", help="exit code 1 if lockstep is above md")
     parser.add_argument("--out", type=Path, default=TOP / "build/bench/instructions")
     args = parser.parse_args()
@@ -232,12 +265,15 @@ def main() -> int:
     peers = args.peer or (LUNS if args.loopback else PEERS)
     depths = [int(word) for word in args.depths.split(",")]
     try:
-        said = boot(args.out, peers, depths, args.writes, args.options)
+        said = boot(args.out, peers, depths, args.writes, args.options, args.rounds)
         found = results(said, args.out / "console")
     except LabError as err:
         print(f"instructions: {err}", file=sys.stderr)
         return 1
     (args.out / "results.json").write_text(json.dumps([asdict(one) for one in found], indent=1))
+    if args.rounds:
+        print("\n".join(real_time(found)))
+        return 0
     cost = {(one.peer, one.depth): one.instructions for one in found}
     for one in found:
         over = cost.get(("md", one.depth))
