@@ -20,6 +20,7 @@ import os
 import re
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -99,10 +100,9 @@ class Watch:
 
 
 def load(
-    node: str, peer: Peer, way: str, depth: int, seed: int = base.SEED, **much: object
+    node: str, peer: Peer, way: str, more: Mapping[str, object], seed: int = base.SEED
 ) -> dict[str, Any]:
-    job: dict[str, object] = {"rw": f"rand{way}", "iodepth": depth,
-                              "percentile_list": "50:99:99.9", **much}  # fmt: skip
+    job = {"rw": f"rand{way}", "percentile_list": "50:99:99.9", **more}
     if way == "write" and peer.kind == "writecache-fua":
         job["sync"] = "dsync"
     before = peer.told()
@@ -130,8 +130,8 @@ def write_loads(node: str, peer: Peer, args: argparse.Namespace) -> dict[str, An
     found = {}
     for name, much in loads.items():
         time.sleep(IDLE_S)
-        much["random_distribution"] = PLACES[args.places]
-        found[name] = load(node, peer, "write", args.depth, **much)
+        where = {"iodepth": args.depth, "random_distribution": PLACES[args.places]}
+        found[name] = load(node, peer, "write", much | where)
     if watch:
         watch.close()
     return found
@@ -139,8 +139,9 @@ def write_loads(node: str, peer: Peer, args: argparse.Namespace) -> dict[str, An
 
 def read_loads(node: str, peer: Peer, args: argparse.Namespace) -> dict[str, Any]:
     def at(places: str, seed: int) -> dict[str, Any]:
-        return load(node, peer, "read", args.depth, seed, number_ios=args.reads,
-                    random_distribution=PLACES[places])  # fmt: skip
+        job = {"iodepth": args.depth, "number_ios": args.reads,
+               "random_distribution": PLACES[places]}  # fmt: skip
+        return load(node, peer, "read", job, seed)
 
     found = {}
     for name in PLACES:

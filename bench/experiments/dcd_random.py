@@ -15,8 +15,9 @@ Peers of reads: iblock, dcd, and dcd-nocache, without its read cache. Of writes:
 backstore on the data disk); dm-writecache under iblock with the DCD's log disk as its cache (it
 acknowledges before a write is durable, and the LUN says so: writecache), and the same with each
 write asked to be durable (writecache-fua), as those of the DCD and of iblock are. dm-writeboost
-isn't among them: the module of Debian's package (2.2.17) doesn't compile with the lab's kernel
-(7.2), whose dm-io, kcopyd and queue limits have other signatures.
+isn't among them: the module of Debian's package (2.2.17) compiles with 6.1, but not with 6.12 (no
+bd_inode in struct block_device, no blk_limits_io_opt) nor with the lab's 7.2, whose dm-io, kcopyd
+and queue limits have other signatures.
 """
 
 from __future__ import annotations
