@@ -44,7 +44,6 @@ DCD_COUNTER(LOG_WRITE_ERRORS, log_write_errors)
 DCD_COUNTER(LOG_READ_ERRORS, log_read_errors)
 DCD_COUNTER(DATA_ERRORS, data_errors)
 DCD_COUNTER(NOMEM, nomem)
-DCD_COUNTER(GIVEN_UP, given_up)	/* entries that the index had no memory for */
 DCD_COUNTER(RECOVERED_SEGMENTS, recovered_segments)	/* live at open, of NVRAM too */
 DCD_COUNTER(RECOVERED_ENTRIES, recovered_entries)
 DCD_COUNTER(RECOVERY_BYTES, recovery_bytes)	/* read of the log */

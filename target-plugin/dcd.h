@@ -83,7 +83,6 @@ struct dcd_request {
 	struct dcd_gather gather;
 	struct list_head waiting;
 	sector_t entered;	/* so far */
-	u64 given_up;		/* the engine's, when it began */
 	u64 segment;		/* where its last entry is */
 };
 

@@ -32,8 +32,7 @@
  * A write that finds no room, or whose time has not come, waits in @waiting; whoever
  * comes while others wait waits behind them. Only the worker sleeps for it, until
  * there is room or can't be any (closing, a dead log that has to be waited for, no
- * disk that works): then it is refused. One whose range the index gets no memory for
- * waits for some seconds at most (entries.c).
+ * disk that works): then it is refused.
  *
  * When disks fail (each end is found by trying again, and told):
  * - The data disk: everything stays in the log, FLUSH and close go on working;
@@ -166,21 +165,14 @@ struct dcd_engine {
 	struct work_struct reuse_work;
 	struct dcd_pending *pending;	/* of entry n at n % DCD_PENDING; see entries.c */
 	struct delayed_work publish_work;
-	/* who is @publishing: */
-	u8 *late;			/* test_ack_early: not persistent yet */
+	u8 *late;			/* test_ack_early: not persistent yet; who is @publishing */
 	size_t late_len;
-	bool half_batch;		/* the newest that is published isn't its batch's last */
-	u32 part;			/* sectors of entry @published that the index has */
-	bool hungry;			/* the index got no memory, */
-	unsigned long hungry_since;	/* jiffies */
 
 	spinlock_t lock;		/* what follows up to @room, and slots' states */
 	struct dcd_slot *open;
 	u64 next_entry;			/* to be reserved */
 	u64 published;			/* entries below it are persistent, in the index and done */
 	bool publishing;		/* somebody is at it */
-	bool starved;			/* nothing is reserved until what waits is given up */
-	u64 given_up;			/* so often that was */
 	u64 head;			/* sequence of the next segment to open */
 	u64 committed;			/* segments below it don't need NVRAM any more */
 	u64 committed_entry;		/* newest entry there */
@@ -339,11 +331,8 @@ static inline u64 dcd_segment_of(const struct dcd_engine *e, const struct dcd_pl
 	return p->zero ? p->at : div64_u64(p->at, e->segment_bytes >> SECTOR_SHIFT);
 }
 
-/*
- * How many sectors are in it: without memory none, or if it is @zero so many from its
- * beginning. Needs @intake.
- */
-u32 __must_check dcd_index_insert(struct dcd_engine *e, sector_t sector, u32 sectors, bool zero,
+/* -ENOMEM: the index is as it was, or has a part of it if it is @zero. Needs @intake. */
+int __must_check dcd_index_insert(struct dcd_engine *e, sector_t sector, u32 sectors, bool zero,
 				  u64 at);
 /* First range at or behind @sector, clipped to [@sector, @last]; holes are ranges too. */
 void dcd_index_find(struct dcd_engine *e, sector_t sector, sector_t last, struct dcd_place *p);
@@ -390,10 +379,10 @@ int __must_check dcd_commit_all(struct dcd_engine *e);
 
 /*
  * entries.c. A place for one entry, in three steps: dcd_reserve() needs @lock and
- * sleeps never; -EAGAIN: no room now; -ENOMEM: the request is to be refused. Then, with
- * no lock, dcd_reserved() in any case, and if it was had dcd_fill(), after which a request
- * whose @last entry it is belongs to whoever publishes it. The places of a batch are
- * reserved all at once and filled one by one, the first at @number and @offset.
+ * sleeps never; -EAGAIN: no room now. Then, with no lock, dcd_reserved() in any
+ * case, and if it was had dcd_fill(), after which a request whose @last entry it is
+ * belongs to whoever publishes it. The places of a batch are reserved all at once and
+ * filled one by one, the first at @number and @offset.
  */
 struct dcd_place_in_slot {
 	struct dcd_request *rq;

@@ -30,14 +30,8 @@
  *   count at recovery, so in the index it would let the destager take away what is
  *   below it and counts.
  *
- * A place that was given can't be taken back alone: when the index gets no memory the
- * entry, and all behind it, wait and are tried again. After PATIENCE they are given up,
- * all that is reserved and not published: nobody reserves until the last of them is
- * filled; then they are wiped, from the last one on, so that a cut leaves no hole;
- * their requests are refused, and the next entry takes the first's place. From then on
- * each write is refused when it finds no memory, until one does. So whoever waits
- * for what is reserved waits no longer than that. Only a batch that the index has a part
- * of is waited for as long as it takes: neither the part nor the rest can go alone.
+ * A place that was given can't be taken back: when the index gets no memory the
+ * entry, and all behind it, wait and are tried again.
  */
 #include <linux/delay.h>
 #include <linux/module.h>
@@ -49,7 +43,6 @@
 #define AT_A_TIME	32U	/* entries that are published together, but for one long batch */
 #define ROUNDS		4	/* of a writer that publishes for others; then the worker does */
 #define RETRY_NOMEM	(HZ / 50)
-#define PATIENCE	(5 * HZ)	/* with an index that gets no memory */
 
 bool dcd_test_ack_early;
 module_param_named(test_ack_early, dcd_test_ack_early, bool, 0400);
@@ -129,11 +122,6 @@ int dcd_reserve(struct dcd_engine *e, struct dcd_place_in_slot *p)
 	lockdep_assert_held(&e->lock);
 	if (e->log_dead && !e->keeps)
 		return -EIO;
-	/* What it had before may be given up: then the rest of it would be acknowledged alone. */
-	if (!p->rq->entered)
-		p->rq->given_up = e->given_up;
-	if (e->starved || p->rq->given_up != e->given_up)
-		return -ENOMEM;
 	if (!dcd_may_reserve(e, p->entries))
 		return -EAGAIN;
 	if (s && !has_room(e, s, p)) {
@@ -261,16 +249,11 @@ static unsigned int index_some(struct dcd_engine *e, u64 first, unsigned int n)
 	for (i = 0; i < n; i++) {
 		const struct dcd_pending *pend = pending(e, first + i);
 		const struct dcd_entry *entry = &pend->entry;
-		u32 sectors = le32_to_cpu(entry->sectors), got;
 
-		got = dcd_index_insert(e, le64_to_cpu(entry->sector), sectors,
-				       le16_to_cpu(entry->type) != DCD_ENTRY_WRITE,
-				       place_of(e, pend->slot, entry));
-		if (got < sectors) {
-			e->part = max(e->part, got);	/* of this time or one before */
+		if (dcd_index_insert(e, le64_to_cpu(entry->sector), le32_to_cpu(entry->sectors),
+				     le16_to_cpu(entry->type) != DCD_ENTRY_WRITE,
+				     place_of(e, pend->slot, entry)))
 			break;
-		}
-		e->part = 0;
 	}
 	mutex_unlock(&e->intake);
 	return i;
@@ -298,100 +281,6 @@ static unsigned int ready(struct dcd_engine *e)
 	return whole;
 }
 
-/* Entries from @from on are no more: what their slots have then. Needs @lock. */
-static void cut_slots(struct dcd_engine *e, u64 from)
-{
-	u64 n;
-
-	lockdep_assert_held(&e->lock);
-	for (n = from; n != e->next_entry; n++) {
-		struct dcd_slot *s = pending(e, n)->slot;
-
-		if (n != from && n != s->first_entry)
-			continue;
-		s->entries = n - s->first_entry;
-		s->used = le32_to_cpu(pending(e, n)->entry.offset) << SECTOR_SHIFT;
-		if (!s->entries)
-			s->first_entry = from;
-	}
-	e->next_entry = from;
-	e->published = from;
-}
-
-/* Zeroes that the index has a part of: that part covers older data, so it has to be there. */
-static void shorten(struct dcd_engine *e, struct dcd_pending *pend)
-{
-	struct dcd_entry *n = &pend->entry;
-
-	n->sectors = cpu_to_le32(e->part);
-	n->crc = 0;
-	n->crc = cpu_to_le32(dcd_crc(n, sizeof(*n)));
-	persist_some(e, e->published, 1);
-}
-
-/* False: some are being filled, or see above; nothing more comes, and it is tried again. */
-static bool may_give_up(struct dcd_engine *e)
-{
-	u64 n = e->published;
-	bool yes;
-
-	spin_lock(&e->lock);
-	e->starved = true;
-	while (n != e->next_entry && pending(e, n)->ready)
-		n++;
-	yes = n == e->next_entry && !e->half_batch;
-	spin_unlock(&e->lock);
-	return yes;
-}
-
-/* See above. The caller publishes, as nobody else does. */
-static void give_up(struct dcd_engine *e)
-{
-	struct dcd_request *rq, *next;
-	LIST_HEAD(refused);
-	u64 n, from;
-
-	if (!may_give_up(e))
-		return;
-	from = e->published + !!e->part;
-	for (n = e->next_entry; n-- > from;) {
-		struct dcd_entry *entry = in_table(pending(e, n)->slot, n);
-
-		memset(entry, 0, sizeof(*entry));
-		persist(e, entry, sizeof(*entry));
-	}
-	if (e->part)
-		shorten(e, pending(e, e->published));
-	dcd_count(e, DCD_N_GIVEN_UP, e->next_entry - e->published);
-	pr_warn_ratelimited("dcd: %s: no memory for the index: %llu entries are given up, their writes are refused\n",
-			    e->name, e->next_entry - e->published);
-	spin_lock(&e->lock);
-	for (n = e->published; n != e->next_entry; n++)
-		if (pending(e, n)->rq)
-			list_add_tail(&pending(e, n)->rq->waiting, &refused);
-	cut_slots(e, from);
-	e->given_up++;
-	e->starved = false;
-	spin_unlock(&e->lock);
-	mod_delayed_work(e->commit_wq, &e->commit_work, 0);
-	list_for_each_entry_safe(rq, next, &refused, waiting)
-		dcd_answer(e, rq, -ENOMEM);
-}
-
-/* So many entries got into the index, or none: for how long now? The caller publishes. */
-static bool out_of_patience(struct dcd_engine *e, unsigned int indexed)
-{
-	if (indexed) {
-		e->hungry = false;
-		return false;
-	}
-	if (!e->hungry) {
-		e->hungry = true;
-		e->hungry_since = jiffies;
-	}
-	return time_after(jiffies, e->hungry_since + PATIENCE);
-}
-
 /* These are published. Takes @lock, lets it go and answers. */
 static void published(struct dcd_engine *e, unsigned int n)
 {
@@ -408,10 +297,8 @@ static void published(struct dcd_engine *e, unsigned int n)
 		if (pend->rq)
 			done[ndone++] = pend->rq;
 		e->published++;
-		e->half_batch = le64_to_cpu(pend->entry.batch) > le64_to_cpu(pend->entry.sequence);
 		whole = s->state == DCD_SLOT_SEALED &&
 			e->published == s->first_entry + s->entries;
-		e->starved = false;
 	}
 	e->publishing = false;
 	spin_unlock(&e->lock);
@@ -441,14 +328,12 @@ static bool publish_some(struct dcd_engine *e)
 	indexed = index_some(e, first, n);
 	if (indexed > 1)
 		dcd_count(e, DCD_N_TOGETHER, indexed);
-	if (indexed < n)
-		dcd_count(e, DCD_N_NOMEM, 1);
-	if (out_of_patience(e, indexed))
-		give_up(e);
 	published(e, indexed);
-	if (indexed < n)
-		queue_delayed_work(e->quick_wq, &e->publish_work, RETRY_NOMEM);
-	return indexed == n;
+	if (indexed == n)
+		return true;
+	dcd_count(e, DCD_N_NOMEM, 1);
+	queue_delayed_work(e->quick_wq, &e->publish_work, RETRY_NOMEM);
+	return false;
 }
 
 void dcd_publish(struct dcd_engine *e)

@@ -78,18 +78,18 @@ static int store(struct dcd_engine *e, sector_t sector, sector_t last, void *val
 	return r;
 }
 
-u32 dcd_index_insert(struct dcd_engine *e, sector_t sector, u32 sectors, bool zero, u64 at)
+int dcd_index_insert(struct dcd_engine *e, sector_t sector, u32 sectors, bool zero, u64 at)
 {
-	sector_t last = sector + sectors - 1, end = last, next;
+	sector_t last = sector + sectors - 1, end = last;
+	int r = 0;
 
 	/* An entry reached as far as was good when it was made; others came before it since. */
-	for (next = sector; next <= last; next = end + 1) {
+	for (; !r && sector <= last; sector = end + 1) {
 		if (zero)
-			end = dcd_index_reach(e, next, last);
-		if (store(e, next, end, encode(next, zero, at)))
-			break;
+			end = dcd_index_reach(e, sector, last);
+		r = store(e, sector, end, encode(sector, zero, at));
 	}
-	return next - sector;
+	return r;
 }
 
 /* First range at or behind @sector that begins at or before @last; false: none. */

@@ -28,17 +28,18 @@ static int index_entries(struct dcd_engine *e, const u8 *seg, u64 sequence, u32 
 {
 	u64 start = sequence * (e->segment_bytes >> SECTOR_SHIFT);
 	u32 i;
+	int r;
 
 	for (i = 0; i < entries; i++) {
 		const struct dcd_entry *n = dcd_entry_at(seg, i);
-		u32 sectors = le32_to_cpu(n->sectors);
 		bool zero = le16_to_cpu(n->type) != DCD_ENTRY_WRITE;
 
 		if (le64_to_cpu(n->sequence) <= c->plan.applied)
 			continue;
-		if (dcd_index_insert(e, le64_to_cpu(n->sector), sectors, zero,
-				     zero ? sequence : start + le32_to_cpu(n->offset)) < sectors)
-			return -ENOMEM;
+		r = dcd_index_insert(e, le64_to_cpu(n->sector), le32_to_cpu(n->sectors), zero,
+				     zero ? sequence : start + le32_to_cpu(n->offset));
+		if (r)
+			return r;
 		c->entries++;
 	}
 	return 0;

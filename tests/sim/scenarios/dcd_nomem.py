@@ -10,7 +10,6 @@ import errno
 import os
 import random
 import re
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -228,61 +227,7 @@ def at_work(nvram: str) -> None:
     box.away()
 
 
-def starved(nvram: str) -> None:
-    base.step(f"{nvram}: the index gets no memory for long: writes are refused, and it closes")
-    cache = Path("/sys/kernel/slab/maple_node/failslab")
-    box = Box(nvram=nvram)
-    model = Model(box.data.sectors)
-    refused: list[int] = []
-
-    def write(node: str, n: int) -> None:
-        with blk.Disk(node) as own:
-            at = 600 + 8 * n
-            try:
-                own.write(at, blk.pattern(f"starved {at}", 8))
-                model.put(at, blk.pattern(f"starved {at}", 8))
-            except OSError:
-                refused.append(at)
-
-    with box.disk() as disk:
-        filled(disk, model, 0, 512, "before", 8)
-        base.put(Path("/sys/block") / Path(disk.node).name / "device/timeout", 1)
-        base.put(cache, 1)
-        base.put(DEBUG / "failslab/cache-filter", "Y")
-        mark(True)
-        faults(100)
-        base.put(DEBUG / "fail_page_alloc/probability", 0)
-        threads = [threading.Thread(target=write, args=(disk.node, n)) for n in range(3)]
-        for thread in threads:
-            thread.start()
-        base.until(lambda: box.count("given_up"), "entries to be given up")
-        for thread in threads:
-            thread.join()
-        print(f"  {len(refused)} writes refused, {box.count('given_up')} entries", flush=True)
-        base.expect(refused, "no write was refused")
-        if nvram != "lab":
-            disk.flush()  # what is acknowledged is nobody's prisoner
-    for at in refused:
-        base.expect(not any(model.bytes[at * 512 : (at + 8) * 512]), "the model")
-    faults(0)
-    mark(False)
-    base.put(DEBUG / "failslab/cache-filter", "N")
-    base.put(cache, 0)
-    with box.disk() as disk:
-        for at in refused:
-            now = disk.read(at, 8)
-            base.expect(now in (bytes(4096), blk.pattern(f"starved {at}", 8)), f"sector {at}")
-            model.put(at, now)
-        model.check(disk, "after it closed without memory")
-        filled(disk, model, 512, 900, "with memory")
-        box.destaged()
-        model.check(disk, "from the data disk")
-    box.away()
-
-
 faults(0)
-starved("dram")
-starved("lab")
 opening("dram:battery")
 opening("lab")
 at_work("dram:battery")
