@@ -12,6 +12,7 @@ isn't; 2 a file can't be read.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cell.order import Stack
 from runner import results
 from runner.results import BadResults, Row
 from runner.tables import aligned, gap, kinds
@@ -118,8 +120,11 @@ def label(row: Row) -> str:
 
 
 def work(row: Row) -> dict[str, Any]:
-    """What was to be done. A replay file is known by its content."""
+    """What was to be done. A replay file is known by its content; a key of the stack that there
+    was none of at that time had its default."""
     order = dict(row.get("order", {}))
+    order["stack"] = dataclasses.asdict(Stack()) | order.get("stack", {})
+    order["stack"]["devices"] = list(order["stack"]["devices"])
     order["params"] = {k: v for k, v in order.get("params", {}).items() if k != "file"}
     return order | {"trace": row.get("trace", {}).get("sha256")}
 
