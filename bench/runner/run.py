@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--overwrite", action="store_true", help="yes, overwrite the devices")
     one.add_argument("--quick", action="store_true", help="the short form of each experiment")
     one.add_argument("--only", action="append", metavar="CELL", help="this cell; may be repeated")
-    one.add_argument("--trace", help="an SPC file, also .xz, instead of Financial-1 (or $TRACE)")
+    one.add_argument("--trace", help="an SPC file (or NAME=FILE,NAME=FILE) instead of the traces")
     one.add_argument("--seed", type=int, action="append", help="instead of the experiment's own")
     one.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 4), help="at a time")
     one.add_argument("--out", type=Path, default=TOP / "build/bench")
