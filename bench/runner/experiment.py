@@ -20,7 +20,7 @@ from typing import Any
 import wires
 from cell.caches import CACHES
 from cell.disks import MEDIA
-from cell.mirrors import MIRRORS
+from cell.mirrors import MIRRORS, WITHOUT_ISCSI
 from cell.order import LOCAL, NOWHERE, BadOrder, Order, stack
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -182,6 +182,13 @@ def _order(where: str, workload: str, tables: Mapping[str, dict[str, Any]], seed
                 raise BadOrder(f"stack: no {key} {value!r}; there are: {', '.join(there)}")
         if built.remote not in (LOCAL, NOWHERE):
             wires.load(built.remote)
+        elif built.connections > 1 or built.cache != "none" or built.software in WITHOUT_ISCSI:
+            raise BadOrder(
+                f"stack: remote is {built.remote!r}, and several connections, a cache and "
+                f"{', '.join(WITHOUT_ISCSI)} need a wire"
+            )
+        if built.connections > 1 and built.software in WITHOUT_ISCSI:
+            raise BadOrder(f"stack: connections are of iSCSI, {built.software} has its own one")
     except (BadOrder, wires.UnknownWire) as err:
         raise BadExperiment(f"{where}: {err}") from None
     return Order(workload, built, tables["params"], seed)
