@@ -30,3 +30,12 @@ def test_the_second_half_of_a_load_is_what_counts() -> None:
 def test_a_guest_that_did_not_end_well_gives_no_figures(ending: str) -> None:
     with pytest.raises(LabError, match=ending or "RESULT"):
         instructions.results(SAID.replace("DONE", ending), Path("console"))
+
+
+def test_the_spread_of_rounds_is_told() -> None:
+    rates = (300.0, 100.0, 250.0)
+    found = [instructions.Result("dcd", 32, 10, 0.0, rate, 0.0) for rate in rates]
+    found.append(instructions.Result("dcd:reads", 32, 10, 0.0, 7.0, 0.0))
+    writes, reads = instructions.real_time(found)
+    assert writes.split() == "dcd 32 in flight: writes a second 100, 250, 300".split()
+    assert reads.split() == "dcd 32 in flight: reads a second 7, 7, 7".split()
