@@ -36,6 +36,6 @@ def test_the_spread_of_rounds_is_told() -> None:
     rates = (300.0, 100.0, 250.0)
     found = [instructions.Result("dcd", 32, 10, 0.0, rate, 0.0) for rate in rates]
     found.append(instructions.Result("dcd:reads", 32, 10, 0.0, 7.0, 0.0))
-    writes, reads = instructions.real_time(found)
-    assert writes.split() == "dcd 32 in flight: writes a second 100, 250, 300".split()
-    assert reads.split() == "dcd 32 in flight: reads a second 7, 7, 7".split()
+    writes, reads = (" ".join(line.split()) for line in instructions.real_time(found))
+    assert writes == "dcd 32 in flight: writes a second 100, 250, 300"
+    assert reads == "dcd 32 in flight: reads a second 7, 7, 7"
