@@ -174,6 +174,14 @@ lockstep_shrinker_new(const char *name,
 #endif
 }
 
+/* The arguments of a request's end_io(). */
+#if HAVE_RQ_END_IO_BATCH
+#define LOCKSTEP_END_IO_ARGS \
+	struct request *rq, blk_status_t status, const struct io_comp_batch *batch
+#else
+#define LOCKSTEP_END_IO_ARGS struct request *rq, blk_status_t status
+#endif
+
 /* What blake2s_init_key(), blake2s_update() and blake2s_final() take. */
 #if !HAVE_BLAKE2S_CTX
 #define blake2s_ctx blake2s_state

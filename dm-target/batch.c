@@ -6,6 +6,7 @@
 
 #include "absorb.h"
 #include "mirror.h"
+#include "scatter.h"
 
 static int by_sector(void *priv, const struct list_head *a, const struct list_head *b)
 {
@@ -70,8 +71,11 @@ static void send_batch(struct mirror *m, struct list_head *batch)
 
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		blk_start_plug(&plug);
-		for (i = 0; i < nr[leg]; i++)
-			write_send_part(to[leg][i], leg);
+		if (leg == LEG_REMOTE)
+			scatter_send(m, to[leg], nr[leg]);
+		else
+			for (i = 0; i < nr[leg]; i++)
+				write_send_part(to[leg][i], leg);
 		blk_finish_plug(&plug);
 	}
 }

@@ -11,7 +11,8 @@
  *    to go there, and fewer than `pipeline` are on the way.
  * A sealed batch is sent by a worker: its writes sorted by sector, those that
  * are adjacent merged into one bio for each leg (up to IO_MAX_PAGES vectors,
- * in the first one's array), all for one leg under one plug.
+ * in the first one's array), all for one leg under one plug; for the remote leg as one
+ * command if it knows it (scatter.h).
  *
  * A write of the open batch may absorb others (absorb.h) until the worker begins
  * with the batch.

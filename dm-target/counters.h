@@ -46,6 +46,10 @@ enum counter {
 	COUNT_DIGESTED,		/* sectors compared by their digests (digest.h) */
 	COUNT_DIGESTS_EQUAL,	/* of them: neither read from the remote leg nor copied */
 	COUNT_DIGESTS_FAILED,	/* times that digests couldn't be used */
+	COUNT_SCATTERED,	/* commands with several runs of a batch (scatter.h) */
+	COUNT_SCATTERED_RUNS,	/* runs in them */
+	COUNT_SCATTERED_AGAIN,	/* of these: sent once more, as the command failed */
+	COUNT_SCATTERED_PUNTED,	/* runs sent singly for want of memory, or of room in the queue */
 	COUNTERS,
 };
 

@@ -243,6 +243,52 @@ TRACE_EVENT(lockstep_repair,
 		  __entry->sector, __entry->good ? "repaired" : "stays bad")
 );
 
+/* One command for several runs of a batch has returned, or couldn't be sent. */
+TRACE_EVENT(lockstep_scattered,
+	TP_PROTO(struct mirror *m, unsigned int runs, unsigned int bytes, bool sent, bool good,
+		 u8 key),
+	TP_ARGS(m, runs, bytes, sent, good, key),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(unsigned int, runs)
+		__field(unsigned int, bytes)
+		__field(bool, sent)
+		__field(bool, good)
+		__field(u8, key)
+	),
+	TP_fast_assign(
+		__entry->dev = lockstep_dev(m);
+		__entry->runs = runs;
+		__entry->bytes = bytes;
+		__entry->sent = sent;
+		__entry->good = good;
+		__entry->key = key;
+	),
+	TP_printk("%d,%d %u runs, %u bytes: %s, sense key %u", MAJOR(__entry->dev),
+		  MINOR(__entry->dev), __entry->runs, __entry->bytes,
+		  !__entry->sent ? "no room" : __entry->good ? "good" : "failed", __entry->key)
+);
+
+/* What is known of the remote leg. */
+TRACE_EVENT(lockstep_scatter_state,
+	TP_PROTO(struct mirror *m, int state, unsigned int ranges, unsigned int sectors),
+	TP_ARGS(m, state, ranges, sectors),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(int, state)
+		__field(unsigned int, ranges)
+		__field(unsigned int, sectors)
+	),
+	TP_fast_assign(
+		__entry->dev = lockstep_dev(m);
+		__entry->state = state;
+		__entry->ranges = ranges;
+		__entry->sectors = sectors;
+	),
+	TP_printk("%d,%d state %d, %u ranges, %u sectors", MAJOR(__entry->dev),
+		  MINOR(__entry->dev), __entry->state, __entry->ranges, __entry->sectors)
+);
+
 #endif
 
 #undef TRACE_INCLUDE_PATH

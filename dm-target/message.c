@@ -141,6 +141,19 @@ static int msg_coalesce(struct mirror *m, unsigned int argc, char **argv)
 	return 0;
 }
 
+static int msg_scatter(struct mirror *m, unsigned int argc, char **argv)
+{
+	enum table_scatter how;
+
+	if (table_scatter_parse(argv[0], &how)) {
+		DMWARN("scatter: %s is none of auto, on, off", argv[0]);
+		return -EINVAL;
+	}
+	WRITE_ONCE(m->options.scatter, how);
+	scatter_set(m, how);
+	return 0;
+}
+
 static int msg_policy(struct mirror *m, unsigned int argc, char **argv)
 {
 	enum table_policy policy;
@@ -191,6 +204,7 @@ static const struct {
 	{ "resync_compare", " on|off", 1, 1, msg_resync_compare },
 	{ "remote_timeout", " <ms>", 1, 1, msg_remote_timeout },
 	{ "coalesce", " <writes>", 1, 1, msg_coalesce },
+	{ "scatter", " auto|on|off", 1, 1, msg_scatter },
 	{ "policy", " degrade|block|error", 1, 1, msg_policy },
 	{ "unblock", "", 0, 0, msg_unblock },
 	{ "fail_held", "", 0, 0, msg_fail_held },

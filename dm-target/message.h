@@ -10,6 +10,7 @@
  *   resync_rate <KiB/s>      0 = no bound
  *   remote_timeout <ms>      0 = never
  *   coalesce <writes>        in a batch at most
+ *   scatter auto|on|off      batches as WRITE SCATTERED
  *   policy degrade|block|error
  *   unblock                  policy block: go on with one leg until both are back
  *   fail_held                fail the writes that are held now

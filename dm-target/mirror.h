@@ -47,6 +47,7 @@
 #include "leg.h"
 #include "range-lock.h"
 #include "region-map.h"
+#include "scatter.h"
 #include "standing.h"
 #include "table.h"
 #include "throttle.h"
@@ -115,6 +116,7 @@ struct mirror {
 	struct repair *repair;
 
 	struct writes writes;
+	struct scatter scatter;
 	struct watch watch;
 	struct workqueue_struct *wq;	/* events */
 	struct workqueue_struct *read_wq;	/* reads that are tried again */

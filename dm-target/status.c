@@ -60,6 +60,7 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 	DMEMIT(" %llu", (unsigned long long)differing);
 	for (i = 0; i < COUNTERS; i++)
 		DMEMIT(" %llu", counters_sum(&m->counters, i));
+	DMEMIT(" %s", scatter_word(m));
 	return sz;
 }
 

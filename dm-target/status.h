@@ -26,8 +26,12 @@
  *       saved_bytes verified_sectors repaired repairs_failed repairs_dropped
  *       absorbed_waiting
  *       digested_sectors digests_equal_sectors digests_failed
+ *       scattered scattered_runs scattered_again scattered_punted
  *
- * New fields come after the last. Each change of fields 1 and 11, and the
+ *   last  do batches go as WRITE SCATTERED (scatter.h): yes | no | off | refused |
+ *       unknown (not asked yet) | - (the remote leg is no SCSI disk)
+ *
+ * New counters come after the last of them. Each change of fields 1 and 11, and the
  * end of a verify, is a dm event (dmsetup wait) and a line in the kernel log.
  */
 #ifndef LOCKSTEP_STATUS_H

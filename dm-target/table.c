@@ -31,6 +31,7 @@ enum option {
 	OPT_RESYNC_DIGESTS,
 	OPT_COALESCE,
 	OPT_COALESCE_PIPELINE,
+	OPT_SCATTER,
 };
 
 static const struct {
@@ -53,6 +54,7 @@ static const struct {
 	{ "resync_digests", OPT_RESYNC_DIGESTS, true },
 	{ "coalesce", OPT_COALESCE, true },
 	{ "coalesce_pipeline", OPT_COALESCE_PIPELINE, true },
+	{ "scatter", OPT_SCATTER, true },
 };
 
 void table_defaults(struct table_options *o)
@@ -64,6 +66,16 @@ void table_defaults(struct table_options *o)
 		.coalesce = COALESCE_DEFAULT,
 		.coalesce_pipeline = COALESCE_PIPELINE_DEFAULT,
 	};
+}
+
+static int word_in(const char * const *words, unsigned int nr, const char *word)
+{
+	unsigned int i;
+
+	for (i = 0; i < nr; i++)
+		if (!strcasecmp(word, words[i]))
+			return i;
+	return -EINVAL;
 }
 
 static const char * const policies[] = {
@@ -79,14 +91,28 @@ const char *table_policy_name(enum table_policy policy)
 
 int table_policy_parse(const char *word, enum table_policy *policy)
 {
-	unsigned int i;
+	int i = word_in(policies, ARRAY_SIZE(policies), word);
 
-	for (i = 0; i < ARRAY_SIZE(policies); i++)
-		if (!strcasecmp(word, policies[i])) {
-			*policy = i;
-			return 0;
-		}
-	return -EINVAL;
+	if (i < 0)
+		return i;
+	*policy = i;
+	return 0;
+}
+
+static const char * const scatters[] = {
+	[TABLE_SCATTER_AUTO] = "auto",
+	[TABLE_SCATTER_ON] = "on",
+	[TABLE_SCATTER_OFF] = "off",
+};
+
+int table_scatter_parse(const char *word, enum table_scatter *scatter)
+{
+	int i = word_in(scatters, ARRAY_SIZE(scatters), word);
+
+	if (i < 0)
+		return i;
+	*scatter = i;
+	return 0;
 }
 
 static int parse_choice(bool *second, const char *value, const char *a, const char *b)
@@ -188,6 +214,11 @@ static int parse_option(struct table_options *o, struct dm_target *ti, enum opti
 		if (r)
 			ti->error = "coalesce_pipeline must be from 1 to 1024";
 		break;
+	case OPT_SCATTER:
+		r = table_scatter_parse(value, &o->scatter);
+		if (r)
+			ti->error = "scatter must be auto, on or off";
+		break;
 	}
 	return r;
 }
@@ -277,7 +308,7 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 
 	words = 2 * (!!o->region_size + !!o->policy + o->trust_remote_cache + o->local_fua + jobs +
 		     !!o->resync_rate + timeout + rejoin + coalesce + pipeline +
-		     o->resync_full + o->resync_compare + !!o->resync_digests) +
+		     o->resync_full + o->resync_compare + !!o->resync_digests + !!o->scatter) +
 		(o->mode != MODE_METADATA);
 	if (!words)
 		return 0;
@@ -311,5 +342,7 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 		DMEMIT(" coalesce %u", o->coalesce);
 	if (pipeline)
 		DMEMIT(" coalesce_pipeline %u", o->coalesce_pipeline);
+	if (o->scatter)
+		DMEMIT(" scatter %s", scatters[o->scatter]);
 	return sz;
 }

@@ -51,6 +51,9 @@
  *                            1 = each write goes out at once (batch.h)
  *   coalesce_pipeline <n>    so many batches on the way to the remote leg before
  *                            writes wait for each other, default 8
+ *   scatter auto|on|off      a batch goes to the remote leg by WRITE SCATTERED where
+ *                            that knows it: auto (default) in commands of at most
+ *                            32 KiB, on in as few as the leg takes (scatter.h)
  *
  * The table line that the kernel shows (dmsetup table) can be given again; it
  * leaves out what has its default value.
@@ -74,6 +77,12 @@ enum table_policy {
 	POLICY_ERROR,
 };
 
+enum table_scatter {
+	TABLE_SCATTER_AUTO,
+	TABLE_SCATTER_ON,
+	TABLE_SCATTER_OFF,
+};
+
 struct table_options {
 	enum table_mode mode;
 	unsigned int region_size;	/* sectors; 0: not given */
@@ -89,11 +98,13 @@ struct table_options {
 	const char *resync_digests;	/* a path, in argv until digests_create(); NULL: none */
 	unsigned int coalesce;		/* writes in a batch */
 	unsigned int coalesce_pipeline;	/* batches */
+	enum table_scatter scatter;
 };
 
 /* The word in the table, or -EINVAL for a word that is none. */
 const char *table_policy_name(enum table_policy policy);
 int __must_check table_policy_parse(const char *word, enum table_policy *policy);
+int __must_check table_scatter_parse(const char *word, enum table_scatter *scatter);
 
 void table_defaults(struct table_options *o);
 

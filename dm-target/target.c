@@ -321,6 +321,8 @@ static int lockstep_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 			ti->error = "Out of memory";
 	}
 	if (!r)
+		scatter_init(m, options.scatter);
+	if (!r)
 		r = learn(m);
 	if (!r)
 		r = limits_check(m);
@@ -363,6 +365,7 @@ static void lockstep_dtr(struct dm_target *ti)
 	/* Registered to the end: nobody else may use the legs before. */
 	writes_drain(m);
 	registry_remove(m);
+	scatter_end(m);
 	WARN_ON_ONCE(!range_lock_idle(&m->ranges));
 	mirror_destroy(m);
 }

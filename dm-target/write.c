@@ -231,20 +231,26 @@ void writes_drain(struct mirror *m)
 	spin_unlock_irq(&ws->lock);
 }
 
-static void leg_bio_done(struct bio *leg_bio)
+void write_part_done(struct write *w, enum leg_id leg, blk_status_t status)
 {
-	struct leg_part *part = container_of(leg_bio, struct leg_part, bio);
-	struct write *w = leg_bio->bi_private, *next;
-	enum leg_id leg = leg_of_part(w, part);
-	blk_status_t status = leg_bio->bi_status;
+	struct write *next;
 
-	bio_uninit(leg_bio);
 	leg_io_end(&w->m->legs[leg]);
 	do {
 		next = w->part[leg].next;
 		write_leg_done(w, leg, status);
 		w = next;
 	} while (w);
+}
+
+static void leg_bio_done(struct bio *leg_bio)
+{
+	struct leg_part *part = container_of(leg_bio, struct leg_part, bio);
+	struct write *w = leg_bio->bi_private;
+	blk_status_t status = leg_bio->bi_status;
+
+	bio_uninit(leg_bio);
+	write_part_done(w, leg_of_part(w, part), status);
 }
 
 static void send_bio(struct write *w, enum leg_id leg)
@@ -293,6 +299,13 @@ void write_send_part(struct write *w, enum leg_id leg)
 		send_bio(w, leg);
 		return;
 	}
+	write_again(w, leg);
+}
+
+void write_again(struct write *w, enum leg_id leg)
+{
+	struct leg *l = &w->m->legs[leg];
+
 	INIT_WORK(&w->part[leg].work, leg == LEG_LOCAL ? local_part_work : remote_part_work);
 	queue_work(w->kind == WRITE_ZERO ? l->zero_wq : l->send_wq, &w->part[leg].work);
 }

@@ -179,6 +179,9 @@ void writes_drain(struct mirror *m);
  *                caller's. Else write_send_part() has to follow for each leg in
  *                w->sent, with all the writes that have been merged into w's bio.
  *                After the last one it may be gone.
+ * write_again    the leg has got it, and it failed there in scatter.c's way: send it
+ *                as write_send_part() does, without counting it once more. Any context
+ * write_part_done   all of w's bio has returned from the leg. Any context
  * write_copy     copy the bio's data to this offset (bytes) of w's pages
  * write_pin      w's memory stays; write_unpin() for the end of that is for any
  *                context
@@ -186,6 +189,8 @@ void writes_drain(struct mirror *m);
 void write_send(struct write *w);
 bool __must_check write_launch(struct write *w);
 void write_send_part(struct write *w, enum leg_id leg);
+void write_again(struct write *w, enum leg_id leg);
+void write_part_done(struct write *w, enum leg_id leg, blk_status_t status);
 void write_copy(struct write *w, struct bio *bio, unsigned int offset);
 void write_pin(struct write *w);
 void write_unpin(struct write *w);

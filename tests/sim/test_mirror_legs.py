@@ -14,7 +14,7 @@ both_kernels = pytest.mark.parametrize("kernel", KERNELS)
     "scenario",
     [
         "mirror_table", "mirror_legs", "mirror_resync", "mirror_verify", "mirror_repair",
-        "mirror_hang", "mirror_coalesce", "mirror_hot", "mirror_limits",
+        "mirror_hang", "mirror_coalesce", "mirror_scatter", "mirror_hot", "mirror_limits",
         "meta_grow", "meta_grown", "meta_reload",
     ],
 )  # fmt: skip
@@ -32,6 +32,14 @@ def test_buffers_that_change_in_flight(kernel: str) -> None:
 @pytest.mark.parametrize(("kernel", "schedules"), [("plain", 15), ("checked", 3)])
 def test_schedules_of_failures(kernel: str, schedules: int) -> None:
     run = lab("mirror_churn.py", str(schedules), kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("block", [512, 4096])
+def test_batches_as_one_command_to_another_target(block: int) -> None:
+    """The kernel's own SCSI disk in memory, whose target is none of ours."""
+    options = ("--boot", f"scsi_debug.sector_size={block}", "--boot", "scsi_debug.dev_size_mb=8")
+    run = lab("mirror_scatter.py", "scsi_debug", options=options)
     assert run.rc == 0, run.text
 
 

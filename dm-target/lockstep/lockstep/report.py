@@ -9,7 +9,7 @@ from typing import Any
 from . import config, device, dm, meta, show, status, table
 from .errors import Failed, Refused
 from .status import Status
-from .table import LEGS
+from .table import ABSENT, LEGS
 
 
 def show_status(args: argparse.Namespace) -> int:
@@ -118,7 +118,8 @@ def text_of(name: str, now: Status, line: str, *, counters: bool) -> str:
         f"  {show.size(now.length)}, {now.regions} regions ({now.dirty} dirty), policy {now.policy}"
     )
     if counters:
-        lines.append(show.columns([(key, str(value)) for key, value in now.counters.items()]))
+        counts = [(key, str(value)) for key, value in now.counters.items()]
+        lines.append(show.columns([*counts, ("scatter", now.scatter or ABSENT)]))
     return "\n".join(lines)
 
 

@@ -24,6 +24,7 @@ COUNTERS = (
     "verified_sectors", "repaired", "repairs_failed", "repairs_dropped",
     "absorbed_waiting",
     "digested_sectors", "digests_equal_sectors", "digests_failed",
+    "scattered", "scattered_runs", "scattered_again", "scattered_punted",
 )  # fmt: skip
 _FIXED = 16
 # Why a dead leg stays dead: the kernel's word (leg.c), what it means, and what to do about {leg} of
@@ -62,6 +63,8 @@ class Status:
     verify: tuple[int, int] | None
     out_of_sync: int
     counters: Mapping[str, int]
+    # Do batches go as WRITE SCATTERED? The kernel's word (scatter.h); None: an older kernel.
+    scatter: str | None = None
 
     @property
     def usable(self) -> bool:
@@ -128,6 +131,7 @@ class Status:
                 "out_of_sync_sectors": self.out_of_sync,
             },
             "counters": dict(self.counters),
+            "scatter": self.scatter,
         }
 
 
@@ -148,7 +152,9 @@ def parse(line: str) -> Status:
 def _parse(length: int, words: list[str]) -> Status:
     health = dict(zip(LEGS, words[0], strict=True))
     done, _, regions = words[1].partition("/")
-    numbers = [int(word) for word in words[_FIXED:]]
+    rest = words[_FIXED:]
+    scatter = rest.pop() if rest and not rest[-1].isdigit() else None
+    numbers = [int(word) for word in rest]
     names = [*COUNTERS, *(f"counter_{n + 1}" for n in range(len(COUNTERS), len(numbers)))]
     verify = words[14].split("/")
     return Status(
@@ -168,6 +174,7 @@ def _parse(length: int, words: list[str]) -> Status:
         verify=(int(verify[0]), int(verify[1])) if words[14] != "-" else None,
         out_of_sync=int(words[15]),
         counters=dict(zip(names, numbers, strict=False)),
+        scatter=scatter,
     )
 
 

@@ -84,6 +84,9 @@ OPTIONS: Mapping[str, Option] = {
     "coalesce_pipeline": Option(
         "batches on the way to the remote leg before writes wait", least=1, most=1024, usual=8
     ),
+    "scatter": Option("batches go as WRITE SCATTERED where the remote leg knows it: auto, in "
+                      "commands of at most 32 KiB; on, in as few as can be",
+                      ("auto", "on", "off"), live=True),
 }  # fmt: skip
 
 

@@ -17,6 +17,9 @@ Stand-ins: --backstore iblock (a disk without cache instead of a DCD), --plain
 (the load writes to the iSCSI disk, no lockstep mirror). --offline: `dcd recover`
 works on copies of disks and NVRAM before the module's recovery, which has to come to
 the same data disk, bit for bit.
+
+To a DCD the mirror sends its batches as WRITE SCATTERED, half of the seeds in as few commands as
+can be; how many there were is told at the end, and on an iblock backstore there must be none.
 """
 
 import argparse
@@ -35,6 +38,7 @@ from crashlab import (
     compare_legs,
     create,
     cut_loop,
+    number,
     site_cut,
 )
 from locklab import base, dm, lio, media
@@ -53,6 +57,7 @@ class Scenario:
         self.mirror: Mirror | None = None
         self.device = self.local = ""
         self.running = False
+        self.scattered = 0  # commands, by mirrors that have gone
 
     def start(self, rng: random.Random) -> None:
         """Everything new: blank media, formatted, first session, first table."""
@@ -73,6 +78,7 @@ class Scenario:
 
     def stop(self) -> None:
         if self.mirror:
+            self.scattered += number(self.mirror, "scattered")
             self.mirror.remove()
             dm.remove("p-local")
         self.session.logout()
@@ -85,6 +91,8 @@ class Scenario:
         mirror = self.mirror
         dies = mirror is not None and rng.random() < 0.4
         self.session.patience(2 if dies else 120)
+        if mirror:
+            mirror.message(f"scatter {('auto', 'on')[seed % 2]}")
         load = Load(
             self.device,
             seed,
@@ -131,6 +139,9 @@ def main() -> int:
     code = cut_loop("cut_mirror", args.first, args.cuts, scenario.one)
     if code == 0:
         scenario.stop()
+        print(f"cut_mirror: {scenario.scattered} commands for several writes", flush=True)
+        scatters = args.backstore == "dcd" and not args.plain
+        base.equal(scenario.scattered > 0, scatters, "such commands were sent")
     return code
 
 

@@ -96,7 +96,8 @@ def round_trip() -> None:
               " local_cache plain rejoin 5")
     base.equal(dm.table("mirror"), f"{names} 1 sync", "defaults are left out")
     for words in ("policy block", "resync_rate 77", "remote_timeout 3000", "coalesce 3",
-                  "resync_pace full", "resync_compare on"):  # fmt: skip
+                  "resync_pace full", "resync_compare on", "scatter off",
+                  "scatter on"):  # fmt: skip
         pair.mirror.message(words)
         base.expect(words in dm.table("mirror"), f"message {words}: {dm.table('mirror')}")
     dm.reload("mirror", f"0 {SECTORS} lockstep {dm.table('mirror')}")

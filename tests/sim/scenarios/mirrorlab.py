@@ -27,6 +27,7 @@ FIELDS = (
     "batches", "batched", "merged", "absorbed", "saved",
     "verified", "repaired", "repairs_failed", "repairs_dropped", "absorbed_waiting",
     "digested", "digests_equal", "digests_failed",
+    "scattered", "scattered_runs", "scattered_again", "scattered_punted", "scatter",
 )  # fmt: skip
 
 

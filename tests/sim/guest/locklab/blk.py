@@ -112,10 +112,10 @@ class Load:
 
     def __init__(
         self, node: str, *, writers: int = 4, seed: int = base.SEED, overlap: bool = False,
-        pause_us: int = 500, sectors: int | None = None, max_write: int = 16,
+        pause_us: int = 500, sectors: int | None = None, max_write: int = 16, unit: int = 1,
     ) -> None:  # fmt: skip
         self.node, self._overlap, self._pause = node, overlap, pause_us / 1e6
-        self._max = max_write
+        self._max, self._unit = max_write, unit  # sectors, and of how many each write is made
         self._end = sectors or dm.sectors(node)
         self.writes = 0
         self.errors: list[OSError] = []
@@ -166,8 +166,9 @@ class Load:
         with Disk(self.node) as disk:
             while not self._stop.is_set():
                 turn += 1
-                count = rng.randint(1, self._max)
-                sector = rng.randrange(first, end - count)
+                count = rng.randint(1, self._max // self._unit) * self._unit
+                sector = rng.randrange(-(-first // self._unit), (end - count) // self._unit)
+                sector *= self._unit
                 tag = f"{number}.{turn}"
                 try:
                     disk.write(sector, _sector(tag) * count, fua=rng.random() < 0.1)

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Batches as WRITE SCATTERED(16): to a DCD, also with blocks of 4096; to one that says it knows it
+and then doesn't; to stock iblock; to a partition; while the LUN is reset. What it saves is
+printed: commands and bytes on the wire, with and without.
+
+With DEVICE as the only argument to that, which must be a SCSI disk that knows the command and that
+nobody uses; `scsi_debug` makes one of the kernel's own (see test_mirror_legs.py).
+"""
+
+import ctypes
+import fcntl
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from locklab import base, blk, count, dm, lio, mirror, ram, wire
+from scatterlab import MIB, PIPELINE, SERIAL, Mirrored, Sent, Site
+
+WRITES = 100 if base.CHECKED else 600
+BLKPG = 0x1269
+AUTO = 32 << 10
+LIST = 4096  # at most, before the data
+DEBUG_HOST = Path("/sys/bus/pseudo/drivers/scsi_debug/add_host")
+
+
+def saved(site: Site) -> None:
+    base.step("to a DCD: all that is told of it; with and without")
+    for how in ("auto", "on", "off"):
+        m = site.up("scatter", how)
+        before = count.snapshot(site.wire, site.store)
+        batches = int(site.store.attribute("stat_batches"))
+        with Sent() as sent:
+            load = m.load(WRITES)
+            load.stop()
+        used = count.spent(before, count.snapshot(site.wire, site.store))
+        batches = int(site.store.attribute("stat_batches")) - batches
+        commands, runs = m.count("scattered"), m.count("scattered_runs")
+        m.end(load, site.remote)
+        base.equal(m.count("scattered_again"), 0, "sent again")
+        base.equal(m.told("scatter"), "off" if how == "off" else "yes", "word")
+        base.equal(batches, commands, "the DCD's batches and the mirror's commands")
+        ends = [end for _, end in sent.commands]
+        base.equal((len(ends), ends.count("good")), (commands, commands), "by the tracepoint")
+        print(f"  {how}: {load.writes} writes, {commands} commands for {runs} runs:", flush=True)
+        print(f"    {count.line(used, load.writes)}", flush=True)
+        if how == "off":
+            base.equal(commands, 0, "commands")
+        else:
+            base.expect(runs >= 2 * commands > 20, f"{commands} commands, {runs} runs")
+            most = max(size for size, _ in sent.commands)
+            base.equal(most > AUTO + LIST, how == "on", f"more than {AUTO} bytes in one ({most})")
+        m.remove()
+
+
+def switched(site: Site) -> None:
+    base.step("switched on and off")
+    m = site.up("scatter", "off")
+    m.of.message("scatter auto")
+    base.expect("scatter" not in dm.table("mirror"), "the default is left out")
+    m.end(m.load(WRITES), site.remote)
+    base.expect(m.count("scattered") > 0, "switched on, none is sent")
+    m.of.message("scatter off")
+    base.expect("scatter off" in dm.table("mirror"), "it is in the table")
+    now = m.count("scattered")
+    m.end(m.load(50), site.remote)
+    base.equal(m.count("scattered"), now, "commands after it was switched off")
+    with base.refused("a word that is none", kernel="none of auto, on, off"):
+        m.of.message("scatter maybe")
+    m.remove()
+
+
+def partition(site: Site) -> None:
+    base.step("a partition")
+    start, length = 2048 + 8, (MIB << 11) - 4096
+    # As the kernel's struct has it, with its padding.
+    part = ctypes.create_string_buffer(struct.pack("qqi64s64s4x", start << 9, length << 9, 1,
+                                                   b"", b""))  # fmt: skip
+    with open(site.remote, "rb") as disk:
+        fcntl.ioctl(disk, BLKPG, struct.pack("iiiPi", 1, 0, len(part), ctypes.addressof(part), 0))
+    node = f"{site.remote}1"
+    base.until(lambda: base.opens(Path(node)), f"{node} to open")
+    with blk.Disk(site.remote, write=False) as disk:
+        outside = disk.read(0, start), disk.read(start + length, 64)
+    m = site.up(remote=node)
+    load = m.load(WRITES)
+    load.stop()
+    base.expect(m.count("scattered") > 10, "scattered")
+    load.check(node)
+    m.remove()
+    base.run("dd", f"if={site.remote}", f"of={site.local.node}", "bs=1M", "oflag=direct")
+    with blk.Disk(site.remote, write=False) as disk:
+        base.expect((disk.read(0, start), disk.read(start + length, 64)) == outside,
+                    "what is outside of the partition has changed")  # fmt: skip
+
+
+def reset(site: Site) -> None:
+    base.step("the LUN is reset under it: a unit attention is no error of the leg")
+    m = site.up()
+    load = m.load(WRITES // 3)
+    for _ in range(3):
+        base.run("sg_reset", "--device", site.remote)
+        load.wait_writes(WRITES // 3)
+    m.end(load, site.remote)
+    base.equal(m.told("scatter"), "yes", "word")
+    again = m.count("scattered_again")
+    base.expect(again, "no command met a reset: nothing was tried")
+    print(f"  {again} runs sent again", flush=True)
+    m.remove()
+
+
+def refused(site: Site) -> None:
+    base.step("a LUN that said it knows it, and doesn't: the writes go on singly, for good")
+    assert site.dcd
+    m = site.up()
+    m.end(m.load(WRITES), site.remote)
+    base.expect(m.count("scattered") > 0, "scattered")
+    base.until(lambda: "live 0 " in site.store.info() and "0 in use" in site.store.info(),
+               "all to be on the data disk")  # fmt: skip
+    site.target.remove()
+    site.dcd.store.remove()
+    other = lio.iblock("i", site.dcd.disks[0].node)
+    base.put(other.path / "wwn/vpd_unit_serial", SERIAL)
+    site.target = lio.Target(other)
+    base.until(site.session.up, "the session to come back")
+    log = base.KernelLog()
+    m.end(m.load(WRITES), site.remote)
+    base.equal(m.told("scatter"), "refused", "word")
+    base.expect(m.count("scattered_again") > 1, "sent again")
+    told = [line for line in log.new() if "has refused a WRITE SCATTERED" in line]
+    base.equal(len(told), 1, "times that it was told")
+    now = m.count("scattered")
+    m.end(m.load(WRITES), site.remote)
+    base.equal(m.count("scattered"), now, "commands after it was refused")
+    m.remove()
+    site.session.close()
+    site.target.remove()
+    other.remove()
+    for one in (*site.dcd.disks, site.local):
+        one.remove()
+
+
+def together(work: list[Callable[[], None]], after: Callable[[], None] = lambda: None) -> None:
+    """All of it at the same time; `after` when it has begun."""
+    threads = [threading.Thread(target=one) for one in work]
+    for one in threads:
+        one.start()
+    after()
+    for one in threads:
+        one.join()
+
+
+def writes(node: str, number: int) -> list[Callable[[], None]]:
+    def write(at: int) -> None:
+        with blk.Disk(node) as disk:
+            disk.write(64 * at, blk.pattern(f"{at}", 8), fua=at % 2 == 1)
+
+    return [partial(write, at) for at in range(number)]
+
+
+def new_table(link: wire.Wire) -> None:
+    base.step("a new table, and the end, while the leg is being asked: only the end waits")
+    site = Site("dcd", link)
+    link.profile("wan")
+    m = site.up()
+    together(writes(m.of.node, 6))
+    base.equal(m.told("scatter"), "unknown", "word: it has answered already")
+    dm.reload("mirror", f"0 {dm.sectors(m.of.node)} lockstep {dm.table('mirror')}")
+    together(writes(m.of.node, 6))
+    base.equal(m.told("scatter"), "unknown", "word: it has answered already")
+    m.remove()
+    link.profile("lan")
+    site.close()
+
+
+def full_queue(link: wire.Wire) -> None:
+    base.step("a leg whose queue has been full for many batches is asked all the same, later")
+    site = Site("dcd", link)
+    base.put(Path("/sys/block") / Path(site.remote).name / "queue/nr_requests", 4)
+    m = site.up()
+
+    def read() -> None:
+        with blk.Disk(site.remote, write=False) as disk:
+            disk.read(0, 8)
+
+    def full() -> None:
+        time.sleep(0.1)
+        # Each second one has FUA, so its batch doesn't wait for another's return.
+        together(writes(m.of.node, 16), mended)
+
+    def mended() -> None:
+        time.sleep(0.1)
+        base.expect(m.count("batches") > 5, f"{m.count('batches')} batches")
+        base.equal(m.told("scatter"), "unknown", "word: it could be asked")
+        link.mend("lan")
+
+    link.cut()
+    together([read] * 16, full)
+    m.end(m.load(WRITES // 2), site.remote)
+    base.equal(m.told("scatter"), "yes", "word")
+    base.expect(m.count("scattered") > 10, "scattered")
+    m.remove()
+    site.close()
+
+
+def large_blocks(link: wire.Wire) -> None:
+    base.step("a DCD with blocks of 4096")
+    site = Site("dcd", link, block=4096)
+    m = site.up()
+    batches = int(site.store.attribute("stat_batches"))
+    m.end(m.load(WRITES, unit=8), site.remote)
+    commands = m.count("scattered")
+    base.expect(commands > 10, f"{commands} commands")
+    base.equal(int(site.store.attribute("stat_batches")) - batches, commands, "the DCD's batches")
+    base.equal(m.count("scattered_again"), 0, "sent again")
+    m.remove()
+    site.close()
+
+
+def stock(link: wire.Wire) -> None:
+    base.step("stock iblock doesn't know it")
+    site = Site("iblock", link)
+    m = site.up()
+    m.end(m.load(WRITES // 2), site.remote)
+    base.equal((m.told("scatter"), m.count("scattered")), ("no", 0), "word, commands")
+    m.remove()
+    site.close()
+
+
+def no_disk() -> None:
+    base.step("a disk that is none of SCSI")
+    local, remote = ram.Ram("local", MIB), ram.Ram("remote", MIB)
+    m = Mirrored(mirror.Mirror(local.node, remote.node, *PIPELINE))
+    m.end(m.load(50), remote.node)
+    base.equal(m.told("scatter"), "-", "word")
+    m.remove()
+
+
+def debug_disk() -> str:
+    """A disk of the kernel's own SCSI target in memory."""
+    disks = Path("/sys/bus/pseudo/devices")
+    base.put(DEBUG_HOST, "1")
+    base.until(lambda: list(disks.glob("adapter*/host*/target*/*/block/*")), "its disk")
+    node = f"/dev/{next(disks.glob('adapter*/host*/target*/*/block/*')).name}"
+    base.until(lambda: base.opens(Path(node)), f"{node} to open")
+    return node
+
+
+def on_disk(node: str) -> None:
+    """Any SCSI disk of this machine that has it."""
+    unit = int(Path(f"/sys/block/{Path(node).name}/queue/logical_block_size").read_text()) // 512
+    base.step(f"{node}, blocks of {unit * 512}")
+    local = ram.Ram("local", min(MIB, dm.sectors(node) >> 11))
+    m = Mirrored(mirror.Mirror(local.node, node, *PIPELINE))
+    m.end(m.load(WRITES, unit), node)
+    base.equal(m.told("scatter"), "yes", "word")
+    base.expect(m.count("scattered") > 10, "scattered")
+    base.equal(m.count("scattered_again"), 0, "sent again")
+    print(f"  {m.count('scattered')} commands, {m.count('scattered_runs')} runs", flush=True)
+    m.remove()
+
+
+def main() -> None:
+    link = wire.Wire("lan")
+    site = Site("dcd", link)
+    for part in (saved, switched, partition, reset, refused):
+        part(site)
+    new_table(link)
+    full_queue(link)
+    large_blocks(link)
+    stock(link)
+    no_disk()
+    base.step("done")
+
+
+if sys.argv[1:]:
+    on_disk(debug_disk() if sys.argv[1] == "scsi_debug" else sys.argv[1])
+else:
+    main()
