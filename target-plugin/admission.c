@@ -13,7 +13,7 @@
 #define INDEX_HIGH	90
 #define NVRAM_LOW	50		/* percent of the slots */
 #define NVRAM_HIGH	90
-#define RING_LAST	95		/* percent of the ring; from there on it waits for the tail */
+#define RING_LAST	95		/* percent of the ring: it waits for the tail */
 #define RING_FULL	98
 
 static u64 most_segments(const struct dcd_engine *e)

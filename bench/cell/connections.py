@@ -9,7 +9,7 @@ card each and one cable line: each session has a portal (port) of its own on the
 three streams gain on a line that is no faster is the question that the paper asks with figure 2.
 
 Difference to MC/S: there is no order of commands between sessions. None is needed: no mirror here
-sends overlapping writes at a time that it wants in order, or it says so (mirrors.ABOUT).
+sends overlapping writes at a time that it wants in order, or it says so (mirrors.py).
 
 A burst of 128 writes is many seconds of a slow wire: the initiator's ping behind them, a command's
 own time limit (30 s) and the target's for a command's data (3 s) would each take that for a dead

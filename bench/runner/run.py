@@ -142,7 +142,12 @@ def tell_list() -> None:
 def report_of(args: argparse.Namespace) -> Path:
     """Its folder: beside that of the results."""
     place: Path = args.out.resolve().parent / "report"
-    return place / "quick" if args.quick else place
+    return place / kind_of(args)
+
+
+def kind_of(args: argparse.Namespace) -> Path:
+    """What must not stand among other results: the user's own devices aren't simulated."""
+    return Path("here" if args.lab == "here" else "") / ("quick" if args.quick else "")
 
 
 def judged(args: argparse.Namespace, todo: Sequence[Cell]) -> None:
@@ -159,7 +164,7 @@ def judged(args: argparse.Namespace, todo: Sequence[Cell]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     one = parser()
     args = one.parse_args(argv)
-    out = args.out.resolve() / ("quick" if args.quick else "")
+    out = args.out.resolve() / kind_of(args)
     if not out.is_relative_to(TOP):
         one.error(f"--out {out} has to be inside {TOP}, where the lab's kernel sees it")
     if args.trace:
