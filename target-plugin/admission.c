@@ -134,6 +134,16 @@ bool dcd_pressed(struct dcd_engine *e)
 	return dcd_level_above(&ring, ring.low);
 }
 
+bool dcd_log_pressed(struct dcd_engine *e)
+{
+	struct dcd_level nvram;
+
+	spin_lock(&e->lock);
+	nvram = nvram_level(e);
+	spin_unlock(&e->lock);
+	return dcd_level_above(&nvram, nvram.low);
+}
+
 /* How far this turn is, since its oldest mark; false: there is nothing to tell by. */
 static bool turn_so_far(const struct dcd_engine *e, struct dcd_turn *t)
 {

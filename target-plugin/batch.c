@@ -13,6 +13,7 @@
 
 #define OF_RING	32			/* a batch is no larger than such a part of it, */
 #define LEAST	(256U << 10)		/* nor smaller than that */
+#define LOG_SHARED 2
 #define ZEROES ((4ULL << 20) >> SECTOR_SHIFT)	/* sectors of a load of zeroes, at most */
 
 struct dcd_batch *dcd_batch_new(struct dcd_engine *e)
@@ -100,6 +101,15 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 	return b->n;
 }
 
+/*
+ * How many reads of the log at a time: few while NVRAM waits for the log disk, as each
+ * costs that as much time as a segment, and a full NVRAM stops all writes.
+ */
+static unsigned int log_width(struct dcd_engine *e, dcd_width *width)
+{
+	return dcd_log_pressed(e) ? min(width(e), LOG_SHARED) : width(e);
+}
+
 /* The log's places are the destager's own: only it gives them away. */
 static void begin_reads(struct dcd_engine *e, struct dcd_batch *b, unsigned int most)
 {
@@ -131,7 +141,7 @@ static void wait_reading(struct dcd_engine *e, struct dcd_ios *ios, unsigned int
 			 struct dcd_batch *ahead, dcd_width *width)
 {
 	while (atomic_read(&ios->in_flight) > left) {
-		unsigned int most = ahead ? width(e) : 0;
+		unsigned int most = ahead ? log_width(e, width) : 0;
 
 		if (most && has_room(ahead, most))
 			begin_reads(e, ahead, most);
@@ -147,7 +157,7 @@ static int read_rest(struct dcd_engine *e, struct dcd_batch *b, dcd_width *width
 	int r = 0;
 
 	while (b->begun < b->to_read) {
-		unsigned int most = width(e);
+		unsigned int most = log_width(e, width);
 
 		if (!most) {
 			r = -EAGAIN;

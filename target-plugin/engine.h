@@ -469,6 +469,8 @@ void dcd_destage_kick(struct dcd_engine *e);
 /* admission.c. Segments that may be opened: room in ring and index. Needs @lock. */
 u64 dcd_ring_free(const struct dcd_engine *e);
 bool dcd_pressed(struct dcd_engine *e);	/* is that above the low watermark? */
+/* Is the log disk behind, so that NVRAM fills up? */
+bool dcd_log_pressed(struct dcd_engine *e);
 /*
  * After how many microseconds the write behind one of @sectors may be admitted, by
  * how full ring, index and NVRAM are, how fast they are emptied, and what is foreseen.
