@@ -78,7 +78,8 @@ static u64 until(const struct dcd_forecast *f, ktime_t now)
 
 static u64 ring_us(const struct dcd_engine *e, sector_t sectors)
 {
-	u64 per = (e->segment_bytes - dcd_payload_start(e)) >> SECTOR_SHIFT;
+	/* Without NVRAM a segment is a commit: of its place in the ring little may be used. */
+	u64 per = max(e->usual / 16, 1ULL);
 	struct dcd_level ring = ring_level(e), last = ring;
 	ktime_t now;
 
@@ -109,6 +110,12 @@ u64 dcd_pace_us(struct dcd_engine *e, sector_t sectors)
 		  dcd_pace_delay(&nvram, &e->log_speed, sectors));
 	spin_unlock(&e->lock);
 	return us;
+}
+
+void dcd_pace_sealed(struct dcd_engine *e, u64 sectors)
+{
+	lockdep_assert_held(&e->lock);
+	e->usual += sectors - e->usual / 16;
 }
 
 void dcd_pace_learn(struct dcd_engine *e, struct dcd_speed *speed, sector_t sectors,

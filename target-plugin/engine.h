@@ -190,6 +190,7 @@ struct dcd_engine {
 	ktime_t next_intake;		/* a paced write isn't admitted before it */
 	struct dcd_destage_config destage;
 	struct dcd_speed log_speed, data_speed;
+	u64 usual;			/* 16 times the sectors that a segment gets, lately */
 	bool foreseen;			/* is there a forecast? */
 	struct dcd_forecast next_room, turn_end;
 	struct list_head waiting;	/* writes, for time or room; @intake_work's */
@@ -477,6 +478,8 @@ bool dcd_log_pressed(struct dcd_engine *e);
  * Any context.
  */
 u64 dcd_pace_us(struct dcd_engine *e, sector_t sectors);
+/* A segment gets no more than @sectors. Needs @lock. */
+void dcd_pace_sealed(struct dcd_engine *e, u64 sectors);
 /* So many sectors were written in the time since @began; @speed is one of the engine's. */
 void dcd_pace_learn(struct dcd_engine *e, struct dcd_speed *speed, sector_t sectors,
 		    ktime_t began);

@@ -97,8 +97,10 @@ bool dcd_may_reserve(struct dcd_engine *e, unsigned int entries)
 void dcd_seal_open(struct dcd_engine *e)
 {
 	lockdep_assert_held(&e->lock);
-	if (e->open)
-		e->open->state = DCD_SLOT_SEALED;
+	if (!e->open)
+		return;
+	dcd_pace_sealed(e, (e->open->used - dcd_payload_start(e)) >> SECTOR_SHIFT);
+	e->open->state = DCD_SLOT_SEALED;
 	e->open = NULL;
 }
 

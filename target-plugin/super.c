@@ -46,6 +46,7 @@ static int take_super(struct dcd_engine *e, const struct dcd_super_found *f)
 	e->segments = f->geometry.segments;
 	e->segment_bytes = f->geometry.segment_bytes;
 	e->table_bytes = f->geometry.table_bytes;
+	e->usual = (u64)(e->segment_bytes - dcd_payload_start(e)) >> SECTOR_SHIFT << 4;
 	return 0;
 }
 
