@@ -141,7 +141,8 @@ def main() -> int:
         scenario.stop()
         print(f"cut_mirror: {scenario.scattered} commands for several writes", flush=True)
         scatters = args.backstore == "dcd" and not args.plain
-        base.equal(scenario.scattered > 0, scatters, "such commands were sent")
+        if args.cuts >= 10 or not scatters:  # a few may all come before the first batch
+            base.equal(scenario.scattered > 0, scatters, "such commands were sent")
     return code
 
 
