@@ -183,7 +183,11 @@ def over_the_wire() -> None:
         device.in_sync()
         with faults.no_memory(every=3):
             done = load("verify", device.node, 300 * ROUNDS, span=4096, depth=32)
-        base.until(both.session.up, "the session")
+        try:
+            base.until(both.session.up, "the session", 30)
+        except base.Wrong:  # the kernel had no memory to tell iscsid that it had died
+            both.session.restart_daemon()
+            base.until(both.session.up, "the session, with a new iscsid")
         device.message("recover")
         device.in_sync()
         base.equal(done[3:], (0, 0), "failed writes and reads")

@@ -38,12 +38,7 @@ class Session:
             "".join(f"{key} = {value}\n" for key, value in chosen.items())
         )
         Path("/run/lock/iscsi").mkdir(parents=True, exist_ok=True)
-        self._daemon = subprocess.Popen(
-            ["iscsid", "-f"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, start_new_session=True,  # it signals its whole group
-        )
-        base.until(lambda: "ISCSIADM_ABSTRACT_NAMESPACE" in Path("/proc/net/unix").read_text(),
-                   "iscsid's socket")
+        self._daemon = _iscsid()
         self._portals = portals
         for portal in portals:
             base.run(*_record(portal), "-o", "new")
@@ -77,6 +72,12 @@ class Session:
         self._daemon.terminate()
         self._daemon.wait()
 
+    def restart_daemon(self) -> None:
+        """As an admin does whose iscsid wasn't told that a session died: it looks anew."""
+        self._daemon.terminate()
+        self._daemon.wait()
+        self._daemon = _iscsid()
+
     def states(self) -> list[str]:
         """LOGGED_IN, FAILED (waiting for the link) or FREE (given up) of each session."""
         return [(one / "state").read_text().strip() for one in sorted(_CLASS.glob("session*"))]
@@ -102,6 +103,16 @@ class Session:
         """How long commands wait for a lost session from now on."""
         for one in _CLASS.glob("session*"):
             base.put(one / "recovery_tmo", seconds)
+
+
+def _iscsid() -> subprocess.Popen[bytes]:
+    daemon = subprocess.Popen(
+        ["iscsid", "-f"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True,  # it signals its whole group
+    )
+    base.until(lambda: "ISCSIADM_ABSTRACT_NAMESPACE" in Path("/proc/net/unix").read_text(),
+               "iscsid's socket")
+    return daemon
 
 
 def _record(portal: str) -> list[str]:
