@@ -32,7 +32,9 @@ def refused(what: str, *words: str, stdin: str = "") -> None:
 
 base.step("systemd understands the drop-in (what it does at boot is seen in the VM lab)")
 said = host.good("systemd-analyze", "verify", "rtslib-fb-targetctl.service")
-base.equal(said, "", "complaints of systemd-analyze verify")
+# It looks at whatever the unit is ordered by; the lab's kernel has no IPv6.
+complaints = [line for line in said.splitlines() if "does not support IPv6" not in line]
+base.equal(complaints, [], "complaints of systemd-analyze verify")
 
 base.step("a configuration is saved; then a boot without the module")
 host.create("m", data=data.node, log=log.node, nvram="dram:battery", nvram_bytes="1M")
