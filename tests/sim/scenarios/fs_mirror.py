@@ -149,6 +149,7 @@ def main() -> None:
     fs.verify(workers, root)
     for worker in workers:
         print(f"  {worker.where.name}: {worker.turns} operations")
+    fs.settle(root)
     fs.umount(root)
     with fs.mounted(kind, both.mirror.node, "/run/fs"):
         fs.verify(workers, root)
