@@ -16,7 +16,7 @@ backstore on the data disk); dm-writecache under iblock with the DCD's log disk 
 acknowledges before a write is durable, and the LUN says so: writecache), and the same with each
 write asked to be durable (writecache-fua), as those of the DCD and of iblock are. dm-writeboost
 isn't among them: the module of Debian's package (2.2.17) compiles with 6.1, but not with 6.12 (no
-bd_inode in struct block_device, no blk_limits_io_opt) nor with the lab's 7.2, whose dm-io, kcopyd
+bd_inode in struct block_device, no blk_limits_io_opt) nor with the lab's 7.3, whose dm-io, kcopyd
 and queue limits have other signatures.
 """
 
