@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Times in the shape of all workloads: count, bytes, seconds, mean, percentiles, maximum.
+"""Times in the shape of all workloads: count, bytes, seconds, mean, minimum, percentiles, maximum.
 
 Percentiles are by nearest rank, as bench/replay's: each is a time that was measured.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-_SHARES = {"p50_ns": 500, "p99_ns": 990, "p999_ns": 999, "max_ns": 1000}
+_SHARES = {"min_ns": 0, "p50_ns": 500, "p99_ns": 990, "p999_ns": 999, "max_ns": 1000}
 
 
 def told(times_ns: Sequence[int], total_bytes: int, seconds: float) -> dict[str, Any]:

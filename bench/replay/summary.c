@@ -45,11 +45,11 @@ void times_print(struct times *times, FILE *out)
 	while (quick < times->count && times->ns[quick] <= HALF_A_SECOND_NS)
 		quick++;
 	fprintf(out,
-		"{\"count\": %zu, \"mean_ns\": %.1f, \"p50_ns\": %" PRIu64 ", \"p99_ns\": %" PRIu64
+		"{\"count\": %zu, \"mean_ns\": %.1f, \"min_ns\": %" PRIu64 ", \"p50_ns\": %" PRIu64 ", \"p99_ns\": %" PRIu64
 		", \"p999_ns\": %" PRIu64 ", \"max_ns\": %" PRIu64
 		", \"within_half_second\": %zu}",
-		times->count, times->count ? sum / (double)times->count : 0.0, rank(times, 500),
-		rank(times, 990), rank(times, 999), rank(times, 1000), quick);
+		times->count, times->count ? sum / (double)times->count : 0.0, rank(times, 0),
+		rank(times, 500), rank(times, 990), rank(times, 999), rank(times, 1000), quick);
 }
 
 void times_free(struct times *times)

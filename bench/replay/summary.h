@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Mean, percentiles and maximum of response times in nanoseconds.
+ * Mean, minimum, percentiles and maximum of response times in nanoseconds.
  * Percentiles are by nearest rank: p99 is the smallest time that at least 99 %
  * of the requests don't exceed; so each is a time that was measured.
  * within_half_second is how many took no longer than that, as the paper counts.

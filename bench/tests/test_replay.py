@@ -95,6 +95,7 @@ def test_statistics_are_those_of_the_log(program: Path, tmp_path: Path, device: 
     said = got["writes"]["response"]
     assert said["count"] == len(times)
     assert said["mean_ns"] == pytest.approx(sum(times) / len(times), abs=0.1)
+    assert said["min_ns"] == times[0]
     for key, share in (("p50_ns", 0.5), ("p99_ns", 0.99), ("p999_ns", 0.999), ("max_ns", 1.0)):
         assert said[key] == times[math.ceil(share * len(times) - 1e-9) - 1], key
 

@@ -46,8 +46,20 @@ def test_a_report_that_lacks_something_is_refused() -> None:
 def test_times_are_ranked() -> None:
     got = times.told(list(range(1000, 0, -1)), 4096, 2.0)
     assert (got["p50_ns"], got["p99_ns"], got["p999_ns"], got["max_ns"]) == (500, 990, 999, 1000)
+    assert got["min_ns"] == 1
     assert got["mean_ns"] == 500.5
     assert times.told([], 0, 1.0) == {"count": 0, "bytes": 0, "seconds": 1.0}
+
+
+def test_fios_times_include_the_submission() -> None:
+    """Of two writes of 5 and 7 ms in flight, whose submission waited for 1 and 3."""
+    parts = {"50.000000": 6e6, "99.000000": 10e6, "99.900000": 10e6}
+    side = {"total_ios": 2, "io_bytes": 8192, "runtime": 16, "clat_ns": {"mean": 6e6, "max": 7e6},
+            "lat_ns": {"min": 6e6, "mean": 8e6, "max": 10e6, "percentile": parts}}  # fmt: skip
+    got = fio.told({"write": side, "read": {"total_ios": 0}})
+    assert list(got) == ["write"]
+    assert (got["write"]["mean_ns"], got["write"]["max_ns"]) == (8e6, 10e6)
+    assert (got["write"]["min_ns"], got["write"]["p99_ns"]) == (6e6, 10e6)
 
 
 def test_fios_sizes() -> None:

@@ -26,10 +26,9 @@ _RW = {
 def run(node: str, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     kinds = list(product(params["patterns"], params["ops"], params["sizes"]))
     span = f"{params.get('span_mib', 256)}m"
-    words = ":".join(f"{one:g}" for one in one_job.PERCENTILES)
     jobs: list[dict[str, object]] = [
         {
-            "rw": _RW[pattern, op], "bs": size, "iodepth": 1, "percentile_list": words,
+            "rw": _RW[pattern, op], "bs": size, "iodepth": 1, **one_job.TIMES,
             "size": size if pattern == "identical" else span,
             "io_size": one_job.number(size) * int(params["count"]),  # over the span again and again
         }
