@@ -34,8 +34,15 @@ class Built:
     upper: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)  # the mirror
 
     def snapshot(self) -> dict[str, int]:
-        """All counters in one flat table; the difference of two is what the work cost."""
-        found = count.snapshot(self.link, self.site.store if self.site else None, self.legs)
+        """All counters in one flat table; the difference of two is what the work cost.
+
+        Of a leg over iSCSI the target's own count (scsi_write and so on) is what was written: the
+        kernel at the primary doesn't count WRITE SCATTERED, which passes its block layer by.
+        """
+        disks = dict(self.legs)
+        if self.site and self.over_iscsi:
+            disks.pop("remote", None)
+        found = count.snapshot(self.link, self.site.store if self.site else None, disks)
         if self.site:
             found |= count.snapshot(disks={f"site_{k}": v for k, v in self.site.disks.items()})
             found |= {f"cache_{key}": value for key, value in self.site.told().items()}
