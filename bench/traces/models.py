@@ -7,6 +7,7 @@ they go, and what other sizes there are has to come from elsewhere; each model s
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -95,22 +96,15 @@ FINANCIAL_1 = Model(
     giants=1e-5,
 )  # fmt: skip
 
-FINANCIAL_2 = Model(
+FINANCIAL_2 = dataclasses.replace(
+    FINANCIAL_1,
     published=Published(2_733_121, 480_529, 1024, 262_656, 2508, 3107, 67, 12),
     origin="nothing but Table 1 is at hand: arrivals and locality are assumed to be Financial-1's, "
     "a trace of the same kind by the same people; sizes are assumed to be small powers of two, and "
     "one request in 10,000 far larger",
     write_sizes={1024: 250, 2048: 350, 3072: 120, 4096: 180, 8192: 80, 16384: 20},
     read_sizes={1024: 300, 2048: 400, 3072: 100, 4096: 120, 8192: 80},
-    groups=_GROUPS,
-    gaps=_GAPS,
-    burst_memory=0.95,
-    burst_spread=0.6,
-    stays=0.58,
-    rewritten=0.46,
-    sequential=0.42,
     asus=(1.0,) * 19,
-    asu_sectors=480 << 11,
     giants=1e-4,
     giants_from=16 << 10,
 )
