@@ -229,6 +229,20 @@ def test_what_cannot_be_compared_is_no_success() -> None:
     assert "write p99_ns isn't in the new" in compare.changes([row()], [less])[1][0]
 
 
+def test_another_kernel_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def made_with(kernel: str) -> Row:
+        return row() | {"versions": {"kernel": kernel, "rootfs": "r-1"}}
+
+    assert not compare.ground([made_with("uml-a")], [made_with("uml-a")])
+    [said] = compare.ground([made_with("uml-a")], [made_with("uml-b")])
+    assert "measured with uml-a, the new with uml-b" in said
+    old, new = tmp_path / "old" / results.FILE, tmp_path / "new" / results.FILE
+    results.write(old, [made_with("uml-a")])
+    results.write(new, [made_with("uml-b")])
+    assert compare.main([str(old), str(new)]) == 0  # of itself it is no change
+    assert said in capsys.readouterr().out
+
+
 def test_compare_ends_with_what_it_found(tmp_path: Path) -> None:
     old, new = tmp_path / "old" / results.FILE, tmp_path / "new" / results.FILE
     results.write(old, [row()])

@@ -50,6 +50,8 @@ def test_no_figure_is_beyond_the_baselines_tolerance(out: Path) -> None:
     assert {compare.key(row) for row in old} == {compare.key(row) for row in new}
     changes, gaps = compare.changes(old, new)
     said = "\n".join([*map(str, changes), *gaps])
+    if said:
+        said = "\n".join([said, *compare.ground(old, new)])
     assert not said, f"\n{said}\nif that is wanted, renew the baseline: see {BASELINE.name}"
 
 
