@@ -3,7 +3,8 @@
 
 First the papers' figures and tables, theirs beside ours with both ratios; then each experiment with
 its limits, its cost on the wire, its pictures, and how to repeat it. What couldn't be measured is a
-gap with its reason, never left out.
+gap with its reason, never left out. What the user hasn't run himself is shown as it was committed
+with the tree (bench/results), and said to be.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ code { background: #f3f3f3; padding: 0 .2rem }
 """
 
 
-def make(folder: Path, place: Path) -> Path:
-    """The page of all results below a folder; returns its file."""
-    rows = results.read(folder)
+def make(folder: Path, place: Path, kept: Path | None = None) -> Path:
+    """The page of all results below a folder, and of those in `kept` that it has none of; returns
+    its file."""
+    rows = results.gathered(folder, kept)
     place.mkdir(parents=True, exist_ok=True)
     for old in place.glob("*.png"):
         old.unlink()
     parts = [_head(rows), *_papers(rows, place)]
-    for name in dict.fromkeys(row["experiment"] for row in rows):
-        own = [row for row in rows if row["experiment"] == name]
-        parts += _experiment(name, own, folder, place)
+    for name in sorted({row["experiment"] for row in rows}):
+        parts += _experiment(name, [row for row in rows if row["experiment"] == name], place)
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -53,19 +54,26 @@ def make(folder: Path, place: Path) -> Path:
 
 
 def _head(rows: Sequence[Row]) -> str:
-    trees = {f"{row['tree']['commit'][:12]}{' (changed)' if row['tree']['changed'] else ''}"
-             for row in rows}  # fmt: skip
+    committed = [row for row in rows if row["committed"]]
     labs = sorted({row["lab"] + (", quick" if row["quick"] else "") for row in rows})
     gaps = sum(1 for row in rows if tables.gap(row))
     return (
         "<h1>Lockstep: measurements</h1>"
-        f"<p>{len(rows)} cells, {gaps} of them gaps; lab: {escape('; '.join(labs))}; tree "
-        f"{escape(', '.join(sorted(trees)))}. Times of the sim lab are simulated: exact, and the "
-        "same on every machine. They are the disks', the wire's and the protocol's; a CPU takes "
-        "no time there. A ratio in bold is against the row named base.</p>"
+        f"<p>{len(rows)} cells, {gaps} of them gaps; lab: {escape('; '.join(labs))}. "
+        f"{len(rows) - len(committed)} were run here (tree {escape(_trees(rows, False))}), "
+        f"{len(committed)} were committed with the tree (measured at "
+        f"{escape(_trees(rows, True))}); each row says which. Times of the sim lab are simulated: "
+        "exact, and the same on every machine. They are the disks', the wire's and the protocol's; "
+        "a CPU takes no time there. A ratio in bold is against the row named base.</p>"
         + ("<p class=gap>These are the quick forms of the experiments: too short for any claim.</p>"
            if any(row["quick"] for row in rows) else "")
     )  # fmt: skip
+
+
+def _trees(rows: Sequence[Row], committed: bool) -> str:
+    found = {f"{row['tree']['commit'][:12]}{' (changed)' if row['tree']['changed'] else ''}"
+             for row in rows if row["committed"] == committed}  # fmt: skip
+    return ", ".join(sorted(found)) or "-"
 
 
 # --- the papers ---
@@ -86,19 +94,20 @@ def _figure(figure: papers.Figure, rows: Sequence[Row], picture: Path) -> Iterab
     gaps = {one.gap for one in found}
     alike = gaps.pop() if len(gaps) == 1 else ""  # told once
     yield f"<h3>{escape(figure.id)}</h3>"
-    head = ["", f"paper, {figure.unit}", f"ours, {figure.unit}"]
+    head = ["", f"paper, {figure.unit}", f"ours, {figure.unit}", "ours / paper"]
     head += [f"paper / {figure.base}", f"ours / {figure.base}"] if figure.base else []
     lines = []
     for one in found:
         line = [
             escape(one.row.name), _number(one.row.paper, one.row.derived),
             f"<span class=gap>{escape(one.gap)}</span>" if one.gap and not alike
-            else _number(one.ours),
+            else _number(one.ours), _number(papers.ratio(one.ours, one.row.paper)),
         ]  # fmt: skip
         if figure.base:
             line += [_number(one.ratio_paper), f"<b>{_number(one.ratio_ours)}</b>"]
-        lines.append([*line, escape(one.row.source)])
-    yield _table([*head, "where"], lines, text=len(head))
+        lines.append([*line, escape(one.done), escape(one.row.source)])
+    head += ["ours was", "where in the paper"]
+    yield _table(head, lines, text=(len(head) - 2, len(head) - 1))
     if alike:
         yield f"<p class=gap>Ours: {escape(alike)}.</p>"
     yield from (f"<p>{line}</p>" for line in _verdicts(figure, found))
@@ -129,7 +138,7 @@ def _verdicts(figure: papers.Figure, found: Sequence[papers.Beside]) -> Iterable
 # --- the experiments ---
 
 
-def _experiment(name: str, rows: Sequence[Row], folder: Path, place: Path) -> Iterable[str]:
+def _experiment(name: str, rows: Sequence[Row], place: Path) -> Iterable[str]:
     one = _known(name)
     yield f'<h2 id="{escape(name)}">{escape(one.title if one else name)}</h2>'
     yield f"<p class=quiet>{escape(name)}: repeat by <code>bench/run {escape(name)}</code></p>"
@@ -141,11 +150,13 @@ def _experiment(name: str, rows: Sequence[Row], folder: Path, place: Path) -> It
     for trace in {row["trace"]["sha256"]: row["trace"] for row in rows if "trace" in row}.values():
         lines = [trace["what"], *trace.get("statistics", [])]
         yield f"<p class=quiet>Trace: {'<br>'.join(escape(line) for line in lines)}</p>"
-    for head, lines in (tables.times(rows), tables.wire(rows)):
+    marked = [row | {"cell": f"{row['cell']} (committed)"} if row["committed"] else row
+              for row in rows]  # fmt: skip
+    for head, lines in (tables.times(marked), tables.wire(marked)):
         if lines:
             yield _table(list(head), [[escape(word) for word in line] for line in lines])
     yield from _limits(rows)
-    for row in rows:
+    for row in marked:
         if why := tables.gap(row):
             yield f"<p class=gap>{escape(row['cell'])}, seed {row['seed']}: {escape(why)}</p>"
     for plot in one.plot if one else ():
@@ -153,7 +164,7 @@ def _experiment(name: str, rows: Sequence[Row], folder: Path, place: Path) -> It
         good = [row for row in rows if "result" in row]
         if plot not in plots.PLOTS:
             yield f"<p class=gap>no plot is called {escape(plot)}</p>"
-        elif good and plots.PLOTS[plot](good, folder / name, picture):
+        elif good and plots.PLOTS[plot](good, picture):
             yield f'<img src="{picture.name}" alt="{escape(name)}, {escape(plot)}">'
 
 
@@ -195,12 +206,14 @@ def _number(value: float | None, derived: bool = False) -> str:
     return f"about {text}" if derived else text
 
 
-def _table(head: Sequence[str], lines: Sequence[Sequence[str]], text: int = -1) -> str:
-    """Cells are HTML already; `text`: the column that isn't a number."""
+def _table(
+    head: Sequence[str], lines: Sequence[Sequence[str]], text: Sequence[int] = ()
+) -> str:
+    """Cells are HTML already; `text`: the columns that aren't numbers."""
 
     def cells(tag: str, line: Sequence[str]) -> str:
         return "".join(
-            f"<{tag}{' class=text' if n == text else ''}>{word}</{tag}>"
+            f"<{tag}{' class=text' if n in text else ''}>{word}</{tag}>"
             for n, word in enumerate(line)
         )
 

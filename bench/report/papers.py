@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from runner import tables
 from runner.results import Row
 
 FILE = Path(__file__).with_name("papers.toml")
+NOUNS = {"read": "reads", "batch": "batches of writes", "transaction": "transactions"}
 
 
 class _Strict(BaseModel):
@@ -60,6 +62,7 @@ class Beside:
     row: Published
     ours: float | None
     gap: str  # why there is none of ours
+    done: str = ""  # how much work ours was, and whose run
     ratio_paper: float | None = None
     ratio_ours: float | None = None
 
@@ -75,8 +78,8 @@ def beside(figure: Figure, rows: Sequence[Row]) -> list[Beside]:
     if base is None:
         return found
     return [
-        Beside(one.row, one.ours, one.gap, _ratio(one.row.paper, base.row.paper),
-               _ratio(one.ours, base.ours))
+        dataclasses.replace(one, ratio_paper=ratio(one.row.paper, base.row.paper),
+                            ratio_ours=ratio(one.ours, base.ours))
         for one in found
     ]  # fmt: skip
 
@@ -90,8 +93,22 @@ def _one(figure: Figure, published: Published, rows: Sequence[Row]) -> Beside:
     if why := tables.gap(row):
         return Beside(published, None, why)
     ours = metrics.value(row["result"], figure.metric)
-    return Beside(published, ours, "" if ours is not None else f"no {figure.metric} in its result")
+    gap = "" if ours is not None else f"no {figure.metric} in its result"
+    return Beside(published, ours, gap, _done(row, figure.metric))
 
 
-def _ratio(value: float | None, base: float | None) -> float | None:
+def _done(row: Row, metric: str) -> str:
+    """As in "5,923 writes, 260 s; committed"."""
+    sides = tables.counted(row)
+    kind = metric.partition(".")[0]
+    if kind not in sides:
+        kind = next(iter(sides), "")
+    side = sides.get(kind, {})
+    seconds = side.get("seconds", row["result"].get("elapsed_s"))
+    words = [f"{side['count']:,} {NOUNS.get(kind, 'writes')}"] if side else []
+    words += [f"{seconds:,.0f} s"] if seconds is not None else []
+    return ", ".join(words) + ("; committed" if row.get("committed") else "; run here")
+
+
+def ratio(value: float | None, base: float | None) -> float | None:
     return value / base if value is not None and base else None

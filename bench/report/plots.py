@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Pictures of results, as PNG files. An experiment names those it wants in `plot`.
 
-    responses   each request's time over the run, a panel a cell (requests.csv); of a replay that
-                kept a series only (series.csv) mean and longest of each stretch, and its skips
+    responses   each request's time over the run, a panel a cell (requests.csv); where a cell has
+                a series only (series.csv) mean and longest of each stretch, and its skips
     bars        mean and p99 of each cell
     lines       mean over the values of the experiment's numeric axis, a line a configuration
 """
@@ -10,6 +10,8 @@
 from __future__ import annotations
 
 import csv
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -17,8 +19,9 @@ import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
+from matplotlib.axes import Axes
 from report import responses
-from runner import tables
+from runner import results, tables
 from runner.results import Row
 
 OURS, THEIRS = "#1f4e79", "#c0504d"
@@ -45,7 +48,7 @@ def side_by_side(
     pyplot.close(figure)
 
 
-def bars(rows: Sequence[Row], _folder: Path, picture: Path) -> bool:
+def bars(rows: Sequence[Row], picture: Path) -> bool:
     found = [(row["cell"], side) for row in rows for kind, side in tables.kinds(row).items()
              if kind == ("write" if "write" in tables.kinds(row) else kind)]  # fmt: skip
     if not found:
@@ -65,17 +68,17 @@ def bars(rows: Sequence[Row], _folder: Path, picture: Path) -> bool:
     return True
 
 
-def lines(rows: Sequence[Row], _folder: Path, picture: Path) -> bool:
+def lines(rows: Sequence[Row], picture: Path) -> bool:
     """Cells are called CONFIGURATION AXIS=VALUE; the last numeric axis is the abscissa."""
     series: dict[str, list[tuple[float, float]]] = {}
     axis_name = ""
     for row in rows:
         rest, _, last = row["cell"].rpartition(" ")
         key, _, value = last.partition("=")
-        try:
-            x = float(value.rpartition("-")[2].rstrip("kKmM"))  # outsourcing-4, 64k
-        except ValueError:
+        number = re.fullmatch(r"(?:.*-)?([\d.]+)([kK]?)", value)  # outsourcing-4, 0.01, 512, 64k
+        if not number:
             continue
+        x = float(number[1]) * (1024 if number[2] else 1)
         axis_name = key
         for kind, side in tables.kinds(row).items():
             series.setdefault(f"{rest}, {kind}", []).append((x, side["mean_ns"] / 1e6))
@@ -94,45 +97,54 @@ def lines(rows: Sequence[Row], _folder: Path, picture: Path) -> bool:
     return True
 
 
-def scatter(rows: Sequence[Row], folder: Path, picture: Path) -> bool:
-    places = {row["cell"]: folder / row.get("place", "") for row in rows if "result" in row}
-    logged = {name: at for name, at in places.items() if (at / "requests.csv").exists()}
-    if logged:
-        return responses.draw(logged, rows[0]["experiment"], picture)
-    return series({name: at / "series.csv" for name, at in places.items()}, picture)
+def scatter(rows: Sequence[Row], picture: Path) -> bool:
+    places: dict[str, Path] = {row["cell"]: row["at"] for row in rows if "result" in row}
+    if places and all((at / "requests.csv").exists() for at in places.values()):
+        return responses.draw(places, rows[0]["experiment"], picture)
+    return series({name: at / results.SERIES for name, at in places.items()}, picture)
 
 
 def series(files: Mapping[str, Path], picture: Path) -> bool:
     found = {name: file for name, file in files.items() if file.exists()}
     if not found:
         return False
+    columns = 1 if len(found) <= 3 else 2
+    lines = -(-len(found) // columns)
     figure, axes = pyplot.subplots(
-        len(found), 1, figsize=(11, 3 * len(found)), squeeze=False, layout="constrained"
+        lines, columns, figsize=(12, 2.7 * lines), squeeze=False, layout="constrained"
     )
-    for axis, (name, file) in zip(axes.flat, found.items(), strict=True):
-        with file.open(encoding="ascii", newline="") as text:
-            stretches = list(csv.DictReader(text))
-        hours = [float(line["start_s"]) / 3600 for line in stretches]
-        for key, label, colour in (("max_ns", "longest", "#9db7d5"), ("mean_ns", "mean", OURS)):
-            axis.plot(hours, [float(line[key]) / 1e6 for line in stretches], ".", markersize=2,
-                      color=colour, label=label)  # fmt: skip
-        skipped = axis.twinx()
-        skipped.plot(hours, [int(line["skipped"]) for line in stretches], "-", linewidth=0.6,
-                     color=THEIRS, alpha=0.6)  # fmt: skip
-        skipped.set_ylabel("skipped", fontsize=8, color=THEIRS)
-        skipped.tick_params(labelsize=8)
-        axis.set_yscale("log")
-        axis.set_title(name, fontsize=10)
-        axis.set_xlabel("time (h)", fontsize=8)
-        axis.set_ylabel("write response (ms)", fontsize=8)
-        axis.tick_params(labelsize=8)
-        axis.legend(fontsize=7, loc="upper right")
-        axis.grid(alpha=0.3)
-    figure.savefig(picture, dpi=110)
+    for axis in axes.flat[len(found) :]:
+        axis.set_visible(False)
+    for axis, (name, file) in zip(axes.flat, found.items(), strict=False):
+        _stretches(axis, name, file)
+    figure.savefig(picture, dpi=100)
     pyplot.close(figure)
     return True
 
 
-PLOTS: dict[str, Callable[[Sequence[Row], Path, Path], bool]] = {
+def _stretches(axis: Axes, name: str, file: Path) -> None:
+    with file.open(encoding="ascii", newline="") as text:
+        stretches = list(csv.DictReader(text))
+    seconds = [float(line["start_s"]) for line in stretches]
+    unit, word = (3600, "h") if seconds and seconds[-1] > 7200 else (1, "s")
+    times = [one / unit for one in seconds]
+    for key, label, colour in (("max_ns", "longest", "#9db7d5"), ("mean_ns", "mean", OURS)):
+        values = [float(line[key]) / 1e6 or math.nan for line in stretches]
+        axis.plot(times, values, ".", markersize=3, color=colour, label=label)
+    skipped = axis.twinx()
+    skipped.plot(times, [int(line["skipped"]) for line in stretches], "-", linewidth=0.6,
+                 color=THEIRS, alpha=0.6)  # fmt: skip
+    skipped.set_ylabel("skipped", fontsize=8, color=THEIRS)
+    skipped.tick_params(labelsize=8)
+    axis.set_yscale("log")
+    axis.set_title(name, fontsize=10)
+    axis.set_xlabel(f"time ({word})", fontsize=8)
+    axis.set_ylabel("write response (ms)", fontsize=8)
+    axis.tick_params(labelsize=8)
+    axis.legend(fontsize=7, loc="upper right")
+    axis.grid(alpha=0.3)
+
+
+PLOTS: dict[str, Callable[[Sequence[Row], Path], bool]] = {
     "responses": scatter, "bars": bars, "lines": lines,
 }  # fmt: skip

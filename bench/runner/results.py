@@ -11,6 +11,9 @@
     wall                                   everything that depends on the machine and the day
 
 Two runs in the sim lab are equal but for `wall`.
+
+A run of everything takes hours, so the results of one are in the tree (KEPT), in the same form; the
+report has them where the user has none of his own.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -27,6 +31,8 @@ from runner.experiment import TOP
 
 Row = dict[str, Any]
 FILE = "results.jsonl"
+SERIES = "series.csv"  # beside a replay's row, in the folder that it calls `place`
+KEPT = TOP / "bench/results"
 KEYS = {"experiment", "cell", "seed"}
 
 
@@ -71,9 +77,48 @@ def ours(path: Path) -> bool:
 
 def merged(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:
     """The new rows in the places of the old ones of the same cell and seed, or behind them."""
-    mine = {(row["cell"], row["seed"]): row for row in new}
-    kept = {(row["cell"], row["seed"]): row for row in old}
-    return [mine.get(key, row) for key, row in (kept | mine).items()]
+    mine = {_which(row): row for row in new}
+    before = {_which(row): row for row in old}
+    return [mine.get(key, row) for key, row in (before | mine).items()]
+
+
+def _which(row: Row) -> tuple[str, str, int]:
+    return row["experiment"], row["cell"], row["seed"]
+
+
+def gathered(folder: Path, kept: Path | None) -> list[Row]:
+    """For the report: the rows of a folder and, of cells that it has none of, those in the tree.
+    Each with `committed`, and `at`, its cell's folder."""
+    found: list[Row] = []
+    for top, committed in ((kept, True), (folder, False)):
+        if top is None or not (top.is_dir() and any(top.glob(f"*/{FILE}"))):
+            continue
+        rows = [
+            row | {"committed": committed, "at": top / row["experiment"] / row.get("place", "")}
+            for row in read(top)
+        ]  # fmt: skip
+        found = merged(found, rows)
+    if not found:
+        raise BadResults(f"{folder}: no {FILE} of bench/run in it")
+    return found
+
+
+def keep(folder: Path, kept: Path = KEPT) -> None:
+    """Puts an experiment's results, with what their pictures need, in the place of those in the
+    tree. Raises BadResults if they aren't fit for it."""
+    rows = read(folder)
+    for row in rows:
+        if row["quick"] or row["lab"] != "sim" or row["tree"]["changed"]:
+            raise BadResults(f"{folder}: {row['cell']}: of a quick run, of somebody's devices, or "
+                             "of a changed tree: nothing to show to others")  # fmt: skip
+    place = kept / folder.name
+    shutil.rmtree(place, ignore_errors=True)
+    write(place / FILE, rows)
+    for row in rows:
+        series = folder / row["place"] / SERIES
+        if series.exists():
+            (place / row["place"]).mkdir()
+            shutil.copyfile(series, place / row["place"] / SERIES)
 
 
 def write(path: Path, rows: Iterable[Row]) -> None:

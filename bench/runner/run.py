@@ -51,6 +51,10 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--out", type=Path, default=TOP / "build/bench")
     one.add_argument("--no-report", action="store_true")
     one.add_argument("--report", action="store_true", help="make the report of what there is only")
+    one.add_argument(
+        "--keep", action="store_true",
+        help="put the results that there are of the named experiments into bench/results, only",
+    )  # fmt: skip
     return one
 
 
@@ -150,6 +154,11 @@ def kind_of(args: argparse.Namespace) -> Path:
     return Path("here" if args.lab == "here" else "") / ("quick" if args.quick else "")
 
 
+def kept_of(args: argparse.Namespace) -> Path | None:
+    """What is in the tree are full runs of the sim lab."""
+    return None if kind_of(args).parts else results.KEPT
+
+
 def judged(args: argparse.Namespace, todo: Sequence[Cell]) -> None:
     """Whether the user's devices may be taken. Raises Unfit."""
     if os.geteuid():
@@ -167,14 +176,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     out = args.out.resolve() / kind_of(args)
     if not out.is_relative_to(TOP):
         one.error(f"--out {out} has to be inside {TOP}, where the lab's kernel sees it")
+    if args.keep and not args.experiment:
+        one.error("--keep: which experiments' results?")
     if args.trace:
         os.environ["TRACE"] = args.trace
     try:
         if args.list:
             tell_list()
             return 0
+        if args.keep:
+            for name in args.experiment:
+                results.keep(out / name)
         if args.report:
-            print(page.make(out, report_of(args)))
+            print(page.make(out, report_of(args), kept_of(args)))
+        if args.keep or args.report:
             return 0
         todo = [cell for each in chosen(args).values() for cell in each]
         if args.lab == "here":
@@ -193,7 +208,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in dict.fromkeys(cell.experiment for cell in todo):
         print(f"results: {os.path.relpath(out / name / results.FILE)}")
     if not args.no_report:
-        print(f"report: {os.path.relpath(page.make(out, report_of(args)))}")
+        print(f"report: {os.path.relpath(page.make(out, report_of(args), kept_of(args)))}")
     return int(any("error" in row for row in rows))
 
 

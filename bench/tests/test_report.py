@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from report import metrics, page, papers, plots
 from runner import experiment, results
-from runner.results import Row
+from runner.results import BadResults, Row
 
 
 def row(cell: str, **result: Any) -> Row:
@@ -80,22 +80,12 @@ def test_the_papers_file_is_whole() -> None:
             assert published.paper is None or published.source, f"{one.id}: {published.name}"
 
 
-# Three parallel connections on a file system: no experiment yet.
-NOT_OURS = {
-    f"{name} write_percent=50 mount={mount}"
-    for name in ("S-iL3", "S-iDL3", "S-iW3", "S-iDW3") for mount in ("", "sync")
-}  # fmt: skip
-
-
 def test_each_row_of_a_paper_is_a_cell_of_ours() -> None:
-    known = experiment.names()
     for one in papers.load().figure:
-        if one.experiment not in known:
-            continue
         cells = {cell.name for cell in experiment.cells(one.experiment, quick=False)}
         for published in one.rows:
             name = published.cell or published.name + one.suffix
-            assert name in cells or name in NOT_OURS, f"{one.id}: {one.experiment} has no {name!r}"
+            assert name in cells, f"{one.id}: {one.experiment} has no {name!r}"
 
 
 def test_the_page_shows_results_gaps_and_pictures(tmp_path: Path) -> None:
@@ -121,12 +111,52 @@ def test_the_page_shows_results_gaps_and_pictures(tmp_path: Path) -> None:
     assert "was not run" in text
 
 
+def kept(cell: str, mean_ms: float, **more: Any) -> Row:
+    """A row as it comes from a full run of the sim lab."""
+    common = {"experiment": "trace-mirror", "quick": False, "lab": "sim",
+              "tree": {"commit": "d" * 40, "changed": False}, "wall": {"seconds": 1.0}}  # fmt: skip
+    times = dict.fromkeys(("p50_ns", "p99_ns", "p999_ns", "max_ns"), mean_ms * 1e6)
+    return row(cell, write=writes(mean_ms) | times, elapsed_s=7.0) | common | more
+
+
+def test_what_the_user_has_not_run_is_as_committed(tmp_path: Path) -> None:
+    before, tree, mine = (tmp_path / name for name in ("before", "tree", "mine"))
+    results.write(before / "trace-mirror" / results.FILE, [kept("S-iW", 8), kept("S-iDW", 4)])
+    series = before / "trace-mirror/S-iW" / results.SERIES
+    series.parent.mkdir()
+    series.write_text("start_s,writes,skipped,mean_ns,max_ns\n0,10,0,8e6,8000000\n", "ascii")
+    results.keep(before / "trace-mirror", tree)
+    alone = results.gathered(mine, tree)
+    assert [(one["cell"], one["committed"]) for one in alone] == [("S-iW", True), ("S-iDW", True)]
+    assert (alone[0]["at"] / results.SERIES).read_bytes() == series.read_bytes()
+    results.write(mine / "trace-mirror" / results.FILE, [kept("S-iDW", 2)])
+    far, dcd = results.gathered(mine, tree)
+    assert (far["committed"], dcd["committed"]) == (True, False)
+    assert dcd["result"]["write"]["mean_ns"] == 2e6
+    text = page.make(mine, tmp_path / "report", tree).read_text(encoding="utf-8")
+    assert "<td>S-iW (committed)</td>" in text and "<td>S-iDW</td>" in text
+    assert "10 writes, 7 s; committed" in text and "10 writes, 7 s; run here" in text
+    with pytest.raises(BadResults, match="no results"):
+        results.gathered(tmp_path / "nothing", None)
+
+
+@pytest.mark.parametrize("unfit", [
+    {"quick": True}, {"lab": "here"}, {"tree": {"commit": "e" * 40, "changed": True}},
+])  # fmt: skip
+def test_only_full_runs_of_a_clean_tree_are_kept(tmp_path: Path, unfit: dict[str, Any]) -> None:
+    mine = tmp_path / "mine/trace-mirror"
+    results.write(mine / results.FILE, [kept("S-iW", 8), kept("S-iDW", 4, **unfit)])
+    with pytest.raises(BadResults, match="S-iDW: of a quick run"):
+        results.keep(mine, tmp_path / "tree")
+    assert not (tmp_path / "tree").exists()
+
+
 def test_a_long_replay_is_drawn_from_its_series(tmp_path: Path) -> None:
     file = tmp_path / "a" / "series.csv"
     file.parent.mkdir()
     head = "start_s,writes,skipped,mean_ns,max_ns\n"
     file.write_text(head + "0,10,0,1e6,2000000\n60,10,2,3e6,9000000\n", encoding="ascii")
     picture = tmp_path / "p.png"
-    assert plots.scatter([row("a", write={})], tmp_path, picture)
+    assert plots.scatter([row("a", write={}) | {"at": tmp_path / "a"}], picture)
     assert picture.stat().st_size > 1000
-    assert not plots.scatter([row("b", write={})], tmp_path, picture)
+    assert not plots.scatter([row("b", write={}) | {"at": tmp_path / "b"}], picture)
