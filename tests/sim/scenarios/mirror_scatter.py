@@ -12,7 +12,6 @@ import fcntl
 import struct
 import sys
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -153,12 +152,19 @@ def together(work: list[Callable[[], None]], after: Callable[[], None] = lambda:
         one.join()
 
 
-def writes(node: str, number: int) -> list[Callable[[], None]]:
+def writes(node: str, number: int, tag: str = "") -> list[Callable[[], None]]:
     def write(at: int) -> None:
         with blk.Disk(node) as disk:
-            disk.write(64 * at, blk.pattern(f"{at}", 8), fua=at % 2 == 1)
+            disk.write(64 * at, blk.pattern(f"{tag} {at}", 8), fua=at % 2 == 1)
 
     return [partial(write, at) for at in range(number)]
+
+
+def written(node: str, number: int, tag: str) -> None:
+    with blk.Disk(node, write=False) as disk:
+        for at in range(number):
+            there = disk.read(64 * at, 8) == blk.pattern(f"{tag} {at}", 8)
+            base.expect(there, f"{node}: write {at} ({tag}) isn't there")
 
 
 def new_table(link: wire.Wire) -> None:
@@ -177,32 +183,54 @@ def new_table(link: wire.Wire) -> None:
 
 
 def full_queue(link: wire.Wire) -> None:
-    base.step("a leg whose queue has been full for many batches is asked all the same, later")
     site = Site("dcd", link)
-    base.put(Path("/sys/block") / Path(site.remote).name / "queue/nr_requests", 4)
+    queue = Path("/sys/block") / Path(site.remote).name
+    base.put(queue / "queue/nr_requests", 4)
     m = site.up()
 
     def read() -> None:
         with blk.Disk(site.remote, write=False) as disk:
             disk.read(0, 8)
 
-    def full() -> None:
-        time.sleep(0.1)
-        # Each second one has FUA, so its batch doesn't wait for another's return.
-        together(writes(m.of.node, 16), mended)
+    def in_flight() -> int:
+        return sum(int(one) for one in (queue / "inflight").read_text().split())
 
-    def mended() -> None:
-        time.sleep(0.1)
-        base.expect(m.count("batches") > 5, f"{m.count('batches')} batches")
-        base.equal(m.told("scatter"), "unknown", "word: it could be asked")
-        link.mend("lan")
+    def behind_reads(tag: str, enough: Callable[[], object], what: str) -> None:
+        """Writes while the queue is full, until it is enough. Each second one has FUA, so that its
+        batch doesn't wait for another's return: the first goes alone, then one, then mostly two."""
 
-    link.cut()
-    together([read] * 16, full)
+        def mended() -> None:
+            base.until(enough, what)
+            link.mend("lan")
+
+        def full() -> None:
+            base.until(lambda: in_flight() == 4, "all of the queue to be out")
+            together(writes(m.of.node, 16, tag), mended)
+
+        link.cut()
+        together([read] * 16, full)
+        for leg in (m.of.local, site.remote):
+            written(leg, 16, tag)
+
+    base.step("a leg whose queue has been full for many batches is asked all the same, later")
+    behind_reads(
+        "unknown", lambda: m.count("batches") > 5 and m.told("scatter") == "unknown",
+        "many batches, none of which could ask",
+    )  # fmt: skip
     m.end(m.load(WRITES // 2), site.remote)
     base.equal(m.told("scatter"), "yes", "word")
     # A queue of four has room for few of them, and at other times on each kernel.
     base.expect(m.count("scattered") > 0, "scattered")
+
+    base.step("a batch that finds the queue full goes as single writes when there is room")
+    sent, back = m.count("scattered"), m.count("scattered_punted")
+    behind_reads(
+        "punted", lambda: m.count("scattered_punted") >= back + 8 and m.count("scattered") == sent,
+        "batches to be sent back, and none to be taken",
+    )  # fmt: skip
+    print(f"  {m.count('scattered_punted') - back} of 16 writes were punted", flush=True)
+    base.equal((m.of.status().health, m.count("scattered_again")), ("AA", 0), "health, sent again")
+    blk.same(m.of.local, site.remote)
     m.remove()
     site.close()
 
