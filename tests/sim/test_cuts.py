@@ -65,6 +65,23 @@ def test_without_nvram_none_is_lost_either(kernel: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+IN_BATCHES = ("--param", "dcd.test_fill_us=400")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "nvram"), [("plain", "lab"), ("plain", "none"), ("checked", "lab")]
+)
+def test_of_a_batch_all_is_there_or_nothing(kernel: str, nvram: str) -> None:
+    cuts = max(number(kernel), 4)
+    done = lab("cut_batches", kernel, cuts, "--nvram", nvram, options=IN_BATCHES)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_parts_of_a_batch_are_reported() -> None:
+    done = lab("cut_batches", "plain", 10, "--apart", options=IN_BATCHES)
+    assert done.returncode == 1 and "a part of a batch is there" in done.stdout, done.stdout
+
+
 def reported(done: subprocess.CompletedProcess[str]) -> bool:
     return done.returncode == 1 and LOSS.search(done.stdout) is not None
 

@@ -85,6 +85,17 @@ class Scenario:
         self.site.power_off()
         self.running = False
 
+    def power_returns(self, seed: int, rng: random.Random) -> bool:
+        """After a cut, and sometimes after a second one: then True."""
+        self.site.power_off()
+        self.site.power_on(fresh=False)
+        twice = rng.random() < 0.25
+        if twice:  # again, on what recovery has made of it so far
+            media.cut(MIRROR_SITE, seed + 1)
+            self.site.power_off()
+            self.site.power_on(fresh=False)
+        return twice
+
     def one(self, seed: int, rng: random.Random) -> str:
         if not self.running or rng.random() < 0.1:
             self.start(rng)
@@ -105,13 +116,7 @@ class Scenario:
         )
         load.start()
         told = load.wait_cut()
-        self.site.power_off()
-        self.site.power_on(fresh=False)
-        twice = rng.random() < 0.25
-        if twice:  # again, on what recovery has made of it so far
-            media.cut(MIRROR_SITE, seed + 1)
-            self.site.power_off()
-            self.site.power_on(fresh=False)
+        twice = self.power_returns(seed, rng)
         with lio.look(self.site.store) as disk:
             self.site.same_as_offline(disk, twice)
             (check_leg if mirror else check)(disk, load.state, "stable")
