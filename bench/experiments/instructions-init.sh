@@ -58,11 +58,25 @@ dcd_lun() { # NVRAM NODE_OR_NONE SETTINGS
 	lun dcd "data=/dev/ram0,log=/dev/ram1,nvram=$1,$3"
 }
 
-settled() { # what a DCD has to do still, unless it is told to leave it
-	[[ $1 == dcd* && $1 != dcd-burst ]] || return 0
+never=destage_idle_ms=3600000
+at_once=destage_idle_ms=1
+
+empty() { # a DCD has nothing to do any more
 	while (($(<"$core/attrib/stat_log_live") + $(<"$core/attrib/stat_slots_used"))); do
 		sleep 0.05
 	done
+}
+
+settled() { # what a DCD has to do still is part of its cost, but not of a burst's
+	[[ $1 == dcd* && $1 != dcd-burst ]] || return 0
+	empty
+}
+
+room() { # the log has room for the next burst; what is read after it is in the log
+	[[ $1/$2 == dcd-burst/stream ]] || return 0
+	echo "$at_once" >"$core/control"
+	empty
+	echo "$never" >"$core/control"
 }
 
 assemble() { # PEER: sets node
@@ -84,12 +98,12 @@ assemble() { # PEER: sets node
 		;;
 	iblock) lun iblock udev_path=/dev/ram0 ;;
 	fileio) lun fileio fd_dev_name=/dev/ram0,fd_dev_size=$((sectors * 512)) ;;
-	dcd) dcd_lun dram:battery none destage_idle_ms=1,read_cache_bytes=$((256 << 20)) ;;
-	dcd-nocache) dcd_lun dram:battery none destage_idle_ms=1,read_cache_bytes=0 ;;
+	dcd) dcd_lun dram:battery none "$at_once,read_cache_bytes=$((256 << 20))" ;;
+	dcd-nocache) dcd_lun dram:battery none "$at_once,read_cache_bytes=0" ;;
 	dcd-pmem)
-		dcd_lun pmem:/dev/pmem0 /dev/pmem0 destage_idle_ms=1,read_cache_bytes=$((256 << 20))
+		dcd_lun pmem:/dev/pmem0 /dev/pmem0 "$at_once,read_cache_bytes=$((256 << 20))"
 		;;
-	dcd-burst) dcd_lun dram:battery none destage_idle_ms=3600000,destage_low=97,destage_high=98 ;;
+	dcd-burst) dcd_lun dram:battery none "$never,destage_low=97,destage_high=98" ;;
 	esac
 }
 
@@ -110,6 +124,7 @@ take_down() {
 load() { # PEER LOAD DEPTH COUNT: measures them, with the load's own start and end
 	local before busy after name=$1
 	[[ $2 == stream ]] || name+=:reads
+	room "$1" "$2"
 	busy=$(running)
 	before=$EPOCHREALTIME
 	mirror-load "$2" "$node" $sectors "$3" "$4" 1 >/dev/null

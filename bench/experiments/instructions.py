@@ -1,24 +1,29 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Instructions for each 4 KiB write over two RAM disks: lockstep, md raid1, dm-mirror, bare; and
-with --loopback for each write and read of a LUN at the target itself: iblock, fileio, the DCD.
+"""What a 4 KiB write costs the CPU, over two RAM disks: of a mirror (lockstep, md raid1, dm-mirror,
+and bare: one disk), and with a read of a LUN at the target itself (iblock, fileio, the DCD). All in
+one boot, one after another; with --rounds in turns.
 
 Debian's stock kernel on one emulated CPU whose clock counts instructions (QEMU: TCG, icount
 shift=0): a nanosecond of the guest is an instruction, of the kernel and of the load together. So
 no PMU is needed, what the host does meanwhile doesn't matter, and a second run gives nearly the
-same figures. A load of N writes less one of N/2 leaves out the load's own start. While the CPU
-idles the clock goes on without instructions: so what is counted is the time for which tasks have
-run.
+same figures; how far they are apart is what the guest's own timing makes of the same work. A load
+of N writes less one of N/2 leaves out the load's own start. While the CPU idles the clock goes on
+without instructions: so what is counted is the time for which tasks have run.
 
 The LUNs (LIO's loopback fabric) are on one RAM disk; fileio writes through (O_DSYNC), as it does by
 default. dcd has its log on the other one, and its cost has the destaging to the data disk in it;
 so has that of dcd-pmem, whose NVRAM is persistent memory (DAX) in the place of kernel memory.
-dcd-burst destages nothing meanwhile. dcd-nocache has no read cache; with it all reads but a place's
-first one are from there. Also told: how many a second one such CPU does, at one instruction a
-nanosecond. The emulated CPU (qemu.TCG_CPU) has SSE4.2 and PCLMULQDQ, and crc32c-intel uses them.
+dcd-burst destages nothing while it is measured. dcd-nocache has no read cache; with it all reads
+but a place's first one are from there. The emulated CPU (qemu.TCG_CPU) has SSE4.2 and PCLMULQDQ,
+and crc32c-intel uses them.
 
-With --rounds: how many a second in real time, each peer so often, in turns in one boot: the least,
-the median and the most. By KVM where that works, else on an emulated CPU that runs as fast as it
-can: then only the ratios mean something.
+A line for each peer, kind and number in flight: the mean of the rounds, the least, the most, and
+how many times that of the control (md raid1 for a mirror, iblock for a LUN); how many a second one
+such CPU does, at one instruction a nanosecond. With --real-time the figures are how many a second,
+the median in the place of the mean: by KVM where that works, else on an emulated CPU that runs as
+fast as it can: then only the ratios mean something.
+
+The same in CPU seconds, for the mirrors, where the host does disturb: tests/sim/cpu-cost.
 
 Needs `make modules-6.12 bins`. About a minute for each peer on a slow core.
 """
@@ -29,13 +34,14 @@ import argparse
 import io
 import json
 import lzma
+import math
 import os
 import re
 import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -45,8 +51,10 @@ from laberror import LabError
 
 TOP = Path(__file__).resolve().parents[2]
 INIT = Path(__file__).with_name("instructions-init.sh")
-PEERS = ("bare", "lockstep", "md", "dm-mirror")
+MIRRORS = ("bare", "lockstep", "md", "dm-mirror")
 LUNS = ("iblock", "fileio", "dcd-burst", "dcd", "dcd-pmem", "dcd-nocache")
+GROUPS = {"mirrors": MIRRORS, "luns": LUNS}
+CONTROL = {**dict.fromkeys(MIRRORS, "md"), **dict.fromkeys(LUNS, "iblock")}
 PROGRAMS = ("bash", "dd", "ln", "rm", "rmdir", "mkdir", "mount", "sleep", "insmod", "dmsetup",
             "mdadm")  # fmt: skip
 RAM_KIB = 65536
@@ -58,7 +66,10 @@ LUN_MODULES = {"nd_e820": "", "nd_pmem": "", "sd_mod": "", "target_core_iblock":
 OURS = ("mirror-load", "dcd")
 COUNTING_CPU = ("-accel", "tcg,thread=single", "-cpu", qemu.TCG_CPU,
                 "-icount", "shift=0,align=off,sleep=off")  # fmt: skip
-GUEST_S = 1800.0
+BLOCK_KIB = 4
+# What a burst may put into the log, which is destaged from 97 % on; its entries take room, too.
+BURST_KIB = RAM_KIB * 3 // 4
+ROUND_S = 1800.0
 IDLE_TOLD = 0.1
 
 
@@ -153,9 +164,7 @@ def initrd(root: Path, kernel: Path, release: str, wanted: dict[str, str]) -> by
         loaded.update(libraries(root, found.resolve()))
     for library in sorted(loaded):
         archive.add(f"lib/x86_64-linux-gnu/{library.name}", library.read_bytes())
-    archive.add(
-        "lib64/ld-linux-x86-64.so.2", (root / "lib64/ld-linux-x86-64.so.2").read_bytes()
-    )
+    archive.add("lib64/ld-linux-x86-64.so.2", (root / "lib64/ld-linux-x86-64.so.2").read_bytes())
     for name in OURS:
         program = TOP / "build/bin" / name
         if not program.exists():
@@ -179,9 +188,10 @@ def real_cpu(out: Path) -> list[str]:
 
 
 def boot(
-    out: Path, peers: Sequence[str], depths: Sequence[int], writes: int, options: str, rounds: int
-) -> str:
-    """Runs the guest to its end; what its console said. Without rounds in counted time."""
+    out: Path, peers: Sequence[str], depths: Sequence[int], writes: int, options: str,
+    rounds: int, in_real_time: bool,
+) -> str:  # fmt: skip
+    """Runs the guest to its end; what its console said."""
     tools, root = cached.entry("tools"), cached.entry("rootfs")
     kernel = tools / "opt/vm-kernel"
     release = (tools / ".lockstep/kernels").read_text().split()[0]
@@ -193,55 +203,92 @@ def boot(
     console = out / "console"
     tell = {
         "console": "ttyS0", "panic": "-1", "quiet": None,
-        **({} if rounds else {"tsc": "reliable"}), "lab.rounds": str(rounds or 1),
+        **({} if in_real_time else {"tsc": "reliable"}), "lab.rounds": str(rounds),
         "lab.peers": ",".join(peers), "lab.depths": ",".join(map(str, depths)),
         "lab.writes": str(writes), "lab.lockstep": options.replace(" ", ","),
         "lab.loads": "stream,fetch" if luns else "stream",
         **({"memmap": "64M!768M"} if "dcd-pmem" in peers else {}),
     }  # fmt: skip
     words = [
-        *qemu.system(), "-machine", "q35", *(real_cpu(out) if rounds else COUNTING_CPU),
+        *qemu.system(), "-machine", "q35", *(real_cpu(out) if in_real_time else COUNTING_CPU),
         "-smp", "1", "-m", "1G", "-nodefaults",
         "-no-user-config", "-display", "none", "-no-reboot", "-kernel", str(out / "vmlinuz"),
         "-initrd", str(out / "initrd"), "-serial", f"file:{console}",
         "-append", " ".join(k if v is None else f"{k}={v}" for k, v in tell.items()),
     ]  # fmt: skip
     try:
-        done = subprocess.run(words, env=qemu.environment(), timeout=GUEST_S, capture_output=True,
-                              text=True, check=False)  # fmt: skip
+        done = subprocess.run(words, env=qemu.environment(), timeout=ROUND_S * rounds,
+                              capture_output=True, text=True, check=False)  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise LabError(f"no end after {GUEST_S:g} s; see {console}") from None
+        raise LabError(f"no end after {ROUND_S * rounds:g} s; see {console}") from None
     if done.returncode:
         raise LabError(f"QEMU: rc {done.returncode}: {done.stderr.strip()}")
     return console.read_text(encoding="utf-8", errors="replace")
 
 
-def results(said: str, console: Path) -> list[Result]:
+def results(said: str, console: Path, in_real_time: bool = False) -> list[Result]:
+    """Of the second half of each load. In real time, where a busy host can make that the shorter
+    one, of the whole: its own start is little beside what the host does."""
     rows = re.findall(r"^RESULT (\S+) (\d+) (\d+) (\d+) (\d+)", said, re.MULTILINE)
     if not re.search(r"^DONE", said, re.MULTILINE):
         last = said.strip().splitlines()[-1:] or ["(nothing)"]
         raise LabError(f"the guest didn't end well, its last line: {last[0]}; see {console}")
     found = []
     for less, more in zip(rows[::2], rows[1::2], strict=True):
-        writes = int(more[2]) - int(less[2])
-        passed = (int(more[3]) - int(less[3])) * 1000
-        ran = int(more[4]) - int(less[4])
+        half = (0, 0, 0) if in_real_time else tuple(map(int, less[2:]))
+        writes, passed_us, ran = (int(all) - some for all, some in zip(more[2:], half, strict=True))
+        passed = passed_us * 1000
+        if passed <= 0:
+            raise LabError(f"{more[0]}: {writes} writes are too few to tell their time")
         found.append(Result(more[0], int(more[1]), writes, ran / writes, writes * 1e9 / passed,
                             1 - ran / passed))  # fmt: skip
     return found
 
 
-def real_time(found: Sequence[Result]) -> list[str]:
-    """A line for each peer, load and depth: of its rounds the least, the median and the most."""
-    rates: dict[tuple[str, int], list[float]] = {}
+def figures(found: Iterable[Result], in_real_time: bool) -> dict[tuple[str, int], list[float]]:
+    """By name and number in flight, one of each round."""
+    each: dict[tuple[str, int], list[float]] = {}
     for one in found:
-        rates.setdefault((one.peer, one.depth), []).append(one.a_second)
-    told = []
-    for (peer, depth), each in rates.items():
-        name, _, reads = peer.partition(":")
-        told.append(f"{name:12}{depth:3} in flight: {reads or 'writes'} a second {min(each):.0f}, "
-                    f"{statistics.median(each):.0f}, {max(each):.0f}")  # fmt: skip
+        value = one.a_second if in_real_time else one.instructions
+        each.setdefault((one.peer, one.depth), []).append(value)
+    return each
+
+
+def table(found: Sequence[Result], in_real_time: bool) -> list[str]:
+    each = figures(found, in_real_time)
+    middle = statistics.median if in_real_time else statistics.fmean
+    what = "a second" if in_real_time else "instructions"
+    told = [f"{'':20}{'in flight':>9}{what:>14}{'least':>9}{'most':>9}{'x control':>11}"
+            + ("" if in_real_time else f"{'a second':>10}")]  # fmt: skip
+    for (peer, depth), values in each.items():
+        name, _, kind = peer.partition(":")
+        control = each.get((CONTROL[name] + peer.removeprefix(name), depth))
+        own = [one for one in found if (one.peer, one.depth) == (peer, depth)]
+        idle = statistics.fmean(one.idle_share for one in own)
+        line = f"{name:12}{kind or 'writes':8}{depth:9}"
+        line += f"{middle(values):14.0f}{min(values):9.0f}{max(values):9.0f}"
+        line += f"{middle(values) / middle(control):11.2f}" if control else f"{'-':>11}"
+        if not in_real_time:
+            line += f"{statistics.fmean(one.a_second for one in own):10.0f}"
+        told.append(line + (f"  idle {idle:.0%}" if idle > IDLE_TOLD else ""))
     return told
+
+
+def above_md(found: Sequence[Result]) -> list[int]:
+    """With so many in flight lockstep takes more instructions than md."""
+    mean = {key: statistics.fmean(each) for key, each in figures(found, False).items()}
+    return [
+        depth for peer, depth in mean
+        if peer == "lockstep" and mean[peer, depth] > mean.get(("md", depth), math.inf)
+    ]  # fmt: skip
+
+
+def chosen(words: Sequence[str]) -> list[str]:
+    """The peers that are named, each once. Raises ValueError."""
+    named = [peer for word in words for peer in GROUPS.get(word, (word,))]
+    if unknown := [peer for peer in named if peer not in CONTROL]:
+        raise ValueError(f"unknown peer {unknown[0]!r}; there are: {', '.join(CONTROL)}")
+    return list(dict.fromkeys(named or CONTROL))
 
 
 def main() -> int:
@@ -249,42 +296,34 @@ def main() -> int:
         prog="bench/instructions", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("peer", nargs="*", help=f"of: {', '.join(PEERS)} (default: all); of LUNs: "
-                        f"{', '.join(LUNS)}")  # fmt: skip
+    parser.add_argument("peer", nargs="*", help=f"of: {', '.join(MIRRORS)} (together: mirrors); "
+                        f"{', '.join(LUNS)} (together: luns); default: all")  # fmt: skip
     parser.add_argument("--depths", default="1,32", help="writes in flight (default 1,32)")
-    parser.add_argument("--writes", type=int, default=16384)
+    parser.add_argument("--writes", type=int, default=8192, help="(default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=1, help="so often each (default 1)")
+    parser.add_argument("--real-time", action="store_true", help="how many a second instead")
     parser.add_argument("--options", default="1 nosync", help="what follows lockstep's devices")
-    parser.add_argument("--loopback", action="store_true", help="all of the LUNs")
-    parser.add_argument("--rounds", type=int, default=0, help="in real time, so often each")
     parser.add_argument("--goal", action="store_true", help="exit code 1 if lockstep is above md")
     parser.add_argument("--out", type=Path, default=TOP / "build/bench/instructions")
     args = parser.parse_args()
-    unknown = [name for name in args.peer if name not in PEERS + LUNS]
-    if unknown:
-        parser.error(f"unknown peer {unknown[0]!r}; there are: {', '.join(PEERS + LUNS)}")
-    peers = args.peer or (LUNS if args.loopback else PEERS)
-    depths = [int(word) for word in args.depths.split(",")]
     try:
-        said = boot(args.out, peers, depths, args.writes, args.options, args.rounds)
-        found = results(said, args.out / "console")
+        peers = chosen(args.peer)
+        depths = [int(word) for word in args.depths.split(",")]
+    except ValueError as err:
+        parser.error(str(err))
+    if args.goal and args.real_time:
+        parser.error("--goal is about instructions")
+    if "dcd-burst" in peers and args.writes * BLOCK_KIB > BURST_KIB:
+        parser.error(f"dcd-burst's log has room for {BURST_KIB // BLOCK_KIB} writes")
+    try:
+        said = boot(args.out, peers, depths, args.writes, args.options, args.rounds, args.real_time)
+        found = results(said, args.out / "console", args.real_time)
     except LabError as err:
         print(f"instructions: {err}", file=sys.stderr)
         return 1
     (args.out / "results.json").write_text(json.dumps([asdict(one) for one in found], indent=1))
-    if args.rounds:
-        print("\n".join(real_time(found)))
-        return 0
-    cost = {(one.peer, one.depth): one.instructions for one in found}
-    for one in found:
-        over = cost.get(("md", one.depth))
-        peer, _, reads = one.peer.partition(":")
-        print(f"{peer:12}{one.depth:3} in flight: {one.instructions:8.0f} instructions a "
-              + (f"read, {one.a_second:.0f} a second" if reads else "write")
-              + (f", {one.a_second:.0f} a second" if peer in LUNS and not reads else "")
-              + (f", {one.instructions / over:.2f} of md raid1's" if over else "")
-              + (f", idle {one.idle_share:.0%}" if one.idle_share > IDLE_TOLD else ""))  # fmt: skip
-    above = [depth for depth in depths
-             if cost.get(("lockstep", depth), 0) > cost.get(("md", depth), float("inf"))]
+    print("\n".join(table(found, args.real_time)))
+    above = [] if args.real_time else above_md(found)
     for depth in above:
         print(f"above md raid1 with {depth} in flight")
     return 1 if args.goal and above else 0
