@@ -24,10 +24,22 @@ def bytes_sent(result: Mapping[str, Any]) -> float:
     return float(result["cost"]["to_mirror_bytes"]) + float(result["cost"]["to_primary_bytes"])
 
 
+def packets_of(size_class: str) -> Callable[[Mapping[str, Any]], float]:
+    """In both directions, of a class of locklab/account.py."""
+    keys = [f"{way}_packets_{size_class}" for way in ("to_mirror", "to_primary")]
+    return lambda result: sum(float(result["cost"][key]) for key in keys)
+
+
+def scsi_writes(result: Mapping[str, Any]) -> float:
+    return float(result["cost"]["scsi_write"]) + float(result["cost"]["scsi_write_scattered"])
+
+
 NAMED: dict[str, Callable[[Mapping[str, Any]], float]] = {
     "skipped_percent": skipped_percent,
     "batches_within_half_second_percent": batches_within_half_second_percent,
     "packets": packets,
+    **{f"packets_{name}": packets_of(name) for name in ("64", "127", "255", "511", "1023", "more")},
+    "scsi_writes": scsi_writes,
     "bytes": bytes_sent,
     "bytes_a_packet": lambda result: bytes_sent(result) / packets(result),
 }

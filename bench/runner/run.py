@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs experiments, cell by cell, and leaves results and a report.
 
-Without a name: all but the long ones. A cell that fails or can't run is a gap: it is told, the
-others go on, and the report shows it. Exit code: 0; 1 if a cell failed; 2 for what can't be run
-at all (an unknown experiment, a bad trace).
+Without a name: all but the long ones (of --quick those, too). A cell that fails or can't run is a
+gap: it is told, the others go on, and the report shows it. Exit code: 0; 1 if a cell failed; 2 for
+what can't be run at all (an unknown experiment, a bad trace).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
 def chosen(args: argparse.Namespace) -> dict[str, list[Cell]]:
     """The cells of each experiment. Raises BadExperiment."""
     wanted = args.experiment or [
-        name for name in experiment.names() if not experiment.load(name).long
+        name for name in experiment.names() if args.quick or not experiment.load(name).long
     ]
     found: dict[str, list[Cell]] = {}
     for name in wanted:

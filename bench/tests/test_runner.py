@@ -100,6 +100,16 @@ def test_every_experiment_of_the_tree_is_good() -> None:
     assert all(not experiment.load(name).long for name in ("guard-random", "guard-trace"))
 
 
+def test_a_quick_run_of_all_has_the_long_ones_too() -> None:
+    def names(*words: str) -> set[str]:
+        return set(run.chosen(run.parser().parse_args(words)))
+
+    long = {name for name in experiment.names() if experiment.load(name).long}
+    assert long
+    assert not long & names()
+    assert {name for name in long if experiment.load(name).quick} <= names("--quick")
+
+
 def test_an_unknown_experiment_is_refused_with_the_known_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
