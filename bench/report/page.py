@@ -80,13 +80,11 @@ def _trees(rows: Sequence[Row], committed: bool) -> str:
 
 
 def _papers(rows: Sequence[Row], place: Path) -> Iterable[str]:
-    all_of_them = papers.load()
-    for paper in all_of_them.paper:
+    for name, paper in papers.load().items():
         yield f"<h2>{escape(paper.title)}</h2>"
         yield f"<p><b>What differs.</b> {escape(paper.differs.strip())}</p>"
-        for number, figure in enumerate(all_of_them.figure):
-            if figure.paper == paper.name:
-                yield from _figure(figure, rows, place / f"paper-{number}.png")
+        for number, figure in enumerate(paper.figure):
+            yield from _figure(figure, rows, place / f"{name}-{number}.png")
 
 
 def _figure(figure: papers.Figure, rows: Sequence[Row], picture: Path) -> Iterable[str]:

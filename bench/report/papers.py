@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The papers' figures and tables (papers.toml) beside ours."""
+"""The papers' figures and tables beside ours.
+
+published/*.toml have what the papers published, number by number, each with where it stands, and
+which of our cells shows the same. `derived`: computed from what the text says, not printed there as
+a number. `metric`: a path in a result, or a name of metrics.py. `base`: ratios are to this row. A
+row's cell is its name with the figure's `suffix`, or `cell`. Bars without a printed number can't be
+read off reliably: those rows have ours alone.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +22,12 @@ from report import metrics
 from runner import tables
 from runner.results import Row
 
-FILE = Path(__file__).with_name("papers.toml")
+FOLDER = Path(__file__).with_name("published")
 NOUNS = {"read": "reads", "batch": "batches of writes", "transaction": "transactions"}
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
-
-
-class Paper(_Strict):
-    name: str
-    title: str
-    differs: str
 
 
 class Published(_Strict):
@@ -38,7 +39,6 @@ class Published(_Strict):
 
 
 class Figure(_Strict):
-    paper: str
     id: str
     unit: str
     experiment: str
@@ -50,8 +50,9 @@ class Figure(_Strict):
     rows: list[Published]
 
 
-class Papers(_Strict):
-    paper: list[Paper]
+class Paper(_Strict):
+    title: str
+    differs: str
     figure: list[Figure]
 
 
@@ -67,8 +68,12 @@ class Beside:
     ratio_ours: float | None = None
 
 
-def load() -> Papers:
-    return Papers.model_validate(tomllib.loads(FILE.read_text(encoding="utf-8")))
+def load() -> dict[str, Paper]:
+    """By the files' names."""
+    return {
+        file.stem: Paper.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+        for file in sorted(FOLDER.glob("*.toml"))
+    }
 
 
 def beside(figure: Figure, rows: Sequence[Row]) -> list[Beside]:

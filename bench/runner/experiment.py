@@ -38,7 +38,7 @@ class _Strict(BaseModel):
 
 
 class Paper(_Strict):
-    """What of which paper it redoes: a file name in report/papers.toml, and the figure or table."""
+    """What of which paper it redoes: a file in report/published, and the figure or table."""
 
     name: str
     figure: str
