@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Carries out one order: builds the stack, does the work, prints one JSON line.
+"""Carries out one order: builds the stack, does the work, prints one JSON line. --watch: watch.py.
 
 The answer is {"result": ...}, or {"absent": why} when something it needs isn't there. Whatever
 else goes wrong ends this program; the runner tells it as the cell's error.
@@ -20,7 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cell import stack
+from cell import stack, watch
 from cell.mirrors import ORDERED
 from cell.order import HERE, Absent, Order, Stack, parse
 from locklab import base, count
@@ -57,13 +57,14 @@ def made_ready(work: ModuleType, node: str, order: Order) -> Iterator[Any]:
         yield where
 
 
-def carried_out(order: Order) -> dict[str, Any]:
+def carried_out(order: Order, watched: bool = False) -> dict[str, Any]:
     work = importlib.import_module(f"cell.workloads.{order.workload}")
     with built(order.stack) as place:
         with made_ready(work, place.node, order) as where:
             whole_second()
             before = place.snapshot()
-            result: dict[str, Any] = work.run(where, order.params, order.seed)
+            with watch.kept(place.snapshot) if watched else contextlib.nullcontext():
+                result: dict[str, Any] = work.run(where, order.params, order.seed)
             result["cost"] = count.spent(before, place.snapshot())
         if place.status():
             result["status"] = place.status()
@@ -80,7 +81,7 @@ def main() -> None:
     os.environ.setdefault("LC_ALL", "C")
     answer: dict[str, Any]
     try:
-        answer = {"result": carried_out(parse(sys.argv[1]))}
+        answer = {"result": carried_out(parse(sys.argv[1]), "--watch" in sys.argv[2:])}
     except Absent as err:
         answer = {"absent": str(err)}
     print(json.dumps(answer, sort_keys=True), flush=True)

@@ -38,7 +38,7 @@ class Stack:
     mib: int = 512  # of each leg
     log_mib: int = 128  # of the cache's disk
     nvram_mib: int = 32
-    media: str = "spindle"  # spindle, ssd or ram
+    media: str = "spindle"  # a name in cell/disks.py
     mtu: int = 1500
     devices: tuple[str, ...] = ()  # with remote `here`: the local one and the other, if any
 

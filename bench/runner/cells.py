@@ -74,7 +74,7 @@ def versions() -> dict[str, str]:
     return found | results.modules(f"uml-{KERNEL}")
 
 
-def sim(cell: Cell, out: Path) -> Row:
+def sim(cell: Cell, out: Path, watch: bool = False) -> Row:
     """One boot of the sim lab."""
     ready = prepared(cell)
     place = out / cell.experiment / cell.place
@@ -82,13 +82,14 @@ def sim(cell: Cell, out: Path) -> Row:
     words = [
         str(TOP / "tests/sim/lab"), "run", str(SCRIPT), "--kernel", KERNEL, "--mem", MEMORY,
         "--seed", str(cell.order.seed), "--timeout", str(cell.patience), "--sim-timeout", "864000",
-        "--out", str(place), "--", ready.order.text(),
+        "--out", str(place), "--", ready.order.text(), *(["--watch"] if watch else []),
     ]  # fmt: skip
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     said = [line for line in done.stderr.splitlines() if not line.startswith("lab: console")]
     ended = _ENDED.match(said[-1]) if said else None
     wall = {"began": round(began), "seconds": round(time.time() - began, 2)}
     row: Row = {"order": dataclasses.asdict(ready.order), **ready.about, "wall": wall}
+    row |= {"watched": True} if watch else {}
     if ended:
         wall["cpu_s"] = float(ended[2])
         row["simulated_s"] = float(ended[1]) if ended[1] else None

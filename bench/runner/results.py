@@ -6,6 +6,7 @@
     trace                                  what it was, and the digest of the replay file
     tree, versions                         the commit, whether it was changed, kernel, modules
     limits                                 runner/limits.py
+    watched                                its counters were kept meanwhile (cell/watch.py)
     result | error | absent                what came of it
     simulated_s                            how long it was in the lab's own time
     wall                                   everything that depends on the machine and the day

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import sys
 from collections.abc import Sequence
@@ -48,6 +49,10 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--trace", help="an SPC file (or NAME=FILE,NAME=FILE) instead of the traces")
     one.add_argument("--seed", type=int, action="append", help="instead of the experiment's own")
     one.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 4), help="at a time")
+    one.add_argument(
+        "--watch", action="store_true",
+        help="keep each cell's counters, twice a second: watch.jsonl in its folder",
+    )  # fmt: skip
     one.add_argument("--out", type=Path, default=TOP / "build/bench")
     one.add_argument("--no-report", action="store_true")
     one.add_argument("--report", action="store_true", help="make the report of what there is only")
@@ -84,10 +89,11 @@ def run(todo: Sequence[Cell], args: argparse.Namespace, out: Path, told: Told) -
     mine = cells.Here(args.device) if args.lab == "here" else None
     common = {"lab": args.lab, "quick": args.quick, "tree": results.tree(),
               "versions": mine.versions() if mine else cells.versions()}  # fmt: skip
+    do = mine or (functools.partial(cells.sim, watch=True) if args.watch else cells.sim)
     before = last(out, todo) if args.only else []  # with --only the others stay as they are
     found: dict[int, Row] = {}
     with ThreadPoolExecutor(1 if mine else args.jobs) as pool:
-        futures = {pool.submit(mine or cells.sim, one, out): n for n, one in enumerate(todo)}
+        futures = {pool.submit(do, one, out): n for n, one in enumerate(todo)}
         try:
             for future in as_completed(futures):
                 number = futures[future]
@@ -178,6 +184,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         one.error(f"--out {out} has to be inside {TOP}, where the lab's kernel sees it")
     if args.keep and not args.experiment:
         one.error("--keep: which experiments' results?")
+    if args.watch and args.lab != "sim":
+        one.error("--watch is of the sim lab")
     if args.trace:
         os.environ["TRACE"] = args.trace
     try:

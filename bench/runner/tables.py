@@ -10,8 +10,8 @@ from runner.results import Row
 
 TIMES = ("mean_ns", "p50_ns", "p99_ns", "p999_ns", "max_ns")
 HEAD = (
-    "", "kind", "count", "elapsed s", "mean ms", "p50", "p99", "p99.9", "max", "limit", "x limit",
-    "legs",
+    "", "kind", "count", "a second", "elapsed s", "mean ms", "p50", "p99", "p99.9", "max",
+    "max/mean", "limit", "x limit", "legs",
 )  # fmt: skip
 WIRE_HEAD = (
     "on the wire", "packets out", "back", "MB out", "back", "SCSI commands", "packets out/write",
@@ -83,8 +83,10 @@ def _times(row: Row) -> list[tuple[str, ...]]:
         limit = limit_ns(row, kind) if "mean_ns" in side else None
         skipped = result.get(f"{kind}s_skipped", 0)
         found.append((
-            name, kind, f"{side['count']}" + (f" (-{skipped})" if skipped else ""), elapsed,
+            name, kind, f"{side['count']}" + (f" (-{skipped})" if skipped else ""),
+            f"{side['count'] / side['seconds']:.0f}" if side.get("seconds") else "-", elapsed,
             *(f"{side[key] / 1e6:.2f}" if key in side else "-" for key in TIMES),
+            f"{side['max_ns'] / side['mean_ns']:.1f}" if "max_ns" in side else "-",
             "-" if limit is None else f"{limit / 1e6:.2f}",
             "-" if limit is None else f"{side['mean_ns'] / limit:.2f}", told,
         ))  # fmt: skip

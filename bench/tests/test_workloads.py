@@ -73,3 +73,16 @@ def test_batches_are_told_of_batches_only() -> None:
     got = replay.told({**said, "batch": 8})
     assert got["batch"] == {"count": 9}
     assert got["writes_skipped"] == 2
+
+
+def test_what_a_cache_learns_from_is_the_job_at_other_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ran: list[tuple[int, list[dict[str, object]]]] = []
+    monkeypatch.setattr("locklab.fio.run", lambda _, *jobs, seed: ran.append((seed, list(jobs))))
+    params = {"rw": "randread", "idle_s": 3, "before": [{}, {"rw": "read", "bs": "64k"}]}
+    with fio.ready("/dev/x", params, 1):
+        assert ran == [(2, [{"rw": "randread"}, {"rw": "read", "bs": "64k"}])]
+    ran.clear()
+    with fio.ready("/dev/x", {"rw": "randread"}, 1):
+        assert not ran

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -41,6 +42,20 @@ def test_two_runs_are_the_same_but_for_the_wall_times(out: Path) -> None:
         assert "seconds" in row["wall"]
         runs.append(results.repeatable(row))
     assert runs[0] == runs[1]
+
+
+def test_a_cell_that_is_watched_leaves_its_counters_over_time(out: Path) -> None:
+    done = bench(out, "guard-trace", "--only", "S-iDW", "--watch")
+    assert done.returncode == 0, done.stdout + done.stderr
+    [row] = results.read(out)
+    assert row["watched"]
+    place = out / "guard-trace" / row["place"]
+    seen = [json.loads(line) for line in (place / "watch.jsonl").read_text().splitlines()]
+    assert 5 < seen[-1]["at"] - seen[0]["at"] < row["simulated_s"]
+    writes = [one["cache_writes"] for one in seen]
+    assert 0 < writes[0] < writes[-1]
+    assert writes == sorted(writes)
+    assert "dcd_batch: " in (place / "batches.txt").read_text()
 
 
 def test_no_figure_is_beyond_the_baselines_tolerance(out: Path) -> None:

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """One fio job. The parameters are fio's own options; `idle_s` seconds pass before it.
 
-As in {rw = "randwrite", bs = "4k", iodepth = 16, number_ios = 12000, idle_s = 30}.
+As in {rw = "randwrite", bs = "4k", iodepth = 16, number_ios = 12000, idle_s = 30}. `before`: jobs
+that aren't measured, for a cache to learn from; each is the job itself with other options, at other
+places: [{}], or [{}, {rw = "read", bs = "64k"}].
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from locklab import fio
 
+OURS = ("idle_s", "before")
 PERCENTILES = {50.0: "p50_ns", 99.0: "p99_ns", 99.9: "p999_ns"}
 # A request's time is the whole of it, as the replayer's: from the call that submits it, which may
 # wait, to its answer. fio's own choice would be from the end of that call.
@@ -21,9 +25,17 @@ TIMES = {
 }  # fmt: skip
 
 
+@contextlib.contextmanager
+def ready(node: str, params: Mapping[str, Any], seed: int) -> Iterator[str]:
+    job = {key: value for key, value in params.items() if key not in OURS}
+    if jobs := [job | one for one in params.get("before", ())]:
+        fio.run(node, *jobs, seed=seed + 1)
+    yield node
+
+
 def run(node: str, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    options = dict(params)
-    time.sleep(options.pop("idle_s", 0))
+    options = {key: value for key, value in params.items() if key not in OURS}
+    time.sleep(params.get("idle_s", 0))
     return told(fio.run(node, {**options, **TIMES}, seed=seed)[0])
 
 
