@@ -107,7 +107,7 @@ def _done(row: Row, metric: str) -> str:
     sides = tables.counted(row)
     kind = metric.partition(".")[0]
     if kind not in sides:
-        kind = next(iter(sides), "")
+        kind = "write" if "write" in sides else next(iter(sides), "")
     side = sides.get(kind, {})
     seconds = side.get("seconds", row["result"].get("elapsed_s"))
     words = [f"{side['count']:,} {NOUNS.get(kind, 'writes')}"] if side else []

@@ -31,11 +31,15 @@ def side_by_side(
     names: Sequence[str], paper: Sequence[float | None], ours: Sequence[float | None], unit: str,
     picture: Path,
 ) -> None:  # fmt: skip
-    """Their bars and ours, each in a panel of its own scale: machines differ, shapes compare."""
-    figure, axes = pyplot.subplots(1, 2, figsize=(10, 2.9), layout="constrained")
-    for axis, values, colour, title in (
-        (axes[0], paper, THEIRS, "paper"), (axes[1], ours, OURS, "ours"),
-    ):  # fmt: skip
+    """Their bars and ours, each in a panel of its own scale: machines differ, shapes compare. No
+    panel of theirs where they print no number."""
+    panels = [(ours, OURS, "ours")]
+    if any(value is not None for value in paper):
+        panels.insert(0, (paper, THEIRS, "paper"))
+    figure, axes = pyplot.subplots(
+        1, len(panels), figsize=(5 * len(panels), 2.9), squeeze=False, layout="constrained"
+    )
+    for axis, (values, colour, title) in zip(axes.flat, panels, strict=True):
         axis.bar(names, [value or 0 for value in values], color=colour)
         for place, value in enumerate(values):
             axis.text(place, value or 0, "-" if value is None else f"{value:.4g}", ha="center",
