@@ -14,6 +14,9 @@
  * enough, and has but few in flight while others read. What was interrupted goes
  * on from there.
  */
+#include <linux/delay.h>
+#include <linux/module.h>
+
 #include "batch.h"
 #include "dcd-trace.h"
 
@@ -22,6 +25,11 @@
 #define READS_DEPTH	2
 #define FAILURES	16		/* of a round, before it is given up */
 #define AT_A_TIME	64		/* loads that the index forgets before writes have a turn */
+
+static unsigned int dcd_test_forget_us;
+module_param_named(test_forget_us, dcd_test_forget_us, uint, 0600);
+MODULE_PARM_DESC(test_forget_us,
+		 "for tests only: the index takes so many microseconds to forget a load of zeroes");
 
 static bool urgent(struct dcd_engine *e)
 {
@@ -181,6 +189,8 @@ static int forget(struct dcd_engine *e, const struct dcd_batch *b, u64 target)
 			}
 			from = p.last + 1;
 		}
+		if (l->place.zero && READ_ONCE(dcd_test_forget_us))
+			fsleep(READ_ONCE(dcd_test_forget_us));
 		since += l->place.zero ? AT_A_TIME : 1;
 		if (since >= AT_A_TIME) {
 			since = 0;

@@ -12,6 +12,8 @@ from dcdlab import Box, Model
 from locklab import base, blk
 
 ROUNDS = 12 if base.CHECKED else 60
+FORGET = Path("/sys/module/dcd/parameters/test_forget_us")
+LOAD_MS = 50
 END = 4096  # sectors in use: small, so that everything overlaps
 
 
@@ -117,7 +119,25 @@ def write_same() -> None:
     box.away()
 
 
+def turns() -> None:
+    base.step("writes have a turn between loads of zeroes that the index forgets")
+    box = Box(data_mib=64)
+    with box.disk() as disk:
+        disk.discard(0, disk.sectors)
+        base.put(FORGET, LOAD_MS * 1000)
+        base.until(lambda: box.count("destaged_sectors"), "the zeroes to be on the data disk")
+        took = blk.timed(lambda: disk.write(0, blk.pattern("between", 8)))
+        rest = blk.timed(box.destaged)
+        print(f"  {took * 1000:.0f} ms for a write, {rest * 1000:.0f} until all is forgotten")
+        # It has its turn when the load that is being forgotten is, or the next.
+        base.expect(took < 3 * LOAD_MS / 1000, "the write waited for many loads")
+        base.expect(rest > 10 * LOAD_MS / 1000, "there were no loads to wait for")
+        base.put(FORGET, 0)
+    box.away()
+
+
 write_same()
+turns()
 churn("dram:battery")
 churn("lab")
 whole()
