@@ -292,11 +292,40 @@ static sense_reason_t execute(struct se_cmd *cmd)
 	return takes_time(cmd) ? do_later(cmd) : parsed(cmd);
 }
 
+#define CDB_DPO 0x10
+#define CDB_FUA 0x08
+
+/* The core refuses these bits whenever the write cache isn't volatile: it needn't see them. */
+static void take_fua(struct se_cmd *cmd)
+{
+	u8 *cdb = cmd->t_task_cdb;
+
+	switch (cdb[0]) {
+	case READ_10:
+	case READ_12:
+	case READ_16:
+	case WRITE_10:
+	case WRITE_12:
+	case WRITE_16:
+	case WRITE_VERIFY:
+	case WRITE_VERIFY_16:
+	case COMPARE_AND_WRITE:
+		break;
+	default:
+		return;
+	}
+	if (cdb[1] & CDB_FUA)
+		cmd->se_cmd_flags |= SCF_FUA;
+	cdb[1] &= ~(CDB_DPO | CDB_FUA);
+}
+
 sense_reason_t lun_parse_cdb(struct se_cmd *cmd)
 {
 	struct dcd_dev *d = to_dcd(cmd->se_dev);
 	sense_reason_t r;
 
+	if (!d->viewed && lun_takes_fua(d))
+		take_fua(cmd);
 	r = d->viewed ? sbc_parse_cdb(cmd, &lun_digest_ops) : lun_scatter_parse_cdb(cmd, &disk_ops);
 	if (!r && (takes_time(cmd) || lun_attention_waits(&d->attention))) {
 		cmd->priv = cmd->execute_cmd;

@@ -42,7 +42,7 @@ static enum scatter_sense look_at(struct se_cmd *cmd, struct scatter_limits *l,
 	limits_of(dev, l);
 	sense = scatter_parse_cdb(cmd->t_task_cdb, l, dev->dev_attrib.block_size,
 				  cmd->data_length, c);
-	if (!sense && (c->fua || c->dpo) && !has_fua(dev))
+	if (!sense && (c->fua || c->dpo) && !lun_takes_fua(to_dcd(dev)))
 		sense = SCATTER_CDB_FIELD;	/* as the core does with the other writes */
 	return sense;
 }

@@ -57,6 +57,8 @@ static ssize_t dcd_set_params(struct se_device *dev, const char *page, ssize_t c
 	r = lun_settings_parse(&d->set, lun_name(d), page, enabled);
 	if (!r && d->engine)
 		dcd_reconfigure(d->engine, &d->set.config);
+	if (dcd_get_write_cache(dev))
+		WRITE_ONCE(d->had_cache, true);
 	if (dcd_get_write_cache(dev) != cache)
 		raise(d, LUN_MODE_CHANGED);
 	if (!r && d->set.grow && enabled) {
@@ -143,6 +145,7 @@ static int dcd_configure_device(struct se_device *dev)
 		lun_digests_configure(dev);
 		return 0;
 	}
+	d->had_cache = dcd_volatile_cache(d->engine);
 	dcd_topology(d->engine, &t);
 	dev->dev_attrib.hw_block_size = t.logical_block;
 	dev->dev_attrib.hw_max_sectors = (1U << 20) / t.logical_block;

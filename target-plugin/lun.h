@@ -35,6 +35,7 @@ struct dcd_dev {
 	struct lun_settings set;
 	struct dcd_engine *engine;	/* commands come only while it is there, */
 	sector_t viewed;		/* or if these are the sectors of set.digests_of */
+	bool had_cache;			/* its write cache is volatile, or has been */
 	struct lun_attention attention;	/* raised with @lock */
 };
 
@@ -46,6 +47,16 @@ static inline struct dcd_dev *to_dcd(struct se_device *dev)
 static inline const char *lun_name(const struct dcd_dev *d)
 {
 	return config_item_name((struct config_item *)&d->dev.dev_group.cg_item);
+}
+
+/*
+ * Is FUA no error? Nor is it from who hasn't looked since the write cache was volatile, as
+ * Linux doesn't before it is told to: it asks for what each write is by now anyway.
+ */
+static inline bool lun_takes_fua(const struct dcd_dev *d)
+{
+	return d->dev.dev_attrib.emulate_fua_write &&
+	       (READ_ONCE(d->had_cache) || dcd_volatile_cache(d->engine));
 }
 
 /* Of an attribute in attrib/. */

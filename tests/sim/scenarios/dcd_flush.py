@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dcdlab import Box, Model, filled
 from locklab import base, blk, dm
+from locklab.scsi import ILLEGAL_REQUEST, Answer, Lun, write_scattered
 
 
 def cache(node: str) -> str:
@@ -192,8 +193,40 @@ def battery() -> None:
     box.away()
 
 
+def scattered_fua(node: str) -> Answer:
+    """Of one block, after what the LUN has to tell first."""
+    cdb, head = write_scattered([(100, 1)], flags=0x08)
+    with Lun(node) as lun:
+        lun.command(bytes(6))
+        return lun.command(cdb, head + blk.pattern("scattered", 1))
+
+
+def not_looked() -> None:
+    """Linux keeps what it knows of the cache until it is told to look again."""
+    base.step("the battery works again: FUA of who hasn't looked since is no error")
+    box = Box(nvram="dram:battery")
+    with box.disk() as disk:
+        refused = scattered_fua(disk.node)
+        base.equal(refused.why, (ILLEGAL_REQUEST, 0x24, 0), "FUA where none was ever (the control)")
+        box.set("battery=0")
+        look_again(disk.node, "write back")
+        disk.write(0, blk.pattern("volatile", 8), fua=True)
+        base.equal(box.count("fua"), 1, "FUA came")
+        box.set("battery=1")
+        for n in range(3):
+            disk.write(8 * n, blk.pattern(f"not volatile {n}", 8), fua=True)
+        base.equal(box.count("fua"), 4, "and comes still")
+        told = scattered_fua(disk.node)
+        base.expect(told.good, f"WRITE SCATTERED with FUA: {told}")
+        for n in range(3):
+            base.expect(disk.read(8 * n, 8) == blk.pattern(f"not volatile {n}", 8), f"write {n}")
+        base.equal(cache(disk.node), "write back", "what the kernel believes")
+    box.away()
+
+
 wce()
 battery()
+not_looked()
 dram_cut()
 destaged_between()
 dead_between()
