@@ -103,7 +103,7 @@ static bool early(struct dcd_engine *e, ktime_t *at)
 	return ktime_before(ktime_get(), *at);
 }
 
-/* One of @sectors went in. */
+/* An entry went in, of so many sectors; one of zeroes takes as little of the log as one of one. */
 static void keep_pace(struct dcd_engine *e, u32 sectors)
 {
 	u64 us = dcd_pace_us(e, sectors);
@@ -127,6 +127,7 @@ static int go_on(struct dcd_engine *e, struct dcd_request *rq)
 
 	while (left) {
 		u32 sectors = rq->ranges ? left : sectors_of_next_entry(e, rq);
+		u32 counts = rq->op == DCD_WRITE ? sectors : 1;
 		ktime_t at;
 		int r;
 
@@ -136,7 +137,7 @@ static int go_on(struct dcd_engine *e, struct dcd_request *rq)
 		if (r)
 			return r;
 		left -= sectors;
-		keep_pace(e, sectors);
+		keep_pace(e, counts);
 	}
 	return 0;
 }

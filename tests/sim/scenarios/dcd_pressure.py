@@ -64,6 +64,38 @@ def check(disk: blk.Disk, writers: list[Writer], what: str) -> None:
     print(f"  {what}: every write is there", flush=True)
 
 
+def discard() -> None:
+    """A record for each few ranges that the log has of it: they take little of the log, however
+    long the ranges are. Writes that come meanwhile wait behind it."""
+    base.step("a discard of all that a full log has, and a write behind it")
+    box = Box(
+        data_mib=64, data_model="spindle", data_options={"write_cache": "off", "spread": "on"},
+        log_mib=LOG_MIB, nvram_bytes=4096 + 8 * SEGMENT,
+    )  # fmt: skip
+    segments = ((LOG_MIB << 20) - (1 << 20)) // SEGMENT
+    with box.disk() as disk:
+        burst(disk.node, 2 * segments * (112 // BLOCK) // WRITERS)
+        live = box.count("live")
+        base.expect(live > segments * 7 // 10, f"{live} segments of {segments}: no pressure")
+        took: list[float] = []
+        whole = threading.Thread(
+            target=lambda: took.append(blk.timed(lambda: disk.discard(0, disk.sectors)))
+        )
+        whole.start()
+        base.until(lambda: box.count("discards") > 0, "the discard to come")
+        behind = blk.timed(lambda: disk.write(0, blk.pattern("behind it", BLOCK)))
+        whole.join(3600)
+        print(
+            f"  {live} of {segments} segments in use: the discard took {took[0] * 1e3:.1f} ms, "
+            f"a write behind it {behind * 1e3:.1f} ms",
+            flush=True,
+        )
+        base.expect(max(*took, behind) < 0.1, "slowed as writes of that length would be")
+        base.expect(disk.read(8, 2048) == bytes(2048 * 512), "it reads as zeroes")
+        box.destaged()
+    box.away()
+
+
 def main() -> None:
     base.step(f"{WRITERS} writers on a spindle, {ROUNDS} times the log")
     box = Box(
@@ -99,4 +131,5 @@ def main() -> None:
     base.step("done")
 
 
+discard()
 main()
