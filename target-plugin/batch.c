@@ -239,12 +239,16 @@ static int write_all(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch
 			continue;
 		}
 		if (l->place.zero) {
+			ktime_t began = ktime_get();
+
 			l->error = blkdev_issue_zeroout(e->data.bdev, l->place.sector,
 							sectors_of(l), GFP_NOIO, 0);
-			bytes = 0;
+			b->zeroing = ktime_add(b->zeroing, ktime_sub(ktime_get(), began));
 		} else {
 			n = neighbours(b, i, &bytes);
 			l->error = blk_status_to_errno(l->io.status);
+			if (!l->error)
+				b->written += bytes >> SECTOR_SHIFT;
 		}
 		trace_dcd_destage(e, l->place.sector, b->loads[n - 1].place.last + 1 -
 				  l->place.sector, l->error);
@@ -262,6 +266,8 @@ int dcd_batch_move(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch *
 	ktime_t began = ktime_get(), read;
 	int r = read_rest(e, b, width);
 
+	b->written = 0;
+	b->zeroing = 0;
 	read = ktime_get();
 	if (!r)
 		r = write_all(e, b, ahead, width);

@@ -28,7 +28,8 @@ struct dcd_load {
 /*
  * @from, @next: where it and the next one begin; @turn, @mark: the sweep's there, the
  * mark with what was committed when it was collected. @order: what is to be read, by
- * its place; for @begun of @to_read that has begun. @buf has @room bytes.
+ * its place; for @begun of @to_read that has begun. @buf has @room bytes. Of its last
+ * move: sectors @written, without zeroes, and the time that those took, @zeroing.
  */
 struct dcd_batch {
 	struct dcd_load *loads, **order;
@@ -38,6 +39,8 @@ struct dcd_batch {
 	struct dcd_mark mark;
 	u64 turn;
 	sector_t from, next;
+	sector_t written;
+	ktime_t zeroing;
 	size_t room;
 	u8 *buf;
 };

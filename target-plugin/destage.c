@@ -298,8 +298,8 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 		f = flush_data(e);
 		if (f)
 			*failures = FAILURES;
-		else
-			dcd_pace_learn(e, &e->data_speed, moved, began);
+		else	/* zeroes are another speed, and take no time on many disks */
+			dcd_pace_learn(e, &e->data_speed, b->written, ktime_add(began, b->zeroing));
 	}
 	if (moved && !f)
 		f = forget(e, b, b->mark.target);
