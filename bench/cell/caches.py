@@ -40,6 +40,7 @@ from locklab import base, dm, lio, media
 
 DCD_TOOL = "/lockstep/build/bin/dcd"
 DURABLE = ("none", "dcd", "dcd-complete")
+_PMEM = "/dev/pmem0"
 _WRITECACHE = "cached"
 _BCACHE = Path("/sys/fs/bcache")
 _BCACHE_NODE = Path("/dev/bcache0")
@@ -80,6 +81,15 @@ def dcd(stack: Stack) -> Iterator[Site]:
     """NVRAM, log disk, data disk; answers from the NVRAM. Options are keys of its `control`."""
     nvram = media.nvram("mnvram", stack.nvram_mib << 10, site=media.MIRROR_SITE)
     with _dcd(stack, nvram, "lab:mnvram") as site:
+        yield site
+
+
+@contextlib.contextmanager
+def dcd_pmem(stack: Stack) -> Iterator[Site]:
+    """The same on persistent memory, as much of it: what the VM lab's mirror site has. An earlier
+    cell's NVRAM is still there."""
+    layout = ("--nvram-bytes", str(stack.nvram_mib << 20), "--force")
+    with _dcd(stack, _PMEM, f"pmem:{_PMEM}", *layout) as site:
         yield site
 
 

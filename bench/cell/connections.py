@@ -34,38 +34,44 @@ MAX_CONNECTIONS = 8
 
 def portals(count: int) -> list[str]:
     """One a connection, on the one wire."""
+    if not 1 <= count <= MAX_CONNECTIONS:
+        raise base.Wrong(f"{count} connections: there can be 1 to {MAX_CONNECTIONS}")
     return [f"{wire.MIRROR_IP}:{lio.PORT + number}" for number in range(count)]
 
 
 @contextlib.contextmanager
 def connected(store: lio.Backstore, count: int = 1) -> Iterator[str]:
-    """Exports the backstore, logs in `count` times; yields the node of the LUN at the primary.
+    """Exports the backstore and logs in, as below."""
+    with exported(store, count), logged_in(count) as node:
+        yield node
+
+
+@contextlib.contextmanager
+def logged_in(count: int = 1) -> Iterator[str]:
+    """Logs in `count` times; yields the node of the LUN at the primary.
 
     Wire 0 has to be there, best not shaped yet: a login over a slow line takes its time. Raises
     base.Wrong if it ends with a path lost: what was measured then isn't `count` connections.
     """
-    if not 1 <= count <= MAX_CONNECTIONS:
-        raise base.Wrong(f"{count} connections: there can be 1 to {MAX_CONNECTIONS}")
     where = portals(count)
-    with _target(store, where):
-        session = iscsi.Session(where, **PATIENT)
-        try:
-            session.login()
-            disks = [f"/dev/{iscsi.disk_of(portal)}" for portal in where]
-            for disk in disks:
-                base.put(Path("/sys/block") / Path(disk).name / "device/timeout", COMMAND_SECONDS)
-            if count == 1:
-                yield disks[0]
-            else:
-                yield dm.create(MPATH, _table(disks))
-                alive = dm.status(MPATH).split().count("A")
-                dm.remove(MPATH)
-                # The group is told by an A, too.
-                base.equal(alive - 1, count, "paths that are alive at the end")
-            up = [portal for portal in where if session.up_by(portal)]
-            base.equal(up, where, "sessions that are up at the end")
-        finally:
-            session.close()
+    session = iscsi.Session(where, **PATIENT)
+    try:
+        session.login()
+        disks = [f"/dev/{iscsi.disk_of(portal)}" for portal in where]
+        for disk in disks:
+            base.put(Path("/sys/block") / Path(disk).name / "device/timeout", COMMAND_SECONDS)
+        if count == 1:
+            yield disks[0]
+        else:
+            yield dm.create(MPATH, _table(disks))
+            alive = dm.status(MPATH).split().count("A")
+            dm.remove(MPATH)
+            # The group is told by an A, too.
+            base.equal(alive - 1, count, "paths that are alive at the end")
+        up = [portal for portal in where if session.up_by(portal)]
+        base.equal(up, where, "sessions that are up at the end")
+    finally:
+        session.close()
 
 
 def _table(disks: list[str]) -> str:
@@ -75,9 +81,9 @@ def _table(disks: list[str]) -> str:
 
 
 @contextlib.contextmanager
-def _target(store: lio.Backstore, where: list[str]) -> Iterator[None]:
+def exported(store: lio.Backstore, count: int = 1) -> Iterator[None]:
     """The target, with an access list of its own: only there the time limit can be set."""
-    target = lio.Target(store, portals=where)
+    target = lio.Target(store, portals=portals(count))
     acl = base.made(target.tpg / "acls" / INITIATOR)
     base.put(acl / "attrib/dataout_timeout", DATA_SECONDS)
     lun = base.made(acl / "lun_0")

@@ -44,39 +44,57 @@ _ON_THE_WAY_S = 5.0
 def mirrored(local: str, remote: str, options: str) -> Iterator[str]:
     """@remote: the mirror site's device as a node of this kernel; wire 0 has to be there. @options:
     KEY VALUE..., of drbdsetup's net-options."""
-    words = options.split()
-    if len(words) % 2:
-        raise BadOrder(f"stack: options of drbd are {options!r}, want pairs KEY VALUE")
+    net = net_options(options)
     if not wire.NETNS.exists():
         raise BadOrder("stack: drbd needs a wire, and remote names none")
-    if not _SAID.exists():
-        raise Absent("drbd: this kernel has none")
-    net = [f"--{key}={value}" for key, value in zip(words[::2], words[1::2], strict=True)]
-    base.put(_HELPER, "disabled")
+    ready()
     back = wire.Wire(number=_BACK)
     relays = (
         Relay((wire.MIRROR_IP, _THERE[1]), _THERE),
         Relay((wire.mirror_ip(_BACK), _HERE[1]), _HERE),
     )
-    _resource("here", 0, local)
-    _resource("there", 1, remote)
-    _connect("here", _HERE, (wire.MIRROR_IP, _THERE[1]), net)
-    _connect("there", _THERE, (wire.mirror_ip(_BACK), _HERE[1]), net)
-    _settled("Connected", "Inconsistent/Inconsistent")
-    # As the peers' nosync and --assume-clean: both disks are declared to be equal.
-    _setup("new-current-uuid", "0", "--clear-bitmap=yes")
-    _settled(*_WELL)
-    _setup("primary", "0")
+    attach("here", 0, local)
+    attach("there", 1, remote)
+    connect("here", _HERE, (wire.MIRROR_IP, _THERE[1]), net)
+    connect("there", _THERE, (wire.mirror_ip(_BACK), _HERE[1]), net)
     try:
-        yield NODE
-        base.expect(_is(0, *_WELL), f"drbd has given up its peer or a disk: {status()}")
+        with primary(minors=(0, 1)):
+            yield NODE
     finally:
-        _setup("secondary", "0")
         for name in ("here", "there"):
-            _setup("down", name)
+            down(name)
         for one in relays:
             one.close()
         back.close()
+
+
+def net_options(options: str) -> list[str]:
+    """KEY VALUE... as words of drbdsetup."""
+    words = options.split()
+    if len(words) % 2:
+        raise BadOrder(f"stack: options of drbd are {options!r}, want pairs KEY VALUE")
+    return [f"--{key}={value}" for key, value in zip(words[::2], words[1::2], strict=True)]
+
+
+def ready() -> None:
+    if not _SAID.exists():
+        raise Absent("drbd: this kernel has none")
+    base.put(_HELPER, "disabled")
+
+
+@contextlib.contextmanager
+def primary(minors: Sequence[int]) -> Iterator[None]:
+    """Minor 0 as the primary; @minors: the ends that are in this kernel, all connected."""
+    _settled("Connected", "Inconsistent/Inconsistent", minors)
+    # As the peers' nosync and --assume-clean: both disks are declared to be equal.
+    _setup("new-current-uuid", "0", "--clear-bitmap=yes")
+    _settled(*_WELL, minors)
+    _setup("primary", "0")
+    try:
+        yield
+        base.expect(_is(0, *_WELL), f"drbd has given up its peer or a disk: {status()}")
+    finally:
+        _setup("secondary", "0")
 
 
 def status(minor: int = 0) -> str:
@@ -89,24 +107,28 @@ def _is(minor: int, connection: str, disks: str) -> bool:
     return {f"cs:{connection}", f"ds:{disks}"} <= set(status(minor).split())
 
 
-def _settled(connection: str, disks: str) -> None:
-    """Both ends are so, and no word of an earlier state is on the wire any more: one that arrives
+def _settled(connection: str, disks: str, minors: Sequence[int]) -> None:
+    """These ends are so, and no word of an earlier state is on the wire any more: one that arrives
     after the next step is believed."""
-    base.until(lambda: _is(0, connection, disks) and _is(1, connection, disks),
-               f"drbd: both ends {connection}, {disks}")  # fmt: skip
+    base.until(lambda: all(_is(minor, connection, disks) for minor in minors),
+               f"drbd: minors {minors} {connection}, {disks}")  # fmt: skip
     time.sleep(_ON_THE_WAY_S)
 
 
-def _resource(name: str, minor: int, disk: str) -> None:
+def attach(name: str, minor: int, disk: str) -> None:
     base.run("drbdmeta", "--force", str(minor), "v08", disk, "internal", "create-md")
     _setup("new-resource", name)
     _setup("new-minor", name, str(minor), "0")
     _setup("attach", str(minor), disk, disk, "internal", *_DISK)
 
 
-def _connect(name: str, mine: tuple[str, int], peer: tuple[str, int], net: Sequence[str]) -> None:
+def connect(name: str, mine: tuple[str, int], peer: tuple[str, int], net: Sequence[str]) -> None:
     ends = (f"ipv4:{address}:{port}" for address, port in (mine, peer))
     _setup("connect", name, *ends, "--protocol=C", *_PATIENT, *net)
+
+
+def down(name: str) -> None:
+    _setup("down", name)
 
 
 def _setup(*words: str) -> None:

@@ -25,12 +25,12 @@ class Built:
     """The stack as the work sees it."""
 
     node: str
-    link: wire.Wire | None = None
+    link: count.Counted | None = None
     site: Site | None = None
     legs: dict[str, str] = field(default_factory=dict)  # by name, for what is counted
     over_iscsi: bool = True  # the remote leg, if there is a site
     status: Callable[[], str] = str  # the mirror's own words; none if it has none
-    counted: list[account.Packets | account.Commands] = field(default_factory=list)
+    counted: list[count.Counted] = field(default_factory=list)
     upper: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)  # the mirror
 
     def snapshot(self) -> dict[str, int]:
@@ -42,10 +42,9 @@ class Built:
         disks = dict(self.legs)
         if self.site and self.over_iscsi:
             disks.pop("remote", None)
-        found = count.snapshot(self.link, self.site.store if self.site else None, disks)
+        found = count.snapshot(self.link, None, disks)
         if self.site:
-            found |= count.snapshot(disks={f"site_{k}": v for k, v in self.site.disks.items()})
-            found |= {f"cache_{key}": value for key, value in self.site.told().items()}
+            found |= counted(self.site)
         for each in self.counted:
             found |= each.counters()
         return found
@@ -60,6 +59,12 @@ class Built:
             if self.site and self.over_iscsi:
                 far = stack.enter_context(self.site.look())
             return blk.difference(self.legs["local"], far, sectors)
+
+
+def counted(site: Site) -> dict[str, int]:
+    """What is counted at the mirror site."""
+    found = count.snapshot(store=site.store, disks={f"site_{k}": v for k, v in site.disks.items()})
+    return found | {f"cache_{key}": value for key, value in site.told().items()}
 
 
 def wired(stack: Stack) -> wire.Wire:
@@ -83,18 +88,19 @@ def built(stack: Stack) -> Iterator[Built]:
     if stack.remote == LOCAL:
         remote = disk(stack, "second", stack.mib)
     else:
-        one.link = wired(stack)
-        below.callback(one.link.close)
+        link = one.link = wired(stack)
+        below.callback(link.close)
         one.site = below.enter_context(CACHES[stack.cache](stack))
         one.over_iscsi = stack.software not in mirrors.WITHOUT_ISCSI
         if one.over_iscsi:
             remote = below.enter_context(connected(one.site.store, stack.connections))
         else:
             remote = below.enter_context(one.site.look())
-        one.link.profile(stack.remote, stack.loss_percent)
-        one.counted = [account.Packets("v0"), account.Commands()]
-        for each in one.counted:
+        link.profile(stack.remote, stack.loss_percent)
+        packets, commands = account.Packets("v0"), account.Commands()
+        for each in (packets, commands):
             below.callback(each.close)
+        one.counted = [packets, commands]
     one.legs["remote"] = remote
     one.node = one.upper.enter_context(
         mirrors.MIRRORS[stack.software](local, remote, stack.options)

@@ -5,14 +5,13 @@
     python3 -m demo_vm.guest sectors DEVICE|KIND/NAME < RANGES
 
 KIND/NAME (as dcd/m0) is a backstore of this host, read through LIO (loopback fabric): with what is
-still in its NVRAM and on its log disk. `legs` prints a SHA-256 for each MiB of so many sectors;
+still in its NVRAM and on its log disk. `legs` prints a digest of each MiB of so many sectors;
 `sectors` takes lines `START COUNT` and prints `SECTOR DIGEST` (acked.digest). All reads are direct.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,6 @@ from pathlib import Path
 from demo_vm import acked
 from locklab import blk, lio
 
-MIB = (1 << 20) // blk.SECTOR
 _CORE = Path("/sys/kernel/config/target/core")
 
 
@@ -38,12 +36,6 @@ def opened(what: str) -> Iterator[blk.Disk]:
         yield disk
 
 
-def legs(disk: blk.Disk, end: int) -> None:
-    for start in range(0, end, MIB):
-        data = disk.read(start, min(MIB, end - start))
-        print(hashlib.sha256(data).hexdigest())
-
-
 def sectors(disk: blk.Disk, ranges: Iterator[str]) -> None:
     for line in ranges:
         start, count = map(int, line.split())
@@ -58,7 +50,7 @@ def main(words: list[str]) -> None:
         raise SystemExit(__doc__)
     with opened(words[1]) as disk:
         if words[0] == "legs":
-            legs(disk, int(words[2]))
+            print("\n".join(blk.digests(disk, int(words[2]))))
         else:
             sectors(disk, sys.stdin)
 

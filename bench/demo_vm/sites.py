@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -45,26 +43,13 @@ class Sites:
 
     # What the demo puts there.
 
-    def send(self, host: str, files: dict[str, bytes | Path]) -> None:
-        """Absolute paths in the host, with content or a file or folder of this tree."""
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w") as tar:
-            for to, what in files.items():
-                if isinstance(what, Path):
-                    tar.add(what, to.lstrip("/"), filter=_plain)
-                else:
-                    entry = tarfile.TarInfo(to.lstrip("/"))
-                    entry.size = len(what)
-                    tar.addfile(entry, io.BytesIO(what))
-        self.lab.ssh(host, "tar -x -C / --no-same-owner", stdin=packed.getvalue())
-
     def send_tools(self, host: str, load: plan.Load) -> None:
         files: dict[str, bytes | Path] = {
             f"{TOOLS}/{to}": TOP / source for source, to in TOOL_FILES.items()
         }
         ranges = "".join(f"{start} {count}\n" for start, count in load.written)
         files |= {f"{TOOLS}/trace.bin": load.packed, f"{TOOLS}/written": ranges.encode()}
-        self.send(host, files)
+        self.lab.send(host, files)
 
     def install_spindles(self, host: str) -> None:
         """Writes them to the root file system for good, and starts them."""
@@ -72,7 +57,7 @@ class Sites:
         module = TOP / "build/modules" / release / "dm-media.ko"
         if not module.exists():
             raise Failed(f"{host} runs Linux {release}, and there is no {module}: make modules-vm")
-        self.send(host, {
+        self.lab.send(host, {
             f"{spindles.MODULE_DIR}/dm-media.ko": module,
             "/etc/lab-spindles": spindles.table(SPINDLES[host]).encode(),
             "/usr/local/sbin/lab-spindles": spindles.FILES / "lab-spindles",
@@ -138,7 +123,3 @@ class Sites:
         what = f"{mirror.kind}/{mirror.name}"
         lines = self.run("mirror", f"{GUEST} sectors {what} <{TOOLS}/written", 600.0).split("\n")
         return {int(line.split()[0]): line.split()[1] for line in lines if line}
-
-
-def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return None if "__pycache__" in entry.name else entry

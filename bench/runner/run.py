@@ -13,7 +13,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -21,13 +21,13 @@ from cell import here
 from cell.here import Unfit
 from laberror import LabError
 from report import page
-from runner import cells, experiment, results, tables
+from runner import cells, experiment, results, tables, vm
 from runner.experiment import TOP, BadExperiment, Cell
 from runner.progress import Told
 from runner.results import BadResults, Row
 from traces import spc
 
-LABS = ("sim", "here")
+LABS = ("sim", "vm", "here")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -37,7 +37,10 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     one.add_argument("experiment", nargs="*", help="names; --list tells them")
     one.add_argument("--list", action="store_true", help="tell the experiments, and stop")
-    one.add_argument("--lab", choices=LABS, default="sim", help="here: on your own --device")
+    one.add_argument(
+        "--lab", choices=LABS, default="sim",
+        help="vm: on two virtual hosts, in real time; here: on your own --device",
+    )  # fmt: skip
     one.add_argument(
         "--device", action="append", default=[], metavar="NODE",
         help="with --lab here: the local device, then the remote leg (a LUN of your own); the "
@@ -83,10 +86,22 @@ def chosen(args: argparse.Namespace) -> dict[str, list[Cell]]:
     return {name: each for name, each in found.items() if each}
 
 
-def run(todo: Sequence[Cell], args: argparse.Namespace, out: Path, told: Told) -> list[Row]:
+@contextlib.contextmanager
+def the_lab(args: argparse.Namespace) -> Iterator[cells.Here | vm.Vm | None]:
+    """What runs the cells one after another; none: the sim lab, which needs nothing beforehand."""
+    if args.lab == "vm":
+        with vm.up() as hosts:
+            yield hosts
+    else:
+        yield cells.Here(args.device) if args.lab == "here" else None
+
+
+def run(
+    todo: Sequence[Cell], args: argparse.Namespace, out: Path, told: Told,
+    mine: cells.Here | vm.Vm | None,
+) -> list[Row]:  # fmt: skip
     """All cells, some at a time: each is a function of its order alone. The rows are in the cells'
     order, and in the experiment's file as soon as there are any."""
-    mine = cells.Here(args.device) if args.lab == "here" else None
     common = {"lab": args.lab, "quick": args.quick, "tree": results.tree(),
               "versions": mine.versions() if mine else cells.versions()}  # fmt: skip
     do = mine or (functools.partial(cells.sim, watch=True) if args.watch else cells.sim)
@@ -156,8 +171,8 @@ def report_of(args: argparse.Namespace) -> Path:
 
 
 def kind_of(args: argparse.Namespace) -> Path:
-    """What must not stand among other results: the user's own devices aren't simulated."""
-    return Path("here" if args.lab == "here" else "") / ("quick" if args.quick else "")
+    """What must not stand among other results: only the sim lab's times are simulated."""
+    return Path("" if args.lab == "sim" else args.lab) / ("quick" if args.quick else "")
 
 
 def kept_of(args: argparse.Namespace) -> Path | None:
@@ -204,8 +219,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             judged(args, todo)
         for cell in todo:  # a bad trace is told before anything runs
             cells.prepared(cell)
-        with Told([label(cell) for cell in todo], earlier(out, todo), args.jobs) as told:
-            rows = run(todo, args, out, told)
+        names = [label(cell) for cell in todo]
+        with the_lab(args) as mine, Told(names, earlier(out, todo), args.jobs) as told:
+            rows = run(todo, args, out, told, mine)
     except (BadExperiment, BadResults, Unfit, spc.BadTrace, LabError) as err:
         print(f"bench: {err}", file=sys.stderr)
         return 2

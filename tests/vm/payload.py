@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from laberror import LabError
@@ -25,6 +26,24 @@ def pack(build: Path, release: str) -> bytes:
         for path in programs:
             tar.add(path, f"usr/local/bin/{path.name}", filter=_roots)
     return packed.getvalue()
+
+
+def files(wanted: Mapping[str, bytes | Path]) -> bytes:
+    """By absolute path in the guest: content, or a file or folder of this machine."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for to, what in wanted.items():
+            if isinstance(what, Path):
+                tar.add(what, to.lstrip("/"), filter=_no_caches)
+            else:
+                entry = tarfile.TarInfo(to.lstrip("/"))
+                entry.size = len(what)
+                tar.addfile(entry, io.BytesIO(what))
+    return packed.getvalue()
+
+
+def _no_caches(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if "__pycache__" in entry.name else entry
 
 
 def unpack_command(release: str) -> str:

@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
 import time
-from collections.abc import Mapping
 
 import pytest
 from lockstep import status
@@ -50,22 +47,15 @@ def run(lab: Lab, host: str, commands: str) -> str:
     return lab.ssh(host, f"set -ex; cd {HOME}\n{commands}").stdout
 
 
-def send(lab: Lab, host: str, files: Mapping[str, str]) -> None:
-    """Files and folders of this tree to places in the host."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-        for source, to in files.items():
-            tar.add(TREE / source, to.lstrip("/"))
-    lab.ssh(host, "tar -xz -C / --no-same-owner", stdin=packed.getvalue())
-
-
 @pytest.fixture
 def hosts(clean_lab: Lab) -> Lab:
     """With what `make modules bins` leaves."""
     tree = ("build/bin", f"build/modules/{clean_lab.release}", "dm-target/lockstep")
     for host in clean_lab.hosts:
-        send(clean_lab, host, {part: f"{HOME}/{part}" for part in tree})
-    send(clean_lab, "mirror", {f"target-plugin/rtslib/{k}": v for k, v in REGISTRATION.items()})
+        clean_lab.send(host, {f"{HOME}/{part}": TREE / part for part in tree})
+    clean_lab.send(
+        "mirror", {to: TREE / "target-plugin/rtslib" / one for one, to in REGISTRATION.items()}
+    )
     return clean_lab
 
 

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -164,9 +164,10 @@ class Lab:
                 machine.start()
             self._wait(name)
 
-    def wire(self, profile: str, seed: int = 1) -> None:
-        """Shapes the link, now and at later boots, until restore() or the next wire()."""
-        for name, shape in wire.shapes(profile, seed).items():
+    def wire(self, profile: str, seed: int = 1, loss_percent: float = 0.0) -> None:
+        """Shapes the link, now and at later boots, until restore() or the next wire(). The loss is
+        of packets, in each direction."""
+        for name, shape in wire.shapes(profile, seed, loss_percent).items():
             self.ssh(name, wire.COMMAND, stdin=shape)
 
     def push(self) -> None:
@@ -175,6 +176,10 @@ class Lab:
         for name in self.hosts:
             packed = payload.pack(TREE / "build", self.release)
             self.ssh(name, payload.unpack_command(self.release), stdin=packed)
+
+    def send(self, name: str, files: Mapping[str, bytes | Path]) -> None:
+        """Absolute paths in the host, with content or a file or folder of this machine."""
+        self.ssh(name, "tar -x -C / --no-same-owner", stdin=payload.files(files))
 
     @property
     def release(self) -> str:

@@ -25,25 +25,25 @@ COMMAND = f"set -e; cat >{FILE}; sync {FILE}; systemctl restart lab-wire.service
 VARY_S = 4 * 3600.0
 
 
-def shapes(profile: str, seed: int) -> dict[str, str]:
+def shapes(profile: str, seed: int, loss_percent: float = 0.0) -> dict[str, str]:
     """Each host's file ("": none). The seeds are those of the sim lab's wire."""
     try:
         found = wires.load(profile)
     except wires.UnknownWire as err:
         raise LabError(str(err)) from err
     return {
-        PRIMARY.name: _lines(found.to_mirror, 2 * seed),
-        MIRROR.name: _lines(found.to_primary, 2 * seed + 1),
+        PRIMARY.name: _lines(found.to_mirror, 2 * seed, loss_percent),
+        MIRROR.name: _lines(found.to_primary, 2 * seed + 1, loss_percent),
     }
 
 
-def _lines(way: wires.Direction, seed: int) -> str:
+def _lines(way: wires.Direction, seed: int, loss: float) -> str:
     if way.vary_bit is None:
-        args = wires.netem(way, seed)
+        args = wires.netem(way, seed, None, loss)
         return f"0 {' '.join(args)}\n" if args else ""
     lines, total = [], 0.0
     for seconds, rate in wires.schedule(way, seed):
-        lines.append(f"{seconds:g} {' '.join(wires.netem(way, seed, rate_bit=rate))}\n")
+        lines.append(f"{seconds:g} {' '.join(wires.netem(way, seed, rate, loss))}\n")
         total += seconds
         if total > VARY_S:
             return "".join(lines)

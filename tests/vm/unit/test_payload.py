@@ -31,3 +31,14 @@ def test_what_isnt_built_is_named(tmp_path: Path) -> None:
     (tmp_path / "modules/6.12/own.ko").touch()
     with pytest.raises(LabError, match="bin: run make bins"):
         payload.pack(tmp_path, "6.12")
+
+
+def test_files_folders_and_content_go_to_absolute_places(tmp_path: Path) -> None:
+    (tmp_path / "tool/__pycache__").mkdir(parents=True)
+    (tmp_path / "tool/__pycache__/a.pyc").touch()
+    (tmp_path / "tool/a.py").write_text("pass", encoding="ascii")
+    sent = payload.files({"/run/tool": tmp_path / "tool", "/etc/own": b"words"})
+    with tarfile.open(fileobj=io.BytesIO(sent)) as tar:
+        assert tar.getnames() == ["run/tool", "run/tool/a.py", "etc/own"]
+        own = tar.extractfile("etc/own")
+        assert own and own.read() == b"words"

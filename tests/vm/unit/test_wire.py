@@ -31,3 +31,10 @@ def test_a_varying_wire_is_a_function_of_its_seed() -> None:
 def test_an_unknown_profile_is_named() -> None:
     with pytest.raises(LabError, match="no wire profile 'wet-string'"):
         wire.shapes("wet-string", seed=1)
+
+
+def test_both_ends_lose_what_is_asked_for() -> None:
+    for profile in ("none", "wan-varying"):
+        shapes = wire.shapes(profile, seed=1, loss_percent=0.5)
+        assert all("loss 0.5%" in line for shape in shapes.values() for line in shape.splitlines())
+        assert all(shapes.values())

@@ -9,13 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Protocol
 
-from . import lio, wire
+from . import lio
 
 _STAT = ("reads", "read_merges", "read_sectors", "read_ms", "writes", "write_merges",
          "write_sectors", "write_ms", "in_flight", "busy_ms", "queue_ms", "discards",
          "discard_merges", "discard_sectors", "discard_ms", "flushes", "flush_ms")  # fmt: skip
 _KEPT = ("reads", "read_sectors", "writes", "write_sectors", "discards", "flushes")
+
+
+class Counted(Protocol):
+    """A wire, or whatever else counts."""
+
+    def counters(self) -> dict[str, int]: ...
 
 
 def disk(node: str) -> dict[str, int]:
@@ -40,7 +47,7 @@ def commands(store: lio.Backstore) -> dict[str, int]:
 
 
 def snapshot(
-    link: wire.Wire | None = None, store: lio.Backstore | None = None,
+    link: Counted | None = None, store: lio.Backstore | None = None,
     disks: Mapping[str, str] | None = None,
 ) -> dict[str, int]:  # fmt: skip
     """All counters in one flat table: the wire's, LIO's, and NAME_writes and so on of each disk."""

@@ -53,10 +53,11 @@ def create(name: str, table: str, *, readonly: bool = False) -> str:
         _call(_REMOVE, name)
         raise
     node = Path("/dev/mapper") / name
-    with contextlib.suppress(FileNotFoundError):
-        node.unlink()
     number = os.makedev(dev >> 8 & 0xFFF, dev & 0xFF | dev >> 12 & 0xFFF00)
-    os.mknod(node, 0o600 | stat.S_IFBLK, number)
+    # Where there is udev it makes one meanwhile, too: ours takes its place, whoever is first.
+    new = node.with_name(f".{name}.new")
+    os.mknod(new, 0o600 | stat.S_IFBLK, number)
+    new.replace(node)
     return str(node)
 
 

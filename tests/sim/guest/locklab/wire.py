@@ -95,12 +95,7 @@ peer name {self._far} address {mac_there} gso_max_segs 1 netns mirror
 
     def counters(self) -> dict[str, int]:
         """Packets and bytes that each end has sent, retransmissions included."""
-        said = {}
-        for key in ("packets", "bytes"):
-            path = Path("/sys/class/net") / self._near / "statistics"
-            said[f"to_mirror_{key}"] = int((path / f"tx_{key}").read_text())
-            said[f"to_primary_{key}"] = int((path / f"rx_{key}").read_text())
-        return said
+        return counters(self._near)
 
     def _shape(self, device: str, netem: list[str]) -> None:
         if netem:
@@ -119,6 +114,16 @@ peer name {self._far} address {mac_there} gso_max_segs 1 netns mirror
         if self._changing is not None:
             self._changing.set()
             self._changing = None
+
+
+def counters(device: str) -> dict[str, int]:
+    """Packets and bytes that have passed the primary's end of a wire."""
+    said = {}
+    for key in ("packets", "bytes"):
+        path = Path("/sys/class/net") / device / "statistics"
+        said[f"to_mirror_{key}"] = int((path / f"tx_{key}").read_text())
+        said[f"to_primary_{key}"] = int((path / f"rx_{key}").read_text())
+    return said
 
 
 def _ip(lines: str, *options: str) -> None:

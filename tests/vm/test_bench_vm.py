@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""bench/run --lab vm: cells on the two hosts, and what is left of them afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from runner import experiment, vm
+from vmlab import Lab
+
+CELLS = """
+title = "t"
+workload = "fio"
+params = { rw = "randwrite", iodepth = 4, number_ios = 100 }
+stack = { mib = 64, log_mib = 64, nvram_mib = 4, remote = "lan" }
+
+[[configurations]]
+name = "md"
+stack = { software = "md" }
+"""
+REPLAY = """
+title = "t"
+workload = "replay"
+params = { trace = "financial-1-slice", records = 60, slots = 16 }
+stack = { mib = 64, log_mib = 64, nvram_mib = 4, remote = "lan" }
+
+[[configurations]]
+name = "lockstep"
+stack = { cache = "dcd" }
+"""
+# Nothing that a cell made, but for what the distribution has.
+NOTHING_LEFT = """
+dmsetup ls | grep -v 'No devices' && exit 1
+cat /proc/mdstat | grep '^md' && exit 2
+ls /sys/class/iscsi_session/session* 2>/dev/null && exit 3
+ls -d /sys/kernel/config/target/iscsi/iqn* 2>/dev/null && exit 4
+tc qdisc show dev link0 | grep netem && exit 5
+grep . /sys/kernel/debug/lockstep-media/list && exit 6
+exit 0
+"""
+
+
+def test_a_cell_runs_on_both_hosts_and_leaves_nothing(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "fio.toml").write_text(CELLS, encoding="utf-8")
+    (tmp_path / "replay.toml").write_text(REPLAY, encoding="utf-8")
+    hosts = vm.Vm(lab)
+    found = {}
+    for name in ("fio", "replay"):
+        [cell] = experiment.cells(str(tmp_path / f"{name}.toml"), quick=False)
+        row = found[cell.name] = hosts(cell, tmp_path)
+        assert "result" in row, row
+        assert row["limits"] == {}
+        cost, writes = row["result"]["cost"], row["result"]["write"]["count"]
+        assert writes > 0
+        assert cost["local_writes"] == cost["scsi_write"] == writes
+        assert cost["to_mirror_bytes"] > 512 * cost["local_write_sectors"]
+        # The wire: 0.1 ms there, 0.1 ms back.
+        assert row["result"]["write"]["min_ns"] > 200_000
+    assert found["md"]["result"]["write"]["count"] == 100
+    assert found["lockstep"]["result"]["legs_differ_at"] is None
+    assert found["lockstep"]["result"]["cost"]["cache_writes"] > 0
+    requests = tmp_path / "replay" / "lockstep-seed-1" / "requests.csv"
+    assert len(requests.read_text(encoding="ascii").splitlines()) == 61
+    for name in lab.hosts:
+        lab.ssh(name, NOTHING_LEFT)
+    assert hosts.versions()["kernel"] == lab.release
+    assert "dm-lockstep.ko" in hosts.versions()
