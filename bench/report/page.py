@@ -30,6 +30,12 @@ td:first-child, th:first-child, td.text, th.text { text-align: left }
 .gap { color: #a33 } .quiet { color: #666; font-size: .87rem } img { max-width: 100% }
 code { background: #f3f3f3; padding: 0 .2rem }
 """
+VM = (
+    "Times of the VM lab (two virtual hosts) are real ones. Where versions.accel is tcg in the "
+    "results, their CPUs are emulated by a program: a request costs milliseconds of that, some "
+    "kinds of instructions more than others, and no figure is a machine's. Compare the rows of one "
+    "run, and no more."
+)
 
 
 def make(folder: Path, place: Path, kept: Path | None = None) -> Path:
@@ -37,8 +43,9 @@ def make(folder: Path, place: Path, kept: Path | None = None) -> Path:
     its file."""
     rows = results.gathered(folder, kept)
     place.mkdir(parents=True, exist_ok=True)
-    for old in place.glob("*.png"):
-        old.unlink()
+    for suffix in (".png", *plots.SUFFIX.values()):
+        for old in place.glob(f"*{suffix}"):
+            old.unlink()
     parts = [_head(rows), *_papers(rows, place)]
     for name in sorted({row["experiment"] for row in rows}):
         parts += _experiment(name, [row for row in rows if row["experiment"] == name], place)
@@ -65,6 +72,7 @@ def _head(rows: Sequence[Row]) -> str:
         f"{escape(_trees(rows, True))}); each row says which. Times of the sim lab are simulated: "
         "exact, and the same on every machine. They are the disks', the wire's and the protocol's; "
         "a CPU takes no time there. A ratio in bold is against the row named base.</p>"
+        + (f"<p>{VM}</p>" if any(row["lab"] == "vm" for row in rows) else "")
         + ("<p class=gap>These are the quick forms of the experiments: too short for any claim.</p>"
            if any(row["quick"] for row in rows) else "")
     )  # fmt: skip
@@ -150,7 +158,7 @@ def _experiment(name: str, rows: Sequence[Row], place: Path) -> Iterable[str]:
         yield f"<p class=quiet>Trace: {'<br>'.join(escape(line) for line in lines)}</p>"
     marked = [row | {"cell": f"{row['cell']} (committed)"} if row["committed"] else row
               for row in rows]  # fmt: skip
-    for head, lines in (tables.times(marked), tables.wire(marked)):
+    for head, lines in (tables.times(marked), tables.wire(marked), tables.cpu(marked)):
         if lines:
             yield _table(list(head), [[escape(word) for word in line] for line in lines])
     yield from _limits(rows)
@@ -158,12 +166,13 @@ def _experiment(name: str, rows: Sequence[Row], place: Path) -> Iterable[str]:
         if why := tables.gap(row):
             yield f"<p class=gap>{escape(row['cell'])}, seed {row['seed']}: {escape(why)}</p>"
     for plot in one.plot if one else ():
-        picture = place / f"{name}-{plot}.png"
+        picture = place / f"{name}-{plot}{plots.SUFFIX.get(plot, '.png')}"
         good = [row for row in rows if "result" in row]
         if plot not in plots.PLOTS:
             yield f"<p class=gap>no plot is called {escape(plot)}</p>"
         elif good and plots.PLOTS[plot](good, picture):
-            yield f'<img src="{picture.name}" alt="{escape(name)}, {escape(plot)}">'
+            image = f'<img src="{picture.name}" alt="{escape(name)}, {escape(plot)}">'
+            yield f'<a href="{picture.name}">{image}</a>'
 
 
 def _limits(rows: Sequence[Row]) -> Iterable[str]:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Pictures of results, as PNG files. An experiment names those it wants in `plot`.
+"""Pictures of results, as files. An experiment names those it wants in `plot`.
 
     responses   each request's time over the run, a panel a cell (requests.csv); where a cell has
                 a series only (series.csv) mean and longest of each stretch, and its skips
     bars        mean and p99 of each cell
+    flames      flame graphs of the cells' call chains (stacks.folded), as SVG
     lines       mean over the values of the experiment's numeric axis, a line a configuration
 """
 
@@ -16,11 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
+from cell import samples
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
-from report import responses
+from report import flames, responses
 from runner import results, tables
 from runner.results import Row
 
@@ -149,6 +151,18 @@ def _stretches(axis: Axes, name: str, file: Path) -> None:
     axis.grid(alpha=0.3)
 
 
+def flame_graphs(rows: Sequence[Row], picture: Path) -> bool:
+    graphs = {}
+    for row in rows:
+        file = row["at"] / samples.FILE
+        if file.exists():
+            with file.open(encoding="utf-8") as text:
+                graphs[row["cell"]] = samples.read(text)
+    return flames.draw(graphs, picture)
+
+
+SUFFIX = {"flames": ".svg"}  # else .png
 PLOTS: dict[str, Callable[[Sequence[Row], Path], bool]] = {
     "responses": scatter, "bars": bars, "lines": lines,
+    "flames": flame_graphs,
 }  # fmt: skip

@@ -51,7 +51,7 @@ def lines(rows: Sequence[Row]) -> list[str]:
         found += ["", name]
         for about in dict.fromkeys(row["trace"]["what"] for row in own if "trace" in row):
             found.append(f"  trace: {about}")
-        for head, table in (times(own), wire(own)):
+        for head, table in (times(own), wire(own), cpu(own)):
             found += ["", *aligned([head, *table])] if table else []
         found += [f"  {row['cell']}: {why}" for row in own if (why := gap(row))]
     return found
@@ -70,6 +70,24 @@ def times(rows: Sequence[Row]) -> Table:
 
 def wire(rows: Sequence[Row]) -> Table:
     return WIRE_HEAD, [line for row in rows for line in _wire(row)]
+
+
+def cpu(rows: Sequence[Row]) -> Table:
+    """Where the CPU's time went, a column a cell: percent of the time in which it wasn't idle."""
+    found = {row["cell"]: row["result"]["profile"] for row in rows
+             if "profile" in row.get("result", {})}  # fmt: skip
+    kinds = dict.fromkeys(kind for one in found.values() for kind in one["percent_of_busy"])
+    lines = [(kind, *(f"{one['percent_of_busy'].get(kind, 0.0):.1f}" for one in found.values()))
+             for kind in kinds]  # fmt: skip
+    if found:
+        lines += [
+            ("in interrupts and softirqs, of any class",
+             *(f"{one['in_interrupts_percent_of_busy']:.1f}" for one in found.values())),
+            ("idle, of all the time",
+             *(f"{one['percent'].get('idle', 0.0):.1f}" for one in found.values())),
+            ("samples", *(f"{one['samples']}" for one in found.values())),
+        ]  # fmt: skip
+    return ("% of the CPU's busy time", *found), lines
 
 
 def _times(row: Row) -> list[tuple[str, ...]]:

@@ -28,7 +28,7 @@ def test_what_the_lab_cannot_do_is_told(order: Order, says: str) -> None:
 
 
 def test_the_trace_and_the_peers_can_be_had() -> None:
-    for name in ("trace-mirror", "peers-mirror"):
+    for name in ("trace-mirror", "peers-mirror", "initiator-cpu"):
         cells = {one.name: one.order for one in experiment.cells(name, quick=True)}
         assert [name for name, order in cells.items() if hosts.why_not(order)] == []
 
