@@ -37,6 +37,7 @@ def scsi_writes(result: Mapping[str, Any]) -> float:
 NAMED: dict[str, Callable[[Mapping[str, Any]], float]] = {
     "skipped_percent": skipped_percent,
     "batches_within_half_second_percent": batches_within_half_second_percent,
+    "flushed_s": lambda result: result["elapsed_s"] + result["left_behind_s"],
     "packets": packets,
     **{f"packets_{name}": packets_of(name) for name in ("64", "127", "255", "511", "1023", "more")},
     "scsi_writes": scsi_writes,
