@@ -18,6 +18,7 @@
 #define DESCRIPTOR	32u		/* the list's header likewise */
 #define LIMITS_PAGE	0xb7
 #define ANSWER		64u		/* bytes of one at most */
+#define NO_SUCH_LUN	0x25		/* ASC: nobody was there to look at the command */
 #define TRIES		5		/* of questions that get no answer */
 #define RETRIES		5		/* by the SCSI layer, of what it does try again */
 #define END_TELL	(10 * HZ)
@@ -80,6 +81,7 @@ static struct scsi_device *disk_of(const struct leg *l)
 
 static void free_command(struct command *c)
 {
+	bio_uninit(&c->bio);
 	if (c->rq)
 		blk_mq_free_request(c->rq);
 	if (c->page)
@@ -93,6 +95,7 @@ static struct command *new_command(struct mirror *m, bool out, const u8 *cdb, un
 {
 	const gfp_t gfp = GFP_NOWAIT | __GFP_NOWARN;
 	blk_opf_t opf = out ? REQ_OP_DRV_OUT : REQ_OP_DRV_IN;
+	struct block_device *bdev = leg_bdev(remote(m));
 	struct command *c = kzalloc(struct_size(c, vecs, nr_vecs), gfp);
 	struct scsi_cmnd *scmd;
 
@@ -100,7 +103,7 @@ static struct command *new_command(struct mirror *m, bool out, const u8 *cdb, un
 		return NULL;
 	c->m = m;
 	c->page = alloc_page(gfp | __GFP_ZERO);
-	c->rq = scsi_alloc_request(bdev_get_queue(leg_bdev(remote(m))), opf, BLK_MQ_REQ_NOWAIT);
+	c->rq = scsi_alloc_request(bdev_get_queue(bdev), opf, BLK_MQ_REQ_NOWAIT);
 	if (IS_ERR(c->rq))
 		c->rq = NULL;
 	if (!c->page || !c->rq) {
@@ -112,7 +115,8 @@ static struct command *new_command(struct mirror *m, bool out, const u8 *cdb, un
 	memcpy(scmd->cmnd, cdb, cdb_len);
 	scmd->allowed = RETRIES;
 	c->rq->end_io_data = c;
-	bio_init(&c->bio, NULL, c->vecs, nr_vecs, opf);
+	/* With its device: iostats_passthrough wants it, and bfq of 6.1 can't do without. */
+	bio_init(&c->bio, bdev, c->vecs, nr_vecs, opf);
 	__bio_add_page(&c->bio, c->page, bytes, 0);
 	return c;
 }
@@ -129,6 +133,7 @@ static bool begin(struct command *c, rq_end_io_fn *end_io)
 
 struct outcome {
 	bool good;
+	bool refused;	/* that command */
 	u8 key;		/* NO_SENSE: there is none */
 };
 
@@ -140,8 +145,10 @@ static struct outcome outcome_of(struct request *rq, blk_status_t status)
 	struct scsi_sense_hdr sense;
 
 	if (!o.good && scsi_status_is_check_condition(scmd->result) &&
-	    scsi_normalize_sense(scmd->sense_buffer, SCSI_SENSE_BUFFERSIZE, &sense))
+	    scsi_normalize_sense(scmd->sense_buffer, SCSI_SENSE_BUFFERSIZE, &sense)) {
 		o.key = sense.sense_key;
+		o.refused = o.key == ILLEGAL_REQUEST && sense.asc != NO_SUCH_LUN;
+	}
 	return o;
 }
 
@@ -206,7 +213,7 @@ static void ask_work(struct work_struct *work)
 
 	memcpy(said, page, ANSWER);
 	free_command(c);	/* its request is one of the leg's */
-	if (!o.good && o.key != ILLEGAL_REQUEST)
+	if (!o.good && !o.refused)
 		unanswered(m);
 	else if (limits)
 		take_limits(m, o.good ? said : NULL);
@@ -298,7 +305,7 @@ static enum rq_end_io_ret scattered_end(LOCKSTEP_END_IO_ARGS)
 	/* Who has taken less than all has not written all of it. */
 	o.good = o.good && !scmd->resid_len;
 	again = !o.good && !READ_ONCE(remote(m)->dead);
-	if (o.key == ILLEGAL_REQUEST)
+	if (o.refused)
 		refuse(m);
 	trace_lockstep_scattered(m, nr, c->bytes, true, o.good, o.key);
 	if (again)
@@ -344,20 +351,22 @@ static void plan_command(struct mirror *m, struct write **runs, unsigned int nr,
 	/* The list's blocks are part of what is sent. */
 	list = round_up((min(ranges, nr) + 1) * DESCRIPTOR, list) >> SECTOR_SHIFT;
 	most = min(most, queue_max_hw_sectors(q));
-	if (!ranges || most <= list || queue_virt_boundary(q) ||
-	    queue_max_segment_size(q) < PAGE_SIZE)
+	if (!ranges || most <= list || list > PAGE_SIZE >> SECTOR_SHIFT ||
+	    queue_virt_boundary(q) || queue_max_segment_size(q) < PAGE_SIZE)
 		return;
 	most = min(most - list, data);
 	while (p->nr < min(nr, ranges)) {
 		struct write *w = runs[p->nr];
 		struct leg_part *part = &w->part[LEG_REMOTE];
+		unsigned int sectors = part->size >> SECTOR_SHIFT;
 		bool fua = cache && ((w->opf | always) & REQ_FUA);
 
 		if ((w->opf & REQ_PREFLUSH) || (fua && !bdev_fua(bdev)) ||
-		    p->sectors + (part->size >> SECTOR_SHIFT) > most ||
+		    w->range.start + sectors > bdev_nr_sectors(bdev) ||
+		    p->sectors + sectors > most ||
 		    p->nr_vecs + part->nr_vecs + 1 > queue_max_segments(q))
 			break;
-		p->sectors += part->size >> SECTOR_SHIFT;
+		p->sectors += sectors;
 		p->nr_vecs += part->nr_vecs;
 		p->fua |= fua;
 		p->nr++;

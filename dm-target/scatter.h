@@ -19,7 +19,10 @@
  * writes are sent once more in the usual way, as long as the leg is alive; their ranges
  * are held all the time, so nothing can have overtaken them, and the same bytes
  * twice do no harm. An error of the leg is then what those bios say. When the
- * command was refused (ILLEGAL REQUEST) it isn't used any more with this table.
+ * command was refused (ILLEGAL REQUEST, but not for want of the LUN) it isn't used any
+ * more with this table.
+ * Nor does anybody else look where it writes: a leg that is a partition may have been
+ * made smaller, and what lies beyond its end is left to the bios, which are refused.
  *
  * Why a bound: all writes of a command are acknowledged when the last of them is there,
  * which on a slow wire is long after the first one; and what is beyond the first

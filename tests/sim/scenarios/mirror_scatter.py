@@ -20,7 +20,7 @@ from locklab import base, blk, count, dm, lio, mirror, ram, wire
 from scatterlab import MIB, PIPELINE, SERIAL, Mirrored, Sent, Site
 
 WRITES = 100 if base.CHECKED else 600
-BLKPG = 0x1269
+BLKPG, BLKPG_ADD, BLKPG_RESIZE = 0x1269, 1, 3
 AUTO = 32 << 10
 LIST = 4096  # at most, before the data
 DEBUG_HOST = Path("/sys/bus/pseudo/drivers/scsi_debug/add_host")
@@ -28,14 +28,15 @@ DEBUG_HOST = Path("/sys/bus/pseudo/drivers/scsi_debug/add_host")
 
 def saved(site: Site) -> None:
     base.step("to a DCD: all that is told of it; with and without")
+    base.put(Path("/sys/block") / Path(site.remote).name / "queue/iostats_passthrough", 1)
     for how in ("auto", "on", "off"):
         m = site.up("scatter", how)
-        before = count.snapshot(site.wire, site.store)
+        before = count.snapshot(site.wire, site.store, {"leg": site.remote})
         batches = int(site.store.attribute("stat_batches"))
         with Sent() as sent:
             load = m.load(WRITES)
             load.stop()
-        used = count.spent(before, count.snapshot(site.wire, site.store))
+        used = count.spent(before, count.snapshot(site.wire, site.store, {"leg": site.remote}))
         batches = int(site.store.attribute("stat_batches")) - batches
         commands, runs = m.count("scattered"), m.count("scattered_runs")
         m.end(load, site.remote)
@@ -46,6 +47,8 @@ def saved(site: Site) -> None:
         base.equal((len(ends), ends.count("good")), (commands, commands), "by the tracepoint")
         print(f"  {how}: {load.writes} writes, {commands} commands for {runs} runs:", flush=True)
         print(f"    {count.line(used, load.writes)}", flush=True)
+        uncounted = used["scsi_commands"] - used["leg_writes"]
+        base.equal(uncounted, 0 if how == "off" else 2, "commands but writes: the questions")
         if how == "off":
             base.equal(commands, 0, "commands")
         else:
@@ -72,14 +75,19 @@ def switched(site: Site) -> None:
     m.remove()
 
 
+def blkpg(node: str, what: int, start: int, length: int) -> None:
+    """Of the disk's first partition. As the kernel's structs have it, with their padding."""
+    part = ctypes.create_string_buffer(struct.pack("qqi64s64s4x", start << 9, length << 9, 1,
+                                                   b"", b""))  # fmt: skip
+    with open(node, "rb") as disk:
+        fcntl.ioctl(disk, BLKPG, struct.pack("iiiPi", what, 0, len(part),
+                                             ctypes.addressof(part), 0))  # fmt: skip
+
+
 def partition(site: Site) -> None:
     base.step("a partition")
     start, length = 2048 + 8, (MIB << 11) - 4096
-    # As the kernel's struct has it, with its padding.
-    part = ctypes.create_string_buffer(struct.pack("qqi64s64s4x", start << 9, length << 9, 1,
-                                                   b"", b""))  # fmt: skip
-    with open(site.remote, "rb") as disk:
-        fcntl.ioctl(disk, BLKPG, struct.pack("iiiPi", 1, 0, len(part), ctypes.addressof(part), 0))
+    blkpg(site.remote, BLKPG_ADD, start, length)
     node = f"{site.remote}1"
     base.until(lambda: base.opens(Path(node)), f"{node} to open")
     with blk.Disk(site.remote, write=False) as disk:
@@ -89,11 +97,33 @@ def partition(site: Site) -> None:
     load.stop()
     base.expect(m.count("scattered") > 10, "scattered")
     load.check(node)
-    m.remove()
-    base.run("dd", f"if={site.remote}", f"of={site.local.node}", "bs=1M", "oflag=direct")
     with blk.Disk(site.remote, write=False) as disk:
         base.expect((disk.read(0, start), disk.read(start + length, 64)) == outside,
                     "what is outside of the partition has changed")  # fmt: skip
+    smaller(site, m, start, length)
+    m.remove()
+    base.run("dd", f"if={site.remote}", f"of={site.local.node}", "bs=1M", "oflag=direct")
+
+
+def smaller(site: Site, m: Mirrored, start: int, length: int) -> None:
+    base.step("the partition is made smaller below the mirror: nothing is written behind its end")
+    end = length - 256
+
+    def behind() -> bytes:
+        with blk.Disk(site.remote, write=False) as disk:
+            return disk.read(start + end, length - end)
+
+    def write(sector: int) -> None:
+        with blk.Disk(m.of.node) as disk:
+            disk.write(sector, blk.pattern(f"behind {sector}", 8))
+
+    blkpg(site.remote, BLKPG_RESIZE, start, end)
+    before, batched = behind(), m.count("batched")
+    # The first has room; while it is on the way the others become a batch.
+    together([partial(write, sector) for sector in (0, *range(end, length, 64))])
+    base.equal(m.count("batched") - batched, 4, "writes in a batch")
+    base.expect(behind() == before, "what is behind the partition's end has changed")
+    base.equal(m.of.status().health, "AD", "health")
 
 
 def reset(site: Site) -> None:
@@ -268,6 +298,51 @@ def no_disk() -> None:
     m.remove()
 
 
+# What scsi_debug is to answer instead of doing it (host byte, driver byte, status, sense key, ASC,
+# ASCQ); and may the command be used after that?
+ANSWERS = (
+    ("BUSY", "0 0 8 0 0 0", True),
+    ("TASK SET FULL", "0 0 0x28 0 0 0", True),
+    ("RESERVATION CONFLICT", "0 0 0x18 0 0 0", True),
+    ("unit attention: reset", "0 0 2 6 0x29 0", True),
+    ("not ready: another path is", "0 0 2 2 4 0x0b", True),
+    ("not ready: becoming so", "0 0 2 2 4 0x0a", True),
+    ("medium error", "0 0 2 3 0x0c 0", True),
+    ("hardware error", "0 0 2 4 0x44 0", True),
+    ("recovered error", "0 0 2 1 0x18 0", True),
+    ("no more space", "0 0 2 7 0x27 7", True),
+    ("aborted", "0 0 2 0x0b 0x47 3", True),
+    ("no connection", "1 0 0 0 0 0", True),
+    ("timeout", "3 0 0 0 0 0", True),
+    ("host error", "7 0 0 0 0 0", True),
+    ("the wire's trouble", "0x0e 0 0 0 0 0", True),
+    ("no such LUN", "0 0 2 5 0x25 0", True),
+    ("no such field", "0 0 2 5 0x24 0", False),
+)  # fmt: skip
+
+
+def answers(node: str) -> None:
+    base.step("answers that aren't good: none is an error of the leg, a refusal alone is for good")
+    device = Path(f"/sys/block/{Path(node).name}/device").resolve().name
+    errors = Path("/sys/kernel/debug/scsi_debug") / device / "error"
+    local = ram.Ram("local", min(MIB, dm.sectors(node) >> 11))
+    m = Mirrored(mirror.Mirror(local.node, node, *PIPELINE))
+    load = m.load(WRITES // 6, block_of(node))
+    for what, answer, good in ANSWERS:
+        sent = m.count("scattered"), m.count("scattered_again")
+        base.put(errors, f"2 -2 0x9f {answer}")
+        base.until(lambda old=sent[0]: m.count("scattered") > old, f"a command: {what}")
+        load.wait_writes(WRITES // 6)
+        base.put(errors, "- 2 0x9f")
+        load.wait_writes(WRITES // 6)
+        sent = m.count("scattered") - sent[0], m.count("scattered_again") - sent[1]
+        print(f"  {what}: {sent[0]} commands, {sent[1]} writes sent again", flush=True)
+        base.equal(m.told("scatter"), "yes" if good else "refused", f"word after {what}")
+    m.end(load, node)
+    m.remove()
+    local.remove()
+
+
 def debug_disk() -> str:
     """A disk of the kernel's own SCSI target in memory."""
     disks = Path("/sys/bus/pseudo/devices")
@@ -278,9 +353,14 @@ def debug_disk() -> str:
     return node
 
 
+def block_of(node: str) -> int:
+    """In sectors."""
+    return int(Path(f"/sys/block/{Path(node).name}/queue/logical_block_size").read_text()) // 512
+
+
 def on_disk(node: str) -> None:
     """Any SCSI disk of this machine that has it."""
-    unit = int(Path(f"/sys/block/{Path(node).name}/queue/logical_block_size").read_text()) // 512
+    unit = block_of(node)
     base.step(f"{node}, blocks of {unit * 512}")
     local = ram.Ram("local", min(MIB, dm.sectors(node) >> 11))
     m = Mirrored(mirror.Mirror(local.node, node, *PIPELINE))
@@ -290,6 +370,7 @@ def on_disk(node: str) -> None:
     base.equal(m.count("scattered_again"), 0, "sent again")
     print(f"  {m.count('scattered')} commands, {m.count('scattered_runs')} runs", flush=True)
     m.remove()
+    local.remove()
 
 
 def main() -> None:
@@ -305,7 +386,11 @@ def main() -> None:
     base.step("done")
 
 
-if sys.argv[1:]:
-    on_disk(debug_disk() if sys.argv[1] == "scsi_debug" else sys.argv[1])
+if sys.argv[1:] == ["scsi_debug"]:
+    debug = debug_disk()
+    on_disk(debug)
+    answers(debug)
+elif sys.argv[1:]:
+    on_disk(sys.argv[1])
 else:
     main()
