@@ -14,6 +14,7 @@ their classes, too.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -28,8 +29,8 @@ IN_PROGRAM = "(program)"
 # perf's own, and the lab's way in: no part of the work.
 _NOT_THE_WORK = re.compile(r"perf|sshd")
 _HEAD = re.compile(r"^(\S.*?)\s*$")
-_FRAME = re.compile(r"^\s+[0-9a-f]+ (.+?) \((.*)\)$")
-_KERNEL = "[kernel.kallsyms]"
+_FRAME = re.compile(r"^\s+([0-9a-f]+)$")
+_KERNEL = 0xFFFF_8000_0000_0000  # from here on
 
 # In this order; a name is a function's, a module's in brackets.
 _CLASSES = {
@@ -46,6 +47,7 @@ _CLASSES = {
                       r"fasteoi|softirqs)|__do_softirq|do_softirq|run_ksoftirqd|net_rx_action|napi_"
                       r"|__napi|virtnet_|vring_|virtqueue_|receive_buf|page_to_skb|try_fill_recv"
                       r"|apic_|hrtimer_|__hrtimer|tick_|run_timer|\w*\[virtio)",
+        "lab's packet counters": r"(packet_rcv|tpacket_rcv|run_filter|__bpf_prog|bpf_prog)",
         "netem (the lab's wire)": r"\w+ \[sch_",
         "iSCSI": r"(\w+ \[(lib)?iscsi|\w+ \[scsi_transport_iscsi)",
         "SCSI": r"(\w+ \[(scsi|sd)_mod|scsi_|sd_)",
@@ -57,7 +59,7 @@ _CLASSES = {
         "TCP/IP and sockets": r"(__|_)?(tcp_|ip_|ip6?t_|inet_|sk_|sock_|skb_|alloc_skb|kfree_skb|"
                               r"consume_skb|dev_|netif_|qdisc_|sch_|fib_|neigh_|net_|eth_|nf_|"
                               r"release_sock|lock_sock|bh_lock_sock|pfifo|kernel_sendmsg|sendmsg|"
-                              r"__sys_send|packet_|tpacket|gro_|__netif|rt_|ipv4_|dst_|validate_xmit)",
+                              r"__sys_send|gro_|__netif|rt_|ipv4_|dst_|validate_xmit)",
         "block layer and direct I/O": r"(__|_)?(blk_|blkdev|bio_|bdev|submit_bio|block_|elv_|dd_|"
                                       r"disk_|part_|aio_|io_submit|do_io_|lookup_ioctx|read_events|"
                                       r"bvec_|iov_iter|iomap|rq_|sbitmap|blkcg|mq_|kyber|wbt)",
@@ -73,18 +75,46 @@ _INTERRUPTED = re.compile(r"(asm_common_interrupt|asm_sysvec_|handle_softirqs|__
 CLASSES = (*_CLASSES, USER, OTHER)
 
 
-def folded(lines: Iterable[str], modules: Mapping[str, str]) -> Stacks:
-    """Of `perf script --fields comm,ip,sym,dso`. @modules: which one a symbol is in: perf says of
-    all symbols that they are the kernel's. Frames of programs are left out: they have no symbols,
+class Symbols:
+    """Names of the kernel's addresses, by /proc/kallsyms and /proc/modules.
+
+    Not by perf: it takes a symbol of a module's start (sd_mod's init_sd) for whatever was loaded
+    into that memory since, and tells no modules.
+    """
+
+    def __init__(self, kallsyms: Iterable[str], modules: Iterable[str]) -> None:
+        loaded = {}
+        for line in modules:
+            words = line.split()
+            start = int(words[5], 16)
+            loaded[words[0]] = range(start, start + int(words[1]))
+        found = []
+        for line in kallsyms:
+            address, kind, symbol, *module = line.split()
+            name = module[0].strip("[]") if module else ""
+            if kind not in "tTwW" or int(address, 16) not in loaded.get(name, range(2**64)):
+                continue
+            found.append((int(address, 16), f"{symbol} [{name}]" if name else symbol))
+        self._starts = [start for start, _ in sorted(found)]
+        self._names = [name for _, name in sorted(found)]
+
+    def name(self, address: int) -> str:
+        at = bisect_right(self._starts, address) - 1
+        return self._names[at] if at >= 0 else "[unknown]"
+
+
+def folded(lines: Iterable[str], symbols: Symbols) -> Stacks:
+    """Of `perf script --fields comm,ip`. Frames of programs are left out: they have no symbols,
     and without frame pointers most of them never were there."""
     found: Counter[Stack] = Counter()
     thread, frames, sampled = "", list[str](), False
     for line in (*lines, ""):
         if frame := _FRAME.match(line):
+            address = int(frame[1], 16)
+            if address >= _KERNEL:
+                # A caller's is where it goes on; its last call may be the end of it.
+                frames.append(symbols.name(address - 1 if sampled else address))
             sampled = True
-            if frame[2] == _KERNEL:
-                module = modules.get(frame[1])
-                frames.append(f"{frame[1]} [{module}]" if module else frame[1])
         elif head := _HEAD.match(line):
             thread = head[1]
         else:
@@ -92,19 +122,6 @@ def folded(lines: Iterable[str], modules: Mapping[str, str]) -> Stacks:
                 found[_thread(thread), *(reversed(frames) if frames else (IN_PROGRAM,))] += 1
             thread, frames, sampled = "", [], False
     return found
-
-
-def modules(kallsyms: Iterable[str]) -> dict[str, str]:
-    """By symbol, of /proc/kallsyms; what is in the kernel itself, too, counts as that."""
-    found: dict[str, str] = {}
-    own = set()
-    for line in kallsyms:
-        _, _, symbol, *module = line.split()
-        if module:
-            found[symbol] = module[0].strip("[]")
-        else:
-            own.add(symbol)
-    return {symbol: module for symbol, module in found.items() if symbol not in own}
 
 
 def read(lines: Iterable[str]) -> Stacks:

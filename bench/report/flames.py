@@ -26,6 +26,7 @@ LETTER = 6.2
 _COLOURS = {  # by class; what has none is of its name's own grey
     "copies": "#d9822b", "checksums": "#b56bd0", "network driver, sending": "#8fb34e",
     "interrupts": "#d2504b", "netem (the lab's wire)": "#b9c7a3", "iSCSI": "#4f8fd0",
+    "lab's packet counters": "#b9c7a3",
     "SCSI": "#7fb2dd", "lab's disk model": "#c9bfae", "mirror: lockstep": "#e8c22c",
     "mirror: md": "#e8c22c", "mirror: dm-mirror, DRBD": "#e8c22c", "device mapper": "#f0dd8a",
     "TCP/IP and sockets": "#5cb89a", "block layer and direct I/O": "#9aa4d8",

@@ -78,12 +78,12 @@ def _said(fd: int) -> bytes:
 
 
 def _stacks(data: Path) -> samples.Stacks:
-    words = [PROGRAM, "script", "--input", str(data), "--fields", "comm,ip,sym,dso"]  # fmt: skip
+    words = [PROGRAM, "script", "--input", str(data), "--fields", "comm,ip"]  # fmt: skip
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                           errors="replace") as child:  # fmt: skip
         assert child.stdout
-        with Path("/proc/kallsyms").open(encoding="ascii") as kallsyms:
-            modules = samples.modules(kallsyms)
-        stacks = samples.folded(child.stdout, modules)
+        with Path("/proc/kallsyms").open() as kallsyms, Path("/proc/modules").open() as modules:
+            symbols = samples.Symbols(kallsyms, modules)
+        stacks = samples.folded(child.stdout, symbols)
     base.equal(child.returncode, 0, f"{PROGRAM} script: rc")
     return stacks
