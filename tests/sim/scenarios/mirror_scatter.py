@@ -321,6 +321,10 @@ ANSWERS = (
 )  # fmt: skip
 
 
+def more(m: Mirrored, commands: int) -> bool:
+    return m.count("scattered") > commands
+
+
 def answers(node: str) -> None:
     base.step("answers that aren't good: none is an error of the leg, a refusal alone is for good")
     device = Path(f"/sys/block/{Path(node).name}/device").resolve().name
@@ -331,7 +335,7 @@ def answers(node: str) -> None:
     for what, answer, good in ANSWERS:
         sent = m.count("scattered"), m.count("scattered_again")
         base.put(errors, f"2 -2 0x9f {answer}")
-        base.until(lambda old=sent[0]: m.count("scattered") > old, f"a command: {what}")
+        base.until(partial(more, m, sent[0]), f"a command: {what}")
         load.wait_writes(WRITES // 6)
         base.put(errors, "- 2 0x9f")
         load.wait_writes(WRITES // 6)
