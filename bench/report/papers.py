@@ -110,7 +110,8 @@ def _done(row: Row, metric: str) -> str:
         kind = "write" if "write" in sides else next(iter(sides), "")
     side = sides.get(kind, {})
     seconds = side.get("seconds", row["result"].get("elapsed_s"))
-    words = [f"{side['count']:,} {NOUNS.get(kind, 'writes')}"] if side else []
+    noun = next((said for word, said in NOUNS.items() if word in kind), "writes")
+    words = [f"{side['count']:,} {noun}"] if side else []
     words += [f"{seconds:,.0f} s"] if seconds is not None else []
     return ", ".join(words) + ("; committed" if row.get("committed") else "; run here")
 

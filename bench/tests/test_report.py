@@ -89,7 +89,7 @@ def test_each_row_of_a_paper_is_a_cell_of_ours() -> None:
             assert name in cells, f"{one.id}: {one.experiment} has no {name!r}"
 
 
-# Published, and not in bench/results: too long to be run there so far.
+# Published, and not in bench/results: minutes of CPU time each, not run to their end so far.
 GAPS = {
     (f"figure 5 (a), the trace's whole length: {what}", "S-iDW")
     for what in ("mean response of a write", "longest response of a write", "writes skipped")
