@@ -91,9 +91,6 @@ def test_each_row_of_a_paper_is_a_cell_of_ours() -> None:
 
 # Published, and not in bench/results: minutes of CPU time each, not run to their end so far.
 GAPS = {
-    (f"figure 5 (a), the trace's whole length: {what}", "S-iDW")
-    for what in ("mean response of a write", "longest response of a write", "writes skipped")
-} | {
     (f"table 3: micro-benchmark, 200,000 writes, {what}", name)
     for what in ("ASYNC", "ASYNC+Flush") for name in ("S-S", "S-iDL", "S-iL")
 }  # fmt: skip
