@@ -35,6 +35,11 @@ def test_schedules_of_failures(kernel: str, schedules: int) -> None:
     assert run.rc == 0, run.text
 
 
+def test_schedules_of_failures_on_a_lun_that_takes_batches() -> None:
+    run = lab("mirror_churn.py", "8", "1", "lun")
+    assert run.rc == 0, run.text
+
+
 @pytest.mark.parametrize("block", [512, 4096])
 def test_batches_as_one_command_to_another_target(block: int) -> None:
     """The kernel's own SCSI disk in memory, whose target is none of ours."""

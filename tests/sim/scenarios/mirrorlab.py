@@ -90,6 +90,13 @@ class Leg:
             dm.message(self.name, f"addbadblock {sector}")
         dm.message(self.name, "enable")
 
+    def hang(self) -> None:
+        """Nothing comes back until wake()."""
+        dm.suspend(self.name, flush=False)
+
+    def wake(self) -> None:
+        dm.resume(self.name)
+
     def close(self) -> None:
         dm.remove(self.name)
         self.disk.remove()
@@ -100,8 +107,9 @@ class Pair:
 
     def __init__(
         self, *options: object, mib: int = MIB, latency_us: tuple[int, int] = (0, 0),
-        cache_mib: int = 0, zeroes: bool = False,
+        cache_mib: int = 0, zeroes: bool = False, remote: Leg | None = None,
     ) -> None:  # fmt: skip
+        """On a `remote` of the caller's, or on a new one."""
         if base.CHECKED:
             # A load does as much as simulated time allows, and there it costs 30 times the wall.
             latency_us = (max(4000, latency_us[0]), max(5000, latency_us[1]))
@@ -111,7 +119,7 @@ class Pair:
         self.local = Leg(
             "llocal", mib=mib, latency_us=latency_us[0], cache_mib=cache_mib, zeroes=zeroes
         )
-        self.remote = Leg(
+        self.remote = remote or Leg(
             "lremote", mib=mib, latency_us=latency_us[1], cache_mib=cache_mib, zeroes=zeroes
         )
         self.mirror = mirror.Mirror(self.local.node, self.remote.node, *options)
@@ -172,11 +180,11 @@ class Beside:
 
 
 def hang(leg: Leg) -> None:
-    dm.suspend(leg.name, flush=False)
+    leg.hang()
 
 
 def wake(leg: Leg) -> None:
-    dm.resume(leg.name)
+    leg.wake()
 
 
 class Background:
