@@ -52,11 +52,12 @@ def test_a_cell_runs_on_both_hosts_and_leaves_nothing(lab: Lab, tmp_path: Path) 
         assert row["limits"] == {}
         cost, writes = row["result"]["cost"], row["result"]["write"]["count"]
         assert writes > 0
-        assert cost["local_writes"] == cost["scsi_write"] == writes
+        assert 0 < cost["local_writes"] <= writes  # a mirror may merge what is in a batch
         assert cost["to_mirror_bytes"] > 512 * cost["local_write_sectors"]
         # The wire: 0.1 ms there, 0.1 ms back.
         assert row["result"]["write"]["min_ns"] > 200_000
-    assert found["md"]["result"]["write"]["count"] == 100
+    md = found["md"]["result"]
+    assert md["cost"]["local_writes"] == md["cost"]["scsi_write"] == md["write"]["count"] == 100
     assert found["lockstep"]["result"]["legs_differ_at"] is None
     assert found["lockstep"]["result"]["cost"]["cache_writes"] > 0
     requests = tmp_path / "replay" / "lockstep-seed-1" / "requests.csv"
