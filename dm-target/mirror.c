@@ -86,7 +86,12 @@ int mirror_give_up(struct mirror *m, enum leg_id leg, enum leg_why why)
 
 	l->dead = true;
 	l->why = why;
-	WRITE_ONCE(l->deaths, l->deaths + 1);
+	WRITE_ONCE(m->degraded, true);
+	/*
+	 * mirror_route() looks without the lock: who sees this death has to see that we are
+	 * degraded, too, or a write would go to the dead leg behind write_abandon()'s back.
+	 */
+	smp_store_release(&l->deaths, l->deaths + 1);
 	if (!m->map.nr_stale)
 		m->map.target = leg;
 	/*
@@ -143,7 +148,8 @@ blk_status_t mirror_route(struct write *w)
 	w->sent = 0;
 	w->unacked = false;
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		w->deaths[leg] = READ_ONCE(m->legs[leg].deaths);
+		/* Before degraded: pairs with mirror_give_up(). */
+		w->deaths[leg] = smp_load_acquire(&m->legs[leg].deaths);
 
 	if (likely(!READ_ONCE(m->degraded))) {
 		w->sent = BIT(LEG_LOCAL) | BIT(LEG_REMOTE);

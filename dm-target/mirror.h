@@ -25,9 +25,9 @@
  * Locking: the state lock (mirror.lock, taken with interrupts off) guards the
  * region map, legs' dead, deaths and why, degraded, standing and what goes with
  * it. It is innermost but for the dirty map's and the workqueues' own locks.
- * degraded may be read without it: when it is false and becomes true meanwhile,
- * the I/O goes to a leg that has just died, and its completion settles that; the
- * other way round costs only time.
+ * degraded may be read without it, after deaths: when it is false and becomes true
+ * meanwhile, the I/O goes to a leg that has just died and knows it by the deaths that
+ * it remembers, and its completion settles that; the other way round costs only time.
  *
  * Marks and range locks: a bit of the region map is set by an I/O that holds a
  * range in the region, or for a leg that is dead; it is cleared by a resync that
