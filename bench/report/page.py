@@ -38,15 +38,17 @@ VM = (
 )
 
 
-def make(folder: Path, place: Path, kept: Path | None = None) -> Path:
+def make(folder: Path, place: Path, kept: Path | None = None, refused: Sequence[str] = ()) -> Path:
     """The page of all results below a folder, and of those in `kept` that it has none of; returns
-    its file."""
+    its file. `refused`: what was asked for, and couldn't be run."""
     rows = results.gathered(folder, kept)
     place.mkdir(parents=True, exist_ok=True)
     for suffix in (".png", *plots.SUFFIX.values()):
         for old in place.glob(f"*{suffix}"):
             old.unlink()
-    parts = [_head(rows), *_papers(rows, place)]
+    parts = [_head(rows)]
+    parts += [f"<p class=gap>Asked for, and not run: {escape(why)}</p>" for why in refused]
+    parts += _papers(rows, place)
     for name in sorted({row["experiment"] for row in rows}):
         parts += _experiment(name, [row for row in rows if row["experiment"] == name], place)
     page = (

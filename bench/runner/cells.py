@@ -101,6 +101,12 @@ def sim(cell: Cell, out: Path, watch: bool = False) -> Row:
     return row | answer(done.stdout)
 
 
+def unfit(cell: Cell, why: str) -> Row:
+    """Of a cell that isn't begun."""
+    wall = {"began": round(time.time()), "seconds": 0.0}
+    return {"order": dataclasses.asdict(cell.order), "wall": wall, "error": why}
+
+
 def answer(said: str) -> Row:
     """The last line of what a cell prints."""
     last = said.splitlines()[-1:] or ["nothing"]

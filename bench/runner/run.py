@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs experiments, cell by cell, and leaves results and a report.
 
-Without a name: all but the long ones (of --quick those, too). A cell that fails or can't run is a
-gap: it is told, the others go on, and the report shows it. Exit code: 0; 1 if a cell failed; 2 for
-what can't be run at all (an unknown experiment, a bad trace).
+Without a name: all but the long ones (of --quick those, too). What fails or can't be run (a cell, a
+bad trace, an unknown experiment) is a gap: it is told, the others go on, and the report shows it.
+Exit code: 0; 1 if something failed or couldn't be run; 2 if nothing could: then no result changes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -66,19 +66,22 @@ def parser() -> argparse.ArgumentParser:
     return one
 
 
-def chosen(args: argparse.Namespace) -> dict[str, list[Cell]]:
-    """The cells of each experiment. Raises BadExperiment."""
-    wanted = args.experiment or [
-        name for name in experiment.names() if args.quick or not experiment.load(name).long
-    ]
+def chosen(args: argparse.Namespace, refused: list[str]) -> dict[str, list[Cell]]:
+    """The cells of each experiment; those that there aren't, or are wrong, are told in `refused`.
+    Raises BadExperiment."""
     found: dict[str, list[Cell]] = {}
-    for name in wanted:
-        found[name] = experiment.cells(name, args.quick, args.seed)
-        if args.quick and not found[name] and args.experiment:
-            raise BadExperiment(f"{name} has no quick form")
+    for name in args.experiment or experiment.names():
+        try:
+            if not (args.experiment or args.quick) and experiment.load(name).long:
+                continue
+            found[name] = experiment.cells(name, args.quick, args.seed)
+            if args.quick and not found[name] and args.experiment:
+                raise BadExperiment(f"{name} has no quick form")
+        except BadExperiment as err:
+            refused.append(str(err))
     there = {one.name for each in found.values() for one in each}
     for name in args.only or ():
-        if name not in there:
+        if there and name not in there:
             raise BadExperiment(f"no cell {name!r}; there are: {', '.join(sorted(there))}")
     if args.only:
         found = {name: [one for one in each if one.name in args.only]
@@ -96,19 +99,37 @@ def the_lab(args: argparse.Namespace) -> Iterator[cells.Here | vm.Vm | None]:
         yield cells.Here(args.device) if args.lab == "here" else None
 
 
+def without_trace(todo: Sequence[Cell]) -> dict[str, str]:
+    """The cells whose trace is bad, by label, and what is wrong with it. Raises spc.BadTrace if
+    those are all."""
+    bad: dict[str, str] = {}
+    for cell in todo:
+        try:
+            cells.prepared(cell)
+        except spc.BadTrace as err:
+            bad[label(cell)] = str(err)
+            if len(bad) == len(todo):
+                raise
+    return bad
+
+
 def run(
-    todo: Sequence[Cell], args: argparse.Namespace, out: Path, told: Told,
+    todo: Sequence[Cell], bad: Mapping[str, str], args: argparse.Namespace, out: Path, told: Told,
     mine: cells.Here | vm.Vm | None,
 ) -> list[Row]:  # fmt: skip
-    """All cells, some at a time: each is a function of its order alone. The rows are in the cells'
-    order, and in the experiment's file as soon as there are any."""
+    """All cells but the bad ones, some at a time: each is a function of its order alone. The rows
+    are in the cells' order, and in the experiment's file as soon as there are any."""
     common = {"lab": args.lab, "quick": args.quick, "tree": results.tree(),
               "versions": mine.versions() if mine else cells.versions()}  # fmt: skip
     do = mine or (functools.partial(cells.sim, watch=True) if args.watch else cells.sim)
     before = last(out, todo) if args.only else []  # with --only the others stay as they are
     found: dict[int, Row] = {}
     with ThreadPoolExecutor(1 if mine else args.jobs) as pool:
-        futures = {pool.submit(do, one, out): n for n, one in enumerate(todo)}
+        futures = {
+            pool.submit(cells.unfit, one, bad[label(one)]) if label(one) in bad
+            else pool.submit(do, one, out): n
+            for n, one in enumerate(todo)
+        }  # fmt: skip
         try:
             for future in as_completed(futures):
                 number = futures[future]
@@ -214,26 +235,31 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(page.make(out, report_of(args), kept_of(args)))
         if args.keep or args.report:
             return 0
-        todo = [cell for each in chosen(args).values() for cell in each]
+        refused: list[str] = []
+        todo = [cell for each in chosen(args, refused).values() for cell in each]
+        if not todo:
+            raise BadExperiment("; ".join(refused) or "nothing to run")
         if args.lab == "here":
             judged(args, todo)
-        for cell in todo:  # a bad trace is told before anything runs
-            cells.prepared(cell)
+        bad = without_trace(todo)
+        for why in (*refused, *dict.fromkeys(bad.values())):  # before hours of anything else
+            print(f"bench: {why}; the rest goes on", file=sys.stderr)
         names = [label(cell) for cell in todo]
         with the_lab(args) as mine, Told(names, earlier(out, todo), args.jobs) as told:
-            rows = run(todo, args, out, told, mine)
+            rows = run(todo, bad, args, out, told, mine)
     except (BadExperiment, BadResults, Unfit, spc.BadTrace, LabError) as err:
         print(f"bench: {err}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("bench: broken off; the cells that had ended are in the results", file=sys.stderr)
         return 130
-    print("\n".join(tables.lines(rows)))
+    print("\n".join([*tables.lines(rows), *(f"not run: {why}" for why in refused)]))
     for name in dict.fromkeys(cell.experiment for cell in todo):
         print(f"results: {os.path.relpath(out / name / results.FILE)}")
     if not args.no_report:
-        print(f"report: {os.path.relpath(page.make(out, report_of(args), kept_of(args)))}")
-    return int(any("error" in row for row in rows))
+        made = page.make(out, report_of(args), kept_of(args), refused)
+        print(f"report: {os.path.relpath(made)}")
+    return int(bool(refused) or any("error" in row for row in rows))
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def test_every_experiment_of_the_tree_is_good() -> None:
 
 def test_a_quick_run_of_all_has_the_long_ones_too() -> None:
     def names(*words: str) -> set[str]:
-        return set(run.chosen(run.parser().parse_args(words)))
+        return set(run.chosen(run.parser().parse_args(words), []))
 
     long = {name for name in experiment.names() if experiment.load(name).long}
     assert long
@@ -119,6 +119,31 @@ def test_an_unknown_experiment_is_refused_with_the_known_ones(
     assert "guard-random, guard-trace" in said
     assert run.main(["guard-random", "--only", "S-Q"]) == 2
     assert "no cell 'S-Q'; there are: DCD alone, " in capsys.readouterr().err
+
+
+def test_what_cannot_be_run_is_told_and_the_rest_goes_on(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "t.spc"
+    trace.write_text("0,0,512,x,0.0\n", encoding="ascii")
+    monkeypatch.setattr(cells, "versions", lambda: {"kernel": "none"})
+    monkeypatch.setattr(cells, "sim", lambda *_: answer())
+    monkeypatch.setattr(results, "KEPT", tmp_path)
+    monkeypatch.setattr(cells, "TRACES", tmp_path)
+    monkeypatch.setenv("TRACE", "")
+    out = experiment.TOP / "build/test/cannot/bench"
+    words = [str(file), "no-such-thing", "guard-trace", "--seed", "1", "--out", str(out)]
+    assert run.main([*words, "--trace", f"financial-1={trace}"]) == 1
+    done = capsys.readouterr()
+    bad = f"{trace}: line 1: opcode 'x' is neither r nor w"
+    assert "bench: no experiment 'no-such-thing'; there are: " in done.err
+    assert done.err.count(f"bench: {bad}") == 1  # before it begins, once for all cells
+    assert "not run: no experiment 'no-such-thing'" in done.out
+    assert all("result" in row for row in results.read(out / "mine"))
+    assert all(bad in row["error"] for row in results.read(out / "guard-trace"))
+    page = (out.parent / "report/index.html").read_text(encoding="utf-8")
+    assert "Asked for, and not run: no experiment &#x27;no-such-thing&#x27;" in page
+    assert "S-iDW, seed 1: failed: " in page and "opcode &#x27;x&#x27;" in page
 
 
 def test_a_bad_trace_line_is_told_before_anything_runs(
