@@ -185,12 +185,15 @@ def _limits(rows: Sequence[Row]) -> Iterable[str]:
             "service time on the local spindle if that is more. Who skips requests, or sends fewer "
             "bytes, can be below it.</p>"
         )
-    elif any(row.get("limits") for row in rows):
+    elif any(tables.limit_ns(row, kind) for row in rows for kind in tables.kinds(row)):
         yield (
-            "<p class=quiet>limit: what the slowest part takes for one write alone: the spindle "
-            "(average seek, half a turn), or the wire (round trip, bytes). With many in flight an "
-            "elevator gets below the spindle's. One sequential log write (report after complete): "
-            f"{_log_write(rows)} ms.</p>"
+            "<p class=quiet>limit: what such a request takes alone, in all that it can't go round: "
+            "of a LUN the wire (round trip, bytes) and behind it the spindle (average seek, half a "
+            "turn; in sequence the transfer), one sequential log write for report after complete "
+            f"({_log_write(rows)} ms), nothing for another cache; of a mirror's write the slower "
+            "leg, the local one being a spindle, and of its read the local leg. On a part of the "
+            "disk seeks are shorter than the average, and with many in flight an elevator makes "
+            "them so.</p>"
         )
 
 

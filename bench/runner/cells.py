@@ -44,7 +44,7 @@ def prepared(cell: Cell, tree: Path = Path("/lockstep")) -> Prepared:
     order, about = cell.order, dict[str, Any]()
     params = dict(order.params)
     requests: Iterable[spc.Request] | None = None
-    size = float(_bytes(str(params.get("bs", "4k"))))
+    size = float(limits.size_of(params.get("bs", "4k")))
     if "trace" in params:
         name, records = str(params.pop("trace")), params.pop("records", None)
         trace = _trace(name, records, order.stack.mib, TRACES)
@@ -60,12 +60,6 @@ def prepared(cell: Cell, tree: Path = Path("/lockstep")) -> Prepared:
 
 
 _trace = cache(named.laid_out)
-
-
-def _bytes(size: str) -> int:
-    """As fio writes it: 4k, 1m, 512."""
-    found = re.fullmatch(r"(\d+)([kKmM]?)", size)
-    return int(found[1]) * {"": 1, "k": 1 << 10, "m": 1 << 20}[found[2].lower()] if found else 4096
 
 
 def versions() -> dict[str, str]:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cell.order import Stack
+from runner import limits
 from runner.results import Row
 
 TIMES = ("mean_ns", "p50_ns", "p99_ns", "p999_ns", "max_ns")
@@ -35,12 +37,19 @@ def counted(row: Row) -> dict[str, Mapping[str, Any]]:
 
 
 def limit_ns(row: Row, kind: str) -> float | None:
-    """The one that binds: what the slowest part takes for a write, the pipe's mean for a trace."""
-    limits = row.get("limits", {})
+    """The one that binds a request of that kind; of a trace's writes what the slowest part takes
+    for one of their mean size, or the pipe's mean."""
+    told = row.get("limits")
+    if not told:  # somebody's devices
+        return None
+    order = row["order"]
+    if "trace" not in row:
+        one = limits.kind(order["workload"], order["params"], kind)
+        return limits.alone_ns(Stack(**order["stack"]), one) if one else None
     if kind == "read":
         return None
-    parts = [limits[key] for key in ("spindle_write_ns", "wire_write_ns") if key in limits]
-    parts += [limits["pipe"]["mean_ns"]] if "pipe" in limits else []
+    parts = [told[key] for key in ("spindle_write_ns", "wire_write_ns") if key in told]
+    parts += [told["pipe"]["mean_ns"]] if "pipe" in told else []
     return float(max(parts)) if parts else None
 
 

@@ -113,7 +113,8 @@ def test_each_row_of_a_paper_is_committed_with_a_reason_where_ours_is_worse() ->
 
 def test_the_page_shows_results_gaps_and_pictures(tmp_path: Path) -> None:
     common = {"quick": False, "lab": "sim", "tree": {"commit": "c" * 40, "changed": True},
-              "wall": {"seconds": 1.0}, "limits": {"spindle_write_ns": 6_000_000}}  # fmt: skip
+              "wall": {"seconds": 1.0}, "limits": {"spindle_write_ns": 6_000_000},
+              "trace": {"sha256": "0", "what": "a trace"}, "order": {}}  # fmt: skip
     side = {"count": 2, "mean_ns": 9e6, "p50_ns": 9e6, "p99_ns": 9e6, "p999_ns": 9e6, "max_ns": 9e6}
     good = row("S-S", write=side, writes_skipped=1, legs_differ_at=None) | common
     bad = row("S-<iL>") | common | {"error": "the guest died"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cell.order import BadOrder, Order, Stack, parse, stack
-from runner import cells, compare, experiment, limits, progress, results, run
+from runner import cells, compare, experiment, limits, progress, results, run, tables
 from runner.experiment import BadExperiment
 from runner.results import BadResults, Row
 from traces import spc
@@ -306,6 +306,48 @@ def test_limits_follow_the_wire_and_the_disk() -> None:
     assert (pipe["mean_ns"], pipe["max_ns"]) == (29_000_000, 34_000_000)
     assert "wire_write_ns" not in limits.of(Stack(), 4096)
     assert "spindle_write_ns" not in limits.of(Stack(media="ram"), 4096)
+
+
+@pytest.mark.parametrize(("stack_", "of", "ms"), [
+    ({}, ("write", "random", 4096), 6.368),  # command, seek, half a turn, transfer
+    ({}, ("read", "random", 4096), 5.768),
+    ({}, ("write", "sequential", 6000), 0.2),
+    ({}, ("write", "identical", 4096), 4.0),
+    ({"remote": "wan", "software": "none"}, ("write", "identical", 3750), 24 + 0.1625),
+    ({"remote": "wan"}, ("write", "random", 3750), 24 + 6.3625),  # the wire, then its spindle
+    ({"remote": "wan", "cache": "dcd"}, ("write", "random", 3750), 24.0),
+    ({"remote": "wan", "cache": "dcd-complete"}, ("write", "random", 3750), 24 + 2.1625),
+    ({"remote": "wan"}, ("read", "random", 4096), 5.768),  # of the local leg
+    ({"remote": "wan", "software": "none"}, ("read", "sequential", 3200), 14 + 100 + 0.1),
+    ({"remote": "lan", "software": "none", "cache": "dcd"}, ("read", "random", 12500), 0.3),
+    ({"remote": "lan", "cache": "dcd"}, ("write", "random", 4096), 6.368),  # the local leg
+    ({"remote": "wan-varying", "cache": "dcd"}, ("write", "random", 29400), 14 + 100),  # its best
+])  # fmt: skip
+def test_a_request_alone_takes_what_it_cannot_go_round(
+    stack_: dict[str, Any], of: tuple[str, str, int], ms: float
+) -> None:
+    got = limits.alone_ns(Stack(**stack_), limits.Kind(*of))
+    assert got is not None and got / 1e6 == pytest.approx(ms, abs=0.002)
+
+
+def test_a_limit_is_of_the_kind_of_request_that_it_stands_beside() -> None:
+    sizes = ["1k", "64k"]
+    assert limits.kind("blocks", {"sizes": sizes}, "identical_read_64k") == limits.Kind(
+        "read", "identical", 65536
+    )
+    assert limits.kind("fio", {"rw": "randrw"}, "read") == limits.Kind("read", "random", 4096)
+    assert limits.kind("fio", {"rw": "write", "bs": "512"}, "write") == limits.Kind(
+        "write", "sequential", 512
+    )
+    assert limits.kind("micro", {"mode": "sync"}, "write") == limits.Kind("write", "random", 4096)
+    assert limits.kind("micro", {"mode": "async"}, "write") is None  # into the page cache
+    assert limits.kind("pgbench", {}, "transaction") is None
+    assert limits.alone_ns(Stack(media="ram"), limits.Kind("write", "random", 4096)) is None
+    row = {"order": {"workload": "blocks", "params": {}, "stack": {"software": "none"}}}
+    ms = [tables.limit_ns(row | {"limits": {"log_write_ns": 1}}, f"{one}_1k")
+          for one in ("random_read", "sequential_read")]  # fmt: skip
+    assert ms[0] and ms[1] and ms[1] < ms[0] / 10
+    assert tables.limit_ns(row | {"limits": {}}, "random_read_1k") is None  # the user's devices
 
 
 def test_an_order_is_read_back_as_it_was() -> None:
