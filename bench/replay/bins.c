@@ -24,9 +24,22 @@ struct bin *bins_at(struct bins *bins, uint64_t time_ns)
 	return &bins->all[at];
 }
 
-void bins_print(const struct bins *bins, FILE *out)
+int bins_add(struct bins *bins, uint64_t at_ns, uint64_t time_ns)
 {
-	fputs("start_s,writes,skipped,mean_ns,max_ns\n", out);
+	struct bin *bin = bins_at(bins, at_ns);
+
+	if (!bin)
+		return 1;
+	bin->count++;
+	bin->sum_ns += (double)time_ns;
+	if (time_ns > bin->max_ns)
+		bin->max_ns = time_ns;
+	return 0;
+}
+
+void bins_print(const struct bins *bins, const char *what, FILE *out)
+{
+	fprintf(out, "start_s,%s,skipped,mean_ns,max_ns\n", what);
 	for (size_t i = 0; i < bins->used; i++) {
 		const struct bin *bin = &bins->all[i];
 

@@ -67,7 +67,7 @@ struct replay {
 	struct { uint64_t issued, skipped, errors, beyond; } ops[2];
 	uint64_t late_ns;		/* largest delay of an issue behind its trace time */
 	struct times times[2], batches;
-	struct bins bins;		/* of writes, with --series */
+	struct bins bins;		/* of writes, or batches, with --series */
 };
 
 static __attribute__((noreturn, format(printf, 1, 2))) void die(const char *format, ...)
@@ -127,27 +127,26 @@ static void issue(struct replay *r, struct slot *slot)
 	r->in_flight += count;
 }
 
-static struct bin *bin_of(struct replay *r, const struct trace_record *record)
+static void in_series(struct replay *r, uint64_t at_ns, uint64_t ns)
 {
-	struct bin *bin = bins_at(&r->bins, record->time_ns);
-
-	if (!bin)
+	if (r->series && bins_add(&r->bins, at_ns, ns))
 		die("no memory for the series");
-	return bin;
 }
 
 static void answered(struct replay *r, const struct trace_record *record, uint64_t ns)
 {
 	if (times_add(&r->times[record->op], ns))
 		die("no memory for response times");
-	if (r->series && record->op == TRACE_WRITE) {
-		struct bin *bin = bin_of(r, record);
+	if (record->op == TRACE_WRITE && r->batch == 1)
+		in_series(r, record->time_ns, ns);
+}
 
-		bin->count++;
-		bin->sum_ns += (double)ns;
-		if (ns > bin->max_ns)
-			bin->max_ns = ns;
-	}
+/* Its answer is its last request's. */
+static void batch_answered(struct replay *r, const struct slot *slot, uint64_t now)
+{
+	if (times_add(&r->batches, now - slot->issued_ns))
+		die("no memory for response times");
+	in_series(r, slot->issued_ns, now - slot->issued_ns);
 }
 
 static void finish(struct replay *r, struct request *request, int64_t result)
@@ -168,10 +167,8 @@ static void finish(struct replay *r, struct request *request, int64_t result)
 			request->index, record->time_ns, request->issued_ns, now,
 			record->op == TRACE_WRITE ? 'w' : 'r', record->sector, record->bytes,
 			result);
-	/* A batch's answer is its last request's. */
-	if (!--slot->busy && r->batch > 1 && record->op == TRACE_WRITE &&
-	    times_add(&r->batches, now - slot->issued_ns))
-		die("no memory for response times");
+	if (!--slot->busy && r->batch > 1 && record->op == TRACE_WRITE)
+		batch_answered(r, slot, now);
 }
 
 /* Takes what has completed; waits for one at most `wait_ns`, if anything is in flight. */
@@ -223,8 +220,13 @@ static void take(struct replay *r, const struct trace_record *record, uint64_t i
 
 	if (!slot) {
 		r->ops[record->op].skipped++;
-		if (r->series && write)
-			bin_of(r, record)->skipped++;
+		if (r->series && write) {
+			struct bin *bin = bins_at(&r->bins, record->time_ns);
+
+			if (!bin)
+				die("no memory for the series");
+			bin->skipped++;
+		}
 		return;
 	}
 	if (now - record->time_ns > r->late_ns)
@@ -369,7 +371,8 @@ static const char usage[] =
 	"              [--series CSV] [--series-seconds 10] TRACE DEVICE\n"
 	"Replays TRACE (made by bench/traces/convert.py) on DEVICE at its own times. OVERWRITES DEVICE.\n"
 	"A summary goes to stdout as one JSON object, each request to the --log file,\n"
-	"writes by the seconds in which they were due to the --series file.\n"
+	"writes by the seconds in which they were due to the --series file, or batches by those\n"
+	"in which they were issued.\n"
 	"Exit code: 0; 1 for a usage or set-up error; 2 if a request failed or didn't finish in\n"
 	"--grace seconds after the last one was issued.\n";
 
@@ -430,7 +433,7 @@ int main(int argc, char **argv)
 	if (r.log && fclose(r.log))
 		die("%s: %s", log, strerror(errno));
 	if (r.series) {
-		bins_print(&r.bins, r.series);
+		bins_print(&r.bins, r.batch > 1 ? "batches" : "writes", r.series);
 		if (fclose(r.series))
 			die("%s: %s", series, strerror(errno));
 	}

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Pictures of results, as files. An experiment names those it wants in `plot`.
 
-    responses   each request's time over the run, a panel a cell (requests.csv); where a cell has
-                a series only (series.csv) mean and longest of each stretch, and its skips
+    responses   each write's time over the run, or each batch's, a panel a cell (requests.csv);
+                where a cell has a series only (series.csv) mean and longest of each stretch, and
+                its skips
     bars        mean and p99 of each cell
     flames      flame graphs of the cells' call chains (stacks.folded), as SVG
     lines       mean over the values of the experiment's numeric axis, a line a configuration
@@ -66,12 +67,16 @@ def bars(rows: Sequence[Row], picture: Path) -> bool:
                   color=colour, label=key.removesuffix("_ns"))  # fmt: skip
     axis.set_yticks(list(places), [name for name, _ in found], fontsize=8)
     axis.invert_yaxis()
-    axis.set_xlabel("ms", fontsize=8)
+    axis.set_xlabel("response (ms)", fontsize=8)
     axis.tick_params(labelsize=8)
     axis.legend(fontsize=8)
     figure.savefig(picture, dpi=110)
     pyplot.close(figure)
     return True
+
+
+ABSCISSA = {"bs": "block size (bytes)", "loss_percent": "packets lost (%)",
+            "remote": "one-way delay (ms)"}  # fmt: skip
 
 
 def lines(rows: Sequence[Row], picture: Path) -> bool:
@@ -93,8 +98,10 @@ def lines(rows: Sequence[Row], picture: Path) -> bool:
     figure, axis = pyplot.subplots(figsize=(9, 4), layout="constrained")
     for name, points in series.items():
         axis.plot(*zip(*sorted(points), strict=True), ".-", label=name)
-    axis.set_xlabel(axis_name, fontsize=8)
-    axis.set_ylabel("mean ms", fontsize=8)
+    axis.set_xlabel(ABSCISSA.get(axis_name, axis_name), fontsize=8)
+    axis.set_ylabel("mean response (ms)", fontsize=8)
+    if axis_name == "bs":
+        axis.set_xscale("log", base=2)
     axis.tick_params(labelsize=8)
     axis.legend(fontsize=7)
     axis.grid(alpha=0.3)
@@ -106,7 +113,8 @@ def lines(rows: Sequence[Row], picture: Path) -> bool:
 def scatter(rows: Sequence[Row], picture: Path) -> bool:
     places: dict[str, Path] = {row["cell"]: row["at"] for row in rows if "result" in row}
     if places and all((at / "requests.csv").exists() for at in places.values()):
-        return responses.draw(places, rows[0]["experiment"], picture)
+        size = {row["cell"]: int(row["order"]["params"].get("batch", 1)) for row in rows}
+        return responses.draw(places, rows[0]["experiment"], picture, size=size)
     return series({name: at / results.SERIES for name, at in places.items()}, picture)
 
 
@@ -132,7 +140,7 @@ def _stretches(axis: Axes, name: str, file: Path) -> None:
     with file.open(encoding="ascii", newline="") as text:
         stretches = list(csv.DictReader(text))
     seconds = [float(line["start_s"]) for line in stretches]
-    unit, word = (3600, "h") if seconds and seconds[-1] > 7200 else (1, "s")
+    unit, name_of = (3600, "h") if seconds and seconds[-1] > 7200 else (1, "s")
     times = [one / unit for one in seconds]
     for key, label, colour in (("max_ns", "longest", "#9db7d5"), ("mean_ns", "mean", OURS)):
         values = [float(line[key]) / 1e6 or math.nan for line in stretches]
@@ -144,8 +152,9 @@ def _stretches(axis: Axes, name: str, file: Path) -> None:
     skipped.tick_params(labelsize=8)
     axis.set_yscale("log")
     axis.set_title(name, fontsize=10)
-    axis.set_xlabel(f"time ({word})", fontsize=8)
-    axis.set_ylabel("write response (ms)", fontsize=8)
+    axis.set_xlabel(f"time ({name_of})", fontsize=8)
+    word = "batch" if stretches and "batches" in stretches[0] else "write"
+    axis.set_ylabel(f"{word} response (ms)", fontsize=8)
     axis.tick_params(labelsize=8)
     axis.legend(fontsize=7, loc="upper right")
     axis.grid(alpha=0.3)

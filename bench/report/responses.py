@@ -39,11 +39,24 @@ class Span:
     what: str
 
 
+def batches(writes: Sequence[Mapping[str, str]], size: int) -> list[tuple[int, int]]:
+    """Of the log's writes: when each batch was issued, and its response, which is its last write's.
+    The replayer has one batch open at a time, so a batch is what was taken one after another."""
+    order = sorted(writes, key=lambda row: int(row["record"]))
+    found = []
+    for at in range(0, len(order), size):
+        taken = order[at : at + size]
+        issued = int(taken[0]["issued_ns"])
+        found.append((issued, max(int(row["done_ns"]) for row in taken) - issued))
+    return found
+
+
 def draw(
     places: Mapping[str, Path], what: str, picture: Path,
-    spans: Mapping[str, Sequence[Span]] | None = None,
+    spans: Mapping[str, Sequence[Span]] | None = None, size: Mapping[str, int] | None = None,
 ) -> bool:  # fmt: skip
-    """Response time of each write over time, a panel a configuration; False if there is none."""
+    """Response time of each write over time, or of each batch (`size`: of how many, where they
+    are), a panel a configuration; False if there is none."""
     if not places:
         return False
     import matplotlib
@@ -61,9 +74,10 @@ def draw(
     for axis, (name, place) in zip(axes.flat, places.items(), strict=False):
         with (place / "requests.csv").open(encoding="ascii", newline="") as file:
             writes = [row for row in csv.DictReader(file) if row["op"] == "w"]
-        seconds = [int(row["issued_ns"]) / 1e9 for row in writes]
-        times = [(int(row["done_ns"]) - int(row["issued_ns"])) / 1e6 for row in writes]
-        axis.plot(seconds, times, ".", markersize=2, color="#1f4e79")
+        many = (size or {}).get(name, 1)
+        taken = batches(writes, many)
+        axis.plot([issued / 1e9 for issued, _ in taken], [ns / 1e6 for _, ns in taken], ".",
+                  markersize=2, color="#1f4e79")  # fmt: skip
         for span in (spans or {}).get(name, ()):
             axis.axvspan(span.start, span.end, color=span.colour, alpha=0.3, label=span.what)
         if (spans or {}).get(name):
@@ -71,7 +85,7 @@ def draw(
         axis.set_title(name, fontsize=10)
         axis.set_ylim(bottom=0)
         axis.set_xlabel("time (s)", fontsize=8)
-        axis.set_ylabel("write response (ms)", fontsize=8)
+        axis.set_ylabel(f"{'batch' if many > 1 else 'write'} response (ms)", fontsize=8)
         axis.tick_params(labelsize=8)
         axis.grid(alpha=0.3)
     figure.suptitle(f"Response times of mirrored writes: {what}", fontsize=11)

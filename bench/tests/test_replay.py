@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report import responses
 from traces import spc
 
 SOURCES = Path(__file__).resolve().parents[1] / "replay"
@@ -134,8 +135,15 @@ def test_a_batch_waits_for_its_last_write(program: Path, tmp_path: Path, device:
     # 20 writes: two batches of 8 and the last 4; each is issued when it is full.
     log = tmp_path / "log"
     trace = replay_file(tmp_path, writes(20))
-    got = summary(program, "--batch", 8, "--log", log, trace, device)
+    series = tmp_path / "series"
+    got = summary(program, "--batch", 8, "--log", log, "--series", series, trace, device)
     assert got["batches"]["count"] == 3
+    bins = list(csv.DictReader(series.open(encoding="ascii")))
+    assert sum(int(row["batches"]) for row in bins) == 3
+    assert max(int(row["max_ns"]) for row in bins) == got["batches"]["max_ns"]
+    taken = responses.batches(list(csv.DictReader(log.open(encoding="ascii"))), 8)
+    assert len(taken) == 3
+    assert max(ns for _, ns in taken) == pytest.approx(got["batches"]["max_ns"], rel=0.01)
     assert got["writes"]["issued"] == 20
     rows = {int(row["record"]): row for row in csv.DictReader(log.open(encoding="ascii"))}
     for first, last in ((0, 7), (8, 15), (16, 19)):
