@@ -67,7 +67,7 @@ def carried_out(order: Order, watched: bool = False) -> dict[str, Any]:
             before = place.snapshot()
             with watch.kept(place.snapshot) if watched else contextlib.nullcontext():
                 result: dict[str, Any] = work.run(where, order.params, order.seed)
-            result["cost"] = count.spent(before, place.snapshot())
+            result["cost"] = count.spent(before, place.snapshot()) | result.get("cost", {})
         if place.status():
             result["status"] = place.status()
         base.expect(requests(result) > 0, "no request was answered: the times mean nothing")

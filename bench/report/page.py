@@ -9,6 +9,7 @@ with the tree (bench/results), and said to be.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
@@ -28,8 +29,9 @@ table { border-collapse: collapse; margin: .6rem 0; font-size: .87rem; display: 
 td, th { padding: .15rem .6rem; border-bottom: 1px solid #ddd; text-align: right }
 td:first-child, th:first-child, td.text, th.text { text-align: left }
 .gap { color: #a33 } .quiet { color: #666; font-size: .87rem } img { max-width: 100% }
-code { background: #f3f3f3; padding: 0 .2rem }
+code { background: #f3f3f3; padding: 0 .2rem } pre { white-space: pre-wrap }
 """
+REAL_TIME = ("initiator-cpu",)  # of --lab vm: one machine's figures, and nobody else's
 VM = (
     "Times of the VM lab (two virtual hosts) are real ones. Where versions.accel is tcg in the "
     "results, their CPUs are emulated by a program: a request costs milliseconds of that, some "
@@ -51,6 +53,7 @@ def make(folder: Path, place: Path, kept: Path | None = None, refused: Sequence[
     parts += _papers(rows, place)
     for name in sorted({row["experiment"] for row in rows}):
         parts += _experiment(name, [row for row in rows if row["experiment"] == name], place)
+    parts += _without(rows)
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -86,13 +89,18 @@ def _trees(rows: Sequence[Row], committed: bool) -> str:
     return ", ".join(sorted(found)) or "-"
 
 
+def _text(words: str) -> str:
+    """Of a TOML file: what is in `backticks` is code."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(words.strip()))
+
+
 # --- the papers ---
 
 
 def _papers(rows: Sequence[Row], place: Path) -> Iterable[str]:
     for name, paper in papers.load().items():
         yield f"<h2>{escape(paper.title)}</h2>"
-        yield f"<p><b>What differs.</b> {escape(paper.differs.strip())}</p>"
+        yield f"<p><b>What differs.</b> {_text(paper.differs)}</p>"
         for number, figure in enumerate(paper.figure):
             yield from _figure(figure, rows, place / f"{name}-{number}.png")
 
@@ -120,7 +128,7 @@ def _figure(figure: papers.Figure, rows: Sequence[Row], picture: Path) -> Iterab
         yield f"<p class=gap>Ours: {escape(alike)}.</p>"
     yield from (f"<p>{line}</p>" for line in _verdicts(figure, found))
     if figure.why:
-        yield f"<p>{escape(figure.why.strip())}</p>"
+        yield f"<p>{_text(figure.why)}</p>"
     if any(one.ours is not None for one in found):
         names = [one.row.name for one in found]
         plots.side_by_side(names, [one.row.paper for one in found], [one.ours for one in found],
@@ -151,19 +159,22 @@ def _experiment(name: str, rows: Sequence[Row], place: Path) -> Iterable[str]:
     yield f'<h2 id="{escape(name)}">{escape(one.title if one else name)}</h2>'
     yield f"<p class=quiet>{escape(name)}: repeat by <code>bench/run {escape(name)}</code></p>"
     if one and one.about:
-        yield f"<p>{escape(one.about.strip())}</p>"
+        yield f"<p>{_text(one.about)}</p>"
     if one and one.differs:
         paper = escape(f" ({one.paper.figure})" if one.paper else "")
-        yield f"<p><b>What differs from the paper{paper}.</b> {escape(one.differs.strip())}</p>"
+        yield f"<p><b>What differs from the paper{paper}.</b> {_text(one.differs)}</p>"
     for trace in {row["trace"]["sha256"]: row["trace"] for row in rows if "trace" in row}.values():
-        lines = [trace["what"], *trace.get("statistics", [])]
-        yield f"<p class=quiet>Trace: {'<br>'.join(escape(line) for line in lines)}</p>"
+        yield f"<p class=quiet>Trace: {escape(trace['what'])}</p>"
+        if "statistics" in trace:
+            yield f"<pre class=quiet>{escape(chr(10).join(trace['statistics']))}</pre>"
     marked = [row | {"cell": f"{row['cell']} (committed)"} if row["committed"] else row
               for row in rows]  # fmt: skip
-    for head, lines in (tables.times(marked), tables.wire(marked), tables.cpu(marked)):
+    for head, lines in (tables.times(marked), tables.wire(marked), tables.classes(marked),
+                        tables.cpu(marked)):  # fmt: skip
         if lines:
             yield _table(list(head), [[escape(word) for word in line] for line in lines])
     yield from _limits(rows)
+    yield _took(rows)
     for row in marked:
         if why := tables.gap(row):
             yield f"<p class=gap>{escape(row['cell'])}, seed {row['seed']}: {escape(why)}</p>"
@@ -175,6 +186,15 @@ def _experiment(name: str, rows: Sequence[Row], place: Path) -> Iterable[str]:
         elif good and plots.PLOTS[plot](good, picture):
             image = f'<img src="{picture.name}" alt="{escape(name)}, {escape(plot)}">'
             yield f'<a href="{picture.name}">{image}</a>'
+
+
+def _took(rows: Sequence[Row]) -> str:
+    """Real time, which is the machine's and the day's."""
+    took = [(row["cell"], row["wall"]["seconds"]) for row in rows]
+    each = "" if len(took) > 4 else ": " + ", ".join(f"{cell} {s:,.0f} s" for cell, s in took)
+    simulated = sum(row.get("simulated_s") or 0.0 for row in rows)
+    inside = f", for {simulated:,.0f} s of simulated time" if simulated else ""
+    return f"<p class=quiet>Wall time {sum(s for _, s in took):,.0f} s{inside}{escape(each)}.</p>"
 
 
 def _limits(rows: Sequence[Row]) -> Iterable[str]:
@@ -201,6 +221,16 @@ def _log_write(rows: Sequence[Row]) -> str:
     found = {f"{row['limits']['log_write_ns'] / 1e6:.2f}" for row in rows
              if "log_write_ns" in row.get("limits", {})}  # fmt: skip
     return ", ".join(sorted(found)) or "-"
+
+
+def _without(rows: Sequence[Row]) -> Iterable[str]:
+    """Experiments of which there is no result at all."""
+    there = {row["experiment"] for row in rows}
+    lines = [f"<li>{escape(experiment.load(name).title)}: <code>bench/run {name}"
+             f"{' --lab vm' if name in REAL_TIME else ''}</code></li>"
+             for name in experiment.names() if name not in there]  # fmt: skip
+    if lines:
+        yield f"<h2>Not run, here or for the tree</h2><ul class=gap>{''.join(lines)}</ul>"
 
 
 def _known(name: str) -> Experiment | None:

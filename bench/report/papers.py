@@ -109,7 +109,9 @@ def _done(row: Row, metric: str) -> str:
     if kind not in sides:
         kind = "write" if "write" in sides else next(iter(sides), "")
     side = sides.get(kind, {})
-    seconds = side.get("seconds", row["result"].get("elapsed_s"))
+    seconds = row["result"].get("elapsed_s", side.get("seconds"))
+    if metric == "flushed_s":
+        seconds = metrics.value(row["result"], metric)
     noun = next((said for word, said in NOUNS.items() if word in kind), "writes")
     words = [f"{side['count']:,} {noun}"] if side else []
     words += [f"{seconds:,.0f} s"] if seconds is not None else []

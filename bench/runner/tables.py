@@ -19,6 +19,8 @@ WIRE_HEAD = (
     "on the wire", "packets out", "back", "MB out", "back", "SCSI commands", "packets out/write",
     "bytes out/write",
 )  # fmt: skip
+SIZES = {"64": "to 64", "127": "to 127", "255": "to 255", "511": "to 511", "1023": "to 1023",
+         "more": "more"}  # fmt: skip
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 
@@ -60,7 +62,7 @@ def lines(rows: Sequence[Row]) -> list[str]:
         found += ["", name]
         for about in dict.fromkeys(row["trace"]["what"] for row in own if "trace" in row):
             found.append(f"  trace: {about}")
-        for head, table in (times(own), wire(own), cpu(own)):
+        for head, table in (times(own), wire(own), classes(own), cpu(own)):
             found += ["", *aligned([head, *table])] if table else []
         found += [f"  {row['cell']}: {why}" for row in own if (why := gap(row))]
     return found
@@ -79,6 +81,35 @@ def times(rows: Sequence[Row]) -> Table:
 
 def wire(rows: Sequence[Row]) -> Table:
     return WIRE_HEAD, [line for row in rows for line in _wire(row)]
+
+
+def classes(rows: Sequence[Row]) -> Table:
+    """Packets of both directions by their size (with Ethernet's header), and commands at the target
+    by type: STICS' tables 3, 4 and 6. Columns in which nobody has any are left out."""
+    found = {row["cell"]: _classes(row) for row in rows}
+    names = [name for name in dict.fromkeys(name for one in found.values() for name in one)
+             if any(one.get(name) for one in found.values())]  # fmt: skip
+    lines = [(cell, *(f"{one.get(name, 0):.0f}" for name in names))
+             for cell, one in found.items() if one]  # fmt: skip
+    return ("packets by bytes, commands by type", *names), lines
+
+
+def _classes(row: Row) -> dict[str, float]:
+    cost = row.get("result", {}).get("cost", {})
+    if "to_mirror_packets_more" not in cost:
+        return {}
+    found = {
+        label: float(cost[f"to_mirror_packets_{key}"] + cost[f"to_primary_packets_{key}"])
+        for key, label in SIZES.items()
+    }
+    sent = cost["to_mirror_bytes"] + cost["to_primary_bytes"]
+    found["bytes a packet"] = sent / max(sum(found.values()), 1)
+    known = {key.removeprefix("scsi_"): value for key, value in cost.items()
+             if key.startswith("scsi_") and key not in ("scsi_all", "scsi_commands")}  # fmt: skip
+    first = [name for name in ("read", "write", "write_scattered") if name in known]
+    for name in dict.fromkeys([*first, *known]):
+        found[name.replace("_", " ").upper() if name != "other" else name] = known[name]
+    return found
 
 
 def cpu(rows: Sequence[Row]) -> Table:

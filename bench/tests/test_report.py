@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report import metrics, page, papers, plots
-from runner import experiment, results
+from matplotlib import pyplot
+from report import metrics, page, papers, plots, responses
+from runner import experiment, results, tables
 from runner.results import BadResults, Row
 
 
@@ -95,14 +96,12 @@ GAPS = {
     for what in ("ASYNC", "ASYNC+Flush") for name in ("S-S", "S-iDL", "S-iL")
 }  # fmt: skip
 
-REAL_TIME = {"initiator-cpu"}  # of --lab vm: one machine's figures, and nobody else's
-
 
 def test_each_row_of_a_paper_is_committed_with_a_reason_where_ours_is_worse() -> None:
     rows = results.gathered(results.KEPT, None)
     gaps = set()
     for one in FIGURES:
-        if one.experiment in REAL_TIME:
+        if one.experiment in page.REAL_TIME:
             continue
         found = papers.beside(one, rows)
         gaps |= {(one.id, beside.row.name) for beside in found if beside.gap}
@@ -114,7 +113,8 @@ def test_each_row_of_a_paper_is_committed_with_a_reason_where_ours_is_worse() ->
 def test_the_page_shows_results_gaps_and_pictures(tmp_path: Path) -> None:
     common = {"quick": False, "lab": "sim", "tree": {"commit": "c" * 40, "changed": True},
               "wall": {"seconds": 1.0}, "limits": {"spindle_write_ns": 6_000_000},
-              "trace": {"sha256": "0", "what": "a trace"}, "order": {}}  # fmt: skip
+              "trace": {"sha256": "0", "what": "a trace", "statistics": ["mean   1"]},
+              "order": {"params": {}}}  # fmt: skip
     side = {"count": 2, "mean_ns": 9e6, "p50_ns": 9e6, "p99_ns": 9e6, "p999_ns": 9e6, "max_ns": 9e6}
     good = row("S-S", write=side, writes_skipped=1, legs_differ_at=None) | common
     bad = row("S-<iL>") | common | {"error": "the guest died"}
@@ -133,6 +133,38 @@ def test_the_page_shows_results_gaps_and_pictures(tmp_path: Path) -> None:
     assert 'src="trace-mirror-responses.png"' in text
     assert (tmp_path / "report/trace-mirror-responses.png").stat().st_size > 1000
     assert "was not run" in text
+    assert "<pre class=quiet>mean   1</pre>" in text
+    assert "Wall time 2 s: S-S 1 s, S-&lt;iL&gt; 1 s." in text
+    without = text.partition("<h2>Not run, here or for the tree</h2>")[2]
+    assert "bench/run pgbench</code>" in without and "initiator-cpu --lab vm" in without
+    assert "bench/run trace-mirror<" not in without
+
+
+def test_what_a_cell_sent_is_told_by_class() -> None:
+    cost = {f"{way}_packets_{size}": n for way in ("to_mirror", "to_primary")
+            for n, size in enumerate(("64", "127", "255", "511", "1023", "more"))}  # fmt: skip
+    cost |= {"to_mirror_bytes": 2500, "to_primary_bytes": 500, "scsi_commands": 9, "scsi_all": 9}
+    cost |= {"scsi_inquiry": 0, "scsi_other": 1, "scsi_write": 6, "scsi_write_scattered": 2}
+    head, lines = tables.classes([row("S-iDW", cost=cost), row("S-S", cost={"local_writes": 3})])
+    assert head[1:] == ("to 127", "to 255", "to 511", "to 1023", "more", "bytes a packet",
+                        "WRITE", "WRITE SCATTERED", "other")  # fmt: skip
+    assert lines == [("S-iDW", "2", "4", "6", "8", "10", "100", "6", "2", "1")]
+    assert tables.classes([row("S-S", cost={})])[1] == []
+
+
+def test_a_batchs_panel_has_batches(tmp_path: Path) -> None:
+    log = [{"record": str(n), "issued_ns": "9", "done_ns": str(20 + n)} for n in (0, 3, 1, 2)]
+    assert responses.batches(log, 2) == [(9, 12), (9, 14)]
+    assert responses.batches(log, 1) == [(9, 11), (9, 12), (9, 13), (9, 14)]
+    file = tmp_path / results.SERIES
+    file.write_text("start_s,batches,skipped,mean_ns,max_ns\n0,1,0,1e6,2000000\n", "ascii")
+    axis = pyplot.subplots()[1]
+    plots._stretches(axis, "S-iDW batch 8", file)
+    assert axis.get_ylabel() == "batch response (ms)"
+
+
+def test_a_text_of_a_table_is_shown_as_it_is_meant() -> None:
+    assert page._text("a < b: `bench/run x`\n") == "a &lt; b: <code>bench/run x</code>"
 
 
 def kept(cell: str, mean_ms: float, **more: Any) -> Row:

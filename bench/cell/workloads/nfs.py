@@ -21,7 +21,7 @@ from typing import Any
 from cell import ground
 from cell.order import Absent
 from cell.workloads import postmark
-from locklab import base, count, wire
+from locklab import account, base, count, wire
 
 _EXPORT, _MOUNT, _STATE = "/mnt/work", "/mnt/nfs", Path("/var/lib/nfs")
 
@@ -32,9 +32,11 @@ def run(node: str, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     link = wire.Wire()
     with ground.made(node, int(params.get("ram_mib", 512))), _served(), _mounted(params) as where:
         link.profile(str(params["wire"]))
-        before = count.snapshot(link)
+        packets = account.Packets("v0")
+        before = count.snapshot(link) | packets.counters()
         result = postmark.run(where, params, seed)
-        result["wire"] = count.spent(before, count.snapshot(link))
+        result["cost"] = count.spent(before, count.snapshot(link) | packets.counters())
+        packets.close()
         link.profile("none")
     link.close()
     return result
