@@ -12,7 +12,7 @@
  * A sealed batch is sent by a worker: its writes sorted by sector, those that
  * are adjacent merged into one bio for each leg (up to IO_MAX_PAGES vectors,
  * in the first one's array), all for one leg under one plug; for the remote leg as one
- * command if it knows it (scatter.h).
+ * command if it knows it (scatter.h), and as soon as there is room (window.h).
  *
  * A write of the open batch may absorb others (absorb.h) until the worker begins
  * with the batch.

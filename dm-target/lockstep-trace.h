@@ -269,6 +269,26 @@ TRACE_EVENT(lockstep_scattered,
 		  !__entry->sent ? "no room" : __entry->good ? "good" : "failed", __entry->key)
 );
 
+/* A large write has returned, and the limit has changed (window.h). */
+TRACE_EVENT(lockstep_window,
+	TP_PROTO(struct mirror *m, size_t limit, size_t bytes, u64 ns),
+	TP_ARGS(m, limit, bytes, ns),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(size_t, limit)
+		__field(size_t, bytes)
+		__field(u64, ns)
+	),
+	TP_fast_assign(
+		__entry->dev = lockstep_dev(m);
+		__entry->limit = limit;
+		__entry->bytes = bytes;
+		__entry->ns = ns;
+	),
+	TP_printk("%d,%d limit %zu, %zu bytes on the way, answered in %llu ns", MAJOR(__entry->dev),
+		  MINOR(__entry->dev), __entry->limit, __entry->bytes, __entry->ns)
+);
+
 /* What is known of the remote leg. */
 TRACE_EVENT(lockstep_scatter_state,
 	TP_PROTO(struct mirror *m, int state, unsigned int ranges, unsigned int sectors),

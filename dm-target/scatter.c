@@ -422,23 +422,34 @@ no_room:
 	return false;
 }
 
+/* @counted: by the window. */
+static void send_runs(struct mirror *m, struct write **runs, unsigned int nr, bool counted)
+{
+	unsigned int i, together;
+	struct plan p;
+
+	for (; nr; runs += together, nr -= together) {
+		plan_command(m, runs, nr, &p);
+		together = max(p.nr, 1u);
+		if (!counted && !window_take(m, runs, together))
+			continue;
+		if (together > 1 && send_command(m, runs, &p))
+			continue;
+		for (i = 0; i < together; i++)
+			write_send_part(runs[i], LEG_REMOTE);
+	}
+}
+
 void scatter_send(struct mirror *m, struct write **runs, unsigned int nr)
 {
-	struct plan p;
-	unsigned int i;
-
 	if (nr > 1 && to_ask(m))
 		ask(m, false);
-	while (nr) {
-		plan_command(m, runs, nr, &p);
-		if (p.nr < 2 || !send_command(m, runs, &p)) {
-			p.nr = max(p.nr, 1u);
-			for (i = 0; i < p.nr; i++)
-				write_send_part(runs[i], LEG_REMOTE);
-		}
-		runs += p.nr;
-		nr -= p.nr;
-	}
+	send_runs(m, runs, nr, false);
+}
+
+void scatter_send_parked(struct mirror *m, struct write **runs, unsigned int nr)
+{
+	send_runs(m, runs, nr, true);
 }
 
 void scatter_init(struct mirror *m, enum table_scatter how)

@@ -88,4 +88,7 @@ const char *scatter_word(struct mirror *m);
  */
 void scatter_send(struct mirror *m, struct write **runs, unsigned int nr);
 
+/* For window.c: likewise these, which it has counted by now. */
+void scatter_send_parked(struct mirror *m, struct write **runs, unsigned int nr);
+
 #endif

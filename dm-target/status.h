@@ -27,6 +27,7 @@
  *       absorbed_waiting
  *       digested_sectors digests_equal_sectors digests_failed
  *       scattered scattered_runs scattered_again scattered_punted
+ *       parked window_halved
  *
  *   last  do batches go as WRITE SCATTERED (scatter.h): yes | no | off | refused |
  *       unknown (not asked yet) | - (the remote leg is no SCSI disk)

@@ -9,7 +9,8 @@
  * (the kernel's timers round such times up, by an eighth at the most).
  * A leg that is already dead, but still has writes in flight that hang, is
  * abandoned in the same way. Whose I/O it is doesn't matter: the callers' writes and
- * reads, or the mirror's own.
+ * reads, or the mirror's own. That a burst on a slow wire doesn't look like a hang is
+ * window.h's work.
  *
  * If the local leg can't stand in everywhere the remote leg is not given up: a
  * write that may still arrive must not be overtaken by a later one, so nobody

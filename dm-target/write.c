@@ -151,12 +151,26 @@ static bool stop_waiting(struct write *w, enum leg_id leg, int *state)
 	return true;
 }
 
+/* These runs were parked (window.h) when they were abandoned: there is nothing to return. */
+static void never_sent(struct mirror *m, struct list_head *parked)
+{
+	struct write *run, *following, *w, *next;
+
+	list_for_each_entry_safe(run, following, parked, batched)
+		for (w = run; w; w = next) {
+			next = w->part[LEG_REMOTE].next;
+			release(w, RETURNED(LEG_REMOTE));
+			writes_other_returned(m, LEG_REMOTE);
+		}
+}
+
 unsigned int write_abandon(struct mirror *m, enum leg_id leg)
 {
 	struct writes *ws = &m->writes;
 	struct write *w, *next;
-	unsigned int nr = 0;
 	LIST_HEAD(answered);
+	unsigned int nr = 0;
+	LIST_HEAD(parked);
 	int state;
 
 	/* The state lock: until all are marked the leg can't come alive again. */
@@ -172,6 +186,8 @@ unsigned int write_abandon(struct mirror *m, enum leg_id leg)
 			list_move_tail(&w->flying, &answered);
 	}
 	ws->abandoned[leg] += nr;
+	if (leg == LEG_REMOTE && m->legs[leg].dead)
+		window_drop(m, &parked);
 	spin_unlock(&ws->lock);
 	spin_unlock_irq(&m->lock);
 	if (!nr)
@@ -179,6 +195,7 @@ unsigned int write_abandon(struct mirror *m, enum leg_id leg)
 
 	write_pool_give_spare(&ws->pool);
 	count_add(&m->counters, COUNT_ABANDONED, nr);
+	never_sent(m, &parked);
 	list_for_each_entry_safe(w, next, &answered, flying)
 		write_settle(w);
 	return nr;
@@ -236,6 +253,8 @@ void write_part_done(struct write *w, enum leg_id leg, blk_status_t status)
 	struct write *next;
 
 	leg_io_end(&w->m->legs[leg]);
+	if (leg == LEG_REMOTE)
+		window_returned(w);
 	do {
 		next = w->part[leg].next;
 		write_leg_done(w, leg, status);
@@ -322,6 +341,7 @@ static bool take_off(struct write *w, struct write *head)
 	bool ok = true;
 	enum leg_id leg;
 
+	w->sent_at = 0;
 	spin_lock_irqsave(&ws->lock, flags);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		struct leg_part *part = &w->part[leg];
@@ -376,7 +396,6 @@ bool write_launch(struct write *w)
 void write_send(struct write *w)
 {
 	unsigned int sent;
-	enum leg_id leg;
 
 	if (!write_launch(w))
 		return;
@@ -385,9 +404,10 @@ void write_send(struct write *w)
 	 * when a leg is abandoned before it has got its part.
 	 */
 	sent = w->sent;
-	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		if (sent & BIT(leg))
-			write_send_part(w, leg);
+	if (sent & BIT(LEG_LOCAL))
+		write_send_part(w, LEG_LOCAL);
+	if ((sent & BIT(LEG_REMOTE)) && (w->kind != WRITE_DATA || window_take(w->m, &w, 1)))
+		write_send_part(w, LEG_REMOTE);
 }
 
 static void restart_work(struct work_struct *work)
@@ -606,6 +626,7 @@ void writes_init(struct mirror *m)
 
 	spin_lock_init(&ws->lock);
 	INIT_LIST_HEAD(&ws->flying);
+	window_init(m);
 	bio_list_init(&ws->starved);
 	INIT_WORK(&ws->starved_work, starved_work);
 	init_waitqueue_head(&ws->returned);

@@ -43,6 +43,7 @@
 #include "dirty-map.h"
 #include "leg.h"
 #include "range-lock.h"
+#include "window.h"
 #include "write-pool.h"
 
 struct mirror;
@@ -90,6 +91,9 @@ struct write {
 	struct write *head;		/* of the batch that it is on the way in */
 	unsigned int on_wire;		/* in the head: writes that are on the way */
 	struct bio_list absorbed;	/* callers' bios that share its fate */
+	/* window.c; batched is its too, once the batch is launched */
+	u64 sent_at;			/* ktime, ns; 0: isn't counted */
+	unsigned int unit;		/* runs that are to be one command with this first one */
 
 	/* private to write.c */
 	struct dirty_wait mark;
@@ -107,6 +111,7 @@ struct write {
 struct writes {
 	struct write_pool pool;
 	struct batches batches;
+	struct window window;
 	struct workqueue_struct *wq;		/* has its range; may wait for pages */
 	struct workqueue_struct *starved_wq;
 

@@ -30,6 +30,16 @@ def test_several_sessions_and_multipath() -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.parametrize(
+    ("part", "kernel"),
+    # Its simulated minutes of a full wire cost the checked kernel too much.
+    [("wire", "plain"), ("commands", "plain"), ("legs", "plain"), ("legs", "checked")],
+)
+def test_large_writes_wait_for_the_wire(part: str, kernel: str) -> None:
+    run = lab("mirror_window.py", part, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
 @both_kernels
 @pytest.mark.parametrize("scenario", ["mirror_errors", "mirror_admin", "mirror_bad_input"])
 def test_on_this_host_alone(scenario: str, kernel: str) -> None:

@@ -27,7 +27,8 @@ FIELDS = (
     "batches", "batched", "merged", "absorbed", "saved",
     "verified", "repaired", "repairs_failed", "repairs_dropped", "absorbed_waiting",
     "digested", "digests_equal", "digests_failed",
-    "scattered", "scattered_runs", "scattered_again", "scattered_punted", "scatter",
+    "scattered", "scattered_runs", "scattered_again", "scattered_punted",
+    "parked", "window_halved", "scatter",
 )  # fmt: skip
 
 

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Window: how many bytes of large writes are on the way to the remote leg.
+ *
+ * Why: an iSCSI initiator sends the first burst of each command that it has (64 KiB
+ * with LIO) before it sends more of any, and a target asks for the rest of all of
+ * them at once. So of many large writes on a slow wire none is complete before nearly
+ * all are. Measured: a checkpoint of PostgreSQL, 114 writes, on 3 Mbit/s, none
+ * answered for 10 s; which nobody can tell from a leg that hangs (watch.h).
+ *
+ * Rule: a large write is sent while fewer than `limit` bytes of such are on the way,
+ * or none. Else it is parked, and sent in its turn when others have returned. Large is
+ * what is more than WINDOW_SMALL in one bio, or in one command (scatter.h). Smaller
+ * ones go at once, before all that are parked: they need not be asked for, are
+ * complete in the order in which they were sent, and are somebody's commit more
+ * often than not. What isn't a caller's write isn't counted either: a resync chooses its
+ * chunks by the time that they take (throttle.h).
+ *
+ * The limit follows the wire, so that a large write is answered within about a
+ * WINDOW_PART of remote_timeout (of its default, if that is never):
+ *  - one that took longer halves it, but only if it was sent since the last time;
+ *  - else, if others are parked, it grows: by all that returns until it has been
+ *    halved once (so it doubles in a round trip), by an eighth of that afterwards.
+ * It starts at WINDOW_FIRST and isn't less than WINDOW_LEAST. A wire with a round
+ * trip below half of that time is never left idle by it: what it lets through in that
+ * time then is at least twice what is on the way in a round trip. Why a 16th: a commit
+ * beside a burst waits for what is on the way. Measured (mirror_window.py: 7 MiB at 3
+ * Mbit/s and 14 ms, a small write with FUA always beside it; and pgbench, S-iW):
+ *
+ *	part	burst, x its bytes' time	longest commit, s	pgbench, ms
+ *	8	1.08				0.93			935
+ *	16	1.14				0.57			931
+ *	32	1.15				0.40			930
+ *
+ * Ways out: something is on the way while any write is parked. It returns, or the leg is
+ * given up; then window_drop() hands out those that are parked, which have never
+ * been sent. To a dead leg nothing is parked.
+ *
+ * Locking: writes.lock guards all of it.
+ */
+#ifndef LOCKSTEP_WINDOW_H
+#define LOCKSTEP_WINDOW_H
+
+#include <linux/list.h>
+#include <linux/types.h>
+#include <linux/workqueue.h>
+
+struct mirror;
+struct write;
+
+#define WINDOW_SMALL	(32u << 10)	/* bytes, at most */
+#define WINDOW_FIRST	(256u << 10)
+#define WINDOW_LEAST	(128u << 10)
+#define WINDOW_PART	16
+
+struct window {
+	size_t bytes;			/* on the way */
+	size_t limit;			/* of them */
+	u64 halved;			/* ktime, ns; 0: never */
+	struct list_head parked;	/* of runs (batch.h), by write.batched */
+	struct work_struct work;
+};
+
+void window_init(struct mirror *m);
+
+/**
+ * window_take - may these runs go to the remote leg now?
+ * @runs: launched; more than one: they are to be one command
+ *
+ * True: they are on the way, and the caller sends them. False: they are parked, and no
+ * more the caller's; a worker calls scatter_send_parked() with them, or the leg dies.
+ * Any context.
+ */
+bool __must_check window_take(struct mirror *m, struct write **runs, unsigned int nr);
+
+/* This run has returned from the remote leg. Any context. */
+void window_returned(struct write *run);
+
+/* The leg is dead: move all runs that are parked to @runs. Under writes.lock. */
+void window_drop(struct mirror *m, struct list_head *runs);
+
+#endif
