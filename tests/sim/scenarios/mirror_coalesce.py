@@ -8,7 +8,7 @@ back tells which batch it was in.
 import errno
 
 from locklab import base, blk, dm, pair
-from mirrorlab import SECTORS, Background, Pair, hang, load, wake
+from mirrorlab import SECTORS, Background, Pair, load
 from waitlab import TIMEOUT_MS, Waiting, bios, slow_pair
 
 
@@ -171,7 +171,7 @@ def leg_dies(how: str) -> None:
     w = Waiting(slow_pair())
     if how == "hangs":
         w.legs.remote.well()
-        hang(w.legs.remote)
+        w.legs.remote.hang()
     w.write("a", 0)
     for sector in (1000, 1008, 2000):
         w.write(f"at {sector}", sector)
@@ -189,7 +189,7 @@ def leg_dies(how: str) -> None:
     w.write("later", 3000)
     w.write("later still", 3008)
     if how == "hangs":
-        wake(w.legs.remote)
+        w.legs.remote.wake()
     if how == "breaks":
         w.legs.remote.disk.good(0, SECTORS - 1)
     w.legs.remote.well()

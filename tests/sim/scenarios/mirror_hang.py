@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from locklab import base, blk, dm, mirror, ram
-from mirrorlab import MIB, SECTORS, Background, Beside, Leg, Pair, hang, wake
+from mirrorlab import MIB, SECTORS, Background, Beside, Leg, Pair
 
 REGION = 64
 TIMEOUT_MS = 2000
@@ -41,7 +41,7 @@ def bounded(what: str, work: Callable[[blk.Disk], object]) -> None:
         disk.write(0, blk.pattern("before", 64))
         time.sleep(3 * TIMEOUT_MS / 1000)
         base.equal(legs.mirror.status().health, "AA", "an idle leg is no hung leg")
-        hang(legs.remote)
+        legs.remote.hang()
         log = base.KernelLog()
         in_time(what, blk.timed(lambda: work(disk)))
         legs.mirror.wait("AD")
@@ -56,7 +56,7 @@ def bounded(what: str, work: Callable[[blk.Disk], object]) -> None:
         with base.refused("recover while it drains", errno.EBUSY, kernel="hasn't answered all"):
             legs.mirror.message("recover")
         base.equal(legs.mirror.status().health, "AD", "health")
-        wake(legs.remote)
+        legs.remote.wake()
         legs.recovers()
         base.equal(disk.read(0, 64), newer, "what was acknowledged")
     legs.same()
@@ -67,7 +67,7 @@ def late_error() -> None:
     base.step("the answer of an abandoned write is an error: nobody's any more")
     legs = pair()
     with blk.Disk(legs.mirror.node) as disk:
-        hang(legs.remote)
+        legs.remote.hang()
         data = blk.pattern("late", 8)
         in_time("write", blk.timed(lambda: disk.write(64, data)))
         wake_failing(legs.remote)
@@ -120,7 +120,7 @@ def large_timeouts() -> None:
     legs = pair()
     with blk.Disk(legs.mirror.node) as disk:
         legs.mirror.message("remote_timeout 0")
-        hang(legs.remote)
+        legs.remote.hang()
         write = Beside(lambda: disk.write(0, bytes(4096)))
         time.sleep(100)
         base.expect(not write.done, "a write didn't wait for the remote leg")
@@ -132,7 +132,7 @@ def large_timeouts() -> None:
         for word in ("-1", "86400001", "soon"):
             with base.refused(f"remote_timeout {word}", errno.EINVAL, kernel="remote_timeout"):
                 legs.mirror.message(f"remote_timeout {word}")
-        wake(legs.remote)
+        legs.remote.wake()
         legs.recovers()
     legs.same()
     legs.close()
@@ -143,14 +143,14 @@ def nobody_stands_in() -> None:
     legs = pair()
     with blk.Disk(legs.mirror.node) as disk:
         legs.mirror.message("fail local")
-        hang(legs.remote)
+        legs.remote.hang()
         log = base.KernelLog()
         write = Beside(lambda: disk.write(0, blk.pattern("alone", 8)))
         time.sleep(5 * TIMEOUT_MS / 1000)
         base.expect(not write.done, "a write was acknowledged by nobody")
         told = [line for line in log.new() if "can't stand in" in line]
         base.equal(len(told), 1, f"lines in the log {told}")
-        wake(legs.remote)
+        legs.remote.wake()
         write.result()
         legs.recovers()
         base.equal(disk.read(0, 8), blk.pattern("alone", 8), "what was acknowledged")
@@ -162,7 +162,7 @@ def policy_error() -> None:
     base.step("policy error: what hangs fails with EIO, in time")
     legs = pair("policy", "error")
     with blk.Disk(legs.mirror.node) as disk:
-        hang(legs.remote)
+        legs.remote.hang()
         start = time.monotonic()
         try:
             disk.write(0, bytes(4096))
@@ -171,7 +171,7 @@ def policy_error() -> None:
         else:
             raise base.Wrong("a write that only one leg has was acknowledged")
         in_time("the error", time.monotonic() - start)
-        wake(legs.remote)
+        legs.remote.wake()
         legs.recovers()
     legs.same()
     legs.close()
@@ -181,7 +181,7 @@ def removed() -> None:
     base.step("removed while abandoned writes are out: waits for them, and says so")
     legs = pair()
     with blk.Disk(legs.mirror.node) as disk:
-        hang(legs.remote)
+        legs.remote.hang()
         in_time("write", blk.timed(lambda: disk.write(0, bytes(4096))))
     log = base.KernelLog()
     remove = Beside(legs.mirror.remove)
@@ -189,7 +189,7 @@ def removed() -> None:
     base.expect(not remove.done, "removed with a write of ours still in the leg")
     told = [line for line in log.new() if "waiting for 1 requests that the remote leg" in line]
     base.equal(len(told), 2, f"lines in the log in 25 s {told}")
-    wake(legs.remote)
+    legs.remote.wake()
     remove.result()
     base.equal(dm.opens("lremote"), 0, "openers of the remote leg")
     legs.local.close()
@@ -201,7 +201,7 @@ def reloaded() -> None:
     legs = pair()
     node = legs.mirror.node
     with blk.Disk(node) as disk:
-        hang(legs.remote)
+        legs.remote.hang()
         in_time("write", blk.timed(lambda: disk.write(0, blk.pattern("old", 8))))
     dm.load("mirror", mirror.table(legs.local.node, legs.remote.node, "nosync", "region_size",
             REGION, "remote_timeout", TIMEOUT_MS))  # fmt: skip
@@ -215,7 +215,7 @@ def reloaded() -> None:
                           kernel="hasn't answered all"):  # fmt: skip
             legs.mirror.message("recover")
         base.expect(not resume.done, "the old table went with a write of its own in the leg")
-        wake(legs.remote)
+        legs.remote.wake()
         resume.result()
         legs.recovers()
         base.equal(disk.read(0, 8), newer, "what was acknowledged")
@@ -230,11 +230,11 @@ def under_load() -> None:
     for turn in range(2 if base.CHECKED else 6):
         before = legs.count("writes")
         base.until(lambda: legs.count("writes") > before + 200, "200 writes")  # noqa: B023
-        hang(legs.remote)
+        legs.remote.hang()
         legs.mirror.wait("AD")
         before = legs.count("writes")
         base.until(lambda: legs.count("writes") > before + 200, "200 writes")  # noqa: B023
-        (wake, wake_failing)[turn % 2](legs.remote)
+        (Leg.wake, wake_failing)[turn % 2](legs.remote)
         if turn % 2:
             base.until(lambda: errors_only(legs), "the leg drained")
             legs.remote.well()
@@ -256,7 +256,7 @@ def probed() -> None:
         disk.write(0, blk.pattern("missed", 8))
         legs.mirror.wait("AD")
         legs.remote.well()
-        hang(legs.remote)
+        legs.remote.hang()
 
         def recover() -> None:
             with base.refused("recover of a leg that hangs", errno.ETIMEDOUT, kernel="stays dead"):
@@ -274,7 +274,7 @@ def probed() -> None:
         time.sleep(0.1)
         seconds = blk.timed(lambda: disk.write(64, blk.pattern("goes on", 8)))
         base.expect(seconds < 0.1, f"a write took {seconds:.3f} s")
-        wake(legs.remote)
+        legs.remote.wake()
         resume.result()
         legs.mirror.in_sync()
 
@@ -283,7 +283,7 @@ def probed() -> None:
         disk.write(0, blk.pattern("missed", 8))
         legs.mirror.wait("AD")
         legs.remote.well()
-        hang(legs.remote)
+        legs.remote.hang()
         time.sleep(3)
 
         def pause() -> None:
@@ -292,7 +292,7 @@ def probed() -> None:
 
         seconds = blk.timed(pause)
         base.expect(seconds < 0.5, f"suspend and resume took {seconds:.3f} s")
-        wake(legs.remote)
+        legs.remote.wake()
         legs.mirror.in_sync()
     legs.same()
     legs.close()
@@ -341,7 +341,7 @@ def read_again(sectors: int) -> None:
         legs.local.bad_reads(64, 64 + sectors - 1)
 
         def read() -> None:
-            hang(legs.remote)  # with what a repair may have there
+            legs.remote.hang()  # with what a repair may have there
             with base.refused("the read", errno.EIO):
                 disk.read(64, sectors)
 
@@ -354,7 +354,7 @@ def read_again(sectors: int) -> None:
         base.expect(time.monotonic() - start < 0.5, "suspend waits for the read")
         legs.local.well()
         base.equal(disk.read(64, sectors), data, "read from the local leg")
-        wake(legs.remote)
+        legs.remote.wake()
         legs.recovers()
     legs.same()
     legs.close()
@@ -365,14 +365,14 @@ def reads_only() -> None:
     legs = pair()
     with blk.Disk(legs.mirror.node) as disk:
         legs.mirror.message("fail local")
-        hang(legs.remote)
+        legs.remote.hang()
         log = base.KernelLog()
         read = Beside(lambda: disk.read(0, 8))
         time.sleep(5 * TIMEOUT_MS / 1000)
         base.expect(not read.done, "a read from nowhere")
         told = [line for line in log.new() if "can't stand in" in line]
         base.equal(len(told), 1, f"lines in the log {told}")
-        wake(legs.remote)
+        legs.remote.wake()
         read.result()
         legs.recovers()
     legs.same()
@@ -426,9 +426,9 @@ def compared() -> None:
                 "resync_pace", "full", "remote_timeout", TIMEOUT_MS,
                 latency_us=(20, 2000))  # fmt: skip
     time.sleep(0.05)
-    hang(legs.remote)
+    legs.remote.hang()
     legs.mirror.wait("AD", seconds=30)
-    wake(legs.remote)
+    legs.remote.wake()
     legs.mirror.in_sync()
     legs.same()
     legs.close()

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from locklab import base, blk, dm
-from mirrorlab import SECTORS, Leg, Pair, hang, load, wake
+from mirrorlab import SECTORS, Leg, Pair, load
 from waitlab import TIMEOUT_MS, Waiting, slow_pair
 
 HOT = 1000
@@ -272,7 +272,7 @@ def leg_lost(how: str, policy: str) -> None:
     w = Waiting(hot_pair("policy", policy))
     if how == "hangs":
         w.legs.remote.well()
-        hang(w.legs.remote)
+        w.legs.remote.hang()
     w.write("a", HOT)
     w.write("wide", HOT, 24)
     for number in range(10):
@@ -294,7 +294,7 @@ def leg_lost(how: str, policy: str) -> None:
         most = TIMEOUT_MS / 1000 * 9 / 8 if how == "hangs" else 0.5
         base.expect(max(w.took.values()) < most, f"{w.took}")
     if how == "hangs":
-        wake(w.legs.remote)
+        w.legs.remote.wake()
     if how == "breaks":
         w.legs.remote.disk.good(0, SECTORS - 1)
     recover(w)

@@ -180,14 +180,6 @@ class Beside:
             raise self._failed
 
 
-def hang(leg: Leg) -> None:
-    leg.hang()
-
-
-def wake(leg: Leg) -> None:
-    leg.wake()
-
-
 class Background:
     """mirror-load until stop(); its verdict is the scenario's."""
 
