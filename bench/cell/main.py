@@ -11,11 +11,12 @@ import contextlib
 import importlib
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -79,7 +80,18 @@ def carried_out(order: Order, watched: bool = False) -> dict[str, Any]:
     return result
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def _broken_off(number: int, _frame: FrameType | None) -> None:
+    for one in SIGNALS:  # another one must not end what this one begins
+        signal.signal(one, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 def main() -> None:
+    for one in SIGNALS:  # on the user's devices nothing stays behind
+        signal.signal(one, _broken_off)
     os.environ.setdefault("LC_ALL", "C")
     answer: dict[str, Any]
     try:

@@ -7,20 +7,20 @@ import dataclasses
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import cached
 from cell import here
 from cell.order import Order
 from runner import limits, results
 from runner.experiment import TOP, Cell
+from runner.programs import Programs
 from runner.results import Row
 from traces import named, spc
 
@@ -62,37 +62,59 @@ def prepared(cell: Cell, tree: Path = Path("/lockstep")) -> Prepared:
 _trace = cache(named.laid_out)
 
 
-def versions() -> dict[str, str]:
-    """The kernel and the root file system are named by what they were built of."""
-    found = {"kernel": cached.entry(f"uml-{KERNEL}").name, "rootfs": cached.entry("rootfs").name}
-    return found | results.modules(f"uml-{KERNEL}")
+class Lab(Protocol):
+    """What cells are run on."""
+
+    def __call__(self, cell: Cell, out: Path) -> Row: ...
+
+    def versions(self) -> dict[str, str]:
+        """What it is made of."""
+
+    def end(self) -> None:
+        """From another thread: cells end at once, badly."""
 
 
-def sim(cell: Cell, out: Path, watch: bool = False) -> Row:
-    """One boot of the sim lab."""
-    ready = prepared(cell)
-    place = out / cell.experiment / cell.place
-    began = time.time()
-    words = [
-        str(TOP / "tests/sim/lab"), "run", str(SCRIPT), "--kernel", KERNEL, "--mem", MEMORY,
-        "--seed", str(cell.order.seed), "--timeout", str(cell.patience), "--sim-timeout", "864000",
-        "--out", str(place), "--", ready.order.text(), *(["--watch"] if watch else []),
-    ]  # fmt: skip
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    said = [line for line in done.stderr.splitlines() if not line.startswith("lab: console")]
-    ended = _ENDED.match(said[-1]) if said else None
-    wall = {"began": round(began), "seconds": round(time.time() - began, 2)}
-    row: Row = {"order": dataclasses.asdict(ready.order), **ready.about, "wall": wall}
-    row |= {"watched": True} if watch else {}
-    if ended:
-        wall["cpu_s"] = float(ended[2])
-        row["simulated_s"] = float(ended[1]) if ended[1] else None
-        del said[-1]
-    if done.returncode:
-        why = [line for line in said if line.strip()] or [f"rc {done.returncode}"]
-        row["error"] = " ".join(why[-2:])
-        return row
-    return row | answer(done.stdout)
+class Sim:
+    """The sim lab: a boot for each cell, any number at a time."""
+
+    def __init__(self, watch: bool = False) -> None:
+        self._watch = watch
+        self._programs = Programs()
+
+    def __call__(self, cell: Cell, out: Path) -> Row:
+        ready = prepared(cell)
+        place = out / cell.experiment / cell.place
+        began = time.time()
+        words = [
+            str(TOP / "tests/sim/lab"), "run", str(SCRIPT), "--kernel", KERNEL, "--mem", MEMORY,
+            "--seed", str(cell.order.seed), "--timeout", str(cell.patience),
+            "--sim-timeout", "864000", "--out", str(place),
+            "--", ready.order.text(), *(["--watch"] if self._watch else []),
+        ]  # fmt: skip
+        done = self._programs.run(words)
+        said = [line for line in done.stderr.splitlines() if not line.startswith("lab: console")]
+        ended = _ENDED.match(said[-1]) if said else None
+        wall = {"began": round(began), "seconds": round(time.time() - began, 2)}
+        row: Row = {"order": dataclasses.asdict(ready.order), **ready.about, "wall": wall}
+        row |= {"watched": True} if self._watch else {}
+        if ended:
+            wall["cpu_s"] = float(ended[2])
+            row["simulated_s"] = float(ended[1]) if ended[1] else None
+            del said[-1]
+        if done.returncode:
+            why = [line for line in said if line.strip()] or [f"rc {done.returncode}"]
+            row["error"] = " ".join(why[-2:])
+            return row
+        return row | answer(done.stdout)
+
+    def versions(self) -> dict[str, str]:
+        """The kernel and the root file system are named by what they were built of."""
+        found = {"kernel": cached.entry(f"uml-{KERNEL}").name,
+                 "rootfs": cached.entry("rootfs").name}  # fmt: skip
+        return found | results.modules(f"uml-{KERNEL}")
+
+    def end(self) -> None:
+        self._programs.end()
 
 
 def unfit(cell: Cell, why: str) -> Row:
@@ -118,6 +140,7 @@ class Here:
 
     def __init__(self, devices: Sequence[str]) -> None:
         self._devices = devices
+        self._programs = Programs()
         self._done: dict[str, str] = {}  # what was to be done, and by which cell
 
     def __call__(self, cell: Cell, out: Path) -> Row:
@@ -139,15 +162,16 @@ class Here:
         folders = ("bench", "tests/sim/guest", "tests/lab", "dm-target/lockstep")
         env = os.environ | {"PYTHONPATH": ":".join(str(TOP / one) for one in folders),
                             "LAB_OUT": str(place), "LAB_SEED": str(order.seed)}  # fmt: skip
-        done = subprocess.run([sys.executable, str(SCRIPT), ready.order.text()], env=env,
-                              capture_output=True, text=True, check=False)  # fmt: skip
+        done = self._programs.run([sys.executable, str(SCRIPT), ready.order.text()], env)
         row["wall"] = {"began": round(began), "seconds": round(time.time() - began, 2)}
         if done.returncode:
             last = done.stderr.strip() or f"rc {done.returncode}"
             return row | {"error": " ".join(last.splitlines()[-2:])}
         return row | answer(done.stdout)
 
-    @staticmethod
-    def versions() -> dict[str, str]:
+    def versions(self) -> dict[str, str]:
         one = os.uname()
         return {"kernel": f"{one.sysname} {one.release} {one.machine}", "host": one.nodename}
+
+    def end(self) -> None:
+        self._programs.end()

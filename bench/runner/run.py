@@ -3,19 +3,21 @@
 
 Without a name: all but the long ones (of --quick those, too). What fails or can't be run (a cell, a
 bad trace, an unknown experiment) is a gap: it is told, the others go on, and the report shows it.
-Exit code: 0; 1 if something failed or couldn't be run; 2 if nothing could: then no result changes.
+Exit code: 0; 1 if something failed or couldn't be run; 2 if nothing could: then no result changes;
+128 and its number after a signal: the cells that were running have ended at once, with their guests.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from types import FrameType
 
 from cell import here
 from cell.here import Unfit
@@ -90,13 +92,12 @@ def chosen(args: argparse.Namespace, refused: list[str]) -> dict[str, list[Cell]
 
 
 @contextlib.contextmanager
-def the_lab(args: argparse.Namespace) -> Iterator[cells.Here | vm.Vm | None]:
-    """What runs the cells one after another; none: the sim lab, which needs nothing beforehand."""
+def the_lab(args: argparse.Namespace) -> Iterator[cells.Lab]:
     if args.lab == "vm":
         with vm.up() as hosts:
             yield hosts
     else:
-        yield cells.Here(args.device) if args.lab == "here" else None
+        yield cells.Here(args.device) if args.lab == "here" else cells.Sim(args.watch)
 
 
 def without_trace(todo: Sequence[Cell]) -> dict[str, str]:
@@ -115,19 +116,19 @@ def without_trace(todo: Sequence[Cell]) -> dict[str, str]:
 
 def run(
     todo: Sequence[Cell], bad: Mapping[str, str], args: argparse.Namespace, out: Path, told: Told,
-    mine: cells.Here | vm.Vm | None,
+    lab: cells.Lab,
 ) -> list[Row]:  # fmt: skip
-    """All cells but the bad ones, some at a time: each is a function of its order alone. The rows
-    are in the cells' order, and in the experiment's file as soon as there are any."""
+    """All cells but the bad ones, in the sim lab some at a time: there each is a function of its
+    order alone. The rows are in the cells' order, and in the experiment's file as soon as there are
+    any."""
     common = {"lab": args.lab, "quick": args.quick, "tree": results.tree(),
-              "versions": mine.versions() if mine else cells.versions()}  # fmt: skip
-    do = mine or (functools.partial(cells.sim, watch=True) if args.watch else cells.sim)
+              "versions": lab.versions()}  # fmt: skip
     before = last(out, todo) if args.only else []  # with --only the others stay as they are
     found: dict[int, Row] = {}
-    with ThreadPoolExecutor(1 if mine else args.jobs) as pool:
+    with ThreadPoolExecutor(args.jobs if args.lab == "sim" else 1) as pool:
         futures = {
             pool.submit(cells.unfit, one, bad[label(one)]) if label(one) in bad
-            else pool.submit(do, one, out): n
+            else pool.submit(lab, one, out): n
             for n, one in enumerate(todo)
         }  # fmt: skip
         try:
@@ -142,8 +143,9 @@ def run(
                 kept = [row for row in before if row["experiment"] == cell.experiment]
                 results.write(out / cell.experiment / results.FILE, results.merged(kept, own))
                 told.ended(label(cell), what(row), row["wall"]["seconds"])
-        except BaseException:  # broken off: what hasn't begun never does
+        except BaseException:  # broken off: what hasn't begun never does, what has ends now
             pool.shutdown(wait=False, cancel_futures=True)
+            lab.end()
             raise
     return [found[n] for n in sorted(found)]
 
@@ -245,14 +247,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         for why in (*refused, *dict.fromkeys(bad.values())):  # before hours of anything else
             print(f"bench: {why}; the rest goes on", file=sys.stderr)
         names = [label(cell) for cell in todo]
-        with the_lab(args) as mine, Told(names, earlier(out, todo), args.jobs) as told:
-            rows = run(todo, bad, args, out, told, mine)
+        with the_lab(args) as lab, Told(names, earlier(out, todo), args.jobs) as told:
+            rows = run(todo, bad, args, out, told, lab)
     except (BadExperiment, BadResults, Unfit, spc.BadTrace, LabError) as err:
         print(f"bench: {err}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as err:
         print("bench: broken off; the cells that had ended are in the results", file=sys.stderr)
-        return 130
+        return 128 + (err.args[0] if err.args else signal.SIGINT)
     print("\n".join([*tables.lines(rows), *(f"not run: {why}" for why in refused)]))
     for name in dict.fromkeys(cell.experiment for cell in todo):
         print(f"results: {os.path.relpath(out / name / results.FILE)}")
@@ -262,5 +264,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(bool(refused) or any("error" in row for row in rows))
 
 
+def _broken_off(number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt(number)
+
+
 if __name__ == "__main__":
+    for one in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(one) is not signal.SIG_IGN:  # nohup
+            signal.signal(one, _broken_off)
     sys.exit(main())

@@ -72,6 +72,9 @@ class Vm:
         row["wall"] = {"began": round(began), "seconds": round(time.time() - began, 2)}
         return row
 
+    def end(self) -> None:
+        self._lab.down()
+
     def versions(self) -> dict[str, str]:
         release = self._lab.release
         found = {"kernel": release, "accel": self._lab.accel,
@@ -211,8 +214,9 @@ class Program:
 
 @contextlib.contextmanager
 def up() -> Iterator[Vm]:
-    """A pair of hosts of the bench's own, whatever other labs of this tree are up."""
-    lab = Lab(STATE)
+    """A pair of hosts of the bench's own, whatever other labs of this tree are up. They end with
+    this program, or with the thread of it that restored them."""
+    lab = Lab(STATE, mortal=True)
     try:
         lab.up()
         yield Vm(lab)

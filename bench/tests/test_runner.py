@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import json
-import time
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ def test_a_bad_trace_line_is_told_before_anything_runs(
 ) -> None:
     trace = tmp_path / "t.spc"
     trace.write_text("0,0,512,w,0.0\n0,1,512,x,1.5\n", encoding="ascii")
-    monkeypatch.setattr(cells, "sim", pytest.fail)
+    monkeypatch.setattr(cells.Sim, "__call__", pytest.fail)
     monkeypatch.setattr(cells, "TRACES", tmp_path)
     monkeypatch.setenv("TRACE", "")
     assert run.main(["trace-mirror", "--only", "S-S", "--trace", str(trace)]) == 2
@@ -176,8 +177,10 @@ def test_a_cell_that_fails_or_lacks_its_peer_is_a_gap_and_the_rest_goes_on(
         "near iodepth=1": {"wall": {"seconds": 0.1}, "absent": "no module of that name"},
         "near iodepth=16": {"wall": {"seconds": 0.1}, "error": "the guest died"},
     }
-    monkeypatch.setattr(cells, "versions", lambda: {"kernel": "none"})
-    monkeypatch.setattr(cells, "sim", lambda one, out: answers.get(one.name) or answer())
+    monkeypatch.setattr(cells.Sim, "versions", lambda _: {"kernel": "none"})
+    monkeypatch.setattr(
+        cells.Sim, "__call__", lambda _, one, out: answers.get(one.name) or answer()
+    )
     out = experiment.TOP / "build/test/runner"
     assert run.main([str(file), "--seed", "1", "--out", str(out)]) == 1
     rows = results.read(out / "mine")
@@ -199,21 +202,25 @@ def test_a_run_that_is_broken_off_keeps_what_it_has(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began: list[str] = []
+    told_to_end = threading.Event()
 
-    def sim(one: experiment.Cell, _out: Path) -> Row:
+    def sim(_: cells.Sim, one: experiment.Cell, _out: Path) -> Row:
         began.append(one.name)
-        time.sleep(0.2)
+        if len(began) > 1:
+            assert told_to_end.wait(20)
         return answer()
 
     def ended(*_: object) -> None:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(signal.SIGTERM)
 
-    monkeypatch.setattr(cells, "versions", lambda: {"kernel": "none"})
-    monkeypatch.setattr(cells, "sim", sim)
+    monkeypatch.setattr(cells.Sim, "versions", lambda _: {"kernel": "none"})
+    monkeypatch.setattr(cells.Sim, "__call__", sim)
+    monkeypatch.setattr(cells.Sim, "end", lambda _: told_to_end.set())
     monkeypatch.setattr(progress.Told, "ended", ended)
     out = experiment.TOP / "build/test/broken-off"
-    assert run.main([str(file), "--seed", "1", "--out", str(out), "--jobs", "1"]) == 130
+    assert run.main([str(file), "--seed", "1", "--out", str(out), "--jobs", "1"]) == 143
     assert [row["cell"] for row in results.read(out / "mine")] == ["near iodepth=1"]
+    assert told_to_end.is_set()
     assert len(began) < 4
 
 

@@ -304,7 +304,12 @@ def _fresh_out(wanted: Path | None, job: Job) -> Path:
     return Path(tempfile.mkdtemp(prefix=f"{job.script.stem}-{job.kernel}-", dir=parent))
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 def _on_signal(number: int, _frame: FrameType | None) -> None:
+    for one in SIGNALS:  # another one must not end what this one begins
+        signal.signal(one, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 
@@ -314,8 +319,9 @@ def main(argv: Sequence[str]) -> int:
         cut = ours.index("--")
         ours, scripts = ours[:cut], ours[cut + 1 :]
     args = _parser().parse_args(ours)
-    signal.signal(signal.SIGTERM, _on_signal)
-    signal.signal(signal.SIGHUP, _on_signal)
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            signal.signal(number, _on_signal)
     job = Job(
         script=args.script,
         args=tuple(scripts),

@@ -3,9 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
+import signal
 import subprocess
+import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -68,6 +74,40 @@ def test_no_figure_is_beyond_the_baselines_tolerance(out: Path) -> None:
     if said:
         said = "\n".join([said, *compare.ground(old, new)])
     assert not said, f"\n{said}\nif that is wanted, renew the baseline: see {BASELINE.name}"
+
+
+def named(folder: Path) -> list[int]:
+    """Programs with that folder in their words."""
+    found = []
+    for words in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if bytes(folder) in words.read_bytes():
+                found.append(int(words.parent.name))
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_guest_outlives_a_run(out: Path, number: signal.Signals) -> None:
+    shutil.rmtree(out, ignore_errors=True)
+    with (
+        tempfile.TemporaryDirectory(dir="/dev/shm") as memory,
+        subprocess.Popen(
+            ["bench/run", "--no-report", "--out", str(out), "trace-mirror", "--only", "S-iDW"],
+            cwd=TOP, env=os.environ | {"LOCKSTEP_SHM": memory},
+        ) as run,
+    ):  # fmt: skip
+        console = out / "trace-mirror/S-iDW-seed-1/console.log"
+        until(lambda: bool(named(Path(memory))) and b"Run " in console.read_bytes(), "guest")
+        run.send_signal(number)
+        assert run.wait(20) == (-number if number == signal.SIGKILL else 128 + number)
+        until(lambda: not named(Path(memory)), "end of it")
+
+
+def until(there: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not there():
+        assert time.monotonic() < deadline, f"no {what} in a minute"
+        time.sleep(0.05)
 
 
 def test_a_device_in_use_is_refused_and_others_are_used() -> None:

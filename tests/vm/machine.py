@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """One host of the lab: a QEMU process, its files and its console.
 
-The process outlives the program that started it; whoever comes next finds it by its pid file.
+The process outlives the program that started it, unless it was to be mortal; whoever comes next
+finds it by its pid file.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import mortal
 import qemu
 from disk import MIB, Disk
 from host import Host
@@ -40,8 +42,9 @@ class Machine:
     """`folder` has the host's files; `sockets` is a folder with a short name."""
 
     def __init__(
-        self, host: Host, folder: Path, sockets: Path, image: Path, accel: str, port: int, key: Path
-    ) -> None:
+        self, host: Host, folder: Path, sockets: Path, image: Path, accel: str, port: int,
+        key: Path, is_mortal: bool = False,
+    ) -> None:  # fmt: skip
         self.host = host
         self.image = image
         self.accel = accel
@@ -55,6 +58,7 @@ class Machine:
         self._sockets = sockets
         self._port = port
         self._key = key
+        self._is_mortal = is_mortal
         self.shell = Shell(host.name, port, key, sockets / f"{host.name}.ssh")
 
     # The process.
@@ -85,6 +89,8 @@ class Machine:
         words = self.words()
         if incoming:
             words += ["-incoming", "defer"]
+        if self._is_mortal:
+            words = mortal.words(words, "KILL")
         with self.said.open("wb") as said:
             child = subprocess.Popen(
                 words, env=qemu.environment(), stdin=subprocess.DEVNULL, stdout=said, stderr=said,

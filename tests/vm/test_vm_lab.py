@@ -7,7 +7,9 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import cached
@@ -251,6 +253,25 @@ def test_a_host_that_died_is_named(clean_lab: Lab) -> None:
     with pytest.raises(LabError, match=r"mirror: QEMU isn't running.*\n.*console\.log"):
         clean_lab.ssh("mirror", "true")
     assert clean_lab.ssh("primary", "hostname").stdout == "primary\n"
+
+
+def until(there: Callable[[], bool], what: str, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < deadline, f"no {what} in {seconds:g} s"
+        time.sleep(0.05)
+
+
+def test_a_mortal_lab_ends_with_its_program(tmp_path: Path) -> None:
+    script = (f"import sys; sys.path[:] = {sys.path!r}; from pathlib import Path; "
+              f"from vmlab import Lab; Lab(Path({str(tmp_path)!r}), mortal=True).up()")  # fmt: skip
+    with subprocess.Popen([sys.executable, "-c", script]) as program:
+        pids = [tmp_path / name / "pid" for name in ("primary", "mirror")]
+        until(lambda: all(pid.exists() for pid in pids), "host", 120)
+        one = Lab(tmp_path)
+        assert all(one.machines()[name].pid() for name in one.hosts)
+        program.kill()
+    until(lambda: set(one.status().values()) == {"off"}, "end", 20)
 
 
 def test_a_host_that_cant_start_says_why(clean_lab: Lab) -> None:

@@ -54,11 +54,15 @@ def _say(text: str) -> None:
 
 
 class Lab:
-    """The lab of this checkout. Making the object starts nothing."""
+    """The lab of this checkout. Making the object starts nothing. `mortal`: a host that it starts
+    loses its power when the thread that started it has gone."""
 
-    def __init__(self, state: Path = STATE, say: Callable[[str], None] = _say):
+    def __init__(
+        self, state: Path = STATE, say: Callable[[str], None] = _say, *, mortal: bool = False
+    ) -> None:
         self._state = state.resolve()
         self._say = say
+        self._mortal = mortal
         self._facts = self._state / "lab.json"
         self._key = self._state / "key"
         self.inventory_path = self._state / "inventory.yml"
@@ -75,7 +79,7 @@ class Lab:
         facts = self._read()
         return Machine(
             host, self._state / name, self._sockets(), Path(facts["image"]), facts["accel"],
-            int(facts["ports"][name]), self._key,
+            int(facts["ports"][name]), self._key, self._mortal,
         )  # fmt: skip
 
     def machines(self) -> dict[str, Machine]:

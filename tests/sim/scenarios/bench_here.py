@@ -7,8 +7,11 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import signal
 import struct
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -125,10 +128,27 @@ def works(one: Ram, two: Ram) -> None:
         raise base.Wrong("a mirror on one device")
 
 
+def broken_off(one: Ram, two: Ram) -> None:
+    """By SIGTERM, in the middle of the work: the devices are given back."""
+    stack = here.stack_of(Stack(mib=MIB // 2), [one.node, two.node])
+    work = {"rw": "randwrite", "rate_iops": 100, "time_based": 1, "runtime": 3600}
+    order = Order("fio", stack, work, 3)
+    env = os.environ | {"PYTHONPATH": ":".join(sys.path)}
+    with subprocess.Popen([sys.executable, main.__file__, order.text()], env=env) as cell:
+        base.until(lambda: dm.exists("bench-local"), "the stack")
+        time.sleep(30)
+        base.equal(cell.poll(), None, "the cell's end")
+        cell.terminate()
+    base.equal(cell.returncode, 128 + signal.SIGTERM, "the cell's exit code")
+    base.expect(not dm.exists("bench-local"), "the mapping is still there")
+    here.check([one.node, two.node], MIB, signatures=False)
+
+
 def scenario() -> None:
     disks = Ram("one", MIB), Ram("two", MIB)
     refusals(*disks)
     works(*disks)
+    broken_off(*disks)
 
 
 scenario()
