@@ -3,31 +3,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from runner import experiment, vm
+from cell.order import Order, Stack
+from runner import vm
+from runner.experiment import Cell
 from vmlab import Lab
 
-CELLS = """
-title = "t"
-workload = "fio"
-params = { rw = "randwrite", iodepth = 4, number_ios = 100 }
-stack = { mib = 64, log_mib = 64, nvram_mib = 4, remote = "lan" }
-
-[[configurations]]
-name = "md"
-stack = { software = "md" }
-"""
-REPLAY = """
-title = "t"
-workload = "replay"
-params = { trace = "financial-1-slice", records = 60, slots = 16 }
-stack = { mib = 64, log_mib = 64, nvram_mib = 4, remote = "lan" }
-
-[[configurations]]
-name = "lockstep"
-stack = { cache = "dcd" }
-"""
+SMALL = Stack(mib=64, log_mib=64, nvram_mib=4, remote="lan")
+CELLS = [
+    Cell("fio", "md", Order("fio", replace(SMALL, software="md"),
+                            {"rw": "randwrite", "iodepth": 4, "number_ios": 100}), 900),
+    Cell("replay", "lockstep", Order("replay", replace(SMALL, cache="dcd"),
+                                     {"trace": "financial-1-slice", "records": 60, "slots": 16}),
+         900),
+]  # fmt: skip
 # Nothing that a cell made, but for what the distribution has.
 NOTHING_LEFT = """
 dmsetup ls | grep -v 'No devices' && exit 1
@@ -41,12 +32,9 @@ exit 0
 
 
 def test_a_cell_runs_on_both_hosts_and_leaves_nothing(lab: Lab, tmp_path: Path) -> None:
-    (tmp_path / "fio.toml").write_text(CELLS, encoding="utf-8")
-    (tmp_path / "replay.toml").write_text(REPLAY, encoding="utf-8")
     hosts = vm.Vm(lab)
     found = {}
-    for name in ("fio", "replay"):
-        [cell] = experiment.cells(str(tmp_path / f"{name}.toml"), quick=False)
+    for cell in CELLS:
         row = found[cell.name] = hosts(cell, tmp_path)
         assert "result" in row, row
         assert row["limits"] == {}
