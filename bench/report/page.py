@@ -31,12 +31,14 @@ td:first-child, th:first-child, td.text, th.text { text-align: left }
 .gap { color: #a33 } .quiet { color: #666; font-size: .87rem } img { max-width: 100% }
 code { background: #f3f3f3; padding: 0 .2rem } pre { white-space: pre-wrap }
 """
-REAL_TIME = ("initiator-cpu",)  # of --lab vm: one machine's figures, and nobody else's
-VM = (
-    "Times of the VM lab (two virtual hosts) are real ones. Where versions.accel is tcg in the "
-    "results, their CPUs are emulated by a program: a request costs milliseconds of that, some "
-    "kinds of instructions more than others, and no figure is a machine's. Compare the rows of one "
-    "run, and no more."
+REAL_TIME = ("initiator-cpu",)  # of --lab vm
+REAL = (
+    "Run on two virtual hosts (--lab vm), in real time: no two runs are the same, and rows compare "
+    "with those of the same run only."
+)
+EMULATED = (
+    "The hosts' CPUs were emulated by a program (QEMU's TCG): a request costs milliseconds of "
+    "that, some kinds of instructions more than others, and no figure is a machine's."
 )
 
 
@@ -51,8 +53,9 @@ def make(folder: Path, place: Path, kept: Path | None = None, refused: Sequence[
     parts = [_head(rows)]
     parts += [f"<p class=gap>Asked for, and not run: {escape(why)}</p>" for why in refused]
     parts += _papers(rows, place)
-    for name in sorted({row["experiment"] for row in rows}):
-        parts += _experiment(name, [row for row in rows if row["experiment"] == name], place)
+    for name, lab in sorted({(row["experiment"], row["lab"]) for row in rows}):
+        own = [row for row in rows if (row["experiment"], row["lab"]) == (name, lab)]
+        parts += _experiment(name, lab, own, place)
     parts += _without(rows)
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
@@ -77,7 +80,6 @@ def _head(rows: Sequence[Row]) -> str:
         f"{escape(_trees(rows, True))}); each row says which. Times of the sim lab are simulated: "
         "exact, and the same on every machine. They are the disks', the wire's and the protocol's; "
         "a CPU takes no time there. A ratio in bold is against the row named base.</p>"
-        + (f"<p>{VM}</p>" if any(row["lab"] == "vm" for row in rows) else "")
         + ("<p class=gap>These are the quick forms of the experiments: too short for any claim.</p>"
            if any(row["quick"] for row in rows) else "")
     )  # fmt: skip
@@ -154,10 +156,14 @@ def _verdicts(figure: papers.Figure, found: Sequence[papers.Beside]) -> Iterable
 # --- the experiments ---
 
 
-def _experiment(name: str, rows: Sequence[Row], place: Path) -> Iterable[str]:
+def _experiment(name: str, lab: str, rows: Sequence[Row], place: Path) -> Iterable[str]:
     one = _known(name)
-    yield f'<h2 id="{escape(name)}">{escape(one.title if one else name)}</h2>'
-    yield f"<p class=quiet>{escape(name)}: repeat by <code>bench/run {escape(name)}</code></p>"
+    mark, how = ("", "") if lab == "sim" else (f"-{lab}", f" --lab {lab}")
+    yield f'<h2 id="{escape(name)}{mark}">{escape(one.title if one else name)}</h2>'
+    yield f"<p class=quiet>{escape(name)}: repeat by <code>bench/run {escape(name)}{how}</code></p>"
+    if lab == results.VM:
+        emulated = any(row.get("versions", {}).get("accel") == "tcg" for row in rows)
+        yield f"<p>{REAL}{' ' + EMULATED if emulated else ''}</p>"
     if one and one.about:
         yield f"<p>{_text(one.about)}</p>"
     if one and one.differs:
@@ -179,7 +185,7 @@ def _experiment(name: str, rows: Sequence[Row], place: Path) -> Iterable[str]:
         if why := tables.gap(row):
             yield f"<p class=gap>{escape(row['cell'])}, seed {row['seed']}: {escape(why)}</p>"
     for plot in one.plot if one else ():
-        picture = place / f"{name}-{plot}{plots.SUFFIX.get(plot, '.png')}"
+        picture = place / f"{name}{mark}-{plot}{plots.SUFFIX.get(plot, '.png')}"
         good = [row for row in rows if "result" in row]
         if plot not in plots.PLOTS:
             yield f"<p class=gap>no plot is called {escape(plot)}</p>"

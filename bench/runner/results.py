@@ -11,10 +11,12 @@
     simulated_s                            how long it was in the lab's own time
     wall                                   everything that depends on the machine and the day
 
-Two runs in the sim lab are equal but for `wall`.
+Two runs in the sim lab are equal but for `wall`. Those of the VM lab are in real time: no two are
+equal, and what can be told of the spread is what several seeds show.
 
 A run of everything takes hours, so the results of one are in the tree (KEPT), in the same form; the
-report has them where the user has none of his own.
+report has them where the user has none of his own. Those of the VM lab are in a folder VM, there as
+in the user's results, and never mixed with what was simulated.
 """
 
 from __future__ import annotations
@@ -28,12 +30,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cell import samples
 from runner.experiment import TOP
 
 Row = dict[str, Any]
 FILE = "results.jsonl"
-SERIES = "series.csv"  # beside a replay's row, in the folder that it calls `place`
+# Beside a row, in the folder that it calls `place`:
+SERIES = "series.csv"  # a replay's
+STACKS = samples.FILE  # a profile's
 KEPT = TOP / "bench/results"
+VM = "vm"  # the lab, and its folder
 KEYS = {"experiment", "cell", "seed"}
 
 
@@ -77,22 +83,23 @@ def ours(path: Path) -> bool:
 
 
 def merged(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:
-    """The new rows in the places of the old ones of the same cell and seed, or behind them."""
+    """The new rows in the places of the old ones of the same lab, cell and seed, or behind them."""
     mine = {_which(row): row for row in new}
     before = {_which(row): row for row in old}
     return [mine.get(key, row) for key, row in (before | mine).items()]
 
 
-def _which(row: Row) -> tuple[str, str, int]:
-    return row["experiment"], row["cell"], row["seed"]
+def _which(row: Row) -> tuple[str, str, str, int]:
+    return row["lab"], row["experiment"], row["cell"], row["seed"]
 
 
 def gathered(folder: Path, kept: Path | None) -> list[Row]:
-    """For the report: the rows of a folder and, of cells that it has none of, those in the tree.
-    Each with `committed`, and `at`, its cell's folder."""
+    """For the report: the rows of a folder and, of cells that it has none of, those in the tree;
+    of the VM lab, too. Each with `committed`, and `at`, its cell's folder."""
     found: list[Row] = []
-    for top, committed in ((kept, True), (folder, False)):
-        if top is None or not (top.is_dir() and any(top.glob(f"*/{FILE}"))):
+    tops = [(kept, True), (kept / VM, True)] if kept else []
+    for top, committed in (*tops, (folder, False), (folder / VM, False)):
+        if not any(top.glob(f"*/{FILE}")):
             continue
         rows = [
             row | {"committed": committed, "at": top / row["experiment"] / row.get("place", "")}
@@ -109,17 +116,17 @@ def keep(folder: Path, kept: Path = KEPT) -> None:
     tree. Raises BadResults if they aren't fit for it."""
     rows = read(folder)
     for row in rows:
-        if row["quick"] or row["lab"] != "sim" or row["tree"]["changed"]:
+        if row["quick"] or row["lab"] not in ("sim", VM) or row["tree"]["changed"]:
             raise BadResults(f"{folder}: {row['cell']}: of a quick run, of somebody's devices, or "
                              "of a changed tree: nothing to show to others")  # fmt: skip
-    place = kept / folder.name
+    place = (kept / VM if rows[0]["lab"] == VM else kept) / folder.name
     shutil.rmtree(place, ignore_errors=True)
     write(place / FILE, rows)
     for row in rows:
-        series = folder / row["place"] / SERIES
-        if series.exists():
-            (place / row["place"]).mkdir()
-            shutil.copyfile(series, place / row["place"] / SERIES)
+        for name in (SERIES, STACKS):
+            if (file := folder / row["place"] / name).exists():
+                (place / row["place"]).mkdir(exist_ok=True)
+                shutil.copyfile(file, place / row["place"] / name)
 
 
 def write(path: Path, rows: Iterable[Row]) -> None:

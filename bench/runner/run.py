@@ -4,7 +4,7 @@
 Without a name: all but the long ones (of --quick those, too). What fails or can't be run (a cell, a
 bad trace, an unknown experiment) is a gap: it is told, the others go on, and the report shows it.
 Exit code: 0; 1 if something failed or couldn't be run; 2 if nothing could: then no result changes;
-128 and its number after a signal: the cells that were running have ended at once, with their guests.
+128 and its number after a signal: then cells that were running end at once, with their guests.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--report", action="store_true", help="make the report of what there is only")
     one.add_argument(
         "--keep", action="store_true",
-        help="put the results that there are of the named experiments into bench/results, only",
+        help="put the results that there are of the named experiments into bench/results, only; "
+        "with --lab vm into bench/results/vm: they are of real time, and no two runs are the same",
     )  # fmt: skip
     return one
 
@@ -199,8 +200,8 @@ def kind_of(args: argparse.Namespace) -> Path:
 
 
 def kept_of(args: argparse.Namespace) -> Path | None:
-    """What is in the tree are full runs of the sim lab."""
-    return None if kind_of(args).parts else results.KEPT
+    """What is in the tree are full runs, of the sim lab and of the VM lab."""
+    return None if args.quick or args.lab == "here" else results.KEPT / kind_of(args)
 
 
 def judged(args: argparse.Namespace, todo: Sequence[Cell]) -> None:

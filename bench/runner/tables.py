@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from cell.order import Stack
@@ -113,21 +114,33 @@ def _classes(row: Row) -> dict[str, float]:
 
 
 def cpu(rows: Sequence[Row]) -> Table:
-    """Where the CPU's time went, a column a cell: percent of the time in which it wasn't idle."""
-    found = {row["cell"]: row["result"]["profile"] for row in rows
-             if "profile" in row.get("result", {})}  # fmt: skip
-    kinds = dict.fromkeys(kind for one in found.values() for kind in one["percent_of_busy"])
-    lines = [(kind, *(f"{one['percent_of_busy'].get(kind, 0.0):.1f}" for one in found.values()))
+    """Where the CPU's time went, a column a cell: percent of the time in which it wasn't idle; of
+    several runs the median, the least and the most."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if "profile" in row.get("result", {}):
+            found.setdefault(row["cell"], []).append(row["result"]["profile"])
+    kinds = dict.fromkeys(kind for runs in found.values() for one in runs
+                          for kind in one["percent_of_busy"])  # fmt: skip
+
+    def line(name: str, value: Callable[[Mapping[str, Any]], float]) -> tuple[str, ...]:
+        return name, *(_spread([value(one) for one in runs]) for runs in found.values())
+
+    lines = [line(kind, lambda one, kind=kind: one["percent_of_busy"].get(kind, 0.0))  # type: ignore[misc]
              for kind in kinds]  # fmt: skip
     if found:
         lines += [
-            ("in interrupts and softirqs, of any class",
-             *(f"{one['in_interrupts_percent_of_busy']:.1f}" for one in found.values())),
-            ("idle, of all the time",
-             *(f"{one['percent'].get('idle', 0.0):.1f}" for one in found.values())),
-            ("samples", *(f"{one['samples']}" for one in found.values())),
+            line("in interrupts and softirqs, of any class",
+                 lambda one: float(one["in_interrupts_percent_of_busy"])),
+            line("idle, of all the time", lambda one: one["percent"].get("idle", 0.0)),
+            ("samples", *(f"{sum(one['samples'] for one in runs)}" for runs in found.values())),
         ]  # fmt: skip
     return ("% of the CPU's busy time", *found), lines
+
+
+def _spread(values: Sequence[float]) -> str:
+    middle = f"{median(values):.1f}"
+    return middle if len(values) == 1 else f"{middle} ({min(values):.1f}-{max(values):.1f})"
 
 
 def _times(row: Row) -> list[tuple[str, ...]]:

@@ -14,7 +14,8 @@ from runner.results import BadResults, Row
 
 
 def row(cell: str, **result: Any) -> Row:
-    return {"experiment": "e", "cell": cell, "seed": 1, "place": cell, "result": result}
+    return {"experiment": "e", "cell": cell, "seed": 1, "place": cell, "lab": "sim",
+            "result": result}  # fmt: skip
 
 
 def figure(**more: Any) -> papers.Figure:
@@ -196,8 +197,41 @@ def test_what_the_user_has_not_run_is_as_committed(tmp_path: Path) -> None:
         results.gathered(tmp_path / "nothing", None)
 
 
+def test_results_of_the_virtual_hosts_are_kept_and_shown_by_themselves(tmp_path: Path) -> None:
+    tree, sim, real = (tmp_path / name for name in ("tree", "sim", "real"))
+    results.write(sim / "trace-mirror" / results.FILE, [kept("S-iW", 8)])
+    runs = [kept("S-iW", mean, lab="vm", seed=seed, versions={"accel": "tcg"})
+            for seed, mean in ((1, 20), (2, 50), (3, 30))]  # fmt: skip
+    results.write(real / "trace-mirror" / results.FILE, runs)
+    results.keep(sim / "trace-mirror", tree)
+    results.keep(real / "trace-mirror", tree)
+    found = results.gathered(tmp_path / "mine", tree)
+    assert [(one["lab"], one["seed"]) for one in found] == [("sim", 1)] + [
+        ("vm", seed) for seed in (1, 2, 3)
+    ]  # fmt: skip
+    assert {one["lab"] for one in results.gathered(tmp_path / "mine", tree / "vm")} == {"vm"}
+    text = page.make(tmp_path / "mine", tmp_path / "report", tree).read_text(encoding="utf-8")
+    simulated, _, hosts = text.partition('<h2 id="trace-mirror-vm">')
+    assert "<td>8.00</td>" in simulated and "<td>50.00</td>" not in simulated
+    assert "<td>50.00</td>" in hosts and "<td>8.00</td>" not in hosts
+    assert "bench/run trace-mirror --lab vm</code>" in hosts
+    assert "no figure is a machine's" in hosts
+
+
+def test_a_figure_takes_real_times_only_where_nothing_is_simulated() -> None:
+    runs = [row("S-iW", write=writes(mean)) | {"lab": "vm", "seed": seed}
+            for seed, mean in ((1, 20), (2, 50), (3, 30))]  # fmt: skip
+    simulated = row("S-iW", write=writes(8)) | {"lab": "sim"}
+    assert papers.beside(figure(), [*runs, simulated])[0].ours == 8.0
+    del simulated["result"]
+    one = papers.beside(figure(), [simulated | {"absent": "in simulated time"}, *runs])[0]
+    assert one.ours == 30.0
+    assert "two virtual hosts, median of 3 runs (20 to 50)" in one.done
+
+
 @pytest.mark.parametrize("unfit", [
-    {"quick": True}, {"lab": "here"}, {"tree": {"commit": "e" * 40, "changed": True}},
+    {"quick": True}, {"lab": "here"}, {"lab": "vm", "quick": True},
+    {"tree": {"commit": "e" * 40, "changed": True}},
 ])  # fmt: skip
 def test_only_full_runs_of_a_clean_tree_are_kept(tmp_path: Path, unfit: dict[str, Any]) -> None:
     mine = tmp_path / "mine/trace-mirror"

@@ -127,8 +127,8 @@ def test_what_cannot_be_run_is_told_and_the_rest_goes_on(
 ) -> None:
     trace = tmp_path / "t.spc"
     trace.write_text("0,0,512,x,0.0\n", encoding="ascii")
-    monkeypatch.setattr(cells, "versions", lambda: {"kernel": "none"})
-    monkeypatch.setattr(cells, "sim", lambda *_: answer())
+    monkeypatch.setattr(cells.Sim, "versions", lambda _: {"kernel": "none"})
+    monkeypatch.setattr(cells.Sim, "__call__", lambda *_: answer())
     monkeypatch.setattr(results, "KEPT", tmp_path)
     monkeypatch.setattr(cells, "TRACES", tmp_path)
     monkeypatch.setenv("TRACE", "")

@@ -151,3 +151,15 @@ def test_the_table_has_a_column_a_cell_and_idle_beside_it() -> None:
     assert found["copies"] == found["in interrupts and softirqs, of any class"] == "25.0"
     assert (found["idle, of all the time"], found["samples"]) == ("20.0", "5")
     assert tables.cpu([{"cell": "no profile", "result": {}}])[1] == []
+
+
+def test_the_table_tells_the_spread_of_several_runs() -> None:
+    chains: list[samples.Stacks] = [{("fio", "memcpy"): copies, ("fio", "tcp_ack"): 10 - copies}
+                                    for copies in (2, 5, 4)]  # fmt: skip
+    rows: list[Row] = [{"cell": "ours", "result": {"profile": samples.told(one)}}
+                       for one in chains]  # fmt: skip
+    head, lines = tables.cpu(rows)
+    assert head[1:] == ("ours",)
+    found = {line[0]: line[1] for line in lines}
+    assert found["copies"] == "40.0 (20.0-50.0)"
+    assert found["samples"] == "30"
