@@ -48,7 +48,7 @@ test-unit: host-deps bins ## userspace tests: no root, no kernel
 	$(PARALLEL) --junit-xml=build/test/test-unit.xml $(UNIT_TESTS)
 
 .PHONY: test-sim
-test-sim: modules-uml bins lab-sim ## both sites and the wire in one UML kernel with simulated time
+test-sim: modules-uml bins lab-sim peers ## both sites and the wire in one UML kernel with simulated time
 	@mkdir -p build/test
 	$(PARALLEL) --junit-xml=build/test/test-sim.xml tests/sim
 
@@ -58,7 +58,7 @@ test-vm: modules-vm bins lab-vm ## two QEMU hosts with Debian 13
 	$(PYTEST) --junit-xml=build/test/test-vm.xml tests/vm
 
 .PHONY: bench
-bench: modules-uml-plain bins lab-sim ## the measurements, and build/report/index.html
+bench: modules-uml-plain bins lab-sim peers ## the measurements, and build/report/index.html
 	@bench/run
 
 .PHONY: lab
@@ -69,6 +69,10 @@ lab-sim: host-deps
 	@for e in rootfs uml-plain uml-checked venv; do $(CACHE) path $$e >/dev/null || exit 1; done
 lab-vm: host-deps $(LAB_DEPS)
 	@for e in tools rootfs vm-image venv; do $(CACHE) path $$e >/dev/null || exit 1; done
+
+.PHONY: peers
+peers: lab-sim ## the bench's peer that isn't in Linux, for the sim lab: dm-writeboost
+	@bench/peers/dm-writeboost || echo "peers: what needs it will be a gap"
 
 .PHONY: modules modules-uml modules-vm
 modules: $(DEBIAN_KERNELS:%=modules-%) ## kernel modules for Debian's kernels: 6.1, 6.12 and the newest in backports

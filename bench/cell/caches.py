@@ -10,18 +10,20 @@ so on the platter. What an acknowledged write of each is on:
     dcd-complete  the log disk (report after complete): the DCD without NVRAM
     writecache    dm-writecache's cache disk, but not the metadata that tell where on it
     bcache        bcache's cache disk (writeback mode), but not the journal that tells where on it
+    writeboost    dm-writeboost's buffer in memory
 
-So of the last two an acknowledged write may be lost in a power cut, until a flush or by FUA. Their
-LUNs say so (WCE=1), and lockstep sends each write with FUA then: on a mirror of ours all five are
-durable, and the two pay for it. `remote_cache trust` in its options keeps it from that; md,
-dm-mirror and DRBD send no FUA of their own: what they acknowledge on these two isn't durable.
+So of the last three an acknowledged write may be lost in a power cut, until a flush or by FUA.
+Their LUNs say so (WCE=1), and lockstep sends each write with FUA then: on a mirror of ours all six
+are durable, and the three pay for it. `remote_cache trust` in its options keeps it from that; md,
+dm-mirror and DRBD send no FUA of their own: what they acknowledge on these three isn't durable.
 DURABLE are those that need no FUA; tests/sim/scenarios/cell_durable.py cuts the power of each.
 
 The granule of dm-writecache and bcache is 4096 bytes, their default; `cache_options = "block 512"`
 lets them take smaller writes.
 
-dm-writeboost isn't there: the module of Debian's package (2.2.17) doesn't compile with the lab's
-kernel (7.3), whose dm-io, kcopyd and queue limits have other signatures.
+dm-writeboost is no part of Linux: bench/peers/dm-writeboost makes its module of Debian's package,
+with a patch for the lab's kernel. It knows no other granule than 4096 bytes (a smaller write is
+merged in memory), and is used as its own readme does (writeback_threshold 70).
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ DCD_TOOL = "/lockstep/build/bin/dcd"
 DURABLE = ("none", "dcd", "dcd-complete")
 _PMEM = "/dev/pmem0"
 _WRITECACHE = "cached"
+_WRITEBOOST = "boosted"
+_WRITEBOOST_MODULE = Path("/lockstep/build/peers/uml-plain/dm-writeboost.ko")
 _BCACHE = Path("/sys/fs/bcache")
 _BCACHE_NODE = Path("/dev/bcache0")
 _BCACHE_DEVICE = Path("/sys/block/bcache0/bcache")
@@ -175,6 +179,34 @@ def _free(node: str) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def writeboost(stack: Stack) -> Iterator[Site]:
+    if stack.cache_options:
+        raise BadOrder(f"stack: cache_options of writeboost are {stack.cache_options!r}, want none")
+    data, cache = _disks(stack)
+    with writeboost_on(stack.mib, data, cache) as node:
+        store = lio.iblock("leg", node)
+
+        def told() -> dict[str, int]:
+            words = [int(word) for word in dm.status(_WRITEBOOST).split()[:7]]
+            return {"segments": words[3], "written_back": words[5], "dirty": words[6]}
+
+        yield Site(store, {"data": data, "log": cache}, told)
+        store.remove()
+
+
+@contextlib.contextmanager
+def writeboost_on(mib: int, data: str, cache: str) -> Iterator[str]:
+    """The node of a writeboost; it formats only a cache disk that begins with zeroes."""
+    if not _WRITEBOOST_MODULE.exists():
+        raise Absent("dm-writeboost isn't built: bench/peers/dm-writeboost makes it")
+    if not Path("/sys/module/dm_writeboost").exists():
+        base.insmod(_WRITEBOOST_MODULE)
+    table = f"0 {mib << 11} writeboost {data} {cache} 2 writeback_threshold 70"
+    yield dm.create(_WRITEBOOST, table)
+    dm.remove(_WRITEBOOST)
+
+
 def _disks(stack: Stack) -> tuple[str, str]:
     """Data disk and log or cache disk."""
     return (
@@ -201,4 +233,5 @@ CACHES: dict[str, Cache] = {
     "dcd-complete": dcd_complete,
     "writecache": writecache,
     "bcache": bcache,
+    "writeboost": writeboost,
 }
