@@ -70,6 +70,7 @@ BLOCK_KIB = 4
 # What a burst may put into the log, which is destaged from 97 % on; its entries take room, too.
 BURST_KIB = RAM_KIB * 3 // 4
 ROUND_S = 1800.0
+FILE = "results.json"
 IDLE_TOLD = 0.1
 
 
@@ -274,6 +275,17 @@ def table(found: Sequence[Result], in_real_time: bool) -> list[str]:
     return told
 
 
+def save(file: Path, found: Sequence[Result], in_real_time: bool) -> None:
+    told = {"real_time": in_real_time, "results": [asdict(one) for one in found]}
+    file.write_text(json.dumps(told, indent=1) + "\n", "ascii")
+
+
+def saved(file: Path) -> list[str]:
+    """The table of what save() wrote."""
+    told = json.loads(file.read_text("ascii"))
+    return table([Result(**one) for one in told["results"]], told["real_time"])
+
+
 def above_md(found: Sequence[Result]) -> list[int]:
     """With so many in flight lockstep takes more instructions than md."""
     mean = {key: statistics.fmean(each) for key, each in figures(found, False).items()}
@@ -321,7 +333,7 @@ def main() -> int:
     except LabError as err:
         print(f"instructions: {err}", file=sys.stderr)
         return 1
-    (args.out / "results.json").write_text(json.dumps([asdict(one) for one in found], indent=1))
+    save(args.out / FILE, found, args.real_time)
     print("\n".join(table(found, args.real_time)))
     above = [] if args.real_time else above_md(found)
     for depth in above:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
+from experiments import instructions
 from report import papers, plots
 from runner import experiment, results, tables
 from runner.experiment import BadExperiment, Experiment
@@ -56,6 +57,8 @@ def make(folder: Path, place: Path, kept: Path | None = None, refused: Sequence[
     for name, lab in sorted({(row["experiment"], row["lab"]) for row in rows}):
         own = [row for row in rows if (row["experiment"], row["lab"]) == (name, lab)]
         parts += _experiment(name, lab, own, place)
+    if kept and any(row["lab"] == "sim" for row in rows):
+        parts += _instructions(folder, kept)
     parts += _without(rows)
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
@@ -227,6 +230,18 @@ def _log_write(rows: Sequence[Row]) -> str:
     found = {f"{row['limits']['log_write_ns'] / 1e6:.2f}" for row in rows
              if "log_write_ns" in row.get("limits", {})}  # fmt: skip
     return ", ".join(sorted(found)) or "-"
+
+
+def _instructions(folder: Path, kept: Path | None) -> Iterable[str]:
+    """What a 4 KiB write costs the CPU; another program of the bench tells it."""
+    yield "<h2>What a 4 KiB write costs the CPU</h2>"
+    yield f"<p>{_text(instructions.__doc__ or '')}</p>"
+    for top, word in ((folder, ""), (kept, " (committed)")):
+        file = top / "instructions" / instructions.FILE if top else None
+        if file and file.exists():
+            yield f"<pre>{escape(chr(10).join(instructions.saved(file)))}{word}</pre>"
+            return
+    yield "<p class=gap>Not run: <code>bench/instructions</code></p>"
 
 
 def _without(rows: Sequence[Row]) -> Iterable[str]:

@@ -9,6 +9,7 @@ import pytest
 from experiments import instructions
 from experiments.instructions import Result
 from laberror import LabError
+from report import page
 
 SAID = """\
 [    1.0] kernel talk
@@ -25,6 +26,18 @@ def test_the_second_half_of_a_load_is_what_counts() -> None:
     assert (md.peer, md.depth, md.writes, md.instructions) == ("md", 1, 100, 15000.0)
     assert md.idle_share == pytest.approx(0.25)
     assert (lockstep.peer, lockstep.instructions, lockstep.idle_share) == ("lockstep", 10000.0, 0.0)
+
+
+def test_what_is_saved_makes_the_same_table(tmp_path: Path) -> None:
+    found = instructions.results(SAID, Path("console"))
+    instructions.save(tmp_path / instructions.FILE, found, in_real_time=False)
+    assert instructions.saved(tmp_path / instructions.FILE) == instructions.table(found, False)
+    page_ = "".join(page._instructions(tmp_path, tmp_path))
+    assert "Not run" in page_
+    (tmp_path / "instructions").mkdir()
+    instructions.save(tmp_path / "instructions" / instructions.FILE, found, in_real_time=False)
+    assert "lockstep    writes" in "".join(page._instructions(tmp_path, None))
+    assert "(committed)" in "".join(page._instructions(tmp_path / "no", tmp_path))
 
 
 def test_in_real_time_the_whole_load_counts_however_long_its_half_took() -> None:
