@@ -14,7 +14,7 @@ from cell.order import BadOrder, Order, Stack, parse, stack
 from runner import cells, compare, experiment, limits, progress, results, run, tables
 from runner.experiment import BadExperiment
 from runner.results import BadResults, Row
-from traces import spc
+from traces import generate, spc
 
 GOOD = """
 title = "t"
@@ -158,6 +158,26 @@ def test_a_bad_trace_line_is_told_before_anything_runs(
     assert run.main(["trace-mirror", "--only", "S-S", "--trace", str(trace)]) == 2
     said = capsys.readouterr().err
     assert f"{trace}: line 2: opcode 'x' is neither r nor w" in said
+
+
+def test_a_given_spc_file_is_replayed_by_the_same_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is generated, written as SPC text and given, makes the same replay file."""
+    [cell] = experiment.cells("financial-1-whole", quick=True)
+    monkeypatch.setattr(cells, "TRACES", experiment.TOP / "build/test/traces")
+    monkeypatch.setenv("TRACE", "")
+    generated = cells.prepared(cell)
+    count = generated.about["trace"]["records"]
+    file = tmp_path / "Financial1.spc"
+    spc.write(file, generate.requests("financial-1", count, 1))
+    monkeypatch.setenv("TRACE", f"financial-1={file}")
+    monkeypatch.setattr(cells, "TRACES", experiment.TOP / "build/test/traces-given")
+    given = cells.prepared(cell)
+    assert given.about["trace"]["what"] == f"{file}, its first {count} records"
+    assert given.about["trace"]["sha256"] == generated.about["trace"]["sha256"]
+    assert given.about["limits"] == generated.about["limits"]
+    assert given.order.params["file"] != generated.order.params["file"]
 
 
 SIDE = {"count": 100, "mean_ns": 1e6, "p50_ns": 9e5, "p99_ns": 2e6, "p999_ns": 3e6, "max_ns": 3e6}
