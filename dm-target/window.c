@@ -103,23 +103,38 @@ static u64 aim(const struct mirror *m)
 	return (u64)ms * NSEC_PER_MSEC / WINDOW_PART;
 }
 
+/* It has taken too long: was it in the queue? Then halve that. */
+static void late(struct mirror *m, const struct write *run, u64 now)
+{
+	struct window *win = window_of(m);
+
+	/* It has seen a longer queue than there is now. */
+	if (run->sent_at < win->halved)
+		return;
+	if (win->limit > WINDOW_LEAST) {
+		win->limit = max_t(size_t, win->limit / 2, WINDOW_LEAST);
+		win->halved = now;
+		count(&m->counters, COUNT_WINDOW_HALVED);
+	} else {
+		win->lone = now - run->sent_at;
+	}
+}
+
 static void follow(struct mirror *m, const struct write *run)
 {
 	struct window *win = window_of(m);
+	u64 now = ktime_get_ns(), took = now - run->sent_at;
 	size_t old = win->limit;
-	u64 now = ktime_get_ns();
 
-	if (now - run->sent_at > aim(m)) {
-		if (run->sent_at >= win->halved && win->limit > WINDOW_LEAST) {
-			win->limit = max_t(size_t, win->limit / 2, WINDOW_LEAST);
-			win->halved = now;
-			count(&m->counters, COUNT_WINDOW_HALVED);
-		}
-	} else if (!list_empty(&win->parked)) {
-		win->limit += win->halved ? bytes_of(run) / 8 : bytes_of(run);
+	if (took > clamp(WINDOW_LONE * win->lone, aim(m), aim(m) * WINDOW_PART / 2)) {
+		late(m, run, now);
+	} else {
+		win->lone = min(win->lone, took);
+		if (!list_empty(&win->parked))
+			win->limit += win->halved ? bytes_of(run) / 8 : bytes_of(run);
 	}
 	if (win->limit != old)
-		trace_lockstep_window(m, win->limit, win->bytes, now - run->sent_at);
+		trace_lockstep_window(m, win->limit, win->bytes, took);
 }
 
 void window_returned(struct write *run)

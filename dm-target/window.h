@@ -21,11 +21,18 @@
  *  - one that took longer halves it, but only if it was sent since the last time;
  *  - else, if others are parked, it grows: by all that returns until it has been
  *    halved once (so it doubles in a round trip), by an eighth of that afterwards.
- * It starts at WINDOW_FIRST and isn't less than WINDOW_LEAST. A wire with a round
- * trip below half of that time is never left idle by it: what it lets through in that
- * time then is at least twice what is on the way in a round trip. Why a 16th: a commit
- * beside a burst waits for what is on the way. Measured (mirror_window.py: 7 MiB at 3
- * Mbit/s and 14 ms, a small write with FUA always beside it; and pgbench, S-iW):
+ * It starts at WINDOW_FIRST and isn't less than WINDOW_LEAST. A write that takes
+ * longer with no more than that on the way isn't late for a queue of ours, and a
+ * shorter one wouldn't help it: the way is far (what is beyond the first burst takes
+ * two round trips), or the leg slow. From then on WINDOW_LONE times that is allowed
+ * (but half of remote_timeout at most), until others take less. So a wire where a lone
+ * write takes less than a sixth of remote_timeout isn't left idle for long. 7 MiB at 155
+ * Mbit/s and 400 ms take 25 s the first time, then 6 (always 128 KiB on the way: 45; no
+ * window: 9, then 8).
+ *
+ * Why a 16th: a commit beside a burst waits for what is on the way. Measured
+ * (mirror_window.py: 7 MiB at 3 Mbit/s and 14 ms, a small write with FUA always beside
+ * it; and pgbench, S-iW):
  *
  *	part	burst, x its bytes' time	longest commit, s	pgbench, ms
  *	8	1.08				0.93			935
@@ -52,11 +59,13 @@ struct write;
 #define WINDOW_FIRST	(256u << 10)
 #define WINDOW_LEAST	(128u << 10)
 #define WINDOW_PART	16
+#define WINDOW_LONE	3
 
 struct window {
 	size_t bytes;			/* on the way */
 	size_t limit;			/* of them */
 	u64 halved;			/* ktime, ns; 0: never */
+	u64 lone;			/* ns: a write took, limit at its least; 0: no matter */
 	struct list_head parked;	/* of runs (batch.h), by write.batched */
 	struct work_struct work;
 };

@@ -33,7 +33,7 @@ def test_several_sessions_and_multipath() -> None:
 @pytest.mark.parametrize(
     ("part", "kernel"),
     # Its simulated minutes of a full wire cost the checked kernel too much.
-    [("wire", "plain"), ("commands", "plain"), ("legs", "plain"), ("legs", "checked")],
+    [(part, "plain") for part in ("wire", "commands", "far", "legs")] + [("legs", "checked")],
 )
 def test_large_writes_wait_for_the_wire(part: str, kernel: str) -> None:
     run = lab("mirror_window.py", part, kernel=kernel)

@@ -4,6 +4,7 @@
 wire: a burst that takes longer than remote_timeout costs no leg, and a commit beside it doesn't
       wait for the burst's end; afterwards a fast wire is used as one.
 commands: so do commands of many small writes.
+far: where each write takes long, however little is on the way, many are on the way all the same.
 legs: whatever becomes of the leg while writes are parked.
 """
 
@@ -132,6 +133,28 @@ def commands() -> None:
     link.close()
 
 
+def far() -> None:
+    base.step("a round trip of 400 ms, 155 Mbit/s")
+    with pair.pair("iblock", "outsourcing-200", mib=8) as both:
+        device = pair.mirrored(both)
+        first, then = (Burst(device.node, f"far {n}").end() for n in range(2))
+        print(f"  {first:.3f} s, then {then:.3f} s", flush=True)
+        base.equal(device.status().health, "AA", "health")
+        device.remove()
+        blk.same(both.local.node, both.remote)
+    base.expect(first < 30 and then < 10, "the bursts' times")
+
+    base.step("a leg that takes a second for each write")
+    legs = Pair("nosync")
+    legs.remote.slow(1000)
+    Burst(legs.mirror.node, "slow").end()
+    burst = Burst(legs.mirror.node, "still slow")
+    seconds = burst.end()
+    print(f"  {seconds:.3f} s", flush=True)
+    base.expect(seconds < 10, "the burst's time")
+    whole_again(legs, burst)
+
+
 def parked(what: str, *, timeout_ms: int = TIMEOUT_MS, slow_ms: int = 1000) -> tuple[Pair, Burst]:
     base.step(what)
     legs = Pair("nosync", "remote_timeout", timeout_ms)
@@ -220,6 +243,8 @@ if sys.argv[1:] == ["wire"]:
     on_the_wire()
 elif sys.argv[1:] == ["commands"]:
     commands()
+elif sys.argv[1:] == ["far"]:
+    far()
 else:
     for part in (hangs, fails, is_failed, is_the_only_one, is_suspended, never):
         part()
