@@ -30,6 +30,51 @@ static bool is_flush(const struct media_io *io)
 	       ((io->bio->bi_opf & REQ_PREFLUSH) && !io->count);
 }
 
+/* --- lines; what is done for each request mustn't depend on how many wait --- */
+
+static bool earlier(struct rb_node *a, const struct rb_node *b)
+{
+	return rb_entry(a, struct media_io, node)->place <
+	       rb_entry(b, struct media_io, node)->place;
+}
+
+static void line_up(struct media_line *line, struct media_io *io)
+{
+	io->place = line->is_elevator ? io->sector : 0;
+	rb_add_cached(&io->node, &line->root, earlier);
+	line->count++;
+}
+
+static void leave(struct media_line *line, struct media_io *io)
+{
+	rb_erase_cached(&io->node, &line->root);
+	line->count--;
+}
+
+static struct media_io *first_in(struct media_line *line)
+{
+	return rb_entry_safe(rb_first_cached(&line->root), struct media_io, node);
+}
+
+/* One-way elevator: the next one upwards; those below come after all above. */
+static struct media_io *next_up(struct media_queue *q, struct media_line *line)
+{
+	struct rb_node *at = line->root.rb_root.rb_node;
+	struct media_io *found = NULL;
+
+	while (at) {
+		struct media_io *io = rb_entry(at, struct media_io, node);
+
+		if (spindle_cylinder(&q->spindle, io->sector) >= q->spindle.cylinder) {
+			found = io;
+			at = at->rb_left;
+		} else {
+			at = at->rb_right;
+		}
+	}
+	return found ?: first_in(line);
+}
+
 /* --- answering; @done collects what is ended when the lock is dropped --- */
 
 static void answer(struct media_queue *q, struct media_io *io, struct list_head *done)
@@ -79,7 +124,7 @@ static void do_read(struct media_queue *q, struct media_io *io)
 static void do_write(struct media_queue *q, struct media_io *io)
 {
 	media_write_ack(io->write, writes_through(q, io));
-	if (q->gen && !caches(q) && q->opt.cache_bytes)
+	if (q->gen && q->opt.write_cache && !caches(q) && q->opt.cache_bytes)
 		media_cache_bound(q->gen, q->opt.cache_bytes);
 }
 
@@ -117,7 +162,8 @@ static void admit(struct media_queue *q)
 		if (!room_for(q, io))
 			return;
 		q->dirty_bytes += bytes_of(io->write);
-		list_move_tail(&io->list, &q->bus);
+		list_del(&io->list);
+		line_up(&q->bus, io);
 	}
 }
 
@@ -196,7 +242,7 @@ static bool cached(const struct media_queue *q, const struct media_io *io)
 
 /* --- serving --- */
 
-/* One-way elevator: the distance upwards, places below come after all above. */
+/* The distance upwards, places below come after all above. */
 static u64 upwards(const struct media_queue *q, sector_t sector)
 {
 	u32 c = spindle_cylinder(&q->spindle, sector);
@@ -207,18 +253,9 @@ static u64 upwards(const struct media_queue *q, sector_t sector)
 
 static void pick_request(struct media_queue *q, struct media_server *s, u64 *best)
 {
-	struct media_io *io;
-
-	list_for_each_entry(io, s->from, list) {
-		u64 d = q->opt.look && s->is_head ? upwards(q, io->sector) : 0;
-
-		if (s->io && d >= *best)
-			continue;
-		s->io = io;
-		*best = d;
-		if (!d)
-			break;
-	}
+	s->io = s->from->is_elevator ? next_up(q, s->from) : first_in(s->from);
+	if (s->io)
+		*best = upwards(q, s->io->sector);
 }
 
 static void pick_destage(struct media_queue *q, struct media_server *s, u64 *best)
@@ -286,7 +323,7 @@ static bool start(struct media_queue *q, struct media_server *s)
 	if (s->destage)
 		s->destage->serving = true;
 	else if (s->io)
-		list_del(&s->io->list);
+		leave(s->from, s->io);
 	else
 		return false;
 
@@ -353,7 +390,7 @@ static void route_spindle(struct media_queue *q, struct media_io *io, struct lis
 		}
 		check_flushes(q, done);
 	} else if (io->write && writes_through(q, io)) {
-		list_add_tail(&io->list, &q->waiting);
+		line_up(&q->waiting, io);
 	} else if (io->write) {
 		/* Writes keep their order: none overtakes one that waits for room. */
 		list_add_tail(&io->list, &q->full);
@@ -361,9 +398,9 @@ static void route_spindle(struct media_queue *q, struct media_io *io, struct lis
 	} else if (cached(q, io) ||
 		   spindle_read_ahead(&q->spindle, ktime_get_ns(), io->sector, io->count,
 				      &wait)) {
-		list_add_tail(&io->list, &q->bus);
+		line_up(&q->bus, io);
 	} else {
-		list_add_tail(&io->list, &q->waiting);
+		line_up(&q->waiting, io);
 	}
 }
 
@@ -399,7 +436,7 @@ void media_queue_add(struct media_queue *q, struct media_io *io, struct bio *bio
 		finish(q, io, &done);
 		break;
 	case MEDIA_SSD:
-		list_add_tail(&io->list, &q->waiting);
+		line_up(&q->waiting, io);
 		break;
 	case MEDIA_SPINDLE:
 		route_spindle(q, io, &done);
@@ -415,7 +452,7 @@ void media_queue_add(struct media_queue *q, struct media_io *io, struct bio *bio
 
 /* --- making and ending --- */
 
-static void add_server(struct media_queue *q, struct list_head *from, bool is_head)
+static void add_server(struct media_queue *q, struct media_line *from, bool is_head)
 {
 	struct media_server *s = &q->servers[q->nr_servers++];
 
@@ -441,8 +478,9 @@ struct media_queue *media_queue_new(const struct media_options *opt, u64 sectors
 	q->opt = *opt;
 	q->gen = gen;
 	q->dev = dev;
-	INIT_LIST_HEAD(&q->waiting);
-	INIT_LIST_HEAD(&q->bus);
+	q->waiting.root = RB_ROOT_CACHED;
+	q->waiting.is_elevator = opt->kind == MEDIA_SPINDLE && opt->look;
+	q->bus.root = RB_ROOT_CACHED;
 	INIT_LIST_HEAD(&q->full);
 	INIT_LIST_HEAD(&q->flushes);
 	INIT_LIST_HEAD(&q->dirty);

@@ -27,6 +27,7 @@
 #include <linux/device-mapper.h>
 #include <linux/hrtimer.h>
 #include <linux/list.h>
+#include <linux/rbtree.h>
 #include <linux/workqueue.h>
 
 #include "media-model.h"
@@ -62,11 +63,17 @@ struct media_options {
 
 /**
  * struct media_io - one request (dm's per-bio data)
+ * @node: in a line; else it is in a @list
+ * @place: in a line: those of one place are in the order of their arrival
  * @write: for writes, zeroes and discards
  * @mark: for flushes: what they cover
  */
 struct media_io {
-	struct list_head list;
+	union {
+		struct list_head list;
+		struct rb_node node;
+	};
+	sector_t place;
 	struct bio *bio;
 	struct media_write *write;
 	sector_t sector;
@@ -75,13 +82,20 @@ struct media_io {
 	u64 mark;
 };
 
+/* Requests that wait: in the order of the disk, or in that of their arrival. */
+struct media_line {
+	struct rb_root_cached root;
+	unsigned int count;
+	bool is_elevator;
+};
+
 struct media_queue;
 
 /* Something that serves one request, or destages one write, at a time. */
 struct media_server {
 	struct hrtimer timer;
 	struct media_queue *q;
-	struct list_head *from;		/* whose requests it serves */
+	struct media_line *from;	/* whose requests it serves */
 	bool is_head;			/* the spindle's head */
 	bool destaged;			/* ... destaged a write last */
 	struct media_io *io;
@@ -105,8 +119,8 @@ struct media_queue {
 	struct media_gen *gen;
 	struct dm_dev *dev;
 	struct spindle spindle;
-	struct list_head waiting;
-	struct list_head bus;
+	struct media_line waiting;
+	struct media_line bus;
 	struct list_head full;
 	struct list_head flushes;
 	struct list_head dirty;

@@ -291,7 +291,7 @@ static void media_status(struct dm_target *ti, status_type_t type, unsigned int 
 	switch (type) {
 	case STATUSTYPE_INFO:
 		spin_lock_irqsave(&site_instant, irq);
-		waiting = list_count_nodes(&m->q->waiting) + list_count_nodes(&m->q->full);
+		waiting = m->q->waiting.count + list_count_nodes(&m->q->full);
 		dirty = m->q->dirty_bytes;
 		spin_unlock_irqrestore(&site_instant, irq);
 		DMEMIT("%s %d %zu %llu", m->name, m->gen && media_is_void(m->gen), waiting,
