@@ -192,8 +192,7 @@ static void take_limits(struct mirror *m, const u8 *page)
 {
 	struct block_device *bdev = leg_bdev(remote(m));
 	unsigned int shift = ilog2(bdev_logical_block_size(bdev)) - SECTOR_SHIFT;
-	unsigned int most = queue_max_hw_sectors(bdev_get_queue(bdev)), ranges = COALESCE_MAX;
-	unsigned int blocks = most >> shift;
+	unsigned int ranges = COALESCE_MAX, blocks = UINT_MAX >> shift;
 
 	if (page && page[1] == LIMITS_PAGE && get(page + 2, 2) >= 24) {
 		ranges = limit(get(page + 22, 2), ranges);
@@ -350,7 +349,7 @@ static void plan_command(struct mirror *m, struct write **runs, unsigned int nr,
 	spin_unlock_irq(&m->writes.lock);
 	/* The list's blocks are part of what is sent. */
 	list = round_up((min(ranges, nr) + 1) * DESCRIPTOR, list) >> SECTOR_SHIFT;
-	most = min(most, queue_max_hw_sectors(q));
+	most = min(most, queue_max_sectors(q));
 	if (!ranges || most <= list || list > PAGE_SIZE >> SECTOR_SHIFT ||
 	    queue_virt_boundary(q) || queue_max_segment_size(q) < PAGE_SIZE)
 		return;

@@ -10,9 +10,11 @@
  * waits for the answers: until they are there, batches go as writes.
  *
  * What takes part: adjacent runs of a batch (batch.h), two or more at a time, as many
- * as leg and queue take, with `scatter auto` of SCATTER_AUTO_SECTORS at most. Not:
- * writes with PREFLUSH, and, where the disk has a volatile cache without knowing FUA,
- * those that need it: the block layer has to see to them.
+ * as leg and queue take, with `scatter auto` of SCATTER_AUTO_SECTORS at most. Never more
+ * than the block layer would have in one write: B7h may be missing, and the LUN's
+ * MAXIMUM TRANSFER LENGTH (VPD page B0h) or the administrator's max_sectors_kb hold for
+ * this command, too. Not: writes with PREFLUSH, and, where the disk has a volatile cache
+ * without knowing FUA, those that need it: the block layer has to see to them.
  *
  * A passthrough request has none of the block layer's and sd's care (retries, unit
  * attentions, flushes, splitting). So whatever becomes of it but success, its

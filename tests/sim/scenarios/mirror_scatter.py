@@ -58,6 +58,21 @@ def saved(site: Site) -> None:
         m.remove()
 
 
+def no_larger(site: Site) -> None:
+    base.step("`on`: no command is larger than the block layer would have a write")
+    most = Path("/sys/block") / Path(site.remote).name / "queue/max_sectors_kb"
+    usual = most.read_text().strip()
+    base.put(most, 12)
+    m = site.up("scatter", "on")
+    with Sent() as sent:
+        m.end(m.load(WRITES), site.remote)
+    m.remove()
+    base.put(most, usual)
+    largest = max(size for size, _ in sent.commands)
+    base.expect(len(sent.commands) > 20, f"{len(sent.commands)} commands")
+    base.expect(largest <= 12 << 10, f"a command of {largest} bytes")
+
+
 def switched(site: Site) -> None:
     base.step("switched on and off")
     m = site.up("scatter", "off")
@@ -381,7 +396,7 @@ def on_disk(node: str) -> None:
 def main() -> None:
     link = wire.Wire("lan")
     site = Site("dcd", link)
-    for part in (saved, switched, partition, reset, refused):
+    for part in (saved, switched, no_larger, partition, reset, refused):
         part(site)
     new_table(link)
     full_queue(link)
