@@ -21,6 +21,7 @@
 #define NO_SUCH_LUN	0x25		/* ASC: nobody was there to look at the command */
 #define TRIES		5		/* of questions that get no answer */
 #define RETRIES		5		/* by the SCSI layer, of what it does try again */
+#define FUA		0x08		/* in byte 2 of the CDB */
 #define END_TELL	(10 * HZ)
 
 /* A passthrough request, its bio, and one page of ours. */
@@ -201,6 +202,15 @@ static void take_limits(struct mirror *m, const u8 *page)
 	answered(m, SCATTER_OFFERED, ranges, blocks << shift);
 }
 
+/* @said: SUPPORT, CDB SIZE and CDB USAGE DATA of the command; 0 where it said nothing. */
+static void take_usage(struct mirror *m, const u8 *said)
+{
+	spin_lock_irq(&m->writes.lock);
+	m->scatter.fua = get(said + 2, 2) > 2 && (said[4 + 2] & FUA);
+	spin_unlock_irq(&m->writes.lock);
+	ask(m, true);
+}
+
 static void ask_work(struct work_struct *work)
 {
 	struct command *c = container_of(work, struct command, work);
@@ -217,7 +227,7 @@ static void ask_work(struct work_struct *work)
 	else if (limits)
 		take_limits(m, o.good ? said : NULL);
 	else if (o.good && (said[1] & 7) == 3)
-		ask(m, true);
+		take_usage(m, said);
 	else
 		answered(m, SCATTER_NOT_OFFERED, 0, 0);
 }
@@ -255,13 +265,14 @@ static bool to_ask(struct mirror *m)
 {
 	struct scatter *s = &m->scatter;
 	struct leg *l = remote(m);
-	bool yes = false;
+	bool cache = bdev_write_cache(leg_bdev(l)), yes = false;
 
 	spin_lock_irq(&m->writes.lock);
 	if (s->how != TABLE_SCATTER_OFF && !s->asking && !READ_ONCE(l->dead) &&
 	    s->state != SCATTER_REFUSED && s->state != SCATTER_NO_DISK) {
-		if (s->deaths != l->deaths) {
+		if (s->deaths != l->deaths || s->cache != cache) {
 			s->deaths = l->deaths;
+			s->cache = cache;
 			s->state = SCATTER_UNKNOWN;
 			s->tries = 0;
 		}
@@ -334,11 +345,12 @@ static void plan_command(struct mirror *m, struct write **runs, unsigned int nr,
 	struct request_queue *q = bdev_get_queue(bdev);
 	unsigned int list = bdev_logical_block_size(bdev), ranges = 0, most = 0, data = UINT_MAX;
 	blk_opf_t always = leg_write_flags(remote(m));
-	bool cache = bdev_write_cache(bdev);
+	bool cache = bdev_write_cache(bdev), knows_fua;
 	struct scatter *s = &m->scatter;
 
 	memset(p, 0, sizeof(*p));
 	spin_lock_irq(&m->writes.lock);
+	knows_fua = s->fua && bdev_fua(bdev);
 	if (s->how != TABLE_SCATTER_OFF && s->state == SCATTER_OFFERED &&
 	    s->deaths == remote(m)->deaths) {
 		ranges = s->ranges;
@@ -360,7 +372,7 @@ static void plan_command(struct mirror *m, struct write **runs, unsigned int nr,
 		unsigned int sectors = part->size >> SECTOR_SHIFT;
 		bool fua = cache && ((w->opf | always) & REQ_FUA);
 
-		if ((w->opf & REQ_PREFLUSH) || (fua && !bdev_fua(bdev)) ||
+		if ((w->opf & REQ_PREFLUSH) || (fua && !knows_fua) ||
 		    w->range.start + sectors > bdev_nr_sectors(bdev) ||
 		    p->sectors + sectors > most ||
 		    p->nr_vecs + part->nr_vecs + 1 > queue_max_segments(q))
@@ -379,7 +391,7 @@ static bool send_command(struct mirror *m, struct write **runs, const struct pla
 	unsigned int block = bdev_logical_block_size(bdev);
 	unsigned int list = round_up((p->nr + 1) * DESCRIPTOR, block), i, v;
 	unsigned int shift = ilog2(block) - SECTOR_SHIFT;
-	u8 cdb[16] = { OPCODE, ACTION, p->fua ? 0x08 : 0 };
+	u8 cdb[16] = { OPCODE, ACTION, p->fua ? FUA : 0 };
 	struct command *c;
 	u8 *d;
 

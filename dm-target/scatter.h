@@ -6,15 +6,17 @@
  * one is there or nothing of it; the standard promises no such thing.
  *
  * The leg is asked when the first batch goes out, and again when it has died and come
- * back: REPORT SUPPORTED OPERATION CODES, then VPD page B7h for its limits. Nobody
- * waits for the answers: until they are there, batches go as writes.
+ * back, or its cache was switched on or off: REPORT SUPPORTED OPERATION CODES, then VPD
+ * page B7h for its limits. Nobody waits for the answers: until they are there, batches
+ * go as writes.
  *
  * What takes part: adjacent runs of a batch (batch.h), two or more at a time, as many
  * as leg and queue take, with `scatter auto` of SCATTER_AUTO_SECTORS at most. Never more
  * than the block layer would have in one write: B7h may be missing, and the LUN's
  * MAXIMUM TRANSFER LENGTH (VPD page B0h) or the administrator's max_sectors_kb hold for
- * this command, too. Not: writes with PREFLUSH, and, where the disk has a volatile cache
- * without knowing FUA, those that need it: the block layer has to see to them.
+ * this command, too. Not: writes with PREFLUSH, and, where the disk has a volatile cache,
+ * those that need FUA, if the disk doesn't know it, or not in this command (the CDB usage
+ * data say which of its bits are looked at): the block layer has to see to them.
  *
  * A passthrough request has none of the block layer's and sd's care (retries, unit
  * attentions, flushes, splitting). So whatever becomes of it but success, its
@@ -71,9 +73,11 @@ struct scatter {
 	enum table_scatter how;	/* as the table says */
 	bool asking;		/* writes.returned is woken when it ends */
 	unsigned int deaths;	/* of the leg, when it was asked */
+	bool cache;		/* of the disk, likewise: it was on */
 	unsigned int tries;	/* that got no answer since */
 	unsigned int ranges;	/* of a command, at most */
 	unsigned int sectors;	/* of its data */
+	bool fua;		/* it looks at that bit */
 };
 
 void scatter_init(struct mirror *m, enum table_scatter how);

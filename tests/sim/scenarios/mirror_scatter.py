@@ -90,6 +90,39 @@ def switched(site: Site) -> None:
     m.remove()
 
 
+def cache_switched(site: Site) -> None:
+    base.step("a volatile cache: FUA in a command only where the LUN says that it looks at it")
+    assert site.dcd
+    disk = Path("/sys/block") / Path(site.remote).name
+
+    def battery(works: int, look: bool = True) -> None:
+        base.put(site.store.path / "control", f"battery={works}")
+        if look:
+            base.put(disk / "device/rescan", 1)
+            cache = "write through" if works else "write back"
+            base.until(lambda: (disk / "queue/write_cache").read_text().strip() == cache, cache)
+
+    def sent(m: Mirrored) -> int:
+        before = m.count("scattered")
+        m.end(m.load(WRITES), site.remote)
+        return m.count("scattered") - before
+
+    m = site.up()
+    base.expect(sent(m) > 10, "without such a cache FUA isn't needed")
+    fua = int(site.store.attribute("stat_fua"))
+    battery(0)
+    base.expect(sent(m) > 10, "it has one now, and is asked again: commands with FUA")
+    base.expect(int(site.store.attribute("stat_fua")) - fua >= WRITES // 16, "they had FUA")
+    m.remove()
+    # It would take FUA, but says no more that it looks at it; the initiator hasn't heard of it.
+    battery(1, look=False)
+    m = site.up()
+    base.equal((sent(m), m.told("scatter")), (0, "yes"), "commands with FUA, and the word")
+    base.equal(m.count("scattered_again"), 0, "sent again")
+    m.remove()
+    battery(1)
+
+
 def blkpg(node: str, what: int, start: int, length: int) -> None:
     """Of the disk's first partition. As the kernel's structs have it, with their padding."""
     part = ctypes.create_string_buffer(struct.pack("qqi64s64s4x", start << 9, length << 9, 1,
@@ -396,7 +429,7 @@ def on_disk(node: str) -> None:
 def main() -> None:
     link = wire.Wire("lan")
     site = Site("dcd", link)
-    for part in (saved, switched, no_larger, partition, reset, refused):
+    for part in (saved, switched, no_larger, cache_switched, partition, reset, refused):
         part(site)
     new_table(link)
     full_queue(link)
