@@ -270,11 +270,13 @@ static bool to_ask(struct mirror *m)
 	spin_lock_irq(&m->writes.lock);
 	if (s->how != TABLE_SCATTER_OFF && !s->asking && !READ_ONCE(l->dead) &&
 	    s->state != SCATTER_REFUSED && s->state != SCATTER_NO_DISK) {
-		if (s->deaths != l->deaths || s->cache != cache) {
+		if (s->deaths != l->deaths ||
+		    (s->cache != cache && s->state != SCATTER_FAILED)) {
 			s->deaths = l->deaths;
 			s->cache = cache;
 			s->state = SCATTER_UNKNOWN;
 			s->tries = 0;
+			s->failures = 0;
 		}
 		yes = s->state == SCATTER_UNKNOWN && s->tries < TRIES;
 	}
@@ -302,6 +304,67 @@ static void refuse(struct mirror *m)
 	       dm_table_device_name(m->ti->table), leg_path(remote(m)));
 }
 
+/* What has failed before was not in vain. Under writes.lock. */
+static void begin_anew(struct scatter *s)
+{
+	s->in_vain = false;
+	WRITE_ONCE(s->failures, 0);
+}
+
+static void command_good(struct mirror *m)
+{
+	struct scatter *s = &m->scatter;
+	unsigned long flags;
+
+	if (likely(!READ_ONCE(s->again) && !READ_ONCE(s->failures)))
+		return;
+	spin_lock_irqsave(&m->writes.lock, flags);
+	begin_anew(s);
+	spin_unlock_irqrestore(&m->writes.lock, flags);
+}
+
+static void send_again(struct mirror *m, struct write **runs, unsigned int nr)
+{
+	struct scatter *s = &m->scatter;
+	unsigned long flags;
+	unsigned int i;
+
+	count_add(&m->counters, COUNT_SCATTERED_AGAIN, nr);
+	spin_lock_irqsave(&m->writes.lock, flags);
+	if (!s->again)
+		s->in_vain = true;
+	WRITE_ONCE(s->again, s->again + nr);
+	spin_unlock_irqrestore(&m->writes.lock, flags);
+	for (i = 0; i < nr; i++) {
+		runs[i]->part[LEG_REMOTE].again = true;
+		write_again(runs[i], LEG_REMOTE);
+	}
+}
+
+void scatter_again_done(struct mirror *m, blk_status_t status)
+{
+	struct scatter *s = &m->scatter;
+	unsigned long flags;
+	bool enough = false;
+
+	spin_lock_irqsave(&m->writes.lock, flags);
+	if (status)
+		begin_anew(s);
+	WRITE_ONCE(s->again, s->again - 1);
+	if (!s->again && s->in_vain && s->state == SCATTER_OFFERED) {
+		WRITE_ONCE(s->failures, s->failures + 1);
+		enough = s->failures == SCATTER_IN_VAIN;
+	}
+	if (enough)
+		s->state = SCATTER_FAILED;
+	spin_unlock_irqrestore(&m->writes.lock, flags);
+	if (!enough)
+		return;
+	trace_lockstep_scatter_state(m, SCATTER_FAILED, 0, 0);
+	DMWARN("%s: WRITE SCATTERED to the remote leg (%s) has failed %u times in a row, though the same writes were good by themselves: batches go there as single writes until it has been away",
+	       dm_table_device_name(m->ti->table), leg_path(remote(m)), SCATTER_IN_VAIN);
+}
+
 static enum rq_end_io_ret scattered_end(LOCKSTEP_END_IO_ARGS)
 {
 	struct command *c = rq->end_io_data;
@@ -317,18 +380,17 @@ static enum rq_end_io_ret scattered_end(LOCKSTEP_END_IO_ARGS)
 	again = !o.good && !READ_ONCE(remote(m)->dead);
 	if (o.refused)
 		refuse(m);
+	if (o.good)
+		command_good(m);
 	trace_lockstep_scattered(m, nr, c->bytes, true, o.good, o.key);
-	if (again)
-		count_add(&m->counters, COUNT_SCATTERED_AGAIN, nr);
 	memcpy(runs, c->runs, nr * sizeof(*runs));
 	free_command(c);
 	/* With the last of them the mirror may be gone. */
-	for (i = 0; i < nr; i++) {
-		if (again)
-			write_again(runs[i], LEG_REMOTE);
-		else
+	if (again)
+		send_again(m, runs, nr);
+	else
+		for (i = 0; i < nr; i++)
 			write_part_done(runs[i], LEG_REMOTE, o.good ? BLK_STS_OK : BLK_STS_IOERR);
-	}
 	return RQ_END_IO_NONE;
 }
 
@@ -351,7 +413,7 @@ static void plan_command(struct mirror *m, struct write **runs, unsigned int nr,
 	memset(p, 0, sizeof(*p));
 	spin_lock_irq(&m->writes.lock);
 	knows_fua = s->fua && bdev_fua(bdev);
-	if (s->how != TABLE_SCATTER_OFF && s->state == SCATTER_OFFERED &&
+	if (s->how != TABLE_SCATTER_OFF && s->state == SCATTER_OFFERED && !s->again &&
 	    s->deaths == remote(m)->deaths) {
 		ranges = s->ranges;
 		most = s->sectors;
@@ -496,6 +558,7 @@ const char *scatter_word(struct mirror *m)
 		[SCATTER_NOT_OFFERED] = "no",
 		[SCATTER_OFFERED] = "yes",
 		[SCATTER_REFUSED] = "refused",
+		[SCATTER_FAILED] = "failed",
 	};
 	const char *word;
 

@@ -25,6 +25,14 @@
  * twice do no harm. An error of the leg is then what those bios say. When the
  * command was refused (ILLEGAL REQUEST, but not for want of the LUN) it isn't used any
  * more with this table.
+ *
+ * A leg may know the command and not be able to do it: then all is sent twice. While
+ * writes of a failed command are out for the second time, batches go as writes. If all of
+ * them are good, and no command was meanwhile, it has failed in vain; SCATTER_IN_VAIN
+ * times in a row, and it isn't used any more until the leg has died and come back.
+ * Whatever the error: one that passes, of a busy target or of the wire, lets a command
+ * through in between.
+ *
  * Nor does anybody else look where it writes: a leg that is a partition may have been
  * made smaller, and what lies beyond its end is left to the bios, which are refused.
  *
@@ -50,6 +58,7 @@
 #ifndef LOCKSTEP_SCATTER_H
 #define LOCKSTEP_SCATTER_H
 
+#include <linux/blk_types.h>
 #include <linux/types.h>
 
 #include "table.h"
@@ -58,6 +67,7 @@ struct mirror;
 struct write;
 
 #define SCATTER_AUTO_SECTORS	64u	/* of data in a command */
+#define SCATTER_IN_VAIN		8u
 
 enum scatter_state {
 	SCATTER_NO_DISK,	/* the leg is no SCSI disk, or there is none */
@@ -65,6 +75,7 @@ enum scatter_state {
 	SCATTER_NOT_OFFERED,
 	SCATTER_OFFERED,
 	SCATTER_REFUSED,	/* it said that it knows it, and doesn't */
+	SCATTER_FAILED,		/* in vain, so many times */
 };
 
 /* Guarded by the mirror's writes.lock. */
@@ -78,6 +89,9 @@ struct scatter {
 	unsigned int ranges;	/* of a command, at most */
 	unsigned int sectors;	/* of its data */
 	bool fua;		/* it looks at that bit */
+	unsigned int again;	/* runs of failed commands that are out for the second time */
+	bool in_vain;		/* of these none has failed, and no command was good since */
+	unsigned int failures;	/* that were in vain, in a row */
 };
 
 void scatter_init(struct mirror *m, enum table_scatter how);
@@ -96,5 +110,8 @@ void scatter_send(struct mirror *m, struct write **runs, unsigned int nr);
 
 /* For window.c: likewise these, which it has counted by now. */
 void scatter_send_parked(struct mirror *m, struct write **runs, unsigned int nr);
+
+/* One of them that was sent once more (leg_part.again) has returned. Any context. */
+void scatter_again_done(struct mirror *m, blk_status_t status);
 
 #endif

@@ -30,7 +30,8 @@
  *       parked window_halved
  *
  *   last  do batches go as WRITE SCATTERED (scatter.h): yes | no | off | refused |
- *       unknown (not asked yet) | - (the remote leg is no SCSI disk)
+ *       failed (again and again) | unknown (not asked yet) | - (the remote leg is no
+ *       SCSI disk)
  *
  * New counters come after the last of them. Each change of fields 1 and 11, and the
  * end of a verify, is a dm event (dmsetup wait) and a line in the kernel log.

@@ -269,6 +269,8 @@ static void leg_bio_done(struct bio *leg_bio)
 	blk_status_t status = leg_bio->bi_status;
 
 	bio_uninit(leg_bio);
+	if (unlikely(part->again))
+		scatter_again_done(w->m, status);
 	write_part_done(w, leg_of_part(w, part), status);
 }
 
@@ -355,6 +357,7 @@ static bool take_off(struct write *w, struct write *head)
 		part->nr_vecs = w->nr_pages;
 		part->size = write_sectors(w) << SECTOR_SHIFT;
 		part->next = NULL;
+		part->again = false;
 	}
 	if (likely(ok)) {
 		/* Nothing of it is out there: a leg that drains is dead. */

@@ -65,6 +65,7 @@ struct leg_part {
 	unsigned int nr_vecs;
 	unsigned int size;		/* bytes */
 	struct write *next;		/* of the writes that share this bio */
+	bool again;			/* scatter.c: its first way was a command, which failed */
 };
 
 struct write {

@@ -347,6 +347,7 @@ def no_disk() -> None:
     m.remove()
 
 
+MEDIUM_ERROR = "0 0 2 3 0x0c 0"
 # What scsi_debug is to answer instead of doing it (host byte, driver byte, status, sense key, ASC,
 # ASCQ); and may the command be used after that?
 ANSWERS = (
@@ -356,7 +357,7 @@ ANSWERS = (
     ("unit attention: reset", "0 0 2 6 0x29 0", True),
     ("not ready: another path is", "0 0 2 2 4 0x0b", True),
     ("not ready: becoming so", "0 0 2 2 4 0x0a", True),
-    ("medium error", "0 0 2 3 0x0c 0", True),
+    ("medium error", MEDIUM_ERROR, True),
     ("hardware error", "0 0 2 4 0x44 0", True),
     ("recovered error", "0 0 2 1 0x18 0", True),
     ("no more space", "0 0 2 7 0x27 7", True),
@@ -374,12 +375,24 @@ def more(m: Mirrored, commands: int) -> bool:
     return m.count("scattered") > commands
 
 
+def beside(node: str) -> tuple[ram.Ram, Mirrored]:
+    """A disk in memory with what that one has, and a mirror on both."""
+    local = ram.Ram("local", min(MIB, dm.sectors(node) >> 11))
+    base.run("dd", f"if={node}", f"of={local.node}", "bs=1M", f"count={local.sectors >> 11}",
+             "oflag=direct")  # fmt: skip
+    return local, Mirrored(mirror.Mirror(local.node, node, *PIPELINE))
+
+
+def injected(node: str) -> Path:
+    """Where scsi_debug is told what is to go wrong."""
+    device = Path(f"/sys/block/{Path(node).name}/device").resolve().name
+    return Path("/sys/kernel/debug/scsi_debug") / device / "error"
+
+
 def answers(node: str) -> None:
     base.step("answers that aren't good: none is an error of the leg, a refusal alone is for good")
-    device = Path(f"/sys/block/{Path(node).name}/device").resolve().name
-    errors = Path("/sys/kernel/debug/scsi_debug") / device / "error"
-    local = ram.Ram("local", min(MIB, dm.sectors(node) >> 11))
-    m = Mirrored(mirror.Mirror(local.node, node, *PIPELINE))
+    errors = injected(node)
+    local, m = beside(node)
     load = m.load(WRITES // 6, block_of(node))
     for what, answer, good in ANSWERS:
         sent = m.count("scattered"), m.count("scattered_again")
@@ -391,6 +404,57 @@ def answers(node: str) -> None:
         sent = m.count("scattered") - sent[0], m.count("scattered_again") - sent[1]
         print(f"  {what}: {sent[0]} commands, {sent[1]} writes sent again", flush=True)
         base.equal(m.told("scatter"), "yes" if good else "refused", f"word after {what}")
+    m.end(load, node)
+    m.remove()
+    local.remove()
+
+
+def in_vain(node: str) -> None:
+    base.step("a command that fails for ever while its writes are good isn't tried for ever")
+    errors = injected(node)
+    local, m = beside(node)
+    load = m.load(WRITES // 6, block_of(node))
+    base.until(partial(more, m, 0), "a command")
+
+    def fail(times: int) -> None:
+        base.put(errors, f"2 {times} 0x9f {MEDIUM_ERROR}")
+
+    def left() -> int:
+        return int(errors.read_text().splitlines()[1].split()[1])
+
+    def mend() -> None:
+        base.put(errors, "- 2 0x9f")
+
+    base.step("  seven in a row, twice: that passes")
+    for _ in range(2):
+        again = m.count("scattered_again")
+        fail(-7)
+        base.until(lambda: left() == 0, "all to have failed")
+        mend()
+        base.until(partial(more, m, m.count("scattered")), "a good command")
+        load.wait_writes(WRITES // 6)
+        base.expect(m.count("scattered_again") >= again + 7 * 2, "sent again")
+        base.equal(m.told("scatter"), "yes", "word")
+
+    base.step("  for ever: no more of them before the leg has been away")
+    for _ in range(2):
+        log, sent = base.KernelLog(), m.count("scattered")
+        fail(1)
+        base.until(lambda: m.told("scatter") == "failed", "the word")
+        tried = m.count("scattered") - sent
+        base.expect(8 <= tried <= 40, f"{tried} were tried")
+        sent = m.count("scattered")
+        load.wait_writes(WRITES)
+        mend()
+        load.wait_writes(WRITES)
+        base.equal(m.count("scattered"), sent, "commands after that")
+        told = [line for line in log.new() if "times in a row" in line]
+        base.equal(len(told), 1, "times that it was told")
+        m.of.message("fail remote")
+        m.of.message("recover remote")
+        base.until(partial(more, m, sent), "a command to the leg that is back")
+        base.equal(m.told("scatter"), "yes", "word")
+    m.of.in_sync()
     m.end(load, node)
     m.remove()
     local.remove()
@@ -415,8 +479,7 @@ def on_disk(node: str) -> None:
     """Any SCSI disk of this machine that has it."""
     unit = block_of(node)
     base.step(f"{node}, blocks of {unit * 512}")
-    local = ram.Ram("local", min(MIB, dm.sectors(node) >> 11))
-    m = Mirrored(mirror.Mirror(local.node, node, *PIPELINE))
+    local, m = beside(node)
     m.end(m.load(WRITES, unit), node)
     base.equal(m.told("scatter"), "yes", "word")
     base.expect(m.count("scattered") > 10, "scattered")
@@ -442,6 +505,7 @@ def main() -> None:
 if sys.argv[1:] == ["scsi_debug"]:
     debug = debug_disk()
     on_disk(debug)
+    in_vain(debug)
     answers(debug)
 elif sys.argv[1:]:
     on_disk(sys.argv[1])
