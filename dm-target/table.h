@@ -56,7 +56,10 @@
  *                            32 KiB, on in as few as the leg takes (scatter.h)
  *
  * The table line that the kernel shows (dmsetup table) can be given again; it
- * leaves out what has its default value.
+ * leaves out what has its default value. A new line for a device that runs says all
+ * options anew, as with dm-raid and dm-cache: one that it doesn't repeat has its default
+ * again, also where a message has set it. So who reloads begins with the line that the
+ * kernel shows, as the command `lockstep` does.
  */
 #ifndef LOCKSTEP_TABLE_H
 #define LOCKSTEP_TABLE_H
