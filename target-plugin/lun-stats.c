@@ -10,10 +10,10 @@ static ssize_t show_counter(struct config_item *item, enum dcd_counter what, cha
 	struct dcd_dev *d = lun_of_attribute(item);
 	u64 value = 0;
 
-	mutex_lock(&d->lock);
+	mutex_lock(&d->here);
 	if (d->engine)
 		value = dcd_counter(d->engine, what);
-	mutex_unlock(&d->lock);
+	mutex_unlock(&d->here);
 	return sysfs_emit(page, "%llu\n", value);
 }
 
@@ -22,10 +22,10 @@ static struct dcd_state state_of(struct config_item *item)
 	struct dcd_dev *d = lun_of_attribute(item);
 	struct dcd_state s = { };
 
-	mutex_lock(&d->lock);
+	mutex_lock(&d->here);
 	if (d->engine)
 		dcd_state(d->engine, &s);
-	mutex_unlock(&d->lock);
+	mutex_unlock(&d->here);
 	return s;
 }
 

@@ -104,9 +104,21 @@ static struct se_device *dcd_alloc_device(struct se_hba *hba, const char *name)
 	if (!d)
 		return NULL;
 	mutex_init(&d->lock);
+	mutex_init(&d->here);
 	lun_settings_init(&d->set);
 	lun_attention_init(&d->attention);
 	return &d->dev;
+}
+
+static struct dcd_engine *replace_engine(struct dcd_dev *d, struct dcd_engine *e)
+{
+	struct dcd_engine *old;
+
+	mutex_lock(&d->here);
+	old = d->engine;
+	d->engine = e;
+	mutex_unlock(&d->here);
+	return old;
 }
 
 static int open_engine(struct dcd_dev *d)
@@ -124,7 +136,7 @@ static int open_engine(struct dcd_dev *d)
 	e = dcd_open(&c);
 	if (IS_ERR(e))
 		return PTR_ERR(e);
-	d->engine = e;
+	replace_engine(d, e);
 	return 0;
 }
 
@@ -164,11 +176,12 @@ static int dcd_configure_device(struct se_device *dev)
 static void dcd_destroy_device(struct se_device *dev)
 {
 	struct dcd_dev *d = to_dcd(dev);
+	struct dcd_engine *e;
 
 	mutex_lock(&d->lock);
-	if (d->engine)
-		dcd_close(d->engine);
-	d->engine = NULL;
+	e = replace_engine(d, NULL);
+	if (e)
+		dcd_close(e);
 	mutex_unlock(&d->lock);
 }
 
@@ -179,6 +192,7 @@ static void free_rcu_cb(struct rcu_head *head)
 
 	lun_settings_free(&d->set);
 	lun_attention_exit(&d->attention);
+	mutex_destroy(&d->here);
 	mutex_destroy(&d->lock);
 	kfree(d);
 }

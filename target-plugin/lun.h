@@ -31,8 +31,9 @@
 
 struct dcd_dev {
 	struct se_device dev;
-	struct mutex lock;		/* of @set, and of @engine's coming and going */
+	struct mutex lock;		/* of @set; growing holds it as long as the disks take */
 	struct lun_settings set;
+	struct mutex here;		/* within it: of @engine's coming and going */
 	struct dcd_engine *engine;	/* commands come only while it is there, */
 	sector_t viewed;		/* or if these are the sectors of set.digests_of */
 	bool had_cache;			/* its write cache is volatile, or has been */

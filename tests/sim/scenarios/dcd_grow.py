@@ -286,8 +286,44 @@ def log_fails() -> None:
     box.away()
 
 
+def hangs() -> None:
+    base.step(
+        "the data disk hangs: it grows when that answers, and its counters are told meanwhile"
+    )
+    box = new_box()
+    model = Model(SMALL)
+    with box.disk() as disk:
+        assert box.store
+        filled(disk, model, 0, 1024, "before")
+        box.data.resize(LARGE)
+        dm.suspend(box.data.name)
+        base.until(lambda: box.count("rounds") > 0, "the destager to begin")
+        time.sleep(0.1)  # and to be at the disk
+        admin = threading.Thread(target=grow, args=(box.store,))
+        admin.start()
+        said: list[int] = []
+        told_by, names = box.store, ("stat_writes", "stat_log_live")
+        reader = threading.Thread(
+            target=lambda: said.extend(int(told_by.attribute(name)) for name in names)
+        )
+        reader.start()
+        reader.join(5)
+        waits, told = admin.is_alive(), not reader.is_alive()
+        dm.resume(box.data.name)
+        admin.join(60)
+        reader.join(60)
+        base.expect(waits, "the disk didn't hang")
+        base.expect(told and min(said) > 0, f"counters wait for the disk: {said}")
+        rescan(disk.node, LARGE)
+        larger(model, LARGE)
+        with blk.Disk(disk.node) as again:
+            model.check(again, "in the end")
+    box.away()
+
+
 refused_at_opening()
 online()
+hangs()
 cuts()
 if not base.CHECKED:
     log_fails()
