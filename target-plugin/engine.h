@@ -32,7 +32,8 @@
  * A write that finds no room, or whose time has not come, waits in @waiting; whoever
  * comes while others wait waits behind them. Only the worker sleeps for it, until
  * there is room or can't be any (closing, a dead log that has to be waited for, no
- * disk that works): then it is refused.
+ * disk that works): then it is refused. A discard may be thousands of entries: so zeroes
+ * wait in a queue of their own, @zeroing, and when both do they share the room evenly.
  *
  * When disks fail (each end is found by trying again, and told):
  * - The data disk: everything stays in the log, FLUSH and close go on working;
@@ -95,7 +96,7 @@ enum dcd_slot_state {
 	DCD_SLOT_LEAVING,	/* the same, but nobody begins to read it any more */
 };
 
-/* @used: bytes, end of the last payload. @opened: jiffies. */
+/* @used: bytes, end of the last payload. @counts: dcd_counts() of all. @opened: jiffies. */
 struct dcd_slot {
 	u8 *base;
 	enum dcd_slot_state state;
@@ -103,6 +104,7 @@ struct dcd_slot {
 	u64 first_entry;
 	u32 entries;
 	u32 used;
+	u32 counts;
 	unsigned long opened;
 };
 
@@ -193,8 +195,8 @@ struct dcd_engine {
 	u64 usual;			/* 16 times the sectors that a segment gets, lately */
 	bool foreseen;			/* is there a forecast? */
 	struct dcd_forecast next_room, turn_end;
-	struct list_head waiting;	/* writes, for time or room; @intake_work's */
-	unsigned int nwaiting;		/* with the one it is at */
+	struct list_head waiting, zeroing;	/* for time or room; @intake_work's */
+	unsigned int nwaiting;		/* in both, with the one it is at */
 	struct list_head unreported;	/* writes that are entered; @after_log */
 	unsigned long log_failed, log_retry;	/* jiffies: the last time, not to be tried before */
 
@@ -401,6 +403,16 @@ struct dcd_place_in_slot {
 	bool sealed, opened;
 };
 
+/*
+ * What an entry takes of the log, as sectors of payload: one without any takes a place
+ * in a table, of which there is one for each two sectors.
+ */
+#define DCD_ZEROES_COUNT 2U
+static inline u32 dcd_counts(enum dcd_op op, u32 sectors)
+{
+	return op == DCD_WRITE ? sectors : DCD_ZEROES_COUNT;
+}
+
 u32 dcd_payload_start(const struct dcd_engine *e);
 u32 dcd_chunk(const struct dcd_engine *e);	/* sectors of a write in one entry, at most */
 /* So many more entries? Needs @lock; false: too many are pending. */
@@ -478,7 +490,7 @@ bool dcd_log_pressed(struct dcd_engine *e);
  * Any context.
  */
 u64 dcd_pace_us(struct dcd_engine *e, sector_t sectors);
-/* A segment gets no more than @sectors. Needs @lock. */
+/* A segment gets no more than @sectors, as dcd_counts() has it. Needs @lock. */
 void dcd_pace_sealed(struct dcd_engine *e, u64 sectors);
 /* So many sectors were written in the time since @began; @speed is one of the engine's. */
 void dcd_pace_learn(struct dcd_engine *e, struct dcd_speed *speed, sector_t sectors,

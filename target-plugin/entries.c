@@ -99,7 +99,7 @@ void dcd_seal_open(struct dcd_engine *e)
 	lockdep_assert_held(&e->lock);
 	if (!e->open)
 		return;
-	dcd_pace_sealed(e, (e->open->used - dcd_payload_start(e)) >> SECTOR_SHIFT);
+	dcd_pace_sealed(e, e->open->counts);
 	e->open->state = DCD_SLOT_SEALED;
 	e->open = NULL;
 }
@@ -140,6 +140,7 @@ int dcd_reserve(struct dcd_engine *e, struct dcd_place_in_slot *p)
 		s->first_entry = e->next_entry;
 		s->entries = 0;
 		s->used = dcd_payload_start(e);
+		s->counts = 0;
 		s->opened = jiffies;
 		e->open = s;
 		p->opened = true;
@@ -150,6 +151,7 @@ int dcd_reserve(struct dcd_engine *e, struct dcd_place_in_slot *p)
 	p->offset = s->used;
 	s->entries += p->entries;
 	s->used += p->bytes;
+	s->counts += dcd_counts(p->rq->op, p->bytes >> SECTOR_SHIFT);
 	if (p->last)
 		p->rq->segment = s->segment;
 	for (i = 0; i < p->entries; i++)

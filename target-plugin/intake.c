@@ -103,10 +103,10 @@ static bool early(struct dcd_engine *e, ktime_t *at)
 	return ktime_before(ktime_get(), *at);
 }
 
-/* An entry went in, of so many sectors; one of zeroes takes as little of the log as one of one. */
-static void keep_pace(struct dcd_engine *e, u32 sectors)
+/* What went in takes so much of the log: dcd_counts(). */
+static void keep_pace(struct dcd_engine *e, u32 counts)
 {
-	u64 us = dcd_pace_us(e, sectors);
+	u64 us = dcd_pace_us(e, counts);
 	ktime_t now = ktime_get();
 
 	if (!us)
@@ -118,25 +118,33 @@ static void keep_pace(struct dcd_engine *e, u32 sectors)
 }
 
 /*
- * All of it, or as far as it can go now: -EAGAIN. After 0 it belongs to whoever
- * publishes its last entry.
+ * All of it, or as far as it can go now: -EAGAIN; or zeroes as far as it is their
+ * turn, while writes wait: -EINPROGRESS. After 0 it belongs to whoever publishes its
+ * last entry. @turn: behind a write zeroes may take as much of the log as that did.
  */
-static int go_on(struct dcd_engine *e, struct dcd_request *rq)
+static int go_on(struct dcd_engine *e, struct dcd_request *rq, s64 *turn)
 {
 	sector_t left = rq->sectors - rq->entered;
+	bool zeroes = rq->op != DCD_WRITE;	/* in the end it isn't ours any more */
 
+	if (!zeroes)
+		*turn = rq->sectors;
 	while (left) {
 		u32 sectors = rq->ranges ? left : sectors_of_next_entry(e, rq);
-		u32 counts = rq->op == DCD_WRITE ? sectors : 1;
+		u32 counts = dcd_counts(rq->op, sectors);
 		ktime_t at;
 		int r;
 
+		if (zeroes && *turn <= 0 && !list_empty(&e->waiting))
+			return -EINPROGRESS;
 		if (early(e, &at))
 			return -EAGAIN;
 		r = rq->ranges ? enter_batch(e, rq) : enter(e, rq, sectors);
 		if (r)
 			return r;
 		left -= sectors;
+		if (zeroes)
+			*turn -= counts;
 		keep_pace(e, counts);
 	}
 	return 0;
@@ -155,9 +163,15 @@ static bool has_all_data(const struct dcd_request *rq)
 	return bytes >= rq->skip + (rq->sectors << SECTOR_SHIFT);
 }
 
+static struct list_head *queue_of(struct dcd_engine *e, const struct dcd_request *rq)
+{
+	return rq->op == DCD_WRITE ? &e->waiting : &e->zeroing;
+}
+
 void dcd_intake(struct dcd_engine *e, struct dcd_request *rq)
 {
 	int r = -EAGAIN;
+	s64 turn = 0;
 
 	rq->engine = e;
 	rq->entered = 0;
@@ -168,10 +182,10 @@ void dcd_intake(struct dcd_engine *e, struct dcd_request *rq)
 	}
 	/* Who comes while others wait waits behind them. */
 	if (!READ_ONCE(e->nwaiting))
-		r = go_on(e, rq);
-	if (r == -EAGAIN) {
+		r = go_on(e, rq, &turn);
+	if (r == -EAGAIN || r == -EINPROGRESS) {
 		spin_lock(&e->lock);
-		list_add_tail(&rq->waiting, &e->waiting);
+		list_add_tail(&rq->waiting, queue_of(e, rq));
 		WRITE_ONCE(e->nwaiting, e->nwaiting + 1);
 		spin_unlock(&e->lock);
 		queue_work(e->intake_wq, &e->intake_work);
@@ -180,16 +194,30 @@ void dcd_intake(struct dcd_engine *e, struct dcd_request *rq)
 	}
 }
 
-static struct dcd_request *next_waiting(struct dcd_engine *e)
+static struct dcd_request *next_waiting(struct dcd_engine *e, bool zeroes_first)
 {
+	struct list_head *first = zeroes_first ? &e->zeroing : &e->waiting;
+	struct list_head *second = zeroes_first ? &e->waiting : &e->zeroing;
 	struct dcd_request *rq;
 
 	spin_lock(&e->lock);
-	rq = list_first_entry_or_null(&e->waiting, struct dcd_request, waiting);
+	rq = list_first_entry_or_null(list_empty(first) ? second : first, struct dcd_request,
+				      waiting);
 	if (rq)
 		list_del(&rq->waiting);
 	spin_unlock(&e->lock);
 	return rq;
+}
+
+/* It has been at it; @rest: a part of it is left for its next turn. */
+static void was_at(struct dcd_engine *e, struct dcd_request *rest)
+{
+	spin_lock(&e->lock);
+	if (rest)
+		list_add(&rest->waiting, queue_of(e, rest));
+	else
+		WRITE_ONCE(e->nwaiting, e->nwaiting - 1);
+	spin_unlock(&e->lock);
 }
 
 static void wait_for_time_and_room(struct dcd_engine *e, unsigned int entries)
@@ -211,18 +239,17 @@ void dcd_intake_worker(struct work_struct *work)
 {
 	struct dcd_engine *e = container_of(work, struct dcd_engine, intake_work);
 	struct dcd_request *rq;
+	s64 turn = 0;
 
-	while ((rq = next_waiting(e))) {
+	while ((rq = next_waiting(e, turn > 0))) {
 		unsigned int entries = rq->ranges ? dcd_batch_entries(e, rq) : 1;
 		int r;
 
-		while ((r = go_on(e, rq)) == -EAGAIN)
+		while ((r = go_on(e, rq, &turn)) == -EAGAIN)
 			wait_for_time_and_room(e, entries);
-		if (r)
+		if (r && r != -EINPROGRESS)
 			dcd_answer(e, rq, r);
-		spin_lock(&e->lock);
-		WRITE_ONCE(e->nwaiting, e->nwaiting - 1);
-		spin_unlock(&e->lock);
+		was_at(e, r == -EINPROGRESS ? rq : NULL);
 	}
 }
 

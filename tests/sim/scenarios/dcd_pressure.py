@@ -7,9 +7,11 @@ None fails, none hangs, and no single one waits for the whole log to be emptied.
 import random
 import threading
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from dcdlab import SEGMENT, Box
-from locklab import base, blk
+from locklab import base, blk, dm
 
 WRITERS = 16
 BLOCK = 8  # sectors
@@ -96,6 +98,66 @@ def discard() -> None:
     box.away()
 
 
+def sectors(disk: blk.Disk, n: int, work: Callable[[int], object]) -> None:
+    """Of the first half of the disk, each by itself; no two are neighbours."""
+    for i in range(n):
+        work(i * 7919 % n * 2 * (disk.sectors // 4 // n))
+
+
+def together(works: Sequence[Callable[[], object]]) -> None:
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(3600)
+
+
+def dense() -> None:
+    """A discard is an entry for each few ranges that the log has there. The data disk hangs, so
+    each entry, and each write, is admitted a while after the one before it."""
+    base.step("writes beside discards of many entries, several at once as initiators do it")
+    box = Box(data_mib=64, log_mib=9, nvram_bytes=4096 + 8 * SEGMENT)
+    times: list[float] = []
+    with box.disk() as disk:
+        dm.suspend(box.data.name)
+        sectors(disk, 5400, lambda at: disk.write(at, blk.pattern(str(at), 1)))
+        part, behind = disk.sectors // 2 // 4, disk.sectors // 2
+
+        def some_writes(n: int) -> None:
+            for i in range(4):
+                data = blk.pattern(f"beside {n} {i}", 8)
+                times.append(blk.timed(partial(disk.write, behind + 8 * n, data)))
+
+        discards = [partial(disk.discard, n * part, part) for n in range(4)]
+        writes = [partial(some_writes, n) for n in range(4)]
+        took = blk.timed(lambda: together([*discards, *writes]))
+        print(
+            f"  {box.count('live')} segments in use, the discards took {took:.2f} s, the longest "
+            f"of {len(times)} writes beside them {max(times) * 1e3:.0f} ms",
+            flush=True,
+        )
+        dm.resume(box.data.name)
+        base.expect(max(times) < took / 4, "writes wait behind discards")
+        base.expect(disk.read(0, 2048) == bytes(2048 * 512), "it reads as zeroes")
+        base.equal(disk.read(behind, 8), blk.pattern("beside 0 3", 8), "a write beside them")
+        box.destaged()
+    box.away()
+
+
+def learnt() -> None:
+    """Segments full of discards have no payload: that says nothing of how much fits in one."""
+    base.step("discards alone, until the log is more than half full")
+    box = Box(data_mib=64, log_mib=9, nvram_bytes=4096 + 8 * SEGMENT)
+    box.data.slow(1)
+    times: list[float] = []
+    with box.disk() as disk:
+        sectors(disk, 6000, lambda at: times.append(blk.timed(lambda: disk.discard(at, 1))))
+        print(f"  longest {max(times) * 1e3:.1f} ms, all {sum(times):.2f} s", flush=True)
+        base.expect(max(times) < 0.01, "paced as if a segment took few of them")
+        box.destaged()
+    box.away()
+
+
 def zeroes() -> None:
     """How fast the data disk takes zeroes says nothing of how fast it takes writes."""
     base.step("writes with a small index, before and after the zeroes of a discard were destaged")
@@ -152,6 +214,8 @@ def main() -> None:
 
 
 discard()
-if not base.CHECKED:  # there it takes long, and only times are compared
+dense()
+if not base.CHECKED:  # there they take long, and only times are compared
+    learnt()
     zeroes()
 main()
