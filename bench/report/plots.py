@@ -161,12 +161,10 @@ def _stretches(axis: Axes, name: str, file: Path) -> None:
 
 
 def flame_graphs(rows: Sequence[Row], picture: Path) -> bool:
-    graphs = {}
+    """Of several runs of a cell the first."""
+    graphs: dict[str, samples.Stacks] = {}
     for row in rows:
-        file = row["at"] / samples.FILE
-        if file.exists():
-            with file.open(encoding="utf-8") as text:
-                graphs[row["cell"]] = samples.read(text)
+        graphs.setdefault(row["cell"], results.stacks(row["at"]))
     return flames.draw(graphs, picture)
 
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import lzma
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -37,7 +38,7 @@ Row = dict[str, Any]
 FILE = "results.jsonl"
 # Beside a row, in the folder that it calls `place`:
 SERIES = "series.csv"  # a replay's
-STACKS = samples.FILE  # a profile's
+STACKS = samples.FILE  # a profile's; in the tree with .xz, as they are megabytes
 KEPT = TOP / "bench/results"
 VM = "vm"  # the lab, and its folder
 KEYS = {"experiment", "cell", "seed"}
@@ -123,10 +124,23 @@ def keep(folder: Path, kept: Path = KEPT) -> None:
     shutil.rmtree(place, ignore_errors=True)
     write(place / FILE, rows)
     for row in rows:
-        for name in (SERIES, STACKS):
-            if (file := folder / row["place"] / name).exists():
-                (place / row["place"]).mkdir(exist_ok=True)
-                shutil.copyfile(file, place / row["place"] / name)
+        mine, its = folder / row["place"], place / row["place"]
+        if (mine / SERIES).exists():
+            its.mkdir(exist_ok=True)
+            shutil.copyfile(mine / SERIES, its / SERIES)
+        if (mine / STACKS).exists():
+            its.mkdir(exist_ok=True)
+            packed = lzma.compress((mine / STACKS).read_bytes(), preset=9)
+            (its / f"{STACKS}.xz").write_bytes(packed)
+
+
+def stacks(folder: Path) -> samples.Stacks:
+    """A profile's call chains, the user's or the tree's; none if it isn't one's folder."""
+    file, packed = folder / STACKS, folder / f"{STACKS}.xz"
+    if not (file.exists() or packed.exists()):
+        return {}
+    with lzma.open(packed, "rt") if packed.exists() else file.open(encoding="utf-8") as text:
+        return samples.read(text)
 
 
 def write(path: Path, rows: Iterable[Row]) -> None:

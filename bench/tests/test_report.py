@@ -196,6 +196,9 @@ def test_results_of_the_virtual_hosts_are_kept_and_shown_by_themselves(tmp_path:
     runs = [kept("S-iW", mean, lab="vm", seed=seed, versions={"accel": "tcg"})
             for seed, mean in ((1, 20), (2, 50), (3, 30))]  # fmt: skip
     results.write(real / "trace-mirror" / results.FILE, runs)
+    folded = real / "trace-mirror/S-iW" / results.STACKS
+    folded.parent.mkdir()
+    folded.write_text("fio;memcpy 3\n", "utf-8")
     results.keep(sim / "trace-mirror", tree)
     results.keep(real / "trace-mirror", tree)
     found = results.gathered(tmp_path / "mine", tree)
@@ -203,6 +206,9 @@ def test_results_of_the_virtual_hosts_are_kept_and_shown_by_themselves(tmp_path:
         ("vm", seed) for seed in (1, 2, 3)
     ]  # fmt: skip
     assert {one["lab"] for one in results.gathered(tmp_path / "mine", tree / "vm")} == {"vm"}
+    assert results.stacks(found[1]["at"]) == {("fio", "memcpy"): 3}
+    assert results.stacks(folded.parent) == {("fio", "memcpy"): 3}
+    assert results.stacks(tree) == {}
     text = page.make(tmp_path / "mine", tmp_path / "report", tree).read_text(encoding="utf-8")
     simulated, _, hosts = text.partition('<h2 id="trace-mirror-vm">')
     assert "<td>8.00</td>" in simulated and "<td>50.00</td>" not in simulated
