@@ -156,8 +156,10 @@ def repeatable(row: Mapping[str, Any]) -> Row:
     return {key: value for key, value in row.items() if key != "wall"}
 
 
-def tree() -> dict[str, Any]:
-    return {"commit": _git("rev-parse", "HEAD"), "changed": bool(_git("status", "--porcelain"))}
+def tree(top: Path = TOP) -> dict[str, Any]:
+    """What is measured: not bench/results, which a run before may have been kept in."""
+    changed = _git(top, "status", "--porcelain", "--", ".", ":(exclude)bench/results")
+    return {"commit": _git(top, "rev-parse", "HEAD"), "changed": bool(changed)}
 
 
 def modules(kernel: str) -> dict[str, str]:
@@ -166,7 +168,7 @@ def modules(kernel: str) -> dict[str, str]:
     return {one.name: hashlib.sha256(one.read_bytes()).hexdigest()[:16] for one in there}
 
 
-def _git(*words: str) -> str:
-    done = subprocess.run(["git", "-C", str(TOP), *words], capture_output=True, text=True,
+def _git(top: Path, *words: str) -> str:
+    done = subprocess.run(["git", "-C", str(top), *words], capture_output=True, text=True,
                           check=False)  # fmt: skip
     return done.stdout.strip() if done.returncode == 0 else "unknown"

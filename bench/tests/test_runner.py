@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -382,3 +383,22 @@ def test_an_order_is_read_back_as_it_was() -> None:
     assert parse(one.text()) == one
     with pytest.raises(BadOrder, match="unknown key 'speed'"):
         stack(json.loads('{"speed": 1}'))
+
+
+def test_results_that_were_kept_are_no_change_of_what_is_measured(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-C", tmp_path, "-c", "user.name=n", "-c", "user.email=e", *words],
+                       check=True, capture_output=True)  # fmt: skip
+
+    for name in ("bench/results/x.jsonl", "bench/run"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("as it was")
+    git("init")
+    git("add", "--all")
+    git("commit", "--message", "m")
+    assert not results.tree(tmp_path)["changed"]
+    (tmp_path / "bench/results/x.jsonl").write_text("of a run")
+    (tmp_path / "bench/results/y.jsonl").write_text("of another")
+    assert not results.tree(tmp_path)["changed"]
+    (tmp_path / "bench/run").write_text("not as it was")
+    assert results.tree(tmp_path)["changed"]
