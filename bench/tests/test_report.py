@@ -95,8 +95,6 @@ def test_each_row_of_a_paper_is_committed_with_a_reason_where_ours_is_worse() ->
     rows = results.gathered(results.KEPT, None)
     gaps = set()
     for one in FIGURES:
-        if one.experiment in page.REAL_TIME:
-            continue
         found = papers.beside(one, rows)
         gaps |= {(one.id, beside.row.name) for beside in found if beside.gap}
         if any("SMALLER" in line for line in page._verdicts(one, found)):
