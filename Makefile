@@ -19,10 +19,13 @@ include $(wildcard */module.mk */*/module.mk)
 CACHE := tests/lab/cache
 DEBIAN_KERNELS := 6.1 6.12 backports
 UML_KERNELS := uml-plain uml-checked
+# What takes ten minutes to build, for test-long.
+LONG_KERNELS := uml-smp
 # The tools of requirements-dev.txt, built on first use.
 VENV = $$($(CACHE) path venv)/bin
-# PYTEST_ARGS="-k NAME" and the like reach pytest.
-PYTEST = $(VENV)/python3 -m pytest $(PYTEST_ARGS)
+# PYTEST_ARGS="-k NAME" and the like reach pytest. Of each part test-long has the tests that are
+# marked `long`, test the others.
+PYTEST = $(VENV)/python3 -m pytest -m "$(if $(findstring -long,$@),long,not long)" $(PYTEST_ARGS)
 # Tests at a time: a guest of the sim lab takes one CPU and up to 1 GiB of memory.
 JOBS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n : 8)))
 PARALLEL = PYTEST_ADDOPTS="-n $(JOBS) --dist worksteal" $(PYTEST)
@@ -42,20 +45,27 @@ demo: modules-vm bins lab-vm ## two virtual hosts, a trace over LAN and WAN, a p
 test: ## everything: lint, modules, unit, sim and vm tests, and their sum
 	@MAKE="$(MAKE)" python3 tests/lab/run-tests lint modules test-unit test-sim test-vm
 
-.PHONY: test-unit
-test-unit: host-deps bins ## userspace tests: no root, no kernel
-	@mkdir -p build/test
-	$(PARALLEL) --junit-xml=build/test/test-unit.xml $(UNIT_TESTS)
+.PHONY: test-long
+test-long: ## hours: thousands of seeds, the whole search, millions of inputs, and their sum
+	@MAKE="$(MAKE)" python3 tests/lab/run-tests test-unit-long test-sim-long fuzz
 
-.PHONY: test-sim
-test-sim: modules-uml bins lab-sim peers ## both sites and the wire in one UML kernel with simulated time
+.PHONY: test-unit test-unit-long
+test-unit: ## userspace tests: no root, no kernel
+test-unit test-unit-long: host-deps bins
 	@mkdir -p build/test
-	$(PARALLEL) --junit-xml=build/test/test-sim.xml tests/sim
+	$(PARALLEL) --junit-xml=build/test/$@.xml $(UNIT_TESTS)
+
+.PHONY: test-sim test-sim-long
+test-sim: ## both sites and the wire in one UML kernel with simulated time
+test-sim-long: $(LONG_KERNELS:%=modules-%)
+test-sim test-sim-long: modules-uml bins lab-sim peers
+	@mkdir -p build/test
+	$(PARALLEL) --junit-xml=build/test/$@.xml tests/sim
 
 .PHONY: test-vm
 test-vm: modules-vm bins lab-vm ## two QEMU hosts with Debian 13
 	@mkdir -p build/test
-	$(PYTEST) --junit-xml=build/test/test-vm.xml tests/vm
+	$(PYTEST) --junit-xml=build/test/$@.xml tests/vm
 
 .PHONY: bench
 bench: modules-uml-plain bins lab-sim peers ## the measurements, and build/report/index.html
@@ -66,7 +76,7 @@ lab: lab-sim lab-vm ## build both labs' kernels and images
 
 .PHONY: lab-sim lab-vm
 lab-sim: host-deps
-	@for e in rootfs uml-plain uml-checked venv; do $(CACHE) path $$e >/dev/null || exit 1; done
+	@for e in rootfs $(UML_KERNELS) venv; do $(CACHE) path $$e >/dev/null || exit 1; done
 lab-vm: host-deps $(LAB_DEPS)
 	@for e in tools rootfs vm-image venv; do $(CACHE) path $$e >/dev/null || exit 1; done
 
@@ -79,7 +89,7 @@ modules: $(DEBIAN_KERNELS:%=modules-%) ## kernel modules for Debian's kernels: 6
 modules-uml: $(UML_KERNELS:%=modules-%) ## kernel modules for the sim lab, plain and checked
 modules-vm: modules-6.12
 
-KERNEL_TARGETS := $(addprefix modules-,$(DEBIAN_KERNELS) $(UML_KERNELS))
+KERNEL_TARGETS := $(addprefix modules-,$(DEBIAN_KERNELS) $(UML_KERNELS) $(LONG_KERNELS))
 .PHONY: $(KERNEL_TARGETS)
 $(KERNEL_TARGETS): modules-%: host-deps
 	@tests/lab/modules $*

@@ -23,6 +23,9 @@
 #include <linux/shrinker.h>
 #include <linux/slab.h>
 
+/* What the modules say of themselves (MODULE_VERSION); the command's is in its __init__.py. */
+#define LOCKSTEP_RELEASE "0.1"
+
 /* A dm target's module_init and module_exit in one line. */
 #if !HAVE_MODULE_DM
 #define module_dm(name)							\
@@ -77,6 +80,37 @@ static inline void *lockstep_bdev_open(const char *path, void *holder, struct bl
 static inline void lockstep_bdev_close(void *handle)
 {
 	blkdev_put(handle, FMODE_READ | FMODE_WRITE | FMODE_EXCL);
+}
+#endif
+
+/* Opened by its number, for nobody in particular: it stays until lockstep_bdev_release(). */
+#if HAVE_BDEV_FILE
+static inline void *lockstep_bdev_hold(dev_t dev, struct block_device **bdev)
+{
+	struct file *f = bdev_file_open_by_dev(dev, BLK_OPEN_READ, NULL, NULL);
+
+	if (!IS_ERR(f))
+		*bdev = file_bdev(f);
+	return f;
+}
+
+static inline void lockstep_bdev_release(void *handle)
+{
+	fput(handle);
+}
+#else
+static inline void *lockstep_bdev_hold(dev_t dev, struct block_device **bdev)
+{
+	struct block_device *b = blkdev_get_by_dev(dev, FMODE_READ, NULL);
+
+	if (!IS_ERR(b))
+		*bdev = b;
+	return b;
+}
+
+static inline void lockstep_bdev_release(void *handle)
+{
+	blkdev_put(handle, FMODE_READ);
 }
 #endif
 

@@ -99,16 +99,39 @@ static void fill_from_bio(struct media_write *w, struct bio *bio)
 	}
 }
 
-/* Makes sure that every page a data write touches exists. */
-static bool make_room(struct medium *m, sector_t sector, unsigned int count)
+/* Address of one sector of a write with data. */
+static void *write_data(struct media_write *w, unsigned int i)
 {
-	unsigned long i, last = (sector + count - 1) >> PAGE_SECTOR_BITS;
+	return page_address(w->pages[i >> PAGE_SECTOR_BITS]) +
+	       ((i & (SECTORS_IN_PAGE - 1)) << SECTOR_SHIFT);
+}
 
-	for (i = sector >> PAGE_SECTOR_BITS; i <= last; i++) {
+/* Does the write have nothing but zeroes for page @index of the medium? */
+static bool only_zeroes(struct media_write *w, unsigned long index)
+{
+	sector_t from = max_t(sector_t, w->sector, (sector_t)index << PAGE_SECTOR_BITS);
+	sector_t to = min_t(sector_t, w->sector + w->count,
+			    (sector_t)(index + 1) << PAGE_SECTOR_BITS);
+
+	for (; from < to; from++)
+		if (memchr_inv(write_data(w, from - w->sector), 0, SECTOR_SIZE))
+			return false;
+	return true;
+}
+
+/*
+ * Makes sure that every page a data write touches exists, but for those that it would
+ * only fill with zeroes: so a disk that is written full of them takes no memory.
+ */
+static bool make_room(struct medium *m, struct media_write *w)
+{
+	unsigned long i, last = (w->sector + w->count - 1) >> PAGE_SECTOR_BITS;
+
+	for (i = w->sector >> PAGE_SECTOR_BITS; i <= last; i++) {
 		struct page *page;
 		int r;
 
-		if (xa_load(&m->durable, i))
+		if (xa_load(&m->durable, i) || only_zeroes(w, i))
 			continue;
 		page = alloc_page(GFP_NOIO | __GFP_ZERO);
 		if (!page)
@@ -150,21 +173,14 @@ struct media_write *media_write_new(struct media_gen *gen, sector_t sector,
 			goto bad;
 	}
 	if (bio) {
-		if (!make_room(gen->medium, sector, count))
-			goto bad;
 		fill_from_bio(w, bio);
+		if (!make_room(gen->medium, w))
+			goto bad;
 	}
 	return w;
 bad:
 	media_write_put(w);
 	return NULL;
-}
-
-/* Address of one sector of a write with data. */
-static void *write_data(struct media_write *w, unsigned int i)
-{
-	return page_address(w->pages[i >> PAGE_SECTOR_BITS]) +
-	       ((i & (SECTORS_IN_PAGE - 1)) << SECTOR_SHIFT);
 }
 
 static void unlink_write(struct media_write *w)

@@ -29,7 +29,11 @@ from laberror import LabError
 from uml import Uml, folder
 
 TREE = Path(__file__).resolve().parents[2]
-KERNELS = ("plain", "checked")
+KERNELS = ("plain", "checked", "smp")
+# Without simulated time, which has one CPU only.
+REALTIME_KERNELS = ("smp",)
+# How many CPUs such a kernel gets: as many as the machines have that the tests are made for.
+CPUS = 2
 # Order matters: each may use symbols of those before it. Modules not named here follow by name.
 MODULE_ORDER = ("dcd", "target_core_dcd", "dm-media", "lab-nvram", "dm-lockstep")
 # Built for the lab's own tests; loaded by them only.
@@ -182,6 +186,7 @@ def _cmdline(job: Job) -> list[str]:
     )
     # kmemleak doubles the time of a run and can't scan (see EPILOG).
     leaks = [] if any(arg.startswith("kmemleak=") for arg in job.boot) else ["kmemleak=off"]
+    cpus = [f"ncpus={CPUS}"] if job.kernel in REALTIME_KERNELS else []
     clock = [] if job.realtime else ["time-travel=inf-cpu", f"time-travel-start={EPOCH_NS}"]
     return [
         f"mem={job.memory}",
@@ -196,6 +201,7 @@ def _cmdline(job: Job) -> list[str]:
         f"initcall_blacklist={_host_random(job)}",
         "scsi_debug.add_host=0",  # a script makes its own
         f"lab.seed={job.seed}",
+        *cpus,
         *clock,
         *leaks,
         *job.boot,
@@ -275,7 +281,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     one.add_argument("script", type=Path, help="Python (*.py) or shell script inside the project")
     one.add_argument("--kernel", choices=KERNELS, default="plain")
-    one.add_argument("--realtime", action="store_true", help="the host's clock, not simulated time")
+    one.add_argument(
+        "--realtime", action="store_true", help="the host's clock, not simulated time (smp: always)"
+    )
     one.add_argument("--seed", type=int, default=1, help="decides all that is random (default 1)")
     one.add_argument("--timeout", type=float, default=300.0, metavar="S", help="wall time")
     one.add_argument("--sim-timeout", type=float, default=86_400.0, metavar="S")
@@ -326,7 +334,7 @@ def main(argv: Sequence[str]) -> int:
         script=args.script,
         args=tuple(scripts),
         kernel=args.kernel,
-        realtime=args.realtime,
+        realtime=args.realtime or args.kernel in REALTIME_KERNELS,
         seed=args.seed,
         timeout_s=args.timeout,
         sim_timeout_s=args.sim_timeout,

@@ -80,6 +80,20 @@ def test_what_cannot_run_is_said(tmp_path: Path) -> None:
     assert "MODULE.PARAMETER=VALUE" in run.stderr, run.text
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("mirror_window.py", "wrie"), ("mirror_limits.py", "row"), ("mirror_memory.py", "leak"),
+        ("mirror_scribble.py", "dm"), ("mirror_churn.py", "1", "1", "luns"),
+        ("fs_power.py", "ext4", "1", "lies"),
+    ],
+)  # fmt: skip
+def test_a_part_that_a_scenario_doesnt_have_is_refused(words: tuple[str, ...]) -> None:
+    run = lab(*words)
+    assert run.rc == 1, run.text
+    assert f"no '{words[-1]}'; known: " in run.stderr, run.text
+
+
 def test_nothing_is_left_when_the_runner_is_ended() -> None:
     process = subprocess.Popen(
         ["tests/sim/lab", "run", "tests/sim/scenarios/lab_stuck.py", "--", "spin"],
@@ -140,6 +154,21 @@ def test_the_judge_of_consoles() -> None:
     assert splat.find(clean + bad) == bad
     assert splat.judge(bad[:1], None) == [f"kernel splat: {bad[0]}"]
     assert splat.judge(bad[:1], ["WARNING:"]) == []
+
+
+def test_a_fault_of_the_kernels_own_is_known_as_a_whole() -> None:
+    report = [
+        "WARNING: suspicious RCU usage",
+        "lib/maple_tree.c:720 suspicious rcu_dereference_check() usage!",
+        " [<6014d941>] flush_tlb_mm+0x91/0x140",
+        " [<604631b3>] tlb_finish_mmu+0x273/0x3e0",
+    ]
+    assert splat.find(report) == []
+    assert splat.find(report[:2]) == report[:1]
+    assert splat.find([*report, " [<7014d941>] write_map+0x91/0x140 [dm_lockstep]"]) == report[:1]
+    assert splat.find([*report, "BUG: KASAN: slab-use-after-free in x"]) == [
+        "BUG: KASAN: slab-use-after-free in x"
+    ]
 
 
 def test_same_seed_same_bytes() -> None:

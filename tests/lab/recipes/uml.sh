@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154 # here, flavour: set by ../cache
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# uml-plain, uml-checked: the kernels of the sim lab.
+# uml-plain, uml-checked, uml-smp: the kernels of the sim lab.
 #   linux     the kernel, statically linked: runs on any host
 #   build/    the tree to build modules against: make -C build ARCH=um M=DIR modules
 #   release   its release
@@ -10,10 +10,25 @@
 # Built in the source tree itself and not with O=: the tree then holds no
 # absolute path and may be renamed.
 
+# The configuration's files, on top of each other.
+fragments() {
+	local name names
+	case $flavour in
+	plain) names="base simulated plain" ;;
+	checked) names="base simulated sanitizers checked" ;;
+	smp) names="base sanitizers smp" ;;
+	*) die "no UML kernel '$flavour'" ;;
+	esac
+	for name in $names; do
+		cat "$here/uml/$name.config" || return
+	done
+}
+
 inputs() {
 	local tools
 	tools=$(entry tools)
-	cat "$tools/.lockstep/source-version" "$here/uml/base.config" "$here/uml/$flavour.config"
+	cat "$tools/.lockstep/source-version"
+	fragments
 	grep -E '^(gcc-[0-9]*|binutils|libc6-dev) ' "$tools/.lockstep/manifest"
 }
 
@@ -56,7 +71,7 @@ build() {
 	sed -i '/^config HZ$/,/^$/s/^\tint$/\tint "HZ"/' arch/um/Kconfig
 
 	in_tools make -s -C "$dest/build" ARCH=um defconfig
-	cat "$here/uml/base.config" "$here/uml/$flavour.config" >"$dest/wanted"
+	fragments >"$dest/wanted"
 	in_tools env ARCH=um scripts/kconfig/merge_config.sh -m .config ../wanted >/dev/null
 	in_tools make -s -C "$dest/build" ARCH=um olddefconfig
 	check_config "$dest/wanted" .config

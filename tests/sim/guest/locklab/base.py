@@ -8,16 +8,27 @@ import ctypes
 import errno
 import os
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 SEED = int(os.environ.get("LAB_SEED", "1"))
 OUT = Path(os.environ.get("LAB_OUT", "/out"))
-CHECKED = os.environ.get("LAB_KERNEL") == "checked"
+CHECKED = os.environ.get("LAB_KERNEL") in ("checked", "smp")  # KASAN, lockdep
 
 CLONE_NEWNET = 0x40000000
 _SYS_FINIT_MODULE = 313
+
+
+def words(first: int, known: Collection[str]) -> list[str]:
+    """The script's arguments from this one on (1: all). Each has to be one of the known: a part
+    that a test names by a typo must not pass because nothing of it was run."""
+    given = sys.argv[first:]
+    for word in given:
+        if word not in known:
+            sys.exit(f"{Path(sys.argv[0]).name}: no {word!r}; known: {', '.join(known)}")
+    return given
 
 
 class Wrong(AssertionError):

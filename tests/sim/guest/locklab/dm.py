@@ -24,6 +24,7 @@ _OPENS_AT, _FLAGS_AT, _EVENT_AT, _DEV_AT = 24, 28, 32, 40
 _CREATE, _REMOVE, _SUSPEND, _STATUS, _WAIT, _LOAD, _CLEAR, _MESSAGE = 3, 4, 6, 7, 8, 9, 10, 14
 _TABLE_STATUS = 12
 _READONLY, _SUSPENDED, _ASK_TABLE, _NOFLUSH = 1 << 0, 1 << 1, 1 << 4, 1 << 11
+_INACTIVE = 1 << 12
 _WORDS = {
     _CREATE: "create", _REMOVE: "remove", _SUSPEND: "suspend or resume", _STATUS: "look at",
     _WAIT: "wait for", _LOAD: "load a table into", _CLEAR: "clear the table of",
@@ -103,9 +104,10 @@ def message(name: str, text: str) -> None:
     _call(_MESSAGE, name, struct.pack("=Q", 0) + text.encode() + b"\0")
 
 
-def status(name: str) -> str:
-    """The first target's status, without start, length and target."""
-    return _text(_call(_TABLE_STATUS, name))
+def status(name: str, *, inactive: bool = False) -> str:
+    """The first target's status, without start, length and target. `inactive`: of the table that
+    is loaded and not in use yet."""
+    return _text(_call(_TABLE_STATUS, name, flags=_INACTIVE if inactive else 0))
 
 
 def table(name: str) -> str:

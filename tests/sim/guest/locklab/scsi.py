@@ -9,10 +9,13 @@ import os
 import struct
 from dataclasses import dataclass
 
-_SG_IO = 0x2285
+_SG_IO, _SG_SCSI_RESET = 0x2285, 0x2284
+_DEVICE, _NO_ESCALATION = 1, 0x100
 _NONE, _TO, _FROM = -1, -2, -3
 CHECK_CONDITION = 2
+BUSY = 8
 ILLEGAL_REQUEST, ABORTED_COMMAND = 5, 11
+TIMED_OUT = 3  # what the host says
 
 
 class _Header(ctypes.Structure):
@@ -61,7 +64,13 @@ class Lun:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def command(self, cdb: bytes, out: bytes = b"", expect: int = 0) -> Answer:
+    def reset(self) -> None:
+        """LOGICAL UNIT RESET, and nothing else if that fails."""
+        fcntl.ioctl(self._fd, _SG_SCSI_RESET, struct.pack("i", _DEVICE | _NO_ESCALATION))
+
+    def command(
+        self, cdb: bytes, out: bytes = b"", expect: int = 0, *, timeout_ms: int = 60000
+    ) -> Answer:
         """@out is sent with it; or up to @expect bytes are received."""
         data = ctypes.create_string_buffer(out, len(out)) if out else None
         if expect:
@@ -71,7 +80,7 @@ class Lun:
             interface_id=ord("S"), direction=_TO if out else _FROM if expect else _NONE,
             cmd_len=len(cdb), sense_max=64, length=len(out) or expect,
             data=ctypes.addressof(data) if data else None, cmd=ctypes.addressof(cmd),
-            sense=ctypes.addressof(sense), timeout=60000,
+            sense=ctypes.addressof(sense), timeout=timeout_ms,
         )  # fmt: skip
         fcntl.ioctl(self._fd, _SG_IO, header)
         told = sense.raw
