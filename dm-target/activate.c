@@ -16,37 +16,83 @@
 /* The longest text: a history. */
 #define TEXT_BYTES	1200
 
-/* Look at the legs, and decide. */
-static int find_legs(struct mirror *m, struct super_found found[LEGS], struct verdict *v)
+/* Look at a leg. True: I/O that was abandoned may still reach it. */
+static bool look(struct mirror *m, enum leg_id leg, struct super_found *found)
 {
-	const char *name = dm_table_device_name(m->ti->table);
-	enum leg_id leg;
+	found->kind = SUPER_ABSENT;
+	if (m->legs[leg].dead)
+		return false;
+	/* By what is known without asking it: it may hang. */
+	if (registry_draining(m, leg))
+		return true;
+	(void)metadata_read(m, leg, found);
+	registry_know(m, leg, found);
+	return registry_draining(m, leg);
+}
+
+static void tell_draining(struct mirror *m, enum leg_id leg, const char *what)
+{
+	DMERR("%s: the %s leg (%s) hasn't answered all that was sent to it, by whatever device: %s",
+	      m->name, leg_name(leg), leg_path(&m->legs[leg]), what);
+}
+
+/*
+ * As if the leg that drains weren't there; unless it is the one that has everything. One
+ * that can't be looked at may be that, if it isn't known to have been given up.
+ */
+static int decide_without(struct mirror *m, struct super_found found[LEGS], enum leg_id leg,
+			  struct verdict *v)
+{
+	bool ahead = found[leg].kind != SUPER_VALID ? !registry_given_up(m, leg) :
+		     v->source == leg && (v->join || v->full);
+
+	if (!ahead) {
+		found[leg].kind = SUPER_ABSENT;
+		verdict_decide(&found[LEG_LOCAL], &found[LEG_REMOTE], v);
+	}
+	if (!ahead && !v->reason)
+		return 0;
+	tell_draining(m, leg, "the other leg can't stand in for it; try again when it has");
+	return -EBUSY;
+}
+
+/* Look at the legs, and decide. @draining: legs that are left out, for that reason. */
+static int find_legs(struct mirror *m, struct super_found found[LEGS], struct verdict *v,
+		     bool draining[LEGS])
+{
+	enum leg_id leg, out = LEGS;
 	char *text;
 	int r = 0;
 
 	text = kmalloc(TEXT_BYTES, GFP_KERNEL);
 	if (!text)
 		return -ENOMEM;
-	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		if (m->legs[leg].dead)
-			found[leg].kind = SUPER_ABSENT;
-		else
-			(void)metadata_read(m, leg, &found[leg]);
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		draining[leg] = look(m, leg, &found[leg]);
+		if (draining[leg])
+			out = leg;
+	}
 
 	verdict_decide(&found[LEG_LOCAL], &found[LEG_REMOTE], v);
+	if (out < LEGS && (!v->reason || found[out].kind == SUPER_ABSENT)) {
+		r = decide_without(m, found, out, v);
+		if (r)
+			goto out;
+	}
 	verdict_text(v, &found[LEG_LOCAL], &found[LEG_REMOTE], text, TEXT_BYTES);
 	if (v->reason) {
-		DMERR("%s: %s", name, text);
+		DMERR("%s: %s", m->name, text);
 		for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 			if (found[leg].kind != SUPER_VALID)
 				continue;
 			super_history_text(&found[leg].super, text, TEXT_BYTES);
-			DMERR("%s: history of the %s leg: %s", name, leg_name(leg), text);
+			DMERR("%s: history of the %s leg: %s", m->name, leg_name(leg), text);
 		}
 		r = -EINVAL;
 	} else {
-		DMINFO("%s: %s", name, text);
+		DMINFO("%s: %s", m->name, text);
 	}
+out:
 	kfree(text);
 	return r;
 }
@@ -71,22 +117,39 @@ static int check_geometry(struct mirror *m, const struct super *s)
 	return 0;
 }
 
+/* After a table reload: the superblock of the first leg that has one. */
+static const struct super *look_at_reload(struct mirror *m, struct super_found found[LEGS])
+{
+	const struct super *first = NULL;
+	enum leg_id leg;
+
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		/* Not for nothing: it may hang. */
+		if (!m->legs[leg].dev || (first && registry_knows(m, leg)))
+			continue;
+		if (metadata_read(m, leg, &found[leg]) || found[leg].kind != SUPER_VALID)
+			continue;
+		registry_know(m, leg, &found[leg]);
+		if (!first)
+			first = &found[leg].super;
+	}
+	return first;
+}
+
 int activate_check(struct mirror *m)
 {
 	struct super_found found[LEGS] = { };
+	bool draining[LEGS];
+	const struct super *s;
 	struct verdict v;
-	enum leg_id leg;
 	int r;
 
 	/* A table reload: the legs are in use, and say so when that has ended. */
-	if (registry_reload(m)) {
-		for (leg = LEG_LOCAL; leg < LEGS; leg++)
-			if (m->legs[leg].dev && !metadata_read(m, leg, &found[leg]) &&
-			    found[leg].kind == SUPER_VALID)
-				return check_geometry(m, &found[leg].super);
-	}
+	s = registry_reload(m) ? look_at_reload(m, found) : NULL;
+	if (s)
+		return check_geometry(m, s);
 
-	r = find_legs(m, found, &v);
+	r = find_legs(m, found, &v, draining);
 	if (r) {
 		m->ti->error = "The legs can't be used together; the kernel's log says why";
 		return r;
@@ -161,11 +224,50 @@ static void begin_read_only(struct mirror *m, const struct verdict *v)
 	spin_unlock_irq(&m->lock);
 }
 
+/* Until all has returned that may still reach it. */
+static void leave_out(struct mirror *m, enum leg_id leg)
+{
+	spin_lock_irq(&m->lock);
+	m->legs[leg].dead = true;
+	m->legs[leg].why = WHY_DRAINING;
+	spin_unlock_irq(&m->lock);
+	DMWARN("%s: the %s leg (%s) hasn't answered all that was sent to it, by whatever device: starting without it; it comes back when it has",
+	       m->name, leg_name(leg), leg_path(&m->legs[leg]));
+}
+
+/*
+ * In core mode. Where the abandoned writes went isn't known here, nor what else that leg
+ * misses: all of it.
+ */
+static int leave_out_core(struct mirror *m, enum leg_id leg)
+{
+	enum leg_id other = other_leg(leg);
+
+	if (m->legs[leg].dead || !registry_draining(m, leg))
+		return 0;
+	if (m->legs[other].dead || m->keep == leg ||
+	    (m->map.nr_stale && m->map.target == other)) {
+		tell_draining(m, leg, "the other leg can't stand in for it; try again when it has");
+		return -EBUSY;
+	}
+	leave_out(m, leg);
+	spin_lock_irq(&m->lock);
+	region_map_mark_all(&m->map, leg);
+	spin_unlock_irq(&m->lock);
+	return 0;
+}
+
 /* Without metadata: the region map and the dead leg, if any, are what they are. */
 static int begin_core(struct mirror *m)
 {
 	enum leg_id leg;
+	int r;
 
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		r = leave_out_core(m, leg);
+		if (r)
+			return r;
+	}
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		if (!m->legs[leg].dead)
 			continue;
@@ -186,7 +288,7 @@ static int check_kept(struct mirror *m, const struct verdict *v)
 	if (m->keep == LEGS || v->alone || v->source == m->keep || (!v->join && !v->full))
 		return 0;
 	DMERR("%s: the %s leg (%s) has been used without this mirror, which runs with what the %s leg has",
-	      dm_table_device_name(m->ti->table), leg_name(v->source),
+	      m->name, leg_name(v->source),
 	      leg_path(&m->legs[v->source]), leg_name(m->keep));
 	return -EINVAL;
 }
@@ -194,6 +296,7 @@ static int check_kept(struct mirror *m, const struct verdict *v)
 static int begin(struct mirror *m)
 {
 	struct super_found found[LEGS] = { };
+	bool draining[LEGS];
 	struct verdict v;
 	enum leg_id leg;
 	int r;
@@ -202,7 +305,14 @@ static int begin(struct mirror *m)
 		return begin_core(m);
 
 	/* Of a read-only mirror only what the verdict says is used. */
-	r = find_legs(m, found, &v);
+	r = find_legs(m, found, &v, draining);
+	if (!r && m->keep < LEGS && draining[m->keep]) {
+		tell_draining(m, m->keep, "it is the one to go on with; try again when it has");
+		r = -EBUSY;
+	}
+	for (leg = LEG_LOCAL; leg < LEGS && !r; leg++)
+		if (draining[leg])
+			leave_out(m, leg);
 	if (!r)
 		r = check_kept(m, &v);
 	if (!r)
@@ -235,34 +345,23 @@ static void set_dead(struct mirror *m, enum leg_id leg, bool dead)
 	spin_unlock_irq(&m->lock);
 }
 
-/* What an earlier try has abandoned, or an earlier table, may still reach the leg. */
-static int check_drained(struct mirror *m)
-{
-	enum leg_id leg;
-
-	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		if (m->legs[leg].dead ||
-		    (!writes_draining(m, leg) && !registry_draining(m, leg)))
-			continue;
-		DMERR("%s: the %s leg (%s) hasn't answered all that was sent to it: try again when it has",
-		      dm_table_device_name(m->ti->table), leg_name(leg), leg_path(&m->legs[leg]));
-		return -EBUSY;
-	}
-	return 0;
-}
-
 int activate_begin(struct mirror *m)
 {
-	enum leg_id drop = other_leg(m->keep);
-	int r = check_drained(m);
+	enum leg_id drop = other_leg(m->keep), leg;
+	bool was_dead[LEGS];
+	int r;
 
-	if (r)
-		return r;
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		was_dead[leg] = m->legs[leg].dead;
 	r = begin(m);
+	/* The next try looks again whether a leg drains. */
+	for (leg = LEG_LOCAL; leg < LEGS && r; leg++)
+		if (m->legs[leg].dead && !was_dead[leg])
+			set_dead(m, leg, false);
 	if (!r || m->keep == LEGS || m->legs[drop].dead || m->legs[m->keep].dead)
 		return r;
 	DMERR("%s: going on without the %s leg (%s), which can't be taken",
-	      dm_table_device_name(m->ti->table), leg_name(drop), leg_path(&m->legs[drop]));
+	      m->name, leg_name(drop), leg_path(&m->legs[drop]));
 	dirty_map_stop(&m->dirty);
 	set_dead(m, drop, true);
 	r = begin(m);
@@ -304,7 +403,7 @@ void activate_suspend(struct mirror *m)
 	/* Nothing is lost: the next start finds a crash, and resyncs what is dirty. */
 	if (r)
 		DMWARN("%s: not marked as stopped cleanly: error %d",
-		       dm_table_device_name(m->ti->table), r);
+		       m->name, r);
 }
 
 void activate_again(struct mirror *m)

@@ -27,7 +27,9 @@ static_assert(LOCKSTEP_SLOT_BYTES == DIGEST_BLOCK);
 struct digests {
 	struct mirror *m;
 	char *path;			/* as it was given */
-	struct dm_dev *dev;		/* NULL: it couldn't be opened */
+	struct dm_dev *dev;		/* NULL: it couldn't be opened, or the table has gone */
+	void *held;			/* as a leg's (leg.h) */
+	struct block_device *bdev;
 	struct mutex lock;		/* of what follows up to @key */
 	bool proven;
 	u64 deaths;			/* of both legs, when it was proven or not */
@@ -78,7 +80,7 @@ static void __printf(2, 3) doubt(struct digests *d, const char *format, ...)
 	text.fmt = format;
 	text.va = &args;
 	DMWARN("%s: the digest LUN %s isn't used, what is equal is copied too: %pV",
-	       dm_table_device_name(d->m->ti->table), d->path, &text);
+	       d->m->name, d->path, &text);
 	va_end(args);
 }
 
@@ -91,7 +93,7 @@ static void good(struct digests *d)
 	d->good_told = true;
 	d->bad_told = false;
 	DMINFO("%s: the digest LUN %s shows the remote leg: what is equal isn't copied",
-	       dm_table_device_name(d->m->ti->table), d->path);
+	       d->m->name, d->path);
 }
 
 /* So many ends of usefulness of a leg: a key is of the time since the last one. */
@@ -177,7 +179,7 @@ static int set_read(struct digest_set *set, u64 at, unsigned int bytes)
 {
 	struct digests *d = set->d;
 
-	bio_init(&set->bio, d->dev->bdev, &set->vec, 1, REQ_OP_READ | REQ_SYNC);
+	bio_init(&set->bio, d->bdev, &set->vec, 1, REQ_OP_READ | REQ_SYNC);
 	set->bio.bi_iter.bi_sector = at >> SECTOR_SHIFT;
 	__bio_add_page(&set->bio, virt_to_page(set->buf), bytes, offset_in_page(set->buf));
 	set->bio.bi_private = set;
@@ -227,7 +229,7 @@ static void check_header(struct digests *d, const struct lockstep_digest_header 
 	else if (le64_to_cpu(h->data_sectors) != size)
 		doubt(d, "it is of a LUN of %llu sectors, the remote leg has %llu",
 		      le64_to_cpu(h->data_sectors), size);
-	else if (bdev_nr_sectors(d->dev->bdev) << SECTOR_SHIFT < digest_lun_bytes(size))
+	else if (bdev_nr_sectors(d->bdev) << SECTOR_SHIFT < digest_lun_bytes(size))
 		doubt(d, "it is too small for the digests of %llu sectors", size);
 	else if (memcmp(proof, h->proof, sizeof(proof)))
 		doubt(d, "it doesn't know what has just been written to the remote leg: it is another LUN's, or an old one");
@@ -238,7 +240,7 @@ static void check_header(struct digests *d, const struct lockstep_digest_header 
 /* A new key, and who knows it? */
 static void prove(struct digests *d)
 {
-	unsigned int bytes = max(SECTOR_SIZE, bdev_logical_block_size(d->dev->bdev));
+	unsigned int bytes = max(SECTOR_SIZE, bdev_logical_block_size(d->bdev));
 	struct mirror *m = d->m;
 	struct digest_set *set;
 	int r;
@@ -247,7 +249,7 @@ static void prove(struct digests *d)
 		doubt(d, "its logical block has %u bytes, more than %u", bytes, DIGEST_BLOCK);
 		return;
 	}
-	if (bdev_nr_sectors(d->dev->bdev) < DIGEST_BLOCK_SECTORS) {
+	if (bdev_nr_sectors(d->bdev) < DIGEST_BLOCK_SECTORS) {
 		doubt(d, "it has no room for a header");
 		return;
 	}
@@ -305,7 +307,7 @@ static struct digest_set *fetch(struct digests *d, sector_t start, unsigned int 
 
 	if (!usable(d, &deaths, key))
 		return NULL;
-	align = max(SECTOR_SIZE, bdev_logical_block_size(d->dev->bdev));
+	align = max(SECTOR_SIZE, bdev_logical_block_size(d->bdev));
 	first = digest_at(start / DIGEST_BLOCK_SECTORS);
 	end = digest_at(digest_blocks(start + sectors + DIGEST_BLOCK_SECTORS - 1));
 	from = round_down(first, align);
@@ -429,6 +431,24 @@ void digests_run(struct mirror *m)
 		WRITE_ONCE(m->digests->paused, false);
 }
 
+static int open_lun(struct digests *d, struct dm_target *ti, const char *path)
+{
+	int r = dm_get_device(ti, path, BLK_OPEN_READ, &d->dev);
+
+	if (r) {
+		d->dev = NULL;
+		return r;
+	}
+	d->held = lockstep_bdev_hold(d->dev->bdev->bd_dev, &d->bdev);
+	if (!IS_ERR(d->held))
+		return 0;
+	r = PTR_ERR(d->held);
+	d->held = NULL;
+	dm_put_device(ti, d->dev);
+	d->dev = NULL;
+	return r;
+}
+
 int digests_create(struct mirror *m)
 {
 	const char *path = m->options.resync_digests;
@@ -449,11 +469,10 @@ int digests_create(struct mirror *m)
 	if (!d->path)
 		return -ENOMEM;
 	m->options.resync_digests = d->path;
-	r = dm_get_device(m->ti, path, BLK_OPEN_READ, &d->dev);
+	r = open_lun(d, m->ti, path);
 	if (r) {
-		d->dev = NULL;
 		DMWARN("%s: the digest LUN %s can't be opened: error %d; resyncs work without it until the table is loaded anew",
-		       dm_table_device_name(m->ti->table), path, r);
+		       m->name, path, r);
 	} else {
 		m->options.resync_digests = d->dev->name;
 	}
@@ -470,6 +489,21 @@ static bool all_returned(struct digests *d)
 	return none;
 }
 
+void digests_leave(struct mirror *m)
+{
+	struct digests *d = m->digests;
+
+	if (d && d->dev)
+		dm_put_device(m->ti, d->dev);
+	if (d)
+		d->dev = NULL;
+}
+
+bool digests_out(struct mirror *m)
+{
+	return m->digests && !all_returned(m->digests);
+}
+
 void digests_destroy(struct mirror *m)
 {
 	struct digests *d = m->digests;
@@ -478,9 +512,9 @@ void digests_destroy(struct mirror *m)
 		return;
 	while (!wait_event_timeout(d->wake, all_returned(d), DIGEST_RETRY))
 		DMWARN("%s: waiting for %u reads that the digest LUN %s doesn't answer",
-		       dm_table_device_name(m->ti->table), READ_ONCE(d->out), d->path);
-	if (d->dev)
-		dm_put_device(m->ti, d->dev);
+		       m->name, READ_ONCE(d->out), d->path);
+	if (d->held)
+		lockstep_bdev_release(d->held);
 	mutex_destroy(&d->lock);
 	kfree(d->path);
 	kfree(d);

@@ -64,6 +64,10 @@ struct mirror;
 int __must_check digests_create(struct mirror *m);
 void digests_destroy(struct mirror *m);
 
+/* The table goes: dm gets its device back. And: are reads out that destroy would wait for? */
+void digests_leave(struct mirror *m);
+bool digests_out(struct mirror *m);
+
 /* No more waiting for the device, and again. Any context; without digests, too. */
 void digests_pause(struct mirror *m);
 void digests_run(struct mirror *m);

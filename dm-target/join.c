@@ -198,6 +198,10 @@ static int probe(struct mirror *m, enum leg_id leg, struct super_found *found)
 
 	if (m->meta) {
 		r = metadata_read(m, leg, found);
+		registry_know(m, leg, found);
+		/* It may be the leg that somebody waits for by another device. */
+		if (!r && registry_draining(m, leg))
+			r = -EBUSY;
 	} else {
 		bytes = bdev_logical_block_size(leg_bdev(&m->legs[leg]));
 		block = kmalloc(bytes, GFP_NOIO);
@@ -224,7 +228,9 @@ static int come_back(struct mirror *m, enum leg_id leg)
 	int r;
 
 	/* What was abandoned may still reach the leg: it would undo newer writes. */
-	r = registry_draining(m, leg) ? -EBUSY : writes_ready(m, leg);
+	r = writes_ready(m, leg);
+	if (!r && registry_draining(m, leg))
+		r = -EBUSY;
 	if (!r && atomic_read(&l->inflight))
 		r = -EBUSY;
 	if (r == -EBUSY) {
@@ -232,6 +238,8 @@ static int come_back(struct mirror *m, enum leg_id leg)
 	} else if (!r) {
 		begin_joining(m, leg);
 		r = probe(m, leg, &found);
+		if (r == -EBUSY)
+			why = WHY_DRAINING;
 		if (!r && m->meta)
 			r = prepare(m, leg, &found, &target, &why);
 	}
@@ -421,7 +429,7 @@ int join_now(struct mirror *m)
 	int r;
 
 	do {
-		standing_drain(m);
+		standing_await(m);
 		mutex_lock(&m->join_lock);
 		r = step(m);
 		mutex_unlock(&m->join_lock);

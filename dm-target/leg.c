@@ -14,6 +14,12 @@ const char *leg_name(enum leg_id leg)
 	return leg == LEG_LOCAL ? "local" : "remote";
 }
 
+static void give_back(struct leg *leg, struct dm_target *ti)
+{
+	leg_put(leg, ti);
+	leg_close(leg);
+}
+
 int leg_open(struct leg *leg, struct dm_target *ti, const char *path, enum leg_id id)
 {
 	sector_t have;
@@ -33,29 +39,38 @@ int leg_open(struct leg *leg, struct dm_target *ti, const char *path, enum leg_i
 					      "Can't open the remote leg";
 		return r;
 	}
+	strscpy(leg->path, leg->dev->name, sizeof(leg->path));
+	leg->held = lockstep_bdev_hold(leg->dev->bdev->bd_dev, &leg->bdev);
+	if (IS_ERR(leg->held)) {
+		r = PTR_ERR(leg->held);
+		leg->held = NULL;
+		ti->error = "Can't open a leg once more";
+		give_back(leg, ti);
+		return r;
+	}
 
-	if ((dm_table_get_mode(ti->table) & BLK_OPEN_WRITE) && bdev_read_only(leg->dev->bdev)) {
+	if ((dm_table_get_mode(ti->table) & BLK_OPEN_WRITE) && bdev_read_only(leg->bdev)) {
 		DMERR("%s leg: %s is read-only, the table isn't", leg_name(id), path);
 		ti->error = id == LEG_LOCAL ? "Local leg is read-only" : "Remote leg is read-only";
-		leg_close(leg, ti);
+		give_back(leg, ti);
 		return -EROFS;
 	}
 
-	if (bdev_is_zoned(leg->dev->bdev)) {
+	if (bdev_is_zoned(leg->bdev)) {
 		DMERR("%s leg: %s is a zoned device, which can't be written in any order",
 		      leg_name(id), path);
 		ti->error = id == LEG_LOCAL ? "Local leg is zoned" : "Remote leg is zoned";
-		leg_close(leg, ti);
+		give_back(leg, ti);
 		return -EINVAL;
 	}
 
-	have = bdev_nr_sectors(leg->dev->bdev);
+	have = bdev_nr_sectors(leg->bdev);
 	if (have < ti->len) {
 		DMERR("%s leg: %s has %llu sectors, the table asks for %llu",
 		      leg_name(id), path, (unsigned long long)have, (unsigned long long)ti->len);
 		ti->error = id == LEG_LOCAL ? "Local leg is smaller than the table's length" :
 					      "Remote leg is smaller than the table's length";
-		leg_close(leg, ti);
+		give_back(leg, ti);
 		return -EINVAL;
 	}
 
@@ -63,13 +78,20 @@ int leg_open(struct leg *leg, struct dm_target *ti, const char *path, enum leg_i
 	leg->zero_wq = alloc_workqueue("lockstep-zero", WQ_UNBOUND | WQ_MEM_RECLAIM, ZEROINGS);
 	if (!leg->send_wq || !leg->zero_wq) {
 		ti->error = "Out of memory";
-		leg_close(leg, ti);
+		give_back(leg, ti);
 		return -ENOMEM;
 	}
 	return 0;
 }
 
-void leg_close(struct leg *leg, struct dm_target *ti)
+void leg_put(struct leg *leg, struct dm_target *ti)
+{
+	if (leg->dev)
+		dm_put_device(ti, leg->dev);
+	leg->dev = NULL;
+}
+
+void leg_close(struct leg *leg)
 {
 	if (leg->zero_wq)
 		destroy_workqueue(leg->zero_wq);
@@ -77,19 +99,20 @@ void leg_close(struct leg *leg, struct dm_target *ti)
 	if (leg->send_wq)
 		destroy_workqueue(leg->send_wq);
 	leg->send_wq = NULL;
-	if (leg->dev)
-		dm_put_device(ti, leg->dev);
-	leg->dev = NULL;
+	if (leg->held)
+		lockstep_bdev_release(leg->held);
+	leg->held = NULL;
+	leg->bdev = NULL;
 }
 
 const char *leg_path(const struct leg *leg)
 {
-	return leg->dev ? leg->dev->name : "-";
+	return leg->bdev ? leg->path : "-";
 }
 
 struct block_device *leg_bdev(const struct leg *leg)
 {
-	return leg->dev->bdev;
+	return leg->bdev;
 }
 
 blk_opf_t leg_write_flags(const struct leg *leg)
@@ -100,7 +123,7 @@ blk_opf_t leg_write_flags(const struct leg *leg)
 
 bool leg_may_forget(const struct leg *leg)
 {
-	return leg->dev && !leg->write_through && !leg->cache_trusted &&
+	return leg->bdev && !leg->write_through && !leg->cache_trusted &&
 	       bdev_write_cache(leg_bdev(leg));
 }
 

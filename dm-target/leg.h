@@ -48,7 +48,14 @@ enum leg_why {
 const char *leg_why_word(enum leg_why why);
 
 struct leg {
-	struct dm_dev *dev;
+	struct dm_dev *dev;		/* NULL: there is none; or the table has gone (leg_put()) */
+	/*
+	 * Opened once more, by ourselves: what was abandoned on it may come back when the table
+	 * that it came by is long gone (registry.h).
+	 */
+	void *held;
+	struct block_device *bdev;
+	char path[16];			/* the device's number */
 	enum leg_id id;
 	/*
 	 * What this leg has acknowledged must be on stable storage, though its
@@ -79,7 +86,10 @@ struct leg {
  */
 int __must_check leg_open(struct leg *leg, struct dm_target *ti, const char *path,
 			  enum leg_id id);
-void leg_close(struct leg *leg, struct dm_target *ti);
+/* Give dm its device back, while there is a table to do that with; the leg can still be used. */
+void leg_put(struct leg *leg, struct dm_target *ti);
+/* After leg_put(), and when all I/O to it has returned. */
+void leg_close(struct leg *leg);
 
 /* For people: the device's number, or "-". */
 const char *leg_path(const struct leg *leg);
@@ -121,7 +131,7 @@ static inline void leg_io_end(struct leg *leg)
  */
 static inline bool leg_full(const struct leg *leg)
 {
-	return atomic_read(&leg->inflight) > bdev_get_queue(leg->dev->bdev)->nr_requests / 2;
+	return atomic_read(&leg->inflight) > bdev_get_queue(leg->bdev)->nr_requests / 2;
 }
 
 #endif

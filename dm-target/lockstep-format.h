@@ -40,6 +40,13 @@
  * Generation: names a point in a mirror's life, at which the legs in sync with
  * it are equal but for what the maps say. `count` orders them for people only.
  *
+ * Log. A leg may be written through a DCD, whose log then has writes that the
+ * disk below it lacks. The superblock says which log that is, so that a host that
+ * finds the disk itself knows that it isn't the leg (`log_state` BEHIND), until
+ * that log is retired or given up for good (LEFT): then the DCD refuses to use it
+ * over this disk. `dcd format` and `dcd retire` write this on the disk itself,
+ * lockstep-meta writes it through the DCD.
+ *
  * Feature words: a reader that doesn't know a bit of `incompat` must refuse,
  * of `ro_compat` must not write, of `compat` may ignore it.
  */
@@ -60,7 +67,8 @@
 
 /* Known feature bits. */
 #define LOCKSTEP_COMPAT		0U
-#define LOCKSTEP_RO_COMPAT	0U
+#define LOCKSTEP_RO_LOG		1U	/* log_state isn't NONE: who writes must keep that */
+#define LOCKSTEP_RO_COMPAT	LOCKSTEP_RO_LOG
 #define LOCKSTEP_INCOMPAT	0U
 
 #define LOCKSTEP_SLOTS		2U
@@ -95,6 +103,11 @@
 
 /* flags of struct lockstep_slot */
 #define LOCKSTEP_ACTIVE		1U	/* in use; found so at assembly: there was a crash */
+
+/* log_state of struct lockstep_slot */
+#define LOCKSTEP_LOG_NONE	0U	/* nothing is known of a log */
+#define LOCKSTEP_LOG_BEHIND	1U	/* the disk lacks what the log may have */
+#define LOCKSTEP_LOG_LEFT	2U	/* the disk counts, the log must not be used any more */
 
 /* why a generation began; the leg that it began on had to do without the other */
 #define LOCKSTEP_WHY_CREATED	1U	/* not so here: the mirror was created */
@@ -146,7 +159,9 @@ struct lockstep_slot {
 	__u8 adopted[16];	/* the NEW leg for which cur began, while ALONE */
 	__le64 moved_to;	/* slots_start of the superblock that counts instead; or 0 */
 	__le64 moved_from;	/* slots_start of one that is to be zeroed yet; or 0 */
-	__u8 reserved[3536];
+	__u8 log_uuid[16];	/* of the DCD's log; 0: none */
+	__le32 log_state;	/* LOCKSTEP_LOG_* */
+	__u8 reserved[3516];
 	__u8 digest_key[32];	/* random, or 0; at the leg's end: see lockstep-digest.h */
 } __attribute__((packed));
 

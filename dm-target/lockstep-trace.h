@@ -14,7 +14,8 @@
 
 #include "mirror.h"
 
-#define lockstep_dev(m)	disk_devt(dm_disk(dm_table_get_md((m)->ti->table)))
+/* Not by its target: what comes late is told, too. */
+#define lockstep_dev(m)	((m)->devt)
 
 TRACE_EVENT(lockstep_write,
 	TP_PROTO(struct mirror *m, sector_t sector, unsigned int sectors),
@@ -286,6 +287,26 @@ TRACE_EVENT(lockstep_window,
 		__entry->ns = ns;
 	),
 	TP_printk("%d,%d limit %zu, %zu bytes on the way, answered in %llu ns", MAJOR(__entry->dev),
+		  MINOR(__entry->dev), __entry->limit, __entry->bytes, __entry->ns)
+);
+
+/* A background write has returned, and what they may have at once has changed (budget.h). */
+TRACE_EVENT(lockstep_background,
+	TP_PROTO(struct mirror *m, size_t limit, size_t bytes, u64 ns),
+	TP_ARGS(m, limit, bytes, ns),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(size_t, limit)
+		__field(size_t, bytes)
+		__field(u64, ns)
+	),
+	TP_fast_assign(
+		__entry->dev = lockstep_dev(m);
+		__entry->limit = limit;
+		__entry->bytes = bytes;
+		__entry->ns = ns;
+	),
+	TP_printk("%d,%d limit %zu, %zu bytes held, answered in %llu ns", MAJOR(__entry->dev),
 		  MINOR(__entry->dev), __entry->limit, __entry->bytes, __entry->ns)
 );
 

@@ -78,6 +78,18 @@ static int msg_resync_rate(struct mirror *m, unsigned int argc, char **argv)
 	return 0;
 }
 
+static int msg_resync_least(struct mirror *m, unsigned int argc, char **argv)
+{
+	unsigned int least;
+	int r = parse_number("resync_least", argv[0], UINT_MAX / 2, &least);
+
+	if (r)
+		return r;
+	WRITE_ONCE(m->options.resync_least, least);
+	throttle_set_least(m->throttle, least);
+	return 0;
+}
+
 static int msg_verify(struct mirror *m, unsigned int argc, char **argv)
 {
 	if (!strcasecmp(argv[0], "start"))
@@ -154,6 +166,18 @@ static int msg_scatter(struct mirror *m, unsigned int argc, char **argv)
 	return 0;
 }
 
+static int msg_memory_kib(struct mirror *m, unsigned int argc, char **argv)
+{
+	unsigned int kib;
+	int r = parse_number("memory_kib", argv[0], MEMORY_KIB_MAX, &kib);
+
+	if (r)
+		return r;
+	WRITE_ONCE(m->options.memory_kib, kib);
+	budget_set(m, kib);
+	return 0;
+}
+
 static int msg_policy(struct mirror *m, unsigned int argc, char **argv)
 {
 	enum table_policy policy;
@@ -199,12 +223,14 @@ static const struct {
 	{ "recover", " [local|remote]", 0, 1, msg_recover },
 	{ "resync", "", 0, 0, msg_resync },
 	{ "resync_rate", " <KiB/s>", 1, 1, msg_resync_rate },
+	{ "resync_least", " <KiB/s>", 1, 1, msg_resync_least },
 	{ "verify", " start|check|stop", 1, 1, msg_verify },
 	{ "resync_pace", " polite|full", 1, 1, msg_resync_pace },
 	{ "resync_compare", " on|off", 1, 1, msg_resync_compare },
 	{ "remote_timeout", " <ms>", 1, 1, msg_remote_timeout },
 	{ "coalesce", " <writes>", 1, 1, msg_coalesce },
 	{ "scatter", " auto|on|off", 1, 1, msg_scatter },
+	{ "memory_kib", " <KiB>", 1, 1, msg_memory_kib },
 	{ "policy", " degrade|block|error", 1, 1, msg_policy },
 	{ "unblock", "", 0, 0, msg_unblock },
 	{ "fail_held", "", 0, 0, msg_fail_held },

@@ -8,9 +8,11 @@
  *                            copied to it
  *   resync                   take all of the remote leg for stale
  *   resync_rate <KiB/s>      0 = no bound
+ *   resync_least <KiB/s>     under any load, 0 = nothing
  *   remote_timeout <ms>      0 = never
  *   coalesce <writes>        in a batch at most
  *   scatter auto|on|off      batches as WRITE SCATTERED
+ *   memory_kib <KiB>         bound of the memory of writes in flight, 0 = the default
  *   policy degrade|block|error
  *   unblock                  policy block: go on with one leg until both are back
  *   fail_held                fail the writes that are held now

@@ -456,12 +456,14 @@ int mirror_fail(struct mirror *m, enum leg_id leg)
 		DMWARN("%s: can't fail the %s leg: the %s leg is dead or not in sync everywhere",
 		       dm_table_device_name(m->ti->table), leg_name(leg),
 		       leg_name(other_leg(leg)));
-	standing_drain(m);
+	standing_await(m);
 	return r;
 }
 
 int mirror_recover(struct mirror *m, enum leg_id leg)
 {
+	int r;
+
 	spin_lock_irq(&m->lock);
 	if (!m->legs[leg].dead) {
 		spin_unlock_irq(&m->lock);
@@ -470,7 +472,11 @@ int mirror_recover(struct mirror *m, enum leg_id leg)
 	if (m->legs[leg].why == WHY_TOLD)
 		m->legs[leg].why = m->legs[leg].dev ? WHY_FAILED : WHY_ABSENT;
 	spin_unlock_irq(&m->lock);
-	return join_now(m);
+	r = join_now(m);
+	/* It isn't kept away any more: from now on it comes back by itself. */
+	if (r)
+		join_kick_later(m);
+	return r;
 }
 
 /* Is the local leg one that the remote leg may be resynced from? */

@@ -42,10 +42,12 @@
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
+#include "budget.h"
 #include "counters.h"
 #include "dirty-map.h"
 #include "leg.h"
 #include "range-lock.h"
+#include "registry.h"
 #include "region-map.h"
 #include "scatter.h"
 #include "standing.h"
@@ -64,7 +66,9 @@ struct resync;
 struct verify;
 
 struct mirror {
-	struct dm_target *ti;
+	struct dm_target *ti;		/* NULL: it lingers (registry.h) */
+	char name[16];			/* the mapped device's number, for people... */
+	dev_t devt;			/* ...and that number */
 	struct leg legs[LEGS];
 	struct table_options options;	/* as in the table, and changed by messages */
 	struct metadata *meta;		/* NULL: core mode */
@@ -123,14 +127,14 @@ struct mirror {
 	struct work_struct event;
 
 	/* registry.c */
-	struct list_head registered;
+	struct registered registered;
 	bool ran;			/* has been resumed once */
 	bool heir;			/* it has taken over from one that ran */
 	enum leg_id keep;		/* after a reload: the leg to go on with; else LEGS */
 	bool suspended;
 };
 
-/* What a read carries with it (dm's per-bio data); nothing is initialised by dm. */
+/* What a bio carries with it (dm's per-bio data); nothing is initialised by dm. */
 struct mirror_io {
 	struct mirror *m;
 	struct bio *bio;		/* the caller's (dm's clone of it) */
@@ -139,6 +143,7 @@ struct mirror_io {
 	enum leg_id leg;		/* where it was sent */
 	bool retried;			/* already failed over */
 	struct throttle_io app;
+	struct budget_share share;	/* a write's, until it has a struct write */
 };
 
 static inline struct mirror_io *mirror_io(struct bio *bio)

@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "registry.h"
 
+#include <linux/module.h>
+
+#include "join.h"
+#include "lockstep-test.h"
 #include "metadata.h"
 #include "mirror.h"
 #include "resync.h"
+#include "scatter.h"
+
+TEST_KNOB(bool, drain_by_device, "what was abandoned is looked for on the same block device only");
 
 static LIST_HEAD(mirrors);
-static DEFINE_MUTEX(mirrors_lock);
+static LIST_HEAD(lingering);
+static DEFINE_MUTEX(mirrors_lock);	/* both, and what registered says */
+static struct workqueue_struct *linger_wq;
 
 static bool same_device(const struct leg *a, const struct leg *b)
 {
-	return a->dev && b->dev && leg_bdev(a)->bd_dev == leg_bdev(b)->bd_dev;
+	return a->bdev && b->bdev && a->bdev->bd_dev == b->bdev->bd_dev;
 }
 
 static bool same_legs(const struct mirror *a, const struct mirror *b)
@@ -30,11 +39,45 @@ static bool share_a_leg(const struct mirror *a, const struct mirror *b)
 	return false;
 }
 
+static bool same_mapped(const struct registered *a, const struct registered *b)
+{
+	if (*a->uuid || *b->uuid)
+		return !strcmp(a->uuid, b->uuid);
+	return *a->name && !strcmp(a->name, b->name);
+}
+
+/* See above, at two legs that are one. */
+static bool same_leg(const struct mirror *a, enum leg_id i, const struct mirror *b, enum leg_id j)
+{
+	if (!a->legs[i].bdev || !b->legs[j].bdev)
+		return false;
+	if (same_device(&a->legs[i], &b->legs[j]))
+		return true;
+	if (test_knob(drain_by_device))
+		return false;
+	if (a->meta && b->meta)
+		return a->registered.known[i] && b->registered.known[j] &&
+		       !memcmp(a->registered.leg_uuid[i], b->registered.leg_uuid[j],
+			       sizeof(a->registered.leg_uuid[i]));
+	return i == j && same_mapped(&a->registered, &b->registered);
+}
+
 /* Does @m, which hasn't run, take over from @other? */
 static bool hands_on(const struct mirror *other, const struct mirror *m)
 {
 	return other != m && (other->ran || other->heir) && share_a_leg(m, other) &&
 	       dm_table_get_md(other->ti->table) == dm_table_get_md(m->ti->table);
+}
+
+/* dmsetup may rename it. Once it is about to be removed it has none, and keeps what it had. */
+static void learn_name(struct mirror *m)
+{
+	char name[DM_NAME_LEN], uuid[DM_UUID_LEN];
+
+	if (dm_copy_name_and_uuid(dm_table_get_md(m->ti->table), name, uuid))
+		return;
+	strscpy(m->registered.name, name, sizeof(name));
+	strscpy(m->registered.uuid, uuid, sizeof(uuid));
 }
 
 int registry_add(struct mirror *m)
@@ -44,7 +87,8 @@ int registry_add(struct mirror *m)
 	int r = 0;
 
 	mutex_lock(&mirrors_lock);
-	list_for_each_entry(other, &mirrors, registered) {
+	learn_name(m);
+	list_for_each_entry(other, &mirrors, registered.link) {
 		if (!share_a_leg(m, other))
 			continue;
 		if (other->ti->table == m->ti->table) {
@@ -62,35 +106,90 @@ int registry_add(struct mirror *m)
 		}
 	}
 	if (!r)
-		list_add_tail(&m->registered, &mirrors);
+		list_add_tail(&m->registered.link, &mirrors);
 	mutex_unlock(&mirrors_lock);
 	return r;
 }
 
-bool registry_draining(const struct mirror *m, enum leg_id leg)
+static bool reached_from(const struct list_head *list, const struct mirror *m, enum leg_id leg)
 {
 	const struct mirror *other;
-	bool draining = false;
 	enum leg_id i;
 
-	mutex_lock(&mirrors_lock);
-	list_for_each_entry(other, &mirrors, registered)
+	list_for_each_entry(other, list, registered.link)
 		for (i = LEG_LOCAL; i < LEGS; i++)
-			if (same_device(&other->legs[i], &m->legs[leg]) &&
-			    writes_draining(other, i))
-				draining |= other != m;
+			if (writes_draining(other, i) && same_leg(other, i, m, leg))
+				return true;
+	return false;
+}
+
+bool registry_draining(const struct mirror *m, enum leg_id leg)
+{
+	bool draining;
+
+	mutex_lock(&mirrors_lock);
+	draining = writes_draining(m, leg) || reached_from(&mirrors, m, leg) ||
+		   reached_from(&lingering, m, leg);
 	mutex_unlock(&mirrors_lock);
 	return draining;
 }
 
+static bool given_up_by(const struct mirror *other, const struct mirror *m, enum leg_id leg)
+{
+	enum leg_id i;
+
+	for (i = LEG_LOCAL; i < LEGS && other->ran; i++)
+		if (READ_ONCE(other->legs[i].dead) && same_leg(other, i, m, leg) &&
+		    same_leg(other, other_leg(i), m, other_leg(leg)))
+			return true;
+	return false;
+}
+
+bool registry_given_up(const struct mirror *m, enum leg_id leg)
+{
+	const struct mirror *other;
+	bool found = false;
+
+	mutex_lock(&mirrors_lock);
+	list_for_each_entry(other, &mirrors, registered.link)
+		found |= given_up_by(other, m, leg);
+	list_for_each_entry(other, &lingering, registered.link)
+		found |= given_up_by(other, m, leg);
+	mutex_unlock(&mirrors_lock);
+	return found;
+}
+
+void registry_know(struct mirror *m, enum leg_id leg, const struct super_found *found)
+{
+	if (found->kind != SUPER_VALID)
+		return;
+	mutex_lock(&mirrors_lock);
+	memcpy(m->registered.leg_uuid[leg], found->super.leg_uuid,
+	       sizeof(m->registered.leg_uuid[leg]));
+	m->registered.known[leg] = true;
+	mutex_unlock(&mirrors_lock);
+}
+
+bool registry_knows(const struct mirror *m, enum leg_id leg)
+{
+	return m->registered.known[leg];
+}
+
 /* The legs' metadata lie where they lay when the first of the mirrors began. */
-static void hand_on_sizes(struct mirror *m, const struct mirror *from)
+static void hand_on_places(struct mirror *m, const struct mirror *from)
 {
 	enum leg_id leg;
 
-	for (leg = LEG_LOCAL; m->meta && from->meta && leg < LEGS; leg++)
-		if (same_device(&m->legs[leg], &from->legs[leg]))
-			m->meta->size[leg] = from->meta->size[leg];
+	for (leg = LEG_LOCAL; m->meta && from->meta && leg < LEGS; leg++) {
+		if (!same_device(&m->legs[leg], &from->legs[leg]))
+			continue;
+		m->meta->size[leg] = from->meta->size[leg];
+		if (!from->registered.known[leg])
+			continue;
+		memcpy(m->registered.leg_uuid[leg], from->registered.leg_uuid[leg],
+		       sizeof(m->registered.leg_uuid[leg]));
+		m->registered.known[leg] = true;
+	}
 }
 
 bool registry_reload(struct mirror *m)
@@ -99,10 +198,10 @@ bool registry_reload(struct mirror *m)
 	bool found = false;
 
 	mutex_lock(&mirrors_lock);
-	list_for_each_entry(other, &mirrors, registered) {
+	list_for_each_entry(other, &mirrors, registered.link) {
 		if (!hands_on(other, m))
 			continue;
-		hand_on_sizes(m, other);
+		hand_on_places(m, other);
 		found = true;
 	}
 	mutex_unlock(&mirrors_lock);
@@ -117,7 +216,7 @@ void registry_before(struct mirror *m, sector_t *len, enum leg_id *missing)
 	*len = 0;
 	*missing = LEGS;
 	mutex_lock(&mirrors_lock);
-	list_for_each_entry(other, &mirrors, registered) {
+	list_for_each_entry(other, &mirrors, registered.link) {
 		if (!hands_on(other, m))
 			continue;
 		*len = other->ti->len;
@@ -131,8 +230,57 @@ void registry_before(struct mirror *m, sector_t *len, enum leg_id *missing)
 void registry_remove(struct mirror *m)
 {
 	mutex_lock(&mirrors_lock);
-	list_del(&m->registered);
+	list_del_init(&m->registered.link);
 	mutex_unlock(&mirrors_lock);
+}
+
+/* Somebody's I/O has returned: legs that have waited for that needn't wait any longer. */
+static void kick_all(void)
+{
+	struct mirror *m;
+	enum leg_id leg;
+
+	lockdep_assert_held(&mirrors_lock);
+	list_for_each_entry(m, &mirrors, registered.link)
+		for (leg = LEG_LOCAL; leg < LEGS; leg++)
+			if (m->ran && !m->suspended && m->options.rejoin &&
+			    READ_ONCE(m->legs[leg].why) == WHY_DRAINING)
+				join_kick(m);
+}
+
+static void linger_work(struct work_struct *work)
+{
+	struct mirror *m = container_of(work, struct mirror, registered.work);
+
+	writes_drain(m);
+	scatter_end(m);
+	mutex_lock(&mirrors_lock);
+	list_del(&m->registered.link);
+	kick_all();
+	mutex_unlock(&mirrors_lock);
+	DMINFO("%s: all that was sent by this device, which has gone, has returned", m->name);
+	m->registered.free(m);
+	/* registry_module_exit() waits for the end of this. */
+	module_put(THIS_MODULE);
+}
+
+void registry_linger(struct mirror *m, void (*free)(struct mirror *m))
+{
+	enum leg_id leg;
+
+	/* dm still has one for the table. */
+	__module_get(THIS_MODULE);
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		if (writes_draining(m, leg))
+			DMWARN("%s: this table goes, and the %s leg (%s) has not answered all that was sent to it: its memory, the block device and this module stay in use until it has, and no mirror uses that leg before",
+			       m->name, leg_name(leg), leg_path(&m->legs[leg]));
+	m->registered.free = free;
+	INIT_WORK(&m->registered.work, linger_work);
+	mutex_lock(&mirrors_lock);
+	list_del_init(&m->registered.link);
+	list_add_tail(&m->registered.link, &lingering);
+	mutex_unlock(&mirrors_lock);
+	queue_work(linger_wq, &m->registered.work);
 }
 
 /*
@@ -167,7 +315,7 @@ static void inherit(struct mirror *m, const struct mirror *from)
 	}
 	/* The leg that had everything; the other one may be the one exchanged. */
 	m->keep = from->home < LEGS ? from->home : from->keep < LEGS ? from->keep : LEG_LOCAL;
-	if (!same_device(&m->legs[m->keep], &from->legs[m->keep]))
+	if (!same_leg(m, m->keep, from, m->keep))
 		m->keep = other_leg(m->keep);
 	m->unblocked = from->unblocked;
 	m->heir = true;
@@ -181,8 +329,9 @@ int registry_resume(struct mirror *m)
 	int r = 0;
 
 	mutex_lock(&mirrors_lock);
+	learn_name(m);
 	if (!m->ran) {
-		list_for_each_entry(other, &mirrors, registered) {
+		list_for_each_entry(other, &mirrors, registered.link) {
 			if (!hands_on(other, m))
 				continue;
 			if (!other->suspended) {
@@ -192,7 +341,7 @@ int registry_resume(struct mirror *m)
 				break;
 			}
 			/* They may have moved since this table was loaded. */
-			hand_on_sizes(m, other);
+			hand_on_places(m, other);
 			inherit(m, other);
 		}
 	}
@@ -214,4 +363,53 @@ void registry_ran(struct mirror *m)
 	mutex_lock(&mirrors_lock);
 	m->ran = true;
 	mutex_unlock(&mirrors_lock);
+}
+
+static int tell_draining(const struct list_head *list, char *text, int at)
+{
+	const struct mirror *m;
+	enum leg_id leg;
+
+	list_for_each_entry(m, list, registered.link)
+		for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+			unsigned int nr = READ_ONCE(m->writes.abandoned[leg]);
+
+			if (!nr)
+				continue;
+			at += scnprintf(text + at, PAGE_SIZE - at, "%u %s %s ", nr, leg_name(leg),
+					leg_path(&m->legs[leg]));
+			at += m->registered.known[leg] ?
+			      scnprintf(text + at, PAGE_SIZE - at, "%pUb",
+					m->registered.leg_uuid[leg]) :
+			      scnprintf(text + at, PAGE_SIZE - at, "-");
+			at += scnprintf(text + at, PAGE_SIZE - at, " %s\n", m->registered.name);
+		}
+	return at;
+}
+
+static int get_draining(char *text, const struct kernel_param *kp)
+{
+	int at;
+
+	mutex_lock(&mirrors_lock);
+	at = tell_draining(&mirrors, text, 0);
+	at = tell_draining(&lingering, text, at);
+	mutex_unlock(&mirrors_lock);
+	return at;
+}
+
+static const struct kernel_param_ops draining_ops = { .get = get_draining };
+
+module_param_cb(draining, &draining_ops, NULL, 0444);
+MODULE_PARM_DESC(draining, "legs that abandoned I/O may still reach (registry.h)");
+
+int registry_module_init(void)
+{
+	linger_wq = alloc_workqueue("lockstep-linger", WQ_UNBOUND, 0);
+	return linger_wq ? 0 : -ENOMEM;
+}
+
+void registry_module_exit(void)
+{
+	destroy_workqueue(linger_wq);
 }

@@ -19,21 +19,76 @@
  *
  * A new mirror that couldn't be started has taken over all the same: the old one
  * is gone then. The next table takes over from it.
+ *
+ * What was abandoned (write.h) belongs to the leg, not to the mirror that gave it up
+ * nor to the block device by which it was sent: it may still reach the leg, and undo
+ * newer writes there. So a leg that anybody's abandoned I/O may reach is dead, and
+ * draining, in every mirror of this host, and joins when all of it has returned. Two
+ * legs are one if
+ *  - they are the same block device; or
+ *  - their superblocks have the same uuid: a LUN by another session or portal, through
+ *    an LV, after a logout and a login;
+ *  - one of the mirrors has no metadata, and both are the same leg of one mapped device
+ *    (by its uuid, or by its name if it has none): all that can be known then. A leg of
+ *    the core mode that drains is resynced as a whole when it has returned, unless the
+ *    table before has handed on what it misses.
+ *
+ * A mirror whose table goes while I/O is out lingers: a table swap or a remove doesn't
+ * wait. It isn't dm's any more and has no target (mirror.ti is NULL); its memory, the
+ * block devices and this module stay in use until the last of it has returned, then a
+ * worker frees it. Until then the module can't be unloaded, so there is no later life
+ * of it that doesn't know. What a host has forgotten by a crash, nobody here knows of:
+ * whoever makes a table then has to have asked the other site to end it first (the
+ * command does: lockstep(8), LATE WRITES).
+ *
+ * The parameter "draining" of the module tells all such legs, a line each: requests
+ * that are out, local or remote, the block device (MAJOR:MINOR), the leg's uuid or -,
+ * the mapped device's name.
  */
 #ifndef LOCKSTEP_REGISTRY_H
 #define LOCKSTEP_REGISTRY_H
 
+#include <linux/dm-ioctl.h>
+#include <linux/list.h>
 #include <linux/types.h>
+#include <linux/workqueue.h>
 
 #include "leg.h"
 
 struct mirror;
+struct super_found;
+
+/* What the registry has of a mirror. */
+struct registered {
+	struct list_head link;
+	char name[DM_NAME_LEN];		/* of the mapped device */
+	char uuid[DM_UUID_LEN];
+	u8 leg_uuid[LEGS][16];
+	bool known[LEGS];		/* that uuid */
+	struct work_struct work;	/* of one that lingers */
+	void (*free)(struct mirror *m);
+};
+
+int __must_check registry_module_init(void);
+/* No mirror is left, not even one that lingers: each has a reference to the module. */
+void registry_module_exit(void);
 
 /*
- * Are parts of abandoned writes out on this leg, sent by any mirror (the one
- * before a reload)? Sleeps.
+ * May abandoned I/O of any mirror reach this leg? As far as its uuid is known, see below;
+ * this mirror's own counts too. Sleeps.
  */
 bool registry_draining(const struct mirror *m, enum leg_id leg);
+
+/*
+ * Has a mirror that ran on this leg and the other one given it up, and went on with the
+ * other? Then that one needn't be taken on trust, though this one can't be read. Sleeps.
+ */
+bool registry_given_up(const struct mirror *m, enum leg_id leg);
+
+/* The leg's superblock has been read: now its uuid is known, if there is one. Sleeps. */
+void registry_know(struct mirror *m, enum leg_id leg, const struct super_found *found);
+/* Is it, or was it handed on? */
+bool registry_knows(const struct mirror *m, enum leg_id leg);
 
 /* In the constructor, legs opened. -EBUSY, with ti->error, if a leg is taken. */
 int __must_check registry_add(struct mirror *m);
@@ -45,6 +100,11 @@ bool registry_reload(struct mirror *m);
 /* That mirror's length in sectors, and the leg that it has lost; 0 and LEGS: none. Sleeps. */
 void registry_before(struct mirror *m, sector_t *len, enum leg_id *missing);
 void registry_remove(struct mirror *m);
+/*
+ * Instead, of one with I/O out, registered or not: @free is called when all of it has
+ * returned. From now on nothing of the mirror runs but what returns.
+ */
+void registry_linger(struct mirror *m, void (*free)(struct mirror *m));
 
 /* In .preresume, first. -EBUSY if another mirror still runs on the legs. */
 int __must_check registry_resume(struct mirror *m);

@@ -343,7 +343,7 @@ static void job_work(struct work_struct *work)
 	spin_unlock_irq(&m->lock);
 	throttle_watch(m->throttle);
 
-	while (throttle_begin(m->throttle, &grant, chunk_wanted, job)) {
+	while (throttle_begin(m->throttle, &grant, true, chunk_wanted, job)) {
 		if (take_chunk(job, &start, &grant.sectors)) {
 			job->digests = fetch_digests(job, start, grant.sectors);
 			chunk_lock(job->chunk, start, grant.sectors);

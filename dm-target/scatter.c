@@ -67,7 +67,7 @@ static struct scsi_device *disk_of(const struct leg *l)
 	struct device *parent;
 	struct scsi_device *sdev;
 
-	if (!l->dev)
+	if (!l->bdev)
 		return NULL;
 	parent = disk_to_dev(leg_bdev(l)->bd_disk)->parent;
 	if (!parent || !scsi_is_sdev_device(parent))
@@ -301,7 +301,7 @@ static void refuse(struct mirror *m)
 		return;
 	trace_lockstep_scatter_state(m, SCATTER_REFUSED, 0, 0);
 	DMWARN("%s: the remote leg (%s) has refused a WRITE SCATTERED that it says it knows: batches go there as single writes from now on",
-	       dm_table_device_name(m->ti->table), leg_path(remote(m)));
+	       m->name, leg_path(remote(m)));
 }
 
 /* What has failed before was not in vain. Under writes.lock. */
@@ -362,7 +362,7 @@ void scatter_again_done(struct mirror *m, blk_status_t status)
 		return;
 	trace_lockstep_scatter_state(m, SCATTER_FAILED, 0, 0);
 	DMWARN("%s: WRITE SCATTERED to the remote leg (%s) has failed %u times in a row, though the same writes were good by themselves: batches go there as single writes until it has been away",
-	       dm_table_device_name(m->ti->table), leg_path(remote(m)), SCATTER_IN_VAIN);
+	       m->name, leg_path(remote(m)), SCATTER_IN_VAIN);
 }
 
 static enum rq_end_io_ret scattered_end(LOCKSTEP_END_IO_ARGS)
@@ -531,11 +531,16 @@ void scatter_init(struct mirror *m, enum table_scatter how)
 	m->scatter.state = disk_of(remote(m)) ? SCATTER_UNKNOWN : SCATTER_NO_DISK;
 }
 
+bool scatter_asking(const struct mirror *m)
+{
+	return READ_ONCE(m->scatter.asking);
+}
+
 void scatter_end(struct mirror *m)
 {
 	while (!wait_event_timeout(m->writes.returned, !READ_ONCE(m->scatter.asking), END_TELL))
 		DMWARN("%s: waiting for the remote leg (%s) to say whether it knows WRITE SCATTERED",
-		       dm_table_device_name(m->ti->table), leg_path(remote(m)));
+		       m->name, leg_path(remote(m)));
 	/* Who has woken us is still in there. */
 	spin_lock_irq(&m->writes.lock);
 	spin_unlock_irq(&m->writes.lock);

@@ -97,6 +97,8 @@ struct scatter {
 void scatter_init(struct mirror *m, enum table_scatter how);
 /* No batch comes any more: wait until no question is out. Sleeps. */
 void scatter_end(struct mirror *m);
+/* Would it have to wait? Any context. */
+bool scatter_asking(const struct mirror *m);
 /* Any context. */
 void scatter_set(struct mirror *m, enum table_scatter how);
 /* One word for the status line. */

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "standing.h"
 
+#include <linux/sched.h>
 #include <linux/timekeeping.h>
 
 #include "join.h"
 #include "life.h"
+#include "lockstep-test.h"
 #include "lockstep-trace.h"
 #include "metadata.h"
 #include "mirror.h"
+
+TEST_KNOB(bool, messages_wait, "a message waits for a parting without end");
 
 const char *standing_name(enum standing standing)
 {
@@ -231,6 +235,18 @@ void standing_drain(struct mirror *m)
 	flush_work(&m->parting);
 }
 
+void standing_await(struct mirror *m)
+{
+	unsigned long end = jiffies + PARTING_SECONDS * HZ;
+
+	if (test_knob(messages_wait)) {
+		standing_drain(m);
+		return;
+	}
+	while (work_busy(&m->parting) && time_before(jiffies, end))
+		schedule_timeout_uninterruptible(1);
+}
+
 void standing_retry(struct mirror *m)
 {
 	queue_work(m->state_wq, &m->parting);
@@ -241,7 +257,7 @@ int standing_retry_now(struct mirror *m)
 	bool parting;
 
 	standing_retry(m);
-	standing_drain(m);
+	standing_await(m);
 	spin_lock_irq(&m->lock);
 	parting = m->standing == PARTING;
 	spin_unlock_irq(&m->lock);
@@ -262,7 +278,7 @@ int standing_unblock(struct mirror *m)
 	spin_unlock_irq(&m->lock);
 	if (r)
 		DMWARN("%s: unblock: nothing is blocked", dm_table_device_name(m->ti->table));
-	standing_drain(m);
+	standing_await(m);
 	return r;
 }
 
@@ -274,7 +290,7 @@ void standing_set_policy(struct mirror *m, enum table_policy policy)
 	if (m->standing != TOGETHER && m->standing != goal(m))
 		standing_part(m);
 	spin_unlock_irq(&m->lock);
-	standing_drain(m);
+	standing_await(m);
 }
 
 void standing_init(struct mirror *m)

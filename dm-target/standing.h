@@ -88,6 +88,14 @@ void standing_open(struct mirror *m);
 void standing_drain(struct mirror *m);
 
 /*
+ * Likewise, but for PARTING_SECONDS at most: for a message, which has to end though
+ * the leg that is left hangs, to which a parting writes. What the message has set
+ * holds all the same, as soon as the parting ends.
+ */
+#define PARTING_SECONDS	3
+void standing_await(struct mirror *m);
+
+/*
  * A parting has failed: try again. Any context, and, which waits for the end of
  * it, a sleeping one: 0, or -EIO if the survivor's metadata still can't be written.
  */

@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "status.h"
 
+#include "lockstep-test.h"
 #include "mirror.h"
 #include "resync.h"
 #include "verify.h"
+
+TEST_KNOB(bool, unjudged_good, "legs that nobody has looked at yet are told as if they were in sync");
+
+static const char * const holds[] = {
+	[HOLDS_NOTHING] = "-",
+	[HOLDS_APPLICATION] = "application",
+	[HOLDS_RATE] = "rate",
+};
 
 static u64 errors_of(const struct leg *leg)
 {
@@ -14,21 +23,24 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 {
 	struct leg *local = &m->legs[LEG_LOCAL], *remote = &m->legs[LEG_REMOTE];
 	const char *why[LEGS] = { NULL };
+	struct budget_told memory;
 	enum standing standing;
 	unsigned long stale[LEGS];
 	unsigned int sz = 0;
 	char health[LEGS];
 	unsigned long verified;
 	const char *action;
-	bool verifies;
+	bool verifies, judged;
 	u64 differing;
 	enum leg_id leg;
 	int i;
 
+	/* By the table alone nothing is known of the legs. */
+	judged = READ_ONCE(m->ran) || test_knob(unjudged_good);
 	spin_lock_irq(&m->lock);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		stale[leg] = region_map_nr_stale(&m->map, leg);
-		health[leg] = mirror_health(m, leg);
+		health[leg] = judged || !m->legs[leg].dev ? mirror_health(m, leg) : '?';
 		if (m->legs[leg].dead)
 			why[leg] = leg_why_word(m->legs[leg].why);
 	}
@@ -42,13 +54,13 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 
 	DMEMIT("%c%c %lu/%lu %s %llu %llu %s %lu %lu %lld %lld %s %s%s%s %lu %u ",
 	       health[LEG_LOCAL], health[LEG_REMOTE],
-	       region_map_in_sync(&m->map), m->map.nr, action,
+	       judged ? region_map_in_sync(&m->map) : 0, m->map.nr, action,
 	       errors_of(local), errors_of(remote),
 	       table_policy_name(m->options.policy),
 	       stale[LEG_LOCAL], stale[LEG_REMOTE],
 	       (long long)atomic64_read(&local->read_errors),
 	       (long long)atomic64_read(&remote->read_errors),
-	       standing_name(standing),
+	       judged ? standing_name(standing) : "starting",
 	       why[LEG_LOCAL] ?: why[LEG_REMOTE] ?: leg_why_word(WHY_NONE),
 	       why[LEG_LOCAL] && why[LEG_REMOTE] ? "," : "",
 	       why[LEG_LOCAL] && why[LEG_REMOTE] ? why[LEG_REMOTE] : "",
@@ -61,6 +73,9 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 	for (i = 0; i < COUNTERS; i++)
 		DMEMIT(" %llu", counters_sum(&m->counters, i));
 	DMEMIT(" %s", scatter_word(m));
+	budget_tell(&m->writes.budget, &memory);
+	DMEMIT(" %zu/%zu/%u", memory.used >> 10, memory.limit >> 10, memory.waiting);
+	DMEMIT(" %s", holds[throttle_holds(m->throttle)]);
 	return sz;
 }
 

@@ -4,7 +4,7 @@
  *
  *    1  health of local and remote leg, one character each:
  *       A in sync   a alive, some regions stale   D dead (gets no I/O)
- *       - there is none
+ *       - there is none   ? not known: the table isn't in use yet, or just about to be
  *    2  <regions in sync>/<regions>
  *    3  idle | resync | verify | paused | waiting | stalled (resync.h, verify.h)
  *    4  I/O errors of the local leg (read, write and flush)
@@ -12,8 +12,9 @@
  *    6  policy: degrade | block | error
  *    7  regions stale on the local leg        8  on the remote leg
  *    9  read errors local                    10  read errors remote
- *   11  together | parting | alone | blocked | refusing (standing.h)
- *   12  why a dead leg stays dead: one word; LOCAL,REMOTE if both are dead; or -
+ *   11  together | parting | alone | blocked | refusing (standing.h); starting: field 1 is ?
+ *   12  why a dead leg stays dead: one word (draining: registry.h); LOCAL,REMOTE if
+ *       both are dead; or -
  *   13  regions dirty in the map
  *   14  rate of the resync now, KiB/s
  *   15  verify: <regions compared>/<regions>, equal when it has ended, or - (none
@@ -27,11 +28,15 @@
  *       absorbed_waiting
  *       digested_sectors digests_equal_sectors digests_failed
  *       scattered scattered_runs scattered_again scattered_punted
- *       parked window_halved
+ *       parked window_halved budget_waited budget_background budget_left
  *
- *   last  do batches go as WRITE SCATTERED (scatter.h): yes | no | off | refused |
+ *   then  do batches go as WRITE SCATTERED (scatter.h): yes | no | off | refused |
  *       failed (again and again) | unknown (not asked yet) | - (the remote leg is no
  *       SCSI disk)
+ *   then  memory of the writes in flight, KiB: <held>/<limit>/<writes that wait for some>
+ *       (budget.h)
+ *   last  what holds the resync or the verify back most of the time: application | rate |
+ *       - (nothing of ours)
  *
  * New counters come after the last of them. Each change of fields 1 and 11, and the
  * end of a verify, is a dm event (dmsetup wait) and a line in the kernel log.

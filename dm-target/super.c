@@ -53,6 +53,8 @@ void super_pack(const struct super *s, u64 dev_sectors, void *slot)
 	put_generation(&d->base, &s->base);
 	d->moved_to = cpu_to_le64(s->moved_to);
 	d->moved_from = cpu_to_le64(s->moved_from);
+	memcpy(d->log_uuid, s->log_uuid, sizeof(d->log_uuid));
+	d->log_state = cpu_to_le32(s->log_state);
 	for (i = 0; i < LOCKSTEP_HISTORY; i++) {
 		put_generation(&d->history[i].generation, &s->history[i].gen);
 		d->history[i].time = cpu_to_le64(s->history[i].time);
@@ -90,6 +92,8 @@ static void get_fields(struct super *s, const struct lockstep_slot *d)
 	s->base = get_generation(&d->base);
 	s->moved_to = le64_to_cpu(d->moved_to);
 	s->moved_from = le64_to_cpu(d->moved_from);
+	memcpy(s->log_uuid, d->log_uuid, sizeof(s->log_uuid));
+	s->log_state = le32_to_cpu(d->log_state);
 	for (i = 0; i < LOCKSTEP_HISTORY; i++) {
 		s->history[i].gen = get_generation(&d->history[i].generation);
 		s->history[i].time = le64_to_cpu(d->history[i].time);
@@ -124,6 +128,12 @@ static bool moves_good(const struct super *s, u64 dev_sectors)
 	return !s->moved_from || (s->moved_from >= s->data_sectors &&
 				  s->moved_from < s->map_start &&
 				  s->map_start - s->moved_from >= LOCKSTEP_SLOTS_SECTORS);
+}
+
+static bool log_good(const struct super *s)
+{
+	return s->log_state <= LOCKSTEP_LOG_LEFT &&
+	       !s->log_state == !(s->ro_compat & LOCKSTEP_RO_LOG);
 }
 
 static bool state_good(const struct super *s)
@@ -170,7 +180,7 @@ enum super_reason super_unpack(const void *slot, u64 dev_sectors, struct super *
 	get_fields(s, d);
 	if (!layout_good(s, dev_sectors) || !moves_good(s, dev_sectors))
 		return SUPER_BAD_LAYOUT;
-	return state_good(s) ? SUPER_OK : SUPER_BAD_STATE;
+	return state_good(s) && log_good(s) ? SUPER_OK : SUPER_BAD_STATE;
 }
 
 static void refuse(struct super_found *found, enum super_reason reason, u64 detail)
@@ -266,6 +276,15 @@ int super_reason_text(const struct super_found *found, char *buf, size_t size)
 	default:
 		return scnprintf(buf, size, "%s", reasons[found->reason]);
 	}
+}
+
+void super_set_log(struct super *s, const u8 uuid[16], u32 state)
+{
+	memcpy(s->log_uuid, uuid, sizeof(s->log_uuid));
+	s->log_state = state;
+	s->ro_compat &= ~LOCKSTEP_RO_LOG;
+	if (state)
+		s->ro_compat |= LOCKSTEP_RO_LOG;
 }
 
 void super_touch(struct super *s, u64 now)

@@ -54,6 +54,8 @@ struct super {
 	struct generation base;
 	u64 moved_to;		/* a move to there has begun, see growth.h; 0: none */
 	u64 moved_from;		/* from there; the slots there aren't zeroed yet; 0: none */
+	u8 log_uuid[16];	/* of the DCD through which it is written; see super_set_log() */
+	u32 log_state;		/* LOCKSTEP_LOG_* */
 	struct generation_event history[LOCKSTEP_HISTORY];	/* newest first */
 };
 
@@ -87,6 +89,8 @@ struct super_found {
 	enum super_reason reason;
 	u64 detail;		/* version, unknown features or sector that @reason is about */
 	struct super super;	/* if SUPER_VALID or SUPER_MOVED_ON */
+	/* Set by who knows the device: it is BEHIND a log, and isn't that DCD's LUN. */
+	bool bypassed;
 };
 
 /**
@@ -131,6 +135,9 @@ bool __must_check super_moved_back(const struct super *s, const void *slots);
 
 /* Why super_find() refused, and what to do. Returns the length. */
 int super_reason_text(const struct super_found *found, char *buf, size_t size);
+
+/* What is known of the log of a DCD in front of the disk. The caller super_touch()es it. */
+void super_set_log(struct super *s, const u8 uuid[16], u32 state);
 
 /* Each attempt to write a superblock, failed ones too, begins with this. */
 void super_touch(struct super *s, u64 now);

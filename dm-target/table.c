@@ -7,8 +7,10 @@
 #include <linux/string.h>
 
 #include "batch.h"
+#include "budget.h"
 #include "join.h"
 #include "resync.h"
+#include "throttle.h"
 #include "watch.h"
 
 #define DM_MSG_PREFIX "lockstep"
@@ -32,6 +34,8 @@ enum option {
 	OPT_COALESCE,
 	OPT_COALESCE_PIPELINE,
 	OPT_SCATTER,
+	OPT_MEMORY_KIB,
+	OPT_RESYNC_LEAST,
 };
 
 static const struct {
@@ -55,6 +59,8 @@ static const struct {
 	{ "coalesce", OPT_COALESCE, true },
 	{ "coalesce_pipeline", OPT_COALESCE_PIPELINE, true },
 	{ "scatter", OPT_SCATTER, true },
+	{ "memory_kib", OPT_MEMORY_KIB, true },
+	{ "resync_least", OPT_RESYNC_LEAST, true },
 };
 
 void table_defaults(struct table_options *o)
@@ -62,6 +68,7 @@ void table_defaults(struct table_options *o)
 	*o = (struct table_options) {
 		.rejoin = REJOIN_SECONDS_DEFAULT,
 		.resync_jobs = RESYNC_JOBS_DEFAULT,
+		.resync_least = RESYNC_LEAST_DEFAULT,
 		.remote_timeout = REMOTE_TIMEOUT_DEFAULT,
 		.coalesce = COALESCE_DEFAULT,
 		.coalesce_pipeline = COALESCE_PIPELINE_DEFAULT,
@@ -219,6 +226,16 @@ static int parse_option(struct table_options *o, struct dm_target *ti, enum opti
 		if (r)
 			ti->error = "scatter must be auto, on or off";
 		break;
+	case OPT_MEMORY_KIB:
+		r = parse_number(&o->memory_kib, value, 0, MEMORY_KIB_MAX);
+		if (r)
+			ti->error = "memory_kib must be from 0 (the default) to 1073741824";
+		break;
+	case OPT_RESYNC_LEAST:
+		r = parse_number(&o->resync_least, value, 0, UINT_MAX / 2);
+		if (r)
+			ti->error = "resync_least must be a number of KiB/s, 0 for none";
+		break;
 	}
 	return r;
 }
@@ -299,6 +316,7 @@ int table_parse(struct table_options *o, struct dm_target *ti, unsigned int argc
 
 unsigned int table_emit(const struct table_options *o, char *result, unsigned int maxlen)
 {
+	bool least = o->resync_least != RESYNC_LEAST_DEFAULT;
 	bool jobs = o->resync_jobs != RESYNC_JOBS_DEFAULT;
 	bool timeout = o->remote_timeout != REMOTE_TIMEOUT_DEFAULT;
 	bool rejoin = o->rejoin != REJOIN_SECONDS_DEFAULT;
@@ -307,8 +325,9 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 	unsigned int words, sz = 0;
 
 	words = 2 * (!!o->region_size + !!o->policy + o->trust_remote_cache + o->local_fua + jobs +
-		     !!o->resync_rate + timeout + rejoin + coalesce + pipeline +
-		     o->resync_full + o->resync_compare + !!o->resync_digests + !!o->scatter) +
+		     !!o->resync_rate + least + timeout + rejoin + coalesce + pipeline +
+		     o->resync_full + o->resync_compare + !!o->resync_digests + !!o->scatter +
+		     !!o->memory_kib) +
 		(o->mode != MODE_METADATA);
 	if (!words)
 		return 0;
@@ -328,6 +347,8 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 		DMEMIT(" resync_jobs %u", o->resync_jobs);
 	if (o->resync_rate)
 		DMEMIT(" resync_rate %u", o->resync_rate);
+	if (least)
+		DMEMIT(" resync_least %u", o->resync_least);
 	if (timeout)
 		DMEMIT(" remote_timeout %u", o->remote_timeout);
 	if (rejoin)
@@ -344,5 +365,7 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 		DMEMIT(" coalesce_pipeline %u", o->coalesce_pipeline);
 	if (o->scatter)
 		DMEMIT(" scatter %s", scatters[o->scatter]);
+	if (o->memory_kib)
+		DMEMIT(" memory_kib %u", o->memory_kib);
 	return sz;
 }

@@ -38,6 +38,8 @@
  *                            device is the one at the other site
  *   resync_jobs <n>          chunks copied at the same time, 1 to 16, default 8
  *   resync_rate <KiB/s>      bound over all jobs, default 0 = none
+ *   resync_least <KiB/s>     what it does under any load, as far as half of the time
+ *                            suffices for it; default 4096, 0 = nothing (throttle.h)
  *   resync_pace polite|full  polite (default): the application's I/O goes first
  *                            (throttle.h); full: as fast as it goes
  *   resync_compare on|off    read both legs and copy only what differs; off
@@ -54,6 +56,9 @@
  *   scatter auto|on|off      a batch goes to the remote leg by WRITE SCATTERED where
  *                            that knows it: auto (default) in commands of at most
  *                            32 KiB, on in as few as the leg takes (scatter.h)
+ *   memory_kib <KiB>         that writes in flight may hold at most; who has more to
+ *                            write waits; default 0 = 2 % of the machine's memory,
+ *                            from 4 MiB to 256 MiB (budget.h)
  *
  * The table line that the kernel shows (dmsetup table) can be given again; it
  * leaves out what has its default value. A new line for a device that runs says all
@@ -95,6 +100,7 @@ struct table_options {
 	bool local_fua;
 	unsigned int resync_jobs;
 	unsigned int resync_rate;	/* KiB/s */
+	unsigned int resync_least;	/* KiB/s */
 	unsigned int remote_timeout;	/* ms */
 	bool resync_full;
 	bool resync_compare;
@@ -102,6 +108,7 @@ struct table_options {
 	unsigned int coalesce;		/* writes in a batch */
 	unsigned int coalesce_pipeline;	/* batches */
 	enum table_scatter scatter;
+	unsigned int memory_kib;	/* 0: the default */
 };
 
 /* The word in the table, or -EINVAL for a word that is none. */

@@ -29,6 +29,7 @@
 #include <linux/slab.h>
 
 #include "lockstep-compat.h"
+#include "lockstep-test.h"
 #include "activate.h"
 #include "digest.h"
 #include "grow.h"
@@ -45,6 +46,8 @@
 #include "verify.h"
 #include "write.h"
 #include "zero.h"
+
+TEST_KNOB(bool, remove_waits, "a table's end waits until abandoned I/O has returned");
 
 /* Without metadata: 1 MiB. */
 #define REGION_SHIFT_CORE	11
@@ -125,8 +128,11 @@ static void background_drain(struct mirror *m)
 	repair_drain(m->repair);
 }
 
-/* Takes apart whatever has been made; what hasn't is zero. */
-static void mirror_destroy(struct mirror *m)
+/*
+ * The first half of taking apart whatever has been made; what hasn't is zero. After it
+ * nothing of the mirror runs but what returns from the legs, and ti isn't used any more.
+ */
+static void mirror_stop(struct mirror *m)
 {
 	enum leg_id leg;
 
@@ -141,28 +147,61 @@ static void mirror_destroy(struct mirror *m)
 	if (!IS_ERR_OR_NULL(m->resync)) {
 		background_pause(m);
 		background_drain(m);
-		resync_destroy(m->resync);
 	}
-	if (m->verify)
-		verify_destroy(m->verify);
-	if (m->repair)
-		repair_destroy(m->repair);
-	digests_destroy(m);
-	throttle_destroy(m->throttle);
 	if (m->wq) {
 		cancel_work_sync(&m->event);
 		destroy_workqueue(m->wq);
 	}
 	if (m->read_wq)
 		destroy_workqueue(m->read_wq);
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		leg_put(&m->legs[leg], m->ti);
+	digests_leave(m);
+	m->ti = NULL;
+}
+
+/* The second half, when all has returned. */
+static void mirror_free(struct mirror *m)
+{
+	enum leg_id leg;
+
+	if (!IS_ERR_OR_NULL(m->resync))
+		resync_destroy(m->resync);
+	if (m->verify)
+		verify_destroy(m->verify);
+	if (m->repair)
+		repair_destroy(m->repair);
+	digests_destroy(m);
+	throttle_destroy(m->throttle);
 	writes_destroy(m);
 	transfers_destroy(m);
 	metadata_destroy(m);
 	counters_destroy(&m->counters);
 	region_map_destroy(&m->map);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		leg_close(&m->legs[leg], m->ti);
+		leg_close(&m->legs[leg]);
 	kfree(m);
+}
+
+/* Has all returned that mirror_free() needs back? */
+static bool all_returned(struct mirror *m)
+{
+	return !writes_draining(m, LEG_LOCAL) && !writes_draining(m, LEG_REMOTE) &&
+	       !scatter_asking(m) && !digests_out(m);
+}
+
+/* Nobody waits for a leg: one that is stopped, and has I/O out, is the registry's from now on. */
+static void mirror_end(struct mirror *m)
+{
+	if (!all_returned(m) && !test_knob(remove_waits)) {
+		registry_linger(m, mirror_free);
+		return;
+	}
+	/* Who has woken us may still be in there. Registered to the end: its legs are taken. */
+	writes_drain(m);
+	scatter_end(m);
+	registry_remove(m);
+	mirror_free(m);
 }
 
 static int check_one_leg(struct mirror *m)
@@ -277,6 +316,7 @@ static int mirror_init(struct mirror *m)
 	if (!m->throttle)
 		return -ENOMEM;
 	throttle_set_polite(m->throttle, !m->options.resync_full);
+	throttle_set_least(m->throttle, m->options.resync_least);
 	m->verify = verify_create(m);
 	m->repair = repair_create(m);
 	if (!m->verify || !m->repair)
@@ -309,6 +349,9 @@ static int lockstep_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 		return -ENOMEM;
 	}
 	m->ti = ti;
+	strscpy(m->name, dm_table_device_name(ti->table), sizeof(m->name));
+	m->devt = disk_devt(dm_disk(dm_table_get_md(ti->table)));
+	INIT_LIST_HEAD(&m->registered.link);
 	m->options = options;
 	m->read_only = !(dm_table_get_mode(ti->table) & BLK_OPEN_WRITE);
 	spin_lock_init(&m->lock);
@@ -352,8 +395,8 @@ static int lockstep_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	return 0;
 
 bad:
-	writes_drain(m);	/* a leg that hung when it was read */
-	mirror_destroy(m);
+	mirror_stop(m);
+	mirror_end(m);		/* a leg may have hung when it was read */
 	return r;
 }
 
@@ -362,12 +405,9 @@ static void lockstep_dtr(struct dm_target *ti)
 	struct mirror *m = ti->private;
 
 	watch_stop(m);		/* a message may have started it again */
-	/* Registered to the end: nobody else may use the legs before. */
-	writes_drain(m);
-	registry_remove(m);
-	scatter_end(m);
 	WARN_ON_ONCE(!range_lock_idle(&m->ranges));
-	mirror_destroy(m);
+	mirror_stop(m);
+	mirror_end(m);
 }
 
 static int map_bio(struct mirror *m, struct bio *bio)
@@ -421,14 +461,16 @@ static void lockstep_presuspend(struct dm_target *ti)
 	struct mirror *m = ti->private;
 
 	background_pause(m);
-	/* Or dm would wait for what is held. */
+	/* Or dm would wait for what is held, and for whoever sleeps in .map. */
 	standing_close(m);
+	budget_close(&m->writes.budget);
 }
 
 static void lockstep_presuspend_undo(struct dm_target *ti)
 {
 	struct mirror *m = ti->private;
 
+	budget_open(&m->writes.budget);
 	standing_open(m);
 	background_run(m);
 }
@@ -472,6 +514,7 @@ static int lockstep_preresume(struct dm_target *ti)
 		return r;
 	}
 	registry_ran(m);
+	budget_open(&m->writes.budget);
 	standing_open(m);
 	return 0;
 }
@@ -539,6 +582,12 @@ static int __init lockstep_init(void)
 
 	if (r)
 		return r;
+	r = registry_module_init();
+	if (r)
+		goto no_registry;
+	r = budget_module_init();
+	if (r)
+		goto no_budget;
 	r = watch_module_init();
 	if (r)
 		goto no_watch;
@@ -550,6 +599,10 @@ static int __init lockstep_init(void)
 no_target:
 	watch_module_exit();
 no_watch:
+	budget_module_exit();
+no_budget:
+	registry_module_exit();
+no_registry:
 	write_pool_module_exit();
 	return r;
 }
@@ -558,12 +611,15 @@ static void __exit lockstep_exit(void)
 {
 	dm_unregister_target(&lockstep_target);
 	watch_module_exit();
+	budget_module_exit();
+	registry_module_exit();
 	write_pool_module_exit();
 }
 
 module_init(lockstep_init);
 module_exit(lockstep_exit);
 
+MODULE_VERSION(LOCKSTEP_RELEASE);
 MODULE_DESCRIPTION("Lockstep: synchronous mirror of a local and a remote block device");
 MODULE_AUTHOR("Lockstep maintainers");
 MODULE_LICENSE("GPL");

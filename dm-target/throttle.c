@@ -9,6 +9,10 @@
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 
+#include "lockstep-test.h"
+
+TEST_KNOB(bool, no_least_rate, "a resync waits politely for ever");
+
 /* Chunks between two decisions about their size. */
 #define JUDGED		4
 /* An I/O's weight in the running means of latency: one in 2^LATENCY_WEIGHT. */
@@ -23,6 +27,7 @@ enum pace {
 	PACE_IDLE,		/* at full speed */
 	PACE_GAP,		/* polite, nothing else in flight */
 	PACE_FORCED,		/* polite, into the application's I/O */
+	PACE_LEAST,		/* it is behind its least rate */
 };
 
 /* The size of chunks, as it is found out; in gaps and forced it's the same. */
@@ -51,9 +56,17 @@ struct throttle {
 	u64 started;		/* chunks ever; never 0 */
 	struct size idle;
 	struct size polite;
+	struct size lagging;	/* chunks that go for the least rate */
 	u64 fastest;		/* cost of the fastest chunk */
 	u64 forced_at;		/* polite: no longer than until then */
 	u64 rest_until;		/* polite: not before, even in a gap */
+
+	unsigned int least;	/* KiB/s */
+	u64 due_at;		/* by it: when the next sector is */
+	u64 least_at;		/* not before, by it */
+
+	u64 idle_since;		/* no chunk is in flight since */
+	enum throttle_holds held_by;	/* now */
 
 	bool full;		/* never polite */
 	unsigned int rate;
@@ -62,6 +75,7 @@ struct throttle {
 	u64 told_since;		/* where the run begins whose rate is told */
 	u64 second;		/* of the newest bucket */
 	u64 sectors[THROTTLE_RATE_SECONDS + 1];
+	u64 held[THROTTLE_RATE_SECONDS + 1][HOLDS];	/* ns */
 };
 
 struct throttle *throttle_create(unsigned int min_sectors, unsigned int max_sectors,
@@ -79,6 +93,7 @@ struct throttle *throttle_create(unsigned int min_sectors, unsigned int max_sect
 	t->started = 1;
 	t->idle.sectors = min_sectors;
 	t->polite.sectors = min_sectors;
+	t->lagging.sectors = min_sectors;
 	return t;
 }
 
@@ -142,6 +157,9 @@ void throttle_watch(struct throttle *t)
 		t->latency[LEG_REMOTE] = 0;
 		t->rest_until = 0;
 		t->forced_at = t->quiet_since;
+		t->due_at = t->quiet_since;
+		t->least_at = t->quiet_since;
+		t->idle_since = t->quiet_since;
 	}
 	WRITE_ONCE(t->watchers, t->watchers + 1);
 	spin_unlock_irq(&t->lock);
@@ -171,6 +189,8 @@ static u64 limit(const struct throttle *t, enum leg_id leg, enum pace pace)
 	 * beyond the way there and back, which both have. A forced chunk waits
 	 * itself for the I/O that was there before.
 	 */
+	if (pace == PACE_LEAST)
+		return max(t->fastest + THROTTLE_IDLE_CHUNK, 2 * latency);
 	return pace == PACE_GAP ? latency + latency / 3 : 2 * latency;
 }
 
@@ -217,22 +237,24 @@ static u64 quiet_needed(const struct throttle *t)
 	return clamp_t(u64, 4 * t->pause, THROTTLE_QUIET_MIN, THROTTLE_QUIET_MAX);
 }
 
+/* How long until the job is behind its least rate, and may do something about it. */
+static u64 until_least(const struct throttle *t, u64 now, bool least)
+{
+	u64 at = max(t->due_at, t->least_at);
+
+	if (!least || !t->least || test_knob(no_least_rate))
+		return U64_MAX;
+	return at > now ? at - now : 0;
+}
+
 /* How long before a chunk may start; 0 = now, at *pace. */
-static u64 delay(const struct throttle *t, u64 now, int *pace)
+static u64 delay_politely(const struct throttle *t, u64 now, int *pace)
 {
 	u64 quiet = t->in_flight ? 0 : now - t->quiet_since;
 	u64 latency = t->latency[LEG_REMOTE] ?: t->latency[LEG_LOCAL];
 	u64 moment = clamp_t(u64, latency / 4, NSEC_PER_USEC * 50, NSEC_PER_MSEC * 2);
 	u64 look;
 
-	if (t->rate && t->next_at > now)
-		return t->next_at - now;
-	if (t->full || quiet >= quiet_needed(t)) {
-		*pace = PACE_IDLE;
-		return 0;
-	}
-	if (t->chunks)
-		return NSEC_PER_SEC;	/* woken by its end */
 	if (t->rest_until > now)
 		return min(t->rest_until - now, quiet_needed(t) - quiet);
 	if (quiet >= moment) {
@@ -247,16 +269,75 @@ static u64 delay(const struct throttle *t, u64 now, int *pace)
 	return min(look, t->forced_at - now);
 }
 
+static u64 delay(struct throttle *t, u64 now, bool least, int *pace)
+{
+	u64 quiet = t->in_flight ? 0 : now - t->quiet_since;
+	u64 lagging;
+
+	t->held_by = HOLDS_NOTHING;
+	if (t->rate && t->next_at > now) {
+		t->held_by = HOLDS_RATE;
+		return t->next_at - now;
+	}
+	if (t->full || quiet >= quiet_needed(t)) {
+		*pace = PACE_IDLE;
+		return 0;
+	}
+	if (t->chunks)
+		return NSEC_PER_SEC;	/* woken by its end */
+	t->held_by = HOLDS_APPLICATION;
+	lagging = until_least(t, now, least);
+	if (!lagging) {
+		*pace = PACE_LEAST;
+		return 0;
+	}
+	return min(lagging, delay_politely(t, now, pace));
+}
+
+static u64 ns_of(u64 sectors, unsigned int kib)
+{
+	return div_u64(sectors * NSEC_PER_SEC, 2 * kib);
+}
+
+/* Of the chunk that is about to start. */
+static unsigned int sectors_of(const struct throttle *t, u64 now, int pace)
+{
+	u64 owed;
+
+	if (pace == PACE_IDLE)
+		return t->idle.sectors;
+	if (pace != PACE_LEAST)
+		return t->polite.sectors;
+	owed = min(div64_u64((now - t->due_at) * 2 * t->least, NSEC_PER_SEC), t->lagging.sectors);
+	return max_t(u64, roundup(owed, t->min_sectors), t->min_sectors);
+}
+
+static void turn(struct throttle *t, u64 now);
+
+/* It has been said what it was waiting for since there was no chunk any more. */
+static void count_held(struct throttle *t, u64 now)
+{
+	unsigned int i;
+
+	turn(t, now);
+	div_u64_rem(t->second, ARRAY_SIZE(t->held), &i);
+	if (!t->chunks)
+		t->held[i][t->held_by] += now - t->idle_since;
+	t->idle_since = now;
+}
+
 /* Starts the chunk, or returns how long to wait. */
-static u64 try_begin(struct throttle *t, struct throttle_grant *grant)
+static u64 try_begin(struct throttle *t, struct throttle_grant *grant, bool least)
 {
 	u64 now, wait;
 
 	spin_lock_irq(&t->lock);
 	now = ktime_get_ns();
-	wait = delay(t, now, &grant->pace);
+	count_held(t, now);
+	wait = delay(t, now, least, &grant->pace);
 	if (!wait) {
-		grant->sectors = grant->pace == PACE_IDLE ? t->idle.sectors : t->polite.sectors;
+		grant->sectors = sectors_of(t, now, grant->pace);
+		grant->least = least;
 		grant->ns[LEG_LOCAL] = 0;
 		grant->ns[LEG_REMOTE] = 0;
 		t->chunks++;
@@ -269,7 +350,7 @@ static u64 try_begin(struct throttle *t, struct throttle_grant *grant)
 	return wait;
 }
 
-bool throttle_begin(struct throttle *t, struct throttle_grant *grant,
+bool throttle_begin(struct throttle *t, struct throttle_grant *grant, bool least,
 		    bool (*wanted)(void *arg), void *arg)
 {
 	u64 wait;
@@ -280,7 +361,7 @@ bool throttle_begin(struct throttle *t, struct throttle_grant *grant,
 
 		/* Not "uninterruptible": a rest is neither load nor a hang. */
 		prepare_to_wait(&t->wake, &entry, TASK_IDLE);
-		wait = try_begin(t, grant);
+		wait = try_begin(t, grant, least);
 		if (wait && wanted(arg)) {
 			expires = ns_to_ktime(wait);
 			schedule_hrtimeout_range(&expires, wait / 16, HRTIMER_MODE_REL);
@@ -300,6 +381,7 @@ static void turn(struct throttle *t, u64 now)
 
 	if (second - t->second >= ARRAY_SIZE(t->sectors)) {
 		memset(t->sectors, 0, sizeof(t->sectors));
+		memset(t->held, 0, sizeof(t->held));
 		t->told_since = now;
 		t->second = second;
 	}
@@ -307,19 +389,24 @@ static void turn(struct throttle *t, u64 now)
 		t->second++;
 		div_u64_rem(t->second, ARRAY_SIZE(t->sectors), &i);
 		t->sectors[i] = 0;
+		memset(t->held[i], 0, sizeof(t->held[i]));
 	}
 }
 
 void throttle_end(struct throttle *t, const struct throttle_grant *grant)
 {
-	bool idle = grant->pace == PACE_IDLE;
-	struct size *size = idle ? &t->idle : &t->polite;
+	bool idle = grant->pace == PACE_IDLE, lagging = grant->pace == PACE_LEAST;
+	struct size *size = idle ? &t->idle : lagging ? &t->lagging : &t->polite;
 	u64 now, ratio, took, rest, forced;
 	unsigned int i;
 
 	spin_lock_irq(&t->lock);
 	now = ktime_get_ns();
+	count_held(t, now);
 	t->chunks--;
+	if (grant->least && t->least)
+		/* What it hasn't managed for a second isn't made good. */
+		t->due_at = max(t->due_at, now - NSEC_PER_SEC) + ns_of(grant->sectors, t->least);
 	if (grant->sectors) {
 		took = max(grant->ns[LEG_LOCAL], grant->ns[LEG_REMOTE]);
 		if (!t->fastest || took < t->fastest)
@@ -327,7 +414,7 @@ void throttle_end(struct throttle *t, const struct throttle_grant *grant)
 
 		ratio = judge(t, grant);
 		took = grant->ns[LEG_LOCAL] + grant->ns[LEG_REMOTE];
-		if (!idle && size->sectors == t->min_sectors && ratio > 256) {
+		if (!idle && !lagging && size->sectors == t->min_sectors && ratio > 256) {
 			forced = took * THROTTLE_REST_LONG;
 			rest = forced;
 		} else {
@@ -336,7 +423,10 @@ void throttle_end(struct throttle *t, const struct throttle_grant *grant)
 			rest = ratio > 128 ? (took * (ratio - 128)) >> 5 : 0;
 		}
 		t->forced_at = now + min(forced, THROTTLE_REST_MAX);
-		t->rest_until = now + min(rest, THROTTLE_REST_MAX);
+		if (lagging)
+			t->least_at = now + min(took, THROTTLE_REST_MAX);
+		else
+			t->rest_until = now + min(rest, THROTTLE_REST_MAX);
 		resize(t, size, ratio, grant);
 
 		turn(t, now);
@@ -371,6 +461,40 @@ void throttle_set_rate(struct throttle *t, unsigned int rate)
 	t->next_at = 0;		/* what the old rate has booked ahead */
 	spin_unlock_irqrestore(&t->lock, flags);
 	throttle_wake(t);
+}
+
+void throttle_set_least(struct throttle *t, unsigned int least)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&t->lock, flags);
+	t->least = least;
+	t->due_at = ktime_get_ns();
+	spin_unlock_irqrestore(&t->lock, flags);
+	throttle_wake(t);
+}
+
+enum throttle_holds throttle_holds(struct throttle *t)
+{
+	u64 now, span, held[HOLDS] = {};
+	enum throttle_holds by, most = HOLDS_NOTHING;
+	unsigned long flags;
+	unsigned int i;
+
+	spin_lock_irqsave(&t->lock, flags);
+	now = ktime_get_ns();
+	count_held(t, now);
+	for (i = 0; i < ARRAY_SIZE(t->held); i++)
+		for (by = HOLDS_APPLICATION; by < HOLDS; by++)
+			held[by] += t->held[i][by];
+	span = min(now - t->told_since,
+		   now - (t->second - THROTTLE_RATE_SECONDS) * NSEC_PER_SEC);
+	if (t->watchers)
+		for (by = HOLDS_APPLICATION; by < HOLDS; by++)
+			if (held[by] > span / 2)
+				most = by;
+	spin_unlock_irqrestore(&t->lock, flags);
+	return most;
 }
 
 unsigned int throttle_rate(struct throttle *t)

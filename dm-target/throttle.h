@@ -28,9 +28,17 @@
  * Measured in tests/sim/scenarios/mirror_throttle.py, which fails when the mean
  * or the 99th percentile more than doubles.
  *
+ * Least: a job that makes the mirror whole (resync) has a least rate (resync_least, KiB/s; 0 =
+ *	none) under any load. Whenever it is behind that, a chunk goes, into the
+ *	application's I/O if need be, one at a time, and then it rests for as long as that
+ *	took: so the application has half of the time at least, whatever the rate is.
+ *	Such a chunk is as small as does for the rate, and takes less than
+ *	THROTTLE_IDLE_CHUNK more than the fastest did, or twice what the application's
+ *	own I/O does.
+ *
  * An administrator who wants the mirror whole above all switches politeness off
  * (resync_pace full): then it is always as if the application were idle. Beside
- * all that a rate may be set, which is never exceeded.
+ * all that a rate may be set, which is never exceeded, and comes before the least one.
  *
  * Locking: the throttle's own spinlock, innermost, taken with interrupts off.
  */
@@ -53,6 +61,16 @@ struct throttle;
 #define THROTTLE_REST_MAX	(2ULL * NSEC_PER_SEC)
 /* Seconds over which the rate is told. */
 #define THROTTLE_RATE_SECONDS	5
+/* KiB/s. 4 GiB are whole again within 18 minutes then, 100 GiB within 7 hours. */
+#define RESYNC_LEAST_DEFAULT	4096u
+
+/* What a job has waited for most of the time, over the last THROTTLE_RATE_SECONDS. */
+enum throttle_holds {
+	HOLDS_NOTHING,
+	HOLDS_APPLICATION,
+	HOLDS_RATE,
+	HOLDS,
+};
 
 /* What an I/O of the application carries with it. */
 struct throttle_io {
@@ -66,6 +84,7 @@ struct throttle_grant {
 	u64 ns[LEGS];			/* what it took on each leg, 0 = untouched */
 	/* throttle.c's */
 	int pace;
+	bool least;
 	u64 nr;
 };
 
@@ -93,13 +112,14 @@ void throttle_unwatch(struct throttle *t);
 /**
  * throttle_begin - wait until a chunk may start
  * @grant: sectors and pace are set, ns cleared
+ * @least: does the least rate count for this job?
  * @wanted: asked without locks held, again after throttle_wake(); when it says
  *	no, the wait ends
  *
  * Sleeps. Returns false if the chunk isn't wanted any more; else throttle_end()
  * has to follow.
  */
-bool __must_check throttle_begin(struct throttle *t, struct throttle_grant *grant,
+bool __must_check throttle_begin(struct throttle *t, struct throttle_grant *grant, bool least,
 				 bool (*wanted)(void *arg), void *arg);
 void throttle_end(struct throttle *t, const struct throttle_grant *grant);
 
@@ -112,7 +132,13 @@ void throttle_set_polite(struct throttle *t, bool polite);
 /* Any context. */
 void throttle_set_rate(struct throttle *t, unsigned int rate);
 
+/* Likewise, the least rate; so it is 0 at first. Any context. */
+void throttle_set_least(struct throttle *t, unsigned int least);
+
 /* KiB in each second, over the last THROTTLE_RATE_SECONDS. Any context. */
 unsigned int throttle_rate(struct throttle *t);
+
+/* What holds the jobs back? Any context. */
+enum throttle_holds throttle_holds(struct throttle *t);
 
 #endif

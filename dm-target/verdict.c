@@ -205,8 +205,13 @@ void verdict_decide(const struct super_found *local, const struct super_found *r
 			refuse(v, found[i]->kind == SUPER_BLANK ? VERDICT_BLANK : VERDICT_BAD, i);
 			return;
 		}
-		if (found[i]->kind == SUPER_VALID)
-			s[i] = &found[i]->super;
+		if (found[i]->kind != SUPER_VALID)
+			continue;
+		if (found[i]->bypassed) {
+			refuse(v, VERDICT_BYPASSED, i);
+			return;
+		}
+		s[i] = &found[i]->super;
 	}
 	if (!s[0] && !s[1]) {
 		refuse(v, VERDICT_NOTHING, LOCKSTEP_LOCAL);
@@ -236,6 +241,7 @@ const char *verdict_word(enum verdict_reason reason)
 		[VERDICT_NOTHING] = "nothing",
 		[VERDICT_BLANK] = "blank",
 		[VERDICT_BAD] = "bad",
+		[VERDICT_BYPASSED] = "bypassed",
 		[VERDICT_FOREIGN] = "foreign",
 		[VERDICT_SWAPPED] = "swapped",
 		[VERDICT_WRONG_LEG] = "wrong-leg",
@@ -282,6 +288,7 @@ int verdict_text(const struct verdict *v, const struct super_found *local,
 {
 	const struct super_found *found = v->leg == LOCKSTEP_LOCAL ? local : remote;
 	const char *leg = leg_word(v->leg);
+	char uuid[UUID_TEXT];
 	int n;
 
 	switch (v->reason) {
@@ -293,6 +300,10 @@ int verdict_text(const struct verdict *v, const struct super_found *local,
 		n += super_reason_text(found, buf + n, size - n);
 		return n + scnprintf(buf + n, size - n, ".%s", v->reason == VERDICT_BLANK ?
 				     " If it has grown: `lockstep grow NAME`." : "");
+	case VERDICT_BYPASSED:
+		super_uuid_text(found->super.log_uuid, uuid);
+		return scnprintf(buf, size, "The %s leg is the disk below a DCD, and the DCD's log (uuid %s) may hold acknowledged writes that aren't on it yet. Use it through that DCD. Or bring them to the disk, with the DCD stopped: `dcd retire --data DISK --log LOG --nvram NVRAM` on the host that has all three; after that it can be used.",
+				 leg, uuid);
 	case VERDICT_FOREIGN:
 		return scnprintf(buf, size, "The legs belong to different mirrors (\"%s\" and \"%s\", their set uuids differ): name the right devices.",
 				 local->super.name, remote->super.name);

@@ -12,6 +12,8 @@
  *  L and R absent                      refuse NOTHING
  *  one blank (no superblock)           refuse BLANK
  *  one bad (see enum super_reason)     refuse BAD
+ *  one is a disk whose DCD's log may
+ *  have what it lacks (super.h)        refuse BYPASSED
  *  of different sets                   refuse FOREIGN
  *  L says remote and R says local      refuse SWAPPED
  *  one says it is the other            refuse WRONG_LEG
@@ -68,6 +70,7 @@ enum verdict_reason {
 	VERDICT_NOTHING,
 	VERDICT_BLANK,
 	VERDICT_BAD,
+	VERDICT_BYPASSED,
 	VERDICT_FOREIGN,
 	VERDICT_SWAPPED,
 	VERDICT_WRONG_LEG,
@@ -100,7 +103,7 @@ const char *verdict_word(enum verdict_reason reason);
 
 /*
  * A sentence or two for people: what was decided, or what is wrong and what to
- * do. Returns the length. 400 bytes are enough.
+ * do. Returns the length. 500 bytes are enough.
  */
 int verdict_text(const struct verdict *v, const struct super_found *local,
 		 const struct super_found *remote, char *buf, size_t size);

@@ -229,7 +229,7 @@ static void job_work(struct work_struct *work)
 	enum leg_id leg;
 
 	throttle_watch(m->throttle);
-	while (throttle_begin(m->throttle, &grant, chunk_wanted, job)) {
+	while (throttle_begin(m->throttle, &grant, false, chunk_wanted, job)) {
 		if (take_chunk(job, &grant.sectors)) {
 			job->digests = digests_fetch(m, &v->window, 0, m->map.len - 1, job->at,
 						     grant.sectors);

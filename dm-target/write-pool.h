@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Write pool: the memory of a mirror's writes: objects and pages.
+ * Write pool: the memory of a mirror's writes: objects and pages. How much of it they may
+ * have is budget.h's.
  *
  * Both are asked from the kernel first, without waiting if the caller says so,
  * and then from reserves: WRITE_RESERVE objects, pages for one largest write.

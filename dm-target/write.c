@@ -21,17 +21,32 @@
 #define ABANDONED(leg)	BIT(2 * LEGS + (leg))
 #define FINISHED	BIT(3 * LEGS)
 #define UNPINNED	BIT(3 * LEGS + 1)	/* no batch is counted in it */
+#define ANY_ABANDONED	(ABANDONED(LEG_LOCAL) | ABANDONED(LEG_REMOTE))
 #define ALL_ANSWERED	(ANSWERED(LEG_LOCAL) | ANSWERED(LEG_REMOTE))
 #define ALL_RETURNED	(RETURNED(LEG_LOCAL) | RETURNED(LEG_REMOTE))
 #define GONE		(ALL_RETURNED | FINISHED | UNPINNED)
 
-#define DRAIN_TELL	(10 * HZ)
+#define DRAIN_TELL	(600 * HZ)	/* once more; it has been told at first */
+
+static void give_back(struct write *w)
+{
+	budget_leave(w);
+	write_pool_put(&w->m->writes.pool, w);
+}
 
 /* Set a bit of GONE. */
 static void release(struct write *w, unsigned int bits)
 {
 	if (((atomic_fetch_or(bits, &w->state) | bits) & GONE) == GONE)
-		write_pool_put(&w->m->writes.pool, w);
+		give_back(w);
+}
+
+/* Will a leg that was abandoned keep its memory, though it is acknowledged? */
+static bool is_out(const struct write *w)
+{
+	unsigned int state = atomic_read(&w->state);
+
+	return (state & ANY_ABANDONED) && (state & ALL_RETURNED) != ALL_RETURNED;
 }
 
 void write_pin(struct write *w)
@@ -53,6 +68,8 @@ void write_finish(struct write *w, blk_status_t status)
 		trace_lockstep_write_done(w->m, w->range.start, write_sectors(w), status);
 		range_unlock(&w->m->ranges, &w->range);
 	}
+	if (unlikely(is_out(w)))
+		budget_stuck(w);
 	release(w, FINISHED);
 
 	/* Last: the mirror may be gone after it. */
@@ -93,7 +110,7 @@ static void part_returned(struct mirror *m, struct write *w, enum leg_id leg, un
 		count(&m->counters, COUNT_LATE);
 	}
 	if ((state & GONE) == GONE)
-		write_pool_put(&ws->pool, w);
+		give_back(w);
 
 	/* Under the lock to the end: writes_drain() may be about to let m go. */
 	spin_lock_irqsave(&ws->lock, flags);
@@ -241,8 +258,8 @@ void writes_drain(struct mirror *m)
 		while (!wait_event_timeout(ws->returned, !writes_draining(m, leg), DRAIN_TELL))
 			DMWARN("%s: waiting for %u requests that the %s leg (%s) has not answered; "
 			       "they end when it answers, or is taken away below this device",
-			       dm_table_device_name(m->ti->table), READ_ONCE(ws->abandoned[leg]),
-			       leg_name(leg), m->legs[leg].dev->name);
+			       m->name, READ_ONCE(ws->abandoned[leg]),
+			       leg_name(leg), leg_path(&m->legs[leg]));
 	/* Who has woken us is still in there. */
 	spin_lock_irq(&ws->lock);
 	spin_unlock_irq(&ws->lock);
@@ -539,6 +556,7 @@ static void write_begin(struct mirror *m, struct write *w, struct bio *bio, bool
 	w->bio = bio;
 	w->opf = bio->bi_opf & LEG_FLAGS;
 	w->ioprio = bio->bi_ioprio;
+	budget_move(w, bio);
 	w->head = NULL;
 	bio_list_init(&w->absorbed);
 	atomic_set(&w->state, ALL_ANSWERED | ALL_RETURNED | UNPINNED);
@@ -576,6 +594,8 @@ static void starved_work(struct work_struct *work)
 		bio = bio_list_pop(&ws->starved);
 		spin_unlock_irq(&ws->lock);
 		if (!bio)
+			bio = budget_pop(&ws->budget);
+		if (!bio)
 			return;
 		w = write_pool_get(&ws->pool, GFP_NOIO);
 		write_begin(m, w, bio, true);
@@ -594,8 +614,14 @@ static void write_starved(struct mirror *m, struct bio *bio)
 	queue_work(ws->starved_wq, &ws->starved_work);
 }
 
+void writes_kick_starved(struct mirror *m)
+{
+	queue_work(m->writes.starved_wq, &m->writes.starved_work);
+}
+
 void write_map(struct mirror *m, struct bio *bio)
 {
+	unsigned int sectors = 0;
 	struct write *w;
 
 	switch (kind_of(bio)) {
@@ -607,6 +633,7 @@ void write_map(struct mirror *m, struct bio *bio)
 			count(&m->counters, COUNT_FUA);
 		if (absorb(m, bio))
 			return;
+		sectors = bio_sectors(bio);
 		break;
 	case WRITE_ZERO:
 		count(&m->counters, COUNT_ZEROES);
@@ -616,6 +643,8 @@ void write_map(struct mirror *m, struct bio *bio)
 		break;
 	}
 
+	if (!budget_enter(m, bio, sectors))
+		return;
 	w = write_pool_get(&m->writes.pool, GFP_NOWAIT | __GFP_NOWARN);
 	if (likely(w))
 		write_begin(m, w, bio, false);
@@ -629,6 +658,7 @@ void writes_init(struct mirror *m)
 
 	spin_lock_init(&ws->lock);
 	INIT_LIST_HEAD(&ws->flying);
+	budget_init(&ws->budget, m->options.memory_kib);
 	window_init(m);
 	bio_list_init(&ws->starved);
 	INIT_WORK(&ws->starved_work, starved_work);
@@ -661,4 +691,5 @@ void writes_destroy(struct mirror *m)
 		destroy_workqueue(ws->wq);
 	batches_destroy(&ws->batches);
 	write_pool_destroy(&ws->pool);
+	budget_end(&ws->budget);
 }

@@ -19,10 +19,12 @@
  * stop waiting for it and are settled with BLK_STS_TIMEOUT for that leg, while
  * its bios are still out there; object and pages live until they return. An
  * abandoned bio may still reach its leg at any time. So only a dead leg is
- * abandoned, and it is not used again before all of them have returned.
+ * abandoned, and it is not used again before all of them have returned: by no
+ * device and no mirror of this host (registry.h).
  *
- * Memory: write-pool.h. A bio that got no object queues (starved) for a worker
- * that waits for one; a write that got no pages waits in a worker, holding none.
+ * Memory: how much, budget.h; whence, write-pool.h. A bio that got no object queues
+ * (starved) for a worker that waits for one; a write that got no pages waits in a
+ * worker, holding none.
  * Objects and pages come back from writes in flight in interrupt context. A
  * worker that waits shares no workqueue with one that it may wait for: while no
  * thread can be made, the workqueue's only one must not be who waits. For pages
@@ -40,6 +42,7 @@
 #include <linux/workqueue.h>
 
 #include "batch.h"
+#include "budget.h"
 #include "dirty-map.h"
 #include "leg.h"
 #include "range-lock.h"
@@ -96,6 +99,12 @@ struct write {
 	u64 sent_at;			/* ktime, ns; 0: isn't counted */
 	unsigned int unit;		/* runs that are to be one command with this first one */
 
+	/* private to budget.c */
+	size_t charged;
+	u64 admitted;			/* ktime, ns: a background write; else 0 */
+	bool background;
+	bool stuck;
+
 	/* private to write.c */
 	struct dirty_wait mark;
 	atomic_t state;
@@ -111,6 +120,7 @@ struct write {
 /* What a mirror has for its writes. */
 struct writes {
 	struct write_pool pool;
+	struct budget budget;
 	struct batches batches;
 	struct window window;
 	struct workqueue_struct *wq;		/* has its range; may wait for pages */
@@ -172,8 +182,8 @@ int __must_check writes_ready(struct mirror *m, enum leg_id leg);
 
 /*
  * Wait until no leg has abandoned writes any more. Nothing else can be done
- * with the memory and the device that they use: so as long as it takes, and the
- * log tells what it waits for and how to end it.
+ * with the memory and the device that they use: so as long as it takes, in a worker
+ * for which nobody waits (registry.h), and now and then the log tells how to end it.
  */
 void writes_drain(struct mirror *m);
 
@@ -208,6 +218,9 @@ void write_unpin(struct write *w);
  */
 void writes_other_abandoned(struct mirror *m, enum leg_id leg);
 void writes_other_returned(struct mirror *m, enum leg_id leg);
+
+/* There is a bio in the budget's ready list. For budget.c. Any context. */
+void writes_kick_starved(struct mirror *m);
 
 /* A leg is done with its part. For zero.c. Any context. */
 void write_leg_done(struct write *w, enum leg_id leg, blk_status_t status);

@@ -82,13 +82,29 @@ def test_parts_of_a_batch_are_reported() -> None:
     assert done.returncode == 1 and "a part of a batch is there" in done.stdout, done.stdout
 
 
+TAKEOVERS = int(os.environ.get("LOCKSTEP_TAKEOVERS", "12"))
+
+
+@pytest.mark.parametrize("nvram", ["lab", "none"])
+def test_a_take_over_loses_nothing(nvram: str) -> None:
+    number = TAKEOVERS if nvram == "lab" else max(TAKEOVERS // 4, 2)
+    done = lab("takeover", "plain", number, "--nvram", nvram)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"takeover: {number} cuts passed" in done.stdout
+
+
+def test_an_old_log_over_newer_data_is_reported() -> None:
+    done = lab("takeover", "plain", 1, options=("--param", "dcd.test_use_left=1"))
+    assert done.returncode == 1 and "the DCD started: old log and NVRAM" in done.stdout, done.stdout
+
+
 def reported(done: subprocess.CompletedProcess[str]) -> bool:
     return done.returncode == 1 and LOSS.search(done.stdout) is not None
 
 
 @pytest.mark.parametrize("nvram", ["lab", "none"])
 def test_acknowledging_before_the_nvram_or_log_has_it_is_reported(nvram: str) -> None:
-    options = ("--param", "dcd.test_ack_early=1")
+    options = ("--param", "dcd.test_ack_early=1", "--param", "dcd.test_trust_end=1")
     words = ("--nvram", nvram, "--first", "7")
     done = lab("cut_mirror", "plain", 40, *words, options=options)
     assert reported(done), done.stdout + done.stderr

@@ -64,6 +64,28 @@ def test_resync_leaves_the_application_its_latency(
     assert run.rc == 0, run.text
 
 
+def test_resync_gets_on_under_any_load() -> None:
+    run = lab("mirror_least.py", "wan", "ram", "40", "400")
+    assert run.rc == 0, run.text
+
+
+def test_memory_of_writes_has_a_bound() -> None:
+    run = lab("mirror_budget.py", "flood")
+    assert run.rc == 0, run.text
+
+
+@both_kernels
+def test_whoever_waits_for_memory_gets_on(kernel: str) -> None:
+    run = lab("mirror_budget.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("profile", "writes"), [("lan", 100), ("wan", 60)])
+def test_a_synchronous_write_is_not_behind_writeback(profile: str, writes: int) -> None:
+    run = lab("mirror_background.py", profile, str(writes))
+    assert run.rc == 0, run.text
+
+
 @both_kernels
 @pytest.mark.parametrize("part", ["wire", "verify", "load", "wrong", "troubles"])
 def test_resync_by_digests(part: str, kernel: str) -> None:

@@ -29,7 +29,7 @@ MIB = fs.MIB[kind]
 
 # What mkfs and the cut before have dirtied is clean again after so long (two ticks, and more).
 CLEANED_S = 130
-FLUSH = "lie" if sys.argv[3:] == ["lie"] else "honest"
+FLUSH = "lie" if base.words(3, ["lie"]) else "honest"
 
 
 def disk(name: str, site: int, flush: str = "honest") -> str:

@@ -44,6 +44,7 @@ wrong("region size text", f"0 {SIZE} lockstep {L} {R} 2 region_size big", "regio
 wrong("policy", f"0 {SIZE} lockstep {L} {R} 2 policy hope", "policy must be")
 wrong("sync and nosync", f"0 {SIZE} lockstep {L} {R} 2 sync nosync", "contradict")
 wrong("an option twice", f"0 {SIZE} lockstep {L} {R} 2 nosync nosync", "given twice")
+wrong("memory too large", f"0 {SIZE} lockstep {L} {R} 2 memory_kib 1073741825", "memory_kib")
 untouched()
 
 base.step("a leg that is in use")

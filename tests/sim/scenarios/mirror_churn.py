@@ -191,7 +191,7 @@ def schedule(seed: int, lun: Lun | None) -> str:
 
 count = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 first = int(sys.argv[2]) if len(sys.argv) > 2 else base.SEED
-lun = Lun() if sys.argv[3:] == ["lun"] else None
+lun = Lun() if base.words(3, ["lun"]) else None
 for number in range(first, first + count):
     if lun:
         lun.blank()

@@ -208,7 +208,8 @@ def under_load(limit: int, pipeline: int) -> None:
     base.equal((bad_writes, bad_reads), (0, 0), "failed writes, failed reads")
     said = {f: legs.count(f) for f in ("writes", "batches", "batched", "merged", "absorbed")}
     print(f"  {said}", flush=True)
-    for field in ("batches", "merged", "absorbed"):
+    # A random load seldom has neighbours in one batch: merged() has them by arrangement.
+    for field in ("batches", "absorbed"):
         base.expect(said[field], f"no {field}: nothing was tried")
     legs.same()
     legs.close()

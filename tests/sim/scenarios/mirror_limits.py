@@ -14,7 +14,6 @@ import errno
 import math
 import mmap
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -399,10 +398,11 @@ def read_only() -> None:
         dm.remove("mirror")
 
 
+wanted = base.words(1, [row.what for row in ROWS])
 for row in ROWS:
-    if not sys.argv[1:] or row.what in sys.argv[1:]:
+    if not wanted or row.what in wanted:
         combination(row)
-if not sys.argv[1:]:
+if not wanted:
     refusals()
     reloads()
     read_only()

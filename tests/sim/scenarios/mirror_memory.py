@@ -9,7 +9,6 @@ for slab objects that leaked. Pages that leaked show in a count on the plain ker
 import collections
 import contextlib
 import errno
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -232,7 +231,7 @@ def mirrors_slabs() -> list[str]:
     return [one for one in faults.slabs_of("dm_lockstep") if not any(k in one for k in kept)]
 
 
-if "leaks" in sys.argv:
+if base.words(1, ["leaks"]):
     legs = Pair("nosync")
     base.expect(mirrors_slabs(), "a running mirror has objects")
     legs.close()

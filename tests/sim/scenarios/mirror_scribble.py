@@ -12,13 +12,13 @@ says. At last both over an iSCSI session, whose packets are made of the pages it
 """
 
 import json
-import sys
 from dataclasses import dataclass
 
 from locklab import base, blk, dm, pair, ram
 from mirrorlab import Pair, load
 
 SCRIBBLE = "/lockstep/build/bin/scribble"
+BESIDE_MD = bool(base.words(1, ["md"]))
 TRIES = 600 if base.CHECKED else 10_000
 OVERLAPPING = 1000 if base.CHECKED else 10_000
 OVER_ISCSI = 100 if base.CHECKED else 1000
@@ -92,7 +92,7 @@ load("scribble", legs.mirror.node, OVERLAPPING // 4, span=SPAN, depth=64)
 legs.same()
 legs.close()
 
-if "md" in sys.argv[1:]:
+if BESIDE_MD:
     base.step(f"md raid1: the {TRIES} writes rewritten in flight")
     disks = [ram.Ram("mda", 8), ram.Ram("mdb", 8)]
     slow = dm.create("mdslow", f"0 {disks[1].sectors} delay {disks[1].node} 0 1")
@@ -111,7 +111,7 @@ with pair.pair("iblock", "metro") as both:
     identical("lockstep over iSCSI", tallies)
     mirrored.remove()
     blk.same(both.local.node, far)
-    if "md" in sys.argv[1:]:
+    if BESIDE_MD:
         base.step("md raid1 over iSCSI: the same")
         node = md(both.local.node, both.remote)
         tallies = scribble("md raid1 over iSCSI", node, both.local.node, far, OVER_ISCSI)

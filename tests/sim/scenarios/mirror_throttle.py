@@ -5,38 +5,20 @@ Arguments: the wire (`lan`, `wan`, or `none`: the remote leg is a disk of this h
 both sites (`spindle`, `ram`), and the KiB/s that a resync has to reach when it is alone. Each
 application runs twice over the same places with the same pauses: alone, and with a full resync
 that is started again whenever it ends. Neither the mean nor the 99th percentile may more than
-double. The settings are the defaults: nobody tells a rate.
+double. The settings are the defaults (nobody tells a rate), but for the least rate: mirror_least.py
+has that.
 """
 
 from __future__ import annotations
 
-import contextlib
-import random
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 
-from locklab import base, blk, iscsi, lio, media, mirror, ram, wire
+from locklab import base, mirror
 from mirrorlab import FIELDS
+from throttlelab import MIB, Again, App, Run, legs, resynced
 
-MIB = 256
 MOST = 2.0
-# Where the application works: a tenth of the disk.
-SPAN = (MIB << 11) // 10
-
-
-@dataclass(frozen=True)
-class App:
-    """Threads that each do one I/O of 4 KiB at a time, with a pause (mean of an exponential)."""
-
-    name: str
-    threads: int
-    pause_ms: float
-    writes: float  # part of all I/Os
-    count: int  # of I/Os for each thread
-
 
 APPS = (
     App("one writer, no pause", 1, 0, 1.0, 500),
@@ -45,94 +27,6 @@ APPS = (
     App("16 writers, no pause", 16, 0, 1.0, 60),
     App("4 who mostly read, pauses of 20 ms", 4, 20, 0.3, 250),
 )
-
-
-class Run:
-    """One application's run; the latencies are in milliseconds."""
-
-    def __init__(self, node: str, app: App) -> None:
-        self.first: list[float] = []  # of each thread
-        self.latencies: list[float] = []
-        self._app = app
-        threads = [
-            threading.Thread(target=self._work, args=(node, n)) for n in range(app.threads)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.latencies.sort()
-
-    def _work(self, node: str, number: int) -> None:
-        rng = random.Random(f"{base.SEED} {self._app.name} {number}")
-        data = blk.pattern(f"app {number}", 8)
-        with blk.Disk(node) as disk:
-            for turn in range(self._app.count):
-                if self._app.pause_ms:
-                    time.sleep(rng.expovariate(1000 / self._app.pause_ms))
-                place = rng.randrange(SPAN // 8) * 8
-                began = time.monotonic()
-                if rng.random() < self._app.writes:
-                    disk.write(place, data)
-                else:
-                    disk.read(place, 8)
-                took = 1000 * (time.monotonic() - began)
-                # The first ones may meet the resync at full speed.
-                (self.latencies if turn > 2 else self.first).append(took)
-
-    @property
-    def mean(self) -> float:
-        return sum(self.latencies) / len(self.latencies)
-
-    @property
-    def p99(self) -> float:
-        return self.latencies[len(self.latencies) * 99 // 100]
-
-
-class Again:
-    """A full resync, and another one whenever it has ended."""
-
-    def __init__(self, device: mirror.Mirror) -> None:
-        self._device, self._stop = device, threading.Event()
-        self._thread = threading.Thread(target=self._work)
-        device.message("resync")
-        self._thread.start()
-
-    def _work(self) -> None:
-        while not self._stop.wait(0.01):
-            if self._device.status().action == "idle":
-                self._device.message("resync")
-
-    def end(self) -> None:
-        self._stop.set()
-        self._thread.join()
-
-
-@contextlib.contextmanager
-def legs(profile: str, kind: str) -> Iterator[tuple[str, str]]:
-    def disk(name: str) -> str:
-        if kind == "ram":
-            return ram.Ram(name, MIB).node
-        return media.disk(name, MIB, kind, write_cache="off", spread="on")
-
-    local, far = disk("local"), disk("far")
-    if profile == "none":
-        yield local, far
-        return
-    link = wire.Wire()
-    target = lio.Target(lio.iblock("leg", far))
-    session = iscsi.Session()
-    remote = session.login()
-    link.profile(profile)
-    yield local, remote
-    session.close()
-    target.remove()
-    link.close()
-
-
-def resynced(device: mirror.Mirror) -> int:
-    """KiB so far."""
-    return int(device.status().rest[FIELDS.index("resynced")]) // 2
 
 
 def measure(device: mirror.Mirror, app: App) -> bool:
@@ -167,7 +61,7 @@ def main() -> None:
     with legs(profile, kind) as (local, remote):
         good = True
         for app in APPS:
-            device = mirror.Mirror(local, remote, "nosync")
+            device = mirror.Mirror(local, remote, "nosync", "resync_least", 0)
             good = measure(device, app) and good
             device.remove()
 

@@ -9,7 +9,6 @@ legs: whatever becomes of the leg while writes are parked.
 """
 
 import errno
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -239,13 +238,12 @@ def never() -> None:
     whole_again(legs, burst)
 
 
-if sys.argv[1:] == ["wire"]:
-    on_the_wire()
-elif sys.argv[1:] == ["commands"]:
-    commands()
-elif sys.argv[1:] == ["far"]:
-    far()
-else:
+def legs_die() -> None:
     for part in (hangs, fails, is_failed, is_the_only_one, is_suspended, never):
         part()
+
+
+PARTS = {"wire": on_the_wire, "commands": commands, "far": far, "legs": legs_die}
+for name in base.words(1, PARTS) or ["legs"]:
+    PARTS[name]()
 base.step("done")

@@ -28,7 +28,8 @@ FIELDS = (
     "verified", "repaired", "repairs_failed", "repairs_dropped", "absorbed_waiting",
     "digested", "digests_equal", "digests_failed",
     "scattered", "scattered_runs", "scattered_again", "scattered_punted",
-    "parked", "window_halved", "scatter",
+    "parked", "window_halved", "budget_waited", "budget_background", "budget_left",
+    "scatter", "memory", "holds",
 )  # fmt: skip
 
 

@@ -46,7 +46,7 @@ from statesites import Sites
 
 LEGS = (LOCAL, REMOTE)
 TAKEOVER = "takeover"
-VERBOSE = sys.argv[3:] == ["verbose"]
+VERBOSE = bool(base.words(3, ["verbose"]))
 made: dict[tuple[str, ...], list[bytes]] = {}
 
 

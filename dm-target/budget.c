@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "budget.h"
+
+#include <linux/ktime.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/sched.h>
+#include <linux/sched/signal.h>
+
+#include "lockstep-test.h"
+#include "lockstep-trace.h"
+#include "mirror.h"
+
+TEST_KNOB(bool, no_budget, "the memory of writes has no bound");
+TEST_KNOB(bool, no_background, "background writes are like all others");
+TEST_KNOB(bool, no_least, "the live part is promised nothing");
+TEST_KNOB(bool, sleeps_on, "whoever waits for memory sleeps until it is there");
+
+/* Answers that end a probe: the first may have waited for what was there before. */
+#define PROBE_ANSWERS	4
+
+static unsigned int host_memory_kib;
+module_param(host_memory_kib, uint, 0644);
+MODULE_PARM_DESC(host_memory_kib, "KiB for writes in flight of all mirrors together, 0 = 4 % of memory");
+
+/* All mirrors of the host. */
+static atomic_long_t host_used;
+static bool host_short;			/* somebody waits for the host's */
+static DEFINE_SPINLOCK(host_lock);	/* the list; outside of a budget's lock */
+static LIST_HEAD(host_budgets);
+static struct workqueue_struct *host_wq;
+
+/* A percentage of the machine's memory. */
+static size_t share_of_memory(unsigned int percent)
+{
+	return (size_t)(totalram_pages() / 100 * percent) << PAGE_SHIFT;
+}
+
+static size_t limit_of(unsigned int kib)
+{
+	if (kib)
+		return max_t(size_t, (size_t)kib << 10, BUDGET_LEAST);
+	return clamp_t(size_t, share_of_memory(BUDGET_PERCENT), BUDGET_MIN, BUDGET_MAX);
+}
+
+static size_t host_limit(void)
+{
+	unsigned int kib = READ_ONCE(host_memory_kib);
+
+	return kib ? (size_t)kib << 10 : max_t(size_t, share_of_memory(HOST_PERCENT), HOST_MIN);
+}
+
+static size_t cost(unsigned int sectors)
+{
+	return sizeof(struct write) + round_up((size_t)sectors << SECTOR_SHIFT, PAGE_SIZE);
+}
+
+static bool host_try(size_t bytes)
+{
+	long used = atomic_long_read(&host_used), limit = host_limit();
+
+	do {
+		if (used + (long)bytes > limit)
+			return false;
+	} while (!atomic_long_try_cmpxchg(&host_used, &used, used + bytes));
+	return true;
+}
+
+static bool host_take(size_t bytes)
+{
+	if (host_try(bytes))
+		return true;
+	/* Who gives back after our next look sees that somebody waits. */
+	WRITE_ONCE(host_short, true);
+	smp_mb();	/* pairs with host_give(), and host_serve() */
+	return host_try(bytes);
+}
+
+static size_t live(const struct budget *b)
+{
+	return b->used - b->stuck;
+}
+
+static size_t background_limit(const struct budget *b)
+{
+	return test_knob(no_background) ? b->limit : min(b->window, b->limit / 2);
+}
+
+/* Takes it if it fits. */
+static bool take(struct budget *b, struct budget_share *share)
+{
+	size_t bytes = share->bytes;
+	bool least = live(b) + bytes <= BUDGET_LEAST || !live(b);
+
+	lockdep_assert_held(&b->lock);
+
+	if (share->background && b->background) {
+		if (b->background + bytes > background_limit(b) && !test_knob(no_budget))
+			return false;
+	} else if (share->background) {
+		least = true;
+	}
+	if (test_knob(no_budget) || (least && !test_knob(no_least)))
+		atomic_long_add(bytes, &host_used);
+	else if (b->used + bytes > b->limit || !host_take(bytes))
+		return false;
+
+	b->used += bytes;
+	if (share->background)
+		b->background += bytes;
+	share->granted = true;
+	return true;
+}
+
+/* Serves one queue. True if there is a bio for the worker. */
+static bool serve(struct budget *b, struct list_head *queue)
+{
+	struct budget_share *share;
+	bool ready = false;
+
+	while ((share = list_first_entry_or_null(queue, struct budget_share, list))) {
+		if (!take(b, share))
+			break;
+		list_del(&share->list);
+		b->waiting--;
+		if (share->task) {
+			/* It takes the lock before it leaves, so it is there still. */
+			wake_up_process(share->task);
+		} else {
+			bio_list_add(&b->ready, share->bio);
+			ready = true;
+		}
+	}
+	return ready;
+}
+
+static struct mirror *mirror_of(struct budget *b)
+{
+	return container_of(b, struct mirror, writes.budget);
+}
+
+/*
+ * Background writes wait behind all others, but for one of them, so that they get on, too:
+ * what others have given back is not to be taken by new ones for ever.
+ */
+static void serve_all(struct budget *b)
+{
+	bool ready = false;
+
+	lockdep_assert_held(&b->lock);
+	if (likely(!b->waiting))
+		return;
+	if (!b->background)
+		ready = serve(b, &b->patient);
+	if (serve(b, &b->urgent))
+		ready = true;
+	if (list_empty(&b->urgent) && serve(b, &b->patient))
+		ready = true;
+	if (ready)
+		writes_kick_starved(mirror_of(b));
+}
+
+static void host_serve(struct work_struct *work)
+{
+	struct budget *b;
+
+	WRITE_ONCE(host_short, false);
+	smp_mb();	/* pairs with host_take() */
+	spin_lock(&host_lock);
+	list_for_each_entry(b, &host_budgets, host) {
+		spin_lock_irq(&b->lock);
+		serve_all(b);
+		spin_unlock_irq(&b->lock);
+	}
+	spin_unlock(&host_lock);
+}
+
+static DECLARE_WORK(host_work, host_serve);
+
+static void host_give(size_t bytes)
+{
+	atomic_long_sub_return(bytes, &host_used);	/* a full barrier: see host_take() */
+	if (unlikely(READ_ONCE(host_short)))
+		queue_work(host_wq, &host_work);
+}
+
+static bool is_background(const struct bio *bio)
+{
+	return bio_op(bio) != REQ_OP_FLUSH &&
+	       !(bio->bi_opf & (REQ_SYNC | REQ_FUA | REQ_PREFLUSH | REQ_META | REQ_PRIO |
+				REQ_SWAP));
+}
+
+/* True if the share is ours; else the bio waits without us. */
+static bool sleep_for(struct budget *b, struct budget_share *share)
+{
+	bool granted, left = false;
+
+	for (;;) {
+		set_current_state(TASK_KILLABLE);
+		spin_lock_irq(&b->lock);
+		granted = share->granted;
+		if (!granted && !test_knob(sleeps_on) &&
+		    (b->closed || fatal_signal_pending(current))) {
+			share->task = NULL;
+			left = true;
+		}
+		spin_unlock_irq(&b->lock);
+		if (granted || left)
+			break;
+		io_schedule();
+	}
+	__set_current_state(TASK_RUNNING);
+	return granted;
+}
+
+bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
+{
+	struct budget_share *share = &mirror_io(bio)->share;
+	struct budget *b = &m->writes.budget;
+	struct list_head *queue;
+	bool sleeps = false;
+
+	*share = (struct budget_share) {
+		.bio = bio,
+		.bytes = cost(sectors),
+		.background = is_background(bio),
+	};
+	queue = share->background ? &b->patient : &b->urgent;
+
+	spin_lock_irq(&b->lock);
+	if (likely(list_empty(queue) && take(b, share))) {
+		spin_unlock_irq(&b->lock);
+		return true;
+	}
+	if (!b->closed && !(current->flags & PF_MEMALLOC)) {
+		share->task = current;
+		sleeps = true;
+	}
+	list_add_tail(&share->list, queue);
+	b->waiting++;
+	spin_unlock_irq(&b->lock);
+
+	count(&m->counters, share->background ? COUNT_BUDGET_BACKGROUND : COUNT_BUDGET_WAITED);
+	if (sleeps && sleep_for(b, share))
+		return true;
+	count(&m->counters, COUNT_BUDGET_LEFT);
+	return false;
+}
+
+struct bio *budget_pop(struct budget *b)
+{
+	struct bio *bio;
+
+	spin_lock_irq(&b->lock);
+	bio = bio_list_pop(&b->ready);
+	spin_unlock_irq(&b->lock);
+	return bio;
+}
+
+void budget_move(struct write *w, struct bio *bio)
+{
+	const struct budget_share *share = &mirror_io(bio)->share;
+
+	w->charged = share->bytes;
+	w->background = share->background;
+	w->stuck = false;
+	w->admitted = share->background ? ktime_get_ns() : 0;
+}
+
+static size_t one_largest(void)
+{
+	return cost(IO_MAX_SECTORS);
+}
+
+static u64 goal(const struct budget *b)
+{
+	return b->fastest + clamp_t(u64, b->fastest, BACKGROUND_SLACK_MIN, BACKGROUND_SLACK_MAX);
+}
+
+static void probe(struct budget *b, u64 now)
+{
+	b->probed = now;
+	b->parked = b->window;
+	b->heard = 0;
+	b->fastest = 0;
+	b->window = one_largest();
+}
+
+/* A background write with data is back. */
+static void follow(struct budget *b, const struct write *w)
+{
+	u64 now = ktime_get_ns(), took = now - w->admitted;
+	size_t old = b->window;
+
+	if (!b->parked && now - b->probed > BACKGROUND_PROBE) {
+		probe(b, now);
+		return;
+	}
+	if (b->parked) {
+		/* What was there before tells nothing of a leg without a queue. */
+		if (w->admitted < b->probed)
+			return;
+		if (!b->fastest || took < b->fastest)
+			b->fastest = took;
+		if (++b->heard < PROBE_ANSWERS && !list_empty(&b->patient))
+			return;
+		b->window = b->parked;
+		b->parked = 0;
+		b->shrunk = now;
+		return;
+	}
+	if (took < b->fastest)
+		b->fastest = took;
+	if (took > goal(b)) {
+		/* It has seen a longer queue than there is now. */
+		if (w->admitted < b->shrunk)
+			return;
+		b->window = max(b->window - b->window / 4, one_largest());
+		b->shrunk = now;
+	} else if (!list_empty(&b->patient)) {
+		b->window = min(b->window + w->charged / 8, b->limit / 2);
+	}
+	if (b->window != old)
+		trace_lockstep_background(w->m, b->window, b->background, took);
+}
+
+void budget_stuck(struct write *w)
+{
+	struct budget *b = &w->m->writes.budget;
+	unsigned long flags;
+
+	spin_lock_irqsave(&b->lock, flags);
+	w->stuck = true;
+	b->stuck += w->charged;
+	if (w->background)
+		b->background -= w->charged;
+	serve_all(b);
+	spin_unlock_irqrestore(&b->lock, flags);
+}
+
+void budget_leave(struct write *w)
+{
+	struct budget *b = &w->m->writes.budget;
+	size_t bytes = w->charged;
+	unsigned long flags;
+
+	spin_lock_irqsave(&b->lock, flags);
+	b->used -= bytes;
+	if (unlikely(w->stuck)) {
+		b->stuck -= bytes;
+	} else if (w->background) {
+		b->background -= bytes;
+		if (w->kind == WRITE_DATA)
+			follow(b, w);
+	}
+	host_give(bytes);
+	serve_all(b);
+	spin_unlock_irqrestore(&b->lock, flags);
+}
+
+void budget_set(struct mirror *m, unsigned int kib)
+{
+	struct budget *b = &m->writes.budget;
+
+	spin_lock_irq(&b->lock);
+	b->limit = limit_of(kib);
+	serve_all(b);
+	spin_unlock_irq(&b->lock);
+}
+
+/* Who sleeps leaves; the bios stay in the queues. */
+static void wake_all(struct list_head *queue)
+{
+	struct budget_share *share;
+
+	list_for_each_entry(share, queue, list)
+		if (share->task)
+			wake_up_process(share->task);
+}
+
+void budget_close(struct budget *b)
+{
+	spin_lock_irq(&b->lock);
+	b->closed = true;
+	wake_all(&b->urgent);
+	wake_all(&b->patient);
+	spin_unlock_irq(&b->lock);
+}
+
+void budget_open(struct budget *b)
+{
+	spin_lock_irq(&b->lock);
+	b->closed = false;
+	spin_unlock_irq(&b->lock);
+}
+
+void budget_tell(struct budget *b, struct budget_told *told)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&b->lock, flags);
+	*told = (struct budget_told) {
+		.used = b->used,
+		.limit = b->limit,
+		.waiting = b->waiting,
+	};
+	spin_unlock_irqrestore(&b->lock, flags);
+}
+
+void budget_init(struct budget *b, unsigned int kib)
+{
+	spin_lock_init(&b->lock);
+	INIT_LIST_HEAD(&b->urgent);
+	INIT_LIST_HEAD(&b->patient);
+	bio_list_init(&b->ready);
+	b->limit = limit_of(kib);
+	b->window = max(b->limit / 16, one_largest());
+	spin_lock(&host_lock);
+	list_add(&b->host, &host_budgets);
+	spin_unlock(&host_lock);
+}
+
+void budget_end(struct budget *b)
+{
+	WARN_ON_ONCE(b->used || b->waiting);
+	spin_lock(&host_lock);
+	list_del(&b->host);
+	spin_unlock(&host_lock);
+}
+
+int budget_module_init(void)
+{
+	host_wq = alloc_workqueue("lockstep-budget", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	return host_wq ? 0 : -ENOMEM;
+}
+
+void budget_module_exit(void)
+{
+	destroy_workqueue(host_wq);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Budget: how much memory the writes of a mirror may hold, and who waits for it.
+ *
+ * What is charged: the struct write of each write, zeroing and flush, and the pages of its copy,
+ * from before they are taken until they are given back. What an abandoned write (write.h) holds
+ * stays charged, since it is memory still. Not charged is what doesn't grow with the load: the
+ * reserves and the idle objects of write-pool.h, and the chunks of resync, verify and repair.
+ * A write that is absorbed (absorb.h) has no memory of ours, and isn't charged.
+ *
+ * The limit is memory_kib (at least BUDGET_LEAST), or by default BUDGET_PERCENT of the machine's
+ * memory, but at least BUDGET_MIN and at most BUDGET_MAX: dm-crypt takes as much for all its
+ * devices together, and more than BUDGET_MAX in flight fills no wire better. All mirrors of a
+ * host together have HOST_PERCENT of the memory, at least HOST_MIN, whatever their own limits are.
+ *
+ * Who gets memory: writes wait in two queues, one for background writes (below), one for all
+ * others, and each queue is served in its order. The first one is served if
+ *  - there is room below the mirror's limit and the host's; or
+ *  - the live part, which is what writes hold that aren't yet acknowledged, stays within
+ *    BUDGET_LEAST; or
+ *  - nothing is live, however large it is; for a background write: no background write is.
+ * So the live part always gets on: though abandoned writes hold the whole limit for minutes,
+ * though other mirrors hold all that the host has (they may be stacked on this one, and wait
+ * for it), and though others than background writes wait without end. And so the bound is: the
+ * limit, BUDGET_LEAST, and one largest write.
+ *
+ * How they wait: the caller sleeps in .map, killable. Nobody sleeps who has a fatal signal
+ * pending, who reclaims memory (PF_MEMALLOC), and while the device is being suspended: then only
+ * the bio waits, in its place in the queue, and a worker (write.c's for starved bios) maps it.
+ * It is never failed: a caller's dirty pages would be lost. A bio that waits holds no range and no
+ * memory of ours: its place in the queue is in dm's per-bio data. Nothing that others wait for
+ * waits here: not reads, the mirror's own I/O, messages, status, nor a suspend, which empties the
+ * queue as it ends the writes that are held (standing.h).
+ *
+ * Background writes: without REQ_SYNC, FUA, PREFLUSH, META, PRIO and SWAP. That is writeback for
+ * which nobody waits, of which there is always more; a synchronous write would wait behind all
+ * of it in the queues of the legs. So they have half of the limit at most, and of that only so
+ * much at once that it is answered not much later than if there were no queue: the fastest
+ * answer, and as long again, but BACKGROUND_SLACK_MIN to _MAX. A write that took longer takes a
+ * quarter from what they may have; each other one adds to it while more are waiting. One largest
+ * write they may always have. What the fastest answer is, is found out again every
+ * BACKGROUND_PROBE: they have no more than one largest write until some that came
+ * afterwards have returned.
+ *
+ * Locking: the budget's own spinlock, taken with interrupts off; innermost but for the tasks' and
+ * the workqueues' own locks, so that memory can be given back in any context.
+ */
+#ifndef LOCKSTEP_BUDGET_H
+#define LOCKSTEP_BUDGET_H
+
+#include <linux/bio.h>
+#include <linux/list.h>
+#include <linux/math64.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+#include <linux/workqueue.h>
+
+struct budget;
+struct mirror;
+struct write;
+
+#define BUDGET_PERCENT		2
+#define BUDGET_MIN		(4ul << 20)
+#define BUDGET_MAX		(256ul << 20)
+#define BUDGET_LEAST		(1024ul * 1024)
+#define HOST_PERCENT		4
+#define HOST_MIN		(16ul << 20)
+/* Of the option. */
+#define MEMORY_KIB_MAX		(1024u * 1024 * 1024)
+
+#define BACKGROUND_SLACK_MIN	(4 * NSEC_PER_MSEC)
+#define BACKGROUND_SLACK_MAX	(100 * NSEC_PER_MSEC)
+#define BACKGROUND_PROBE	(10ull * NSEC_PER_SEC)
+
+/* What a bio needs to wait, and then its share; in dm's per-bio data. */
+struct budget_share {
+	struct list_head list;
+	struct bio *bio;
+	struct task_struct *task;	/* who sleeps; NULL: a worker is to map it */
+	size_t bytes;
+	bool background;
+	bool granted;
+};
+
+struct budget {
+	spinlock_t lock;		/* what follows, but host */
+	size_t limit;
+	size_t used;
+	size_t stuck;			/* of it: abandoned writes' */
+	size_t background;		/* of the live part */
+	unsigned int waiting;
+	struct list_head urgent;	/* the two queues */
+	struct list_head patient;
+	struct bio_list ready;		/* have their share, and nobody who maps them */
+	bool closed;			/* nobody sleeps */
+
+	/* Of background writes; ktime, ns */
+	size_t window;			/* may have at once */
+	u64 fastest;			/* answer; 0: unknown */
+	u64 shrunk;			/* the window last */
+	u64 probed;			/* when a probe last began */
+	size_t parked;			/* the window while a probe is under way, else 0 */
+	unsigned int heard;		/* answers in it */
+
+	struct list_head host;		/* of all budgets */
+};
+
+struct budget_told {
+	size_t used, limit;
+	unsigned int waiting;
+};
+
+/* Module init and exit. */
+int __must_check budget_module_init(void);
+void budget_module_exit(void);
+
+/* @kib: 0 is the default. budget_end() is called once for each init; nothing is charged then. */
+void budget_init(struct budget *b, unsigned int kib);
+void budget_end(struct budget *b);
+
+/* From now on; who has more gives it back in its time. Process context. */
+void budget_set(struct mirror *m, unsigned int kib);
+
+/**
+ * budget_enter - a bio's share, in .map
+ * @sectors: that are copied; 0: none
+ *
+ * Sleeps. False: the bio waits, and is no more the caller's: budget_pop() tells when it has its
+ * share. Else budget_move() has to follow.
+ */
+bool __must_check budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors);
+
+/* A bio that has got its share and is to be mapped by the worker, or NULL. Process context. */
+struct bio *budget_pop(struct budget *b);
+
+/* The bio's share is the write's. */
+void budget_move(struct write *w, struct bio *bio);
+
+/* It is acknowledged, and a leg keeps its memory. Once, before that returns. Any context. */
+void budget_stuck(struct write *w);
+
+/* The write's share is given back. Any context. */
+void budget_leave(struct write *w);
+
+/* Being suspended: nobody sleeps here any more; and again may. Process context. */
+void budget_close(struct budget *b);
+void budget_open(struct budget *b);
+
+/* Any context. */
+void budget_tell(struct budget *b, struct budget_told *told);
+
+#endif

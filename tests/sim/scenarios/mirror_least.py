@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A resync gets on beside applications that never rest, and what that costs them.
+
+Arguments: the wire and the disks (throttlelab.py), the KiB/s that a resync at its default settings
+has to reach beside each application, and by how much its 99th percentile may grow, in ms.
+A further argument test_NAME is a knob of the module. In one run: politely alone (resync_least 0),
+at the least rate that is the default, and as fast as it goes (resync_pace full).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from locklab import base, mirror
+from mirrorlab import FIELDS
+from throttlelab import Again, App, Run, legs, resynced
+
+PARAMETERS = Path("/sys/module/dm_lockstep/parameters")
+APPS = (
+    App("one writer, no pause", 1, 0, 1.0, 500),
+    App("16 writers, no pause", 16, 0, 1.0, 60),
+)
+WAYS: tuple[tuple[str, ...], ...] = (("resync_least", "0"), (), ("resync_pace", "full"))
+
+
+def beside(local: str, remote: str, app: App, words: tuple[str, ...], alone: Run) -> tuple[float, float]:  # noqa: E501
+    """KiB/s of the resync, and ms by which the 99th percentile has grown."""
+    device = mirror.Mirror(local, remote, "nosync", *words)
+    again = Again(device)
+    before, began = resynced(device), time.monotonic()
+    time.sleep(0.5)
+    run = Run(device.node, app)
+    rate = (resynced(device) - before) / (time.monotonic() - began)
+    holds = device.status().rest[FIELDS.index("holds")]
+    again.end()
+    device.remove()
+    print(
+        f"  {app.name}; {' '.join(words) or 'as by default'}: mean {alone.mean:.3f} ->"
+        f" {run.mean:.3f}, p99 {alone.p99:.3f} -> {run.p99:.3f} ms, resync {rate:.0f} KiB/s,"
+        f" held back by {holds}",
+        flush=True,
+    )
+    return rate, run.p99 - alone.p99
+
+
+def main() -> None:
+    profile, kind, least, grows = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+    for knob in sys.argv[5:]:
+        base.put(PARAMETERS / knob, 1)
+    wrong = []
+    with legs(profile, kind) as (local, remote):
+        for app in APPS:
+            device = mirror.Mirror(local, remote, "nosync")
+            alone = Run(device.node, app)
+            device.remove()
+            for words in WAYS:
+                rate, more = beside(local, remote, app, words, alone)
+                if not words and (rate < least or more > grows):
+                    wrong.append(f"{app.name}: {rate:.0f} KiB/s, p99 grows by {more:.3f} ms")
+    base.expect(not wrong, f"want {least} KiB/s and at most {grows} ms: {'; '.join(wrong)}")
+
+
+main()

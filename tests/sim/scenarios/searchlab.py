@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The world that search_mirror.py turns over: a mirror with metadata, its local medium at the
+primary, its remote medium at the mirror site, and two ways to that, as two sessions are.
+
+A way is a dm device. While it hangs it holds what was sent by it; when it is mended, that arrives
+at the medium, however late and whatever has come by the other way meanwhile: so does a session
+that reconnects. What a way holds is lost only when its host loses its power. The media lose no
+acknowledged write in a power cut, so the oracle knows each sector's newest version exactly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import time
+from collections.abc import Callable
+from functools import partial
+
+from locklab import base, blk, dm, media, mirror
+from locklab.media import MIRROR_SITE, PRIMARY_SITE
+from mirrorlab import FIELDS
+from statelab import (
+    LOCAL,
+    REMOTE,
+    SLOTS,
+    Beside,
+    History,
+    Versions,
+    content,
+    create,
+    meta,
+    sector,
+    source_of,
+    super_of,
+)
+
+MIB = 1
+SECTORS = MIB << 11
+MEDIA = {LOCAL: "p-medium", REMOTE: "m-medium"}
+SITES = {LOCAL: PRIMARY_SITE, REMOTE: MIRROR_SITE}
+WIRE, WAYS = "wl", ("wa", "wb")
+MIRROR, TAKEOVER = "mirror", "takeover"
+# Short, as simulated time costs what happens in it: each rejoin of a dead leg is I/O.
+TIMEOUT_MS, REJOIN_S = 100, 1
+# A request that hangs is older than any timeout; mending its way ends it.
+NEVER_MS = 3_600_000
+# The oracle looks at what the writes of a history may reach.
+LOOK = 128
+_tails: list[bytes] = []
+
+
+class Refused(Exception):
+    """The event can't happen in this state: the history is no other than the one without it."""
+
+
+class World:
+    def __init__(self) -> None:
+        self._turn = 0
+        self._hung: set[str] = set()
+        self.way = WAYS[0]
+        self.media: dict[str, str] = {}
+        for leg in (LOCAL, REMOTE):
+            media.forget(MEDIA[leg])
+            self._power_on(leg)
+        self._make_legs()
+        dm.create(WIRE, self._linear(LOCAL))
+        for way in WAYS:
+            dm.create(way, self._linear(REMOTE))
+        self.sectors = super_of(self.media[LOCAL]).data_sectors
+        self.history = History(LOOK)
+        self.versions = Versions()
+        self.writes: list[Beside] = []
+        self.suspended = False
+        self.local_bad = False
+        self.failed_writes = 0
+        self.node = dm.create(MIRROR, self.table())
+
+    # Devices.
+
+    def _make_legs(self) -> None:
+        """lockstep-meta's work is the same each time: it is done once."""
+        at = SECTORS - SLOTS - 8
+        nodes = list(self.media.values())
+        if not _tails:
+            create(*nodes, "--assume-clean")
+            for node in nodes:
+                with blk.Disk(node) as disk:
+                    _tails.append(disk.read(at, SLOTS + 8))
+        else:
+            for node, tail in zip(nodes, _tails, strict=True):
+                with blk.Disk(node) as disk:
+                    disk.write(at, tail, fua=True)
+
+    def _power_on(self, leg: str) -> None:
+        self._turn += 1
+        words = f"4 site {SITES[leg]} write_cache off"
+        self.media[leg] = dm.create(
+            f"{MEDIA[leg]}{self._turn}", f"0 {SECTORS} media {MEDIA[leg]} ram null {words}"
+        )
+
+    def _linear(self, leg: str) -> str:
+        return f"0 {SECTORS} linear {self.media[leg]} 0"
+
+    def _set(self, name: str, table: str) -> None:
+        """What a hung one holds goes by the new table."""
+        dm.load(name, table)
+        if name not in self._hung:
+            dm.suspend(name, flush=False)
+        self._hung.discard(name)
+        dm.resume(name)
+
+    def hang(self, name: str) -> None:
+        if name in self._hung:
+            raise Refused
+        dm.suspend(name, flush=False)
+        self._hung.add(name)
+
+    def local_well(self) -> None:
+        """No table starts on a local leg that can't be written: an admin sees to that first."""
+        if self.local_bad:
+            self.mend(WIRE)
+            self.local_bad = False
+
+    def mend(self, name: str) -> None:
+        self._set(name, self._linear(LOCAL if name == WIRE else REMOTE))
+
+    def fail(self, name: str) -> None:
+        """Writes fail, what was held too. Reads don't: so the leg isn't just away."""
+        node = self.media[LOCAL if name == WIRE else REMOTE]
+        self._set(name, f"0 {SECTORS} flakey {node} 0 0 36000 1 error_writes")
+
+    def drop(self, name: str) -> None:
+        """Nothing gets there, what was held is gone."""
+        node = self.media[LOCAL if name == WIRE else REMOTE]
+        self._set(name, f"0 {SECTORS} flakey {node} 0 0 36000")
+
+    def stick(self, name: str, first: int, sectors: int) -> None:
+        """Writes to these sectors never return; all else does."""
+        node = self.media[LOCAL if name == WIRE else REMOTE]
+        end = first + sectors
+        lines = [f"{first} {sectors} delay {node} {first} 0 {node} {first} {NEVER_MS}",
+                 f"{end} {SECTORS - end} linear {node} {end}"]  # fmt: skip
+        if first:
+            lines.insert(0, f"0 {first} linear {node} 0")
+        self._set(name, "\n".join(lines))
+
+    @property
+    def other_way(self) -> str:
+        return WAYS[1 - WAYS.index(self.way)]
+
+    # The mirror.
+
+    def table(self, way: str | None = None) -> str:
+        return mirror.table(
+            f"/dev/mapper/{WIRE}", f"/dev/mapper/{way or self.way}",
+            "remote_timeout", TIMEOUT_MS, "rejoin", REJOIN_S, "resync_pace", "full",
+            sectors=self.sectors,
+        )  # fmt: skip
+
+    def there(self) -> bool:
+        return dm.exists(MIRROR)
+
+    def status(self) -> mirror.Status:
+        return mirror.parse(dm.status(MIRROR))
+
+    def word(self, field: str) -> str:
+        return self.status().rest[FIELDS.index(field)]
+
+    def message(self, text: str) -> None:
+        """May be refused, and may wait for a leg."""
+        if self.suspended or not self.there():
+            raise Refused
+        with contextlib.suppress(OSError):
+            self.patient(lambda: dm.message(MIRROR, text), text)
+
+    def patient(self, work: Callable[[], object], what: str, seconds: float = 10) -> None:
+        """Whatever a leg does, an administrator's word ends."""
+        beside = Beside(work)
+        try:
+            base.until(lambda: beside.done, what, seconds)
+        except base.Wrong as err:
+            raise base.Wrong(f"{err}; {dm.status(MIRROR)}") from None
+        beside.result()
+
+    # Writes.
+
+    def write(self, first: int, count: int) -> None:
+        """Begun; it ends when it can."""
+        version = self.versions.next()
+        history = self.history
+        history.issue(first, count, version)
+        data = b"".join(sector(version, first + n) for n in range(count))
+        node = self.node
+
+        def work() -> None:
+            try:
+                with blk.Disk(node) as disk:
+                    disk.write(first, data)
+            except OSError as err:
+                base.expect(err.errno in (errno.EIO, errno.ENXIO), f"a write: {err}")
+                self.failed_writes += 1
+            else:
+                history.ack(first, count, version, True)
+
+        self.writes.append(Beside(work))
+
+    def writes_end(self, what: str, seconds: float = 10) -> None:
+        end = time.monotonic() + seconds
+        for one in self.writes:
+            base.until(partial(getattr, one, "done"), what, max(0.0, end - time.monotonic()))
+            one.result()
+        self.writes.clear()
+
+    # Events that take both sites apart.
+
+    def crash(self) -> None:
+        """The primary's power goes, and what it had under way by any way with it."""
+        for name in (*WAYS, WIRE):
+            self._set(name, f"0 {SECTORS} flakey {self.media[REMOTE]} 0 0 36000")
+        self.history.frozen = True
+        media.cut(SITES[LOCAL], 1)
+        if self.suspended:
+            dm.resume(MIRROR)
+            self.suspended = False
+        with contextlib.suppress(OSError):
+            dm.message(MIRROR, "policy error")
+        self.writes_end("writes of a host that is gone", 60)
+        self.remove()
+        old = self.media[LOCAL]
+        self._power_on(LOCAL)
+        for name in (*WAYS, WIRE):
+            self.mend(name)
+        dm.remove(old.rpartition("/")[2])
+        self.history.frozen = False
+
+    def remove(self) -> None:
+        self.patient(lambda: dm.remove(MIRROR), "the end of the mirror")
+
+    def assemble(self) -> None:
+        """As the legs say; both branches of a split brain are never there in these histories."""
+        supers = [super_of(self.media[leg]) for leg in (LOCAL, REMOTE)]
+        source = source_of(*supers)
+        base.expect(source, f"one of the legs has the data: {supers}")
+        self.node = dm.create(MIRROR, self.table())
+        self.history.check(content(self.node, LOOK), f"assembled from {source}")
+
+    def take_over(self) -> None:
+        """The mirror site goes on by itself, if it may, and gives the data back."""
+        if not super_of(self.media[REMOTE]).whole:
+            return
+        behind = source_of(*(super_of(self.media[leg]) for leg in (LOCAL, REMOTE))) == LOCAL
+        history = self.history.fork()
+        if behind and super_of(self.media[LOCAL]).cur != super_of(self.media[REMOTE]).cur:
+            # It is an outdated copy, and an admin who takes it all the same is told so.
+            return
+        node = dm.create(TAKEOVER, mirror.table("-", self.media[REMOTE], sectors=self.sectors))
+        history.check(content(node, LOOK), "taken over")
+        version = self.versions.next()
+        history.issue(104, 2, version)
+        with blk.Disk(node) as disk:
+            disk.write(104, b"".join(sector(version, 104 + n) for n in range(2)))
+        history.ack(104, 2, version, True)
+        dm.remove(TAKEOVER)
+        self.history = history
+        supers = [super_of(self.media[leg]) for leg in (LOCAL, REMOTE)]
+        if source_of(*supers) is None:
+            meta("resolve", "--keep", REMOTE, *self.media.values())
+
+    def cut_mirror_site(self) -> None:
+        """Its power goes and comes back. What was on the way is sent again by who still waits."""
+        hung = set(self._hung)
+        for way in WAYS:
+            if way not in self._hung:
+                self.hang(way)
+        media.cut(SITES[REMOTE], 1)
+        old = self.media[REMOTE]
+        self._power_on(REMOTE)
+        for way in WAYS:
+            if way in hung:
+                dm.load(way, self._linear(REMOTE))  # for its end; it goes on to hang
+                dm.resume(way)
+                dm.suspend(way, flush=False)
+            else:
+                self.mend(way)
+        dm.remove(old.rpartition("/")[2])
+
+    # The verdict.
+
+    def settle(self, what: str, seconds: float = 30) -> bool:
+        """Back in sync by the way that the mirror has? If not, the other has to be well first."""
+
+        def synced() -> bool:
+            now = self.status()
+            if "told" in now.rest or now.action == "stalled":
+                with contextlib.suppress(OSError):
+                    dm.message(MIRROR, "recover" if "told" in now.rest else "resync")
+            return (now.health, now.action) == ("AA", "idle")
+
+        try:
+            base.until(synced, what, seconds)
+        except base.Wrong:
+            return False
+        return True
+
+    def alike(self, when: str) -> None:
+        """Both media and the oracle, at a quiet moment."""
+        one, two = (content(self.media[leg], LOOK) for leg in (LOCAL, REMOTE))
+        self.history.check(one, f"{when}: the local medium")
+        self.history.check(two, f"{when}: the remote medium", settle=False)
+        if one != two:
+            at = next(n for n in range(LOOK) if one[n * 512 :][:512] != two[n * 512 :][:512])
+            raise base.Wrong(f"{when}: the legs differ, first in sector {at}")
+
+    def judge(self) -> None:
+        """Whatever is still on its way comes back as late as it can."""
+        if self.suspended:
+            self.patient(lambda: dm.resume(MIRROR), "resume")
+            self.suspended = False
+        if not self.there():
+            self.assemble()
+        # Under another policy a write may wait for the leg that hangs.
+        self.message("policy degrade")
+        self.mend(WIRE)
+        if self.way not in self._hung:
+            self.mend(self.way)
+        # A write that is still waiting may be about to find out that the leg hangs.
+        time.sleep(3 * TIMEOUT_MS / 1000)
+        if self.settle("in sync while a way still hangs", 6):
+            self.writes_end("writes of a mirror in sync")
+            self.alike("in sync")
+            self.write(100, 12)
+            self.writes_end("a write of a mirror in sync")
+        for way in WAYS:
+            self.mend(way)
+        if not self.settle("in sync"):
+            raise base.Wrong(f"everything is well, and it isn't in sync: {dm.status(MIRROR)}")
+        self.writes_end("writes once all is well")
+        time.sleep(0.05)
+        self.alike("all that was late has come")
+        self.write(100, 12)
+        self.writes_end("a last write")
+        base.expect(self.status().health == "AA", f"in sync to the end: {dm.status(MIRROR)}")
+        self.alike("the end")
+
+    def let_go(self) -> None:
+        """It went wrong: whoever waits for a leg is to end, or the script couldn't."""
+        print(f"status: {dm.status(MIRROR) if dm.exists(MIRROR) else 'no mirror'}", flush=True)
+        for name in (WIRE, *WAYS):
+            with contextlib.suppress(OSError):
+                self.mend(name)
+        with contextlib.suppress(OSError):
+            dm.resume(MIRROR)
+
+    def close(self) -> None:
+        self.remove()
+        for name in (WIRE, *WAYS):
+            dm.remove(name)
+        for node in self.media.values():
+            dm.remove(node.rpartition("/")[2])

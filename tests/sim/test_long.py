@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What takes hours: `make test-long`. The same scenarios as in `make test`, with many seeds.
+
+LOCKSTEP_LONG=N (default 1.0) scales the numbers of seeds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+from labrun import lab
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(4 * 3600)]
+
+SCALE = float(os.environ.get("LOCKSTEP_LONG", "1"))
+HOURS = ("--timeout", str(3 * 3600), "--sim-timeout", "1e9")
+# A run is one of so many that may be at work at the same time.
+PARTS = 8
+
+
+def seeds(whole: int) -> int:
+    """Of each part."""
+    return max(1, round(whole * SCALE / PARTS))
+
+
+every_part = pytest.mark.parametrize("part", range(PARTS))
+
+
+@every_part
+def test_lives_of_the_mirror(part: int) -> None:
+    count = seeds(6000)
+    run = lab("state_schedules.py", str(count), str(10_000 + part * count), options=HOURS)
+    assert run.rc == 0, run.text
+
+
+@every_part
+def test_schedules_of_failing_legs(part: int) -> None:
+    count = seeds(1000)
+    run = lab("mirror_churn.py", str(count), str(10_000 + part * count), options=HOURS)
+    assert run.rc == 0, run.text
+
+
+@every_part
+@pytest.mark.parametrize(
+    ("scenario", "words"),
+    [
+        ("cut_mirror", ("--backstore", "dcd", "--offline")),
+        ("cut_mirror", ("--nvram", "none", "--offline")),
+        ("cut_primary", ("--backstore", "dcd")),
+        ("cut_batches", ("--nvram", "lab")),
+    ],
+)
+def test_power_cuts(scenario: str, words: tuple[str, ...], part: int) -> None:
+    count = seeds(1000)
+    cuts = ("--cuts", str(count), "--first", str(10_000 + part * count))
+    run = lab(f"{scenario}.py", *cuts, *words, options=HOURS)
+    assert run.rc == 0, run.text
+
+
+@every_part
+def test_every_order_of_three_events(part: int) -> None:
+    every = max(1, round(1 / SCALE))
+    run = lab("search_mirror.py", "3", str(part), str(PARTS), f"every={every}", options=HOURS)
+    assert run.rc == 0, run.text
+    assert re.search(rb"\d+ histories passed", run.stdout), run.text
