@@ -21,12 +21,38 @@ static u64 most_segments(const struct dcd_engine *e)
 	return e->segments - 1;
 }
 
+/*
+ * Kept for zeroes that are logged again, so that a full ring can go on: again.c. The tables
+ * of segments that writes fill have room for most of them.
+ */
+static u64 kept_for_zeroes(const struct dcd_engine *e)
+{
+	u64 zeroes = READ_ONCE(e->zeroes);
+
+	if (!zeroes)
+		return 0;
+	return min(e->segments / 8, 2 + div_u64(zeroes, 4 * dcd_table_places(e)));
+}
+
+/* For everything else. */
+static u64 for_writes(const struct dcd_engine *e)
+{
+	return most_segments(e) - kept_for_zeroes(e);
+}
+
+u64 dcd_ring_left(const struct dcd_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+	return most_segments(e) - (e->head - e->tail);
+}
+
 u64 dcd_ring_free(const struct dcd_engine *e)
 {
-	u64 most = most_segments(e);
+	u64 most = for_writes(e), used = e->head - e->tail;
 
 	lockdep_assert_held(&e->lock);
-	return most - max(e->head - e->tail, mul_u64_u32_div(most, dcd_index_fill(e), DCD_FULL));
+	used = max(used, mul_u64_u32_div(most, dcd_index_fill(e), DCD_FULL));
+	return most - min(most, used);
 }
 
 static struct dcd_level ring_level(const struct dcd_engine *e)
@@ -34,7 +60,7 @@ static struct dcd_level ring_level(const struct dcd_engine *e)
 	lockdep_assert_held(&e->lock);
 	return (struct dcd_level){
 		.used = e->head - e->tail,
-		.size = most_segments(e),
+		.size = for_writes(e),
 		.low = e->destage.low,
 		.high = max(e->destage.high, e->destage.low + 1),
 	};
@@ -66,7 +92,7 @@ static struct dcd_level nvram_level(const struct dcd_engine *e)
 static u64 room_until(const struct dcd_engine *e, u64 target)
 {
 	lockdep_assert_held(&e->lock);
-	return dcd_pace_room(e->head - target, most_segments(e));
+	return dcd_pace_room(e->head - target, for_writes(e));
 }
 
 static u64 until(const struct dcd_forecast *f, ktime_t now)
@@ -137,6 +163,16 @@ bool dcd_pressed(struct dcd_engine *e)
 	spin_lock(&e->lock);
 	ring = ring_level(e);
 	ring.used = ring.size - dcd_ring_free(e);
+	spin_unlock(&e->lock);
+	return dcd_level_above(&ring, ring.low);
+}
+
+bool dcd_ring_pressed(struct dcd_engine *e)
+{
+	struct dcd_level ring;
+
+	spin_lock(&e->lock);
+	ring = ring_level(e);
 	spin_unlock(&e->lock);
 	return dcd_level_above(&ring, ring.low);
 }

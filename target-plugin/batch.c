@@ -4,6 +4,7 @@
  * disk, each with several I/Os at a time: a spindle wants a sorted queue, an SSD
  * wants depth. Neighbours on the data disk are one write.
  */
+#include <linux/sizes.h>
 #include <linux/slab.h>
 #include <linux/sort.h>
 #include <linux/vmalloc.h>
@@ -14,7 +15,8 @@
 #define OF_RING	32			/* a batch is no larger than such a part of it, */
 #define LEAST	(256U << 10)		/* nor smaller than that */
 #define LOG_SHARED 2
-#define ZEROES ((4ULL << 20) >> SECTOR_SHIFT)	/* sectors of a load of zeroes, at most */
+#define JOINED 256			/* ranges of zeroes */
+#define FILLS_MAX SZ_1M		/* bytes of a write with zeroes in it */
 
 struct dcd_batch *dcd_batch_new(struct dcd_engine *e)
 {
@@ -28,9 +30,10 @@ struct dcd_batch *dcd_batch_new(struct dcd_engine *e)
 	b->most = b->room / DCD_BLOCK;
 	b->loads = kvcalloc(b->most, sizeof(*b->loads), GFP_KERNEL);
 	b->order = kvcalloc(b->most, sizeof(*b->order), GFP_KERNEL);
+	b->parts = kvcalloc(b->most, sizeof(*b->parts), GFP_KERNEL);
 	b->buf = vzalloc(b->room);
 	dcd_ios_init(&b->reading, &e->log, &e->moved);
-	if (!b->loads || !b->order || !b->buf) {
+	if (!b->loads || !b->order || !b->parts || !b->buf) {
 		dcd_batch_free(b);
 		return NULL;
 	}
@@ -42,6 +45,7 @@ void dcd_batch_free(struct dcd_batch *b)
 	if (!b)
 		return;
 	vfree(b->buf);
+	kvfree(b->parts);
 	kvfree(b->order);
 	kvfree(b->loads);
 	kfree(b);
@@ -52,6 +56,17 @@ static sector_t sectors_of(const struct dcd_load *l)
 	return l->place.last - l->place.sector + 1;
 }
 
+static bool is_wipe(const struct dcd_load *l)
+{
+	return l->kind == DCD_LOAD_WIPE || l->kind == DCD_LOAD_DISCARD;
+}
+
+/* Is it written, with the others, in the order of the data disk? */
+static bool is_written(const struct dcd_load *l)
+{
+	return l->kind == DCD_LOAD_DATA || l->kind == DCD_LOAD_FILL;
+}
+
 static int by_place(const void *a, const void *b)
 {
 	const struct dcd_load *x = *(const struct dcd_load *const *)a;
@@ -60,8 +75,25 @@ static int by_place(const void *a, const void *b)
 	return x->place.at < y->place.at ? -1 : x->place.at > y->place.at;
 }
 
-bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, u64 target)
+/* Zeroes with the same way to the data disk are one range, whenever they were written. */
+static void join_zeroes(struct dcd_engine *e, struct dcd_place *p, sector_t end, u64 target)
 {
+	struct dcd_place n;
+	unsigned int i;
+
+	for (i = 0; i < JOINED && p->last + 1 < end && dcd_index_next(e, p->last + 1, &n); i++) {
+		if (n.sector != p->last + 1 || !n.zero || n.discard != p->discard ||
+		    dcd_segment_of(e, &n) >= target)
+			return;
+		p->last = min(n.last, end - 1);
+	}
+}
+
+bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, u64 target,
+		       enum dcd_wiping wiping)
+{
+	unsigned int wipes = wiping == DCD_WIPE_ALL ? UINT_MAX :
+			     wiping == DCD_WIPE_SOME ? dcd_wipes_in_a_moment(e) : 0;
 	size_t bytes = 0;
 
 	b->n = 0;
@@ -79,18 +111,23 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 			b->next = p->last + 1;
 			continue;
 		}
-		l->buf = b->buf + bytes;
+		l->buf = NULL;
 		l->error = 0;
 		l->unread = false;
 		l->there = false;
+		l->again = false;
 		if (p->zero) {
-			p->last = min_t(sector_t, p->last, p->sector + ZEROES - 1);
+			join_zeroes(e, p, end, target);
+			l->kind = dcd_zeroes_part(e, p, wipes);
+			wipes -= wipes && is_wipe(l);
 		} else {
 			sector_t most = min_t(size_t, DCD_IO_MAX, b->room - bytes) >> SECTOR_SHIFT;
 
 			if (!most)
 				break;
 			p->last = min(p->last, p->sector + most - 1);
+			l->kind = DCD_LOAD_DATA;
+			l->buf = b->buf + bytes;
 			bytes += sectors_of(l) << SECTOR_SHIFT;
 			b->order[b->to_read++] = l;
 		}
@@ -176,32 +213,72 @@ static int read_rest(struct dcd_engine *e, struct dcd_batch *b, dcd_width *width
 	return r;
 }
 
-/* The loads from @i on that are one write: neighbours here, and so in memory. */
-static unsigned int neighbours(const struct dcd_batch *b, unsigned int i, size_t *bytes)
+/* The loads from @i on that are one write: neighbours. */
+static unsigned int neighbours(const struct dcd_batch *b, unsigned int i)
 {
+	size_t bytes = sectors_of(b->loads + i) << SECTOR_SHIFT, most = DCD_IO_MAX;
 	unsigned int n = i + 1;
 
-	*bytes = sectors_of(b->loads + i) << SECTOR_SHIFT;
-	while (n < b->n) {
+	for (; n < b->n; n++) {
 		const struct dcd_load *l = b->loads + n;
-		size_t more = sectors_of(l) << SECTOR_SHIFT;
 
-		if (l->place.zero || l->error || *bytes + more > DCD_IO_MAX ||
+		bytes += sectors_of(l) << SECTOR_SHIFT;
+		if (l->kind == DCD_LOAD_FILL || l[-1].kind == DCD_LOAD_FILL)
+			most = FILLS_MAX;
+		if (!is_written(l) || l->error || bytes > most ||
 		    l->place.sector != l[-1].place.last + 1)
 			break;
-		*bytes += more;
-		n++;
 	}
 	return n;
+}
+
+static void begin_write(struct dcd_batch *b, struct dcd_ios *ios, unsigned int i, unsigned int end)
+{
+	struct dcd_load *l = b->loads + i;
+	unsigned int n = end - i, k;
+
+	for (k = 0; k < n; k++)
+		b->parts[k] = (struct dcd_part){ l[k].buf, sectors_of(l + k) << SECTOR_SHIFT };
+	dcd_io_begin_parts(ios, &l->io, REQ_OP_WRITE, l->place.sector, b->parts, n);
+}
+
+/* These were written together. */
+static void was_written(struct dcd_engine *e, struct dcd_batch *b, unsigned int i,
+			unsigned int end)
+{
+	int error = blk_status_to_errno(b->loads[i].io.status);
+	struct dcd_load *l;
+
+	trace_dcd_destage(e, b->loads[i].place.sector, b->loads[end - 1].place.last + 1 -
+			  b->loads[i].place.sector, error);
+	for (l = b->loads + i; l < b->loads + end; l++) {
+		l->there = !error;
+		l->error = error;
+		if (!error && l->kind == DCD_LOAD_DATA)
+			b->written += sectors_of(l);
+		else if (!error)
+			dcd_count(e, DCD_N_FILLED_SECTORS, sectors_of(l));
+	}
+}
+
+static void wipe(struct dcd_engine *e, struct dcd_batch *b, struct dcd_load *l)
+{
+	ktime_t began = ktime_get();
+
+	l->error = dcd_wipe(e, l->kind, &l->place);
+	l->there = !l->error;
+	b->wiping = ktime_add(b->wiping, ktime_sub(ktime_get(), began));
+	trace_dcd_destage(e, l->place.sector, sectors_of(l), l->error);
+	if (l->there)
+		dcd_count(e, DCD_N_WIPED_SECTORS, sectors_of(l));
 }
 
 static int write_all(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch *ahead,
 		     dcd_width *width)
 {
-	unsigned int i = 0, k, n, end;
+	unsigned int i = 0, n, end;
 	struct blk_plug plug;
 	struct dcd_ios ios;
-	size_t bytes;
 	int r = 0;
 
 	dcd_ios_init(&ios, &e->data, &e->moved);
@@ -218,10 +295,10 @@ static int write_all(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch
 			struct dcd_load *l = b->loads + i;
 
 			n = i + 1;
-			if (l->error || l->place.zero)
+			if (l->error || !is_written(l))
 				continue;
-			n = neighbours(b, i, &bytes);
-			dcd_io_begin(&ios, &l->io, REQ_OP_WRITE, l->place.sector, l->buf, bytes);
+			n = neighbours(b, i);
+			begin_write(b, &ios, i, n);
 			room--;
 		}
 		blk_finish_plug(&plug);
@@ -234,27 +311,13 @@ static int write_all(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch
 		n = i + 1;
 		if (l->error)
 			continue;
-		if (l->place.zero && (r || !width(e))) {
+		if (is_written(l)) {
+			n = neighbours(b, i);
+			was_written(e, b, i, n);
+		} else if (is_wipe(l) && (r || !width(e))) {
 			r = -EAGAIN;
-			continue;
-		}
-		if (l->place.zero) {
-			ktime_t began = ktime_get();
-
-			l->error = blkdev_issue_zeroout(e->data.bdev, l->place.sector,
-							sectors_of(l), GFP_NOIO, 0);
-			b->zeroing = ktime_add(b->zeroing, ktime_sub(ktime_get(), began));
-		} else {
-			n = neighbours(b, i, &bytes);
-			l->error = blk_status_to_errno(l->io.status);
-			if (!l->error)
-				b->written += bytes >> SECTOR_SHIFT;
-		}
-		trace_dcd_destage(e, l->place.sector, b->loads[n - 1].place.last + 1 -
-				  l->place.sector, l->error);
-		for (k = i; k < n; k++) {
-			b->loads[k].there = !l->error;
-			b->loads[k].error = l->error;
+		} else if (is_wipe(l)) {
+			wipe(e, b, l);
 		}
 	}
 	return r;
@@ -267,7 +330,7 @@ int dcd_batch_move(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch *
 	int r = read_rest(e, b, width);
 
 	b->written = 0;
-	b->zeroing = 0;
+	b->wiping = 0;
 	read = ktime_get();
 	if (!r)
 		r = write_all(e, b, ahead, width);

@@ -17,11 +17,13 @@
 #include "engine.h"
 
 struct dcd_load {
+	enum dcd_load_kind kind;
 	struct dcd_place place;
-	void *buf;
+	void *buf;		/* NULL: zeroes */
 	int error;
 	bool unread;		/* it is the log's error, else the data disk's */
 	bool there;		/* the data disk has it, in its cache maybe */
+	bool again;		/* it was logged again */
 	struct dcd_io io;
 };
 
@@ -29,7 +31,7 @@ struct dcd_load {
  * @from, @next: where it and the next one begin; @turn, @mark: the sweep's there, the
  * mark with what was committed when it was collected. @order: what is to be read, by
  * its place; for @begun of @to_read that has begun. @buf has @room bytes. Of its last
- * move: sectors @written, without zeroes, and the time that those took, @zeroing.
+ * move: sectors @written, without zeroes, and the time that wipes took, @wiping.
  */
 struct dcd_batch {
 	struct dcd_load *loads, **order;
@@ -40,7 +42,8 @@ struct dcd_batch {
 	u64 turn;
 	sector_t from, next;
 	sector_t written;
-	ktime_t zeroing;
+	ktime_t wiping;
+	struct dcd_part *parts;	/* of one write */
 	size_t room;
 	u8 *buf;
 };
@@ -51,9 +54,10 @@ void dcd_batch_free(struct dcd_batch *b);
 
 /*
  * Ranges in [b->from, @end) of the segments below @target, as many as there is room
- * for; false: none. Nothing of it may be under way.
+ * for, and what is to be done with zeroes; false: none. Nothing of it may be under way.
  */
-bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, u64 target);
+bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, u64 target,
+		       enum dcd_wiping wiping);
 
 /*
  * How many I/Os at a time each disk may have now; 0 is to stop. Asked again and

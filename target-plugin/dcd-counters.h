@@ -31,12 +31,18 @@ DCD_COUNTER(WRITTEN_SECTORS, written_sectors)
 DCD_COUNTER(TOGETHER, published_together)	/* entries, with others */
 DCD_COUNTER(THROTTLED, throttled)
 DCD_COUNTER(WAITS_FOR_ROOM, waits_for_room)
+DCD_COUNTER(BUSY, busy)	/* waits that took too long */
+DCD_COUNTER(UNWANTED, unwanted)	/* waits of requests that were aborted */
 DCD_COUNTER(SEGMENTS, segments)
 DCD_COUNTER(LOG_SECTORS, log_sectors)
 DCD_COUNTER(ROUNDS, rounds)
 DCD_COUNTER(PREEMPTED, preempted)
 DCD_COUNTER(BYPASS_ROUNDS, bypass_rounds)
 DCD_COUNTER(DESTAGED_SECTORS, destaged_sectors)
+DCD_COUNTER(FILLED_SECTORS, filled_sectors)	/* with zeroes, in the turn */
+DCD_COUNTER(WIPED_SECTORS, wiped_sectors)	/* pieces of zeroes, discarded ones too */
+DCD_COUNTER(DISCARDED_SECTORS, discarded_sectors)	/* passed on to the data disk */
+DCD_COUNTER(LOGGED_AGAIN, logged_again)		/* ranges of zeroes, at the head */
 DCD_COUNTER(READ_ERRORS, read_errors)
 DCD_COUNTER(WRITE_ERRORS, write_errors)
 DCD_COUNTER(FLUSH_ERRORS, flush_errors)

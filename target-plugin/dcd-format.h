@@ -24,8 +24,8 @@
  * +----------------------+ 2048 sealing one is a copy; its struct dcd_segment
  * | NVRAM header, copy 1 |     is filled in only in the copy. Entries become
  * +----------------------+ 4096 valid one by one, each after its payload is
- * | slot 0, slot 1, ...  |     persistent.
- * +----------------------+
+ * | slot 0, slot 1, ...  |     persistent. An end record (struct dcd_nvram_end)
+ * +----------------------+     is DCD_NVRAM_END behind each header.
  *
  * Order. Each entry has a sequence number, one more than the entry before it,
  * over the whole life of a format. Segments have sequence numbers of their own,
@@ -38,11 +38,24 @@
  * above the newest in the log, without a gap. An NVRAM slot is used again only
  * after its segment is durable in the log, so what a slot holds from an earlier
  * use is never above it. What a power cut has left behind a slot's last live
- * entry is wiped before anything new gets its sequence.
+ * entry is wiped before anything new gets its sequence, the last of it first.
+ *
+ * The end. What is torn by a power cut is the end of everything, so it is an end
+ * only if nothing says that there was more. Three things can say so: a later
+ * segment or entry, as those become persistent one after the other; an NVRAM's end
+ * record, which has the newest entry before that is acknowledged; and `newest` of
+ * the superblock, which has what was durable when that was written. So
+ * nothing that an NVRAM had acknowledged can be taken for torn. Without NVRAM, no
+ * more than the last segment can: the superblock that comes next tells of it.
  *
  * A batch counts as a whole or not at all: its entries follow each other within one
  * segment, each names the last one of them, and in NVRAM they don't count before
  * that is there.
+ *
+ * Retired. `dcd retire` brings all that is live to the data disk and sets
+ * DCD_INCOMPAT_RETIRED in all copies of superblock and NVRAM header. The data disk
+ * may be written by others from then on, so no such log or NVRAM is opened again, by
+ * whatever version; `dcd format` makes new ones of them.
  *
  * Feature words: a reader that doesn't know a bit of `incompat` must refuse,
  * of `ro_compat` must not write, of `compat` may ignore it.
@@ -65,7 +78,9 @@
 
 #define DCD_BLOCK		4096U
 #define DCD_RING_START		(1U << 20)
+#define DCD_NVRAM_END_MAGIC	0x31444e454e444344ULL	/* "DCDNEND1" */
 #define DCD_NVRAM_COPY		2048U
+#define DCD_NVRAM_END		1024U
 #define DCD_SEGMENT_MIN		(64U << 10)
 #define DCD_SEGMENT_MAX		(4U << 20)
 #define DCD_SEGMENTS_MIN	16U
@@ -74,7 +89,8 @@
 /* Known feature bits. */
 #define DCD_COMPAT		0U
 #define DCD_RO_COMPAT		0U
-#define DCD_INCOMPAT		0U
+#define DCD_INCOMPAT_RETIRED	1U	/* its data disk has all of it and goes on without it */
+#define DCD_INCOMPAT		DCD_INCOMPAT_RETIRED
 
 struct dcd_features {
 	__le32 compat;
@@ -102,7 +118,8 @@ struct dcd_super {
 	__le64 tail;		/* sequence of the oldest segment that counts */
 	__le64 applied;		/* sequence of the newest entry on the data disk */
 	__le32 flags;		/* DCD_SUPER_* */
-	__u8 reserved[396];
+	__le64 newest;		/* entries up to it were durable in the log, or applied */
+	__u8 reserved[388];
 } __attribute__((packed));
 
 struct dcd_nvram_header {
@@ -118,6 +135,19 @@ struct dcd_nvram_header {
 	__le32 table_bytes;
 	__le64 applied;		/* as in struct dcd_super */
 	__u8 reserved[168];
+} __attribute__((packed));
+
+/*
+ * Written in turn to both copies, so a power cut tears one at most; the higher @newest counts.
+ * Where neither is valid nothing is known: an NVRAM that was formatted and never used, or
+ * by a program that wrote none.
+ */
+struct dcd_nvram_end {
+	__le64 magic;
+	__le64 epoch;
+	__le64 newest;		/* entries up to it are persistent, and their batches whole */
+	__u8 reserved[36];
+	__le32 crc;
 } __attribute__((packed));
 
 struct dcd_segment {
@@ -163,6 +193,7 @@ struct dcd_entry {
 #endif
 DCD_ASSERT(sizeof(struct dcd_super) == 512);
 DCD_ASSERT(sizeof(struct dcd_nvram_header) == 256);
+DCD_ASSERT(sizeof(struct dcd_nvram_end) == 64);
 DCD_ASSERT(sizeof(struct dcd_segment) == 256);
 DCD_ASSERT(sizeof(struct dcd_entry) == 64);
 

@@ -22,7 +22,7 @@ struct scatterlist;
 enum dcd_op {
 	DCD_READ,
 	DCD_WRITE,
-	DCD_DISCARD,		/* reads as zeroes afterwards */
+	DCD_DISCARD,		/* reads as zeroes, for good if dcd_topology() says so */
 	DCD_WRITE_ZEROES,
 	DCD_FLUSH,
 };
@@ -50,21 +50,29 @@ struct dcd_range {
  * The caller owns it until @done, which is called exactly once, perhaps before
  * dcd_submit() returns; for a read perhaps in interrupt context, else in process
  * context. @error is 0 or negative:
- * -ENOMEM and -EAGAIN: try again; -ERANGE: not on the disk; -EINVAL: @sgl is too
- * short, or not whole blocks (struct dcd_topology); -EIO: the DCD can't do it now;
+ * -ENOMEM: try again; -EAGAIN: the same, it has waited for busy_after_ms or is @unwanted;
+ * -ERANGE: not on the disk; -EINVAL: @sgl is too short, or not whole blocks (struct
+ * dcd_topology); -EIO: the DCD can't do it now;
  * -ENODATA, of reads only: a disk can't read @bad_sector (or one close behind
  * it); all sectors before it were read. Others can be read as before: to a SCSI
  * initiator that is MEDIUM ERROR, UNRECOVERED READ ERROR.
- * After an error a part of a write, from its beginning, may have been done.
+ * After an error a part of a write, from its beginning, may have been done, and without
+ * NVRAM all of it; nothing more of it ever will be.
  * @sector and @sectors in 512 bytes. @fua: durable even if the write cache is
  * volatile. @skip: bytes at the beginning of @sgl that aren't written.
  *
  * A batch is a write with @ranges, which belong to the caller too: their data are one
  * behind the other in @sgl, @sectors is the sum, @sector isn't looked at. Where ranges
  * overlap the later one wins. After a power cut all of it is there or nothing, after
- * an error nothing was done. dcd_batch_limits() says how large it may be; -EINVAL: it
+ * an error too. dcd_batch_limits() says how large it may be; -EINVAL: it
  * is larger, a range is empty, or the sum is wrong.
+ *
+ * A wait for time, room or the log is counted from @since on. While it lasts the engine asks
+ * @unwanted (NULL: it is always wanted) each DCD_LOOK whether the answer doesn't matter any
+ * more; that is called with a spinlock held. A read that a disk has been asked for is
+ * answered when the disk has answered, as that writes into the request's memory.
  */
+#define DCD_LOOK (HZ / 10)
 struct dcd_request {
 	enum dcd_op op;
 	bool fua;
@@ -76,6 +84,8 @@ struct dcd_request {
 	const struct dcd_range *ranges;
 	unsigned int nranges;
 	void (*done)(struct dcd_request *rq, int error);
+	bool (*unwanted)(const struct dcd_request *rq);
+	unsigned long since;	/* jiffies; 0: dcd_submit() */
 	sector_t bad_sector;
 	/* the engine's */
 	struct dcd_engine *engine;
@@ -109,6 +119,7 @@ struct dcd_destage_config {
 #define DCD_DESTAGE_HIGH	60
 #define DCD_DESTAGE_DEPTH	16
 #define DCD_DESTAGE_BATCH_KIB	4096
+#define DCD_BUSY_AFTER_MS	10000
 
 struct dcd_config {
 	const char *name;	/* for messages */
@@ -119,6 +130,7 @@ struct dcd_config {
 	size_t index_bytes;	/* memory of the index, may change; 0: the default */
 	size_t read_cache_bytes;	/* may change; 0: no read cache */
 	struct dcd_destage_config destage;
+	unsigned int busy_after_ms;	/* a request waits no longer, may change; 0: no end */
 	unsigned int battery;	/* 0: that of dram:battery fails; may change */
 	bool grow;		/* dcd_open(): the data disk may have grown while it was closed */
 };
@@ -147,6 +159,10 @@ void dcd_close(struct dcd_engine *e);
  * with it, as with a flush.
  */
 void dcd_submit(struct dcd_engine *e, struct dcd_request *rq);
+/* Requests may have become unwanted: looks now. May be called while any wait. */
+void dcd_look(struct dcd_engine *e);
+/* Has a request that came at @since waited for busy_after_ms? Any context. */
+bool dcd_waited_enough(struct dcd_engine *e, unsigned long since);
 
 sector_t dcd_sectors(const struct dcd_engine *e);
 /* Of a batch that is within both it is certain that one segment has room for it. */
@@ -159,10 +175,15 @@ struct dcd_topology {
 	unsigned int io_min, io_opt;	/* best sizes of requests; @io_opt 0: no preference */
 	int misaligned;			/* sector 0 in its physical block; < 0: unknown */
 	bool rotates;
+	bool discards;			/* it does, so it is worth while to tell it */
+	bool discards_to_zeroes;	/* what was discarded reads as zeroes until it is written */
+	unsigned int discard_granularity, discard_misaligned;
 };
 
 void dcd_topology(const struct dcd_engine *e, struct dcd_topology *t);
 /* True if what is acknowledged may be lost without a flush. */
+/* The log's, while the engine is open. */
+const u8 *dcd_log_uuid(const struct dcd_engine *e);
 bool dcd_volatile_cache(const struct dcd_engine *e);
 
 enum dcd_counter {

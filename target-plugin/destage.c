@@ -19,6 +19,7 @@
 
 #include "batch.h"
 #include "dcd-trace.h"
+#include "lockstep-test.h"
 
 #define RETRY_NOMEM	(HZ / 10)
 #define READS		(HZ / 20)	/* so long ago they count as going on */
@@ -26,10 +27,8 @@
 #define FAILURES	16		/* of a round, before it is given up */
 #define AT_A_TIME	64		/* loads that the index forgets before writes have a turn */
 
-static unsigned int dcd_test_forget_us;
-module_param_named(test_forget_us, dcd_test_forget_us, uint, 0600);
-MODULE_PARM_DESC(test_forget_us,
-		 "for tests only: the index takes so many microseconds to forget a load of zeroes");
+TEST_KNOB(uint, forget_us, "the index takes so many microseconds to forget a load of zeroes");
+TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
 
 static bool urgent(struct dcd_engine *e)
 {
@@ -189,8 +188,8 @@ static int forget(struct dcd_engine *e, const struct dcd_batch *b, u64 target)
 			}
 			from = p.last + 1;
 		}
-		if (l->place.zero && READ_ONCE(dcd_test_forget_us))
-			fsleep(READ_ONCE(dcd_test_forget_us));
+		if (l->place.zero && test_knob(forget_us))
+			fsleep(test_knob(forget_us));
 		since += l->place.zero ? AT_A_TIME : 1;
 		if (since >= AT_A_TIME) {
 			since = 0;
@@ -209,9 +208,45 @@ static sector_t left_at(const struct dcd_batch *b)
 	unsigned int i;
 
 	for (i = 0; i < b->n; i++)
-		if (!b->loads[i].there && !b->loads[i].error)
+		if (!b->loads[i].there && !b->loads[i].again && !b->loads[i].error)
 			return b->loads[i].place.sector;
 	return b->next;
+}
+
+/*
+ * What zeroes may do now: only while nobody needs the log they have all the time that they
+ * take. Those that can't be logged again have to go to the data disk, whoever waits.
+ */
+static enum dcd_wiping wiping(struct dcd_engine *e)
+{
+	if (e->sweep.past_log || e->wipes.no_room || READ_ONCE(e->data_failing) ||
+	    test_knob(zero_in_turn) || !urgent(e))
+		return DCD_WIPE_ALL;
+	/* The data disk can do it quickly, or it is they that the index is full of. */
+	if (dcd_discards(e) || !dcd_ring_pressed(e))
+		return DCD_WIPE_SOME;
+	return DCD_WIPE_NONE;
+}
+
+/* Of a batch that was moved, what is to be; -EAGAIN: not all of it could be. */
+static int log_again(struct dcd_engine *e, struct dcd_batch *b)
+{
+	unsigned int i;
+
+	for (i = 0; i < b->n; i++) {
+		struct dcd_load *l = b->loads + i;
+		int r;
+
+		if (l->kind != DCD_LOAD_AGAIN)
+			continue;
+		r = dcd_log_again(e, l->place.sector, l->place.last, b->mark.target);
+		if (r == -ENOSPC)
+			e->wipes.no_room = true;
+		if (r)
+			return -EAGAIN;
+		l->again = true;
+	}
+	return 0;
 }
 
 static u64 way(const struct dcd_sweep *s)
@@ -251,7 +286,7 @@ static void take_batch(struct dcd_engine *e, const struct dcd_mark *now)
 	/* Past the log each turn is for what there was at its beginning. */
 	if (s->past_log && s->n)
 		e->batch->mark = s->marks[0];
-	dcd_batch_collect(e, e->batch, e->data.sectors, e->batch->mark.target);
+	dcd_batch_collect(e, e->batch, e->data.sectors, e->batch->mark.target, wiping(e));
 }
 
 /* The next one; round the disk's end, but not to the same ranges again. */
@@ -262,11 +297,11 @@ static void look_ahead(struct dcd_engine *e, const struct dcd_mark *now)
 
 	a->turn = s->turn;
 	a->from = e->batch->next;
-	s->ahead = dcd_batch_collect(e, a, e->data.sectors, now->target);
+	s->ahead = dcd_batch_collect(e, a, e->data.sectors, now->target, wiping(e));
 	if (!s->ahead) {
 		a->turn += e->data.sectors;
 		a->from = 0;
-		s->ahead = dcd_batch_collect(e, a, s->at, now->target);
+		s->ahead = dcd_batch_collect(e, a, s->at, now->target, wiping(e));
 	}
 	a->mark = *now;
 	a->mark.way = a->turn + a->from;
@@ -277,7 +312,7 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 	struct dcd_sweep *s = &e->sweep;
 	ktime_t began = ktime_get();
 	struct dcd_batch *b;
-	int r, bad, f = 0;
+	int r, bad, f = 0, again = 0;
 	sector_t moved;
 
 	take_batch(e, now);
@@ -288,6 +323,7 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 	if (!b->n) {
 		s->turn += e->data.sectors;
 		s->at = 0;
+		e->wipes.no_room = false;
 		return 0;
 	}
 	if (!s->past_log)
@@ -299,15 +335,22 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 		if (f)
 			*failures = FAILURES;
 		else	/* zeroes are another speed, and take no time on many disks */
-			dcd_pace_learn(e, &e->data_speed, b->written, ktime_add(began, b->zeroing));
+			dcd_pace_learn(e, &e->data_speed, b->written, ktime_add(began, b->wiping));
 	}
 	if (moved && !f)
 		f = forget(e, b, b->mark.target);
+	if (!r)
+		again = log_again(e, b);
 	wake_up_all(&e->room);	/* the index has some again */
 	if (bad || f)
 		s->n = 0;
-	s->at = r ? left_at(b) : b->next;
-	s->worked += ktime_us_delta(ktime_get(), began);
+	s->at = r || again ? left_at(b) : b->next;
+	if (again) {	/* from there on, and not with what is ahead */
+		dcd_batch_drop(e->ahead);
+		s->ahead = false;
+	}
+	/* Wipes have their time when there is no turn to be foreseen. */
+	s->worked += ktime_us_delta(ktime_get(), ktime_add(began, b->wiping));
 	return r ?: f ?: bad;
 }
 

@@ -74,35 +74,62 @@ static void io_init(struct dcd_ios *ios, struct dcd_io *io)
 	atomic_inc(&ios->in_flight);
 }
 
-void dcd_io_begin(struct dcd_ios *ios, struct dcd_io *io, blk_opf_t opf, u64 sector, void *buf,
-		  size_t bytes)
+static struct page *page_of(const void *p)
 {
-	u8 *p = buf;
+	return is_vmalloc_addr(p) ? vmalloc_to_page(p) : virt_to_page(p);
+}
 
+/* What goes into @bio of the rest of @part, which becomes less. */
+static void add(struct bio *bio, struct dcd_part *part)
+{
+	while (part->bytes) {
+		unsigned int off = part->buf ? offset_in_page(part->buf) : 0;
+		unsigned int n = min_t(size_t, part->bytes, PAGE_SIZE - off);
+		struct page *page = part->buf ? page_of(part->buf) : ZERO_PAGE(0);
+
+		if (bio->bi_vcnt >= bio->bi_max_vecs || bio_add_page(bio, page, n, off) != n)
+			break;
+		if (part->buf)
+			part->buf += n;
+		part->bytes -= n;
+	}
+}
+
+void dcd_io_begin_parts(struct dcd_ios *ios, struct dcd_io *io, blk_opf_t opf, u64 sector,
+			struct dcd_part *parts, unsigned int n)
+{
+	size_t bytes = 0;
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		bytes += parts[i].bytes;
 	io_init(ios, io);
 	while (bytes) {
-		unsigned int pages = min_t(size_t, BIO_MAX_VECS, (bytes >> PAGE_SHIFT) + 2);
+		unsigned int pages = min_t(size_t, BIO_MAX_VECS, (bytes >> PAGE_SHIFT) + 2 * n);
 		struct bio *bio = bio_alloc(ios->disk->bdev, pages, opf, GFP_NOIO);
 
 		bio->bi_iter.bi_sector = sector;
 		bio->bi_end_io = io_end;
 		bio->bi_private = io;
-		while (bytes) {
-			unsigned int off = offset_in_page(p);
-			unsigned int n = min_t(size_t, bytes, PAGE_SIZE - off);
-			struct page *page = is_vmalloc_addr(p) ? vmalloc_to_page(p) :
-								virt_to_page(p);
-
-			if (bio_add_page(bio, page, n, off) != n)
+		for (; n; n--, parts++) {
+			add(bio, parts);
+			if (parts->bytes)
 				break;
-			p += n;
-			bytes -= n;
-			sector += n >> SECTOR_SHIFT;
 		}
+		bytes -= bio->bi_iter.bi_size;
+		sector += bio_sectors(bio);
 		atomic_inc(&io->bios);
 		submit_bio(bio);
 	}
 	io_put(io);
+}
+
+void dcd_io_begin(struct dcd_ios *ios, struct dcd_io *io, blk_opf_t opf, u64 sector, void *buf,
+		  size_t bytes)
+{
+	struct dcd_part part = { .buf = buf, .bytes = bytes };
+
+	dcd_io_begin_parts(ios, io, opf, sector, &part, 1);
 }
 
 void dcd_io_begin_flush(struct dcd_ios *ios, struct dcd_io *io)

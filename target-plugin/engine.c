@@ -5,12 +5,16 @@
 #include <linux/vmalloc.h>
 
 #include "batch.h"
+#include "leg.h"
 #include "lockstep-compat.h"
+#include "lockstep-test.h"
 
 #define NOMEM_TRIES 50
 
 #define CREATE_TRACE_POINTS
 #include "dcd-trace.h"
+
+TEST_KNOB(bool, use_left, "a data disk is written to that was taken into use without this log");
 
 static int carve(struct dcd_engine *e, size_t asked)
 {
@@ -44,9 +48,11 @@ static int make_workers(struct dcd_engine *e)
 	e->destage_buf = vzalloc(DCD_BLOCK);
 	e->batch = dcd_batch_new(e);
 	e->ahead = dcd_batch_new(e);
+	e->again = dcd_again_new();
 	e->pending = kvcalloc(DCD_PENDING, sizeof(*e->pending), GFP_KERNEL);
 	if (!e->intake_wq || !e->quick_wq || !e->commit_wq || !e->destage_wq || !e->io_wq ||
-	    !e->commit_buf || !e->destage_buf || !e->pending || !e->batch || !e->ahead)
+	    !e->commit_buf || !e->destage_buf || !e->pending || !e->batch || !e->ahead ||
+	    !e->again)
 		return -ENOMEM;
 	return bioset_init(&e->bios, 16, dcd_piece_pad, BIOSET_NEED_BVECS);
 }
@@ -93,6 +99,7 @@ static void free_engine(struct dcd_engine *e)
 	vfree(e->destage_buf);
 	dcd_batch_free(e->batch);
 	dcd_batch_free(e->ahead);
+	kvfree(e->again);
 	kvfree(e->pending);
 	kvfree(e->slots);
 	/* Nobody looks at it any more, and by RCU 7.3 crashes: see dcd_index_reach(). */
@@ -136,6 +143,35 @@ static void set_loses_acks(struct dcd_engine *e, bool yes)
 		yes ? "fails" : "works", yes ? "volatile" : "not volatile");
 }
 
+/*
+ * Has the data disk been taken into use without this log? An error when asking says nothing:
+ * a DCD serves what it can of a data disk with bad places.
+ */
+static int not_left(struct dcd_engine *e)
+{
+	u64 at = lockstep_slots_start(e->data.sectors);
+	void *slots;
+	int r;
+
+	if (!at || test_knob(use_left))
+		return 0;
+	slots = kmalloc(LOCKSTEP_SLOTS_BYTES, GFP_KERNEL);
+	if (!slots)
+		return -ENOMEM;
+	r = dcd_disk_io(&e->data, REQ_OP_READ, at, slots, LOCKSTEP_SLOTS_BYTES);
+	if (!r && dcd_leg_left(slots, e->data.sectors, e->super.uuid)) {
+		pr_err("dcd: %s: the data disk %pg was taken into use without the log %pg (uuid %pU): what the log has is older. Nothing of it may be written there. To use the log again: dcd format\n",
+		       e->name, e->data.bdev, e->log.bdev, e->super.uuid);
+		r = -EMEDIUMTYPE;
+	} else if (r) {
+		pr_warn("dcd: %s: can't read the end of the data disk %pg: error %d\n", e->name,
+			e->data.bdev, r);
+		r = 0;
+	}
+	kfree(slots);
+	return r;
+}
+
 static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 {
 	int r = dcd_disk_open(&e->data, "data", c->data, e);
@@ -156,6 +192,8 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 	e->loses_acks = loses_acks(e, c);
 	e->after_log = e->nv->type->report_after_complete;
 	r = dcd_super_read(e, c->grow);
+	if (!r)
+		r = not_left(e);
 	if (!r && e->keeps)
 		r = dcd_header_read(e);
 	if (!r)
@@ -164,6 +202,8 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 		r = make_workers(e);
 	if (!r)
 		dcd_index_bound(e, c->index_bytes);
+	if (!r)
+		dcd_wipes_init(e);
 	if (!r)
 		r = open_cache(e, c->read_cache_bytes);
 	if (!r)
@@ -196,13 +236,16 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	INIT_LIST_HEAD(&e->waiting);
 	INIT_LIST_HEAD(&e->zeroing);
 	INIT_LIST_HEAD(&e->unreported);
+	INIT_LIST_HEAD(&e->reading);
 	INIT_WORK(&e->intake_work, dcd_intake_worker);
+	INIT_DELAYED_WORK(&e->patience_work, dcd_patience_worker);
 	INIT_WORK(&e->reuse_work, dcd_reuse_worker);
 	INIT_DELAYED_WORK(&e->destage_work, dcd_destage_worker);
-	if (dcd_test_ack_early)
+	if (dcd_acks_early())
 		pr_warn("dcd: %s: test_ack_early is on: acknowledged writes will be lost by a power cut\n",
 			e->name);
 	e->destage = c->destage;
+	e->busy_after_ms = c->busy_after_ms;
 	e->last_intake = jiffies;
 	e->last_read = jiffies - HZ;
 	e->log_failed = jiffies - 3600 * HZ;	/* long ago */
@@ -228,6 +271,7 @@ void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *c)
 	spin_lock(&e->lock);
 	e->destage = c->destage;
 	spin_unlock(&e->lock);
+	WRITE_ONCE(e->busy_after_ms, c->busy_after_ms);
 	dcd_index_bound(e, c->index_bytes);
 	if (dcd_cache_bound(e->cache, c->read_cache_bytes))
 		pr_warn("dcd: %s: no memory for a read cache of %zu bytes: it stays at %llu\n",
@@ -272,6 +316,22 @@ static int bypass_log(struct dcd_engine *e)
 	return r && !log_dead ? dcd_commit_all(e) : r;
 }
 
+/*
+ * Without NVRAM nothing but a superblock says that the last segment is whole, however long
+ * the log lies there until it is opened again.
+ */
+static void tell_end(struct dcd_engine *e)
+{
+	int r;
+
+	if (e->log_dead || e->committed_entry <= le64_to_cpu(e->super.newest))
+		return;
+	r = dcd_super_write(e, le64_to_cpu(e->super.tail), le64_to_cpu(e->super.applied));
+	if (r)
+		pr_warn("dcd: %s: closed, but the superblock of the log %pg can't be written: error %d; look after that disk\n",
+			e->name, e->log.bdev, r);
+}
+
 void dcd_close(struct dcd_engine *e)
 {
 	synchronize_srcu(&e->submitters);
@@ -304,12 +364,14 @@ void dcd_close(struct dcd_engine *e)
 	e->closing = true;
 	spin_unlock(&e->lock);
 	wake_up_all(&e->room);
+	cancel_delayed_work_sync(&e->patience_work);
 	cancel_delayed_work_sync(&e->publish_work);
 	/* The committer kicks the destager, not the other way round once the log is quiet. */
 	cancel_delayed_work_sync(&e->destage_work);
 	cancel_delayed_work_sync(&e->commit_work);
 	cancel_delayed_work_sync(&e->destage_work);
 	cancel_delayed_work_sync(&e->commit_work);
+	tell_end(e);
 	free_engine(e);
 }
 EXPORT_SYMBOL_GPL(dcd_close);
@@ -329,10 +391,17 @@ static void work_on(struct work_struct *work)
 	struct dcd_request *rq = container_of(work, struct dcd_request, work);
 	struct dcd_engine *e = rq->engine;
 
-	if (rq->op == DCD_READ)
+	int r;
+
+	if (rq->op == DCD_READ) {
 		dcd_read_rest(e, rq);
+		return;
+	}
+	r = dcd_commit_for(e, rq);
+	if (r == -EAGAIN)
+		dcd_answer_over(e, rq);
 	else
-		dcd_answer(e, rq, dcd_commit_all(e));
+		dcd_answer(e, rq, r);
 }
 
 void dcd_later(struct dcd_engine *e, struct dcd_request *rq)
@@ -344,7 +413,7 @@ void dcd_later(struct dcd_engine *e, struct dcd_request *rq)
 
 void dcd_entered(struct dcd_engine *e, struct dcd_request *rq)
 {
-	if (e->after_log && !dcd_test_ack_early)
+	if (e->after_log && !dcd_acks_early())
 		dcd_report_after_log(e, rq);
 	else if (rq->fua && READ_ONCE(e->loses_acks))
 		dcd_later(e, rq);
@@ -379,6 +448,7 @@ static void submit(struct dcd_engine *e, struct dcd_request *rq)
 {
 	int r = check(e, rq);
 
+	rq->since = rq->since ?: jiffies;
 	if (r) {
 		dcd_answer(e, rq, r);
 		return;
@@ -436,8 +506,18 @@ void dcd_topology(const struct dcd_engine *e, struct dcd_topology *t)
 	t->io_opt = bdev_io_opt(bdev);
 	t->misaligned = bdev_alignment_offset(bdev);
 	t->rotates = lockstep_bdev_rotates(bdev);
+	t->discards = bdev_max_discard_sectors(bdev);
+	t->discards_to_zeroes = t->discards && bdev_write_zeroes_sectors(bdev);
+	t->discard_granularity = bdev_discard_granularity(bdev);
+	t->discard_misaligned = bdev_discard_alignment(bdev);
 }
 EXPORT_SYMBOL_GPL(dcd_topology);
+
+const u8 *dcd_log_uuid(const struct dcd_engine *e)
+{
+	return e->super.uuid;
+}
+EXPORT_SYMBOL_GPL(dcd_log_uuid);
 
 bool dcd_volatile_cache(const struct dcd_engine *e)
 {
@@ -515,5 +595,6 @@ static void __exit dcd_exit(void)
 
 module_init(dcd_init);
 module_exit(dcd_exit);
+MODULE_VERSION(LOCKSTEP_RELEASE);
 MODULE_DESCRIPTION("Disk-caching disk: NVRAM and a log disk in front of a data disk");
 MODULE_LICENSE("GPL");

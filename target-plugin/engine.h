@@ -32,7 +32,8 @@
  * A write that finds no room, or whose time has not come, waits in @waiting; whoever
  * comes while others wait waits behind them. Only the worker sleeps for it, until
  * there is room or can't be any (closing, a dead log that has to be waited for, no
- * disk that works): then it is refused. A discard may be thousands of entries: so zeroes
+ * disk that works): then it is refused; or until it has waited long enough, or nobody
+ * wants it any more (patience.c). A discard may be thousands of entries: so zeroes
  * wait in a queue of their own, @zeroing, and when both do they share the room evenly.
  *
  * When disks fail (each end is found by trying again, and told):
@@ -79,6 +80,7 @@
 #include "dcd-nvram.h"
 #include "pace.h"
 #include "parse.h"
+#include "zeroes.h"
 
 struct dcd_disk {
 	struct block_device *bdev;
@@ -156,6 +158,8 @@ struct dcd_engine {
 	struct dcd_super super;		/* as last written; destager, open and close */
 	bool super_differs;		/* at open: its other copy is bad, or of another size */
 	struct dcd_nvram_header header;
+	u64 end_known;			/* at open: what the NVRAM's end records say */
+	unsigned int end_copy;		/* to be written next; who is @publishing */
 	u64 epoch;
 	u64 segments;
 	u32 segment_bytes;
@@ -167,7 +171,7 @@ struct dcd_engine {
 	struct work_struct reuse_work;
 	struct dcd_pending *pending;	/* of entry n at n % DCD_PENDING; see entries.c */
 	struct delayed_work publish_work;
-	u8 *late;			/* test_ack_early: not persistent yet; who is @publishing */
+	u8 *late;			/* dcd_acks_early(): not persistent; who is @publishing */
 	size_t late_len;
 
 	spinlock_t lock;		/* what follows up to @room, and slots' states */
@@ -188,6 +192,7 @@ struct dcd_engine {
 	unsigned long round_retry;	/* jiffies: after an error the next one is due then */
 	bool closing;
 	bool growing;			/* the destager is to make way */
+	bool held;			/* nobody may reserve: again.c */
 	unsigned long last_intake, last_read;	/* jiffies */
 	ktime_t next_intake;		/* a paced write isn't admitted before it */
 	struct dcd_destage_config destage;
@@ -197,14 +202,17 @@ struct dcd_engine {
 	struct dcd_forecast next_room, turn_end;
 	struct list_head waiting, zeroing;	/* for time or room; @intake_work's */
 	unsigned int nwaiting;		/* in both, with the one it is at */
+	unsigned int busy_after_ms;	/* may change */
+	struct delayed_work patience_work;
 	struct list_head unreported;	/* writes that are entered; @after_log */
+	struct list_head reading;	/* read.c: for a disk, in a worker */
 	unsigned long log_failed, log_retry;	/* jiffies: the last time, not to be tried before */
 
 	wait_queue_head_t room;		/* slot freed, committed or tail moved, errors */
 	bool log_unreadable;		/* a part of it that counts; destager */
 	struct dcd_cache *cache;
 	struct maple_tree index;
-	unsigned long ranges;		/* in the index; @intake */
+	unsigned long ranges, zeroes;	/* in the index, and those of zeroes; @intake */
 	u64 index_bytes;
 	struct srcu_struct readers, copiers, submitters;	/* see above */
 	struct bio_set bios;		/* of reads */
@@ -214,6 +222,8 @@ struct dcd_engine {
 	struct delayed_work commit_work, destage_work;
 	void *commit_buf, *destage_buf;
 	struct dcd_batch *batch, *ahead;	/* destager; batch.h */
+	struct dcd_wipes wipes;		/* zeroes.h */
+	struct dcd_again *again;	/* again.c */
 	wait_queue_head_t moved;	/* of their I/O */
 	struct dcd_sweep sweep;		/* likewise */
 	struct list_head engines;	/* digest.c's */
@@ -265,6 +275,14 @@ struct dcd_io {
 void dcd_ios_init(struct dcd_ios *ios, struct dcd_disk *disk, wait_queue_head_t *wait);
 void dcd_io_begin(struct dcd_ios *ios, struct dcd_io *io, blk_opf_t opf, u64 sector, void *buf,
 		  size_t bytes);
+/* A write of several parts that lie one behind the other on the disk; @parts are used up. */
+struct dcd_part {
+	void *buf;		/* NULL: zeroes */
+	size_t bytes;
+};
+
+void dcd_io_begin_parts(struct dcd_ios *ios, struct dcd_io *io, blk_opf_t opf, u64 sector,
+			struct dcd_part *parts, unsigned int n);
 void dcd_io_begin_flush(struct dcd_ios *ios, struct dcd_io *io);
 /* Until no more than so many are in flight. */
 void dcd_ios_wait(struct dcd_ios *ios, unsigned int most);
@@ -285,8 +303,11 @@ extern struct dcd_nvram_type dcd_nvram_pmem;
  * caller, who is in @copiers, leaves it; that has to come soon: only after a copy.
  */
 const u8 *dcd_slot_bytes(struct dcd_engine *e, u64 segment, u32 offset);
-/* The slot of the segment to open next, NULL: none yet, or the log is full. Needs @lock. */
-struct dcd_slot *dcd_slot_free(struct dcd_engine *e);
+/*
+ * The slot of the segment to open next, NULL: none yet, or the log is full, but for what
+ * is logged @again. Needs @lock.
+ */
+struct dcd_slot *dcd_slot_free(struct dcd_engine *e, bool again);
 /* It will be free, whatever becomes of the disks. Needs @lock. */
 bool dcd_slot_coming(struct dcd_engine *e);
 /* The oldest that isn't in the log, if the log is dead or not as @dead says; else NULL. */
@@ -311,6 +332,8 @@ int __must_check dcd_super_read(struct dcd_engine *e, bool grown);
 int __must_check dcd_header_read(struct dcd_engine *e);
 int __must_check dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied);
 void dcd_header_write(struct dcd_engine *e, u64 applied);	/* the destager's */
+/* Entries up to @newest are persistent. Who is @publishing; doesn't sleep. */
+void dcd_end_write(struct dcd_engine *e, u64 newest);
 void dcd_geometry_of(const struct dcd_engine *e, struct dcd_geometry *g);
 
 /*
@@ -322,6 +345,7 @@ struct dcd_place {
 	sector_t last;		/* its last sector */
 	void *value;		/* as stored, NULL for none: on the data disk */
 	bool zero;
+	bool discard;		/* zeroes that may be discarded instead */
 	u64 at;			/* sector in the ring's unrolled space; of a zero: its segment */
 };
 
@@ -334,9 +358,9 @@ static inline u64 dcd_segment_of(const struct dcd_engine *e, const struct dcd_pl
 	return p->zero ? p->at : div64_u64(p->at, e->segment_bytes >> SECTOR_SHIFT);
 }
 
-/* -ENOMEM: the index is as it was, or has a part of it if it is @zero. Needs @intake. */
-int __must_check dcd_index_insert(struct dcd_engine *e, sector_t sector, u32 sectors, bool zero,
-				  u64 at);
+/* -ENOMEM: the index is as it was, or has a part of it if it is zeroes. Needs @intake. */
+int __must_check dcd_index_insert(struct dcd_engine *e, sector_t sector, u32 sectors,
+				  enum dcd_entry_type type, u64 at);
 /* First range at or behind @sector, clipped to [@sector, @last]; holes are ranges too. */
 void dcd_index_find(struct dcd_engine *e, sector_t sector, sector_t last, struct dcd_place *p);
 /*
@@ -363,7 +387,7 @@ u64 dcd_index_used(const struct dcd_engine *e);
 u32 dcd_index_fill(const struct dcd_engine *e);
 /*
  * So many bytes may it take; 0: what a log full of 4 KiB writes needs, 1/64 of the
- * log, but no more than 1/8 of the machine's memory, and 1 MiB at least.
+ * log, but no more than 1/8 of the machine's memory, and 4 MiB at least.
  */
 void dcd_index_bound(struct dcd_engine *e, size_t bytes);
 
@@ -377,8 +401,20 @@ void dcd_intake_worker(struct work_struct *work);
 void dcd_report_after_log(struct dcd_engine *e, struct dcd_request *rq);
 /* More has left NVRAM, or the log is dead. No lock is held. */
 void dcd_report(struct dcd_engine *e);
-/* Seal and wait until all that was acknowledged is durable without NVRAM. */
+/*
+ * Seal and wait until all that was acknowledged is durable without NVRAM. The second is for
+ * a request, whose wait may be over: -EAGAIN.
+ */
 int __must_check dcd_commit_all(struct dcd_engine *e);
+int __must_check dcd_commit_for(struct dcd_engine *e, const struct dcd_request *rq);
+
+/* patience.c. It has waited long enough, or isn't wanted any more. Any context. */
+bool dcd_wait_over(struct dcd_engine *e, const struct dcd_request *rq);
+/* Then, if it is in no queue: the answer. No lock is held. */
+void dcd_answer_over(struct dcd_engine *e, struct dcd_request *rq);
+/* One was put into @waiting, @zeroing, @unreported or @reading. */
+void dcd_wait_begins(struct dcd_engine *e);
+void dcd_patience_worker(struct work_struct *work);
 
 /*
  * entries.c. A place for one entry, in three steps: dcd_reserve() needs @lock and
@@ -393,6 +429,7 @@ struct dcd_place_in_slot {
 	u32 sectors;
 	size_t skip;		/* bytes of the request's data before it */
 	bool last;
+	bool again;		/* zeroes from the tail: they have room that others don't */
 	unsigned int entries;	/* to reserve, in one segment */
 	u32 bytes;		/* of their payloads */
 	/* dcd_reserve()'s */
@@ -411,6 +448,11 @@ struct dcd_place_in_slot {
 static inline u32 dcd_counts(enum dcd_op op, u32 sectors)
 {
 	return op == DCD_WRITE ? sectors : DCD_ZEROES_COUNT;
+}
+
+static inline u32 dcd_table_places(const struct dcd_engine *e)
+{
+	return e->table_bytes / sizeof(struct dcd_entry);
 }
 
 u32 dcd_payload_start(const struct dcd_engine *e);
@@ -435,7 +477,7 @@ void dcd_publish_all(struct dcd_engine *e);
 /* Of segments below @below all entries are published, up to @newest. Needs @lock. */
 void dcd_published_segments(struct dcd_engine *e, u64 *below, u64 *newest);
 void dcd_seal_open(struct dcd_engine *e);	/* needs @lock; the caller tells the committer */
-extern bool dcd_test_ack_early;
+bool dcd_acks_early(void);	/* the test knob ack_early: never in a shipped build */
 
 /* engine.c: all of a write is published: answers it, after the log if need be. */
 void dcd_entered(struct dcd_engine *e, struct dcd_request *rq);
@@ -461,6 +503,12 @@ void dcd_later(struct dcd_engine *e, struct dcd_request *rq);
 /* read.c: both answer the request themselves. _rest: in a worker. */
 void dcd_read(struct dcd_engine *e, struct dcd_request *rq);
 void dcd_read_rest(struct dcd_engine *e, struct dcd_request *rq);
+/*
+ * Those of @reading whose wait is over, to @over: they are to be ended by the second, with
+ * no lock held. The first needs @lock.
+ */
+void dcd_reads_over(struct dcd_engine *e, struct list_head *over);
+void dcd_read_over(struct dcd_engine *e, struct dcd_request *rq);
 extern const unsigned int dcd_piece_pad;	/* front pad of @bios */
 /* Into a request's memory, where @g is; NULL: zeroes. -EINVAL: it is too short. Any context. */
 int __must_check dcd_gather_fill(struct dcd_gather *g, const u8 *from, size_t bytes);
@@ -472,6 +520,14 @@ int __must_check dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t se
  */
 u64 __must_check dcd_place_copy(struct dcd_engine *e, const struct dcd_place *p, void *buf);
 
+/*
+ * again.c: zeroes of [@sector, @last] in segments below @target are logged again, at the
+ * head; when it ends they are published. The destager's, who holds nothing. -ENOSPC:
+ * there is no room; -EAGAIN: it can't now. A part of them may have been.
+ */
+struct dcd_again * __must_check dcd_again_new(void);
+int __must_check dcd_log_again(struct dcd_engine *e, sector_t sector, sector_t last, u64 target);
+
 /* grow.c: what dcd_grow() does once the destager makes way; at the opening there is none. */
 int __must_check dcd_take_size(struct dcd_engine *e);
 
@@ -479,9 +535,14 @@ int __must_check dcd_take_size(struct dcd_engine *e);
 void dcd_destage_worker(struct work_struct *work);
 void dcd_destage_kick(struct dcd_engine *e);
 
-/* admission.c. Segments that may be opened: room in ring and index. Needs @lock. */
+/*
+ * admission.c. Segments that may be opened: room in ring and index, without what is kept
+ * for zeroes that are logged again; _left: the ring's, with that. Need @lock.
+ */
 u64 dcd_ring_free(const struct dcd_engine *e);
+u64 dcd_ring_left(const struct dcd_engine *e);
 bool dcd_pressed(struct dcd_engine *e);	/* is that above the low watermark? */
+bool dcd_ring_pressed(struct dcd_engine *e);	/* the ring alone */
 /* Is the log disk behind, so that NVRAM fills up? */
 bool dcd_log_pressed(struct dcd_engine *e);
 /*

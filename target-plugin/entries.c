@@ -15,8 +15,10 @@
  *   behind what it leaves was acknowledged, as answers come later in the same
  *   sequence. One at a time, not a batch with one fence: of a batch a cut may
  *   leave the second without the first, and when the next session fills the
- *   first's place, that old second would count behind it. Recovery wipes what lacks one
- *   before it, so that alone would do, and did with one fence (test_fill_us, cuts).
+ *   first's place, that old second would count behind it; and recovery takes what
+ *   lacks one before it for what it is then, damage, and not for what a cut left.
+ *   Then an end record says which is the newest. It is persistent before any of them
+ *   is answered, so no acknowledged write can be damaged and look torn.
  * - Of writes over each other the later sequence wins in the index, in NVRAM and
  *   in the log alike.
  * - The index has only what is filled and persistent, so no reader sees less, and
@@ -39,23 +41,25 @@
 
 #include "dcd-trace.h"
 #include "engine.h"
+#include "lockstep-test.h"
 
 #define AT_A_TIME	32U	/* entries that are published together, but for one long batch */
 #define ROUNDS		4	/* of a writer that publishes for others; then the worker does */
 #define RETRY_NOMEM	(HZ / 50)
 
-bool dcd_test_ack_early;
-module_param_named(test_ack_early, dcd_test_ack_early, bool, 0400);
-MODULE_PARM_DESC(test_ack_early,
-		 "for tests of the crash checker only: acknowledge a write before it is persistent");
-static unsigned int dcd_test_fill_us;
-module_param_named(test_fill_us, dcd_test_fill_us, uint, 0600);
-MODULE_PARM_DESC(test_fill_us,
-		 "for tests only: writers stop for up to so many microseconds when they fill a place, and when they have published");
+TEST_KNOB(bool, ack_early, "acknowledge a write before it is persistent; set it at load time");
+TEST_KNOB(bool, no_end, "don't write down in NVRAM which entry is the newest");
+TEST_KNOB(uint, fill_us,
+	  "writers stop for up to so many microseconds when they fill a place or have published");
+
+bool dcd_acks_early(void)
+{
+	return test_knob(ack_early);
+}
 
 static void dawdle(u64 number)
 {
-	unsigned int most = READ_ONCE(dcd_test_fill_us);
+	unsigned int most = test_knob(fill_us);
 
 	if (most)
 		fsleep(number * 7919 % most);
@@ -124,7 +128,7 @@ int dcd_reserve(struct dcd_engine *e, struct dcd_place_in_slot *p)
 	lockdep_assert_held(&e->lock);
 	if (e->log_dead && !e->keeps)
 		return -EIO;
-	if (!dcd_may_reserve(e, p->entries))
+	if (!dcd_may_reserve(e, p->entries) || (e->held && !p->again))
 		return -EAGAIN;
 	if (s && !has_room(e, s, p)) {
 		dcd_seal_open(e);
@@ -132,7 +136,7 @@ int dcd_reserve(struct dcd_engine *e, struct dcd_place_in_slot *p)
 		s = NULL;
 	}
 	if (!s) {
-		s = dcd_slot_free(e);
+		s = dcd_slot_free(e, p->again);
 		if (!s)
 			return -EAGAIN;
 		s->state = DCD_SLOT_OPEN;
@@ -211,7 +215,7 @@ void dcd_fill(struct dcd_engine *e, const struct dcd_place_in_slot *p)
 		dcd_publish(e);
 }
 
-/* For test_ack_early: until the next slot, so that a cut finds something to lose. */
+/* For dcd_acks_early(): until the next slot, so that a cut finds something to lose. */
 static void persist_late(struct dcd_engine *e, struct dcd_entry *entries, size_t len)
 {
 	u8 *p = (u8 *)entries;
@@ -235,13 +239,16 @@ static void persist_some(struct dcd_engine *e, u64 first, unsigned int n)
 		to[i] = pending(e, first + i)->entry;
 		if (to[i].batch)
 			dawdle(first + i);
-		if (dcd_test_ack_early)
+		if (dcd_acks_early())
 			persist_late(e, to + i, sizeof(*to));
 		else
 			persist(e, to + i, sizeof(*to));
 		trace_dcd_entry(e, first + i, s->segment, le64_to_cpu(to[i].sector),
 				le32_to_cpu(to[i].sectors));
 	}
+	/* Without it nobody could tell the newest entry that was damaged from one that is torn. */
+	if (e->keeps && !dcd_acks_early() && !test_knob(no_end))
+		dcd_end_write(e, first + n - 1);
 }
 
 /* Into the index, in their order; how many of @n could be. */
@@ -255,8 +262,7 @@ static unsigned int index_some(struct dcd_engine *e, u64 first, unsigned int n)
 		const struct dcd_entry *entry = &pend->entry;
 
 		if (dcd_index_insert(e, le64_to_cpu(entry->sector), le32_to_cpu(entry->sectors),
-				     le16_to_cpu(entry->type) != DCD_ENTRY_WRITE,
-				     place_of(e, pend->slot, entry)))
+				     le16_to_cpu(entry->type), place_of(e, pend->slot, entry)))
 			break;
 	}
 	mutex_unlock(&e->intake);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The value of a range is (place - sector), so it holds for every part of the
- * range: splitting needs no new value. See engine.h.
+ * range: splitting needs no new value. Of zeroes it is their segment, and whether
+ * they come from a discard. See engine.h.
  */
 #include <linux/mm.h>
 #include <linux/sizes.h>
@@ -11,13 +12,18 @@
 #define BIAS BIT_ULL(60)	/* keeps the difference positive */
 #define AT_A_TIME 4096		/* ranges, before somebody else has a turn */
 #define REACH 32	/* ranges; 7.3 crashed with 256, not with 94 */
-#define INDEX_LEAST SZ_1M
+#define INDEX_LEAST SZ_4M
 
-static void *encode(sector_t sector, bool zero, u64 at)
+static void *encode(sector_t sector, enum dcd_entry_type type, u64 at)
 {
-	u64 x = zero ? at : at + BIAS - sector;
+	if (type == DCD_ENTRY_WRITE)
+		return xa_mk_value((at + BIAS - sector) << 1);
+	return xa_mk_value(at << 2 | (type == DCD_ENTRY_DISCARD) << 1 | 1);
+}
 
-	return xa_mk_value(x << 1 | zero);
+static bool is_zero(void *value)
+{
+	return xa_to_value(value) & 1;
 }
 
 static void decode(struct dcd_place *p)
@@ -25,7 +31,8 @@ static void decode(struct dcd_place *p)
 	u64 v = xa_to_value(p->value);
 
 	p->zero = v & 1;
-	p->at = p->zero ? v >> 1 : (v >> 1) - BIAS + p->sector;
+	p->discard = p->zero && v & 2;
+	p->at = p->zero ? v >> 2 : (v >> 1) - BIAS + p->sector;
 }
 
 sector_t dcd_index_reach(struct dcd_engine *e, sector_t sector, sector_t last)
@@ -45,17 +52,24 @@ sector_t dcd_index_reach(struct dcd_engine *e, sector_t sector, sector_t last)
 	return last;
 }
 
-/* What the tree has more of ranges when [@sector, @last] is one, or none at all. */
-static long growth(struct dcd_engine *e, sector_t sector, sector_t last, bool one)
+/*
+ * What the tree has more of ranges when [@sector, @last] is one of @new, or none at
+ * all; and how many more of those are zeroes.
+ */
+static long growth(struct dcd_engine *e, sector_t sector, sector_t last, void *new, long *zeroes)
 {
 	MA_STATE(mas, &e->index, sector, sector);
 	unsigned int seen = 0;
-	long n = one;
+	long n = !!new;
 	void *value;
 
+	*zeroes = new && is_zero(new);
 	rcu_read_lock();
 	mas_for_each(&mas, value, last) {
-		n += (mas.index < sector) + (mas.last > last) - 1;
+		long more = (mas.index < sector) + (mas.last > last) - 1;
+
+		n += more;
+		*zeroes += is_zero(value) ? more : 0;
 		if (++seen % AT_A_TIME)
 			continue;
 		mas_pause(&mas);	/* nobody changes it: @intake */
@@ -69,25 +83,28 @@ static long growth(struct dcd_engine *e, sector_t sector, sector_t last, bool on
 
 static int store(struct dcd_engine *e, sector_t sector, sector_t last, void *value)
 {
-	long more = growth(e, sector, last, value);
+	long zeroes, more = growth(e, sector, last, value, &zeroes);
 	int r = mtree_store_range(&e->index, sector, last, value, GFP_NOIO | __GFP_NOWARN);
 
 	lockdep_assert_held(&e->intake);
-	if (!r)
+	if (!r) {
 		WRITE_ONCE(e->ranges, e->ranges + more);
+		WRITE_ONCE(e->zeroes, e->zeroes + zeroes);
+	}
 	return r;
 }
 
-int dcd_index_insert(struct dcd_engine *e, sector_t sector, u32 sectors, bool zero, u64 at)
+int dcd_index_insert(struct dcd_engine *e, sector_t sector, u32 sectors,
+		     enum dcd_entry_type type, u64 at)
 {
 	sector_t last = sector + sectors - 1, end = last;
 	int r = 0;
 
 	/* An entry reached as far as was good when it was made; others came before it since. */
 	for (; !r && sector <= last; sector = end + 1) {
-		if (zero)
+		if (type != DCD_ENTRY_WRITE)
 			end = dcd_index_reach(e, sector, last);
-		r = store(e, sector, end, encode(sector, zero, at));
+		r = store(e, sector, end, encode(sector, type, at));
 	}
 	return r;
 }
@@ -125,6 +142,7 @@ void dcd_index_find(struct dcd_engine *e, sector_t sector, sector_t last, struct
 	p->sector = sector;
 	p->value = NULL;
 	p->zero = false;
+	p->discard = false;
 }
 
 int dcd_index_erase(struct dcd_engine *e, sector_t sector, sector_t last)

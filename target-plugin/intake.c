@@ -27,7 +27,8 @@ static bool can_go_on(struct dcd_engine *e, unsigned int entries)
 	bool yes;
 
 	spin_lock(&e->lock);
-	yes = (dcd_may_reserve(e, entries) && (e->open || dcd_slot_free(e))) || hopeless(e);
+	yes = (!e->held && dcd_may_reserve(e, entries) && (e->open || dcd_slot_free(e, false))) ||
+	      hopeless(e);
 	spin_unlock(&e->lock);
 	return yes;
 }
@@ -189,6 +190,7 @@ void dcd_intake(struct dcd_engine *e, struct dcd_request *rq)
 		WRITE_ONCE(e->nwaiting, e->nwaiting + 1);
 		spin_unlock(&e->lock);
 		queue_work(e->intake_wq, &e->intake_work);
+		dcd_wait_begins(e);
 	} else if (r) {
 		dcd_answer(e, rq, r);
 	}
@@ -220,18 +222,32 @@ static void was_at(struct dcd_engine *e, struct dcd_request *rest)
 	spin_unlock(&e->lock);
 }
 
-static void wait_for_time_and_room(struct dcd_engine *e, unsigned int entries)
+static void wait_for_time(struct dcd_engine *e, struct dcd_request *rq, ktime_t until)
+{
+	ktime_t at;
+
+	do {
+		at = min(until, ktime_add_ms(ktime_get(), jiffies_to_msecs(DCD_LOOK)));
+		set_current_state(TASK_UNINTERRUPTIBLE);
+		schedule_hrtimeout(&at, HRTIMER_MODE_ABS);
+	} while (at < until && !dcd_wait_over(e, rq));
+}
+
+/* Or until it is over. */
+static void wait_for_time_and_room(struct dcd_engine *e, struct dcd_request *rq,
+				   unsigned int entries)
 {
 	ktime_t at;
 
 	if (early(e, &at)) {
 		dcd_count(e, DCD_N_THROTTLED, 1);
-		set_current_state(TASK_UNINTERRUPTIBLE);
-		schedule_hrtimeout(&at, HRTIMER_MODE_ABS);
+		wait_for_time(e, rq, at);
 	} else if (!can_go_on(e, entries)) {
 		dcd_count(e, DCD_N_WAITS_FOR_ROOM, 1);
 		dcd_destage_kick(e);
-		wait_event(e->room, can_go_on(e, entries));
+		while (!wait_event_timeout(e->room,
+					   can_go_on(e, entries) || dcd_wait_over(e, rq), DCD_LOOK))
+			;
 	}
 }
 
@@ -245,9 +261,11 @@ void dcd_intake_worker(struct work_struct *work)
 		unsigned int entries = rq->ranges ? dcd_batch_entries(e, rq) : 1;
 		int r;
 
-		while ((r = go_on(e, rq, &turn)) == -EAGAIN)
-			wait_for_time_and_room(e, entries);
-		if (r && r != -EINPROGRESS)
+		while ((r = go_on(e, rq, &turn)) == -EAGAIN && !dcd_wait_over(e, rq))
+			wait_for_time_and_room(e, rq, entries);
+		if (r == -EAGAIN)
+			dcd_answer_over(e, rq);
+		else if (r && r != -EINPROGRESS)
 			dcd_answer(e, rq, r);
 		was_at(e, r == -EINPROGRESS ? rq : NULL);
 	}
@@ -272,6 +290,7 @@ void dcd_report_after_log(struct dcd_engine *e, struct dcd_request *rq)
 	spin_lock(&e->lock);
 	list_add_tail(&rq->waiting, &e->unreported);
 	spin_unlock(&e->lock);
+	dcd_wait_begins(e);
 	commit_if_idle(e);
 	dcd_report(e);	/* the log may have it, or have failed, since it was entered */
 }
@@ -306,8 +325,9 @@ static bool all_left(struct dcd_engine *e, u64 below)
 	return yes;
 }
 
-int dcd_commit_all(struct dcd_engine *e)
+int dcd_commit_for(struct dcd_engine *e, const struct dcd_request *rq)
 {
+	bool left, over;
 	u64 below;
 	int r;
 
@@ -316,9 +336,17 @@ int dcd_commit_all(struct dcd_engine *e)
 	below = e->head;
 	spin_unlock(&e->lock);
 	mod_delayed_work(e->commit_wq, &e->commit_work, 0);
-	wait_event(e->room, all_left(e, below));
+	do {
+		wait_event_timeout(e->room, (left = all_left(e, below)) ||
+				   (over = rq && dcd_wait_over(e, rq)), DCD_LOOK);
+	} while (!left && !over);
 	spin_lock(&e->lock);
-	r = e->committed >= below ? 0 : -EIO;
+	r = e->committed >= below ? 0 : left ? -EIO : -EAGAIN;
 	spin_unlock(&e->lock);
 	return r;
+}
+
+int dcd_commit_all(struct dcd_engine *e)
+{
+	return dcd_commit_for(e, NULL);
 }

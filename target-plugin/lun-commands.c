@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <linux/completion.h>
+#include <linux/module.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 #include <linux/string.h>
@@ -7,8 +8,11 @@
 #include <scsi/scsi_common.h>
 #include <scsi/scsi_proto.h>
 
+#include "lockstep-test.h"
 #include "lun.h"
 #include "lun-scatter.h"
+
+TEST_KNOB(bool, caw_inline, "COMPARE AND WRITE sleeps wherever the core executes it");
 
 #define ASC_UNRECOVERED_READ 0x11
 
@@ -62,6 +66,11 @@ static void complete_medium_error(struct se_cmd *cmd, sector_t sector)
 	lun_complete_with(cmd, sense);
 }
 
+static bool dcd_unwanted(const struct dcd_request *rq)
+{
+	return lun_unwanted(container_of(rq, struct dcd_cmd, rq)->cmd);
+}
+
 static void dcd_done(struct dcd_request *rq, int error)
 {
 	struct dcd_cmd *c = container_of(rq, struct dcd_cmd, rq);
@@ -90,6 +99,8 @@ static sense_reason_t start(struct se_cmd *cmd, enum dcd_op op, sector_t sector,
 	c->rq.sgl = sgl;
 	c->rq.nents = nents;
 	c->rq.done = dcd_done;
+	c->rq.unwanted = dcd_unwanted;
+	c->rq.since = lun_since(cmd);
 	dcd_submit(to_dcd(cmd->se_dev)->engine, &c->rq);
 	return 0;
 }
@@ -110,9 +121,15 @@ static sense_reason_t dcd_execute_sync_cache(struct se_cmd *cmd)
 
 struct wait {
 	struct dcd_request rq;
+	struct se_cmd *cmd;
 	struct completion done;
 	int error;
 };
+
+static bool wait_unwanted(const struct dcd_request *rq)
+{
+	return lun_unwanted(container_of(rq, struct wait, rq)->cmd);
+}
 
 static void wait_done(struct dcd_request *rq, int error)
 {
@@ -124,7 +141,12 @@ static void wait_done(struct dcd_request *rq, int error)
 
 static int submit_and_wait(struct dcd_engine *e, struct wait *w)
 {
+	if (lun_unwanted(w->cmd))
+		return -EAGAIN;
 	init_completion(&w->done);
+	w->rq.done = wait_done;
+	w->rq.unwanted = wait_unwanted;
+	w->rq.since = lun_since(w->cmd);
 	dcd_submit(e, &w->rq);
 	wait_for_completion(&w->done);
 	return w->error;
@@ -138,8 +160,8 @@ static sense_reason_t dcd_execute_unmap(struct se_cmd *cmd, sector_t lba, sector
 			.op = DCD_DISCARD,
 			.sector = target_to_linux_sector(cmd->se_dev, lba),
 			.sectors = target_to_linux_sector(cmd->se_dev, nolb),
-			.done = wait_done,
 		},
+		.cmd = cmd,
 	};
 	int r;
 
@@ -147,7 +169,7 @@ static sense_reason_t dcd_execute_unmap(struct se_cmd *cmd, sector_t lba, sector
 		return 0;
 	r = submit_and_wait(to_dcd(cmd->se_dev)->engine, &w);
 	if (r == -ENOMEM || r == -EAGAIN)
-		return TCM_OUT_OF_RESOURCES;
+		return TCM_LUN_BUSY;
 	return r ? TCM_LOGICAL_UNIT_COMMUNICATION_FAILURE : 0;
 }
 
@@ -179,7 +201,7 @@ static int write_same(struct se_cmd *cmd, struct page *page, struct scatterlist 
 	for (i = 0; i + block <= PAGE_SIZE; i += block)
 		sg_copy_to_buffer(cmd->t_data_sg, 1, page_address(page) + i, block);
 	while (left && !r) {
-		struct wait w = { .rq = { .op = DCD_WRITE, .done = wait_done, .sgl = sg } };
+		struct wait w = { .rq = { .op = DCD_WRITE, .sgl = sg }, .cmd = cmd };
 		u32 n = min_t(u64, left, SAME_PAGES << PAGE_SECTORS_SHIFT);
 
 		w.rq.sector = at;
@@ -231,37 +253,35 @@ static struct exec_cmd_ops disk_ops = {
 
 /* --- a command's way --- */
 
-static sense_reason_t parsed(struct se_cmd *cmd)
-{
-	sense_reason_t (*execute)(struct se_cmd *cmd) = cmd->priv;
-
-	return execute(cmd);
-}
+typedef sense_reason_t (*execute_fn)(struct se_cmd *cmd);
 
 struct later {
 	struct work_struct work;
 	struct se_cmd *cmd;
+	execute_fn execute;
 };
 
 static void work_on(struct work_struct *work)
 {
 	struct later *l = container_of(work, struct later, work);
+	execute_fn execute = l->execute;
 	struct se_cmd *cmd = l->cmd;
 	sense_reason_t r;
 
 	kfree(l);
-	r = parsed(cmd);
+	r = execute(cmd);
 	if (r)
 		target_complete_cmd_with_sense(cmd, SAM_STAT_CHECK_CONDITION, r);
 }
 
-static sense_reason_t do_later(struct se_cmd *cmd)
+static sense_reason_t do_later(struct se_cmd *cmd, execute_fn execute)
 {
 	struct later *l = kmalloc(sizeof(*l), GFP_KERNEL);
 
 	if (!l)
 		return TCM_OUT_OF_RESOURCES;
 	l->cmd = cmd;
+	l->execute = execute;
 	INIT_WORK(&l->work, work_on);
 	queue_work(command_wq, &l->work);
 	return 0;
@@ -282,14 +302,26 @@ static bool takes_time(const struct se_cmd *cmd)
 	}
 }
 
+static bool compares(const struct se_cmd *cmd)
+{
+	return cmd->t_task_cdb[0] == COMPARE_AND_WRITE && !test_knob(caw_inline);
+}
+
 /* In place of what the parser found for it, which is in cmd->priv. */
 static sense_reason_t execute(struct se_cmd *cmd)
 {
-	struct lun_attention *a = &to_dcd(cmd->se_dev)->attention;
+	struct dcd_dev *d = to_dcd(cmd->se_dev);
+	struct lun_attention *a = &d->attention;
+	execute_fn found = cmd->priv;
 
+	cmd->priv = (void *)jiffies;
 	if (lun_attention_waits(a) && lun_attention_told(a, cmd))
 		return 0;
-	return takes_time(cmd) ? do_later(cmd) : parsed(cmd);
+	if (d->viewed)
+		return found(cmd);
+	if (compares(cmd))
+		return lun_compare(&d->compare, cmd, found);
+	return takes_time(cmd) ? do_later(cmd, found) : found(cmd);
 }
 
 #define CDB_DPO 0x10
@@ -327,7 +359,8 @@ sense_reason_t lun_parse_cdb(struct se_cmd *cmd)
 	if (!d->viewed && lun_takes_fua(d))
 		take_fua(cmd);
 	r = d->viewed ? sbc_parse_cdb(cmd, &lun_digest_ops) : lun_scatter_parse_cdb(cmd, &disk_ops);
-	if (!r && (takes_time(cmd) || lun_attention_waits(&d->attention))) {
+	cmd->priv = NULL;
+	if (!r && (takes_time(cmd) || compares(cmd) || lun_attention_waits(&d->attention))) {
 		cmd->priv = cmd->execute_cmd;
 		cmd->execute_cmd = execute;
 	}
@@ -336,11 +369,19 @@ sense_reason_t lun_parse_cdb(struct se_cmd *cmd)
 
 int lun_commands_init(void)
 {
+	int r = lun_compare_module_init();
+
+	if (r)
+		return r;
 	command_wq = alloc_workqueue("dcd-commands", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
-	return command_wq ? 0 : -ENOMEM;
+	if (command_wq)
+		return 0;
+	lun_compare_module_exit();
+	return -ENOMEM;
 }
 
 void lun_commands_exit(void)
 {
 	destroy_workqueue(command_wq);
+	lun_compare_module_exit();
 }

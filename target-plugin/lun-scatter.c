@@ -5,6 +5,7 @@
 #include <scsi/scsi_proto.h>
 #include <target/target_core_fabric.h>
 
+#include "dcd-identity-format.h"
 #include "lun.h"
 #include "lun-scatter.h"
 #include "scatter.h"
@@ -83,6 +84,11 @@ static void scattered_done(struct dcd_request *rq, int error)
 	lun_complete(cmd, error);
 }
 
+static bool scattered_unwanted(const struct dcd_request *rq)
+{
+	return lun_unwanted(container_of(rq, struct scattered, rq)->cmd);
+}
+
 /* List and ranges have room for all descriptors. */
 static enum scatter_sense read_list(struct scattered *s, const struct scatter_command *c,
 				    const struct scatter_limits *l, u8 *list,
@@ -113,6 +119,7 @@ static enum scatter_sense read_list(struct scattered *s, const struct scatter_co
 		.nents = cmd->t_data_nents,
 		.skip = c->offset * dev->dev_attrib.block_size,
 		.done = scattered_done,
+		.unwanted = scattered_unwanted,
 	};
 	return SCATTER_GOOD;
 }
@@ -226,13 +233,15 @@ enum question {
 	THIS_COMMAND,
 	ALL_PAGES,
 	LIMITS_PAGE,
+	IDENTITY_PAGE,
 	NO_ACTION,	/* 9Fh without a service action: an error */
 };
 
 static enum question question(const u8 *cdb)
 {
 	if (cdb[0] == INQUIRY && cdb[1] & 1)
-		return !cdb[2] ? ALL_PAGES : cdb[2] == SCATTER_VPD_PAGE ? LIMITS_PAGE : NOTHING;
+		return !cdb[2] ? ALL_PAGES : cdb[2] == SCATTER_VPD_PAGE ? LIMITS_PAGE :
+		       cdb[2] == DCD_IDENTITY_PAGE ? IDENTITY_PAGE : NOTHING;
 	if (cdb[0] != MAINTENANCE_IN || (cdb[1] & 0x1f) != MI_REPORT_SUPPORTED_OPERATION_CODES)
 		return NOTHING;
 	if (!(cdb[2] & RSOC_WHAT))
@@ -278,7 +287,7 @@ static sense_reason_t complete_answer(struct se_cmd *cmd, bool success, int *go_
 {
 	const u8 *cdb = cmd->t_task_cdb;
 	u8 buf[SCATTER_ENTRY_BYTES];
-	u8 page = SCATTER_VPD_PAGE;
+	u8 pages[] = { SCATTER_VPD_PAGE, DCD_IDENTITY_PAGE };
 
 	if (!success)
 		return 0;
@@ -292,7 +301,7 @@ static sense_reason_t complete_answer(struct se_cmd *cmd, bool success, int *go_
 		answer_one(cmd);
 		break;
 	case ALL_PAGES:
-		append(cmd, allocation_length(cdb, 3, 2), 2, 2, &page, sizeof(page));
+		append(cmd, allocation_length(cdb, 3, 2), 2, 2, pages, sizeof(pages));
 		break;
 	default:
 		break;
@@ -303,6 +312,7 @@ static sense_reason_t complete_answer(struct se_cmd *cmd, bool success, int *go_
 /* The core doesn't answer. */
 static sense_reason_t answer(struct se_cmd *cmd)
 {
+	struct dcd_identity identity;
 	struct scatter_limits l;
 	u8 buf[SCATTER_VPD_BYTES];
 	u32 asked = allocation_length(cmd->t_task_cdb, 3, 2);
@@ -311,6 +321,9 @@ static sense_reason_t answer(struct se_cmd *cmd)
 	target_set_cmd_data_length(cmd, 0);
 	if (question(cmd->t_task_cdb) == THIS_COMMAND) {
 		answer_one(cmd);
+	} else if (question(cmd->t_task_cdb) == IDENTITY_PAGE) {
+		dcd_identity_make(&identity, dcd_log_uuid(to_dcd(cmd->se_dev)->engine));
+		amend(cmd, asked, 0, (u8 *)&identity, sizeof(identity));
 	} else {
 		limits_of(cmd->se_dev, &l);
 		n = scatter_vpd(buf, &l);
@@ -331,7 +344,8 @@ sense_reason_t lun_scatter_parse_cdb(struct se_cmd *cmd, struct exec_cmd_ops *op
 	if (asked == NO_ACTION)
 		return TCM_INVALID_CDB_FIELD;
 	r = sbc_parse_cdb(cmd, ops);
-	if (asked == LIMITS_PAGE || (asked == THIS_COMMAND && r == TCM_UNSUPPORTED_SCSI_OPCODE)) {
+	if (asked == LIMITS_PAGE || asked == IDENTITY_PAGE ||
+	    (asked == THIS_COMMAND && r == TCM_UNSUPPORTED_SCSI_OPCODE)) {
 		cmd->execute_cmd = answer;
 		return 0;
 	}

@@ -9,6 +9,7 @@
  *    answered.
  *  - VPD page B7h, Block Limits Extension, with the limits; page 00h lists it if it
  *    lists any.
+ *  - VPD page C0h, which names the log (dcd-identity-format.h).
  */
 #ifndef LUN_SCATTER_H
 #define LUN_SCATTER_H

@@ -37,6 +37,8 @@ static const struct setting table[] = {
 	{ "read_cache_bytes", BYTES, CONFIG(read_cache_bytes), .live = true,
 	  .initial = DCD_READ_CACHE_BYTES, .most = SIZE_MAX },
 	{ "battery", NUMBER, CONFIG(battery), .live = true, .initial = 1, .most = 1 },
+	{ "busy_after_ms", NUMBER, CONFIG(busy_after_ms), .live = true,
+	  .initial = DCD_BUSY_AFTER_MS, .most = 3600000 },
 	{ "destage_idle_ms", NUMBER, CONFIG(destage.idle_ms), .live = true,
 	  .initial = DCD_DESTAGE_IDLE_MS, .least = 1, .most = 3600000 },
 	{ "destage_low", NUMBER, CONFIG(destage.low), .live = true,

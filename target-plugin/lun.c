@@ -113,6 +113,7 @@ static struct se_device *dcd_alloc_device(struct se_hba *hba, const char *name)
 	mutex_init(&d->here);
 	lun_settings_init(&d->set);
 	lun_attention_init(&d->attention);
+	lun_compare_init(&d->compare);
 	return &d->dev;
 }
 
@@ -170,10 +171,16 @@ static int dcd_configure_device(struct se_device *dev)
 	dev->dev_attrib.hw_queue_depth = 128;
 	dev->dev_attrib.max_unmap_lba_count = MOST_UNMAPPED;
 	dev->dev_attrib.max_unmap_block_desc_count = 32;
-	dev->dev_attrib.unmap_granularity = 1;
-	dev->dev_attrib.unmap_zeroes_data = 1;
-	dev->dev_attrib.emulate_tpu = 1;
-	dev->dev_attrib.emulate_tpws = 1;
+	dev->dev_attrib.unmap_granularity = max(t.discard_granularity / t.logical_block, 1U);
+	dev->dev_attrib.unmap_granularity_alignment = t.discard_misaligned / t.logical_block;
+	/*
+	 * Zeroes are cheap here, but in the end the data disk has to have them: to a disk that
+	 * doesn't discard nobody should bring them for nothing. (WRITE SAME that unmaps is
+	 * zeroing in any case.)
+	 */
+	dev->dev_attrib.emulate_tpu = t.discards;
+	dev->dev_attrib.emulate_tpws = t.discards;
+	dev->dev_attrib.unmap_zeroes_data = t.discards_to_zeroes;
 	dev->dev_attrib.max_write_same_len = 0xffff;
 	dev->dev_attrib.is_nonrot = !t.rotates;
 	return 0;
@@ -184,6 +191,7 @@ static void dcd_destroy_device(struct se_device *dev)
 	struct dcd_dev *d = to_dcd(dev);
 	struct dcd_engine *e;
 
+	lun_compare_exit(&d->compare);
 	mutex_lock(&d->lock);
 	e = replace_engine(d, NULL);
 	if (e)
@@ -206,6 +214,18 @@ static void free_rcu_cb(struct rcu_head *head)
 static void dcd_free_device(struct se_device *dev)
 {
 	call_rcu(&dev->rcu_head, free_rcu_cb);
+}
+
+/* Task management: of what it aborts nothing is left to wait. */
+static void dcd_tmr_notify(struct se_device *dev, enum tcm_tmreq_table function,
+			   struct list_head *aborted)
+{
+	struct dcd_dev *d = to_dcd(dev);
+
+	if (d->viewed)
+		return;
+	lun_compare_look(&d->compare);
+	dcd_look(d->engine);
 }
 
 static bool dcd_configure_unmap(struct se_device *dev)
@@ -272,6 +292,7 @@ static struct target_backend_ops dcd_ops = {
 	.free_device = dcd_free_device,
 	.configure_unmap = dcd_configure_unmap,
 	.parse_cdb = lun_parse_cdb,
+	.tmr_notify = dcd_tmr_notify,
 	.set_configfs_dev_params = dcd_set_params,
 	.show_configfs_dev_params = dcd_show_params,
 	.get_device_type = sbc_get_device_type,
@@ -318,5 +339,6 @@ static void __exit dcd_module_exit(void)
 
 module_init(dcd_module_init);
 module_exit(dcd_module_exit);
+MODULE_VERSION(LOCKSTEP_RELEASE);
 MODULE_DESCRIPTION("LIO backstore: disk-caching disk");
 MODULE_LICENSE("GPL");

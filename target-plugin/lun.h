@@ -27,6 +27,7 @@
 #include "dcd.h"
 #include "lockstep-compat.h"
 #include "lun-attention.h"
+#include "lun-compare.h"
 #include "lun-settings.h"
 
 struct dcd_dev {
@@ -38,6 +39,7 @@ struct dcd_dev {
 	sector_t viewed;		/* or if these are the sectors of set.digests_of */
 	bool had_cache;			/* its write cache is volatile, or has been */
 	struct lun_attention attention;	/* raised with @lock */
+	struct lun_compare compare;
 };
 
 static inline struct dcd_dev *to_dcd(struct se_device *dev)
@@ -73,8 +75,25 @@ static inline struct dcd_dev *lun_of_attribute(struct config_item *item)
  */
 struct configfs_attribute **lun_attributes(void);
 
-/* lun-commands.c: any command for the device; cmd->priv is its own. */
+/*
+ * lun-commands.c: any command for the device; cmd->priv is its own. While the command is
+ * executed that is the time it came, if that is long ago.
+ */
 sense_reason_t lun_parse_cdb(struct se_cmd *cmd);
+
+static inline unsigned long lun_since(const struct se_cmd *cmd)
+{
+	return (unsigned long)cmd->priv;
+}
+
+/* The command was aborted, or its session or LUN is going away. Any context. */
+static inline bool lun_unwanted(const struct se_cmd *cmd)
+{
+	return READ_ONCE(cmd->transport_state) &
+	       (CMD_T_ABORTED | CMD_T_STOP | CMD_T_FABRIC_STOP) ||
+	       (cmd->se_lun && READ_ONCE(cmd->se_lun->lun_shutdown));
+}
+
 /* Ends a command; @error as dcd.h has it. */
 void lun_complete(struct se_cmd *cmd, int error);
 /* The same with a sense of our own: any context; and what makes one. */

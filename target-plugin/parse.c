@@ -70,6 +70,11 @@ static enum dcd_reason check_format(u32 version, const struct dcd_features *f, u
 	return *detail ? DCD_BAD_FEATURES : DCD_OK;
 }
 
+static enum dcd_reason retired(const struct dcd_features *f)
+{
+	return le32_to_cpu(f->incompat) & DCD_INCOMPAT_RETIRED ? DCD_RETIRED : DCD_OK;
+}
+
 static bool counter_right(__le64 counter, u64 *detail)
 {
 	*detail = le64_to_cpu(counter);
@@ -94,7 +99,7 @@ static enum dcd_reason check_super(struct dcd_super_found *f, u64 data_sectors, 
 	    segments < DCD_SEGMENTS_MIN || segments > U64_MAX / 2 / DCD_SEGMENT_MAX)
 		return DCD_BAD_GEOMETRY;
 	if (!counter_right(s->generation, &f->a) || !counter_right(s->tail, &f->a) ||
-	    !counter_right(s->applied, &f->a))
+	    !counter_right(s->applied, &f->a) || !counter_right(s->newest, &f->a))
 		return DCD_BAD_COUNTER;
 	f->a = max_t(u64, le64_to_cpu(s->log_sectors),
 		     (DCD_RING_START + segments * seg) >> SECTOR_SHIFT);
@@ -108,7 +113,7 @@ static enum dcd_reason check_super(struct dcd_super_found *f, u64 data_sectors, 
 	f->geometry.segment_bytes = seg;
 	f->geometry.table_bytes = table;
 	f->geometry.nvram = le32_to_cpu(s->flags) & DCD_SUPER_NVRAM;
-	return DCD_OK;
+	return retired(&s->features);
 }
 
 void dcd_super_find(const void *blocks, u64 data_sectors, u64 log_sectors,
@@ -150,13 +155,29 @@ static enum dcd_reason check_header(struct dcd_header_found *f, u64 bytes,
 	if (g && (le32_to_cpu(h->segment_bytes) != g->segment_bytes ||
 		  le32_to_cpu(h->table_bytes) != g->table_bytes))
 		return DCD_OTHER_SLOTS;
-	return DCD_OK;
+	return retired(&h->features);
+}
+
+/* What an end record says, 0: nothing. */
+static u64 end_of(const void *at, u64 epoch)
+{
+	struct dcd_nvram_end end;
+	u32 crc;
+
+	memcpy(&end, at, sizeof(end));
+	crc = le32_to_cpu(end.crc);
+	end.crc = 0;
+	if (le64_to_cpu(end.magic) != DCD_NVRAM_END_MAGIC || le64_to_cpu(end.epoch) != epoch ||
+	    dcd_crc(&end, sizeof(end)) != crc)
+		return 0;
+	return le64_to_cpu(end.newest);
 }
 
 void dcd_header_find(const void *base, u64 bytes, const struct dcd_geometry *g,
 		     struct dcd_header_found *f)
 {
 	const struct dcd_nvram_header *copy[2] = { base, base + DCD_NVRAM_COPY };
+	u64 epoch;
 
 	memset(f, 0, sizeof(*f));
 	f->copies[0] = header_kind(copy[0]);
@@ -166,7 +187,19 @@ void dcd_header_find(const void *base, u64 bytes, const struct dcd_geometry *g,
 	if (f->reason)
 		return;
 	f->header = *copy[f->counts];
+	epoch = le64_to_cpu(f->header.epoch);
+	f->newest = max(end_of(base + DCD_NVRAM_END, epoch),
+			end_of(base + DCD_NVRAM_COPY + DCD_NVRAM_END, epoch));
 	f->reason = check_header(f, bytes, g);
+}
+
+void dcd_end_make(struct dcd_nvram_end *end, u64 epoch, u64 newest)
+{
+	memset(end, 0, sizeof(*end));
+	end->magic = cpu_to_le64(DCD_NVRAM_END_MAGIC);
+	end->epoch = cpu_to_le64(epoch);
+	end->newest = cpu_to_le64(newest);
+	end->crc = cpu_to_le32(dcd_crc(end, sizeof(*end)));
 }
 
 unsigned int dcd_super_next(struct dcd_super *s, u64 tail, u64 applied)
@@ -192,6 +225,18 @@ unsigned int dcd_header_next(struct dcd_nvram_header *h, u64 applied)
 	return generation & 1;
 }
 
+void dcd_super_retire(struct dcd_super *s)
+{
+	s->features.incompat |= cpu_to_le32(DCD_INCOMPAT_RETIRED);
+	dcd_super_next(s, le64_to_cpu(s->tail), le64_to_cpu(s->applied));
+}
+
+void dcd_header_retire(struct dcd_nvram_header *h)
+{
+	h->features.incompat |= cpu_to_le32(DCD_INCOMPAT_RETIRED);
+	dcd_header_next(h, le64_to_cpu(h->applied));
+}
+
 const char *dcd_reason_name(enum dcd_reason reason)
 {
 	static const char *const names[] = {
@@ -208,6 +253,7 @@ const char *dcd_reason_name(enum dcd_reason reason)
 		[DCD_OTHER_UUID] = "other_uuid",
 		[DCD_OTHER_EPOCH] = "other_epoch",
 		[DCD_OTHER_SLOTS] = "other_slots",
+		[DCD_RETIRED] = "retired",
 	};
 
 	return names[reason];
@@ -244,6 +290,9 @@ static int text(const char *what, enum dcd_reason reason, u64 a, char *buf, size
 	case DCD_BAD_COUNTER:
 		return scnprintf(buf, size, "%s says that something was counted up to %llu, which can't be: damaged",
 				 what, (unsigned long long)a);
+	case DCD_RETIRED:
+		return scnprintf(buf, size, "%s was retired: the data disk has all of its writes, and may have newer ones by now. To use it again: dcd format",
+				 what);
 	default:
 		return scnprintf(buf, size, "%s: %s", what, dcd_reason_name(reason));
 	}

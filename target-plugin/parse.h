@@ -63,6 +63,7 @@ enum dcd_reason {
 	DCD_OTHER_UUID,		/* NVRAM of another log */
 	DCD_OTHER_EPOCH,	/* of the same log before it was formatted anew */
 	DCD_OTHER_SLOTS,	/* slots of another size than the log's segments */
+	DCD_RETIRED,		/* all else is right: geometry is set */
 	DCD_REASONS,
 };
 
@@ -80,7 +81,7 @@ struct dcd_super_found {
 	unsigned int counts;		/* the copy that counts */
 	bool differ;			/* the other one is damaged, or knows another size */
 	struct dcd_super super;		/* of the valid copy that counts, else zeroes */
-	struct dcd_geometry geometry;	/* if @reason is DCD_OK */
+	struct dcd_geometry geometry;	/* if @reason is DCD_OK or DCD_RETIRED */
 };
 
 struct dcd_header_found {
@@ -89,6 +90,7 @@ struct dcd_header_found {
 	enum dcd_copy copies[2];
 	unsigned int counts;
 	struct dcd_nvram_header header;
+	u64 newest;			/* by the end records; 0: they say nothing */
 };
 
 /**
@@ -113,6 +115,12 @@ void dcd_header_find(const void *base, u64 bytes, const struct dcd_geometry *g,
 /* The next generation of it, ready to be written to copy number (generation & 1), its result. */
 unsigned int dcd_super_next(struct dcd_super *s, u64 tail, u64 applied);
 unsigned int dcd_header_next(struct dcd_nvram_header *h, u64 applied);
+/* An end record, ready to be written. */
+void dcd_end_make(struct dcd_nvram_end *end, u64 epoch, u64 newest);
+
+/* As the above, and retired: all copies have to be written with this. */
+void dcd_super_retire(struct dcd_super *s);
+void dcd_header_retire(struct dcd_nvram_header *h);
 
 /* The reason in words, and what to do; begins with what it speaks of. Returns the length. */
 int dcd_super_text(const struct dcd_super_found *f, char *buf, size_t size);
@@ -170,16 +178,20 @@ static inline u32 dcd_slots(const struct dcd_geometry *g, u64 bytes)
 
 /* Entries of a slot that are above what the log has. */
 struct dcd_slot_scan {
-	u64 first;		/* sequence of entry 0 */
-	u32 entries;		/* whole, without a gap, in no batch or a whole one; 0: none */
-	u32 used;		/* bytes, end of the last payload */
-	bool damaged;		/* the entry behind them was whole once, and isn't now */
+	u64 first;		/* sequence of the first; 0: there is none */
+	u32 entries;		/* whole, without a gap, in no batch or a whole one */
+	u32 left;		/* behind them without a gap: the beginning of a batch */
+	u32 used;		/* bytes, end of the last payload of @entries */
+	u64 highest;		/* sequence of the last one, with a gap or without */
+	u64 resumes;		/* sequence of the first one behind a gap; 0: there is none */
+	bool damaged;		/* entry @first + @entries + @left was whole once, and isn't now */
 };
 
 /*
  * @slot: segment_bytes. Its entries above @newest. An entry is written when its
- * payload is persistent, so one that is right with a payload that isn't, or that
- * lacks a single bit to be right, isn't what a cut left, but damage.
+ * payload and the entry before it are persistent. So one that is right with a payload that
+ * isn't, or that lacks a single bit to be right, isn't what a cut left, but damage;
+ * and so is a gap, which the plan finds, as it may be one between slots.
  */
 void dcd_slot_scan(const struct dcd_geometry *g, const void *slot, u64 newest,
 		   struct dcd_slot_scan *s);

@@ -4,13 +4,15 @@
 #define LOOKS	1024U	/* places of a large log that are looked at: as many as can be quickly */
 
 void dcd_plan_begin(struct dcd_plan *p, const struct dcd_geometry *g,
-		    const struct dcd_super *super, const struct dcd_nvram_header *header)
+		    const struct dcd_super *super, const struct dcd_nvram_header *header,
+		    u64 newest)
 {
 	memset(p, 0, sizeof(*p));
 	p->g = g;
 	p->applied = le64_to_cpu(super->applied);
 	if (header)
 		p->applied = max_t(u64, p->applied, le64_to_cpu(header->applied));
+	p->known = max_t(u64, newest, le64_to_cpu(super->newest));
 	p->tail = le64_to_cpu(super->tail);
 	p->next = p->tail;
 	p->place = p->tail;
@@ -141,31 +143,70 @@ static const struct dcd_slot_scan *beginning_at(u64 entry, const struct dcd_slot
 	return NULL;
 }
 
+/* A slot that can't be used whatever the others have, or that there is twice. */
+static bool bad_slot(struct dcd_plan *p, const struct dcd_slot_scan *scans, u32 n)
+{
+	u32 i, j;
+
+	for (i = 0; i < n; i++) {
+		const struct dcd_slot_scan *s = scans + i;
+
+		if (s->damaged) {
+			refuse(p, DCD_REFUSE_SLOT, i, s->first + s->entries + s->left);
+			return true;
+		}
+		for (j = 0; s->first && j < i; j++) {
+			if (scans[j].first != s->first)
+				continue;
+			refuse(p, DCD_REFUSE_TWICE, i, s->first);
+			return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * The end is before entry @next. Nothing may be behind it but the beginning of a batch,
+ * and it may not be before what is known to have been there.
+ */
+static void slots_end(struct dcd_plan *p, u64 next, const struct dcd_slot_scan *scans, u32 n)
+{
+	u64 end = next, goes_on = U64_MAX, most = 0;
+	u32 i;
+
+	for (i = 0; i < n; i++)
+		if (scans[i].first && scans[i].first + scans[i].entries == next)
+			end = next + scans[i].left;
+	for (i = 0; i < n; i++) {
+		const struct dcd_slot_scan *s = scans + i;
+
+		most = max(most, s->highest);
+		if (s->first > next)
+			goes_on = min(goes_on, s->first);
+		else if (s->resumes > next)
+			goes_on = min(goes_on, s->resumes);
+	}
+	p->most = max(most, p->known);
+	if (most >= end)
+		refuse(p, DCD_REFUSE_GAP, next, min(goes_on, most));
+	else if (p->known >= next)
+		refuse(p, DCD_REFUSE_LOST, next, p->known);
+	else
+		p->want = DCD_WANT_NVRAM;
+}
+
 void dcd_plan_slots(struct dcd_plan *p, const struct dcd_slot_scan *scans, u32 n)
 {
-	u64 least = U64_MAX, next = p->newest + 1;
+	u64 next = p->newest + 1;
 	const struct dcd_slot_scan *s;
-	u32 i, live = 0;
+	u32 turns = n;
 
 	p->note = DCD_NOTE_NONE;
-	for (i = 0; i < n; i++) {
-		if (scans[i].damaged) {
-			refuse(p, DCD_REFUSE_SLOT, i, scans[i].first + scans[i].entries);
-			return;
-		}
-		live += !!scans[i].entries;
-	}
-	/* At most one scan for each turn, even if two slots say the same. */
-	for (; live && (s = beginning_at(next, scans, n)); live--)
-		next += s->entries;
-	if (!live) {
-		p->want = DCD_WANT_NVRAM;
+	if (bad_slot(p, scans, n))
 		return;
-	}
-	for (i = 0; i < n; i++)
-		if (scans[i].entries && scans[i].first > next)
-			least = min(least, scans[i].first);
-	refuse(p, DCD_REFUSE_GAP, next, least);
+	while (turns-- && (s = beginning_at(next, scans, n)))
+		next += s->entries;
+	slots_end(p, next, scans, n);
 }
 
 int dcd_plan_slot(struct dcd_plan *p, const struct dcd_slot_scan *scans, u32 n)
@@ -202,18 +243,27 @@ static int refusal_text(const struct dcd_plan *p, char *buf, size_t size)
 		return scnprintf(buf, size, "segment %llu begins at entry %llu, %llu is expected: the log is damaged.",
 				 (unsigned long long)p->next, a, b);
 	case DCD_REFUSE_MIDDLE:
-		return scnprintf(buf, size, "segment %llu (or the newest copy of the superblock) is damaged%s%s, but segment %llu is there: data are missing; restore the log from a copy.",
+		return scnprintf(buf, size, "segment %llu (or the newest copy of the superblock) is damaged%s%s, but segment %llu is there: acknowledged writes from entry %llu on may be lost; restore the log from a copy.",
 				 a, p->error ? "" : ", it is ",
-				 p->error ? "" : dcd_segment_kind_name(p->kind), b);
+				 p->error ? "" : dcd_segment_kind_name(p->kind), b,
+				 (unsigned long long)max(p->newest, p->applied) + 1);
 	case DCD_REFUSE_END:
 		return scnprintf(buf, size, "segment %llu is %s, not torn by a power cut: it may hold acknowledged writes; restore the log from a copy.",
 				 a, dcd_segment_kind_name(p->kind));
 	case DCD_REFUSE_GAP:
-		return scnprintf(buf, size, "entries %llu to %llu are neither in the log nor in NVRAM, later ones are there: damaged, or of another time.",
-				 a, b - 1);
+		return scnprintf(buf, size, "entries %llu to %llu are neither in the log nor in NVRAM, later ones up to %llu are there: log or NVRAM are damaged, or of another time. Up to %llu acknowledged writes may be lost: restore log and NVRAM from a copy.",
+				 a, b - 1, (unsigned long long)p->most, p->most - a + 1);
 	case DCD_REFUSE_SLOT:
 		return scnprintf(buf, size, "entry %llu in slot %llu of the NVRAM is damaged, not torn by a power cut: it may be an acknowledged write; restore the NVRAM from a copy.",
 				 b, a);
+	case DCD_REFUSE_TWICE:
+		return scnprintf(buf, size, "slot %llu of the NVRAM has entries from %llu on, and another slot has them too: what was in one of them is overwritten; restore the NVRAM from a copy.",
+				 a, b);
+	case DCD_REFUSE_LOST:
+		return scnprintf(buf, size, "the newest entries, %llu to %llu, are %sin the log%s, but they were acknowledged: damaged, or of another time. Up to %llu acknowledged writes may be lost: restore %s from a copy.",
+				 a, b, p->g->nvram ? "neither " : "not ",
+				 p->g->nvram ? " nor in NVRAM" : "", b - a + 1,
+				 p->g->nvram ? "log and NVRAM" : "the log");
 	default:
 		return 0;
 	}
@@ -257,6 +307,8 @@ const char *dcd_refusal_name(enum dcd_refusal refusal)
 		[DCD_REFUSE_END] = "last_segment_damaged",
 		[DCD_REFUSE_GAP] = "entries_missing_in_nvram",
 		[DCD_REFUSE_SLOT] = "nvram_entry_damaged",
+		[DCD_REFUSE_TWICE] = "nvram_slot_twice",
+		[DCD_REFUSE_LOST] = "newest_entries_missing",
 	};
 
 	return names[refusal];

@@ -19,7 +19,9 @@
  *
  * What can be missing without loss: a segment that never became durable, with
  * nothing behind it in the log, and either nothing behind it in NVRAM or all of it
- * there; segments whose entries are all on the data disk. Everything else is refused.
+ * there; segments whose entries are all on the data disk. And what of a batch is in NVRAM
+ * behind everything else. Everything else is refused: what has something behind it, or was
+ * there once by the NVRAM's end record or the superblock, is no end that a power cut made.
  *
  * Any context, no locks, doesn't sleep. The caller's own: a plan, its geometry and scans.
  */
@@ -47,6 +49,8 @@ enum dcd_refusal {
 	DCD_REFUSE_END,		/* the last one is damaged, and no NVRAM can have it */
 	DCD_REFUSE_GAP,		/* NVRAM has later entries than the ones behind the log */
 	DCD_REFUSE_SLOT,	/* an entry in NVRAM is damaged */
+	DCD_REFUSE_TWICE,	/* two slots have the same entries */
+	DCD_REFUSE_LOST,	/* nothing is behind the end, but there was */
 	DCD_REFUSALS,
 };
 
@@ -65,6 +69,8 @@ struct dcd_plan {
 	u64 tail;		/* first segment that counts, at or behind the superblock's */
 	u64 next;		/* segment behind the last */
 	u64 newest;		/* entry */
+	u64 known;		/* entries up to it were there once */
+	u64 most;		/* GAP: the highest entry that is or was there */
 	enum dcd_note note;	/* of the last call */
 	enum dcd_refusal refusal;
 	u64 a, b;		/* what note or refusal is about */
@@ -74,9 +80,13 @@ struct dcd_plan {
 	u64 asked;		/* places looked at for a later segment */
 };
 
-/* @header: NULL if there is no NVRAM that keeps its content. */
+/*
+ * @header: NULL if there is no NVRAM that keeps its content. @newest: what its end
+ * records say, as struct dcd_header_found has it.
+ */
 void dcd_plan_begin(struct dcd_plan *p, const struct dcd_geometry *g,
-		    const struct dcd_super *super, const struct dcd_nvram_header *header);
+		    const struct dcd_super *super, const struct dcd_nvram_header *header,
+		    u64 newest);
 /* @error: 0, or reading it failed. True: take its entries. */
 bool __must_check dcd_plan_segment(struct dcd_plan *p, const void *seg, int error);
 void dcd_plan_header(struct dcd_plan *p, const void *sector, int error);

@@ -16,19 +16,16 @@
 #include <linux/bio.h>
 #include <linux/delay.h>
 #include <linux/highmem.h>
-#include <linux/module.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 
 #include "dcd-trace.h"
 #include "engine.h"
+#include "lockstep-test.h"
 
 #define NONE U32_MAX
 
-static unsigned int dcd_test_copy_us;
-module_param_named(test_copy_us, dcd_test_copy_us, uint, 0600);
-MODULE_PARM_DESC(test_copy_us,
-		 "for tests only: readers stop for so many microseconds before they copy from a slot");
+TEST_KNOB(uint, copy_us, "readers stop for so many microseconds before they copy from a slot");
 
 /*
  * A bio of a read. @from: sector of the request where it begins. It reads right
@@ -53,8 +50,8 @@ static const u8 *in_slot(struct dcd_engine *e, const struct dcd_place *p)
 	u64 segment = div_u64_rem(p->at, e->segment_bytes >> SECTOR_SHIFT, &offset);
 	const u8 *mem = dcd_slot_bytes(e, segment, offset << SECTOR_SHIFT);
 
-	if (mem && READ_ONCE(dcd_test_copy_us))
-		fsleep(READ_ONCE(dcd_test_copy_us));
+	if (mem && test_knob(copy_us))
+		fsleep(test_knob(copy_us));
 	return mem;
 }
 
@@ -431,24 +428,6 @@ static bool walk(struct dcd_engine *e, struct dcd_request *rq, bool worker)
 	return false;
 }
 
-void dcd_read(struct dcd_engine *e, struct dcd_request *rq)
-{
-	struct dcd_gather *g = &rq->gather;
-	struct blk_plug plug;
-	bool rest;
-
-	*g = (struct dcd_gather) { .sg = rq->sgl, .bad = NONE, .pending = ATOMIC_INIT(1) };
-	rq->engine = e;
-	dcd_cache_begin(e->cache, rq);
-	blk_start_plug(&plug);
-	rest = walk(e, rq, false);
-	blk_finish_plug(&plug);
-	if (rest)
-		dcd_later(e, rq);
-	else
-		put(e, rq);
-}
-
 /* By way of a buffer, as memory that disks can't read into needs it. */
 static void bounce(struct dcd_engine *e, struct dcd_request *rq)
 {
@@ -485,7 +464,152 @@ static void in_readers(struct dcd_engine *e, struct dcd_request *rq)
 	put(e, rq);
 	wait_for_completion_io(&done);
 	srcu_read_unlock(&e->readers, id);
-	finish(e, rq);
+}
+
+/* --- a read that can be given up --- */
+
+/*
+ * The rest of @of is read into pages of its own, so that @of can be answered although a disk
+ * may still write into them. @of and @list are under @lock; @of is NULL when it has been.
+ */
+struct dcd_own {
+	struct dcd_request rq;
+	struct dcd_request *of;
+	struct list_head list;
+	struct scatterlist sgl[];
+};
+
+static void free_own(struct dcd_own *o)
+{
+	unsigned int i;
+
+	for (i = 0; i < o->rq.nents; i++)
+		__free_page(sg_page(o->sgl + i));
+	kfree(o);
+}
+
+/* NULL: no memory. */
+static struct dcd_own *new_own(struct dcd_engine *e, struct dcd_request *of)
+{
+	const struct dcd_gather *g = &of->gather;
+	sector_t left = of->sectors - g->done;
+	unsigned int nents = DIV_ROUND_UP_ULL(left, PAGE_SECTORS);
+	struct dcd_own *o = kzalloc(struct_size(o, sgl, nents), GFP_NOIO | __GFP_NOWARN);
+
+	if (!o)
+		return NULL;
+	o->of = of;
+	o->rq.engine = e;
+	o->rq.op = DCD_READ;
+	o->rq.sector = of->sector + g->done;
+	o->rq.sectors = left;
+	o->rq.sgl = o->sgl;
+	o->rq.gather = (struct dcd_gather) {
+		.sg = o->sgl, .bad = NONE, .pending = ATOMIC_INIT(1),
+		.look = g->look, .keep = g->keep, .time = g->time,
+	};
+	sg_init_table(o->sgl, nents);
+	for (; left; left -= min_t(sector_t, left, PAGE_SECTORS)) {
+		struct page *page = alloc_page(GFP_NOIO | __GFP_NOWARN);
+
+		if (!page) {
+			free_own(o);
+			return NULL;
+		}
+		sg_set_page(o->sgl + o->rq.nents++, page,
+			    min_t(sector_t, left, PAGE_SECTORS) << SECTOR_SHIFT, 0);
+	}
+	return o;
+}
+
+/* What was read of @o->rq, to its owner: all that is before what can't be. */
+static void hand_to(struct dcd_request *of, struct dcd_own *o)
+{
+	struct dcd_gather *g = &o->rq.gather;
+	sector_t good = g->error ? 0 : min_t(sector_t, g->bad, o->rq.sectors);
+	unsigned int i;
+
+	for (i = 0; good; i++) {
+		u32 n = min_t(sector_t, good, PAGE_SECTORS);
+
+		if (dcd_gather_fill(&of->gather, page_address(sg_page(o->sgl + i)),
+				    n << SECTOR_SHIFT)) {
+			failed(&of->gather, of->gather.done, -EINVAL);
+			return;
+		}
+		good -= n;
+	}
+	if (g->error)
+		failed(&of->gather, of->gather.done, g->error);
+	else if (g->bad != NONE)
+		failed(&of->gather, of->gather.done + g->bad, -EIO);
+}
+
+/* If it is still wanted; in any case it is nobody's but ours from then on. */
+static struct dcd_request *owner_of(struct dcd_engine *e, struct dcd_own *o)
+{
+	struct dcd_request *of;
+
+	spin_lock(&e->lock);
+	of = o->of;
+	list_del(&o->list);
+	spin_unlock(&e->lock);
+	return of;
+}
+
+static void own_work(struct work_struct *work)
+{
+	struct dcd_own *o = container_of(work, struct dcd_own, rq.work);
+	struct dcd_engine *e = o->rq.engine;
+	struct dcd_request *of;
+
+	if (READ_ONCE(o->of))
+		in_readers(e, &o->rq);
+	else
+		o->rq.gather.error = -EAGAIN;
+	of = owner_of(e, o);
+	if (of) {
+		hand_to(of, o);
+		put(e, of);
+	}
+	free_own(o);
+}
+
+/* Behind the place it has come to; without memory for that it can't be given up. */
+static void read_to_own(struct dcd_engine *e, struct dcd_request *rq)
+{
+	struct dcd_own *o = new_own(e, rq);
+
+	if (!o) {
+		dcd_later(e, rq);
+		return;
+	}
+	dcd_count(e, takes_dma(e, rq) ? DCD_N_READ_HOPS : DCD_N_READ_BOUNCES, 1);
+	INIT_WORK(&o->rq.work, own_work);
+	spin_lock(&e->lock);
+	list_add_tail(&o->list, &e->reading);
+	spin_unlock(&e->lock);
+	dcd_wait_begins(e);
+	queue_work(e->io_wq, &o->rq.work);
+}
+
+void dcd_reads_over(struct dcd_engine *e, struct list_head *over)
+{
+	struct dcd_own *o;
+
+	lockdep_assert_held(&e->lock);
+	list_for_each_entry(o, &e->reading, list) {
+		if (!o->of || !dcd_wait_over(e, o->of))
+			continue;
+		list_add_tail(&o->of->waiting, over);
+		o->of = NULL;
+	}
+}
+
+void dcd_read_over(struct dcd_engine *e, struct dcd_request *rq)
+{
+	failed(&rq->gather, rq->gather.done, -EAGAIN);
+	put(e, rq);
 }
 
 void dcd_read_rest(struct dcd_engine *e, struct dcd_request *rq)
@@ -493,9 +617,28 @@ void dcd_read_rest(struct dcd_engine *e, struct dcd_request *rq)
 	if (takes_dma(e, rq)) {
 		dcd_count(e, DCD_N_READ_HOPS, 1);
 		in_readers(e, rq);
+		finish(e, rq);
 	} else {
 		dcd_count(e, DCD_N_READ_BOUNCES, 1);
 		bounce(e, rq);
 		put(e, rq);
 	}
+}
+
+void dcd_read(struct dcd_engine *e, struct dcd_request *rq)
+{
+	struct dcd_gather *g = &rq->gather;
+	struct blk_plug plug;
+	bool rest;
+
+	*g = (struct dcd_gather) { .sg = rq->sgl, .bad = NONE, .pending = ATOMIC_INIT(1) };
+	rq->engine = e;
+	dcd_cache_begin(e->cache, rq);
+	blk_start_plug(&plug);
+	rest = walk(e, rq, false);
+	blk_finish_plug(&plug);
+	if (rest)
+		read_to_own(e, rq);
+	else
+		put(e, rq);
 }

@@ -5,11 +5,15 @@
  * durable in the log, so a second crash finds the same again. Nothing is
  * written before all is known to be there. What is live is plan.c's decision.
  */
+#include <linux/module.h>
 #include <linux/slab.h>
 
 #include "dcd-trace.h"
 #include "engine.h"
+#include "lockstep-test.h"
 #include "plan.h"
+
+TEST_KNOB(bool, trust_end, "recovery takes a hole for the end of what was acknowledged");
 
 struct recovery {
 	struct dcd_geometry geometry;
@@ -36,7 +40,8 @@ static int index_entries(struct dcd_engine *e, const u8 *seg, u64 sequence, u32 
 
 		if (le64_to_cpu(n->sequence) <= c->plan.applied)
 			continue;
-		r = dcd_index_insert(e, le64_to_cpu(n->sector), le32_to_cpu(n->sectors), zero,
+		r = dcd_index_insert(e, le64_to_cpu(n->sector), le32_to_cpu(n->sectors),
+				     le16_to_cpu(n->type),
 				     zero ? sequence : start + le32_to_cpu(n->offset));
 		if (r)
 			return r;
@@ -99,6 +104,8 @@ static void scan_slots(struct dcd_engine *e, struct recovery *c)
 
 	for (i = 0; i < n; i++) {
 		dcd_slot_scan(&c->geometry, e->slots[i].base, c->plan.newest, &c->scans[i]);
+		if (test_knob(trust_end))
+			c->scans[i].highest = 0;
 		cond_resched();
 	}
 	dcd_plan_slots(&c->plan, c->scans, n);
@@ -109,7 +116,10 @@ static int find_out(struct dcd_engine *e, struct recovery *c)
 {
 	int r = 0;
 
-	dcd_plan_begin(&c->plan, &c->geometry, &e->super, e->keeps ? &e->header : NULL);
+	dcd_plan_begin(&c->plan, &c->geometry, &e->super, e->keeps ? &e->header : NULL,
+		       e->end_known);
+	if (test_knob(trust_end))
+		c->plan.known = 0;
 	while (!r && c->plan.want < DCD_WANT_NVRAM) {
 		switch (c->plan.want) {
 		case DCD_WANT_SEGMENT:
@@ -202,7 +212,8 @@ static void wipe_leftovers(struct dcd_engine *e, struct recovery *c)
 	for (i = 0; e->keeps && i < e->nslots; i++) {
 		u8 *base = e->slots[i].base;
 
-		for (n = 0; n < dcd_table_entries(&c->geometry); n++) {
+		/* The last one first: a cut must not leave one that lacks another before it. */
+		for (n = dcd_table_entries(&c->geometry); n--; ) {
 			size_t at = DCD_BLOCK + n * sizeof(struct dcd_entry);
 
 			if (!dcd_entry_left(&c->geometry, base, n, c->plan.newest))
@@ -215,7 +226,7 @@ static void wipe_leftovers(struct dcd_engine *e, struct recovery *c)
 		cond_resched();
 	}
 	if (c->wiped)
-		pr_info("dcd: %s: %llu entries in NVRAM lack one before them or the rest of their batch: their writes were not acknowledged, they are wiped\n",
+		pr_info("dcd: %s: %llu entries in NVRAM lack the rest of their batch, or of themselves: their writes were not acknowledged, they are wiped\n",
 			e->name, c->wiped);
 }
 

@@ -60,12 +60,12 @@ static bool header_ours(const struct dcd_geometry *g, const struct dcd_segment *
 	       !memcmp(h->uuid, g->uuid, sizeof(h->uuid));
 }
 
-static bool blank(const u8 *sector)
+static bool blank(const void *p, u32 bytes)
 {
-	u32 i;
+	const u8 *b = p;
 
-	for (i = 0; i < SECTOR_SIZE; i++)
-		if (sector[i])
+	while (bytes--)
+		if (*b++)
 			return false;
 	return true;
 }
@@ -83,7 +83,7 @@ static enum dcd_segment_kind damaged_header(const struct dcd_geometry *g,
 			return DCD_SEGMENT_FLIPPED;
 	}
 	if (!header_ours(g, p))
-		return blank((const u8 *)p) ? DCD_SEGMENT_BLANK : DCD_SEGMENT_FOREIGN;
+		return blank(p, SECTOR_SIZE) ? DCD_SEGMENT_BLANK : DCD_SEGMENT_FOREIGN;
 	return le64_to_cpu(p->sequence) < sequence ? DCD_SEGMENT_STALE : DCD_SEGMENT_DAMAGED;
 }
 
@@ -238,45 +238,70 @@ const char *dcd_segment_kind_name(enum dcd_segment_kind kind)
 	return names[kind];
 }
 
-/* Is it, or was it before a bit flipped, entry number @i of a slot that counts? */
-static bool entry_counts(const struct dcd_geometry *g, const struct dcd_entry *n, u32 i,
-			 u64 newest, const struct dcd_slot_scan *s)
+/*
+ * A copy of entry @i of a slot if it is above @newest, or was before a bit flipped (then
+ * *right is false). Of what never was an entry of ours nothing is known: false.
+ */
+static bool entry_above(const struct dcd_geometry *g, const void *slot, u32 i, u64 newest,
+			struct dcd_entry *n, bool *right)
 {
-	u64 sequence = le64_to_cpu(n->sequence);
-
-	return le64_to_cpu(n->epoch) == g->epoch &&
-	       (i ? sequence == s->first + i : sequence > newest);
+	*n = *dcd_entry_at(slot, i);
+	*right = entry_crc_right(n);
+	if (!*right && (blank(n, sizeof(*n)) ||
+			!mend((u8 *)n, sizeof(*n), offsetof(struct dcd_entry, crc))))
+		return false;
+	return le64_to_cpu(n->epoch) == g->epoch && le64_to_cpu(n->sequence) > newest;
 }
 
 void dcd_slot_scan(const struct dcd_geometry *g, const void *slot, u64 newest,
 		   struct dcd_slot_scan *s)
 {
-	u32 i, used = DCD_BLOCK + g->table_bytes;
 	u64 batch = 0;
+	u32 i, at = 0;	/* number of the first entry above @newest */
+	bool begun = false, goes_on = true;
 
 	memset(s, 0, sizeof(*s));
-	s->used = used;
+	s->used = DCD_BLOCK + g->table_bytes;
 	for (i = 0; i < dcd_table_entries(g); i++) {
-		struct dcd_entry n = *dcd_entry_at(slot, i);
-		bool right = entry_crc_right(&n);
+		struct dcd_entry n;
+		u64 sequence;
+		bool right;
 
-		if (!right && !mend((u8 *)&n, sizeof(n), offsetof(struct dcd_entry, crc)))
-			return;
-		if (!entry_counts(g, &n, i, newest, s))
-			return;
-		if (!i)
-			s->first = le64_to_cpu(n.sequence);
+		if (!entry_above(g, slot, i, newest, &n, &right)) {
+			goes_on = goes_on && !begun;
+			continue;
+		}
+		sequence = le64_to_cpu(n.sequence);
+		s->highest = max(s->highest, sequence);
+		if (!begun) {
+			begun = true;
+			s->first = sequence;
+			at = i;
+		}
+		goes_on = goes_on && sequence == s->first + i - at;
+		if (!goes_on) {
+			s->resumes = s->resumes ?: sequence;
+			continue;
+		}
+		s->left++;
 		if (!right || !entry_fits(g, &n) || !payload_right(slot, &n) ||
 		    !batch_goes_on(&n, &batch)) {
-			s->entries = i;
+			s->left--;
 			s->damaged = true;
 			return;
 		}
-		used = (le32_to_cpu(n.offset) + le32_to_cpu(n.stored)) << SECTOR_SHIFT;
 		if (batch)
 			continue;
-		s->used = used;
-		s->entries = i + 1;
+		if (at) {	/* those before it would be above @newest, too */
+			s->resumes = s->first;
+			s->first = 0;
+			s->left = 0;
+			goes_on = false;
+			continue;
+		}
+		s->used = (le32_to_cpu(n.offset) + le32_to_cpu(n.stored)) << SECTOR_SHIFT;
+		s->entries += s->left;
+		s->left = 0;
 	}
 }
 

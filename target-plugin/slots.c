@@ -29,12 +29,14 @@ const u8 *dcd_slot_bytes(struct dcd_engine *e, u64 segment, u32 offset)
 	return there ? s->base + offset : NULL;
 }
 
-struct dcd_slot *dcd_slot_free(struct dcd_engine *e)
+struct dcd_slot *dcd_slot_free(struct dcd_engine *e, bool again)
 {
 	struct dcd_slot *s = slot_of(e, e->head);
 
 	lockdep_assert_held(&e->lock);
-	return dcd_ring_free(e) && s->state == DCD_SLOT_FREE ? s : NULL;
+	if (s->state != DCD_SLOT_FREE)
+		return NULL;
+	return (again ? dcd_ring_left(e) : dcd_ring_free(e)) ? s : NULL;
 }
 
 bool dcd_slot_coming(struct dcd_engine *e)

@@ -76,6 +76,18 @@ out:
 	return r;
 }
 
+/* The newest entry that the log is known to have; while it is dead, the one it had then. */
+static u64 durable(struct dcd_engine *e)
+{
+	u64 newest = le64_to_cpu(e->super.newest);
+
+	spin_lock(&e->lock);
+	if (!e->log_dead)
+		newest = max(newest, e->committed_entry);
+	spin_unlock(&e->lock);
+	return newest;
+}
+
 int dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied)
 {
 	struct dcd_super *s = e->destage_buf;
@@ -84,6 +96,7 @@ int dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied)
 
 	memset(s, 0, DCD_BLOCK);
 	*s = e->super;
+	s->newest = cpu_to_le64(durable(e));
 	copy = dcd_super_next(s, tail, applied);
 	r = dcd_disk_io(&e->log, REQ_OP_WRITE | REQ_SYNC | REQ_PREFLUSH | REQ_FUA,
 			copy * (DCD_BLOCK >> SECTOR_SHIFT), s, DCD_BLOCK);
@@ -119,6 +132,7 @@ int dcd_header_read(struct dcd_engine *e)
 			e->name, !f->counts);
 	}
 	e->header = f->header;
+	e->end_known = f->newest;
 	kfree(f);
 	return r;
 }
@@ -130,4 +144,13 @@ void dcd_header_write(struct dcd_engine *e, u64 applied)
 
 	memcpy(e->nv->base + at, &e->header, sizeof(e->header));
 	e->nv->type->persist(e->nv, at, sizeof(e->header));
+}
+
+void dcd_end_write(struct dcd_engine *e, u64 newest)
+{
+	size_t at = DCD_NVRAM_END + e->end_copy * DCD_NVRAM_COPY;
+
+	e->end_copy = !e->end_copy;
+	dcd_end_make(e->nv->base + at, e->epoch, newest);
+	e->nv->type->persist(e->nv, at, sizeof(struct dcd_nvram_end));
 }

@@ -29,6 +29,9 @@ struct options {
 int command_examine(const struct options *o, char **devices, int count);
 int command_verdict(const char *local, const char *remote);
 
+/* Lines KEY=VALUE for udev's IMPORT{program} if the device is a leg; else nothing, and 1. */
+int command_udev(const char *path);
+
 int command_create(const struct options *o);
 int command_join(const struct options *o, const char *path);
 int command_resolve(const struct options *o, const char *local, const char *remote);
@@ -39,6 +42,16 @@ int command_resolve(const struct options *o, const char *local, const char *remo
  * is "-". Again after a crash: goes on. A dry run may look at a mirror in use.
  */
 int command_grow(const struct options *o, const char *local, const char *remote);
+/*
+ * Of legs that are the LUN of a DCD: their superblock says so from now on, so that the
+ * disk below isn't taken for the leg. Nothing is written that is there already.
+ */
+int command_mark(const struct options *o, char **devices, int count);
+/*
+ * The log in front of this disk is lost, or its writes may be: the disk counts as it is,
+ * and the DCD of that log won't write to it any more.
+ */
+int command_leave_log(const struct options *o, const char *path);
 int command_wipe(const struct options *o, const char *path);
 
 #endif

@@ -10,11 +10,14 @@
 #include <unistd.h>
 #include <linux/aio_abi.h>
 #include <linux/fs.h>
+#include <scsi/sg.h>
 
+#include "../../target-plugin/dcd-identity-format.h"
 #include "device.h"
 
 #define PAGE		4096U
 #define CHUNK		(256U * PAGE)
+#define ASK_MS		30000U	/* an answer may have to wait for a session to come back */
 #define PAGE_SECTORS	(PAGE / 512U)
 
 static int complain(const struct device *d, const char *what)
@@ -167,6 +170,42 @@ int device_flush(const struct device *d)
 	return fsync(d->fd) ? complain(d, "can't be flushed") : 0;
 }
 
+void device_log(const struct device *d, u8 uuid[16])
+{
+	u8 cdb[] = { 0x12, 1, DCD_IDENTITY_PAGE, 0, DCD_IDENTITY_BYTES, 0 };
+	struct dcd_identity page = { 0 };
+	struct sg_io_hdr io = {
+		.interface_id = 'S', .cmd_len = sizeof(cdb), .cmdp = cdb,
+		.dxfer_direction = SG_DXFER_FROM_DEV, .dxfer_len = sizeof(page), .dxferp = &page,
+		.timeout = ASK_MS,
+	};
+
+	memset(uuid, 0, 16);
+	if (d->node && !ioctl(d->fd, SG_IO, &io) && !(io.info & SG_INFO_CHECK) &&
+	    io.resid <= 0 && dcd_identity_right(&page))
+		memcpy(uuid, page.log_uuid, sizeof(page.log_uuid));
+}
+
+bool device_bypasses(const struct device *d, const struct super *s)
+{
+	u8 uuid[16];
+
+	if (s->log_state != LOCKSTEP_LOG_BEHIND)
+		return false;
+	device_log(d, uuid);
+	return memcmp(uuid, s->log_uuid, sizeof(uuid));
+}
+
+bool device_unmarked(const struct device *d, const struct super *s, u8 uuid[16])
+{
+	static const u8 none[16];
+
+	device_log(d, uuid);
+	return memcmp(uuid, none, sizeof(none)) &&
+	       (s->log_state != LOCKSTEP_LOG_BEHIND ||
+		memcmp(uuid, s->log_uuid, sizeof(s->log_uuid)));
+}
+
 int device_find(const struct device *d, struct super_found *found)
 {
 	u64 start = lockstep_slots_start(d->sectors);
@@ -176,6 +215,7 @@ int device_find(const struct device *d, struct super_found *found)
 	if (start && device_read(d, buf, LOCKSTEP_SLOTS_BYTES, start))
 		return -1;
 	super_find(buf, d->sectors, found);
+	found->bypassed = found->kind == SUPER_VALID && device_bypasses(d, &found->super);
 	if (found->kind != SUPER_VALID || !found->super.moved_from)
 		return 0;
 	if (device_read(d, buf, LOCKSTEP_SLOTS_BYTES, found->super.moved_from))

@@ -48,8 +48,20 @@ int device_write(const struct device *d, const void *buf, size_t bytes, u64 sect
 int device_flush(const struct device *d);
 
 /*
- * What super_find() says, and super_moved_back() of what it finds. Fails only if
- * the device can't be read.
+ * Is it the LUN of a DCD, and with which log? Asks the device (SCSI INQUIRY, VPD page
+ * C0h); a partition, a linear mapping or a multipath passes that on. @uuid: zeroes if
+ * it is none, or can't be asked.
+ */
+void device_log(const struct device *d, u8 uuid[16]);
+
+/* Of a good superblock: is @d the disk itself, while the log of its DCD may have more? */
+bool device_bypasses(const struct device *d, const struct super *s);
+/* Is it the LUN of a DCD, and the superblock doesn't name that DCD's log? @uuid: the log's. */
+bool device_unmarked(const struct device *d, const struct super *s, u8 uuid[16]);
+
+/*
+ * What super_find() says, and super_moved_back() of what it finds. Whether it is
+ * bypassed is told, too. Fails only if the device can't be read.
  */
 int device_find(const struct device *d, struct super_found *found);
 

@@ -32,7 +32,7 @@ static int search(struct leg *leg)
 
 	search_all(leg->d, &leg->found, &leg->sectors);
 	if (leg->found.kind == SUPER_VALID)
-		return 0;
+		return check_bypassed(leg->d, &leg->found);
 	if (leg->found.kind == SUPER_BLANK)
 		return refuse(leg->d->path, "has no lockstep superblock, neither at its end nor before");
 	super_reason_text(&leg->found, text, sizeof(text));
@@ -47,7 +47,7 @@ static int find(struct leg *leg)
 	if (device_find(leg->d, &leg->found))
 		return -1;
 	if (leg->found.kind == SUPER_VALID)
-		return 0;
+		return check_bypassed(leg->d, &leg->found);
 	if (leg->found.kind == SUPER_BLANK || leg->found.reason == SUPER_MOVED ||
 	    leg->found.reason == SUPER_MOVED_ON || leg->found.reason == SUPER_MOVED_BACK)
 		return search(leg);

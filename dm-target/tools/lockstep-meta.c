@@ -15,6 +15,7 @@ static int usage(void)
 {
 	fputs("usage: lockstep-meta examine [--no-search] DEVICE...\n"
 	      "       lockstep-meta verdict LOCAL|- REMOTE|-\n"
+	      "       lockstep-meta udev DEVICE\n"
 	      "       lockstep-meta create --local DEVICE --remote DEVICE [--name NAME]\n"
 	      "                     [--region-size SECTORS] [--assume-clean] [--force] [--no-search]\n"
 	      "                     [--dry-run]\n"
@@ -22,6 +23,8 @@ static int usage(void)
 	      "                     [--dry-run [--in-use]] DEVICE\n"
 	      "       lockstep-meta resolve --keep local|remote [--dry-run] LOCAL REMOTE\n"
 	      "       lockstep-meta grow [--dry-run] LOCAL|- REMOTE|-\n"
+	      "       lockstep-meta mark [--dry-run] DEVICE|-...\n"
+	      "       lockstep-meta leave-log [--dry-run] DEVICE\n"
 	      "       lockstep-meta wipe [--force] [--dry-run] DEVICE\n"
 	      "--no-search: not where the end of a smaller device was. --in-use: the device may be.\n"
 	      "JSON on stdout; exit code 0: done, 1: refused or failed, 2: this text.\n", stderr);
@@ -101,10 +104,11 @@ int main(int argc, char **argv)
 		const char *name;
 		const char *options;
 	} commands[] = {
-		{ "examine", "no-search" }, { "verdict", "" },
+		{ "examine", "no-search" }, { "verdict", "" }, { "udev", "" },
 		{ "create", "local remote name region-size assume-clean force no-search dry-run" },
 		{ "join", "source leg force no-search in-use dry-run" },
 		{ "resolve", "keep dry-run" }, { "grow", "dry-run" }, { "wipe", "force dry-run" },
+		{ "mark", "dry-run" }, { "leave-log", "dry-run" },
 	};
 	const char *command = argc > 1 ? argv[1] : "";
 	struct options o = { .name = "" };
@@ -129,6 +133,8 @@ int main(int argc, char **argv)
 		return command_examine(&o, operand, n);
 	if (!strcmp(command, "verdict") && n == 2)
 		return command_verdict(operand[0], operand[1]);
+	if (!strcmp(command, "udev") && n == 1)
+		return command_udev(operand[0]);
 	if (!strcmp(command, "create") && o.local && o.remote && !n)
 		return command_create(&o);
 	if (!strcmp(command, "join") && o.source && o.leg && n == 1 && (o.dry_run || !o.in_use))
@@ -137,6 +143,10 @@ int main(int argc, char **argv)
 		return command_resolve(&o, operand[0], operand[1]);
 	if (!strcmp(command, "grow") && n == 2)
 		return command_grow(&o, operand[0], operand[1]);
+	if (!strcmp(command, "mark") && n >= 1)
+		return command_mark(&o, operand, n);
+	if (!strcmp(command, "leave-log") && n == 1)
+		return command_leave_log(&o, operand[0]);
 	if (!strcmp(command, "wipe") && n == 1)
 		return command_wipe(&o, operand[0]);
 	return usage();

@@ -32,6 +32,28 @@ int open_pair(struct device d[2], const char *local, const char *remote)
 	return device_open(&d[0], local, true) || device_open(&d[1], remote, true) ? -1 : 0;
 }
 
+int check_bypassed(const struct device *d, const struct super_found *found)
+{
+	char uuid[UUID_TEXT];
+
+	if (!device_bypasses(d, &found->super))
+		return 0;
+	super_uuid_text(found->super.log_uuid, uuid);
+	fprintf(stderr, "lockstep-meta: %s: is the disk below a DCD whose log (uuid %s) may hold acknowledged writes that it lacks: use it through that DCD, or `dcd retire` first\n",
+		d->path, uuid);
+	return -1;
+}
+
+/* For a terminal: what is on a disk may be anything. Good until the next call. */
+static const char *name_of(const struct super *s)
+{
+	static char text[LOCKSTEP_NAME_BYTES];
+
+	for (size_t i = 0; i < sizeof(text); i++)
+		text[i] = s->name[i] && (s->name[i] < ' ' || s->name[i] > '~') ? '?' : s->name[i];
+	return text;
+}
+
 u64 now(void)
 {
 	return (u64)time(NULL);
@@ -78,7 +100,7 @@ static int check_grown(const struct device *d, u64 data_sectors)
 		return 0;
 	super_uuid_text(found.super.set_uuid, uuid);
 	fprintf(stderr, "lockstep-meta: %s: is the %s leg of the mirror \"%s\" (%s), and has grown from %" PRIu64 " to %" PRIu64 " sectors: perhaps its data are nowhere else. Grow the mirror, or shrink the device back. If nobody needs its data, --force overwrites it\n",
-		d->path, found.super.leg == LOCKSTEP_LOCAL ? "local" : "remote", found.super.name,
+		d->path, found.super.leg == LOCKSTEP_LOCAL ? "local" : "remote", name_of(&found.super),
 		uuid, sectors, d->sectors);
 	return -1;
 }
@@ -102,7 +124,7 @@ static int check_free(const struct options *o, const struct device *d, u64 data_
 		return refuse(d->path, "has a damaged or unknown lockstep superblock, perhaps of data that are nowhere else: if nobody needs them, --force overwrites it");
 	super_uuid_text(found.super.set_uuid, uuid);
 	fprintf(stderr, "lockstep-meta: %s: is the %s leg of the mirror \"%s\" (%s): if nobody needs its data, --force overwrites it\n",
-		d->path, found.super.leg == LOCKSTEP_LOCAL ? "local" : "remote", found.super.name, uuid);
+		d->path, found.super.leg == LOCKSTEP_LOCAL ? "local" : "remote", name_of(&found.super), uuid);
 	return -1;
 }
 
@@ -121,9 +143,21 @@ static int place(const struct device *d, unsigned int shift, struct super *s)
 	return 0;
 }
 
+/* What the device says of a log in front of the disk. True: the superblock didn't say so. */
+static bool take_log(const struct device *d, struct super *s)
+{
+	u8 uuid[16];
+
+	if (!device_unmarked(d, s, uuid))
+		return false;
+	super_set_log(s, uuid, LOCKSTEP_LOG_BEHIND);
+	return true;
+}
+
 /* Metadata of a leg, whole. Whatever was there doesn't count from the first step on. */
 static int write_leg(const struct device *d, struct super *s)
 {
+	take_log(d, s);
 	super_touch(s, now());
 	return device_clear_super(d) || device_put_map(d, s, NULL) || device_put_super(d, s) ? -1 : 0;
 }
@@ -213,7 +247,7 @@ static int need_super(const struct device *d, struct super_found *found)
 	if (device_find(d, found))
 		return -1;
 	if (found->kind == SUPER_VALID)
-		return 0;
+		return check_bypassed(d, found);
 	super_reason_text(found, text, sizeof(text));
 	return refuse(d->path, text);
 }
@@ -355,7 +389,7 @@ static int wipe_grown(const struct options *o, const struct device *d)
 	if (!o->force) {
 		fprintf(stderr, "lockstep-meta: %s: has none at its end, but that of the %s leg of the mirror \"%s\" at sector %" PRIu64 ", where its end was once: if no mirror needs it, --force clears it, 8 KiB of what may be in use for data by now\n",
 			d->path, found.super.leg == LOCKSTEP_LOCAL ? "local" : "remote",
-			found.super.name, (uint64_t)lockstep_slots_start(sectors));
+			name_of(&found.super), (uint64_t)lockstep_slots_start(sectors));
 		return -1;
 	}
 	if (o->dry_run)
@@ -393,4 +427,52 @@ int command_wipe(const struct options *o, const char *path)
 	r = wipe(o, &d);
 	device_close(&d);
 	return r ? 1 : 0;
+}
+
+int command_mark(const struct options *o, char **devices, int n)
+{
+	struct super_found found;
+	struct device d;
+	int r = 0;
+
+	for (int i = 0; i < n && !r; i++) {
+		if (!strcmp(devices[i], "-"))
+			continue;
+		if (device_open(&d, devices[i], true))
+			return 1;
+		r = need_super(&d, &found);
+		if (!r && take_log(&d, &found.super) && !o->dry_run) {
+			super_touch(&found.super, now());
+			r = device_put_super(&d, &found.super);
+		}
+		device_close(&d);
+	}
+	return r ? 1 : 0;
+}
+
+int command_leave_log(const struct options *o, const char *path)
+{
+	char text[256] = "isn't behind a log: nothing was changed";
+	struct super_found found;
+	struct device d;
+	int r = 1;
+
+	if (device_open(&d, path, true))
+		return 1;
+	if (device_find(&d, &found))
+		goto out;
+	if (found.kind != SUPER_VALID)
+		super_reason_text(&found, text, sizeof(text));
+	if (found.kind != SUPER_VALID || found.super.log_state != LOCKSTEP_LOG_BEHIND) {
+		refuse(path, text);
+	} else if (!found.bypassed) {
+		refuse(path, "is the LUN of the DCD itself, which has all writes: nothing was changed");
+	} else {
+		super_set_log(&found.super, found.super.log_uuid, LOCKSTEP_LOG_LEFT);
+		super_touch(&found.super, now());
+		r = !o->dry_run && device_put_super(&d, &found.super);
+	}
+out:
+	device_close(&d);
+	return r;
 }

@@ -11,6 +11,8 @@ int refuse(const char *path, const char *why);
 /* Both for writing. Refuses one device in two places, which would only be called busy. */
 int open_pair(struct device d[2], const char *local, const char *remote);
 
+/* A leg that was found: refuses the disk below a DCD whose log may have more. */
+int check_bypassed(const struct device *d, const struct super_found *found);
 u64 now(void);
 
 /* The mirror that was made, or changed, as JSON. */

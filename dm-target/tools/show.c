@@ -57,6 +57,20 @@ static void put_uuid(const char *key, const u8 uuid[16])
 	json_text(key, text);
 }
 
+/* The DCD's log in front of the disk, if the superblock knows one. */
+static void put_log(const struct device *d, const struct super *s)
+{
+	if (!s->log_state) {
+		json_text("log", NULL);
+		return;
+	}
+	json_open("log", '{');
+	put_uuid("uuid", s->log_uuid);
+	json_text("state", s->log_state == LOCKSTEP_LOG_LEFT ? "left" : "behind");
+	json_bool("bypassed", device_bypasses(d, s));
+	json_close('}');
+}
+
 static u64 regions_of(const struct super *s)
 {
 	return lockstep_regions(s->data_sectors, s->region_shift);
@@ -113,6 +127,7 @@ static int put_super(const struct device *d, const struct super *s)
 	put_optional_generation("cur", &s->cur);
 	put_optional_generation("base", &s->base);
 	put_history("history", s);
+	put_log(d, s);
 	free(bits);
 	return r;
 }
@@ -196,16 +211,23 @@ static int put_accepted(const struct verdict *v, const char *const path[2],
 	const struct super *s = &found[v->source].super;
 	u8 *bits = new_bits(s);
 	u64 regions = regions_of(s);
+	bool unmarked = false;
 	char table[600];
+	u8 uuid[16];
 	u32 bad;
 	int r = 0;
 
 	for (int i = 0; i < 2; i++) {
-		if (found[i].kind == SUPER_VALID)
-			r |= device_get_map(&d[i], &found[i].super, bits, &bad);
+		if (found[i].kind != SUPER_VALID)
+			continue;
+		r |= device_get_map(&d[i], &found[i].super, bits, &bad);
+		unmarked |= device_unmarked(&d[i], &found[i].super, uuid);
 	}
 	json_text("source", leg_word(v->source));
 	json_bool("alone", v->alone);
+	/* It didn't go on alone before, so the absent leg may have. */
+	json_bool("guess", v->alone && s->state == LOCKSTEP_SYNC);
+	json_bool("unmarked", unmarked);
 	json_bool("full", v->full);
 	json_bool("join", v->join);
 	json_bool("crashed", v->crashed);
@@ -264,4 +286,36 @@ int command_verdict(const char *local, const char *remote)
 	}
 	json_close('}');
 	return r || v.reason != VERDICT_OK;
+}
+
+/* A superblock for this very device: of a disk, the end may be that of its last partition. */
+static bool is_leg(const struct super_found *found)
+{
+	return found->kind == SUPER_VALID || found->reason == SUPER_MOVED_ON ||
+	       found->reason == SUPER_MOVED_BACK || found->reason == SUPER_SLOTS_DIFFER ||
+	       found->reason == SUPER_BAD_LAYOUT || found->reason == SUPER_BAD_STATE;
+}
+
+int command_udev(const char *path)
+{
+	struct super_found found;
+	char uuid[UUID_TEXT];
+	struct device d;
+	int r = 1;
+
+	if (device_open(&d, path, false))
+		return 1;
+	if (!device_find(&d, &found) && is_leg(&found)) {
+		puts("LOCKSTEP_MEMBER=1");
+		if (found.kind == SUPER_VALID) {
+			super_uuid_text(found.super.set_uuid, uuid);
+			printf("LOCKSTEP_SET_UUID=%s\n", uuid);
+			super_uuid_text(found.super.leg_uuid, uuid);
+			printf("LOCKSTEP_LEG_UUID=%s\nLOCKSTEP_LEG=%s\n", uuid,
+			       leg_word(found.super.leg));
+		}
+		r = 0;
+	}
+	device_close(&d);
+	return r;
 }

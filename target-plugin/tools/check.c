@@ -59,7 +59,8 @@ int command_check(const struct options *o)
 	struct tally t = { 0 };
 	const char *state;
 	struct set s;
-	int r = set_open(&s, o, false);
+	bool retired;
+	int r = set_open_any(&s, o, false);
 
 	if (!r)
 		r = set_walk(&s, set_tally, &t, true);
@@ -67,7 +68,8 @@ int command_check(const struct options *o)
 		set_close(&s);
 		return FAILED;
 	}
-	state = r ? "refused" : half(&s) ? "damaged_copy" : t.entries ? "live" : "clean";
+	retired = s.super.reason == DCD_RETIRED;
+	state = r ? "refused" : retired ? "retired" : half(&s) ? "damaged_copy" : t.entries ? "live" : "clean";
 	(o->json ? say_json : say_text)(&s, state, &t);
 	r = r || half(&s) ? DAMAGED : WHOLE;
 	set_close(&s);

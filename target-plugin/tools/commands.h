@@ -19,6 +19,7 @@ struct options {
 	bool force;
 	bool json;
 	bool dry_run;		/* recover: all checks, nothing is written */
+	const char *leg;	/* retire: where the mirror's leg lies; NULL: the data disk */
 	bool all;		/* dump: every place of the ring */
 	bool progress;		/* even if stderr isn't a terminal */
 };
@@ -33,5 +34,11 @@ int command_check(const struct options *o);
 int command_dump(const struct options *o);
 /* What is live goes to the data disk. */
 int command_recover(const struct options *o);
+
+/*
+ * Recovers, and then nothing opens this log and NVRAM over the data disk again: `format`
+ * makes new ones of them. Again after an interruption: goes on.
+ */
+int command_retire(const struct options *o);
 
 #endif

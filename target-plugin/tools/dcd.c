@@ -18,6 +18,7 @@ static void usage(void)
 	      "       dcd check --log DEV [--nvram DEV] [--data DEV] [--json]\n"
 	      "       dcd dump --log DEV [--nvram DEV] [--data DEV] [--all] [--json]\n"
 	      "       dcd recover --data DEV --log DEV [--nvram DEV] [--dry-run] [--progress] [--json]\n"
+	      "       dcd retire --data DEV --log DEV [--nvram DEV] [--leg DEV] [--progress] [--json]\n"
 	      "DEV is a block device or a file with its content.\n"
 	      "Exit code: 0 done, 1 refused or failed, 2 this text; check: 0 whole, 4 damaged,\n"
 	      "8 can't be read, 16 this text.\n", stderr);
@@ -53,7 +54,8 @@ static int parse(int argc, char **argv, const char *allowed, struct options *o)
 		{ "data", 1, NULL, 'd' }, { "log", 1, NULL, 'l' }, { "nvram", 1, NULL, 'n' },
 		{ "segment-bytes", 1, NULL, 's' }, { "nvram-bytes", 1, NULL, 'b' },
 		{ "force", 0, NULL, 'f' }, { "json", 0, NULL, 'j' }, { "dry-run", 0, NULL, 'y' },
-		{ "all", 0, NULL, 'a' }, { "progress", 0, NULL, 'p' }, { 0 },
+		{ "all", 0, NULL, 'a' }, { "progress", 0, NULL, 'p' }, { "leg", 1, NULL, 'L' },
+		{ 0 },
 	};
 	int c, which = 0;
 
@@ -72,6 +74,7 @@ static int parse(int argc, char **argv, const char *allowed, struct options *o)
 			if (number(optarg, &o->nvram_bytes))
 				return -1;
 			break;
+		case 'L': o->leg = optarg; break;
 		case 'f': o->force = true; break;
 		case 'j': o->json = true; break;
 		case 'y': o->dry_run = true; break;
@@ -92,6 +95,7 @@ int main(int argc, char **argv)
 		{ "examine", "json" }, { "check", "data log nvram json" },
 		{ "dump", "data log nvram all json" },
 		{ "recover", "data log nvram dry-run progress json" },
+		{ "retire", "data log nvram leg progress json" },
 	};
 	const char *command = argc > 1 ? argv[1] : "", *allowed = NULL;
 	struct options o = { .data = NULL };
@@ -116,6 +120,8 @@ int main(int argc, char **argv)
 			return command_dump(&o);
 		if (!strcmp(command, "recover") && n == argc && o.data && o.log)
 			return command_recover(&o);
+		if (!strcmp(command, "retire") && n == argc && o.data && o.log)
+			return command_retire(&o);
 	}
 	usage();
 	return !strcmp(command, "check") ? FSCK_USAGE : USAGE;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What isn't blank in its first and last MiB is formatted only with --force: it may be a
- * DCD's log or NVRAM, with data that are nowhere else, or anybody's.
+ * DCD's log or NVRAM, with data that are nowhere else, or anybody's. What `dcd retire`
+ * has emptied needs no word.
  */
 #include <inttypes.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include "../../dm-target/tools/json.h"
+#include "mark.h"
 #include "set.h"
 
 static int write_super(const struct device *log, struct dcd_super *s)
@@ -73,6 +75,26 @@ static bool is_ours(const struct device *d, u64 magic, size_t copy, const char *
 	return false;
 }
 
+/* `dcd retire` has brought all that they had to the data disk. */
+static bool both_retired(const struct device *log, const struct device *nv)
+{
+	u8 buf[2 * DCD_BLOCK] = { 0 };
+	struct dcd_header_found header;
+	struct dcd_super_found super;
+
+	if (pread(log->fd, buf, sizeof(buf), 0) != sizeof(buf))
+		return false;
+	dcd_super_find(buf, 0, log->bytes / 512, &super);
+	if (super.reason != DCD_RETIRED || super.geometry.nvram != !!nv)
+		return false;
+	if (!nv)
+		return true;
+	if (pread(nv->fd, buf, DCD_BLOCK, 0) != DCD_BLOCK)
+		return false;
+	dcd_header_find(buf, nv->bytes, &super.geometry, &header);
+	return header.reason == DCD_RETIRED;
+}
+
 /* Is there anything in its first or last MiB? */
 static bool is_used(const struct device *d, const char *what)
 {
@@ -134,12 +156,16 @@ int command_format(const struct options *o)
 	    (has_nvram && (same(log_path, "log disk", nvram_path, "NVRAM") ||
 			   same(data_path, "data disk", nvram_path, "NVRAM"))))
 		return 1;
-	/* The data disk is looked at, never written. */
-	if (device_open(&data, "data disk", data_path, false) ||
+	/*
+	 * The data disk keeps its content. If that is a mirror's leg, its superblock is told
+	 * of the log: whoever finds the disk without the DCD has to know.
+	 */
+	if (device_open(&data, "data disk", data_path, true) ||
 	    device_open(&log, "log disk", log_path, true) ||
 	    (has_nvram && device_open(&nv, "NVRAM", nvram_path, true)))
 		return 1;
-	if (!o->force && (is_ours(&log, DCD_SUPER_MAGIC, DCD_BLOCK, "the log") ||
+	if (!o->force && !both_retired(&log, has_nvram ? &nv : NULL) &&
+	    (is_ours(&log, DCD_SUPER_MAGIC, DCD_BLOCK, "the log") ||
 		       is_used(&log, "log disk") ||
 		       (has_nvram && (is_ours(&nv, DCD_NVRAM_MAGIC, DCD_NVRAM_COPY, "the NVRAM") ||
 				      is_used(&nv, "NVRAM")))))
@@ -181,6 +207,9 @@ int command_format(const struct options *o)
 	s.table_bytes = htole32((uint32_t)(segment / 16));
 	s.tail = htole64(1);
 	s.flags = htole32(has_nvram ? DCD_SUPER_NVRAM : 0);
+	/* First, so that there is no log of which the leg doesn't know. */
+	if (mark_behind(&data, s.uuid, o->force))
+		return 1;
 	if (write_super(&log, &s) || (has_nvram && write_header(&nv, &s, nvram_bytes)))
 		return 1;
 	say(o, &s, data.bytes / 512);

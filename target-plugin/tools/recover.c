@@ -9,6 +9,7 @@
 
 #include "../../dm-target/tools/json.h"
 #include "progress.h"
+#include "recover.h"
 #include "set.h"
 
 static int write_entry(struct set *s, const u8 *seg, const struct dcd_entry *n)
@@ -57,7 +58,7 @@ static int mark(struct set *s)
 	return device_flush(&s->log);
 }
 
-static int recover(struct set *s, const struct options *o, struct tally *found)
+int set_recover(struct set *s, const struct options *o, struct tally *found)
 {
 	struct tally done = { 0 };
 	int r;
@@ -114,7 +115,7 @@ int command_recover(const struct options *o)
 	int r = set_open(&s, o, !o->dry_run);
 
 	if (!r)
-		r = recover(&s, o, &found);
+		r = set_recover(&s, o, &found);
 	say(&s, o, &found);
 	set_close(&s);
 	return r ? 1 : 0;

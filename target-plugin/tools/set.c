@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "../../dm-target/tools/json.h"
+#include "../leg.h"
 #include "set.h"
 
 static int refuse(struct set *s, const char *reason, const char *where, const char *text)
@@ -10,6 +11,20 @@ static int refuse(struct set *s, const char *reason, const char *where, const ch
 	s->reason = reason;
 	snprintf(s->message, sizeof(s->message), "%s%s%s", where, *where ? ": " : "", text);
 	return -1;
+}
+
+/* Has the data disk been taken into use without this log? */
+static int find_left(struct set *s)
+{
+	u64 sectors = s->has_data ? s->data.bytes >> SECTOR_SHIFT : 0;
+	u8 slots[LOCKSTEP_SLOTS_BYTES];
+
+	if (!lockstep_slots_start(sectors) ||
+	    device_try_read(&s->data, slots, sizeof(slots), lockstep_slots_start(sectors) * 512))
+		return 0;	/* of a bad place recovery finds out by itself */
+	if (!dcd_leg_left(slots, sectors, s->super.super.uuid) || s->super.reason == DCD_RETIRED)
+		return 0;
+	return refuse(s, "data_left", s->data.path, "this data disk was taken into use without this log, and has newer writes than the log: nothing of the log may be written there. To use the log again: dcd format");
 }
 
 static int find_super(struct set *s)
@@ -26,8 +41,8 @@ static int find_super(struct set *s)
 			      "it is empty: wrong data disk?");
 	dcd_super_find(blocks, s->has_data ? s->data.bytes >> SECTOR_SHIFT : 0,
 		       s->log.bytes >> SECTOR_SHIFT, &s->super);
-	if (!s->super.reason)
-		return 0;
+	if (!s->super.reason || (s->any && s->super.reason == DCD_RETIRED))
+		return find_left(s);
 	dcd_super_text(&s->super, text, sizeof(text));
 	return refuse(s, dcd_reason_name(s->super.reason), s->log.path, text);
 }
@@ -42,7 +57,7 @@ static int find_header(struct set *s)
 		return -1;
 	}
 	dcd_header_find(block, s->nvram.bytes, &s->super.geometry, &s->header);
-	if (s->header.reason) {
+	if (s->header.reason && !(s->any && s->header.reason == DCD_RETIRED)) {
 		dcd_header_text(&s->header, text, sizeof(text));
 		return refuse(s, dcd_reason_name(s->header.reason), s->nvram.path, text);
 	}
@@ -63,9 +78,8 @@ static int open_all(struct set *s, const struct options *o, bool for_writing)
 	return 0;
 }
 
-int set_open(struct set *s, const struct options *o, bool for_writing)
+static int open_set(struct set *s, const struct options *o, bool for_writing)
 {
-	memset(s, 0, sizeof(*s));
 	s->log.fd = -1;
 	s->nvram.fd = -1;
 	s->data.fd = -1;
@@ -89,6 +103,19 @@ int set_open(struct set *s, const struct options *o, bool for_writing)
 	fputs("dcd: no memory\n", stderr);
 	s->failed = true;
 	return -1;
+}
+
+int set_open(struct set *s, const struct options *o, bool for_writing)
+{
+	memset(s, 0, sizeof(*s));
+	return open_set(s, o, for_writing);
+}
+
+int set_open_any(struct set *s, const struct options *o, bool for_writing)
+{
+	memset(s, 0, sizeof(*s));
+	s->any = true;
+	return open_set(s, o, for_writing);
 }
 
 void set_close(struct set *s)
@@ -183,7 +210,7 @@ int set_walk(struct set *s, set_visit visit, void *context, bool tell)
 	int r = 0;
 
 	dcd_plan_begin(&s->plan, &s->super.geometry, &s->super.super,
-		       s->has_nvram ? &s->header.header : NULL);
+		       s->has_nvram ? &s->header.header : NULL, s->header.newest);
 	while (!r && s->plan.want < DCD_DONE) {
 		r = step(s, visit, context);
 		if (r || !s->plan.note || !tell)

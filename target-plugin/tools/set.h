@@ -13,6 +13,7 @@
 struct set {
 	struct device log, nvram, data;
 	bool has_nvram, has_data;	/* were given */
+	bool any;			/* retired ones too */
 	struct dcd_super_found super;
 	struct dcd_header_found header;
 	struct dcd_plan plan;
@@ -41,6 +42,8 @@ struct group {
  * in either case.
  */
 int set_open(struct set *s, const struct options *o, bool for_writing);
+/* The same; one that was retired isn't refused. */
+int set_open_any(struct set *s, const struct options *o, bool for_writing);
 void set_close(struct set *s);
 
 /*

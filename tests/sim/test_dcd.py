@@ -21,9 +21,46 @@ def test_dcd(scenario: str, kernel: str) -> None:
 
 
 def test_io_faults_can_fail() -> None:
-    """The control: acknowledged before it is persistent, a write is lost by a cut."""
-    run = lab("dcd_io_faults.py", options=("--param", "dcd.test_ack_early=1"))
+    """The control: acknowledged before it is persistent, a write is lost by a cut.
+
+    Where that leaves a hole, recovery would refuse.
+    """
+    knobs = ("--param", "dcd.test_ack_early=1", "--param", "dcd.test_trust_end=1")
+    run = lab("dcd_io_faults.py", options=knobs)
     assert run.rc == 1 and "has wrong bytes" in run.stderr, run.text
+
+
+@pytest.mark.parametrize(("kernel", "parts"), [("plain", ()), ("checked", ("reset", "lost"))])
+def test_every_wait_ends(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_deadline.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(
+    ("knob", "part", "says"),
+    [
+        ("dcd.test_wait_forever", "none", "Input/output error"),
+        ("target_core_dcd.test_caw_inline", "deadline", "200 answers BUSY"),
+    ],
+)
+def test_waits_without_end_are_found(knob: str, part: str, says: str) -> None:
+    """The control: the reset isn't answered; who compares holds its session's thread."""
+    run = lab("dcd_deadline.py", part, options=("--param", f"{knob}=1"))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
+def test_damage_is_refused() -> None:
+    run = lab("dcd_damage.py")
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("knob", "what"), [
+    ("trust_end", "a line of the middle"), ("no_end", "the newest entry"),
+])  # fmt: skip
+def test_damage_can_be_taken_for_an_end(knob: str, what: str) -> None:
+    """The control: with what tells them from each other switched off."""
+    run = lab("dcd_damage.py", options=("--param", f"dcd.test_{knob}=1"))
+    assert run.rc == 1 and f"{what}: was accepted, has to be refused" in run.stderr, run.text
 
 
 @pytest.mark.parametrize("scenario", ["dcd_large", "dcd_index"])
@@ -37,6 +74,19 @@ def test_many_ranges(scenario: str) -> None:
 def test_writers_that_overtake_each_other(kernel: str) -> None:
     run = lab("dcd_writers.py", kernel=kernel, options=("--param", "dcd.test_fill_us=400"))
     assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("part", ["cut", "thin", "zeroing", "trim"])
+def test_discards_hold_up_nothing(part: str) -> None:
+    run = lab("dcd_discard.py", part)
+    assert run.rc == 0, run.text
+
+
+def test_zeroes_in_turn_hold_up_writes() -> None:
+    """The control: zeroes go to the data disk as they come, however long they are."""
+    options = ("--param", "dcd.test_zero_in_turn=1", "--timeout", "600")
+    run = lab("dcd_discard.py", "zeroing", options=options)
+    assert run.rc == 1 and "a write took" in run.stderr, run.text
 
 
 SLOW = ("--param", "dcd.test_fill_us=400")

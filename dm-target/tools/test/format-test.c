@@ -193,7 +193,7 @@ static void test_refused(void)
 		reseal(&slots[i]);
 		CHECK(find() == SUPER_BAD && found.reason == SUPER_BAD_FEATURES && found.detail == 0x80);
 		slots[i] = slots[!i];
-		slots[i].ro_compat = htole32(1);
+		slots[i].ro_compat = htole32(0x80);
 		reseal(&slots[i]);
 		CHECK(find() == SUPER_BAD && found.reason == SUPER_BAD_FEATURES);
 		slots[i] = slots[!i];

@@ -88,6 +88,7 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
             grow: str | None = None,
             index_bytes: str | None = None,
             read_cache_bytes: str | None = None,
+            busy_after_ms: str | None = None,
             destage_idle_ms: str | None = None,
             destage_low: str | None = None,
             destage_high: str | None = None,
@@ -119,6 +120,8 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
               units k, M, G, T.
             - read_cache_bytes: how much memory the read cache may take, with the
               same units; 0: none.
+            - busy_after_ms: a command that waits for longer is answered with BUSY;
+              0: never.
             - destage_idle_ms: after so many milliseconds without a write the log
               is emptied to the data disk.
             - destage_low, destage_high: the log this full, in percent: it is
@@ -132,6 +135,7 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
                 "nvram_bytes": nvram_bytes,
                 "index_bytes": index_bytes,
                 "read_cache_bytes": read_cache_bytes,
+                "busy_after_ms": busy_after_ms,
                 "destage_idle_ms": destage_idle_ms,
                 "destage_low": destage_low,
                 "destage_high": destage_high,

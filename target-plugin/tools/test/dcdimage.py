@@ -84,11 +84,12 @@ def segment(sequence: int, first: int, entries: list[Entry], header: bool = True
     return sealed(head, 12) + bytes(BLOCK - len(head)) + body
 
 
-def superblock(generation: int, tail: int, applied: int, data_sectors: int, nvram: bool) -> bytes:
+def superblock(generation: int, tail: int, applied: int, data_sectors: int, nvram: bool,
+               newest: int = 0) -> bytes:  # fmt: skip
     raw = struct.pack(
-        "<QII16x16sQQQQQIIQQI396x", 0x31424C4744434344, 1, 0, UUID, EPOCH, generation,
+        "<QII16x16sQQQQQIIQQIQ388x", 0x31424C4744434344, 1, 0, UUID, EPOCH, generation,
         data_sectors, (RING + SEGMENTS * SEGMENT) // SECTOR, SEGMENTS, SEGMENT, TABLE, tail,
-        applied, int(nvram),
+        applied, int(nvram), newest,
     )  # fmt: skip
     return sealed(raw, 12)
 
@@ -101,6 +102,10 @@ def nvram_header(generation: int, applied: int, size: int) -> bytes:
     return sealed(raw, 12)
 
 
+def nvram_end(newest: int) -> bytes:
+    return sealed(struct.pack("<QQQ36xI", 0x31444E454E444344, EPOCH, newest, 0), 60)
+
+
 @dataclass
 class Images:
     """What is on three devices after a power cut, and what recovery has to make of it."""
@@ -109,6 +114,7 @@ class Images:
     log: bytearray
     nvram: bytearray | None
     right: bytearray = field(default_factory=bytearray)
+    states: list[bytes] = field(default_factory=list)  # of the data disk, with each live entry
 
     def put(self, sequence: int, raw: bytes) -> None:
         at = RING + sequence % SEGMENTS * SEGMENT
@@ -118,6 +124,12 @@ class Images:
         assert self.nvram is not None
         at = BLOCK + number * SEGMENT
         self.nvram[at : at + len(raw)] = raw
+
+    def end(self, newest: int) -> None:
+        """The NVRAM's end records say this; 0: nothing, as an older program left it."""
+        assert self.nvram is not None
+        for at, entry in ((1024, newest - 1), (3072, newest)):
+            self.nvram[at : at + 64] = nvram_end(entry) if newest else bytes(64)
 
     def save(self, folder: Path) -> list[str]:
         """The words that name them for `dcd`."""
@@ -152,18 +164,35 @@ def as_batches(segments: list[list[Entry]]) -> list[list[Entry]]:
             for entries in segments]  # fmt: skip
 
 
-def after_a_cut(nvram: bool, sectors: int = 32, batches: bool = False) -> Images:
+def many(number: int) -> list[Entry]:
+    """Small writes, zeroes now and then, all over the place."""
+    writes = [Entry(5 * n % 30, 1 + n % 2, n + 32) for n in range(number)]
+    writes[5::6] = [Entry(7 * n % 31, 1, kind=ZEROES) for n in range(5, number, 6)]
+    return writes
+
+
+def after_a_cut(
+    nvram: bool,
+    sectors: int = 32,
+    batches: bool = False,
+    segments: list[list[Entry]] | None = None,
+    generation: int = 6,
+) -> Images:
     """The second turn of the ring. Destaged: the first two segments of the history; the older
     superblock doesn't know it. In the log: all, but with NVRAM the last two, which are in
     slots; the slots before have what the log has by now. The next segment is torn."""
     images = Images(bytearray(b"\xee" * sectors * SECTOR), bytearray(RING + SEGMENTS * SEGMENT),
                     bytearray(BLOCK + 4 * SEGMENT) if nvram else None)  # fmt: skip
     first = [FIRST_ENTRY]
-    segments = as_batches(history()) if batches else history()
+    segments = segments or history()
+    if batches:
+        segments = as_batches(segments)
     for entries in segments:
         first.append(first[-1] + len(entries))
-    images.log[:512] = superblock(6, FIRST_SEGMENT + 2, first[2] - 1, sectors, nvram)
-    images.log[BLOCK : BLOCK + 512] = superblock(5, FIRST_SEGMENT, first[0] - 1, sectors, nvram)
+    images.log[:512] = superblock(generation, FIRST_SEGMENT + 2, first[2] - 1,
+                                  sectors, nvram, first[2] - 1)  # fmt: skip
+    images.log[BLOCK : BLOCK + 512] = superblock(generation - 1, FIRST_SEGMENT, first[0] - 1,
+                                                 sectors, nvram)  # fmt: skip
     for old in range(FIRST_SEGMENT + len(segments) - SEGMENTS, FIRST_SEGMENT):
         images.put(old, segment(old, old, [Entry(0, 1, 0x77)]))  # of the turn before
     images.right = bytearray(images.data)
@@ -172,6 +201,8 @@ def after_a_cut(nvram: bool, sectors: int = 32, batches: bool = False) -> Images
             entry.apply(images.right)
             if i < 2:
                 entry.apply(images.data)
+            else:
+                images.states.append(bytes(images.right))
         if not nvram or i < len(segments) - 2:
             images.put(FIRST_SEGMENT + i, segment(FIRST_SEGMENT + i, first[i], entries))
         if nvram and i >= len(segments) - 4:
@@ -183,4 +214,5 @@ def after_a_cut(nvram: bool, sectors: int = 32, batches: bool = False) -> Images
         size = len(images.nvram)
         images.nvram[:256] = nvram_header(2, 0, size)
         images.nvram[2048 : 2048 + 256] = nvram_header(1, 0, size)
+        images.end(first[-1] - 1)
     return images

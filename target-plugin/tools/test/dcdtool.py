@@ -10,8 +10,8 @@ import sanitized
 
 HERE = Path(__file__).resolve().parent
 TOP = HERE.parents[2]
-PURE = [*(TOP / "target-plugin" / name for name in ("parse.c", "segment.c", "plan.c")),
-        TOP / "dm-target/tools/port.c"]  # fmt: skip
+PURE = [*(TOP / "target-plugin" / name for name in ("parse.c", "segment.c", "plan.c", "leg.c")),
+        TOP / "dm-target/super.c", TOP / "dm-target/tools/port.c"]  # fmt: skip
 TOOL = [*HERE.parent.glob("*.c"), TOP / "dm-target/tools/json.c"]
 NVRAM = pytest.mark.parametrize("nvram", [True, False])
 

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Recovery of logs and NVRAMs in which a bit is wrong, or which end early.
 
-Every bit that recovery reads, and every length in bytes: `LOCKSTEP_FLIPS=1 python3 -m pytest
--s target-plugin/tools/test/test_dcd_flips.py` tells how many were right and refused.
+One of 1201 bits and lengths; in `make test-long` every bit that recovery reads, and every length in
+bytes. -s tells how many were right and refused.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -15,8 +14,6 @@ import pytest
 from dcdimage import after_a_cut
 from dcdtool import HERE, NVRAM, PURE, TOP
 from sanitized import compile_c, run
-
-EVERY = os.environ.get("LOCKSTEP_FLIPS", "1201")
 
 
 @pytest.fixture(scope="module")
@@ -27,20 +24,23 @@ def flips(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("every", [1201, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("batches", [False, True])
 @NVRAM
-def test_flips_and_truncations(flips: Path, tmp_path: Path, nvram: bool, batches: bool) -> None:
+def test_flips_and_truncations(
+    flips: Path, tmp_path: Path, nvram: bool, batches: bool, every: int
+) -> None:
     images = after_a_cut(nvram, batches=batches)
     images.save(tmp_path)
     (tmp_path / "right").write_bytes(images.right)
     paths = [str(tmp_path / name) for name in ("log", "nvram", "data", "right")]
     if not nvram:
         paths[1] = "-"
-    done = run(flips, *paths, EVERY)
+    done = run(flips, *paths, str(every))
     assert done.code == 0, done
     print(f"\n{'with' if nvram else 'without'} NVRAM, batches: {batches}: {done.out}", end="")
     found = re.fullmatch(r"right (\d+) refused (\d+) not read \d+\n", done.out)
     assert found and int(found[1]) > 100 and int(found[2]) > 100, done.out
     # The control: with other right data it is reported.
     (tmp_path / "right").write_bytes(images.data)
-    assert run(flips, *paths, EVERY).code == 1
+    assert run(flips, *paths, str(every)).code == 1

@@ -66,12 +66,14 @@ def test_killed_at_each_write_and_again(dcd: Path, cut: Path, tmp_path: Path, nv
 
 
 def test_a_segment_that_cant_be_read_again(dcd: Path, tmp_path: Path) -> None:
-    """The NVRAM has nothing behind it, so nothing but its absence tells that it is gone."""
+    """The NVRAM has nothing behind it, and no end record, as an older program left it: so nothing
+    but its absence tells that it is gone."""
     other = compile_dcd(tmp_path / "other", HERE / "read-once.c", "-Wl,--wrap=pread")
     images = after_a_cut(True)
     for number in range(4):
         images.slot(number, bytes(2 * BLOCK))
     images.put(dcdimage.FIRST_SEGMENT + 5, bytes(BLOCK))
+    images.end(0)
     folder = tmp_path / "disks"
     folder.mkdir()
     words = images.save(folder)

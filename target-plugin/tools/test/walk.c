@@ -106,7 +106,7 @@ const char *walk(const struct images *m, struct walked *w)
 		slots = dcd_slots(&w->super.geometry, le64_to_cpu(w->header.header.bytes));
 	}
 	dcd_plan_begin(&w->plan, &w->super.geometry, &w->super.super,
-		       m->nvram ? &w->header.header : NULL);
+		       m->nvram ? &w->header.header : NULL, w->header.newest);
 	while (w->plan.want < DCD_DONE) {
 		step(m, w, slots);
 		if (w->plan.note || w->plan.want == DCD_REFUSED)

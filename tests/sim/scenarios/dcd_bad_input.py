@@ -216,8 +216,12 @@ def superblock() -> None:
         # Round the ring: the places that the older copy speaks of are used again.
         filled(disk, model, 0, 3360, "only in the log", 112)
         box.says("data FAILING", "the data disk's failure")
+        with blk.Disk(box.log.node, write=False) as raw:
+            was = [raw.read(at, 1) for at in (0, 8)]
     box.data.heal()
     with blk.Disk(box.log.node) as raw:
+        for at, data in zip((0, 8), was, strict=True):  # as if it hadn't been closed
+            raw.write(at, data)
         generations = [struct.unpack_from("<Q", raw.read(at, 1), 56)[0] for at in (0, 8)]
     newest = 0 if generations[0] > generations[1] else 8
     damage(box.log, newest)

@@ -21,13 +21,14 @@ from locklab.iscsi import Session
 from locklab.scsi import ABORTED_COMMAND, ILLEGAL_REQUEST, Lun, write_scattered
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 4 if base.CHECKED else 12
-APART = sys.argv[2:] == ["apart"]
+APART = bool(base.words(2, ["apart"]))
 SERIAL = "7" * 32
 WRITERS, PLACES, STRIDE = 3, 9, 16
 # A session each: that has a thread of its own in the target.
 PORTALS = [f"{wire.mirror_ip(n)}:{lio.PORT}" for n in range(WRITERS)]
 RSOC_ONE = bytes.fromhex("a30c039f001200000040") + bytes(2)
 B7 = bytes.fromhex("1201b7004000")
+C0 = bytes.fromhex("1201c0004000")
 
 
 def number(text: str, label: str) -> int:
@@ -57,8 +58,12 @@ def says(node: str) -> tuple[int, int]:
         plain = RSOC_ONE[:2] + b"\x01" + RSOC_ONE[3:]
         base.equal(lun.command(plain, expect=64).why, (ILLEGAL_REQUEST, 0x24, 0), "without action")
         pages = lun.command(bytes.fromhex("120100004000"), expect=64).data
-        base.equal((pages[3], pages[-1]), (len(pages) - 4, 0xB7), f"pages {pages.hex()}")
+        base.equal((pages[3], pages[-2:]), (len(pages) - 4, b"\xb7\xc0"), f"pages {pages.hex()}")
         base.equal(len(lun.command(B7, expect=64).data), 64, "page B7h")
+        c0 = lun.command(C0, expect=64).data
+        base.equal(c0[:20], b"\0\xc0\0\x20LOCKSTEP DCD LOG", "page C0h")
+        base.expect(len(c0) == 36 and any(c0[20:]), f"it names the log: {c0.hex()}")
+        base.equal(lun.command(C0[:4] + b"\x08\0", expect=8).data, c0[:8], "8 bytes of it")
         base.equal(len(lun.command(B7[:4] + b"\x10\0", expect=16).data), 16, "16 bytes of it")
     text = base.run("sg_vpd", "--page=0xb7", node)
     limits = (number(text, "Maximum scattered LBA range descriptor count"),

@@ -138,6 +138,7 @@ class Box:
     nvram: str = "dram:battery"  # "lab": one that keeps its content
     nvram_bytes: int = 4096 + 4 * SEGMENT
     settings: str = ""  # more of them
+    unmaps: bool = True  # the LUN takes discards, even if the data disk doesn't
     tag: str = ""
     data: Disk = field(init=False)
     log: Disk = field(init=False)
@@ -168,6 +169,9 @@ class Box:
 
     def open(self, *more: str) -> lio.Backstore:
         self.store = lio.Backstore("dcd", "d", self.control(*more))
+        if self.unmaps:
+            self.store.attribute("emulate_tpu", 1)
+            self.store.attribute("emulate_tpws", 1)
         return self.store
 
     def close(self) -> None:

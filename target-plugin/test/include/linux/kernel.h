@@ -14,6 +14,7 @@
 
 typedef uint32_t u32;
 typedef unsigned long long u64;
+typedef uint8_t u8;
 typedef u64 sector_t;
 typedef struct { int counter; } atomic_t;
 struct list_head { struct list_head *next, *prev; };

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Zeroes from the tail are logged again at the head: 64 bytes each, however long they are.
+ *
+ * Between asking the index for a range and its new entry a write may get into it; if that
+ * has the lower sequence the new entry would be over it at recovery. So this asks when
+ * all that has a sequence is in the index: nobody may reserve a place (@held) until what
+ * is reserved is published, which takes as long as copies do. The new entries get theirs
+ * then, with @intake held; whoever writes after that comes behind them.
+ *
+ * A full ring is emptied by this, so it needs room in it: some segments are kept for it
+ * (admission.c). When they don't suffice, the zeroes have to be wiped.
+ */
+#include <linux/slab.h>
+
+#include "engine.h"
+
+#define AT_A_TIME	64	/* while others wait */
+#define LOOKED_AT	1024	/* ranges, likewise */
+#define MOST		BIT_ULL(31)	/* sectors of an entry */
+
+struct dcd_again {
+	struct dcd_request rq;
+	struct dcd_place_in_slot place[AT_A_TIME];
+};
+
+struct dcd_again *dcd_again_new(void)
+{
+	return kvzalloc(2 * sizeof(struct dcd_again), GFP_KERNEL);
+}
+
+static bool given_up(const struct dcd_engine *e)
+{
+	return READ_ONCE(e->closing) || READ_ONCE(e->log_dead);
+}
+
+static bool published(struct dcd_engine *e, u64 below)
+{
+	bool yes;
+
+	spin_lock(&e->lock);
+	yes = e->published >= min(below, e->next_entry);
+	spin_unlock(&e->lock);
+	return yes;
+}
+
+static void hold(struct dcd_engine *e, bool yes)
+{
+	spin_lock(&e->lock);
+	WRITE_ONCE(e->held, yes);
+	spin_unlock(&e->lock);
+	if (!yes)
+		wake_up_all(&e->room);
+}
+
+/* -EAGAIN: a slot will be free; -ENOSPC: not before the tail has moved. */
+static int reserve(struct dcd_engine *e, const struct dcd_place *p, struct dcd_again *kind,
+		   struct dcd_place_in_slot *place)
+{
+	int r;
+
+	*place = (struct dcd_place_in_slot){
+		.rq = &kind->rq,
+		.sector = p->sector,
+		.sectors = p->last - p->sector + 1,
+		.again = true,
+		.entries = 1,
+	};
+	kind->rq.op = p->discard ? DCD_DISCARD : DCD_WRITE_ZEROES;
+	spin_lock(&e->lock);
+	r = dcd_reserve(e, place);
+	if (r == -EAGAIN && !dcd_ring_left(e))
+		r = -ENOSPC;
+	spin_unlock(&e->lock);
+	return r;
+}
+
+/*
+ * The next range from @*from on that has to be logged again, with its neighbours of the
+ * kind; *@from: behind what needn't. False: there is none, or enough was @looked at.
+ */
+static bool next_range(struct dcd_engine *e, sector_t *from, sector_t last, u64 target,
+		       struct dcd_place *p, unsigned int *looked)
+{
+	struct dcd_place n;
+
+	for (;; *from = p->last + 1) {
+		if (*from > last || !dcd_index_next(e, *from, p) || p->sector > last) {
+			*from = last + 1;
+			return false;
+		}
+		if (p->zero && dcd_segment_of(e, p) < target)
+			break;
+		if (++*looked >= LOOKED_AT)
+			return false;
+	}
+	while (p->last < last && ++*looked < LOOKED_AT && dcd_index_next(e, p->last + 1, &n)) {
+		if (n.sector != p->last + 1 || !n.zero || n.discard != p->discard ||
+		    dcd_segment_of(e, &n) >= target)
+			break;
+		p->last = n.last;
+	}
+	p->last = min3(p->last, last, p->sector + (sector_t)MOST - 1);
+	return true;
+}
+
+/* Some of them; *@from: where it goes on. Nobody else has a place that isn't published. */
+static int some(struct dcd_engine *e, sector_t *from, sector_t last, u64 target, unsigned int *n)
+{
+	unsigned int looked = 0;
+	struct dcd_place p;
+
+	lockdep_assert_held(&e->intake);
+	for (*n = 0; *n < AT_A_TIME && looked < LOOKED_AT; ++*n) {
+		int r;
+
+		if (!next_range(e, from, last, target, &p, &looked))
+			break;
+		r = reserve(e, &p, e->again + p.discard, e->again->place + *n);
+		if (r) {
+			dcd_reserved(e, e->again->place + *n);
+			return r;
+		}
+		*from = p.last + 1;
+	}
+	return 0;
+}
+
+static bool may_have_room(struct dcd_engine *e)
+{
+	bool yes;
+
+	spin_lock(&e->lock);
+	yes = dcd_may_reserve(e, 1) && (dcd_slot_free(e, true) || !dcd_ring_left(e));
+	spin_unlock(&e->lock);
+	return yes || given_up(e);
+}
+
+int dcd_log_again(struct dcd_engine *e, sector_t sector, sector_t last, u64 target)
+{
+	struct dcd_place_in_slot *place = e->again->place;
+	u64 end = 0;
+	int r = 0;
+
+	while (sector <= last && !r) {
+		unsigned int n = 0, i;
+
+		hold(e, true);
+		wait_event(e->room, published(e, U64_MAX) || given_up(e));
+		if (given_up(e)) {
+			hold(e, false);
+			return -EAGAIN;
+		}
+		mutex_lock(&e->intake);
+		r = some(e, &sector, last, target, &n);
+		mutex_unlock(&e->intake);
+		hold(e, false);
+		for (i = 0; i < n; i++) {
+			end = place[i].number + 1;
+			dcd_reserved(e, place + i);
+			dcd_fill(e, place + i);
+		}
+		dcd_count(e, DCD_N_LOGGED_AGAIN, n);
+		if (r != -EAGAIN)
+			continue;
+		dcd_slots_kick(e);
+		wait_event(e->room, may_have_room(e));
+		r = given_up(e) ? -EAGAIN : 0;
+	}
+	wait_event(e->room, published(e, end) || given_up(e));
+	return published(e, end) ? r : -EAGAIN;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Leg: the one thing that a DCD knows of the mirror whose leg its data disk may be. The
+ * leg's superblock (dm-target/lockstep-format.h) may say that the disk was taken into use
+ * without this DCD's log: by `dcd retire`, or by an administrator whose log was lost. Then
+ * what the log has is older than the disk, and must never be written over it.
+ *
+ * Pure: any context, no locks, doesn't sleep. Module and `dcd` ask the same function.
+ */
+#ifndef DCD_LEG_H
+#define DCD_LEG_H
+
+#include "dcd-port.h"
+#include "../dm-target/lockstep-format.h"
+
+/*
+ * @slots: LOCKSTEP_SLOTS_BYTES, as read at lockstep_slots_start(@data_sectors).
+ * False also if the data disk carries no such superblock, or a damaged one.
+ */
+bool dcd_leg_left(const void *slots, u64 data_sectors, const u8 log_uuid[16]);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Mark: what the superblock of a mirror's leg says of the log in front of its disk
+ * (dm-target/lockstep-format.h), written on the disk itself while no DCD uses it. A disk
+ * that carries no leg stays as it is.
+ */
+#ifndef DCD_MARK_H
+#define DCD_MARK_H
+
+#include "device.h"
+
+/*
+ * The disk lacks, from now on, what the log may have. With another log's mark on it:
+ * refused, unless @force. Returns 0, or -1 after saying on stderr what is wrong.
+ */
+int mark_behind(const struct device *data, const u8 log_uuid[16], bool force);
+
+/*
+ * The disk has all of that log. @marked: whether it is a leg that was behind this log, or
+ * has been told before that it has all of it.
+ */
+int mark_left(const struct device *data, const u8 log_uuid[16], bool *marked);
+
+#endif

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The order makes it safe to cut this off anywhere: the data disk gets all writes; then
+ * log and NVRAM are marked, so that nothing opens them; then only does the leg on the
+ * data disk say that it may be used without them.
+ */
+#include <inttypes.h>
+
+#include "../../dm-target/tools/json.h"
+#include "mark.h"
+#include "recover.h"
+#include "set.h"
+
+/* All copies: if one were left, damage to the others would bring the log back to life. */
+static int seal(struct set *s)
+{
+	for (int i = 0; i < 2; i++) {
+		u8 block[DCD_BLOCK] = { 0 };
+
+		dcd_super_retire(&s->super.super);
+		memcpy(block, &s->super.super, sizeof(s->super.super));
+		if (device_write(&s->log, block, sizeof(block),
+				 (le64_to_cpu(s->super.super.generation) & 1) * DCD_BLOCK) ||
+		    device_flush(&s->log))
+			return -1;
+	}
+	for (int i = 0; i < 2 && s->has_nvram; i++) {
+		dcd_header_retire(&s->header.header);
+		if (device_write(&s->nvram, &s->header.header, sizeof(s->header.header),
+				 (le64_to_cpu(s->header.header.generation) & 1) *
+				 DCD_NVRAM_COPY) || device_flush(&s->nvram))
+			return -1;
+	}
+	return 0;
+}
+
+/* The leg, where it lies. The data disk is closed before a part of it is opened. */
+static int leave(struct set *s, const struct options *o, bool *marked)
+{
+	const u8 *uuid = s->super.super.uuid;
+	struct device leg;
+	int r;
+
+	if (!o->leg)
+		return mark_left(&s->data, uuid, marked);
+	device_close(&s->data);
+	if (device_open(&leg, "leg", o->leg, true))
+		return -1;
+	r = mark_left(&leg, uuid, marked);
+	device_close(&leg);
+	return r;
+}
+
+static void say(const struct set *s, const struct options *o, const struct tally *t, bool marked)
+{
+	const char *leg = o->leg ? o->leg : o->data;
+
+	if (*s->reason)
+		fprintf(stderr, "dcd: %s\n", s->message);
+	if (o->json) {
+		json_open(NULL, '{');
+		json_text("state", *s->reason ? "refused" : s->failed ? "failed" : "retired");
+		json_text("reason", *s->reason ? s->reason : NULL);
+		json_text("message", *s->reason ? s->message : NULL);
+		json_number("entries", t->entries);
+		json_number("sectors", t->sectors);
+		json_bool("leg", marked);
+		json_close('}');
+	} else if (!*s->reason && !s->failed) {
+		printf("wrote %" PRIu64 " entries, %" PRIu64 " sectors to %s; log %s%s%s: retired\n",
+		       t->entries, t->sectors, o->data, o->log, s->has_nvram ? " and NVRAM " : "",
+		       s->has_nvram ? o->nvram : "");
+		printf(marked ? "%s: the mirror's leg, may be used without them\n" :
+		       "%s: no mirror's leg that knows of this log is at its end\n", leg);
+	}
+}
+
+int command_retire(const struct options *o)
+{
+	struct tally found = { 0 };
+	bool marked = false;
+	struct set s;
+	int r;
+
+	r = set_open_any(&s, o, true);
+	if (!r)
+		r = set_recover(&s, o, &found);
+	if (!r && (seal(&s) || leave(&s, o, &marked))) {
+		s.failed = true;
+		r = -1;
+	}
+	say(&s, o, &found, marked);
+	set_close(&s);
+	return r ? 1 : 0;
+}

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A data disk that is a mirror's leg is taken into use without its DCD: nothing is lost by it.
+
+The mirror's leg was written through the DCD. Some of it is in log and NVRAM only when the disk
+itself is looked at: on another host, or on the same one with the DCD stopped.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import dcdimage
+import dcdtool
+import metalab
+import pytest
+from dcdimage import UUID, Images, after_a_cut
+from dcdtool import TOP, compile_dcd
+from sanitized import Said, run
+
+# Fixtures.
+dcd = dcdtool.dcd
+program = metalab.program
+
+SIZE = 4 << 20
+BEHIND = 1
+UUID_TEXT = "01020304-0506-0708-090a-0b0c0d0e0f10"
+
+
+def put_log(leg: bytearray, uuid: bytes, state: int) -> None:
+    """What the superblock says of a log, by the drawing in lockstep-format.h."""
+    for at in (len(leg) - 8192, len(leg) - 4096):
+        struct.pack_into("<I", leg, at + 20, 1 if state else 0)
+        leg[at + 528 : at + 544] = uuid
+        struct.pack_into("<I", leg, at + 544, state)
+        struct.pack_into("<I", leg, at, dcdimage.crc32c(leg[at + 4 : at + 4096]))
+
+
+class Site:
+    """A mirror site after a cut: the leg's disk, log and NVRAM; and the other site's leg."""
+
+    def __init__(self, dcd: Path, meta: Path, folder: Path, *, nvram: bool = True) -> None:
+        self.dcd, self.meta, self.folder = dcd, meta, folder
+        for name in ("data", "peer"):
+            (folder / name).write_bytes(bytes(SIZE))
+        assert self.ask("create", "--local", "peer", "--remote", "data", "--name", "db",
+                        "--assume-clean").code == 0  # fmt: skip
+        self.images = self._cut(nvram)
+        self.words = self.images.save(folder)
+
+    def _cut(self, nvram: bool) -> Images:
+        images = after_a_cut(nvram, sectors=SIZE // 512)
+        leg = bytearray((self.folder / "data").read_bytes())
+        put_log(leg, UUID, BEHIND)
+        at = 32 * 512  # The history is within the first sectors.
+        images.data = bytearray(images.data[:at] + leg[at:])
+        images.right = bytearray(images.right[:at] + leg[at:])
+        return images
+
+    def ask(self, *words: str) -> Said:
+        return run(self.meta, *words, cwd=self.folder)
+
+    def verdict(self) -> str:
+        return str(self.ask("verdict", "-", "data").json()["verdict"])
+
+    def has_all(self) -> bool:
+        """Of the data; the superblock is another by now."""
+        return (self.folder / "data").read_bytes()[: SIZE - 8192] == self.images.right[:-8192]
+
+    def content(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in sorted(self.folder.iterdir())}
+
+    def untouched_by(self, *words: str, reason: str) -> None:
+        before = self.content()
+        said = run(self.dcd, *words, "--json")
+        assert (said.code, said.json()["reason"]) == (1, reason), said
+        assert self.content() == before
+
+
+@pytest.fixture
+def site(dcd: Path, program: Path, tmp_path: Path) -> Site:
+    return Site(dcd, program, tmp_path)
+
+
+def application_writes(site: Site) -> None:
+    with open(site.folder / "data", "r+b") as disk:
+        disk.write(b"NEW!" * 384)
+
+
+def test_the_disk_alone_is_no_leg(site: Site) -> None:
+    before = site.content()
+    told = site.ask("verdict", "-", "data")
+    assert (told.code, told.json()["verdict"], told.json()["leg"]) == (1, "bypassed", "remote")
+    assert UUID_TEXT in told.json()["text"] and "dcd retire --data" in told.json()["text"]
+    assert site.ask("verdict", "peer", "data").json()["verdict"] == "bypassed"
+    for words in (("grow", "-", "data"), ("resolve", "--keep", "remote", "peer", "data"),
+                  ("join", "--source", "data", "--leg", "local", "--force", "peer")):  # fmt: skip
+        said = site.ask(*words)
+        assert said.code == 1 and "below a DCD" in said.err and UUID_TEXT in said.err, said
+    assert site.content() == before
+    assert site.ask("examine", "data").json()[0]["log"] == {
+        "uuid": UUID_TEXT, "state": "behind", "bypassed": True}  # fmt: skip
+
+
+@pytest.mark.parametrize("nvram", [True, False])
+def test_retire(dcd: Path, program: Path, tmp_path: Path, nvram: bool) -> None:
+    site = Site(dcd, program, tmp_path, nvram=nvram)
+    old = site.content()
+    done = run(dcd, "retire", *site.words, "--json")
+    assert (done.code, done.json()["state"], done.json()["entries"]) == (0, "retired", 11), done
+    assert done.json()["leg"] is True
+    assert site.has_all() and site.verdict() == "ok"
+    told = run(dcd, "check", *site.words, "--json")
+    assert (told.code, told.json()["state"]) == (0, "retired")
+    application_writes(site)
+    site.untouched_by("recover", *site.words, reason="retired")
+    # Somebody restores the old log and NVRAM.
+    for name in ("log", "nvram") if nvram else ("log",):
+        (site.folder / name).write_bytes(old[name])
+    site.untouched_by("recover", *site.words, reason="data_left")
+    site.untouched_by("retire", *site.words, reason="data_left")
+
+
+def test_retired_once_more_and_formatted(site: Site) -> None:
+    assert run(site.dcd, "retire", *site.words).code == 0
+    application_writes(site)
+    before = site.content()["data"]
+    again = run(site.dcd, "retire", *site.words, "--json")
+    assert (again.code, again.json()["entries"], again.json()["leg"]) == (0, 0, True)
+    assert site.content()["data"] == before
+    done = run(site.dcd, "format", *site.words)
+    assert done.code == 0, done
+    data = site.content()["data"]
+    assert data[: SIZE - 8192] == before[: SIZE - 8192]
+    assert site.verdict() == "bypassed"
+    uuid = run(site.dcd, "check", *site.words, "--json").json()["log"]["uuid"]
+    assert site.ask("examine", "data").json()[0]["log"]["uuid"].replace("-", "") == uuid
+
+
+def test_formatted_over_it_by_another_log(site: Site) -> None:
+    (site.folder / "blank").write_bytes(bytes(4 << 20))
+    words = ["--data", site.words[1], "--log", str(site.folder / "blank"), "--nvram", "none"]
+    before = site.content()
+    said = run(site.dcd, "format", *words)
+    assert said.code == 1 and UUID_TEXT in said.err and "dcd retire" in said.err
+    assert site.content() == before
+    assert run(site.dcd, "format", *words, "--force").code == 0
+
+
+def test_the_log_is_lost(site: Site) -> None:
+    assert site.ask("leave-log", "data").code == 0
+    assert site.verdict() == "ok"
+    application_writes(site)
+    site.untouched_by("recover", *site.words, reason="data_left")
+    site.untouched_by("retire", *site.words, reason="data_left")
+    before = site.content()
+    assert site.ask("leave-log", "data").code == 1
+    assert site.ask("leave-log", "peer").code == 1
+    assert site.content() == before
+
+
+def test_cut_at_each_write(dcd: Path, program: Path, tmp_path: Path) -> None:
+    """The leg may be used without its DCD only when log and NVRAM can't be opened any more."""
+    cut = compile_dcd(tmp_path / "cut", "-Wl,--wrap=pwrite",
+                      TOP / "dm-target/tools/test/cut-writes.c")  # fmt: skip
+    folder = tmp_path / "site"
+    folder.mkdir()
+    site = Site(dcd, program, folder)
+    number, words, code = 0, [], 99
+    while code == 99:
+        number += 1
+        site.words = site.images.save(site.folder)
+        code = run(cut, "retire", *site.words, CUT=str(number),
+                   ASAN_OPTIONS="detect_leaks=0").code  # fmt: skip
+        words.append(site.verdict())
+        if words[-1] == "ok":
+            assert site.has_all(), number
+            before = site.content()
+            assert run(dcd, "recover", *site.words).code == 1, number
+            assert site.content() == before
+        assert run(dcd, "retire", *site.words).code == 0, number
+        assert site.has_all() and site.verdict() == "ok", number
+    assert code == 0 and number > 10
+    assert words == sorted(words) and set(words) == {"bypassed", "ok"}, words

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What becomes of zeroes (discards, WRITE SAME of zeroes) in the log.
+ *
+ * They are short in the log and may be as long as the disk, so bringing them to the data
+ * disk in the destager's turn would hold up the tail, and with it all writes. So the
+ * destager does one of four things with a range of them:
+ *
+ * - What isn't whole granules is written to the data disk in its turn, as data are. So
+ *   the zeroes that stay are never in more pieces than the log has room for, however
+ *   many writes come between them.
+ * - While nothing else is to be done, whole granules are wiped, in pieces, until the next
+ *   write comes.
+ * - While the log is needed, they are logged again at the head, if the data disk has to
+ *   write zeroes as it writes anything else;
+ * - if it can do better, as many as it does in a moment are wiped, the rest logged again.
+ *
+ * To wipe is to discard, for zeroes that a discard has brought: whole granules of the
+ * data disk's own, the rest of it is written; or REQ_OP_WRITE_ZEROES if the disk knows
+ * that, which may unmap too; else it is writing.
+ */
+#ifndef DCD_ZEROES_H
+#define DCD_ZEROES_H
+
+#include <linux/types.h>
+
+struct dcd_engine;
+struct dcd_place;
+
+enum dcd_load_kind {
+	DCD_LOAD_DATA,
+	DCD_LOAD_FILL,		/* zeroes, written in the turn */
+	DCD_LOAD_WIPE,
+	DCD_LOAD_DISCARD,	/* a wipe that discards */
+	DCD_LOAD_AGAIN,		/* to be logged again */
+};
+
+/*
+ * The destager's. @piece: sectors of a wipe, so that it takes a moment; @us: what one of
+ * those takes. @no_room: of this turn no more can be logged again. @no_discard: the data
+ * disk has refused it.
+ */
+struct dcd_wipes {
+	u64 piece;
+	u64 us;
+	bool no_room;
+	bool no_discard;
+};
+
+/* How much may be wiped now. */
+enum dcd_wiping {
+	DCD_WIPE_NONE,
+	DCD_WIPE_SOME,		/* for a moment, each batch */
+	DCD_WIPE_ALL,
+};
+
+void dcd_wipes_init(struct dcd_engine *e);
+/* How long wipes of one batch may take, in all, while others wait; in pieces: one at least. */
+unsigned int dcd_wipes_in_a_moment(const struct dcd_engine *e);
+/*
+ * What to do with the first part of @p, a range of zeroes; @p becomes that part. @wipes:
+ * so many more may be in this batch.
+ */
+enum dcd_load_kind dcd_zeroes_part(const struct dcd_engine *e, struct dcd_place *p,
+				   unsigned int wipes);
+/* Does one, of @kind; sleeps. */
+int __must_check dcd_wipe(struct dcd_engine *e, enum dcd_load_kind kind,
+			  const struct dcd_place *p);
+/* Does the data disk discard? */
+bool dcd_discards(const struct dcd_engine *e);
+
+#endif /* DCD_ZEROES_H */

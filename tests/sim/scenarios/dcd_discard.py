@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Large discards and zeroings hold up no write: 18 GB of a disk that has to write its zeroes
+itself, a log of 32 MiB, and 16 writers at random.
+
+Arguments: parts (all of them if there are none).
+"""
+
+import random
+import sys
+import threading
+import time
+from functools import partial
+
+from dcdlab import SEGMENT, Box, Model, counters, filled, format_log, some_write
+from locklab import base, blk, dm, fio, lio, media
+
+LONGEST_S = 1.0
+MIB = 18 << 10
+RUN_S = 60
+TRIM_S = 0.2
+TRIM = 32 << 11  # sectors
+BLOCK = 128  # sectors of a block of the pool
+
+
+def box_of_a_spindle() -> Box:
+    return Box(
+        data_mib=MIB, data_model="spindle", data_options={"write_cache": "off", "spread": "on"},
+        log_mib=33, nvram_bytes=4096 + 32 * (256 << 10),
+    )  # fmt: skip
+
+
+def load(box: Box, disk: blk.Disk, seconds: int = RUN_S) -> None:
+    """16 writes of 4 KiB at a time; none may wait long."""
+    got = fio.run(
+        disk.node, {"rw": "randwrite", "iodepth": 16, "time_based": 1, "runtime": seconds}
+    )[0]
+    longest = got["write"]["clat_ns"]["max"] / 1e9
+    rate = got["write"]["iops"]
+    info = box.info()
+    print(f"  {fio.line(got)}\n  {info.splitlines()[-1]}", flush=True)
+    base.expect(longest <= LONGEST_S, f"a write took {longest:.2f} s")
+    base.expect(rate > 50, f"{rate:.0f} writes a second")
+
+
+def zeroing() -> None:
+    base.step("the whole disk is zeroed, and used at once")
+    box = box_of_a_spindle()
+    with box.disk() as disk:
+        took = blk.timed(lambda: disk.zero(0, disk.sectors))
+        print(f"  zeroed in {took:.3f} s", flush=True)
+        base.expect(took < LONGEST_S, "the zeroing itself takes long")
+        load(box, disk)
+    box.away()
+
+
+def trim() -> None:
+    base.step("parts of the disk are discarded under load, as fstrim does it")
+    box = box_of_a_spindle()
+    stop = threading.Event()
+    times = []
+
+    def trims(disk: blk.Disk) -> None:
+        at = 0
+        while not stop.wait(TRIM_S):
+            times.append(blk.timed(partial(disk.discard, at, TRIM)))
+            at = (at + 5 * TRIM) % (disk.sectors - TRIM)
+
+    with box.disk() as disk:
+        thread = threading.Thread(target=trims, args=(disk,))
+        thread.start()
+        try:
+            load(box, disk)
+        finally:
+            stop.set()
+            thread.join(3600)
+        print(f"  {len(times)} discards, the longest took {max(times):.3f} s", flush=True)
+    box.away()
+
+
+def plain() -> None:
+    base.step("no zeroes at all")
+    box = box_of_a_spindle()
+    with box.disk() as disk:
+        load(box, disk)
+    box.away()
+
+
+def cut() -> None:
+    base.step("zeroes are logged again between writes, and the power is cut: nothing comes back")
+    rng = random.Random(f"discard {base.SEED}")
+    box = Box(
+        data_mib=64, data_model="spindle", data_options={"write_cache": "off", "spread": "on"},
+        log_mib=3, nvram="lab", nvram_bytes=4096 + 8 * SEGMENT,
+    )  # fmt: skip
+    model = Model(box.data.sectors)
+    again = 0
+    for session in range(3):
+        with box.disk_until_cut() as disk:
+            filled(disk, model, 0, 2048, f"old {session}")
+            disk.zero(0, disk.sectors)
+            model.put(0, bytes(disk.sectors * blk.SECTOR))
+            while box.count("logged_again") < 300:
+                some_write(disk, model, rng, f"{session} {rng.random()}")
+            again += box.count("logged_again")
+        with box.disk() as disk:
+            model.check(disk, f"after cut {session}")
+    print(f"  {again} ranges were logged again", flush=True)
+    with box.disk() as disk:
+        box.destaged()
+        model.check(disk, "destaged")
+    box.away()
+
+
+def drained(store: lio.Backstore) -> None:
+    base.until(
+        lambda: counters(store)["live"] == 0 and "0 in use" in store.info(), "all to be destaged"
+    )
+
+
+def thin() -> None:
+    base.step("a thin volume below: discards reach it, and parts of its blocks are zeroed")
+    meta, pool = media.disk("thin-meta", 8, "ssd"), media.disk("thin-data", 64, "ssd")
+    dm.create("pool", f"0 {64 << 11} thin-pool {meta} {pool} {BLOCK} 0")
+    dm.message("pool", "create_thin 0")
+    volume = dm.create("volume", f"0 {64 << 11} thin /dev/mapper/pool 0")
+    log = media.disk("thin-log", 9, "ssd")
+    format_log(volume, log)
+
+    def used() -> int:
+        return int(dm.status("pool").split()[2].split("/")[0])
+
+    for session in range(2):
+        store = lio.Backstore("dcd", "d", f"data={volume},log={log},nvram=dram:battery")
+        for name, value in (
+            ("emulate_tpu", 1), ("emulate_tpws", 1), ("unmap_zeroes_data", 0),
+            ("unmap_granularity", BLOCK),
+        ):  # fmt: skip
+            base.equal(store.attribute(name), str(value), name)
+        with lio.look(store) as node, blk.Disk(node) as disk:
+            if session:
+                base.expect(not any(disk.read(5, 2 * 2048)), "zeroes, after reopening")
+        if session:
+            store.remove()
+            continue
+        with lio.look(store) as node, blk.Disk(node) as disk:
+            for at in range(0, 16 << 11, 1024):
+                disk.write(at, blk.pattern(f"thin {at}", 1024))
+            drained(store)
+            before = used()
+            base.run("sg_unmap", "--force", "--lba=5", f"--num={8 << 11}", node)
+            drained(store)
+            print(f"  {before} blocks of the pool were in use, {used()} are", flush=True)
+            base.equal(before - used(), (8 << 11) // BLOCK - 1, "blocks that the pool got back")
+            base.expect(not any(disk.read(5, 8 << 11)), "zeroes")
+            base.equal(disk.read(0, 5), blk.pattern("thin 0", 1024)[: 5 * 512], "before it")
+            discards = counters(store)["discards"]
+            disk.discard(12 << 11, 2048)
+            base.expect(counters(store)["discards"] > discards, "Linux's discards are UNMAPs")
+            at = 8 << 11
+            rest = blk.pattern(f"thin {at}", 1024)[5 * 512 :]
+            base.equal(disk.read(at + 5, 1019), rest, "behind it")
+        store.remove()
+    dm.remove("volume")
+    dm.remove("pool")
+
+
+PARTS = {"cut": cut, "thin": thin, "zeroing": zeroing, "trim": trim, "plain": plain}
+for part in sys.argv[1:] or PARTS:
+    base.expect(part in PARTS, f"there is no part {part!r}")
+    PARTS[part]()
+base.step(f"done at {time.monotonic():.0f} s")
