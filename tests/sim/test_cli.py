@@ -8,7 +8,14 @@ from labrun import lab
 
 # On the plain kernel alone: what they make the module do other scenarios do on the checked one,
 # where a start of Python takes seconds, and these start it a hundred times.
-SCENARIOS = ["cli_devices", "cli_create", "cli_iscsi", "cli_life", "cli_verify", "cli_guess"]
+SCENARIOS = ["cli_devices", "cli_create", "cli_iscsi", "cli_life", "cli_verify", "cli_guess",
+             "cli_takeover"]  # fmt: skip
+
+
+@pytest.mark.parametrize("part", ["readd", "lost", "bare"])
+def test_writes_that_arrive_late(part: str) -> None:
+    run = lab("cli_late.py", part, options=("--timeout", "900"))
+    assert run.rc == 0, run.text
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

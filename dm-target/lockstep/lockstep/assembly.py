@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from . import ask, config, device, digests, dm, meta, show, status, table
+from . import ask, config, device, digests, dm, late, meta, show, status, table
 from .errors import DONE, Failed, Refused, Usage
 from .table import ABSENT, LEGS, LOCAL, REMOTE
 
@@ -70,9 +70,11 @@ def _assemble(kept: config.Config, args: argparse.Namespace) -> None:
         return
     wait = kept.wait if args.wait is None else args.wait
     nodes = find_legs(kept, wait)
+    if args.log_lost:
+        _give_log_up(kept, nodes, given=args.yes)
     if REMOTE in nodes:
         digests.wait(kept.options, min(wait, digests.PATIENCE_S))
-    uuid = start(kept, nodes, run=args.run or kept.start_alone)
+    uuid = start(kept, nodes, run=args.run or kept.start_alone, yes=args.yes or kept.start_alone)
     if config.path(kept.name).exists():
         return
     try:
@@ -111,13 +113,16 @@ def unused(name: str, nodes: Mapping[str, str]) -> dict[str, device.Device]:
     return found
 
 
-def start(kept: config.Config, nodes: Mapping[str, str], *, run: bool) -> str:
+def start(kept: config.Config, nodes: Mapping[str, str], *, run: bool, yes: bool = False) -> str:
     """The verdict first; then a table. Refuses with what is wrong and what resolves it. Returns the
-    mirror's uuid."""
-    missing = [leg for leg in LEGS if leg not in nodes]
-    if len(missing) == len(LEGS):
+    mirror's uuid. `run`: with one leg, if the other isn't there; `yes`: even if nobody knows
+    whether the other one went on alone."""
+    if not nodes:
         raise Failed(f"{kept.name}: neither leg is there: {kept.local}, {kept.remote}")
     found = unused(kept.name, nodes)
+    for leg in list(found):
+        _take(kept, leg, found, run=run)
+    missing = [leg for leg in LEGS if leg not in found]
     verdict = meta.verdict(*(found[leg].node if leg in found else ABSENT for leg in LEGS))
     _refuse(kept, verdict)
     _refuse_name(kept, verdict)
@@ -125,12 +130,14 @@ def start(kept: config.Config, nodes: Mapping[str, str], *, run: bool) -> str:
     if missing and not run:
         leg = missing[0]
         raise Failed(
-            f"{kept.name}: {_absent(kept, leg)}. With --run the mirror"
-            f" starts on the {table.other(leg)} leg alone, and what is written then is on one site"
-            " only until the other leg is back"
+            f"{kept.name}: {_absent(kept, leg)}. {_alone(kept, leg, verdict)}"
         )
+    if missing and verdict.guess:
+        _warn(kept, missing[0], verdict, found, given=yes)
     legs = {leg: found[leg].number if leg in found else ABSENT for leg in LEGS}
     line = table.Table(verdict.data_len, legs, dict(kept.options)).line()
+    if verdict.unmarked:
+        meta.mark(*(found[leg].node if leg in found else ABSENT for leg in LEGS))
     dm.load_module()
     dm.create(kept.name, verdict.uuid, line)
     digests.remark(kept.name, kept.options)
@@ -142,6 +149,84 @@ def start(kept: config.Config, nodes: Mapping[str, str], *, run: bool) -> str:
             f" lockstep set {kept.name} policy=degrade"
         )
     return verdict.uuid
+
+
+def _take(kept: config.Config, leg: str, found: dict[str, device.Device], *, run: bool) -> None:
+    """Before anything on it is believed: nothing that was sent to it earlier may still arrive. A
+    leg of which that isn't sure is left out if the mirror may start without it."""
+    try:
+        late.check(kept.name, leg, found[leg])
+        if leg == REMOTE:
+            late.settle(kept.name, leg, found[leg])
+    except Failed as err:
+        if not run or len(found) == 1:
+            raise
+        print(f"lockstep: {err}", file=sys.stderr)
+        del found[leg]
+
+
+def _alone(kept: config.Config, leg: str, verdict: meta.Verdict) -> str:
+    """What starting without that leg means. Who follows a hint mustn't lose anything by it."""
+    rest = table.other(leg)
+    text = (
+        f"With --run the mirror starts on the {rest} leg alone, and what is written then is on one"
+        " site only until the other leg is back"
+    )
+    if not verdict.guess:
+        return text
+    return (
+        f"Wait for it, if you can. Did the {leg} leg go on alone meanwhile, on this host or another"
+        " one? Then it has acknowledged writes that are missing here, and starting without it"
+        f" makes a split brain. Only if you know that it did not: {text[0].lower()}{text[1:]}"
+    )
+
+
+def _warn(
+    kept: config.Config,
+    leg: str,
+    verdict: meta.Verdict,
+    found: Mapping[str, device.Device],
+    *,
+    given: bool,
+) -> None:
+    """Before the start: after it both legs may have writes that the other lacks."""
+    rest = table.other(leg)
+    print(
+        f"{kept.name}: without the {leg} leg {kept.devices()[leg]}. If that went on alone, on this"
+        " host or another one, it has acknowledged writes that are missing here, and starting"
+        " without it makes a SPLIT BRAIN: what one side wrote will be lost.",
+        file=sys.stderr,
+        flush=True,
+    )
+    ask.permission(f"Start {kept.name} on the {rest} leg alone?", given=given)
+    now = unused(kept.name, {one: at.given for one, at in found.items()})
+    nodes = [now[one].node if one in now else ABSENT for one in LEGS]
+    if now != found or meta.verdict(*nodes) != verdict or dm.exists(kept.name):
+        raise Refused(CHANGED.format(name=kept.name))
+
+
+def _give_log_up(kept: config.Config, nodes: Mapping[str, str], *, given: bool) -> None:
+    """A leg's disk without its DCD, whose log is lost (--log-lost)."""
+    found = unused(kept.name, nodes)
+    legs = [
+        (leg, at) for leg, at in found.items() if meta.examine(at.node, search=False).bypassed
+    ]
+    if not legs:
+        raise Refused(
+            f"{kept.name}: none of its legs here is a disk without its DCD's log: --log-lost isn't"
+            " needed. Nothing was changed"
+        )
+    for leg, at in legs:
+        print(
+            f"{kept.name}: the {leg} leg {at.given} lacks what the DCD's log still has. WHAT ONLY"
+            " THE LOG HAS IS LOST, and that DCD won't use this disk any more.",
+            file=sys.stderr,
+            flush=True,
+        )
+        ask.permission(f"Go on without the log of {at.given}?", given=given)
+        if unused(kept.name, nodes) != found:
+            raise Refused(CHANGED.format(name=kept.name))
+        meta.leave_log(at.node)
 
 
 def _absent(kept: config.Config, leg: str) -> str:
@@ -217,6 +302,13 @@ def _way_out(kept: config.Config, verdict: meta.Verdict) -> str:
         )
     if verdict.word in ("blank", "bad", "foreign") and verdict.leg in LEGS:
         return _another_disk(kept, verdict.leg)
+    if verdict.word == "bypassed" and verdict.leg in LEGS:
+        node = kept.devices()[verdict.leg]
+        return (
+            f"Free {node} of its LUN, then: dcd retire --data {node} --log LOG --nvram NVRAM\n"
+            "Only if that log is lost, and what only it has may be lost, too: add --log-lost to"
+            " `lockstep assemble`"
+        )
     if verdict.word == "swapped":
         return f"Exchange `local` and `remote` in {config.path(kept.name)}"
     return f"Look at both: lockstep examine {kept.local} {kept.remote}"

@@ -11,11 +11,12 @@ import fcntl
 import json
 import os
 import re
+import stat
 import sys
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import IO, Any
@@ -24,7 +25,8 @@ from . import table
 from .errors import Failed, Refused, Usage
 
 FOLDER = Path(os.environ.get("LOCKSTEP_CONFIG", "/etc/lockstep"))
-_LOCKS = Path("/run/lock/lockstep")
+# Root's own: in a folder that everybody may write to, a name could be a link to any file.
+_LOCKS = Path("/run/lockstep")
 _PAUSE_S = 0.2
 _PATIENCE_S = 120.0
 # The lock of this process, and whose it is.
@@ -85,6 +87,16 @@ def check_name(name: str) -> None:
         )
 
 
+def check_new_name(name: str) -> None:
+    """Of a mirror that is to be made. One that exists may have such a name yet."""
+    check_name(name)
+    if "+" in name:
+        raise Usage(
+            f"{name!r} can't be a mirror's name: + can't be in a systemd unit's name, so"
+            f" lockstep@{name}.service could never start it"
+        )
+
+
 def names() -> list[str]:
     return sorted(file.stem for file in FOLDER.glob("*.toml"))
 
@@ -140,8 +152,7 @@ def locked(name: str) -> Iterator[None]:
     global _held
     check_name(name)
     try:
-        _LOCKS.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = (_LOCKS / f"{name}.lock").open("a+")
+        lock = _open_lock(name)
     except OSError as err:
         raise Failed(f"{err.filename}: {err.strerror}: this needs root") from err
     with lock:
@@ -151,6 +162,38 @@ def locked(name: str) -> Iterator[None]:
             yield
         finally:
             _held = None
+
+
+def _open_lock(name: str) -> IO[str]:
+    """Only in a folder and on a file that nobody else can have put there."""
+    with suppress(FileExistsError):
+        _LOCKS.mkdir(mode=0o700)
+    folder = os.open(_LOCKS, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _check_owner(_LOCKS, os.fstat(folder))
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(f"{name}.lock", flags, 0o600, dir_fd=folder)
+    except OSError as err:
+        raise OSError(err.errno, err.strerror, f"{_LOCKS}/{name}.lock") from err
+    finally:
+        os.close(folder)
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
+            raise Refused(f"{_LOCKS}/{name}.lock is no file: remove it")
+        _check_owner(_LOCKS / f"{name}.lock", found)
+        return os.fdopen(file, "r+")
+    except Refused:
+        os.close(file)
+        raise
+
+
+def _check_owner(place: Path, found: os.stat_result) -> None:
+    if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise Refused(
+            f"{place} belongs to user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}: another"
+            " user could write there. Remove it; the next command makes it anew"
+        )
 
 
 @contextmanager
@@ -180,7 +223,8 @@ def _take(name: str, lock: IO[str]) -> None:
             print(f"lockstep: {name}: {who}, waiting", file=sys.stderr, flush=True)
             told = True
         time.sleep(_PAUSE_S)
-    lock.truncate(0)
+    lock.seek(0)
+    lock.truncate()
     lock.write(f"{os.getpid()}\n")
     lock.flush()
 

@@ -14,7 +14,7 @@ import argparse
 import sys
 from dataclasses import dataclass, replace
 
-from . import ask, assembly, config, device, digests, dm, legs, meta, show, table
+from . import ask, assembly, config, device, digests, dm, late, legs, meta, show, table
 from .errors import Failed, Refused
 from .table import LOCAL, REMOTE
 
@@ -146,7 +146,7 @@ def refuse_name(name: str) -> None:
 
 
 def create(args: argparse.Namespace) -> None:
-    config.check_name(args.name)
+    config.check_new_name(args.name)
     options = digests.checked(table.check_options(chosen_options(args)))
     refuse_name(args.name)
     pair = {LOCAL: inspect(args.local), REMOTE: inspect(args.remote)}
@@ -289,6 +289,9 @@ def replace_leg(args: argparse.Namespace) -> None:
         raise Refused(f"{args.name} has changed meanwhile. Nothing was written")
     if not running:
         refuse_guess(kept, leg, lost=args.lost)
+    late.check(args.name, leg, found.at)
+    if leg == REMOTE:
+        late.settle(args.name, leg, found.at)
     gone = running and legs.let_go(args.name, leg, found.at)
     try:
         if gone:

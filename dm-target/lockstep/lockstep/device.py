@@ -19,6 +19,7 @@ SECTOR = 512
 _LOOK = 1 << 20
 # States of SCSI and NVMe devices that answer.
 _UP = ("running", "live")
+_SESSION_EXISTS = 15  # iscsiadm's exit code
 # Names that stay with the disk or its place. Not by-uuid and by-label: both legs and the mirror
 # itself have the same. The more a name says, the earlier it comes.
 _STABLE = (
@@ -277,5 +278,9 @@ def log_in(target: str, portal: str) -> None:
             f"{target} at {portal} refuses this host: the CHAP name or secret is wrong, or"
             " /etc/iscsi/initiatorname.iscsi isn't the name that it expects"
         )
-    if said.code not in (0, 15):  # 15: there is a session
+    if said.code not in (0, _SESSION_EXISTS):
         raise Failed(f"can't log in to {target} at {portal}: {said.why}")
+    if said.code == _SESSION_EXISTS:
+        # One that was there before its LUN was (a target that was restored in two steps, say)
+        # shows it only when it is asked again.
+        program.ask("iscsiadm", "-m", "node", "-T", target, "-p", portal, "--rescan")

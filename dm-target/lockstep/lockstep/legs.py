@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from . import assembly, config, device, digests, dm, grow, meta, table
+from . import assembly, config, device, digests, dm, grow, late, meta, table
 from .errors import Failed, Refused
 from .table import ABSENT
 
@@ -87,6 +87,7 @@ def attach(kept: config.Config, leg: str, at: device.Device, *, search: bool = T
             dm.message(kept.name, f"recover {leg}")
         except Failed:
             # It knows more of the way out than the kernel does.
+            late.check(kept.name, leg, at)
             _judge(kept, leg, at, now, search=search)
             raise
         return False
@@ -95,9 +96,19 @@ def attach(kept: config.Config, leg: str, at: device.Device, *, search: bool = T
     used = device.uses(at)
     if used:
         raise Refused(f"{at.given} is in use: {'; '.join(used)}")
+    late.check(kept.name, leg, at)
+    if leg == table.REMOTE:
+        _settle(kept, leg, at, now)
     _judge(kept, leg, at, now, search=search)
     exchange(kept, leg, at)
     return True
+
+
+def _settle(kept: config.Config, leg: str, at: device.Device, now: table.Table) -> None:
+    """Without the lock: others may have to unblock the mirror while the target is asked."""
+    with config.unlocked():
+        late.settle(kept.name, leg, at)
+    _unchanged(kept, at, now)
 
 
 def _judge(
@@ -126,6 +137,8 @@ def _judge(
             f" overwritten by guess: lockstep stop {kept.name}, then lockstep assemble"
             f" {kept.name} says what to decide"
         )
+    if verdict.unmarked:
+        meta.mark(*(at.node if one == leg else ABSENT for one in table.LEGS))
 
 
 def _grown(kept: config.Config, at: device.Device, now: table.Table, *, search: bool) -> str:
@@ -133,13 +146,18 @@ def _grown(kept: config.Config, at: device.Device, now: table.Table, *, search: 
     the mirror meanwhile."""
     with config.unlocked():
         seen = meta.examine(at.node, given=at.given, search=search)
+    _unchanged(kept, at, now)
+    return seen.reason if seen.kind == "grown" else ""
+
+
+def _unchanged(kept: config.Config, at: device.Device, now: table.Table) -> None:
+    """After a while without the lock."""
     if (
         config.load(kept.name) != kept
         or device.look(at.given) != at
         or table.Table.parse(dm.table(kept.name)) != now
     ):
         raise Failed(f"{kept.name} has changed meanwhile. Nothing was written. Try again")
-    return seen.reason if seen.kind == "grown" else ""
 
 
 def exchange(kept: config.Config, leg: str, at: device.Device) -> None:

@@ -7,8 +7,22 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 
-from . import __version__, assembly, config, create, grow, legs, report, status, table, tune, watch
+from . import (
+    __version__,
+    assembly,
+    config,
+    create,
+    grow,
+    legs,
+    report,
+    show,
+    status,
+    table,
+    tune,
+    watch,
+)
 from .errors import DONE, FAILED, Failed, Refused
 
 _EPILOG = """\
@@ -90,6 +104,10 @@ def _add_makers(add: Add) -> None:
         "--local", metavar="DEV", help="take over a mirror of another host; -: this leg isn't here"
     )
     one.add_argument("--remote", metavar="DEV", help="likewise")
+    one.add_argument("--log-lost", action="store_true",
+                     help="a leg here is the disk below a DCD, and what only the DCD's log has may"
+                     " be lost")  # fmt: skip
+    _yes(one)
 
     one = add("stop", "take a mirror down", assembly.stop)
     one.add_argument("name", metavar="NAME", nargs="?")
@@ -191,6 +209,18 @@ def _sectors(text: str) -> int:
 
 
 def main(words: list[str] | None = None) -> int:
+    with redirect_stdout(show.Safe(sys.stdout)), redirect_stderr(show.Safe(sys.stderr)):
+        code = _main(words)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has gone. Python must not complain about that at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return code or FAILED
+    return code
+
+
+def _main(words: list[str] | None) -> int:
     args = parser().parse_args(words)
     try:
         return args.work(args) or DONE
@@ -200,8 +230,6 @@ def main(words: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has gone. Python must not complain about that at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as err:
         print(f"lockstep: {args.command}: {err}", file=sys.stderr)

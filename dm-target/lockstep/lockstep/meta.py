@@ -50,6 +50,7 @@ class Leg:
     active: bool = False
     data_len: int = 0
     room: int = 0  # for data: the mirror may be so long
+    bypassed: bool = False  # the disk below a DCD whose log may have more
     region_size: int = 0
     created: float = 0
     updated: float = 0
@@ -101,6 +102,10 @@ class Verdict:
     full: bool
     join: bool
     histories: Mapping[str, list[Generation]]
+    # Going on alone: the absent leg may have done so, too.
+    guess: bool
+    # A leg is a DCD's LUN, and its superblock doesn't say so yet.
+    unmarked: bool
     raw: Mapping[str, Any]
 
     @property
@@ -121,7 +126,7 @@ def examine(node: str, *, given: str = "", search: bool = True) -> Leg:
         device=leg.device, kind=leg.kind, reason=leg.reason, raw=raw,
         uuid=said["set_uuid"], leg_uuid=said["leg_uuid"], leg=said["leg"], name=said["name"],
         state=said["state"], active=said["active"], data_len=said["data_len"],
-        room=said["map_start"],
+        room=said["map_start"], bypassed=bool((said.get("log") or {}).get("bypassed")),
         region_size=said["region_size"], created=said["created"], updated=said["updated"],
         seq=said["seq"], current=_generation(said["cur"]), base=_generation(said["base"]),
         history=[Generation.of(one) for one in said["history"]],
@@ -162,8 +167,19 @@ def verdict(local: str, remote: str) -> Verdict:
         histories={
             leg: [Generation.of(one) for one in histories.get(leg) or []] for leg in LEGS
         },
+        guess=bool(said.get("guess")),
+        unmarked=bool(said.get("unmarked")),
         raw=said,
     )  # fmt: skip
+
+
+def mark(local: str, remote: str) -> None:
+    """Durable when it returns."""
+    _run("mark", local, remote)
+
+
+def leave_log(node: str) -> None:
+    _run("leave-log", node)
 
 
 def resolve(keep: str, local: str, remote: str) -> None:

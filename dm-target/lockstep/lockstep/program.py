@@ -36,8 +36,9 @@ def ask(*words: str) -> Said:
     """Runs a program to its end, whatever that is."""
     try:
         done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-        )
+            words, stdin=subprocess.DEVNULL, capture_output=True, check=False,
+            encoding="utf-8", errors="backslashreplace",
+        )  # fmt: skip
     except FileNotFoundError:
         package = _PACKAGES.get(words[0])
         what_to_do = f": apt install {package}" if package else ""

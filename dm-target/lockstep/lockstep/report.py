@@ -69,6 +69,14 @@ def _device_name(number: str) -> str | None:
     return None if number == table.ABSENT else device.by_number(number)
 
 
+# What holds a resync back, and the word that changes it.
+_HOLDS = {
+    "application": "it leaves the application its latency; faster: lockstep set {name}"
+    " resync_least=KIB_PER_S, or resync_pace=full",
+    "rate": "it is as fast as it may be; faster: lockstep set {name} resync_rate=KIB_PER_S",
+}
+
+
 def summary(now: Status) -> str:
     """In a few words."""
     dead = [leg for leg in LEGS if now.health[leg] not in ("A", "a")]
@@ -113,6 +121,8 @@ def text_of(name: str, now: Status, line: str, *, counters: bool) -> str:
         if now.seconds_left is not None:
             text += f", {show.duration(now.seconds_left)} to go"
         lines.append(text)
+        if now.action == "resync" and now.held_by in _HOLDS:
+            lines.append("  " + _HOLDS[now.held_by].format(name=name))
     lines += _verify_lines(now)
     lines.append(
         f"  {show.size(now.length)}, {now.regions} regions ({now.dirty} dirty), policy {now.policy}"
@@ -120,6 +130,11 @@ def text_of(name: str, now: Status, line: str, *, counters: bool) -> str:
     if counters:
         counts = [(key, str(value)) for key, value in now.counters.items()]
         lines.append(show.columns([*counts, ("scatter", now.scatter or ABSENT)]))
+    if now.memory and (counters or now.memory.waiting):
+        lines.append(
+            f"  writes in flight hold {show.size(2 * now.memory.used_kib)} of"
+            f" {show.size(2 * now.memory.limit_kib)} (memory_kib); {now.memory.waiting} wait"
+        )
     return "\n".join(lines)
 
 

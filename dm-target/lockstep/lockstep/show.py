@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
+import unicodedata
 from collections.abc import Sequence
+from typing import TextIO
 
 _BAR = 24
+# Unicode's characters that change the direction of what follows.
+_TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 
 
 def size(sectors: int) -> str:
@@ -54,6 +59,34 @@ def columns(rows: Sequence[Sequence[str]], indent: str = "  ") -> str:
         words = (f"{word:{width}}" for word, width in zip(row, widths, strict=True))
         lines.append((indent + "  ".join(words)).rstrip())
     return "\n".join(lines)
+
+
+def printable(text: str) -> str:
+    """Text of a disk, a kernel or a program, as a terminal may have it: what would move its cursor,
+    change its title or turn the line round is shown as an escape. It may be shown again."""
+    return "".join(
+        one if one.isprintable() and unicodedata.bidirectional(one) not in _TURNS
+        else one.encode("unicode_escape", "replace").decode("ascii")
+        for one in text
+    )  # fmt: skip
+
+
+class Safe(io.TextIOBase):
+    """A stream for people or programs: nothing reaches it but what can be printed, and line ends.
+    All that the command says goes through this, so no text of a disk can be forgotten."""
+
+    def __init__(self, to: TextIO) -> None:
+        self._to = to
+
+    def write(self, text: str) -> int:
+        self._to.write("\n".join(map(printable, text.replace("\t", " ").split("\n"))))
+        return len(text)
+
+    def flush(self) -> None:
+        self._to.flush()
+
+    def isatty(self) -> bool:
+        return self._to.isatty()
 
 
 def as_json(what: object) -> str:

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from .errors import Failed
@@ -13,7 +14,7 @@ from .table import LEGS, LOCAL, REMOTE
 # Exit codes of `lockstep status`, as `mdadm --detail --test` has them.
 OK, DEGRADED, UNUSABLE, ERROR = 0, 1, 2, 4
 
-HEALTH = {"A": "in sync", "a": "stale", "D": "dead", "-": "absent"}
+HEALTH = {"A": "in sync", "a": "stale", "D": "dead", "-": "absent", "?": "not known yet"}
 _ALIVE = ("A", "a")
 # In the order of dm-target/counters.h; a newer kernel may have more behind them.
 COUNTERS = (
@@ -25,7 +26,7 @@ COUNTERS = (
     "absorbed_waiting",
     "digested_sectors", "digests_equal_sectors", "digests_failed",
     "scattered", "scattered_runs", "scattered_again", "scattered_punted",
-    "parked", "window_halved",
+    "parked", "window_halved", "budget_waited", "budget_background", "budget_left",
 )  # fmt: skip
 _FIXED = 16
 # Why a dead leg stays dead: the kernel's word (leg.c), what it means, and what to do about {leg} of
@@ -35,7 +36,8 @@ REASONS = {
     "told": "it was failed by hand; back with: lockstep re-add {name} {leg}",
     "failed": "a write or a flush failed; it is tried again",
     "timeout": "it didn't answer within remote_timeout; it is tried again",
-    "draining": "I/O that it was given up with hasn't come back yet",
+    "draining": "requests that were given up haven't come back, maybe by another device or session;"
+    " it comes back by itself when they have, or: lockstep re-add {name} {leg} says what to end",
     "unreadable": "it can't be read; it is tried again",
     "foreign": "its metadata is missing, damaged, or another mirror's: lockstep examine DEVICE,"
     " lockstep replace {name} {leg} DEVICE",
@@ -44,6 +46,13 @@ REASONS = {
     "diverged": "split brain: lockstep stop {name}, then lockstep assemble {name} says what to"
     " decide",
 }
+
+
+@dataclass(frozen=True)
+class Memory:
+    used_kib: int
+    limit_kib: int
+    waiting: int
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,10 @@ class Status:
     counters: Mapping[str, int]
     # Do batches go as WRITE SCATTERED? The kernel's word (scatter.h); None: an older kernel.
     scatter: str | None = None
+    # Of the writes in flight; None: an older kernel.
+    memory: Memory | None = None
+    # What holds a resync or a verify back: application or rate; None: nothing of the mirror's.
+    held_by: str | None = None
 
     @property
     def usable(self) -> bool:
@@ -124,6 +137,7 @@ class Status:
                 "rate_kib_s": self.rate_kib,
                 "left_sectors": self.left_sectors,
                 "seconds_left": self.seconds_left,
+                "held_back_by": self.held_by,
             },
             "verify": {
                 "running": self.verifying,
@@ -133,6 +147,7 @@ class Status:
             },
             "counters": dict(self.counters),
             "scatter": self.scatter,
+            "memory": asdict(self.memory) if self.memory else None,
         }
 
 
@@ -154,8 +169,9 @@ def _parse(length: int, words: list[str]) -> Status:
     health = dict(zip(LEGS, words[0], strict=True))
     done, _, regions = words[1].partition("/")
     rest = words[_FIXED:]
-    scatter = rest.pop() if rest and not rest[-1].isdigit() else None
-    numbers = [int(word) for word in rest]
+    numbers = [int(word) for word in itertools.takewhile(str.isdigit, rest)]
+    # What follows the counters, in the order of status.h.
+    scatter, memory, held = [*rest[len(numbers) :], None, None, None][:3]
     names = [*COUNTERS, *(f"counter_{n + 1}" for n in range(len(COUNTERS), len(numbers)))]
     verify = words[14].split("/")
     return Status(
@@ -176,6 +192,8 @@ def _parse(length: int, words: list[str]) -> Status:
         out_of_sync=int(words[15]),
         counters=dict(zip(names, numbers, strict=False)),
         scatter=scatter,
+        memory=Memory(*(int(word) for word in memory.split("/"))) if memory else None,
+        held_by=held if held != "-" else None,
     )
 
 

@@ -70,6 +70,7 @@ OPTIONS: Mapping[str, Option] = {
         "the local device loses its power with this host (plain), or alone", ("plain", "fua")),
     "resync_jobs": Option("pieces copied at the same time", least=1, most=16, usual=8),
     "resync_rate": Option("bound of the resync in KiB/s, 0 none", live=True),
+    "resync_least": Option("KiB/s of a resync under any load, 0 none", usual=4096, live=True),
     "resync_pace": Option(
         "the application's I/O goes first, or the resync", ("polite", "full"), live=True
     ),
@@ -87,6 +88,8 @@ OPTIONS: Mapping[str, Option] = {
     "scatter": Option("batches go as WRITE SCATTERED where the remote leg knows it: auto, in "
                       "commands of at most 32 KiB; on, in as few as can be",
                       ("auto", "on", "off"), live=True),
+    "memory_kib": Option("KiB that writes in flight may hold, 0 for 2 % of the memory",
+                         most=1 << 30, live=True),
 }  # fmt: skip
 
 

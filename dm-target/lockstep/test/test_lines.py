@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from lockstep import config, show, status, watch
+from lockstep import config, report, show, status, watch
 from lockstep.config import Config
 from lockstep.errors import Failed, Refused
 from lockstep.table import OPTIONS, Table
@@ -73,9 +73,31 @@ def test_progress_rate_and_time_left() -> None:
     assert now.counters["writes"] == 7
     assert now.errors == {"local": 0, "remote": 3}
     told = now.json()
-    assert told["resync"] == {"rate_kib_s": 2048, "left_sectors": 524288, "seconds_left": 128}
+    assert told["resync"] == {
+        "rate_kib_s": 2048, "left_sectors": 524288, "seconds_left": 128, "held_back_by": None,
+    }  # fmt: skip
     assert told["legs"]["remote"]["health"] == "stale"
     assert told["legs"]["remote"]["reason"] is None
+
+
+def test_memory_comes_after_the_counters() -> None:
+    counters = " ".join("0" for _ in status.COUNTERS)
+    head = "AA 1/1 idle 0 0 degrade 0 0 0 0 together - 0 0 - 0"
+    now = line(f"{head} {counters} yes 512/1024/3")
+    assert (now.scatter, now.memory) == ("yes", status.Memory(512, 1024, 3))
+    assert now.json()["memory"] == {"used_kib": 512, "limit_kib": 1024, "waiting": 3}
+    assert "3 wait" in report.text_of("m", now, "0 1 lockstep - -", counters=False)
+    assert line(f"{head} {counters} -").memory is None
+
+
+def test_what_holds_a_resync_is_told_with_the_word_that_changes_it() -> None:
+    counters = " ".join("0" for _ in status.COUNTERS)
+    head = "Aa 768/1024 resync 0 3 degrade 0 256 0 1 together - 300 2048 - 0"
+    for word, option in (("application", "resync_least="), ("rate", "resync_rate=")):
+        now = line(f"{head} {counters} yes 512/1024/0 {word}")
+        assert now.held_by == word
+        assert option in report.text_of("m", now, "0 1 lockstep - -", counters=False)
+    assert line(f"{head} {counters} yes 512/1024/0 -").held_by is None
 
 
 def test_counters_of_a_newer_kernel_are_told_by_their_number() -> None:

@@ -2,32 +2,14 @@
 """The remote leg as a LUN: found again after a logout, logged in to, given back to the mirror."""
 
 import subprocess
-import threading
-import time
 import tomllib
 from pathlib import Path
 
 import clilab
-from clilab import good, refused
+from clilab import BY_PATH, good, refused
 from locklab import base, blk, lio, pair
 
-BY_PATH = Path(f"/dev/disk/by-path/ip-{lio.PORTAL}-iscsi-{lio.IQN}-lun-0")
-DISKS = "class/iscsi_session/session*/device/target*/*/block/*"
 NODE = "/dev/mapper/m"
-
-
-def udev() -> None:
-    """Keeps the LUN's stable name up to date, as udev does."""
-    BY_PATH.parent.mkdir(parents=True, exist_ok=True)
-    while True:
-        now = sorted(Path("/sys").glob(DISKS))
-        want = f"../../{now[0].name}" if now else None
-        have = str(BY_PATH.readlink()) if BY_PATH.is_symlink() else None
-        if have != want:
-            BY_PATH.unlink(missing_ok=True)
-            if want:
-                BY_PATH.symlink_to(want)
-        time.sleep(0.1)
 
 
 def put(tag: str, sector: int) -> None:
@@ -94,7 +76,7 @@ def logged_in(both: pair.Pair) -> None:
     both.wire.cut()
     said = refused(1, "assemble", "m", "--wait", "3", says=("remote leg", "--run"))
     base.expect("can't log in" in said.err, f"it says why: {said.err}")
-    good("assemble", "m", "--wait", "0", "--run")
+    good("assemble", "m", "--wait", "0", "--run", "--yes")
     put("alone", 8192)
     both.wire.mend("lan")
     refused(3, "re-add", "m", "local", says=("isn't dead",))
@@ -103,7 +85,7 @@ def logged_in(both: pair.Pair) -> None:
     good("stop", "m")
 
 
-threading.Thread(target=udev, daemon=True).start()
+clilab.udev()
 with pair.pair("iblock") as both:
     created(both)
     given_back(both)

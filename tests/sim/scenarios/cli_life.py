@@ -175,7 +175,7 @@ def one_leg_only(pair: Pair) -> None:
     pair.vanish("remote")
     refused(1, "assemble", "m", "--wait", "2", says=("remote leg", "--run"))
     base.expect(not dm.exists("m"), "nothing runs")
-    good("assemble", "m", "--run", "--wait", "0")
+    good("assemble", "m", "--run", "--yes", "--wait", "0")
     told = clilab.status()
     base.equal((told["exit_code"], told["standing"]), (1, "alone"), "with one leg")
     put("left")
@@ -191,7 +191,7 @@ def split(pair: Pair) -> None:
     base.step("both legs go on alone: a split brain")
     for leg, other in (("local", "remote"), ("remote", "local")):
         pair.vanish(other)
-        good("assemble", "m", "--run", "--wait", "0")
+        good("assemble", "m", "--run", "--yes", "--wait", "0")
         put(f"only {leg}", 512)
         good("stop", "m")
         pair.appear(other)

@@ -7,12 +7,16 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from locklab import base, dm
+from locklab import base, dm, lio
 
+BY_PATH = Path(f"/dev/disk/by-path/ip-{lio.PORTAL}-iscsi-{lio.IQN}-lun-0")
+DISKS = "class/iscsi_session/session*/device/target*/*/block/*"
 COMMAND = "/lockstep/build/bin/lockstep"
 # There is no udev in the guest: libdevmapper makes the nodes itself.
 os.environ["DM_DISABLE_UDEV"] = "1"
@@ -123,3 +127,21 @@ class Events:
     def stop(self) -> None:
         self._proc.terminate()
         self._proc.wait()
+
+
+def udev() -> None:
+    """Keeps the LUN's stable name up to date from now on, as udev does."""
+    threading.Thread(target=_udev, daemon=True).start()
+
+
+def _udev() -> None:
+    BY_PATH.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        now = sorted(Path("/sys").glob(DISKS))
+        want = f"../../{now[0].name}" if now else None
+        have = str(BY_PATH.readlink()) if BY_PATH.is_symlink() else None
+        if have != want:
+            BY_PATH.unlink(missing_ok=True)
+            if want:
+                BY_PATH.symlink_to(want)
+        time.sleep(0.1)

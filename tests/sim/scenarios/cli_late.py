@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Late writes over iSCSI: of a session that is still there, and of one that its host has forgotten.
+
+    cli_late.py [readd | lost | bare]
+
+`bare`: the same as `lost` by dmsetup alone, which asks the target for nothing: the old write
+overtakes. It shows that what the command does is needed.
+"""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import clilab
+from clilab import good, refused
+from latelab import Ways, draining
+from locklab import base, blk, dm, iscsi, lio, mirror, ram, wire
+from mirrorlab import Beside
+from statelab import super_of
+
+PORTALS = [f"{wire.mirror_ip(n)}:{lio.PORT}" for n in range(2)]
+NODE = "/dev/mapper/m"
+MIB = 4
+
+
+class Site:
+    """Its disk is reached by two ways, so that a write can hang in one of them."""
+
+    def __init__(self, patience_s: int) -> None:
+        self.wires = [wire.Wire(number=n) for n in range(2)]
+        self.ways = Ways("m")
+        numbers = " ".join(f"round-robin 0 1 1 {node} 1" for node in self.ways.nodes)
+        self.disk = dm.create(
+            "mpath", f"0 {self.ways.disk.sectors} multipath 2 queue_mode bio 0 2 1 {numbers}"
+        )
+        self.target = lio.Target(lio.iblock("leg", self.disk), portals=PORTALS)
+        self.session = iscsi.Session(
+            PORTALS, **{"node.session.timeo.replacement_timeout": str(patience_s)}
+        )
+        self.first = self.session.login_by(PORTALS[0])
+        self.local = ram.Ram("local", MIB)
+
+    def hold(self) -> None:
+        """What is written from now on stays in the first way; after pass_by() not any more."""
+        self.ways.hang(0)
+
+    def pass_by(self) -> None:
+        dm.message("mpath", f"fail_path {self.ways.nodes[0]}")
+
+    def same(self) -> None:
+        sectors = int(clilab.examined(self.local.node)["data_len"])
+        blk.same(self.local.node, self.ways.disk.node, sectors)
+
+    def has(self, tag: str) -> bool:
+        with blk.Disk(self.ways.disk.node, write=False) as disk:
+            return disk.read(0, 8) == blk.pattern(tag, 8)
+
+
+def put(tag: str) -> None:
+    with blk.Disk(NODE) as disk:
+        disk.write(0, blk.pattern(tag, 8))
+
+
+def readd() -> None:
+    base.step("re-add by another portal, while the first session still has a write")
+    site = Site(patience_s=120)
+    good("create", "m", site.local.node, site.first, "--yes", "--remote-timeout", "2000")
+    clilab.in_sync()
+    put("first")
+    site.wires[0].cut()
+    put("old")
+    clilab.wait(health="AD", standing="alone")
+    second = site.session.login_by(PORTALS[1])
+    says = ("1 requests that were given up", "iscsiadm -m session -r 1 -u", site.first)
+    refused(1, "re-add", "m", "remote", "--device", second, says=says)
+    put("newer")
+    base.step("the monitor says it, too, and only once")
+    file = Path("/etc/lockstep/m.toml")
+    file.write_text(file.read_text().replace(site.first, second))
+    log = Path("/tmp/monitor").open("w+")  # noqa: SIM115 - for the program's life
+    watch = subprocess.Popen([clilab.COMMAND, "monitor", "m", "--interval", "2"],
+                             stdout=log, stderr=subprocess.STDOUT)  # fmt: skip
+    told = Path("/tmp/monitor")
+    base.until(lambda: "requests that were given up" in told.read_text(), "the monitor's word")
+    time.sleep(5)
+    base.equal(told.read_text().count("requests that were given up"), 1, "times it was said")
+    base.equal(clilab.status()["health"], "AD", "health")
+    base.step("stopped and assembled meanwhile")
+    good("stop", "m")
+    base.expect(draining(), "it lingers")
+    refused(1, "assemble", "m", "--wait", "0", says=("requests that were given up",))
+    said = good("assemble", "m", "--wait", "0", "--run")
+    base.expect("requests that were given up" in said.err, said.err)
+    base.equal(clilab.status()["health"], "A-", "health")
+    put("newest")
+    base.step("the first session is back, and its write arrives")
+    site.wires[0].mend("lan")
+    base.until(lambda: site.session.up_by(PORTALS[0]), "the old session", 100)
+    clilab.in_sync()
+    watch.terminate()
+    watch.wait()
+    time.sleep(5)
+    base.expect(site.has("newest"), "the site's disk has what was acknowledged last")
+    site.same()
+
+
+def lose(site: Site) -> str:
+    """The primary has a write in the site's hands, and forgets it with its session. Returns the
+    new session's disk."""
+    good("stop", "m")
+    site.hold()
+
+    def old() -> None:
+        with base.refused("the write of the old session"), blk.Disk(site.first) as disk:
+            disk.write(0, blk.pattern("old", 8))
+
+    write = Beside(old)
+    time.sleep(1)  # it is at the site's disk
+    site.wires[0].cut()
+    write.result()
+    site.pass_by()
+    base.expect(not site.has("old"), "the old write hangs at the site")
+    return site.session.login_by(PORTALS[1])
+
+
+def lost() -> None:
+    base.step("the primary has forgotten its session, the target hasn't: the command waits for it")
+    site = Site(patience_s=2)
+    good("create", "m", site.local.node, site.first, "--yes")
+    clilab.in_sync()
+    put("first")
+    second = lose(site)
+    Path("/etc/lockstep/m.toml").unlink()
+    words = ("assemble", "m", "--local", site.local.node, "--remote", second, "--wait", "0")
+    refused(1, *words, says=("LUN reset", "older session"))
+    base.expect(not dm.exists("m"), "it was started")
+    good(*words, "--run", "--yes")
+    base.equal(clilab.status()["health"], "A-", "it runs without that leg")
+    put("alone")
+    refused(1, "re-add", "m", "remote", "--device", second, says=("LUN reset", "older session"))
+    base.step("the site's disk goes on")
+    site.ways.wake(0)
+    base.until(lambda: site.has("old"), "the old write arrives")
+    base.until(lambda: site.session.up_by(PORTALS[1]), "the session, which was lost with it", 100)
+    good("re-add", "m", "remote", "--device", second)
+    clilab.in_sync()
+    put("newer")
+    time.sleep(5)
+    base.expect(site.has("newer"), "the site's disk has what was acknowledged last")
+    site.same()
+
+
+def bare() -> None:
+    base.step("the same by dmsetup alone: the old write overtakes")
+    site = Site(patience_s=2)
+    good("create", "m", site.local.node, site.first, "--yes")
+    clilab.in_sync()
+    put("first")
+    sectors = super_of(site.local.node).data_sectors
+    second = lose(site)
+    dm.create("m", mirror.table(site.local.node, second, sectors=sectors))
+    put("newer")
+    base.expect(site.has("newer"), "acknowledged by both")
+    site.ways.wake(0)
+    base.until(lambda: site.has("old"), "the old write over the newer one")
+
+
+PARTS = {"readd": readd, "lost": lost, "bare": bare}
+(part,) = sys.argv[1:]
+PARTS[part]()
+base.step("done")
