@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "batch.h"
 
-#include <linux/blkdev.h>
 #include <linux/list_sort.h>
 
 #include "absorb.h"
@@ -40,6 +39,21 @@ static void merge(struct write *run, struct write *tail, struct write *w)
 	}
 }
 
+static void send_local(struct mirror *m, struct write **runs, unsigned int nr)
+{
+	struct list_head items[LANES];
+	enum sender_lane_id lane;
+	unsigned int i;
+
+	for (lane = 0; lane < LANES; lane++)
+		INIT_LIST_HEAD(&items[lane]);
+	/* All of them first: who has been given may be gone. */
+	for (i = 0; i < nr; i++)
+		list_add_tail(&runs[i]->part[LEG_LOCAL].item.link, &items[write_lane(runs[i])]);
+	for (lane = 0; lane < LANES; lane++)
+		sender_give(&m->legs[LEG_LOCAL].sender, lane, &items[lane]);
+}
+
 /* The writes in the batch, in any order; nobody else has a hand in them. */
 static void send_batch(struct mirror *m, struct list_head *batch)
 {
@@ -47,9 +61,7 @@ static void send_batch(struct mirror *m, struct list_head *batch)
 	struct write *run = NULL, *tail = NULL, *w, *next;
 	struct write *to[LEGS][COALESCE_MAX];
 	unsigned int nr[LEGS] = {};
-	struct blk_plug plug;
 	enum leg_id leg;
-	unsigned int i;
 
 	list_sort(NULL, batch, by_sector);
 	list_for_each_entry_safe(w, next, batch, batched) {
@@ -69,15 +81,8 @@ static void send_batch(struct mirror *m, struct list_head *batch)
 				to[leg][nr[leg]++] = w;
 	}
 
-	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		blk_start_plug(&plug);
-		if (leg == LEG_REMOTE)
-			scatter_send(m, to[leg], nr[leg]);
-		else
-			for (i = 0; i < nr[leg]; i++)
-				write_send_part(to[leg][i], leg);
-		blk_finish_plug(&plug);
-	}
+	send_local(m, to[LEG_LOCAL], nr[LEG_LOCAL]);
+	scatter_send(m, to[LEG_REMOTE], nr[LEG_REMOTE]);
 }
 
 static void batch_work(struct work_struct *work)

@@ -9,10 +9,11 @@
  *  - by a write with FUA or PREFLUSH in it, or by any flush of the caller's;
  *  - when a batch comes back from the remote leg, is abandoned, or turns out not
  *    to go there, and fewer than `pipeline` are on the way.
- * A sealed batch is sent by a worker: its writes sorted by sector, those that
+ * A sealed batch is prepared by a worker: its writes sorted by sector, those that
  * are adjacent merged into one bio for each leg (up to IO_MAX_PAGES vectors,
- * in the first one's array), all for one leg under one plug; for the remote leg as one
- * command if it knows it (scatter.h), and as soon as there is room (window.h).
+ * in the first one's array), and all for one leg given to its sender together; for the
+ * remote leg as one command if it knows it (scatter.h), and as soon as there is room
+ * (window.h).
  *
  * A write of the open batch may absorb others (absorb.h) until the worker begins
  * with the batch.

@@ -169,7 +169,7 @@ static bool set_returned(struct digest_set *set)
 
 static unsigned int timeout_ms(const struct mirror *m)
 {
-	unsigned int ms = READ_ONCE(m->options.remote_timeout);
+	unsigned int ms = READ_ONCE(m->options.timeout[LEG_REMOTE]);
 
 	return ms ? min(ms, DIGEST_TIMEOUT) : DIGEST_TIMEOUT;
 }

@@ -231,7 +231,7 @@ static int come_back(struct mirror *m, enum leg_id leg)
 	r = writes_ready(m, leg);
 	if (!r && registry_draining(m, leg))
 		r = -EBUSY;
-	if (!r && atomic_read(&l->inflight))
+	if (!r && sender_busy(&l->sender))
 		r = -EBUSY;
 	if (r == -EBUSY) {
 		why = WHY_DRAINING;

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-#include <linux/workqueue.h>
-
 #include "leg.h"
-#include "lockstep-compat.h"
 
-/* Under way at once on a leg: enough for its queue, and no crowd of threads. */
-#define ZEROINGS	16
+#include "lockstep-compat.h"
 
 #define DM_MSG_PREFIX "lockstep"
 
@@ -26,6 +22,7 @@ int leg_open(struct leg *leg, struct dm_target *ti, const char *path, enum leg_i
 	int r;
 
 	leg->id = id;
+	sender_init(&leg->sender);
 	if (!strcmp(path, "-")) {
 		leg->dead = true;
 		leg->why = WHY_ABSENT;
@@ -74,14 +71,12 @@ int leg_open(struct leg *leg, struct dm_target *ti, const char *path, enum leg_i
 		return -EINVAL;
 	}
 
-	leg->send_wq = alloc_workqueue("lockstep-leg", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	leg->zero_wq = alloc_workqueue("lockstep-zero", WQ_UNBOUND | WQ_MEM_RECLAIM, ZEROINGS);
-	if (!leg->send_wq || !leg->zero_wq) {
+	r = sender_create(&leg->sender);
+	if (r) {
 		ti->error = "Out of memory";
 		give_back(leg, ti);
-		return -ENOMEM;
 	}
-	return 0;
+	return r;
 }
 
 void leg_put(struct leg *leg, struct dm_target *ti)
@@ -93,12 +88,7 @@ void leg_put(struct leg *leg, struct dm_target *ti)
 
 void leg_close(struct leg *leg)
 {
-	if (leg->zero_wq)
-		destroy_workqueue(leg->zero_wq);
-	leg->zero_wq = NULL;
-	if (leg->send_wq)
-		destroy_workqueue(leg->send_wq);
-	leg->send_wq = NULL;
+	sender_destroy(&leg->sender);
 	if (leg->held)
 		lockstep_bdev_release(leg->held);
 	leg->held = NULL;

@@ -14,8 +14,9 @@
 #include <linux/atomic.h>
 #include <linux/blkdev.h>
 #include <linux/device-mapper.h>
-#include <linux/jiffies.h>
 #include <linux/types.h>
+
+#include "sender.h"
 
 enum leg_id {
 	LEG_LOCAL,
@@ -71,13 +72,9 @@ struct leg {
 	enum leg_why why;
 	unsigned int deaths;
 	struct task_struct *joiner;	/* it is dead, and this one's join uses it (join.h) */
-	atomic_t inflight;		/* our bios (and zeroings) on the device */
-	unsigned long progress;		/* jiffies: the last one returned, or a first one began */
 	atomic64_t read_errors;
 	atomic64_t write_errors;
-	/* For whoever mustn't wait for room in the device's queue; see leg_full(). */
-	struct workqueue_struct *send_wq;
-	struct workqueue_struct *zero_wq;	/* zero.h */
+	struct sender sender;		/* of all our I/O to it */
 };
 
 /*
@@ -104,34 +101,5 @@ blk_opf_t leg_write_flags(const struct leg *leg);
  * acknowledged? Then a dead leg can't be believed anywhere.
  */
 bool leg_may_forget(const struct leg *leg);
-
-/*
- * Around every I/O of ours to the leg, whoever sends it, so that a device that
- * answers nothing any more can be told from an idle one (watch.h). Any context.
- */
-static inline void leg_io_start(struct leg *leg)
-{
-	if (!atomic_read(&leg->inflight))
-		WRITE_ONCE(leg->progress, jiffies);
-	smp_mb__before_atomic();	/* who sees inflight raised sees the idle time ended */
-	atomic_inc(&leg->inflight);
-}
-
-static inline void leg_io_end(struct leg *leg)
-{
-	WRITE_ONCE(leg->progress, jiffies);
-	smp_mb__before_atomic();	/* who starts the next I/O doesn't go by an older one */
-	atomic_dec(&leg->inflight);
-}
-
-/*
- * Has it about as much as its queue takes? Whoever submits more may sleep until
- * something returns, and from a leg that hangs nothing does: so send_wq is to do that.
- * Half of the queue is left to others, and to bios that are split. Any context.
- */
-static inline bool leg_full(const struct leg *leg)
-{
-	return atomic_read(&leg->inflight) > bdev_get_queue(leg->bdev)->nr_requests / 2;
-}
 
 #endif

@@ -128,16 +128,26 @@ static int msg_resync_compare(struct mirror *m, unsigned int argc, char **argv)
 	return 0;
 }
 
-static int msg_remote_timeout(struct mirror *m, unsigned int argc, char **argv)
+static int set_timeout(struct mirror *m, enum leg_id leg, const char *what, const char *word)
 {
 	unsigned int ms;
-	int r = parse_number("remote_timeout", argv[0], REMOTE_TIMEOUT_MAX, &ms);
+	int r = parse_number(what, word, TIMEOUT_MAX, &ms);
 
 	if (r)
 		return r;
-	WRITE_ONCE(m->options.remote_timeout, ms);
-	watch_set(m, ms);
+	WRITE_ONCE(m->options.timeout[leg], ms);
+	watch_set(m, leg, ms);
 	return 0;
+}
+
+static int msg_remote_timeout(struct mirror *m, unsigned int argc, char **argv)
+{
+	return set_timeout(m, LEG_REMOTE, "remote_timeout", argv[0]);
+}
+
+static int msg_local_timeout(struct mirror *m, unsigned int argc, char **argv)
+{
+	return set_timeout(m, LEG_LOCAL, "local_timeout", argv[0]);
 }
 
 static int msg_coalesce(struct mirror *m, unsigned int argc, char **argv)
@@ -228,6 +238,7 @@ static const struct {
 	{ "resync_pace", " polite|full", 1, 1, msg_resync_pace },
 	{ "resync_compare", " on|off", 1, 1, msg_resync_compare },
 	{ "remote_timeout", " <ms>", 1, 1, msg_remote_timeout },
+	{ "local_timeout", " <ms>", 1, 1, msg_local_timeout },
 	{ "coalesce", " <writes>", 1, 1, msg_coalesce },
 	{ "scatter", " auto|on|off", 1, 1, msg_scatter },
 	{ "memory_kib", " <KiB>", 1, 1, msg_memory_kib },

@@ -10,6 +10,7 @@
  *   resync_rate <KiB/s>      0 = no bound
  *   resync_least <KiB/s>     under any load, 0 = nothing
  *   remote_timeout <ms>      0 = never
+ *   local_timeout <ms>       0 = never
  *   coalesce <writes>        in a batch at most
  *   scatter auto|on|off      batches as WRITE SCATTERED
  *   memory_kib <KiB>         bound of the memory of writes in flight, 0 = the default

@@ -141,6 +141,8 @@ struct mirror_io {
 	struct work_struct work;
 	struct bvec_iter iter;		/* as it came, to try again */
 	enum leg_id leg;		/* where it was sent */
+	struct sender_item item;
+	bool watched;			/* it is with the leg's sender, or out */
 	bool retried;			/* already failed over */
 	struct throttle_io app;
 	struct budget_share share;	/* a write's, until it has a struct write */

@@ -10,6 +10,42 @@ static sector_t last_of(const struct bvec_iter *iter)
 	return iter->bi_sector + (iter->bi_size >> SECTOR_SHIFT) - 1;
 }
 
+static struct mirror_io *io_of(struct sender_item *item)
+{
+	return container_of(item, struct mirror_io, item);
+}
+
+static void send_read(struct sender_item **items, unsigned int nr)
+{
+	submit_bio_noacct(io_of(items[0])->bio);
+}
+
+static void drop_read(struct sender_item *item)
+{
+	struct mirror_io *io = io_of(item);
+
+	io->watched = false;
+	io->bio->bi_status = BLK_STS_IOERR;
+	bio_endio(io->bio);	/* to read_end_io() */
+}
+
+static int hand_over(struct mirror_io *io)
+{
+	static const struct sender_ops ops = { .send = send_read, .drop = drop_read };
+	struct sender *s = &io->m->legs[io->leg].sender;
+
+	io->watched = io->leg == LEG_REMOTE || READ_ONCE(io->m->options.timeout[LEG_LOCAL]);
+	if (likely(!io->watched))
+		return DM_MAPIO_REMAPPED;
+	sender_item_init(&io->item, &ops);
+	if (io->leg == LEG_LOCAL) {
+		sender_began(s, &io->item);
+		return DM_MAPIO_REMAPPED;
+	}
+	sender_give_one(s, LANE_URGENT, &io->item);
+	return DM_MAPIO_SUBMITTED;
+}
+
 int read_map(struct mirror *m, struct bio *bio)
 {
 	struct mirror_io *io = mirror_io(bio);
@@ -25,11 +61,8 @@ int read_map(struct mirror *m, struct bio *bio)
 	if (io->leg == LEGS)
 		return DM_MAPIO_KILL;
 
-	/* Of the local leg nobody asks whether it hangs. */
-	if (unlikely(io->leg == LEG_REMOTE))
-		leg_io_start(&m->legs[LEG_REMOTE]);
 	bio_set_dev(bio, leg_bdev(&m->legs[io->leg]));
-	return DM_MAPIO_REMAPPED;
+	return hand_over(io);
 }
 
 /*
@@ -55,8 +88,10 @@ int read_end_io(struct mirror *m, struct bio *bio, blk_status_t *error)
 	struct mirror_io *io = mirror_io(bio);
 	enum leg_id leg;
 
-	if (unlikely(io->leg == LEG_REMOTE && !io->retried))
-		leg_io_end(&m->legs[LEG_REMOTE]);
+	if (unlikely(io->watched)) {
+		io->watched = false;
+		sender_returned(&m->legs[io->leg].sender, &io->item);
+	}
 	if (likely(!*error)) {
 		if (unlikely(io->retried)) {
 			count(&m->counters, COUNT_FAILOVERS);

@@ -10,6 +10,9 @@
  * (transfer.h). The first one has the caller's pages, which must not be written after
  * it has ended: so it ends when the device says so, if need be by the time-outs below.
  *
+ * A read of the local leg is submitted by its caller, who alone waits if that leg hangs; one of
+ * the remote leg by the leg's sender (sender.h). Both count for the leg's timeout, if it has one.
+ *
  * Reads take no range: a read that overlaps a write in flight may return old
  * or new data, as on any disk.
  */
@@ -20,7 +23,7 @@
 
 struct mirror;
 
-/* For .map: returns DM_MAPIO_REMAPPED or DM_MAPIO_KILL. */
+/* For .map: returns DM_MAPIO_REMAPPED, DM_MAPIO_SUBMITTED or DM_MAPIO_KILL. */
 int read_map(struct mirror *m, struct bio *bio);
 
 /* For .end_io of a read: returns DM_ENDIO_DONE, or _INCOMPLETE to try again. */

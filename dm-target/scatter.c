@@ -162,15 +162,16 @@ static void answered(struct mirror *m, enum scatter_state state, unsigned int ra
 		     unsigned int sectors)
 {
 	struct scatter *s = &m->scatter;
+	unsigned long flags;
 
-	spin_lock_irq(&m->writes.lock);
+	spin_lock_irqsave(&m->writes.lock, flags);
 	s->state = state;
 	s->ranges = ranges;
 	s->sectors = sectors;
 	s->asking = false;
 	trace_lockstep_scatter_state(m, state, ranges, sectors);
 	wake_up_all(&m->writes.returned);
-	spin_unlock_irq(&m->writes.lock);
+	spin_unlock_irqrestore(&m->writes.lock, flags);
 }
 
 /* No answer, which isn't one: it will be asked again, some times. */
@@ -241,15 +242,24 @@ static enum rq_end_io_ret ask_end(LOCKSTEP_END_IO_ARGS)
 	return RQ_END_IO_NONE;
 }
 
-static void ask(struct mirror *m, bool limits)
+static struct mirror *asks_for(struct sender_item *item)
+{
+	return container_of(item, struct mirror, scatter.question);
+}
+
+static void send_question(struct sender_item **items, unsigned int nr)
 {
 	static const u8 inquiry[] = { INQUIRY, 1, LIMITS_PAGE, 0, ANSWER, 0 };
 	static const u8 commands[] = { MAINTENANCE_IN, MI_REPORT_SUPPORTED_OPERATION_CODES, 3,
 				       OPCODE, 0, ACTION, 0, 0, 0, ANSWER, 0, 0 };
+	struct mirror *m = asks_for(items[0]);
+	bool limits = m->scatter.ask_limits;
 	const u8 *cdb = limits ? inquiry : commands;
-	struct command *c = new_command(m, false, cdb,
-					limits ? sizeof(inquiry) : sizeof(commands), 1, ANSWER);
+	struct command *c;
 
+	/* The leg isn't given up for want of an answer to it. */
+	sender_returned(&remote(m)->sender, items[0]);
+	c = new_command(m, false, cdb, limits ? sizeof(inquiry) : sizeof(commands), 1, ANSWER);
 	if (c) {
 		c->limits = limits;
 		INIT_WORK(&c->work, ask_work);
@@ -258,6 +268,22 @@ static void ask(struct mirror *m, bool limits)
 		free_command(c);
 	}
 	answered(m, SCATTER_UNKNOWN, 0, 0);
+}
+
+static void drop_question(struct sender_item *item)
+{
+	answered(asks_for(item), SCATTER_UNKNOWN, 0, 0);
+}
+
+/* By the leg's sender. Its answer, or none, is the next that happens. */
+static void ask(struct mirror *m, bool limits)
+{
+	static const struct sender_ops ops = { .send = send_question, .drop = drop_question };
+	struct scatter *s = &m->scatter;
+
+	s->ask_limits = limits;
+	sender_item_init(&s->question, &ops);
+	sender_give_one(&remote(m)->sender, LANE_URGENT, &s->question);
 }
 
 /* Is it to be asked now? Then the caller does. */
@@ -478,15 +504,11 @@ static bool send_command(struct mirror *m, struct write **runs, const struct pla
 				       w->vecs[v].bv_offset);
 		c->runs[i] = w;
 	}
-	for (i = 0; i < p->nr; i++)
-		leg_io_start(remote(m));
 	if (begin(c, scattered_end)) {
 		count(&m->counters, COUNT_SCATTERED);
 		count_add(&m->counters, COUNT_SCATTERED_RUNS, p->nr);
 		return true;
 	}
-	for (i = 0; i < p->nr; i++)
-		leg_io_end(remote(m));
 	free_command(c);
 no_room:
 	count_add(&m->counters, COUNT_SCATTERED_PUNTED, p->nr);
@@ -495,34 +517,63 @@ no_room:
 	return false;
 }
 
-/* @counted: by the window. */
-static void send_runs(struct mirror *m, struct write **runs, unsigned int nr, bool counted)
+void scatter_submit(struct sender_item **items, unsigned int nr)
+{
+	struct write *of_unit[COALESCE_MAX], **runs = of_unit;
+	unsigned int i, together;
+	struct mirror *m;
+	struct plan p;
+
+	for (i = 0; i < nr; i++)
+		runs[i] = write_of(items[i]);
+	m = runs[0]->m;
+	/* As planned, if the leg and its queue are still what they were. */
+	for (; nr; runs += together, nr -= together) {
+		together = 1;
+		if (nr > 1) {
+			plan_command(m, runs, nr, &p);
+			together = max(p.nr, 1u);
+			if (together > 1 && send_command(m, runs, &p))
+				continue;
+		}
+		for (i = 0; i < together; i++)
+			write_submit(runs[i], LEG_REMOTE);
+	}
+}
+
+/* Runs of one lane: as commands, or one by one, those for which there is room. */
+static void send_lane(struct mirror *m, enum sender_lane_id lane, struct write **runs,
+		      unsigned int nr)
 {
 	unsigned int i, together;
+	LIST_HEAD(items);
 	struct plan p;
 
 	for (; nr; runs += together, nr -= together) {
 		plan_command(m, runs, nr, &p);
 		together = max(p.nr, 1u);
-		if (!counted && !window_take(m, runs, together))
-			continue;
-		if (together > 1 && send_command(m, runs, &p))
+		if (!window_take(m, runs, together))
 			continue;
 		for (i = 0; i < together; i++)
-			write_send_part(runs[i], LEG_REMOTE);
+			list_add_tail(&runs[i]->part[LEG_REMOTE].item.link, &items);
 	}
+	sender_give(&remote(m)->sender, lane, &items);
 }
 
 void scatter_send(struct mirror *m, struct write **runs, unsigned int nr)
 {
+	struct write *in[LANES][COALESCE_MAX];
+	unsigned int nr_in[LANES] = { }, i;
+	enum sender_lane_id lane;
+
 	if (nr > 1 && to_ask(m))
 		ask(m, false);
-	send_runs(m, runs, nr, false);
-}
-
-void scatter_send_parked(struct mirror *m, struct write **runs, unsigned int nr)
-{
-	send_runs(m, runs, nr, true);
+	for (i = 0; i < nr; i++) {
+		lane = write_lane(runs[i]);
+		in[lane][nr_in[lane]++] = runs[i];
+	}
+	for (lane = 0; lane < LANES; lane++)
+		send_lane(m, lane, in[lane], nr_in[lane]);
 }
 
 void scatter_init(struct mirror *m, enum table_scatter how)

@@ -51,9 +51,10 @@
  * Memory: everything is asked for without waiting; if there is none, or no tag, the
  * writes go in the usual way.
  *
- * Each of its writes counts as I/O on the leg (leg_io_start()). A question doesn't: a
- * leg isn't given up for want of that answer, and nothing but the end of this mirror
- * waits for it (scatter_end()), as long as the SCSI layer's timeouts let it take.
+ * Commands and questions are made and submitted by the leg's sender (sender.h). Each of
+ * a command's writes is out on the leg. A question isn't: a leg isn't given up for want
+ * of that answer, and nothing but the end of this mirror waits for it (scatter_end()), as
+ * long as the SCSI layer's timeouts let it take.
  */
 #ifndef LOCKSTEP_SCATTER_H
 #define LOCKSTEP_SCATTER_H
@@ -61,6 +62,7 @@
 #include <linux/blk_types.h>
 #include <linux/types.h>
 
+#include "sender.h"
 #include "table.h"
 
 struct mirror;
@@ -83,6 +85,8 @@ struct scatter {
 	enum scatter_state state;
 	enum table_scatter how;	/* as the table says */
 	bool asking;		/* writes.returned is woken when it ends */
+	struct sender_item question;	/* while asking, the one who asks has it and the next */
+	bool ask_limits;
 	unsigned int deaths;	/* of the leg, when it was asked */
 	bool cache;		/* of the disk, likewise: it was on */
 	unsigned int tries;	/* that got no answer since */
@@ -105,13 +109,13 @@ void scatter_set(struct mirror *m, enum table_scatter how);
 const char *scatter_word(struct mirror *m);
 
 /*
- * Instead of write_send_part() for each of these runs on the remote leg. They are
- * launched. Process context; may sleep as write_send_part() may.
+ * Give these runs to the remote leg's sender, those together that are to be one command, or
+ * park them (window.h). They are launched. Process context, doesn't sleep.
  */
 void scatter_send(struct mirror *m, struct write **runs, unsigned int nr);
 
-/* For window.c: likewise these, which it has counted by now. */
-void scatter_send_parked(struct mirror *m, struct write **runs, unsigned int nr);
+/* What the sender does with the remote parts of writes, in one command or one by one. */
+void scatter_submit(struct sender_item **items, unsigned int nr);
 
 /* One of them that was sent once more (leg_part.again) has returned. Any context. */
 void scatter_again_done(struct mirror *m, blk_status_t status);

@@ -27,6 +27,7 @@ enum option {
 	OPT_RESYNC_JOBS,
 	OPT_RESYNC_RATE,
 	OPT_REMOTE_TIMEOUT,
+	OPT_LOCAL_TIMEOUT,
 	OPT_REJOIN,
 	OPT_RESYNC_PACE,
 	OPT_RESYNC_COMPARE,
@@ -52,6 +53,7 @@ static const struct {
 	{ "resync_jobs", OPT_RESYNC_JOBS, true },
 	{ "resync_rate", OPT_RESYNC_RATE, true },
 	{ "remote_timeout", OPT_REMOTE_TIMEOUT, true },
+	{ "local_timeout", OPT_LOCAL_TIMEOUT, true },
 	{ "rejoin", OPT_REJOIN, true },
 	{ "resync_pace", OPT_RESYNC_PACE, true },
 	{ "resync_compare", OPT_RESYNC_COMPARE, true },
@@ -69,7 +71,7 @@ void table_defaults(struct table_options *o)
 		.rejoin = REJOIN_SECONDS_DEFAULT,
 		.resync_jobs = RESYNC_JOBS_DEFAULT,
 		.resync_least = RESYNC_LEAST_DEFAULT,
-		.remote_timeout = REMOTE_TIMEOUT_DEFAULT,
+		.timeout[LEG_REMOTE] = REMOTE_TIMEOUT_DEFAULT,
 		.coalesce = COALESCE_DEFAULT,
 		.coalesce_pipeline = COALESCE_PIPELINE_DEFAULT,
 	};
@@ -189,9 +191,14 @@ static int parse_option(struct table_options *o, struct dm_target *ti, enum opti
 			ti->error = "resync_rate must be a number of KiB/s, 0 for no bound";
 		break;
 	case OPT_REMOTE_TIMEOUT:
-		r = parse_number(&o->remote_timeout, value, 0, REMOTE_TIMEOUT_MAX);
+		r = parse_number(&o->timeout[LEG_REMOTE], value, 0, TIMEOUT_MAX);
 		if (r)
 			ti->error = "remote_timeout must be from 0 (never) to 86400000 ms";
+		break;
+	case OPT_LOCAL_TIMEOUT:
+		r = parse_number(&o->timeout[LEG_LOCAL], value, 0, TIMEOUT_MAX);
+		if (r)
+			ti->error = "local_timeout must be from 0 (never) to 86400000 ms";
 		break;
 	case OPT_REJOIN:
 		r = parse_number(&o->rejoin, value, 0, 86400);
@@ -318,16 +325,16 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 {
 	bool least = o->resync_least != RESYNC_LEAST_DEFAULT;
 	bool jobs = o->resync_jobs != RESYNC_JOBS_DEFAULT;
-	bool timeout = o->remote_timeout != REMOTE_TIMEOUT_DEFAULT;
+	bool timeout = o->timeout[LEG_REMOTE] != REMOTE_TIMEOUT_DEFAULT;
 	bool rejoin = o->rejoin != REJOIN_SECONDS_DEFAULT;
 	bool coalesce = o->coalesce != COALESCE_DEFAULT;
 	bool pipeline = o->coalesce_pipeline != COALESCE_PIPELINE_DEFAULT;
 	unsigned int words, sz = 0;
 
 	words = 2 * (!!o->region_size + !!o->policy + o->trust_remote_cache + o->local_fua + jobs +
-		     !!o->resync_rate + least + timeout + rejoin + coalesce + pipeline +
-		     o->resync_full + o->resync_compare + !!o->resync_digests + !!o->scatter +
-		     !!o->memory_kib) +
+		     !!o->resync_rate + least + timeout + !!o->timeout[LEG_LOCAL] + rejoin +
+		     coalesce + pipeline + o->resync_full + o->resync_compare +
+		     !!o->resync_digests + !!o->scatter + !!o->memory_kib) +
 		(o->mode != MODE_METADATA);
 	if (!words)
 		return 0;
@@ -350,7 +357,9 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 	if (least)
 		DMEMIT(" resync_least %u", o->resync_least);
 	if (timeout)
-		DMEMIT(" remote_timeout %u", o->remote_timeout);
+		DMEMIT(" remote_timeout %u", o->timeout[LEG_REMOTE]);
+	if (o->timeout[LEG_LOCAL])
+		DMEMIT(" local_timeout %u", o->timeout[LEG_LOCAL]);
 	if (rejoin)
 		DMEMIT(" rejoin %u", o->rejoin);
 	if (o->resync_full)

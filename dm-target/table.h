@@ -47,8 +47,9 @@
  *   resync_digests <dev>|-   the digest LUN of the remote leg: copy only what
  *                            differs by it, else as resync_compare says; not with
  *                            sync or nosync; - (default): there is none (digest.h)
- *   remote_timeout <ms>      the remote leg is given up if it has answered
- *                            nothing for so long; default 10000, 0 = never
+ *   remote_timeout <ms>      the remote leg is given up if it hasn't answered a
+ *                            request for so long; default 10000, 0 = never
+ *   local_timeout <ms>       likewise the local leg; default 0 = never
  *   coalesce <n>             writes in a batch at most, 1 to 32, default 32;
  *                            1 = each write goes out at once (batch.h)
  *   coalesce_pipeline <n>    so many batches on the way to the remote leg before
@@ -70,6 +71,8 @@
 #define LOCKSTEP_TABLE_H
 
 #include <linux/types.h>
+
+#include "leg.h"
 
 struct dm_target;
 
@@ -101,7 +104,7 @@ struct table_options {
 	unsigned int resync_jobs;
 	unsigned int resync_rate;	/* KiB/s */
 	unsigned int resync_least;	/* KiB/s */
-	unsigned int remote_timeout;	/* ms */
+	unsigned int timeout[LEGS];	/* ms */
 	bool resync_full;
 	bool resync_compare;
 	const char *resync_digests;	/* a path, in argv until digests_create(); NULL: none */

@@ -302,7 +302,7 @@ static int mirror_init(struct mirror *m)
 	r = counters_create(&m->counters);
 	if (r)
 		return r;
-	watch_init(m, m->options.remote_timeout);
+	watch_init(m);
 	r = writes_create(m);
 	if (r)
 		return r;

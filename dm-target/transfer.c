@@ -67,7 +67,14 @@ static void abandon(struct transfer *t)
 	list_del(&t->link);
 	t->abandoned = true;
 	t->status = BLK_STS_TIMEOUT;
-	writes_other_abandoned(t->m, t->leg);
+	if (sender_take_back(&t->m->legs[t->leg].sender, &t->item)) {
+		/* It has never been sent: there is nothing to return. */
+		bio_uninit(&t->bio);
+		t->out = false;
+		put(t);
+	} else {
+		writes_other_abandoned(t->m, t->leg);
+	}
 	complete(&t->done);
 }
 
@@ -89,7 +96,7 @@ static void transfer_done(struct bio *bio)
 	unsigned long flags;
 	bool abandoned;
 
-	leg_io_end(&m->legs[leg]);
+	sender_returned(&m->legs[leg].sender, &t->item);
 	bio_uninit(bio);
 
 	/* Whoever waits takes this lock before it lets anything go. */
@@ -133,10 +140,13 @@ bool transfer_init(struct transfer *t, struct mirror *m, enum leg_id leg, blk_op
 	return true;
 }
 
-static void send_work(struct work_struct *work)
+static void send_transfer(struct sender_item **items, unsigned int nr)
 {
-	submit_bio(&container_of(work, struct transfer, send)->bio);
+	submit_bio(&container_of(items[0], struct transfer, item)->bio);
 }
+
+/* Nothing to drop: transfers_abandon() takes them back. */
+static const struct sender_ops transfer_ops = { .send = send_transfer };
 
 void transfer_submit(struct transfer *t)
 {
@@ -144,6 +154,7 @@ void transfer_submit(struct transfer *t)
 	struct leg *l = &m->legs[t->leg];
 
 	t->began = ktime_get();
+	sender_item_init(&t->item, &transfer_ops);
 	spin_lock_irq(&m->lock);
 	t->joins = l->joiner == current;
 	t->out = usable(t);
@@ -155,17 +166,11 @@ void transfer_submit(struct transfer *t)
 		complete(&t->done);
 		put(t);
 	}
+	/* Under the lock: who abandons it either finds it in its lane, or out. */
+	if (t->out)
+		sender_give_one(&l->sender, op_is_sync(t->bio.bi_opf) ? LANE_URGENT : LANE_LATER,
+				&t->item);
 	spin_unlock_irq(&m->lock);
-	if (!t->out)
-		return;
-
-	leg_io_start(l);
-	if (likely(!leg_full(l))) {
-		submit_bio(&t->bio);
-	} else {
-		INIT_WORK(&t->send, send_work);
-		queue_work(l->send_wq, &t->send);
-	}
 }
 
 /* How long it may take, if nobody gives the leg up; jiffies. */
@@ -175,8 +180,8 @@ static unsigned long patience(const struct transfer *t)
 
 	if (READ_ONCE(m->legs[t->leg].dead))
 		return JOIN_SECONDS * HZ;
-	if (!m->ran && t->leg == LEG_REMOTE && m->options.remote_timeout)
-		return msecs_to_jiffies(m->options.remote_timeout);
+	if (!m->ran && m->options.timeout[t->leg])
+		return msecs_to_jiffies(m->options.timeout[t->leg]);
 	return MAX_SCHEDULE_TIMEOUT;
 }
 
@@ -194,7 +199,7 @@ static void too_late(struct transfer *t)
 	if (late && !l->dead)
 		DMWARN("%s: the %s leg (%s) has not answered for %u ms",
 		       dm_table_device_name(m->ti->table), leg_name(l->id), leg_path(l),
-		       m->options.remote_timeout);
+		       m->options.timeout[t->leg]);
 }
 
 int transfer_wait(struct transfer *t)

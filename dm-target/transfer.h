@@ -9,14 +9,14 @@
  *  - on a dead leg, which only a join uses (join.h): after JOIN_SECONDS, or as
  *    soon as joins are to stop. Anybody else's ends at once: the join may be
  *    about to find that the leg is no more this mirror's;
- *  - on the remote leg while the mirror has not been started yet, so that nothing
- *    can be given up: after remote_timeout. Then the start fails.
- * What is abandoned ends for who waits with -ETIMEDOUT. It may still reach the
- * leg, so it counts with the abandoned writes (write.h), and the leg isn't used
- * again before it has returned. Its memory stays until then.
+ *  - while the mirror has not been started yet, so that nothing can be given up: after
+ *    the leg's timeout, if it has one. Then the start fails.
+ * What is abandoned ends for who waits with -ETIMEDOUT. Unless it was still with the
+ * sender, it may reach the leg, so it counts with the abandoned writes (write.h), and the leg
+ * isn't used again before it has returned. Its memory stays until then.
  *
- * Each counts as I/O of ours on the leg (leg_io_start()). Errors are counted and
- * traced for the leg, if it is alive; what they mean is the caller's business.
+ * Each is submitted by the leg's sender (sender.h). Errors are counted and traced for the
+ * leg, if it is alive; what they mean is the caller's business.
  *
  * Memory: transfer_now() and transfer_read() take pages of their own from
  * reserves. TRANSFER_RESERVE is more than can be under way on both legs, abandoned
@@ -30,7 +30,6 @@
 #include <linux/bio.h>
 #include <linux/completion.h>
 #include <linux/mempool.h>
-#include <linux/workqueue.h>
 
 #include "leg.h"
 #include "write-pool.h"
@@ -51,7 +50,7 @@ struct transfer {
 	sector_t sector;
 	ktime_t began;
 	struct completion done;
-	struct work_struct send;
+	struct sender_item item;
 	mempool_t *pool;		/* NULL: the memory is the caller's */
 	/* state lock */
 	struct list_head link;		/* in transfers.waited */
@@ -97,7 +96,7 @@ int __must_check transfer_read(struct mirror *m, enum leg_id leg, struct bio *bi
 /*
  * In steps, and in memory of the caller's, which stays until the transfer has
  * returned from the leg, too. Between init and submit the pages are added to
- * t->bio. Submit may be in any context that may sleep; wait as above. Init returns
+ * t->bio. Submit in process context, it doesn't sleep; wait as above. Init returns
  * false, and changes nothing, if its last use was abandoned and is still out.
  */
 bool __must_check transfer_init(struct transfer *t, struct mirror *m, enum leg_id leg,

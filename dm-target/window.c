@@ -3,12 +3,20 @@
 
 #include <linux/ktime.h>
 
+#include "lockstep-test.h"
 #include "lockstep-trace.h"
 #include "mirror.h"
 
-static struct window *window_of(struct mirror *m)
+TEST_KNOB(bool, small_at_once, "small writes are sent however many are on the way");
+
+static struct window_class *class_of(struct mirror *m, enum window_class_id id)
 {
-	return &m->writes.window;
+	return &m->writes.window.classes[id];
+}
+
+static struct sender_item *item_of(struct write *run)
+{
+	return &run->part[LEG_REMOTE].item;
 }
 
 static unsigned int bytes_of(const struct write *run)
@@ -16,40 +24,44 @@ static unsigned int bytes_of(const struct write *run)
 	return run->part[LEG_REMOTE].size;
 }
 
-static bool room(const struct window *win, size_t bytes)
+static bool room(const struct window_class *c, size_t bytes)
 {
-	return !win->bytes || (win->bytes < win->limit && bytes <= win->limit - win->bytes);
+	return !c->bytes || (c->bytes < c->limit && bytes <= c->limit - c->bytes);
 }
 
-static void on_the_way(struct window *win, struct write *run, u64 now)
+static void on_the_way(struct window_class *c, struct write *run, u64 now)
 {
 	run->sent_at = now;
-	win->bytes += bytes_of(run);
+	c->bytes += bytes_of(run);
 }
 
 bool window_take(struct mirror *m, struct write **runs, unsigned int nr)
 {
-	struct window *win = window_of(m);
+	struct window_class *c;
+	enum window_class_id id;
 	unsigned long flags;
 	size_t bytes = 0;
 	unsigned int i;
 	bool now;
 
-	for (i = 0; i < nr; i++)
+	for (i = 0; i < nr; i++) {
 		bytes += bytes_of(runs[i]);
-	if (likely(bytes <= WINDOW_SMALL))
+		/* The first one knows how many belong together. */
+		item_of(runs[i])->unit = i ? 0 : nr;
+	}
+	id = bytes <= WINDOW_SMALL ? WINDOW_OF_SMALL : WINDOW_OF_LARGE;
+	if (test_knob(small_at_once) && id == WINDOW_OF_SMALL)
 		return true;
+	c = class_of(m, id);
 
 	spin_lock_irqsave(&m->writes.lock, flags);
-	now = READ_ONCE(m->legs[LEG_REMOTE].dead) ||
-	      (list_empty(&win->parked) && room(win, bytes));
+	now = READ_ONCE(m->legs[LEG_REMOTE].dead) || (list_empty(&c->parked) && room(c, bytes));
 	for (i = 0; i < nr; i++) {
+		runs[i]->window = id;
 		if (now)
-			on_the_way(win, runs[i], ktime_get_ns());
+			on_the_way(c, runs[i], ktime_get_ns());
 		else
-			list_add_tail(&runs[i]->batched, &win->parked);
-		/* The first one knows how many belong together. */
-		runs[i]->unit = i ? 0 : nr;
+			list_add_tail(&item_of(runs[i])->link, &c->parked);
 	}
 	spin_unlock_irqrestore(&m->writes.lock, flags);
 	if (!now)
@@ -57,114 +69,116 @@ bool window_take(struct mirror *m, struct write **runs, unsigned int nr)
 	return now;
 }
 
-/* The first of those that belong together, taken off if there is room for them; 0: none. */
-static unsigned int unpark(struct window *win, struct write **runs)
+/* The first unit, if there is room for it, to the lists of its lane. */
+static bool unpark(struct window_class *c, struct list_head *lanes)
 {
-	struct write *run = list_first_entry_or_null(&win->parked, struct write, batched);
-	unsigned int nr = run ? run->unit : 0, i;
+	struct sender_item *item = list_first_entry_or_null(&c->parked, struct sender_item, link);
+	unsigned int nr = item ? item->unit : 0, i;
+	struct sender_item *first = item;
 	u64 now = ktime_get_ns();
 	size_t bytes = 0;
 
 	for (i = 0; i < nr; i++) {
-		runs[i] = run;
-		bytes += bytes_of(run);
-		run = list_next_entry(run, batched);
+		bytes += bytes_of(write_of(item));
+		item = list_next_entry(item, link);
 	}
-	if (!room(win, bytes))
-		return 0;
+	if (!nr || !room(c, bytes))
+		return false;
 	for (i = 0; i < nr; i++) {
-		list_del(&runs[i]->batched);
-		on_the_way(win, runs[i], now);
+		struct write *run = write_of(first);
+
+		first = list_next_entry(first, link);
+		list_move_tail(&item_of(run)->link, &lanes[write_lane(run)]);
+		on_the_way(c, run, now);
 	}
-	return nr;
+	return true;
 }
 
-static void window_work(struct work_struct *work)
+/* ns within which a write of the class should be answered. */
+static u64 aim(const struct mirror *m, const struct window_class *c)
 {
-	struct mirror *m = container_of(work, struct mirror, writes.window.work);
-	struct write *runs[COALESCE_MAX];
-	unsigned int nr;
+	unsigned int ms = READ_ONCE(m->options.timeout[LEG_REMOTE]) ?: REMOTE_TIMEOUT_DEFAULT;
 
-	for (;;) {
-		spin_lock_irq(&m->writes.lock);
-		nr = unpark(window_of(m), runs);
-		spin_unlock_irq(&m->writes.lock);
-		if (!nr)
-			return;
-		scatter_send_parked(m, runs, nr);
-	}
-}
-
-/* ns within which a large write should be answered. */
-static u64 aim(const struct mirror *m)
-{
-	unsigned int ms = READ_ONCE(m->options.remote_timeout) ?: REMOTE_TIMEOUT_DEFAULT;
-
-	return (u64)ms * NSEC_PER_MSEC / WINDOW_PART;
+	return (u64)ms * NSEC_PER_MSEC / c->part;
 }
 
 /* It has taken too long: was it in the queue? Then halve that. */
-static void late(struct mirror *m, const struct write *run, u64 now)
+static void late(struct mirror *m, struct window_class *c, const struct write *run, u64 now)
 {
-	struct window *win = window_of(m);
-
 	/* It has seen a longer queue than there is now. */
-	if (run->sent_at < win->halved)
+	if (run->sent_at < c->halved)
 		return;
-	if (win->limit > WINDOW_LEAST) {
-		win->limit = max_t(size_t, win->limit / 2, WINDOW_LEAST);
-		win->halved = now;
+	if (c->limit > c->least) {
+		c->limit = max(c->limit / 2, c->least);
+		c->halved = now;
 		count(&m->counters, COUNT_WINDOW_HALVED);
 	} else {
-		win->lone = now - run->sent_at;
+		c->lone = now - run->sent_at;
 	}
 }
 
-static void follow(struct mirror *m, const struct write *run)
+static void follow(struct mirror *m, struct window_class *c, const struct write *run)
 {
-	struct window *win = window_of(m);
 	u64 now = ktime_get_ns(), took = now - run->sent_at;
-	size_t old = win->limit;
+	size_t old = c->limit;
 
-	if (took > clamp(WINDOW_LONE * win->lone, aim(m), aim(m) * WINDOW_PART / 2)) {
-		late(m, run, now);
+	if (took > clamp(WINDOW_LONE * c->lone, aim(m, c), aim(m, c) * c->part / 2)) {
+		late(m, c, run, now);
 	} else {
-		win->lone = min(win->lone, took);
-		if (!list_empty(&win->parked))
-			win->limit += win->halved ? bytes_of(run) / 8 : bytes_of(run);
+		c->lone = min(c->lone, took);
+		if (!list_empty(&c->parked))
+			c->limit += c->halved ? bytes_of(run) / 8 : bytes_of(run);
 	}
-	if (win->limit != old)
-		trace_lockstep_window(m, win->limit, win->bytes, took);
+	if (c->limit != old)
+		trace_lockstep_window(m, c->limit, c->bytes, took);
 }
 
 void window_returned(struct write *run)
 {
+	struct list_head lanes[LANES];
+	enum sender_lane_id lane;
 	struct mirror *m = run->m;
-	struct window *win = window_of(m);
+	struct window_class *c;
 	unsigned long flags;
 
-	if (likely(!run->sent_at))
+	if (unlikely(!run->sent_at))
 		return;
+	for (lane = 0; lane < LANES; lane++)
+		INIT_LIST_HEAD(&lanes[lane]);
+	c = class_of(m, run->window);
+
 	spin_lock_irqsave(&m->writes.lock, flags);
-	win->bytes -= bytes_of(run);
-	follow(m, run);
+	c->bytes -= bytes_of(run);
+	follow(m, c, run);
 	run->sent_at = 0;
-	if (!list_empty(&win->parked))
-		queue_work(m->writes.batches.wq, &win->work);
+	/* What is parked for a dead leg is dropped, by who has given it up. */
+	while (!READ_ONCE(m->legs[LEG_REMOTE].dead) && unpark(c, lanes))
+		;
 	spin_unlock_irqrestore(&m->writes.lock, flags);
+
+	for (lane = 0; lane < LANES; lane++)
+		sender_give(&m->legs[LEG_REMOTE].sender, lane, &lanes[lane]);
 }
 
-void window_drop(struct mirror *m, struct list_head *runs)
+void window_drop(struct mirror *m, struct list_head *items)
 {
+	enum window_class_id id;
+
 	lockdep_assert_held(&m->writes.lock);
-	list_splice_init(&window_of(m)->parked, runs);
+	for (id = 0; id < WINDOWS; id++)
+		list_splice_tail_init(&class_of(m, id)->parked, items);
 }
 
 void window_init(struct mirror *m)
 {
-	struct window *win = window_of(m);
+	enum window_class_id id;
 
-	win->limit = WINDOW_FIRST;
-	INIT_LIST_HEAD(&win->parked);
-	INIT_WORK(&win->work, window_work);
+	for (id = 0; id < WINDOWS; id++) {
+		struct window_class *c = class_of(m, id);
+
+		c->limit = WINDOW_FIRST;
+		c->least = id == WINDOW_OF_SMALL ? WINDOW_SMALL_LEAST : WINDOW_LEAST;
+		c->part = id == WINDOW_OF_SMALL ? WINDOW_SMALL_PART : WINDOW_PART;
+		INIT_LIST_HEAD(&c->parked);
+	}
 }

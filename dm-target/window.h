@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Window: how many bytes of large writes are on the way to the remote leg.
+ * Window: how many bytes of writes are on the way to the remote leg.
  *
- * Why: an iSCSI initiator sends the first burst of each command that it has (64 KiB
- * with LIO) before it sends more of any, and a target asks for the rest of all of
- * them at once. So of many large writes on a slow wire none is complete before nearly
- * all are. Measured: a checkpoint of PostgreSQL, 114 writes, on 3 Mbit/s, none
- * answered for 10 s; which nobody can tell from a leg that hangs (watch.h).
+ * Why: what the device is given at once queues there, and a request that queues is as old as one
+ * that hangs (watch.h): a burst of small writes that the wire takes 20 s for has requests of 20 s,
+ * though the leg works. And an iSCSI initiator sends the first burst of each command that it has
+ * (64 KiB with LIO) before it sends more of any, and a target asks for the rest of all of
+ * them at once: so of many large writes on a slow wire none is complete before nearly all are.
+ * Measured: a checkpoint of PostgreSQL, 114 writes, on 3 Mbit/s, none answered for 10 s.
  *
- * Rule: a large write is sent while fewer than `limit` bytes of such are on the way,
- * or none. Else it is parked, and sent in its turn when others have returned. Large is
- * what is more than WINDOW_SMALL in one bio, or in one command (scatter.h). Smaller
- * ones go at once, before all that are parked: they need not be asked for, are
- * complete in the order in which they were sent, and are somebody's commit more
- * often than not. What isn't a caller's write isn't counted either: a resync chooses its
- * chunks by the time that they take (throttle.h).
+ * Rule: there are two classes, and each has its limit. A write is sent while fewer bytes of its
+ * class than that are on the way, or none. Else it is parked, and sent in its turn when others
+ * have returned. Large is what is more than WINDOW_SMALL in one bio, or in one command
+ * (scatter.h). Small ones don't wait for large ones, and go before all large ones that are
+ * parked: they need not be asked for, are complete in the order in which they were sent, and are
+ * somebody's commit more often than not. What isn't a caller's write isn't counted: a
+ * resync chooses its chunks by the time that they take (throttle.h).
  *
- * The limit follows the wire, so that a large write is answered within about a
- * WINDOW_PART of remote_timeout (of its default, if that is never):
+ * The limit follows the wire, so that a write is answered within about a part of remote_timeout
+ * (of its default, if that is never): a WINDOW_PART, small ones a WINDOW_SMALL_PART.
  *  - one that took longer halves it, but only if it was sent since the last time;
  *  - else, if others are parked, it grows: by all that returns until it has been
  *    halved once (so it doubles in a round trip), by an eighth of that afterwards.
- * It starts at WINDOW_FIRST and isn't less than WINDOW_LEAST. A write that takes
- * longer with no more than that on the way isn't late for a queue of ours, and a
- * shorter one wouldn't help it: the way is far (what is beyond the first burst takes
+ * It starts at WINDOW_FIRST and isn't less than WINDOW_LEAST, WINDOW_SMALL_LEAST for small
+ * ones. A write that takes longer with no more than that on the way isn't late for a queue of
+ * ours, and a shorter one wouldn't help it: the way is far (what is beyond the first burst takes
  * two round trips), or the leg slow. From then on WINDOW_LONE times that is allowed
  * (but half of remote_timeout at most), until others take less. So a wire where a lone
  * write takes less than a sixth of remote_timeout isn't left idle for long. 7 MiB at 155
@@ -39,9 +40,12 @@
  *	16	1.14				0.57			931
  *	32	1.15				0.40			930
  *
- * Ways out: something is on the way while any write is parked. It returns, or the leg is
- * given up; then window_drop() hands out those that are parked, which have never
+ * Ways out: something of its class is on the way while any write is parked. It returns, or the
+ * leg is given up; then window_drop() hands out those that are parked, which have never
  * been sent. To a dead leg nothing is parked.
+ *
+ * A wire that becomes slower by a hundred times within a second has been given too much by
+ * then: such a leg may be given up, and comes back.
  *
  * Locking: writes.lock guards all of it.
  */
@@ -50,7 +54,6 @@
 
 #include <linux/list.h>
 #include <linux/types.h>
-#include <linux/workqueue.h>
 
 struct mirror;
 struct write;
@@ -58,16 +61,29 @@ struct write;
 #define WINDOW_SMALL	(32u << 10)	/* bytes, at most */
 #define WINDOW_FIRST	(256u << 10)
 #define WINDOW_LEAST	(128u << 10)
-#define WINDOW_PART	16
-#define WINDOW_LONE	3
+#define WINDOW_SMALL_LEAST	(32u << 10)
+#define WINDOW_PART		16
+#define WINDOW_SMALL_PART	8
+#define WINDOW_LONE		3
 
-struct window {
+enum window_class_id {
+	WINDOW_OF_SMALL,
+	WINDOW_OF_LARGE,
+	WINDOWS,
+};
+
+struct window_class {
 	size_t bytes;			/* on the way */
 	size_t limit;			/* of them */
+	size_t least;			/* of the limit */
+	unsigned int part;		/* of remote_timeout */
 	u64 halved;			/* ktime, ns; 0: never */
 	u64 lone;			/* ns: a write took, limit at its least; 0: no matter */
-	struct list_head parked;	/* of runs (batch.h), by write.batched */
-	struct work_struct work;
+	struct list_head parked;	/* the remote parts' items of runs (batch.h) */
+};
+
+struct window {
+	struct window_class classes[WINDOWS];
 };
 
 void window_init(struct mirror *m);
@@ -76,16 +92,19 @@ void window_init(struct mirror *m);
  * window_take - may these runs go to the remote leg now?
  * @runs: launched; more than one: they are to be one command
  *
- * True: they are on the way, and the caller sends them. False: they are parked, and no
- * more the caller's; a worker calls scatter_send_parked() with them, or the leg dies.
+ * True: they are on the way, and the caller gives them to the leg's sender as one unit. False:
+ * they are parked, and no more the caller's; they are given to it later, or the leg dies.
  * Any context.
  */
 bool __must_check window_take(struct mirror *m, struct write **runs, unsigned int nr);
 
-/* This run has returned from the remote leg. Any context. */
+/*
+ * This run has returned from the remote leg, or was dropped by the sender. Gives what there is
+ * room for to that. Any context, no locks held.
+ */
 void window_returned(struct write *run);
 
-/* The leg is dead: move all runs that are parked to @runs. Under writes.lock. */
-void window_drop(struct mirror *m, struct list_head *runs);
+/* The leg is dead: move the items of all runs that are parked to @items. Under writes.lock. */
+void window_drop(struct mirror *m, struct list_head *items);
 
 #endif

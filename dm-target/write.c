@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "write.h"
 
+#include <linux/delay.h>
+
+#include "abandon.h"
 #include "absorb.h"
+#include "lockstep-test.h"
 #include "lockstep-trace.h"
 #include "mirror.h"
 #include "zero.h"
@@ -10,23 +14,13 @@
 #define LEG_FLAGS	(REQ_SYNC | REQ_META | REQ_PRIO | REQ_IDLE | REQ_FUA | \
 			 REQ_PREFLUSH | REQ_BACKGROUND)
 
-/*
- * write.state. Legs that a write wasn't sent to count as answered and returned.
- * An abandoned leg counts as answered. Who sets the last ANSWERED settles; who
- * sets the last of RETURNED, FINISHED and UNPINNED frees. After setting another
- * bit a write isn't touched any more.
- */
-#define ANSWERED(leg)	BIT(leg)
-#define RETURNED(leg)	BIT(LEGS + (leg))
-#define ABANDONED(leg)	BIT(2 * LEGS + (leg))
-#define FINISHED	BIT(3 * LEGS)
-#define UNPINNED	BIT(3 * LEGS + 1)	/* no batch is counted in it */
-#define ANY_ABANDONED	(ABANDONED(LEG_LOCAL) | ABANDONED(LEG_REMOTE))
-#define ALL_ANSWERED	(ANSWERED(LEG_LOCAL) | ANSWERED(LEG_REMOTE))
-#define ALL_RETURNED	(RETURNED(LEG_LOCAL) | RETURNED(LEG_REMOTE))
-#define GONE		(ALL_RETURNED | FINISHED | UNPINNED)
-
 #define DRAIN_TELL	(600 * HZ)	/* once more; it has been told at first */
+
+/* Somebody waits for it (sender.h). */
+#define URGENT		(REQ_SYNC | REQ_META | REQ_PRIO | REQ_FUA | REQ_PREFLUSH)
+
+TEST_KNOB(uint, slow_return, "ms from an abandoned part's return to the end of its accounting");
+TEST_KNOB(bool, late_look, "look at an abandoned part after others may have freed it");
 
 static void give_back(struct write *w)
 {
@@ -34,8 +28,7 @@ static void give_back(struct write *w)
 	write_pool_put(&w->m->writes.pool, w);
 }
 
-/* Set a bit of GONE. */
-static void release(struct write *w, unsigned int bits)
+void write_release(struct write *w, unsigned int bits)
 {
 	if (((atomic_fetch_or(bits, &w->state) | bits) & GONE) == GONE)
 		give_back(w);
@@ -56,7 +49,7 @@ void write_pin(struct write *w)
 
 void write_unpin(struct write *w)
 {
-	release(w, UNPINNED);
+	write_release(w, UNPINNED);
 }
 
 void write_finish(struct write *w, blk_status_t status)
@@ -70,7 +63,7 @@ void write_finish(struct write *w, blk_status_t status)
 	}
 	if (unlikely(is_out(w)))
 		budget_stuck(w);
-	release(w, FINISHED);
+	write_release(w, FINISHED);
 
 	/* Last: the mirror may be gone after it. */
 	do {
@@ -79,8 +72,7 @@ void write_finish(struct write *w, blk_status_t status)
 	} while (unlikely((bio = bio_list_pop(&absorbed))));
 }
 
-/* Every leg has answered or was abandoned; w isn't in flying any more. */
-static void write_settle(struct write *w)
+void write_settle(struct write *w)
 {
 	unsigned int state = atomic_read(&w->state);
 	enum leg_id leg;
@@ -99,13 +91,21 @@ static void write_settle(struct write *w)
 	mirror_settle(w);
 }
 
-/* An abandoned part is back. */
-static void part_returned(struct mirror *m, struct write *w, enum leg_id leg, unsigned int state)
+/*
+ * An abandoned part is back, which has been published (@state): unless that was the last bit
+ * of GONE, somebody else may have freed w by now.
+ */
+static void part_returned(struct mirror *m, struct write *w, enum leg_id leg, unsigned int state,
+			  blk_status_t status)
 {
 	struct writes *ws = &m->writes;
 	unsigned long flags;
 
-	if (w->part[leg].status) {
+	if (test_knob(slow_return))
+		mdelay(test_knob(slow_return));
+	if (test_knob(late_look))
+		status = w->part[leg].status;
+	if (status) {
 		atomic64_inc(&m->legs[leg].write_errors);
 		count(&m->counters, COUNT_LATE);
 	}
@@ -119,8 +119,7 @@ static void part_returned(struct mirror *m, struct write *w, enum leg_id leg, un
 	spin_unlock_irqrestore(&ws->lock, flags);
 }
 
-/* Not on the way to the remote leg any more. Under the lock. */
-static void leave_batch(struct write *w)
+void write_leave_batch(struct write *w)
 {
 	struct write *head = w->head;
 
@@ -128,21 +127,21 @@ static void leave_batch(struct write *w)
 	batch_returned(w->m, head);
 }
 
-void write_leg_done(struct write *w, enum leg_id leg, blk_status_t status)
+/* A leg is done with its part. */
+static void leg_done(struct write *w, enum leg_id leg, blk_status_t status)
 {
 	unsigned int bits = ANSWERED(leg) | RETURNED(leg);
 	struct mirror *m = w->m;
 	struct writes *ws = &m->writes;
 	unsigned long flags;
 	unsigned int old;
-
 	bool settles;
 
 	w->part[leg].status = status;
 
 	spin_lock_irqsave(&ws->lock, flags);
 	if (leg == LEG_REMOTE)
-		leave_batch(w);
+		write_leave_batch(w);
 	old = atomic_fetch_or(bits, &w->state);
 	settles = !(old & ABANDONED(leg)) && ((old | bits) & ALL_ANSWERED) == ALL_ANSWERED;
 	if (settles)
@@ -150,72 +149,9 @@ void write_leg_done(struct write *w, enum leg_id leg, blk_status_t status)
 	spin_unlock_irqrestore(&ws->lock, flags);
 
 	if (unlikely(old & ABANDONED(leg)))
-		part_returned(m, w, leg, old | bits);
+		part_returned(m, w, leg, old | bits, status);
 	else if (settles)
 		write_settle(w);
-}
-
-/* True if the write waited for the leg; *state is as it is afterwards. */
-static bool stop_waiting(struct write *w, enum leg_id leg, int *state)
-{
-	int old = atomic_read(&w->state);
-
-	do {
-		if (old & ANSWERED(leg))
-			return false;
-		*state = old | ANSWERED(leg) | ABANDONED(leg);
-	} while (!atomic_try_cmpxchg(&w->state, &old, *state));
-	return true;
-}
-
-/* These runs were parked (window.h) when they were abandoned: there is nothing to return. */
-static void never_sent(struct mirror *m, struct list_head *parked)
-{
-	struct write *run, *following, *w, *next;
-
-	list_for_each_entry_safe(run, following, parked, batched)
-		for (w = run; w; w = next) {
-			next = w->part[LEG_REMOTE].next;
-			release(w, RETURNED(LEG_REMOTE));
-			writes_other_returned(m, LEG_REMOTE);
-		}
-}
-
-unsigned int write_abandon(struct mirror *m, enum leg_id leg)
-{
-	struct writes *ws = &m->writes;
-	struct write *w, *next;
-	LIST_HEAD(answered);
-	unsigned int nr = 0;
-	LIST_HEAD(parked);
-	int state;
-
-	/* The state lock: until all are marked the leg can't come alive again. */
-	spin_lock_irq(&m->lock);
-	spin_lock(&ws->lock);
-	list_for_each_entry_safe(w, next, &ws->flying, flying) {
-		if (!m->legs[leg].dead || !stop_waiting(w, leg, &state))
-			continue;
-		nr++;
-		if (leg == LEG_REMOTE)
-			leave_batch(w);
-		if ((state & ALL_ANSWERED) == ALL_ANSWERED)
-			list_move_tail(&w->flying, &answered);
-	}
-	ws->abandoned[leg] += nr;
-	if (leg == LEG_REMOTE && m->legs[leg].dead)
-		window_drop(m, &parked);
-	spin_unlock(&ws->lock);
-	spin_unlock_irq(&m->lock);
-	if (!nr)
-		return 0;
-
-	write_pool_give_spare(&ws->pool);
-	count_add(&m->counters, COUNT_ABANDONED, nr);
-	never_sent(m, &parked);
-	list_for_each_entry_safe(w, next, &answered, flying)
-		write_settle(w);
-	return nr;
 }
 
 void writes_other_abandoned(struct mirror *m, enum leg_id leg)
@@ -269,12 +205,12 @@ void write_part_done(struct write *w, enum leg_id leg, blk_status_t status)
 {
 	struct write *next;
 
-	leg_io_end(&w->m->legs[leg]);
+	sender_returned(&w->m->legs[leg].sender, &w->part[leg].item);
 	if (leg == LEG_REMOTE)
 		window_returned(w);
 	do {
 		next = w->part[leg].next;
-		write_leg_done(w, leg, status);
+		leg_done(w, leg, status);
 		w = next;
 	} while (w);
 }
@@ -310,42 +246,57 @@ static void send_bio(struct write *w, enum leg_id leg)
 	submit_bio_noacct(leg_bio);
 }
 
-static void part_work(struct write *w, enum leg_id leg)
+void write_submit(struct write *w, enum leg_id leg)
 {
 	if (w->kind == WRITE_ZERO)
-		zero_leg(w, leg);
+		write_part_done(w, leg, zero_leg(w, leg));
 	else
 		send_bio(w, leg);
 }
 
-static void local_part_work(struct work_struct *work)
+struct write *write_of(struct sender_item *item)
 {
-	part_work(container_of(work, struct write, part[LEG_LOCAL].work), LEG_LOCAL);
+	return container_of(item, struct leg_part, item)->w;
 }
 
-static void remote_part_work(struct work_struct *work)
+static void send_local(struct sender_item **items, unsigned int nr)
 {
-	part_work(container_of(work, struct write, part[LEG_REMOTE].work), LEG_REMOTE);
+	unsigned int i;
+
+	for (i = 0; i < nr; i++)
+		write_submit(write_of(items[i]), LEG_LOCAL);
 }
 
-void write_send_part(struct write *w, enum leg_id leg)
+static void drop_local(struct sender_item *item)
 {
-	struct leg *l = &w->m->legs[leg];
+	abandon_unsent(write_of(item), LEG_LOCAL);
+}
 
-	leg_io_start(l);
-	if (likely(w->kind != WRITE_ZERO && !leg_full(l))) {
-		send_bio(w, leg);
-		return;
-	}
-	write_again(w, leg);
+static void drop_remote(struct sender_item *item)
+{
+	abandon_unsent(write_of(item), LEG_REMOTE);
+}
+
+static const struct sender_ops part_ops[LEGS] = {
+	[LEG_LOCAL] = { .send = send_local, .drop = drop_local },
+	[LEG_REMOTE] = { .send = scatter_submit, .drop = drop_remote },
+};
+
+enum sender_lane_id write_lane(const struct write *w)
+{
+	if (w->kind == WRITE_ZERO)
+		return LANE_ZERO;
+	return w->kind == WRITE_FLUSH || (w->opf & URGENT) ? LANE_URGENT : LANE_LATER;
 }
 
 void write_again(struct write *w, enum leg_id leg)
 {
-	struct leg *l = &w->m->legs[leg];
+	struct sender *s = &w->m->legs[leg].sender;
+	struct sender_item *item = &w->part[leg].item;
 
-	INIT_WORK(&w->part[leg].work, leg == LEG_LOCAL ? local_part_work : remote_part_work);
-	queue_work(w->kind == WRITE_ZERO ? l->zero_wq : l->send_wq, &w->part[leg].work);
+	sender_returned(s, item);
+	item->unit = 1;
+	sender_give_one(s, write_lane(w), item);
 }
 
 /*
@@ -375,6 +326,8 @@ static bool take_off(struct write *w, struct write *head)
 		part->size = write_sectors(w) << SECTOR_SHIFT;
 		part->next = NULL;
 		part->again = false;
+		part->w = w;
+		sender_item_init(&part->item, &part_ops[leg]);
 	}
 	if (likely(ok)) {
 		/* Nothing of it is out there: a leg that drains is dead. */
@@ -415,19 +368,19 @@ bool write_launch(struct write *w)
 
 void write_send(struct write *w)
 {
+	enum sender_lane_id lane;
+	struct mirror *m = w->m;
 	unsigned int sent;
 
 	if (!write_launch(w))
 		return;
-	/*
-	 * The last answer may free w before the loop ends; and w->bio may be gone
-	 * when a leg is abandoned before it has got its part.
-	 */
+	/* The last answer may free w; and a leg may be abandoned before it has got its part. */
 	sent = w->sent;
+	lane = write_lane(w);
 	if (sent & BIT(LEG_LOCAL))
-		write_send_part(w, LEG_LOCAL);
-	if ((sent & BIT(LEG_REMOTE)) && (w->kind != WRITE_DATA || window_take(w->m, &w, 1)))
-		write_send_part(w, LEG_REMOTE);
+		sender_give_one(&m->legs[LEG_LOCAL].sender, lane, &w->part[LEG_LOCAL].item);
+	if ((sent & BIT(LEG_REMOTE)) && (w->kind != WRITE_DATA || window_take(m, &w, 1)))
+		sender_give_one(&m->legs[LEG_REMOTE].sender, lane, &w->part[LEG_REMOTE].item);
 }
 
 static void restart_work(struct work_struct *work)
@@ -656,6 +609,7 @@ void writes_init(struct mirror *m)
 {
 	struct writes *ws = &m->writes;
 
+	mutex_init(&ws->abandoning);
 	spin_lock_init(&ws->lock);
 	INIT_LIST_HEAD(&ws->flying);
 	budget_init(&ws->budget, m->options.memory_kib);

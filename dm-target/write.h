@@ -59,10 +59,12 @@ enum write_kind {
 
 /* What of a write is done on one leg. */
 struct leg_part {
+	/* It has no vectors of its own at its end: sparse, who can't know, minds an array of it. */
 	union {
-		struct bio bio;			/* data, flush */
-		struct work_struct work;	/* zeroing; or until there is room (leg_full()) */
+		struct bio bio;		/* data, flush */
 	};
+	struct sender_item item;
+	struct write *w;		/* whose part it is */
 	blk_status_t status;		/* once it has returned */
 	/* What its bio has, with the writes merged into it (batch.h). */
 	unsigned int nr_vecs;
@@ -95,9 +97,9 @@ struct write {
 	struct write *head;		/* of the batch that it is on the way in */
 	unsigned int on_wire;		/* in the head: writes that are on the way */
 	struct bio_list absorbed;	/* callers' bios that share its fate */
-	/* window.c; batched is its too, once the batch is launched */
+	/* window.c */
 	u64 sent_at;			/* ktime, ns; 0: isn't counted */
-	unsigned int unit;		/* runs that are to be one command with this first one */
+	enum window_class_id window;
 
 	/* private to budget.c */
 	size_t charged;
@@ -126,10 +128,12 @@ struct writes {
 	struct workqueue_struct *wq;		/* has its range; may wait for pages */
 	struct workqueue_struct *starved_wq;
 
+	struct mutex abandoning;	/* one write_abandon() at a time */
 	spinlock_t lock;		/* what follows */
-	struct list_head flying;	/* sent, not settled */
+	struct list_head flying;	/* launched, not settled */
 	struct bio_list starved;	/* got no struct write */
-	unsigned int abandoned[LEGS];	/* parts that have not returned yet */
+	/* Parts that have not returned yet, and one more while a write_abandon() goes on. */
+	unsigned int abandoned[LEGS];
 	wait_queue_head_t returned;	/* the last of them has */
 	struct work_struct starved_work;
 };
@@ -148,8 +152,7 @@ void write_map(struct mirror *m, struct bio *bio);
 
 /*
  * Route a write again and send it. For mirror.c, which holds it since its
- * mirror_route() or mirror_settle(). Any context: it is sent from a worker, since
- * a leg that hangs may take no more requests, and that mustn't stop a parting.
+ * mirror_route() or mirror_settle(). Any context.
  */
 void write_restart(struct write *w);
 
@@ -164,7 +167,11 @@ void write_finish(struct write *w, blk_status_t status);
  *
  * For a leg that is dead: every write, zeroing and flush in flight is settled
  * without it. Does nothing if the leg isn't dead. Process context, no locks
- * held. Returns how many there were.
+ * held; waits only for another call. Returns how many there were.
+ *
+ * They are marked ABANDON_BATCH at a time, with the locks dropped in between. Until
+ * the last of them is marked the leg counts as draining, so it can't come alive again;
+ * and none is added meanwhile: whoever launches a write sees that the leg has died.
  */
 unsigned int write_abandon(struct mirror *m, enum leg_id leg);
 
@@ -192,11 +199,14 @@ void writes_drain(struct mirror *m);
  *
  * write_send     route and send it
  * write_launch   route it; false if it isn't sent now, then it is no more the
- *                caller's. Else write_send_part() has to follow for each leg in
- *                w->sent, with all the writes that have been merged into w's bio.
- *                After the last one it may be gone.
+ *                caller's. Else for each leg in w->sent its part has to be given to
+ *                the leg's sender, with all the writes that have been merged into w's
+ *                bio. After the last one it may be gone.
+ * write_lane     in which lane of a leg's sender it belongs
+ * write_of       whose part's item it is
+ * write_submit   hand its part to the device. For the sender's workers, sleeps
  * write_again    the leg has got it, and it failed there in scatter.c's way: send it
- *                as write_send_part() does, without counting it once more. Any context
+ *                by itself. Any context
  * write_part_done   all of w's bio has returned from the leg. Any context
  * write_copy     copy the bio's data to this offset (bytes) of w's pages
  * write_pin      w's memory stays; write_unpin() for the end of that is for any
@@ -204,7 +214,9 @@ void writes_drain(struct mirror *m);
  */
 void write_send(struct write *w);
 bool __must_check write_launch(struct write *w);
-void write_send_part(struct write *w, enum leg_id leg);
+enum sender_lane_id write_lane(const struct write *w);
+struct write *write_of(struct sender_item *item);
+void write_submit(struct write *w, enum leg_id leg);
 void write_again(struct write *w, enum leg_id leg);
 void write_part_done(struct write *w, enum leg_id leg, blk_status_t status);
 void write_copy(struct write *w, struct bio *bio, unsigned int offset);
@@ -221,9 +233,6 @@ void writes_other_returned(struct mirror *m, enum leg_id leg);
 
 /* There is a bio in the budget's ready list. For budget.c. Any context. */
 void writes_kick_starved(struct mirror *m);
-
-/* A leg is done with its part. For zero.c. Any context. */
-void write_leg_done(struct write *w, enum leg_id leg, blk_status_t status);
 
 /* The sectors of a write that isn't a flush. */
 static inline sector_t write_sectors(const struct write *w)

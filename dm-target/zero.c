@@ -15,15 +15,27 @@ bool zero_supported(const struct mirror *m)
 	return true;
 }
 
-void zero_leg(struct write *w, enum leg_id leg)
+/* What the device zeroes in one request; all of it, if it has to be written. */
+static sector_t most_at_once(const struct leg *l)
+{
+	return bdev_write_zeroes_sectors(leg_bdev(l)) ?: ZERO_MAX_SECTORS;
+}
+
+blk_status_t zero_leg(struct write *w, enum leg_id leg)
 {
 	struct leg *l = &w->m->legs[leg];
-	int r;
+	sector_t sector = w->range.start, left, nr;
+	int r = 0;
 
-	r = blkdev_issue_zeroout(leg_bdev(l), w->range.start, write_sectors(w), GFP_NOIO, 0);
+	for (left = write_sectors(w); left && !r; left -= nr, sector += nr) {
+		nr = min(left, most_at_once(l));
+		sender_anew(&l->sender, &w->part[leg].item);
+		r = blkdev_issue_zeroout(leg_bdev(l), sector, nr, GFP_NOIO, 0);
+	}
 	/* There is no FUA for this, so: what FUA would have done, afterwards. */
-	if (!r && ((w->opf & REQ_FUA) || leg_write_flags(l)))
+	if (!r && ((w->opf & REQ_FUA) || leg_write_flags(l))) {
+		sender_anew(&l->sender, &w->part[leg].item);
 		r = blkdev_issue_flush(leg_bdev(l));
-	leg_io_end(l);
-	write_leg_done(w, leg, errno_to_blk_status(r));
+	}
+	return errno_to_blk_status(r);
 }

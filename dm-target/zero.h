@@ -6,9 +6,10 @@
  * legs have to stay bit-identical. A device that can deallocate and still
  * promises zeroes does so.
  *
- * Each leg's part runs in a worker that sleeps until the device is done, in the
- * leg's own workqueue: so a leg that hangs keeps neither writes nor
- * the other leg's zeroing waiting. The target offers these operations only if
+ * Each leg's part runs in a worker of the leg's sender, in a lane of its own, and
+ * sleeps until the device is done: so a leg that hangs keeps neither writes nor
+ * the other leg's zeroing waiting. What one call of it sends to the device counts
+ * as one request (watch.h). The target offers these operations only if
  * both legs have write-zeroes when the table is loaded; if a leg loses it
  * later, the block layer falls back to writing zeroes.
  */
@@ -20,8 +21,8 @@
 struct mirror;
 struct write;
 
-/* Do a leg's part, to write_leg_done(). Sleeps until the device is done: for the leg's zero_wq. */
-void zero_leg(struct write *w, enum leg_id leg);
+/* Do a leg's part. Sleeps until the device is done: for the sender's workers. */
+blk_status_t zero_leg(struct write *w, enum leg_id leg);
 
 /* Can both legs write zeroes by themselves? */
 bool zero_supported(const struct mirror *m);

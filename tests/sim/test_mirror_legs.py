@@ -48,6 +48,11 @@ def test_batches_as_one_command_to_another_target(block: int) -> None:
     assert run.rc == 0, run.text
 
 
+def test_a_hang_behind_a_queue_that_blocks() -> None:
+    run = lab("mirror_queues.py", options=("--boot", "scsi_debug.dev_size_mb=16"))
+    assert run.rc == 0, run.text
+
+
 @both_kernels
 def test_without_memory(kernel: str) -> None:
     run = lab("mirror_memory.py", kernel=kernel, options=("--timeout", "900"))

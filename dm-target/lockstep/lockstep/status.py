@@ -35,7 +35,7 @@ REASONS = {
     "absent": "there is no device for it; when it is there: lockstep re-add {name} {leg}",
     "told": "it was failed by hand; back with: lockstep re-add {name} {leg}",
     "failed": "a write or a flush failed; it is tried again",
-    "timeout": "it didn't answer within remote_timeout; it is tried again",
+    "timeout": "it didn't answer within its timeout; it is tried again",
     "draining": "requests that were given up haven't come back, maybe by another device or session;"
     " it comes back by itself when they have, or: lockstep re-add {name} {leg} says what to end",
     "unreadable": "it can't be read; it is tried again",

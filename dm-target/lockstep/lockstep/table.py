@@ -61,6 +61,8 @@ OPTIONS: Mapping[str, Option] = {
         ("degrade", "block", "error"), live=True),
     "remote_timeout": Option("ms without an answer until the remote leg is given up, 0 never",
                              most=86_400_000, usual=10_000, live=True),
+    "local_timeout": Option("ms without an answer until the local leg is given up, 0 never",
+                            most=86_400_000, live=True),
     "rejoin": Option("seconds until a leg that failed is tried again, 0 only by re-add",
                      most=86_400, usual=5),
     "remote_cache": Option(

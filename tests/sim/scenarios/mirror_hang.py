@@ -433,6 +433,58 @@ def compared() -> None:
     legs.close()
 
 
+def one_stuck(which: str) -> None:
+    base.step(f"one request hangs on the {which} leg, all beside it are answered")
+    legs = pair("local_timeout", TIMEOUT_MS)
+    leg = legs.remote if which == "remote" else legs.local
+    device = leg.disk.node
+    leg.table(f"0 64 delay {device} 0 300000\n64 {leg.disk.sectors - 64} linear {device} 64")
+    with blk.Disk(legs.mirror.node) as disk:
+        took: list[float] = []
+        data = blk.pattern("stuck", 8)
+        stuck = Beside(lambda: took.append(blk.timed(lambda: disk.write(0, data))))
+        while not stuck.done:
+            disk.write(128, blk.pattern("other", 8))
+            time.sleep(0.1)
+            base.expect(legs.mirror.status().health == "AA" or stuck.done, "given up too early")
+        in_time("the one that hangs", took[0])
+        legs.mirror.wait("AD" if which == "remote" else "DA")
+        base.equal(legs.word("why"), "timeout", "why")
+        leg.well()  # waits for what is delayed
+        legs.recovers()
+        base.equal(disk.read(0, 8), data, "what was acknowledged")
+    legs.same()
+    legs.close()
+
+
+def local_hangs() -> None:
+    base.step("the local leg hangs: with local_timeout it is given up, without it isn't")
+    legs = pair("local_timeout", TIMEOUT_MS)
+    with blk.Disk(legs.mirror.node) as disk:
+        disk.write(0, blk.pattern("before", 8))
+        legs.local.hang()
+        in_time("write", blk.timed(lambda: disk.write(0, blk.pattern("hung", 8))))
+        legs.mirror.wait("DA")
+        base.equal(legs.mirror.status().local_errors, 1, "errors of the local leg")
+        base.equal(disk.read(0, 8), blk.pattern("hung", 8), "what was acknowledged")
+        legs.local.wake()
+        legs.recovers()
+        legs.mirror.message("local_timeout 0")
+        base.expect("local_timeout" not in dm.table("mirror"), "the table names its default")
+        legs.local.hang()
+        write = Beside(lambda: disk.write(0, blk.pattern("waits", 8)))
+        time.sleep(60)
+        base.expect(not write.done, "a write didn't wait for the local leg")
+        base.equal(legs.mirror.status().health, "AA", "health")
+        legs.local.wake()
+        write.result()
+        for word in ("-1", "86400001", "soon"):
+            with base.refused(f"local_timeout {word}", errno.EINVAL, kernel="local_timeout"):
+                legs.mirror.message(f"local_timeout {word}")
+    legs.same()
+    legs.close()
+
+
 SCENES: dict[str, Callable[[], None]] = {
     "write": lambda: bounded("write", lambda disk: disk.write(0, blk.pattern("hung", 8))),
     "large": lambda: bounded("large write", lambda disk: disk.write(3, blk.pattern("hung", 60))),
@@ -452,6 +504,9 @@ SCENES: dict[str, Callable[[], None]] = {
     "read_again": lambda: read_again(8),
     "read_again_large": lambda: read_again(600),
     "reads_only": reads_only,
+    "one_stuck": lambda: one_stuck("remote"),
+    "one_stuck_local": lambda: one_stuck("local"),
+    "local_hangs": local_hangs,
     "full_queue": full_queue,
     "no_requests_left": no_requests_left,
     "under_load": under_load,
