@@ -50,6 +50,7 @@ struct throttle {
 	u64 quiet_since;
 	u64 pause;		/* the longest of late */
 	u64 latency[LEGS];	/* 0 = unknown */
+	unsigned int unheard;	/* chunks for the least rate since one was measured */
 
 	/* the jobs */
 	unsigned int chunks;	/* in flight */
@@ -138,6 +139,7 @@ void throttle_app_end(struct throttle *t, struct throttle_io *io, enum leg_id le
 	t->in_flight--;
 	t->quiet_since = now;
 	if (leg < LEGS && io->chunks == t->started) {
+		t->unheard = 0;
 		mean = &t->latency[leg];
 		*mean = *mean ? *mean - (*mean >> LATENCY_WEIGHT) +
 				((now - io->began) >> LATENCY_WEIGHT) :
@@ -155,6 +157,7 @@ void throttle_watch(struct throttle *t)
 		t->pause = 0;
 		t->latency[LEG_LOCAL] = 0;
 		t->latency[LEG_REMOTE] = 0;
+		t->unheard = THROTTLE_UNHEARD;
 		t->rest_until = 0;
 		t->forced_at = t->quiet_since;
 		t->due_at = t->quiet_since;
@@ -393,6 +396,17 @@ static void turn(struct throttle *t, u64 now)
 	}
 }
 
+/* Long enough, now and then, for an I/O that no chunk stands in the way of. */
+static u64 rest_of_lagging(struct throttle *t, u64 took)
+{
+	if (t->unheard < THROTTLE_UNHEARD) {
+		t->unheard++;
+		return took;
+	}
+	t->unheard = 1;
+	return took * THROTTLE_REST_HEAR;
+}
+
 void throttle_end(struct throttle *t, const struct throttle_grant *grant)
 {
 	bool idle = grant->pace == PACE_IDLE, lagging = grant->pace == PACE_LEAST;
@@ -424,7 +438,7 @@ void throttle_end(struct throttle *t, const struct throttle_grant *grant)
 		}
 		t->forced_at = now + min(forced, THROTTLE_REST_MAX);
 		if (lagging)
-			t->least_at = now + min(took, THROTTLE_REST_MAX);
+			t->least_at = now + min(rest_of_lagging(t, took), THROTTLE_REST_MAX);
 		else
 			t->rest_until = now + min(rest, THROTTLE_REST_MAX);
 		resize(t, size, ratio, grant);

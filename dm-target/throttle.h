@@ -34,7 +34,9 @@
  *	took: so the application has half of the time at least, whatever the rate is.
  *	Such a chunk is as small as does for the rate, and takes less than
  *	THROTTLE_IDLE_CHUNK more than the fastest did, or twice what the application's
- *	own I/O does.
+ *	own I/O does. An I/O that takes longer than such a rest always meets a chunk, and
+ *	tells nothing: so after THROTTLE_UNHEARD chunks without one that told something, and
+ *	after the first, the rest is THROTTLE_REST_HEAR times as long.
  *
  * An administrator who wants the mirror whole above all switches politeness off
  * (resync_pace full): then it is always as if the application were idle. Beside
@@ -59,6 +61,8 @@ struct throttle;
 #define THROTTLE_REST		9
 #define THROTTLE_REST_LONG	99
 #define THROTTLE_REST_MAX	(2ULL * NSEC_PER_SEC)
+#define THROTTLE_REST_HEAR	4
+#define THROTTLE_UNHEARD	16
 /* Seconds over which the rate is told. */
 #define THROTTLE_RATE_SECONDS	5
 /* KiB/s. 4 GiB are whole again within 18 minutes then, 100 GiB within 7 hours. */

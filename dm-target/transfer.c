@@ -133,7 +133,8 @@ bool transfer_init(struct transfer *t, struct mirror *m, enum leg_id leg, blk_op
 	t->users = 2;
 	t->abandoned = false;
 	init_completion(&t->done);
-	bio_init(&t->bio, leg_bdev(&m->legs[leg]), t->vecs, IO_MAX_PAGES, opf);
+	/* The sender's plug mustn't make one request of several chunks: their size is chosen. */
+	bio_init(&t->bio, leg_bdev(&m->legs[leg]), t->vecs, IO_MAX_PAGES, opf | REQ_NOMERGE);
 	t->bio.bi_iter.bi_sector = sector;
 	t->bio.bi_private = t;
 	t->bio.bi_end_io = transfer_done;

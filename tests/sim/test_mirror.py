@@ -33,11 +33,20 @@ def test_several_sessions_and_multipath() -> None:
 @pytest.mark.parametrize(
     ("part", "kernel"),
     # Its simulated minutes of a full wire cost the checked kernel too much.
-    [(part, "plain") for part in ("wire", "commands", "far", "legs")] + [("legs", "checked")],
+    [
+        *((part, "plain") for part in ("wire", "commands", "small", "far", "legs")),
+        ("legs", "checked"),
+    ],
 )
-def test_large_writes_wait_for_the_wire(part: str, kernel: str) -> None:
+def test_writes_wait_for_the_wire(part: str, kernel: str) -> None:
     run = lab("mirror_window.py", part, kernel=kernel)
     assert run.rc == 0, run.text
+
+
+def test_small_writes_that_wait_for_nothing_cost_the_leg() -> None:
+    run = lab("mirror_window.py", "small", options=("--param", "dm_lockstep.test_small_at_once=1"))
+    assert run.rc == 1, run.text
+    assert "health, errors" in run.text, run.text
 
 
 @both_kernels

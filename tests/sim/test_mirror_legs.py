@@ -53,6 +53,22 @@ def test_a_hang_behind_a_queue_that_blocks() -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.parametrize(
+    ("scenario", "words", "knob", "found"),
+    [
+        ("mirror_queues.py", ("deadline-few",), "send_inline", "the last write took 120"),
+        ("mirror_queues.py", ("bfq",), "send_inline", "the last write took 120"),
+        ("mirror_hang.py", ("one_stuck",), "any_answer", "the one that hangs: 3"),
+    ],
+)
+def test_a_hang_is_felt_without(
+    scenario: str, words: tuple[str, ...], knob: str, found: str
+) -> None:
+    options = ("--boot", "scsi_debug.dev_size_mb=16", "--param", f"dm_lockstep.test_{knob}=1")
+    run = lab(scenario, *words, options=options)
+    assert run.rc == 1 and found in run.text, run.text
+
+
 @both_kernels
 def test_without_memory(kernel: str) -> None:
     run = lab("mirror_memory.py", kernel=kernel, options=("--timeout", "900"))

@@ -234,13 +234,15 @@ def killed() -> None:
 
 def dead_leg() -> None:
     base.step("a leg is given up with all of the budget: the other goes on")
-    # Not larger, nor merged: such would be parked (window.h), not sent.
+    # Not larger, nor merged, nor in their window: what is parked (window.h) is never sent.
+    base.put(PARAMETERS / "test_small_at_once", 1)
     legs = Pair("nosync", *SMALL, "remote_timeout", TIMEOUT_MS, "coalesce", 1)
     legs.remote.hang()
     stream = Stream(legs.mirror.node, 64, 32)
     waits(legs.mirror)
     legs.mirror.wait("AD")
     stream.end()
+    base.put(PARAMETERS / "test_small_at_once", 0)
     used, limit, waiting = memory(legs.mirror)
     print(f"  {used} KiB of {limit} are the dead leg's, {waiting} wait")
     base.expect(used >= 900, "the dead leg holds nothing: this tests nothing")

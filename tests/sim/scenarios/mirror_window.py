@@ -4,6 +4,7 @@
 wire: a burst that takes longer than remote_timeout costs no leg, and a commit beside it doesn't
       wait for the burst's end; afterwards a fast wire is used as one.
 commands: so do commands of many small writes.
+small: and small writes by themselves, of which a queue may be as old as a leg that hangs.
 far: where each write takes long, however little is on the way, many are on the way all the same.
 legs: whatever becomes of the leg while writes are parked.
 """
@@ -132,6 +133,28 @@ def commands() -> None:
     link.close()
 
 
+def small() -> None:
+    base.step("400 small writes at once, four times what the wire takes within remote_timeout")
+    with pair.pair("iblock", "wan", mib=8) as both:
+        device = pair.mirrored(both, "nosync", "remote_timeout", 1000, "coalesce", 1)
+        each = {32 * n: blk.pattern(f"small {n}", 8) for n in range(400)}
+        with blk.Disk(device.node) as disk:
+            began = time.monotonic()
+            writes = [Beside(partial(disk.write, *one)) for one in each.items()]
+            for write in writes:
+                write.result()
+            seconds = time.monotonic() - began
+            status = device.status()
+            parked = told(device, "parked")
+            print(f"  {seconds:.3f} s, {parked} parked, {status.health}", flush=True)
+            base.equal((status.health, status.remote_errors), ("AA", 0), "health, errors")
+            base.expect(seconds > 3, "the wire took them within remote_timeout: nothing was tried")
+            for sector, data in each.items():
+                base.expect(disk.read(sector, 8) == data, f"what was written to {sector}")
+        device.remove()
+        blk.same(both.local.node, both.remote)
+
+
 def far() -> None:
     base.step("a round trip of 400 ms, 155 Mbit/s")
     with pair.pair("iblock", "outsourcing-200", mib=8) as both:
@@ -243,7 +266,9 @@ def legs_die() -> None:
         part()
 
 
-PARTS = {"wire": on_the_wire, "commands": commands, "far": far, "legs": legs_die}
+PARTS = {
+    "wire": on_the_wire, "commands": commands, "small": small, "far": far, "legs": legs_die,
+}  # fmt: skip
 for name in base.words(1, PARTS) or ["legs"]:
     PARTS[name]()
 base.step("done")
