@@ -446,7 +446,7 @@ def test_the_monitor_knows_which_leg_was_failed(m: Host, why: str, given_back: s
     by_hand, tried = ("local", "remote") if why.startswith("told") else ("remote", "local")
     for line in out.splitlines():
         assert (line.split()[0] == by_hand) == ("failed by hand" in line)
-        assert (line.split()[0] == tried) == ("remote_timeout" in line)
+        assert (line.split()[0] == tried) == ("within its timeout" in line)
 
 
 def test_re_add_without_a_device(m: Host) -> None:

@@ -134,10 +134,17 @@ def kernel_number(word: str) -> int:
     return math.prod(int(factor.strip(" u")) for factor in found.split("*"))
 
 
+def option_of(field: str) -> str:
+    """The option that is kept in a field of struct table_options."""
+    leg = re.fullmatch(r"timeout\[LEG_(\w+)\]", field)
+    return f"{leg[1].lower()}_timeout" if leg else field
+
+
 def test_the_bounds_are_those_of_the_kernel() -> None:
     """A number that only the command takes makes a mirror that never starts."""
     source = (KERNEL / "table.c").read_text()
-    bounds = re.findall(r"parse_number\(&o->(\w+), value, (\w+), ([^)]+)\)", source)
+    found = re.findall(r"parse_number\(&o->([\w\[\]]+), value, (\w+), ([^)]+)\)", source)
+    bounds = [(option_of(field), least, most) for field, least, most in found]
     numbers = {name for name, option in OPTIONS.items() if not option.values and not option.path}
     assert {name for name, _, _ in bounds} == numbers | {"region_size"}
     for name, least, most in bounds:
@@ -148,7 +155,8 @@ def test_the_bounds_are_those_of_the_kernel() -> None:
 
 def test_the_defaults_are_those_of_the_kernel() -> None:
     source = (KERNEL / "table.c").read_text().split("void table_defaults")[1].split("\n}")[0]
-    told = dict(re.findall(r"\.(\w+) = (\w+),", source))
+    found = re.findall(r"\.([\w\[\]]+) = (\w+),", source)
+    told = {option_of(field): value for field, value in found}
     assert len(told) > 3
     for name, option in OPTIONS.items():
         want = kernel_number(told.pop(name)) if name in told else 0
