@@ -70,6 +70,11 @@ struct leg {
 
 	bool dead;
 	enum leg_why why;
+	/*
+	 * It is alive, hasn't answered one request for its timeout, and isn't given up for that
+	 * (watch.h): who needs it waits. Under the state lock.
+	 */
+	bool silent;
 	unsigned int deaths;
 	struct task_struct *joiner;	/* it is dead, and this one's join uses it (join.h) */
 	atomic64_t read_errors;

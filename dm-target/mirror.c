@@ -48,7 +48,8 @@ void mirror_changed(struct mirror *m)
 
 	WRITE_ONCE(m->degraded, m->standing != TOGETHER || !region_map_all_in_sync(&m->map));
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		if (mirror_health(m, leg) != m->shown[leg])
+		if (mirror_health(m, leg) != m->shown[leg] ||
+		    m->legs[leg].silent != m->shown_silent[leg])
 			news = true;
 	if (news || m->standing != m->shown_standing)
 		queue_work(m->wq, &m->event);
@@ -86,6 +87,7 @@ int mirror_give_up(struct mirror *m, enum leg_id leg, enum leg_why why)
 
 	l->dead = true;
 	l->why = why;
+	l->silent = false;
 	WRITE_ONCE(m->degraded, true);
 	/*
 	 * mirror_route() looks without the lock: who sees this death has to see that we are

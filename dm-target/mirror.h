@@ -23,7 +23,7 @@
  *    legs, unless the administrator says "unblock".
  *
  * Locking: the state lock (mirror.lock, taken with interrupts off) guards the
- * region map, legs' dead, deaths and why, degraded, standing and what goes with
+ * region map, legs' dead, deaths, why and silent, degraded, standing and what goes with
  * it. It is innermost but for the dirty map's and the workqueues' own locks.
  * degraded may be read without it, after deaths: when it is false and becomes true
  * meanwhile, the I/O goes to a leg that has just died and knows it by the deaths that
@@ -108,6 +108,7 @@ struct mirror {
 
 	/* as of the last event */
 	char shown[LEGS];
+	bool shown_silent[LEGS];
 	enum standing shown_standing;
 
 	struct range_lock ranges;
@@ -225,7 +226,7 @@ int __must_check mirror_fail(struct mirror *m, enum leg_id leg);
 int __must_check mirror_recover(struct mirror *m, enum leg_id leg);
 int __must_check mirror_resync_all(struct mirror *m);
 
-/* Under the state lock, after any change to the map, the standing or leg.dead. */
+/* Under the state lock, after any change to the map, the standing, leg.dead or leg.silent. */
 void mirror_changed(struct mirror *m);
 
 #endif

@@ -6,12 +6,20 @@
 #include "resync.h"
 #include "verify.h"
 
+TEST_KNOB(bool, silence_untold, "a leg that doesn't answer and isn't given up is not told");
 TEST_KNOB(bool, unjudged_good, "legs that nobody has looked at yet are told as if they were in sync");
 
 static const char * const holds[] = {
 	[HOLDS_NOTHING] = "-",
 	[HOLDS_APPLICATION] = "application",
 	[HOLDS_RATE] = "rate",
+};
+
+static const char * const silences[] = {
+	[0] = "-",
+	[BIT(LEG_LOCAL)] = "local",
+	[BIT(LEG_REMOTE)] = "remote",
+	[BIT(LEG_LOCAL) | BIT(LEG_REMOTE)] = "local,remote",
 };
 
 static u64 errors_of(const struct leg *leg)
@@ -23,6 +31,7 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 {
 	struct leg *local = &m->legs[LEG_LOCAL], *remote = &m->legs[LEG_REMOTE];
 	const char *why[LEGS] = { NULL };
+	unsigned int silent = 0;
 	struct budget_told memory;
 	enum standing standing;
 	unsigned long stale[LEGS];
@@ -43,6 +52,8 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 		health[leg] = judged || !m->legs[leg].dev ? mirror_health(m, leg) : '?';
 		if (m->legs[leg].dead)
 			why[leg] = leg_why_word(m->legs[leg].why);
+		if (m->legs[leg].silent && !test_knob(silence_untold))
+			silent |= BIT(leg);
 	}
 	standing = m->standing;
 	action = resync_action(m->resync);
@@ -75,7 +86,7 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 	DMEMIT(" %s", scatter_word(m));
 	budget_tell(&m->writes.budget, &memory);
 	DMEMIT(" %zu/%zu/%u", memory.used >> 10, memory.limit >> 10, memory.waiting);
-	DMEMIT(" %s", holds[throttle_holds(m->throttle)]);
+	DMEMIT(" %s %s", holds[throttle_holds(m->throttle)], silences[silent]);
 	return sz;
 }
 

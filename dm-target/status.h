@@ -35,11 +35,13 @@
  *       SCSI disk)
  *   then  memory of the writes in flight, KiB: <held>/<limit>/<writes that wait for some>
  *       (budget.h)
- *   last  what holds the resync or the verify back most of the time: application | rate |
+ *   then  what holds the resync or the verify back most of the time: application | rate |
  *       - (nothing of ours)
+ *   last  legs that are alive, don't answer, and aren't given up for that, so that what
+ *       needs them waits (watch.h): local | remote | local,remote | -
  *
- * New counters come after the last of them. Each change of fields 1 and 11, and the
- * end of a verify, is a dm event (dmsetup wait) and a line in the kernel log.
+ * New counters come after the last of them. Each change of fields 1 and 11 and of the last
+ * one, and the end of a verify, is a dm event (dmsetup wait) and a line in the kernel log.
  */
 #ifndef LOCKSTEP_STATUS_H
 #define LOCKSTEP_STATUS_H

@@ -84,6 +84,9 @@ static void event_work(struct work_struct *work)
 		before[leg] = m->shown[leg];
 		health[leg] = mirror_health(m, leg);
 		m->shown[leg] = health[leg];
+		/* The watch has told the log. */
+		news |= m->legs[leg].silent != m->shown_silent[leg];
+		m->shown_silent[leg] = m->legs[leg].silent;
 	}
 	stood = m->shown_standing;
 	standing = m->standing;

@@ -20,25 +20,57 @@ void watch_module_exit(void)
 	destroy_workqueue(watch_wq);
 }
 
-static void hangs(struct mirror *m, struct leg *leg, unsigned long age)
+/* True if that is new. */
+static bool set_silent(struct mirror *m, struct leg *leg, bool silent)
+{
+	lockdep_assert_held(&m->lock);
+	if (leg->silent == silent)
+		return false;
+	leg->silent = silent;
+	mirror_changed(m);
+	return true;
+}
+
+/* What was out has come back, if anything was. */
+static void speaks(struct mirror *m, struct leg *leg)
+{
+	bool news;
+
+	spin_lock_irq(&m->lock);
+	news = set_silent(m, leg, false);
+	spin_unlock_irq(&m->lock);
+	if (news)
+		DMINFO("%s: the %s leg (%s) is silent no longer",
+		       dm_table_device_name(m->ti->table), leg_name(leg->id), leg_path(leg));
+}
+
+/* Why it isn't given up, for people. */
+static const char *why_kept(enum leg_id leg, bool never)
+{
+	if (never)
+		return "its timeout is 0";
+	return leg == LEG_LOCAL ? "the remote leg can't stand in" : "the local leg can't stand in";
+}
+
+static void hangs(struct mirror *m, struct leg *leg, unsigned long age, bool never)
 {
 	const char *name = dm_table_device_name(m->ti->table);
+	bool alive, news = false;
 	unsigned int nr;
-	bool alive;
 	int r;
 
 	spin_lock_irq(&m->lock);
 	alive = !leg->dead;
-	r = mirror_give_up(m, leg->id, WHY_TIMEOUT);
+	r = never ? -EPERM : mirror_give_up(m, leg->id, WHY_TIMEOUT);
+	if (r && alive)
+		news = set_silent(m, leg, true);
 	spin_unlock_irq(&m->lock);
-	if (r) {
-		if (!m->watch.told[leg->id])
-			DMWARN("%s: the %s leg (%s) has not answered for %u ms, and the %s leg can't stand in: waiting for it",
-			       name, leg_name(leg->id), leg_path(leg), jiffies_to_msecs(age),
-			       leg_name(other_leg(leg->id)));
-		m->watch.told[leg->id] = true;
+	if (news)
+		DMWARN("%s: the %s leg (%s) has not answered for %u ms, and %s: waiting for it",
+		       name, leg_name(leg->id), leg_path(leg), jiffies_to_msecs(age),
+		       why_kept(leg->id, never));
+	if (r)
 		return;
-	}
 	nr = write_abandon(m, leg->id);
 	if (!nr && !alive)
 		return;
@@ -52,17 +84,18 @@ static unsigned long watch_leg(struct mirror *m, enum leg_id id)
 {
 	unsigned long timeout = READ_ONCE(m->watch.timeout[id]), age;
 	struct leg *leg = &m->legs[id];
+	bool never = !timeout;
 
-	if (!timeout || !leg->dev)
+	if (!leg->dev)
 		return 0;
-	if (!sender_age(&leg->sender, &age)) {
-		m->watch.told[id] = false;
-		return timeout;
-	}
-	if (age < timeout)
+	if (never)
+		timeout = msecs_to_jiffies(WATCH_TELLS_MS);
+	if (!sender_age(&leg->sender, &age) || age < timeout) {
+		speaks(m, leg);
 		return timeout - age;
-	hangs(m, leg, age);
-	return timeout;
+	}
+	hangs(m, leg, age, never);
+	return READ_ONCE(leg->silent) ? min_t(unsigned long, timeout, HZ) : timeout;
 }
 
 static void watch_work(struct work_struct *work)

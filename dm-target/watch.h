@@ -15,16 +15,19 @@
  * If the other leg can't stand in everywhere the leg is not given up: a
  * write that may still arrive must not be overtaken by a later one, so nobody
  * stops waiting for a leg that stays in use. Then the time-outs below it decide
- * (SCSI, iSCSI's replacement_timeout), as for any disk without a mirror; the log
- * tells.
+ * (SCSI, iSCSI's replacement_timeout), as for any disk without a mirror. The leg is silent
+ * then (leg.h): the log, the status line and an event tell it, and tell its end within a
+ * second.
  *
  * local_timeout is off by default: a local disk that takes a minute for its retries is
- * mostly better company than a mirror without it.
+ * mostly better company than a mirror without it. A leg whose timeout is off is never given
+ * up, and is silent after WATCH_TELLS_MS: what waits for it waits all the same.
  *
  * One timer for each mirror; on idle legs it ticks once in a timeout, else
- * when the timeout would be over. It runs from the first resume on, to the last of a
- * suspend (activate.h), and from the first I/O of the next resume. In a first start,
- * when nothing can be given up yet, transfer.h has a timeout of its own.
+ * when the timeout would be over, and once in a second while a leg is silent. It runs
+ * from the first resume on, to the last of a suspend (activate.h), and from the first I/O
+ * of the next resume. In a first start, when nothing can be given up yet, transfer.h has a
+ * timeout of its own.
  */
 #ifndef LOCKSTEP_WATCH_H
 #define LOCKSTEP_WATCH_H
@@ -38,11 +41,11 @@ struct mirror;
 
 #define REMOTE_TIMEOUT_DEFAULT	10000u
 #define TIMEOUT_MAX		(24u * 3600 * 1000)
+#define WATCH_TELLS_MS		10000u
 
 struct watch {
 	struct delayed_work work;
 	unsigned long timeout[LEGS];	/* jiffies, 0 = never */
-	bool told[LEGS];		/* of the hang that can't be helped */
 };
 
 /* The workqueue of all watches. Module init and exit. */

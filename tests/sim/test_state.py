@@ -27,6 +27,13 @@ def test_transitions(scenario: str, kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+def test_a_silent_leg_that_is_not_told_is_found() -> None:
+    knob = ("--param", "dm_lockstep.test_silence_untold=1")
+    run = lab("state_hang.py", "sole_leg", options=(*PATIENCE, *knob))
+    assert run.rc != 0, run.text
+    assert "silent: remote" in run.text
+
+
 # The other site's host doesn't know what the primary has abandoned. Here both are one kernel.
 TWO_HOSTS = ("--param", "dm_lockstep.test_drain_by_device=1")
 

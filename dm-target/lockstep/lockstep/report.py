@@ -84,6 +84,10 @@ def summary(now: Status) -> str:
     words = []
     if len(dead) == len(LEGS):
         words.append("both legs are dead")
+    elif now.silent:
+        what = " and ".join(f"the {leg} leg" for leg in now.silent)
+        verb = "don't" if len(now.silent) > 1 else "doesn't"
+        words.append(f"I/O waits for {what}, which {verb} answer")
     elif now.standing == "blocked":
         words.append("writes are held until both legs are there (lockstep unblock, fail-held)")
     elif now.standing == "refusing":
@@ -138,12 +142,23 @@ def text_of(name: str, now: Status, line: str, *, counters: bool) -> str:
     return "\n".join(lines)
 
 
+# A leg that doesn't answer and isn't given up; by whether the other one could go on alone.
+_SILENT = {
+    False: "it doesn't answer; it has what the other leg lacks, so all waits until it does, or"
+    " until its device reports errors: look at its disk, its site and the link",
+    True: "it doesn't answer, and its timeout says that it is waited for; to go on without it:"
+    " lockstep fail {name} {leg}",
+}
+
+
 def _leg_text(name: str, leg: str, now: Status) -> str:
     words = []
     if now.stale[leg]:
         words.append(f"{now.stale[leg]} stale region{'s' * (now.stale[leg] != 1)}")
     if now.errors[leg]:
         words.append(f"I/O errors: {now.errors[leg]}, of them reads: {now.read_errors[leg]}")
+    if leg in now.silent:
+        words.append(_SILENT[now.health[table.other(leg)] == "A"].format(name=name, leg=leg))
     if reason := now.reasons.get(leg):
         words.append(status.REASONS.get(reason, reason).format(name=name, leg=leg))
     return "; ".join(words)

@@ -79,13 +79,16 @@ class Status:
     memory: Memory | None = None
     # What holds a resync or a verify back: application or rate; None: nothing of the mirror's.
     held_by: str | None = None
+    # Legs that are alive, don't answer, and aren't given up: I/O waits for them.
+    silent: tuple[str, ...] = ()
 
     @property
     def usable(self) -> bool:
         """Reads and writes go through."""
-        return any(health in _ALIVE for health in self.health.values()) and self.standing not in (
-            "blocked",
-            "refusing",
+        return (
+            any(health in _ALIVE for health in self.health.values())
+            and self.standing not in ("blocked", "refusing")
+            and not self.silent
         )
 
     @property
@@ -119,6 +122,7 @@ class Status:
                 leg: {
                     "health": HEALTH.get(self.health[leg], self.health[leg]),
                     "reason": self.reasons.get(leg),
+                    "silent": leg in self.silent,
                     "stale_regions": self.stale[leg],
                     "errors": self.errors[leg],
                     "read_errors": self.read_errors[leg],
@@ -171,7 +175,8 @@ def _parse(length: int, words: list[str]) -> Status:
     rest = words[_FIXED:]
     numbers = [int(word) for word in itertools.takewhile(str.isdigit, rest)]
     # What follows the counters, in the order of status.h.
-    scatter, memory, held = [*rest[len(numbers) :], None, None, None][:3]
+    after: dict[int, str] = dict(enumerate(rest[len(numbers) :]))
+    scatter, memory, held, silent = (after.get(at) for at in range(4))
     names = [*COUNTERS, *(f"counter_{n + 1}" for n in range(len(COUNTERS), len(numbers)))]
     verify = words[14].split("/")
     return Status(
@@ -194,6 +199,7 @@ def _parse(length: int, words: list[str]) -> Status:
         scatter=scatter,
         memory=Memory(*(int(word) for word in memory.split("/"))) if memory else None,
         held_by=held if held != "-" else None,
+        silent=tuple(silent.split(",")) if silent and silent != "-" else (),
     )
 
 

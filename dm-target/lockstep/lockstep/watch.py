@@ -71,6 +71,7 @@ def _runs(now: Status | None) -> str:
 def _facts(now: Status) -> dict[str, str]:
     facts = {f"{leg} leg": status.HEALTH.get(now.health[leg], now.health[leg]) for leg in LEGS}
     facts["standing"] = now.standing
+    facts["doesn't answer"] = ", ".join(f"{leg} leg" for leg in now.silent) or "none"
     facts |= {f"{leg} leg reason": now.reasons.get(leg, "none") for leg in LEGS}
     facts["action"] = now.action
     facts["policy"] = now.policy

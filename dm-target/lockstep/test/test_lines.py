@@ -100,6 +100,33 @@ def test_what_holds_a_resync_is_told_with_the_word_that_changes_it() -> None:
     assert line(f"{head} {counters} yes 512/1024/0 -").held_by is None
 
 
+@pytest.mark.parametrize(
+    ("health", "silent", "says"),
+    [
+        ("aA", "remote", "it has what the other leg lacks"),
+        ("DA", "remote", "it has what the other leg lacks"),
+        ("AA", "local", "lockstep fail m local"),
+        ("aA", "local,remote", "the local leg and the remote leg"),
+    ],
+)
+def test_a_leg_that_is_waited_for_makes_the_mirror_unusable(
+    health: str, silent: str, says: str
+) -> None:
+    counters = " ".join("0" for _ in status.COUNTERS)
+    head = f"{health} 1000/1024 idle 0 0 degrade 24 0 0 0 together - 0 0 - 0 {counters} - 0/1/0 -"
+    before, now = line(f"{head} -"), line(f"{head} {silent}")
+    assert line(head).silent == before.silent == ()
+    assert before.code != status.UNUSABLE
+    assert now.code == status.UNUSABLE
+    text = report.text_of("m", now, "0 1 lockstep - -", counters=False)
+    assert "m: UNUSABLE: I/O waits for the " in text
+    assert says in text
+    told = now.json()["legs"]
+    assert [leg for leg in ("local", "remote") if told[leg]["silent"]] == silent.split(",")
+    legs = ", ".join(f"{leg} leg" for leg in silent.split(","))
+    assert list(watch.changes(before, now)) == [("doesn't answer", "none", legs)]
+
+
 def test_counters_of_a_newer_kernel_are_told_by_their_number() -> None:
     many = " ".join(str(n) for n in range(len(status.COUNTERS) + 2))
     now = line(f"AA 1/1 idle 0 0 degrade 0 0 0 0 together - 0 0 - 0 {many}")

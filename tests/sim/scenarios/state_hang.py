@@ -235,6 +235,69 @@ def somebody_elses() -> None:
         disk_.remove()
 
 
+def told(pair: Pair, silent: str, least: float, most: float) -> None:
+    """The status line says so, by an event, within that time from now on."""
+    begun, event = time.monotonic(), dm.event("mirror")
+    base.until(lambda: pair.word("silent") == silent, f"silent: {silent}", 60)
+    took = time.monotonic() - begun
+    base.until(lambda: dm.event("mirror") > event, "an event", 1)
+    base.expect(least <= took <= most, f"told after {took:.3f} s")
+    print(f"  silent: {silent}: told after {took:.3f} s", flush=True)
+
+
+def sole_leg(refilled: bool) -> None:
+    """It can't be given up, so all that needs it waits: whoever looks has to see that."""
+    base.step(f"the only good leg hangs{' while the other one is refilled' * refilled}: it is told")
+    pair = pair_of()
+    pair.put(0)
+    pair.message("fail local")
+    pair.put(0)
+    if refilled:
+        pair.local.set(data="stall:5000")
+        pair.message("recover local")
+        base.until(lambda: pair.status().health == "aA", "it is being refilled")
+    base.equal(pair.word("silent"), "-", "silent legs before")
+    pair.remote.hang()
+    write = Beside(lambda: pair.put(640))
+    told(pair, "remote", TIMEOUT_MS / 1000, IN_TIME)
+    base.equal(pair.status().health, "aA" if refilled else "DA", "health")
+    base.expect(not write.done, "a write was acknowledged by nobody")
+    pair.remote.wake()
+    told(pair, "-", 0, 1.5)
+    ends("the write", write, 10)
+    if not refilled:
+        pair.message("recover local")
+    pair.local.well()
+    pair.good_end("the only good leg")
+    pair.close()
+
+
+def never_given_up() -> None:
+    base.step("a leg without a timeout hangs: it stays, and is told after 10 s")
+    pair = pair_of()
+    pair.put(0)
+    pair.local.hang()
+    write = Beside(lambda: pair.put(640))
+    told(pair, "local", 9.9, 10 * 9 / 8 + 10)  # it is looked at every 10 s
+    base.equal(pair.status().health, "AA", "health")
+    ends("fail local", lambda: pair.message("fail local"), 5)
+    base.equal(pair.word("silent"), "-", "a dead leg isn't silent: it is dead")
+    ends("the write", write, 1)
+    pair.local.wake()
+    base.until(lambda: recovers(pair), "recover local")
+    pair.good_end("the leg without a timeout")
+    pair.close()
+
+
+def recovers(pair: Pair) -> bool:
+    try:
+        pair.message("recover local")
+    except OSError as err:
+        base.equal(err.errno, errno.EBUSY, "while it drains")
+        return False
+    return True
+
+
 SCENES: dict[str, Callable[[], None]] = {
     "local_map": local_map,
     "home_comes_back": home_comes_back,
@@ -247,6 +310,9 @@ SCENES: dict[str, Callable[[], None]] = {
     "somebody_elses": somebody_elses,
     "joined": lambda: joined(suspend=False),
     "joined_suspend": lambda: joined(suspend=True),
+    "sole_leg": lambda: sole_leg(refilled=False),
+    "sole_leg_refills": lambda: sole_leg(refilled=True),
+    "never_given_up": never_given_up,
 }
 
 for scene in sys.argv[1:] or SCENES:
