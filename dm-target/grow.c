@@ -78,7 +78,7 @@ int grow_legs(struct mirror *m)
 	if (!m->meta)
 		return 0;
 	/* No parting and no join changes the map's home, or what a leg is, meanwhile. */
-	standing_drain(m);
+	standing_await(m);
 	mutex_lock(&m->join_lock);
 	if (m->join_off || READ_ONCE(m->standing) == PARTING) {
 		DMWARN("%s: not now: it is suspended, read-only, or has just lost a leg",

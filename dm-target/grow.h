@@ -26,7 +26,10 @@
 struct mirror;
 struct super;
 
-/* The message. Sleeps; process context. 0, or an errno with a DMWARN. */
+/*
+ * The message. Sleeps; process context. 0, or an errno with a DMWARN: -EBUSY if a parting
+ * hasn't ended within PARTING_SECONDS (standing.h).
+ */
 int __must_check grow_legs(struct mirror *m);
 
 /*

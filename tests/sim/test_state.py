@@ -34,6 +34,13 @@ def test_a_silent_leg_that_is_not_told_is_found() -> None:
     assert "silent: remote" in run.text
 
 
+def test_a_message_that_waits_without_end_is_found() -> None:
+    knob = ("--param", "dm_lockstep.test_messages_wait=1")
+    run = lab("state_hang.py", "grown", options=(*PATIENCE, *knob))
+    assert run.rc != 0, run.text
+    assert "still blocked" in run.text
+
+
 # The other site's host doesn't know what the primary has abandoned. Here both are one kernel.
 TWO_HOSTS = ("--param", "dm_lockstep.test_drain_by_device=1")
 

@@ -289,6 +289,26 @@ def never_given_up() -> None:
     pair.close()
 
 
+def grown() -> None:
+    base.step("the only leg left hangs in a parting: grow doesn't wait for its end")
+    pair = pair_of()
+    pair.put(0)
+    pair.local.set(slots="stall:600000")
+    ends("fail remote", lambda: pair.message("fail remote"), 3.5)
+    base.equal(pair.word("standing"), "parting", "standing")
+
+    def grow() -> None:
+        with base.refused("grow", errno.EBUSY, kernel="not now"):
+            pair.message("grow")
+
+    ends("grow", grow, 3.5)
+    ends("all comes back", pair.local.well, 700)
+    pair.message("grow")
+    pair.message("recover remote")
+    pair.good_end("grown")
+    pair.close()
+
+
 def recovers(pair: Pair) -> bool:
     try:
         pair.message("recover local")
@@ -313,6 +333,7 @@ SCENES: dict[str, Callable[[], None]] = {
     "sole_leg": lambda: sole_leg(refilled=False),
     "sole_leg_refills": lambda: sole_leg(refilled=True),
     "never_given_up": never_given_up,
+    "grown": grown,
 }
 
 for scene in sys.argv[1:] or SCENES:
