@@ -15,6 +15,7 @@
 #define OF_RING	32			/* a batch is no larger than such a part of it, */
 #define LEAST	(256U << 10)		/* nor smaller than that */
 #define LOG_SHARED 2
+#define MOST	128	/* sectors of a load, so that it has room with the rest of its entries */
 #define JOINED 256			/* ranges of zeroes */
 #define FILLS_MAX SZ_1M		/* bytes of a write with zeroes in it */
 
@@ -25,7 +26,7 @@ struct dcd_batch *dcd_batch_new(struct dcd_engine *e)
 
 	if (!b)
 		return NULL;
-	b->room = min_t(u64, (u64)e->destage.batch_kib << 9, max_t(u64, some, LEAST));
+	b->room = max_t(u64, min_t(u64, (u64)e->destage.batch_kib << 9, some), LEAST);
 	b->room = round_down(b->room, DCD_BLOCK);	/* a load is whole blocks */
 	b->most = b->room / DCD_BLOCK;
 	b->loads = kvcalloc(b->most, sizeof(*b->loads), GFP_KERNEL);
@@ -72,7 +73,7 @@ static int by_place(const void *a, const void *b)
 	const struct dcd_load *x = *(const struct dcd_load *const *)a;
 	const struct dcd_load *y = *(const struct dcd_load *const *)b;
 
-	return x->place.at < y->place.at ? -1 : x->place.at > y->place.at;
+	return x->whole.at < y->whole.at ? -1 : x->whole.at > y->whole.at;
 }
 
 /* Zeroes with the same way to the data disk are one range, whenever they were written. */
@@ -121,15 +122,20 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 			l->kind = dcd_zeroes_part(e, p, wipes);
 			wipes -= wipes && is_wipe(l);
 		} else {
-			sector_t most = min_t(size_t, DCD_IO_MAX, b->room - bytes) >> SECTOR_SHIFT;
+			size_t size;
 
-			if (!most)
-				break;
-			p->last = min(p->last, p->sector + most - 1);
+			p->last = min(p->last, p->sector + MOST - 1);
 			l->kind = DCD_LOAD_DATA;
-			l->buf = b->buf + bytes;
-			bytes += sectors_of(l) << SECTOR_SHIFT;
-			b->order[b->to_read++] = l;
+			l->error = dcd_sums_whole(e, p, &l->whole);
+			l->unread = l->error;
+			size = l->error ? 0 : dcd_place_sectors(&l->whole) << SECTOR_SHIFT;
+			if (size > b->room - bytes)
+				break;
+			l->raw = b->buf + bytes;
+			l->buf = l->raw + ((p->at - l->whole.at) << SECTOR_SHIFT);
+			bytes += size;
+			if (!l->error)
+				b->order[b->to_read++] = l;
 		}
 		b->next = p->last + 1;
 		b->n++;
@@ -156,13 +162,13 @@ static void begin_reads(struct dcd_engine *e, struct dcd_batch *b, unsigned int 
 	blk_start_plug(&plug);
 	for (; b->begun < b->to_read && room; b->begun++) {
 		struct dcd_load *l = b->order[b->begun];
-		u64 at = dcd_place_copy(e, &l->place, l->buf);
+		u64 at = dcd_place_copy(e, &l->whole, l->raw);
 
 		l->io.status = BLK_STS_OK;
 		if (!at)
 			continue;
-		dcd_io_begin(&b->reading, &l->io, REQ_OP_READ, at, l->buf,
-			     sectors_of(l) << SECTOR_SHIFT);
+		dcd_io_begin(&b->reading, &l->io, REQ_OP_READ, at, l->raw,
+			     dcd_place_sectors(&l->whole) << SECTOR_SHIFT);
 		room--;
 	}
 	blk_finish_plug(&plug);
@@ -208,6 +214,8 @@ static int read_rest(struct dcd_engine *e, struct dcd_batch *b, dcd_width *width
 		struct dcd_load *l = b->order[i];
 
 		l->error = blk_status_to_errno(l->io.status);
+		if (!l->error)
+			l->error = dcd_sums_check(e, &l->whole, l->raw);
 		l->unread = l->error;
 	}
 	return r;

@@ -20,6 +20,8 @@ struct dcd_load {
 	enum dcd_load_kind kind;
 	struct dcd_place place;
 	void *buf;		/* NULL: zeroes */
+	struct dcd_place whole;	/* what is read for it, to @raw: sums.h */
+	void *raw;
 	int error;
 	bool unread;		/* it is the log's error, else the data disk's */
 	bool there;		/* the data disk has it, in its cache maybe */

@@ -48,6 +48,10 @@ DCD_COUNTER(WRITE_ERRORS, write_errors)
 DCD_COUNTER(FLUSH_ERRORS, flush_errors)
 DCD_COUNTER(LOG_WRITE_ERRORS, log_write_errors)
 DCD_COUNTER(LOG_READ_ERRORS, log_read_errors)
+DCD_COUNTER(BAD_SUMS, bad_sums)	/* ranges of the log that don't have their checksum */
+DCD_COUNTER(READ_BETTER, read_better)	/* wrong, and right when they were read again */
+DCD_COUNTER(SCRUBBED, scrubbed)	/* segments */
+DCD_COUNTER(SCRUB_BAD, scrub_bad)	/* of those */
 DCD_COUNTER(DATA_ERRORS, data_errors)
 DCD_COUNTER(NOMEM, nomem)
 DCD_COUNTER(RECOVERED_SEGMENTS, recovered_segments)	/* live at open, of NVRAM too */

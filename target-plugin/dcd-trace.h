@@ -234,6 +234,46 @@ TRACE_EVENT(dcd_round,
 		  __entry->bypass ? ", past the log," : "", __entry->error)
 );
 
+/* What the log has of a range doesn't have its checksum. */
+TRACE_EVENT(dcd_bad_sum,
+	TP_PROTO(struct dcd_engine *e, const struct dcd_place *p, u64 segment),
+	TP_ARGS(e, p, segment),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, sector)
+		__field(u64, sectors)
+		__field(u64, segment)
+	),
+	TP_fast_assign(
+		__entry->dev = e->data.bdev->bd_dev;
+		__entry->sector = p->sector;
+		__entry->sectors = p->last - p->sector + 1;
+		__entry->segment = segment;
+	),
+	TP_printk("%d,%d %llu + %llu in segment %llu", MAJOR(__entry->dev),
+		  MINOR(__entry->dev), __entry->sector, __entry->sectors, __entry->segment)
+);
+
+/* A segment was checked: enum dcd_segment_kind, 0 is good. */
+TRACE_EVENT(dcd_scrub,
+	TP_PROTO(struct dcd_engine *e, u64 segment, int kind, int error),
+	TP_ARGS(e, segment, kind, error),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, segment)
+		__field(int, kind)
+		__field(int, error)
+	),
+	TP_fast_assign(
+		__entry->dev = e->data.bdev->bd_dev;
+		__entry->segment = segment;
+		__entry->kind = kind;
+		__entry->error = error;
+	),
+	TP_printk("%d,%d segment %llu kind %d error %d", MAJOR(__entry->dev),
+		  MINOR(__entry->dev), __entry->segment, __entry->kind, __entry->error)
+);
+
 /* A disk fails, or works again (@error 0). */
 TRACE_EVENT(dcd_disk,
 	TP_PROTO(struct dcd_engine *e, bool log, int error),

@@ -17,6 +17,7 @@
 
 struct completion;
 struct dcd_engine;
+struct dcd_log_reads;
 struct scatterlist;
 
 enum dcd_op {
@@ -36,6 +37,7 @@ struct dcd_gather {
 	int error;
 	atomic_t pending;
 	struct completion *waiting;
+	struct dcd_log_reads *log_reads;	/* NULL: it isn't in a worker */
 	/* cache.h: look there; keep there what isn't found, if the clocks say @time then */
 	bool look, keep;
 	u64 time;
@@ -120,6 +122,7 @@ struct dcd_destage_config {
 #define DCD_DESTAGE_DEPTH	16
 #define DCD_DESTAGE_BATCH_KIB	4096
 #define DCD_BUSY_AFTER_MS	10000
+#define DCD_SCRUB_KIB		512
 
 struct dcd_config {
 	const char *name;	/* for messages */
@@ -131,6 +134,7 @@ struct dcd_config {
 	size_t read_cache_bytes;	/* may change; 0: no read cache */
 	struct dcd_destage_config destage;
 	unsigned int busy_after_ms;	/* a request waits no longer, may change; 0: no end */
+	unsigned int scrub_kib;	/* so much of the log is checked in a second, may change; 0: none */
 	unsigned int battery;	/* 0: that of dram:battery fails; may change */
 	bool grow;		/* dcd_open(): the data disk may have grown while it was closed */
 };
@@ -203,6 +207,7 @@ struct dcd_state {
 	u64 index_used, index_bytes;	/* its memory, and how much it may have */
 	u64 cache_used, cache_bytes;	/* the read cache's */
 	bool log_failing, data_failing;
+	bool log_damaged;	/* live bytes of it were wrong */
 };
 
 void dcd_state(struct dcd_engine *e, struct dcd_state *state);

@@ -30,9 +30,11 @@
 TEST_KNOB(uint, forget_us, "the index takes so many microseconds to forget a load of zeroes");
 TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
 
+/* Of a log that is damaged it is wrong to have more than what has to be there. */
 static bool urgent(struct dcd_engine *e)
 {
-	return READ_ONCE(e->log_dead) || dcd_pressed(e);
+	return READ_ONCE(e->log_dead) || READ_ONCE(e->damaged) > READ_ONCE(e->tail) ||
+	       dcd_pressed(e);
 }
 
 static unsigned long idle_time(struct dcd_engine *e)
@@ -127,6 +129,12 @@ static int flush_data(struct dcd_engine *e)
 
 static void log_failed_to_read(struct dcd_engine *e, const struct dcd_load *l)
 {
+	if (l->error == -ENOMEM)
+		return;
+	if (l->error == -EBADMSG) {	/* sums.c has told it */
+		e->log_unreadable = true;
+		return;
+	}
 	dcd_count(e, DCD_N_LOG_READ_ERRORS, 1);
 	if (!e->log_unreadable)
 		pr_err("dcd: %s: can't read %llu sectors from %llu on from the log %pg: error %d; the data disk has older data there, trying again\n",
@@ -381,6 +389,8 @@ static void drop_marks(struct dcd_sweep *s, const struct dcd_mark *last)
 /* All entries up to @applied, in segments below @target, are durable, and recorded as such. */
 static void settle(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
 {
+	u64 first = READ_ONCE(e->tail);
+
 	synchronize_srcu_expedited(&e->readers);
 	spin_lock(&e->lock);
 	if (!WARN_ON_ONCE(log_dead && target < e->committed)) {
@@ -389,6 +399,7 @@ static void settle(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
 			dcd_slots_bypassed(e, target, applied);
 	}
 	spin_unlock(&e->lock);
+	dcd_sums_drop(e, first, target);
 	dcd_slots_kick(e);
 	wake_up_all(&e->room);
 }

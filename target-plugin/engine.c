@@ -46,13 +46,14 @@ static int make_workers(struct dcd_engine *e)
 	e->quick_wq = alloc_workqueue("dcd-quick", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	e->commit_buf = vzalloc(e->segment_bytes);
 	e->destage_buf = vzalloc(DCD_BLOCK);
+	e->scrub.buf = vzalloc(e->segment_bytes);
 	e->batch = dcd_batch_new(e);
 	e->ahead = dcd_batch_new(e);
 	e->again = dcd_again_new();
 	e->pending = kvcalloc(DCD_PENDING, sizeof(*e->pending), GFP_KERNEL);
 	if (!e->intake_wq || !e->quick_wq || !e->commit_wq || !e->destage_wq || !e->io_wq ||
 	    !e->commit_buf || !e->destage_buf || !e->pending || !e->batch || !e->ahead ||
-	    !e->again)
+	    !e->again || !e->scrub.buf)
 		return -ENOMEM;
 	return bioset_init(&e->bios, 16, dcd_piece_pad, BIOSET_NEED_BVECS);
 }
@@ -97,6 +98,7 @@ static void free_engine(struct dcd_engine *e)
 	dcd_cache_free(e->cache);
 	vfree(e->commit_buf);
 	vfree(e->destage_buf);
+	vfree(e->scrub.buf);
 	dcd_batch_free(e->batch);
 	dcd_batch_free(e->ahead);
 	kvfree(e->again);
@@ -105,6 +107,7 @@ static void free_engine(struct dcd_engine *e)
 	/* Nobody looks at it any more, and by RCU 7.3 crashes: see dcd_index_reach(). */
 	mt_clear_in_rcu(&e->index);
 	mtree_destroy(&e->index);
+	dcd_sums_free(e);
 	if (e->nv)
 		dcd_nvram_close(e->nv);
 	dcd_disk_close(&e->log);
@@ -231,6 +234,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	init_waitqueue_head(&e->room);
 	init_waitqueue_head(&e->moved);
 	mt_init(&e->index);
+	dcd_sums_init(e);
 	INIT_DELAYED_WORK(&e->publish_work, dcd_publish_worker);
 	INIT_DELAYED_WORK(&e->commit_work, dcd_commit_worker);
 	INIT_LIST_HEAD(&e->waiting);
@@ -241,11 +245,13 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	INIT_DELAYED_WORK(&e->patience_work, dcd_patience_worker);
 	INIT_WORK(&e->reuse_work, dcd_reuse_worker);
 	INIT_DELAYED_WORK(&e->destage_work, dcd_destage_worker);
+	INIT_DELAYED_WORK(&e->scrub_work, dcd_scrub_worker);
 	if (dcd_acks_early())
 		pr_warn("dcd: %s: test_ack_early is on: acknowledged writes will be lost by a power cut\n",
 			e->name);
 	e->destage = c->destage;
 	e->busy_after_ms = c->busy_after_ms;
+	e->scrub_kib = c->scrub_kib;
 	e->last_intake = jiffies;
 	e->last_read = jiffies - HZ;
 	e->log_failed = jiffies - 3600 * HZ;	/* long ago */
@@ -261,6 +267,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	mt_set_in_rcu(&e->index);
 	dcd_slots_kick(e);
 	dcd_destage_kick(e);
+	dcd_scrub_begin(e);
 	dcd_digest_engine_opened(e);
 	return e;
 }
@@ -272,6 +279,8 @@ void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *c)
 	e->destage = c->destage;
 	spin_unlock(&e->lock);
 	WRITE_ONCE(e->busy_after_ms, c->busy_after_ms);
+	WRITE_ONCE(e->scrub_kib, c->scrub_kib);
+	dcd_scrub_begin(e);
 	dcd_index_bound(e, c->index_bytes);
 	if (dcd_cache_bound(e->cache, c->read_cache_bytes))
 		pr_warn("dcd: %s: no memory for a read cache of %zu bytes: it stays at %llu\n",
@@ -364,6 +373,7 @@ void dcd_close(struct dcd_engine *e)
 	e->closing = true;
 	spin_unlock(&e->lock);
 	wake_up_all(&e->room);
+	cancel_delayed_work_sync(&e->scrub_work);
 	cancel_delayed_work_sync(&e->patience_work);
 	cancel_delayed_work_sync(&e->publish_work);
 	/* The committer kicks the destager, not the other way round once the log is quiet. */
@@ -546,6 +556,7 @@ void dcd_state(struct dcd_engine *e, struct dcd_state *s)
 	s->slots_used = e->head - e->committed;
 	s->log_failing = e->log_dead;
 	s->data_failing = e->data_failing;
+	s->log_damaged = e->damaged > e->tail;
 	spin_unlock(&e->lock);
 	s->log_segments = e->segments;
 	s->slots = e->nslots;
@@ -569,7 +580,8 @@ ssize_t dcd_to_text(struct dcd_engine *e, char *buf, size_t size)
 		      e->nslots, e->segment_bytes, s.slots_used,
 		      s.log_segments, s.log_live, s.log_free, s.index_used, s.index_bytes,
 		      s.cache_used, s.cache_bytes,
-		      s.log_failing ? "FAILING" : "ok", s.data_failing ? "FAILING" : "ok");
+		      s.log_failing ? "FAILING" : s.log_damaged ? "DAMAGED" : "ok",
+		      s.data_failing ? "FAILING" : "ok");
 	for (i = 0; i < DCD_COUNTERS; i++)
 		n += scnprintf(buf + n, size - n, "%s %llu%c", counter_names[i],
 			       dcd_counter(e, i),

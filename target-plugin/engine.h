@@ -73,6 +73,7 @@
 #include <linux/srcu.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
+#include <linux/xarray.h>
 
 #include "cache.h"
 #include "dcd.h"
@@ -80,6 +81,7 @@
 #include "dcd-nvram.h"
 #include "pace.h"
 #include "parse.h"
+#include "sums.h"
 #include "zeroes.h"
 
 struct dcd_disk {
@@ -140,6 +142,13 @@ struct dcd_pending {
 	bool ready;
 };
 
+/* scrub.c's: segments of this turn, from @next to below @end; jiffies when one may begin. */
+struct dcd_scrub {
+	u64 next, end;
+	unsigned long next_turn;
+	void *buf;
+};
+
 /* By then the segments below @target will be free. */
 struct dcd_forecast {
 	ktime_t when;
@@ -183,6 +192,7 @@ struct dcd_engine {
 	u64 committed;			/* segments below it don't need NVRAM any more */
 	u64 committed_entry;		/* newest entry there */
 	u64 tail;			/* oldest segment that isn't destaged */
+	u64 damaged;			/* behind the last segment whose bytes were wrong */
 	bool log_dead;			/* a write to it failed; see above */
 	bool log_behind;		/* all is on the data disk, and the log doesn't know */
 	u64 bypassed;			/* of segments below it some may be only on the data disk */
@@ -219,11 +229,14 @@ struct dcd_engine {
 	struct workqueue_struct *intake_wq, *commit_wq, *destage_wq, *io_wq;
 	struct workqueue_struct *quick_wq;	/* for what waits for no disk */
 	struct work_struct intake_work;
-	struct delayed_work commit_work, destage_work;
+	struct delayed_work commit_work, destage_work, scrub_work;
+	struct dcd_scrub scrub;
+	unsigned int scrub_kib;		/* may change */
 	void *commit_buf, *destage_buf;
 	struct dcd_batch *batch, *ahead;	/* destager; batch.h */
 	struct dcd_wipes wipes;		/* zeroes.h */
 	struct dcd_again *again;	/* again.c */
+	struct xarray sums;		/* sums.h, by segment */
 	wait_queue_head_t moved;	/* of their I/O */
 	struct dcd_sweep sweep;		/* likewise */
 	struct list_head engines;	/* digest.c's */
@@ -303,6 +316,8 @@ extern struct dcd_nvram_type dcd_nvram_pmem;
  * caller, who is in @copiers, leaves it; that has to come soon: only after a copy.
  */
 const u8 *dcd_slot_bytes(struct dcd_engine *e, u64 segment, u32 offset);
+/* All of a segment that is in memory and whole, likewise, and how many entries it has. */
+const u8 *dcd_slot_whole(struct dcd_engine *e, u64 segment, u32 *entries);
 /*
  * The slot of the segment to open next, NULL: none yet, or the log is full, but for what
  * is logged @again. Needs @lock.
@@ -356,6 +371,20 @@ struct dcd_place {
 static inline u64 dcd_segment_of(const struct dcd_engine *e, const struct dcd_place *p)
 {
 	return p->zero ? p->at : div64_u64(p->at, e->segment_bytes >> SECTOR_SHIFT);
+}
+
+static inline u32 dcd_place_sectors(const struct dcd_place *p)
+{
+	return p->last - p->sector + 1;
+}
+
+/* Of one that isn't zeroes: the sector of the log disk where its bytes are, or will be. */
+static inline u64 dcd_place_in_log(const struct dcd_engine *e, const struct dcd_place *p)
+{
+	u32 offset;
+	u64 segment = div_u64_rem(p->at, e->segment_bytes >> SECTOR_SHIFT, &offset);
+
+	return dcd_segment_sector(e, segment) + offset;
 }
 
 /* -ENOMEM: the index is as it was, or has a part of it if it is zeroes. Needs @intake. */
@@ -490,6 +519,8 @@ void dcd_commit_worker(struct work_struct *work);
 #define DCD_RETRY (5 * HZ)	/* what failed is tried again */
 void dcd_log_failed(struct dcd_engine *e, u64 segment, int error);
 void dcd_log_works(struct dcd_engine *e);
+/* What the log has in this segment is wrong. */
+void dcd_log_damaged(struct dcd_engine *e, u64 segment);
 /* The log is dead; does it work again? The destager's, with no commit under way. */
 void dcd_log_try(struct dcd_engine *e);
 int __must_check dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first,
@@ -514,11 +545,38 @@ extern const unsigned int dcd_piece_pad;	/* front pad of @bios */
 int __must_check dcd_gather_fill(struct dcd_gather *g, const u8 *from, size_t bytes);
 /* At once, into kernel memory; sectors within the disk; sleeps. */
 int __must_check dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t sectors, void *buf);
+/* The memory or blocks that a read has come to, without looking. -EINVAL: it is too short. */
+int __must_check dcd_gather_skip(struct dcd_gather *g, size_t bytes);
 /*
- * Copies the bytes of a place that is in memory, and returns 0; else the sector of
- * the log disk that has them: to read it needs @readers, from asking the index on.
+ * The sectors of a request from @from on can't be read. -ENOMEM, -EAGAIN, -EINVAL: nothing is
+ * known of them, another try may do it. Any context.
+ */
+void dcd_gather_failed(struct dcd_gather *g, u32 from, int error);
+
+/*
+ * log-read.c: what is in the log, and never without its checksum (sums.h). Whoever reads is
+ * in @readers from asking the index on, until he has it.
+ *
+ * Copies the bytes of a place that is in memory, and returns 0; else the sector of the log
+ * disk that has them.
  */
 u64 __must_check dcd_place_copy(struct dcd_engine *e, const struct dcd_place *p, void *buf);
+/* Of a place in the log, at once. */
+int __must_check dcd_place_read(struct dcd_engine *e, const struct dcd_place *p, void *buf);
+
+/* Those of one request, several at a time; a worker's, in @readers. */
+struct dcd_log_reads {
+	struct list_head list;
+	struct dcd_ios ios;
+	wait_queue_head_t wait;
+};
+
+void dcd_log_reads_init(struct dcd_engine *e, struct dcd_log_reads *l);
+/* The request has come to @p, of which the disk is asked. */
+int __must_check dcd_log_read_begin(struct dcd_engine *e, struct dcd_request *rq,
+				    const struct dcd_place *p);
+/* Until all have been answered; then the request and the cache have what is right. */
+void dcd_log_reads_end(struct dcd_engine *e, struct dcd_request *rq);
 
 /*
  * again.c: zeroes of [@sector, @last] in segments below @target are logged again, at the
@@ -559,6 +617,10 @@ void dcd_pace_learn(struct dcd_engine *e, struct dcd_speed *speed, sector_t sect
 /* The destager's: it goes on from here; or it doesn't, for now. */
 void dcd_foresee(struct dcd_engine *e);
 void dcd_foresee_nothing(struct dcd_engine *e);
+
+/* scrub.c: a while after it was opened or is asked for; on @io_wq. */
+void dcd_scrub_begin(struct dcd_engine *e);
+void dcd_scrub_worker(struct work_struct *work);
 
 /*
  * digest.c: from then on an engine is found by its name, until it closes; that

@@ -62,6 +62,13 @@ void dcd_log_failed(struct dcd_engine *e, u64 segment, int error)
 	dcd_report(e);
 }
 
+void dcd_log_damaged(struct dcd_engine *e, u64 segment)
+{
+	spin_lock(&e->lock);
+	WRITE_ONCE(e->damaged, max(e->damaged, segment + 1));
+	spin_unlock(&e->lock);
+}
+
 void dcd_log_works(struct dcd_engine *e)
 {
 	e->sweep.n = 0;		/* they are of the time past it */
@@ -87,6 +94,7 @@ static int commit(struct dcd_engine *e, struct dcd_slot *s)
 		return r;
 	}
 	dcd_pace_learn(e, &e->log_speed, s->used >> SECTOR_SHIFT, began);
+	dcd_sums_keep(e, s->segment, e->commit_buf, s->entries);
 	dcd_slot_committed(e, s);
 	dcd_report(e);
 	return 0;

@@ -39,6 +39,8 @@ static const struct setting table[] = {
 	{ "battery", NUMBER, CONFIG(battery), .live = true, .initial = 1, .most = 1 },
 	{ "busy_after_ms", NUMBER, CONFIG(busy_after_ms), .live = true,
 	  .initial = DCD_BUSY_AFTER_MS, .most = 3600000 },
+	{ "scrub_kib", NUMBER, CONFIG(scrub_kib), .live = true, .initial = DCD_SCRUB_KIB,
+	  .most = 1048576 },
 	{ "destage_idle_ms", NUMBER, CONFIG(destage.idle_ms), .live = true,
 	  .initial = DCD_DESTAGE_IDLE_MS, .least = 1, .most = 3600000 },
 	{ "destage_low", NUMBER, CONFIG(destage.low), .live = true,

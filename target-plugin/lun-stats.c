@@ -50,6 +50,7 @@ STATE(log_segments);
 STATE(log_live);
 STATE(log_free);
 STATE(log_failing);
+STATE(log_damaged);
 STATE(data_failing);
 STATE(slots);
 STATE(slots_used);
@@ -68,6 +69,7 @@ static struct configfs_attribute *own[] = {
 	&lun_attr_stat_log_live,
 	&lun_attr_stat_log_free,
 	&lun_attr_stat_log_failing,
+	&lun_attr_stat_log_damaged,
 	&lun_attr_stat_data_failing,
 	&lun_attr_stat_slots,
 	&lun_attr_stat_slots_used,

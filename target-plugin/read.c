@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A read is gathered of pieces, all of them at the same time: what is in NVRAM,
- * in the cache or zero is copied, what is on a disk is read right into the
- * request's pages, or into the cache's.
+ * in the cache or zero is copied, what is on the data disk is read right into the
+ * request's pages, or into the cache's. What is only in the log: log-read.c.
  *
  * A place in an NVRAM slot or in the log is used again for something else. A slot
  * knows its segment, and isn't while somebody copies from it. For the log a worker
@@ -28,14 +28,13 @@
 TEST_KNOB(uint, copy_us, "readers stop for so many microseconds before they copy from a slot");
 
 /*
- * A bio of a read. @from: sector of the request where it begins. It reads right
+ * A bio of a read of the data disk. @from: sector of the request where it begins. It reads right
  * into the request's memory, or into blocks of the cache; then @to says where in
  * the request they go.
  */
 struct piece {
 	struct dcd_request *rq;
 	u32 from, sectors;
-	bool log;
 	struct list_head blocks;
 	struct dcd_gather to;
 	struct bio bio;
@@ -60,15 +59,6 @@ static size_t place_bytes(const struct dcd_place *p)
 	return (p->last - p->sector + 1) << SECTOR_SHIFT;
 }
 
-/* Sector of the log disk. */
-static u64 in_log(const struct dcd_engine *e, const struct dcd_place *p)
-{
-	u32 offset;
-	u64 segment = div_u64_rem(p->at, e->segment_bytes >> SECTOR_SHIFT, &offset);
-
-	return dcd_segment_sector(e, segment) + offset;
-}
-
 u64 dcd_place_copy(struct dcd_engine *e, const struct dcd_place *p, void *buf)
 {
 	int id = srcu_read_lock(&e->copiers);
@@ -78,16 +68,9 @@ u64 dcd_place_copy(struct dcd_engine *e, const struct dcd_place *p, void *buf)
 		memcpy(buf, mem, place_bytes(p));
 	srcu_read_unlock(&e->copiers, id);
 	if (!mem)
-		return in_log(e, p);
+		return dcd_place_in_log(e, p);
 	dcd_count(e, DCD_N_MEMORY_READS, 1);
 	return 0;
-}
-
-static int place_read(struct dcd_engine *e, const struct dcd_place *p, void *buf)
-{
-	u64 at = dcd_place_copy(e, p, buf);
-
-	return at ? dcd_disk_io(&e->log, REQ_OP_READ, at, buf, place_bytes(p)) : 0;
 }
 
 int dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t sectors, void *buf)
@@ -103,7 +86,7 @@ int dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t sectors, void *
 		if (p.zero)
 			memset(buf, 0, place_bytes(&p));
 		else if (p.value)
-			r = place_read(e, &p, buf);
+			r = dcd_place_copy(e, &p, buf) ? dcd_place_read(e, &p, buf) : 0;
 		srcu_read_unlock(&e->readers, id);
 		if (!p.value)
 			r = dcd_disk_io(&e->data, REQ_OP_READ, sector, buf, place_bytes(&p));
@@ -134,8 +117,7 @@ static size_t take(struct dcd_gather *g, size_t most, struct page **page, unsign
 	return n;
 }
 
-/* Goes on without looking. */
-static int skip(struct dcd_gather *g, size_t bytes)
+int dcd_gather_skip(struct dcd_gather *g, size_t bytes)
 {
 	while (bytes) {
 		unsigned int offset;
@@ -207,8 +189,7 @@ static void put(struct dcd_engine *e, struct dcd_request *rq)
 		finish(e, rq);
 }
 
-/* The sectors from @from on can't be read; of those of another try nothing is known. */
-static void failed(struct dcd_gather *g, u32 from, int error)
+void dcd_gather_failed(struct dcd_gather *g, u32 from, int error)
 {
 	u32 old = READ_ONCE(g->bad), was;
 
@@ -253,13 +234,9 @@ static void piece_end(struct bio *bio)
 	if (bio->bi_status) {
 		int error = blk_status_to_errno(bio->bi_status);
 
-		if (piece->log)
-			dcd_count(e, DCD_N_LOG_READ_ERRORS, 1);
-		pr_err_ratelimited("dcd: %s: can't read what is at sector %llu from the %s disk %pg: error %d\n",
-				   e->name, (u64)rq->sector + piece->from,
-				   piece->log ? "log" : "data",
-				   piece->log ? e->log.bdev : e->data.bdev, error);
-		failed(&rq->gather, piece->from, error);
+		pr_err_ratelimited("dcd: %s: can't read what is at sector %llu from the data disk %pg: error %d\n",
+				   e->name, (u64)rq->sector + piece->from, e->data.bdev, error);
+		dcd_gather_failed(&rq->gather, piece->from, error);
 	}
 	hand_over(e, piece, !bio->bi_status);
 	bio_put(bio);	/* its memory is the engine's, which may go with the last put() */
@@ -267,32 +244,29 @@ static void piece_end(struct bio *bio)
 }
 
 /* With so many pages at most; it begins where the request has come to. */
-static struct piece *new_piece(struct dcd_engine *e, struct dcd_request *rq, bool log, u64 at,
-			       u32 from, unsigned int pages)
+static struct piece *new_piece(struct dcd_engine *e, struct dcd_request *rq, u64 at, u32 from,
+			       unsigned int pages)
 {
-	struct bio *bio = bio_alloc_bioset(log ? e->log.bdev : e->data.bdev,
-					   min(pages, BIO_MAX_VECS), REQ_OP_READ, GFP_NOIO,
-					   &e->bios);
+	struct bio *bio = bio_alloc_bioset(e->data.bdev, min(pages, BIO_MAX_VECS), REQ_OP_READ,
+					   GFP_NOIO, &e->bios);
 	struct piece *piece = container_of(bio, struct piece, bio);
 
 	piece->rq = rq;
 	piece->from = from;
 	piece->sectors = 0;
-	piece->log = log;
 	INIT_LIST_HEAD(&piece->blocks);
 	bio->bi_iter.bi_sector = at;
 	bio->bi_end_io = piece_end;
 	return piece;
 }
 
-static int submit_piece(struct dcd_engine *e, struct dcd_request *rq, bool log, u64 at,
-			size_t bytes)
+static int submit_piece(struct dcd_engine *e, struct dcd_request *rq, u64 at, size_t bytes)
 {
 	struct dcd_gather *g = &rq->gather;
 	u32 from = g->done;
 
 	while (bytes) {
-		struct piece *piece = new_piece(e, rq, log, at, from, (bytes >> PAGE_SHIFT) + 2);
+		struct piece *piece = new_piece(e, rq, at, from, (bytes >> PAGE_SHIFT) + 2);
 		struct bio *bio = &piece->bio;
 		size_t in = 0;
 
@@ -336,14 +310,14 @@ static bool submit_by_cache(struct dcd_engine *e, struct dcd_request *rq, struct
 
 	while (g->keep && sector <= p->last &&
 	       !(piece && piece->bio.bi_vcnt == piece->bio.bi_max_vecs)) {
-		struct dcd_block *b = dcd_cache_take(e->cache, sector, p->value);
+		struct dcd_block *b = dcd_cache_take(e->cache, sector, NULL);
 		u32 n = dcd_block_part(sector, p->last);
 
 		if (!b)
 			break;
 		if (!piece) {
-			piece = new_piece(e, rq, p->value, p->value ? in_log(e, p) : sector,
-					  g->done, (place_bytes(p) >> PAGE_SHIFT) + 2);
+			piece = new_piece(e, rq, sector, g->done,
+					  (place_bytes(p) >> PAGE_SHIFT) + 2);
 			piece->to.sg = g->sg;
 			piece->to.sg_done = g->sg_done;
 		}
@@ -351,8 +325,9 @@ static bool submit_by_cache(struct dcd_engine *e, struct dcd_request *rq, struct
 		list_add_tail(&b->list, &piece->blocks);
 		piece->sectors += n;
 		sector += n;
-		if (skip(g, n << SECTOR_SHIFT)) {	/* hand_over() finds it too short, too */
-			failed(g, g->done, -EINVAL);
+		/* hand_over() finds it too short, too. */
+		if (dcd_gather_skip(g, n << SECTOR_SHIFT)) {
+			dcd_gather_failed(g, g->done, -EINVAL);
 			break;
 		}
 	}
@@ -375,13 +350,13 @@ static int from_cache(struct dcd_engine *e, struct dcd_request *rq, struct dcd_p
 }
 
 /*
- * From where it is to its end. True: the next piece is for a worker. @worker:
- * this is one, and in @readers until the disks have answered.
+ * From where it is to its end. True: the next piece is for a worker, who has @log_reads and
+ * is in @readers until the disks have answered.
  */
-static bool walk(struct dcd_engine *e, struct dcd_request *rq, bool worker)
+static bool walk(struct dcd_engine *e, struct dcd_request *rq)
 {
 	struct dcd_gather *g = &rq->gather;
-	bool dma = worker;
+	bool dma = g->log_reads;
 	int r = 0;
 
 	while (g->done < rq->sectors) {
@@ -404,23 +379,25 @@ static bool walk(struct dcd_engine *e, struct dcd_request *rq, bool worker)
 		} else if (cached) {
 			dcd_count(e, DCD_N_CACHE_HITS, 1);
 			r = min(cached, 0);
-		} else if (p.value && !worker) {
+		} else if (p.value && !g->log_reads) {
 			return true;
+		} else if (p.value) {
+			dcd_count(e, DCD_N_LOG_PIECES, 1);
+			r = dcd_log_read_begin(e, rq, &p);
 		} else if (submit_by_cache(e, rq, &p)) {
 			dcd_count(e, DCD_N_CACHE_MISSES, 1);
-			dcd_count(e, p.value ? DCD_N_LOG_PIECES : DCD_N_DATA_PIECES, 1);
+			dcd_count(e, DCD_N_DATA_PIECES, 1);
 		} else {
 			dma = dma || takes_dma(e, rq);
 			if (!dma)
 				return true;
 			if (g->look && !g->keep)
 				dcd_count(e, DCD_N_CACHE_BYPASSED, 1);
-			dcd_count(e, p.value ? DCD_N_LOG_PIECES : DCD_N_DATA_PIECES, 1);
-			r = submit_piece(e, rq, p.value, p.value ? in_log(e, &p) : p.sector,
-					 place_bytes(&p));
+			dcd_count(e, DCD_N_DATA_PIECES, 1);
+			r = submit_piece(e, rq, p.sector, place_bytes(&p));
 		}
 		if (r) {
-			failed(g, g->done, r);
+			dcd_gather_failed(g, g->done, r);
 			break;
 		}
 		g->done += p.last - p.sector + 1;
@@ -446,21 +423,25 @@ static void bounce(struct dcd_engine *e, struct dcd_request *rq)
 			g->done += n;
 	}
 	if (r)
-		failed(g, g->done, r);
+		dcd_gather_failed(g, g->done, r);
 	kvfree(buf);
 }
 
 static void in_readers(struct dcd_engine *e, struct dcd_request *rq)
 {
 	DECLARE_COMPLETION_ONSTACK(done);
+	struct dcd_log_reads log_reads;
 	struct blk_plug plug;
 	int id;
 
+	dcd_log_reads_init(e, &log_reads);
+	rq->gather.log_reads = &log_reads;
 	rq->gather.waiting = &done;
 	id = srcu_read_lock(&e->readers);
 	blk_start_plug(&plug);
-	walk(e, rq, true);
+	walk(e, rq);
 	blk_finish_plug(&plug);
+	dcd_log_reads_end(e, rq);
 	put(e, rq);
 	wait_for_completion_io(&done);
 	srcu_read_unlock(&e->readers, id);
@@ -534,15 +515,15 @@ static void hand_to(struct dcd_request *of, struct dcd_own *o)
 
 		if (dcd_gather_fill(&of->gather, page_address(sg_page(o->sgl + i)),
 				    n << SECTOR_SHIFT)) {
-			failed(&of->gather, of->gather.done, -EINVAL);
+			dcd_gather_failed(&of->gather, of->gather.done, -EINVAL);
 			return;
 		}
 		good -= n;
 	}
 	if (g->error)
-		failed(&of->gather, of->gather.done, g->error);
+		dcd_gather_failed(&of->gather, of->gather.done, g->error);
 	else if (g->bad != NONE)
-		failed(&of->gather, of->gather.done + g->bad, -EIO);
+		dcd_gather_failed(&of->gather, of->gather.done + g->bad, -EIO);
 }
 
 /* If it is still wanted; in any case it is nobody's but ours from then on. */
@@ -608,7 +589,7 @@ void dcd_reads_over(struct dcd_engine *e, struct list_head *over)
 
 void dcd_read_over(struct dcd_engine *e, struct dcd_request *rq)
 {
-	failed(&rq->gather, rq->gather.done, -EAGAIN);
+	dcd_gather_failed(&rq->gather, rq->gather.done, -EAGAIN);
 	put(e, rq);
 }
 
@@ -635,7 +616,7 @@ void dcd_read(struct dcd_engine *e, struct dcd_request *rq)
 	rq->engine = e;
 	dcd_cache_begin(e->cache, rq);
 	blk_start_plug(&plug);
-	rest = walk(e, rq, false);
+	rest = walk(e, rq);
 	blk_finish_plug(&plug);
 	if (rest)
 		read_to_own(e, rq);

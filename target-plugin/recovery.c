@@ -34,6 +34,7 @@ static int index_entries(struct dcd_engine *e, const u8 *seg, u64 sequence, u32 
 	u32 i;
 	int r;
 
+	dcd_sums_keep(e, sequence, seg, entries);
 	for (i = 0; i < entries; i++) {
 		const struct dcd_entry *n = dcd_entry_at(seg, i);
 		bool zero = le16_to_cpu(n->type) != DCD_ENTRY_WRITE;

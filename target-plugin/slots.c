@@ -29,6 +29,20 @@ const u8 *dcd_slot_bytes(struct dcd_engine *e, u64 segment, u32 offset)
 	return there ? s->base + offset : NULL;
 }
 
+const u8 *dcd_slot_whole(struct dcd_engine *e, u64 segment, u32 *entries)
+{
+	struct dcd_slot *s = slot_of(e, segment);
+	bool there;
+
+	spin_lock(&e->lock);
+	there = s->segment == segment && (s->state == DCD_SLOT_SEALED ||
+					  s->state == DCD_SLOT_CLEAN) &&
+		e->published >= s->first_entry + s->entries;
+	*entries = s->entries;
+	spin_unlock(&e->lock);
+	return there ? s->base : NULL;
+}
+
 struct dcd_slot *dcd_slot_free(struct dcd_engine *e, bool again)
 {
 	struct dcd_slot *s = slot_of(e, e->head);

@@ -63,6 +63,28 @@ def test_damage_can_be_taken_for_an_end(knob: str, what: str) -> None:
     assert run.rc == 1 and f"{what}: was accepted, has to be refused" in run.stderr, run.text
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_nobody_gets_what_is_damaged(kernel: str) -> None:
+    run = lab("dcd_rot.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+def test_damage_is_found_without_memory() -> None:
+    """Where the checksums are read from the log again: not with a damaged table."""
+    options = ("--param", "dcd.test_forget_sums=1")
+    run = lab("dcd_rot.py", "reads", "destage", "part", "cable", options=options)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("part", "says"), [
+    ("reads", "was accepted, has to be refused"), ("destage", "the data disk got damaged bytes"),
+])  # fmt: skip
+def test_damage_gets_through(part: str, says: str) -> None:
+    """The control: what is read is taken as it is."""
+    run = lab("dcd_rot.py", part, options=("--param", "dcd.test_trust_log=1"))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 @pytest.mark.parametrize("scenario", ["dcd_large", "dcd_index"])
 def test_many_ranges(scenario: str) -> None:
     """On the checked kernel they take minutes."""

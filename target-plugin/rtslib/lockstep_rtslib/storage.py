@@ -36,7 +36,7 @@ from .kernel_log import KernelLog
 PLUGIN = "dcd"
 MODULE = "target_core_dcd"
 # Numbers that `control` takes besides; lun-settings.c has them all, with their ranges.
-_TUNABLE = re.compile(r"(?:busy|destage|index|read_cache)_\w+")
+_TUNABLE = re.compile(r"(?:busy|destage|index|read_cache|scrub)_\w+")
 # A 0 of these says the same as nothing, and the kernel takes no 0.
 _LEFT_OUT = ("nvram_bytes", "index_bytes")
 # Of dcd-format.h, struct dcd_super: magic, where its copies are, and the uuid in one.

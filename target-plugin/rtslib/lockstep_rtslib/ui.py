@@ -89,6 +89,7 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
             index_bytes: str | None = None,
             read_cache_bytes: str | None = None,
             busy_after_ms: str | None = None,
+            scrub_kib: str | None = None,
             destage_idle_ms: str | None = None,
             destage_low: str | None = None,
             destage_high: str | None = None,
@@ -122,6 +123,7 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
               same units; 0: none.
             - busy_after_ms: a command that waits for longer is answered with BUSY;
               0: never.
+            - scrub_kib: so many KiB of the log are checked in a second; 0: none.
             - destage_idle_ms: after so many milliseconds without a write the log
               is emptied to the data disk.
             - destage_low, destage_high: the log this full, in percent: it is
@@ -136,6 +138,7 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
                 "index_bytes": index_bytes,
                 "read_cache_bytes": read_cache_bytes,
                 "busy_after_ms": busy_after_ms,
+                "scrub_kib": scrub_kib,
                 "destage_idle_ms": destage_idle_ms,
                 "destage_low": destage_low,
                 "destage_high": destage_high,

@@ -9,7 +9,8 @@ from dcdlab import Box, counters
 from locklab import base, blk, lio
 
 STATE = {"log_segments", "log_live", "log_free", "slots", "slots_used", "log_failing",
-         "data_failing", "index_used", "index_bytes", "cache_used", "cache_bytes"}  # fmt: skip
+         "log_damaged", "data_failing", "index_used", "index_bytes", "cache_used",
+         "cache_bytes"}  # fmt: skip
 
 
 def stats(path: Path) -> dict[str, int]:

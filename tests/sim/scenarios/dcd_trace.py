@@ -9,7 +9,7 @@ from locklab import base, blk
 
 TRACING = Path("/sys/kernel/tracing")
 EVENTS = ("piece", "done", "entry", "commit", "batch", "destage", "round", "disk", "recovery",
-          "cache", "ranges")  # fmt: skip
+          "cache", "ranges", "bad_sum", "scrub")  # fmt: skip
 
 
 def seen(event: str, text: str = "") -> list[str]:

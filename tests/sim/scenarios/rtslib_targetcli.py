@@ -60,7 +60,7 @@ base.equal((host.objects(), host.hbas()), ([], []), "left after delete")
 
 base.step("create, beside a backstore of another kind; export, log in")
 tuned = {"index_bytes": 2 << 20, "read_cache_bytes": 0, "busy_after_ms": 5000,
-         "destage_idle_ms": 700, "destage_low": 0, "destage_high": 60,
+         "scrub_kib": 64, "destage_idle_ms": 700, "destage_low": 0, "destage_high": 60,
          "destage_depth": 8, "destage_batch_kib": 512}  # fmt: skip
 host.create("m", data=data.node, log=log.node, nvram=NVRAM, nvram_bytes="1M", wwn=SERIAL,
             **(tuned | {"index_bytes": "2M"}))  # fmt: skip
