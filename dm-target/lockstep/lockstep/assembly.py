@@ -14,6 +14,8 @@ from .errors import DONE, Failed, Refused, Usage
 from .table import ABSENT, LEGS, LOCAL, REMOTE
 
 _PAUSE_S = 0.2
+# What a login may take, whatever --wait says.
+_LOGIN_S = 5.0
 CHANGED = "{name}: its legs have changed since they were shown. Nothing was written. Try again"
 
 
@@ -70,6 +72,12 @@ def _assemble(kept: config.Config, args: argparse.Namespace) -> None:
         return
     wait = kept.wait if args.wait is None else args.wait
     nodes = find_legs(kept, wait)
+    # It wasn't locked while it waited.
+    if dm.exists(kept.name):
+        print(f"{kept.name} runs already")
+        return
+    if config.path(kept.name).exists() and config.load(kept.name) != kept:
+        raise Refused(f"{config.path(kept.name)} has changed meanwhile. Try again")
     if args.log_lost:
         _give_log_up(kept, nodes, given=args.yes)
     if REMOTE in nodes:
@@ -84,17 +92,30 @@ def _assemble(kept: config.Config, args: argparse.Namespace) -> None:
 
 
 def find_legs(kept: config.Config, wait: float) -> dict[str, str]:
-    """The nodes of the legs, as many as appear in time. It waits for all that there are."""
+    """The nodes of the legs, as many as appear in time. It waits for all that there are, and
+    without the lock: who needs the mirror meanwhile, with one leg or two, doesn't wait for that."""
     named = {leg: node for leg, node in kept.devices().items() if node != ABSENT}
+    nodes = _there(named)
+    if len(nodes) == len(named):
+        return nodes
+    with config.unlocked():
+        return _await(kept, named, wait)
+
+
+def _there(named: Mapping[str, str]) -> dict[str, str]:
+    return {leg: node for leg, node in named.items() if device.present(node)}
+
+
+def _await(kept: config.Config, named: Mapping[str, str], wait: float) -> dict[str, str]:
     until = time.monotonic() + wait
     trouble = ""
     if kept.target and not device.present(kept.remote):
         try:
-            device.log_in(kept.target, kept.portal)
+            device.log_in(kept.target, kept.portal, max(wait, _LOGIN_S))
         except (Failed, Refused) as err:
             trouble = str(err)
     while True:
-        nodes = {leg: node for leg, node in named.items() if device.present(node)}
+        nodes = _there(named)
         if len(nodes) == len(named) or time.monotonic() >= until:
             break
         time.sleep(_PAUSE_S)

@@ -271,8 +271,11 @@ def iscsi(device: Device) -> tuple[str, str] | None:
     return None
 
 
-def log_in(target: str, portal: str) -> None:
-    said = program.ask("iscsiadm", "-m", "node", "-T", target, "-p", portal, "--login")
+def log_in(target: str, portal: str, seconds: float | None = None) -> None:
+    """To a site that is down it takes minutes until iscsiadm says so. After `seconds` this doesn't
+    wait any longer; the initiator's daemon goes on trying."""
+    said = program.ask("iscsiadm", "-m", "node", "-T", target, "-p", portal, "--login",
+                       seconds=seconds)  # fmt: skip
     if said.code == 24:
         raise Refused(
             f"{target} at {portal} refuses this host: the CHAP name or secret is wrong, or"

@@ -29,6 +29,9 @@ _EPILOG = """\
 exit codes: 0 done, 1 failed (the same may work later), 2 usage, 3 refused (needs a decision).
 status: 0 both legs in sync, 1 degraded, 2 unusable or not running, 4 error.
 """
+_DAY_S = 86400
+# Between two looks of the monitor.
+_LEAST_S = 0.1
 Work = Callable[[argparse.Namespace], int | None]
 
 
@@ -99,7 +102,7 @@ def _add_makers(add: Add) -> None:
     one.add_argument("name", metavar="NAME", nargs="?")
     one.add_argument("--all", action="store_true", help="all that are configured")
     one.add_argument("--run", action="store_true", help="start, even if one leg isn't there")
-    one.add_argument("--wait", metavar="S", type=float, help="seconds to wait for the legs")
+    one.add_argument("--wait", metavar="S", type=_seconds, help="seconds to wait for the legs")
     one.add_argument(
         "--local", metavar="DEV", help="take over a mirror of another host; -: this leg isn't here"
     )
@@ -126,12 +129,12 @@ def _add_makers(add: Add) -> None:
     one.add_argument("name", metavar="NAME")
     one.add_argument("--keep", choices=table.LEGS, required=True,
                      help="what was written only to the other one is lost")  # fmt: skip
-    one.add_argument("--wait", metavar="S", type=float, help="seconds to wait for the legs")
+    one.add_argument("--wait", metavar="S", type=_seconds, help="seconds to wait for the legs")
     _yes(one)
 
     one = add("grow", "the devices have become larger; running or stopped", _alone(grow.grow))
     one.add_argument("name", metavar="NAME")
-    one.add_argument("--wait", metavar="S", type=float, help="seconds to wait for the legs")
+    one.add_argument("--wait", metavar="S", type=_seconds, help="seconds to wait for the legs")
     _yes(one)
 
     one = add("wipe", "make a leg an ordinary device; its data stays", create.wipe)
@@ -189,12 +192,30 @@ def _add_looking(add: Add) -> None:
     one = add("monitor", "events of a mirror, and give back a leg that has a new device",
               watch.monitor)  # fmt: skip
     one.add_argument("name", metavar="NAME")
-    one.add_argument("--interval", metavar="S", type=float, default=10.0,
+    one.add_argument("--interval", metavar="S", type=_interval, default=10.0,
                      help="seconds between two looks for a missing leg")  # fmt: skip
 
     one = add("examine", "what a device's metadata says", report.examine)
     one.add_argument("devices", metavar="DEV", nargs="+")
     one.add_argument("--json", action="store_true", help="for programs")
+
+
+def _seconds(text: str) -> float:
+    # A number that is none would never be over.
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= _DAY_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0 to {_DAY_S}")
+    return seconds
+
+
+def _interval(text: str) -> float:
+    seconds = _seconds(text)
+    if seconds < _LEAST_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is less than {_LEAST_S} s")
+    return seconds
 
 
 def _sectors(text: str) -> int:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from dataclasses import dataclass
 
@@ -32,20 +33,43 @@ class Said:
         return text.strip().rstrip(".") or f"exit code {self.code}"
 
 
-def ask(*words: str) -> Said:
-    """Runs a program to its end, whatever that is."""
+# The exit code of timeout(1) for a program that was ended by it.
+TOO_LONG = 124
+# What a program gets for its own clearing up before it is killed.
+_LAST_S = 2.0
+
+
+def ask(*words: str, seconds: float | None = None) -> Said:
+    """Runs a program to its end, whatever that is. One that needs longer than `seconds` is ended,
+    and its exit code is TOO_LONG."""
     try:
-        done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, check=False,
+        with subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             encoding="utf-8", errors="backslashreplace",
-        )  # fmt: skip
+        ) as running:  # fmt: skip
+            try:
+                out, err = running.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                _end(running)
+                return Said(TOO_LONG, "", f"no answer within {seconds:g} s")
+            except BaseException:
+                running.kill()
+                raise
     except FileNotFoundError:
         package = _PACKAGES.get(words[0])
         what_to_do = f": apt install {package}" if package else ""
         raise Failed(f"the program {words[0]} isn't installed{what_to_do}") from None
-    except PermissionError as err:
-        raise Failed(f"the program {words[0]} can't be run: {err.strerror}") from err
-    return Said(done.returncode, done.stdout, done.stderr)
+    except PermissionError as denied:
+        raise Failed(f"the program {words[0]} can't be run: {denied.strerror}") from denied
+    return Said(running.returncode, out, err)
+
+
+def _end(running: subprocess.Popen[str]) -> None:
+    running.send_signal(signal.SIGINT)
+    try:
+        running.communicate(timeout=_LAST_S)
+    except subprocess.TimeoutExpired:
+        running.kill()
 
 
 def run(*words: str) -> str:

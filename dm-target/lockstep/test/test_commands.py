@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import time
+from pathlib import Path
 
 import fakes
 import pytest
@@ -128,6 +130,68 @@ def test_the_words_of_lockstep_meta_are_told_once(m: Host) -> None:
     m.says("lockstep-meta verdict", err="lockstep-meta: /dev/b: can't be read: I/O error\n", code=1)
     _, _, err = m.lockstep("assemble", "m")
     assert err == "lockstep: assemble: /dev/b: can't be read: I/O error\n"
+
+
+@pytest.mark.parametrize("wait", ["nan", "inf", "-1", "soon", "86401", ""])
+@pytest.mark.parametrize("words", ["assemble m", "grow m", "resolve m --keep local"])
+def test_a_wait_that_is_no_time_is_refused(m: Host, words: str, wait: str) -> None:
+    """It would never be over, or is a slip of the hand."""
+    code, _, err = m.lockstep(*words.split(), f"--wait={wait}")
+    assert (code, "from 0 to 86400" in err) == (2, True), err
+    assert not m.calls("dmsetup")
+
+
+@pytest.mark.parametrize("interval", ["nan", "0", "-3"])
+def test_a_monitor_does_not_spin(m: Host, interval: str) -> None:
+    assert m.lockstep("monitor", "m", f"--interval={interval}")[0] == 2
+
+
+def test_who_waits_for_a_leg_is_in_nobodys_way(m: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The unit waits for the other site, and somebody wants to start the mirror without it."""
+    del m.devices["/dev/b"]
+    m.says("lockstep-meta verdict", GOOD)
+    monkeypatch.setattr(config, "_PATIENCE_S", 0.0)
+    done: list[int] = []
+
+    def meanwhile(_: float) -> None:
+        monkeypatch.setattr(time, "sleep", lambda _: None)
+        with config.locked("m"):  # Free, or this fails.
+            done.append(1)
+
+    monkeypatch.setattr(time, "sleep", meanwhile)
+    assert m.lockstep("assemble", "m", "--wait", "0.5")[0] == 1
+    assert done
+
+
+def test_one_that_was_started_meanwhile(m: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    del m.devices["/dev/b"]
+    monkeypatch.setattr(time, "sleep", lambda _: m.runs("m"))
+    code, out, err = m.lockstep("assemble", "m", "--wait", "0.5")
+    assert (code, out) == (0, "m runs already\n"), err
+    assert not m.calls("dmsetup create")
+
+
+def test_a_configuration_that_changes_while_legs_are_waited_for(
+    m: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del m.devices["/dev/b"]
+    other = Config("m", "/dev/a", "/dev/c", "u", wait=0)
+    monkeypatch.setattr(time, "sleep", lambda _: config.save(other))
+    code, _, err = m.lockstep("assemble", "m", "--wait", "0.5", "--run")
+    assert (code, "has changed meanwhile" in err) == (3, True), err
+    assert not m.calls("dmsetup create")
+
+
+def test_a_login_takes_no_longer_than_the_wait(m: Host, tmp_path: Path) -> None:
+    del m.devices["/dev/b"]
+    m.says("lockstep-meta verdict", GOOD)
+    config.save(Config("m", "/dev/a", "/dev/b", "u", "iqn.x", "10.0.0.2:3260", wait=0))
+    slow = tmp_path / "bin/iscsiadm"
+    slow.write_text("#!/bin/sh\nexec /bin/sleep 300\n")
+    begun = time.monotonic()
+    code, _, err = m.lockstep("assemble", "m")
+    assert (code, "can't log in to iqn.x at 10.0.0.2:3260: no answer within" in err) == (1, True)
+    assert time.monotonic() - begun < 60
 
 
 def test_no_leg_at_all(m: Host) -> None:

@@ -2,6 +2,7 @@
 """The remote leg as a LUN: found again after a logout, logged in to, given back to the mirror."""
 
 import subprocess
+import time
 import tomllib
 from pathlib import Path
 
@@ -74,7 +75,10 @@ def logged_in(both: pair.Pair) -> None:
     both.session.logout()
     base.step("the other site is down")
     both.wire.cut()
+    begun = time.monotonic()
     said = refused(1, "assemble", "m", "--wait", "3", says=("remote leg", "--run"))
+    took = time.monotonic() - begun
+    base.expect(took < 8, f"assemble --wait 3 took {took:.1f} s")
     base.expect("can't log in" in said.err, f"it says why: {said.err}")
     good("assemble", "m", "--wait", "0", "--run", "--yes")
     put("alone", 8192)
