@@ -535,6 +535,18 @@ bool dcd_volatile_cache(const struct dcd_engine *e)
 }
 EXPORT_SYMBOL_GPL(dcd_volatile_cache);
 
+/* What an acknowledged write is worth, for people. */
+static const char *promise(const struct dcd_engine *e)
+{
+	if (e->after_log)
+		return "acknowledged writes are in the log: they outlive a power cut, a panic and a reset";
+	if (e->keeps)
+		return "acknowledged writes outlive a power cut, a panic and a reset";
+	if (READ_ONCE(e->loses_acks))
+		return "acknowledged writes that weren't flushed are lost by a power cut, a panic or a reset, as the LUN's write cache says";
+	return "ordinary memory, by the admin's word that it never loses power: acknowledged writes of the last moments are LOST by a panic, a forced reset or a power cut of this host, FLUSH or not";
+}
+
 static const char *const counter_names[] = {
 #define DCD_COUNTER(id, name) \
 	[DCD_N_##id] = #name,
@@ -582,6 +594,7 @@ ssize_t dcd_to_text(struct dcd_engine *e, char *buf, size_t size)
 		      s.cache_used, s.cache_bytes,
 		      s.log_failing ? "FAILING" : s.log_damaged ? "DAMAGED" : "ok",
 		      s.data_failing ? "FAILING" : "ok");
+	n += scnprintf(buf + n, size - n, "nvram %s: %s\n", e->nv->type->name, promise(e));
 	for (i = 0; i < DCD_COUNTERS; i++)
 		n += scnprintf(buf + n, size - n, "%s %llu%c", counter_names[i],
 			       dcd_counter(e, i),

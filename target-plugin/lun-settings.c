@@ -188,15 +188,17 @@ static int set_one(struct lun_settings *s, const char *name, char *word, bool en
 	return 0;
 }
 
-/* None of them is live, and a LUN of digests reads its own while it is enabled. */
-static void keep_texts(struct lun_settings *new, struct lun_settings *old)
+/*
+ * Texts stay where they are, and are nowhere else for a moment either: none of them is live,
+ * and a LUN of digests reads its own while it is enabled, without the caller's lock.
+ */
+static void take_numbers(struct lun_settings *s, const struct lun_settings *new)
 {
 	const struct setting *row;
 
 	for (row = table; row < table + ARRAY_SIZE(table); row++)
-		if (row->kind == TEXT)
-			swap(*(const char **)((void *)new + row->offset),
-			     *(const char **)((void *)old + row->offset));
+		if (row->kind != TEXT)
+			put_number(s, row, number_of(new, row));
 }
 
 int lun_settings_parse(struct lun_settings *s, const char *name, const char *text, bool enabled)
@@ -216,15 +218,12 @@ int lun_settings_parse(struct lun_settings *s, const char *name, const char *tex
 		r = set_one(&new, name, word, enabled);
 	}
 	kfree(words);
-	if (r || !any) {
-		lun_settings_free(&new);
-		return r;
-	}
-	if (enabled)
-		keep_texts(&new, s);
-	lun_settings_free(s);
-	*s = new;
-	return 0;
+	if (!r && any && !enabled)
+		swap(*s, new);
+	else if (!r && any)
+		take_numbers(s, &new);
+	lun_settings_free(&new);
+	return r;
 }
 
 bool lun_settings_any(const struct lun_settings *s)

@@ -7,7 +7,8 @@
  * and a parameter of the storage object in rtslib/. One that may change while
  * the device is enabled is LIVE in its row, and dcd_reconfigure() takes it over.
  *
- * The caller serializes all calls for one struct.
+ * The caller serializes all calls for one struct. Its texts may be read meanwhile without that
+ * while the device is enabled: they neither change nor move.
  */
 #ifndef LUN_SETTINGS_H
 #define LUN_SETTINGS_H

@@ -11,6 +11,17 @@
 		} \
 	} while (0)
 
+/* Who reads a text without the lock may do it whenever something is freed. */
+static const struct lun_settings *read_by_others;
+static bool freed_while_read;
+
+void look_at_free(const void *p)
+{
+	if (read_by_others && p && (p == read_by_others->digests_of ||
+				    strcmp(read_by_others->digests_of, "m")))
+		freed_while_read = true;
+}
+
 /* lun-digests.c's reader holds the text while somebody writes to `control`. */
 static int an_empty_write_changes_nothing(void)
 {
@@ -21,6 +32,7 @@ static int an_empty_write_changes_nothing(void)
 	lun_settings_init(&s);
 	CHECK(!lun_settings_parse(&s, "lun", "digests_of=m\n", false));
 	held = s.digests_of;
+	read_by_others = &s;
 	for (size_t i = 0; i < sizeof(empty) / sizeof(*empty); i++) {
 		CHECK(!lun_settings_parse(&s, "lun", empty[i], true));
 		CHECK(!strcmp(held, "m") && s.digests_of == held);
@@ -30,6 +42,8 @@ static int an_empty_write_changes_nothing(void)
 	CHECK(lun_settings_parse(&s, "lun", "digests_of=n", true) == -EBUSY);
 	CHECK(lun_settings_parse(&s, "lun", "destage_low=3", true) == -EBUSY);
 	CHECK(!strcmp(held, "m") && s.digests_of == held);
+	CHECK(!freed_while_read);
+	read_by_others = NULL;
 	lun_settings_free(&s);
 	return 0;
 }

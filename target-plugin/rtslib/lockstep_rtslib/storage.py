@@ -346,8 +346,9 @@ def storage_object(tcm: ModuleType) -> Any:
 
         @property
         def healthy(self) -> bool:
-            """Enabled, and no disk fails."""
-            return bool(self.state) and "FAIL" not in " ".join(self.state)
+            """Enabled, no disk fails, and the log isn't damaged."""
+            told = " ".join(self.state)
+            return bool(told) and "FAIL" not in told and "DAMAGED" not in told
 
         def dump(self) -> dict[str, Any]:
             told: dict[str, Any] = super().dump()

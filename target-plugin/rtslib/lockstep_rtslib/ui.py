@@ -104,9 +104,12 @@ def backstore_node(targetcli: ModuleType, node: Any) -> Any:
             PARAMETERS
             ==========
             - data, log: paths of the disks, best from /dev/disk/by-id.
-            - nvram: "pmem:/dev/pmem0" for persistent memory; "dram:battery" for
-              memory that a battery keeps; "dram" for memory that a power cut
-              empties: then the LUN says that its write cache is volatile.
+            - nvram: "pmem:/dev/pmem0" for persistent memory; "none" for none: a
+              write is acknowledged when the log has it; "dram" for memory that a
+              power cut empties: then the LUN says that its write cache is
+              volatile; "dram:battery" for the same without saying so, for a host
+              that never loses power. Whatever battery there is, a panic or a
+              forced reset of this host loses acknowledged writes with it.
             - nvram_bytes: how much memory, with the units k, M, G, T. Left out:
               all of a pmem, 32M of dram.
             - wwn: the LUN's serial number. Left out: the set's uuid, so that a

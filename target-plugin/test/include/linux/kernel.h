@@ -25,7 +25,16 @@ struct work_struct { struct list_head entry; };
 #define GFP_KERNEL	0
 #define pr_err(...)	fprintf(stderr, __VA_ARGS__)
 #define swap(a, b)	do { typeof(a) old_ = (a); (a) = (b); (b) = old_; } while (0)
-#define kfree(p)	free((void *)(p))
+
+/* A test that wants to know what is freed when defines it. */
+extern void look_at_free(const void *p) __attribute__((weak));
+
+static inline void kfree(const void *p)
+{
+	if (look_at_free)
+		look_at_free(p);
+	free((void *)p);
+}
 
 static inline char *kstrdup(const char *s, int gfp)
 {
