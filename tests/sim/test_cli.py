@@ -12,7 +12,7 @@ SCENARIOS = ["cli_devices", "cli_create", "cli_iscsi", "cli_life", "cli_verify",
              "cli_takeover"]  # fmt: skip
 
 
-@pytest.mark.parametrize("part", ["readd", "lost", "bare"])
+@pytest.mark.parametrize("part", ["readd", "lost", "made", "bare"])
 def test_writes_that_arrive_late(part: str) -> None:
     run = lab("cli_late.py", part, options=("--timeout", "900"))
     assert run.rc == 0, run.text

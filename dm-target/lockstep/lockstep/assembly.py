@@ -176,9 +176,7 @@ def _take(kept: config.Config, leg: str, found: dict[str, device.Device], *, run
     """Before anything on it is believed: nothing that was sent to it earlier may still arrive. A
     leg of which that isn't sure is left out if the mirror may start without it."""
     try:
-        late.check(kept.name, leg, found[leg])
-        if leg == REMOTE:
-            late.settle(kept.name, leg, found[leg])
+        late.take(kept.name, leg, found[leg])
     except Failed as err:
         if not run or len(found) == 1:
             raise
@@ -435,6 +433,10 @@ def resolve(args: argparse.Namespace) -> None:
         or _both_idle(kept, args.wait) != found
         or meta.verdict(found[LOCAL].node, found[REMOTE].node) != verdict
     ):
+        raise Refused(CHANGED.format(name=kept.name))
+    for leg in LEGS:
+        late.take(kept.name, leg, found[leg])
+    if meta.verdict(found[LOCAL].node, found[REMOTE].node) != verdict:
         raise Refused(CHANGED.format(name=kept.name))
     meta.resolve(args.keep, found[LOCAL].node, found[REMOTE].node)
     print(

@@ -166,6 +166,9 @@ def create(args: argparse.Namespace) -> None:
     announce(pair, plan, args.name, clean=args.assume_clean)
     confirmed(f"Create the mirror {args.name}?", *pair.values(), given=args.yes)
     refuse_name(args.name)
+    for leg, found in pair.items():
+        late.take(args.name, leg, found.at)
+        still(found)
     made = meta.create(pair[LOCAL].at.node, pair[REMOTE].at.node, how, force=force)
     try:
         kept = keep_config(args, made.uuid, {leg: found.at for leg, found in pair.items()}, options)
@@ -289,9 +292,7 @@ def replace_leg(args: argparse.Namespace) -> None:
         raise Refused(f"{args.name} has changed meanwhile. Nothing was written")
     if not running:
         refuse_guess(kept, leg, lost=args.lost)
-    late.check(args.name, leg, found.at)
-    if leg == REMOTE:
-        late.settle(args.name, leg, found.at)
+    late.take(args.name, leg, found.at)
     gone = running and legs.let_go(args.name, leg, found.at)
     try:
         if gone:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 
-from . import ask, assembly, config, device, dm, meta, show, table
+from . import ask, assembly, config, device, dm, late, meta, show, table
 from .errors import Failed, Refused
 from .report import summary
 from .table import ABSENT, LEGS
@@ -112,6 +112,10 @@ def _stopped(kept: config.Config, args: argparse.Namespace) -> None:
         or _idle(kept, args.wait) != found
         or meta.grow(*nodes, dry=True) != plan
     ):
+        raise Refused(assembly.CHANGED.format(name=name))
+    for leg, at in found.items():
+        late.take(name, leg, at)
+    if meta.grow(*nodes, dry=True) != plan:
         raise Refused(assembly.CHANGED.format(name=name))
     meta.grow(*nodes)
     print(

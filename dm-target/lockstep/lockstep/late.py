@@ -20,6 +20,7 @@ from pathlib import Path
 
 from . import device, meta
 from .errors import Failed
+from .table import REMOTE
 
 _OUT = Path("/sys/module/dm_lockstep/parameters/draining")
 _SG_SCSI_RESET = 0x2284
@@ -54,6 +55,14 @@ def check(name: str, leg: str, at: device.Device) -> None:
         found = [one for one in there if uuid and one.uuid == uuid]
     if found:
         raise Failed(f"{name}: {_told(leg, at, found)}")
+
+
+def take(name: str, leg: str, at: device.Device) -> None:
+    """Before anything on a device that becomes a leg, or that the mirror doesn't run on, is
+    believed or written: nothing that anybody has sent there earlier may still arrive."""
+    check(name, leg, at)
+    if leg == REMOTE:
+        settle(name, leg, at)
 
 
 def _told(leg: str, at: device.Device, found: list[Out]) -> str:

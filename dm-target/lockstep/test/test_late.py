@@ -5,9 +5,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import fakes
 import pytest
-from lockstep import device, late, meta
+from fakes import Host
+from lockstep import config, device, late, meta
+from lockstep.config import Config
 from lockstep.errors import Failed
+
+host = fakes.host
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
 
@@ -53,3 +58,33 @@ def test_no_module(said: Path) -> None:
 
 def test_no_iscsi_disk_is_not_asked() -> None:
     late.settle("m", "remote", at("8:0"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["create n /dev/a /dev/b", "replace m remote /dev/b --force", "grow m",
+     "resolve m --keep local"],
+)  # fmt: skip
+def test_who_writes_metadata_asks_first(
+    host: Host, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    """A write of an older session that arrives afterwards would undo it."""
+    for node in ("/dev/a", "/dev/b"):
+        host.disk(node)
+    config.save(Config("m", "/dev/a", "/dev/b", "u", wait=0))
+    plan = {"set_uuid": "u", "data_len": 2_000_000, "region_size": 64}
+    for word in ("create", "join", "grow", "resolve"):
+        host.says(f"lockstep-meta {word}", plan)
+    host.says("lockstep-meta verdict", {"verdict": "split-brain", "text": "Both.", **plan})
+    if words.startswith("replace"):
+        host.devices["/dev/c"] = host.devices["/dev/b"]
+        config.save(Config("m", "/dev/a", "/dev/x", "u", wait=0))
+        words += " --lost"
+
+    def hangs(name: str, leg: str, at: device.Device) -> None:
+        raise Failed(f"{name}: no answer to a LUN reset")
+
+    monkeypatch.setattr(late, "settle", hangs)
+    code, _, err = host.lockstep(*words.split(), "--yes")
+    assert (code, "no answer to a LUN reset" in err) == (1, True), err
+    assert all("--dry-run" in line or "verdict" in line for line in host.calls("lockstep-meta"))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Late writes over iSCSI: of a session that is still there, and of one that its host has forgotten.
 
-    cli_late.py [readd | lost | bare]
+    cli_late.py [readd | lost | made | bare]
 
 `bare`: the same as `lost` by dmsetup alone, which asks the target for nothing: the old write
 overtakes. It shows that what the command does is needed.
@@ -151,6 +151,30 @@ def lost() -> None:
     site.same()
 
 
+def made() -> None:
+    base.step("a mirror is made on a disk for which the target still has a write")
+    site = Site(patience_s=2)
+    good("create", "m", site.local.node, site.first, "--yes")
+    clilab.in_sync()
+    put("first")
+    second = lose(site)
+    Path("/etc/lockstep/m.toml").unlink()
+    words = ("create", "m", site.local.node, second, "--yes", "--force", "--force-local")
+    before = clilab.examined(site.local.node)["set_uuid"]
+    refused(1, *words, says=("LUN reset", "older session"))
+    base.equal(clilab.examined(site.local.node)["set_uuid"], before, "nothing is written")
+    base.expect(not dm.exists("m"), "it was started")
+    site.ways.wake(0)
+    base.until(lambda: site.has("old"), "the old write arrives")
+    base.until(lambda: site.session.up_by(PORTALS[1]), "the session, which was lost with it", 100)
+    good(*words)
+    clilab.in_sync()
+    put("newer")
+    time.sleep(5)
+    base.expect(site.has("newer"), "the site's disk has what was acknowledged last")
+    site.same()
+
+
 def bare() -> None:
     base.step("the same by dmsetup alone: the old write overtakes")
     site = Site(patience_s=2)
@@ -166,7 +190,7 @@ def bare() -> None:
     base.until(lambda: site.has("old"), "the old write over the newer one")
 
 
-PARTS = {"readd": readd, "lost": lost, "bare": bare}
+PARTS = {"readd": readd, "lost": lost, "made": made, "bare": bare}
 (part,) = sys.argv[1:]
 PARTS[part]()
 base.step("done")
