@@ -106,6 +106,11 @@ def anew(w: World) -> None:
     w.assemble()
 
 
+def discard(w: World) -> None:
+    """A zeroing that overlaps both writes: no part of it may be undone by what is late."""
+    w.zero(102, 4)
+
+
 def suspend(w: World) -> None:
     if w.suspended:
         w.patient(lambda: dm.resume(MIRROR), "resume")
@@ -161,7 +166,8 @@ EVENTS: dict[str, Event] = {
     one.__name__: one
     for one in (
         hang, back, old_back, fails, gone, local_fails, one_hangs, other_way, reload, anew,
-        suspend, fail, recover, resync, verify, block, unblock, mirror_cut, primary_cut, take_over,
+        discard, suspend, fail, recover, resync, verify, block, unblock, mirror_cut, primary_cut,
+        take_over,
     )
 }  # fmt: skip
 

@@ -187,15 +187,26 @@ class World:
     def write(self, first: int, count: int) -> None:
         """Begun; it ends when it can."""
         version = self.versions.next()
+        data = b"".join(sector(version, first + n) for n in range(count))
+        self._begin(first, count, version, lambda disk: disk.write(first, data))
+
+    def zero(self, first: int, count: int) -> None:
+        """Likewise."""
+        version = self.versions.next()
+        self.history.zeroes.add(version)
+        self._begin(first, count, version, lambda disk: disk.zero(first, count))
+
+    def _begin(
+        self, first: int, count: int, version: int, what: Callable[[blk.Disk], object]
+    ) -> None:
         history = self.history
         history.issue(first, count, version)
-        data = b"".join(sector(version, first + n) for n in range(count))
         node = self.node
 
         def work() -> None:
             try:
                 with blk.Disk(node) as disk:
-                    disk.write(first, data)
+                    what(disk)
             except OSError as err:
                 base.expect(err.errno in (errno.EIO, errno.ENXIO), f"a write: {err}")
                 self.failed_writes += 1

@@ -150,6 +150,7 @@ class History:
         self.stable = [0] * sectors
         self.issued: list[list[int]] = [[0] for _ in range(sectors)]  # may be seen, oldest first
         self.ever: list[list[int]] = [[0] for _ in range(sectors)]
+        self.zeroes = {0}  # versions that are sectors of zeroes
         self.frozen = False  # a crash: answers from now on are nobody's
 
     def fork(self) -> History:
@@ -189,7 +190,10 @@ class History:
             raw = data[at * 512 : at * 512 + 512]
             version, number = _PART.unpack_from(raw)
             legal = [v for v in self.issued[at] if v >= promised[at]]
-            if raw != sector(version, at):
+            if raw == _EMPTY:
+                # Any of them; if none is legal, what is told is that there are zeroes.
+                version = max(self.zeroes.intersection(legal), default=0)
+            elif raw != sector(version, at):
                 raise base.Wrong(f"{what}: sector {at} holds {raw[:16].hex()} of {number}, torn or"
                                  f" misplaced; legal are {legal}")  # fmt: skip
             if version not in legal:
