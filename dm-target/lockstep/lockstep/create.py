@@ -152,6 +152,7 @@ def create(args: argparse.Namespace) -> None:
     pair = {LOCAL: inspect(args.local), REMOTE: inspect(args.remote)}
     if pair[LOCAL].at.number == pair[REMOTE].at.number:
         raise Refused(f"{args.local} and {args.remote} are the same device")
+    refuse_swapped(pair, args)
     # Each leg is judged below, by its own word.
     force = any(leg.mirror.ours for leg in pair.values())
     how = meta.How(args.name, args.region_size, args.assume_clean)
@@ -188,6 +189,19 @@ def create(args: argparse.Namespace) -> None:
             f"{args.name} is created, but doesn't start: {err}\n"
             f"When that is mended: lockstep assemble {args.name}"
         ) from err
+
+
+def refuse_swapped(pair: dict[str, Found], args: argparse.Namespace) -> None:
+    """Two blank disks look alike, and a mirror whose legs are exchanged reads over the wire, and
+    goes on without this host's disk when that wire is slow."""
+    local, remote = pair[LOCAL].at, pair[REMOTE].at
+    if args.swapped or not device.over_a_network(local) or device.over_a_network(remote):
+        return
+    raise Refused(
+        f"LOCAL comes first, and {local.given} is reached over a network, which {remote.given}"
+        f" isn't: lockstep create {args.name} {remote.given} {local.given} ... If it is meant so,"
+        " say --swapped"
+    )
 
 
 def hint_direction(pair: dict[str, Found], args: argparse.Namespace) -> None:

@@ -271,6 +271,27 @@ def iscsi(device: Device) -> tuple[str, str] | None:
     return None
 
 
+def iscsi_disks(place: Path) -> Iterator[Path]:
+    """iSCSI disks at the bottom of a disk (its sysfs folder), by way of multipath, LVM, MD."""
+    below = sorted((place / "slaves").glob("*"))
+    for one in below:
+        real = one.resolve()
+        yield from iscsi_disks(real.parent if (real / "partition").exists() else real)
+    if not below and any(one.name.startswith("session") for one in place.parents):
+        yield place
+
+
+def over_a_network(device: Device) -> bool:
+    """As far as that can be seen: iSCSI, or NVMe over fabrics."""
+    disk = device.disk()
+    if any(True for _ in iscsi_disks(disk)):
+        return True
+    for file in [disk / "device/transport", *sorted((disk / "device").glob("nvme*/transport"))]:
+        with suppress(OSError):
+            return file.read_text().strip() != "pcie"
+    return False
+
+
 def log_in(target: str, portal: str, seconds: float | None = None) -> None:
     """To a site that is down it takes minutes until iscsiadm says so. After `seconds` this doesn't
     wait any longer; the initiator's daemon goes on trying."""

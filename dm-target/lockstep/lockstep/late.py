@@ -13,7 +13,6 @@ import errno
 import fcntl
 import os
 import struct
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +91,7 @@ def settle(name: str, leg: str, at: device.Device) -> None:
     """No command that the target had begun, of any session, is left when this returns. Of a device
     that is no iSCSI LUN, nor lies on one, nothing is known (lockstep(8), LATE WRITES)."""
     paths: dict[str, list[Path]] = {}
-    for disk in sorted(set(_disks(at.disk()))):
+    for disk in sorted(set(device.iscsi_disks(at.disk()))):
         paths.setdefault(_word(disk / "device/wwid") or disk.name, []).append(disk)
     for disks in paths.values():
         # One LUN by several sessions: by any of them the whole LUN is reset.
@@ -106,16 +105,6 @@ def settle(name: str, leg: str, at: device.Device) -> None:
             " hands, which would undo newer ones. Look at the disks there; it is safe when they"
             " answer again, or when that host was restarted"
         )
-
-
-def _disks(place: Path) -> Iterator[Path]:
-    """iSCSI disks at the bottom of it, by way of multipath, LVM, MD."""
-    below = sorted((place / "slaves").glob("*"))
-    for one in below:
-        real = one.resolve()
-        yield from _disks(real.parent if (real / "partition").exists() else real)
-    if not below and any(one.name.startswith("session") for one in place.parents):
-        yield place
 
 
 def _word(file: Path) -> str:

@@ -88,6 +88,8 @@ def _add_makers(add: Add) -> None:
     _force(one, "overwrite a REMOTE that carries anything")
     one.add_argument("--force-local", action="store_true",
                      help="LOCAL may lose its last sectors, whatever it carries")  # fmt: skip
+    one.add_argument("--swapped", action="store_true",
+                     help="LOCAL is reached over a network, REMOTE isn't: meant so")  # fmt: skip
     _yes(one)
     one.add_argument("--no-start", action="store_true", help="create only")
     one.add_argument("--region-size", metavar="SIZE", type=_sectors,

@@ -14,7 +14,7 @@ from dataclasses import replace
 import fakes
 import pytest
 from fakes import Host
-from lockstep import config, legs
+from lockstep import config, device, legs
 from lockstep.device import Sign
 from lockstep.errors import Failed
 
@@ -107,6 +107,23 @@ def test_the_data_is_on_the_wrong_leg(two: Host) -> None:
     code, _, err = two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes", "--force")
     assert code == 0
     assert "Warning: /dev/b carries xfs" in err
+
+
+@pytest.mark.parametrize("force", [[], ["--force", "--force-local"]])
+def test_the_legs_are_the_wrong_way_round(
+    two: Host, monkeypatch: pytest.MonkeyPatch, force: list[str]
+) -> None:
+    """Of two blank disks nothing else tells which is which."""
+    lun = "/dev/a"
+    monkeypatch.setattr(device, "over_a_network", lambda at: at.given == lun)
+    refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", *force,
+            says=("/dev/a is reached over a network", "lockstep create m /dev/b /dev/a",
+                  "--swapped"))  # fmt: skip
+    lun = "/dev/b"
+    assert two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes", "--no-start")[0] == 0
+    lun = "/dev/a"
+    words = ("create", "n", "/dev/a", "/dev/b", "--yes", "--no-start", "--swapped")
+    assert two.lockstep(*words)[0] == 0
 
 
 def test_data_without_a_signature_on_the_remote_leg_needs_force(two: Host) -> None:

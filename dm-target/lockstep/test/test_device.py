@@ -60,3 +60,30 @@ def test_what_wipefs_says_is_not_understood(programs: Callable[[str, str], None]
     programs("wipefs", "{}\n")
     with pytest.raises(Failed):
         device.signs(AT)
+
+
+def disk(folder: Path, place: str, *, below: Path | None = None, transport: str = "") -> Device:
+    sysfs = folder / place
+    sysfs.mkdir(parents=True)
+    if below:
+        (sysfs / "slaves").mkdir()
+        (sysfs / "slaves" / below.name).symlink_to(below)
+    if transport:
+        (sysfs / "device").mkdir()
+        (sysfs / "device/transport").write_text(f"{transport}\n")
+    return Device(f"/dev/{sysfs.name}", sysfs.name, "8:0", 8, sysfs)
+
+
+def test_what_is_reached_over_a_network(tmp_path: Path) -> None:
+    lun = disk(tmp_path, "host3/session1/target3:0:0/3:0:0:0/block/sdb")
+    (part := lun.sysfs / "sdb1").mkdir()
+    (part / "partition").write_text("1\n")
+    local = disk(tmp_path, "ata1/host0/target0:0:0/0:0:0:0/block/sda")
+    assert device.over_a_network(lun)
+    assert device.over_a_network(Device("/dev/sdb1", "sdb1", "8:17", 8, part))
+    assert device.over_a_network(disk(tmp_path, "virtual/dm-0", below=lun.sysfs))
+    assert device.over_a_network(disk(tmp_path, "virtual/dm-1", below=part))
+    assert device.over_a_network(disk(tmp_path, "nvme/nvme1n1", transport="tcp"))
+    assert not device.over_a_network(local)
+    assert not device.over_a_network(disk(tmp_path, "virtual/dm-2", below=local.sysfs))
+    assert not device.over_a_network(disk(tmp_path, "nvme/nvme0n1", transport="pcie"))

@@ -21,6 +21,8 @@ def put(tag: str, sector: int) -> None:
 def created(both: pair.Pair) -> None:
     base.step("the configuration knows the LUN by what stays")
     base.until(BY_PATH.exists, "the stable name")
+    refused(3, "create", "m", both.remote, both.local.node, "--yes",
+            says=(f"{both.remote} is reached over a network", "--swapped"))  # fmt: skip
     good("create", "m", both.local.node, both.remote, "--yes", "--remote-timeout", "20000")
     clilab.in_sync()
     kept = tomllib.loads(Path("/etc/lockstep/m.toml").read_text())
