@@ -538,13 +538,14 @@ EXPORT_SYMBOL_GPL(dcd_volatile_cache);
 /* What an acknowledged write is worth, for people. */
 static const char *promise(const struct dcd_engine *e)
 {
-	if (e->after_log)
-		return "acknowledged writes are in the log: they outlive a power cut, a panic and a reset";
-	if (e->keeps)
-		return "acknowledged writes outlive a power cut, a panic and a reset";
-	if (READ_ONCE(e->loses_acks))
-		return "acknowledged writes that weren't flushed are lost by a power cut, a panic or a reset, as the LUN's write cache says";
-	return "ordinary memory, by the admin's word that it never loses power: acknowledged writes of the last moments are LOST by a panic, a forced reset or a power cut of this host, FLUSH or not";
+	static const char *const words[] = {
+		"acknowledged writes are in the log: they outlive a power cut, a panic and a reset",
+		"acknowledged writes outlive a power cut, a panic and a reset",
+		"acknowledged writes that weren't flushed are lost by a power cut, a panic or a reset, as the LUN's write cache says",
+		"ordinary memory, by the admin's word that it never loses power: acknowledged writes of the last moments are LOST by a panic, a forced reset or a power cut of this host, FLUSH or not",
+	};
+
+	return words[e->after_log ? 0 : e->keeps ? 1 : READ_ONCE(e->loses_acks) ? 2 : 3];
 }
 
 static const char *const counter_names[] = {
