@@ -156,11 +156,10 @@ int __must_check dcd_grow(struct dcd_engine *e);
 void dcd_close(struct dcd_engine *e);
 
 /*
- * Process context; may sleep, but never for room: copies a write inline if there
- * is room and none waits, else it waits in a queue and a worker goes on with it.
- * A read is done here too: what is in memory is copied, what is on the
- * data disk is asked for; but if something is only in the log, a worker goes on
- * with it, as with a flush.
+ * Process context; may sleep, but never for room, nor for a disk's queue: copies a write
+ * inline if there is room and none waits, else it waits in a queue and a worker goes on with
+ * it. A read is done here too: what is in memory is copied, what is on the data disk is asked
+ * for; but if something is only in the log, a worker goes on with it, as with a flush.
  */
 void dcd_submit(struct dcd_engine *e, struct dcd_request *rq);
 /* Requests may have become unwanted: looks now. May be called while any wait. */

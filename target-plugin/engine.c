@@ -42,6 +42,7 @@ static int make_workers(struct dcd_engine *e)
 	e->intake_wq = alloc_ordered_workqueue("dcd-intake", WQ_MEM_RECLAIM);
 	e->commit_wq = alloc_ordered_workqueue("dcd-commit", WQ_MEM_RECLAIM);
 	e->destage_wq = alloc_ordered_workqueue("dcd-destage", WQ_MEM_RECLAIM);
+	e->submit_wq = alloc_ordered_workqueue("dcd-submit", WQ_MEM_RECLAIM);
 	e->io_wq = alloc_workqueue("dcd-io", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	e->quick_wq = alloc_workqueue("dcd-quick", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	e->commit_buf = vzalloc(e->segment_bytes);
@@ -53,7 +54,7 @@ static int make_workers(struct dcd_engine *e)
 	e->pending = kvcalloc(DCD_PENDING, sizeof(*e->pending), GFP_KERNEL);
 	if (!e->intake_wq || !e->quick_wq || !e->commit_wq || !e->destage_wq || !e->io_wq ||
 	    !e->commit_buf || !e->destage_buf || !e->pending || !e->batch || !e->ahead ||
-	    !e->again || !e->scrub.buf)
+	    !e->again || !e->scrub.buf || !e->submit_wq)
 		return -ENOMEM;
 	return bioset_init(&e->bios, 16, dcd_piece_pad, BIOSET_NEED_BVECS);
 }
@@ -93,6 +94,8 @@ static void free_engine(struct dcd_engine *e)
 		destroy_workqueue(e->commit_wq);
 	if (e->destage_wq)
 		destroy_workqueue(e->destage_wq);
+	if (e->submit_wq)
+		destroy_workqueue(e->submit_wq);
 	if (e->io_wq)
 		destroy_workqueue(e->io_wq);
 	dcd_cache_free(e->cache);

@@ -228,6 +228,7 @@ struct dcd_engine {
 	struct bio_set bios;		/* of reads */
 	struct workqueue_struct *intake_wq, *commit_wq, *destage_wq, *io_wq;
 	struct workqueue_struct *quick_wq;	/* for what waits for no disk */
+	struct workqueue_struct *submit_wq;	/* who waits for the data disk's queue */
 	struct work_struct intake_work;
 	struct delayed_work commit_work, destage_work, scrub_work;
 	struct dcd_scrub scrub;

@@ -25,6 +25,7 @@
 
 #define NONE U32_MAX
 
+TEST_KNOB(bool, read_waits, "who asks for a read waits for the data disk's queue");
 TEST_KNOB(uint, copy_us, "readers stop for so many microseconds before they copy from a slot");
 
 /*
@@ -37,6 +38,9 @@ struct piece {
 	u32 from, sectors;
 	struct list_head blocks;
 	struct dcd_gather to;
+	struct work_struct work;	/* to submit it: of what, and how much */
+	struct bvec_iter iter;
+	unsigned short vecs;
 	struct bio bio;
 };
 
@@ -224,6 +228,48 @@ static void hand_over(struct dcd_engine *e, struct piece *piece, bool good)
 	}
 }
 
+static void piece_end(struct bio *bio);
+
+static void submit_work(struct work_struct *work)
+{
+	struct piece *piece = container_of(work, struct piece, work);
+	struct bio *bio = &piece->bio;
+
+	bio_reset(bio, piece->rq->engine->data.bdev, REQ_OP_READ);
+	bio->bi_iter = piece->iter;
+	bio->bi_vcnt = piece->vecs;
+	bio->bi_end_io = piece_end;
+	submit_bio(bio);
+}
+
+static void submit_later(struct dcd_engine *e, struct piece *piece)
+{
+	dcd_count(e, DCD_N_READ_QUEUED, 1);
+	INIT_WORK(&piece->work, submit_work);
+	queue_work(e->submit_wq, &piece->work);
+}
+
+/*
+ * A disk's queue may be full, and then who submits sleeps. That is never a caller: its thread
+ * may be a whole session's, with writes that need no disk behind this read.
+ */
+static void submit(struct dcd_engine *e, struct piece *piece)
+{
+	struct dcd_gather *g = &piece->rq->gather;
+
+	atomic_inc(&g->pending);
+	piece->iter = piece->bio.bi_iter;
+	piece->vecs = piece->bio.bi_vcnt;
+	if (!g->log_reads && !test_knob(read_waits)) {
+		if (!bdev_nowait(e->data.bdev)) {
+			submit_later(e, piece);
+			return;
+		}
+		piece->bio.bi_opf |= REQ_NOWAIT;
+	}
+	submit_bio(&piece->bio);
+}
+
 /* Perhaps in interrupt context. */
 static void piece_end(struct bio *bio)
 {
@@ -231,6 +277,12 @@ static void piece_end(struct bio *bio)
 	struct dcd_request *rq = piece->rq;
 	struct dcd_engine *e = rq->engine;
 
+	/* NOTSUPP: the device below is another one since it was asked. */
+	if ((bio->bi_opf & REQ_NOWAIT) && (bio->bi_status == BLK_STS_AGAIN ||
+					   bio->bi_status == BLK_STS_NOTSUPP)) {
+		submit_later(e, piece);
+		return;
+	}
 	if (bio->bi_status) {
 		int error = blk_status_to_errno(bio->bi_status);
 
@@ -289,8 +341,7 @@ static int submit_piece(struct dcd_engine *e, struct dcd_request *rq, u64 at, si
 			bio_put(bio);
 			return -EINVAL;
 		}
-		atomic_inc(&g->pending);
-		submit_bio(bio);
+		submit(e, piece);
 		at += in >> SECTOR_SHIFT;
 		from += in >> SECTOR_SHIFT;
 		bytes -= in;
@@ -334,8 +385,7 @@ static bool submit_by_cache(struct dcd_engine *e, struct dcd_request *rq, struct
 	if (!piece)
 		return false;
 	p->last = sector - 1;
-	atomic_inc(&g->pending);
-	submit_bio(&piece->bio);
+	submit(e, piece);
 	return true;
 }
 

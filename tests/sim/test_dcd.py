@@ -85,6 +85,22 @@ def test_damage_gets_through(part: str, says: str) -> None:
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+SCSI = ("--boot", "scsi_debug.dev_size_mb=8")
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_full_queue_holds_no_session(kernel: str) -> None:
+    run = lab("dcd_queue.py", kernel=kernel, options=SCSI)
+    assert run.rc == 0, run.text
+
+
+def test_a_full_queue_that_holds_a_session_is_found() -> None:
+    """The control: who asks for a read waits for the data disk's queue."""
+    options = (*SCSI, "--param", "dcd.test_read_waits=1")
+    run = lab("dcd_queue.py", "plain", options=options)
+    assert run.rc == 1 and "beside 24 reads" in run.stderr, run.text
+
+
 @pytest.mark.parametrize("scenario", ["dcd_large", "dcd_index"])
 def test_many_ranges(scenario: str) -> None:
     """On the checked kernel they take minutes."""
