@@ -15,6 +15,7 @@ static void part_dropped(struct mirror *m, struct write *w, enum leg_id leg)
 	spin_lock_irqsave(&ws->lock, flags);
 	abandoned = atomic_read(&w->state) & ABANDONED(leg);
 	if (!abandoned) {
+		count(&m->counters, COUNT_ABANDONED);
 		if (leg == LEG_REMOTE)
 			write_leave_batch(w);
 		old = atomic_fetch_or(bits, &w->state);
@@ -29,7 +30,7 @@ static void part_dropped(struct mirror *m, struct write *w, enum leg_id leg)
 		writes_other_returned(m, leg);
 		return;
 	}
-	count(&m->counters, COUNT_ABANDONED);
+	/* Unless it settles, m may be gone. */
 	if (settles)
 		write_settle(w);
 }

@@ -92,12 +92,22 @@ static void send_now(struct sender *s, struct list_head *items)
 	}
 }
 
+/* Their owners may be gone afterwards, and with the last of them the mirror. */
+static void drop_all(struct list_head *items)
+{
+	struct sender_item *item, *next;
+
+	list_for_each_entry_safe(item, next, items, link)
+		item->ops->drop(item);
+	INIT_LIST_HEAD(items);
+}
+
 void sender_give(struct sender *s, enum sender_lane_id id, struct list_head *items)
 {
 	struct sender_lane *lane = &s->lanes[id];
 	struct sender_item *item;
 	unsigned long flags, nr;
-	bool droppable;
+	bool drop;
 
 	if (list_empty(items))
 		return;
@@ -105,20 +115,26 @@ void sender_give(struct sender *s, enum sender_lane_id id, struct list_head *ite
 		send_now(s, items);
 		return;
 	}
-	droppable = list_first_entry(items, struct sender_item, link)->ops->drop;
+	drop = list_first_entry(items, struct sender_item, link)->ops->drop;
 	spin_lock_irqsave(&s->lock, flags);
-	list_for_each_entry(item, items, link)
-		item->waits = true;
-	list_splice_tail_init(items, &lane->queue);
-	nr = find_first_bit(&lane->idle, lane->nr_workers);
-	if (nr < lane->nr_workers) {
-		__clear_bit(nr, &lane->idle);
-		queue_work(id == LANE_ZERO ? s->zero_wq : s->wq, &lane->workers[nr].work);
+	/*
+	 * Who has given the leg up drops what is here by then, or this sees that it is dead. Not
+	 * after the lock: what a worker has got by then may have ended, and the mirror with it.
+	 */
+	drop = drop && is_dead(s);
+	if (likely(!drop)) {
+		list_for_each_entry(item, items, link)
+			item->waits = true;
+		list_splice_tail_init(items, &lane->queue);
+		nr = find_first_bit(&lane->idle, lane->nr_workers);
+		if (nr < lane->nr_workers) {
+			__clear_bit(nr, &lane->idle);
+			queue_work(id == LANE_ZERO ? s->zero_wq : s->wq, &lane->workers[nr].work);
+		}
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
-	/* Who has given the leg up has dropped what was there, or this sees that it is dead. */
-	if (unlikely(droppable && is_dead(s)))
-		sender_drop(s);
+	if (unlikely(drop))
+		drop_all(items);
 }
 
 void sender_give_one(struct sender *s, enum sender_lane_id lane, struct sender_item *item)
@@ -155,16 +171,13 @@ static void take_droppable(struct sender *s, struct list_head *unit)
 
 void sender_drop(struct sender *s)
 {
-	struct sender_item *item, *next;
 	LIST_HEAD(unit);
 
 	for (;;) {
 		take_droppable(s, &unit);
 		if (list_empty(&unit))
 			return;
-		list_for_each_entry_safe(item, next, &unit, link)
-			item->ops->drop(item);
-		INIT_LIST_HEAD(&unit);
+		drop_all(&unit);
 	}
 }
 
