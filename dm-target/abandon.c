@@ -40,8 +40,11 @@ void abandon_unsent(struct write *run, enum leg_id leg)
 	struct mirror *m = run->m;
 	struct write *w, *next;
 
-	if (leg == LEG_REMOTE)
+	if (leg == LEG_REMOTE) {
 		window_returned(run);
+		if (unlikely(run->part[leg].again))
+			scatter_again_done(m, BLK_STS_TIMEOUT);
+	}
 	for (w = run; w; w = next) {
 		next = w->part[leg].next;
 		part_dropped(m, w, leg);

@@ -117,7 +117,10 @@ void scatter_send(struct mirror *m, struct write **runs, unsigned int nr);
 /* What the sender does with the remote parts of writes, in one command or one by one. */
 void scatter_submit(struct sender_item **items, unsigned int nr);
 
-/* One of them that was sent once more (leg_part.again) has returned. Any context. */
+/*
+ * One of them that was to be sent once more (leg_part.again) has returned, or was dropped by the
+ * sender. Any context.
+ */
 void scatter_again_done(struct mirror *m, blk_status_t status);
 
 #endif

@@ -4,9 +4,10 @@ and then doesn't; to stock iblock; to a partition; while the LUN is reset. What 
 printed: commands and bytes on the wire, with and without.
 
 With DEVICE as the only argument to that, which must be a SCSI disk that knows the command and that
-nobody uses; `scsi_debug` makes one of the kernel's own (see test_mirror_legs.py).
+nobody uses; `scsi_debug [PART...]` makes one of the kernel's own (see test_mirror_legs.py).
 """
 
+import contextlib
 import ctypes
 import fcntl
 import struct
@@ -17,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from locklab import base, blk, count, dm, lio, mirror, ram, wire
+from mirrorlab import Beside
 from scatterlab import MIB, PIPELINE, SERIAL, Mirrored, Sent, Site
 
 WRITES = 100 if base.CHECKED else 600
@@ -24,6 +26,7 @@ BLKPG, BLKPG_ADD, BLKPG_RESIZE = 0x1269, 1, 3
 AUTO = 32 << 10
 LIST = 4096  # at most, before the data
 DEBUG_HOST = Path("/sys/bus/pseudo/drivers/scsi_debug/add_host")
+DEBUG_DELAY = DEBUG_HOST.with_name("delay")  # in jiffies
 
 
 def saved(site: Site) -> None:
@@ -460,6 +463,56 @@ def in_vain(node: str) -> None:
     local.remove()
 
 
+def at_once(m: Mirrored, unit: int) -> list[Beside]:
+    """The first one goes alone, the others together when it is back."""
+
+    def write(at: int) -> None:
+        with blk.Disk(m.of.node) as disk:
+            disk.write(4 * unit * at, blk.pattern(f"{at}", unit))
+
+    return [Beside(partial(write, at)) for at in range(17)]
+
+
+def dropped(node: str) -> None:
+    base.step("writes of a failed command that a dead leg is never sent again: that passes, too")
+    errors, queue = injected(node), Path("/sys/block") / Path(node).name / "queue/nr_requests"
+    usual, unit, delay = queue.read_text().strip(), block_of(node), DEBUG_DELAY.read_text().strip()
+    local, m = beside(node)
+    for _ in range(3):  # the first ones ask
+        for one in at_once(m, unit):
+            one.result()
+    base.expect(m.count("scattered"), "no command")
+    base.put(queue, 4)
+    base.put(DEBUG_DELAY, 300)
+    base.put(errors, f"2 -1 0x9f {MEDIUM_ERROR}")
+    some = at_once(m, unit)
+    base.until(lambda: m.count("scattered_again"), "a command to fail")
+    m.of.message("fail remote")
+    for one in some:
+        one.result()
+    base.until(partial(delay_is, delay), "the end of all that was sent")
+    base.put(errors, "- 2 0x9f")
+    base.put(queue, usual)
+    m.of.message("recover remote")
+    m.of.in_sync()
+    sent = m.count("scattered")
+    for _ in range(3):
+        for one in at_once(m, unit):
+            one.result()
+    base.expect(m.count("scattered") > sent, "no command to the leg that is back")
+    blk.same(m.of.local, node)
+    m.remove()
+    local.remove()
+
+
+def delay_is(jiffies: str) -> bool:
+    """False: not yet, as it has commands."""
+    with contextlib.suppress(OSError):
+        base.put(DEBUG_DELAY, jiffies)
+        return True
+    return False
+
+
 def debug_disk() -> str:
     """A disk of the kernel's own SCSI target in memory."""
     disks = Path("/sys/bus/pseudo/devices")
@@ -502,11 +555,11 @@ def main() -> None:
     base.step("done")
 
 
-if sys.argv[1:] == ["scsi_debug"]:
+if sys.argv[1:2] == ["scsi_debug"]:
     debug = debug_disk()
-    on_disk(debug)
-    in_vain(debug)
-    answers(debug)
+    for part in (on_disk, in_vain, dropped, answers):
+        if part.__name__ in (sys.argv[2:] or part.__name__):
+            part(debug)
 elif sys.argv[1:]:
     on_disk(sys.argv[1])
 else:
