@@ -419,8 +419,12 @@ void throttle_end(struct throttle *t, const struct throttle_grant *grant)
 	count_held(t, now);
 	t->chunks--;
 	if (grant->least && t->least)
-		/* What it hasn't managed for a second isn't made good. */
-		t->due_at = max(t->due_at, now - NSEC_PER_SEC) + ns_of(grant->sectors, t->least);
+		/*
+		 * What it hasn't managed for a second isn't made good; nor does what an idle
+		 * application has let it do ahead count for longer once that is busy.
+		 */
+		t->due_at = clamp_t(s64, t->due_at, now - NSEC_PER_SEC, now + NSEC_PER_SEC) +
+			    ns_of(grant->sectors, t->least);
 	if (grant->sectors) {
 		took = max(grant->ns[LEG_LOCAL], grant->ns[LEG_REMOTE]);
 		if (!t->fastest || took < t->fastest)
