@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 #include <linux/aio_abi.h>
 #include <linux/fs.h>
@@ -17,6 +18,7 @@
 
 #define PAGE		4096U
 #define CHUNK		(256U * PAGE)
+#define DRAINING	"/sys/module/dm_lockstep/parameters/draining"
 #define ASK_MS		30000U	/* an answer may have to wait for a session to come back */
 #define PAGE_SECTORS	(PAGE / 512U)
 
@@ -225,6 +227,23 @@ int device_find(const struct device *d, struct super_found *found)
 		found->reason = SUPER_MOVED_BACK;
 	}
 	return 0;
+}
+
+bool device_drains(const struct device *d, const struct super_found *found)
+{
+	FILE *f = fopen(DRAINING, "re");	/* there is none: the module isn't loaded */
+	char line[1024], uuid[UUID_TEXT], leg[UUID_TEXT] = "";
+	unsigned int major, minor;
+	bool drains = false;
+
+	if (found->kind == SUPER_VALID)
+		super_uuid_text(found->super.leg_uuid, leg);
+	while (f && !drains && fgets(line, sizeof(line), f))
+		drains = sscanf(line, "%*u %*s %u:%u %36s", &major, &minor, uuid) == 3 &&
+			 ((d->node && d->node == makedev(major, minor)) || !strcmp(uuid, leg));
+	if (f)
+		fclose(f);
+	return drains;
 }
 
 int device_put_super_at(const struct device *d, u64 sectors, const struct super *s)

@@ -66,6 +66,12 @@ bool device_unmarked(const struct device *d, const struct super *s, u8 uuid[16])
 int device_find(const struct device *d, struct super_found *found);
 
 /*
+ * May writes that a mirror of this host has given up still reach it? Known by its node, and by
+ * the uuid of its superblock (../registry.h): so one that drains mustn't lose that.
+ */
+bool device_drains(const struct device *d, const struct super_found *found);
+
+/*
  * Both slots, one after the other, each durable. After super_touch(). At the end, or
  * where that was when the device had @sectors.
  */

@@ -105,6 +105,14 @@ static int check_grown(const struct device *d, u64 data_sectors)
 	return -1;
 }
 
+/* Even with --force: by a uuid of its own it wouldn't be known any more. */
+static int check_drained(const struct device *d, const struct super_found *found)
+{
+	if (!device_drains(d, found))
+		return 0;
+	return refuse(d->path, "writes that were given up may still reach it, and would undo newer ones: nothing is changed before they have returned, or the session that they were sent by has ended");
+}
+
 /*
  * A device that is to get a superblock: may it lose the one that it has?
  * @data_sectors: the size of the mirror that it may be a leg of, or 0.
@@ -114,7 +122,7 @@ static int check_free(const struct options *o, const struct device *d, u64 data_
 	struct super_found found;
 	char uuid[UUID_TEXT];
 
-	if (device_find(d, &found))
+	if (device_find(d, &found) || check_drained(d, &found))
 		return -1;
 	if (found.reason == SUPER_TOO_SMALL || o->force)
 		return 0;
@@ -402,7 +410,7 @@ static int wipe(const struct options *o, const struct device *d)
 {
 	struct super_found found;
 
-	if (device_find(d, &found))
+	if (device_find(d, &found) || check_drained(d, &found))
 		return -1;
 	if (found.reason == SUPER_TOO_SMALL)
 		return refuse(d->path, "has no lockstep superblock: nothing was changed");

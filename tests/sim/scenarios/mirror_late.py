@@ -13,7 +13,7 @@ import time
 from latelab import Late, draining, knob
 from locklab import base, blk, dm, mirror, ram
 from mirrorlab import FIELDS, Beside
-from statelab import meta
+from statelab import meta, refusal
 
 
 def overtaken(late: Late, what: str) -> None:
@@ -185,6 +185,29 @@ def unjudged() -> None:
 PLACES = (0, 64, 128, 1024)
 
 
+def made_anew() -> None:
+    base.step("while a write is out, lockstep-meta doesn't take the leg its name, by any device")
+    late = Late()
+    late.write(0, "first")
+    late.given_up("old")
+    dm.remove(late.name)
+    local, (first, other) = late.legs[0].nodes[0], late.legs[1].nodes
+    pair = ("create", "--force", "--local", local, "--remote", other, "--name", "n")
+    join = ("join", "--force", "--source", local, "--leg", "remote", other)
+    for words in (pair, join, ("wipe", "--force", other)):
+        said = refusal(*words)
+        base.expect("given up may still reach" in said, f"{' '.join(words)}: {said}")
+    late.used[1] = 1
+    late.node = dm.create(late.name, late.table())
+    overtaken(late, "by another device")
+    dm.remove(late.name)
+    meta(*pair)
+    meta("wipe", other)
+    print(f"  as soon as {first} has answered, it does", flush=True)
+    for leg in late.legs:
+        leg.close()
+
+
 class Schedule:
     """Whatever comes, in any order. What was acknowledged last is there in the end, on both."""
 
@@ -288,6 +311,7 @@ PARTS = {
     "core": core_mode,
     "again": lambda: made_again(core=False),
     "unloaded": unloaded,
+    "anew": made_anew,
     "another": another_disk,
     "both": both_exchanged,
     "local": local_drains,
