@@ -312,6 +312,20 @@ def test_a_stop_of_a_mirror_in_use(site: Lab) -> None:
     assert good(mirror(site))
 
 
+def test_the_unit_is_active_while_the_mirror_runs(site: Lab) -> None:
+    """Whoever stops and starts it."""
+    state = "systemctl is-active lockstep@m0"
+    for end in ("lockstep stop m0", "dmsetup remove m0"):
+        on(site, "primary", end)
+        wait_for(site, f"test $({state}) = inactive")
+        on(site, "primary", "systemctl start lockstep@m0 && test -b /dev/mapper/m0")
+    on(site, "primary", "lockstep stop m0 && lockstep assemble m0")
+    wait_for(site, f"test $({state}) = active")
+    on(site, "primary", "systemctl stop lockstep@m0 && test ! -b /dev/mapper/m0")
+    on(site, "primary", "systemctl start lockstep@m0")
+    assert good(mirror(site))
+
+
 def test_the_monitor_gives_the_lun_of_a_new_session_back(site: Lab) -> None:
     """Also after a stop and a start by hand, of which systemd knows nothing."""
     on(site, "primary", "lockstep stop m0 && lockstep assemble m0")

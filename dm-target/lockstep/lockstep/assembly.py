@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from . import ask, config, device, digests, dm, late, meta, show, status, table
+from . import ask, config, device, digests, dm, late, meta, show, status, table, unit
 from .errors import DONE, Failed, Refused, Usage
 from .table import ABSENT, LEGS, LOCAL, REMOTE
 
@@ -21,13 +21,29 @@ CHANGED = "{name}: its legs have changed since they were shown. Nothing was writ
 
 def assemble(args: argparse.Namespace) -> int:
     if args.all:
-        if args.name or args.local or args.remote:
-            raise Usage("--all takes no name and no devices")
+        if args.name or args.local or args.remote or args.stay:
+            raise Usage("--all takes no name, no devices and no --stay")
         return _assemble_all(args)
     if not args.name:
         raise Usage("which mirror? Give its name, or --all")
+    if args.stay:
+        return _assemble_and_stay(args)
     with config.locked(args.name):
         _assemble(_configured(args), args)
+    unit.started(args.name)
+    return DONE
+
+
+def _assemble_and_stay(args: argparse.Namespace) -> int:
+    """Told to end at any moment, it leaves no mirror behind, or says that it does."""
+    try:
+        with unit.told():
+            with config.locked(args.name):
+                _assemble(_configured(args), args)
+            unit.stay(args.name)
+    except unit.ToldToStop:
+        with config.locked(args.name):
+            _stop(args.name, all_of_them=False)
     return DONE
 
 
@@ -38,6 +54,7 @@ def _assemble_all(args: argparse.Namespace) -> int:
         try:
             with config.locked(name):
                 _assemble(config.load(name), args)
+            unit.started(name)
         except (Failed, Refused) as err:
             print(f"lockstep: {name}: {err}", file=sys.stderr)
             code = max(code, err.code)

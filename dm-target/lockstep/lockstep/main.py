@@ -109,6 +109,8 @@ def _add_makers(add: Add) -> None:
         "--local", metavar="DEV", help="take over a mirror of another host; -: this leg isn't here"
     )
     one.add_argument("--remote", metavar="DEV", help="likewise")
+    one.add_argument("--stay", action="store_true",
+                     help="end with the mirror, stop it at SIGTERM; for its unit")  # fmt: skip
     one.add_argument("--log-lost", action="store_true",
                      help="a leg here is the disk below a DCD, and what only the DCD's log has may"
                      " be lost")  # fmt: skip

@@ -84,6 +84,10 @@ class Host:
         for word in ("message", "load", "resume", "remove"):
             self.says(f"dmsetup {word}")
 
+    def stops(self, name: str) -> None:
+        self._answers = [a for a in self._answers if a["words"][-1:] != [name]]
+        self.says("dmsetup info", err="Device does not exist.\n", code=1)
+
     def lockstep(self, *words: str) -> tuple[int, str, str]:
         """Exit code, stdout and stderr of the command."""
         self.capture.readouterr()
