@@ -13,6 +13,7 @@ int counters_create(struct counters *c)
 void counters_destroy(struct counters *c)
 {
 	free_percpu(c->cpu);
+	c->cpu = NULL;		/* who counts after this is to be seen */
 }
 
 void counters_reset(struct counters *c)

@@ -3,6 +3,7 @@
 
 #include <linux/blk-mq.h>
 #include <linux/blkdev.h>
+#include <linux/delay.h>
 #include <linux/slab.h>
 #include <scsi/scsi_cmnd.h>
 #include <scsi/scsi_common.h>
@@ -10,8 +11,11 @@
 #include <scsi/scsi_proto.h>
 
 #include "lockstep-compat.h"
+#include "lockstep-test.h"
 #include "lockstep-trace.h"
 #include "mirror.h"
+
+TEST_KNOB(uint, slow_sent, "ms from when a command has been sent to when it is counted");
 
 #define OPCODE		0x9f		/* SERVICE ACTION OUT(16) */
 #define ACTION		0x12
@@ -505,6 +509,8 @@ static bool send_command(struct mirror *m, struct write **runs, const struct pla
 		c->runs[i] = w;
 	}
 	if (begin(c, scattered_end)) {
+		if (test_knob(slow_sent))
+			msleep(test_knob(slow_sent));
 		count(&m->counters, COUNT_SCATTERED);
 		count_add(&m->counters, COUNT_SCATTERED_RUNS, p->nr);
 		return true;

@@ -168,6 +168,9 @@ static void mirror_free(struct mirror *m)
 {
 	enum leg_id leg;
 
+	/* First who works for all the others: a worker may not be done with what has returned. */
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		sender_destroy(&m->legs[leg].sender);
 	if (!IS_ERR_OR_NULL(m->resync))
 		resync_destroy(m->resync);
 	if (m->verify)

@@ -505,6 +505,24 @@ def dropped(node: str) -> None:
     local.remove()
 
 
+def removed(node: str) -> None:
+    base.step("removed while the leg's sender isn't done with a command whose writes all are")
+    knob = Path("/sys/module/dm_lockstep/parameters/test_slow_sent")
+    unit, (local, m) = block_of(node), beside(node)
+    for _ in range(3):
+        for one in at_once(m, unit):
+            one.result()
+    before = m.count("scattered")
+    base.put(knob, 500)
+    seconds = blk.timed(lambda: [one.result() for one in at_once(m, unit)])
+    base.expect(seconds < 0.4, f"the writes took {seconds:.3f} s")
+    base.equal(m.count("scattered"), before, "it has been counted already")
+    m.remove()
+    base.put(knob, 0)
+    blk.same(local.node, node)
+    local.remove()
+
+
 def delay_is(jiffies: str) -> bool:
     """False: not yet, as it has commands."""
     with contextlib.suppress(OSError):
@@ -557,7 +575,7 @@ def main() -> None:
 
 if sys.argv[1:2] == ["scsi_debug"]:
     debug = debug_disk()
-    for part in (on_disk, in_vain, dropped, answers):
+    for part in (on_disk, in_vain, dropped, removed, answers):
         if part.__name__ in (sys.argv[2:] or part.__name__):
             part(debug)
 elif sys.argv[1:]:
