@@ -65,7 +65,7 @@ static bool same_leg(const struct mirror *a, enum leg_id i, const struct mirror 
 /* Does @m, which hasn't run, take over from @other? */
 static bool hands_on(const struct mirror *other, const struct mirror *m)
 {
-	return other != m && (other->ran || other->heir) && share_a_leg(m, other) &&
+	return other != m && other->ti && (other->ran || other->heir) && share_a_leg(m, other) &&
 	       dm_table_get_md(other->ti->table) == dm_table_get_md(m->ti->table);
 }
 
@@ -89,7 +89,7 @@ int registry_add(struct mirror *m)
 	mutex_lock(&mirrors_lock);
 	learn_name(m);
 	list_for_each_entry(other, &mirrors, registered.link) {
-		if (!share_a_leg(m, other))
+		if (!other->ti || !share_a_leg(m, other))
 			continue;
 		if (other->ti->table == m->ti->table) {
 			m->ti->error = "A device is a leg of two targets in one table";
@@ -224,6 +224,13 @@ void registry_before(struct mirror *m, sector_t *len, enum leg_id *missing)
 			if (READ_ONCE(other->legs[leg].dead))
 				*missing = leg;
 	}
+	mutex_unlock(&mirrors_lock);
+}
+
+void registry_leave(struct mirror *m)
+{
+	mutex_lock(&mirrors_lock);
+	m->ti = NULL;
 	mutex_unlock(&mirrors_lock);
 }
 

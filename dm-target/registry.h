@@ -99,6 +99,11 @@ int __must_check registry_add(struct mirror *m);
 bool registry_reload(struct mirror *m);
 /* That mirror's length in sectors, and the leg that it has lost; 0 and LEGS: none. Sleeps. */
 void registry_before(struct mirror *m, sector_t *len, enum leg_id *missing);
+/*
+ * Its table is at its end: the mirror has no target any more, and takes no leg from others. It is
+ * still registered, if it was, so that what drains is known. Sleeps.
+ */
+void registry_leave(struct mirror *m);
 void registry_remove(struct mirror *m);
 /*
  * Instead, of one with I/O out, registered or not: @free is called when all of it has

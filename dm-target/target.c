@@ -160,7 +160,7 @@ static void mirror_stop(struct mirror *m)
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		leg_put(&m->legs[leg], m->ti);
 	digests_leave(m);
-	m->ti = NULL;
+	registry_leave(m);
 }
 
 /* The second half, when all has returned. */
@@ -203,7 +203,7 @@ static void mirror_end(struct mirror *m)
 		registry_linger(m, mirror_free);
 		return;
 	}
-	/* Who has woken us may still be in there. Registered to the end: its legs are taken. */
+	/* Who has woken us may still be in there. Registered to the end: others see what drains. */
 	writes_drain(m);
 	scatter_end(m);
 	registry_remove(m);

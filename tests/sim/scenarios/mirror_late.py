@@ -10,7 +10,7 @@ import random
 import sys
 import time
 
-from latelab import Late, draining, knob
+from latelab import PARAMETERS, Late, draining, knob
 from locklab import base, blk, dm, mirror, ram
 from mirrorlab import FIELDS, Beside
 from statelab import meta, refusal
@@ -185,6 +185,27 @@ def unjudged() -> None:
 PLACES = (0, 64, 128, 1024)
 
 
+def leaves() -> None:
+    base.step("a table is made, and exchanged, while another one that has its legs is at its end")
+    late = Late()
+    late.write(0, "first")
+    late.given_up("old")
+    base.put(PARAMETERS / "test_remove_waits", 1)  # so that the end takes time
+    remove = Beside(lambda: dm.remove(late.name))
+    time.sleep(0.5)
+    base.expect(not remove.done, "it has ended")
+    late.name = "another"
+    late.node = dm.create(late.name, late.table())
+    dm.reload(late.name, late.table())
+    late.legs[1].wake(0)
+    remove.result()
+    base.put(PARAMETERS / "test_remove_waits", 0)
+    late.in_sync()
+    late.write(0, "newer")
+    late.holds(0, "newer")
+    late.close()
+
+
 def made_anew() -> None:
     base.step("while a write is out, lockstep-meta doesn't take the leg its name, by any device")
     late = Late()
@@ -312,6 +333,7 @@ PARTS = {
     "again": lambda: made_again(core=False),
     "unloaded": unloaded,
     "anew": made_anew,
+    "leaves": leaves,
     "another": another_disk,
     "both": both_exchanged,
     "local": local_drains,
