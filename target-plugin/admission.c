@@ -37,7 +37,7 @@ static u64 kept_for_zeroes(const struct dcd_engine *e)
 /* For everything else. */
 static u64 for_writes(const struct dcd_engine *e)
 {
-	return most_segments(e) - kept_for_zeroes(e);
+	return most_segments(e) - kept_for_zeroes(e) - dcd_stuck_room(e);
 }
 
 u64 dcd_ring_left(const struct dcd_engine *e)

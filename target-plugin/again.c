@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Zeroes from the tail are logged again at the head: 64 bytes each, however long they are.
+ * What can't or needn't get to the data disk now is logged again, from the tail at the head:
+ * zeroes, 64 bytes each, however long they are; and what bad places of the data disk are to have.
  *
  * Between asking the index for a range and its new entry a write may get into it; if that
  * has the lower sequence the new entry would be over it at recovery. So this asks when
@@ -9,7 +10,8 @@
  * then, with @intake held; whoever writes after that comes behind them.
  *
  * A full ring is emptied by this, so it needs room in it: some segments are kept for it
- * (admission.c). When they don't suffice, the zeroes have to be wiped.
+ * (admission.c). When they don't suffice, the zeroes have to be wiped. For data they suffice, as
+ * those are bounded: stuck.h.
  */
 #include <linux/slab.h>
 
@@ -17,7 +19,16 @@
 
 #define AT_A_TIME	64	/* while others wait */
 #define LOOKED_AT	1024	/* ranges, likewise */
-#define MOST		BIT_ULL(31)	/* sectors of an entry */
+#define MOST		BIT_ULL(31)	/* sectors of an entry of zeroes */
+
+enum { ZEROES, DISCARDS, DATA, KINDS };
+
+/* What is to be logged again: of @place, which is @bytes or zeroes, what is below @target. */
+struct what {
+	const struct dcd_place *place;
+	const u8 *bytes;
+	u64 target;
+};
 
 struct dcd_again {
 	struct dcd_request rq;
@@ -26,7 +37,7 @@ struct dcd_again {
 
 struct dcd_again *dcd_again_new(void)
 {
-	return kvzalloc(2 * sizeof(struct dcd_again), GFP_KERNEL);
+	return kvzalloc(KINDS * sizeof(struct dcd_again), GFP_KERNEL);
 }
 
 static bool given_up(const struct dcd_engine *e)
@@ -54,9 +65,10 @@ static void hold(struct dcd_engine *e, bool yes)
 }
 
 /* -EAGAIN: a slot will be free; -ENOSPC: not before the tail has moved. */
-static int reserve(struct dcd_engine *e, const struct dcd_place *p, struct dcd_again *kind,
+static int reserve(struct dcd_engine *e, const struct what *w, const struct dcd_place *p,
 		   struct dcd_place_in_slot *place)
 {
+	struct dcd_again *kind = e->again + (w->bytes ? DATA : p->discard ? DISCARDS : ZEROES);
 	int r;
 
 	*place = (struct dcd_place_in_slot){
@@ -66,7 +78,11 @@ static int reserve(struct dcd_engine *e, const struct dcd_place *p, struct dcd_a
 		.again = true,
 		.entries = 1,
 	};
-	kind->rq.op = p->discard ? DCD_DISCARD : DCD_WRITE_ZEROES;
+	kind->rq.op = w->bytes ? DCD_WRITE : p->discard ? DCD_DISCARD : DCD_WRITE_ZEROES;
+	if (w->bytes) {
+		place->from = w->bytes + ((p->sector - w->place->sector) << SECTOR_SHIFT);
+		place->bytes = dcd_place_sectors(p) << SECTOR_SHIFT;
+	}
 	spin_lock(&e->lock);
 	r = dcd_reserve(e, place);
 	if (r == -EAGAIN && !dcd_ring_left(e))
@@ -75,13 +91,21 @@ static int reserve(struct dcd_engine *e, const struct dcd_place *p, struct dcd_a
 	return r;
 }
 
+/* Of data the load has the bytes of one place: nothing else is in segments so old. */
+static bool is_of(struct dcd_engine *e, const struct what *w, const struct dcd_place *p)
+{
+	return dcd_segment_of(e, p) < w->target &&
+	       (w->bytes ? p->value == w->place->value : p->zero);
+}
+
 /*
  * The next range from @*from on that has to be logged again, with its neighbours of the
  * kind; *@from: behind what needn't. False: there is none, or enough was @looked at.
  */
-static bool next_range(struct dcd_engine *e, sector_t *from, sector_t last, u64 target,
+static bool next_range(struct dcd_engine *e, const struct what *w, sector_t *from,
 		       struct dcd_place *p, unsigned int *looked)
 {
+	sector_t last = w->place->last;
 	struct dcd_place n;
 
 	for (;; *from = p->last + 1) {
@@ -89,14 +113,17 @@ static bool next_range(struct dcd_engine *e, sector_t *from, sector_t last, u64 
 			*from = last + 1;
 			return false;
 		}
-		if (p->zero && dcd_segment_of(e, p) < target)
+		if (is_of(e, w, p))
 			break;
 		if (++*looked >= LOOKED_AT)
 			return false;
 	}
+	if (w->bytes) {
+		p->last = min3(p->last, last, p->sector + dcd_chunk(e) - 1);
+		return true;
+	}
 	while (p->last < last && ++*looked < LOOKED_AT && dcd_index_next(e, p->last + 1, &n)) {
-		if (n.sector != p->last + 1 || !n.zero || n.discard != p->discard ||
-		    dcd_segment_of(e, &n) >= target)
+		if (n.sector != p->last + 1 || !is_of(e, w, &n) || n.discard != p->discard)
 			break;
 		p->last = n.last;
 	}
@@ -105,7 +132,7 @@ static bool next_range(struct dcd_engine *e, sector_t *from, sector_t last, u64 
 }
 
 /* Some of them; *@from: where it goes on. Nobody else has a place that isn't published. */
-static int some(struct dcd_engine *e, sector_t *from, sector_t last, u64 target, unsigned int *n)
+static int some(struct dcd_engine *e, const struct what *w, sector_t *from, unsigned int *n)
 {
 	unsigned int looked = 0;
 	struct dcd_place p;
@@ -114,9 +141,9 @@ static int some(struct dcd_engine *e, sector_t *from, sector_t last, u64 target,
 	for (*n = 0; *n < AT_A_TIME && looked < LOOKED_AT; ++*n) {
 		int r;
 
-		if (!next_range(e, from, last, target, &p, &looked))
+		if (!next_range(e, w, from, &p, &looked))
 			break;
-		r = reserve(e, &p, e->again + p.discard, e->again->place + *n);
+		r = reserve(e, w, &p, e->again->place + *n);
 		if (r) {
 			dcd_reserved(e, e->again->place + *n);
 			return r;
@@ -136,13 +163,16 @@ static bool may_have_room(struct dcd_engine *e)
 	return yes || given_up(e);
 }
 
-int dcd_log_again(struct dcd_engine *e, sector_t sector, sector_t last, u64 target)
+int dcd_log_again(struct dcd_engine *e, const struct dcd_place *what, const void *bytes,
+		  u64 target)
 {
+	const struct what w = { what, bytes, target };
 	struct dcd_place_in_slot *place = e->again->place;
+	sector_t sector = what->sector;
 	u64 end = 0;
 	int r = 0;
 
-	while (sector <= last && !r) {
+	while (sector <= what->last && !r) {
 		unsigned int n = 0, i;
 
 		hold(e, true);
@@ -152,7 +182,7 @@ int dcd_log_again(struct dcd_engine *e, sector_t sector, sector_t last, u64 targ
 			return -EAGAIN;
 		}
 		mutex_lock(&e->intake);
-		r = some(e, &sector, last, target, &n);
+		r = some(e, &w, &sector, &n);
 		mutex_unlock(&e->intake);
 		hold(e, false);
 		for (i = 0; i < n; i++) {

@@ -90,6 +90,17 @@ static void join_zeroes(struct dcd_engine *e, struct dcd_place *p, sector_t end,
 	}
 }
 
+/* What is to be done with what is stuck; false: as with anything else, but alone. */
+static bool keep_stuck(struct dcd_engine *e, struct dcd_load *l, bool past_log)
+{
+	if (past_log || dcd_stuck_try(e, &l->place)) {
+		l->alone = true;
+		return false;
+	}
+	l->kind = dcd_stuck_again(e) ? DCD_LOAD_AGAIN : DCD_LOAD_LEFT;
+	return true;
+}
+
 bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, u64 target,
 		       enum dcd_wiping wiping)
 {
@@ -104,6 +115,7 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 	while (b->n < b->most) {
 		struct dcd_load *l = b->loads + b->n;
 		struct dcd_place *p = &l->place;
+		bool stuck;
 
 		if (b->next >= end || !dcd_index_next(e, b->next, p) || p->sector >= end)
 			break;
@@ -117,15 +129,21 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 		l->unread = false;
 		l->there = false;
 		l->again = false;
-		if (p->zero) {
+		l->alone = false;
+		l->kind = DCD_LOAD_DATA;
+		if (p->zero)
 			join_zeroes(e, p, end, target);
-			l->kind = dcd_zeroes_part(e, p, wipes);
+		else
+			p->last = min(p->last, p->sector + MOST - 1);
+		stuck = dcd_stuck_part(e, p) && keep_stuck(e, l, e->sweep.past_log);
+		if (p->zero && !stuck) {
+			l->kind = dcd_zeroes_part(e, p, l->alone ? 0 : wipes);
+			if (l->alone)
+				l->kind = DCD_LOAD_FILL;
 			wipes -= wipes && is_wipe(l);
-		} else {
+		} else if (!p->zero && l->kind != DCD_LOAD_LEFT) {
 			size_t size;
 
-			p->last = min(p->last, p->sector + MOST - 1);
-			l->kind = DCD_LOAD_DATA;
 			l->error = dcd_sums_whole(e, p, &l->whole);
 			l->unread = l->error;
 			size = l->error ? 0 : dcd_place_sectors(&l->whole) << SECTOR_SHIFT;
@@ -233,7 +251,7 @@ static unsigned int neighbours(const struct dcd_batch *b, unsigned int i)
 		bytes += sectors_of(l) << SECTOR_SHIFT;
 		if (l->kind == DCD_LOAD_FILL || l[-1].kind == DCD_LOAD_FILL)
 			most = FILLS_MAX;
-		if (!is_written(l) || l->error || bytes > most ||
+		if (!is_written(l) || l->error || l->alone || l[-1].alone || bytes > most ||
 		    l->place.sector != l[-1].place.last + 1)
 			break;
 	}

@@ -26,6 +26,7 @@ struct dcd_load {
 	bool unread;		/* it is the log's error, else the data disk's */
 	bool there;		/* the data disk has it, in its cache maybe */
 	bool again;		/* it was logged again */
+	bool alone;		/* it is stuck (stuck.h): written by itself, to try it */
 	struct dcd_io io;
 };
 

@@ -205,6 +205,7 @@ struct dcd_state {
 	u64 slots, slots_used;
 	u64 index_used, index_bytes;	/* its memory, and how much it may have */
 	u64 cache_used, cache_bytes;	/* the read cache's */
+	u64 stuck_ranges, stuck_sectors;	/* bad places of the data disk: stuck.h */
 	bool log_failing, data_failing;
 	bool log_damaged;	/* live bytes of it were wrong */
 };

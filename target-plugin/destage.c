@@ -26,6 +26,7 @@
 #define READS_DEPTH	2
 #define FAILURES	16		/* of a round, before it is given up */
 #define AT_A_TIME	64		/* loads that the index forgets before writes have a turn */
+#define LEFT		(-EUCLEAN)	/* only bad places of the data disk: stuck.h */
 
 TEST_KNOB(uint, forget_us, "the index takes so many microseconds to forget a load of zeroes");
 TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
@@ -143,29 +144,79 @@ static void log_failed_to_read(struct dcd_engine *e, const struct dcd_load *l)
 	e->log_unreadable = true;
 }
 
-/* What became of the loads: the first error, and how many sectors were copied. */
-static int look_at(struct dcd_engine *e, const struct dcd_batch *b, sector_t *moved,
-		   unsigned int *failures)
+/*
+ * What became of the loads: how many sectors were copied, and how many loads the data disk
+ * didn't take. One that was tried, as it is a bad place, waits for its next time.
+ */
+static sector_t look_at(struct dcd_engine *e, struct dcd_batch *b, unsigned int *refused)
+{
+	sector_t moved = 0;
+	unsigned int i;
+
+	*refused = 0;
+	for (i = 0; i < b->n; i++) {
+		struct dcd_load *l = b->loads + i;
+
+		if (l->there)
+			moved += l->place.last - l->place.sector + 1;
+		if (!l->error)
+			continue;
+		if (l->unread) {
+			log_failed_to_read(e, l);
+			continue;
+		}
+		++*refused;
+		if (!l->alone || e->sweep.past_log || l->error == -ENOMEM)
+			continue;
+		dcd_count(e, DCD_N_DATA_ERRORS, 1);
+		l->error = 0;
+		l->kind = dcd_stuck_again(e) ? DCD_LOAD_AGAIN : DCD_LOAD_LEFT;
+	}
+	dcd_count(e, DCD_N_DESTAGED_SECTORS, moved);
+	return moved;
+}
+
+/*
+ * What was copied has been flushed. What of the rest is it that the data disk can't take? True:
+ * something that wasn't known; from the first load on it is worth another try.
+ */
+static bool find_stuck(struct dcd_engine *e, const struct dcd_batch *b)
+{
+	unsigned int i, some = 0;
+
+	for (i = 0; i < b->n; i++)
+		if (b->loads[i].there && b->loads[i].alone)
+			dcd_stuck_mended(e, &b->loads[i].place);
+	for (i = 0; i < b->n && some < FAILURES; i++) {
+		const struct dcd_load *l = b->loads + i;
+
+		if (!l->error || l->unread || l->error == -ENOMEM || e->sweep.past_log)
+			continue;
+		if (!some && !dcd_stuck_others(e, l->place.sector))
+			break;
+		some += dcd_stuck_look(e, l) > 0;
+	}
+	return some;
+}
+
+/* The first error that is left. */
+static int errors_of(struct dcd_engine *e, const struct dcd_batch *b, unsigned int *failures)
 {
 	unsigned int i;
 	int r = 0;
 
-	*moved = 0;
 	for (i = 0; i < b->n; i++) {
 		const struct dcd_load *l = b->loads + i;
 
-		if (l->there)
-			*moved += l->place.last - l->place.sector + 1;
-		if (!l->error)
-			continue;
-		++*failures;
-		r = r ?: l->error;
-		if (l->unread)
-			log_failed_to_read(e, l);
-		else
+		if (l->error && !l->unread)
 			data_failed(e, l->error);
+		if (l->error) {
+			++*failures;
+			r = r ?: l->error;
+		} else if (l->kind == DCD_LOAD_LEFT) {
+			r = r ?: LEFT;
+		}
 	}
-	dcd_count(e, DCD_N_DESTAGED_SECTORS, *moved);
 	return r;
 }
 
@@ -216,9 +267,20 @@ static sector_t left_at(const struct dcd_batch *b)
 	unsigned int i;
 
 	for (i = 0; i < b->n; i++)
-		if (!b->loads[i].there && !b->loads[i].again && !b->loads[i].error)
+		if (!b->loads[i].there && !b->loads[i].again && !b->loads[i].error &&
+		    b->loads[i].kind != DCD_LOAD_LEFT)
 			return b->loads[i].place.sector;
 	return b->next;
+}
+
+/* The first that isn't on the data disk; there is one. */
+static sector_t first_missing(const struct dcd_batch *b)
+{
+	unsigned int i = 0;
+
+	while (b->loads[i].there)
+		i++;
+	return b->loads[i].place.sector;
 }
 
 /*
@@ -245,9 +307,13 @@ static int log_again(struct dcd_engine *e, struct dcd_batch *b)
 		struct dcd_load *l = b->loads + i;
 		int r;
 
-		if (l->kind != DCD_LOAD_AGAIN)
+		if (l->kind != DCD_LOAD_AGAIN || l->error)
 			continue;
-		r = dcd_log_again(e, l->place.sector, l->place.last, b->mark.target);
+		r = dcd_log_again(e, &l->place, l->buf, b->mark.target);
+		if (r == -ENOSPC && l->buf) {
+			l->error = r;
+			continue;
+		}
 		if (r == -ENOSPC)
 			e->wipes.no_room = true;
 		if (r)
@@ -321,6 +387,8 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 	ktime_t began = ktime_get();
 	struct dcd_batch *b;
 	int r, bad, f = 0, again = 0;
+	unsigned int refused;
+	bool found = false;
 	sector_t moved;
 
 	take_batch(e, now);
@@ -337,7 +405,7 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 	if (!s->past_log)
 		look_ahead(e, now);
 	r = dcd_batch_move(e, b, s->ahead ? e->ahead : NULL, width);
-	bad = look_at(e, b, &moved, failures);
+	moved = look_at(e, b, &refused);
 	if (moved) {
 		f = flush_data(e);
 		if (f)
@@ -347,13 +415,18 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 	}
 	if (moved && !f)
 		f = forget(e, b, b->mark.target);
-	if (!r)
+	if (!f && (moved || refused))
+		found = find_stuck(e, b);
+	if (!r && !found)
 		again = log_again(e, b);
+	bad = found ? 0 : errors_of(e, b, failures);
 	wake_up_all(&e->room);	/* the index has some again */
 	if (bad || f)
 		s->n = 0;
 	s->at = r || again ? left_at(b) : b->next;
-	if (again) {	/* from there on, and not with what is ahead */
+	if (found)
+		s->at = first_missing(b);
+	if (again || found) {	/* from there on, and not with what is ahead */
 		dcd_batch_drop(e->ahead);
 		s->ahead = false;
 	}
@@ -505,7 +578,8 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 		r = step(e, &now, &failures);
 		if (r && !may_go_on(r))
 			return r;
-		first = first ?: r;
+		if (!first || first == LEFT)
+			first = r ?: first;
 		if (!passed(e, m) || (!s->past_log && !worth_it(e, m, tail, now.target)))
 			continue;
 		drop_marks(s, m);
@@ -532,7 +606,7 @@ static unsigned long wait_after(struct dcd_engine *e, int error)
 static void set_retry(struct dcd_engine *e, int error)
 {
 	spin_lock(&e->lock);
-	e->round_error = error == -EAGAIN ? 0 : error;
+	e->round_error = error == -EAGAIN || error == LEFT ? 0 : error;
 	e->round_retry = jiffies + wait_after(e, error);
 	spin_unlock(&e->lock);
 }
@@ -575,7 +649,7 @@ void dcd_destage_worker(struct work_struct *work)
 		dcd_count(e, DCD_N_NOMEM, 1);
 	set_retry(e, r);
 	spin_lock(&e->lock);
-	e->stuck = r && may_go_on(r);
+	e->stuck = r && may_go_on(r) && r != LEFT;
 	log_dead = e->log_dead;
 	spin_unlock(&e->lock);
 	wake_up_all(&e->room);

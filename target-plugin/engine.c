@@ -54,7 +54,7 @@ static int make_workers(struct dcd_engine *e)
 	e->pending = kvcalloc(DCD_PENDING, sizeof(*e->pending), GFP_KERNEL);
 	if (!e->intake_wq || !e->quick_wq || !e->commit_wq || !e->destage_wq || !e->io_wq ||
 	    !e->commit_buf || !e->destage_buf || !e->pending || !e->batch || !e->ahead ||
-	    !e->again || !e->scrub.buf || !e->submit_wq)
+	    !e->again || !e->scrub.buf || !e->submit_wq || dcd_stuck_init(e))
 		return -ENOMEM;
 	return bioset_init(&e->bios, 16, dcd_piece_pad, BIOSET_NEED_BVECS);
 }
@@ -104,6 +104,7 @@ static void free_engine(struct dcd_engine *e)
 	vfree(e->scrub.buf);
 	dcd_batch_free(e->batch);
 	dcd_batch_free(e->ahead);
+	dcd_stuck_free(e);
 	kvfree(e->again);
 	kvfree(e->pending);
 	kvfree(e->slots);
@@ -571,7 +572,9 @@ void dcd_state(struct dcd_engine *e, struct dcd_state *s)
 	s->log_free = dcd_ring_free(e);
 	s->slots_used = e->head - e->committed;
 	s->log_failing = e->log_dead;
-	s->data_failing = e->data_failing;
+	s->stuck_ranges = READ_ONCE(e->bad.n);
+	s->stuck_sectors = READ_ONCE(e->bad.sectors);
+	s->data_failing = e->data_failing || s->stuck_ranges;
 	s->log_damaged = e->damaged > e->tail;
 	spin_unlock(&e->lock);
 	s->log_segments = e->segments;
@@ -591,13 +594,13 @@ ssize_t dcd_to_text(struct dcd_engine *e, char *buf, size_t size)
 
 	dcd_state(e, &s);
 	n = scnprintf(buf, size,
-		      "uuid %pU data_sectors %llu nvram %s slots %u of %u bytes, %llu in use; log segments %llu live %llu free %llu; index %llu of %llu bytes; read cache %llu of %llu bytes; log %s, data %s\n",
+		      "uuid %pU data_sectors %llu nvram %s slots %u of %u bytes, %llu in use; log segments %llu live %llu free %llu; index %llu of %llu bytes; read cache %llu of %llu bytes; log %s, data %s; stuck_ranges %llu stuck_sectors %llu\n",
 		      e->super.uuid, (u64)dcd_sectors(e), e->nv->type->name,
 		      e->nslots, e->segment_bytes, s.slots_used,
 		      s.log_segments, s.log_live, s.log_free, s.index_used, s.index_bytes,
 		      s.cache_used, s.cache_bytes,
 		      s.log_failing ? "FAILING" : s.log_damaged ? "DAMAGED" : "ok",
-		      s.data_failing ? "FAILING" : "ok");
+		      s.data_failing ? "FAILING" : "ok", s.stuck_ranges, s.stuck_sectors);
 	n += scnprintf(buf + n, size - n, "nvram %s: %s\n", e->nv->type->name, promise(e));
 	for (i = 0; i < DCD_COUNTERS; i++)
 		n += scnprintf(buf + n, size - n, "%s %llu%c", counter_names[i],

@@ -38,7 +38,8 @@
  *
  * When disks fail (each end is found by trying again, and told):
  * - The data disk: everything stays in the log, FLUSH and close go on working;
- *   writes are refused once the log is full.
+ *   writes are refused once the log is full. A place of it: only that, and it doesn't
+ *   fill the log (stuck.h).
  * - The log (@log_dead: a write to it failed): what is in NVRAM goes to the data
  *   disk directly. An NVRAM that keeps its content also keeps account of that
  *   (its header's `applied`), so writes go on. With any other a crash would
@@ -81,6 +82,7 @@
 #include "dcd-nvram.h"
 #include "pace.h"
 #include "parse.h"
+#include "stuck.h"
 #include "sums.h"
 #include "zeroes.h"
 
@@ -236,6 +238,7 @@ struct dcd_engine {
 	void *commit_buf, *destage_buf;
 	struct dcd_batch *batch, *ahead;	/* destager; batch.h */
 	struct dcd_wipes wipes;		/* zeroes.h */
+	struct dcd_stuck bad;		/* stuck.h */
 	struct dcd_again *again;	/* again.c */
 	struct xarray sums;		/* sums.h, by segment */
 	wait_queue_head_t moved;	/* of their I/O */
@@ -459,7 +462,8 @@ struct dcd_place_in_slot {
 	u32 sectors;
 	size_t skip;		/* bytes of the request's data before it */
 	bool last;
-	bool again;		/* zeroes from the tail: they have room that others don't */
+	bool again;		/* from the tail: it has room that others don't */
+	const void *from;	/* its data, if it is one of those; else they are in the request */
 	unsigned int entries;	/* to reserve, in one segment */
 	u32 bytes;		/* of their payloads */
 	/* dcd_reserve()'s */
@@ -580,12 +584,13 @@ int __must_check dcd_log_read_begin(struct dcd_engine *e, struct dcd_request *rq
 void dcd_log_reads_end(struct dcd_engine *e, struct dcd_request *rq);
 
 /*
- * again.c: zeroes of [@sector, @last] in segments below @target are logged again, at the
- * head; when it ends they are published. The destager's, who holds nothing. -ENOSPC:
- * there is no room; -EAGAIN: it can't now. A part of them may have been.
+ * again.c: what is of @place in segments below @target, zeroes or the data at @bytes (NULL:
+ * zeroes), is logged again, at the head; when it ends it is published. The destager's, who
+ * holds nothing. -ENOSPC: there is no room; -EAGAIN: it can't now. A part may have been.
  */
 struct dcd_again * __must_check dcd_again_new(void);
-int __must_check dcd_log_again(struct dcd_engine *e, sector_t sector, sector_t last, u64 target);
+int __must_check dcd_log_again(struct dcd_engine *e, const struct dcd_place *place,
+			       const void *bytes, u64 target);
 
 /* grow.c: what dcd_grow() does once the destager makes way; at the opening there is none. */
 int __must_check dcd_take_size(struct dcd_engine *e);

@@ -192,7 +192,10 @@ void dcd_fill(struct dcd_engine *e, const struct dcd_place_in_slot *p)
 
 	dawdle(p->number);
 	if (bytes) {
-		sg_pcopy_to_buffer(p->rq->sgl, p->rq->nents, payload, bytes, p->skip);
+		if (p->from)
+			memcpy(payload, p->from, bytes);
+		else
+			sg_pcopy_to_buffer(p->rq->sgl, p->rq->nents, payload, bytes, p->skip);
 		persist(e, payload, bytes);
 	}
 	n->sequence = cpu_to_le64(p->number);

@@ -52,6 +52,8 @@ STATE(log_free);
 STATE(log_failing);
 STATE(log_damaged);
 STATE(data_failing);
+STATE(stuck_ranges);
+STATE(stuck_sectors);
 STATE(slots);
 STATE(slots_used);
 STATE(index_used);
@@ -71,6 +73,8 @@ static struct configfs_attribute *own[] = {
 	&lun_attr_stat_log_failing,
 	&lun_attr_stat_log_damaged,
 	&lun_attr_stat_data_failing,
+	&lun_attr_stat_stuck_ranges,
+	&lun_attr_stat_stuck_sectors,
 	&lun_attr_stat_slots,
 	&lun_attr_stat_slots_used,
 	&lun_attr_stat_index_used,

@@ -85,6 +85,18 @@ def test_damage_gets_through(part: str, says: str) -> None:
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_bad_places_fill_no_ring(kernel: str) -> None:
+    run = lab("dcd_bad_places.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+def test_bad_places_can_fill_the_ring() -> None:
+    """The control: they keep their segments."""
+    run = lab("dcd_bad_places.py", "lab", options=("--param", "dcd.test_stuck_stays=1"))
+    assert run.rc == 1 and "Input/output error" in run.stderr, run.text
+
+
 SCSI = ("--boot", "scsi_debug.dev_size_mb=8")
 
 

@@ -9,8 +9,8 @@ from dcdlab import Box, counters
 from locklab import base, blk, lio
 
 STATE = {"log_segments", "log_live", "log_free", "slots", "slots_used", "log_failing",
-         "log_damaged", "data_failing", "index_used", "index_bytes", "cache_used",
-         "cache_bytes"}  # fmt: skip
+         "log_damaged", "data_failing", "stuck_ranges", "stuck_sectors", "index_used",
+         "index_bytes", "cache_used", "cache_bytes"}  # fmt: skip
 
 
 def stats(path: Path) -> dict[str, int]:

@@ -58,8 +58,15 @@ class Disk:
 
     def fail_part(self, first: int, last: int) -> None:
         """Reads and writes of these sectors are I/O errors."""
-        broken = f"{first} {last + 1 - first} error"
-        self._load([self._linear(0, first), broken, self._linear(last + 1, self.sectors)])
+        self.fail_parts((first, last))
+
+    def fail_parts(self, *parts: tuple[int, int]) -> None:
+        """The same of several parts, in their order: all others are good."""
+        lines, good = [], 0
+        for first, last in parts:
+            lines += [self._linear(good, first), f"{first} {last + 1 - first} error"]
+            good = last + 1
+        self._load([*lines, self._linear(good, self.sectors)])
 
     def slow_reads_of(self, first: int, last: int, ms: int) -> None:
         """Reads of these sectors are held back so long before the medium is asked; no writes."""

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "batch.h"
+#include "dcd-trace.h"
+#include "lockstep-test.h"
+
+#define TRIES		4	/* at a time; one that the disk takes doesn't count */
+#define OF_RING		16	/* no more than such a part of it is stuck, */
+#define FAR		4	/* and the tail is no further behind than that */
+
+TEST_KNOB(bool, stuck_stays, "a bad place of the data disk holds the log's tail");
+
+int dcd_stuck_init(struct dcd_engine *e)
+{
+	e->bad.range = kvcalloc(DCD_STUCK_RANGES, sizeof(*e->bad.range), GFP_KERNEL);
+	e->bad.next = jiffies;
+	return e->bad.range ? 0 : -ENOMEM;
+}
+
+void dcd_stuck_free(struct dcd_engine *e)
+{
+	kvfree(e->bad.range);
+}
+
+static sector_t most(const struct dcd_engine *e)
+{
+	return div_u64(e->segments * (e->segment_bytes >> SECTOR_SHIFT), OF_RING);
+}
+
+/* The first one that ends at or behind @sector. */
+static unsigned int at(const struct dcd_stuck *s, sector_t sector)
+{
+	unsigned int from = 0, end = s->n;
+
+	while (from < end) {
+		unsigned int middle = (from + end) / 2;
+
+		if (s->range[middle].last < sector)
+			from = middle + 1;
+		else
+			end = middle;
+	}
+	return from;
+}
+
+bool dcd_stuck_part(const struct dcd_engine *e, struct dcd_place *p)
+{
+	const struct dcd_stuck *s = &e->bad;
+	const struct dcd_stuck_range *r = s->range + at(s, p->sector);
+
+	if (r == s->range + s->n || r->sector > p->last)
+		return false;
+	if (r->sector > p->sector) {
+		p->last = r->sector - 1;
+		return false;
+	}
+	p->last = min(p->last, r->last);
+	return true;
+}
+
+/* A turn of trying: those that weren't tried for longest. */
+static void begin_tries(struct dcd_stuck *s)
+{
+	unsigned int i;
+	u32 turn = U32_MAX;
+
+	for (i = 0; i < s->n; i++)
+		turn = min(turn, s->range[i].tried);
+	s->turn = turn;
+	s->tries = TRIES;
+	s->trying = ~0ULL;
+	s->next = jiffies + DCD_RETRY;
+}
+
+bool dcd_stuck_try(struct dcd_engine *e, const struct dcd_place *p)
+{
+	struct dcd_stuck *s = &e->bad;
+	struct dcd_stuck_range *r = s->range + at(s, p->sector);
+
+	if (time_after_eq(jiffies, s->next))
+		begin_tries(s);
+	if (r->sector == s->trying)
+		return true;
+	if (!s->tries || r->tried > s->turn)
+		return false;
+	s->tries--;
+	s->trying = r->sector;
+	r->tried = s->turn + 1;
+	return true;
+}
+
+bool dcd_stuck_again(struct dcd_engine *e)
+{
+	bool yes;
+
+	spin_lock(&e->lock);
+	yes = e->head - e->tail > e->segments / FAR;
+	spin_unlock(&e->lock);
+	return yes;
+}
+
+static void set_sectors(struct dcd_stuck *s, sector_t sectors)
+{
+	WRITE_ONCE(s->sectors, sectors);
+}
+
+static void remove(struct dcd_stuck *s, unsigned int i)
+{
+	set_sectors(s, s->sectors - (s->range[i].last - s->range[i].sector + 1));
+	WRITE_ONCE(s->n, s->n - 1);
+	memmove(s->range + i, s->range + i + 1, (s->n - i) * sizeof(*s->range));
+}
+
+/* False: there is no room for it. */
+static bool add(struct dcd_engine *e, sector_t sector, sector_t last, u32 tried)
+{
+	struct dcd_stuck *s = &e->bad;
+	unsigned int i = at(s, sector);
+
+	if (s->sectors + (last - sector + 1) > most(e))
+		return false;
+	if (i && s->range[i - 1].last + 1 == sector) {
+		s->range[i - 1].last = last;
+	} else if (i < s->n && s->range[i].sector == last + 1) {
+		s->range[i].sector = sector;
+	} else {
+		if (s->n == DCD_STUCK_RANGES)
+			return false;
+		memmove(s->range + i + 1, s->range + i, (s->n - i) * sizeof(*s->range));
+		s->range[i] = (struct dcd_stuck_range){ sector, last, tried };
+		WRITE_ONCE(s->n, s->n + 1);
+	}
+	set_sectors(s, s->sectors + (last - sector + 1));
+	return true;
+}
+
+void dcd_stuck_mended(struct dcd_engine *e, const struct dcd_place *p)
+{
+	struct dcd_stuck *s = &e->bad;
+	unsigned int i = at(s, p->sector);
+	bool any = false;
+
+	while (i < s->n && s->range[i].sector <= p->last) {
+		struct dcd_stuck_range r = s->range[i];
+
+		any = true;
+		remove(s, i);
+		if (r.sector < p->sector && add(e, r.sector, p->sector - 1, r.tried))
+			i++;
+		/* One that there is no room for is found again when it is written. */
+		if (r.last > p->last && add(e, p->last + 1, r.last, r.tried))
+			i++;
+	}
+	if (!any)
+		return;
+	s->tries++;
+	dcd_count(e, DCD_N_BAD_MENDED, 1);
+	if (s->n)
+		return;
+	trace_dcd_disk(e, false, 0);
+	pr_info("dcd: %s: the data disk %pg has no bad place any more: it works again\n", e->name,
+		e->data.bdev);
+}
+
+/* [@sector, @end) of it. */
+static int write(struct dcd_engine *e, const struct dcd_load *l, sector_t sector, sector_t end)
+{
+	if (!l->buf)
+		return blkdev_issue_zeroout(e->data.bdev, sector, end - sector, GFP_NOIO, 0);
+	return dcd_disk_io(&e->data, REQ_OP_WRITE, sector,
+			   l->buf + ((sector - l->place.sector) << SECTOR_SHIFT),
+			   (end - sector) << SECTOR_SHIFT);
+}
+
+/* What a disk can replace: no less than that is written, where the load has as much. */
+static u32 block_sectors(const struct dcd_engine *e)
+{
+	return max(bdev_physical_block_size(e->data.bdev), DCD_BLOCK) >> SECTOR_SHIFT;
+}
+
+/* The sector of the load where the first block begins that can't be written, or behind it. */
+static sector_t first_bad(struct dcd_engine *e, const struct dcd_load *l)
+{
+	sector_t from = l->place.sector, end = l->place.last + 1;
+	u32 per = block_sectors(e);
+	u64 low = div_u64(from, per), high = div_u64(end + per - 1, per);
+
+	if (!write(e, l, from, end))
+		return end;
+	while (high - low > 1) {
+		u64 middle = low + (high - low) / 2;
+
+		if (write(e, l, max_t(u64, from, low * per), middle * per))
+			high = middle;
+		else
+			low = middle;
+	}
+	return max_t(u64, from, low * per);
+}
+
+/* Half the disk away. @destage_buf is the destager's, as this is. */
+bool dcd_stuck_others(struct dcd_engine *e, sector_t sector)
+{
+	sector_t half = round_down(e->data.sectors / 2, block_sectors(e)), other;
+
+	other = sector < half ? half + round_down(sector, block_sectors(e)) :
+		round_down(sector - half, block_sectors(e));
+	other = min_t(sector_t, other, e->data.sectors - (DCD_BLOCK >> SECTOR_SHIFT));
+	return !dcd_disk_io(&e->data, REQ_OP_READ, other, e->destage_buf, DCD_BLOCK) &&
+	       !dcd_disk_io(&e->data, REQ_OP_WRITE, other, e->destage_buf, DCD_BLOCK) &&
+	       !dcd_disk_flush(&e->data);
+}
+
+static void tell(struct dcd_engine *e, sector_t sector, sector_t sectors, int error)
+{
+	dcd_count(e, DCD_N_BAD_PLACES, 1);
+	trace_dcd_disk(e, false, error);
+	pr_err_ratelimited("dcd: %s: the data disk %pg doesn't take %llu sectors from %llu on: error %d; they stay in the log, trying again now and then: look after that disk\n",
+			   e->name, e->data.bdev, (u64)sectors, (u64)sector, error);
+}
+
+sector_t dcd_stuck_look(struct dcd_engine *e, const struct dcd_load *l)
+{
+	sector_t end = l->place.last + 1, begin = first_bad(e, l), at = begin;
+	u32 per = block_sectors(e);
+	int error = 0;
+
+	/* Bad blocks come in rows. */
+	while (at < end && !test_knob(stuck_stays)) {
+		sector_t next = min_t(u64, end, (div_u64(at, per) + 1) * per);
+		int r = write(e, l, at, next);
+
+		if (!r || r == -ENOMEM || !add(e, at, next - 1, e->bad.turn))
+			break;
+		error = r;
+		at = next;
+	}
+	if (at > begin)
+		tell(e, begin, at - begin, error);
+	return at - begin;
+}
+
+u64 dcd_stuck_room(const struct dcd_engine *e)
+{
+	sector_t sectors = READ_ONCE(e->bad.sectors);
+
+	/* Not all of a segment is payload, and the last range may not fit. */
+	return sectors ? 2 + div_u64(2 * sectors, e->segment_bytes >> SECTOR_SHIFT) : 0;
+}

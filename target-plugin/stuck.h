@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Bad places of the data disk: ranges that it didn't take while it took others, so that what
+ * is to be there stays in the log, and is read from there.
+ *
+ * They don't hold the tail: when the log has gone far enough past them, the destager logs
+ * them again at the head (again.c), which costs no more than all of them once for each
+ * quarter of the ring. Now and then a few of them are tried, those first that weren't tried
+ * for longest; a disk that has replaced its sector, or was replaced, gets them then.
+ *
+ * There may be DCD_STUCK_RANGES of them, with 1/16 of the ring in all. A disk that has more is
+ * taken for one that fails: what is above the bound keeps its place in the log, and when the
+ * ring is full writes are refused. So is one that doesn't take anything else either: nothing of
+ * it gets onto the list. The list is in memory only: who opens the log again finds them again.
+ *
+ * The destager's, and only its, but for the two counts, which anybody may read (READ_ONCE).
+ * Process context; dcd_stuck_others() and _look() sleep for the data disk, the rest doesn't sleep.
+ */
+#ifndef DCD_STUCK_H
+#define DCD_STUCK_H
+
+#include <linux/types.h>
+
+struct dcd_engine;
+struct dcd_load;
+struct dcd_place;
+
+#define DCD_STUCK_RANGES 256U
+
+/* @tried: the turn of trying when that was done last. */
+struct dcd_stuck_range {
+	sector_t sector, last;
+	u32 tried;
+};
+
+/*
+ * Sorted by @sector, apart from each other. @tries: so many more may be tried until @next,
+ * besides what else is in the one at @trying.
+ */
+struct dcd_stuck {
+	unsigned int n;
+	sector_t sectors;
+	u32 turn;
+	unsigned int tries;
+	sector_t trying;
+	unsigned long next;	/* jiffies */
+	struct dcd_stuck_range *range;
+};
+
+int __must_check dcd_stuck_init(struct dcd_engine *e);
+void dcd_stuck_free(struct dcd_engine *e);
+
+/* @p becomes its first part that is all stuck or all not. True: it is. */
+bool dcd_stuck_part(const struct dcd_engine *e, struct dcd_place *p);
+/* May this one, which is stuck, be written now? Then it counts as tried. */
+bool dcd_stuck_try(struct dcd_engine *e, const struct dcd_place *p);
+/* Do they have to be logged again, as the tail needs their segments? */
+bool dcd_stuck_again(struct dcd_engine *e);
+/* The data disk has taken it, and a flush. */
+void dcd_stuck_mended(struct dcd_engine *e, const struct dcd_place *p);
+/*
+ * The data disk didn't take what is at @sector. Does it take anything else? It is asked for what
+ * it has in another block, gets that again, and a flush.
+ */
+bool dcd_stuck_others(struct dcd_engine *e, sector_t sector);
+/*
+ * It does, and didn't take @l, maybe because of its neighbours: which of its blocks can't it
+ * take? How many sectors have come onto the list by that.
+ */
+sector_t dcd_stuck_look(struct dcd_engine *e, const struct dcd_load *l);
+/* Segments of the ring that are kept so that they can be logged again. Any context. */
+u64 dcd_stuck_room(const struct dcd_engine *e);
+
+#endif /* DCD_STUCK_H */
