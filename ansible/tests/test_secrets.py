@@ -14,8 +14,8 @@ GOOD, OTHER = "twelve-or-more", "another-one-of-these"
 ROLES = ("mirror_site", "primary")
 # What the roles must be given, and none of which is looked at.
 REST = {
-    "mirror_site": ("modules_dir", "dcd_program", "rtslib_dir", "data", "log", "target_iqn",
-                    "initiator_iqn"),
+    "mirror_site": ("modules_dir", "dcd_program", "rtslib_dir", "programs_dir", "lockstep_dir",
+                    "data", "log", "target_iqn", "initiator_iqn"),
     "primary": ("modules_dir", "programs_dir", "lockstep_dir", "local", "initiator_iqn",
                 "target_iqn", "portal"),
 }  # fmt: skip
