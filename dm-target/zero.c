@@ -15,10 +15,13 @@ bool zero_supported(const struct mirror *m)
 	return true;
 }
 
-/* What the device zeroes in one request; all of it, if it has to be written. */
+/*
+ * What the device zeroes in one request. If it has to be written: as much as a write has at most,
+ * since all that one call sends is as old as the first of it.
+ */
 static sector_t most_at_once(const struct leg *l)
 {
-	return bdev_write_zeroes_sectors(leg_bdev(l)) ?: ZERO_MAX_SECTORS;
+	return bdev_write_zeroes_sectors(leg_bdev(l)) ?: IO_MAX_SECTORS;
 }
 
 blk_status_t zero_leg(struct write *w, enum leg_id leg)

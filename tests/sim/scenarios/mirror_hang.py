@@ -115,6 +115,22 @@ def already_dead() -> None:
     legs.close()
 
 
+def zeroes_written() -> None:
+    base.step("the remote leg has lost its write-zeroes, and is slow: that is no hang")
+    legs = pair(zeroes=True)
+    few = ram.Ram("few", MIB, latency_us=1_000_000, queue_depth=1)
+    with blk.Disk(legs.mirror.node) as disk:
+        legs.remote.table(f"0 {few.sectors} linear {few.node} 0")
+        disk.write(2048, blk.pattern("before", 8))
+        seconds = blk.timed(lambda: disk.zero(0, 4 << 11))
+        base.equal(legs.count("zeroes"), 1, "zeroings")
+        base.equal(legs.mirror.status().health, "AA", "health")
+        base.expect(seconds > 2 * TIMEOUT_MS / 1000, f"that was fast: {seconds:.3f} s")
+    blk.same(legs.local.disk.node, few.node)
+    legs.close()
+    few.remove()
+
+
 def large_timeouts() -> None:
     base.step("never, by message; then a timeout again, which counts at once")
     legs = pair()
@@ -492,6 +508,7 @@ SCENES: dict[str, Callable[[], None]] = {
                            lambda disk: disk.write(0, blk.pattern("hung", 8), fua=True)),
     "flush": lambda: bounded("flush", lambda disk: disk.flush()),
     "zeroing": lambda: bounded("zeroing", lambda disk: disk.zero(0, 8)),
+    "zeroes_written": zeroes_written,
     "late_error": late_error,
     "already_dead": already_dead,
     "large_timeouts": large_timeouts,
