@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "activate.h"
 
-#include <linux/bitmap.h>
 #include <linux/slab.h>
 
 #include "grow.h"
@@ -164,7 +163,9 @@ static int begin_alone(struct mirror *m, enum leg_id missing)
 
 	spin_lock_irq(&m->lock);
 	m->legs[missing].dead = true;
-	region_map_mark_bits(&m->map, missing, m->dirty.bits);
+	spin_unlock_irq(&m->lock);
+	dirty_map_to_stale(&m->dirty, missing);
+	spin_lock_irq(&m->lock);
 	m->standing = PARTING;
 	spin_unlock_irq(&m->lock);
 	r = standing_part_now(m);
@@ -182,7 +183,7 @@ static int begin_together(struct mirror *m, const struct verdict *v)
 
 	if (v->full)
 		dirty_map_fill(&m->dirty, 0);
-	target = v->full || v->join || !bitmap_empty(m->dirty.bits, m->dirty.nr);
+	target = v->full || v->join || !dirty_map_empty(&m->dirty);
 
 	mutex_lock(&m->meta->lock[source]);
 	if (!s->map_epoch)
@@ -198,8 +199,10 @@ static int begin_together(struct mirror *m, const struct verdict *v)
 
 	spin_lock_irq(&m->lock);
 	m->map.target = leg;
+	spin_unlock_irq(&m->lock);
 	if (target)
-		region_map_mark_bits(&m->map, leg, m->dirty.bits);
+		dirty_map_to_stale(&m->dirty, leg);
+	spin_lock_irq(&m->lock);
 	m->target_ready = target;
 	m->home = source;
 	mirror_changed(m);
@@ -217,7 +220,9 @@ static void begin_read_only(struct mirror *m, const struct verdict *v)
 		dirty_map_fill(&m->dirty, 0);
 	spin_lock_irq(&m->lock);
 	m->legs[leg].dead = v->alone;
-	region_map_mark_bits(&m->map, leg, m->dirty.bits);
+	spin_unlock_irq(&m->lock);
+	dirty_map_to_stale(&m->dirty, leg);
+	spin_lock_irq(&m->lock);
 	m->standing = v->alone ? ALONE : TOGETHER;
 	m->home = v->source;
 	mirror_changed(m);
@@ -242,6 +247,7 @@ static void leave_out(struct mirror *m, enum leg_id leg)
 static int leave_out_core(struct mirror *m, enum leg_id leg)
 {
 	enum leg_id other = other_leg(leg);
+	unsigned long first;
 
 	if (m->legs[leg].dead || !registry_draining(m, leg))
 		return 0;
@@ -251,9 +257,13 @@ static int leave_out_core(struct mirror *m, enum leg_id leg)
 		return -EBUSY;
 	}
 	leave_out(m, leg);
-	spin_lock_irq(&m->lock);
-	region_map_mark_all(&m->map, leg);
-	spin_unlock_irq(&m->lock);
+	for (first = 0; first < m->map.nr; first += REGION_PIECE) {
+		spin_lock_irq(&m->lock);
+		region_map_mark_bits(&m->map, leg, first, min(REGION_PIECE, m->map.nr - first),
+				     NULL);
+		spin_unlock_irq(&m->lock);
+		cond_resched();
+	}
 	return 0;
 }
 

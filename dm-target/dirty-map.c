@@ -6,173 +6,88 @@
 #include <linux/mm.h>
 #include <linux/slab.h>
 
+#include "dirty-clean.h"
+#include "lockstep-test.h"
 #include "lockstep-trace.h"
-#include "metadata.h"
+#include "map-image.h"
 #include "mirror.h"
+#include "zero.h"
 
-/* Regions of one 512-byte sector of the map, and of one page that is written. */
-#define SECTOR_REGIONS	LOCKSTEP_MAP_BITS
-#define MAP_PAGE_SECTORS LOCKSTEP_MAP_PAGE
-#define MAP_PAGE_BYTES	(MAP_PAGE_SECTORS << SECTOR_SHIFT)
-#define PAGE_REGIONS	((unsigned long)SECTOR_REGIONS * MAP_PAGE_SECTORS)
+TEST_KNOB(bool, no_activity_log, "marks go to the map's bits, without a bound");
 
-static unsigned long nr_pages(const struct dirty_map *dm)
+static bool marked(const struct dirty_map *dm, unsigned long region)
 {
-	return DIV_ROUND_UP(dm->nr, PAGE_REGIONS);
+	return test_bit(region, dm->bits) || test_bit(region, dm->mapped);
 }
 
-/* The regions of a page, of which the last one may have fewer. */
-static unsigned long page_first(unsigned long page)
+/* Room in the log that the regions of a wait still need. */
+static unsigned int needs(const struct dirty_map *dm, const struct dirty_wait *wait)
 {
-	return page * PAGE_REGIONS;
+	unsigned long region;
+	unsigned int nr = 0;
+
+	for (region = wait->first; region <= wait->last; region++)
+		nr += !marked(dm, region) && !activity_find(&dm->activity, region);
+	return nr;
 }
 
-static unsigned long page_nr(const struct dirty_map *dm, unsigned long page)
+/* Is a region of it to be named by the log, in memory; true if it is durably so already. */
+static void place(struct dirty_map *dm, const struct dirty_wait *wait, bool log)
 {
-	return min(dm->nr - page_first(page), PAGE_REGIONS);
-}
+	unsigned long region;
 
-static unsigned long *page_words(unsigned long *bits, unsigned long page)
-{
-	BUILD_BUG_ON(SECTOR_REGIONS % 64);
-	return bits + BIT_WORD(page_first(page));
-}
+	for (region = wait->first; region <= wait->last; region++) {
+		struct activity_slot *slot;
 
-/* The regions of a map sector; 0 beyond the end. */
-static unsigned long sector_nr(const struct dirty_map *dm, unsigned long index)
-{
-	unsigned long first = index * SECTOR_REGIONS;
-
-	return first < dm->nr ? min_t(unsigned long, dm->nr - first, SECTOR_REGIONS) : 0;
-}
-
-/* Between bits of ours and the little-endian bits of a map sector. */
-static void put_sector(struct dirty_map *dm, struct lockstep_map_sector *disk,
-		       unsigned long index, u64 epoch, const unsigned long *bits)
-{
-	unsigned long nr = sector_nr(dm, index);
-	u64 words[SECTOR_REGIONS / 64];
-
-	map_sector_init(disk, index, epoch);
-	if (nr && bits) {
-		bitmap_to_arr64(words, bits + BIT_WORD(index * SECTOR_REGIONS), nr);
-		/* cpu_to_le64_array() is not there in 6.1 and 6.12. */
-		for (unsigned long i = 0; i < DIV_ROUND_UP(nr, 64); i++)
-			cpu_to_le64s(&words[i]);
-		memcpy(disk->bits, words, DIV_ROUND_UP(nr, 64) * sizeof(*words));
-	}
-	map_sector_seal(disk);
-}
-
-static void get_sector(struct dirty_map *dm, const struct lockstep_map_sector *disk,
-		       unsigned long index, unsigned long *bits)
-{
-	unsigned long nr = sector_nr(dm, index), *to = bits + BIT_WORD(index * SECTOR_REGIONS);
-	u64 words[SECTOR_REGIONS / 64];
-
-	memcpy(words, disk->bits, sizeof(words));
-	for (unsigned long i = 0; i < ARRAY_SIZE(words); i++)
-		le64_to_cpus(&words[i]);
-	bitmap_from_arr64(to, words, nr);
-}
-
-static void put_page_bits(struct dirty_map *dm, void *to, const unsigned long *bits,
-			  unsigned long page, enum leg_id leg)
-{
-	struct lockstep_map_sector *disk = to;
-	u64 epoch = metadata_epoch(dm->m, leg);
-	unsigned int i;
-
-	for (i = 0; i < MAP_PAGE_SECTORS; i++)
-		put_sector(dm, &disk[i], page * MAP_PAGE_SECTORS + i, epoch, bits);
-}
-
-/* Worker, or stopped. */
-static int write_page(struct dirty_map *dm, const unsigned long *bits, unsigned long page,
-		      enum leg_id leg)
-{
-	put_page_bits(dm, dm->page, bits, page, leg);
-	return metadata_write_map(dm->m, leg, page, dm->page);
-}
-
-/*
- * Make the home leg's map next[]; then bits[] is next[] too. After an error
- * what the page has is unknown: it counts as clear, so that every bit that is
- * wanted is written again.
- */
-static int commit(struct dirty_map *dm)
-{
-	enum leg_id home = mirror_home(dm->m);
-	unsigned long page;
-	int r;
-
-	for (page = 0; page < nr_pages(dm); page++) {
-		unsigned long *next = page_words(dm->next, page);
-		unsigned long *disk = page_words(dm->disk, page);
-		unsigned long nr = page_nr(dm, page);
-
-		if (bitmap_equal(next, disk, nr))
+		if (marked(dm, region))
 			continue;
-		r = write_page(dm, dm->next, page, home);
-		if (r) {
-			bitmap_zero(disk, nr);
-			return r;
-		}
-		bitmap_copy(disk, next, nr);
+		slot = activity_find(&dm->activity, region);
+		/* The log names it still. */
+		if (slot && slot->state != SLOT_NEW)
+			activity_set(&dm->activity, slot, SLOT_ACTIVE);
+		else if (!slot && log)
+			activity_add(&dm->activity, region);
+		else if (!slot)
+			map_image_set(dm, region);
 	}
-	bitmap_copy(dm->bits, dm->next, dm->nr);
-	return 0;
 }
 
 /*
- * Take out of bits[] what nobody has written for a while. A writer that comes
- * from now on waits for a page; one that was there before is seen as busy.
- * Returns true if there is something to write.
+ * Find a place for each wait of @batch, or for as many as there is room for; these go to
+ * @placed. In turn, so that one that needs much isn't overtaken for ever.
  */
-static bool drop_idle(struct dirty_map *dm)
+static void place_all(struct dirty_map *dm, struct list_head *batch, struct list_head *placed)
 {
-	unsigned long region, i;
-	bool some = false;
+	struct dirty_wait *wait, *tmp;
+	bool log = dm->activity.slots && mirror_may_clean(dm->m) && !test_knob(no_activity_log);
 
-	for (i = 0; i < BITS_TO_LONGS(dm->nr); i++) {
-		unsigned long now = xchg(&dm->touched[i], 0);
+	list_for_each_entry_safe(wait, tmp, batch, link) {
+		bool room = !log || needs(dm, wait) <= activity_free(&dm->activity);
 
-		dm->next[i] = dm->bits[i] & ~now;
+		/* The room may be held by who waits for room, too: then one gets on without. */
+		if (!room && !(dm->starved && time_after(jiffies, dm->since + DIRTY_PATIENCE)))
+			break;
+		place(dm, wait, log && room);
+		list_move_tail(&wait->link, placed);
+		if (!room)
+			break;
 	}
-	for_each_set_bit(region, dm->next, dm->nr) {
-		clear_bit(region, dm->bits);
-		if (mirror_region_busy(dm->m, region))
-			set_bit(region, dm->bits);
-		else
-			some = true;
-	}
-	return some;
 }
 
-static void do_tick(struct dirty_map *dm)
+/* The pages have been written, or that has failed. */
+static void settle(struct dirty_map *dm, struct list_head *placed, bool good)
 {
-	unsigned int changes = mirror_changes(dm->m);
+	struct dirty_wait *wait;
+	unsigned long region;
 
-	if (!mirror_may_clean(dm->m) || !drop_idle(dm))
-		return;
-	/* What isn't flushed, on a leg that may be dead now, is as dirty as before. */
-	if (mirror_flush_legs(dm->m) || mirror_changes(dm->m) != changes) {
-		spin_lock_irq(&dm->lock);
-		bitmap_or(dm->bits, dm->bits, dm->disk, dm->nr);
-		spin_unlock_irq(&dm->lock);
-		return;
-	}
-	if (!dm->m->meta) {
-		spin_lock_irq(&dm->lock);
-		bitmap_copy(dm->disk, dm->bits, dm->nr);
-		spin_unlock_irq(&dm->lock);
-		return;
-	}
-	bitmap_copy(dm->next, dm->bits, dm->nr);
-	if (commit(dm))
-		(void)mirror_leg_failed(dm->m, mirror_home(dm->m));
-	else
-		count(&dm->m->counters, COUNT_CLEANED);
+	list_for_each_entry(wait, placed, link)
+		for (region = wait->first; region <= wait->last; region++) {
+			if (good)
+				set_bit(region, dm->bits);
+			/* Not for certain; if its bit is wanted, it is written again. */
+			else if (!test_bit(region, dm->bits))
+				clear_bit(region, dm->mapped);
+		}
 }
 
 static void finish(struct list_head *batch, blk_status_t status)
@@ -194,51 +109,68 @@ static void wait_for_home(struct dirty_map *dm, struct list_head *batch)
 	standing_retry(dm->m);
 }
 
-static void do_waiting(struct dirty_map *dm, struct list_head *batch)
+/* Those for whom there was no room, first again. True: since now; false: as before. */
+static bool wait_for_room(struct dirty_map *dm, struct list_head *batch)
+{
+	bool starved = !list_empty(batch), news;
+
+	spin_lock_irq(&dm->lock);
+	news = starved && !dm->starved;
+	if (news)
+		dm->since = jiffies;
+	WRITE_ONCE(dm->starved, starved);
+	list_splice(batch, &dm->waiting);
+	spin_unlock_irq(&dm->lock);
+	return news;
+}
+
+/* False: some wait for room. */
+static bool do_waiting(struct dirty_map *dm, struct list_head *batch)
 {
 	enum leg_id home = mirror_home(dm->m);
-	struct dirty_wait *wait;
+	LIST_HEAD(placed);
+	bool all, scarce;
+	int r;
 
 	if (READ_ONCE(dm->m->legs[home].dead)) {
 		wait_for_home(dm, batch);
-		return;
+		return true;
 	}
-	bitmap_copy(dm->next, dm->bits, dm->nr);
-	list_for_each_entry(wait, batch, link)
-		bitmap_set(dm->next, wait->first, wait->last - wait->first + 1);
+	mutex_lock(&dm->table);
+	place_all(dm, batch, &placed);
+	all = list_empty(batch);
+	r = map_image_update(dm);
+	settle(dm, &placed, !r);
+	scarce = dm->activity.slots && dirty_clean_wanted(dm);
+	mutex_unlock(&dm->table);
 
-	if (!commit(dm)) {
-		finish(batch, BLK_STS_OK);
-	} else if (mirror_leg_failed(dm->m, home)) {
+	/* Once somebody waits for room the cleaner comes by itself, and not all the time. */
+	if (wait_for_room(dm, batch) || (all && scarce))
+		dirty_clean_kick(dm);
+	if (!r)
+		finish(&placed, BLK_STS_OK);
+	else if (mirror_leg_failed(dm->m, home))
 		/* There is no other leg to keep the map: as if the write had failed. */
-		finish(batch, BLK_STS_IOERR);
-	} else {
-		wait_for_home(dm, batch);
-	}
+		finish(&placed, BLK_STS_IOERR);
+	else
+		wait_for_home(dm, &placed);
+	return all;
 }
 
 static void dirty_work(struct work_struct *work)
 {
 	struct dirty_map *dm = container_of(work, struct dirty_map, work);
-	LIST_HEAD(batch);
-	bool tick;
 
 	for (;;) {
+		LIST_HEAD(batch);
+
 		spin_lock_irq(&dm->lock);
-		tick = dm->tick && !dm->stopped;
-		if (tick)
-			dm->tick = false;
 		if (!dm->stopped)
 			list_splice_tail_init(&dm->waiting, &batch);
 		spin_unlock_irq(&dm->lock);
-
-		if (!list_empty(&batch))
-			do_waiting(dm, &batch);
-		else if (tick)
-			do_tick(dm);
-		else
+		/* The cleaner comes back to those that wait for room. */
+		if (list_empty(&batch) || !do_waiting(dm, &batch))
 			return;
-		INIT_LIST_HEAD(&batch);
 	}
 }
 
@@ -249,23 +181,32 @@ static void dirty_tick(struct work_struct *work)
 	spin_lock_irq(&dm->lock);
 	if (!dm->stopped) {
 		dm->tick = true;
-		queue_work(dm->wq, &dm->work);
+		mod_delayed_work(dm->wq, &dm->cleaner, 0);
 		queue_delayed_work(dm->wq, &dm->ticker, DIRTY_TICK);
 	}
 	spin_unlock_irq(&dm->lock);
 }
 
+/* Core mode: nothing is written, so nobody waits. Under the lock. */
+static void mark_core(struct dirty_map *dm, struct dirty_wait *wait)
+{
+	unsigned long region;
+
+	for (region = wait->first; region <= wait->last; region++) {
+		set_bit(region, dm->mapped);
+		__set_bit(region / PAGE_REGIONS, dm->used);
+		set_bit(region, dm->bits);
+	}
+}
+
 /* The slow path of dirty_map_mark(). */
 static bool mark_later(struct dirty_map *dm, struct dirty_wait *wait)
 {
-	unsigned long region, flags;
+	unsigned long flags;
 
 	spin_lock_irqsave(&dm->lock, flags);
 	if (!dm->m->meta) {
-		for (region = wait->first; region <= wait->last; region++) {
-			set_bit(region, dm->bits);
-			set_bit(region, dm->disk);
-		}
+		mark_core(dm, wait);
 		spin_unlock_irqrestore(&dm->lock, flags);
 		return true;
 	}
@@ -296,121 +237,155 @@ bool dirty_map_mark(struct dirty_map *dm, struct dirty_wait *wait, sector_t star
 	return mark_later(dm, wait);
 }
 
-/* One page of a leg's map, into the bits of its regions. */
-static int read_page(struct dirty_map *dm, enum leg_id leg, unsigned long page,
-		     void *buffer, unsigned long *bits)
-{
-	struct lockstep_map_sector *disk = buffer;
-	u64 epoch = metadata_epoch(dm->m, leg);
-	unsigned int i;
-	int r;
-
-	r = metadata_read_map(dm->m, leg, page, buffer);
-	if (r)
-		return r;
-	for (i = 0; i < MAP_PAGE_SECTORS; i++) {
-		unsigned long index = page * MAP_PAGE_SECTORS + i;
-
-		if (!sector_nr(dm, index))
-			break;
-		if (map_sector_take(&disk[i], index, epoch) == MAP_SECTOR_BAD)
-			DMWARN("%s: dirty map of the %s leg: sector %lu is damaged: all of its %lu regions count as dirty",
-			       dm_table_device_name(dm->m->ti->table), leg_name(leg),
-			       index, sector_nr(dm, index));
-		get_sector(dm, &disk[i], index, bits);
-	}
-	return 0;
-}
-
 int dirty_map_read(struct dirty_map *dm, enum leg_id leg, unsigned long *bits)
 {
-	unsigned long page;
-	void *buffer;
-	int r = 0;
-
 	bitmap_zero(bits, dm->nr);
-	if (!metadata_epoch(dm->m, leg))
-		return 0;
-	buffer = kmalloc(MAP_PAGE_BYTES, GFP_NOIO);
-	if (!buffer)
-		return -ENOMEM;
-	for (page = 0; page < nr_pages(dm) && !r; page++)
-		r = read_page(dm, leg, page, buffer, bits);
-	kfree(buffer);
-	return r;
+	return map_image_read(dm, leg, bits);
+}
+
+/* Nobody else uses the map: bits[] is what the home leg's map is to have. */
+static void map_all(struct dirty_map *dm)
+{
+	unsigned long page;
+
+	bitmap_copy(dm->mapped, dm->bits, dm->nr);
+	for (page = 0; page < map_pages(dm); page++)
+		if (!bitmap_empty(page_words(dm->mapped, page), page_nr(dm, page)))
+			__set_bit(page, dm->used);
 }
 
 int dirty_map_load(struct dirty_map *dm, enum leg_id leg)
 {
-	int r = dirty_map_read(dm, leg, dm->next);
+	int r = map_image_read(dm, leg, dm->bits);
 
-	if (!r)
-		bitmap_or(dm->bits, dm->bits, dm->next, dm->nr);
+	map_all(dm);
 	return r;
-}
-
-int dirty_map_widen(struct dirty_map *dm, const unsigned long *bits)
-{
-	lockdep_assert_held(&dm->change);
-	if (dm->parked)
-		return -EBUSY;
-	if (bits)
-		bitmap_or(dm->next, bits, dm->bits, dm->nr);
-	else
-		bitmap_fill(dm->next, dm->nr);
-	return commit(dm);
-}
-
-int dirty_map_write(struct dirty_map *dm, enum leg_id leg)
-{
-	unsigned long page;
-	int r;
-
-	for (page = 0; page < nr_pages(dm); page++) {
-		if (bitmap_empty(page_words(dm->bits, page), page_nr(dm, page)))
-			continue;
-		r = write_page(dm, dm->bits, page, leg);
-		if (r)
-			return r;
-	}
-	bitmap_copy(dm->disk, dm->bits, dm->nr);
-	return 0;
-}
-
-int dirty_map_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty)
-{
-	unsigned long page, pages = dm->m->meta->super[leg].map_sectors / MAP_PAGE_SECTORS;
-	void *buffer = kmalloc(MAP_PAGE_BYTES, GFP_NOIO);
-	int r = buffer ? 0 : -ENOMEM;
-
-	for (page = 0; page < pages && !r; page++) {
-		put_page_bits(dm, buffer, empty ? NULL : dm->bits, page, leg);
-		r = metadata_write_map(dm->m, leg, page, buffer);
-	}
-	if (!r && !empty)
-		bitmap_copy(dm->disk, dm->bits, dm->nr);
-	kfree(buffer);
-	return r;
-}
-
-int dirty_map_clean(struct dirty_map *dm)
-{
-	struct mirror *m = dm->m;
-	int r;
-
-	r = mirror_flush_legs(m);
-	if (r)
-		return r;
-	spin_lock_irq(&m->lock);
-	bitmap_copy(dm->next, m->map.stale, dm->nr);
-	spin_unlock_irq(&m->lock);
-	return commit(dm);
 }
 
 void dirty_map_fill(struct dirty_map *dm, unsigned long first)
 {
 	if (first < dm->nr)
 		bitmap_set(dm->bits, first, dm->nr - first);
+	map_all(dm);
+}
+
+/* One page of the home leg's map: @bits (NULL: all) alone, or @add: what it has, and they. */
+static int change_page(struct dirty_map *dm, unsigned long page, const unsigned long *bits,
+		       bool add)
+{
+	unsigned long *mapped = page_words(dm->mapped, page), nr = page_nr(dm, page);
+	unsigned long *set = page_words(dm->bits, page);
+	unsigned long *had = dm->had;
+	int r;
+
+	bitmap_copy(had, mapped, nr);
+	if (!bits)
+		bitmap_fill(mapped, nr);
+	else if (add)
+		bitmap_or(mapped, mapped, bits, nr);
+	else
+		bitmap_copy(mapped, bits, nr);
+	if (bitmap_equal(had, mapped, nr))
+		return 0;
+	__set_bit(page, dm->used);
+	__set_bit(page, dm->changed);
+	r = map_image_update(dm);
+	if (r)
+		/* What both the old and the new page have is there for certain. */
+		bitmap_and(mapped, mapped, had, nr);
+	else if (add)
+		bitmap_or(set, set, mapped, nr);
+	return r;
+}
+
+int dirty_map_widen(struct dirty_map *dm, const unsigned long *bits)
+{
+	unsigned long page;
+	int r = 0;
+
+	lockdep_assert_held(&dm->change);
+	if (dm->parked)
+		return -EBUSY;
+	mutex_lock(&dm->table);
+	for (page = 0; page < map_pages(dm) && !r; page++) {
+		r = change_page(dm, page, bits ? bits + BIT_WORD(page_first(page)) : NULL, true);
+		cond_resched();
+	}
+	mutex_unlock(&dm->table);
+	return r;
+}
+
+int dirty_map_write(struct dirty_map *dm, enum leg_id leg)
+{
+	int r;
+
+	mutex_lock(&dm->table);
+	r = map_image_write(dm, leg);
+	mutex_unlock(&dm->table);
+	return r;
+}
+
+int dirty_map_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty)
+{
+	int r;
+
+	mutex_lock(&dm->table);
+	r = map_image_write_whole(dm, leg, empty);
+	mutex_unlock(&dm->table);
+	return r;
+}
+
+int dirty_map_clean(struct dirty_map *dm)
+{
+	struct mirror *m = dm->m;
+	unsigned long page;
+	int r;
+
+	r = mirror_flush_legs(m);
+	if (r)
+		return r;
+	mutex_lock(&dm->table);
+	for (page = 0; page < map_pages(dm) && !r; page++) {
+		spin_lock_irq(&m->lock);
+		bitmap_copy(dm->stale, page_words(m->map.stale, page), page_nr(dm, page));
+		spin_unlock_irq(&m->lock);
+		r = change_page(dm, page, dm->stale, false);
+		cond_resched();
+	}
+	/* Only now: a stale region may have been named by the log alone. */
+	if (!r)
+		r = dirty_clean_log(dm);
+	if (!r)
+		bitmap_copy(dm->bits, dm->mapped, dm->nr);
+	mutex_unlock(&dm->table);
+	return r;
+}
+
+void dirty_map_to_stale(struct dirty_map *dm, enum leg_id leg)
+{
+	struct mirror *m = dm->m;
+	unsigned long page;
+	unsigned int i;
+
+	mutex_lock(&dm->table);
+	for_each_set_bit(page, dm->used, map_pages(dm)) {
+		spin_lock_irq(&m->lock);
+		region_map_mark_bits(&m->map, leg, page_first(page), page_nr(dm, page),
+				     page_words(dm->mapped, page));
+		spin_unlock_irq(&m->lock);
+		cond_resched();
+	}
+	for (i = 0; dm->activity.slots && i < LOCKSTEP_ENTRIES; i++) {
+		const struct activity_slot *slot = &dm->activity.slots[i];
+
+		if (slot->state != SLOT_ACTIVE && slot->state != SLOT_LEAVING)
+			continue;
+		spin_lock_irq(&m->lock);
+		region_map_mark(&m->map, leg, region_start(&m->map, slot->region),
+				region_last(&m->map, slot->region));
+		spin_unlock_irq(&m->lock);
+	}
+	mutex_unlock(&dm->table);
 }
 
 void dirty_map_stop(struct dirty_map *dm)
@@ -420,6 +395,7 @@ void dirty_map_stop(struct dirty_map *dm)
 	spin_unlock_irq(&dm->lock);
 	cancel_delayed_work_sync(&dm->ticker);
 	flush_work(&dm->work);
+	cancel_delayed_work_sync(&dm->cleaner);
 }
 
 void dirty_map_run(struct dirty_map *dm)
@@ -462,14 +438,47 @@ void dirty_map_fail(struct dirty_map *dm, blk_status_t status)
 	finish(&batch, status);
 }
 
-unsigned long dirty_map_weight(const struct dirty_map *dm)
+bool dirty_map_empty(const struct dirty_map *dm)
 {
-	return bitmap_weight(dm->bits, dm->nr);
+	return bitmap_empty(dm->bits, dm->nr);
 }
 
-int dirty_map_create(struct dirty_map *dm, struct mirror *m, unsigned long nr, unsigned int shift)
+void dirty_map_tell(const struct dirty_map *dm, struct dirty_told *told)
 {
-	unsigned long **all[] = { &dm->bits, &dm->touched, &dm->disk, &dm->next };
+	unsigned long page;
+
+	memset(told, 0, sizeof(*told));
+	if (dm->activity.slots) {
+		told->named = activity_named(&dm->activity);
+		told->limit = READ_ONCE(dm->activity.limit);
+		told->starved = READ_ONCE(dm->starved);
+	}
+	told->dirty = told->named;
+	for_each_set_bit(page, dm->used, map_pages(dm))
+		told->dirty += bitmap_weight(page_words(dm->mapped, page), page_nr(dm, page));
+	told->dirty = min(told->dirty, dm->nr);
+}
+
+/* The largest request has to have room. */
+static unsigned int slots_for(const struct dirty_map *dm, unsigned int mib)
+{
+	return activity_slots((u64)mib << 11, dm->shift, (ZERO_MAX_SECTORS >> dm->shift) + 2);
+}
+
+void dirty_map_set_limit(struct dirty_map *dm, unsigned int mib)
+{
+	if (!dm->activity.slots)
+		return;
+	mutex_lock(&dm->table);
+	activity_set_limit(&dm->activity, slots_for(dm, mib));
+	mutex_unlock(&dm->table);
+	dirty_clean_kick(dm);
+}
+
+int dirty_map_create(struct dirty_map *dm, struct mirror *m, unsigned long nr, unsigned int shift,
+		     unsigned int limit_mib)
+{
+	unsigned long **all[] = { &dm->bits, &dm->touched, &dm->mapped, &dm->used, &dm->changed };
 	unsigned int i;
 
 	dm->m = m;
@@ -477,24 +486,31 @@ int dirty_map_create(struct dirty_map *dm, struct mirror *m, unsigned long nr, u
 	dm->shift = shift;
 	dm->stopped = true;
 	mutex_init(&dm->change);
+	mutex_init(&dm->table);
 	spin_lock_init(&dm->lock);
 	INIT_LIST_HEAD(&dm->waiting);
 	INIT_WORK(&dm->work, dirty_work);
+	INIT_DELAYED_WORK(&dm->cleaner, dirty_clean_work);
 	INIT_DELAYED_WORK(&dm->ticker, dirty_tick);
 
 	for (i = 0; i < ARRAY_SIZE(all); i++) {
-		*all[i] = kvcalloc(BITS_TO_LONGS(nr), sizeof(long), GFP_KERNEL);
+		*all[i] = kvcalloc(BITS_TO_LONGS(i < 3 ? nr : map_pages(dm)), sizeof(long),
+				   GFP_KERNEL);
 		if (!*all[i])
 			return -ENOMEM;
 	}
+	if (m->meta && activity_create(&dm->activity, slots_for(dm, limit_mib)))
+		return -ENOMEM;
 	dm->page = kmalloc(MAP_PAGE_BYTES, GFP_KERNEL);
+	dm->had = kmalloc(MAP_PAGE_BYTES, GFP_KERNEL);
+	dm->stale = kmalloc(MAP_PAGE_BYTES, GFP_KERNEL);
 	dm->wq = alloc_workqueue("lockstep-map", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	return dm->page && dm->wq ? 0 : -ENOMEM;
+	return dm->page && dm->had && dm->stale && dm->wq ? 0 : -ENOMEM;
 }
 
 void dirty_map_destroy(struct dirty_map *dm)
 {
-	unsigned long *all[] = { dm->bits, dm->touched, dm->disk, dm->next };
+	unsigned long *all[] = { dm->bits, dm->touched, dm->mapped, dm->used, dm->changed };
 	unsigned int i;
 
 	if (dm->wq) {
@@ -502,6 +518,9 @@ void dirty_map_destroy(struct dirty_map *dm)
 		destroy_workqueue(dm->wq);
 	}
 	kfree(dm->page);
+	kfree(dm->had);
+	kfree(dm->stale);
+	activity_destroy(&dm->activity);
 	for (i = 0; i < ARRAY_SIZE(all); i++)
 		kvfree(all[i]);
 }

@@ -153,10 +153,8 @@ static int widen(struct mirror *m, enum leg_id leg, bool full)
 		goto out;
 	dirty_map_hold(dm);
 	r = dirty_map_widen(dm, bits);
-	spin_lock_irq(&m->lock);
 	if (!r)
-		region_map_mark_bits(&m->map, leg, dm->bits);
-	spin_unlock_irq(&m->lock);
+		dirty_map_to_stale(dm, leg);
 	dirty_map_release(dm);
 out:
 	kvfree(bits);

@@ -14,12 +14,13 @@
  * | different sizes)          |               | 1 << b % 8         |
  * +---------------------------+ map_start     +--------------------+ 512
  * | dirty map: map sectors    |
- * | 0, 1, 2, ...              |               Region r is bit r % 3968 of
- * +---------------------------+ + map_sectors map sector r / 3968.
- * | superblock, slot 0        |
- * +---------------------------+ + 8           A slot is 4096 bytes: struct
- * | superblock, slot 1        |               lockstep_slot.
- * +---------------------------+ end - end % 8
+ * | 0, 1, 2, ...; the last    |               Region r is bit r % 3968 of
+ * | 32 are the activity log   |               map sector r / 3968.
+ * +---------------------------+ + map_sectors
+ * | superblock, slot 0        |               A sector of the activity log has,
+ * +---------------------------+ + 8           instead of the bits, 124 entries.
+ * | superblock, slot 1        |               A slot is 4096 bytes: struct
+ * +---------------------------+ end - end % 8 lockstep_slot.
  *
  * The data start at sector 0, so that a leg can be mounted as it is. `end` is
  * the device's size in sectors.
@@ -36,6 +37,14 @@
  * checks itself, so a page of eight may be torn. It counts if its epoch is the
  * superblock's map_epoch: one of another epoch is all clear (a new map costs
  * no writes for what is clear), one that isn't valid is all set.
+ *
+ * Activity log. Each entry names one region that is as dirty as if its bit were
+ * set: its number plus one, or 0 for none. So what is dirty only because it was
+ * written lately takes four bytes wherever it lies, and one page is written for
+ * hundreds of regions; and as there are so many entries and no more, a crash leaves so
+ * many regions to resync and no more (activity.h). An entry is kept in its place while it
+ * counts: so a torn page costs nothing here either. A sector that isn't valid may
+ * have named any region: then all are dirty.
  *
  * Generation: names a point in a mirror's life, at which the legs in sync with
  * it are equal but for what the maps say. `count` orders them for people only.
@@ -63,7 +72,7 @@
 #endif
 
 #define LOCKSTEP_MAGIC		0x31474c504554534cULL	/* "LSTEPLG1" */
-#define LOCKSTEP_VERSION	1
+#define LOCKSTEP_VERSION	2	/* 1 had no activity log */
 
 /* Known feature bits. */
 #define LOCKSTEP_COMPAT		0U
@@ -84,12 +93,19 @@
 #define LOCKSTEP_SHIFT_MIN	6U	/* 32 KiB */
 #define LOCKSTEP_SHIFT_DEFAULT	11U	/* 1 MiB, or larger: lockstep_default_shift() */
 #define LOCKSTEP_SHIFT_MAX	40U
-#define LOCKSTEP_REGIONS_DEFAULT 16384U	/* at most, if the size isn't given: a map of 4 KiB */
+#define LOCKSTEP_REGIONS_DEFAULT 16384U	/* if the size isn't given: more only of 4 MiB each... */
+#define LOCKSTEP_SHIFT_LARGE	13U
+#define LOCKSTEP_REGIONS_LARGE	(1U << 26)	/* ...and of those no more than this: 256 TiB */
 #define LOCKSTEP_REGIONS_MAX	(1U << 28)
 #define LOCKSTEP_SECTORS_MAX	(1ULL << 54)
 
 #define LOCKSTEP_MAP_BITS	3968U	/* in a map sector */
 #define LOCKSTEP_MAP_PAGE	8U	/* the map is a multiple of so many sectors */
+#define LOCKSTEP_ACTIVITY_SECTORS 32U	/* of the map: its last ones */
+#define LOCKSTEP_ACTIVITY_PAGES	(LOCKSTEP_ACTIVITY_SECTORS / LOCKSTEP_MAP_PAGE)
+#define LOCKSTEP_SECTOR_ENTRIES	124U
+#define LOCKSTEP_PAGE_ENTRIES	(LOCKSTEP_SECTOR_ENTRIES * LOCKSTEP_MAP_PAGE)
+#define LOCKSTEP_ENTRIES	(LOCKSTEP_SECTOR_ENTRIES * LOCKSTEP_ACTIVITY_SECTORS)
 
 /* Which leg: an index in memory and on the disk. */
 #define LOCKSTEP_LOCAL		0U
@@ -169,7 +185,10 @@ struct lockstep_map_sector {
 	__le32 crc;
 	__le32 index;		/* of this sector in the map */
 	__le64 epoch;
-	__u8 bits[LOCKSTEP_MAP_BITS / 8];
+	union {
+		__u8 bits[LOCKSTEP_MAP_BITS / 8];
+		__le32 entries[LOCKSTEP_SECTOR_ENTRIES];	/* of the activity log */
+	};
 } __attribute__((packed));
 
 #ifdef __KERNEL__
@@ -194,24 +213,29 @@ static inline __u64 lockstep_regions(__u64 sectors, unsigned int shift)
 	return (sectors + (1ULL << shift) - 1) >> shift;
 }
 
-/* Map sectors for so many regions (LOCKSTEP_REGIONS_MAX at most), whole pages. */
+/* Map sectors for so many regions (LOCKSTEP_REGIONS_MAX at most), whole pages, and the log. */
 static inline __u32 lockstep_map_sectors(__u32 regions)
 {
 	__u32 sectors = (regions + LOCKSTEP_MAP_BITS - 1) / LOCKSTEP_MAP_BITS;
 
-	return (sectors + LOCKSTEP_MAP_PAGE - 1) & ~(LOCKSTEP_MAP_PAGE - 1);
+	sectors = (sectors + LOCKSTEP_MAP_PAGE - 1) & ~(LOCKSTEP_MAP_PAGE - 1);
+	return sectors + LOCKSTEP_ACTIVITY_SECTORS;
 }
 
 /*
- * The rule for the region size: the smallest power of two from 1 MiB on with
- * at most LOCKSTEP_REGIONS_DEFAULT regions. For two legs: of the smaller device.
+ * The rule for the region size: the smallest power of two from 1 MiB on with at most
+ * LOCKSTEP_REGIONS_DEFAULT regions, but no more than 4 MiB while there are no more than
+ * LOCKSTEP_REGIONS_LARGE of those: each region that the activity log names is resynced
+ * whole. For two legs: of the smaller device.
  */
 static inline unsigned int lockstep_default_shift(__u64 dev_sectors)
 {
 	unsigned int shift = LOCKSTEP_SHIFT_DEFAULT;
+	__u64 end = lockstep_slots_start(dev_sectors);
 
-	while (lockstep_regions(lockstep_slots_start(dev_sectors), shift) >
-	       LOCKSTEP_REGIONS_DEFAULT)
+	while (lockstep_regions(end, shift) > (shift < LOCKSTEP_SHIFT_LARGE ?
+					       LOCKSTEP_REGIONS_DEFAULT :
+					       LOCKSTEP_REGIONS_LARGE))
 		shift++;
 	return shift;
 }

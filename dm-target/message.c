@@ -188,6 +188,26 @@ static int msg_memory_kib(struct mirror *m, unsigned int argc, char **argv)
 	return 0;
 }
 
+static int msg_dirty_limit(struct mirror *m, unsigned int argc, char **argv)
+{
+	unsigned int mib;
+	int r = parse_number("dirty_limit", argv[0], DIRTY_LIMIT_MOST, &mib);
+
+	if (!r && !m->meta) {
+		DMWARN("dirty_limit: it needs the legs' metadata: not with sync or nosync");
+		r = -EINVAL;
+	}
+	if (!r && mib < DIRTY_LIMIT_LEAST) {
+		DMWARN("dirty_limit: it is %u MiB at least", DIRTY_LIMIT_LEAST);
+		r = -EINVAL;
+	}
+	if (r)
+		return r;
+	WRITE_ONCE(m->options.dirty_limit, mib);
+	dirty_map_set_limit(&m->dirty, mib);
+	return 0;
+}
+
 static int msg_policy(struct mirror *m, unsigned int argc, char **argv)
 {
 	enum table_policy policy;
@@ -242,6 +262,7 @@ static const struct {
 	{ "coalesce", " <writes>", 1, 1, msg_coalesce },
 	{ "scatter", " auto|on|off", 1, 1, msg_scatter },
 	{ "memory_kib", " <KiB>", 1, 1, msg_memory_kib },
+	{ "dirty_limit", " <MiB>", 1, 1, msg_dirty_limit },
 	{ "policy", " degrade|block|error", 1, 1, msg_policy },
 	{ "unblock", "", 0, 0, msg_unblock },
 	{ "fail_held", "", 0, 0, msg_fail_held },

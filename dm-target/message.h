@@ -14,6 +14,7 @@
  *   coalesce <writes>        in a batch at most
  *   scatter auto|on|off      batches as WRITE SCATTERED
  *   memory_kib <KiB>         bound of the memory of writes in flight, 0 = the default
+ *   dirty_limit <MiB>        that a crash leaves to resync at most
  *   policy degrade|block|error
  *   unblock                  policy block: go on with one leg until both are back
  *   fail_held                fail the writes that are held now

@@ -185,6 +185,11 @@ static sector_t map_sector_of(const struct mirror *m, enum leg_id leg, unsigned 
 	return m->meta->super[leg].map_start + index * LOCKSTEP_MAP_PAGE;
 }
 
+unsigned long metadata_log_page(const struct mirror *m, enum leg_id leg)
+{
+	return m->meta->super[leg].map_sectors / LOCKSTEP_MAP_PAGE - LOCKSTEP_ACTIVITY_PAGES;
+}
+
 int metadata_write_map(struct mirror *m, enum leg_id leg, unsigned long index, void *page)
 {
 	if (!m->meta)

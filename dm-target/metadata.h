@@ -81,6 +81,9 @@ u64 metadata_random(void);
 /* The map epoch of the superblock in core. */
 u64 metadata_epoch(const struct mirror *m, enum leg_id leg);
 
+/* Which page of the map the activity log begins with; LOCKSTEP_ACTIVITY_PAGES are its. */
+unsigned long metadata_log_page(const struct mirror *m, enum leg_id leg);
+
 /* One page (LOCKSTEP_MAP_PAGE sectors) of the leg's map. @page is the caller's on return. */
 int __must_check metadata_write_map(struct mirror *m, enum leg_id leg, unsigned long index,
 				    void *page);

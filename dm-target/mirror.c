@@ -98,12 +98,10 @@ int mirror_give_up(struct mirror *m, enum leg_id leg, enum leg_why why)
 		m->map.target = leg;
 	/*
 	 * What it acknowledged from its cache may be gone when it is back: that
-	 * is at most what hasn't been flushed since its bit was set.
+	 * is at most what hasn't been flushed since its bit was set. Not here, where
+	 * nobody may take long: until the parting has done it, everything is held.
 	 */
-	if (leg_may_forget(l)) {
-		region_map_mark_bits(&m->map, leg, m->dirty.bits);
-		region_map_mark_bits(&m->map, leg, m->dirty.disk);
-	}
+	m->forgets |= leg_may_forget(l);
 	trace_lockstep_leg(m, leg, 'D');
 	standing_part(m);
 	return 0;
@@ -361,18 +359,28 @@ unsigned int mirror_changes(struct mirror *m)
 	return changes;
 }
 
-bool mirror_region_busy(struct mirror *m, unsigned long region)
+bool mirror_region_stale(struct mirror *m, unsigned long region)
 {
 	bool stale;
 
-	/* In this order: a write that fails marks before it gives its range back. */
-	if (range_lock_busy(&m->ranges, region_start(&m->map, region),
-			    region_last(&m->map, region)))
-		return true;
 	spin_lock_irq(&m->lock);
 	stale = m->map.nr_stale && test_bit(region, m->map.stale);
 	spin_unlock_irq(&m->lock);
 	return stale;
+}
+
+bool mirror_any_stale(const struct mirror *m)
+{
+	return READ_ONCE(m->map.nr_stale);
+}
+
+bool mirror_region_busy(struct mirror *m, unsigned long region)
+{
+	/* In this order: a write that fails marks before it gives its range back. */
+	if (range_lock_busy(&m->ranges, region_start(&m->map, region),
+			    region_last(&m->map, region)))
+		return true;
+	return mirror_region_stale(m, region);
 }
 
 int mirror_flush_legs(struct mirror *m)
@@ -489,6 +497,26 @@ static bool local_has_all(struct mirror *m)
 	       !(mirror_has_target(m) && m->map.target == LEG_LOCAL);
 }
 
+/* All of the remote leg is stale. In pieces: those that are stay so, whatever happens. */
+static int mark_all(struct mirror *m)
+{
+	unsigned long first;
+	int r = 0;
+
+	for (first = 0; first < m->map.nr && !r; first += REGION_PIECE) {
+		spin_lock_irq(&m->lock);
+		if (local_has_all(m))
+			region_map_mark_bits(&m->map, LEG_REMOTE, first,
+					     min(REGION_PIECE, m->map.nr - first), NULL);
+		else
+			r = -EBUSY;
+		mirror_changed(m);
+		spin_unlock_irq(&m->lock);
+		cond_resched();
+	}
+	return r;
+}
+
 int mirror_resync_all(struct mirror *m)
 {
 	int r = -EBUSY;
@@ -501,14 +529,8 @@ int mirror_resync_all(struct mirror *m)
 	/* So that it goes on after a crash. */
 	if (ok)
 		r = dirty_map_widen(&m->dirty, NULL);
-	spin_lock_irq(&m->lock);
-	if (!r && !local_has_all(m)) {
-		r = -EBUSY;
-	} else if (!r) {
-		region_map_mark_all(&m->map, LEG_REMOTE);
-		mirror_changed(m);
-	}
-	spin_unlock_irq(&m->lock);
+	if (!r)
+		r = mark_all(m);
 	dirty_map_release(&m->dirty);
 	if (r)
 		DMWARN("%s: can't resync all of the remote leg: %s",

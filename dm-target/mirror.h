@@ -86,6 +86,11 @@ struct mirror {
 	bool target_ready;
 	/* It is just being made SYNC: its superblock may say either. */
 	bool target_leaving;
+	/*
+	 * The leg that has just died may forget what it has acknowledged: the parting makes
+	 * stale all that is dirty, before anything is acknowledged without that leg.
+	 */
+	bool forgets;
 
 	/* standing.h */
 	enum standing standing;
@@ -219,6 +224,9 @@ enum leg_id mirror_home(struct mirror *m);
 bool mirror_may_clean(struct mirror *m);
 unsigned int mirror_changes(struct mirror *m);
 bool mirror_region_busy(struct mirror *m, unsigned long region);
+bool mirror_region_stale(struct mirror *m, unsigned long region);
+/* Is there any? As it was a moment ago. */
+bool mirror_any_stale(const struct mirror *m);
 int __must_check mirror_flush_legs(struct mirror *m);
 
 /* Messages: sleeping context, no locks. Return 0 or an errno, with a DMWARN. */

@@ -19,8 +19,9 @@
  * (dirty-map.h), which covers every bit that is set here.
  *
  * Locking: all functions but create and destroy are called under the mirror's
- * state lock. They don't sleep. Units: sectors of 512 bytes; a region is
- * 1 << shift sectors, the last one may be shorter.
+ * state lock. They don't sleep, and none looks at more than REGION_PIECE regions, or
+ * those of one request. Units: sectors of 512 bytes; a region is 1 << shift sectors,
+ * the last one may be shorter.
  */
 #ifndef LOCKSTEP_REGION_MAP_H
 #define LOCKSTEP_REGION_MAP_H
@@ -35,11 +36,19 @@ struct region_map {
 	unsigned long nr;
 	enum leg_id target;		/* meaningless while nr_stale is 0 */
 	unsigned long *stale;
+	unsigned long *blocks;		/* of REGION_BLOCK regions, that have or had any stale */
 	unsigned long nr_stale;
 	u64 marks;
 };
 
 #define REGION_NONE	ULONG_MAX
+/* A multiple of a word's bits. */
+#define REGION_BLOCK	4096ul
+/*
+ * What is about more regions than one request has is done in pieces of so many at most, and
+ * the lock is dropped in between: some microseconds each.
+ */
+#define REGION_PIECE	65536ul
 /* 32 MiB of memory */
 #define REGIONS_MAX	BIT(28)
 
@@ -62,11 +71,12 @@ void region_map_destroy(struct region_map *map);
  */
 bool region_map_mark(struct region_map *map, enum leg_id leg, sector_t start, sector_t last);
 
-/* Likewise for all regions. */
-bool region_map_mark_all(struct region_map *map, enum leg_id leg);
-
-/* Likewise for the regions whose bit is set in @bits, of map->nr bits. */
-void region_map_mark_bits(struct region_map *map, enum leg_id leg, const unsigned long *bits);
+/*
+ * Likewise for a piece: those of the @nr regions from @first on whose bit is set in @bits;
+ * NULL: all of them. @first is a multiple of a word's bits and is bits[0]'s first.
+ */
+void region_map_mark_bits(struct region_map *map, enum leg_id leg, unsigned long first,
+			  unsigned long nr, const unsigned long *bits);
 
 /* Is the leg current in all of [start, last]? */
 bool __must_check region_map_current(const struct region_map *map, enum leg_id leg,
@@ -82,12 +92,17 @@ void region_map_clear(struct region_map *map, enum leg_id leg, unsigned long reg
 /* First region at or after @from that is stale, or REGION_NONE. */
 unsigned long region_map_next(const struct region_map *map, unsigned long from);
 
+/* Within a piece: the first one from @from on that isn't stale, or where the piece ends. */
+unsigned long region_map_skip(const struct region_map *map, unsigned long from);
+
 /*
  * Take over what another map of the same two legs knows; sizes and region
  * sizes may differ. What is stale there becomes stale here; what lies beyond
- * the other map's end keeps the state it has here.
+ * the other map's end keeps the state it has here. One piece from *at on, which begins as 0;
+ * returns true if it was the last.
  */
-void region_map_inherit(struct region_map *map, const struct region_map *from);
+bool __must_check region_map_inherit(struct region_map *map, const struct region_map *from,
+				     unsigned long *at);
 
 static inline sector_t region_start(const struct region_map *map, unsigned long region)
 {

@@ -296,12 +296,18 @@ void registry_linger(struct mirror *m, void (*free)(struct mirror *m))
  */
 static void inherit(struct mirror *m, const struct mirror *from)
 {
+	bool map = !m->meta && !from->meta && same_legs(m, from), more = map;
+	unsigned long at = 0;
 	enum leg_id leg;
 
-	spin_lock_irq(&m->lock);
 	/* What is on the legs says the rest, and says it for an exchanged leg too. */
-	if (!m->meta && !from->meta && same_legs(m, from))
-		region_map_inherit(&m->map, &from->map);
+	while (more) {
+		spin_lock_irq(&m->lock);
+		more = !region_map_inherit(&m->map, &from->map, &at);
+		spin_unlock_irq(&m->lock);
+		cond_resched();
+	}
+	spin_lock_irq(&m->lock);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		struct leg *l = &m->legs[leg];
 		const struct leg *old = &from->legs[leg];

@@ -99,7 +99,7 @@ static int write_survivor(struct mirror *m, enum leg_id leg, bool move, bool alo
  */
 static int part(struct mirror *m)
 {
-	bool alone, move, together;
+	bool alone, move, together, forgets;
 	enum leg_id dead, leg;
 	unsigned int changes;
 	enum leg_why why;
@@ -111,6 +111,8 @@ static int part(struct mirror *m)
 	leg = other_leg(dead);
 	why = m->legs[dead].why;
 	changes = m->changes;
+	forgets = m->forgets;
+	m->forgets = false;
 	move = m->home != leg;
 	/*
 	 * A leg that is known to be a target is never taken for one in sync.
@@ -123,6 +125,8 @@ static int part(struct mirror *m)
 		return 0;
 
 	write_abandon(m, dead);
+	if (forgets)
+		dirty_map_to_stale(&m->dirty, dead);
 	if (move)
 		dirty_map_hold(&m->dirty);
 	if (m->meta && !m->read_only)

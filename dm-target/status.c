@@ -27,12 +27,18 @@ static u64 errors_of(const struct leg *leg)
 	return atomic64_read(&leg->read_errors) + atomic64_read(&leg->write_errors);
 }
 
+static unsigned long long regions_mib(const struct mirror *m, unsigned int regions)
+{
+	return ((u64)regions << m->region_shift) >> 11;
+}
+
 static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxlen)
 {
 	struct leg *local = &m->legs[LEG_LOCAL], *remote = &m->legs[LEG_REMOTE];
 	const char *why[LEGS] = { NULL };
 	unsigned int silent = 0;
 	struct budget_told memory;
+	struct dirty_told dirty;
 	enum standing standing;
 	unsigned long stale[LEGS];
 	unsigned int sz = 0;
@@ -63,6 +69,7 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 	differing = verify_differing(m->verify);
 	spin_unlock_irq(&m->lock);
 
+	dirty_map_tell(&m->dirty, &dirty);
 	DMEMIT("%c%c %lu/%lu %s %llu %llu %s %lu %lu %lld %lld %s %s%s%s %lu %u ",
 	       health[LEG_LOCAL], health[LEG_REMOTE],
 	       judged ? region_map_in_sync(&m->map) : 0, m->map.nr, action,
@@ -75,7 +82,7 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 	       why[LEG_LOCAL] ?: why[LEG_REMOTE] ?: leg_why_word(WHY_NONE),
 	       why[LEG_LOCAL] && why[LEG_REMOTE] ? "," : "",
 	       why[LEG_LOCAL] && why[LEG_REMOTE] ? why[LEG_REMOTE] : "",
-	       dirty_map_weight(&m->dirty), throttle_rate(m->throttle));
+	       dirty.dirty, throttle_rate(m->throttle));
 	if (verifies)
 		DMEMIT("%lu/%lu", verified, m->map.nr);
 	else
@@ -87,6 +94,11 @@ static unsigned int emit_info(struct mirror *m, char *result, unsigned int maxle
 	budget_tell(&m->writes.budget, &memory);
 	DMEMIT(" %zu/%zu/%u", memory.used >> 10, memory.limit >> 10, memory.waiting);
 	DMEMIT(" %s %s", holds[throttle_holds(m->throttle)], silences[silent]);
+	if (dirty.limit)
+		DMEMIT(" %llu/%llu%s", regions_mib(m, dirty.named), regions_mib(m, dirty.limit),
+		       dirty.starved ? "/full" : "");
+	else
+		DMEMIT(" -");
 	return sz;
 }
 

@@ -15,7 +15,7 @@
  *   11  together | parting | alone | blocked | refusing (standing.h); starting: field 1 is ?
  *   12  why a dead leg stays dead: one word (draining: registry.h); LOCAL,REMOTE if
  *       both are dead; or -
- *   13  regions dirty in the map
+ *   13  regions dirty, by the map and the activity log of the leg that keeps them
  *   14  rate of the resync now, KiB/s
  *   15  verify: <regions compared>/<regions>, equal when it has ended, or - (none
  *       since the mirror came up, or stopped before its end)
@@ -37,11 +37,14 @@
  *       (budget.h)
  *   then  what holds the resync or the verify back most of the time: application | rate |
  *       - (nothing of ours)
- *   last  legs that are alive, don't answer, and aren't given up for that, so that what
+ *   then  legs that are alive, don't answer, and aren't given up for that, so that what
  *       needs them waits (watch.h): local | remote | local,remote | -
+ *   last  what the activity log would leave to resync after a crash, MiB: <now>/<at most>,
+ *       with /full while a write waits for room in it (dirty-map.h); - without metadata
  *
- * New counters come after the last of them. Each change of fields 1 and 11 and of the last
- * one, and the end of a verify, is a dm event (dmsetup wait) and a line in the kernel log.
+ * New counters come after the last of them. Each change of fields 1 and 11 and of the legs
+ * that don't answer, and the end of a verify, is a dm event (dmsetup wait) and a line in
+ * the kernel log.
  */
 #ifndef LOCKSTEP_STATUS_H
 #define LOCKSTEP_STATUS_H

@@ -262,7 +262,7 @@ int super_reason_text(const struct super_found *found, char *buf, size_t size)
 
 	switch (found->reason) {
 	case SUPER_BAD_VERSION:
-		return scnprintf(buf, size, "the superblock has format version %llu, this lockstep knows %u: use a newer one",
+		return scnprintf(buf, size, "the superblock has format version %llu, this lockstep knows %u: use the one that it was made with, or a newer one",
 				 detail, LOCKSTEP_VERSION);
 	case SUPER_BAD_FEATURES:
 		return scnprintf(buf, size, "the superblock has unknown features %#llx: use a newer lockstep",

@@ -8,6 +8,7 @@
 
 #include "batch.h"
 #include "budget.h"
+#include "dirty-map.h"
 #include "join.h"
 #include "resync.h"
 #include "throttle.h"
@@ -37,6 +38,7 @@ enum option {
 	OPT_SCATTER,
 	OPT_MEMORY_KIB,
 	OPT_RESYNC_LEAST,
+	OPT_DIRTY_LIMIT,
 };
 
 static const struct {
@@ -63,6 +65,7 @@ static const struct {
 	{ "scatter", OPT_SCATTER, true },
 	{ "memory_kib", OPT_MEMORY_KIB, true },
 	{ "resync_least", OPT_RESYNC_LEAST, true },
+	{ "dirty_limit", OPT_DIRTY_LIMIT, true },
 };
 
 void table_defaults(struct table_options *o)
@@ -74,6 +77,7 @@ void table_defaults(struct table_options *o)
 		.timeout[LEG_REMOTE] = REMOTE_TIMEOUT_DEFAULT,
 		.coalesce = COALESCE_DEFAULT,
 		.coalesce_pipeline = COALESCE_PIPELINE_DEFAULT,
+		.dirty_limit = DIRTY_LIMIT_DEFAULT,
 	};
 }
 
@@ -243,6 +247,11 @@ static int parse_option(struct table_options *o, struct dm_target *ti, enum opti
 		if (r)
 			ti->error = "resync_least must be a number of KiB/s, 0 for none";
 		break;
+	case OPT_DIRTY_LIMIT:
+		r = parse_number(&o->dirty_limit, value, DIRTY_LIMIT_LEAST, DIRTY_LIMIT_MOST);
+		if (r)
+			ti->error = "dirty_limit must be from 1 to 1073741824 MiB";
+		break;
 	}
 	return r;
 }
@@ -299,6 +308,10 @@ static int parse_words(struct table_options *o, struct dm_target *ti,
 		ti->error = "resync_digests needs the legs' metadata: not with sync or nosync";
 		return -EINVAL;
 	}
+	if (o->mode != MODE_METADATA && (seen & BIT(OPT_DIRTY_LIMIT))) {
+		ti->error = "dirty_limit needs the legs' metadata: not with sync or nosync";
+		return -EINVAL;
+	}
 	return 0;
 }
 
@@ -328,13 +341,14 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 	bool timeout = o->timeout[LEG_REMOTE] != REMOTE_TIMEOUT_DEFAULT;
 	bool rejoin = o->rejoin != REJOIN_SECONDS_DEFAULT;
 	bool coalesce = o->coalesce != COALESCE_DEFAULT;
+	bool limit = o->dirty_limit != DIRTY_LIMIT_DEFAULT;
 	bool pipeline = o->coalesce_pipeline != COALESCE_PIPELINE_DEFAULT;
 	unsigned int words, sz = 0;
 
 	words = 2 * (!!o->region_size + !!o->policy + o->trust_remote_cache + o->local_fua + jobs +
 		     !!o->resync_rate + least + timeout + !!o->timeout[LEG_LOCAL] + rejoin +
 		     coalesce + pipeline + o->resync_full + o->resync_compare +
-		     !!o->resync_digests + !!o->scatter + !!o->memory_kib) +
+		     !!o->resync_digests + !!o->scatter + !!o->memory_kib + limit) +
 		(o->mode != MODE_METADATA);
 	if (!words)
 		return 0;
@@ -376,5 +390,7 @@ unsigned int table_emit(const struct table_options *o, char *result, unsigned in
 		DMEMIT(" scatter %s", scatters[o->scatter]);
 	if (o->memory_kib)
 		DMEMIT(" memory_kib %u", o->memory_kib);
+	if (limit)
+		DMEMIT(" dirty_limit %u", o->dirty_limit);
 	return sz;
 }

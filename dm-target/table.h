@@ -61,6 +61,10 @@
  *                            write waits; default 0 = 2 % of the machine's memory,
  *                            from 4 MiB to 256 MiB (budget.h)
  *
+ *   dirty_limit <MiB>        that a crash of this host leaves to resync at most, default
+ *                            4096: in whole regions, of which there are 16 at least,
+ *                            and 3968 at most (activity.h). Not with sync or nosync
+ *
  * The table line that the kernel shows (dmsetup table) can be given again; it
  * leaves out what has its default value. A new line for a device that runs says all
  * options anew, as with dm-raid and dm-cache: one that it doesn't repeat has its default
@@ -112,6 +116,7 @@ struct table_options {
 	unsigned int coalesce_pipeline;	/* batches */
 	enum table_scatter scatter;
 	unsigned int memory_kib;	/* 0: the default */
+	unsigned int dirty_limit;	/* MiB */
 };
 
 /* The word in the table, or -EINVAL for a word that is none. */

@@ -299,9 +299,9 @@ static int mirror_init(struct mirror *m)
 	if (r)
 		return r;
 	if (resync)
-		region_map_mark_all(&m->map, LEG_REMOTE);
+		region_map_mark_bits(&m->map, LEG_REMOTE, 0, m->map.nr, NULL);
 	m->degraded = resync;
-	r = dirty_map_create(&m->dirty, m, m->map.nr, m->region_shift);
+	r = dirty_map_create(&m->dirty, m, m->map.nr, m->region_shift, m->options.dirty_limit);
 	if (r)
 		return r;
 

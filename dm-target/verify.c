@@ -86,18 +86,20 @@ static bool any_busy(const struct verify *v)
 	return false;
 }
 
-/* Past regions that are stale. */
-static void skip_stale(struct verify *v)
+/* Past regions that are stale, as far as a piece of the map goes. False: there may be more. */
+static bool skip_stale(struct verify *v)
 {
 	const struct region_map *map = &v->m->map;
-	unsigned long region;
+	unsigned long region, next;
 
-	while (v->next < map->len) {
-		region = region_of(map, v->next);
-		if (!region_map_stale(map, map->target, region))
-			break;
-		v->next = region_last(map, region) + 1;
-	}
+	if (v->next >= map->len)
+		return true;
+	region = region_of(map, v->next);
+	next = region_map_skip(map, region);
+	if (next == region)
+		return true;
+	v->next = next < map->nr ? region_start(map, next) : map->len;
+	return false;
 }
 
 /* The end of a run, if this was it. Returns true for whoever is to tell. */
@@ -118,8 +120,12 @@ static bool take_chunk(struct verify_job *job, unsigned int *sectors)
 	sector_t last;
 
 	spin_lock_irq(&m->lock);
+	while (can_run(v) && !skip_stale(v)) {
+		spin_unlock_irq(&m->lock);
+		cond_resched();
+		spin_lock_irq(&m->lock);
+	}
 	if (can_run(v)) {
-		skip_stale(v);
 		if (v->next < m->map.len) {
 			last = region_last(&m->map, region_of(&m->map, v->next));
 			*sectors = min_t(sector_t, *sectors, last - v->next + 1);

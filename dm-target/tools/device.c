@@ -328,11 +328,40 @@ int device_clear_map(const struct device *d, const struct super *s)
 	return device_flush(d);
 }
 
+/* What the activity log names. Of a sector that is damaged nobody knows what it named. */
+static int get_activity(const struct device *d, const struct super *s, u8 *bits, u32 *bad)
+{
+	struct lockstep_map_sector *sectors = buffer();
+	u64 regions = lockstep_regions(s->data_sectors, s->region_shift);
+	u32 first = s->map_sectors - LOCKSTEP_ACTIVITY_SECTORS;
+
+	if (!s->map_epoch)
+		return 0;
+	if (device_read(d, sectors, LOCKSTEP_ACTIVITY_SECTORS * 512, s->map_start + first))
+		return -1;
+	for (u32 i = 0; i < LOCKSTEP_ACTIVITY_SECTORS; i++) {
+		if (map_sector_take(&sectors[i], first + i, s->map_epoch) == MAP_SECTOR_BAD) {
+			++*bad;
+			memset(bits, 0xff, regions / 8);
+			for (u64 r = regions & ~7ULL; r < regions; r++)
+				bits[r / 8] |= (u8)(1U << r % 8);
+			continue;
+		}
+		for (u32 e = 0; e < LOCKSTEP_SECTOR_ENTRIES; e++) {
+			u32 region = le32_to_cpu(sectors[i].entries[e]) - 1;
+
+			if (region < regions)
+				bits[region / 8] |= (u8)(1U << region % 8);
+		}
+	}
+	return 0;
+}
+
 int device_get_map(const struct device *d, const struct super *s, u8 *bits, u32 *bad)
 {
 	struct lockstep_map_sector *sectors = buffer();
 	u64 regions = lockstep_regions(s->data_sectors, s->region_shift);
-	u32 needed = lockstep_map_sectors((u32)regions);
+	u32 needed = lockstep_map_sectors((u32)regions) - LOCKSTEP_ACTIVITY_SECTORS;
 
 	*bad = 0;
 	for (u32 done = 0, n; done < needed && s->map_epoch; done += n) {
@@ -350,5 +379,5 @@ int device_get_map(const struct device *d, const struct super *s, u8 *bits, u32 
 			}
 		}
 	}
-	return 0;
+	return get_activity(d, s, bits, bad);
 }

@@ -89,6 +89,18 @@ def test_whoever_waits_for_memory_gets_on(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.parametrize("part", ["bound", "setting", "costs", "crowded", "parted"])
+def test_a_crash_leaves_a_bounded_resync(part: str) -> None:
+    run = lab("mirror_activity.py", part, options=("--mem", "3G"))
+    assert run.rc == 0, run.text
+
+
+def test_the_bound_is_the_activity_logs() -> None:
+    """Without it the same load leaves a region for each of its writes."""
+    run = lab("mirror_activity.py", "bound", "test_no_activity_log", options=("--mem", "3G"))
+    assert run.rc == 1 and "MiB are left to resync" in run.text, run.text
+
+
 @pytest.mark.parametrize(("profile", "writes"), [("lan", 100), ("wan", 60)])
 def test_a_synchronous_write_is_not_behind_writeback(profile: str, writes: int) -> None:
     run = lab("mirror_background.py", profile, str(writes))

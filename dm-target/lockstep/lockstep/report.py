@@ -134,6 +134,12 @@ def text_of(name: str, now: Status, line: str, *, counters: bool) -> str:
     if counters:
         counts = [(key, str(value)) for key, value in now.counters.items()]
         lines.append(show.columns([*counts, ("scatter", now.scatter or ABSENT)]))
+    if now.log and (counters or now.log.full):
+        lines.append(
+            f"  a crash would leave {show.size(now.log.now_mib << 11)} of"
+            f" {show.size(now.log.most_mib << 11)} to resync (dirty_limit)"
+            + ("; a write waits for room there" if now.log.full else "")
+        )
     if now.memory and (counters or now.memory.waiting):
         lines.append(
             f"  writes in flight hold {show.size(2 * now.memory.used_kib)} of"

@@ -56,6 +56,15 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class Log:
+    """The activity log: what it alone would leave to resync after a crash of this host."""
+
+    now_mib: int
+    most_mib: int
+    full: bool  # a write waits for room in it
+
+
+@dataclass(frozen=True)
 class Status:
     length: int
     health: Mapping[str, str]
@@ -81,6 +90,8 @@ class Status:
     held_by: str | None = None
     # Legs that are alive, don't answer, and aren't given up: I/O waits for them.
     silent: tuple[str, ...] = ()
+    # None: an older kernel, or a mirror without metadata.
+    log: Log | None = None
 
     @property
     def usable(self) -> bool:
@@ -152,6 +163,7 @@ class Status:
             "counters": dict(self.counters),
             "scatter": self.scatter,
             "memory": asdict(self.memory) if self.memory else None,
+            "dirty_log": asdict(self.log) if self.log else None,
         }
 
 
@@ -176,7 +188,7 @@ def _parse(length: int, words: list[str]) -> Status:
     numbers = [int(word) for word in itertools.takewhile(str.isdigit, rest)]
     # What follows the counters, in the order of status.h.
     after: dict[int, str] = dict(enumerate(rest[len(numbers) :]))
-    scatter, memory, held, silent = (after.get(at) for at in range(4))
+    scatter, memory, held, silent, log = (after.get(at) for at in range(5))
     names = [*COUNTERS, *(f"counter_{n + 1}" for n in range(len(COUNTERS), len(numbers)))]
     verify = words[14].split("/")
     return Status(
@@ -200,7 +212,12 @@ def _parse(length: int, words: list[str]) -> Status:
         memory=Memory(*(int(word) for word in memory.split("/"))) if memory else None,
         held_by=held if held != "-" else None,
         silent=tuple(silent.split(",")) if silent and silent != "-" else (),
+        log=_log(log.split("/")) if log and log != "-" else None,
     )
+
+
+def _log(words: list[str]) -> Log:
+    return Log(int(words[0]), int(words[1]), words[2:] == ["full"])
 
 
 def _reasons(health: Mapping[str, str], word: str) -> dict[str, str]:

@@ -92,6 +92,8 @@ OPTIONS: Mapping[str, Option] = {
                       ("auto", "on", "off"), live=True),
     "memory_kib": Option("KiB that writes in flight may hold, 0 for 2 % of the memory",
                          most=1 << 30, live=True),
+    "dirty_limit": Option("MiB that a crash of this host leaves to resync at most", least=1,
+                          most=1 << 30, usual=4096, live=True),
 }  # fmt: skip
 
 

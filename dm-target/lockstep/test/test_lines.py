@@ -90,6 +90,20 @@ def test_memory_comes_after_the_counters() -> None:
     assert line(f"{head} {counters} -").memory is None
 
 
+def test_the_activity_log_comes_last() -> None:
+    counters = " ".join("0" for _ in status.COUNTERS)
+    head = f"AA 9/9 idle 0 0 degrade 0 0 0 0 together - 3 0 - 0 {counters} yes 512/1024/0 - -"
+    now = line(f"{head} 12/4096/full")
+    assert now.log == status.Log(12, 4096, True)
+    assert now.json()["dirty_log"] == {"now_mib": 12, "most_mib": 4096, "full": True}
+    told = report.text_of("m", now, "0 1 lockstep - -", counters=False)
+    assert "12 MiB of 4 GiB to resync" in told and "waits for room" in told
+    now = line(f"{head} 12/4096")
+    assert now.log == status.Log(12, 4096, False)
+    assert "to resync" not in report.text_of("m", now, "0 1 lockstep - -", counters=False)
+    assert line(f"{head} -").log is None and line(head).log is None
+
+
 def test_what_holds_a_resync_is_told_with_the_word_that_changes_it() -> None:
     counters = " ".join("0" for _ in status.COUNTERS)
     head = "Aa 768/1024 resync 0 3 degrade 0 256 0 1 together - 300 2048 - 0"

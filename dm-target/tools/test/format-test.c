@@ -185,9 +185,9 @@ static void test_refused(void)
 	for (int i = 0; i < 2; i++) {
 		super_pack(&s, DEVICE, &slots[0]);
 		slots[1] = slots[0];
-		slots[i].version = htole32(2);
+		slots[i].version = htole32(3);
 		reseal(&slots[i]);
-		CHECK(find() == SUPER_BAD && found.reason == SUPER_BAD_VERSION && found.detail == 2);
+		CHECK(find() == SUPER_BAD && found.reason == SUPER_BAD_VERSION && found.detail == 3);
 		slots[i] = slots[!i];
 		slots[i].incompat = htole32(0x80);
 		reseal(&slots[i]);
@@ -343,7 +343,7 @@ static void check_layout(u64 dev, unsigned int shift)
 	CHECK(l.map_start && !(l.map_start % 8) && !(l.map_sectors % 8));
 	CHECK(l.map_start + l.map_sectors == l.slots_start);
 	CHECK(l.slots_start + 16 <= dev && l.slots_start + 16 > dev - 8);
-	CHECK((u64)l.map_sectors * LOCKSTEP_MAP_BITS >= regions);
+	CHECK((u64)(l.map_sectors - LOCKSTEP_ACTIVITY_SECTORS) * LOCKSTEP_MAP_BITS >= regions);
 	CHECK(((regions - 1) << shift) < l.map_start && regions << shift >= l.map_start);
 }
 
@@ -358,9 +358,13 @@ static void test_layout(void)
 		check_layout(dev, (unsigned int)below(45));
 		check_layout(dev % LOCKSTEP_SECTORS_MAX, shift);
 		dev = lockstep_slots_start(dev % LOCKSTEP_SECTORS_MAX);
-		CHECK(lockstep_regions(dev, shift) <= LOCKSTEP_REGIONS_DEFAULT);
+		CHECK(lockstep_regions(dev, shift) <=
+		      (shift < LOCKSTEP_SHIFT_LARGE ? LOCKSTEP_REGIONS_DEFAULT :
+						      LOCKSTEP_REGIONS_LARGE));
 		CHECK(shift == LOCKSTEP_SHIFT_DEFAULT ||
-		      lockstep_regions(dev, shift - 1) > LOCKSTEP_REGIONS_DEFAULT);
+		      lockstep_regions(dev, shift - 1) >
+		      (shift - 1 < LOCKSTEP_SHIFT_LARGE ? LOCKSTEP_REGIONS_DEFAULT :
+							  LOCKSTEP_REGIONS_LARGE));
 	}
 }
 

@@ -12,6 +12,8 @@ import sanitized
 from sanitized import Said
 
 SLOT = 4096
+# What the metadata of a leg with few regions take: two slots, a page of bits, the activity log.
+TAIL = 7 * SLOT
 HERE = Path(__file__).resolve().parent
 TARGET = HERE.parent.parent
 PURE = ["super.c", "life.c", "verdict.c", "growth.c", "tools/port.c"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import metalab
 import pytest
-from metalab import HERE, SLOT, Meta, compile_meta
+from metalab import HERE, SLOT, TAIL, Meta, compile_meta
 
 # Fixtures.
 meta = metalab.meta
@@ -57,7 +57,7 @@ def test_both_have_grown(pair: Meta) -> None:
     assert pair.content() == content
     made = pair.good("grow", "a", "b")
     assert made == planned
-    assert made["data_len"] == (20 * MIB - 3 * SLOT) // 512
+    assert made["data_len"] == (20 * MIB - TAIL) // 512
     for name in "ab":
         leg = pair.leg(name)
         assert (leg["data_len"], leg["state"]) == (made["data_len"], "sync")
@@ -79,7 +79,7 @@ def test_only_the_smaller_one_has_grown(meta: Meta) -> None:
     meta.good("create", "--local", "a", "--remote", "b", "--assume-clean")
     larger(meta, "a", 12 * MIB)
     made = meta.good("grow", "a", "b")
-    assert made["data_len"] == (12 * MIB - 3 * SLOT) // 512
+    assert made["data_len"] == (12 * MIB - TAIL) // 512
     assert meta.good("verdict", "a", "b")["dirty_regions"] == 12 - 3
 
 
@@ -249,7 +249,7 @@ def test_a_crash_at_each_write_of_grow(pair: Meta, cut: Path) -> None:
         else:
             assert verdict["verdict"] in ("blank", "bad"), verdict
         made = pair.good("grow", "a", "b")
-        assert made["data_len"] == (8 * MIB - 3 * SLOT) // 512
+        assert made["data_len"] == (8 * MIB - TAIL) // 512
         verdict = pair.good("verdict", "a", "b")
         assert verdict["data_len"] == made["data_len"]
         assert verdict["dirty_regions"] == 8 - old // MIB
@@ -524,7 +524,7 @@ def test_a_look_at_a_mirror_in_use(pair: Meta) -> None:
         larger(pair, name, 8 * MIB)
     with open(pair.folder / "a", "rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert pair.good("grow", "--dry-run", "a", "b")["data_len"] == (8 * MIB - 3 * SLOT) // 512
+        assert pair.good("grow", "--dry-run", "a", "b")["data_len"] == (8 * MIB - TAIL) // 512
         pair.refused("grow", "a", "b")
 
 

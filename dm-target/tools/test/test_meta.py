@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """lockstep-meta's commands: what they write, and what they refuse without a trace."""
 
+import struct
 from pathlib import Path
 
 import metalab
 import pytest
-from metalab import SLOT, Meta
+from metalab import SLOT, TAIL, Meta, crc32c
 
 # Fixtures.
 meta = metalab.meta
@@ -28,7 +29,7 @@ def test_create(meta: Meta) -> None:
     a, b = meta.device("a", 64 * MIB), meta.device("b", 70 * MIB + 512)
     made = meta.good("create", "--local", "a", "--remote", "b", "--name", "m")
     # The smaller device, less two slots and a map of one page.
-    assert made["data_len"] == (64 * MIB - 3 * SLOT) // 512
+    assert made["data_len"] == (64 * MIB - TAIL) // 512
     assert (made["region_size"], made["regions"]) == (2048, 64)
     local, remote = meta.leg("a"), meta.leg("b")
     assert (local["state"], remote["state"]) == ("sync", "new")
@@ -58,7 +59,7 @@ def test_create_assume_clean(pair: Meta) -> None:
     assert verdict["text"] == "Both legs are in sync."
 
 
-@pytest.mark.parametrize(("size", "regions"), [(64, 65536), (2048, 2048), (4096, 1024)])
+@pytest.mark.parametrize(("size", "regions"), [(64, 65535), (2048, 2048), (4096, 1024)])
 def test_region_size(meta: Meta, size: int, regions: int) -> None:
     for name in "ab":
         with open(meta.folder / name, "wb") as f:
@@ -72,17 +73,17 @@ def test_region_size(meta: Meta, size: int, regions: int) -> None:
 
 @pytest.mark.parametrize(
     ("size", "region"),
-    [(1, 2048), (16 << 30, 2048), (17 << 30, 4096), (1 << 40, 131072), (8 << 40, 1048576)],
+    [(1, 2048), (16 << 30, 2048), (17 << 30, 4096), (1 << 40, 8192), (8 << 40, 8192)],
 )
 def test_region_size_by_rule(meta: Meta, size: int, region: int) -> None:
-    """The smallest power of two from 1 MiB on with at most 16384 regions. Larger ones than a file
-    can be: format-test.c."""
+    """The smallest power of two from 1 MiB to 4 MiB with at most 16384 regions, else 4 MiB. Larger
+    ones than a file can be: format-test.c."""
     for name in "ab":
         with open(meta.folder / name, "wb") as f:
             f.truncate(max(size, MIB))
     made = meta.good("create", "--local", "a", "--remote", "b", "--dry-run")
     assert made["region_size"] == region
-    assert made["regions"] <= 16384
+    assert made["regions"] <= 16384 or region == 8192
 
 
 def test_create_refuses(meta: Meta) -> None:
@@ -140,6 +141,26 @@ def test_a_damaged_map_is_all_set(pair: Meta) -> None:
     leg = pair.leg("a")
     assert (leg["bad_map_sectors"], leg["dirty_regions"]) == (1, leg["regions"])
     assert pair.good("verdict", "a", "b")["dirty_regions"] == leg["regions"]
+
+
+def test_the_activity_log_names_dirty_regions(pair: Meta) -> None:
+    leg = pair.leg("a")
+    at = (leg["map_start"] + leg["map_sectors"] - 3) * 512
+    with (pair.folder / "a").open("r+b") as file:
+        file.seek(at)
+        sector = bytearray(file.read(512))
+        # The first, one twice, the last, and one beyond it; 0 is none.
+        for entry, region in ((0, 0), (7, 1), (70, 1), (71, leg["regions"] - 1),
+                              (123, leg["regions"])):  # fmt: skip
+            struct.pack_into("<I", sector, 16 + 4 * entry, region + 1)
+        struct.pack_into("<I", sector, 0, crc32c(bytes(sector[4:])))
+        file.seek(at)
+        file.write(sector)
+    assert pair.leg("a")["dirty_regions"] == 3
+    assert pair.good("verdict", "a", "b")["dirty_regions"] == 3
+    damage(pair.folder / "a", at + 100)
+    leg = pair.leg("a")
+    assert (leg["bad_map_sectors"], leg["dirty_regions"]) == (1, leg["regions"])
 
 
 def test_verdict_of_one_leg(pair: Meta) -> None:

@@ -79,13 +79,13 @@ class World:
 
     def _make_legs(self) -> None:
         """lockstep-meta's work is the same each time: it is done once."""
-        at = SECTORS - SLOTS - 8
+        at = SECTORS - SLOTS - 40
         nodes = list(self.media.values())
         if not _tails:
             create(*nodes, "--assume-clean")
             for node in nodes:
                 with blk.Disk(node) as disk:
-                    _tails.append(disk.read(at, SLOTS + 8))
+                    _tails.append(disk.read(at, SLOTS + 40))
         else:
             for node, tail in zip(nodes, _tails, strict=True):
                 with blk.Disk(node) as disk:

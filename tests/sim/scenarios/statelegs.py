@@ -24,7 +24,7 @@ from statelab import (
     super_of,
 )
 
-MAP_SECTORS = 8
+MAP_SECTORS = 40  # a page of bits, and the activity log
 
 
 class Leg:

@@ -42,10 +42,10 @@ class Sites:
         tails = []
         for number, node in enumerate(self.legs.values()):
             with blk.Disk(node) as disk:
-                at = SECTORS - SLOTS - 8
+                at = SECTORS - SLOTS - 40
                 if ready is not None:
                     disk.write(at, ready[number], fua=True)
-                tails.append(disk.read(at, SLOTS + 8))
+                tails.append(disk.read(at, SLOTS + 40))
         return tails
 
     def super(self, leg: str) -> Super:

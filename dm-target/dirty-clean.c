@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "dirty-clean.h"
+
+#include <linux/jiffies.h>
+#include <linux/sched.h>
+
+#include "map-image.h"
+#include "mirror.h"
+
+/*
+ * A writer that comes from now on waits for a mark; one that was there before is seen as
+ * busy. Asked once before, too, so that who writes all the time doesn't wait for that.
+ */
+static bool try_leave(struct dirty_map *dm, unsigned long region)
+{
+	if (mirror_region_busy(dm->m, region))
+		return false;
+	clear_bit(region, dm->bits);
+	if (!mirror_region_busy(dm->m, region))
+		return true;
+	set_bit(region, dm->bits);
+	return false;
+}
+
+/* At a tick: what hasn't been written since the last one. Returns true if there is any. */
+static bool age_log(struct dirty_map *dm)
+{
+	struct activity *a = &dm->activity;
+	bool some = false;
+	unsigned int i;
+
+	for (i = 0; a->slots && i < LOCKSTEP_ENTRIES; i++) {
+		struct activity_slot *slot = &a->slots[i];
+
+		if (slot->state == SLOT_ACTIVE && !test_and_clear_bit(slot->region, dm->touched) &&
+		    try_leave(dm, slot->region))
+			activity_set(a, slot, SLOT_LEAVING);
+		some |= slot->state == SLOT_LEAVING || slot->state == SLOT_CLEAN;
+	}
+	return some;
+}
+
+static bool age_word(struct dirty_map *dm, unsigned long word)
+{
+	unsigned long touched, idle, bit;
+	bool some = false;
+
+	if (!READ_ONCE(dm->mapped[word]))
+		return false;
+	touched = xchg(&dm->touched[word], 0);
+	idle = READ_ONCE(dm->mapped[word]) & ~touched;
+	for_each_set_bit(bit, &idle, BITS_PER_LONG)
+		some |= try_leave(dm, word * BITS_PER_LONG + bit);
+	return some;
+}
+
+/* Likewise of the map. Only pages that have a bit are looked at. */
+static bool age_map(struct dirty_map *dm)
+{
+	unsigned long page, word;
+	bool some = false;
+
+	for_each_set_bit(page, dm->used, map_pages(dm)) {
+		word = BIT_WORD(page_first(page));
+		for (; word < BITS_TO_LONGS(page_first(page) + page_nr(dm, page)); word++)
+			some |= age_word(dm, word);
+		cond_resched();
+	}
+	return some;
+}
+
+/*
+ * Stale regions stay dirty for as long as the resync takes. If there is no room in the log
+ * they are dirty in the map instead.
+ */
+static int move_stale(struct dirty_map *dm)
+{
+	struct activity *a = &dm->activity;
+	unsigned int i;
+	int r;
+
+	for (i = 0; i < LOCKSTEP_ENTRIES; i++)
+		if (a->slots[i].state == SLOT_ACTIVE &&
+		    mirror_region_stale(dm->m, a->slots[i].region))
+			map_image_set(dm, a->slots[i].region);
+	r = map_image_update(dm);
+	for (i = 0; i < LOCKSTEP_ENTRIES; i++) {
+		struct activity_slot *slot = &a->slots[i];
+
+		if (slot->state != SLOT_ACTIVE || !test_bit(slot->region, dm->mapped))
+			continue;
+		if (r)
+			clear_bit(slot->region, dm->mapped);
+		else
+			activity_set(a, slot, SLOT_CLEAN);
+	}
+	return r;
+}
+
+/*
+ * The log is short of room: what hasn't been written for the longest time. touched[] gives
+ * what was written since we came by a second chance.
+ */
+static bool evict(struct dirty_map *dm)
+{
+	struct activity *a = &dm->activity;
+	unsigned int free = activity_free(a), most = a->limit / 2, n, left = 0;
+
+	for (n = 0; n < 2 * LOCKSTEP_ENTRIES && (free + left < most || n < LOCKSTEP_ENTRIES); n++) {
+		struct activity_slot *slot = activity_next(a);
+		bool beyond = activity_beyond(a, slot);
+
+		if (slot->state != SLOT_ACTIVE || (!beyond && free + left >= most))
+			continue;
+		if (!beyond && n < LOCKSTEP_ENTRIES &&
+		    test_and_clear_bit(slot->region, dm->touched))
+			continue;
+		if (!try_leave(dm, slot->region))
+			continue;
+		activity_set(a, slot, SLOT_LEAVING);
+		left += !beyond;
+	}
+	return a->nr[SLOT_LEAVING];
+}
+
+bool dirty_clean_wanted(const struct dirty_map *dm)
+{
+	return activity_free(&dm->activity) < dm->activity.limit / 4;
+}
+
+static bool beyond_any(const struct activity *a)
+{
+	unsigned int i;
+
+	for (i = a->limit; i < LOCKSTEP_ENTRIES; i++)
+		if (a->slots[i].state != SLOT_EMPTY)
+			return true;
+	return false;
+}
+
+/* The first step. Returns true if there is anything for the next ones. */
+static bool pick(struct dirty_map *dm, bool tick)
+{
+	struct activity *a = &dm->activity;
+	bool some = false;
+
+	if (tick) {
+		some = age_log(dm);
+		some |= age_map(dm);
+	}
+	if (a->slots && (dirty_clean_wanted(dm) || beyond_any(a))) {
+		if (mirror_any_stale(dm->m) && move_stale(dm))
+			(void)mirror_leg_failed(dm->m, mirror_home(dm->m));
+		some |= evict(dm) || beyond_any(a);
+	}
+	return some;
+}
+
+static void settle_log(struct dirty_map *dm, bool tick, bool good)
+{
+	struct activity *a = &dm->activity;
+	unsigned int i;
+
+	for (i = 0; a->slots && i < LOCKSTEP_ENTRIES; i++) {
+		struct activity_slot *slot = &a->slots[i];
+		bool write = tick || activity_beyond(a, slot);
+
+		if (slot->state == SLOT_LEAVING && !good) {
+			activity_set(a, slot, SLOT_ACTIVE);
+			set_bit(slot->region, dm->bits);
+		} else if (slot->state == SLOT_LEAVING) {
+			activity_set(a, slot, write ? SLOT_EMPTY : SLOT_CLEAN);
+		} else if (slot->state == SLOT_CLEAN && write) {
+			activity_set(a, slot, SLOT_EMPTY);
+		}
+	}
+}
+
+static void settle_word(struct dirty_map *dm, unsigned long page, unsigned long word, bool good)
+{
+	unsigned long mapped, bit, left;
+
+	/* In core mode a mark may come at any time. */
+	spin_lock_irq(&dm->lock);
+	mapped = dm->mapped[word];
+	left = mapped & ~dm->bits[word];
+	if (left && good) {
+		WRITE_ONCE(dm->mapped[word], mapped & ~left);
+		__set_bit(page, dm->changed);
+	}
+	spin_unlock_irq(&dm->lock);
+	if (good)
+		return;
+	for_each_set_bit(bit, &left, BITS_PER_LONG)
+		set_bit(word * BITS_PER_LONG + bit, dm->bits);
+}
+
+static void settle_map(struct dirty_map *dm, bool good)
+{
+	unsigned long page, word;
+
+	for_each_set_bit(page, dm->used, map_pages(dm)) {
+		word = BIT_WORD(page_first(page));
+		for (; word < BITS_TO_LONGS(page_first(page) + page_nr(dm, page)); word++)
+			if (READ_ONCE(dm->mapped[word]))
+				settle_word(dm, page, word, good);
+		spin_lock_irq(&dm->lock);
+		if (bitmap_empty(page_words(dm->mapped, page), page_nr(dm, page)))
+			__clear_bit(page, dm->used);
+		spin_unlock_irq(&dm->lock);
+		cond_resched();
+	}
+}
+
+static void clean(struct dirty_map *dm, bool tick)
+{
+	struct mirror *m = dm->m;
+	unsigned int changes = mirror_changes(m);
+	bool some, good;
+	int r;
+
+	if (!mirror_may_clean(m))
+		return;
+	mutex_lock(&dm->table);
+	some = pick(dm, tick);
+	mutex_unlock(&dm->table);
+	if (!some)
+		return;
+
+	/* What isn't flushed, on a leg that may be dead now, is as dirty as before. */
+	good = !mirror_flush_legs(m) && mirror_changes(m) == changes;
+
+	mutex_lock(&dm->table);
+	settle_log(dm, tick, good);
+	if (tick)
+		settle_map(dm, good);
+	r = map_image_update(dm);
+	mutex_unlock(&dm->table);
+	if (r)
+		(void)mirror_leg_failed(m, mirror_home(m));
+	else if (tick && good && m->meta)
+		count(&m->counters, COUNT_CLEANED);
+}
+
+void dirty_clean_work(struct work_struct *work)
+{
+	struct dirty_map *dm = container_of(to_delayed_work(work), struct dirty_map, cleaner);
+	bool stopped, tick;
+
+	spin_lock_irq(&dm->lock);
+	stopped = dm->stopped;
+	tick = dm->tick && !stopped;
+	if (tick)
+		dm->tick = false;
+	spin_unlock_irq(&dm->lock);
+	if (stopped)
+		return;
+
+	clean(dm, tick);
+
+	/* Who holds the room gives it back without telling: so look again soon. */
+	spin_lock_irq(&dm->lock);
+	if (dm->starved && !dm->stopped) {
+		queue_work(dm->wq, &dm->work);
+		queue_delayed_work(dm->wq, &dm->cleaner, 1);
+	}
+	spin_unlock_irq(&dm->lock);
+}
+
+void dirty_clean_kick(struct dirty_map *dm)
+{
+	spin_lock_irq(&dm->lock);
+	if (!dm->stopped)
+		mod_delayed_work(dm->wq, &dm->cleaner, 0);
+	spin_unlock_irq(&dm->lock);
+}
+
+int dirty_clean_log(struct dirty_map *dm)
+{
+	struct activity *a = &dm->activity;
+	unsigned int i;
+
+	lockdep_assert_held(&dm->table);
+	for (i = 0; a->slots && i < LOCKSTEP_ENTRIES; i++)
+		if (a->slots[i].state != SLOT_EMPTY)
+			activity_set(a, &a->slots[i], SLOT_EMPTY);
+	return map_image_update(dm);
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "map-image.h"
+
+#include <linux/blkdev.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+
+#include "metadata.h"
+#include "mirror.h"
+
+/* The regions of a map sector; 0 beyond the end. */
+static unsigned long sector_nr(const struct dirty_map *dm, unsigned long index)
+{
+	unsigned long first = index * SECTOR_REGIONS;
+
+	return first < dm->nr ? min_t(unsigned long, dm->nr - first, SECTOR_REGIONS) : 0;
+}
+
+/* Between bits of ours and the little-endian bits of a map sector. */
+static void put_sector(struct dirty_map *dm, struct lockstep_map_sector *disk,
+		       unsigned long index, u64 epoch, const unsigned long *bits)
+{
+	unsigned long nr = sector_nr(dm, index);
+	u64 words[SECTOR_REGIONS / 64];
+
+	map_sector_init(disk, index, epoch);
+	if (nr && bits) {
+		bitmap_to_arr64(words, bits + BIT_WORD(index * SECTOR_REGIONS), nr);
+		/* cpu_to_le64_array() is not there in 6.1 and 6.12. */
+		for (unsigned long i = 0; i < DIV_ROUND_UP(nr, 64); i++)
+			cpu_to_le64s(&words[i]);
+		memcpy(disk->bits, words, DIV_ROUND_UP(nr, 64) * sizeof(*words));
+	}
+	map_sector_seal(disk);
+}
+
+static void get_sector(struct dirty_map *dm, const struct lockstep_map_sector *disk,
+		       unsigned long index, unsigned long *bits)
+{
+	unsigned long nr = sector_nr(dm, index), *to = bits + BIT_WORD(index * SECTOR_REGIONS);
+	u64 words[SECTOR_REGIONS / 64];
+	DECLARE_BITMAP(read, SECTOR_REGIONS);
+
+	memcpy(words, disk->bits, sizeof(words));
+	for (unsigned long i = 0; i < ARRAY_SIZE(words); i++)
+		le64_to_cpus(&words[i]);
+	bitmap_from_arr64(read, words, nr);
+	bitmap_or(to, to, read, nr);
+}
+
+/* @bits: NULL, all clear. */
+static int write_page(struct dirty_map *dm, enum leg_id leg, unsigned long page,
+		      const unsigned long *bits)
+{
+	struct lockstep_map_sector *disk = dm->page;
+	u64 epoch = metadata_epoch(dm->m, leg);
+	unsigned int i;
+
+	for (i = 0; i < LOCKSTEP_MAP_PAGE; i++)
+		put_sector(dm, &disk[i], page * LOCKSTEP_MAP_PAGE + i, epoch, bits);
+	return metadata_write_map(dm->m, leg, page, dm->page);
+}
+
+static int write_log(struct dirty_map *dm, enum leg_id leg, unsigned int page)
+{
+	unsigned long at;
+
+	if (!dm->m->meta)
+		return 0;
+	at = metadata_log_page(dm->m, leg) + page;
+	activity_put_page(&dm->activity, page, at * LOCKSTEP_MAP_PAGE,
+			  metadata_epoch(dm->m, leg), dm->page);
+	return metadata_write_map(dm->m, leg, at, dm->page);
+}
+
+void map_image_set(struct dirty_map *dm, unsigned long region)
+{
+	set_bit(region, dm->mapped);
+	__set_bit(region / PAGE_REGIONS, dm->used);
+	__set_bit(region / PAGE_REGIONS, dm->changed);
+}
+
+int map_image_update(struct dirty_map *dm)
+{
+	enum leg_id home = mirror_home(dm->m);
+	unsigned int page;
+	int r = 0;
+
+	lockdep_assert_held(&dm->table);
+
+	/* The map before the log: what the log names no more may be in the map since now. */
+	for_each_set_bit(page, dm->changed, map_pages(dm)) {
+		__clear_bit(page, dm->changed);
+		if (!r)
+			r = write_page(dm, home, page, dm->mapped);
+	}
+	for (page = 0; page < LOCKSTEP_ACTIVITY_PAGES && !r; page++)
+		if (dm->activity.changed & BIT(page))
+			r = write_log(dm, home, page);
+	activity_written(&dm->activity, !r);
+	return r;
+}
+
+int map_image_write(struct dirty_map *dm, enum leg_id leg)
+{
+	unsigned int page;
+	int r = 0;
+
+	lockdep_assert_held(&dm->table);
+
+	for_each_set_bit(page, dm->used, map_pages(dm)) {
+		if (bitmap_empty(page_words(dm->mapped, page), page_nr(dm, page)))
+			continue;
+		r = write_page(dm, leg, page, dm->mapped);
+		if (r)
+			return r;
+	}
+	for (page = 0; page < LOCKSTEP_ACTIVITY_PAGES && !r; page++)
+		r = write_log(dm, leg, page);
+	return r;
+}
+
+int map_image_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty)
+{
+	unsigned long page, log = metadata_log_page(dm->m, leg);
+	unsigned int i;
+	int r = 0;
+
+	lockdep_assert_held(&dm->table);
+
+	for (page = 0; page < log && !r; page++)
+		r = write_page(dm, leg, page, empty ? NULL : dm->mapped);
+	/* A sector that names nothing looks as one without a bit. */
+	for (i = 0; i < LOCKSTEP_ACTIVITY_PAGES && !r; i++)
+		r = empty ? write_page(dm, leg, log + i, NULL) : write_log(dm, leg, i);
+	return r;
+}
+
+static void tell_damaged(struct dirty_map *dm, enum leg_id leg, unsigned long index,
+			 unsigned long regions)
+{
+	DMWARN("%s: dirty map of the %s leg: sector %lu is damaged: all of its %lu regions count as dirty",
+	       dm_table_device_name(dm->m->ti->table), leg_name(leg), index, regions);
+}
+
+/* One page of a leg's map, into the bits of its regions. */
+static int read_page(struct dirty_map *dm, enum leg_id leg, unsigned long page,
+		     struct lockstep_map_sector *disk, unsigned long *bits)
+{
+	u64 epoch = metadata_epoch(dm->m, leg);
+	unsigned int i;
+	int r;
+
+	r = metadata_read_map(dm->m, leg, page, disk);
+	if (r)
+		return r;
+	for (i = 0; i < LOCKSTEP_MAP_PAGE; i++) {
+		unsigned long index = page * LOCKSTEP_MAP_PAGE + i;
+
+		if (!sector_nr(dm, index))
+			break;
+		if (map_sector_take(&disk[i], index, epoch) == MAP_SECTOR_BAD)
+			tell_damaged(dm, leg, index, sector_nr(dm, index));
+		get_sector(dm, &disk[i], index, bits);
+	}
+	return 0;
+}
+
+static void get_entries(struct dirty_map *dm, const struct lockstep_map_sector *disk,
+			unsigned long *bits)
+{
+	unsigned int e;
+
+	for (e = 0; e < LOCKSTEP_SECTOR_ENTRIES; e++) {
+		u32 region = le32_to_cpu(disk->entries[e]) - 1;
+
+		if (region < dm->nr)
+			__set_bit(region, bits);
+	}
+}
+
+static int read_log(struct dirty_map *dm, enum leg_id leg, unsigned int page,
+		    struct lockstep_map_sector *disk, unsigned long *bits)
+{
+	unsigned long at = metadata_log_page(dm->m, leg) + page;
+	u64 epoch = metadata_epoch(dm->m, leg);
+	unsigned int i;
+	int r;
+
+	r = metadata_read_map(dm->m, leg, at, disk);
+	for (i = 0; i < LOCKSTEP_MAP_PAGE && !r; i++) {
+		unsigned long index = at * LOCKSTEP_MAP_PAGE + i;
+
+		if (map_sector_take(&disk[i], index, epoch) == MAP_SECTOR_BAD) {
+			tell_damaged(dm, leg, index, dm->nr);
+			bitmap_fill(bits, dm->nr);
+		} else {
+			get_entries(dm, &disk[i], bits);
+		}
+	}
+	return r;
+}
+
+int map_image_read(struct dirty_map *dm, enum leg_id leg, unsigned long *bits)
+{
+	unsigned long page;
+	void *buffer;
+	int r = 0;
+
+	if (!metadata_epoch(dm->m, leg))
+		return 0;
+	buffer = kmalloc(MAP_PAGE_BYTES, GFP_NOIO);
+	if (!buffer)
+		return -ENOMEM;
+	for (page = 0; page < map_pages(dm) && !r; page++) {
+		r = read_page(dm, leg, page, buffer, bits);
+		cond_resched();
+	}
+	for (page = 0; page < LOCKSTEP_ACTIVITY_PAGES && !r; page++)
+		r = read_log(dm, leg, page, buffer, bits);
+	kfree(buffer);
+	return r;
+}
