@@ -57,6 +57,10 @@
  * may be written by others from then on, so no such log or NVRAM is opened again, by
  * whatever version; `dcd format` makes new ones of them.
  *
+ * Witnesses. Parts of the data disk that were durable there when the superblock was written.
+ * Where no live entry is over one, it is there still. They are void if the NVRAM header's
+ * `applied` is above the superblock's.
+ *
  * Feature words: a reader that doesn't know a bit of `incompat` must refuse,
  * of `ro_compat` must not write, of `compat` may ignore it.
  */
@@ -102,6 +106,13 @@ struct dcd_features {
 /* flags of struct dcd_super */
 #define DCD_SUPER_NVRAM		1U	/* belongs to an NVRAM with a header */
 
+#define DCD_WITNESSES		32U
+
+struct dcd_witness {
+	__le64 place;		/* first sector << 8 | sectors; 0: none */
+	__le32 crc;		/* of those sectors */
+} __attribute__((packed));
+
 struct dcd_super {
 	__le64 magic;
 	__le32 version;
@@ -119,7 +130,8 @@ struct dcd_super {
 	__le64 applied;		/* sequence of the newest entry on the data disk */
 	__le32 flags;		/* DCD_SUPER_* */
 	__le64 newest;		/* entries up to it were durable in the log, or applied */
-	__u8 reserved[388];
+	__le32 witnessed;	/* low half of their generation; of another they are void */
+	struct dcd_witness witnesses[DCD_WITNESSES];
 } __attribute__((packed));
 
 struct dcd_nvram_header {

@@ -230,6 +230,7 @@ static int forget(struct dcd_engine *e, const struct dcd_batch *b, u64 target)
 	unsigned int i, since = 0;
 	int r = 0;
 
+	dcd_witness_batch(e, b);
 	mutex_lock(&e->intake);
 	spin_lock(&e->lock);
 	e->bypassed = max(e->bypassed, target);

@@ -214,7 +214,11 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 	if (!r)
 		r = open_cache(e, c->read_cache_bytes);
 	if (!r)
+		dcd_witness_begin(e);
+	if (!r)
 		r = dcd_recover(e);
+	if (!r)
+		r = dcd_witness_check(e);
 	if (!r && c->grow)
 		r = dcd_take_size(e);
 	return r;

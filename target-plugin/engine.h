@@ -166,7 +166,8 @@ struct dcd_engine {
 	bool loses_acks;	/* by its type, or its battery fails; may change */
 	bool after_log;		/* no NVRAM: report after complete */
 
-	struct dcd_super super;		/* as last written; destager, open and close */
+	struct dcd_super super;		/* as last written, but witnesses; destager, open, close */
+	unsigned int next_witness;
 	bool super_differs;		/* at open: its other copy is bad, or of another size */
 	struct dcd_nvram_header header;
 	u64 end_known;			/* at open: what the NVRAM's end records say */
@@ -623,6 +624,14 @@ void dcd_pace_learn(struct dcd_engine *e, struct dcd_speed *speed, sector_t sect
 /* The destager's: it goes on from here; or it doesn't, for now. */
 void dcd_foresee(struct dcd_engine *e);
 void dcd_foresee_nothing(struct dcd_engine *e);
+
+/*
+ * witness.c. At open: the headers have been read; then, with the index, is the data disk the
+ * one it was? -EMEDIUMTYPE: no. What is there of a batch is durable, and will be forgotten.
+ */
+void dcd_witness_begin(struct dcd_engine *e);
+int __must_check dcd_witness_check(struct dcd_engine *e);
+void dcd_witness_batch(struct dcd_engine *e, const struct dcd_batch *b);
 
 /* scrub.c: a while after it was opened or is asked for; on @io_wq. */
 void dcd_scrub_begin(struct dcd_engine *e);

@@ -202,10 +202,43 @@ void dcd_end_make(struct dcd_nvram_end *end, u64 epoch, u64 newest)
 	end->crc = cpu_to_le32(dcd_crc(end, sizeof(*end)));
 }
 
+static bool witnesses_count(const struct dcd_super *s)
+{
+	return le32_to_cpu(s->witnessed) == (u32)le64_to_cpu(s->generation);
+}
+
+bool dcd_witness_of(const struct dcd_super *s, u32 i, struct dcd_witnessed *w)
+{
+	u64 place = le64_to_cpu(s->witnesses[i].place), size = le64_to_cpu(s->data_sectors);
+
+	w->sector = place >> 8;
+	w->sectors = place & 0xff;
+	w->crc = le32_to_cpu(s->witnesses[i].crc);
+	return witnesses_count(s) && w->sectors && w->sectors <= DCD_BLOCK >> SECTOR_SHIFT &&
+	       w->sector < size && w->sectors <= size - w->sector;
+}
+
+void dcd_witness_void(struct dcd_super *s)
+{
+	memset(s->witnesses, 0, sizeof(s->witnesses));
+	s->witnessed = cpu_to_le32((u32)le64_to_cpu(s->generation));
+}
+
+void dcd_witness_set(struct dcd_super *s, u32 i, const struct dcd_witnessed *w)
+{
+	if (!witnesses_count(s))
+		dcd_witness_void(s);
+	s->witnesses[i].place = cpu_to_le64(w ? w->sector << 8 | w->sectors : 0);
+	s->witnesses[i].crc = cpu_to_le32(w ? w->crc : 0);
+}
+
 unsigned int dcd_super_next(struct dcd_super *s, u64 tail, u64 applied)
 {
 	u64 generation = le64_to_cpu(s->generation) + 1;
 
+	/* Who doesn't know of them doesn't do this, so what it leaves doesn't count. */
+	if (witnesses_count(s))
+		s->witnessed = cpu_to_le32((u32)generation);
 	s->generation = cpu_to_le64(generation);
 	s->tail = cpu_to_le64(tail);
 	s->applied = cpu_to_le64(applied);

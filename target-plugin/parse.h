@@ -112,6 +112,19 @@ void dcd_super_find(const void *blocks, u64 data_sectors, u64 log_sectors,
 void dcd_header_find(const void *base, u64 bytes, const struct dcd_geometry *g,
 		     struct dcd_header_found *f);
 
+/* @sectors of the data disk from @sector on. */
+struct dcd_witnessed {
+	u64 sector;
+	u32 sectors;
+	u32 crc;
+};
+
+/* Number @i; false: there is none. */
+bool dcd_witness_of(const struct dcd_super *s, u32 i, struct dcd_witnessed *w);
+/* NULL: none. dcd_super_next() comes before it is written. */
+void dcd_witness_set(struct dcd_super *s, u32 i, const struct dcd_witnessed *w);
+void dcd_witness_void(struct dcd_super *s);	/* all of them */
+
 /* The next generation of it, ready to be written to copy number (generation & 1), its result. */
 unsigned int dcd_super_next(struct dcd_super *s, u64 tail, u64 applied);
 unsigned int dcd_header_next(struct dcd_nvram_header *h, u64 applied);

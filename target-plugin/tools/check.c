@@ -64,6 +64,8 @@ int command_check(const struct options *o)
 
 	if (!r)
 		r = set_walk(&s, set_tally, &t, true);
+	if (!r)
+		r = set_witnesses(&s, false);
 	if (s.failed) {
 		set_close(&s);
 		return FAILED;

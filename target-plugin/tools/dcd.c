@@ -17,8 +17,10 @@ static void usage(void)
 	      "       dcd examine [--json] DEV|FILE\n"
 	      "       dcd check --log DEV [--nvram DEV] [--data DEV] [--json]\n"
 	      "       dcd dump --log DEV [--nvram DEV] [--data DEV] [--all] [--json]\n"
-	      "       dcd recover --data DEV --log DEV [--nvram DEV] [--dry-run] [--progress] [--json]\n"
-	      "       dcd retire --data DEV --log DEV [--nvram DEV] [--leg DEV] [--progress] [--json]\n"
+	      "       dcd recover --data DEV --log DEV [--nvram DEV] [--dry-run] [--force]\n"
+	      "                   [--progress] [--json]\n"
+	      "       dcd retire --data DEV --log DEV [--nvram DEV] [--leg DEV] [--force]\n"
+	      "                  [--progress] [--json]\n"
 	      "DEV is a block device or a file with its content.\n"
 	      "Exit code: 0 done, 1 refused or failed, 2 this text; check: 0 whole, 4 damaged,\n"
 	      "8 can't be read, 16 this text.\n", stderr);
@@ -94,8 +96,8 @@ int main(int argc, char **argv)
 		{ "format", "data log nvram segment-bytes nvram-bytes force json" },
 		{ "examine", "json" }, { "check", "data log nvram json" },
 		{ "dump", "data log nvram all json" },
-		{ "recover", "data log nvram dry-run progress json" },
-		{ "retire", "data log nvram leg progress json" },
+		{ "recover", "data log nvram dry-run force progress json" },
+		{ "retire", "data log nvram leg force progress json" },
 	};
 	const char *command = argc > 1 ? argv[1] : "", *allowed = NULL;
 	struct options o = { .data = NULL };

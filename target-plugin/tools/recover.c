@@ -64,6 +64,8 @@ int set_recover(struct set *s, const struct options *o, struct tally *found)
 	int r;
 
 	r = set_walk(s, set_tally, found, true);
+	if (!r)
+		r = set_witnesses(s, o->force);
 	if (r || o->dry_run)
 		return r;
 	progress_begin("entries written:", found->entries, o->progress);

@@ -224,6 +224,51 @@ int set_walk(struct set *s, set_visit visit, void *context, bool tell)
 	return refuse(s, dcd_refusal_name(s->plan.refusal), s->log.path, text);
 }
 
+static void cover(struct set *s, const struct dcd_entry *n)
+{
+	u64 sector = le64_to_cpu(n->sector), end = sector + le32_to_cpu(n->sectors);
+	struct dcd_witnessed w;
+
+	for (u32 i = 0; i < DCD_WITNESSES; i++)
+		if (dcd_witness_of(&s->super.super, i, &w) && w.sector < end &&
+		    w.sector + w.sectors > sector)
+			s->covered |= 1U << i;
+}
+
+int set_witnesses(struct set *s, bool anyway)
+{
+	struct dcd_super *super = &s->super.super;
+	unsigned int asked = 0, wrong = 0;
+	struct dcd_witnessed w;
+	u8 buf[DCD_BLOCK];
+	char text[256];
+
+	if (!s->has_data || s->super.reason == DCD_RETIRED)
+		return 0;
+	if (s->has_nvram &&
+	    le64_to_cpu(s->header.header.applied) > le64_to_cpu(super->applied))
+		dcd_witness_void(super);
+	for (u32 i = 0; i < DCD_WITNESSES; i++) {
+		bool counts = dcd_witness_of(super, i, &w) && !(s->covered & 1U << i);
+
+		if (counts && !device_try_read(&s->data, buf, w.sectors << SECTOR_SHIFT,
+					       w.sector << SECTOR_SHIFT)) {
+			asked++;
+			counts = dcd_crc(buf, w.sectors << SECTOR_SHIFT) == w.crc;
+			wrong += !counts;
+		}
+		if (!counts)
+			dcd_witness_set(super, i, NULL);
+	}
+	if (!wrong)
+		return 0;
+	snprintf(text, sizeof(text), "%u of %u blocks that the data disk had when the log was used last are others here: it is another disk, or an older copy, or was written to without the DCD", wrong, asked);
+	if (!anyway)
+		return refuse(s, "other_data", s->data.path, text);
+	fprintf(stderr, "dcd: %s: %s\n", s->data.path, text);
+	return 0;
+}
+
 int set_tally(struct set *s, const struct group *g, void *context)
 {
 	struct tally *t = context;
@@ -236,6 +281,7 @@ int set_tally(struct set *s, const struct group *g, void *context)
 			continue;
 		t->entries++;
 		t->sectors += le32_to_cpu(n->sectors);
+		cover(s, n);
 	}
 	return 0;
 }

@@ -19,6 +19,7 @@ struct set {
 	struct dcd_plan plan;
 	struct dcd_slot_scan *scans;
 	u32 slots;
+	u32 covered;			/* witnesses that live entries are over; set_tally() */
 	u8 *buf;			/* a segment */
 	/* why it can't be used; "" if it can */
 	const char *reason;		/* a word */
@@ -65,6 +66,13 @@ struct tally {
 
 /* A set_visit; the context is a struct tally. */
 int set_tally(struct set *s, const struct group *g, void *context);
+
+/*
+ * After a walk with set_tally(): is the data disk the one it was (dcd-format.h, witnesses)? As
+ * set_open(). @anyway: it is told on stderr and not refused. Those that don't count from here
+ * on are taken out.
+ */
+int set_witnesses(struct set *s, bool anyway);
 
 /* Objects "log", "nvram" of the open JSON object; the same as text. */
 void set_json(const struct set *s);

@@ -97,6 +97,18 @@ def test_bad_places_can_fill_the_ring() -> None:
     assert run.rc == 1 and "Input/output error" in run.stderr, run.text
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_wrong_data_disk_is_refused(kernel: str) -> None:
+    run = lab("dcd_witness.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+def test_the_wrong_data_disk_is_taken() -> None:
+    """The control: nobody asks the witnesses."""
+    run = lab("dcd_witness.py", options=("--param", "dcd.test_any_data=1"))
+    assert run.rc == 1 and "blank: was accepted, has to be refused" in run.stderr, run.text
+
+
 SCSI = ("--boot", "scsi_debug.dev_size_mb=8")
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A data disk whose queue is full makes whoever submits to it wait: never a session's own thread, so
-a write of the same session is acknowledged from NVRAM at once.
+"""A data disk whose queue is full makes whoever submits to it wait: never a session's own thread,
+so a write of the same session is acknowledged from NVRAM at once.
 
 The disk is scsi_debug's with few requests, which takes long for each. With arguments: only these.
 """

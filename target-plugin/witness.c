@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Witnesses: a few of the blocks that were brought to the data disk last are written down, with
+ * their checksums, in each superblock. A disk that has others there isn't the data disk, or it
+ * is an older copy of it, and what the log has would spoil it.
+ *
+ * At every moment the superblock that counts is true for the disk, wherever no live entry is over a
+ * witness. For what comes to the data disk after it was written was live then, in a
+ * segment from its tail on, or came later; so it is live for whoever opens the log with that
+ * superblock. What came there before has been here, before the index forgot it. Only past a
+ * dead log that isn't so: an NVRAM header that says more than the superblock makes
+ * the witnesses void.
+ *
+ * The destager's, and who opens. They are kept in @super.
+ */
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "batch.h"
+#include "lockstep-test.h"
+
+#define EACH_BATCH	4
+#define MOST		(DCD_BLOCK >> SECTOR_SHIFT)	/* sectors of one */
+
+TEST_KNOB(bool, any_data, "any data disk of the right size is taken for the right one");
+
+void dcd_witness_begin(struct dcd_engine *e)
+{
+	if (e->keeps && le64_to_cpu(e->header.applied) > le64_to_cpu(e->super.applied))
+		dcd_witness_void(&e->super);
+}
+
+/* What the disk has of these sectors now is another thing. */
+static void over(struct dcd_super *s, const struct dcd_place *p)
+{
+	struct dcd_witnessed w;
+	u32 i;
+
+	for (i = 0; i < DCD_WITNESSES; i++)
+		if (dcd_witness_of(s, i, &w) && w.sector <= p->last &&
+		    w.sector + w.sectors > p->sector)
+			dcd_witness_set(s, i, NULL);
+}
+
+void dcd_witness_batch(struct dcd_engine *e, const struct dcd_batch *b)
+{
+	unsigned int i, step = max(b->n / EACH_BATCH, 1U);
+
+	for (i = 0; i < b->n; i++)
+		if (b->loads[i].there)
+			over(&e->super, &b->loads[i].place);
+	for (i = 0; i < b->n; i += step) {
+		const struct dcd_load *l = b->loads + i;
+		struct dcd_witnessed w = { .sector = l->place.sector };
+
+		if (!l->there || l->kind != DCD_LOAD_DATA)
+			continue;
+		w.sectors = min(dcd_place_sectors(&l->place), MOST);
+		w.crc = dcd_crc(l->buf, w.sectors << SECTOR_SHIFT);
+		dcd_witness_set(&e->super, e->next_witness++ % DCD_WITNESSES, &w);
+	}
+}
+
+static bool covered(struct dcd_engine *e, const struct dcd_witnessed *w)
+{
+	sector_t last = w->sector + w->sectors - 1;
+	struct dcd_place p;
+
+	dcd_index_find(e, w->sector, last, &p);
+	return p.value || p.last != last;
+}
+
+int dcd_witness_check(struct dcd_engine *e)
+{
+	u8 *buf = kmalloc(DCD_BLOCK, GFP_KERNEL);
+	unsigned int asked = 0, wrong = 0;
+	struct dcd_witnessed w;
+	int r = 0;
+	u32 i;
+
+	if (!buf)
+		return -ENOMEM;
+	for (i = 0; i < DCD_WITNESSES; i++) {
+		if (!dcd_witness_of(&e->super, i, &w) || covered(e, &w))
+			continue;
+		/* An error says nothing: a DCD serves what it can of a disk with bad places. */
+		if (dcd_disk_io(&e->data, REQ_OP_READ, w.sector, buf, w.sectors << SECTOR_SHIFT))
+			continue;
+		asked++;
+		wrong += dcd_crc(buf, w.sectors << SECTOR_SHIFT) != w.crc;
+	}
+	kfree(buf);
+	if (wrong && !test_knob(any_data)) {
+		pr_err("dcd: %s: %u of %u blocks that the data disk had when the log %pg (uuid %pU) was used last are others on %pg: it is another disk, or an older copy, or was written to without the DCD. Nothing of the log is written there. If it is to have what is in the log for all that: dcd recover --force, once\n",
+		       e->name, wrong, asked, e->log.bdev, e->super.uuid, e->data.bdev);
+		r = -EMEDIUMTYPE;
+	}
+	return r;
+}

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A data disk that isn't the log's, or is an older copy, is refused before anything is written
+there, by the module and by `dcd`, with a live log and with an empty one; the right one never is.
+"""
+
+import errno
+import json
+import random
+import subprocess
+
+from dcdlab import TOOL, Box, Model, digest, filled, some_write
+from locklab import base, blk, lio
+
+HELD = "destage_idle_ms=3600000,destage_low=98,destage_high=99"
+
+
+def content(box: Box) -> bytes:
+    return b"".join(box.data.bytes(at, 1024) for at in range(0, box.data.sectors, 1024))
+
+
+def put(box: Box, raw: bytes) -> None:
+    with blk.Disk(box.data.node) as disk:
+        for at in range(0, box.data.sectors, 1024):
+            disk.write(at, raw[at * blk.SECTOR : (at + 1024) * blk.SECTOR])
+
+
+def tool(box: Box, command: str, *more: str) -> tuple[int, str, str]:
+    words = ("--data", box.data.node, "--log", box.log.node, "--nvram", box.view, *more, "--json")
+    done = subprocess.run([TOOL, command, *words], capture_output=True, text=True, check=False)
+    said = json.loads(done.stdout)
+    return done.returncode, said["state"], said["reason"]
+
+
+def refused(box: Box, what: str, raw: bytes) -> None:
+    """With this content. Then the disk gets its own back."""
+    own = content(box)
+    put(box, raw)
+    nodes = (box.data.node, box.log.node)
+    before = digest(*nodes)
+    base.equal(tool(box, "check"), (4, "refused", "other_data"), f"{what}: check")
+    base.equal(tool(box, "recover"), (1, "refused", "other_data"), f"{what}: recover")
+    base.equal(tool(box, "retire"), (1, "refused", "other_data"), f"{what}: retire")
+    base.equal(digest(*nodes), before, f"{what}: the disks' content")
+    before = digest(box.data.node)
+    with base.refused(what, errno.EMEDIUMTYPE, kernel="it is another disk, or an older copy"):
+        lio.Backstore("dcd", "bad", box.control())
+    base.equal(digest(box.data.node), before, f"{what}: the data disk's content")
+    put(box, own)
+    base.equal(tool(box, "check")[0], 0, f"{what}: undone")
+
+
+def one(nvram: str) -> None:
+    box = Box(nvram=nvram)
+    model = Model(box.data.sectors)
+    base.step(f"{nvram}: nothing was ever destaged: there is no witness")
+    with box.disk(HELD) as disk:
+        filled(disk, model, 0, 100, "first", 8)
+    base.equal(tool(box, "check")[0], 0, "check")
+    with box.disk() as disk:
+        box.destaged()
+        older = content(box)
+        filled(disk, model, 400, 800, "second", 8)
+        box.destaged()
+    base.step("with an empty log")
+    refused(box, "blank", bytes(len(older)))
+    refused(box, "older", older)
+    base.step("with a live log, part of it over what was destaged")
+    with box.disk(HELD) as disk:
+        filled(disk, model, 600, 1000, "third", 8)
+    base.equal(tool(box, "check")[:2], (0, "live"), "check")
+    refused(box, "blank, live", bytes(len(older)))
+    refused(box, "older, live", older)
+    with box.disk() as disk:
+        model.check(disk, "with its own disk")
+        box.destaged()
+    base.step("written to without the DCD, on purpose")
+    with blk.Disk(box.data.node) as raw:
+        raw.write(0, content(box)[: 500 * blk.SECTOR])
+        raw.write(960, data := blk.pattern("by hand", 40))
+    with base.refused("it", errno.EMEDIUMTYPE, kernel="was written to without the DCD"):
+        lio.Backstore("dcd", "bad", box.control())
+    base.equal(tool(box, "recover", "--force")[:2], (0, "recovered"), "recover --force")
+    model.put(960, data)
+    with box.disk() as disk:
+        model.check(disk, "it is taken")
+    box.away()
+
+
+def ever(nvram: str) -> None:
+    base.step(f"{nvram}: its own disk, after whatever, and after power cuts")
+    box = Box(nvram=nvram, settings="destage_idle_ms=20,destage_low=5,destage_high=20")
+    rng = random.Random(f"witness {base.SEED}")
+    model = Model(box.data.sectors)
+    for turn in range(25):
+        cut = turn % 2 == 1 and nvram == "lab"
+        with box.disk_until_cut() if cut else box.disk() as disk:
+            for n in range(rng.randrange(60)):
+                some_write(disk, model, rng, f"{turn} {n}", within=rng.choice((200, 4000)))
+                if rng.random() < 0.03:
+                    box.destaged()
+        base.equal(tool(box, "check")[0], 0, "check")
+        if turn % 7 == 3:
+            base.equal(tool(box, "recover")[0], 0, "recover")
+    with box.disk() as disk:
+        model.check(disk, "at the end")
+    box.away()
+
+
+for kind in ("lab", "none"):
+    one(kind)
+    ever(kind)
