@@ -4,8 +4,9 @@
  * needs most time counts. Index and NVRAM are emptied all the time: by how full they
  * are a write has to wait (pace.h). The ring isn't: what was written in a moment
  * comes back in a moment, once round the data disk later. But when that will be can
- * be foreseen by the marks, so the room that is left is shared out evenly until then;
- * and when it is overdue, by how full the last part is.
+ * be foreseen by the marks and by what waits on the way to them (turn.h), so the room
+ * that is left is shared out evenly until then; and when it is overdue, by how full the
+ * last part is.
  */
 #include "engine.h"
 
@@ -15,6 +16,8 @@
 #define NVRAM_HIGH	90
 #define RING_LAST	95		/* percent of the ring: it waits for the tail */
 #define RING_FULL	98
+#define FORESEEN_MOST	(3600ULL * USEC_PER_SEC)
+#define DENSER_MOST	64ULL
 
 static u64 most_segments(const struct dcd_engine *e)
 {
@@ -187,27 +190,16 @@ bool dcd_log_pressed(struct dcd_engine *e)
 	return dcd_level_above(&nvram, nvram.low);
 }
 
-/* How far this turn is, since its oldest mark; false: there is nothing to tell by. */
-static bool turn_so_far(const struct dcd_engine *e, struct dcd_turn *t)
+/*
+ * How long a part of the turn will take, with what comes in until the sweep is there: at its
+ * end as much more as the room allows, half of it on the average, and less of it before.
+ */
+static u64 with_what_comes(u64 us, u64 whole, u64 used, u64 room)
 {
-	const struct dcd_sweep *s = &e->sweep;
-	const struct dcd_mark *m = s->marks, *end = m + s->n;
-	u64 way = s->turn + s->at;
+	u64 more = min(div64_u64(room * 128, max(used, 1ULL)), 256 * DENSER_MOST);
 
-	lockdep_assert_held(&e->lock);
-	if (!s->n || s->past_log || way == m->way)
-		return false;
-	*t = (struct dcd_turn){
-		.us = s->worked - m->worked,
-		.gone = way - m->way,
-		.whole = dcd_sectors(e),
-		.used = e->head - e->tail,
-		.room = room_until(e, e->tail),
-	};
-	for (; m < end; m++)
-		t->mean += mul_u64_u64_div_u64((m + 1 < end ? m[1].way : way) - m->way,
-					       m->target - e->tail, t->gone);
-	return true;
+	us = min(us, FORESEEN_MOST);
+	return us + div64_u64(us * us, max3(us, whole, 1ULL)) * more / 256;
 }
 
 /*
@@ -217,30 +209,33 @@ static bool turn_so_far(const struct dcd_engine *e, struct dcd_turn *t)
 void dcd_foresee(struct dcd_engine *e)
 {
 	const struct dcd_sweep *s = &e->sweep;
+	u64 size = dcd_sectors(e), way = s->turn + s->at, worst = 0, free, used, room, us, whole;
+	bool known = dcd_turn_foresee(&e->turn, size);
 	ktime_t now = ktime_get();
-	struct dcd_turn t;
+	unsigned int i;
 
+	whole = dcd_turn_us(&e->turn, s->at, size);
 	spin_lock(&e->lock);
-	e->foreseen = turn_so_far(e, &t);
-	if (e->foreseen) {
-		u64 whole = dcd_turn_us(&t), worst = 0, free = e->tail;
-		unsigned int i;
+	e->foreseen = known && s->n && !s->past_log;
+	free = e->tail;
+	used = e->head - free;
+	room = room_until(e, free);
+	for (i = 0; i < s->n && e->foreseen; i++) {
+		u64 end = s->marks[i].way + size, each;
 
-		for (i = 0; i < s->n; i++) {
-			u64 gone = s->worked - s->marks[i].worked;
-			u64 left = gone < whole ? whole - gone : 0;
-			u64 each = div64_u64(left, max(room_until(e, free), 1ULL));
-
-			if (!i || each > worst) {
-				worst = each;
-				e->next_room.when = ktime_add_us(now, left);
-				e->next_room.target = free;
-			}
-			free = s->marks[i].target;
+		us = end > way ? dcd_turn_us(&e->turn, s->at, end - way) : 0;
+		us = with_what_comes(us, whole, used, room);
+		each = div64_u64(us, max(room_until(e, free), 1ULL));
+		if (!i || each > worst) {
+			worst = each;
+			e->next_room.when = ktime_add_us(now, us);
+			e->next_room.target = free;
 		}
-		e->turn_end.when = ktime_add_us(now, whole);
-		e->turn_end.target = free;
+		free = s->marks[i].target;
 	}
+	us = with_what_comes(whole, whole, used, room);
+	e->turn_end.when = ktime_add_us(now, us);
+	e->turn_end.target = free;
 	spin_unlock(&e->lock);
 }
 

@@ -15,7 +15,6 @@
 #define OF_RING	32			/* a batch is no larger than such a part of it, */
 #define LEAST	(256U << 10)		/* nor smaller than that */
 #define LOG_SHARED 2
-#define MOST	128	/* sectors of a load, so that it has room with the rest of its entries */
 #define JOINED 256			/* ranges of zeroes */
 #define FILLS_MAX SZ_1M		/* bytes of a write with zeroes in it */
 
@@ -134,7 +133,7 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 		if (p->zero)
 			join_zeroes(e, p, end, target);
 		else
-			p->last = min(p->last, p->sector + MOST - 1);
+			p->last = min(p->last, p->sector + DCD_LOAD_SECTORS - 1);
 		stuck = dcd_stuck_part(e, p) && keep_stuck(e, l, e->sweep.past_log);
 		if (p->zero && !stuck) {
 			l->kind = dcd_zeroes_part(e, p, l->alone ? 0 : wipes);

@@ -343,6 +343,17 @@ static void set_mark(struct dcd_sweep *s, const struct dcd_mark *m)
 	s->marks[s->n++] = *m;
 }
 
+/* Those that dcd_turn_count() has counted. */
+static u32 loads_of_data(const struct dcd_batch *b)
+{
+	unsigned int i;
+	u32 n = 0;
+
+	for (i = 0; i < b->n; i++)
+		n += !b->loads[i].place.zero;
+	return n;
+}
+
 /* The batch that begins where the sweep is; its mark may be older than @now. */
 static void take_batch(struct dcd_engine *e, const struct dcd_mark *now)
 {
@@ -394,7 +405,6 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 
 	take_batch(e, now);
 	b = e->batch;
-	b->mark.worked = s->worked;
 	if (!s->past_log || !s->n)
 		set_mark(s, &b->mark);
 	if (!b->n) {
@@ -432,7 +442,9 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 		s->ahead = false;
 	}
 	/* Wipes have their time when there is no turn to be foreseen. */
-	s->worked += ktime_us_delta(ktime_get(), ktime_add(began, b->wiping));
+	if (moved && !bad)
+		dcd_turn_learn(&e->turn, b->next - b->from, loads_of_data(b),
+			       max(ktime_us_delta(ktime_get(), ktime_add(began, b->wiping)), 0LL));
 	return r ?: f ?: bad;
 }
 

@@ -207,10 +207,11 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 		r = carve(e, c->nvram_bytes);
 	if (!r)
 		r = make_workers(e);
-	if (!r)
+	if (!r) {
 		dcd_index_bound(e, c->index_bytes);
-	if (!r)
+		dcd_turn_init(&e->turn, e->data.sectors);
 		dcd_wipes_init(e);
+	}
 	if (!r)
 		r = open_cache(e, c->read_cache_bytes);
 	if (!r)

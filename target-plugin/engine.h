@@ -84,6 +84,7 @@
 #include "parse.h"
 #include "stuck.h"
 #include "sums.h"
+#include "turn.h"
 #include "zeroes.h"
 
 struct dcd_disk {
@@ -119,15 +120,14 @@ struct dcd_slot {
  * The destager goes round the data disk. A mark is set wherever a batch begins:
  * when it has been passed again, the segments that were committed then are empty,
  * if all of it went well. @way: sectors gone since the beginning, not only of this
- * turn; @worked: microseconds that took.
+ * turn.
  */
 struct dcd_mark {
-	u64 way, target, applied, worked;
+	u64 way, target, applied;
 };
 
 struct dcd_sweep {
 	u64 turn;		/* @way where this turn began */
-	u64 worked;
 	sector_t at;
 	bool past_log;		/* the log is dead: one mark a turn, up to the newest write */
 	bool ahead;		/* the next batch is collected */
@@ -227,6 +227,7 @@ struct dcd_engine {
 	struct maple_tree index;
 	unsigned long ranges, zeroes;	/* in the index, and those of zeroes; @intake */
 	u64 index_bytes;
+	struct dcd_turn turn;		/* counted by @intake, else the destager's */
 	struct srcu_struct readers, copiers, submitters;	/* see above */
 	struct bio_set bios;		/* of reads */
 	struct workqueue_struct *intake_wq, *commit_wq, *destage_wq, *io_wq;

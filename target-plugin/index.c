@@ -52,11 +52,20 @@ sector_t dcd_index_reach(struct dcd_engine *e, sector_t sector, sector_t last)
 	return last;
 }
 
+/* A range with data comes, or goes. */
+static void count(struct dcd_engine *e, void *value, sector_t sector, sector_t last, bool comes)
+{
+	if (value && !is_zero(value))
+		dcd_turn_count(&e->turn, sector, last, comes);
+}
+
 /*
  * What the tree has more of ranges when [@sector, @last] is one of @new, or none at
- * all; and how many more of those are zeroes.
+ * all; and how many more of those are zeroes. The turn counts it at once, or (@undo) takes that
+ * back.
  */
-static long growth(struct dcd_engine *e, sector_t sector, sector_t last, void *new, long *zeroes)
+static long growth(struct dcd_engine *e, sector_t sector, sector_t last, void *new, long *zeroes,
+		   bool undo)
 {
 	MA_STATE(mas, &e->index, sector, sector);
 	unsigned int seen = 0;
@@ -64,12 +73,18 @@ static long growth(struct dcd_engine *e, sector_t sector, sector_t last, void *n
 	void *value;
 
 	*zeroes = new && is_zero(new);
+	count(e, new, sector, last, !undo);
 	rcu_read_lock();
 	mas_for_each(&mas, value, last) {
 		long more = (mas.index < sector) + (mas.last > last) - 1;
 
 		n += more;
 		*zeroes += is_zero(value) ? more : 0;
+		count(e, value, mas.index, mas.last, undo);
+		if (mas.index < sector)
+			count(e, value, mas.index, sector - 1, !undo);
+		if (mas.last > last)
+			count(e, value, last + 1, mas.last, !undo);
 		if (++seen % AT_A_TIME)
 			continue;
 		mas_pause(&mas);	/* nobody changes it: @intake */
@@ -83,15 +98,17 @@ static long growth(struct dcd_engine *e, sector_t sector, sector_t last, void *n
 
 static int store(struct dcd_engine *e, sector_t sector, sector_t last, void *value)
 {
-	long zeroes, more = growth(e, sector, last, value, &zeroes);
+	long zeroes, more = growth(e, sector, last, value, &zeroes, false);
 	int r = mtree_store_range(&e->index, sector, last, value, GFP_NOIO | __GFP_NOWARN);
 
 	lockdep_assert_held(&e->intake);
-	if (!r) {
-		WRITE_ONCE(e->ranges, e->ranges + more);
-		WRITE_ONCE(e->zeroes, e->zeroes + zeroes);
+	if (r) {
+		growth(e, sector, last, value, &zeroes, true);
+		return r;
 	}
-	return r;
+	WRITE_ONCE(e->ranges, e->ranges + more);
+	WRITE_ONCE(e->zeroes, e->zeroes + zeroes);
+	return 0;
 }
 
 int dcd_index_insert(struct dcd_engine *e, sector_t sector, u32 sectors,

@@ -80,18 +80,6 @@ u64 dcd_pace_delay(const struct dcd_level *l, const struct dcd_speed *s, u64 sec
 	return at_most((us * at_most(steep, ONE)) >> 16, DCD_PACE_MAX_US);
 }
 
-u64 dcd_turn_us(const struct dcd_turn *t)
-{
-	u64 us = at_most(t->us, LONGEST_US), mean = at_most(t->mean, MOST_SECTORS);
-	u64 denser = at_most(t->used, MOST_SECTORS) + at_most(t->room, MOST_SECTORS) / 2;
-	struct dcd_level way = { .used = t->gone, .size = t->whole };
-	u64 gone = fullness(&way), left;
-
-	left = div64_u64(us * (ONE - gone), gone ? gone : 1);
-	denser = at_most(div64_u64(denser * ONE, mean ? mean : 1), STEEPEST);
-	return at_most(us + (at_most(left, LONGEST_US) * denser >> 16), LONGEST_US);
-}
-
 u64 dcd_pace_room(u64 used, u64 size)
 {
 	u64 left = size - at_most(used, size), reserve = div64_u64(size, RESERVE);

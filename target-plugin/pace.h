@@ -50,19 +50,6 @@ bool dcd_level_above(const struct dcd_level *l, unsigned int percent);
 u64 dcd_pace_delay(const struct dcd_level *l, const struct dcd_speed *s, u64 sectors);
 
 /*
- * What can be seen in advance. Something is emptied in turns: of one that has gone
- * @gone of its @whole way in @us, how long will all of it take? What is still to come
- * is as much denser as it was used more since: @mean on the way up to now, @used now,
- * and at the end as much more as @room allows. Any unit.
- */
-struct dcd_turn {
-	u64 us, gone, whole;
-	u64 mean, used, room;
-};
-
-u64 dcd_turn_us(const struct dcd_turn *t);
-
-/*
  * How much more may come in when @used of @size is in use. The last part isn't given
  * away as long as all goes as foreseen; of what it doesn't only ever half, so that a
  * forecast that was wrong ends no write's way. Any unit.

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "pace.h"
+#include "turn.h"
 
 #define SIZE (1ULL << 18)	/* sectors */
 #define WRITE 8
@@ -144,13 +145,6 @@ static void any_arguments(void)
 						expect(false, "beyond the longest delay", a);
 					if (dcd_pace_room(n[a], n[b]) > n[b])
 						expect(false, "more room than there is", a);
-					for (int f = 0; f < all; f++) {
-						struct dcd_turn t = { n[a], n[b], n[c], n[d],
-								      n[f], n[a] };
-
-						if (dcd_turn_us(&t) > 3600000000ULL)
-							expect(false, "beyond an hour", a);
-					}
 				}
 }
 
@@ -161,8 +155,11 @@ static void any_arguments(void)
 #define BATCH 512
 #define EMPTIED 500.0		/* a second */
 
+#define BIN (1ULL << 16)	/* sectors */
+
 struct turns {
-	double now, worked, begun[MARKS];
+	struct dcd_turn turn;
+	double now;
 	unsigned long bin, batch, live[BINS], head, tail, bins, nmarks, mark_bins[MARKS];
 	unsigned long targets[MARKS], fullest;
 	double when[2];
@@ -193,33 +190,28 @@ static u64 room(const struct turns *t, unsigned long target)
 /* As admission.c does it. */
 static void foresee(struct turns *t)
 {
-	struct dcd_turn turn = { .us = (u64)((t->worked - t->begun[0]) * 1e6), .whole = BINS,
-				 .gone = t->bins - t->mark_bins[0], .used = t->head - t->tail,
-				 .room = room(t, t->tail) };
-	unsigned long free = t->tail, i;
-	double whole, worst = -1, mean = 0;
+	unsigned long free = t->tail, used = t->head - t->tail, i;
+	double worst = -1, more = (double)room(t, free) / 2 / (double)(used ? used : 1), whole;
+	u64 at = t->bin * BIN;
 
-	t->foreseen = t->nmarks && turn.gone;
+	t->foreseen = dcd_turn_foresee(&t->turn, BINS * BIN) && t->nmarks;
 	if (!t->foreseen)
 		return;
-	for (i = 0; i < t->nmarks; i++)
-		mean += (double)(t->targets[i] - t->tail) / (double)turn.gone *
-			(double)((i + 1 < t->nmarks ? t->mark_bins[i + 1] : t->bins) -
-				 t->mark_bins[i]);
-	turn.mean = (u64)mean;
-	whole = (double)dcd_turn_us(&turn) / 1e6;
+	whole = (double)dcd_turn_us(&t->turn, at, BINS * BIN) / 1e6;
 	for (i = 0; i < t->nmarks; i++) {
-		double left = t->begun[i] + whole - t->worked;
+		u64 end = t->mark_bins[i] + BINS, bins = end > t->bins ? end - t->bins : 0;
+		double way = (double)dcd_turn_us(&t->turn, at, bins * BIN) / 1e6;
+		double left = way * (1 + more * way / (whole + 1e-6));
 		double each = left / (double)(room(t, free) + 1);
 
 		if (each > worst) {
 			worst = each;
-			t->when[0] = t->now + (left > 0 ? left : 0);
+			t->when[0] = t->now + left;
 			t->until[0] = free;
 		}
 		free = t->targets[i];
 	}
-	t->when[1] = t->now + whole;
+	t->when[1] = t->now + whole * (1 + more);
 	t->until[1] = free;
 }
 
@@ -228,9 +220,11 @@ static void bin_done(struct turns *t)
 	unsigned long n = 0, emptied;
 
 	t->now = t->bin_end;
-	t->worked += t->now - t->bin_begun;
 	emptied = t->live[t->bin];
 	t->live[t->bin] = 0;
+	dcd_turn_learn(&t->turn, BIN, (u32)emptied, (u64)((t->now - t->bin_begun) * 1e6));
+	for (unsigned long i = 0; i < emptied; i++)
+		dcd_turn_count(&t->turn, t->bin * BIN, t->bin * BIN, false);
 	t->bin = (t->bin + 1) % BINS;
 	t->bins++;
 	t->batch += emptied;
@@ -245,12 +239,10 @@ static void bin_done(struct turns *t)
 		t->tail = t->targets[n - 1];
 	t->nmarks -= n;
 	for (unsigned long i = 0; i < t->nmarks; i++) {
-		t->begun[i] = t->begun[i + n];
 		t->mark_bins[i] = t->mark_bins[i + n];
 		t->targets[i] = t->targets[i + n];
 	}
 	foresee(t);
-	t->begun[t->nmarks] = t->worked;
 	t->mark_bins[t->nmarks] = t->bins;
 	t->targets[t->nmarks++] = t->head;
 }
@@ -275,14 +267,23 @@ static u64 delay_us(const struct turns *t)
 	return us;
 }
 
+/* Where the next one goes: nine of ten to a tenth, if it is @hot. */
+static unsigned long next_bin(const struct turns *t, bool hot)
+{
+	unsigned long n = t->head * 48271 % 0x7fffffff;
+
+	return hot && n / BINS % 10 ? n % (BINS / 10) : n % BINS;
+}
+
 /* Half of the ring is written in a moment: a turn later it comes back in a moment. */
-static void lumps(double seconds, unsigned int uneven, unsigned long lump)
+static void lumps(double seconds, unsigned int uneven, unsigned long lump, bool hot)
 {
 	struct turns t = { .uneven = uneven, .lump = lump };
 	double next = 0, longest = 0;
-	unsigned long settled = 0;
+	unsigned long settled = 0, written;
 	double levels = 0;
 
+	dcd_turn_init(&t.turn, BINS * BIN);
 	while (t.now < seconds) {
 		u64 us;
 
@@ -295,7 +296,9 @@ static void lumps(double seconds, unsigned int uneven, unsigned long lump)
 			continue;
 		}
 		t.now = next;
-		t.live[(t.head * 48271 % 0x7fffffff) % BINS]++;
+		written = next_bin(&t, hot);
+		t.live[written]++;
+		dcd_turn_count(&t.turn, written * BIN, written * BIN, true);
 		t.head++;
 		if (t.head - t.tail > t.fullest)
 			t.fullest = t.head - t.tail;
@@ -308,8 +311,8 @@ static void lumps(double seconds, unsigned int uneven, unsigned long lump)
 		}
 		next = t.now + (us > 50 ? (double)us : 50) / 1e6;
 	}
-	printf("room comes back in lumps, once a turn, uneven by %u %%, %lu at least:\n",
-	       uneven, lump);
+	printf("room comes back in lumps, once a turn, uneven by %u %%, %lu at least%s:\n",
+	       uneven, lump, hot ? ", nine of ten from a tenth" : "");
 	expect(t.fullest < RING, "  never full, percent", t.fullest * 100.0 / RING);
 	expect(levels > 80.0 * (double)settled, "  the room is used, percent",
 	       levels / (double)settled);
@@ -320,17 +323,71 @@ static void lumps(double seconds, unsigned int uneven, unsigned long lump)
 	       (double)settled / (EMPTIED * seconds / 2));
 }
 
+static void a_way_takes_what_waits_there(void)
+{
+	const u64 disk = 1ULL << 30, tenth = disk / 10;
+	struct dcd_turn t;
+	bool learned;
+
+	dcd_turn_init(&t, disk);
+	dcd_turn_count(&t, 0, 7, true);
+	expect(!dcd_turn_foresee(&t, disk), "nothing is learned yet, us", 0);
+	/* Far from each other: 10 ms each; near: 1 ms. */
+	dcd_turn_learn(&t, 1 << 26, 4, 40000);
+	dcd_turn_learn(&t, 1 << 16, 64, 64000);
+	for (u64 i = 0; i < 9000; i++)
+		dcd_turn_count(&t, i * tenth / 9000, i * tenth / 9000 + 7, true);
+	for (u64 i = 1; i < 100; i++)
+		dcd_turn_count(&t, i * disk / 100, i * disk / 100 + 7, true);
+	learned = dcd_turn_foresee(&t, disk);
+	expect(learned, "learned, s", (double)dcd_turn_us(&t, 0, disk) / 1e6);
+	expect(dcd_turn_us(&t, 0, 2 * tenth) > 8 * dcd_turn_us(&t, 2 * tenth, 8 * tenth),
+	       "a tenth has nine tenths of the turn, s",
+	       (double)dcd_turn_us(&t, 0, 2 * tenth) / 1e6);
+	expect(dcd_turn_us(&t, 5 * tenth, 7 * tenth) ==
+	       dcd_turn_us(&t, 5 * tenth, disk - 5 * tenth) +
+	       dcd_turn_us(&t, 0, 12 * tenth - disk), "round the end of the disk, s",
+	       (double)dcd_turn_us(&t, 5 * tenth, 7 * tenth) / 1e6);
+	for (u64 i = 0; i < 9000; i++)
+		dcd_turn_count(&t, i * tenth / 9000, i * tenth / 9000 + 7, false);
+	(void)dcd_turn_foresee(&t, disk);
+	expect(dcd_turn_us(&t, 0, disk) < 99 * 20000, "what is gone counts no longer, s",
+	       (double)dcd_turn_us(&t, 0, disk) / 1e6);
+	dcd_turn_count(&t, disk - 8, disk + (1 << 20), true);
+	(void)dcd_turn_foresee(&t, disk + (1 << 20) + 1);
+	expect(dcd_turn_us(&t, 0, 2 * disk) > 8192 * 1000, "the disk has grown, s",
+	       (double)dcd_turn_us(&t, 0, 2 * disk) / 1e6);
+}
+
+static void any_turn(void)
+{
+	static const u64 n[] = { 0, 1, 2, 99, 1ULL << 16, 1ULL << 31, 1ULL << 47, (1ULL << 57) - 1 };
+	const int all = sizeof(n) / sizeof(*n);
+
+	for (int a = 0; a < all; a++)
+		for (int b = 0; b < all; b++)
+			for (int c = 0; c < all; c++) {
+				struct dcd_turn t;
+				u64 whole;
+
+				dcd_turn_init(&t, n[a]);
+				for (int i = 0; i < DCD_SLICES; i++)
+					t.loads[i] = (u32)n[c];
+				dcd_turn_learn(&t, n[b], (u32)n[c], n[a]);
+				dcd_turn_learn(&t, n[a], 1, n[b]);
+				(void)dcd_turn_foresee(&t, n[a]);
+				whole = dcd_turn_us(&t, 0, n[a]);
+				if (whole > 1ULL << 62)
+					expect(false, "longer than anything", (double)whole);
+				if (n[b] <= n[a] && dcd_turn_us(&t, n[b], n[c]) > whole + 1)
+					expect(false, "a part is longer than the whole", a);
+			}
+}
+
 static void turns_are_foreseen(void)
 {
-	struct dcd_turn t = { .us = 3000000, .gone = 25, .whole = 100, .mean = 10, .used = 10 };
 	struct dcd_level l = { .used = 60, .size = 100, .low = 50, .high = 60 };
 
-	expect(dcd_turn_us(&t) == 12000000, "an even turn, s", (double)dcd_turn_us(&t) / 1e6);
-	t.used = 20;
-	t.room = 20;
-	expect(dcd_turn_us(&t) == 30000000, "a denser rest, s", (double)dcd_turn_us(&t) / 1e6);
-	t.gone = 100;
-	expect(dcd_turn_us(&t) == 3000000, "its end, s", (double)dcd_turn_us(&t) / 1e6);
 	expect(dcd_pace_share(&l, 4000000, 8000, 8) == 4000, "shared evenly, us",
 	       (double)dcd_pace_share(&l, 4000000, 8000, 8));
 	l.used = 55;
@@ -343,10 +400,14 @@ static void turns_are_foreseen(void)
 
 int main(void)
 {
+	a_way_takes_what_waits_there();
+	any_turn();
 	turns_are_foreseen();
-	lumps(900, 0, 0);
-	lumps(3600, 30, RING / 64);
-	lumps(3600, 30, RING / 32);
+	lumps(900, 0, 0, false);
+	lumps(3600, 30, RING / 64, false);
+	lumps(3600, 30, RING / 32, false);
+	lumps(3600, 0, 0, true);
+	lumps(3600, 30, RING / 64, true);
 	no_delay_for_a_burst();
 	grows_with_the_level();
 	speed_forgets();

@@ -11,6 +11,7 @@ SHIM = HERE.parents[1] / "bench/media/test/include"  # the kernel's headers, as 
 
 def test_delays_hold_the_level(tmp_path: Path) -> None:
     program = compile_c(tmp_path / "test_pace", "-I", SHIM, "-I", HERE.parent,
-                        HERE.parent / "pace.c", HERE / "test_pace.c", "-lm")  # fmt: skip
+                        HERE.parent / "pace.c", HERE.parent / "turn.c",
+                        HERE / "test_pace.c", "-lm")  # fmt: skip
     done = run(program)
     assert done.code == 0, done

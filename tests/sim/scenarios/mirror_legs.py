@@ -241,13 +241,14 @@ def in_flight() -> None:
 def late_error() -> None:
     base.step("a late error of a write sent before the leg was failed: counted, but no new death")
     pair = Pair("nosync", "region_size", REGION)
-    pair.remote.slow(50)
+    pair.remote.slow(500)
     pair.remote.disk.bad(512, 519)
     log = base.KernelLog()
     disk = blk.Disk(pair.mirror.node)
     thread = threading.Thread(target=disk.write, args=(512, blk.pattern("late", 8)))
     thread.start()
     base.until(lambda: pair.count("writes") == 1, "the write under way")
+    time.sleep(0.1)  # What the leg's sender still has when the leg is failed is never sent.
     pair.mirror.message("fail remote")
     thread.join()
     base.equal(pair.count("late"), 0, "late errors")
