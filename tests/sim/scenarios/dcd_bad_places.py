@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Bad places of the data disk under load: the ring doesn't fill, nobody is refused, nothing is lost.
+"""Bad places of the data disk under load: the ring isn't filled, nobody refused, nothing lost.
 
 Args: the parts, of which without any all are run.
 """
