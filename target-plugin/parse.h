@@ -175,7 +175,9 @@ static inline const struct dcd_entry *dcd_entry_at(const void *seg, u32 number)
 	return (const struct dcd_entry *)((const u8 *)seg + DCD_BLOCK) + number;
 }
 
-/* Whole, of this epoch, within segment and data disk, and its payload is right. */
+/* Of this epoch, whole but for its payload, and within segment and data disk. */
+bool dcd_entry_named(const struct dcd_geometry *g, const void *seg, u32 number);
+/* And its payload is right. */
 bool dcd_entry_valid(const struct dcd_geometry *g, const void *seg, u32 number);
 
 /* NVRAM of @bytes has so many slots; more aren't used. */

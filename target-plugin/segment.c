@@ -139,12 +139,16 @@ static bool payload_right(const void *seg, const struct dcd_entry *n)
 	return dcd_crc((const u8 *)seg + offset, stored) == le32_to_cpu(n->payload_crc);
 }
 
-bool dcd_entry_valid(const struct dcd_geometry *g, const void *seg, u32 number)
+bool dcd_entry_named(const struct dcd_geometry *g, const void *seg, u32 number)
 {
 	const struct dcd_entry *n = dcd_entry_at(seg, number);
 
-	return entry_crc_right(n) && le64_to_cpu(n->epoch) == g->epoch && entry_fits(g, n) &&
-	       payload_right(seg, n);
+	return entry_crc_right(n) && le64_to_cpu(n->epoch) == g->epoch && entry_fits(g, n);
+}
+
+bool dcd_entry_valid(const struct dcd_geometry *g, const void *seg, u32 number)
+{
+	return dcd_entry_named(g, seg, number) && payload_right(seg, dcd_entry_at(seg, number));
 }
 
 /* Does it join those before it? @batch is what they have left open (0: none), then what is. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The commands of dcd. Each returns the exit code: 0 done, 1 refused or failed,
- * 2 usage; `check` has fsck's (check.c). With --json the answer is JSON on
+ * 2 usage, 3 salvaged, and something is lost; `check` has fsck's (check.c). With --json the answer is JSON on
  * stdout; messages are on stderr in either case.
  */
 #ifndef DCD_COMMANDS_H
@@ -20,6 +20,7 @@ struct options {
 	bool json;
 	bool dry_run;		/* recover: all checks, nothing is written */
 	const char *leg;	/* retire: where the mirror's leg lies; NULL: the data disk */
+	bool salvage;		/* recover: what is right of what is damaged */
 	bool all;		/* dump: every place of the ring */
 	bool progress;		/* even if stderr isn't a terminal */
 };

@@ -17,12 +17,12 @@ static void usage(void)
 	      "       dcd examine [--json] DEV|FILE\n"
 	      "       dcd check --log DEV [--nvram DEV] [--data DEV] [--json]\n"
 	      "       dcd dump --log DEV [--nvram DEV] [--data DEV] [--all] [--json]\n"
-	      "       dcd recover --data DEV --log DEV [--nvram DEV] [--dry-run] [--force]\n"
-	      "                   [--progress] [--json]\n"
+	      "       dcd recover --data DEV --log DEV [--nvram DEV] [--salvage] [--dry-run]\n"
+	      "                   [--force] [--progress] [--json]\n"
 	      "       dcd retire --data DEV --log DEV [--nvram DEV] [--leg DEV] [--force]\n"
 	      "                  [--progress] [--json]\n"
 	      "DEV is a block device or a file with its content.\n"
-	      "Exit code: 0 done, 1 refused or failed, 2 this text; check: 0 whole, 4 damaged,\n"
+	      "Exit code: 0 done, 1 refused or failed, 2 this text, 3 salvaged with losses; check: 0 whole, 4 damaged,\n"
 	      "8 can't be read, 16 this text.\n", stderr);
 }
 
@@ -56,7 +56,7 @@ static int parse(int argc, char **argv, const char *allowed, struct options *o)
 		{ "data", 1, NULL, 'd' }, { "log", 1, NULL, 'l' }, { "nvram", 1, NULL, 'n' },
 		{ "segment-bytes", 1, NULL, 's' }, { "nvram-bytes", 1, NULL, 'b' },
 		{ "force", 0, NULL, 'f' }, { "json", 0, NULL, 'j' }, { "dry-run", 0, NULL, 'y' },
-		{ "all", 0, NULL, 'a' }, { "progress", 0, NULL, 'p' }, { "leg", 1, NULL, 'L' },
+		{ "all", 0, NULL, 'a' }, { "salvage", 0, NULL, 'S' }, { "progress", 0, NULL, 'p' }, { "leg", 1, NULL, 'L' },
 		{ 0 },
 	};
 	int c, which = 0;
@@ -81,6 +81,7 @@ static int parse(int argc, char **argv, const char *allowed, struct options *o)
 		case 'j': o->json = true; break;
 		case 'y': o->dry_run = true; break;
 		case 'a': o->all = true; break;
+		case 'S': o->salvage = true; break;
 		default: o->progress = true; break;
 		}
 	}
@@ -96,7 +97,7 @@ int main(int argc, char **argv)
 		{ "format", "data log nvram segment-bytes nvram-bytes force json" },
 		{ "examine", "json" }, { "check", "data log nvram json" },
 		{ "dump", "data log nvram all json" },
-		{ "recover", "data log nvram dry-run force progress json" },
+		{ "recover", "data log nvram salvage dry-run force progress json" },
 		{ "retire", "data log nvram leg force progress json" },
 	};
 	const char *command = argc > 1 ? argv[1] : "", *allowed = NULL;

@@ -10,7 +10,9 @@
 #include "../../dm-target/tools/json.h"
 #include "progress.h"
 #include "recover.h"
-#include "set.h"
+#include "salvage.h"
+
+enum { LOSSES = 3 };
 
 static int write_entry(struct set *s, const u8 *seg, const struct dcd_entry *n)
 {
@@ -86,8 +88,8 @@ int set_recover(struct set *s, const struct options *o, struct tally *found)
 
 static void say(const struct set *s, const struct options *o, const struct tally *t)
 {
-	const char *state = *s->reason ? "refused" : s->failed ? "failed" :
-			    o->dry_run ? "would_recover" : "recovered";
+	const char *state = s->failed ? "failed" : *s->reason ? "refused" :
+			    s->salvaged ? "salvaged" : o->dry_run ? "would_recover" : "recovered";
 
 	if (*s->reason)
 		fprintf(stderr, "dcd: %s\n", s->message);
@@ -97,6 +99,7 @@ static void say(const struct set *s, const struct options *o, const struct tally
 			       " segments and %" PRIu64 " NVRAM slots to %s\n",
 			       o->dry_run ? "would write" : "wrote", t->entries, t->sectors,
 			       t->segments, t->slots, s->data.path);
+		set_lost_text(s);
 		return;
 	}
 	json_open(NULL, '{');
@@ -107,6 +110,8 @@ static void say(const struct set *s, const struct options *o, const struct tally
 	json_number("slots", t->slots);
 	json_number("entries", t->entries);
 	json_number("sectors", t->sectors);
+	if (s->salvaged)
+		set_lost_json(s);
 	json_close('}');
 }
 
@@ -116,9 +121,18 @@ int command_recover(const struct options *o)
 	struct set s;
 	int r = set_open(&s, o, !o->dry_run);
 
-	if (!r)
+	if (!r && !s.nvram_lost)
 		r = set_recover(&s, o, &found);
+	if (o->salvage && !s.failed && s.buf && s.plan.refusal != DCD_REFUSE_NEWER &&
+	    (s.plan.want == DCD_REFUSED || s.nvram_lost)) {
+		if (*s.reason)
+			fprintf(stderr, "dcd: %s\n", s.message);
+		s.reason = "";
+		s.salvaged = true;
+		r = set_salvage(&s, o->dry_run, o->force, &found);
+	}
 	say(&s, o, &found);
+	r = r ? 1 : s.n_lost || s.nvram_lost ? LOSSES : 0;
 	set_close(&s);
-	return r ? 1 : 0;
+	return r;
 }

@@ -90,7 +90,8 @@ static int open_set(struct set *s, const struct options *o, bool for_writing)
 		return refuse(s, "same_device", "", "two of data disk, log disk and NVRAM are the same device");
 	if (open_all(s, o, for_writing) || find_super(s))
 		return -1;
-	if (s->super.geometry.nvram && !s->has_nvram)
+	s->nvram_lost = s->super.geometry.nvram && !s->has_nvram;
+	if (s->nvram_lost && !o->salvage)
 		return refuse(s, "nvram_missing", s->log.path, "the log was formatted together with an NVRAM, which may have the newest writes: --nvram is needed");
 	if (!s->super.geometry.nvram && s->has_nvram)
 		return refuse(s, "nvram_foreign", s->log.path, "the log was formatted without NVRAM: wrong NVRAM, or wrong log disk?");
@@ -122,6 +123,7 @@ void set_close(struct set *s)
 {
 	free(s->buf);
 	free(s->scans);
+	free(s->lost);
 	device_close(&s->log);
 	device_close(&s->nvram);
 	device_close(&s->data);
@@ -224,9 +226,9 @@ int set_walk(struct set *s, set_visit visit, void *context, bool tell)
 	return refuse(s, dcd_refusal_name(s->plan.refusal), s->log.path, text);
 }
 
-static void cover(struct set *s, const struct dcd_entry *n)
+void set_cover(struct set *s, u64 sector, u32 sectors)
 {
-	u64 sector = le64_to_cpu(n->sector), end = sector + le32_to_cpu(n->sectors);
+	u64 end = sector + sectors;
 	struct dcd_witnessed w;
 
 	for (u32 i = 0; i < DCD_WITNESSES; i++)
@@ -281,7 +283,7 @@ int set_tally(struct set *s, const struct group *g, void *context)
 			continue;
 		t->entries++;
 		t->sectors += le32_to_cpu(n->sectors);
-		cover(s, n);
+		set_cover(s, le64_to_cpu(n->sector), le32_to_cpu(n->sectors));
 	}
 	return 0;
 }

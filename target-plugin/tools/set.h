@@ -10,6 +10,12 @@
 #include "commands.h"
 #include "device.h"
 
+/* Entries that can't be saved. @sectors 0: where they wrote isn't known. */
+struct lost {
+	u64 first, last;
+	u64 sector, sectors;
+};
+
 struct set {
 	struct device log, nvram, data;
 	bool has_nvram, has_data;	/* were given */
@@ -25,6 +31,11 @@ struct set {
 	const char *reason;		/* a word */
 	char message[640];
 	bool failed;			/* I/O, memory: nothing is known */
+	/* set_salvage()'s */
+	struct lost *lost;
+	size_t n_lost;
+	bool salvaged;
+	bool nvram_lost;		/* there was one, and it wasn't given */
 };
 
 /* What is live, in order: a segment of the log, or a slot that is to become one. */
@@ -73,6 +84,8 @@ int set_tally(struct set *s, const struct group *g, void *context);
  * on are taken out.
  */
 int set_witnesses(struct set *s, bool anyway);
+/* A live entry is over these: what set_tally() does for each. */
+void set_cover(struct set *s, u64 sector, u32 sectors);
 
 /* Objects "log", "nvram" of the open JSON object; the same as text. */
 void set_json(const struct set *s);

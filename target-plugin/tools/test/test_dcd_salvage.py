@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What `dcd recover --salvage` saves of what recovery refuses, and what it lists as lost."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import dcdtool
+import pytest
+from dcdimage import BLOCK, PAYLOAD, RING, SECTOR, SEGMENT, SEGMENTS, Images, after_a_cut, history
+from sanitized import run
+
+LOSSES = 3
+
+dcd = dcdtool.dcd
+
+
+def place(sequence: int) -> int:
+    return RING + sequence % SEGMENTS * SEGMENT
+
+
+def salvaged(dcd: Path, folder: Path, images: Images, *without: str) -> tuple[bytes, Any]:
+    """The data disk, and what was told; recovery refuses it, and log and NVRAM stay as they are."""
+    words = images.save(folder)
+    for word in without:
+        at = words.index(word)
+        del words[at : at + 2]
+    assert run(dcd, "recover", *words).code == 1
+    dry = run(dcd, "recover", *words, "--salvage", "--dry-run", "--json")
+    assert (folder / "data").read_bytes() == bytes(images.data), dry
+    told = run(dcd, "recover", *words, "--salvage", "--json")
+    assert dry.json() == told.json() and told.json()["state"] == "salvaged", told
+    assert told.code == dry.code == LOSSES, told
+    assert (folder / "log").read_bytes() == bytes(images.log)
+    return (folder / "data").read_bytes(), told.json()
+
+
+def without(images: Images, *lost: int) -> bytes:
+    """The data disk with all live entries but those."""
+    data = bytearray(images.data)
+    number = 40
+    for i, entries in enumerate(history()):
+        for entry in entries:
+            if i >= 2 and number not in lost:
+                entry.apply(data)
+            number += 1
+    return bytes(data)
+
+
+def test_a_payload(dcd: Path, tmp_path: Path) -> None:
+    """Entry 44 writes sectors 8 and 9; 50 writes over 9 later."""
+    images = after_a_cut(True)
+    images.log[place(20) + PAYLOAD] ^= 0x55
+    data, told = salvaged(dcd, tmp_path, images)
+    assert data == without(images, 44)
+    assert told["lost"] == [{"first_entry": 44, "last_entry": 44, "sector": 8, "sectors": 1}]
+    assert told["entries"] == 10 and not told["nvram_lost"]
+
+
+def test_a_line_of_a_table(dcd: Path, tmp_path: Path) -> None:
+    images = after_a_cut(True)
+    images.log[place(20) + BLOCK + 64 + 20] ^= 0x55
+    data, told = salvaged(dcd, tmp_path, images)
+    assert data == without(images, 45)
+    assert told["lost"] == [{"first_entry": 45, "last_entry": 45}]
+
+
+def test_a_segment(dcd: Path, tmp_path: Path) -> None:
+    images = after_a_cut(True)
+    images.put(20, bytes(SEGMENT))
+    data, told = salvaged(dcd, tmp_path, images)
+    assert data == without(images, 44, 45)
+    assert told["lost"] == [{"first_entry": 44, "last_entry": 45}]
+
+
+def test_a_header(dcd: Path, tmp_path: Path) -> None:
+    """Everything else of the segment is right: nothing is lost."""
+    images = after_a_cut(True)
+    images.put(20, b"\x55" * 512)
+    words = images.save(tmp_path)
+    assert run(dcd, "recover", *words).code == 1
+    told = run(dcd, "recover", *words, "--salvage", "--json")
+    assert told.code == 0 and told.json()["lost"] == [], told
+    assert (tmp_path / "data").read_bytes() == bytes(images.right)
+
+
+def test_a_slot(dcd: Path, tmp_path: Path) -> None:
+    """The newest entries by the end record are neither in the log nor in NVRAM."""
+    images = after_a_cut(True)
+    images.slot(24 % 4, bytes(SEGMENT))
+    data, told = salvaged(dcd, tmp_path, images)
+    assert data == without(images, 53, 54)
+    assert told["lost"] == [{"first_entry": 53, "last_entry": 54}]
+
+
+def test_the_nvram_is_lost(dcd: Path, tmp_path: Path) -> None:
+    images = after_a_cut(True)
+    images.put(23, bytes(SEGMENT))  # what was torn there
+    data, told = salvaged(dcd, tmp_path, images, "--nvram")
+    assert data == without(images, 51, 52, 53, 54)
+    assert told["nvram_lost"] and told["lost"] == []
+
+
+@pytest.mark.parametrize("nvram", [True, False])
+def test_nothing_is_damaged(dcd: Path, tmp_path: Path, nvram: bool) -> None:
+    """It is a recovery then."""
+    images = after_a_cut(nvram)
+    words = images.save(tmp_path)
+    told = run(dcd, "recover", *words, "--salvage", "--json")
+    assert told.code == 0 and told.json()["state"] == "recovered", told
+    assert (tmp_path / "data").read_bytes() == bytes(images.right)
+    assert run(dcd, "check", *words, "--json").json()["state"] == "clean"
+
+
+def test_what_it_does_not_list_is_right(dcd: Path, tmp_path: Path) -> None:
+    """Damage at random: each sector is right, or listed, or something unknown is."""
+    rng = random.Random("salvage")
+    listed = 0
+    for case in range(150):
+        images = after_a_cut(True)
+        assert images.nvram is not None
+        images.put(23, bytes(SEGMENT))  # what was torn there has bytes that no NVRAM had
+        for _ in range(rng.randint(1, 4)):
+            if rng.random() < 0.3:
+                at = BLOCK + rng.randrange(4) * SEGMENT + rng.choice((BLOCK, PAYLOAD))
+                images.nvram[at + rng.randrange(400)] ^= rng.randrange(1, 256)
+            else:
+                at = place(rng.randint(20, 24)) + rng.choice((0, BLOCK, PAYLOAD))
+                images.log[at + rng.randrange(400)] ^= rng.randrange(1, 256)
+        words = images.save(tmp_path)
+        told = run(dcd, "recover", *words, "--salvage", "--json")
+        assert told.code in (0, LOSSES), (case, told)
+        data, lost = (tmp_path / "data").read_bytes(), told.json().get("lost", [])
+        if any("sector" not in item for item in lost):
+            continue
+        listed += len(lost)
+        bad = {s for item in lost for s in range(item["sector"], item["sector"] + item["sectors"])}
+        for n in range(len(data) // SECTOR):
+            part = slice(n * SECTOR, (n + 1) * SECTOR)
+            assert n in bad or data[part] == images.right[part], (case, n, told)
+    assert listed > 10
