@@ -37,9 +37,11 @@ length = int(clilab.examined(one.node)["data_len"])
 blk.same(one.node, two.node, length)
 
 base.step("it is started, and stopped before its end")
+good("set", "m", "resync_rate=1024")
 good("verify", "start", "m")
 good("verify", "stop", "m")
 clilab.wait(action="idle")
+good("set", "m", "resync_rate=0")
 refused(1, "verify", "status", "m", says=("not compared to the end",))
 
 base.step("all of it again")
