@@ -322,8 +322,8 @@ extern struct dcd_nvram_type dcd_nvram_pmem;
  * caller, who is in @copiers, leaves it; that has to come soon: only after a copy.
  */
 const u8 *dcd_slot_bytes(struct dcd_engine *e, u64 segment, u32 offset);
-/* All of a segment that is in memory and whole, likewise, and how many entries it has. */
-const u8 *dcd_slot_whole(struct dcd_engine *e, u64 segment, u32 *entries);
+/* All of a segment that is in memory and whole, likewise; its first entry, and how many. */
+const u8 *dcd_slot_whole(struct dcd_engine *e, u64 segment, u64 *first, u32 *entries);
 /*
  * The slot of the segment to open next, NULL: none yet, or the log is full, but for what
  * is logged @again. Needs @lock.

@@ -29,7 +29,7 @@ const u8 *dcd_slot_bytes(struct dcd_engine *e, u64 segment, u32 offset)
 	return there ? s->base + offset : NULL;
 }
 
-const u8 *dcd_slot_whole(struct dcd_engine *e, u64 segment, u32 *entries)
+const u8 *dcd_slot_whole(struct dcd_engine *e, u64 segment, u64 *first, u32 *entries)
 {
 	struct dcd_slot *s = slot_of(e, segment);
 	bool there;
@@ -38,6 +38,7 @@ const u8 *dcd_slot_whole(struct dcd_engine *e, u64 segment, u32 *entries)
 	there = s->segment == segment && (s->state == DCD_SLOT_SEALED ||
 					  s->state == DCD_SLOT_CLEAN) &&
 		e->published >= s->first_entry + s->entries;
+	*first = s->first_entry;
 	*entries = s->entries;
 	spin_unlock(&e->lock);
 	return there ? s->base : NULL;

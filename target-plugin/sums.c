@@ -75,16 +75,26 @@ static u32 of_entry(const void *seg, const struct dcd_entry *n, struct sum *to)
 	return i;
 }
 
-/* @g: only of entries that are right by themselves; NULL: of all. */
+/*
+ * By itself, and in its turn: where a write was lost the disk has entries that are as right, of
+ * what was in this place of the ring before.
+ */
+static bool believed(const struct dcd_geometry *g, const void *seg, u32 number, u64 first)
+{
+	return le64_to_cpu(dcd_entry_at(seg, number)->sequence) == first + number &&
+	       dcd_entry_valid(g, seg, number);
+}
+
+/* @g: only of entries that can be believed, the first of which is @first; NULL: of all. */
 static int keep(struct dcd_engine *e, u64 segment, const void *seg, u32 entries,
-		const struct dcd_geometry *g)
+		const struct dcd_geometry *g, u64 first)
 {
 	struct sums *s, *old;
 	bool holes = !entries;
 	u32 i, n = 0;
 
 	for (i = 0; i < entries; i++) {
-		if (!g || dcd_entry_valid(g, seg, i))
+		if (!g || believed(g, seg, i, first))
 			n += of_entry(seg, dcd_entry_at(seg, i), NULL);
 		else
 			holes = true;
@@ -95,7 +105,7 @@ static int keep(struct dcd_engine *e, u64 segment, const void *seg, u32 entries,
 	s->n = 0;
 	s->holes = holes;
 	for (i = 0; i < entries && s->n < n; i++)
-		if (!g || dcd_entry_valid(g, seg, i))
+		if (!g || believed(g, seg, i, first))
 			s->n += of_entry(seg, dcd_entry_at(seg, i), s->sum + s->n);
 	old = xa_store(&e->sums, segment, s, GFP_NOIO | __GFP_NOWARN);
 	if (xa_is_err(old)) {
@@ -109,16 +119,16 @@ static int keep(struct dcd_engine *e, u64 segment, const void *seg, u32 entries,
 
 void dcd_sums_keep(struct dcd_engine *e, u64 segment, const void *seg, u32 entries)
 {
-	if (test_knob(forget_sums) || keep(e, segment, seg, entries, NULL))
+	if (test_knob(forget_sums) || keep(e, segment, seg, entries, NULL, 0))
 		dcd_count(e, DCD_N_NOMEM, 1);
 }
 
 /* A slot that was never in the log, because that is dead. */
-static int from_slot(struct dcd_engine *e, u64 segment, void *buf)
+static int from_slot(struct dcd_engine *e, u64 segment, void *buf, u64 *first)
 {
 	int id = srcu_read_lock(&e->copiers);
 	u32 entries;
-	const u8 *base = dcd_slot_whole(e, segment, &entries);
+	const u8 *base = dcd_slot_whole(e, segment, first, &entries);
 
 	if (base)
 		memcpy(buf, base, e->segment_bytes);
@@ -127,7 +137,8 @@ static int from_slot(struct dcd_engine *e, u64 segment, void *buf)
 }
 
 /* How many entries it has that may be right; 0: nothing is. */
-static int from_log(struct dcd_engine *e, const struct dcd_geometry *g, u64 segment, void *buf)
+static int from_log(struct dcd_engine *e, const struct dcd_geometry *g, u64 segment, void *buf,
+		    u64 *first)
 {
 	const struct dcd_segment *h = buf;
 	u64 found;
@@ -139,6 +150,7 @@ static int from_log(struct dcd_engine *e, const struct dcd_geometry *g, u64 segm
 		return r;
 	if (dcd_segment_header(g, buf, segment, &found) != DCD_SEGMENT_VALID)
 		return 0;
+	*first = le64_to_cpu(h->first_entry);
 	return min(le32_to_cpu(h->entries), dcd_table_entries(g));
 }
 
@@ -146,16 +158,17 @@ static int read_again(struct dcd_engine *e, u64 segment)
 {
 	void *buf = kvmalloc(e->segment_bytes, GFP_NOIO | __GFP_NOWARN);
 	struct dcd_geometry g;
+	u64 first = 0;
 	int r;
 
 	if (!buf)
 		return -ENOMEM;
 	dcd_geometry_of(e, &g);
-	r = from_slot(e, segment, buf);
+	r = from_slot(e, segment, buf, &first);
 	if (r == -ENOENT)
-		r = from_log(e, &g, segment, buf);
+		r = from_log(e, &g, segment, buf, &first);
 	if (r >= 0)
-		r = keep(e, segment, buf, r, &g);
+		r = keep(e, segment, buf, r, &g, first);
 	kvfree(buf);
 	return r;
 }

@@ -72,7 +72,7 @@ def test_nobody_gets_what_is_damaged(kernel: str) -> None:
 def test_damage_is_found_without_memory() -> None:
     """Where the checksums are read from the log again: not with a damaged table."""
     options = ("--param", "dcd.test_forget_sums=1")
-    run = lab("dcd_rot.py", "reads", "destage", "part", "cable", options=options)
+    run = lab("dcd_rot.py", "reads", "destage", "part", "cable", "lost", options=options)
     assert run.rc == 0, run.text
 
 

@@ -135,6 +135,42 @@ def cable() -> None:
     box.away()
 
 
+def lost() -> None:
+    base.step("of writes to the log nothing got there but the headers: the last turn's entries")
+    box = Box(settings=HELD)
+    model = Model(box.data.sectors)
+    ring = (RING_START // blk.SECTOR, box.log.sectors - RING_START // blk.SECTOR)
+    with box.disk() as disk:
+        for turn in range(2):
+            filled(disk, model, 0, END, f"turn {turn}", SIZE)
+            box.set("destage_idle_ms=1")
+            box.destaged()
+            box.set("destage_idle_ms=3600000")
+        before = box.log.bytes(*ring)
+        filled(disk, model, 0, END, "the newest", SIZE)
+        filled(disk, model, END, END + 600, "so that it isn't in a slot", SIZE)
+        now = box.log.bytes(*ring)
+        mixed = b"".join(
+            now[at : at + 4096] + before[at + 4096 : at + SEGMENT]
+            for at in range(0, len(now), SEGMENT)
+        )
+        with blk.Disk(f"/dev/mapper/{box.log.name}-medium") as medium:
+            medium.write(ring[0], mixed)
+        errors = 0
+        for first in range(0, END, SIZE):
+            try:
+                right(disk, model, first, first + SIZE)
+            except OSError as err:
+                base.expect(err.errno == errno.ENODATA, str(err))
+                errors += 1
+        base.expect(errors > 0, "nothing was damaged")
+        with blk.Disk(f"/dev/mapper/{box.log.name}-medium") as medium:
+            medium.write(ring[0], now)
+        box.destaged()
+        model.check(disk, "when it had them again")
+    box.away()
+
+
 def seen(event: str, text: str) -> None:
     base.expect(f" dcd_{event}: " in (trace := (TRACING / "trace").read_text()) and text in trace,
                 f"no event dcd_{event} with {text!r}")  # fmt: skip
@@ -188,6 +224,8 @@ def scrub() -> None:
 
 
 base.put(TRACING / "events/dcd/enable", "1")
-PARTS = {"reads": reads, "destage": destage, "part": part, "cable": cable, "scrub": scrub}
+PARTS = {
+    "reads": reads, "destage": destage, "part": part, "cable": cable, "lost": lost, "scrub": scrub,
+}  # fmt: skip
 for name in sys.argv[1:] or PARTS:
     PARTS[name]()
