@@ -232,6 +232,11 @@ void dcd_witness_set(struct dcd_super *s, u32 i, const struct dcd_witnessed *w)
 	s->witnesses[i].crc = cpu_to_le32(w ? w->crc : 0);
 }
 
+bool dcd_witnesses_deny(unsigned int asked, unsigned int wrong, bool exact)
+{
+	return exact ? wrong : wrong > asked / 2;
+}
+
 unsigned int dcd_super_next(struct dcd_super *s, u64 tail, u64 applied)
 {
 	u64 generation = le64_to_cpu(s->generation) + 1;

@@ -124,6 +124,12 @@ bool dcd_witness_of(const struct dcd_super *s, u32 i, struct dcd_witnessed *w);
 /* NULL: none. dcd_super_next() comes before it is written. */
 void dcd_witness_set(struct dcd_super *s, u32 i, const struct dcd_witnessed *w);
 void dcd_witness_void(struct dcd_super *s);	/* all of them */
+/*
+ * Of @asked ones @wrong have other bytes on this disk: is it another disk? Any says so, if the
+ * set's NVRAM keeps what it has (@exact). Else most of them have to: past a dead log the data disk
+ * gets writes that were refused, over some, and nothing that survives a crash tells of it.
+ */
+bool dcd_witnesses_deny(unsigned int asked, unsigned int wrong, bool exact);
 
 /* The next generation of it, ready to be written to copy number (generation & 1), its result. */
 unsigned int dcd_super_next(struct dcd_super *s, u64 tail, u64 applied);

@@ -90,10 +90,13 @@ int dcd_witness_check(struct dcd_engine *e)
 		wrong += dcd_crc(buf, w.sectors << SECTOR_SHIFT) != w.crc;
 	}
 	kfree(buf);
-	if (wrong && !test_knob(any_data)) {
+	if (dcd_witnesses_deny(asked, wrong, e->keeps) && !test_knob(any_data)) {
 		pr_err("dcd: %s: %u of %u blocks that the data disk had when the log %pg (uuid %pU) was used last are others on %pg: it is another disk, or an older copy, or was written to without the DCD. Nothing of the log is written there. If it is to have what is in the log for all that: dcd recover --force, once\n",
 		       e->name, wrong, asked, e->log.bdev, e->super.uuid, e->data.bdev);
 		r = -EMEDIUMTYPE;
+	} else if (wrong) {
+		pr_warn("dcd: %s: %u of %u blocks that the data disk had when the log %pg was used last are others on %pg: either that log failed then, or something else has written there\n",
+			e->name, wrong, asked, e->log.bdev, e->data.bdev);
 	}
 	return r;
 }

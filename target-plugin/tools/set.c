@@ -265,7 +265,7 @@ int set_witnesses(struct set *s, bool anyway)
 	if (!wrong)
 		return 0;
 	snprintf(text, sizeof(text), "%u of %u blocks that the data disk had when the log was used last are others here: it is another disk, or an older copy, or was written to without the DCD", wrong, asked);
-	if (!anyway)
+	if (!anyway && dcd_witnesses_deny(asked, wrong, s->has_nvram))
 		return refuse(s, "other_data", s->data.path, text);
 	fprintf(stderr, "dcd: %s: %s\n", s->data.path, text);
 	return 0;

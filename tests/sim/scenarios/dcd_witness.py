@@ -74,13 +74,14 @@ def one(nvram: str) -> None:
         model.check(disk, "with its own disk")
         box.destaged()
     base.step("written to without the DCD, on purpose")
+    # Without an NVRAM that keeps what it has, most of the witnesses have to be others.
+    first = 960 if nvram == "lab" else 400
     with blk.Disk(box.data.node) as raw:
-        raw.write(0, content(box)[: 500 * blk.SECTOR])
-        raw.write(960, data := blk.pattern("by hand", 40))
+        raw.write(first, data := blk.pattern("by hand", 1000 - first))
     with base.refused("it", errno.EMEDIUMTYPE, kernel="was written to without the DCD"):
         lio.Backstore("dcd", "bad", box.control())
     base.equal(tool(box, "recover", "--force")[:2], (0, "recovered"), "recover --force")
-    model.put(960, data)
+    model.put(first, data)
     with box.disk() as disk:
         model.check(disk, "it is taken")
     box.away()
