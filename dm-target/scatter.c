@@ -24,6 +24,8 @@ TEST_KNOB(uint, slow_sent, "ms from when a command has been sent to when it is c
 #define ANSWER		64u		/* bytes of one at most */
 #define NO_SUCH_LUN	0x25		/* ASC: nobody was there to look at the command */
 #define TRIES		5		/* of questions that get no answer */
+#define ASK_TRIES	10		/* to find room in the queue for a question */
+#define ASK_PAUSE_MS	1		/* between them */
 #define RETRIES		5		/* by the SCSI layer, of what it does try again */
 #define FUA		0x08		/* in byte 2 of the CDB */
 #define END_TELL	(10 * HZ)
@@ -259,11 +261,18 @@ static void send_question(struct sender_item **items, unsigned int nr)
 	struct mirror *m = asks_for(items[0]);
 	bool limits = m->scatter.ask_limits;
 	const u8 *cdb = limits ? inquiry : commands;
-	struct command *c;
+	struct command *c = NULL;
+	unsigned int tries;
 
 	/* The leg isn't given up for want of an answer to it. */
 	sender_returned(&remote(m)->sender, items[0]);
-	c = new_command(m, false, cdb, limits ? sizeof(inquiry) : sizeof(commands), 1, ANSWER);
+	/* The queue may be full of what this worker has sent just now: some of it returns soon. */
+	for (tries = 0; !c && tries < ASK_TRIES && !READ_ONCE(remote(m)->dead); tries++) {
+		if (tries)
+			msleep(ASK_PAUSE_MS);
+		c = new_command(m, false, cdb, limits ? sizeof(inquiry) : sizeof(commands), 1,
+				ANSWER);
+	}
 	if (c) {
 		c->limits = limits;
 		INIT_WORK(&c->work, ask_work);
