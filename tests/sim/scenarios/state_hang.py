@@ -33,6 +33,7 @@ def local_map() -> None:
     pair.local.set(map="lag:600000")
     write = Beside(lambda: pair.put(640))
     base.until(lambda: pair.count("map_writes") > 1, "the map is being written")
+    time.sleep(0.1)  # until the leg's sender has handed it over
     ends("fail local", lambda: pair.message("fail local"), 1)
     ends("the write", write, 1)
     pair.wait("DA", "alone")
