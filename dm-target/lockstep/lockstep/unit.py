@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -43,6 +44,7 @@ def told() -> Iterator[None]:
 
 def stay(name: str) -> None:
     """Returns when the mirror has gone."""
+    sys.stdout.flush()  # The journal is to have what was said so far now, not when this ends.
     with dm.events() as event:
         event.arm()
         _ready()

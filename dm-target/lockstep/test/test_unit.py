@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import socket
+import sys
 from pathlib import Path
 
 import fakes
@@ -75,6 +77,21 @@ def test_it_stays_until_the_mirror_is_stopped(
     assert out.endswith("m: it was stopped\n")
     assert "NOTIFY_SOCKET" not in os.environ
     assert not m.calls("systemctl")
+
+
+def test_the_journal_has_what_was_said_while_it_stays(
+    m: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who writes to a pipe keeps it to himself otherwise, until he ends."""
+    m.runs("m")
+    journal, events = io.BytesIO(), Events(m)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(journal))
+    monkeypatch.setattr(dm, "Events", lambda: events)
+    seen = []
+    monkeypatch.setattr(events, "arm", lambda: seen.append(journal.getvalue()))
+    print("m: it was not stopped cleanly")
+    unit.stay("m")
+    assert seen[0] == b"m: it was not stopped cleanly\n"
 
 
 def test_one_that_does_not_start_says_nothing(m: Host, monkeypatch: pytest.MonkeyPatch) -> None:
