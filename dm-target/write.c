@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "write.h"
 
-#include <linux/delay.h>
-
 #include "abandon.h"
 #include "absorb.h"
-#include "lockstep-test.h"
 #include "lockstep-trace.h"
 #include "mirror.h"
 #include "zero.h"
@@ -18,9 +15,6 @@
 
 /* Somebody waits for it (sender.h). */
 #define URGENT		(REQ_SYNC | REQ_META | REQ_PRIO | REQ_FUA | REQ_PREFLUSH)
-
-TEST_KNOB(uint, slow_return, "ms from an abandoned part's return to the end of its accounting");
-TEST_KNOB(bool, late_look, "look at an abandoned part after others may have freed it");
 
 static void give_back(struct write *w)
 {
@@ -101,10 +95,6 @@ static void part_returned(struct mirror *m, struct write *w, enum leg_id leg, un
 	struct writes *ws = &m->writes;
 	unsigned long flags;
 
-	if (test_knob(slow_return))
-		mdelay(test_knob(slow_return));
-	if (test_knob(late_look))
-		status = w->part[leg].status;
 	if (status) {
 		atomic64_inc(&m->legs[leg].write_errors);
 		count(&m->counters, COUNT_LATE);

@@ -112,3 +112,19 @@ def test_a_synchronous_write_is_not_behind_writeback(profile: str, writes: int) 
 def test_resync_by_digests(part: str, kernel: str) -> None:
     run = lab("mirror_digests.py", part, kernel=kernel, options=("--timeout", "900"))
     assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(
+    ("scenario", "words", "knob", "found"),
+    [
+        ("mirror_least.py", ("wan", "ram", "40", "400"), "no_least_rate", "want 40 KiB/s"),
+        ("mirror_budget.py", ("flood",), "no_budget", "KiB in flight, of"),
+        ("mirror_background.py", ("wan", "60"), "no_background", "p99 is"),
+        ("mirror_late.py", ("unjudged",), "unjudged_good", "health before the start"),
+    ],
+)
+def test_a_mend_that_is_switched_off_is_found(
+    scenario: str, words: tuple[str, ...], knob: str, found: str
+) -> None:
+    run = lab(scenario, *words, options=("--param", f"dm_lockstep.test_{knob}=1"))
+    assert run.rc == 1 and found in run.text, run.text
