@@ -33,7 +33,8 @@ def first_sync() -> None:
     base.equal((status.health, status.action, status.regions), ("Aa", "resync", REGIONS), "status")
     base.until(lambda: pair.mirror.status().in_sync > REGIONS // 4, "a quarter")
     seconds = blk.timed(pair.mirror.in_sync)
-    base.expect(0.7 < seconds < 2.0, f"8 MiB at 4 MiB/s, a quarter done: {seconds:.3f} s")
+    base.expect(base.REALTIME or seconds > 0.7, f"6 MiB at 4 MiB/s took {seconds:.3f} s")
+    base.soon(seconds, 2, "6 MiB at 4 MiB/s")
     base.expect(pair.count("resynced") >= SECTORS, "too few sectors copied")
     pair.same()
     pair.close()
@@ -238,7 +239,8 @@ def hung(kind: str) -> None:
     with blk.Disk(pair.mirror.node) as disk:
         # Half a second has gone, and the watch may be an eighth late.
         seconds = blk.timed(lambda: disk.write(0, blk.pattern("now", 256)))
-        base.expect(1 < seconds < 2.3, f"the write took {seconds:.3f} s")
+        base.expect(base.REALTIME or seconds > 1, f"the write took {seconds:.3f} s")
+        base.soon(seconds, 2.3, "the write")
     pair.mirror.wait("AD")
     with base.refused("recover while it hangs", errno.EBUSY):
         pair.mirror.message("recover")

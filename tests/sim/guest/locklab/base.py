@@ -16,6 +16,8 @@ from pathlib import Path
 SEED = int(os.environ.get("LAB_SEED", "1"))
 OUT = Path(os.environ.get("LAB_OUT", "/out"))
 CHECKED = os.environ.get("LAB_KERNEL") in ("checked", "smp")  # KASAN, lockdep
+# The host's clock, and whatever else the host does: how long something takes says nothing there.
+REALTIME = os.environ.get("LAB_KERNEL") == "smp"
 
 CLONE_NEWNET = 0x40000000
 _SYS_FINIT_MODULE = 313
@@ -48,6 +50,11 @@ def expect(true: object, what: str) -> None:
 def equal(got: object, want: object, what: str) -> None:
     if got != want:
         raise Wrong(f"{what}: got {got!r}, want {want!r}")
+
+
+def soon(seconds: float, most: float, what: str) -> None:
+    """It took no longer than that, if the time is simulated."""
+    expect(REALTIME or seconds <= most, f"{what} took {seconds:.3f} s, more than {most:g} s")
 
 
 def until(true: Callable[[], object], what: str, seconds: float = 120.0) -> None:
