@@ -26,11 +26,11 @@ static u64 most_segments(const struct dcd_engine *e)
 
 /*
  * Kept for zeroes that are logged again, so that a full ring can go on: again.c. The tables
- * of segments that writes fill have room for most of them.
+ * of segments that writes fill have room for most of them. What is lost has to have its own.
  */
 static u64 kept_for_zeroes(const struct dcd_engine *e)
 {
-	u64 zeroes = READ_ONCE(e->zeroes);
+	u64 zeroes = READ_ONCE(e->zeroes) + 4ULL * READ_ONCE(e->lost.n);
 
 	if (!zeroes)
 		return 0;

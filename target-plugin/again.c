@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What can't or needn't get to the data disk now is logged again, from the tail at the head:
- * zeroes, 64 bytes each, however long they are; and what bad places of the data disk are to have.
+ * zeroes, 64 bytes each, however long they are; what bad places of the data disk are to have; and
+ * that something is lost, which is no longer than zeroes are.
  *
  * Between asking the index for a range and its new entry a write may get into it; if that
  * has the lower sequence the new entry would be over it at recovery. So this asks when
@@ -15,6 +16,7 @@
  */
 #include <linux/slab.h>
 
+#include "again.h"
 #include "engine.h"
 
 #define AT_A_TIME	64	/* while others wait */
@@ -23,10 +25,14 @@
 
 enum { ZEROES, DISCARDS, DATA, KINDS };
 
-/* What is to be logged again: of @place, which is @bytes or zeroes, what is below @target. */
+/*
+ * What is to be logged again: of @place, which is @bytes or zeroes or @lost, what is below
+ * @target.
+ */
 struct what {
 	const struct dcd_place *place;
 	const u8 *bytes;
+	bool lost;
 	u64 target;
 };
 
@@ -76,6 +82,7 @@ static int reserve(struct dcd_engine *e, const struct what *w, const struct dcd_
 		.sector = p->sector,
 		.sectors = p->last - p->sector + 1,
 		.again = true,
+		.lost = w->lost,
 		.entries = 1,
 	};
 	kind->rq.op = w->bytes ? DCD_WRITE : p->discard ? DCD_DISCARD : DCD_WRITE_ZEROES;
@@ -91,11 +98,17 @@ static int reserve(struct dcd_engine *e, const struct what *w, const struct dcd_
 	return r;
 }
 
-/* Of data the load has the bytes of one place: nothing else is in segments so old. */
+/* Is it one place of the log, which the load has the bytes of, or which is lost only now? */
+static bool is_data(const struct what *w)
+{
+	return w->bytes || (w->lost && !w->place->lost);
+}
+
+/* Of data nothing else is in segments so old. */
 static bool is_of(struct dcd_engine *e, const struct what *w, const struct dcd_place *p)
 {
 	return dcd_segment_of(e, p) < w->target &&
-	       (w->bytes ? p->value == w->place->value : p->zero);
+	       (is_data(w) ? p->value == w->place->value : w->lost ? p->lost : p->zero);
 }
 
 /*
@@ -118,7 +131,7 @@ static bool next_range(struct dcd_engine *e, const struct what *w, sector_t *fro
 		if (++*looked >= LOOKED_AT)
 			return false;
 	}
-	if (w->bytes) {
+	if (is_data(w)) {
 		p->last = min3(p->last, last, p->sector + dcd_chunk(e) - 1);
 		return true;
 	}
@@ -164,14 +177,15 @@ static bool may_have_room(struct dcd_engine *e)
 }
 
 int dcd_log_again(struct dcd_engine *e, const struct dcd_place *what, const void *bytes,
-		  u64 target)
+		  bool lost, u64 target)
 {
-	const struct what w = { what, bytes, target };
+	const struct what w = { what, bytes, lost, target };
 	struct dcd_place_in_slot *place = e->again->place;
 	sector_t sector = what->sector;
 	u64 end = 0;
 	int r = 0;
 
+	e->again[DATA].rq.unreadable = false;
 	while (sector <= what->last && !r) {
 		unsigned int n = 0, i;
 
@@ -198,5 +212,8 @@ int dcd_log_again(struct dcd_engine *e, const struct dcd_place *what, const void
 		r = given_up(e) ? -EAGAIN : 0;
 	}
 	wait_event(e->room, published(e, end) || given_up(e));
-	return published(e, end) ? r : -EAGAIN;
+	/* A place that NVRAM can't read counts for nothing: the index has the old one yet. */
+	if (!published(e, end) || e->again[DATA].rq.unreadable)
+		return -EAGAIN;
+	return r;
 }

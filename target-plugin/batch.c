@@ -75,15 +75,15 @@ static int by_place(const void *a, const void *b)
 	return x->whole.at < y->whole.at ? -1 : x->whole.at > y->whole.at;
 }
 
-/* Zeroes with the same way to the data disk are one range, whenever they were written. */
-static void join_zeroes(struct dcd_engine *e, struct dcd_place *p, sector_t end, u64 target)
+/* Without bytes, and with the same way, they are one range, whenever they were written. */
+static void join_bare(struct dcd_engine *e, struct dcd_place *p, sector_t end, u64 target)
 {
 	struct dcd_place n;
 	unsigned int i;
 
 	for (i = 0; i < JOINED && p->last + 1 < end && dcd_index_next(e, p->last + 1, &n); i++) {
-		if (n.sector != p->last + 1 || !n.zero || n.discard != p->discard ||
-		    dcd_segment_of(e, &n) >= target)
+		if (n.sector != p->last + 1 || n.zero != p->zero || n.lost != p->lost ||
+		    n.discard != p->discard || dcd_segment_of(e, &n) >= target)
 			return;
 		p->last = min(n.last, end - 1);
 	}
@@ -130,12 +130,15 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 		l->again = false;
 		l->alone = false;
 		l->kind = DCD_LOAD_DATA;
-		if (p->zero)
-			join_zeroes(e, p, end, target);
+		l->lost = false;
+		if (p->zero || p->lost)
+			join_bare(e, p, end, target);
 		else
 			p->last = min(p->last, p->sector + DCD_LOAD_SECTORS - 1);
-		stuck = dcd_stuck_part(e, p) && keep_stuck(e, l, e->sweep.past_log);
-		if (p->zero && !stuck) {
+		stuck = !p->lost && dcd_stuck_part(e, p) && keep_stuck(e, l, e->sweep.past_log);
+		if (p->lost) {
+			dcd_lost_keep(e, l, e->sweep.past_log);
+		} else if (p->zero && !stuck) {
 			l->kind = dcd_zeroes_part(e, p, l->alone ? 0 : wipes);
 			if (l->alone)
 				l->kind = DCD_LOAD_FILL;

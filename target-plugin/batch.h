@@ -24,6 +24,7 @@ struct dcd_load {
 	void *raw;
 	int error;
 	bool unread;		/* it is the log's error, else the data disk's */
+	bool lost;		/* the log can't give it any more: lost.h */
 	bool there;		/* the data disk has it, in its cache maybe */
 	bool again;		/* it was logged again */
 	bool alone;		/* it is stuck (stuck.h): written by itself, to try it */

@@ -53,8 +53,14 @@ DCD_COUNTER(LOG_WRITE_ERRORS, log_write_errors)
 DCD_COUNTER(LOG_READ_ERRORS, log_read_errors)
 DCD_COUNTER(BAD_SUMS, bad_sums)	/* ranges of the log that don't have their checksum */
 DCD_COUNTER(READ_BETTER, read_better)	/* wrong, and right when they were read again */
+DCD_COUNTER(LOST_PLACES, lost_places)	/* of the log: logged as lost */
+DCD_COUNTER(LOST_READS, lost_reads)	/* medium errors for those */
 DCD_COUNTER(SCRUBBED, scrubbed)	/* segments */
 DCD_COUNTER(SCRUB_BAD, scrub_bad)	/* of those */
+DCD_COUNTER(NVRAM_ERRORS, nvram_errors)	/* reads of it that found a media error */
+DCD_COUNTER(NVRAM_MENDED, nvram_mended)	/* the driver has cleared one, for what was written */
+DCD_COUNTER(NVRAM_UNMENDED, nvram_unmended)	/* it couldn't */
+DCD_COUNTER(NVRAM_LOST, nvram_lost)	/* sectors that were only there; media errors now */
 DCD_COUNTER(DATA_ERRORS, data_errors)
 DCD_COUNTER(NOMEM, nomem)
 DCD_COUNTER(RECOVERED_SEGMENTS, recovered_segments)	/* live at open, of NVRAM too */

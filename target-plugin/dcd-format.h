@@ -57,6 +57,12 @@
  * may be written by others from then on, so no such log or NVRAM is opened again, by
  * whatever version; `dcd format` makes new ones of them.
  *
+ * Lost. What the log can't give any more, because its only copy there is damaged, is an entry
+ * of its own, DCD_ENTRY_LOST: reads of these sectors are medium errors until something is
+ * written over them, for the data disk has older data there. DCD_INCOMPAT_LOST is in both
+ * superblocks before there is one. A segment whose header and table are right, of which only
+ * payloads are damaged, is as one that has such entries for those, if it can't be a torn end.
+ *
  * Witnesses. Parts of the data disk that were durable there when the superblock was written.
  * Where no live entry is over one, it is there still. They are void if the NVRAM header's
  * `applied` is above the superblock's.
@@ -94,7 +100,8 @@
 #define DCD_COMPAT		0U
 #define DCD_RO_COMPAT		0U
 #define DCD_INCOMPAT_RETIRED	1U	/* its data disk has all of it and goes on without it */
-#define DCD_INCOMPAT		DCD_INCOMPAT_RETIRED
+#define DCD_INCOMPAT_LOST	2U	/* has had a DCD_ENTRY_LOST */
+#define DCD_INCOMPAT		(DCD_INCOMPAT_RETIRED | DCD_INCOMPAT_LOST)
 
 struct dcd_features {
 	__le32 compat;
@@ -181,6 +188,7 @@ enum dcd_entry_type {
 	DCD_ENTRY_WRITE = 1,
 	DCD_ENTRY_DISCARD = 2,		/* reads as zeroes, as write-zeroes does */
 	DCD_ENTRY_WRITE_ZEROES = 3,
+	DCD_ENTRY_LOST = 4,		/* a medium error */
 };
 
 struct dcd_entry {

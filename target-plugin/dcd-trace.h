@@ -254,6 +254,29 @@ TRACE_EVENT(dcd_bad_sum,
 		  MINOR(__entry->dev), __entry->sector, __entry->sectors, __entry->segment)
 );
 
+/* A place of the log was given up. */
+TRACE_EVENT(dcd_lost,
+	TP_PROTO(struct dcd_engine *e, const struct dcd_place *p, u64 segment, int error),
+	TP_ARGS(e, p, segment, error),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, sector)
+		__field(u64, sectors)
+		__field(u64, segment)
+		__field(int, error)
+	),
+	TP_fast_assign(
+		__entry->dev = e->data.bdev->bd_dev;
+		__entry->sector = p->sector;
+		__entry->sectors = p->last - p->sector + 1;
+		__entry->segment = segment;
+		__entry->error = error;
+	),
+	TP_printk("%d,%d %llu + %llu in segment %llu error %d", MAJOR(__entry->dev),
+		  MINOR(__entry->dev), __entry->sector, __entry->sectors, __entry->segment,
+		  __entry->error)
+);
+
 /* A segment was checked: enum dcd_segment_kind, 0 is good. */
 TRACE_EVENT(dcd_scrub,
 	TP_PROTO(struct dcd_engine *e, u64 segment, int kind, int error),
@@ -290,6 +313,24 @@ TRACE_EVENT(dcd_disk,
 	),
 	TP_printk("%d,%d %s disk error %d", MAJOR(__entry->dev), MINOR(__entry->dev),
 		  __entry->log ? "log" : "data", __entry->error)
+);
+
+/* Bytes of NVRAM, from this offset on, that can't be read. */
+TRACE_EVENT(dcd_nvram_bad,
+	TP_PROTO(struct dcd_engine *e, u64 offset, unsigned int sectors),
+	TP_ARGS(e, offset, sectors),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, offset)
+		__field(unsigned int, sectors)
+	),
+	TP_fast_assign(
+		__entry->dev = e->data.bdev->bd_dev;
+		__entry->offset = offset;
+		__entry->sectors = sectors;
+	),
+	TP_printk("%d,%d %u sectors at or behind byte %llu", MAJOR(__entry->dev),
+		  MINOR(__entry->dev), __entry->sectors, __entry->offset)
 );
 
 /* At open: what was found. */

@@ -96,6 +96,7 @@ struct dcd_request {
 	struct list_head waiting;
 	sector_t entered;	/* so far */
 	u64 segment;		/* where its last entry is */
+	bool unreadable;	/* a media error of NVRAM where it was put */
 };
 
 /*
@@ -203,11 +204,13 @@ u64 dcd_counter(const struct dcd_engine *e, enum dcd_counter what);
 struct dcd_state {
 	u64 log_segments, log_live, log_free;
 	u64 slots, slots_used;
+	u64 slots_retired;		/* with media errors; @slots are the others */
 	u64 index_used, index_bytes;	/* its memory, and how much it may have */
 	u64 cache_used, cache_bytes;	/* the read cache's */
 	u64 stuck_ranges, stuck_sectors;	/* bad places of the data disk: stuck.h */
+	u64 lost_ranges, lost_sectors;	/* medium errors, until written over: lost.h */
 	bool log_failing, data_failing;
-	bool log_damaged;	/* live bytes of it were wrong */
+	bool log_damaged;	/* live bytes of it were wrong, or are lost */
 };
 
 void dcd_state(struct dcd_engine *e, struct dcd_state *state);

@@ -17,6 +17,7 @@
 #include <linux/delay.h>
 #include <linux/module.h>
 
+#include "again.h"
 #include "batch.h"
 #include "dcd-trace.h"
 #include "lockstep-test.h"
@@ -27,6 +28,7 @@
 #define FAILURES	16		/* of a round, before it is given up */
 #define AT_A_TIME	64		/* loads that the index forgets before writes have a turn */
 #define LEFT		(-EUCLEAN)	/* only bad places of the data disk: stuck.h */
+#define UNREAD		(-ENOMSG)	/* or of the log, which may be mended yet: lost.h */
 
 TEST_KNOB(uint, forget_us, "the index takes so many microseconds to forget a load of zeroes");
 TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
@@ -56,6 +58,8 @@ static unsigned long to_retry(struct dcd_engine *e)
 {
 	unsigned long left = 0;
 
+	if (e->round_error == UNREAD && dcd_lost_is_due(e))
+		return 0;
 	spin_lock(&e->lock);
 	if (e->round_error && !e->log_dead && time_before(jiffies, e->round_retry))
 		left = e->round_retry - jiffies;
@@ -130,8 +134,10 @@ static int flush_data(struct dcd_engine *e)
 
 static void log_failed_to_read(struct dcd_engine *e, const struct dcd_load *l)
 {
-	if (l->error == -ENOMEM)
+	if (l->error == -ENOMEM || l->lost)
 		return;
+	if (!e->log_unreadable)
+		e->lost.since = jiffies;
 	if (l->error == -EBADMSG) {	/* sums.c has told it */
 		e->log_unreadable = true;
 		return;
@@ -163,6 +169,8 @@ static sector_t look_at(struct dcd_engine *e, struct dcd_batch *b, unsigned int 
 			continue;
 		if (l->unread) {
 			log_failed_to_read(e, l);
+			if (!l->lost)
+				dcd_lost_judge(e, l);
 			continue;
 		}
 		++*refused;
@@ -214,7 +222,7 @@ static int errors_of(struct dcd_engine *e, const struct dcd_batch *b, unsigned i
 			++*failures;
 			r = r ?: l->error;
 		} else if (l->kind == DCD_LOAD_LEFT) {
-			r = r ?: LEFT;
+			r = r ?: l->unread ? UNREAD : LEFT;
 		}
 	}
 	return r;
@@ -310,12 +318,17 @@ static int log_again(struct dcd_engine *e, struct dcd_batch *b)
 
 		if (l->kind != DCD_LOAD_AGAIN || l->error)
 			continue;
-		r = dcd_log_again(e, &l->place, l->buf, b->mark.target);
-		if (r == -ENOSPC && l->buf) {
+		r = dcd_log_again(e, &l->place, l->buf, l->lost, b->mark.target);
+		if (r == -ENOSPC && (l->buf || l->lost)) {
 			l->error = r;
 			continue;
 		}
-		if (r == -ENOSPC)
+		/* Nobody gets a place any more: what can't be anywhere else stays. */
+		if (r == -EIO && (l->buf || l->lost)) {
+			l->kind = DCD_LOAD_LEFT;
+			continue;
+		}
+		if (r == -ENOSPC || r == -EIO)
 			e->wipes.no_room = true;
 		if (r)
 			return -EAGAIN;
@@ -350,7 +363,7 @@ static u32 loads_of_data(const struct dcd_batch *b)
 	u32 n = 0;
 
 	for (i = 0; i < b->n; i++)
-		n += !b->loads[i].place.zero;
+		n += !b->loads[i].place.zero && !b->loads[i].place.lost;
 	return n;
 }
 
@@ -542,6 +555,7 @@ static int advance(struct dcd_engine *e, const struct dcd_mark *m, bool log_dead
 static bool here(struct dcd_engine *e, struct dcd_mark *m, u64 *tail)
 {
 	bool log_dead = READ_ONCE(e->log_dead);	/* if it is, only the destager changes it */
+	struct dcd_sweep *s = &e->sweep;
 
 	/* Nothing more comes in, and what came may be over something of the log. */
 	if (log_dead && !e->keeps)
@@ -550,6 +564,17 @@ static bool here(struct dcd_engine *e, struct dcd_mark *m, u64 *tail)
 	spin_lock(&e->lock);
 	m->target = e->committed;
 	m->applied = e->committed_entry;
+	/* What is logged again while room is short isn't once more, however often a round fails. */
+	if (log_dead || !dcd_has_stuck(e) || dcd_ring_free(e)) {
+		s->short_target = 0;
+	} else {
+		if (s->short_target <= e->tail) {
+			s->short_target = m->target;
+			s->short_applied = m->applied;
+		}
+		m->target = s->short_target;
+		m->applied = s->short_applied;
+	}
 	if (log_dead)
 		dcd_published_segments(e, &m->target, &m->applied);
 	*tail = e->tail;
@@ -560,6 +585,12 @@ static bool here(struct dcd_engine *e, struct dcd_mark *m, u64 *tail)
 static bool may_go_on(int error)
 {
 	return error != -EAGAIN && error != -ENOMEM;
+}
+
+/* There is nothing to refuse a write for: there will be room. */
+static bool waits(int error)
+{
+	return error == LEFT || error == UNREAD;
 }
 
 /* The superblock is on the log disk: not for a few segments, if there will be more. */
@@ -591,7 +622,7 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 		r = step(e, &now, &failures);
 		if (r && !may_go_on(r))
 			return r;
-		if (!first || first == LEFT)
+		if (!first || waits(first))
 			first = r ?: first;
 		if (!passed(e, m) || (!s->past_log && !worth_it(e, m, tail, now.target)))
 			continue;
@@ -662,7 +693,7 @@ void dcd_destage_worker(struct work_struct *work)
 		dcd_count(e, DCD_N_NOMEM, 1);
 	set_retry(e, r);
 	spin_lock(&e->lock);
-	e->stuck = r && may_go_on(r) && r != LEFT;
+	e->stuck = r && may_go_on(r) && !waits(r);
 	log_dead = e->log_dead;
 	spin_unlock(&e->lock);
 	wake_up_all(&e->room);

@@ -4,6 +4,7 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
+#include "again.h"
 #include "batch.h"
 #include "leg.h"
 #include "lockstep-compat.h"
@@ -32,8 +33,18 @@ static int carve(struct dcd_engine *e, size_t asked)
 	e->slots = kvcalloc(e->nslots, sizeof(*e->slots), GFP_KERNEL);
 	if (!e->slots)
 		return -ENOMEM;
-	for (i = 0; i < e->nslots; i++)
-		e->slots[i].base = e->nv->base + DCD_BLOCK + (size_t)i * e->segment_bytes;
+	if (e->keeps) {
+		e->tables = kvcalloc(e->nslots, e->table_bytes, GFP_KERNEL);
+		if (!e->tables)
+			return -ENOMEM;
+	}
+	for (i = 0; i < e->nslots; i++) {
+		struct dcd_slot *s = e->slots + i;
+
+		s->base = e->nv->base + DCD_BLOCK + (size_t)i * e->segment_bytes;
+		s->table = e->keeps ? e->tables + (size_t)i * e->table_bytes :
+				      (void *)s->base + DCD_BLOCK;
+	}
 	return 0;
 }
 
@@ -107,6 +118,7 @@ static void free_engine(struct dcd_engine *e)
 	dcd_stuck_free(e);
 	kvfree(e->again);
 	kvfree(e->pending);
+	kvfree(e->tables);
 	kvfree(e->slots);
 	/* Nobody looks at it any more, and by RCU 7.3 crashes: see dcd_index_reach(). */
 	mt_clear_in_rcu(&e->index);
@@ -220,6 +232,10 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 		r = dcd_recover(e);
 	if (!r)
 		r = dcd_witness_check(e);
+	if (!r)
+		r = dcd_slots_opened(e);
+	if (!r)
+		r = dcd_header_mend(e);
 	if (!r && c->grow)
 		r = dcd_take_size(e);
 	return r;
@@ -384,9 +400,10 @@ void dcd_close(struct dcd_engine *e)
 	wake_up_all(&e->room);
 	cancel_delayed_work_sync(&e->scrub_work);
 	cancel_delayed_work_sync(&e->patience_work);
-	cancel_delayed_work_sync(&e->publish_work);
 	/* The committer kicks the destager, not the other way round once the log is quiet. */
 	cancel_delayed_work_sync(&e->destage_work);
+	/* Behind the destager, which may just have logged something again. */
+	cancel_delayed_work_sync(&e->publish_work);
 	cancel_delayed_work_sync(&e->commit_work);
 	cancel_delayed_work_sync(&e->destage_work);
 	cancel_delayed_work_sync(&e->commit_work);
@@ -432,12 +449,18 @@ void dcd_later(struct dcd_engine *e, struct dcd_request *rq)
 
 void dcd_entered(struct dcd_engine *e, struct dcd_request *rq)
 {
-	if (e->after_log && !dcd_acks_early())
+	if (rq->unreadable) {
+		/* All of it, to another slot: nobody gets more of this one. */
+		rq->unreadable = false;
+		rq->entered = 0;
+		dcd_intake(e, rq);
+	} else if (e->after_log && !dcd_acks_early()) {
 		dcd_report_after_log(e, rq);
-	else if (rq->fua && READ_ONCE(e->loses_acks))
+	} else if (rq->fua && READ_ONCE(e->loses_acks)) {
 		dcd_later(e, rq);
-	else
+	} else {
 		dcd_answer(e, rq, 0);
+	}
 }
 
 static int check_range(const struct dcd_engine *e, sector_t sector, sector_t sectors)
@@ -468,6 +491,7 @@ static void submit(struct dcd_engine *e, struct dcd_request *rq)
 	int r = check(e, rq);
 
 	rq->since = rq->since ?: jiffies;
+	rq->unreadable = false;
 	if (r) {
 		dcd_answer(e, rq, r);
 		return;
@@ -580,7 +604,10 @@ void dcd_state(struct dcd_engine *e, struct dcd_state *s)
 	s->stuck_ranges = READ_ONCE(e->bad.n);
 	s->stuck_sectors = READ_ONCE(e->bad.sectors);
 	s->data_failing = e->data_failing || s->stuck_ranges;
-	s->log_damaged = e->damaged > e->tail;
+	s->lost_ranges = READ_ONCE(e->lost.n);
+	s->lost_sectors = READ_ONCE(e->lost.sectors);
+	s->log_damaged = e->damaged > e->tail || s->lost_ranges;
+	s->slots_retired = e->slots_retired;
 	spin_unlock(&e->lock);
 	s->log_segments = e->segments;
 	s->slots = e->nslots;
@@ -599,13 +626,14 @@ ssize_t dcd_to_text(struct dcd_engine *e, char *buf, size_t size)
 
 	dcd_state(e, &s);
 	n = scnprintf(buf, size,
-		      "uuid %pU data_sectors %llu nvram %s slots %u of %u bytes, %llu in use; log segments %llu live %llu free %llu; index %llu of %llu bytes; read cache %llu of %llu bytes; log %s, data %s; stuck_ranges %llu stuck_sectors %llu\n",
+		      "uuid %pU data_sectors %llu nvram %s slots %u of %u bytes, %llu in use; log segments %llu live %llu free %llu; index %llu of %llu bytes; read cache %llu of %llu bytes; log %s, data %s; stuck_ranges %llu stuck_sectors %llu; lost_ranges %llu lost_sectors %llu; slots_retired %llu\n",
 		      e->super.uuid, (u64)dcd_sectors(e), e->nv->type->name,
 		      e->nslots, e->segment_bytes, s.slots_used,
 		      s.log_segments, s.log_live, s.log_free, s.index_used, s.index_bytes,
 		      s.cache_used, s.cache_bytes,
 		      s.log_failing ? "FAILING" : s.log_damaged ? "DAMAGED" : "ok",
-		      s.data_failing ? "FAILING" : "ok", s.stuck_ranges, s.stuck_sectors);
+		      s.data_failing ? "FAILING" : "ok", s.stuck_ranges, s.stuck_sectors,
+		      s.lost_ranges, s.lost_sectors, s.slots_retired);
 	n += scnprintf(buf + n, size - n, "nvram %s: %s\n", e->nv->type->name, promise(e));
 	for (i = 0; i < DCD_COUNTERS; i++)
 		n += scnprintf(buf + n, size - n, "%s %llu%c", counter_names[i],

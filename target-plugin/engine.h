@@ -80,6 +80,7 @@
 #include "dcd.h"
 #include "dcd-format.h"
 #include "dcd-nvram.h"
+#include "lost.h"
 #include "pace.h"
 #include "parse.h"
 #include "stuck.h"
@@ -103,9 +104,15 @@ enum dcd_slot_state {
 	DCD_SLOT_LEAVING,	/* the same, but nobody begins to read it any more */
 };
 
-/* @used: bytes, end of the last payload. @counts: dcd_counts() of all. @opened: jiffies. */
+/*
+ * @used: bytes, end of the last payload. @counts: dcd_counts() of all. @opened: jiffies.
+ * @table: its entries, in memory too if the NVRAM keeps its content: a media error in a table
+ * would cost more than what it is under. @bad: bytes of it can't be read (bad-slots.c).
+ */
 struct dcd_slot {
 	u8 *base;
+	struct dcd_entry *table;
+	bool bad;
 	enum dcd_slot_state state;
 	u64 segment;
 	u64 first_entry;
@@ -113,6 +120,7 @@ struct dcd_slot {
 	u32 used;
 	u32 counts;
 	unsigned long opened;
+	bool kept;		/* only for what is logged again */
 };
 
 #define DCD_MARKS 128
@@ -133,6 +141,7 @@ struct dcd_sweep {
 	bool ahead;		/* the next batch is collected */
 	struct dcd_mark marks[DCD_MARKS];
 	unsigned int n;
+	u64 short_target, short_applied;	/* no further, while room is short; 0: it isn't */
 };
 
 /* An entry that is reserved and not published. @lock; @entry: who fills or publishes it. */
@@ -142,6 +151,7 @@ struct dcd_pending {
 	struct dcd_request *rq;		/* whose last one it is, else NULL */
 	struct dcd_entry entry;
 	bool ready;
+	bool unreadable;		/* its payload is, so it has no effect */
 };
 
 /* scrub.c's: segments of this turn, from @next to below @end; jiffies when one may begin. */
@@ -169,6 +179,8 @@ struct dcd_engine {
 	struct dcd_super super;		/* as last written, but witnesses; destager, open, close */
 	unsigned int next_witness;
 	bool super_differs;		/* at open: its other copy is bad, or of another size */
+	u8 header_bad[DCD_BLOCK >> SECTOR_SHIFT];	/* at open: sectors that can't be read */
+	bool end_bad;			/* at open: of an end record */
 	struct dcd_nvram_header header;
 	u64 end_known;			/* at open: what the NVRAM's end records say */
 	unsigned int end_copy;		/* to be written next; who is @publishing */
@@ -179,7 +191,8 @@ struct dcd_engine {
 
 	struct mutex intake;		/* changes to the index; see above */
 	struct dcd_slot *slots;		/* segment s in slot s % nslots */
-	unsigned int nslots;
+	unsigned int nslots;		/* becomes less when some are retired */
+	void *tables;			/* @table of all of them, or NULL */
 	struct work_struct reuse_work;
 	struct dcd_pending *pending;	/* of entry n at n % DCD_PENDING; see entries.c */
 	struct delayed_work publish_work;
@@ -206,6 +219,9 @@ struct dcd_engine {
 	bool closing;
 	bool growing;			/* the destager is to make way */
 	bool held;			/* nobody may reserve: again.c */
+	bool retiring;			/* nobody gets a slot: bad-slots.c */
+	bool worn;			/* nor ever will */
+	unsigned int slots_retired;
 	unsigned long last_intake, last_read;	/* jiffies */
 	ktime_t next_intake;		/* a paced write isn't admitted before it */
 	struct dcd_destage_config destage;
@@ -241,6 +257,7 @@ struct dcd_engine {
 	struct dcd_batch *batch, *ahead;	/* destager; batch.h */
 	struct dcd_wipes wipes;		/* zeroes.h */
 	struct dcd_stuck bad;		/* stuck.h */
+	struct dcd_lost lost;		/* lost.h */
 	struct dcd_again *again;	/* again.c */
 	struct xarray sums;		/* sums.h, by segment */
 	wait_queue_head_t moved;	/* of their I/O */
@@ -253,6 +270,12 @@ struct dcd_engine {
 static inline void dcd_count(struct dcd_engine *e, enum dcd_counter what, u64 by)
 {
 	atomic64_add(by, &e->counters[what]);
+}
+
+/* Is there anything that keeps some of the log for itself, as it can't get to the data disk? */
+static inline bool dcd_has_stuck(const struct dcd_engine *e)
+{
+	return READ_ONCE(e->bad.n) || READ_ONCE(e->lost.n);
 }
 
 /* Sector in the log where segment @sequence begins. */
@@ -309,6 +332,14 @@ void dcd_ios_wait(struct dcd_ios *ios, unsigned int most);
 /* nvram.c: "TYPE[:SPEC]". */
 int __must_check dcd_nvram_open(const char *spec, size_t bytes, struct dcd_nvram **nv);
 void dcd_nvram_close(struct dcd_nvram *nv);
+/*
+ * How all is read that is there: copies; how many sectors have a media error. Those are zeroes
+ * then and set in @bad, a byte for each (NULL: only the number is wanted). Doesn't sleep.
+ */
+unsigned int __must_check dcd_nvram_read(struct dcd_nvram *nv, const void *from, void *to,
+					 size_t bytes, u8 *bad);
+/* Whole sectors, in the way that clears media errors. Sleeps. */
+int __must_check dcd_nvram_mend(struct dcd_nvram *nv, size_t off, void *from, size_t bytes);
 extern struct dcd_nvram_type dcd_nvram_dram, dcd_nvram_none;
 #if IS_ENABLED(CONFIG_FS_DAX) && IS_ENABLED(CONFIG_ARCH_HAS_PMEM_API)
 extern struct dcd_nvram_type dcd_nvram_pmem;
@@ -318,12 +349,25 @@ extern struct dcd_nvram_type dcd_nvram_pmem;
 #endif
 
 /*
- * slots.c. The bytes of a segment that is in memory, else NULL; good until the
- * caller, who is in @copiers, leaves it; that has to come soon: only after a copy.
+ * slots.c. The bytes of a place that is in memory, else NULL; good until the
+ * caller, who is in @copiers, leaves it; that has to come soon: only after a copy, by the second.
+ * False: a media error, which has been told; the log may have it.
  */
-const u8 *dcd_slot_bytes(struct dcd_engine *e, u64 segment, u32 offset);
-/* All of a segment that is in memory and whole, likewise; its first entry, and how many. */
-const u8 *dcd_slot_whole(struct dcd_engine *e, u64 segment, u64 *first, u32 *entries);
+struct dcd_place;
+const u8 *dcd_place_in_slot(struct dcd_engine *e, const struct dcd_place *p);
+bool __must_check dcd_slot_read(struct dcd_engine *e, const u8 *from, void *to, size_t bytes);
+/*
+ * Copies the bytes of a place that is in memory, and returns 0; else the sector of the log
+ * disk that has them.
+ */
+u64 __must_check dcd_place_copy(struct dcd_engine *e, const struct dcd_place *p, void *buf);
+/*
+ * Copies what is in a slot behind its header; false: not all could be read, and the slot has been
+ * told (what couldn't is zeroes, so checksums tell). The caller is in @copiers, or has it.
+ */
+bool dcd_slot_copy(struct dcd_engine *e, const struct dcd_slot *s, void *buf);
+/* All of a segment that is in memory and whole; its first entry. How many, or -ENOENT. */
+int dcd_slot_whole(struct dcd_engine *e, u64 segment, void *buf, u64 *first);
 /*
  * The slot of the segment to open next, NULL: none yet, or the log is full, but for what
  * is logged @again. Needs @lock.
@@ -344,6 +388,15 @@ void dcd_slots_bypassed(struct dcd_engine *e, u64 target, u64 applied);
 void dcd_slot_recovered(struct dcd_engine *e, struct dcd_slot *s, u64 segment, bool in_log);
 
 /*
+ * bad-slots.c. What is at @at, in a slot, can't be read: @sectors of it. No lock is held.
+ * Retires such slots, if it can be done now; the reuse worker's. Are there enough?
+ */
+void dcd_slot_unreadable(struct dcd_engine *e, const void *at, unsigned int sectors);
+void dcd_slots_retire(struct dcd_engine *e);
+int __must_check dcd_slots_opened(struct dcd_engine *e);
+u32 dcd_slot_number(const struct dcd_engine *e, const void *at);	/* in the NVRAM */
+
+/*
  * super.c: read and check both headers; write their next generation, durable, in the
  * place of the older copy. @grown: the
  * data disk may be larger than the superblock says; then the rest isn't used.
@@ -352,14 +405,17 @@ void dcd_slot_recovered(struct dcd_engine *e, struct dcd_slot *s, u64 segment, b
 int __must_check dcd_super_read(struct dcd_engine *e, bool grown);
 int __must_check dcd_header_read(struct dcd_engine *e);
 int __must_check dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied);
+/* All copies of the superblock have this bit of @incompat from now on; the destager's. */
+int __must_check dcd_super_feature(struct dcd_engine *e, u32 bit);
 void dcd_header_write(struct dcd_engine *e, u64 applied);	/* the destager's */
+int __must_check dcd_header_mend(struct dcd_engine *e);		/* at open, when all is known */
 /* Entries up to @newest are persistent. Who is @publishing; doesn't sleep. */
 void dcd_end_write(struct dcd_engine *e, u64 newest);
 void dcd_geometry_of(const struct dcd_engine *e, struct dcd_geometry *g);
 
 /*
- * index.c: sector ranges to places. A range of zeroes knows only the segment
- * of its entry.
+ * index.c: sector ranges to places. A range of zeroes, or of what is lost, knows only the
+ * segment of its entry.
  */
 struct dcd_place {
 	sector_t sector;	/* range on the data disk */
@@ -367,7 +423,8 @@ struct dcd_place {
 	void *value;		/* as stored, NULL for none: on the data disk */
 	bool zero;
 	bool discard;		/* zeroes that may be discarded instead */
-	u64 at;			/* sector in the ring's unrolled space; of a zero: its segment */
+	bool lost;		/* a medium error: lost.h */
+	u64 at;			/* sector in the ring's unrolled space; no bytes: the segment */
 };
 
 /*
@@ -376,7 +433,7 @@ struct dcd_place {
  */
 static inline u64 dcd_segment_of(const struct dcd_engine *e, const struct dcd_place *p)
 {
-	return p->zero ? p->at : div64_u64(p->at, e->segment_bytes >> SECTOR_SHIFT);
+	return p->zero || p->lost ? p->at : div64_u64(p->at, e->segment_bytes >> SECTOR_SHIFT);
 }
 
 static inline u32 dcd_place_sectors(const struct dcd_place *p)
@@ -384,7 +441,7 @@ static inline u32 dcd_place_sectors(const struct dcd_place *p)
 	return p->last - p->sector + 1;
 }
 
-/* Of one that isn't zeroes: the sector of the log disk where its bytes are, or will be. */
+/* Of one that has bytes: the sector of the log disk where its bytes are, or will be. */
 static inline u64 dcd_place_in_log(const struct dcd_engine *e, const struct dcd_place *p)
 {
 	u32 offset;
@@ -465,6 +522,7 @@ struct dcd_place_in_slot {
 	size_t skip;		/* bytes of the request's data before it */
 	bool last;
 	bool again;		/* from the tail: it has room that others don't */
+	bool lost;		/* an entry that says so: lost.h */
 	const void *from;	/* its data, if it is one of those; else they are in the request */
 	unsigned int entries;	/* to reserve, in one segment */
 	u32 bytes;		/* of their payloads */
@@ -513,6 +571,8 @@ void dcd_publish_all(struct dcd_engine *e);
 /* Of segments below @below all entries are published, up to @newest. Needs @lock. */
 void dcd_published_segments(struct dcd_engine *e, u64 *below, u64 *newest);
 void dcd_seal_open(struct dcd_engine *e);	/* needs @lock; the caller tells the committer */
+/* Is the open slot not for writes, as there is no room for them? Needs @lock. */
+bool dcd_open_is_kept(const struct dcd_engine *e);
 bool dcd_acks_early(void);	/* the test knob ack_early: never in a shipped build */
 
 /* engine.c: all of a write is published: answers it, after the log if need be. */
@@ -563,11 +623,7 @@ void dcd_gather_failed(struct dcd_gather *g, u32 from, int error);
 /*
  * log-read.c: what is in the log, and never without its checksum (sums.h). Whoever reads is
  * in @readers from asking the index on, until he has it.
- *
- * Copies the bytes of a place that is in memory, and returns 0; else the sector of the log
- * disk that has them.
  */
-u64 __must_check dcd_place_copy(struct dcd_engine *e, const struct dcd_place *p, void *buf);
 /* Of a place in the log, at once. */
 int __must_check dcd_place_read(struct dcd_engine *e, const struct dcd_place *p, void *buf);
 
@@ -584,15 +640,6 @@ int __must_check dcd_log_read_begin(struct dcd_engine *e, struct dcd_request *rq
 				    const struct dcd_place *p);
 /* Until all have been answered; then the request and the cache have what is right. */
 void dcd_log_reads_end(struct dcd_engine *e, struct dcd_request *rq);
-
-/*
- * again.c: what is of @place in segments below @target, zeroes or the data at @bytes (NULL:
- * zeroes), is logged again, at the head; when it ends it is published. The destager's, who
- * holds nothing. -ENOSPC: there is no room; -EAGAIN: it can't now. A part may have been.
- */
-struct dcd_again * __must_check dcd_again_new(void);
-int __must_check dcd_log_again(struct dcd_engine *e, const struct dcd_place *place,
-			       const void *bytes, u64 target);
 
 /* grow.c: what dcd_grow() does once the destager makes way; at the opening there is none. */
 int __must_check dcd_take_size(struct dcd_engine *e);

@@ -108,6 +108,12 @@ void dcd_seal_open(struct dcd_engine *e)
 	e->open = NULL;
 }
 
+bool dcd_open_is_kept(const struct dcd_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+	return e->open && e->open->kept && !dcd_ring_free(e);
+}
+
 static bool has_room(const struct dcd_engine *e, const struct dcd_slot *s,
 		     const struct dcd_place_in_slot *p)
 {
@@ -126,9 +132,11 @@ int dcd_reserve(struct dcd_engine *e, struct dcd_place_in_slot *p)
 	unsigned int i;
 
 	lockdep_assert_held(&e->lock);
-	if (e->log_dead && !e->keeps)
+	if (e->worn || (e->log_dead && !e->keeps))
 		return -EIO;
 	if (!dcd_may_reserve(e, p->entries) || (e->held && !p->again))
+		return -EAGAIN;
+	if (!p->again && dcd_open_is_kept(e))
 		return -EAGAIN;
 	if (s && !has_room(e, s, p)) {
 		dcd_seal_open(e);
@@ -139,6 +147,7 @@ int dcd_reserve(struct dcd_engine *e, struct dcd_place_in_slot *p)
 		s = dcd_slot_free(e, p->again);
 		if (!s)
 			return -EAGAIN;
+		s->kept = dcd_has_stuck(e) && !dcd_ring_free(e);
 		s->state = DCD_SLOT_OPEN;
 		s->segment = e->head++;
 		s->first_entry = e->next_entry;
@@ -149,6 +158,8 @@ int dcd_reserve(struct dcd_engine *e, struct dcd_place_in_slot *p)
 		e->open = s;
 		p->opened = true;
 	}
+	if (!p->again)
+		s->kept = false;
 	p->slot = s;
 	p->number = e->next_entry;
 	p->batch = p->entries > 1 ? p->number + p->entries - 1 : 0;
@@ -173,6 +184,67 @@ void dcd_reserved(struct dcd_engine *e, const struct dcd_place_in_slot *p)
 	dcd_slots_kick(e);
 }
 
+/* Of what a slot has, by a copy of each sector. False: there is a media error. */
+static bool payload_crc(struct dcd_engine *e, const u8 *payload, u32 bytes, u32 *crc)
+{
+	u8 sector[SECTOR_SIZE];
+	u32 at;
+
+	*crc = ~0U;
+	for (at = 0; at < bytes; at += SECTOR_SIZE) {
+		if (dcd_nvram_read(e->nv, payload + at, sector, SECTOR_SIZE, NULL)) {
+			dcd_slot_unreadable(e, payload + at, 1);
+			return false;
+		}
+		*crc = crc32c(*crc, sector, SECTOR_SIZE);
+	}
+	return true;
+}
+
+static void copy_in(const struct dcd_place_in_slot *p, u8 *to, u32 bytes)
+{
+	if (p->from)
+		memcpy(to, p->from, bytes);
+	else
+		sg_pcopy_to_buffer(p->rq->sgl, p->rq->nents, to, bytes, p->skip);
+}
+
+/* Once more, by the driver's way. */
+static bool mend_payload(struct dcd_engine *e, const struct dcd_place_in_slot *p, u8 *payload,
+			 u32 bytes, u32 *crc)
+{
+	u8 *copy = kvmalloc(bytes, GFP_NOIO);
+	int r = copy ? 0 : -ENOMEM;
+
+	if (!r) {
+		copy_in(p, copy, bytes);
+		*crc = dcd_crc(copy, bytes);
+		r = dcd_nvram_mend(e->nv, payload - (u8 *)e->nv->base, copy, bytes);
+	}
+	kvfree(copy);
+	dcd_count(e, r ? DCD_N_NVRAM_UNMENDED : DCD_N_NVRAM_MENDED, 1);
+	return !r;
+}
+
+/*
+ * Copies and reads it again before it leaves the CPU's caches, for its checksum: the lines
+ * may have a media error that nobody has met yet. False: that is so, and the driver can't
+ * help it.
+ */
+static bool fill(struct dcd_engine *e, const struct dcd_place_in_slot *p, u8 *payload, u32 bytes,
+		 u32 *crc)
+{
+	bool good = true;
+
+	copy_in(p, payload, bytes);
+	if (!e->keeps)
+		*crc = dcd_crc(payload, bytes);
+	else if (!payload_crc(e, payload, bytes, crc))
+		good = mend_payload(e, p, payload, bytes, crc);
+	persist(e, payload, bytes);
+	return good;
+}
+
 /* Of the place of an entry, as the index has it. */
 static u64 place_of(const struct dcd_engine *e, const struct dcd_slot *s,
 		    const struct dcd_entry *entry)
@@ -189,14 +261,12 @@ void dcd_fill(struct dcd_engine *e, const struct dcd_place_in_slot *p)
 	u8 *payload = p->slot->base + p->offset;
 	u32 bytes = payload_bytes(p);
 	enum dcd_op op = p->rq->op;
+	u32 crc = ~0U;
 
 	dawdle(p->number);
-	if (bytes) {
-		if (p->from)
-			memcpy(payload, p->from, bytes);
-		else
-			sg_pcopy_to_buffer(p->rq->sgl, p->rq->nents, payload, bytes, p->skip);
-		persist(e, payload, bytes);
+	if (bytes && !fill(e, p, payload, bytes, &crc)) {
+		pend->unreadable = true;
+		p->rq->unreadable = true;
 	}
 	n->sequence = cpu_to_le64(p->number);
 	n->epoch = cpu_to_le64(e->epoch);
@@ -205,9 +275,10 @@ void dcd_fill(struct dcd_engine *e, const struct dcd_place_in_slot *p)
 	n->sectors = cpu_to_le32(p->sectors);
 	n->stored = cpu_to_le32(bytes >> SECTOR_SHIFT);
 	n->offset = cpu_to_le32(p->offset >> SECTOR_SHIFT);
-	n->type = cpu_to_le16(op == DCD_WRITE ? DCD_ENTRY_WRITE :
+	n->type = cpu_to_le16(p->lost ? DCD_ENTRY_LOST :
+			      op == DCD_WRITE ? DCD_ENTRY_WRITE :
 			      op == DCD_DISCARD ? DCD_ENTRY_DISCARD : DCD_ENTRY_WRITE_ZEROES);
-	n->payload_crc = cpu_to_le32(dcd_crc(payload, bytes));
+	n->payload_crc = cpu_to_le32(crc);
 	n->crc = cpu_to_le32(dcd_crc(n, sizeof(*n)));
 	spin_lock(&e->lock);
 	pend->rq = p->last ? p->rq : NULL;
@@ -232,6 +303,27 @@ static void persist_late(struct dcd_engine *e, struct dcd_entry *entries, size_t
 	e->late_len += len;
 }
 
+/* The same as for payloads. A sector of the table that fails is all written anew. */
+static void put_entry(struct dcd_engine *e, struct dcd_slot *s, u32 number,
+		      const struct dcd_entry *entry)
+{
+	u32 at = round_down(number * sizeof(*entry), SECTOR_SIZE);
+	u8 *to = s->base + DCD_BLOCK;
+	struct dcd_entry copy;
+
+	s->table[number] = *entry;
+	if (!e->keeps)
+		return;
+	memcpy(to + number * sizeof(*entry), entry, sizeof(*entry));
+	if (!dcd_nvram_read(e->nv, to + number * sizeof(*entry), &copy, sizeof(copy), NULL))
+		return;
+	dcd_slot_unreadable(e, to + at, 1);
+	if (dcd_nvram_mend(e->nv, to + at - (u8 *)e->nv->base, (u8 *)s->table + at, SECTOR_SIZE))
+		dcd_count(e, DCD_N_NVRAM_UNMENDED, 1);
+	else
+		dcd_count(e, DCD_N_NVRAM_MENDED, 1);
+}
+
 static void persist_some(struct dcd_engine *e, u64 first, unsigned int n)
 {
 	struct dcd_slot *s = pending(e, first)->slot;
@@ -239,19 +331,39 @@ static void persist_some(struct dcd_engine *e, u64 first, unsigned int n)
 	unsigned int i;
 
 	for (i = 0; i < n; i++) {
-		to[i] = pending(e, first + i)->entry;
-		if (to[i].batch)
+		const struct dcd_entry *entry = &pending(e, first + i)->entry;
+
+		put_entry(e, s, first + i - s->first_entry, entry);
+		if (entry->batch)
 			dawdle(first + i);
 		if (dcd_acks_early())
 			persist_late(e, to + i, sizeof(*to));
 		else
 			persist(e, to + i, sizeof(*to));
-		trace_dcd_entry(e, first + i, s->segment, le64_to_cpu(to[i].sector),
-				le32_to_cpu(to[i].sectors));
+		trace_dcd_entry(e, first + i, s->segment, le64_to_cpu(entry->sector),
+				le32_to_cpu(entry->sectors));
 	}
 	/* Without it nobody could tell the newest entry that was damaged from one that is torn. */
 	if (e->keeps && !dcd_acks_early() && !test_knob(no_end))
 		dcd_end_write(e, first + n - 1);
+}
+
+/*
+ * What nobody can read isn't acknowledged, and isn't in the index: what was there before is. Its
+ * entry keeps its place in the sequence. Of a batch all are like that.
+ */
+static bool is_void(struct dcd_engine *e, u64 number)
+{
+	const struct dcd_pending *pend = pending(e, number);
+	u64 batch = le64_to_cpu(pend->entry.batch), n;
+
+	if (!batch || !pend->slot->bad)
+		return pend->unreadable;
+	for (n = pend->slot->first_entry; n <= batch; n++)
+		if (n + DCD_PENDING > batch && pending(e, n)->unreadable &&
+		    le64_to_cpu(pending(e, n)->entry.batch) == batch)
+			return true;
+	return false;
 }
 
 /* Into the index, in their order; how many of @n could be. */
@@ -264,6 +376,8 @@ static unsigned int index_some(struct dcd_engine *e, u64 first, unsigned int n)
 		const struct dcd_pending *pend = pending(e, first + i);
 		const struct dcd_entry *entry = &pend->entry;
 
+		if (is_void(e, first + i))
+			continue;
 		if (dcd_index_insert(e, le64_to_cpu(entry->sector), le32_to_cpu(entry->sectors),
 				     le16_to_cpu(entry->type), place_of(e, pend->slot, entry)))
 			break;

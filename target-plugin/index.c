@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The value of a range is (place - sector), so it holds for every part of the
- * range: splitting needs no new value. Of zeroes it is their segment, and whether
- * they come from a discard. See engine.h.
+ * range: splitting needs no new value. Of what has no bytes it is the segment of its entry,
+ * and its kind. See engine.h.
  */
 #include <linux/mm.h>
 #include <linux/sizes.h>
@@ -14,25 +14,41 @@
 #define REACH 32	/* ranges; 7.3 crashed with 256, not with 94 */
 #define INDEX_LEAST SZ_4M
 
+/* Bits of the value: the first is set where there are no bytes, then two say what there is. */
+enum { BARE = 1, KIND = 2 | 4, ZEROES = 0, DISCARD = 2, LOST = 4 };
+#define AT 3
+
 static void *encode(sector_t sector, enum dcd_entry_type type, u64 at)
 {
 	if (type == DCD_ENTRY_WRITE)
 		return xa_mk_value((at + BIAS - sector) << 1);
-	return xa_mk_value(at << 2 | (type == DCD_ENTRY_DISCARD) << 1 | 1);
+	return xa_mk_value(at << AT | BARE | (type == DCD_ENTRY_LOST ? LOST :
+					      type == DCD_ENTRY_DISCARD ? DISCARD : ZEROES));
+}
+
+static bool is_bare(void *value)
+{
+	return xa_to_value(value) & BARE;
+}
+
+static bool is_lost(void *value)
+{
+	return is_bare(value) && (xa_to_value(value) & KIND) == LOST;
 }
 
 static bool is_zero(void *value)
 {
-	return xa_to_value(value) & 1;
+	return is_bare(value) && !is_lost(value);
 }
 
 static void decode(struct dcd_place *p)
 {
 	u64 v = xa_to_value(p->value);
 
-	p->zero = v & 1;
-	p->discard = p->zero && v & 2;
-	p->at = p->zero ? v >> 2 : (v >> 1) - BIAS + p->sector;
+	p->zero = is_zero(p->value);
+	p->lost = is_lost(p->value);
+	p->discard = p->zero && (v & KIND) == DISCARD;
+	p->at = v & BARE ? v >> AT : (v >> 1) - BIAS + p->sector;
 }
 
 sector_t dcd_index_reach(struct dcd_engine *e, sector_t sector, sector_t last)
@@ -55,31 +71,48 @@ sector_t dcd_index_reach(struct dcd_engine *e, sector_t sector, sector_t last)
 /* A range with data comes, or goes. */
 static void count(struct dcd_engine *e, void *value, sector_t sector, sector_t last, bool comes)
 {
-	if (value && !is_zero(value))
+	if (value && !is_bare(value))
 		dcd_turn_count(&e->turn, sector, last, comes);
 }
 
+/* Ranges, and how many of those are zeroes; what is lost, in sectors too. */
+struct growth {
+	long ranges, zeroes, lost;
+	s64 lost_sectors;
+};
+
+static s64 sectors_of_lost(void *value, sector_t sector, sector_t last)
+{
+	return value && is_lost(value) ? last - sector + 1 : 0;
+}
+
 /*
- * What the tree has more of ranges when [@sector, @last] is one of @new, or none at
- * all; and how many more of those are zeroes. The turn counts it at once, or (@undo) takes that
- * back.
+ * What the tree has more of when [@sector, @last] is one range of @new, or none at all. The turn
+ * counts it at once, or (@undo) takes that back.
  */
-static long growth(struct dcd_engine *e, sector_t sector, sector_t last, void *new, long *zeroes,
-		   bool undo)
+static struct growth growth(struct dcd_engine *e, sector_t sector, sector_t last, void *new,
+			    bool undo)
 {
 	MA_STATE(mas, &e->index, sector, sector);
+	struct growth g = {
+		.ranges = !!new,
+		.zeroes = new && is_zero(new),
+		.lost = new && is_lost(new),
+		.lost_sectors = sectors_of_lost(new, sector, last),
+	};
 	unsigned int seen = 0;
-	long n = !!new;
 	void *value;
 
-	*zeroes = new && is_zero(new);
 	count(e, new, sector, last, !undo);
 	rcu_read_lock();
 	mas_for_each(&mas, value, last) {
 		long more = (mas.index < sector) + (mas.last > last) - 1;
 
-		n += more;
-		*zeroes += is_zero(value) ? more : 0;
+		g.ranges += more;
+		g.zeroes += is_zero(value) ? more : 0;
+		g.lost += is_lost(value) ? more : 0;
+		g.lost_sectors -= sectors_of_lost(value, max_t(sector_t, mas.index, sector),
+						  min_t(sector_t, mas.last, last));
 		count(e, value, mas.index, mas.last, undo);
 		if (mas.index < sector)
 			count(e, value, mas.index, sector - 1, !undo);
@@ -93,21 +126,23 @@ static long growth(struct dcd_engine *e, sector_t sector, sector_t last, void *n
 		rcu_read_lock();
 	}
 	rcu_read_unlock();
-	return n;
+	return g;
 }
 
 static int store(struct dcd_engine *e, sector_t sector, sector_t last, void *value)
 {
-	long zeroes, more = growth(e, sector, last, value, &zeroes, false);
+	struct growth g = growth(e, sector, last, value, false);
 	int r = mtree_store_range(&e->index, sector, last, value, GFP_NOIO | __GFP_NOWARN);
 
 	lockdep_assert_held(&e->intake);
 	if (r) {
-		growth(e, sector, last, value, &zeroes, true);
+		growth(e, sector, last, value, true);
 		return r;
 	}
-	WRITE_ONCE(e->ranges, e->ranges + more);
-	WRITE_ONCE(e->zeroes, e->zeroes + zeroes);
+	WRITE_ONCE(e->ranges, e->ranges + g.ranges);
+	WRITE_ONCE(e->zeroes, e->zeroes + g.zeroes);
+	WRITE_ONCE(e->lost.n, e->lost.n + g.lost);
+	WRITE_ONCE(e->lost.sectors, e->lost.sectors + g.lost_sectors);
 	return 0;
 }
 
@@ -160,6 +195,7 @@ void dcd_index_find(struct dcd_engine *e, sector_t sector, sector_t last, struct
 	p->value = NULL;
 	p->zero = false;
 	p->discard = false;
+	p->lost = false;
 }
 
 int dcd_index_erase(struct dcd_engine *e, sector_t sector, sector_t last)

@@ -15,7 +15,7 @@
 static bool hopeless(struct dcd_engine *e)
 {
 	lockdep_assert_held(&e->lock);
-	if (e->closing || (e->log_dead && !e->keeps))
+	if (e->closing || e->worn || (e->log_dead && !e->keeps))
 		return true;
 	if (dcd_slot_coming(e) || !dcd_may_reserve(e, 1))
 		return false;
@@ -27,7 +27,8 @@ static bool can_go_on(struct dcd_engine *e, unsigned int entries)
 	bool yes;
 
 	spin_lock(&e->lock);
-	yes = (!e->held && dcd_may_reserve(e, entries) && (e->open || dcd_slot_free(e, false))) ||
+	yes = (!e->held && dcd_may_reserve(e, entries) && !dcd_open_is_kept(e) &&
+	       (e->open || dcd_slot_free(e, false))) ||
 	      hopeless(e);
 	spin_unlock(&e->lock);
 	return yes;
@@ -332,8 +333,11 @@ int dcd_commit_for(struct dcd_engine *e, const struct dcd_request *rq)
 	int r;
 
 	spin_lock(&e->lock);
-	dcd_seal_open(e);
 	below = e->head;
+	if (rq && dcd_open_is_kept(e))	/* no write is in it */
+		below--;
+	else
+		dcd_seal_open(e);
 	spin_unlock(&e->lock);
 	mod_delayed_work(e->commit_wq, &e->commit_work, 0);
 	do {

@@ -85,16 +85,17 @@ void dcd_log_works(struct dcd_engine *e)
 static int commit(struct dcd_engine *e, struct dcd_slot *s)
 {
 	ktime_t began = ktime_get();
+	bool whole = dcd_slot_copy(e, s, e->commit_buf);
 	int r;
 
-	memcpy(e->commit_buf + DCD_BLOCK, s->base + DCD_BLOCK, s->used - DCD_BLOCK);
 	r = dcd_segment_write(e, e->commit_buf, s->segment, s->first_entry, s->entries, s->used);
 	if (r) {
 		dcd_log_failed(e, s->segment, r);
 		return r;
 	}
 	dcd_pace_learn(e, &e->log_speed, s->used >> SECTOR_SHIFT, began);
-	dcd_sums_keep(e, s->segment, e->commit_buf, s->entries);
+	if (whole)	/* else those of what is right are found when they are asked for */
+		dcd_sums_keep(e, s->segment, e->commit_buf, s->entries);
 	dcd_slot_committed(e, s);
 	dcd_report(e);
 	return 0;
@@ -140,7 +141,8 @@ static void seal_in_time(struct dcd_engine *e)
 	bool later = false;
 
 	spin_lock(&e->lock);
-	if (e->open && (e->after_log || time_after_eq(jiffies, e->open->opened + after)))
+	if (e->open && !dcd_open_is_kept(e) &&
+	    (e->after_log || time_after_eq(jiffies, e->open->opened + after)))
 		dcd_seal_open(e);
 	else
 		later = e->open;

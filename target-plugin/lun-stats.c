@@ -54,8 +54,11 @@ STATE(log_damaged);
 STATE(data_failing);
 STATE(stuck_ranges);
 STATE(stuck_sectors);
+STATE(lost_ranges);
+STATE(lost_sectors);
 STATE(slots);
 STATE(slots_used);
+STATE(slots_retired);
 STATE(index_used);
 STATE(index_bytes);
 STATE(cache_used);
@@ -75,8 +78,11 @@ static struct configfs_attribute *own[] = {
 	&lun_attr_stat_data_failing,
 	&lun_attr_stat_stuck_ranges,
 	&lun_attr_stat_stuck_sectors,
+	&lun_attr_stat_lost_ranges,
+	&lun_attr_stat_lost_sectors,
 	&lun_attr_stat_slots,
 	&lun_attr_stat_slots_used,
+	&lun_attr_stat_slots_retired,
 	&lun_attr_stat_index_used,
 	&lun_attr_stat_index_bytes,
 	&lun_attr_stat_cache_used,

@@ -33,10 +33,12 @@ static enum dcd_copy super_kind(const struct dcd_super *p)
 			 le32_to_cpu(p->crc), dcd_crc(&s, sizeof(s)));
 }
 
-static enum dcd_copy header_kind(const struct dcd_nvram_header *p)
+static enum dcd_copy header_kind(const struct dcd_nvram_header *p, bool unread)
 {
 	struct dcd_nvram_header h = *p;
 
+	if (unread)
+		return DCD_COPY_UNREAD;
 	h.crc = 0;
 	return copy_kind(p, sizeof(*p), le64_to_cpu(h.magic) == DCD_NVRAM_MAGIC,
 			 le32_to_cpu(p->crc), dcd_crc(&h, sizeof(h)));
@@ -51,7 +53,7 @@ static unsigned int choose(const enum dcd_copy *kinds, u64 first, u64 second,
 	*why = DCD_OK;
 	if (a || b)
 		return !a || (b && second > first);
-	if (kinds[0] == DCD_COPY_DAMAGED || kinds[1] == DCD_COPY_DAMAGED)
+	if (kinds[0] >= DCD_COPY_DAMAGED || kinds[1] >= DCD_COPY_DAMAGED)
 		*why = DCD_BAD_CRC;
 	else if (kinds[0] == DCD_COPY_FOREIGN || kinds[1] == DCD_COPY_FOREIGN)
 		*why = DCD_NO_MAGIC;
@@ -173,21 +175,23 @@ static u64 end_of(const void *at, u64 epoch)
 	return le64_to_cpu(end.newest);
 }
 
-void dcd_header_find(const void *base, u64 bytes, const struct dcd_geometry *g,
-		     struct dcd_header_found *f)
+void dcd_header_find(const void *base, const u8 *unread, u64 bytes,
+		     const struct dcd_geometry *g, struct dcd_header_found *f)
 {
 	const struct dcd_nvram_header *copy[2] = { base, base + DCD_NVRAM_COPY };
 	u64 epoch;
 
 	memset(f, 0, sizeof(*f));
-	f->copies[0] = header_kind(copy[0]);
-	f->copies[1] = header_kind(copy[1]);
+	f->copies[0] = header_kind(copy[0], unread && unread[0]);
+	f->copies[1] = header_kind(copy[1], unread && unread[DCD_NVRAM_COPY >> SECTOR_SHIFT]);
 	f->counts = choose(f->copies, le64_to_cpu(copy[0]->generation),
 			   le64_to_cpu(copy[1]->generation), &f->reason);
 	if (f->reason)
 		return;
 	f->header = *copy[f->counts];
 	epoch = le64_to_cpu(f->header.epoch);
+	f->end_unread = unread && (unread[DCD_NVRAM_END >> SECTOR_SHIFT] ||
+				   unread[(DCD_NVRAM_COPY + DCD_NVRAM_END) >> SECTOR_SHIFT]);
 	f->newest = max(end_of(base + DCD_NVRAM_END, epoch),
 			end_of(base + DCD_NVRAM_COPY + DCD_NVRAM_END, epoch));
 	f->reason = check_header(f, bytes, g);

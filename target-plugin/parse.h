@@ -72,6 +72,7 @@ enum dcd_copy {
 	DCD_COPY_BLANK,
 	DCD_COPY_FOREIGN,	/* no magic of ours */
 	DCD_COPY_DAMAGED,	/* magic, wrong checksum: a copy is one sector, it can't be torn */
+	DCD_COPY_UNREAD,	/* a media error */
 };
 
 struct dcd_super_found {
@@ -91,6 +92,7 @@ struct dcd_header_found {
 	unsigned int counts;
 	struct dcd_nvram_header header;
 	u64 newest;			/* by the end records; 0: they say nothing */
+	bool end_unread;		/* there may be a newer one that can't be read */
 };
 
 /**
@@ -106,11 +108,12 @@ void dcd_super_find(const void *blocks, u64 data_sectors, u64 log_sectors,
 /**
  * dcd_header_find - the NVRAM header
  * @base: DCD_BLOCK bytes
+ * @unread: a byte for each sector of them: it can't be read, and is zeroes; NULL: all can
  * @bytes: the NVRAM's
  * @g: of the log it has to belong to; NULL: not asked
  */
-void dcd_header_find(const void *base, u64 bytes, const struct dcd_geometry *g,
-		     struct dcd_header_found *f);
+void dcd_header_find(const void *base, const u8 *unread, u64 bytes,
+		     const struct dcd_geometry *g, struct dcd_header_found *f);
 
 /* @sectors of the data disk from @sector on. */
 struct dcd_witnessed {
@@ -175,6 +178,19 @@ enum dcd_segment_kind dcd_segment_header(const struct dcd_geometry *g, const voi
 enum dcd_segment_kind dcd_segment_parse(const struct dcd_geometry *g, const void *seg,
 					u64 sequence);
 
+/*
+ * Of one that isn't VALID: are header and table right, so that it is known what every entry was
+ * to write? Then those are wrong that aren't dcd_entry_valid(). A torn one may be like that too.
+ */
+bool dcd_segment_named(const struct dcd_geometry *g, const void *seg, u64 sequence);
+
+/*
+ * @seg is one that could be taken wounded, or nothing that is known. Those of its payloads that
+ * are wrong, and right in @slot, are copied from there. Returns whether there was any.
+ */
+bool dcd_segment_from_slot(const struct dcd_geometry *g, void *seg, const void *slot,
+			   u64 sequence);
+
 /* @seg: a segment or a slot; @number below dcd_table_entries(). */
 static inline const struct dcd_entry *dcd_entry_at(const void *seg, u32 number)
 {
@@ -205,7 +221,9 @@ struct dcd_slot_scan {
 	u32 used;		/* bytes, end of the last payload of @entries */
 	u64 highest;		/* sequence of the last one, with a gap or without */
 	u64 resumes;		/* sequence of the first one behind a gap; 0: there is none */
+	u32 lost;		/* of @entries: their payloads can't be read */
 	bool damaged;		/* entry @first + @entries + @left was whole once, and isn't now */
+	bool unread;		/* entries of it can't be read */
 };
 
 /*
@@ -213,9 +231,14 @@ struct dcd_slot_scan {
  * payload and the entry before it are persistent. So one that is right with a payload that
  * isn't, or that lacks a single bit to be right, isn't what a cut left, but damage;
  * and so is a gap, which the plan finds, as it may be one between slots.
+ *
+ * @unread: as dcd_header_find()'s. An entry of which only the payload is there counts: it is
+ * known what is lost. What can't be read of the table are gaps.
  */
-void dcd_slot_scan(const struct dcd_geometry *g, const void *slot, u64 newest,
+void dcd_slot_scan(const struct dcd_geometry *g, const void *slot, const u8 *unread, u64 newest,
 		   struct dcd_slot_scan *s);
+/* Its payload can't be read. */
+bool dcd_entry_unread(const struct dcd_entry *n, const u8 *unread);
 
 /*
  * Of a slot, behind what counts in it; @newest: the newest entry of all. Left by a cut:

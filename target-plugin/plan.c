@@ -27,11 +27,32 @@ static void refuse(struct dcd_plan *p, enum dcd_refusal refusal, u64 a, u64 b)
 	p->b = b;
 }
 
+static void go_on_at(struct dcd_plan *p, u64 sequence)
+{
+	p->next = sequence;
+	p->place = sequence;
+	p->named = false;
+	p->want = DCD_WANT_SEGMENT;
+}
+
 static void tell(struct dcd_plan *p, enum dcd_note note, u64 a, u64 b)
 {
 	p->note = note;
 	p->a = a;
 	p->b = b;
+}
+
+/*
+ * No power cut made what is at @next, but it is known what should be there: it is read once more,
+ * and taken.
+ */
+static bool take_wounded(struct dcd_plan *p)
+{
+	if (!p->named || p->strict)
+		return false;
+	p->take = true;
+	go_on_at(p, p->next);
+	return true;
 }
 
 /* Nothing is behind @next in the log. */
@@ -40,8 +61,9 @@ static void log_ends(struct dcd_plan *p)
 	bool damaged = p->kind == DCD_SEGMENT_FLIPPED || p->kind == DCD_SEGMENT_DAMAGED;
 
 	/* An NVRAM shows whether it counts: it has all of it, or something behind it. */
-	if (damaged && !p->g->nvram) {
-		refuse(p, DCD_REFUSE_END, p->next, 0);
+	if ((damaged || p->error) && !p->g->nvram) {
+		if (!take_wounded(p))
+			refuse(p, DCD_REFUSE_END, p->next, 0);
 		return;
 	}
 	if (damaged || p->error)
@@ -62,11 +84,38 @@ static void look_on(struct dcd_plan *p)
 	p->want = DCD_WANT_HEADER;
 }
 
-static void go_on_at(struct dcd_plan *p, u64 sequence)
+/* Of what would be live. */
+static u32 damaged_payloads(const struct dcd_plan *p, const void *seg)
 {
-	p->next = sequence;
-	p->place = sequence;
-	p->want = DCD_WANT_SEGMENT;
+	u32 i, n = 0, entries = le32_to_cpu(((const struct dcd_segment *)seg)->entries);
+
+	for (i = 0; i < entries; i++)
+		n += le64_to_cpu(dcd_entry_at(seg, i)->sequence) > p->applied &&
+		     !dcd_entry_valid(p->g, seg, i);
+	return n;
+}
+
+/* What is at @next, and can it be taken at all? */
+static bool look_at(struct dcd_plan *p, const void *seg)
+{
+	bool take = p->take;
+
+	p->take = false;
+	p->kind = dcd_segment_parse(p->g, seg, p->next);
+	p->wounded = false;
+	p->named = false;
+	if (p->kind == DCD_SEGMENT_VALID)
+		return true;
+	p->named = p->kind != DCD_SEGMENT_NEWER && dcd_segment_named(p->g, seg, p->next);
+	if (p->kind == DCD_SEGMENT_NEWER)
+		refuse(p, DCD_REFUSE_NEWER, p->next, 0);
+	else if (p->named && take)
+		p->wounded = true;
+	else if (p->error && !p->g->nvram && (!p->named || p->strict))
+		refuse(p, DCD_REFUSE_UNREADABLE, p->next, 0);
+	else
+		look_on(p);
+	return p->wounded;
 }
 
 bool dcd_plan_segment(struct dcd_plan *p, const void *seg, int error)
@@ -77,19 +126,8 @@ bool dcd_plan_segment(struct dcd_plan *p, const void *seg, int error)
 	p->note = DCD_NOTE_NONE;
 	p->error = error;
 	p->asked = 0;
-	p->kind = error ? DCD_SEGMENT_FOREIGN : dcd_segment_parse(p->g, seg, p->next);
-	if (error && !p->g->nvram) {
-		refuse(p, DCD_REFUSE_UNREADABLE, p->next, 0);
+	if (!look_at(p, seg))
 		return false;
-	}
-	if (p->kind == DCD_SEGMENT_NEWER) {
-		refuse(p, DCD_REFUSE_NEWER, p->next, 0);
-		return false;
-	}
-	if (p->kind != DCD_SEGMENT_VALID) {
-		look_on(p);
-		return false;
-	}
 	if (p->next - p->tail >= p->g->segments) {
 		refuse(p, DCD_REFUSE_RING, p->next, 0);
 		return false;
@@ -102,6 +140,8 @@ bool dcd_plan_segment(struct dcd_plan *p, const void *seg, int error)
 	}
 	if (h->entries)
 		p->newest = max_t(u64, p->newest, first + le32_to_cpu(h->entries) - 1);
+	if (p->wounded)
+		tell(p, DCD_NOTE_WOUNDED, p->next, damaged_payloads(p, seg));
 	go_on_at(p, p->next + 1);
 	return true;
 }
@@ -124,7 +164,8 @@ void dcd_plan_header(struct dcd_plan *p, const void *sector, int error)
 		return;
 	}
 	if (le64_to_cpu(h->first_entry) > p->applied + 1) {
-		refuse(p, DCD_REFUSE_MIDDLE, p->next, found);
+		if (!take_wounded(p))
+			refuse(p, DCD_REFUSE_MIDDLE, p->next, found);
 		return;
 	}
 	tell(p, DCD_NOTE_PASSED_OVER, p->next, found);
@@ -172,6 +213,7 @@ static bool bad_slot(struct dcd_plan *p, const struct dcd_slot_scan *scans, u32 
 static void slots_end(struct dcd_plan *p, u64 next, const struct dcd_slot_scan *scans, u32 n)
 {
 	u64 end = next, goes_on = U64_MAX, most = 0;
+	bool unread = false;
 	u32 i;
 
 	for (i = 0; i < n; i++)
@@ -181,16 +223,21 @@ static void slots_end(struct dcd_plan *p, u64 next, const struct dcd_slot_scan *
 		const struct dcd_slot_scan *s = scans + i;
 
 		most = max(most, s->highest);
+		unread = unread || s->unread;
 		if (s->first > next)
 			goes_on = min(goes_on, s->first);
 		else if (s->resumes > next)
 			goes_on = min(goes_on, s->resumes);
 	}
 	p->most = max(most, p->known);
+	if ((most >= end || p->known >= next) && take_wounded(p))
+		return;
 	if (most >= end)
 		refuse(p, DCD_REFUSE_GAP, next, min(goes_on, most));
 	else if (p->known >= next)
 		refuse(p, DCD_REFUSE_LOST, next, p->known);
+	else if (p->end_unread && unread)
+		refuse(p, DCD_REFUSE_UNREAD, next, 0);
 	else
 		p->want = DCD_WANT_NVRAM;
 }
@@ -264,6 +311,9 @@ static int refusal_text(const struct dcd_plan *p, char *buf, size_t size)
 				 a, b, p->g->nvram ? "neither " : "not ",
 				 p->g->nvram ? " nor in NVRAM" : "", b - a + 1,
 				 p->g->nvram ? "log and NVRAM" : "the log");
+	case DCD_REFUSE_UNREAD:
+		return scnprintf(buf, size, "the NVRAM has media errors where entry %llu may have been, and in the record that would tell: it may be an acknowledged write; restore the NVRAM from a copy.",
+				 a);
 	default:
 		return 0;
 	}
@@ -285,7 +335,11 @@ int dcd_plan_text(const struct dcd_plan *p, char *buf, size_t size)
 	else
 		n = scnprintf(buf, size, "segment %llu is %s; ", (unsigned long long)p->a,
 			      dcd_segment_kind_name(p->kind));
-	if (p->note == DCD_NOTE_PASSED_OVER)
+	if (p->note == DCD_NOTE_WOUNDED)
+		n += scnprintf(buf + n, size - n,
+			       "what was written there is known, but %llu of its writes are lost: medium errors until something is written over them",
+			       (unsigned long long)p->b);
+	else if (p->note == DCD_NOTE_PASSED_OVER)
 		n += scnprintf(buf + n, size - n,
 			       "all before segment %llu is on the data disk, going on there",
 			       (unsigned long long)p->b);
@@ -309,6 +363,7 @@ const char *dcd_refusal_name(enum dcd_refusal refusal)
 		[DCD_REFUSE_SLOT] = "nvram_entry_damaged",
 		[DCD_REFUSE_TWICE] = "nvram_slot_twice",
 		[DCD_REFUSE_LOST] = "newest_entries_missing",
+		[DCD_REFUSE_UNREAD] = "nvram_unreadable",
 	};
 
 	return names[refusal];

@@ -7,7 +7,8 @@
  * The caller does what @want says, until it is DONE or REFUSED:
  *
  *   SEGMENT  read segment_bytes at dcd_place_of(@place), dcd_plan_segment(); if
- *            that says so, its entries above @applied are live, in their order
+ *            that says so, its entries above @applied are live, in their order; if it
+ *            is @wounded, those that aren't dcd_entry_valid() are lost
  *   HEADER   read the first sector there, dcd_plan_header()
  *   SLOTS    the log is known. Scan all slots of the NVRAM (none if there is no
  *            header) with dcd_slot_scan(, @newest), dcd_plan_slots()
@@ -22,6 +23,13 @@
  * there; segments whose entries are all on the data disk. And what of a batch is in NVRAM
  * behind everything else. Everything else is refused: what has something behind it, or was
  * there once by the NVRAM's end record or the superblock, is no end that a power cut made.
+ *
+ * What NVRAM can't read (dcd_slot_scan()) is no end either. Entries of which only the payload
+ * can't be read are taken: their blocks are lost, and known.
+ *
+ * A segment that would be refused is wanted once more if it is known what was written there, as
+ * its header and table are right: then it is taken @wounded, and what is damaged of its
+ * payloads is as if it were DCD_ENTRY_LOST.
  *
  * Any context, no locks, doesn't sleep. The caller's own: a plan, its geometry and scans.
  */
@@ -51,6 +59,7 @@ enum dcd_refusal {
 	DCD_REFUSE_SLOT,	/* an entry in NVRAM is damaged */
 	DCD_REFUSE_TWICE,	/* two slots have the same entries */
 	DCD_REFUSE_LOST,	/* nothing is behind the end, but there was */
+	DCD_REFUSE_UNREAD,	/* the newest entry can't be known, and more can't be read */
 	DCD_REFUSALS,
 };
 
@@ -59,6 +68,7 @@ enum dcd_note {
 	DCD_NOTE_NONE,
 	DCD_NOTE_PASSED_OVER,	/* segments that can't be read are on the data disk */
 	DCD_NOTE_END,		/* what ends the log can't be read; NVRAM has it or nothing */
+	DCD_NOTE_WOUNDED,	/* of a segment that was taken some payloads are damaged: @b */
 };
 
 struct dcd_plan {
@@ -70,7 +80,11 @@ struct dcd_plan {
 	u64 next;		/* segment behind the last */
 	u64 newest;		/* entry */
 	u64 known;		/* entries up to it were there once */
+	bool end_unread;	/* the caller's, from the NVRAM's header: perhaps more were */
 	u64 most;		/* GAP: the highest entry that is or was there */
+	bool wounded;		/* of the segment that was taken last */
+	bool take;		/* so is what is wanted; who has another copy hands that in */
+	bool strict;		/* the caller's: wounded ones are refused */
 	enum dcd_note note;	/* of the last call */
 	enum dcd_refusal refusal;
 	u64 a, b;		/* what note or refusal is about */
@@ -78,6 +92,7 @@ struct dcd_plan {
 	/* its own */
 	enum dcd_segment_kind kind;	/* of what is at @next */
 	u64 asked;		/* places looked at for a later segment */
+	bool named;		/* what is at @next could be taken wounded */
 };
 
 /*
@@ -87,7 +102,7 @@ struct dcd_plan {
 void dcd_plan_begin(struct dcd_plan *p, const struct dcd_geometry *g,
 		    const struct dcd_super *super, const struct dcd_nvram_header *header,
 		    u64 newest);
-/* @error: 0, or reading it failed. True: take its entries. */
+/* @error: 0, or reading it failed: what can't be read is zeroes. True: take its entries. */
 bool __must_check dcd_plan_segment(struct dcd_plan *p, const void *seg, int error);
 void dcd_plan_header(struct dcd_plan *p, const void *sector, int error);
 void dcd_plan_slots(struct dcd_plan *p, const struct dcd_slot_scan *scans, u32 n);

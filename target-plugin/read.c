@@ -14,7 +14,6 @@
  * the read, which may see it or not.
  */
 #include <linux/bio.h>
-#include <linux/delay.h>
 #include <linux/highmem.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
@@ -26,7 +25,6 @@
 #define NONE U32_MAX
 
 TEST_KNOB(bool, read_waits, "who asks for a read waits for the data disk's queue");
-TEST_KNOB(uint, copy_us, "readers stop for so many microseconds before they copy from a slot");
 
 /*
  * A bio of a read of the data disk. @from: sector of the request where it begins. It reads right
@@ -46,35 +44,9 @@ struct piece {
 
 const unsigned int dcd_piece_pad = offsetof(struct piece, bio);
 
-/* The bytes of a place in a slot, NULL if its segment is only in the log. Needs @copiers. */
-static const u8 *in_slot(struct dcd_engine *e, const struct dcd_place *p)
-{
-	u32 offset;
-	u64 segment = div_u64_rem(p->at, e->segment_bytes >> SECTOR_SHIFT, &offset);
-	const u8 *mem = dcd_slot_bytes(e, segment, offset << SECTOR_SHIFT);
-
-	if (mem && test_knob(copy_us))
-		fsleep(test_knob(copy_us));
-	return mem;
-}
-
 static size_t place_bytes(const struct dcd_place *p)
 {
 	return (p->last - p->sector + 1) << SECTOR_SHIFT;
-}
-
-u64 dcd_place_copy(struct dcd_engine *e, const struct dcd_place *p, void *buf)
-{
-	int id = srcu_read_lock(&e->copiers);
-	const u8 *mem = in_slot(e, p);
-
-	if (mem)
-		memcpy(buf, mem, place_bytes(p));
-	srcu_read_unlock(&e->copiers, id);
-	if (!mem)
-		return dcd_place_in_log(e, p);
-	dcd_count(e, DCD_N_MEMORY_READS, 1);
-	return 0;
 }
 
 int dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t sectors, void *buf)
@@ -89,6 +61,8 @@ int dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t sectors, void *
 		dcd_index_find(e, sector, last, &p);
 		if (p.zero)
 			memset(buf, 0, place_bytes(&p));
+		else if (p.lost)
+			r = -ENODATA;
 		else if (p.value)
 			r = dcd_place_copy(e, &p, buf) ? dcd_place_read(e, &p, buf) : 0;
 		srcu_read_unlock(&e->readers, id);
@@ -150,6 +124,38 @@ int dcd_gather_fill(struct dcd_gather *g, const u8 *from, size_t bytes)
 		} else {
 			memzero_page(page, offset, n);
 		}
+		bytes -= n;
+	}
+	return 0;
+}
+
+/* The same from a slot; if that can't be read, @g is as it was, and *@mem NULL. */
+static int fill_from_slot(struct dcd_engine *e, struct dcd_gather *g, const u8 **mem, size_t bytes)
+{
+	struct scatterlist *sg = g->sg;
+	size_t sg_done = g->sg_done;
+	const u8 *from = *mem;
+
+	while (bytes) {
+		unsigned int offset;
+		struct page *page;
+		size_t n = take(g, bytes, &page, &offset);
+		u8 *to;
+		bool good;
+
+		if (!n)
+			return -EINVAL;
+		to = kmap_local_page(page);
+		good = dcd_slot_read(e, from, to + offset, n);
+		flush_dcache_page(page);
+		kunmap_local(to);
+		if (!good) {
+			g->sg = sg;
+			g->sg_done = sg_done;
+			*mem = NULL;
+			return 0;
+		}
+		from += n;
 		bytes -= n;
 	}
 	return 0;
@@ -416,12 +422,14 @@ static bool walk(struct dcd_engine *e, struct dcd_request *rq)
 
 		dcd_index_find(e, rq->sector + g->done, rq->sector + rq->sectors - 1, &p);
 		id = srcu_read_lock(&e->copiers);
-		if (p.value && !p.zero)
-			mem = in_slot(e, &p);
-		if (p.zero || mem)
-			r = dcd_gather_fill(g, mem, place_bytes(&p));
+		if (p.value && !p.zero && !p.lost)
+			mem = dcd_place_in_slot(e, &p);
+		if (p.zero)
+			r = dcd_gather_fill(g, NULL, place_bytes(&p));
+		else if (mem)
+			r = fill_from_slot(e, g, &mem, place_bytes(&p));
 		srcu_read_unlock(&e->copiers, id);
-		if (!p.zero && !mem)
+		if (!p.zero && !mem && !p.lost)
 			cached = from_cache(e, rq, &p);
 		trace_dcd_piece(e, &p, mem, cached);
 		if (p.zero || mem) {
@@ -429,6 +437,9 @@ static bool walk(struct dcd_engine *e, struct dcd_request *rq)
 		} else if (cached) {
 			dcd_count(e, DCD_N_CACHE_HITS, 1);
 			r = min(cached, 0);
+		} else if (p.lost) {
+			dcd_count(e, DCD_N_LOST_READS, 1);
+			r = -ENODATA;
 		} else if (p.value && !g->log_reads) {
 			return true;
 		} else if (p.value) {

@@ -24,26 +24,49 @@ struct recovery {
 	u64 entries;
 	u64 slots;
 	u64 wiped;
+	u8 *unread;			/* sectors of the slot that was read last */
 	char text[512];
 };
 
+/* A slot with its table into @commit_buf; what can't be read is zeroes, and known. */
+static void read_slot(struct dcd_engine *e, struct recovery *c, struct dcd_slot *s)
+{
+	unsigned int n = dcd_nvram_read(e->nv, s->base, e->commit_buf, e->segment_bytes,
+					c->unread);
+
+	memcpy(s->table, e->commit_buf + DCD_BLOCK, e->table_bytes);
+	if (!n || s->bad)
+		return;
+	s->bad = true;
+	dcd_count(e, DCD_N_NVRAM_ERRORS, 1);
+	trace_dcd_nvram_bad(e, s->base - (u8 *)e->nv->base, n);
+	pr_err("dcd: %s: %u sectors of slot %u of the NVRAM %s can't be read, a media error: it isn't used any more; look after that memory\n",
+	       e->name, n, dcd_slot_number(e, s->base), e->nv->type->name);
+}
+
+/* Those checksums of a segment that lacks something are found when they are asked for. */
 static int index_entries(struct dcd_engine *e, const u8 *seg, u64 sequence, u32 entries,
-			 struct recovery *c)
+			 struct recovery *c, bool whole)
 {
 	u64 start = sequence * (e->segment_bytes >> SECTOR_SHIFT);
 	u32 i;
 	int r;
 
-	dcd_sums_keep(e, sequence, seg, entries);
+	if (c->plan.wounded)
+		dcd_sums_keep_right(e, sequence, seg, entries);
+	else if (whole)
+		dcd_sums_keep(e, sequence, seg, entries);
 	for (i = 0; i < entries; i++) {
 		const struct dcd_entry *n = dcd_entry_at(seg, i);
-		bool zero = le16_to_cpu(n->type) != DCD_ENTRY_WRITE;
+		enum dcd_entry_type type = le16_to_cpu(n->type);
 
 		if (le64_to_cpu(n->sequence) <= c->plan.applied)
 			continue;
-		r = dcd_index_insert(e, le64_to_cpu(n->sector), le32_to_cpu(n->sectors),
-				     le16_to_cpu(n->type),
-				     zero ? sequence : start + le32_to_cpu(n->offset));
+		if (c->plan.wounded && !dcd_entry_valid(&c->geometry, seg, i))
+			type = DCD_ENTRY_LOST;
+		r = dcd_index_insert(e, le64_to_cpu(n->sector), le32_to_cpu(n->sectors), type,
+				     type == DCD_ENTRY_WRITE ? start + le32_to_cpu(n->offset) :
+							       sequence);
 		if (r)
 			return r;
 		c->entries++;
@@ -74,20 +97,64 @@ static int whole_blocks(struct dcd_engine *e, const u8 *seg, u32 entries, u64 ap
 	return 0;
 }
 
+/* What can't be read of it is zeroes. */
+static int read_place(struct dcd_engine *e, u64 sequence)
+{
+	u64 sector = dcd_segment_sector(e, sequence);
+	int r = dcd_disk_io(&e->log, REQ_OP_READ, sector, e->commit_buf, e->segment_bytes);
+	u32 at;
+
+	for (at = 0; r && r != -ENOMEM && at < e->segment_bytes; at += e->log.block)
+		if (dcd_disk_io(&e->log, REQ_OP_READ, sector + (at >> SECTOR_SHIFT),
+				e->commit_buf + at, e->log.block))
+			memset(e->commit_buf + at, 0, e->log.block);
+	return r;
+}
+
+/* What is damaged in the log may be in NVRAM yet: then the log gets it again. */
+static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
+{
+	const struct dcd_segment *h = e->commit_buf;
+	u32 i;
+	int r;
+
+	for (i = 0; e->keeps && i < e->nslots; i++) {
+		/* What can't be read of it is zeroes, which don't have its checksum. */
+		if (dcd_nvram_read(e->nv, e->slots[i].base, e->scrub.buf, e->segment_bytes,
+				   c->unread) == e->segment_bytes >> SECTOR_SHIFT ||
+		    !dcd_segment_from_slot(&c->geometry, e->commit_buf, e->scrub.buf, sequence))
+			continue;
+		pr_warn("dcd: %s: segment %llu of the log %pg is damaged, NVRAM has what is damaged, or some of it: it is written again\n",
+			e->name, sequence, e->log.bdev);
+		r = dcd_segment_write(e, e->commit_buf, sequence, le64_to_cpu(h->first_entry),
+				      le32_to_cpu(h->entries), le32_to_cpu(h->used_bytes));
+		if (r)
+			pr_err("dcd: %s: segment %llu can't be written: error %d: look after that disk\n",
+			       e->name, sequence, r);
+		return r;
+	}
+	return 0;
+}
+
 static int read_segment(struct dcd_engine *e, struct recovery *c)
 {
 	const struct dcd_segment *h = e->commit_buf;
 	u64 sequence = c->plan.place;
-	int r = dcd_disk_io(&e->log, REQ_OP_READ, dcd_segment_sector(e, sequence), e->commit_buf,
-			    e->segment_bytes);
+	int r = read_place(e, sequence), mended = 0;
 
 	c->bytes += e->segment_bytes;
 	if (r == -ENOMEM)
 		return r;
+	if (c->plan.take)
+		mended = mend(e, c, sequence);
+	if (mended)
+		return mended;
 	if (!dcd_plan_segment(&c->plan, e->commit_buf, r))
 		return 0;
+	if (c->plan.wounded)
+		dcd_log_damaged(e, sequence);
 	return whole_blocks(e, e->commit_buf, le32_to_cpu(h->entries), c->plan.applied) ?:
-	       index_entries(e, e->commit_buf, sequence, le32_to_cpu(h->entries), c);
+	       index_entries(e, e->commit_buf, sequence, le32_to_cpu(h->entries), c, true);
 }
 
 static void read_header(struct dcd_engine *e, struct recovery *c)
@@ -104,7 +171,9 @@ static void scan_slots(struct dcd_engine *e, struct recovery *c)
 	u32 i, n = e->keeps ? e->nslots : 0;
 
 	for (i = 0; i < n; i++) {
-		dcd_slot_scan(&c->geometry, e->slots[i].base, c->plan.newest, &c->scans[i]);
+		read_slot(e, c, e->slots + i);
+		dcd_slot_scan(&c->geometry, e->commit_buf, c->unread, c->plan.newest,
+			      &c->scans[i]);
 		if (test_knob(trust_end))
 			c->scans[i].highest = 0;
 		cond_resched();
@@ -119,6 +188,8 @@ static int find_out(struct dcd_engine *e, struct recovery *c)
 
 	dcd_plan_begin(&c->plan, &c->geometry, &e->super, e->keeps ? &e->header : NULL,
 		       e->end_known);
+	c->plan.end_unread = e->end_bad;
+	c->plan.strict = dcd_lost_stays();
 	if (test_knob(trust_end))
 		c->plan.known = 0;
 	while (!r && c->plan.want < DCD_WANT_NVRAM) {
@@ -145,13 +216,12 @@ static int find_out(struct dcd_engine *e, struct recovery *c)
 	return dcd_plan_errno(&c->plan);
 }
 
-/* With the log dead a slot waits for the destager, as at any other time. */
+/* It is in @commit_buf. With the log dead a slot waits for the destager, as at any other time. */
 static void slot_to_log(struct dcd_engine *e, struct dcd_slot *s, u64 sequence)
 {
 	int r;
 
 	if (!e->log_dead) {
-		memcpy(e->commit_buf + DCD_BLOCK, s->base + DCD_BLOCK, s->used - DCD_BLOCK);
 		r = dcd_segment_write(e, e->commit_buf, sequence, s->first_entry, s->entries,
 				      s->used);
 		if (!r)
@@ -163,12 +233,45 @@ static void slot_to_log(struct dcd_engine *e, struct dcd_slot *s, u64 sequence)
 /* Number @i of the NVRAM: slots change places as they are recovered. */
 static struct dcd_slot *slot_number(struct dcd_engine *e, u32 i)
 {
-	const u8 *base = (u8 *)e->nv->base + DCD_BLOCK + (size_t)i * e->segment_bytes;
 	struct dcd_slot *s = e->slots;
 
-	while (s->base != base)
+	while (dcd_slot_number(e, s->base) != i)
 		s++;
 	return s;
+}
+
+/* What of an entry isn't written over by a later one. */
+static void tell_lost(struct dcd_engine *e, const struct dcd_slot *s, const struct dcd_entry *n)
+{
+	u64 sector = le64_to_cpu(n->sector), last = sector + le32_to_cpu(n->sectors) - 1;
+	u64 at = s->segment * (e->segment_bytes >> SECTOR_SHIFT) + le32_to_cpu(n->offset) - sector;
+	struct dcd_place p;
+
+	for (; sector <= last; sector = p.last + 1) {
+		dcd_index_find(e, sector, last, &p);
+		if (!p.value || p.zero || p.at - p.sector != at)
+			continue;
+		dcd_count(e, DCD_N_NVRAM_LOST, dcd_place_sectors(&p));
+		pr_err("dcd: %s: LOST: the %u sectors from %llu on were only in NVRAM, which can't be read there: they are medium errors until they are written again\n",
+		       e->name, dcd_place_sectors(&p), (u64)p.sector);
+	}
+}
+
+static void tell_all_lost(struct dcd_engine *e, struct recovery *c)
+{
+	u32 i, k, n = e->keeps ? e->nslots : 0;
+
+	for (i = 0; i < n; i++) {
+		struct dcd_slot *s;
+
+		if (!c->scans[i].lost)
+			continue;
+		s = slot_number(e, i);
+		read_slot(e, c, s);
+		for (k = 0; k < s->entries; k++)
+			if (dcd_entry_unread(dcd_entry_at(e->commit_buf, k), c->unread))
+				tell_lost(e, s, dcd_entry_at(e->commit_buf, k));
+	}
 }
 
 static void settled(struct dcd_engine *e, const struct dcd_plan *p)
@@ -189,11 +292,12 @@ static int read_nvram(struct dcd_engine *e, struct recovery *c)
 		s->first_entry = c->scans[i].first;
 		s->entries = c->scans[i].entries;
 		s->used = c->scans[i].used;
-		r = whole_blocks(e, s->base, s->entries, c->plan.applied);
+		read_slot(e, c, s);
+		r = whole_blocks(e, e->commit_buf, s->entries, c->plan.applied);
 		if (r)
 			return r;
 		slot_to_log(e, s, p->next);
-		r = index_entries(e, s->base, p->next, s->entries, c);
+		r = index_entries(e, e->commit_buf, p->next, s->entries, c, !c->scans[i].lost);
 		dcd_slot_recovered(e, s, p->next, !e->log_dead);
 		if (r)
 			return r;
@@ -211,16 +315,18 @@ static void wipe_leftovers(struct dcd_engine *e, struct recovery *c)
 	u32 i, n;
 
 	for (i = 0; e->keeps && i < e->nslots; i++) {
-		u8 *base = e->slots[i].base;
+		struct dcd_slot *s = e->slots + i;
 
+		memcpy(e->commit_buf + DCD_BLOCK, s->table, e->table_bytes);
 		/* The last one first: a cut must not leave one that lacks another before it. */
 		for (n = dcd_table_entries(&c->geometry); n--; ) {
 			size_t at = DCD_BLOCK + n * sizeof(struct dcd_entry);
 
-			if (!dcd_entry_left(&c->geometry, base, n, c->plan.newest))
+			if (!dcd_entry_left(&c->geometry, e->commit_buf, n, c->plan.newest))
 				continue;
-			memset(base + at, 0, sizeof(struct dcd_entry));
-			e->nv->type->persist(e->nv, base + at - (u8 *)e->nv->base,
+			memset(s->base + at, 0, sizeof(struct dcd_entry));
+			memset(s->table + n, 0, sizeof(struct dcd_entry));
+			e->nv->type->persist(e->nv, s->base + at - (u8 *)e->nv->base,
 					     sizeof(struct dcd_entry));
 			c->wiped++;
 		}
@@ -257,6 +363,9 @@ static void tell(struct dcd_engine *e, const struct recovery *c)
 	pr_info("dcd: %s: recovered %llu live segments, %llu entries (%llu segments from NVRAM): read %llu bytes of the log %pg in %llu ms; the index takes %llu bytes\n",
 		e->name, segments, c->entries, c->slots, c->bytes, e->log.bdev,
 		div_u64(us, USEC_PER_MSEC), dcd_index_used(e));
+	if (e->lost.n)
+		pr_err("dcd: %s: %llu sectors are LOST, as the log %pg had their only copy and can't give it any more: reads of them are medium errors until they are written again\n",
+		       e->name, e->lost.sectors, e->log.bdev);
 }
 
 static int recover(struct dcd_engine *e, struct recovery *c)
@@ -275,8 +384,10 @@ static int recover(struct dcd_engine *e, struct recovery *c)
 	settled(e, p);
 	if (!r)
 		r = read_nvram(e, c);
-	if (!r)
+	if (!r) {
+		tell_all_lost(e, c);
 		wipe_leftovers(e, c);
+	}
 	mutex_unlock(&e->intake);
 	trace_dcd_recovery(e, p->next, p->newest, c->entries, c->slots, c->bytes,
 			   ktime_us_delta(ktime_get(), c->began), r);
@@ -298,8 +409,10 @@ int dcd_recover(struct dcd_engine *e)
 		return r;
 	dcd_geometry_of(e, &c->geometry);
 	c->scans = kvcalloc(e->nslots, sizeof(*c->scans), GFP_KERNEL);
-	if (c->scans)
+	c->unread = kvzalloc(e->segment_bytes >> SECTOR_SHIFT, GFP_KERNEL);
+	if (c->scans && c->unread)
 		r = recover(e, c);
+	kvfree(c->unread);
 	kvfree(c->scans);
 	kfree(c);
 	return r;

@@ -80,7 +80,7 @@ static void scrub(struct dcd_engine *e, u64 segment)
 	if (r)
 		dcd_count(e, DCD_N_LOG_READ_ERRORS, 1);
 	dcd_log_damaged(e, segment);
-	pr_err_ratelimited("dcd: %s: segment %llu of the log %pg %s%s: error %d; what is right goes to the data disk now: leave the device open until it has, as the log is refused while that segment counts\n",
+	pr_err_ratelimited("dcd: %s: segment %llu of the log %pg %s%s: error %d; what is right goes to the data disk now: leave the device open until it has\n",
 			   e->name, segment, e->log.bdev, r ? "can't be read" : "is ",
 			   r ? "" : dcd_segment_kind_name(kind), r);
 	dcd_destage_kick(e);

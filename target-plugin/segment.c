@@ -116,7 +116,7 @@ static bool entry_fits(const struct dcd_geometry *g, const struct dcd_entry *n)
 	u64 sector = le64_to_cpu(n->sector), sectors = le32_to_cpu(n->sectors);
 	u16 type = le16_to_cpu(n->type);
 
-	if (type < DCD_ENTRY_WRITE || type > DCD_ENTRY_WRITE_ZEROES || n->flags || !sectors ||
+	if (type < DCD_ENTRY_WRITE || type > DCD_ENTRY_LOST || n->flags || !sectors ||
 	    sector >= g->data_sectors || sectors > g->data_sectors - sector)
 		return false;
 	return stored == (type == DCD_ENTRY_WRITE ? sectors << SECTOR_SHIFT : 0) &&
@@ -225,6 +225,50 @@ enum dcd_segment_kind dcd_segment_parse(const struct dcd_geometry *g, const void
 	return batch ? DCD_SEGMENT_DAMAGED : DCD_SEGMENT_VALID;
 }
 
+bool dcd_segment_named(const struct dcd_geometry *g, const void *seg, u64 sequence)
+{
+	const struct dcd_segment *h = seg;
+	u64 found, batch = 0, first = le64_to_cpu(h->first_entry);
+	u32 used = le32_to_cpu(h->used_bytes), entries = le32_to_cpu(h->entries), i;
+
+	if (dcd_segment_header(g, seg, sequence, &found) != DCD_SEGMENT_VALID ||
+	    used < DCD_BLOCK + g->table_bytes || used > g->segment_bytes ||
+	    entries > dcd_table_entries(g))
+		return false;
+	for (i = 0; i < entries; i++) {
+		const struct dcd_entry *n = dcd_entry_at(seg, i);
+		u64 end = (u64)le32_to_cpu(n->offset) + le32_to_cpu(n->stored);
+
+		if (!dcd_entry_named(g, seg, i) || le64_to_cpu(n->sequence) != first + i ||
+		    end << SECTOR_SHIFT > used || !batch_goes_on(n, &batch))
+			return false;
+	}
+	return !batch;
+}
+
+bool dcd_segment_from_slot(const struct dcd_geometry *g, void *seg, const void *slot,
+			   u64 sequence)
+{
+	const struct dcd_segment *h = seg;
+	u32 entries, i;
+	bool some = false;
+
+	if (!dcd_segment_named(g, seg, sequence))
+		return false;
+	entries = le32_to_cpu(h->entries);
+	for (i = 0; i < entries; i++) {
+		const struct dcd_entry *n = dcd_entry_at(seg, i);
+		size_t offset = (size_t)le32_to_cpu(n->offset) << SECTOR_SHIFT;
+
+		if (dcd_entry_valid(g, seg, i) || memcmp(dcd_entry_at(slot, i), n, sizeof(*n)) ||
+		    !dcd_entry_valid(g, slot, i))
+			continue;
+		memcpy(seg + offset, slot + offset, (size_t)le32_to_cpu(n->stored) << SECTOR_SHIFT);
+		some = true;
+	}
+	return some;
+}
+
 const char *dcd_segment_kind_name(enum dcd_segment_kind kind)
 {
 	static const char *const names[] = {
@@ -257,15 +301,37 @@ static bool entry_above(const struct dcd_geometry *g, const void *slot, u32 i, u
 	return le64_to_cpu(n->epoch) == g->epoch && le64_to_cpu(n->sequence) > newest;
 }
 
-void dcd_slot_scan(const struct dcd_geometry *g, const void *slot, u64 newest,
+bool dcd_entry_unread(const struct dcd_entry *n, const u8 *unread)
+{
+	u32 at = le32_to_cpu(n->offset), end = at + le32_to_cpu(n->stored);
+
+	for (; unread && at < end; at++)
+		if (unread[at])
+			return true;
+	return false;
+}
+
+static bool table_unread(const struct dcd_geometry *g, const u8 *unread)
+{
+	u32 at = DCD_BLOCK >> SECTOR_SHIFT, end = at + (g->table_bytes >> SECTOR_SHIFT);
+
+	for (; unread && at < end; at++)
+		if (unread[at])
+			return true;
+	return false;
+}
+
+void dcd_slot_scan(const struct dcd_geometry *g, const void *slot, const u8 *unread, u64 newest,
 		   struct dcd_slot_scan *s)
 {
 	u64 batch = 0;
+	u32 lost = 0;	/* of @left */
 	u32 i, at = 0;	/* number of the first entry above @newest */
 	bool begun = false, goes_on = true;
 
 	memset(s, 0, sizeof(*s));
 	s->used = DCD_BLOCK + g->table_bytes;
+	s->unread = table_unread(g, unread);
 	for (i = 0; i < dcd_table_entries(g); i++) {
 		struct dcd_entry n;
 		u64 sequence;
@@ -288,24 +354,28 @@ void dcd_slot_scan(const struct dcd_geometry *g, const void *slot, u64 newest,
 			continue;
 		}
 		s->left++;
-		if (!right || !entry_fits(g, &n) || !payload_right(slot, &n) ||
-		    !batch_goes_on(&n, &batch)) {
+		if (!right || !entry_fits(g, &n) || !batch_goes_on(&n, &batch) ||
+		    !(payload_right(slot, &n) || dcd_entry_unread(&n, unread))) {
 			s->left--;
 			s->damaged = true;
 			return;
 		}
+		lost += !payload_right(slot, &n);
 		if (batch)
 			continue;
 		if (at) {	/* those before it would be above @newest, too */
 			s->resumes = s->first;
 			s->first = 0;
 			s->left = 0;
+			lost = 0;
 			goes_on = false;
 			continue;
 		}
 		s->used = (le32_to_cpu(n.offset) + le32_to_cpu(n.stored)) << SECTOR_SHIFT;
 		s->entries += s->left;
+		s->lost += lost;
 		s->left = 0;
+		lost = 0;
 	}
 }
 

@@ -6,7 +6,13 @@
  * made free in time, so that no write waits for the readers of an old one; and
  * those only copy (@copiers): who reads a disk is none of them.
  */
+#include <linux/delay.h>
+#include <linux/module.h>
+
 #include "engine.h"
+#include "lockstep-test.h"
+
+TEST_KNOB(uint, copy_us, "readers stop for so many microseconds before they copy from a slot");
 
 static struct dcd_slot *slot_of(struct dcd_engine *e, u64 segment)
 {
@@ -16,32 +22,87 @@ static struct dcd_slot *slot_of(struct dcd_engine *e, u64 segment)
 	return &e->slots[at];
 }
 
-const u8 *dcd_slot_bytes(struct dcd_engine *e, u64 segment, u32 offset)
+static const u8 *slot_bytes(struct dcd_engine *e, u64 segment, u32 offset)
 {
-	struct dcd_slot *s = slot_of(e, segment);
+	struct dcd_slot *s;
+	u8 *base;
 	bool there;
 
 	spin_lock(&e->lock);
+	s = slot_of(e, segment);
 	there = s->segment == segment && (s->state == DCD_SLOT_OPEN ||
 					  s->state == DCD_SLOT_SEALED ||
-					  s->state == DCD_SLOT_CLEAN);
+					  (s->state == DCD_SLOT_CLEAN && !s->bad));
+	base = s->base;
 	spin_unlock(&e->lock);
-	return there ? s->base + offset : NULL;
+	return there ? base + offset : NULL;
 }
 
-const u8 *dcd_slot_whole(struct dcd_engine *e, u64 segment, u64 *first, u32 *entries)
+const u8 *dcd_place_in_slot(struct dcd_engine *e, const struct dcd_place *p)
 {
-	struct dcd_slot *s = slot_of(e, segment);
+	u32 offset;
+	u64 segment = div_u64_rem(p->at, e->segment_bytes >> SECTOR_SHIFT, &offset);
+	const u8 *mem = slot_bytes(e, segment, offset << SECTOR_SHIFT);
+
+	if (mem && test_knob(copy_us))
+		fsleep(test_knob(copy_us));
+	return mem;
+}
+
+bool dcd_slot_read(struct dcd_engine *e, const u8 *mem, void *buf, size_t bytes)
+{
+	unsigned int n = dcd_nvram_read(e->nv, mem, buf, bytes, NULL);
+
+	if (n)
+		dcd_slot_unreadable(e, mem, n);
+	return !n;
+}
+
+u64 dcd_place_copy(struct dcd_engine *e, const struct dcd_place *p, void *buf)
+{
+	int id = srcu_read_lock(&e->copiers);
+	const u8 *mem = dcd_place_in_slot(e, p);
+
+	if (mem && !dcd_slot_read(e, mem, buf, (size_t)dcd_place_sectors(p) << SECTOR_SHIFT))
+		mem = NULL;
+	srcu_read_unlock(&e->copiers, id);
+	if (!mem)
+		return dcd_place_in_log(e, p);
+	dcd_count(e, DCD_N_MEMORY_READS, 1);
+	return 0;
+}
+
+bool dcd_slot_copy(struct dcd_engine *e, const struct dcd_slot *s, void *buf)
+{
+	const u8 *payloads = s->base + dcd_payload_start(e);
+	unsigned int n = 0;
+
+	if (s->used > dcd_payload_start(e))
+		n = dcd_nvram_read(e->nv, payloads, buf + dcd_payload_start(e),
+				   s->used - dcd_payload_start(e), NULL);
+	memcpy(buf + DCD_BLOCK, s->table, e->table_bytes);
+	if (n)
+		dcd_slot_unreadable(e, payloads, n);
+	return !n;
+}
+
+int dcd_slot_whole(struct dcd_engine *e, u64 segment, void *buf, u64 *first)
+{
+	int id = srcu_read_lock(&e->copiers);
+	struct dcd_slot s;
 	bool there;
 
 	spin_lock(&e->lock);
-	there = s->segment == segment && (s->state == DCD_SLOT_SEALED ||
-					  s->state == DCD_SLOT_CLEAN) &&
-		e->published >= s->first_entry + s->entries;
-	*first = s->first_entry;
-	*entries = s->entries;
+	s = *slot_of(e, segment);
+	there = s.segment == segment && (s.state == DCD_SLOT_SEALED ||
+					 s.state == DCD_SLOT_CLEAN) &&
+		e->published >= s.first_entry + s.entries;
 	spin_unlock(&e->lock);
-	return there ? s->base : NULL;
+	*first = s.first_entry;
+	if (there)
+		dcd_slot_copy(e, &s, buf);
+	srcu_read_unlock(&e->copiers, id);
+	return there ? s.entries : -ENOENT;
 }
 
 struct dcd_slot *dcd_slot_free(struct dcd_engine *e, bool again)
@@ -49,7 +110,7 @@ struct dcd_slot *dcd_slot_free(struct dcd_engine *e, bool again)
 	struct dcd_slot *s = slot_of(e, e->head);
 
 	lockdep_assert_held(&e->lock);
-	if (s->state != DCD_SLOT_FREE)
+	if (s->state != DCD_SLOT_FREE || e->retiring)
 		return NULL;
 	return (again ? dcd_ring_left(e) : dcd_ring_free(e)) ? s : NULL;
 }
@@ -83,12 +144,14 @@ static unsigned int ahead(const struct dcd_engine *e)
 void dcd_slots_kick(struct dcd_engine *e)
 {
 	unsigned int n = 0;
+	bool retiring;
 
 	spin_lock(&e->lock);
 	while (n < ahead(e) && slot_of(e, e->head + n)->state == DCD_SLOT_FREE)
 		n++;
+	retiring = e->retiring;
 	spin_unlock(&e->lock);
-	if (n <= ahead(e) / 2)
+	if (n <= ahead(e) / 2 || retiring)
 		queue_work(e->quick_wq, &e->reuse_work);
 }
 
@@ -115,6 +178,7 @@ void dcd_reuse_worker(struct work_struct *work)
 {
 	struct dcd_engine *e = container_of(work, struct dcd_engine, reuse_work);
 
+	dcd_slots_retire(e);
 	if (!step(e, DCD_SLOT_CLEAN, DCD_SLOT_LEAVING))
 		return;
 	synchronize_srcu_expedited(&e->copiers);

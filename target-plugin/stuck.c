@@ -9,6 +9,7 @@
 #define TRIES		4	/* at a time; one that the disk takes doesn't count */
 #define OF_RING		16	/* no more than such a part of it is stuck, */
 #define FAR		4	/* and the tail is no further behind than that */
+#define OTHERS		3	/* places that a disk is asked for, until it takes one */
 
 TEST_KNOB(bool, stuck_stays, "a bad place of the data disk holds the log's tail");
 
@@ -93,10 +94,12 @@ bool dcd_stuck_try(struct dcd_engine *e, const struct dcd_place *p)
 
 bool dcd_stuck_again(struct dcd_engine *e)
 {
+	/* Behind what all that is lost takes at the head there has to be something else. */
+	u64 lost = div_u64(READ_ONCE(e->lost.n), dcd_table_places(e)) * 3 / 2 + 2;
 	bool yes;
 
 	spin_lock(&e->lock);
-	yes = e->head - e->tail > e->segments / FAR;
+	yes = e->head - e->tail > max(e->segments / FAR, min(e->segments / 2, lost));
 	spin_unlock(&e->lock);
 	return yes;
 }
@@ -200,17 +203,28 @@ static sector_t first_bad(struct dcd_engine *e, const struct dcd_load *l)
 	return max_t(u64, from, low * per);
 }
 
-/* Half the disk away. @destage_buf is the destager's, as this is. */
-bool dcd_stuck_others(struct dcd_engine *e, sector_t sector)
+/* @destage_buf is the destager's, as this is. */
+static bool takes(struct dcd_engine *e, sector_t other)
 {
-	sector_t half = round_down(e->data.sectors / 2, block_sectors(e)), other;
-
-	other = sector < half ? half + round_down(sector, block_sectors(e)) :
-		round_down(sector - half, block_sectors(e));
-	other = min_t(sector_t, other, e->data.sectors - (DCD_BLOCK >> SECTOR_SHIFT));
+	other = min_t(sector_t, round_down(other, block_sectors(e)),
+		      e->data.sectors - (DCD_BLOCK >> SECTOR_SHIFT));
 	return !dcd_disk_io(&e->data, REQ_OP_READ, other, e->destage_buf, DCD_BLOCK) &&
 	       !dcd_disk_io(&e->data, REQ_OP_WRITE, other, e->destage_buf, DCD_BLOCK) &&
 	       !dcd_disk_flush(&e->data);
+}
+
+/* Far away, and in more than one place, as that may be bad too. */
+bool dcd_stuck_others(struct dcd_engine *e, sector_t sector)
+{
+	sector_t size = e->data.sectors, step = div_u64(size, OTHERS + 1);
+	unsigned int i;
+
+	for (i = 0; i < OTHERS; i++) {
+		sector = sector + step < size ? sector + step : sector + step - size;
+		if (takes(e, sector))
+			return true;
+	}
+	return false;
 }
 
 static void tell(struct dcd_engine *e, sector_t sector, sector_t sectors, int error)
@@ -244,8 +258,13 @@ sector_t dcd_stuck_look(struct dcd_engine *e, const struct dcd_load *l)
 
 u64 dcd_stuck_room(const struct dcd_engine *e)
 {
-	sector_t sectors = READ_ONCE(e->bad.sectors);
+	u64 known = READ_ONCE(e->bad.sectors) << SECTOR_SHIFT;
+	u64 blocks = DCD_STUCK_RANGES * DCD_BLOCK;
 
-	/* Not all of a segment is payload, and the last range may not fit. */
-	return sectors ? 2 + div_u64(2 * sectors, e->segment_bytes >> SECTOR_SHIFT) : 0;
+	/*
+	 * A disk may get bad places when the ring is full: so for a block in each of them there
+	 * is always room, for larger ones once they are known. Not all of a segment is payload.
+	 */
+	return 2 + min(div_u64(e->segments, OF_RING - 2),
+		       div_u64(max(2 * known, blocks + blocks / 8), e->segment_bytes));
 }

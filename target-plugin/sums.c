@@ -123,17 +123,15 @@ void dcd_sums_keep(struct dcd_engine *e, u64 segment, const void *seg, u32 entri
 		dcd_count(e, DCD_N_NOMEM, 1);
 }
 
-/* A slot that was never in the log, because that is dead. */
-static int from_slot(struct dcd_engine *e, u64 segment, void *buf, u64 *first)
+void dcd_sums_keep_right(struct dcd_engine *e, u64 segment, const void *seg, u32 entries)
 {
-	int id = srcu_read_lock(&e->copiers);
-	u32 entries;
-	const u8 *base = dcd_slot_whole(e, segment, first, &entries);
+	const struct dcd_segment *h = seg;
+	struct dcd_geometry g;
 
-	if (base)
-		memcpy(buf, base, e->segment_bytes);
-	srcu_read_unlock(&e->copiers, id);
-	return base ? entries : -ENOENT;
+	dcd_geometry_of(e, &g);
+	if (test_knob(forget_sums) ||
+	    keep(e, segment, seg, entries, &g, le64_to_cpu(h->first_entry)))
+		dcd_count(e, DCD_N_NOMEM, 1);
 }
 
 /* How many entries it has that may be right; 0: nothing is. */
@@ -164,7 +162,8 @@ static int read_again(struct dcd_engine *e, u64 segment)
 	if (!buf)
 		return -ENOMEM;
 	dcd_geometry_of(e, &g);
-	r = from_slot(e, segment, buf, &first);
+	/* A slot that was never in the log, because that is dead, or can't be read all over. */
+	r = dcd_slot_whole(e, segment, buf, &first);
 	if (r == -ENOENT)
 		r = from_log(e, &g, segment, buf, &first);
 	if (r >= 0)

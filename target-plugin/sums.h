@@ -27,6 +27,8 @@ void dcd_sums_free(struct dcd_engine *e);
  * believed. Without memory nothing is kept.
  */
 void dcd_sums_keep(struct dcd_engine *e, u64 segment, const void *seg, u32 entries);
+/* Of one that isn't: those of the entries that are right. */
+void dcd_sums_keep_right(struct dcd_engine *e, u64 segment, const void *seg, u32 entries);
 /* Nobody reads these segments, @end not among them, from the log any more. */
 void dcd_sums_drop(struct dcd_engine *e, u64 first, u64 end);
 

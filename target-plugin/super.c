@@ -105,23 +105,44 @@ int dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied)
 	return r;
 }
 
+int dcd_super_feature(struct dcd_engine *e, u32 bit)
+{
+	__le32 was = e->super.features.incompat;
+	int r;
+
+	if (le32_to_cpu(was) & bit)
+		return 0;
+	e->super.features.incompat |= cpu_to_le32(bit);
+	r = dcd_super_write(e, le64_to_cpu(e->super.tail), le64_to_cpu(e->super.applied));
+	if (!r)
+		r = dcd_super_write(e, le64_to_cpu(e->super.tail), le64_to_cpu(e->super.applied));
+	if (r)
+		e->super.features.incompat = was;
+	return r;
+}
+
 int dcd_header_read(struct dcd_engine *e)
 {
 	struct dcd_header_found *f;
 	struct dcd_geometry g;
 	char *text;
+	void *block;
 	int r;
 
 	if (e->nv->bytes < DCD_BLOCK) {
 		pr_err("dcd: %s: NVRAM of %zu bytes is too small\n", e->name, e->nv->bytes);
 		return -ENOSPC;
 	}
-	f = kmalloc(sizeof(*f) + TEXT, GFP_KERNEL);
+	f = kmalloc(sizeof(*f) + TEXT + DCD_BLOCK, GFP_KERNEL);
 	if (!f)
 		return -ENOMEM;
 	text = (char *)(f + 1);
+	block = text + TEXT;
 	dcd_geometry_of(e, &g);
-	dcd_header_find(e->nv->base, e->nv->bytes, &g, f);
+	if (dcd_nvram_read(e->nv, e->nv->base, block, DCD_BLOCK, e->header_bad))
+		pr_err("dcd: %s: a part of the NVRAM's headers can't be read, a media error\n",
+		       e->name);
+	dcd_header_find(block, e->header_bad, e->nv->bytes, &g, f);
 	r = dcd_reason_errno(f->reason);
 	if (r) {
 		dcd_header_text(f, text, TEXT);
@@ -133,7 +154,39 @@ int dcd_header_read(struct dcd_engine *e)
 	}
 	e->header = f->header;
 	e->end_known = f->newest;
+	e->end_bad = f->end_unread;
 	kfree(f);
+	return r;
+}
+
+/*
+ * What of the headers can't be read is written anew, by way of the driver, a sector at a time:
+ * the other copy is good. An end record that says nothing is as good as none.
+ */
+int dcd_header_mend(struct dcd_engine *e)
+{
+	u8 *sector = kzalloc(SECTOR_SIZE, GFP_KERNEL);
+	unsigned int i, mended = 0;
+	int r = 0;
+
+	if (!sector)
+		return -ENOMEM;
+	for (i = 0; e->keeps && !r && i < ARRAY_SIZE(e->header_bad); i++) {
+		if (!e->header_bad[i])
+			continue;
+		memset(sector, 0, SECTOR_SIZE);
+		if (i == 0 || i == DCD_NVRAM_COPY >> SECTOR_SHIFT)
+			memcpy(sector, &e->header, sizeof(e->header));
+		r = dcd_nvram_mend(e->nv, i << SECTOR_SHIFT, sector, SECTOR_SIZE);
+		mended += !r;
+	}
+	kfree(sector);
+	if (r)
+		pr_err("dcd: %s: a media error in the headers of the NVRAM %s can't be cleared: error %d; `dcd recover` brings what it has to the data disk; then replace that memory\n",
+		       e->name, e->nv->type->name, r);
+	else if (mended)
+		pr_warn("dcd: %s: media errors in %u sectors of the headers of the NVRAM %s are cleared, they are written anew\n",
+			e->name, mended, e->nv->type->name);
 	return r;
 }
 
@@ -142,6 +195,20 @@ void dcd_header_write(struct dcd_engine *e, u64 applied)
 	unsigned int copy = dcd_header_next(&e->header, applied);
 	size_t at = copy * DCD_NVRAM_COPY;
 
+	memcpy(e->nv->base + at, &e->header, sizeof(e->header));
+	e->nv->type->persist(e->nv, at, sizeof(e->header));
+	if (!dcd_nvram_read(e->nv, e->nv->base + at, e->destage_buf, sizeof(e->header), NULL))
+		return;
+	/* A media error that is new: slots will be used again because of what it says. */
+	memset(e->destage_buf, 0, SECTOR_SIZE);
+	memcpy(e->destage_buf, &e->header, sizeof(e->header));
+	dcd_count(e, DCD_N_NVRAM_ERRORS, 1);
+	if (!dcd_nvram_mend(e->nv, at, e->destage_buf, SECTOR_SIZE)) {
+		dcd_count(e, DCD_N_NVRAM_MENDED, 1);
+		return;
+	}
+	dcd_count(e, DCD_N_NVRAM_UNMENDED, 1);
+	at = dcd_header_next(&e->header, applied) * DCD_NVRAM_COPY;
 	memcpy(e->nv->base + at, &e->header, sizeof(e->header));
 	e->nv->type->persist(e->nv, at, sizeof(e->header));
 }

@@ -32,8 +32,8 @@ enum dcd_load_kind {
 	DCD_LOAD_FILL,		/* zeroes, written in the turn */
 	DCD_LOAD_WIPE,
 	DCD_LOAD_DISCARD,	/* a wipe that discards */
-	DCD_LOAD_AGAIN,		/* to be logged again; data too: stuck.h */
-	DCD_LOAD_LEFT,		/* stays where it is: a bad place of the data disk */
+	DCD_LOAD_AGAIN,		/* to be logged again; data too: stuck.h, lost.h */
+	DCD_LOAD_LEFT,		/* stays where it is: a bad place of the data disk, or the log */
 };
 
 /*

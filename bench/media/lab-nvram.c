@@ -15,7 +15,13 @@
  *
  * The block view reads and writes the durable array. While an engine has the
  * NVRAM open it reads the engine's view, and writes fail.
+ *
+ * Media errors: the message "poison <sector> <sectors>" makes sectors unreadable, as they are
+ * after an uncorrectable error: read() stops there, the block view's reads are errors, and
+ * what a load would get is garbage. As with a real one stores change nothing of that; the
+ * block view's writes and mend() do, which are the driver's way ("heal" is for the lab).
  */
+#include <linux/bitmap.h>
 #include <linux/cache.h>
 #include <linux/device-mapper.h>
 #include <linux/err.h>
@@ -37,6 +43,8 @@
 
 /*
  * @durable: content that a power cut can't touch; guarded by site_instant
+ * @poison: sectors that can't be read; likewise
+ * @unclearable: mend() fails; @forgets: it says so of itself
  * @open: the engine's incarnation, NULL if there's none or it was cut
  * @views: block views, guarded by site_lock()
  * @engines: incarnations that aren't closed, void ones included; site_lock()
@@ -45,6 +53,8 @@ struct lab_nvram {
 	struct site_client client;
 	size_t bytes;
 	u8 *durable;
+	unsigned long *poison;
+	bool unclearable, forgets;
 	struct lab_open *open;
 	unsigned int views;
 	unsigned int engines;
@@ -92,6 +102,7 @@ static int lab_forget(struct site_client *c)
 	if (l->views || l->engines)
 		return -EBUSY;
 	site_del(c);
+	bitmap_free(l->poison);
 	vfree(l->durable);
 	kfree(l);
 	return 0;
@@ -101,8 +112,9 @@ static void lab_show(struct site_client *c, struct seq_file *m)
 {
 	struct lab_nvram *l = to_lab(c);
 
-	seq_printf(m, "nvram bytes %zu views %u engines %u cuts %u\n", l->bytes, l->views,
-		   l->engines, l->cuts);
+	seq_printf(m, "nvram bytes %zu views %u engines %u cuts %u poison %u\n", l->bytes,
+		   l->views, l->engines, l->cuts,
+		   bitmap_weight(l->poison, l->bytes >> SECTOR_SHIFT));
 }
 
 static const struct site_client_ops lab_ops = {
@@ -165,6 +177,7 @@ static int lab_open(const char *name, size_t bytes, struct dcd_nvram **nv)
 		return r;
 	}
 	o->nv.base = o->view;
+	o->nv.forgets = o->of->forgets ? "the lab says that it isn't persistent" : NULL;
 	o->nv.bytes = bytes ? bytes : o->of->bytes;
 	*nv = &o->nv;
 	return 0;
@@ -201,12 +214,47 @@ static void lab_persist(struct dcd_nvram *nv, size_t off, size_t len)
 	spin_unlock_irqrestore(&site_instant, flags);
 }
 
+static size_t lab_read(struct dcd_nvram *nv, size_t off, void *to, size_t len)
+{
+	struct lab_open *o = to_open(nv);
+	size_t first, got = len;
+	unsigned long flags;
+
+	spin_lock_irqsave(&site_instant, flags);
+	first = find_next_bit(o->of->poison, DIV_ROUND_UP(off + len, SECTOR_SIZE),
+			      off >> SECTOR_SHIFT) << SECTOR_SHIFT;
+	if (first < off + len)
+		got = max(first, off) - off;
+	memcpy(to, o->view + off, got);
+	spin_unlock_irqrestore(&site_instant, flags);
+	return len - got;
+}
+
+static int lab_mend(struct dcd_nvram *nv, size_t off, void *from, size_t len)
+{
+	struct lab_open *o = to_open(nv);
+	unsigned long flags;
+
+	if (o->of->unclearable)
+		return -EIO;
+	spin_lock_irqsave(&site_instant, flags);
+	memcpy(o->view + off, from, len);
+	if (!o->is_void) {
+		memcpy(o->of->durable + off, from, len);
+		bitmap_clear(o->of->poison, off >> SECTOR_SHIFT, len >> SECTOR_SHIFT);
+	}
+	spin_unlock_irqrestore(&site_instant, flags);
+	return 0;
+}
+
 static struct dcd_nvram_type lab_type = {
 	.name = "lab",
 	.owner = THIS_MODULE,
 	.open = lab_open,
 	.close = lab_close,
 	.persist = lab_persist,
+	.read = lab_read,
+	.mend = lab_mend,
 };
 
 /* --- the block view --- */
@@ -218,7 +266,10 @@ static struct lab_nvram *lab_new(const char *name, unsigned int site, size_t byt
 	if (!l)
 		return NULL;
 	l->durable = vzalloc(bytes);
-	if (!l->durable) {
+	l->poison = bitmap_zalloc(bytes >> SECTOR_SHIFT, GFP_KERNEL);
+	if (!l->durable || !l->poison) {
+		bitmap_free(l->poison);
+		vfree(l->durable);
 		kfree(l);
 		return NULL;
 	}
@@ -303,6 +354,11 @@ static bool view_io(struct lab_nvram *l, struct bio *bio, size_t pos)
 
 	if (write && l->open)
 		return false;
+	if (write)
+		bitmap_clear(l->poison, pos >> SECTOR_SHIFT, bio_sectors(bio));
+	else if (find_next_bit(l->poison, (pos >> SECTOR_SHIFT) + bio_sectors(bio),
+			       pos >> SECTOR_SHIFT) < (pos >> SECTOR_SHIFT) + bio_sectors(bio))
+		return false;
 	bio_for_each_segment(bv, bio, iter) {
 		u8 *data = kmap_local_page(bv.bv_page) + bv.bv_offset;
 
@@ -349,6 +405,43 @@ static void view_status(struct dm_target *ti, status_type_t type, unsigned int f
 		*result = 0;
 }
 
+/* "poison <sector> <sectors>", "heal", "unclearable 0|1", "forgets 0|1". */
+static int view_message(struct dm_target *ti, unsigned int argc, char **argv, char *result,
+			unsigned int maxlen)
+{
+	struct lab_nvram *l = ti->private;
+	unsigned long flags;
+	u32 first = 0, n = 0;
+
+	if (argc == 1 && !strcmp(argv[0], "heal")) {
+		spin_lock_irqsave(&site_instant, flags);
+		bitmap_zero(l->poison, l->bytes >> SECTOR_SHIFT);
+		spin_unlock_irqrestore(&site_instant, flags);
+		return 0;
+	}
+	if (argc < 2 || kstrtou32(argv[1], 0, &first))
+		return -EINVAL;
+	if (argc == 2 && !strcmp(argv[0], "unclearable")) {
+		l->unclearable = first;
+		return 0;
+	}
+	if (argc == 2 && !strcmp(argv[0], "forgets")) {
+		l->forgets = first;
+		return 0;
+	}
+	if (argc != 3 || strcmp(argv[0], "poison") || kstrtou32(argv[2], 0, &n) ||
+	    first > l->bytes >> SECTOR_SHIFT || n > (l->bytes >> SECTOR_SHIFT) - first)
+		return -EINVAL;
+	spin_lock_irqsave(&site_instant, flags);
+	bitmap_set(l->poison, first, n);
+	memset(l->durable + ((size_t)first << SECTOR_SHIFT), 0xa5, (size_t)n << SECTOR_SHIFT);
+	if (l->open)
+		memset(l->open->view + ((size_t)first << SECTOR_SHIFT), 0xa5,
+		       (size_t)n << SECTOR_SHIFT);
+	spin_unlock_irqrestore(&site_instant, flags);
+	return 0;
+}
+
 static struct target_type view_target = {
 	.name = "labnvram",
 	.version = {1, 0, 0},
@@ -357,6 +450,7 @@ static struct target_type view_target = {
 	.dtr = view_dtr,
 	.map = view_map,
 	.status = view_status,
+	.message = view_message,
 };
 
 static int __init lab_nvram_init(void)

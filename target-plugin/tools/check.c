@@ -7,6 +7,7 @@
 #include <inttypes.h>
 
 #include "../../dm-target/tools/json.h"
+#include "lost.h"
 #include "set.h"
 
 enum { WHOLE = 0, DAMAGED = 4, FAILED = 8 };
@@ -31,6 +32,7 @@ static void say_text(const struct set *s, const char *state, const struct tally 
 		       t->entries, t->sectors, s->plan.tail, s->plan.next - 1, t->slots);
 	else
 		puts("live: nothing, the data disk has it all");
+	lost_text(s);
 	printf("%s\n", state);
 }
 
@@ -50,6 +52,7 @@ static void say_json(const struct set *s, const char *state, const struct tally 
 		json_number("sectors", t->sectors);
 		json_number("slots", t->slots);
 		json_close('}');
+		lost_json(s);
 	}
 	json_close('}');
 }
@@ -71,9 +74,11 @@ int command_check(const struct options *o)
 		return FAILED;
 	}
 	retired = s.super.reason == DCD_RETIRED;
-	state = r ? "refused" : retired ? "retired" : half(&s) ? "damaged_copy" : t.entries ? "live" : "clean";
+	state = r ? "refused" : retired ? "retired" : s.n_lost ? "lost" :
+		s.nvram_unread ? "media_errors" : half(&s) ? "damaged_copy" :
+		t.entries ? "live" : "clean";
 	(o->json ? say_json : say_text)(&s, state, &t);
-	r = r || half(&s) ? DAMAGED : WHOLE;
+	r = r || half(&s) || s.n_lost || s.nvram_unread ? DAMAGED : WHOLE;
 	set_close(&s);
 	return r;
 }

@@ -21,6 +21,7 @@ static void usage(void)
 	      "                   [--force] [--progress] [--json]\n"
 	      "       dcd retire --data DEV --log DEV [--nvram DEV] [--leg DEV] [--force]\n"
 	      "                  [--progress] [--json]\n"
+	      "       dcd recover|retire --data DEV --log none --nvram DEV --salvage ...   (the log is lost)\n"
 	      "DEV is a block device or a file with its content.\n"
 	      "Exit code: 0 done, 1 refused or failed, 2 this text, 3 salvaged with losses; check: 0 whole, 4 damaged,\n"
 	      "8 can't be read, 16 this text.\n", stderr);
@@ -98,7 +99,7 @@ int main(int argc, char **argv)
 		{ "examine", "json" }, { "check", "data log nvram json" },
 		{ "dump", "data log nvram all json" },
 		{ "recover", "data log nvram salvage dry-run force progress json" },
-		{ "retire", "data log nvram leg force progress json" },
+		{ "retire", "data log nvram salvage leg force progress json" },
 	};
 	const char *command = argc > 1 ? argv[1] : "", *allowed = NULL;
 	struct options o = { .data = NULL };
@@ -123,7 +124,8 @@ int main(int argc, char **argv)
 			return command_dump(&o);
 		if (!strcmp(command, "recover") && n == argc && o.data && o.log)
 			return command_recover(&o);
-		if (!strcmp(command, "retire") && n == argc && o.data && o.log)
+		if (!strcmp(command, "retire") && n == argc && o.data && o.log &&
+		    o.salvage == !strcmp(o.log, "none"))
 			return command_retire(&o);
 	}
 	usage();

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <linux/falloc.h>
 #include <linux/fs.h>
 
+#include "../dcd-format.h"
 #include "device.h"
 
 int device_open(struct device *d, const char *what, const char *path, bool for_writing)
@@ -56,6 +58,50 @@ int device_try_read(const struct device *d, void *buf, size_t bytes, u64 at)
 		bytes -= (size_t)n;
 	}
 	return 0;
+}
+
+/* Past the page cache, which knows no less than a page; one that reads through it if need be. */
+static struct device direct(const struct device *d, u32 *block)
+{
+	struct device raw = *d;
+	char path[32];
+	int size;
+
+	*block = DCD_BLOCK;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", d->fd);
+	raw.fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	if (raw.fd < 0)
+		raw.fd = dup(d->fd);
+	else if (!ioctl(d->fd, BLKSSZGET, &size) && size >= SECTOR_SIZE && size < (int)DCD_BLOCK)
+		*block = (u32)size;
+	return raw;
+}
+
+u32 device_read_around(const struct device *d, void *buf, size_t bytes, u64 at, u8 *unread)
+{
+	u8 *part;
+	struct device raw;
+	u32 block, n = 0;
+
+	memset(unread, 0, bytes >> SECTOR_SHIFT);
+	if (!device_try_read(d, buf, bytes, at))
+		return 0;
+	raw = direct(d, &block);
+	part = aligned_alloc(DCD_BLOCK, DCD_BLOCK);
+	for (size_t from = 0; from < bytes; from += block) {
+		size_t size = min_t(size_t, block, bytes - from);
+
+		if (part && raw.fd >= 0 && !device_try_read(&raw, part, size, at + from)) {
+			memcpy((u8 *)buf + from, part, size);
+			continue;
+		}
+		memset((u8 *)buf + from, 0, size);
+		memset(unread + (from >> SECTOR_SHIFT), 1, size >> SECTOR_SHIFT);
+		n += (u32)(size >> SECTOR_SHIFT);
+	}
+	free(part);
+	device_close(&raw);
+	return n;
 }
 
 int device_read(const struct device *d, void *buf, size_t bytes, u64 at)

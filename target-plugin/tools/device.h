@@ -23,6 +23,11 @@ int device_open(struct device *d, const char *what, const char *path, bool for_w
 void device_close(struct device *d);
 /* 0 or a negative errno, without a word; -EIO also if it ends there. */
 int device_try_read(const struct device *d, void *buf, size_t bytes, u64 at);
+/*
+ * All but what can't be read: that is zeroes and set in @unread, a byte for each sector. Returns how
+ * many sectors. @at and @bytes are whole ones.
+ */
+u32 device_read_around(const struct device *d, void *buf, size_t bytes, u64 at, u8 *unread);
 int device_read(const struct device *d, void *buf, size_t bytes, u64 at);
 int device_write(const struct device *d, const void *buf, size_t bytes, u64 at);
 int device_zero(const struct device *d, u64 bytes, u64 at);

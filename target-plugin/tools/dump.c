@@ -6,9 +6,11 @@
 #include "../../dm-target/tools/json.h"
 #include "set.h"
 
-static const char *type_name(u16 type)
+static const char *type_name(const struct set *s, const struct group *g, u32 number)
 {
-	return type == DCD_ENTRY_WRITE ? "write" :
+	u16 type = le16_to_cpu(dcd_entry_at(g->bytes, number)->type);
+
+	return set_is_lost(s, g, number) ? "lost" : type == DCD_ENTRY_WRITE ? "write" :
 	       type == DCD_ENTRY_DISCARD ? "discard" : "write_zeroes";
 }
 
@@ -25,7 +27,7 @@ static int text_group(struct set *s, const struct group *g, void *context)
 		const struct dcd_entry *n = dcd_entry_at(g->bytes, i);
 
 		printf("  entry %" PRIu64 ": %s %" PRIu64 " + %u%s\n",
-		       (uint64_t)le64_to_cpu(n->sequence), type_name(le16_to_cpu(n->type)),
+		       (uint64_t)le64_to_cpu(n->sequence), type_name(s, g, i),
 		       (uint64_t)le64_to_cpu(n->sector), le32_to_cpu(n->sectors),
 		       le64_to_cpu(n->sequence) <= s->plan.applied ? ", on the data disk" : "");
 	}
@@ -46,7 +48,7 @@ static int json_group(struct set *s, const struct group *g, void *context)
 
 		json_open(NULL, '{');
 		json_number("entry", le64_to_cpu(n->sequence));
-		json_text("type", type_name(le16_to_cpu(n->type)));
+		json_text("type", type_name(s, g, i));
 		json_number("sector", le64_to_cpu(n->sector));
 		json_number("sectors", le32_to_cpu(n->sectors));
 		json_bool("live", le64_to_cpu(n->sequence) > s->plan.applied);

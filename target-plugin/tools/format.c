@@ -45,6 +45,34 @@ static int write_header(const struct device *nv, const struct dcd_super *s, u64 
 	return device_write(nv, block, sizeof(block), 0) || device_flush(nv) ? -1 : 0;
 }
 
+/* What can't be read is written: that ends a media error, or moves it out of the way, if anything does. */
+static int clear_errors(const struct device *nv, u64 bytes)
+{
+	static const u8 zeroes[DCD_BLOCK];
+	static u8 part[1 << 20], unread[sizeof(part) >> SECTOR_SHIFT];
+	u64 cleared = 0;
+
+	for (u64 at = 0; at < bytes; at += sizeof(part)) {
+		u64 size = min_t(u64, sizeof(part), bytes - at) & ~(u64)(DCD_BLOCK - 1);
+
+		if (!device_read_around(nv, part, size, at, unread))
+			continue;
+		for (u64 from = 0; from < size; from += DCD_BLOCK) {
+			if (!memchr(unread + (from >> SECTOR_SHIFT), 1, DCD_BLOCK >> SECTOR_SHIFT))
+				continue;
+			if (device_write(nv, zeroes, sizeof(zeroes), at + from))
+				return -1;
+			cleared++;
+		}
+		if (device_flush(nv) || device_read(nv, part, size, at))
+			return -1;
+	}
+	if (cleared)
+		fprintf(stderr, "dcd: NVRAM %s had media errors in %" PRIu64 " blocks of %u bytes; they are cleared. A memory that has some may get more\n",
+			nv->path, cleared, DCD_BLOCK);
+	return 0;
+}
+
 static bool same(const char *a, const char *a_is, const char *b, const char *b_is)
 {
 	if (!device_same(a, b))
@@ -91,7 +119,19 @@ static bool both_retired(const struct device *log, const struct device *nv)
 		return true;
 	if (pread(nv->fd, buf, DCD_BLOCK, 0) != DCD_BLOCK)
 		return false;
-	dcd_header_find(buf, nv->bytes, &super.geometry, &header);
+	dcd_header_find(buf, NULL, nv->bytes, &super.geometry, &header);
+	return header.reason == DCD_RETIRED;
+}
+
+/* The same of an NVRAM whose log was lost. */
+static bool retired(const struct device *nv)
+{
+	struct dcd_header_found header;
+	u8 buf[DCD_BLOCK];
+
+	if (pread(nv->fd, buf, sizeof(buf), 0) != sizeof(buf))
+		return false;
+	dcd_header_find(buf, NULL, nv->bytes, NULL, &header);
 	return header.reason == DCD_RETIRED;
 }
 
@@ -165,10 +205,10 @@ int command_format(const struct options *o)
 	    (has_nvram && device_open(&nv, "NVRAM", nvram_path, true)))
 		return 1;
 	if (!o->force && !both_retired(&log, has_nvram ? &nv : NULL) &&
-	    (is_ours(&log, DCD_SUPER_MAGIC, DCD_BLOCK, "the log") ||
-		       is_used(&log, "log disk") ||
-		       (has_nvram && (is_ours(&nv, DCD_NVRAM_MAGIC, DCD_NVRAM_COPY, "the NVRAM") ||
-				      is_used(&nv, "NVRAM")))))
+	    (is_ours(&log, DCD_SUPER_MAGIC, DCD_BLOCK, "the log") || is_used(&log, "log disk") ||
+	     (has_nvram && !retired(&nv) &&
+	      (is_ours(&nv, DCD_NVRAM_MAGIC, DCD_NVRAM_COPY, "the NVRAM") ||
+	       is_used(&nv, "NVRAM")))))
 		return 1;
 	if (!segment)
 		segment = log.bytes < (64U << 20) ? DCD_SEGMENT_MIN : DCD_SEGMENT_DEFAULT;
@@ -209,6 +249,8 @@ int command_format(const struct options *o)
 	s.flags = htole32(has_nvram ? DCD_SUPER_NVRAM : 0);
 	/* First, so that there is no log of which the leg doesn't know. */
 	if (mark_behind(&data, s.uuid, o->force))
+		return 1;
+	if (has_nvram && clear_errors(&nv, nvram_bytes))
 		return 1;
 	if (write_super(&log, &s) || (has_nvram && write_header(&nv, &s, nvram_bytes)))
 		return 1;

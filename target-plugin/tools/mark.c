@@ -45,7 +45,7 @@ int mark_behind(const struct device *data, const u8 log_uuid[16], bool force)
 		return r;
 	if (s.log_state == LOCKSTEP_LOG_BEHIND && !force) {
 		super_uuid_text(s.log_uuid, uuid);
-		fprintf(stderr, "dcd: data disk %s is a mirror's leg, and another log (uuid %s) may hold acknowledged writes that it lacks: dcd retire that one first. If it is lost and what only it has may be lost: --force\n",
+		fprintf(stderr, "dcd: data disk %s is a mirror's leg, and another log (uuid %s) may hold acknowledged writes that it lacks: dcd retire that one first. If it is lost, the leg lacks what only that had: lockstep-meta wipe it, and lockstep replace fills it anew. --force goes on without, and tells the mirror nothing\n",
 			data->path, uuid);
 		return -1;
 	}

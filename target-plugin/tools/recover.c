@@ -8,11 +8,10 @@
 #include <inttypes.h>
 
 #include "../../dm-target/tools/json.h"
+#include "lost.h"
 #include "progress.h"
 #include "recover.h"
 #include "salvage.h"
-
-enum { LOSSES = 3 };
 
 static int write_entry(struct set *s, const u8 *seg, const struct dcd_entry *n)
 {
@@ -32,10 +31,15 @@ static int write_group(struct set *s, const struct group *g, void *context)
 	for (u32 i = 0; i < g->entries; i++) {
 		const struct dcd_entry *n = dcd_entry_at(g->bytes, i);
 
-		if (le64_to_cpu(n->sequence) > s->plan.applied && write_entry(s, g->bytes, n)) {
+		/* What is lost was written over later, or this wouldn't be done. */
+		if (le64_to_cpu(n->sequence) <= s->plan.applied || set_is_lost(s, g, i))
+			continue;
+		if (write_entry(s, g->bytes, n)) {
 			s->failed = true;
 			return -1;
 		}
+		if (le16_to_cpu(n->type) == DCD_ENTRY_WRITE)
+			set_written(s, le64_to_cpu(n->sector), le32_to_cpu(n->sectors));
 	}
 	set_tally(s, g, done);
 	progress(done->entries);
@@ -47,12 +51,9 @@ static int mark(struct set *s)
 	u8 block[DCD_BLOCK] = { 0 };
 	unsigned int copy;
 
-	if (s->has_nvram) {
-		copy = dcd_header_next(&s->header.header, s->plan.newest);
-		if (device_write(&s->nvram, &s->header.header, sizeof(s->header.header),
-				 copy * DCD_NVRAM_COPY) || device_flush(&s->nvram))
-			return -1;
-	}
+	if (s->has_nvram &&
+	    set_put_header(s, dcd_header_next(&s->header.header, s->plan.newest)))
+		return -1;
 	copy = dcd_super_next(&s->super.super, s->plan.next, s->plan.newest);
 	memcpy(block, &s->super.super, sizeof(s->super.super));
 	if (device_write(&s->log, block, sizeof(block), (u64)copy * DCD_BLOCK))
@@ -66,6 +67,8 @@ int set_recover(struct set *s, const struct options *o, struct tally *found)
 	int r;
 
 	r = set_walk(s, set_tally, found, true);
+	if (!r && s->n_lost)
+		r = set_refuse_lost(s);
 	if (!r)
 		r = set_witnesses(s, o->force);
 	if (r || o->dry_run)
@@ -79,11 +82,13 @@ int set_recover(struct set *s, const struct options *o, struct tally *found)
 		s->failed = true;
 		r = -1;
 	}
-	if (!r && (device_flush(&s->data) || mark(s))) {
+	if (!r && device_flush(&s->data))
 		s->failed = true;
-		r = -1;
-	}
-	return r;
+	if (r || s->failed)
+		return -1;
+	set_witness_anew(s);
+	s->failed = mark(s);
+	return s->failed ? -1 : 0;
 }
 
 static void say(const struct set *s, const struct options *o, const struct tally *t)
@@ -99,7 +104,7 @@ static void say(const struct set *s, const struct options *o, const struct tally
 			       " segments and %" PRIu64 " NVRAM slots to %s\n",
 			       o->dry_run ? "would write" : "wrote", t->entries, t->sectors,
 			       t->segments, t->slots, s->data.path);
-		set_lost_text(s);
+		lost_text(s);
 		return;
 	}
 	json_open(NULL, '{');
@@ -111,7 +116,7 @@ static void say(const struct set *s, const struct options *o, const struct tally
 	json_number("entries", t->entries);
 	json_number("sectors", t->sectors);
 	if (s->salvaged)
-		set_lost_json(s);
+		lost_json(s);
 	json_close('}');
 }
 
@@ -121,10 +126,10 @@ int command_recover(const struct options *o)
 	struct set s;
 	int r = set_open(&s, o, !o->dry_run);
 
-	if (!r && !s.nvram_lost)
+	if (!r && !s.nvram_lost && !s.log_lost)
 		r = set_recover(&s, o, &found);
 	if (o->salvage && !s.failed && s.buf && s.plan.refusal != DCD_REFUSE_NEWER &&
-	    (s.plan.want == DCD_REFUSED || s.nvram_lost)) {
+	    (s.plan.want == DCD_REFUSED || s.nvram_lost || s.log_lost || s.n_lost)) {
 		if (*s.reason)
 			fprintf(stderr, "dcd: %s\n", s.message);
 		s.reason = "";
@@ -132,7 +137,7 @@ int command_recover(const struct options *o)
 		r = set_salvage(&s, o->dry_run, o->force, &found);
 	}
 	say(&s, o, &found);
-	r = r ? 1 : s.n_lost || s.nvram_lost ? LOSSES : 0;
+	r = r ? 1 : s.n_lost || s.nvram_lost || s.log_lost ? LOSSES : 0;
 	set_close(&s);
 	return r;
 }

@@ -2,19 +2,22 @@
 /*
  * The order makes it safe to cut this off anywhere: the data disk gets all writes; then
  * log and NVRAM are marked, so that nothing opens them; then only does the leg on the
- * data disk say that it may be used without them.
+ * data disk say that it may be used without them. Of a log that is lost it never does: it may lack
+ * writes that the mirror counts on.
  */
 #include <inttypes.h>
 
 #include "../../dm-target/tools/json.h"
+#include "lost.h"
 #include "mark.h"
 #include "recover.h"
+#include "salvage.h"
 #include "set.h"
 
 /* All copies: if one were left, damage to the others would bring the log back to life. */
 static int seal(struct set *s)
 {
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 2 && !s->log_lost; i++) {
 		u8 block[DCD_BLOCK] = { 0 };
 
 		dcd_super_retire(&s->super.super);
@@ -26,9 +29,7 @@ static int seal(struct set *s)
 	}
 	for (int i = 0; i < 2 && s->has_nvram; i++) {
 		dcd_header_retire(&s->header.header);
-		if (device_write(&s->nvram, &s->header.header, sizeof(s->header.header),
-				 (le64_to_cpu(s->header.header.generation) & 1) *
-				 DCD_NVRAM_COPY) || device_flush(&s->nvram))
+		if (set_put_header(s, le64_to_cpu(s->header.header.generation) & 1))
 			return -1;
 	}
 	return 0;
@@ -65,11 +66,19 @@ static void say(const struct set *s, const struct options *o, const struct tally
 		json_number("entries", t->entries);
 		json_number("sectors", t->sectors);
 		json_bool("leg", marked);
+		if (s->log_lost)
+			lost_json(s);
 		json_close('}');
 	} else if (!*s->reason && !s->failed) {
 		printf("wrote %" PRIu64 " entries, %" PRIu64 " sectors to %s; log %s%s%s: retired\n",
 		       t->entries, t->sectors, o->data, o->log, s->has_nvram ? " and NVRAM " : "",
 		       s->has_nvram ? o->nvram : "");
+		if (s->log_lost) {
+			lost_text(s);
+			printf("%s: if that is a mirror's leg, it lacks what is lost: lockstep-meta wipe it, and lockstep replace fills it anew\n",
+			       leg);
+			return;
+		}
 		printf(marked ? "%s: the mirror's leg, may be used without them\n" :
 		       "%s: no mirror's leg that knows of this log is at its end\n", leg);
 	}
@@ -83,13 +92,17 @@ int command_retire(const struct options *o)
 	int r;
 
 	r = set_open_any(&s, o, true);
-	if (!r)
+	if (!r && s.log_lost) {
+		r = s.header.reason == DCD_RETIRED ? 0 : set_salvage(&s, false, o->force, &found);
+	} else if (!r) {
 		r = set_recover(&s, o, &found);
-	if (!r && (seal(&s) || leave(&s, o, &marked))) {
+	}
+	if (!r && (seal(&s) || (!s.log_lost && leave(&s, o, &marked)))) {
 		s.failed = true;
 		r = -1;
 	}
 	say(&s, o, &found, marked);
+	r = r ? 1 : s.log_lost ? LOSSES : 0;
 	set_close(&s);
-	return r ? 1 : 0;
+	return r;
 }

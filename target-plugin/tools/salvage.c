@@ -8,16 +8,19 @@
  * that belong to the newest turn: an entry's sequence less its number is the same for all of
  * those. Of an entry that is there twice, in the log and in NVRAM, a whole segment's counts
  * first, then a slot's.
+ *
+ * Without the log nobody knows which of the NVRAM's entries are on the data disk already, and
+ * which of those were written over there by entries that NVRAM has no more. But NVRAM forgets
+ * the oldest first. So of entries without a gap up to the newest, each block's newest version is
+ * among them, and they may be written over whatever is there; those before a gap may not.
  */
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "../../dm-target/tools/json.h"
+#include "lost.h"
 #include "salvage.h"
 
-#define BLOCKS_AT_ONCE	DCD_BLOCK	/* of a place that can't be read as a whole */
-
-enum rank { WHOLE, SLOT, PART, NAMED };	/* NAMED: its payload is wrong */
+enum rank { WHOLE, SLOT, PART, NAMED };	/* NAMED: its payload is wrong, or it is lost */
 
 struct found {
 	u64 sequence;
@@ -36,7 +39,6 @@ struct salvage {
 	size_t n, room;
 	u64 applied, newest;
 	bool known;	/* @newest is the NVRAM's word */
-	struct lost *lost;
 };
 
 static int add(struct salvage *v, const struct found *f)
@@ -60,13 +62,7 @@ static int add(struct salvage *v, const struct found *f)
 /* All of a place that can be read; what can't is zeroes, which are no entry. */
 static void read_place(struct set *s, const struct device *d, u64 at)
 {
-	u32 bytes = s->super.geometry.segment_bytes;
-
-	if (!device_try_read(d, s->buf, bytes, at))
-		return;
-	for (u32 from = 0; from < bytes; from += BLOCKS_AT_ONCE)
-		if (device_try_read(d, s->buf + from, BLOCKS_AT_ONCE, at + from))
-			memset(s->buf + from, 0, BLOCKS_AT_ONCE);
+	device_read_around(d, s->buf, s->super.geometry.segment_bytes, at, s->unread);
 }
 
 /* The newest turn that has an entry here: U64_MAX: there is none. */
@@ -102,7 +98,8 @@ static int look_at(struct salvage *v, u64 at, enum rank rank)
 			.crc = le32_to_cpu(n->payload_crc),
 			.at = at + ((u64)le32_to_cpu(n->offset) << SECTOR_SHIFT),
 			.stored = le32_to_cpu(n->stored),
-			.rank = dcd_entry_valid(g, v->s->buf, i) ? rank : NAMED,
+			.rank = le16_to_cpu(n->type) != DCD_ENTRY_LOST &&
+				dcd_entry_valid(g, v->s->buf, i) ? rank : NAMED,
 			.in_nvram = rank == SLOT,
 		};
 
@@ -129,7 +126,7 @@ static int look_everywhere(struct salvage *v)
 {
 	const struct dcd_geometry *g = &v->s->super.geometry;
 
-	for (u64 i = 0; i < g->segments; i++) {
+	for (u64 i = 0; !v->s->log_lost && i < g->segments; i++) {
 		u64 at = dcd_place_of(g, i) << SECTOR_SHIFT;
 
 		read_place(v->s, &v->s->log, at);
@@ -175,20 +172,7 @@ static void choose(struct salvage *v)
 		v->newest = v->found[n - 1].sequence;
 }
 
-static void lost(struct salvage *v, u64 first, u64 last, u64 sector, u64 sectors)
-{
-	struct lost *more = realloc(v->lost, (v->s->n_lost + 1) * sizeof(*more));
-
-	if (!more) {
-		fputs("dcd: no memory\n", stderr);
-		v->s->failed = true;
-		return;
-	}
-	v->lost = more;
-	more[v->s->n_lost++] = (struct lost){ first, last, sector, sectors };
-}
-
-/* A named one: what of it isn't written over by a later one that is right. */
+/* A named one: what of it isn't written over by a later one that is right, or said to be lost. */
 static void lost_parts(struct salvage *v, size_t i)
 {
 	const struct found *f = v->found + i;
@@ -200,7 +184,7 @@ static void lost_parts(struct salvage *v, size_t i)
 		u64 begin = max_t(u64, f->sector, o->sector);
 		u64 end = min_t(u64, f->sector + f->sectors, o->sector + o->sectors);
 
-		if (o->rank != NAMED && begin < end)
+		if ((o->rank != NAMED || !o->stored) && begin < end)
 			memset(over + (begin - f->sector), 1, end - begin);
 	}
 	while (from < f->sectors) {
@@ -209,10 +193,36 @@ static void lost_parts(struct salvage *v, size_t i)
 		while (to < f->sectors && (!over || !over[to]))
 			to++;
 		if (to > from)
-			lost(v, f->sequence, f->sequence, f->sector + from, to - from);
+			lost_add(v->s, f->sequence, f->sequence, f->sector + from, to - from);
 		from = to + 1;
 	}
 	free(over);
+}
+
+/* Without a log: those without a gap up to the newest. False: the newest aren't there. */
+static bool last_run(struct salvage *v)
+{
+	size_t from = v->n;
+
+	if (!v->n || v->found[v->n - 1].sequence != v->newest || !v->known)
+		return v->newest <= v->applied;
+	while (from && (from == v->n ||
+			v->found[from - 1].sequence + 1 == v->found[from].sequence))
+		from--;
+	v->n -= from;
+	memmove(v->found, v->found + from, v->n * sizeof(*v->found));
+	v->applied = v->found[0].sequence - 1;
+	return true;
+}
+
+/* A later one, whose payload is wrong, may have got to the data disk before. */
+static bool over(const struct salvage *v, size_t i, u64 sector)
+{
+	for (size_t k = i + 1; k < v->n; k++)
+		if (v->found[k].rank == NAMED && sector >= v->found[k].sector &&
+		    sector < v->found[k].sector + v->found[k].sectors)
+			return true;
+	return false;
 }
 
 static void find_lost(struct salvage *v)
@@ -223,29 +233,63 @@ static void find_lost(struct salvage *v)
 		const struct found *f = v->found + i;
 
 		if (f->sequence > next)
-			lost(v, next, f->sequence - 1, 0, 0);
+			lost_add(v->s, next, f->sequence - 1, 0, 0);
 		if (f->rank == NAMED)
 			lost_parts(v, i);
 		next = f->sequence + 1;
 	}
 	if (next <= v->newest)
-		lost(v, next, v->newest, 0, 0);
+		lost_add(v->s, next, v->newest, 0, 0);
+}
+
+/* But for what may be newer there. */
+static int write_around(struct salvage *v, size_t i)
+{
+	const struct found *f = v->found + i;
+	int r = 0;
+
+	for (u32 n = 0; !r && n < f->sectors; n++) {
+		u64 sector = f->sector + n;
+
+		if (over(v, i, sector))
+			continue;
+		r = f->stored ? device_write(&v->s->data, v->s->buf + ((size_t)n << SECTOR_SHIFT),
+					     SECTOR_SIZE, sector << SECTOR_SHIFT) :
+				device_zero(&v->s->data, SECTOR_SIZE, sector << SECTOR_SHIFT);
+	}
+	return r;
+}
+
+static bool over_any(const struct salvage *v, size_t i)
+{
+	const struct found *f = v->found + i;
+
+	for (size_t k = i + 1; v->s->log_lost && k < v->n; k++)
+		if (v->found[k].rank == NAMED && v->found[k].sector < f->sector + f->sectors &&
+		    f->sector < v->found[k].sector + v->found[k].sectors)
+			return true;
+	return false;
 }
 
 static int write_one(struct salvage *v, const struct found *f)
 {
 	struct set *s = v->s;
 	size_t bytes = (size_t)f->stored << SECTOR_SHIFT;
+	bool around = over_any(v, f - v->found);
 
+	if (!f->stored && around)
+		return write_around(v, f - v->found);
 	if (!f->stored)
 		return device_zero(&s->data, (u64)f->sectors << SECTOR_SHIFT, f->sector << SECTOR_SHIFT);
-	if (device_read(f->in_nvram ? &s->nvram : &s->log, s->buf, bytes, f->at))
-		return -1;
+	if (device_read_around(f->in_nvram ? &s->nvram : &s->log, s->buf, bytes, f->at, s->unread))
+		fprintf(stderr, "dcd: entry %" PRIu64 " can't be read any more\n", f->sequence);
 	if (dcd_crc(s->buf, bytes) != f->crc) {
 		fprintf(stderr, "dcd: entry %" PRIu64 " reads otherwise for the second time: copy log and NVRAM to good devices, then again\n",
 			f->sequence);
 		return -1;
 	}
+	if (around)
+		return write_around(v, f - v->found);
 	return device_write(&s->data, s->buf, bytes, f->sector << SECTOR_SHIFT);
 }
 
@@ -264,6 +308,15 @@ static int write_all(struct salvage *v, bool dry, struct tally *done)
 	return dry ? 0 : device_flush(&v->s->data);
 }
 
+/* What is older than the newest may be older than the data disk. */
+static int refuse_newest(struct set *s)
+{
+	s->reason = "newest_entries_missing";
+	snprintf(s->message, sizeof(s->message), "%s: the newest entries can't be read, and without the log nothing tells what of the others is on the data disk already, or older than that: nothing is written",
+		 s->nvram.path);
+	return -1;
+}
+
 int set_salvage(struct set *s, bool dry, bool anyway, struct tally *done)
 {
 	struct salvage v = { .s = s };
@@ -273,10 +326,15 @@ int set_salvage(struct set *s, bool dry, bool anyway, struct tally *done)
 		       s->has_nvram ? &s->header.header : NULL, s->header.newest);
 	v.applied = s->plan.applied;
 	v.newest = s->plan.known;
-	v.known = s->has_nvram && s->header.newest;
+	v.known = s->has_nvram && s->header.newest && !s->header.end_unread;
 	memset(done, 0, sizeof(*done));
+	lost_none(s);	/* what a walk has found */
 	if (!look_everywhere(&v)) {
 		choose(&v);
+		if (s->log_lost && !last_run(&v)) {
+			free(v.found);
+			return refuse_newest(s);
+		}
 		find_lost(&v);
 		for (size_t i = 0; i < v.n; i++)
 			set_cover(s, v.found[i].sector, v.found[i].sectors);
@@ -285,41 +343,5 @@ int set_salvage(struct set *s, bool dry, bool anyway, struct tally *done)
 			s->failed = true;
 	}
 	free(v.found);
-	s->lost = v.lost;
 	return s->failed ? -1 : r;
-}
-
-void set_lost_text(const struct set *s)
-{
-	for (size_t i = 0; i < s->n_lost; i++) {
-		const struct lost *l = s->lost + i;
-
-		if (l->sectors)
-			printf("lost: entry %" PRIu64 ", sectors %" PRIu64 " + %" PRIu64 "\n",
-			       l->first, l->sector, l->sectors);
-		else
-			printf("lost: entries %" PRIu64 " to %" PRIu64 ", where they wrote isn't known\n",
-			       l->first, l->last);
-	}
-	if (s->nvram_lost)
-		puts("lost: what only the NVRAM had");
-}
-
-void set_lost_json(const struct set *s)
-{
-	json_open("lost", '[');
-	for (size_t i = 0; i < s->n_lost; i++) {
-		const struct lost *l = s->lost + i;
-
-		json_open(NULL, '{');
-		json_number("first_entry", l->first);
-		json_number("last_entry", l->last);
-		if (l->sectors) {
-			json_number("sector", l->sector);
-			json_number("sectors", l->sectors);
-		}
-		json_close('}');
-	}
-	json_close(']');
-	json_bool("nvram_lost", s->nvram_lost);
 }

@@ -5,13 +5,12 @@
 
 #include "set.h"
 
+enum { LOSSES = 3 };	/* the exit code */
+
 /*
  * Of a set that is open for writing (or @dry: nothing is written). @done: what was written; s->lost:
  * what couldn't be. 0, or -1 with s->failed, or refused: it is another data disk (@anyway: told).
  */
 int set_salvage(struct set *s, bool dry, bool anyway, struct tally *done);
-/* The list: lines, or a member "lost" of the open JSON object. */
-void set_lost_text(const struct set *s);
-void set_lost_json(const struct set *s);
 
 #endif

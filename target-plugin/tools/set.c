@@ -4,6 +4,7 @@
 
 #include "../../dm-target/tools/json.h"
 #include "../leg.h"
+#include "lost.h"
 #include "set.h"
 
 static int refuse(struct set *s, const char *reason, const char *where, const char *text)
@@ -47,29 +48,54 @@ static int find_super(struct set *s)
 	return refuse(s, dcd_reason_name(s->super.reason), s->log.path, text);
 }
 
-static int find_header(struct set *s)
+/* @g: of the log; NULL: that is lost. */
+static int find_header(struct set *s, const struct dcd_geometry *g)
 {
-	u8 block[DCD_BLOCK] = { 0 };
+	u8 unread[DCD_BLOCK >> SECTOR_SHIFT] = { 0 };
 	char text[512];
 
-	if (device_read(&s->nvram, block, min_t(u64, sizeof(block), s->nvram.bytes), 0)) {
-		s->failed = true;
-		return -1;
-	}
-	dcd_header_find(block, s->nvram.bytes, &s->super.geometry, &s->header);
+	if (s->nvram.bytes >= DCD_BLOCK)
+		s->page_unread = device_read_around(&s->nvram, s->page, DCD_BLOCK, 0, unread);
+	s->nvram_unread = s->page_unread;
+	dcd_header_find(s->page, unread, s->nvram.bytes, g, &s->header);
 	if (s->header.reason && !(s->any && s->header.reason == DCD_RETIRED)) {
 		dcd_header_text(&s->header, text, sizeof(text));
 		return refuse(s, dcd_reason_name(s->header.reason), s->nvram.path, text);
 	}
-	s->slots = dcd_slots(&s->super.geometry, le64_to_cpu(s->header.header.bytes));
 	return 0;
+}
+
+/* What the NVRAM's header says must do for a superblock. */
+static int without_log(struct set *s)
+{
+	const struct dcd_nvram_header *h = &s->header.header;
+	struct dcd_geometry *g = &s->super.geometry;
+
+	if (!s->has_data || !s->has_nvram)
+		return refuse(s, "log_missing", "", "without the log disk only an NVRAM can have something, and only a data disk can get it");
+	if (find_header(s, NULL))
+		return -1;
+	memcpy(g->uuid, h->uuid, sizeof(g->uuid));
+	memcpy(s->super.super.uuid, h->uuid, sizeof(h->uuid));
+	g->epoch = le64_to_cpu(h->epoch);
+	g->data_sectors = s->data.bytes >> SECTOR_SHIFT;
+	g->segment_bytes = le32_to_cpu(h->segment_bytes);
+	g->table_bytes = le32_to_cpu(h->table_bytes);
+	g->nvram = true;
+	if (g->segment_bytes < DCD_SEGMENT_MIN || g->segment_bytes > DCD_SEGMENT_MAX ||
+	    g->segment_bytes % DCD_BLOCK || g->table_bytes < DCD_BLOCK ||
+	    g->table_bytes % DCD_BLOCK || g->table_bytes > g->segment_bytes / 4)
+		return refuse(s, dcd_reason_name(DCD_BAD_GEOMETRY), s->nvram.path,
+			      "the header's numbers contradict each other: damaged");
+	return find_left(s);
 }
 
 static int open_all(struct set *s, const struct options *o, bool for_writing)
 {
 	s->has_data = o->data;
 	s->has_nvram = o->nvram && strcmp(o->nvram, "none");
-	if (device_open(&s->log, "log disk", o->log, for_writing) ||
+	s->log_lost = o->salvage && !strcmp(o->log, "none");
+	if ((!s->log_lost && device_open(&s->log, "log disk", o->log, for_writing)) ||
 	    (s->has_data && device_open(&s->data, "data disk", o->data, for_writing)) ||
 	    (s->has_nvram && device_open(&s->nvram, "NVRAM", o->nvram, for_writing))) {
 		s->failed = true;
@@ -88,18 +114,22 @@ static int open_set(struct set *s, const struct options *o, bool for_writing)
 	    (o->nvram && (device_same(o->log, o->nvram) ||
 			  (o->data && device_same(o->data, o->nvram)))))
 		return refuse(s, "same_device", "", "two of data disk, log disk and NVRAM are the same device");
-	if (open_all(s, o, for_writing) || find_super(s))
+	if (open_all(s, o, for_writing) || (s->log_lost ? without_log(s) : find_super(s)))
 		return -1;
 	s->nvram_lost = s->super.geometry.nvram && !s->has_nvram;
 	if (s->nvram_lost && !o->salvage)
 		return refuse(s, "nvram_missing", s->log.path, "the log was formatted together with an NVRAM, which may have the newest writes: --nvram is needed");
 	if (!s->super.geometry.nvram && s->has_nvram)
 		return refuse(s, "nvram_foreign", s->log.path, "the log was formatted without NVRAM: wrong NVRAM, or wrong log disk?");
-	if (s->has_nvram && find_header(s))
+	if (s->has_nvram && !s->log_lost && find_header(s, &s->super.geometry))
 		return -1;
+	if (s->has_nvram)
+		s->slots = dcd_slots(&s->super.geometry, le64_to_cpu(s->header.header.bytes));
 	s->buf = malloc(s->super.geometry.segment_bytes);
+	s->unread = malloc(s->super.geometry.segment_bytes >> SECTOR_SHIFT);
+	s->spare = malloc(s->super.geometry.segment_bytes);
 	s->scans = calloc(s->slots + 1, sizeof(*s->scans));
-	if (s->buf && s->scans)
+	if (s->buf && s->spare && s->scans && s->unread)
 		return 0;
 	fputs("dcd: no memory\n", stderr);
 	s->failed = true;
@@ -122,21 +152,86 @@ int set_open_any(struct set *s, const struct options *o, bool for_writing)
 void set_close(struct set *s)
 {
 	free(s->buf);
+	free(s->unread);
+	free(s->spare);
 	free(s->scans);
-	free(s->lost);
+	lost_none(s);
 	device_close(&s->log);
 	device_close(&s->nvram);
 	device_close(&s->data);
 }
 
-static int read_slot(struct set *s, u32 i)
+static u32 read_slot(struct set *s, u32 i)
 {
 	u32 bytes = s->super.geometry.segment_bytes;
 
-	if (!device_read(&s->nvram, s->buf, bytes, DCD_BLOCK + (u64)i * bytes))
-		return 0;
-	s->failed = true;
-	return -1;
+	return device_read_around(&s->nvram, s->buf, bytes, DCD_BLOCK + (u64)i * bytes, s->unread);
+}
+
+int set_put_header(struct set *s, unsigned int copy)
+{
+	const struct dcd_nvram_header *h = &s->header.header;
+	u64 at = copy * DCD_NVRAM_COPY;
+
+	memcpy(s->page + at, h, sizeof(*h));
+	/* A part of a page that can't be read can't be written either; all of it can. */
+	if (s->page_unread ? device_write(&s->nvram, s->page, sizeof(s->page), 0) :
+			     device_write(&s->nvram, h, sizeof(*h), at))
+		return -1;
+	return device_flush(&s->nvram);
+}
+
+int set_refuse_lost(struct set *s)
+{
+	if (s->lost_by_log)
+		return refuse(s, "medium_errors", s->log.path, "it had the only copy of acknowledged writes that it can't give any more; dcd check lists them. The module opens it, with medium errors there until they are written again. dcd recover --salvage brings all else to the data disk, which has older data there");
+	return refuse(s, "nvram_unreadable", s->nvram.path, "it has media errors where acknowledged writes are that are nowhere else. The module opens it, with medium errors there. dcd recover --salvage brings all else to the data disk, which has older data there");
+}
+
+bool set_is_lost(const struct set *s, const struct group *g, u32 number)
+{
+	const struct dcd_entry *n = dcd_entry_at(g->bytes, number);
+
+	if (le16_to_cpu(n->type) == DCD_ENTRY_LOST)
+		return true;
+	if (g->slot >= 0)
+		return dcd_entry_unread(n, s->unread);
+	return s->plan.wounded && !dcd_entry_valid(&s->super.geometry, g->bytes, number);
+}
+
+/* Of the group that was read; what later ones write over isn't lost. */
+static void find_lost(struct set *s, const struct group *g)
+{
+	for (u32 i = 0; i < g->entries; i++) {
+		const struct dcd_entry *n = dcd_entry_at(g->bytes, i);
+		u64 sequence = le64_to_cpu(n->sequence), sector = le64_to_cpu(n->sector);
+
+		if (sequence <= s->plan.applied)
+			continue;
+		if (s->n_lost)
+			lost_cut(s, sector, le32_to_cpu(n->sectors));
+		if (!set_is_lost(s, g, i))
+			continue;
+		lost_add(s, sequence, sequence, sector, le32_to_cpu(n->sectors));
+		s->lost_by_log = s->lost_by_log || g->slot < 0 ||
+				 le16_to_cpu(n->type) == DCD_ENTRY_LOST;
+	}
+}
+
+/* What is damaged in the log may be in NVRAM yet. */
+static void from_slots(struct set *s, u64 sequence)
+{
+	const struct dcd_geometry *g = &s->super.geometry;
+
+	for (u32 i = 0; i < s->slots; i++) {
+		device_read_around(&s->nvram, s->spare, g->segment_bytes,
+				   DCD_BLOCK + (u64)i * g->segment_bytes, s->unread);
+		if (!dcd_segment_from_slot(g, s->buf, s->spare, sequence))
+			continue;
+		fprintf(stderr, "dcd: %s: segment %" PRIu64 " is damaged, NVRAM has what is, or some of it\n",
+			s->log.path, sequence);
+		return;
+	}
 }
 
 static int segment(struct set *s, set_visit visit, void *context)
@@ -144,24 +239,29 @@ static int segment(struct set *s, set_visit visit, void *context)
 	const struct dcd_geometry *g = &s->super.geometry;
 	const struct dcd_segment *h = (const struct dcd_segment *)s->buf;
 	u64 sequence = s->plan.place;
-	int r = device_try_read(&s->log, s->buf, g->segment_bytes,
-				dcd_place_of(g, sequence) << SECTOR_SHIFT);
+	int r = device_read_around(&s->log, s->buf, g->segment_bytes,
+				   dcd_place_of(g, sequence) << SECTOR_SHIFT, s->unread) ? -EIO : 0;
 	struct group group = { .bytes = s->buf, .sequence = sequence, .slot = -1 };
 
-	if (!dcd_plan_segment(&s->plan, s->buf, r) || !visit)
+	if (s->plan.take)
+		from_slots(s, sequence);
+	if (!dcd_plan_segment(&s->plan, s->buf, r))
 		return 0;
 	group.first = le64_to_cpu(h->first_entry);
 	group.entries = le32_to_cpu(h->entries);
 	group.used = le32_to_cpu(h->used_bytes);
-	return visit(s, &group, context);
+	find_lost(s, &group);
+	if (s->failed)
+		return -1;
+	return visit ? visit(s, &group, context) : 0;
 }
 
 static int scan_slots(struct set *s)
 {
+	s->nvram_unread = s->page_unread;
 	for (u32 i = 0; i < s->slots; i++) {
-		if (read_slot(s, i))
-			return -1;
-		dcd_slot_scan(&s->super.geometry, s->buf, s->plan.newest, &s->scans[i]);
+		s->nvram_unread += read_slot(s, i);
+		dcd_slot_scan(&s->super.geometry, s->buf, s->unread, s->plan.newest, &s->scans[i]);
 	}
 	dcd_plan_slots(&s->plan, s->scans, s->slots);
 	return 0;
@@ -177,7 +277,9 @@ static int slots(struct set *s, set_visit visit, void *context)
 				       .first = scan->first, .entries = scan->entries,
 				       .used = scan->used, .slot = i };
 
-		if (visit && read_slot(s, (u32)i))
+		read_slot(s, (u32)i);
+		find_lost(s, &group);
+		if (s->failed)
 			return -1;
 		if (visit)
 			r = visit(s, &group, context);
@@ -213,6 +315,9 @@ int set_walk(struct set *s, set_visit visit, void *context, bool tell)
 
 	dcd_plan_begin(&s->plan, &s->super.geometry, &s->super.super,
 		       s->has_nvram ? &s->header.header : NULL, s->header.newest);
+	s->plan.end_unread = s->header.end_unread;
+	lost_none(s);
+	s->lost_by_log = false;
 	while (!r && s->plan.want < DCD_DONE) {
 		r = step(s, visit, context);
 		if (r || !s->plan.note || !tell)
@@ -235,6 +340,29 @@ void set_cover(struct set *s, u64 sector, u32 sectors)
 		if (dcd_witness_of(&s->super.super, i, &w) && w.sector < end &&
 		    w.sector + w.sectors > sector)
 			s->covered |= 1U << i;
+}
+
+void set_written(struct set *s, u64 sector, u32 sectors)
+{
+	struct dcd_witnessed *w = &s->written[s->n_written++ % DCD_WITNESSES];
+
+	w->sector = sector;
+	w->sectors = sectors < DCD_BLOCK >> SECTOR_SHIFT ? sectors : DCD_BLOCK >> SECTOR_SHIFT;
+}
+
+void set_witness_anew(struct set *s)
+{
+	u8 buf[DCD_BLOCK];
+
+	for (u32 i = 0; i < DCD_WITNESSES && i < s->n_written; i++) {
+		struct dcd_witnessed *w = &s->written[i];
+		u32 bytes = w->sectors << SECTOR_SHIFT;
+
+		if (device_try_read(&s->data, buf, bytes, w->sector << SECTOR_SHIFT))
+			continue;
+		w->crc = dcd_crc(buf, bytes);
+		dcd_witness_set(&s->super.super, i, w);
+	}
 }
 
 int set_witnesses(struct set *s, bool anyway)
@@ -301,6 +429,7 @@ const char *copy_name(enum dcd_copy copy)
 		[DCD_COPY_BLANK] = "blank",
 		[DCD_COPY_FOREIGN] = "foreign",
 		[DCD_COPY_DAMAGED] = "damaged",
+		[DCD_COPY_UNREAD] = "unreadable",
 	};
 
 	return names[copy];
@@ -339,6 +468,7 @@ void set_json(const struct set *s)
 		copies_json(s->header.copies);
 		json_number("generation", le64_to_cpu(s->header.header.generation));
 		json_number("slots", s->slots);
+		json_number("unreadable_sectors", s->nvram_unread);
 		json_number("applied", le64_to_cpu(s->header.header.applied));
 		json_close('}');
 	}
@@ -363,4 +493,7 @@ void set_text(const struct set *s)
 		       s->nvram.path, copy_name(s->header.copies[0]),
 		       copy_name(s->header.copies[1]),
 		       (uint64_t)le64_to_cpu(s->header.header.generation), s->slots);
+	if (s->nvram_unread)
+		printf("NVRAM %s: %" PRIu64 " sectors can't be read, media errors\n",
+		       s->nvram.path, s->nvram_unread);
 }

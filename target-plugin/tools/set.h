@@ -26,16 +26,24 @@ struct set {
 	struct dcd_slot_scan *scans;
 	u32 slots;
 	u32 covered;			/* witnesses that live entries are over; set_tally() */
-	u8 *buf;			/* a segment */
+	struct dcd_witnessed written[DCD_WITNESSES];	/* the last ones; set_written() */
+	u64 n_written;
+	u8 *buf, *spare;		/* a segment each */
+	u8 *unread;			/* of what is in @buf; as dcd_slot_scan()'s */
+	u8 page[DCD_BLOCK];		/* with the NVRAM's headers */
+	u32 page_unread;		/* sectors of it that can't be read: media errors */
+	u64 nvram_unread;		/* of all of it */
+	bool lost_by_log;		/* some of @lost is the log's */
 	/* why it can't be used; "" if it can */
 	const char *reason;		/* a word */
 	char message[640];
 	bool failed;			/* I/O, memory: nothing is known */
-	/* set_salvage()'s */
+	/* in NVRAM, and it can't be read there: set_walk()'s; or set_salvage()'s */
 	struct lost *lost;
 	size_t n_lost;
 	bool salvaged;
 	bool nvram_lost;		/* there was one, and it wasn't given */
+	bool log_lost;			/* "none": the NVRAM alone, for salvage */
 };
 
 /* What is live, in order: a segment of the log, or a slot that is to become one. */
@@ -46,6 +54,7 @@ struct group {
 	u32 entries;
 	u32 used;
 	int slot;		/* -1: in the log */
+	const u8 *unread;	/* of a slot: as dcd_slot_scan()'s */
 };
 
 /*
@@ -84,8 +93,27 @@ int set_tally(struct set *s, const struct group *g, void *context);
  * on are taken out.
  */
 int set_witnesses(struct set *s, bool anyway);
+/* Is it lost, of the group that is visited? */
+bool set_is_lost(const struct set *s, const struct group *g, u32 number);
+
 /* A live entry is over these: what set_tally() does for each. */
 void set_cover(struct set *s, u64 sector, u32 sectors);
+/* These sectors were written to the data disk. */
+void set_written(struct set *s, u64 sector, u32 sectors);
+/*
+ * When all that was written is durable on the data disk: what it has there now are witnesses, so
+ * an older copy of the disk is told from then on. A block that can't be read is none.
+ */
+void set_witness_anew(struct set *s);
+
+/*
+ * After a walk: something is lost (s->n_lost). -1, as set_open(): the module opens it, with medium
+ * errors there; a data disk can't have those.
+ */
+int set_refuse_lost(struct set *s);
+
+/* The NVRAM header in its place, by a way that ends media errors of its page. */
+int set_put_header(struct set *s, unsigned int copy);
 
 /* Objects "log", "nvram" of the open JSON object; the same as text. */
 void set_json(const struct set *s);

@@ -98,6 +98,50 @@ def test_bad_places_can_fill_the_ring() -> None:
     assert run.rc == 1 and "Input/output error" in run.stderr, run.text
 
 
+@pytest.mark.parametrize(("kernel", "parts"), [
+    ("plain", ()), ("checked", ("payload", "reads", "commit", "places", "dead_log", "worn")),
+])  # fmt: skip
+def test_media_errors_of_nvram(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_poison.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("knob", "part", "says"), [
+    ("plain_loads", "reads", "has other bytes"), ("keep_bad_slots", "free", "to be retired"),
+    ("any_nvram", "forgets", "was accepted, has to be refused"),
+])  # fmt: skip
+def test_media_errors_of_nvram_get_through(knob: str, part: str, says: str) -> None:
+    """The control: NVRAM is read as if it had none; its slots are used on; any NVRAM will do."""
+    run = lab("dcd_poison.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
+def test_a_dead_log_disk_is_replaced() -> None:
+    run = lab("dcd_dead_log.py")
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("kernel", "parts"), [("plain", ()), ("checked", ("lab", "opened"))])
+def test_what_the_log_lost(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_lost.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_two_things_at_once(kernel: str) -> None:
+    run = lab("dcd_double.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("part", "says"), [
+    ("lab", "Input/output error"), ("opened", "Structure needs cleaning"),
+])  # fmt: skip
+def test_damage_of_the_log_can_hold_it(part: str, says: str) -> None:
+    """The control: the tail stays where it is, and so does the next start."""
+    run = lab("dcd_lost.py", part, options=("--param", "dcd.test_lost_stays=1"))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_wrong_data_disk_is_refused(kernel: str) -> None:
     run = lab("dcd_witness.py", kernel=kernel)

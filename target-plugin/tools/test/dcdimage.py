@@ -12,7 +12,7 @@ SEGMENT, TABLE, SEGMENTS = 64 << 10, 4096, 16
 PAYLOAD = BLOCK + TABLE
 UUID = bytes(range(1, 17))
 EPOCH = 0x1122334455667788
-WRITE, DISCARD, ZEROES = 1, 2, 3
+WRITE, DISCARD, ZEROES, LOST = 1, 2, 3, 4
 
 
 def _table() -> list[int]:
@@ -57,6 +57,8 @@ class Entry:
         return b"".join(bytes([self.fill, n]) * (SECTOR // 2) for n in range(self.sectors))
 
     def apply(self, data: bytearray) -> None:
+        if self.kind == LOST:
+            return  # what is there is older
         size = self.sectors * SECTOR
         data[self.sector * SECTOR : self.sector * SECTOR + size] = self.payload() or bytes(size)
 

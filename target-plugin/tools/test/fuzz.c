@@ -144,7 +144,7 @@ static u32 put_table(u8 *seg, u64 first, const char *kinds)
 
 	for (i = 0; kinds[i]; i++) {
 		struct dcd_entry *n = (struct dcd_entry *)(seg + DCD_BLOCK) + i;
-		u32 sectors = 1 + i % 2, stored = kinds[i] == 'd' || kinds[i] == 'z' ? 0 : sectors;
+		u32 sectors = 1 + i % 2, stored = strchr("dzl", kinds[i]) ? 0 : sectors;
 
 		n->sequence = htole64(first + i);
 		n->epoch = htole64(EPOCH);
@@ -153,7 +153,7 @@ static u32 put_table(u8 *seg, u64 first, const char *kinds)
 		n->stored = htole32(stored);
 		n->offset = htole32(offset);
 		n->type = htole16(kinds[i] == 'd' ? DCD_ENTRY_DISCARD :
-				  kinds[i] == 'z' ? DCD_ENTRY_WRITE_ZEROES : DCD_ENTRY_WRITE);
+				  kinds[i] == 'l' ? DCD_ENTRY_LOST : kinds[i] == 'z' ? DCD_ENTRY_WRITE_ZEROES : DCD_ENTRY_WRITE);
 		for (last = i; kinds[last] == 'b'; last++)
 			;
 		if (kinds[i] == 'b' || (i && kinds[i - 1] == 'b'))
@@ -426,8 +426,9 @@ static bool count_ends(const struct walked *w)
 static void look(const struct images *m)
 {
 	struct walked first;
+	const char *told = walk(m, &first);
 
-	if (strcmp(walk(m, &first), "ok"))
+	if (strcmp(told, "ok") && strcmp(told, "lost"))
 		return;
 	fuzz_accepted++;
 	mark(&first);

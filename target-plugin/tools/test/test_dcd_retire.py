@@ -137,6 +137,27 @@ def test_retired_once_more_and_formatted(site: Site) -> None:
     assert site.ask("examine", "data").json()[0]["log"]["uuid"].replace("-", "") == uuid
 
 
+def test_the_log_disk_is_lost(site: Site) -> None:
+    """The leg isn't said to be good: it lacks what only the log had. Wiped, it is none."""
+    words = ["none" if word.endswith("/log") or word == "log" else word for word in site.words]
+    assert words != site.words
+    site.untouched_by("recover", *words[:-2], "--salvage", reason="log_missing")
+    assert run(site.dcd, "retire", *words).code == run(site.dcd, "retire", *site.words,
+                                                       "--salvage").code == 2  # fmt: skip
+    for _ in range(2):
+        done = run(site.dcd, "retire", *words, "--salvage", "--json")
+        assert (done.code, done.json()["state"], done.json()["leg"]) == (3, "retired", False), done
+        assert done.json()["log_lost"] is True
+        assert site.verdict() == "bypassed"
+    site.untouched_by("recover", *site.words, reason="retired")
+    refused = run(site.dcd, "format", *site.words, "--json")
+    assert refused.code == 1, refused
+    assert site.ask("wipe", "data").code == 0
+    (site.folder / "log").write_bytes(bytes((site.folder / "log").stat().st_size))
+    assert run(site.dcd, "format", *site.words).code == 0
+    assert site.verdict() != "ok"
+
+
 def test_formatted_over_it_by_another_log(site: Site) -> None:
     (site.folder / "blank").write_bytes(bytes(4 << 20))
     words = ["--data", site.words[1], "--log", str(site.folder / "blank"), "--nvram", "none"]

@@ -94,6 +94,7 @@ def test_refusals(dcd: Path, tmp_path: Path) -> None:
 
     images = after_a_cut(True)
     images.slot(23 % 4, bytes(2 * BLOCK))
+    images.put(23, bytes(SEGMENT))  # what was torn there has them too
     assert "entries 51 to 52" in refused(dcd, tmp_path, images, "entries_missing_in_nvram")
 
     images = after_a_cut(True)
@@ -103,7 +104,7 @@ def test_refusals(dcd: Path, tmp_path: Path) -> None:
 
     images = after_a_cut(False)
     images.put(25, bytes(BLOCK))
-    images.log[place(24) + dcdimage.PAYLOAD] ^= 1
+    images.log[place(24) + 100] ^= 1
     assert "bit-flipped" in refused(dcd, tmp_path, images, "last_segment_damaged")
 
     images = after_a_cut(False)

@@ -4,6 +4,7 @@
 #include "walk.h"
 
 static struct dcd_slot_scan scans[DCD_SLOTS_MAX];
+static const u8 nothing[DCD_SEGMENT_MAX];	/* what can't be read */
 
 /* What a device says behind its end. */
 static const u8 *at(const struct images *m, u64 offset, u64 bytes)
@@ -17,7 +18,8 @@ static const u8 *slot(const struct images *m, const struct dcd_geometry *g, u32 
 	return m->nvram(DCD_BLOCK + (u64)i * g->segment_bytes, g->segment_bytes);
 }
 
-static void take(const struct images *m, struct walked *w, const u8 *seg, u32 entries)
+static void take(const struct images *m, struct walked *w, const u8 *seg, u32 entries,
+		 bool wounded)
 {
 	for (u32 i = 0; i < entries; i++) {
 		const struct dcd_entry *n = dcd_entry_at(seg, i);
@@ -27,6 +29,11 @@ static void take(const struct images *m, struct walked *w, const u8 *seg, u32 en
 		if (le64_to_cpu(n->sequence) <= w->plan.applied)
 			continue;
 		w->entries++;
+		if (le16_to_cpu(n->type) == DCD_ENTRY_LOST ||
+		    (wounded && !dcd_entry_valid(&w->super.geometry, seg, i))) {
+			w->lost++;
+			continue;
+		}
 		if (!m->data)
 			continue;
 		if (le16_to_cpu(n->type) == DCD_ENTRY_WRITE)
@@ -48,8 +55,9 @@ static void step(const struct images *m, struct walked *w, u32 slots)
 	switch (p->want) {
 	case DCD_WANT_SEGMENT:
 		seg = at(m, where, g->segment_bytes);
-		if (dcd_plan_segment(p, seg, seg ? 0 : -EIO))
-			take(m, w, seg, le32_to_cpu(((const struct dcd_segment *)seg)->entries));
+		if (dcd_plan_segment(p, seg ?: nothing, seg ? 0 : -EIO))
+			take(m, w, seg, le32_to_cpu(((const struct dcd_segment *)seg)->entries),
+			     p->wounded);
 		break;
 	case DCD_WANT_HEADER:
 		seg = at(m, where, SECTOR_SIZE);
@@ -57,14 +65,14 @@ static void step(const struct images *m, struct walked *w, u32 slots)
 		break;
 	case DCD_WANT_SLOTS:
 		for (u32 s = 0; s < slots; s++)
-			dcd_slot_scan(g, slot(m, g, s), p->newest, scans + s);
+			dcd_slot_scan(g, slot(m, g, s), NULL, p->newest, scans + s);
 		dcd_plan_slots(p, scans, slots);
 		break;
 	default:
 		i = dcd_plan_slot(p, scans, slots);
 		if (i < 0)
 			break;
-		take(m, w, slot(m, g, (u32)i), scans[i].entries);
+		take(m, w, slot(m, g, (u32)i), scans[i].entries, false);
 		dcd_plan_took(p, scans + i);
 	}
 }
@@ -76,7 +84,8 @@ static const char *find_header(const struct images *m, struct walked *w)
 
 	if (m->nvram_bytes < DCD_BLOCK)
 		return "truncated";
-	dcd_header_find(m->nvram(0, DCD_BLOCK), m->nvram_bytes, &w->super.geometry, &w->header);
+	dcd_header_find(m->nvram(0, DCD_BLOCK), NULL, m->nvram_bytes, &w->super.geometry,
+			&w->header);
 	dcd_header_text(&w->header, text, sizeof(text));
 	(void)dcd_reason_errno(w->header.reason);
 	return w->header.reason ? dcd_reason_name(w->header.reason) : NULL;
@@ -113,5 +122,7 @@ const char *walk(const struct images *m, struct walked *w)
 			dcd_plan_text(&w->plan, text, sizeof(text));
 	}
 	(void)dcd_plan_errno(&w->plan);
-	return w->plan.want == DCD_DONE ? "ok" : dcd_refusal_name(w->plan.refusal);
+	if (w->plan.want == DCD_DONE)
+		return w->lost ? "lost" : "ok";
+	return dcd_refusal_name(w->plan.refusal);
 }

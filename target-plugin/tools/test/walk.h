@@ -26,9 +26,10 @@ struct walked {
 	struct dcd_header_found header;
 	struct dcd_plan plan;
 	u64 entries;		/* live */
+	u64 lost;		/* of those */
 };
 
-/* A word: "ok", or why it is refused. */
+/* A word: "ok", or "lost": it is accepted, with medium errors; or why it is refused. */
 const char *walk(const struct images *m, struct walked *w);
 
 #endif

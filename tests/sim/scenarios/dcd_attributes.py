@@ -10,7 +10,8 @@ from locklab import base, blk, lio
 
 STATE = {"log_segments", "log_live", "log_free", "slots", "slots_used", "log_failing",
          "log_damaged", "data_failing", "stuck_ranges", "stuck_sectors", "index_used",
-         "index_bytes", "cache_used", "cache_bytes"}  # fmt: skip
+         "lost_ranges", "lost_sectors", "slots_retired", "index_bytes", "cache_used",
+         "cache_bytes"}  # fmt: skip
 
 
 def stats(path: Path) -> dict[str, int]:

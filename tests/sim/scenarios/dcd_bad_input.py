@@ -132,8 +132,7 @@ def damaged_log() -> None:
     base.step("damage in the log")
     cases: list[tuple[str, int, int, int]] = [
         ("header of a segment in the middle", RING + 4 * PER, 1, 1),
-        ("table of a segment in the middle", RING + 4 * PER + 9, 1, 1),
-        ("data of a segment in the middle", RING + 4 * PER + 40, 1, 1),
+        ("table of a segment in the middle", RING + 4 * PER + 8, 1, 1),
         ("two segments in the middle", RING + 4 * PER, 1, 2),
         ("all segments but the last", RING + 1 * PER, 1, 9),
         ("the oldest segment", RING + 1 * PER, 1, 1),
@@ -214,7 +213,7 @@ def superblock() -> None:
             box.destaged()
         box.data.fail()
         # Round the ring: the places that the older copy speaks of are used again.
-        filled(disk, model, 0, 3360, "only in the log", 112)
+        filled(disk, model, 0, 2912, "only in the log", 112)
         box.says("data FAILING", "the data disk's failure")
         with blk.Disk(box.log.node, write=False) as raw:
             was = [raw.read(at, 1) for at in (0, 8)]

@@ -4,6 +4,7 @@
 Args: the parts, of which without any all are run.
 """
 
+import concurrent.futures
 import random
 
 from dcdlab import SEGMENT, Box, Model, filled
@@ -102,6 +103,37 @@ def zeroes() -> None:
     box.away()
 
 
+def scattered() -> None:
+    base.step("small ones all over a slow disk, found when the ring is nearly full")
+    box = Box(data_mib=64, log_mib=17, nvram="lab", nvram_bytes=4096 + 8 * SEGMENT)
+    with box.disk() as disk:
+        apart = disk.sectors // 60 // 8 * 8
+        parts = [(n * apart + 64, n * apart + 71) for n in range(60)]
+        box.data.fail_parts(*parts, slow_ms=100)
+        for first, _ in parts:
+            disk.write(first, blk.pattern(f"over {first}", 8))
+
+        def writer(number: int) -> int:
+            rng = random.Random(f"{base.SEED} {number}")
+            with blk.Disk(disk.node) as mine:
+                for n in range(400):
+                    count = 8 * rng.choice((1, 1, 2, 8))
+                    first = 8 * rng.randrange((mine.sectors - count) // 8)
+                    if not any(first <= last and at < first + count for at, last in parts):
+                        mine.write(first, blk.pattern(f"{number} {n}", count))
+            return number
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(writer, range(8)))
+        base.expect(box.count("stuck_ranges") == 60, box.info())
+        base.expect(box.count("write_errors") + box.count("busy") == 0, box.info())
+        for first, _ in parts:
+            base.expect(disk.read(first, 8) == blk.pattern(f"over {first}", 8), f"sector {first}")
+        box.data.heal()
+        box.destaged()
+    box.away()
+
+
 def too_many() -> None:
     base.step("more than the bound: what is above it stays, the ring fills, writes are refused")
     box = Box(nvram="lab")
@@ -133,6 +165,7 @@ ALL = {
     "none": lambda: under_load("none"),
     "battery": lambda: under_load("dram:battery"),
     "zeroes": zeroes,
+    "scattered": scattered,
     "many": too_many,
 }
 for name in base.words(1, ALL) or ALL:

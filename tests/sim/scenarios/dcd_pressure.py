@@ -78,7 +78,8 @@ def discard() -> None:
     with box.disk() as disk:
         burst(disk.node, 2 * segments * (112 // BLOCK) // WRITERS)
         live = box.count("live")
-        base.expect(live > segments * 7 // 10, f"{live} segments of {segments}: no pressure")
+        # Some are kept for bad places of the data disk.
+        base.expect(live > segments * 6 // 10, f"{live} segments of {segments}: no pressure")
         took: list[float] = []
         whole = threading.Thread(
             target=lambda: took.append(blk.timed(lambda: disk.discard(0, disk.sectors)))

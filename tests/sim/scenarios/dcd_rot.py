@@ -61,6 +61,7 @@ def all_but(box: Box, model: Model, bad: int, size: int = SIZE) -> None:
 
 def mended(box: Box, disk: blk.Disk, model: Model) -> None:
     filled(disk, model, BAD, BAD + SIZE, "written over", SIZE)
+    box.set("destage_idle_ms=1")
     box.destaged()
     base.expect("log ok" in box.info(), box.info())
     model.check(disk, "written over")
@@ -137,7 +138,7 @@ def cable() -> None:
 
 def lost() -> None:
     base.step("of writes to the log nothing got there but the headers: the last turn's entries")
-    box = Box(settings=HELD)
+    box = Box(settings=HELD, log_mib=6)  # else it is given up, as the ring fills: dcd_lost.py
     model = Model(box.data.sectors)
     ring = (RING_START // blk.SECTOR, box.log.sectors - RING_START // blk.SECTOR)
     with box.disk() as disk:

@@ -5,11 +5,11 @@ import errno
 from pathlib import Path
 
 from dcdlab import Box, Model, filled
-from locklab import base, blk
+from locklab import base, blk, dm
 
 TRACING = Path("/sys/kernel/tracing")
 EVENTS = ("piece", "done", "entry", "commit", "batch", "destage", "round", "disk", "recovery",
-          "cache", "ranges", "bad_sum", "scrub")  # fmt: skip
+          "cache", "ranges", "bad_sum", "scrub", "lost", "nvram_bad")  # fmt: skip
 
 
 def seen(event: str, text: str = "") -> list[str]:
@@ -80,6 +80,16 @@ with box.disk() as disk:
     first("disk", "log disk error 0")
     first("round", "past the log, error 0")
     filled(disk, model, 0, 64, "the end")
+box.away()
+
+base.step("a media error")
+box = Box(nvram="lab")
+with box.disk() as disk:
+    disk.write(800, blk.pattern("traced", 8))
+    dm.message("nv", f"poison 0 {box.nvram_bytes // blk.SECTOR}")
+    with base.refused("a read", errno.ENODATA):
+        disk.read(800, 8)
+    first("nvram_bad", "8 sectors at or behind byte ")
 base.put(TRACING / "events/dcd/enable", "0")
 box.away()
 base.step("done")

@@ -73,6 +73,12 @@ def one(nvram: str) -> None:
     with box.disk() as disk:
         model.check(disk, "with its own disk")
         box.destaged()
+    base.step("with a log that dcd recover has emptied")
+    with box.disk(HELD) as disk:
+        older = content(box)
+        filled(disk, model, 600, 1000, "fourth", 8)
+    base.equal(tool(box, "recover")[:2], (0, "recovered"), "recover")
+    refused(box, "older, recovered", older)
     base.step("written to without the DCD, on purpose")
     # Without an NVRAM that keeps what it has, most of the witnesses have to be others.
     first = 960 if nvram == "lab" else 400

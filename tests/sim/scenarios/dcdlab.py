@@ -60,11 +60,24 @@ class Disk:
         """Reads and writes of these sectors are I/O errors."""
         self.fail_parts((first, last))
 
-    def fail_parts(self, *parts: tuple[int, int]) -> None:
-        """The same of several parts, in their order: all others are good."""
+    def fail_parts(self, *parts: tuple[int, int], slow_ms: int = 0) -> None:
+        """The same of several parts, in their order: all others are good, and maybe slow."""
         lines, good = [], 0
         for first, last in parts:
-            lines += [self._linear(good, first), f"{first} {last + 1 - first} error"]
+            lines += [self._good(good, first, slow_ms), f"{first} {last + 1 - first} error"]
+            good = last + 1
+        self._load([*lines, self._good(good, self.sectors, slow_ms)])
+
+    def unreadable(self, *parts: tuple[int, int]) -> None:
+        """Reads of these parts, in their order, are I/O errors; writes aren't, and mend nothing."""
+        self.fail_here(*((part, "error_reads") for part in parts))
+
+    def fail_here(self, *parts: tuple[tuple[int, int], str]) -> None:
+        """Each of these parts, in their order, does what dm-flakey's word says."""
+        lines, good = [], 0
+        for (first, last), what in parts:
+            bad = f"flakey {self._medium} {first} 0 1 1 {what}"
+            lines += [self._linear(good, first), f"{first} {last + 1 - first} {bad}"]
             good = last + 1
         self._load([*lines, self._linear(good, self.sectors)])
 
@@ -124,6 +137,11 @@ class Disk:
         dm.remove(self.name)
         dm.remove(f"{self.name}-medium")
         media.forget(f"{self.name}-medium")
+
+    def _good(self, first: int, end: int, ms: int) -> str:
+        if not ms or end == first:
+            return self._linear(first, end)
+        return f"{first} {end - first} delay {self._medium} {first} {ms}"
 
     def _linear(self, first: int, end: int) -> str:
         return f"{first} {end - first} linear {self._medium} {first}" if end > first else ""

@@ -102,12 +102,13 @@ class Target:
 
 
 @contextlib.contextmanager
-def look(store: Backstore | Path) -> Iterator[str]:
-    """A backstore (or its directory) as a disk at the mirror site itself (loopback fabric)."""
+def look(store: Backstore | Path, number: int = 0) -> Iterator[str]:
+    """A backstore (or its directory) as a disk at the mirror site itself (loopback fabric). There
+    may be several, each of a number of its own."""
     path = store if isinstance(store, Path) else store.path
-    wwn = base.made(base.made(_TARGET / "loopback") / "naa.6001405000000001")
+    wwn = base.made(base.made(_TARGET / "loopback") / f"naa.60014050000{number:03}01")
     tpg = base.made(wwn / "tpgt_1")
-    base.put(tpg / "nexus", "naa.6001405000000002")
+    base.put(tpg / "nexus", f"naa.60014050000{number:03}02")
     lun = base.made(tpg / "lun/lun_0")
     (lun / "lun").symlink_to(path)
     address = (tpg / "address").read_text().strip()

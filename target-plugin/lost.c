@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "batch.h"
+#include "dcd-trace.h"
+#include "lockstep-test.h"
+
+#define OF_RING		16		/* no more than such a part of it is given up */
+#define DUE		2		/* the tail is behind by such a part: at once, */
+#define PATIENCE	(30 * HZ)	/* else as long after it was found */
+
+TEST_KNOB(bool, lost_stays, "a damaged place of the log holds its tail, and its next start");
+
+bool dcd_lost_stays(void)
+{
+	return test_knob(lost_stays);
+}
+
+bool dcd_lost_is_due(struct dcd_engine *e)
+{
+	bool yes;
+
+	spin_lock(&e->lock);
+	yes = e->head - e->tail > e->segments / DUE;
+	spin_unlock(&e->lock);
+	return yes;
+}
+
+static bool within_bounds(const struct dcd_engine *e, const struct dcd_place *p)
+{
+	u64 most = div_u64(e->segments * (e->segment_bytes >> SECTOR_SHIFT), OF_RING);
+
+	return READ_ONCE(e->lost.n) < DCD_LOST_RANGES &&
+	       READ_ONCE(e->lost.sectors) + dcd_place_sectors(p) <= most;
+}
+
+/* Does the log give what it is known to have in another place? */
+static bool gives_others(struct dcd_engine *e)
+{
+	struct dcd_super_found *f = kmalloc(sizeof(*f), GFP_NOIO);
+	u8 *buf = kmalloc(2 * DCD_BLOCK, GFP_NOIO);
+	bool yes = false;
+
+	if (f && buf && !dcd_disk_io(&e->log, REQ_OP_READ, 0, buf, 2 * DCD_BLOCK)) {
+		dcd_super_find(buf, 0, e->log.sectors, f);
+		yes = !f->reason && f->super.generation == e->super.generation;
+	}
+	kfree(buf);
+	kfree(f);
+	return yes;
+}
+
+/* Once more, for the last time. */
+static bool is_gone(struct dcd_engine *e, const struct dcd_place *p)
+{
+	void *buf = kvmalloc((size_t)dcd_place_sectors(p) << SECTOR_SHIFT, GFP_NOIO);
+	int r = buf ? dcd_place_read(e, p, buf) : -ENOMEM;
+
+	kvfree(buf);
+	return r && r != -ENOMEM;
+}
+
+/* Before there is an entry that says so, the superblocks do; recovery finds lost ones too. */
+static bool said(struct dcd_engine *e)
+{
+	int r = dcd_super_feature(e, DCD_INCOMPAT_LOST);
+
+	if (r)
+		dcd_log_failed(e, DCD_SUPERBLOCK, r);
+	return !r;
+}
+
+static bool give_up(struct dcd_engine *e, const struct dcd_load *l)
+{
+	const struct dcd_place *p = &l->place;
+
+	if (!is_gone(e, p) || !said(e))
+		return false;
+	dcd_count(e, DCD_N_LOST_PLACES, 1);
+	trace_dcd_lost(e, p, dcd_segment_of(e, p), l->error);
+	pr_err_ratelimited("dcd: %s: %u sectors from %llu on are LOST: the log %pg had their only copy, and can't give it: error %d; reads of them are medium errors until they are written again\n",
+			   e->name, dcd_place_sectors(p), (u64)p->sector, e->log.bdev, l->error);
+	return true;
+}
+
+void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l)
+{
+	bool wait;
+
+	if (l->error == -ENOMEM || e->sweep.past_log || dcd_lost_stays() ||
+	    !within_bounds(e, &l->place) || !gives_others(e))
+		return;
+	wait = !dcd_stuck_again(e) ||
+	       (!dcd_lost_is_due(e) && time_before(jiffies, e->lost.since + PATIENCE));
+	l->kind = DCD_LOAD_LEFT;
+	if (!wait && give_up(e, l)) {
+		l->kind = DCD_LOAD_AGAIN;
+		l->lost = true;
+		l->unread = false;
+	}
+	l->buf = NULL;
+	l->error = 0;
+}
+
+void dcd_lost_keep(struct dcd_engine *e, struct dcd_load *l, bool past_log)
+{
+	l->lost = true;
+	l->kind = !past_log && dcd_stuck_again(e) && said(e) ? DCD_LOAD_AGAIN : DCD_LOAD_LEFT;
+	if (!past_log)
+		return;
+	/* Nowhere but in the log can it be said; there it may be yet. */
+	l->kind = DCD_LOAD_LEFT;
+	l->error = -ENODATA;
+	l->unread = true;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Lost: what the log was the only one to have, and can't give any more, as that place of it is
+ * damaged or unreadable. The data disk has older data there, so nobody may be given those: a read
+ * is a medium error, until something is written, discarded or zeroed over it.
+ *
+ * Such a place mustn't hold the tail for ever. While there is room it only waits (DCD_LOAD_LEFT),
+ * as a disk or its cable may be mended. When the tail needs its segment, what is left of
+ * it in the index is logged at the head as DCD_ENTRY_LOST, 64 bytes however long it is, and that
+ * is logged again as bad places of the data disk are (stuck.h): so it outlives everything, and
+ * costs no more than all of it once for each quarter of the ring. Recovery makes the same of
+ * a segment of which only payloads are damaged (plan.h).
+ *
+ * There may be DCD_LOST_RANGES of them, with 1/16 of the ring's sectors in all, before no more is
+ * given up; nor is anything of a log that doesn't give its superblock either. That disk fails:
+ * its places hold the tail, and when the ring is full writes are refused. Nothing is ever given
+ * up by that but what was damaged: the data disk isn't written there.
+ *
+ * @n and @sectors are the index's, under @intake, and may be read by anybody (READ_ONCE); the
+ * rest is the destager's. Process context; dcd_lost_judge() sleeps for the log.
+ */
+#ifndef DCD_LOST_H
+#define DCD_LOST_H
+
+#include <linux/types.h>
+
+struct dcd_engine;
+struct dcd_load;
+
+#define DCD_LOST_RANGES 256U
+
+/* @since: jiffies, when the first of what can't be read now was found. */
+struct dcd_lost {
+	unsigned long n;
+	u64 sectors;
+	unsigned long since;
+};
+
+/*
+ * A load couldn't be read from the log. Its kind becomes what is done with it: LEFT, or AGAIN with
+ * @lost; or it keeps its error.
+ */
+void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l);
+/* A load of what is lost already. */
+void dcd_lost_keep(struct dcd_engine *e, struct dcd_load *l, bool past_log);
+/* The test knob lost_stays: never in a shipped build. */
+bool dcd_lost_stays(void);
+/* Is there no time to wait for a better log? Any context. */
+bool dcd_lost_is_due(struct dcd_engine *e);
+
+#endif /* DCD_LOST_H */
