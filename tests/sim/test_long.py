@@ -60,8 +60,21 @@ def test_power_cuts(scenario: str, words: tuple[str, ...], part: int) -> None:
 
 
 @every_part
-def test_every_order_of_three_events(part: int) -> None:
-    every = max(1, round(1 / SCALE))
-    run = lab("search_mirror.py", "3", str(part), str(PARTS), f"every={every}", options=HOURS)
+@pytest.mark.parametrize(("queue", "of"), [("none", 1), ("few", 10)])
+def test_every_order_of_three_events(queue: str, of: int, part: int) -> None:
+    every = max(1, round(of / SCALE))
+    words = ("3", str(part), str(PARTS), f"every={every}", f"queue={queue}")
+    run = lab("search_mirror.py", *words, options=HOURS)
+    assert run.rc == 0, run.text
+    assert re.search(rb"\d+ histories passed", run.stdout), run.text
+
+
+@every_part
+@pytest.mark.parametrize(("most", "of"), [(2, 1), (3, 40)])
+@pytest.mark.parametrize("nvram", ["lab", "none", "dram"])
+def test_every_order_of_events_of_a_dcd(nvram: str, most: int, of: int, part: int) -> None:
+    every = max(1, round(of / SCALE))
+    words = (str(most), str(part), str(PARTS), f"every={every}", f"nvram={nvram}")
+    run = lab("search_dcd.py", *words, options=HOURS)
     assert run.rc == 0, run.text
     assert re.search(rb"\d+ histories passed", run.stdout), run.text

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Every order of two events around two overlapping writes, and that the search sees faults.
+"""Every order of two events around two overlapping writes, and that the search sees faults: of a
+mirror all of them, of a DCD one of many.
 
-Three events are in test_long.py. Each knob switches a mend off (compat/lockstep-test.h): with it
-the search has to fail, and only with it.
+All of the DCD's and three events are in test_long.py. Each knob switches a mend off
+(compat/lockstep-test.h): with it the search has to fail, and only with it.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ SHARDS = 2
 PATIENCE = ("--timeout", "1100")
 
 
-def search(most: int, shard: int, shards: int, *words: str, options: tuple[str, ...] = ()) -> Run:
-    return lab("search_mirror.py", str(most), str(shard), str(shards), *words,
+def search(
+    most: int, shard: int, shards: int, *words: str, of: str = "mirror",
+    options: tuple[str, ...] = (),
+) -> Run:  # fmt: skip
+    return lab(f"search_{of}.py", str(most), str(shard), str(shards), *words,
                options=(*PATIENCE, *options))  # fmt: skip
 
 
@@ -28,6 +32,20 @@ def test_every_order_of_two_events(shard: int) -> None:
     told = re.search(rb"(\d+) histories passed, (\d+) void", run.stdout)
     assert told, run.text
     assert int(told[1]) > 4 * int(told[2]) > 0, run.text
+
+
+def test_some_orders_of_two_events_with_queues_that_block() -> None:
+    run = search(2, 0, 1, "every=31", "queue=few")
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("nvram", ["lab", "none", "dram"])
+def test_some_orders_of_two_events_of_a_dcd(nvram: str) -> None:
+    run = search(2, 0, 1, "every=29", f"nvram={nvram}", of="dcd")
+    assert run.rc == 0, run.text
+    told = re.search(rb"(\d+) histories passed, (\d+) void", run.stdout)
+    assert told, run.text
+    assert int(told[1]) > int(told[2]) > 0, run.text
 
 
 def test_one_history_by_its_name() -> None:
@@ -47,10 +65,31 @@ def test_an_unknown_event_is_refused(words: tuple[str, ...]) -> None:
         ("drain_by_device", "hang,other_way", "the legs differ|holds version"),
         ("remove_waits", "hang,reload", "in vain for: resume with the new table"),
         ("messages_wait", "hang,local_fails,block", "in vain for: policy"),
+        ("send_inline", "hang,crowd", "in vain for: writes while a way hangs"),
     ],
 )
 def test_a_mend_that_is_switched_off_is_found(knob: str, only: str, found: str) -> None:
-    assert search(2, 0, 1, f"only={only}").rc == 0
-    run = search(2, 0, 1, f"only={only}", options=("--param", f"dm_lockstep.test_{knob}=1"))
+    words = (f"only={only}", "queue=few" if knob == "send_inline" else "queue=none")
+    assert search(2, 0, 1, *words).rc == 0
+    run = search(2, 0, 1, *words, options=("--param", f"dm_lockstep.test_{knob}=1"))
+    assert run.rc == 1, run.text
+    assert re.search(f"history .*({found})", run.stderr), run.text
+
+
+@pytest.mark.parametrize(
+    ("knob", "only", "found"),
+    [
+        ("trust_log", "rot,lap", "torn or misplaced"),
+        ("ack_early", "cut", "holds version"),
+        ("stuck_stays", "data_bad,lap", "refused for a bad place of a disk"),
+        ("lost_stays", "rot,lap", "refused for a bad place of a disk|it isn't opened"),
+        ("any_data", "older,lap", "an older data disk is taken"),
+        ("wait_forever", "log_hangs", "in vain for: writes while a disk hangs"),
+    ],
+)
+def test_a_mend_of_the_dcd_that_is_switched_off_is_found(knob: str, only: str, found: str) -> None:
+    words = ("every=2", f"only={only}", "nvram=none")
+    assert search(2, 0, 1, *words, of="dcd").rc == 0
+    run = search(2, 0, 1, *words, of="dcd", options=("--param", f"dcd.test_{knob}=1"))
     assert run.rc == 1, run.text
     assert re.search(f"history .*({found})", run.stderr), run.text

@@ -4,8 +4,10 @@ primary, its remote medium at the mirror site, and two ways to that, as two sess
 
 A way is a dm device. While it hangs it holds what was sent by it; when it is mended, that arrives
 at the medium, however late and whatever has come by the other way meanwhile: so does a session
-that reconnects. What a way holds is lost only when its host loses its power. The media lose no
-acknowledged write in a power cut, so the oracle knows each sector's newest version exactly.
+that reconnects. With OWN["queue"] "few" each way is a SCSI disk over that device whose queue has
+four requests: whoever submits to one that hangs waits. What a way holds is lost only when its host
+loses its power. The media lose no acknowledged write in a power cut, so the oracle knows each
+sector's newest version exactly.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ import errno
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
-from locklab import base, blk, dm, media, mirror
+from histories import Refused
+from locklab import base, blk, dm, lio, media, mirror
 from locklab.media import MIRROR_SITE, PRIMARY_SITE
 from mirrorlab import FIELDS
 from statelab import (
@@ -46,11 +50,32 @@ TIMEOUT_MS, REJOIN_S = 100, 1
 NEVER_MS = 3_600_000
 # The oracle looks at what the writes of a history may reach.
 LOOK = 128
+OWN = {"queue": "none"}
+REQUESTS = 4
 _tails: list[bytes] = []
+_disks: dict[str, str] = {}  # of each way, and what keeps them
+_kept = contextlib.ExitStack()
 
 
-class Refused(Exception):
-    """The event can't happen in this state: the history is no other than the one without it."""
+def _disk(way: str) -> str:
+    """The disk over a way's device. It stays until the end of the script, and so does the way."""
+    if way not in _disks:
+        store = lio.iblock(way, f"/dev/mapper/{way}")
+        _kept.callback(store.remove)
+        node = _kept.enter_context(lio.look(store, len(_disks)))
+        device = Path("/sys/block", Path(node).name)
+        base.put(device / "device/timeout", 3600)
+        base.put(device / "queue/scheduler", "none")
+        base.put(device / "queue/nr_requests", REQUESTS)
+        _disks[way] = node
+    return _disks[way]
+
+
+def end() -> None:
+    """Of the script: nothing is left of it."""
+    _kept.close()
+    for way in _disks:
+        dm.remove(way)
 
 
 class World:
@@ -64,13 +89,20 @@ class World:
             self._power_on(leg)
         self._make_legs()
         dm.create(WIRE, self._linear(LOCAL))
+        self.nodes = {}
         for way in WAYS:
-            dm.create(way, self._linear(REMOTE))
+            if way in _disks:
+                self.mend(way)
+            else:
+                self.nodes[way] = dm.create(way, self._linear(REMOTE))
+            if OWN["queue"] == "few":
+                self.nodes[way] = _disk(way)
         self.sectors = super_of(self.media[LOCAL]).data_sectors
         self.history = History(LOOK)
         self.versions = Versions()
         self.writes: list[Beside] = []
         self.suspended = False
+        self.blocks = False  # the policy
         self.local_bad = False
         self.failed_writes = 0
         self.node = dm.create(MIRROR, self.table())
@@ -152,9 +184,9 @@ class World:
 
     def table(self, way: str | None = None) -> str:
         return mirror.table(
-            f"/dev/mapper/{WIRE}", f"/dev/mapper/{way or self.way}",
-            "remote_timeout", TIMEOUT_MS, "rejoin", REJOIN_S, "resync_pace", "full",
-            sectors=self.sectors,
+            f"/dev/mapper/{WIRE}", self.nodes[way or self.way],
+            "remote_timeout", TIMEOUT_MS, "local_timeout", TIMEOUT_MS, "rejoin", REJOIN_S,
+            "resync_pace", "full", sectors=self.sectors,
         )  # fmt: skip
 
     def there(self) -> bool:
@@ -168,7 +200,7 @@ class World:
 
     def message(self, text: str) -> None:
         """May be refused, and may wait for a leg."""
-        if self.suspended or not self.there():
+        if not self.there():
             raise Refused
         with contextlib.suppress(OSError):
             self.patient(lambda: dm.message(MIRROR, text), text)
@@ -329,6 +361,10 @@ class World:
             self.suspended = False
         if not self.there():
             self.assemble()
+        # The local leg has all, so who hangs holds nobody.
+        local_bad = self.local_bad or WIRE in self._hung
+        if not (self.blocks or local_bad) and self.status().health[0] == "A":
+            self.writes_end("writes while a way hangs")
         # Under another policy a write may wait for the leg that hangs.
         self.message("policy degrade")
         self.mend(WIRE)
@@ -364,7 +400,11 @@ class World:
 
     def close(self) -> None:
         self.remove()
-        for name in (WIRE, *WAYS):
-            dm.remove(name)
+        dm.remove(WIRE)
+        for way in WAYS:
+            if way in _disks:
+                self._set(way, f"0 {SECTORS} error")
+            else:
+                dm.remove(way)
         for node in self.media.values():
             dm.remove(node.rpartition("/")[2])

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Every order of a few events around two overlapping writes: what search_mirror.py and
+search_dcd.py share.
+
+    SCRIPT EVENTS [SHARD SHARDS] [only=NAME,NAME] [but=NAME,NAME] [every=N]
+        [WORD=VALUE of the script's own]
+
+A history is the writes W1 and W2, which overlap, and up to EVENTS events before, between and behind
+them. After each event the world goes on at once, or after as long as it takes everything that is
+timed to pass (`~` behind its name).
+
+SHARD of SHARDS: each history belongs to one of them. only: histories of these events alone; but:
+of none of these. every: one of N, so that a short run sees all kinds. The last line says how many
+there were, and how much simulated time they took. A history that fails is told as
+`W1 hang~ W2 other_way`, which is also an argument: the script then runs that one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+from locklab import base
+
+WRITES = {"W1": (100, 8), "W2": (104, 8)}
+
+
+class Refused(Exception):
+    """The event can't happen in this state: the history is no other than the one without it."""
+
+
+class World(Protocol):
+    def write(self, first: int, count: int) -> None: ...
+    def judge(self) -> None: ...
+    def let_go(self) -> None: ...
+    def close(self) -> None: ...
+
+
+Some = TypeVar("Some", bound=World)
+
+
+def orders(most: int, names: list[str]) -> Iterator[tuple[str, ...]]:
+    """Fewer events first. The waits are part of a history, and of its name."""
+    timed = [name + wait for name in names for wait in ("", "~")]
+    for count in range(most + 1):
+        for events in itertools.product(timed, repeat=count):
+            for one, two in itertools.combinations_with_replacement(range(count + 1), 2):
+                yield (*events[:one], "W1", *events[one:two], "W2", *events[two:])
+
+
+def live(
+    make: Callable[[], Some], known: dict[str, Callable[[Some], None]], history: tuple[str, ...],
+    long_s: float,
+) -> str:  # fmt: skip
+    """`passed`, or `void` if an event couldn't happen where it stands."""
+    world = make()
+    outcome = "passed"
+    try:
+        for word in history:
+            name = word.rstrip("~")
+            try:
+                if name in WRITES:
+                    world.write(*WRITES[name])
+                else:
+                    known[name](world)
+            except Refused:
+                outcome = "void"
+                break
+            time.sleep(long_s if word.endswith("~") else 0.001)
+        world.judge()
+        world.close()
+    except (base.Wrong, OSError):
+        world.let_go()
+        raise
+    return outcome
+
+
+def main(
+    make: Callable[[], Some], events: Sequence[Callable[[Some], None]], long_s: float,
+    own: dict[str, str],
+) -> int:  # fmt: skip
+    """long_s: what `~` waits, in s. own: the script's words, which get what the arguments say."""
+    known = {one.__name__: one for one in events}
+    told = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
+    plain = [word for word in sys.argv[1:] if "=" not in word]
+    words = ("only", "but", "every", *own)
+    base.expect(set(told) <= set(words), f"{sys.argv[1:]}; known: {', '.join(words)}")
+    own.update((word, value) for word, value in told.items() if word in own)
+    if "W1" in plain:
+        names = {*WRITES, *known}
+        base.expect(all(word.rstrip("~") in names for word in plain), f"known: {sorted(names)}")
+        print(live(make, known, tuple(plain), long_s), flush=True)
+        return 0
+    most, shard, shards = (int(word) for word in (*plain, *("0", "0", "1")[len(plain) :]))
+    wanted = told["only"].split(",") if "only" in told else list(known)
+    but = told["but"].split(",") if "but" in told else []
+    base.expect({*wanted, *but} <= set(known), f"known: {sorted(known)}")
+    chosen = [name for name in wanted if name not in but]
+    every = int(told.get("every", "1"))
+    began = time.monotonic()
+    tally = {"passed": 0, "void": 0}
+    for number, history in enumerate(orders(most, chosen)):
+        if number % every or number // every % shards != shard:
+            continue
+        try:
+            tally[live(make, known, history, long_s)] += 1
+        except (base.Wrong, OSError) as err:
+            raise base.Wrong(f"history {' '.join(history)}: {err}") from err
+    print(f"{tally['passed']} histories passed, {tally['void']} void, "
+          f"{time.monotonic() - began:.0f} s simulated")  # fmt: skip
+    return 0
