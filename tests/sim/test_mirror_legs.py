@@ -71,7 +71,8 @@ def test_a_hang_is_felt_without(
 
 @both_kernels
 def test_without_memory(kernel: str) -> None:
-    run = lab("mirror_memory.py", kernel=kernel, options=("--timeout", "900"))
+    options = ("--timeout", "900", "--boot", "slab_nomerge")
+    run = lab("mirror_memory.py", kernel=kernel, options=options)
     assert run.rc == 0, run.text
 
 

@@ -16,6 +16,7 @@ from . import base, dm
 
 _DEBUG = Path("/sys/kernel/debug")
 _ALLOCATIONS = ("failslab", "fail_page_alloc")
+_SLAB = Path("/sys/kernel/slab")
 
 
 @contextlib.contextmanager
@@ -34,13 +35,18 @@ def _attribute(name: str, **settings: object) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def no_memory(every: int = 1) -> Iterator[None]:
+def no_memory(every: int = 1, but: str = "") -> Iterator[None]:
     """Of the allocations that may not wait for memory, pages and slab objects, each
     `every`th fails, whoever makes them. That is what a kernel without free memory does: those
-    that may wait do get some, later.
+    that may wait do get some, later. Slabs whose names begin with `but` have memory (boot with
+    slab_nomerge then, or others are in them).
     """
+    for slab in _SLAB.iterdir() if but else ():
+        base.put(slab / "failslab", int(not slab.name.startswith(but)))
     with (
-        _attribute("failslab", ignore_gfp_wait="Y", interval=every),
+        _attribute(
+            "failslab", ignore_gfp_wait="Y", interval=every, cache_filter="NY"[bool(but)]
+        ),
         _attribute("fail_page_alloc", ignore_gfp_wait="Y", min_order=0, interval=every),
     ):
         yield
