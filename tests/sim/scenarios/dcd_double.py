@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Two things are broken at once, each of which the DCD survives alone: nothing that is anywhere in a
-good copy is lost, nothing older takes its place, no start is refused for it, and it comes to rest.
+"""Two things are broken at once, each of which the DCD survives alone: nothing that is anywhere in
+a good copy is lost, nothing older takes its place, no start is refused, and it comes to rest.
 
 Args: the parts, of which without any all are run.
 """

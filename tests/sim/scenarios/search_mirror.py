@@ -169,8 +169,8 @@ def take_over(w: World) -> None:
 
 EVENTS = [
     hang, back, old_back, fails, gone, local_fails, local_hangs, local_back, one_hangs, other_way,
-    reload, anew, discard, crowd, suspend, fail, recover, resync, verify, block, unblock, mirror_cut,
-    primary_cut, take_over,
+    reload, anew, discard, crowd, suspend, fail, recover, resync, verify, block, unblock,
+    mirror_cut, primary_cut, take_over,
 ]  # fmt: skip
 
 code = histories.main(World, EVENTS, LONG_S, searchlab.OWN)
