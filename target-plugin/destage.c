@@ -337,25 +337,6 @@ static int log_again(struct dcd_engine *e, struct dcd_batch *b)
 	return 0;
 }
 
-static u64 way(const struct dcd_sweep *s)
-{
-	return s->turn + s->at;
-}
-
-static void set_mark(struct dcd_sweep *s, const struct dcd_mark *m)
-{
-	unsigned int i;
-
-	if (s->n && s->marks[s->n - 1].target == m->target)
-		return;
-	if (s->n == DCD_MARKS) {	/* coarser, then */
-		s->n /= 2;
-		for (i = 0; i < s->n; i++)
-			s->marks[i] = s->marks[2 * i];
-	}
-	s->marks[s->n++] = *m;
-}
-
 /* Those that dcd_turn_count() has counted. */
 static u32 loads_of_data(const struct dcd_batch *b)
 {
@@ -419,7 +400,7 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 	take_batch(e, now);
 	b = e->batch;
 	if (!s->past_log || !s->n)
-		set_mark(s, &b->mark);
+		dcd_sweep_mark(s, &b->mark);
 	if (!b->n) {
 		s->turn += e->data.sectors;
 		s->at = 0;
@@ -459,30 +440,6 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 		dcd_turn_learn(&e->turn, b->next - b->from, loads_of_data(b),
 			       max(ktime_us_delta(ktime_get(), ktime_add(began, b->wiping)), 0LL));
 	return r ?: f ?: bad;
-}
-
-/* The newest mark that was passed again; false: none. */
-static bool passed(struct dcd_engine *e, struct dcd_mark *m)
-{
-	struct dcd_sweep *s = &e->sweep;
-	unsigned int n = 0;
-
-	while (n < s->n && s->marks[n].way + e->data.sectors <= way(s))
-		n++;
-	if (!n)
-		return false;
-	*m = s->marks[n - 1];
-	return true;
-}
-
-static void drop_marks(struct dcd_sweep *s, const struct dcd_mark *last)
-{
-	unsigned int n = 0;
-
-	while (n < s->n && s->marks[n].way <= last->way)
-		n++;
-	s->n -= n;
-	memmove(s->marks, s->marks + n, s->n * sizeof(*s->marks));
 }
 
 /* All entries up to @applied, in segments below @target, are durable, and recorded as such. */
@@ -560,7 +517,7 @@ static bool here(struct dcd_engine *e, struct dcd_mark *m, u64 *tail)
 	/* Nothing more comes in, and what came may be over something of the log. */
 	if (log_dead && !e->keeps)
 		dcd_publish_all(e);
-	m->way = way(&e->sweep);
+	m->way = dcd_sweep_way(&e->sweep);
 	spin_lock(&e->lock);
 	m->target = e->committed;
 	m->applied = e->committed_entry;
@@ -606,7 +563,7 @@ static bool worth_it(const struct dcd_engine *e, const struct dcd_mark *m, u64 t
 static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 {
 	struct dcd_sweep *s = &e->sweep;
-	u64 begin = way(s), tail;
+	u64 begin = dcd_sweep_way(s), tail;
 	unsigned int failures = 0;
 	struct dcd_mark now;
 	int r, first = 0;
@@ -624,9 +581,10 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 			return r;
 		if (!first || waits(first))
 			first = r ?: first;
-		if (!passed(e, m) || (!s->past_log && !worth_it(e, m, tail, now.target)))
+		if (!dcd_sweep_passed(s, e->data.sectors, m) ||
+		    (!s->past_log && !worth_it(e, m, tail, now.target)))
 			continue;
-		drop_marks(s, m);
+		dcd_sweep_drop(s, m);
 		if (READ_ONCE(e->data_failing))
 			r = flush_data(e);	/* there was nothing to try it with */
 		if (!r)

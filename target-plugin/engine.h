@@ -85,6 +85,7 @@
 #include "parse.h"
 #include "stuck.h"
 #include "sums.h"
+#include "sweep.h"
 #include "turn.h"
 #include "zeroes.h"
 
@@ -121,27 +122,6 @@ struct dcd_slot {
 	u32 counts;
 	unsigned long opened;
 	bool kept;		/* only for what is logged again */
-};
-
-#define DCD_MARKS 128
-/*
- * The destager goes round the data disk. A mark is set wherever a batch begins:
- * when it has been passed again, the segments that were committed then are empty,
- * if all of it went well. @way: sectors gone since the beginning, not only of this
- * turn.
- */
-struct dcd_mark {
-	u64 way, target, applied;
-};
-
-struct dcd_sweep {
-	u64 turn;		/* @way where this turn began */
-	sector_t at;
-	bool past_log;		/* the log is dead: one mark a turn, up to the newest write */
-	bool ahead;		/* the next batch is collected */
-	struct dcd_mark marks[DCD_MARKS];
-	unsigned int n;
-	u64 short_target, short_applied;	/* no further, while room is short; 0: it isn't */
 };
 
 /* An entry that is reserved and not published. @lock; @entry: who fills or publishes it. */

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Where the destager is on its way round the data disk, and its marks. One is set wherever a
+ * batch begins: when it has been passed again, the segments that were committed then are empty,
+ * if all of it went well.
+ *
+ * The destager's, but for those who forecast, who may see any mix. Nothing sleeps.
+ */
+#ifndef DCD_SWEEP_H
+#define DCD_SWEEP_H
+
+#include <linux/types.h>
+
+#define DCD_MARKS 128
+
+/* @way: sectors gone since the beginning, not only of this turn. */
+struct dcd_mark {
+	u64 way, target, applied;
+};
+
+struct dcd_sweep {
+	u64 turn;		/* @way where this turn began */
+	sector_t at;
+	bool past_log;		/* the log is dead: one mark a turn, up to the newest write */
+	bool ahead;		/* the next batch is collected */
+	struct dcd_mark marks[DCD_MARKS];
+	unsigned int n;
+	u64 short_target, short_applied;	/* no further, while room is short; 0: it isn't */
+};
+
+static inline u64 dcd_sweep_way(const struct dcd_sweep *s)
+{
+	return s->turn + s->at;
+}
+
+/* A mark as @m is the newest now; when there are too many of them they are coarser from then on. */
+void dcd_sweep_mark(struct dcd_sweep *s, const struct dcd_mark *m);
+/* The newest mark that was passed again, a round of so many sectors later; false: none. */
+bool dcd_sweep_passed(const struct dcd_sweep *s, sector_t round, struct dcd_mark *m);
+/* Drops it, and those before it. */
+void dcd_sweep_drop(struct dcd_sweep *s, const struct dcd_mark *last);
+
+#endif /* DCD_SWEEP_H */
