@@ -12,24 +12,12 @@ import subprocess
 import sys
 import time
 
-from dcdlab import SEGMENT, SITE, TOOL, Box, Model, filled, some_write
+from dcdlab import SITE, TOOL, Box, Model, filled, some_write
 from locklab import base, blk, dm, lio, media
+from poisonlab import BLOCK, HELD, PAYLOAD, PER_SLOT, TABLE, box_of, poison, sector_of, slot_of
 
-BLOCK, LINE = 4096, 64
-PER_SLOT = SEGMENT // blk.SECTOR
-TABLE, PAYLOAD = BLOCK // blk.SECTOR, 2 * BLOCK // blk.SECTOR  # sectors of a slot
 SLOTS = 6
-# All of it stays in the log.
-HELD = "destage_idle_ms=3600000,destage_low=98,destage_high=99,read_cache_bytes=0"
 WRITES, SIZE = 20, 3
-
-
-def box_of(settings: str = "", slots: int = SLOTS) -> Box:
-    return Box(nvram="lab", settings=settings, nvram_bytes=BLOCK + slots * SEGMENT)
-
-
-def poison(box: Box, sector: int, sectors: int = 1) -> None:
-    dm.message(f"nv{box.tag}", f"poison {sector} {sectors}")
 
 
 def raw(box: Box) -> bytes:
@@ -41,23 +29,6 @@ def put_back(box: Box, content: bytes) -> None:
     """By the driver's way, so it ends media errors too."""
     with blk.Disk(box.view) as disk:
         disk.write(0, content)
-
-
-def sector_of(box: Box, data: bytes) -> int:
-    """Where NVRAM has these bytes' first sector."""
-    with blk.Disk(box.view, write=False) as disk:
-        for sector in range(disk.sectors):
-            try:
-                if disk.read(sector, 1) == data[: blk.SECTOR]:
-                    return sector
-            except OSError:
-                continue
-    raise base.Wrong("NVRAM doesn't have them")
-
-
-def slot_of(sector: int) -> int:
-    """The sector where its slot begins."""
-    return sector - (sector - BLOCK // blk.SECTOR) % PER_SLOT
 
 
 def words(box: Box) -> tuple[str, ...]:
