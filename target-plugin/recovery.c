@@ -129,8 +129,8 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 		r = dcd_segment_write(e, e->commit_buf, sequence, le64_to_cpu(h->first_entry),
 				      le32_to_cpu(h->entries), le32_to_cpu(h->used_bytes));
 		if (r)
-			pr_err("dcd: %s: segment %llu can't be written: error %d: look after that disk\n",
-			       e->name, sequence, r);
+			pr_err("dcd: %s: segment %llu can't be written: error %d, so the DCD isn't opened: copy the log %pg to a disk that takes writes, and use that; or `dcd recover` brings what log and NVRAM have to the data disk, and the DCD can be opened without writing to that segment\n",
+			       e->name, sequence, r, e->log.bdev);
 		return r;
 	}
 	return 0;

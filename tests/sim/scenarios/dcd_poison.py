@@ -316,6 +316,33 @@ def dead_log() -> None:
     box.away()
 
 
+def no_write() -> None:
+    base.step("NVRAM has what is damaged in the log, and the log takes no write")
+    box = box_of(HELD)
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        filled(disk, model, 0, 320, "in the log and a slot", 16)
+    with blk.Disk("/dev/mapper/log-medium") as medium:
+        at = medium.read(0, medium.sectors).find(model.bytes[64 * blk.SECTOR : 65 * blk.SECTOR])
+        damaged = bytearray(medium.read(at // blk.SECTOR, 1))
+        damaged[7] ^= 4
+        medium.write(at // blk.SECTOR, bytes(damaged))
+    box.log.fail_writes()
+    with base.refused("without the log's writes", errno.EIO, kernel="or `dcd recover` brings what"):
+        lio.Backstore("dcd", "bad", box.control())
+    base.equal(tool(box, "recover")[0], 1, "recover, which can't mark the log")
+    base.expect(box.data.bytes(0, box.data.sectors) == model.bytes, "the data disk lacks some")
+    with box.disk() as disk:
+        model.check(disk, "opened")
+        filled(disk, model, 160, 480, "past the log", 16)
+        model.check(disk, "past the log")
+        box.log.heal()
+        box.says("log ok", "the log to work again")
+    with box.disk() as disk:
+        model.check(disk, "opened again")
+    box.away()
+
+
 def worn() -> None:
     base.step("everywhere")
     box = box_of()
@@ -406,8 +433,8 @@ def chance() -> None:
 
 PARTS = {
     "free": free, "headers": headers, "payload": payload, "salvaged": salvaged, "table": table,
-    "reads": reads, "commit": commit, "places": places, "dead_log": dead_log, "worn": worn,
-    "forgets": forgets, "chance": chance,
+    "reads": reads, "commit": commit, "places": places, "dead_log": dead_log,
+    "no_write": no_write, "worn": worn, "forgets": forgets, "chance": chance,
 }  # fmt: skip
 for name in sys.argv[1:] or PARTS:
     PARTS[name]()
