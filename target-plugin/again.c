@@ -61,6 +61,16 @@ static bool published(struct dcd_engine *e, u64 below)
 	return yes;
 }
 
+static bool was_taken_back(struct dcd_engine *e, u64 since)
+{
+	bool yes;
+
+	spin_lock(&e->lock);
+	yes = e->taken_back != since;
+	spin_unlock(&e->lock);
+	return yes;
+}
+
 static void hold(struct dcd_engine *e, bool yes)
 {
 	spin_lock(&e->lock);
@@ -182,10 +192,12 @@ int dcd_log_again(struct dcd_engine *e, const struct dcd_place *what, const void
 	const struct what w = { what, bytes, lost, target };
 	struct dcd_place_in_slot *place = e->again->place;
 	sector_t sector = what->sector;
-	u64 end = 0;
+	u64 end = 0, taken_back;
 	int r = 0;
 
-	e->again[DATA].rq.unreadable = false;
+	spin_lock(&e->lock);
+	taken_back = e->taken_back;
+	spin_unlock(&e->lock);
 	while (sector <= what->last && !r) {
 		unsigned int n = 0, i;
 
@@ -212,8 +224,8 @@ int dcd_log_again(struct dcd_engine *e, const struct dcd_place *what, const void
 		r = given_up(e) ? -EAGAIN : 0;
 	}
 	wait_event(e->room, published(e, end) || given_up(e));
-	/* A place that NVRAM can't read counts for nothing: the index has the old one yet. */
-	if (!published(e, end) || e->again[DATA].rq.unreadable)
+	/* If it may have been taken back (entries.c), the index has the old one yet. */
+	if (!published(e, end) || was_taken_back(e, taken_back))
 		return -EAGAIN;
 	return r;
 }

@@ -5,7 +5,8 @@
  * there). The slot isn't used any more as long as the engine is open: what is in NVRAM goes to
  * the log, or past it, as at any time, and when nothing is there that counts, the ring of
  * slots closes over the gap. Until then nobody gets a slot (@retiring); the wait is that of a
- * few segments' way.
+ * few segments' way. What was on its way into such a slot, and couldn't be kept there, goes to
+ * another one (entries.h): each of these has one slot less, so that ends.
  *
  * A media error stays when something is stored there: only the driver can clear it. Whether a
  * place that has failed once is to be trusted is the admin's decision, who formats the

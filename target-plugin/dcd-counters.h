@@ -60,6 +60,7 @@ DCD_COUNTER(SCRUB_BAD, scrub_bad)	/* of those */
 DCD_COUNTER(NVRAM_ERRORS, nvram_errors)	/* reads of it that found a media error */
 DCD_COUNTER(NVRAM_MENDED, nvram_mended)	/* the driver has cleared one, for what was written */
 DCD_COUNTER(NVRAM_UNMENDED, nvram_unmended)	/* it couldn't */
+DCD_COUNTER(TAKEN_BACK, taken_back)	/* entries: one that it couldn't keep, all behind it */
 DCD_COUNTER(NVRAM_LOST, nvram_lost)	/* sectors that were only there; media errors now */
 DCD_COUNTER(DATA_ERRORS, data_errors)
 DCD_COUNTER(NOMEM, nomem)

@@ -38,7 +38,8 @@
  * above the newest in the log, without a gap. An NVRAM slot is used again only
  * after its segment is durable in the log, so what a slot holds from an earlier
  * use is never above it. What a power cut has left behind a slot's last live
- * entry is wiped before anything new gets its sequence, the last of it first.
+ * entry is wiped before anything new gets its sequence, the last of it first; so is what was
+ * put there of a batch, or an entry, that NVRAM turned out not to keep.
  *
  * The end. What is torn by a power cut is the end of everything, so it is an end
  * only if nothing says that there was more. Three things can say so: a later

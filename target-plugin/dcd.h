@@ -96,7 +96,8 @@ struct dcd_request {
 	struct list_head waiting;
 	sector_t entered;	/* so far */
 	u64 segment;		/* where its last entry is */
-	bool unreadable;	/* a media error of NVRAM where it was put */
+	u64 began;		/* how often entries had been taken back at its first one */
+	bool again;		/* its own may have been since: all of it once more */
 };
 
 /*

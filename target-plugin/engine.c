@@ -449,18 +449,14 @@ void dcd_later(struct dcd_engine *e, struct dcd_request *rq)
 
 void dcd_entered(struct dcd_engine *e, struct dcd_request *rq)
 {
-	if (rq->unreadable) {
-		/* All of it, to another slot: nobody gets more of this one. */
-		rq->unreadable = false;
-		rq->entered = 0;
-		dcd_intake(e, rq);
-	} else if (e->after_log && !dcd_acks_early()) {
+	if (rq->again)
+		dcd_intake_again(e, rq);
+	else if (e->after_log && !dcd_acks_early())
 		dcd_report_after_log(e, rq);
-	} else if (rq->fua && READ_ONCE(e->loses_acks)) {
+	else if (rq->fua && READ_ONCE(e->loses_acks))
 		dcd_later(e, rq);
-	} else {
+	else
 		dcd_answer(e, rq, 0);
-	}
 }
 
 static int check_range(const struct dcd_engine *e, sector_t sector, sector_t sectors)
@@ -491,7 +487,6 @@ static void submit(struct dcd_engine *e, struct dcd_request *rq)
 	int r = check(e, rq);
 
 	rq->since = rq->since ?: jiffies;
-	rq->unreadable = false;
 	if (r) {
 		dcd_answer(e, rq, r);
 		return;

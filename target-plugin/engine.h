@@ -18,7 +18,8 @@
  * 2. Entries become persistent, enter the index and are acknowledged in their
  *    sequence: one at a time publishes (entries.c, which says why that is enough).
  *    What isn't persistent isn't in the index; what isn't published isn't in a
- *    segment that is written, nor recorded as applied.
+ *    segment that is written, nor recorded as applied. What NVRAM can't keep, and all that
+ *    is behind it, is taken back before any of it is persistent (entries.h).
  * 3. An NVRAM slot is reused only when its segment is durable in the log, or
  *    all of its entries are recorded as applied in the NVRAM header, and no
  *    reader can still copy from it (@copiers).
@@ -127,12 +128,12 @@ struct dcd_slot {
 
 /* An entry that is reserved and not published. @lock; @entry: who fills or publishes it. */
 #define DCD_PENDING 256
+#define DCD_NO_VOID U64_MAX
 struct dcd_pending {
 	struct dcd_slot *slot;
 	struct dcd_request *rq;		/* whose last one it is, else NULL */
 	struct dcd_entry entry;
 	bool ready;
-	bool unreadable;		/* its payload is, so it has no effect */
 };
 
 /* scrub.c's: segments of this turn, from @next to below @end; jiffies when one may begin. */
@@ -177,7 +178,8 @@ struct dcd_engine {
 	struct work_struct reuse_work;
 	struct dcd_pending *pending;	/* of entry n at n % DCD_PENDING; see entries.c */
 	struct delayed_work publish_work;
-	u8 *late;			/* dcd_acks_early(): not persistent; who is @publishing */
+	u64 persisted;			/* entries below it are; who is @publishing */
+	u8 *late;			/* dcd_acks_early(): not persistent; likewise */
 	size_t late_len;
 
 	spinlock_t lock;		/* what follows up to @room, and slots' states */
@@ -185,6 +187,8 @@ struct dcd_engine {
 	u64 next_entry;			/* to be reserved */
 	u64 published;			/* entries below it are persistent, in the index and done */
 	bool publishing;		/* somebody is at it */
+	u64 void_from;			/* with all behind it to be taken back: entries.h */
+	u64 taken_back;			/* how often that was */
 	u64 head;			/* sequence of the next segment to open */
 	u64 committed;			/* segments below it don't need NVRAM any more */
 	u64 committed_entry;		/* newest entry there */
@@ -370,6 +374,13 @@ void dcd_reuse_worker(struct work_struct *work);
 void dcd_slot_committed(struct dcd_engine *e, struct dcd_slot *s);
 /* Segments below @target, entries up to @applied, are on the data disk. Needs @lock. */
 void dcd_slots_bypassed(struct dcd_engine *e, u64 target, u64 applied);
+/*
+ * @s keeps only its first @entries, up to byte @used, and gets no more; without any, and behind
+ * it, slots are free again. @counts: dcd_counts() of what it loses. None of that was published.
+ * Needs @lock.
+ */
+void dcd_slots_take_back(struct dcd_engine *e, struct dcd_slot *s, u32 entries, u32 used,
+			 u32 counts);
 /* At recovery: what was found in @s is @segment. Slots change places, @s is another then. */
 void dcd_slot_recovered(struct dcd_engine *e, struct dcd_slot *s, u64 segment, bool in_log);
 
@@ -474,6 +485,8 @@ void dcd_index_bound(struct dcd_engine *e, size_t bytes);
  * there is none it waits in a queue. It is answered in any case.
  */
 void dcd_intake(struct dcd_engine *e, struct dcd_request *rq);
+/* The same for one that was entered and has been taken back: from its beginning, by the worker. */
+void dcd_intake_again(struct dcd_engine *e, struct dcd_request *rq);
 void dcd_intake_worker(struct work_struct *work);
 /* @after_log: a write is entered; it is answered when the log has it or can't have it. */
 void dcd_report_after_log(struct dcd_engine *e, struct dcd_request *rq);

@@ -32,8 +32,22 @@
  *   count at recovery, so in the index it would let the destager take away what is
  *   below it and counts.
  *
- * A place that was given can't be taken back: when the index gets no memory the
- * entry, and all behind it, wait and are tried again.
+ * When the index gets no memory the entry, and all behind it, wait and are tried again; what
+ * is persistent already stays so, and the end record that names it.
+ *
+ * What is void (entries.h) is known before it is persistent: who fills a place reads it again,
+ * and so does who persists an entry. Then nobody gets a place any more (@void_from), what is
+ * before it is published as ever, and when all that is behind it is filled too, whoever
+ * publishes takes it all back. A cut before that finds nothing of it in NVRAM, as no table has
+ * an entry of it; but where it was the table that failed, perhaps that entry and what is before
+ * it of its batch. No end record names those, so they are what any cut before an answer may
+ * leave. They are wiped before their numbers are given to others, the last one first, so that
+ * it stays like that.
+ *
+ * A request may have several entries, and only the last one knows it: with the others pending
+ * it may be answered with an error, and be gone. So it knows itself how often entries had been
+ * taken back when it got its first place. If they have been since, when its last one is
+ * published, some of its own may be among them, and all of it is entered again.
  */
 #include <linux/delay.h>
 #include <linux/module.h>
@@ -49,6 +63,7 @@
 
 TEST_KNOB(bool, ack_early, "acknowledge a write before it is persistent; set it at load time");
 TEST_KNOB(bool, no_end, "don't write down in NVRAM which entry is the newest");
+TEST_KNOB(bool, keep_void, "what NVRAM can't keep is taken for kept");
 TEST_KNOB(uint, fill_us,
 	  "writers stop for up to so many microseconds when they fill a place or have published");
 
@@ -95,7 +110,8 @@ u32 dcd_chunk(const struct dcd_engine *e)
 bool dcd_may_reserve(struct dcd_engine *e, unsigned int entries)
 {
 	lockdep_assert_held(&e->lock);
-	return e->next_entry - e->published + entries <= DCD_PENDING;
+	return e->void_from == DCD_NO_VOID &&
+	       e->next_entry - e->published + entries <= DCD_PENDING;
 }
 
 void dcd_seal_open(struct dcd_engine *e)
@@ -169,6 +185,8 @@ int dcd_reserve(struct dcd_engine *e, struct dcd_place_in_slot *p)
 	s->counts += dcd_counts(p->rq->op, p->bytes >> SECTOR_SHIFT);
 	if (p->last)
 		p->rq->segment = s->segment;
+	if (!p->rq->entered)
+		p->rq->began = e->taken_back;
 	for (i = 0; i < p->entries; i++)
 		*pending(e, e->next_entry++) = (struct dcd_pending){ .slot = s };
 	return 0;
@@ -240,9 +258,16 @@ static bool fill(struct dcd_engine *e, const struct dcd_place_in_slot *p, u8 *pa
 	if (!e->keeps)
 		*crc = dcd_crc(payload, bytes);
 	else if (!payload_crc(e, payload, bytes, crc))
-		good = mend_payload(e, p, payload, bytes, crc);
+		good = mend_payload(e, p, payload, bytes, crc) || test_knob(keep_void);
 	persist(e, payload, bytes);
 	return good;
+}
+
+/* Entry @number, the first of its batch, and all behind it won't count. Needs @lock. */
+static void is_void(struct dcd_engine *e, u64 number)
+{
+	lockdep_assert_held(&e->lock);
+	e->void_from = min(e->void_from, number);
 }
 
 /* Of the place of an entry, as the index has it. */
@@ -262,12 +287,10 @@ void dcd_fill(struct dcd_engine *e, const struct dcd_place_in_slot *p)
 	u32 bytes = payload_bytes(p);
 	enum dcd_op op = p->rq->op;
 	u32 crc = ~0U;
+	bool kept;
 
 	dawdle(p->number);
-	if (bytes && !fill(e, p, payload, bytes, &crc)) {
-		pend->unreadable = true;
-		p->rq->unreadable = true;
-	}
+	kept = !bytes || fill(e, p, payload, bytes, &crc);
 	n->sequence = cpu_to_le64(p->number);
 	n->epoch = cpu_to_le64(e->epoch);
 	n->sector = cpu_to_le64(p->sector);
@@ -283,6 +306,8 @@ void dcd_fill(struct dcd_engine *e, const struct dcd_place_in_slot *p)
 	spin_lock(&e->lock);
 	pend->rq = p->last ? p->rq : NULL;
 	pend->ready = true;
+	if (!kept)
+		is_void(e, p->batch ? p->batch - p->entries + 1 : p->number);
 	spin_unlock(&e->lock);
 	/* Of a batch all at once, as far as nobody else does. */
 	if (!p->batch || p->last)
@@ -303,8 +328,11 @@ static void persist_late(struct dcd_engine *e, struct dcd_entry *entries, size_t
 	e->late_len += len;
 }
 
-/* The same as for payloads. A sector of the table that fails is all written anew. */
-static void put_entry(struct dcd_engine *e, struct dcd_slot *s, u32 number,
+/*
+ * The same as for payloads: false. A sector of the table that fails is all written anew; what it
+ * had before is in memory too, and goes to the log from there.
+ */
+static bool put_entry(struct dcd_engine *e, struct dcd_slot *s, u32 number,
 		      const struct dcd_entry *entry)
 {
 	u32 at = round_down(number * sizeof(*entry), SECTOR_SIZE);
@@ -313,57 +341,63 @@ static void put_entry(struct dcd_engine *e, struct dcd_slot *s, u32 number,
 
 	s->table[number] = *entry;
 	if (!e->keeps)
-		return;
+		return true;
 	memcpy(to + number * sizeof(*entry), entry, sizeof(*entry));
 	if (!dcd_nvram_read(e->nv, to + number * sizeof(*entry), &copy, sizeof(copy), NULL))
-		return;
+		return true;
 	dcd_slot_unreadable(e, to + at, 1);
-	if (dcd_nvram_mend(e->nv, to + at - (u8 *)e->nv->base, (u8 *)s->table + at, SECTOR_SIZE))
+	if (dcd_nvram_mend(e->nv, to + at - (u8 *)e->nv->base, (u8 *)s->table + at, SECTOR_SIZE)) {
 		dcd_count(e, DCD_N_NVRAM_UNMENDED, 1);
-	else
-		dcd_count(e, DCD_N_NVRAM_MENDED, 1);
+		return test_knob(keep_void);
+	}
+	dcd_count(e, DCD_N_NVRAM_MENDED, 1);
+	return true;
 }
 
-static void persist_some(struct dcd_engine *e, u64 first, unsigned int n)
+/* In their order, from @from on; up to which they are. Of a batch that is all or nothing. */
+static u64 persist_until(struct dcd_engine *e, u64 from, u64 end)
 {
-	struct dcd_slot *s = pending(e, first)->slot;
-	struct dcd_entry *to = in_table(s, first);
-	unsigned int i;
+	struct dcd_slot *s = pending(e, from)->slot;
+	struct dcd_entry *to = in_table(s, from);
+	const struct dcd_entry *entry;
+	u64 number;
 
-	for (i = 0; i < n; i++) {
-		const struct dcd_entry *entry = &pending(e, first + i)->entry;
-
-		put_entry(e, s, first + i - s->first_entry, entry);
+	for (number = from; number < end; number++, to++) {
+		entry = &pending(e, number)->entry;
+		if (!put_entry(e, s, number - s->first_entry, entry))
+			break;
 		if (entry->batch)
-			dawdle(first + i);
+			dawdle(number);
 		if (dcd_acks_early())
-			persist_late(e, to + i, sizeof(*to));
+			persist_late(e, to, sizeof(*to));
 		else
-			persist(e, to + i, sizeof(*to));
-		trace_dcd_entry(e, first + i, s->segment, le64_to_cpu(entry->sector),
+			persist(e, to, sizeof(*to));
+		trace_dcd_entry(e, number, s->segment, le64_to_cpu(entry->sector),
 				le32_to_cpu(entry->sectors));
 	}
-	/* Without it nobody could tell the newest entry that was damaged from one that is torn. */
-	if (e->keeps && !dcd_acks_early() && !test_knob(no_end))
-		dcd_end_write(e, first + n - 1);
+	while (number > from && number < end && entry->batch &&
+	       pending(e, number - 1)->entry.batch == entry->batch)
+		number--;
+	return number;
 }
 
-/*
- * What nobody can read isn't acknowledged, and isn't in the index: what was there before is. Its
- * entry keeps its place in the sequence. Of a batch all are like that.
- */
-static bool is_void(struct dcd_engine *e, u64 number)
+/* How many of @n are. Those that only waited for memory are already. */
+static unsigned int persist_some(struct dcd_engine *e, u64 first, unsigned int n)
 {
-	const struct dcd_pending *pend = pending(e, number);
-	u64 batch = le64_to_cpu(pend->entry.batch), n;
+	u64 from = clamp(e->persisted, first, first + n);
 
-	if (!batch || !pend->slot->bad)
-		return pend->unreadable;
-	for (n = pend->slot->first_entry; n <= batch; n++)
-		if (n + DCD_PENDING > batch && pending(e, n)->unreadable &&
-		    le64_to_cpu(pending(e, n)->entry.batch) == batch)
-			return true;
-	return false;
+	if (from == first + n)
+		return n;
+	e->persisted = persist_until(e, from, first + n);
+	/* Without it nobody could tell the newest entry that was damaged from one that is torn. */
+	if (e->persisted > from && e->keeps && !dcd_acks_early() && !test_knob(no_end))
+		dcd_end_write(e, e->persisted - 1);
+	if (e->persisted == first + n)
+		return n;
+	spin_lock(&e->lock);
+	is_void(e, e->persisted);
+	spin_unlock(&e->lock);
+	return e->persisted - first;
 }
 
 /* Into the index, in their order; how many of @n could be. */
@@ -376,8 +410,6 @@ static unsigned int index_some(struct dcd_engine *e, u64 first, unsigned int n)
 		const struct dcd_pending *pend = pending(e, first + i);
 		const struct dcd_entry *entry = &pend->entry;
 
-		if (is_void(e, first + i))
-			continue;
 		if (dcd_index_insert(e, le64_to_cpu(entry->sector), le32_to_cpu(entry->sectors),
 				     le16_to_cpu(entry->type), place_of(e, pend->slot, entry)))
 			break;
@@ -390,10 +422,11 @@ static unsigned int index_some(struct dcd_engine *e, u64 first, unsigned int n)
 static unsigned int ready(struct dcd_engine *e)
 {
 	const struct dcd_slot *s = pending(e, e->published)->slot;
+	u64 end = min(e->next_entry, e->void_from);
 	unsigned int n = 0, whole = 0;
 
 	lockdep_assert_held(&e->lock);
-	while (whole < AT_A_TIME && e->published + n < e->next_entry) {
+	while (whole < AT_A_TIME && e->published + n < end) {
 		const struct dcd_pending *pend = pending(e, e->published + n);
 
 		if (!pend->ready || pend->slot != s)
@@ -421,8 +454,10 @@ static void published(struct dcd_engine *e, unsigned int n)
 		struct dcd_pending *pend = pending(e, e->published);
 
 		s = pend->slot;
-		if (pend->rq)
+		if (pend->rq) {
+			pend->rq->again = pend->rq->began != e->taken_back;
 			done[ndone++] = pend->rq;
+		}
 		e->published++;
 		whole = s->state == DCD_SLOT_SEALED &&
 			e->published == s->first_entry + s->entries;
@@ -437,21 +472,103 @@ static void published(struct dcd_engine *e, unsigned int n)
 		dcd_entered(e, done[i]);
 }
 
+/*
+ * Is the next one void, and all that is behind it filled? Nobody gets a place meanwhile. Needs
+ * @lock.
+ */
+static bool may_take_back(struct dcd_engine *e)
+{
+	u64 n = e->published;
+
+	lockdep_assert_held(&e->lock);
+	if (n != e->void_from)
+		return false;
+	while (n < e->next_entry && pending(e, n)->ready)
+		n++;
+	return n == e->next_entry;
+}
+
+/*
+ * What the table may have of entries from @from on; the last one first: a cut must not leave one
+ * that lacks another before it.
+ */
+static void wipe(struct dcd_engine *e, struct dcd_slot *s, u64 from)
+{
+	u32 n = e->keeps ? s->entries : 0, keep = from - s->first_entry;
+
+	while (n-- > keep) {
+		struct dcd_entry *there = (struct dcd_entry *)(s->base + DCD_BLOCK) + n;
+
+		if (le64_to_cpu(s->table[n].sequence) < from)
+			continue;	/* of an earlier lap: this one was never put there */
+		memset(s->table + n, 0, sizeof(*s->table));
+		memset(there, 0, sizeof(*there));
+		persist(e, there, sizeof(*there));
+	}
+}
+
+static u32 counts_of(const struct dcd_entry *entry)
+{
+	return dcd_counts(le16_to_cpu(entry->type) == DCD_ENTRY_WRITE ? DCD_WRITE : DCD_DISCARD,
+			  le32_to_cpu(entry->stored));
+}
+
+/* Entries from @void_from on. The caller is @publishing. */
+static void take_back(struct dcd_engine *e)
+{
+	u64 from = e->void_from, end = e->next_entry, n;	/* nobody changes them now */
+	struct dcd_slot *s = pending(e, from)->slot;
+	struct dcd_request *rq, *next;
+	LIST_HEAD(back);
+	u32 counts = 0;
+
+	wipe(e, s, from);
+	spin_lock(&e->lock);
+	for (n = from; n < end; n++) {
+		const struct dcd_pending *pend = pending(e, n);
+
+		if (pend->slot == s)
+			counts += counts_of(&pend->entry);
+		if (pend->rq)
+			list_add_tail(&pend->rq->waiting, &back);
+	}
+	dcd_slots_take_back(e, s, from - s->first_entry,
+			    le32_to_cpu(pending(e, from)->entry.offset) << SECTOR_SHIFT, counts);
+	e->next_entry = from;
+	e->void_from = DCD_NO_VOID;
+	e->taken_back++;
+	e->publishing = false;
+	spin_unlock(&e->lock);
+	dcd_count(e, DCD_N_TAKEN_BACK, end - from);
+	mod_delayed_work(e->commit_wq, &e->commit_work, 0);
+	queue_work(e->quick_wq, &e->reuse_work);
+	wake_up_all(&e->room);
+	list_for_each_entry_safe(rq, next, &back, waiting) {
+		list_del(&rq->waiting);
+		dcd_intake_again(e, rq);
+	}
+}
+
 /* False: there is nothing to publish now, or somebody else does, or will. */
 static bool publish_some(struct dcd_engine *e)
 {
-	unsigned int n, indexed;
+	unsigned int n = 0, indexed;
+	bool back = false;
 	u64 first;
 
 	spin_lock(&e->lock);
 	first = e->published;
-	n = e->publishing ? 0 : ready(e);
-	if (n)
-		e->publishing = true;
+	if (!e->publishing) {
+		n = ready(e);
+		back = !n && may_take_back(e);
+		e->publishing = n || back;
+	}
 	spin_unlock(&e->lock);
+	if (back)
+		take_back(e);
 	if (!n)
-		return false;
-	persist_some(e, first, n);
+		return back;
+	n = persist_some(e, first, n);
 	indexed = index_some(e, first, n);
 	if (indexed > 1)
 		dcd_count(e, DCD_N_TOGETHER, indexed);

@@ -5,6 +5,13 @@
  * dcd_fill(), after which a request whose @last entry it is belongs to whoever publishes it. The
  * places of a batch are reserved all at once and filled one by one, the first at @number and
  * @offset.
+ *
+ * An entry is void if NVRAM can't keep it: its payload, or its line of the table, can't be read
+ * and the driver can't mend that. A void one, its batch, and all that was reserved behind it are
+ * taken back: nothing of that is acknowledged, nothing of it counts after a cut, their requests
+ * are entered once more from their beginning, and their numbers are given to others. So numbers
+ * and segments (@next_entry, @head) can go back; but never below what is published. Whoever
+ * waits for a number or a segment asks for the lesser of it and those.
  */
 #ifndef DCD_ENTRIES_H
 #define DCD_ENTRIES_H
@@ -46,7 +53,7 @@ static inline u32 dcd_counts(enum dcd_op op, u32 sectors)
 
 u32 dcd_payload_start(const struct dcd_engine *e);
 u32 dcd_chunk(const struct dcd_engine *e);	/* sectors of a write in one entry, at most */
-/* So many more entries? Needs @lock; false: too many are pending. */
+/* So many more entries? Needs @lock; false: too many are pending, or some are to be taken back. */
 bool dcd_may_reserve(struct dcd_engine *e, unsigned int entries);
 int __must_check dcd_reserve(struct dcd_engine *e, struct dcd_place_in_slot *p);
 void dcd_reserved(struct dcd_engine *e, const struct dcd_place_in_slot *p);
@@ -58,7 +65,10 @@ void dcd_fill(struct dcd_engine *e, const struct dcd_place_in_slot *p);
 bool dcd_batch_fits(struct dcd_engine *e, const struct dcd_request *rq);
 unsigned int dcd_batch_entries(struct dcd_engine *e, const struct dcd_request *rq);
 void dcd_batch_fill(struct dcd_engine *e, struct dcd_place_in_slot *p);
-/* Publish what is filled and next, unless somebody is at it. May sleep for memory only. */
+/*
+ * Publish what is filled and next, or take it back, unless somebody is at it. May sleep for
+ * memory only.
+ */
 void dcd_publish(struct dcd_engine *e);
 void dcd_publish_worker(struct work_struct *work);
 /* Seals, and waits for all that is reserved; nothing more may be, or it may last. */

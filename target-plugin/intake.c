@@ -170,6 +170,16 @@ static struct list_head *queue_of(struct dcd_engine *e, const struct dcd_request
 	return rq->op == DCD_WRITE ? &e->waiting : &e->zeroing;
 }
 
+static void wait_in_queue(struct dcd_engine *e, struct dcd_request *rq)
+{
+	spin_lock(&e->lock);
+	list_add_tail(&rq->waiting, queue_of(e, rq));
+	WRITE_ONCE(e->nwaiting, e->nwaiting + 1);
+	spin_unlock(&e->lock);
+	queue_work(e->intake_wq, &e->intake_work);
+	dcd_wait_begins(e);
+}
+
 void dcd_intake(struct dcd_engine *e, struct dcd_request *rq)
 {
 	int r = -EAGAIN;
@@ -178,6 +188,7 @@ void dcd_intake(struct dcd_engine *e, struct dcd_request *rq)
 	rq->engine = e;
 	rq->entered = 0;
 	rq->segment = 0;
+	rq->again = false;
 	if (!rq->sectors || !has_all_data(rq)) {
 		dcd_answer(e, rq, rq->sectors ? -EINVAL : 0);
 		return;
@@ -185,16 +196,21 @@ void dcd_intake(struct dcd_engine *e, struct dcd_request *rq)
 	/* Who comes while others wait waits behind them. */
 	if (!READ_ONCE(e->nwaiting))
 		r = go_on(e, rq, &turn);
-	if (r == -EAGAIN || r == -EINPROGRESS) {
-		spin_lock(&e->lock);
-		list_add_tail(&rq->waiting, queue_of(e, rq));
-		WRITE_ONCE(e->nwaiting, e->nwaiting + 1);
-		spin_unlock(&e->lock);
-		queue_work(e->intake_wq, &e->intake_work);
-		dcd_wait_begins(e);
-	} else if (r) {
+	if (r == -EAGAIN || r == -EINPROGRESS)
+		wait_in_queue(e, rq);
+	else if (r)
 		dcd_answer(e, rq, r);
-	}
+}
+
+void dcd_intake_again(struct dcd_engine *e, struct dcd_request *rq)
+{
+	rq->entered = 0;
+	rq->segment = 0;
+	rq->again = false;
+	if (dcd_wait_over(e, rq))
+		dcd_answer_over(e, rq);
+	else
+		wait_in_queue(e, rq);
 }
 
 static struct dcd_request *next_waiting(struct dcd_engine *e, bool zeroes_first)
@@ -316,12 +332,19 @@ void dcd_report(struct dcd_engine *e)
 		dcd_answer(e, rq, -EIO);
 }
 
+/* A segment that was taken back with all of its entries isn't waited for. Needs @lock. */
+static bool committed(struct dcd_engine *e, u64 below)
+{
+	lockdep_assert_held(&e->lock);
+	return e->committed >= min(below, e->head);
+}
+
 static bool all_left(struct dcd_engine *e, u64 below)
 {
 	bool yes;
 
 	spin_lock(&e->lock);
-	yes = e->committed >= below || e->closing || (e->log_dead && (!e->keeps || e->stuck));
+	yes = committed(e, below) || e->closing || (e->log_dead && (!e->keeps || e->stuck));
 	spin_unlock(&e->lock);
 	return yes;
 }
@@ -345,7 +368,7 @@ int dcd_commit_for(struct dcd_engine *e, const struct dcd_request *rq)
 				   (over = rq && dcd_wait_over(e, rq)), DCD_LOOK);
 	} while (!left && !over);
 	spin_lock(&e->lock);
-	r = e->committed >= below ? 0 : left ? -EIO : -EAGAIN;
+	r = committed(e, below) ? 0 : left ? -EIO : -EAGAIN;
 	spin_unlock(&e->lock);
 	return r;
 }

@@ -396,6 +396,7 @@ static int recover(struct dcd_engine *e, struct recovery *c)
 	e->head = p->next;
 	e->next_entry = p->newest + 1;
 	e->published = e->next_entry;
+	e->void_from = DCD_NO_VOID;
 	tell(e, c);
 	return 0;
 }

@@ -208,6 +208,30 @@ void dcd_slots_bypassed(struct dcd_engine *e, u64 target, u64 applied)
 	e->committed_entry = applied;
 }
 
+static void set_free(struct dcd_slot *s)
+{
+	s->state = DCD_SLOT_FREE;
+	s->segment = U64_MAX;
+}
+
+void dcd_slots_take_back(struct dcd_engine *e, struct dcd_slot *s, u32 entries, u32 used,
+			 u32 counts)
+{
+	lockdep_assert_held(&e->lock);
+	for (; e->head > s->segment + 1; e->head--)
+		set_free(slot_of(e, e->head - 1));
+	if (e->open != s || !entries)
+		e->open = NULL;
+	s->entries = entries;
+	s->used = used;
+	s->counts -= counts;
+	dcd_seal_open(e);
+	if (!entries) {
+		set_free(s);
+		e->head--;
+	}
+}
+
 void dcd_slot_recovered(struct dcd_engine *e, struct dcd_slot *s, u64 segment, bool in_log)
 {
 	struct dcd_slot *place = slot_of(e, segment);

@@ -116,6 +116,27 @@ def test_media_errors_of_nvram_get_through(knob: str, part: str, says: str) -> N
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+SEVERAL = ("--param", "dcd.test_fill_us=400")
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("part", ["older", "batches", "table", "lives"])
+def test_what_nvram_cannot_keep_never_counts(part: str, kernel: str) -> None:
+    run = lab("dcd_void.py", part, kernel=kernel, options=SEVERAL)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("part", "says"), [
+    ("older", "it was acknowledged"), ("batches", "lost: got (8, 0)"),
+    ("table", "acknowledged: got True"), ("lives", "Wrong"),
+])  # fmt: skip
+def test_what_nvram_cannot_keep_can_count(part: str, says: str) -> None:
+    """The control: it is taken for kept."""
+    knobs = (*SEVERAL, "--param", "dcd.test_keep_void=1")
+    run = lab("dcd_void.py", part, options=knobs)
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 def test_a_dead_log_disk_is_replaced() -> None:
     run = lab("dcd_dead_log.py")
     assert run.rc == 0, run.text

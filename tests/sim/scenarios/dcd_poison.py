@@ -355,7 +355,7 @@ def worn() -> None:
             poison(box, BLOCK // blk.SECTOR + slot * PER_SLOT + PAYLOAD, PER_SLOT - PAYLOAD)
         filled(disk, model, 1000, 1016, "to the last good one", 16)
         with base.refused("the next write", errno.EIO, kernel="too few: writes are refused"):
-            for n in range(20):
+            for n in range(40):  # as many as fill the good one each time that one is retired
                 filled(disk, model, 1016 + n * 16, 1032 + n * 16, "next", 16)
         retired(box, SLOTS - 1)
         base.equal(disk.read(0, 640), bytes(model.bytes[: 640 * blk.SECTOR]), "reads go on")
