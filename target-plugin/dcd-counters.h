@@ -55,6 +55,7 @@ DCD_COUNTER(BAD_SUMS, bad_sums)	/* ranges of the log that don't have their check
 DCD_COUNTER(READ_BETTER, read_better)	/* wrong, and right when they were read again */
 DCD_COUNTER(LOST_PLACES, lost_places)	/* of the log: logged as lost */
 DCD_COUNTER(LOST_READS, lost_reads)	/* medium errors for those */
+DCD_COUNTER(WOUNDS_CLOSED, wounds_closed)	/* damaged in the log, and the data disk had them */
 DCD_COUNTER(SCRUBBED, scrubbed)	/* segments */
 DCD_COUNTER(SCRUB_BAD, scrub_bad)	/* of those */
 DCD_COUNTER(NVRAM_ERRORS, nvram_errors)	/* reads of it that found a media error */

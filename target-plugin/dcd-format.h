@@ -61,8 +61,10 @@
  * Lost. What the log can't give any more, because its only copy there is damaged, is an entry
  * of its own, DCD_ENTRY_LOST: reads of these sectors are medium errors until something is
  * written over them, for the data disk has older data there. DCD_INCOMPAT_LOST is in both
- * superblocks before there is one. A segment whose header and table are right, of which only
- * payloads are damaged, is as one that has such entries for those, if it can't be a torn end.
+ * superblocks before there is one. A segment whose header and
+ * table are right, of which only payloads are damaged, is as one that has such entries for those,
+ * if it can't be a torn end; but what the data disk has by its checksum already isn't lost, and is
+ * written to the log again.
  *
  * Witnesses. Parts of the data disk that were durable there when the superblock was written.
  * Where no live entry is over one, it is there still. They are void if the NVRAM header's

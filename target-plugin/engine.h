@@ -612,6 +612,8 @@ void dcd_foresee_nothing(struct dcd_engine *e);
 void dcd_witness_begin(struct dcd_engine *e);
 int __must_check dcd_witness_check(struct dcd_engine *e);
 void dcd_witness_batch(struct dcd_engine *e, const struct dcd_batch *b);
+/* At open: it has something there that is newer, and the index doesn't tell. */
+void dcd_witness_over(struct dcd_engine *e, const struct dcd_place *p);
 
 /* scrub.c: a while after it was opened or is asked for; on @io_wq. */
 void dcd_scrub_begin(struct dcd_engine *e);

@@ -9,7 +9,8 @@
  * it in the index is logged at the head as DCD_ENTRY_LOST, 64 bytes however long it is, and that
  * is logged again as bad places of the data disk are (stuck.h): so it outlives everything, and
  * costs no more than all of it once for each quarter of the ring. Recovery makes the same of
- * a segment of which only payloads are damaged (plan.h).
+ * a segment of which only payloads are damaged (plan.h), but for what the data disk has already
+ * (wounded.h).
  *
  * There may be DCD_LOST_RANGES of them, with 1/16 of the ring's sectors in all, before no more is
  * given up; nor is anything of a log that doesn't give its superblock either. That disk fails:

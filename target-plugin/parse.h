@@ -191,6 +191,15 @@ bool dcd_segment_named(const struct dcd_geometry *g, const void *seg, u64 sequen
 bool dcd_segment_from_slot(const struct dcd_geometry *g, void *seg, const void *slot,
 			   u64 sequence);
 
+/*
+ * Of a segment that is named, a write whose payload is wrong. @data: what the data disk has in its
+ * sectors; @left: a byte for each, nonzero where nothing later was written. Is what is @left
+ * there this write? Its checksum is of all of it. So either the data disk has all of it; or
+ * it has what is left, as the log has the right bytes of the rest. Then the payload in @seg becomes
+ * right. That data disk and log have the same in a sector says nothing: both may be from before.
+ */
+bool dcd_entry_from_data(void *seg, u32 number, const void *data, const u8 *left);
+
 /* @seg: a segment or a slot; @number below dcd_table_entries(). */
 static inline const struct dcd_entry *dcd_entry_at(const void *seg, u32 number)
 {

@@ -337,7 +337,7 @@ int dcd_plan_text(const struct dcd_plan *p, char *buf, size_t size)
 			      dcd_segment_kind_name(p->kind));
 	if (p->note == DCD_NOTE_WOUNDED)
 		n += scnprintf(buf + n, size - n,
-			       "what was written there is known, but %llu of its writes are lost: medium errors until something is written over them",
+			       "what was written there is known, but %llu of its writes are damaged: unless the data disk has them they are lost, medium errors until something is written over them",
 			       (unsigned long long)p->b);
 	else if (p->note == DCD_NOTE_PASSED_OVER)
 		n += scnprintf(buf + n, size - n,

@@ -29,7 +29,8 @@
  *
  * A segment that would be refused is wanted once more if it is known what was written there, as
  * its header and table are right: then it is taken @wounded, and what is damaged of its
- * payloads is as if it were DCD_ENTRY_LOST.
+ * payloads is as if it were DCD_ENTRY_LOST. When all is known, the caller asks the data disk for
+ * what is left of those in the end (dcd_entry_from_data()): what it has isn't lost.
  *
  * Any context, no locks, doesn't sleep. The caller's own: a plan, its geometry and scans.
  */

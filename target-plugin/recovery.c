@@ -12,6 +12,7 @@
 #include "engine.h"
 #include "lockstep-test.h"
 #include "plan.h"
+#include "wounded.h"
 
 TEST_KNOB(bool, trust_end, "recovery takes a hole for the end of what was acknowledged");
 
@@ -25,6 +26,7 @@ struct recovery {
 	u64 slots;
 	u64 wiped;
 	u8 *unread;			/* sectors of the slot that was read last */
+	struct xarray wounded;		/* segments that were taken so */
 	char text[512];
 };
 
@@ -97,8 +99,7 @@ static int whole_blocks(struct dcd_engine *e, const u8 *seg, u32 entries, u64 ap
 	return 0;
 }
 
-/* What can't be read of it is zeroes. */
-static int read_place(struct dcd_engine *e, u64 sequence)
+int dcd_segment_read(struct dcd_engine *e, u64 sequence)
 {
 	u64 sector = dcd_segment_sector(e, sequence);
 	int r = dcd_disk_io(&e->log, REQ_OP_READ, sector, e->commit_buf, e->segment_bytes);
@@ -140,7 +141,7 @@ static int read_segment(struct dcd_engine *e, struct recovery *c)
 {
 	const struct dcd_segment *h = e->commit_buf;
 	u64 sequence = c->plan.place;
-	int r = read_place(e, sequence), mended = 0;
+	int r = dcd_segment_read(e, sequence), mended = 0;
 
 	c->bytes += e->segment_bytes;
 	if (r == -ENOMEM)
@@ -151,8 +152,12 @@ static int read_segment(struct dcd_engine *e, struct recovery *c)
 		return mended;
 	if (!dcd_plan_segment(&c->plan, e->commit_buf, r))
 		return 0;
-	if (c->plan.wounded)
+	if (c->plan.wounded) {
 		dcd_log_damaged(e, sequence);
+		r = xa_err(xa_store(&c->wounded, sequence, xa_mk_value(1), GFP_KERNEL));
+		if (r)
+			return r;
+	}
 	return whole_blocks(e, e->commit_buf, le32_to_cpu(h->entries), c->plan.applied) ?:
 	       index_entries(e, e->commit_buf, sequence, le32_to_cpu(h->entries), c, true);
 }
@@ -384,6 +389,8 @@ static int recover(struct dcd_engine *e, struct recovery *c)
 	settled(e, p);
 	if (!r)
 		r = read_nvram(e, c);
+	if (!r)
+		r = dcd_wounded_ask(e, &c->wounded, p->applied, c->unread);
 	if (!r) {
 		tell_all_lost(e, c);
 		wipe_leftovers(e, c);
@@ -409,10 +416,12 @@ int dcd_recover(struct dcd_engine *e)
 	if (!c)
 		return r;
 	dcd_geometry_of(e, &c->geometry);
+	xa_init(&c->wounded);
 	c->scans = kvcalloc(e->nslots, sizeof(*c->scans), GFP_KERNEL);
 	c->unread = kvzalloc(e->segment_bytes >> SECTOR_SHIFT, GFP_KERNEL);
 	if (c->scans && c->unread)
 		r = recover(e, c);
+	xa_destroy(&c->wounded);
 	kvfree(c->unread);
 	kvfree(c->scans);
 	kfree(c);

@@ -269,6 +269,28 @@ bool dcd_segment_from_slot(const struct dcd_geometry *g, void *seg, const void *
 	return some;
 }
 
+bool dcd_entry_from_data(void *seg, u32 number, const void *data, const u8 *left)
+{
+	const struct dcd_entry *n = dcd_entry_at(seg, number);
+	u32 sectors = le32_to_cpu(n->stored), crc = ~0U, i;
+	u8 *payload = (u8 *)seg + ((size_t)le32_to_cpu(n->offset) << SECTOR_SHIFT);
+	const u8 *from = data;
+
+	if (dcd_crc(data, (size_t)sectors << SECTOR_SHIFT) == le32_to_cpu(n->payload_crc)) {
+		memcpy(payload, data, (size_t)sectors << SECTOR_SHIFT);
+		return true;
+	}
+	for (i = 0; i < sectors; i++)
+		crc = crc32c(crc, (left[i] ? from : payload) + (i << SECTOR_SHIFT), SECTOR_SIZE);
+	if (crc != le32_to_cpu(n->payload_crc))
+		return false;
+	for (i = 0; i < sectors; i++)
+		if (left[i])
+			memcpy(payload + (i << SECTOR_SHIFT), from + (i << SECTOR_SHIFT),
+			       SECTOR_SIZE);
+	return true;
+}
+
 const char *dcd_segment_kind_name(enum dcd_segment_kind kind)
 {
 	static const char *const names[] = {

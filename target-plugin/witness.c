@@ -42,6 +42,11 @@ static void over(struct dcd_super *s, const struct dcd_place *p)
 			dcd_witness_set(s, i, NULL);
 }
 
+void dcd_witness_over(struct dcd_engine *e, const struct dcd_place *p)
+{
+	over(&e->super, p);
+}
+
 void dcd_witness_batch(struct dcd_engine *e, const struct dcd_batch *b)
 {
 	unsigned int i, step = max(b->n / EACH_BATCH, 1U);

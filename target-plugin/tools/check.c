@@ -9,6 +9,7 @@
 #include "../../dm-target/tools/json.h"
 #include "lost.h"
 #include "set.h"
+#include "wounded.h"
 
 enum { WHOLE = 0, DAMAGED = 4, FAILED = 8 };
 
@@ -67,6 +68,8 @@ int command_check(const struct options *o)
 
 	if (!r)
 		r = set_walk(&s, set_tally, &t, true);
+	if (!r)
+		r = wounded_ask(&s);
 	if (!r)
 		r = set_witnesses(&s, false);
 	if (s.failed) {

@@ -61,7 +61,7 @@ int device_try_read(const struct device *d, void *buf, size_t bytes, u64 at)
 }
 
 /* Past the page cache, which knows no less than a page; one that reads through it if need be. */
-static struct device direct(const struct device *d, u32 *block)
+static struct device direct(const struct device *d, int how, u32 *block)
 {
 	struct device raw = *d;
 	char path[32];
@@ -69,7 +69,7 @@ static struct device direct(const struct device *d, u32 *block)
 
 	*block = DCD_BLOCK;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", d->fd);
-	raw.fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	raw.fd = open(path, how | O_DIRECT | O_CLOEXEC);
 	if (raw.fd < 0)
 		raw.fd = dup(d->fd);
 	else if (!ioctl(d->fd, BLKSSZGET, &size) && size >= SECTOR_SIZE && size < (int)DCD_BLOCK)
@@ -86,7 +86,7 @@ u32 device_read_around(const struct device *d, void *buf, size_t bytes, u64 at, 
 	memset(unread, 0, bytes >> SECTOR_SHIFT);
 	if (!device_try_read(d, buf, bytes, at))
 		return 0;
-	raw = direct(d, &block);
+	raw = direct(d, O_RDONLY, &block);
 	part = aligned_alloc(DCD_BLOCK, DCD_BLOCK);
 	for (size_t from = 0; from < bytes; from += block) {
 		size_t size = min_t(size_t, block, bytes - from);
@@ -132,6 +132,37 @@ int device_write(const struct device *d, const void *buf, size_t bytes, u64 at)
 		bytes -= (size_t)n;
 	}
 	return 0;
+}
+
+static int write_back(const struct device *d, const u8 *bytes, u8 *again, size_t n, u64 at)
+{
+	if (pwrite(d->fd, bytes, n, (off_t)at) != (ssize_t)n || fsync(d->fd) ||
+	    posix_fadvise(d->fd, 0, 0, POSIX_FADV_DONTNEED) || device_try_read(d, again, n, at))
+		return -1;
+	return memcmp(bytes, again, n);
+}
+
+int device_rewrite(const struct device *d, const void *buf, size_t bytes, u64 at)
+{
+	size_t room = (bytes + DCD_BLOCK - 1) / DCD_BLOCK * DCD_BLOCK;
+	u8 *copy = aligned_alloc(DCD_BLOCK, 2 * room);
+	u32 block;
+	struct device raw = direct(d, O_RDWR, &block);
+	int r = -1;
+
+	if (copy) {
+		memcpy(copy, buf, bytes);
+		if (raw.fd >= 0)
+			r = write_back(&raw, copy, copy + room, bytes, at);
+		if (r)	/* an image whose file system wants larger blocks */
+			r = write_back(d, copy, copy + room, bytes, at);
+	}
+	if (r)
+		fprintf(stderr, "dcd: %zu bytes of %s at %llu can't be written so that they can be read again\n",
+			bytes, d->path, (unsigned long long)at);
+	device_close(&raw);
+	free(copy);
+	return r ? -1 : 0;
 }
 
 int device_zero(const struct device *d, u64 bytes, u64 at)

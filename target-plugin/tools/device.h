@@ -30,6 +30,8 @@ int device_try_read(const struct device *d, void *buf, size_t bytes, u64 at);
 u32 device_read_around(const struct device *d, void *buf, size_t bytes, u64 at, u8 *unread);
 int device_read(const struct device *d, void *buf, size_t bytes, u64 at);
 int device_write(const struct device *d, const void *buf, size_t bytes, u64 at);
+/* Durable, with nothing that is beside it in a page, and it can be read there afterwards. */
+int device_rewrite(const struct device *d, const void *buf, size_t bytes, u64 at);
 int device_zero(const struct device *d, u64 bytes, u64 at);
 int device_flush(const struct device *d);
 /* Are these the same device or file? */

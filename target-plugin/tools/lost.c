@@ -15,7 +15,7 @@ void lost_add(struct set *s, u64 first, u64 last, u64 sector, u64 sectors)
 		return;
 	}
 	s->lost = more;
-	more[s->n_lost++] = (struct lost){ first, last, sector, sectors };
+	more[s->n_lost++] = (struct lost){ first, last, sector, sectors, false };
 }
 
 void lost_cut(struct set *s, u64 sector, u64 sectors)
@@ -30,15 +30,46 @@ void lost_cut(struct set *s, u64 sector, u64 sectors)
 		if (!l.sectors || l.sector >= end || l_end <= sector)
 			continue;
 		s->lost[i].sectors = l.sector < sector ? sector - l.sector : 0;
-		if (l_end > end && !s->lost[i].sectors)
-			s->lost[i] = (struct lost){ l.first, l.last, end, l_end - end };
-		else if (l_end > end)
+		if (l_end > end && s->lost[i].sectors) {
 			lost_add(s, l.first, l.last, end, l_end - end);
+			if (!s->failed)
+				s->lost[s->n_lost - 1].by_log = l.by_log;
+		} else if (l_end > end) {
+			s->lost[i].sector = end;
+			s->lost[i].sectors = l_end - end;
+		}
 		if (s->lost[i].sectors)
 			continue;
 		s->lost[i--] = s->lost[--n];
 		s->lost[n] = s->lost[--s->n_lost];
 	}
+}
+
+void lost_found(struct set *s, u64 sequence)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n_lost; i++)
+		if (s->lost[i].first != sequence || s->lost[i].last != sequence)
+			s->lost[n++] = s->lost[i];
+	s->n_lost = n;
+}
+
+bool lost_sectors(const struct set *s, u64 sequence, u64 sector, u32 sectors, u8 *which)
+{
+	bool any = false;
+
+	memset(which, 0, sectors);
+	for (size_t i = 0; i < s->n_lost; i++) {
+		const struct lost *l = s->lost + i;
+
+		if (l->first != sequence || l->last != sequence || l->sector < sector ||
+		    l->sector - sector + l->sectors > sectors)
+			continue;
+		memset(which + (l->sector - sector), 1, l->sectors);
+		any = true;
+	}
+	return any;
 }
 
 void lost_none(struct set *s)

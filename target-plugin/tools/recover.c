@@ -3,7 +3,8 @@
  * What is live goes to the data disk in the order of its entries; when that is durable,
  * NVRAM header and superblock say so, each durable. Until then they say what they said, so
  * whoever comes after an interruption, this program or the module, does it all again.
- * Nothing is written before all is known to be there.
+ * Nothing is written before all is known to be there, and to the data disk nothing before the
+ * log has what only that has (wounded.h).
  */
 #include <inttypes.h>
 
@@ -12,6 +13,7 @@
 #include "progress.h"
 #include "recover.h"
 #include "salvage.h"
+#include "wounded.h"
 
 static int write_entry(struct set *s, const u8 *seg, const struct dcd_entry *n)
 {
@@ -67,12 +69,16 @@ int set_recover(struct set *s, const struct options *o, struct tally *found)
 	int r;
 
 	r = set_walk(s, set_tally, found, true);
+	if (!r)
+		r = wounded_ask(s);
 	if (!r && s->n_lost)
 		r = set_refuse_lost(s);
 	if (!r)
 		r = set_witnesses(s, o->force);
 	if (r || o->dry_run)
 		return r;
+	if (wounded_to_log(s))
+		return -1;
 	progress_begin("entries written:", found->entries, o->progress);
 	r = set_walk(s, write_group, &done, false);
 	progress_end();
@@ -129,7 +135,7 @@ int command_recover(const struct options *o)
 	if (!r && !s.nvram_lost && !s.log_lost)
 		r = set_recover(&s, o, &found);
 	if (o->salvage && !s.failed && s.buf && s.plan.refusal != DCD_REFUSE_NEWER &&
-	    (s.plan.want == DCD_REFUSED || s.nvram_lost || s.log_lost || s.n_lost)) {
+	    (s.plan.want == DCD_REFUSED || s.nvram_lost || s.log_lost || s.n_lost || s.n_closed)) {
 		if (*s.reason)
 			fprintf(stderr, "dcd: %s\n", s.message);
 		s.reason = "";

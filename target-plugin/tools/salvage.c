@@ -13,6 +13,10 @@
  * which of those were written over there by entries that NVRAM has no more. But NVRAM forgets
  * the oldest first. So of entries without a gap up to the newest, each block's newest version is
  * among them, and they may be written over whatever is there; those before a gap may not.
+ *
+ * A write whose payload is wrong may have got to the data disk all the same. Where its checksum
+ * shows that (dcd_entry_from_data()) it isn't lost, and nothing older is written over it. Without
+ * the log nothing older is written there in any case.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,7 +24,8 @@
 #include "lost.h"
 #include "salvage.h"
 
-enum rank { WHOLE, SLOT, PART, NAMED };	/* NAMED: its payload is wrong, or it is lost */
+/* NAMED: its payload is wrong, or it is lost. THERE: it is wrong, but the data disk has it. */
+enum rank { WHOLE, SLOT, PART, NAMED, THERE };
 
 struct found {
 	u64 sequence;
@@ -38,6 +43,8 @@ struct salvage {
 	struct found *found;
 	size_t n, room;
 	u64 applied, newest;
+	size_t *guards;	/* those whose sectors may have what is newer than an older one */
+	size_t n_guards;
 	bool known;	/* @newest is the NVRAM's word */
 };
 
@@ -172,20 +179,56 @@ static void choose(struct salvage *v)
 		v->newest = v->found[n - 1].sequence;
 }
 
-/* A named one: what of it isn't written over by a later one that is right, or said to be lost. */
-static void lost_parts(struct salvage *v, size_t i)
+/* What of entry @i is written over by a later one that is right, or said to be lost. */
+static void find_over(const struct salvage *v, size_t i, u8 *over)
 {
 	const struct found *f = v->found + i;
-	u8 *over = calloc(f->sectors, 1);
-	u32 from = 0;
 
-	for (size_t k = i + 1; over && k < v->n; k++) {
+	memset(over, 0, f->sectors);
+	for (size_t k = i + 1; k < v->n; k++) {
 		const struct found *o = v->found + k;
 		u64 begin = max_t(u64, f->sector, o->sector);
 		u64 end = min_t(u64, f->sector + f->sectors, o->sector + o->sectors);
 
 		if ((o->rank != NAMED || !o->stored) && begin < end)
 			memset(over + (begin - f->sector), 1, end - begin);
+	}
+}
+
+/* Has the data disk what is left of it? */
+static bool is_there(struct salvage *v, const struct found *f, const u8 *over)
+{
+	struct set *s = v->s;
+	size_t bytes = (size_t)f->stored << SECTOR_SHIFT;
+	struct dcd_entry *n = (struct dcd_entry *)(s->buf + DCD_BLOCK);
+	u32 at = DCD_BLOCK + s->super.geometry.table_bytes;
+
+	if (!bytes)
+		return false;
+	device_read_around(f->in_nvram ? &s->nvram : &s->log, s->buf + at, bytes, f->at, s->unread);
+	if (device_try_read(&s->data, s->spare, bytes, f->sector << SECTOR_SHIFT))
+		return false;
+	n->offset = cpu_to_le32(at >> SECTOR_SHIFT);
+	n->stored = cpu_to_le32(f->stored);
+	n->payload_crc = cpu_to_le32(f->crc);
+	for (u32 k = 0; k < f->sectors; k++)
+		s->unread[k] = !over[k];
+	return dcd_entry_from_data(s->buf, 0, s->spare, s->unread);
+}
+
+/* A named one. */
+static void lost_parts(struct salvage *v, size_t i)
+{
+	struct found *f = v->found + i;
+	u8 *over = calloc(f->sectors, 1);
+	u32 from = 0;
+
+	if (over) {
+		find_over(v, i, over);
+		if (is_there(v, f, over)) {
+			f->rank = THERE;
+			from = f->sectors;
+		}
 	}
 	while (from < f->sectors) {
 		u32 to = from;
@@ -215,16 +258,6 @@ static bool last_run(struct salvage *v)
 	return true;
 }
 
-/* A later one, whose payload is wrong, may have got to the data disk before. */
-static bool over(const struct salvage *v, size_t i, u64 sector)
-{
-	for (size_t k = i + 1; k < v->n; k++)
-		if (v->found[k].rank == NAMED && sector >= v->found[k].sector &&
-		    sector < v->found[k].sector + v->found[k].sectors)
-			return true;
-	return false;
-}
-
 static void find_lost(struct salvage *v)
 {
 	u64 next = v->applied + 1;
@@ -242,6 +275,32 @@ static void find_lost(struct salvage *v)
 		lost_add(v->s, next, v->newest, 0, 0);
 }
 
+/* Without the log nobody knows whether a later one whose payload is wrong has got there. */
+static void find_guards(struct salvage *v)
+{
+	v->guards = malloc((v->n + 1) * sizeof(*v->guards));
+	if (!v->guards) {
+		fputs("dcd: no memory\n", stderr);
+		v->s->failed = true;
+		return;
+	}
+	for (size_t i = 0; i < v->n; i++)
+		if (v->found[i].rank == THERE || (v->s->log_lost && v->found[i].rank == NAMED))
+			v->guards[v->n_guards++] = i;
+}
+
+/* May what is in these sectors be newer than entry @i? */
+static bool guarded(const struct salvage *v, size_t i, u64 sector, u64 end)
+{
+	for (size_t k = 0; k < v->n_guards; k++) {
+		const struct found *o = v->found + v->guards[k];
+
+		if (v->guards[k] > i && o->sector < end && sector < o->sector + o->sectors)
+			return true;
+	}
+	return false;
+}
+
 /* But for what may be newer there. */
 static int write_around(struct salvage *v, size_t i)
 {
@@ -251,7 +310,7 @@ static int write_around(struct salvage *v, size_t i)
 	for (u32 n = 0; !r && n < f->sectors; n++) {
 		u64 sector = f->sector + n;
 
-		if (over(v, i, sector))
+		if (guarded(v, i, sector, sector + 1))
 			continue;
 		r = f->stored ? device_write(&v->s->data, v->s->buf + ((size_t)n << SECTOR_SHIFT),
 					     SECTOR_SIZE, sector << SECTOR_SHIFT) :
@@ -260,22 +319,11 @@ static int write_around(struct salvage *v, size_t i)
 	return r;
 }
 
-static bool over_any(const struct salvage *v, size_t i)
-{
-	const struct found *f = v->found + i;
-
-	for (size_t k = i + 1; v->s->log_lost && k < v->n; k++)
-		if (v->found[k].rank == NAMED && v->found[k].sector < f->sector + f->sectors &&
-		    f->sector < v->found[k].sector + v->found[k].sectors)
-			return true;
-	return false;
-}
-
 static int write_one(struct salvage *v, const struct found *f)
 {
 	struct set *s = v->s;
 	size_t bytes = (size_t)f->stored << SECTOR_SHIFT;
-	bool around = over_any(v, f - v->found);
+	bool around = guarded(v, f - v->found, f->sector, f->sector + f->sectors);
 
 	if (!f->stored && around)
 		return write_around(v, f - v->found);
@@ -298,7 +346,7 @@ static int write_all(struct salvage *v, bool dry, struct tally *done)
 	for (size_t i = 0; i < v->n; i++) {
 		const struct found *f = v->found + i;
 
-		if (f->rank == NAMED)
+		if (f->rank == NAMED || f->rank == THERE)
 			continue;
 		if (!dry && write_one(v, f))
 			return -1;
@@ -336,12 +384,14 @@ int set_salvage(struct set *s, bool dry, bool anyway, struct tally *done)
 			return refuse_newest(s);
 		}
 		find_lost(&v);
+		find_guards(&v);
 		for (size_t i = 0; i < v.n; i++)
 			set_cover(s, v.found[i].sector, v.found[i].sectors);
 		r = set_witnesses(s, anyway);
 		if (!r && !s->failed && write_all(&v, dry, done))
 			s->failed = true;
 	}
+	free(v.guards);
 	free(v.found);
 	return s->failed ? -1 : r;
 }

@@ -6,6 +6,7 @@
 #include "../leg.h"
 #include "lost.h"
 #include "set.h"
+#include "wounded.h"
 
 static int refuse(struct set *s, const char *reason, const char *where, const char *text)
 {
@@ -156,6 +157,7 @@ void set_close(struct set *s)
 	free(s->spare);
 	free(s->scans);
 	lost_none(s);
+	wounded_none(s);
 	device_close(&s->log);
 	device_close(&s->nvram);
 	device_close(&s->data);
@@ -183,7 +185,11 @@ int set_put_header(struct set *s, unsigned int copy)
 
 int set_refuse_lost(struct set *s)
 {
-	if (s->lost_by_log)
+	bool by_log = false;
+
+	for (size_t i = 0; i < s->n_lost; i++)
+		by_log = by_log || s->lost[i].by_log;
+	if (by_log)
 		return refuse(s, "medium_errors", s->log.path, "it had the only copy of acknowledged writes that it can't give any more; dcd check lists them. The module opens it, with medium errors there until they are written again. dcd recover --salvage brings all else to the data disk, which has older data there");
 	return refuse(s, "nvram_unreadable", s->nvram.path, "it has media errors where acknowledged writes are that are nowhere else. The module opens it, with medium errors there. dcd recover --salvage brings all else to the data disk, which has older data there");
 }
@@ -213,8 +219,9 @@ static void find_lost(struct set *s, const struct group *g)
 		if (!set_is_lost(s, g, i))
 			continue;
 		lost_add(s, sequence, sequence, sector, le32_to_cpu(n->sectors));
-		s->lost_by_log = s->lost_by_log || g->slot < 0 ||
-				 le16_to_cpu(n->type) == DCD_ENTRY_LOST;
+		if (!s->failed)
+			s->lost[s->n_lost - 1].by_log = g->slot < 0 ||
+							le16_to_cpu(n->type) == DCD_ENTRY_LOST;
 	}
 }
 
@@ -234,13 +241,27 @@ static void from_slots(struct set *s, u64 sequence)
 	}
 }
 
-static int segment(struct set *s, set_visit visit, void *context)
+static int read_segment(struct set *s, u64 sequence)
 {
 	const struct dcd_geometry *g = &s->super.geometry;
+
+	return device_read_around(&s->log, s->buf, g->segment_bytes,
+				  dcd_place_of(g, sequence) << SECTOR_SHIFT, s->unread) ? -EIO : 0;
+}
+
+int set_read_segment(struct set *s, u64 sequence)
+{
+	int r = read_segment(s, sequence);
+
+	from_slots(s, sequence);
+	return r;
+}
+
+static int segment(struct set *s, set_visit visit, void *context)
+{
 	const struct dcd_segment *h = (const struct dcd_segment *)s->buf;
 	u64 sequence = s->plan.place;
-	int r = device_read_around(&s->log, s->buf, g->segment_bytes,
-				   dcd_place_of(g, sequence) << SECTOR_SHIFT, s->unread) ? -EIO : 0;
+	int r = read_segment(s, sequence);
 	struct group group = { .bytes = s->buf, .sequence = sequence, .slot = -1 };
 
 	if (s->plan.take)
@@ -250,6 +271,8 @@ static int segment(struct set *s, set_visit visit, void *context)
 	group.first = le64_to_cpu(h->first_entry);
 	group.entries = le32_to_cpu(h->entries);
 	group.used = le32_to_cpu(h->used_bytes);
+	if (s->plan.wounded)
+		wounded_add(s, sequence);
 	find_lost(s, &group);
 	if (s->failed)
 		return -1;
@@ -317,7 +340,7 @@ int set_walk(struct set *s, set_visit visit, void *context, bool tell)
 		       s->has_nvram ? &s->header.header : NULL, s->header.newest);
 	s->plan.end_unread = s->header.end_unread;
 	lost_none(s);
-	s->lost_by_log = false;
+	wounded_none(s);
 	while (!r && s->plan.want < DCD_DONE) {
 		r = step(s, visit, context);
 		if (r || !s->plan.note || !tell)

@@ -14,6 +14,7 @@
 struct lost {
 	u64 first, last;
 	u64 sector, sectors;
+	bool by_log;			/* else the NVRAM can't give it; set_walk()'s */
 };
 
 struct set {
@@ -33,7 +34,10 @@ struct set {
 	u8 page[DCD_BLOCK];		/* with the NVRAM's headers */
 	u32 page_unread;		/* sectors of it that can't be read: media errors */
 	u64 nvram_unread;		/* of all of it */
-	bool lost_by_log;		/* some of @lost is the log's */
+	u64 *wounded;			/* segments that the walk took so: wounded.h */
+	size_t n_wounded;
+	struct closed **closed;		/* what of them the data disk has; its */
+	size_t n_closed;
 	/* why it can't be used; "" if it can */
 	const char *reason;		/* a word */
 	char message[640];
@@ -111,6 +115,9 @@ void set_witness_anew(struct set *s);
  * errors there; a data disk can't have those.
  */
 int set_refuse_lost(struct set *s);
+
+/* A segment of the log to @buf, with what of its damage NVRAM can mend. 0, or -EIO. */
+int set_read_segment(struct set *s, u64 sequence);
 
 /* The NVRAM header in its place, by a way that ends media errors of its page. */
 int set_put_header(struct set *s, unsigned int copy);

@@ -149,6 +149,19 @@ def test_what_the_log_lost(kernel: str, parts: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+def test_what_the_data_disk_has_is_not_lost(kernel: str) -> None:
+    run = lab("dcd_wounded.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("part", ["lab", "none"])
+def test_what_the_data_disk_has_can_be_lost(part: str) -> None:
+    """The control: the module doesn't ask it."""
+    run = lab("dcd_wounded.py", part, options=("--param", "dcd.test_unasked=1"))
+    assert run.rc == 1 and "No data available" in run.stderr, run.text
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_two_things_at_once(kernel: str) -> None:
     run = lab("dcd_double.py", kernel=kernel)
     assert run.rc == 0, run.text

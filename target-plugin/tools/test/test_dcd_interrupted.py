@@ -8,7 +8,7 @@ from pathlib import Path
 import dcdimage
 import dcdtool
 import pytest
-from dcdimage import BLOCK, RING, SEGMENT, Images, after_a_cut
+from dcdimage import BLOCK, PAYLOAD, RING, SECTOR, SEGMENT, SEGMENTS, Entry, Images, after_a_cut
 from dcdtool import HERE, NVRAM, TOP, compile_dcd
 from sanitized import Said, run
 
@@ -91,3 +91,33 @@ def test_a_segment_that_cant_be_read_again(dcd: Path, tmp_path: Path) -> None:
     assert run(dcd, "recover", *words).code == 0
     assert (folder / "data").read_bytes() != before["data"]
     assert run(dcd, "check", *words, "--json").json()["live"]["entries"] == 0
+
+
+@NVRAM
+@pytest.mark.parametrize("how", [[], ["--salvage"]])
+def test_killed_when_the_data_disk_alone_has_it(
+    dcd: Path, cut: Path, tmp_path: Path, nvram: bool, how: list[str]
+) -> None:
+    """What is damaged in the log, which has its older version too."""
+    segments = dcdimage.history()
+    segments[2] = [*segments[2], Entry(12, 4, 0x60), Entry(12, 4, 0x61)]
+    segments[5] = [*segments[5], Entry(14, 1, 0x62)]
+    images = after_a_cut(nvram, segments=segments)
+    Entry(12, 4, 0x61).apply(images.data)
+    images.log[RING + 20 % SEGMENTS * SEGMENT + PAYLOAD + 6 * SECTOR] ^= 0x55
+    if how:  # then it can't be a recovery
+        images.log[RING + 21 % SEGMENTS * SEGMENT + BLOCK + 20] ^= 0x55
+        if images.nvram is None:
+            images.put(dcdimage.FIRST_SEGMENT + 7, bytes(SEGMENT))
+    words = images.save(tmp_path)
+    number = 0
+    while (done := recover(cut, [*words, *how], number := number + 1)).code == 99:
+        told = run(dcd, "recover", *words, *how)
+        assert told.code in ((0, 3) if how else (0,)), (number, told)
+        assert (tmp_path / "data").read_bytes()[12 * SECTOR : 16 * SECTOR] == bytes(
+            images.right[12 * SECTOR : 16 * SECTOR]
+        ), number
+        if not how:
+            assert (tmp_path / "data").read_bytes() == bytes(images.right), number
+        images.save(tmp_path)
+    assert done.code in (0, 3) and number > 5, (number, done)

@@ -142,3 +142,43 @@ def test_a_table(dcd: Path, tmp_path: Path) -> None:
     images.log[place(20) + BLOCK + 64 + 20] ^= 0x55
     told = run(dcd, "check", *images.save(tmp_path), "--json")
     assert (told.code, told.json()["reason"]) == (4, "segment_missing"), told
+
+
+def on_the_data_disk(nvram: bool, damaged: int = 0) -> Images:
+    """Entry 47 is damaged in this sector of its four. It is destaged, and no superblock says so;
+    46 is what was there before, and a later one writes over the third."""
+    segments = history()
+    segments[2] = [*segments[2], Entry(12, 4, 0x60), Entry(12, 4, 0x61)]
+    segments[5] = [*segments[5], Entry(14, 1, 0x62)]
+    images = after_a_cut(nvram, segments=segments)
+    Entry(12, 4, 0x61).apply(images.data)
+    images.log[place(20) + PAYLOAD + (6 + damaged) * SECTOR + 7] ^= 0x55
+    return images
+
+
+@pytest.mark.parametrize("nvram", [True, False])
+@pytest.mark.parametrize("over", [False, True])
+def test_the_data_disk_has_it(dcd: Path, tmp_path: Path, nvram: bool, over: bool) -> None:
+    images = on_the_data_disk(nvram)
+    if over:
+        Entry(14, 1, 0x62).apply(images.data)
+    words = images.save(tmp_path)
+    told = run(dcd, "check", *words)
+    assert told.code == 0 and "the data disk has 1 writes" in told.err, told
+    assert (tmp_path / "data").read_bytes() == bytes(images.data)
+    assert (tmp_path / "log").read_bytes() == bytes(images.log)
+    without = run(dcd, "check", *words[2:], "--json")
+    assert (without.code, ranges(without.json())) == (4, [(12, 2), (15, 1)]), without
+    assert run(dcd, "recover", *words, "--dry-run").code == 0
+    assert (tmp_path / "log").read_bytes() == bytes(images.log)
+    assert run(dcd, "recover", *words).code == 0
+    assert (tmp_path / "data").read_bytes() == bytes(images.right)
+    assert run(dcd, "check", *words).code == 0
+
+
+@pytest.mark.parametrize("nvram", [True, False])
+def test_what_it_has_cant_be_told(dcd: Path, tmp_path: Path, nvram: bool) -> None:
+    """The later one is there too, and of the damaged one what that has written over is wrong."""
+    images = on_the_data_disk(nvram, 2)
+    Entry(14, 1, 0x62).apply(images.data)
+    lost(dcd, tmp_path, images, (12, 2), (15, 1))

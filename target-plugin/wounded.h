@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Wounded: segments of the log of which only payloads are damaged (plan.h). What was destaged
+ * before a crash counts as long as no superblock says more, so the data disk may have what the
+ * log can't give any more: then it isn't lost, and making it a medium error would throw an
+ * acknowledged write away.
+ *
+ * When all that is live is in the index, the data disk is asked for what is left of each such
+ * write. Whether it has that, the write's checksum says (dcd_entry_from_data()). Nothing else can:
+ * the same bytes there and in the log may be those from before; and of a write that was partly
+ * written over later, there too, what is left can't be told from an older one if the log's bytes of
+ * the rest are damaged. That stays lost, as it isn't known. What the data disk has is flushed
+ * first: a crash of this host alone leaves it in the disk's cache.
+ *
+ * Then the log gets the payload again, in its place, and the write is live as if it had never been
+ * damaged. Leaving it out of the index instead wouldn't last: when something is written over a part
+ * of it and destaged, and another crash comes, nobody can tell any more. Only if the log doesn't
+ * take it, it is left out: the data disk is right then, as what is older is out of the index too.
+ *
+ * The time is that of a read of the data disk for each damaged write; a data disk that fails, too,
+ * isn't asked on and on.
+ */
+#ifndef DCD_WOUNDED_H
+#define DCD_WOUNDED_H
+
+#include <linux/xarray.h>
+
+struct dcd_engine;
+
+/*
+ * At recovery, by who has @intake. @segments: those that were taken wounded. @left: a byte for
+ * each sector of a segment. Uses @commit_buf and @scrub.buf. -ENOMEM.
+ */
+int __must_check dcd_wounded_ask(struct dcd_engine *e, struct xarray *segments, u64 applied,
+				 u8 *left);
+/* recovery.c's: a segment to @commit_buf; what can't be read of it is zeroes. -ENOMEM, or why. */
+int dcd_segment_read(struct dcd_engine *e, u64 sequence);
+
+#endif /* DCD_WOUNDED_H */
