@@ -43,6 +43,22 @@ static u64 for_writes(const struct dcd_engine *e)
 	return most_segments(e) - kept_for_zeroes(e) - dcd_stuck_room(e);
 }
 
+/*
+ * Past a dead log NVRAM is all that says what is lost, and each round takes it along to newer
+ * slots: with all slots full of writes it couldn't, and no slot would ever be free again. What is
+ * written into the middle of such ranges makes more of them, so there is one more.
+ */
+static bool slots_are_kept(const struct dcd_engine *e)
+{
+	u64 lost = READ_ONCE(e->lost.n), left, kept;
+
+	if (!e->log_dead || !e->keeps || !lost)
+		return false;
+	left = e->nslots - min_t(u64, e->nslots, e->head - e->committed);
+	kept = div_u64(lost, dcd_table_places(e)) + 2;
+	return left <= min_t(u64, kept, max(e->nslots, 2U) - 2);	/* writes need two */
+}
+
 u64 dcd_ring_left(const struct dcd_engine *e)
 {
 	lockdep_assert_held(&e->lock);
@@ -54,6 +70,8 @@ u64 dcd_ring_free(const struct dcd_engine *e)
 	u64 most = for_writes(e), used = e->head - e->tail;
 
 	lockdep_assert_held(&e->lock);
+	if (slots_are_kept(e))
+		return 0;
 	used = max(used, mul_u64_u32_div(most, dcd_index_fill(e), DCD_FULL));
 	return most - min(most, used);
 }

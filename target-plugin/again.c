@@ -13,6 +13,9 @@
  * A full ring is emptied by this, so it needs room in it: some segments are kept for it
  * (admission.c). When they don't suffice, the zeroes have to be wiped. For data they suffice, as
  * those are bounded: stuck.h.
+ *
+ * Past a dead log it goes to the newest slots of an NVRAM that keeps its content, from the oldest:
+ * what is lost only, as all else gets to the data disk. Some slots are kept for that likewise.
  */
 #include <linux/slab.h>
 
@@ -46,9 +49,17 @@ struct dcd_again *dcd_again_new(void)
 	return kvzalloc(KINDS * sizeof(struct dcd_again), GFP_KERNEL);
 }
 
+/* Past the log there is NVRAM; if the log dies meanwhile there will be another round. */
 static bool given_up(const struct dcd_engine *e)
 {
-	return READ_ONCE(e->closing) || READ_ONCE(e->log_dead);
+	return READ_ONCE(e->closing) || (READ_ONCE(e->log_dead) && !e->sweep.past_log);
+}
+
+/* Past the log a slot that counts is free when this round has ended, and not before. */
+static bool all_slots_count(const struct dcd_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+	return e->log_dead && (e->retiring || e->head - e->committed >= e->nslots);
 }
 
 static bool published(struct dcd_engine *e, u64 below)
@@ -102,7 +113,7 @@ static int reserve(struct dcd_engine *e, const struct what *w, const struct dcd_
 	}
 	spin_lock(&e->lock);
 	r = dcd_reserve(e, place);
-	if (r == -EAGAIN && !dcd_ring_left(e))
+	if (r == -EAGAIN && (!dcd_ring_left(e) || all_slots_count(e)))
 		r = -ENOSPC;
 	spin_unlock(&e->lock);
 	return r;
@@ -181,7 +192,8 @@ static bool may_have_room(struct dcd_engine *e)
 	bool yes;
 
 	spin_lock(&e->lock);
-	yes = dcd_may_reserve(e, 1) && (dcd_slot_free(e, true) || !dcd_ring_left(e));
+	yes = dcd_may_reserve(e, 1) &&
+	      (dcd_slot_free(e, true) || !dcd_ring_left(e) || all_slots_count(e));
 	spin_unlock(&e->lock);
 	return yes || given_up(e);
 }

@@ -61,7 +61,7 @@
  * Lost. What the log can't give any more, because its only copy there is damaged, is an entry
  * of its own, DCD_ENTRY_LOST: reads of these sectors are medium errors until something is
  * written over them, for the data disk has older data there. DCD_INCOMPAT_LOST is in both
- * superblocks before there is one. A segment whose header and
+ * superblocks before there is one, or in both of the NVRAM's headers. A segment whose header and
  * table are right, of which only payloads are damaged, is as one that has such entries for those,
  * if it can't be a torn end; but what the data disk has by its checksum already isn't lost, and is
  * written to the log again.

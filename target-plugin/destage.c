@@ -319,8 +319,9 @@ static int log_again(struct dcd_engine *e, struct dcd_batch *b)
 		if (l->kind != DCD_LOAD_AGAIN || l->error)
 			continue;
 		r = dcd_log_again(e, &l->place, l->buf, l->lost, b->mark.target);
-		if (r == -ENOSPC && (l->buf || l->lost)) {
-			l->error = r;
+		/* Past the log there is no other place for it, and no later. */
+		if ((r == -ENOSPC || (r == -EIO && e->sweep.past_log)) && (l->buf || l->lost)) {
+			dcd_lost_no_room(e, l, r);
 			continue;
 		}
 		/* Nobody gets a place any more: what can't be anywhere else stays. */

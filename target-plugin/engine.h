@@ -43,11 +43,11 @@
  *   fill the log (stuck.h).
  * - The log (@log_dead: a write to it failed): what is in NVRAM goes to the data
  *   disk directly. An NVRAM that keeps its content also keeps account of that
- *   (its header's `applied`), so writes go on. With any other a crash would
- *   bring back what the log had before: writes are refused,
- *   and FLUSH while something is in NVRAM only. Without NVRAM all that isn't in
- *   the log yet is refused too (it may be there later, as any write that failed);
- *   nothing that was acknowledged needs a FLUSH then.
+ *   (its header's `applied`), and of what is lost (lost.h), so writes go on. With any
+ *   other a crash would bring back what the log had before: writes are refused, and
+ *   FLUSH while something is in NVRAM only. Without NVRAM all that isn't in the log yet
+ *   is refused too (it may be there later, as any write that failed); nothing that was
+ *   acknowledged needs a FLUSH then.
  *   If all got to the data disk, a superblock that can be written is the end of
  *   it: it disowns the log's content. Else a superblock and the segment that
  *   failed: the log gets all of NVRAM, what went past it too, in its order.
@@ -405,6 +405,7 @@ int __must_check dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied);
 /* All copies of the superblock have this bit of @incompat from now on; the destager's. */
 int __must_check dcd_super_feature(struct dcd_engine *e, u32 bit);
 void dcd_header_write(struct dcd_engine *e, u64 applied);	/* the destager's */
+void dcd_header_feature(struct dcd_engine *e, u32 bit);		/* likewise, as the superblock's */
 int __must_check dcd_header_mend(struct dcd_engine *e);		/* at open, when all is known */
 /* Entries up to @newest are persistent. Who is @publishing; doesn't sleep. */
 void dcd_end_write(struct dcd_engine *e, u64 newest);

@@ -13,6 +13,8 @@
 
 TEST_KNOB(bool, lost_stays, "a damaged place of the log holds its tail, and its next start");
 
+TEST_KNOB(bool, lost_in_log, "past a dead log nothing says what is lost, so nothing gets past it");
+
 bool dcd_lost_stays(void)
 {
 	return test_knob(lost_stays);
@@ -107,11 +109,28 @@ void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l)
 void dcd_lost_keep(struct dcd_engine *e, struct dcd_load *l, bool past_log)
 {
 	l->lost = true;
+	if (past_log && e->keeps && !test_knob(lost_in_log)) {
+		/* Who opens log and NVRAM asks the NVRAM's header, too. */
+		dcd_header_feature(e, DCD_INCOMPAT_LOST);
+		l->kind = DCD_LOAD_AGAIN;
+		return;
+	}
 	l->kind = !past_log && dcd_stuck_again(e) && said(e) ? DCD_LOAD_AGAIN : DCD_LOAD_LEFT;
 	if (!past_log)
 		return;
 	/* Nowhere but in the log can it be said; there it may be yet. */
-	l->kind = DCD_LOAD_LEFT;
 	l->error = -ENODATA;
 	l->unread = true;
+}
+
+void dcd_lost_no_room(struct dcd_engine *e, struct dcd_load *l, int error)
+{
+	l->error = error;
+	if (!l->lost)
+		return;
+	l->unread = true;
+	pr_err_ratelimited("dcd: %s: %s has no room to say once more that %u sectors from %llu on are LOST: error %d; until something is written over them, or the log %pg takes writes and has room, writes may be refused\n",
+			   e->name, e->sweep.past_log ? "the NVRAM" : "the log",
+			   dcd_place_sectors(&l->place), (u64)l->place.sector, error,
+			   e->log.bdev);
 }

@@ -12,6 +12,15 @@
  * a segment of which only payloads are damaged (plan.h), but for what the data disk has already
  * (wounded.h).
  *
+ * With the log dead an NVRAM that keeps its content goes on past it, and the header's `applied` with
+ * it: whoever starts then doesn't take the log's word for anything below that, nor its LOST. So
+ * each round past the log puts what is lost into the newest slots of NVRAM before it says that all
+ * before those is applied: at every moment an entry that counts says it, in the log before, in NVRAM
+ * then, and in the log again when that works. No other write is held by it, as some slots are kept
+ * for it (admission.c), a table's places each. NVRAM that is too small for that, or worn, can't
+ * go on: the round fails, and when all slots are full writes are refused, with a message that says
+ * so; with any other NVRAM they are refused in any case, and the log isn't disowned.
+ *
  * There may be DCD_LOST_RANGES of them, with 1/16 of the ring's sectors in all, before no more is
  * given up; nor is anything of a log that doesn't give its superblock either. That disk fails:
  * its places hold the tail, and when the ring is full writes are refused. Nothing is ever given
@@ -44,6 +53,8 @@ struct dcd_lost {
 void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l);
 /* A load of what is lost already. */
 void dcd_lost_keep(struct dcd_engine *e, struct dcd_load *l, bool past_log);
+/* It, or a bad place's data, can't be logged again: what of that is whose error. */
+void dcd_lost_no_room(struct dcd_engine *e, struct dcd_load *l, int error);
 /* The test knob lost_stays: never in a shipped build. */
 bool dcd_lost_stays(void);
 /* Is there no time to wait for a better log? Any context. */

@@ -213,6 +213,15 @@ void dcd_header_write(struct dcd_engine *e, u64 applied)
 	e->nv->type->persist(e->nv, at, sizeof(e->header));
 }
 
+void dcd_header_feature(struct dcd_engine *e, u32 bit)
+{
+	if (le32_to_cpu(e->header.features.incompat) & bit)
+		return;
+	e->header.features.incompat |= cpu_to_le32(bit);
+	dcd_header_write(e, le64_to_cpu(e->header.applied));
+	dcd_header_write(e, le64_to_cpu(e->header.applied));
+}
+
 void dcd_end_write(struct dcd_engine *e, u64 newest)
 {
 	size_t at = DCD_NVRAM_END + e->end_copy * DCD_NVRAM_COPY;

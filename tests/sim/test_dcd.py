@@ -167,6 +167,13 @@ def test_two_things_at_once(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.parametrize("part", ["lost_and_dead_log", "lost_and_dead_log_mended"])
+def test_what_is_lost_can_hold_a_dead_log(part: str) -> None:
+    """The control: nothing but the log says what is lost."""
+    run = lab("dcd_double.py", part, options=("--param", "dcd.test_lost_in_log=1"))
+    assert run.rc == 1 and "Input/output error" in run.stderr, run.text
+
+
 @pytest.mark.parametrize(("part", "says"), [
     ("lab", "Input/output error"), ("opened", "Structure needs cleaning"),
 ])  # fmt: skip

@@ -7,6 +7,7 @@ Args: the parts, of which without any all are run.
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import threading
@@ -18,6 +19,7 @@ from locklab import base, blk, dm, lio, media
 
 PER = SEGMENT // blk.SECTOR
 HELD = "destage_idle_ms=3600000,destage_low=97,destage_high=99,read_cache_bytes=0"
+INCOMPAT, LOST = 24, 2  # a byte of the superblock
 ENDS = (2, 6)  # sectors of NVRAM with the number of the newest entry, each
 
 
@@ -197,12 +199,172 @@ def dead_log_and_header() -> None:
         box.away()
 
 
+def lost_of(box: Box, model: Model, disk: blk.Disk, count: int) -> list[int]:
+    """So many sectors, each a write, that are in the log alone."""
+    for n in range(count):
+        filled(disk, model, 640 + 2 * n, 641 + 2 * n, "a sector", 1)
+    filled(disk, model, 8192, 8192 + 10 * 112, "so that no slot has them", 112)
+    return [640 + 2 * n for n in range(count)]
+
+
+def spoil(model: Model, sectors: list[int]) -> None:
+    with blk.Disk("/dev/mapper/log-medium") as medium:
+        log = bytearray(medium.read(0, medium.sectors))
+        for sector in sectors:
+            at = log.find(bytes(model.bytes[sector * blk.SECTOR : (sector + 1) * blk.SECTOR]))
+            base.expect(at > 0, "the log doesn't have it")
+            log[at + 7] ^= 4
+        for at in range(0, medium.sectors, 512):
+            medium.write(at, bytes(log[at * blk.SECTOR : (at + 512) * blk.SECTOR]))
+
+
+def all_but(disk: blk.Disk, model: Model, lost: list[int], what: str) -> None:
+    """The lost ones are medium errors; everything else is there."""
+    for sector in lost:
+        with base.refused(f"{what}: sector {sector}", errno.ENODATA):
+            disk.read(sector, 1)
+    known = set(lost)
+    for at in range(0, disk.sectors, 64):
+        if known.isdisjoint(range(at, at + 64)):
+            has(disk, at, bytes(model.bytes[at * blk.SECTOR : (at + 64) * blk.SECTOR]), what)
+            continue
+        for sector in set(range(at, at + 64)) - known:
+            data = bytes(model.bytes[sector * blk.SECTOR : (sector + 1) * blk.SECTOR])
+            has(disk, sector, data, what)
+
+
+def burst(disk: blk.Disk, model: Model, rings: int, tag: str) -> None:
+    """So many times all of the log, and more than any NVRAM has."""
+    for n in range(rings * 32):
+        filled(disk, model, 16384 + 112 * (n % 120), 16384 + 112 * (n % 120 + 1), f"{tag} {n}", 112)
+
+
+def lost_and_dead_log() -> None:
+    for count, slots in ((1, 3), (70, 8)):
+        base.step(f"{count} places are lost, {slots} slots, and the log dies")
+        box = box_of(slots)
+        model = Model(box.data.sectors)
+        with box.disk() as disk:
+            filled(disk, model, 640, 1024, "older", 64)
+            box.set("destage_idle_ms=1")
+            box.destaged()
+            box.set("destage_idle_ms=3600000")
+            lost = lost_of(box, model, disk, count)
+        spoil(model, lost)
+        box.settings = "read_cache_bytes=0,destage_idle_ms=1"
+        with box.disk_until_cut() as disk:
+            base.equal(box.count("lost_sectors"), count, box.info())
+            box.log.fail_writes()
+            burst(disk, model, 2, "past it")
+            box.says("log FAILING", "the log to be found dead")
+            all_but(disk, model, lost, "past it")
+            base.equal(box.count("write_errors") + box.count("data_errors"), 0, box.info())
+        base.step("the power was cut, and the log is dead when it is opened")
+        box.log.fail_writes()
+        for turn in ("opened", "opened again"):
+            with box.disk() as disk:
+                all_but(disk, model, lost, turn)
+                burst(disk, model, 2, turn)
+                for sector in [lost.pop() for _ in range(len(lost) // 3)]:
+                    filled(disk, model, sector, sector + 1, f"over it, {turn}", 1)
+                all_but(disk, model, lost, f"{turn}, some written over")
+                base.equal(box.count("write_errors") + box.count("data_errors"), 0, box.info())
+        for verb in (("check",), ("recover", "--salvage", "--dry-run")):
+            log = box.log.node if verb[0] == "check" else "none"
+            words = ("--data", box.data.node, "--log", log, "--nvram", box.view, "--json")
+            done = subprocess.run([TOOL, *verb, *words], capture_output=True, text=True, check=False)
+            told = json.loads(done.stdout)
+            listed = {item["sector"] + n for item in told["lost"] for n in range(item["sectors"])}
+            base.equal(sorted(listed), lost, f"what {verb[0]} lists")
+        base.step("the log works again")
+        box.log.heal()
+        with box.disk() as disk:
+            all_but(disk, model, lost, "with a good log")
+            burst(disk, model, 2, "with a good log")
+            all_but(disk, model, lost, "and written to")
+        for copy in (0, 1):
+            base.equal(box.log.bytes(copy * 8, 1)[INCOMPAT], LOST, "what the superblocks say")
+        with box.disk() as disk:
+            all_but(disk, model, lost, "once more")
+            for sector in lost:
+                filled(disk, model, sector, sector + 1, "over it", 1)
+            box.destaged()
+            all_but(disk, model, [], "all written over")
+        box.away()
+
+
+def lost_and_dead_log_small() -> None:
+    base.step("two slots are too few for that: writes are refused, and told why; it stays lost")
+    box = box_of(2)
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        lost = lost_of(box, model, disk, 1)
+    spoil(model, lost)
+    box.settings = "read_cache_bytes=0,destage_idle_ms=1"
+    log = base.KernelLog()
+    with box.disk() as disk:
+        box.log.fail_writes()
+        box.data.slow(40)  # so that the writer is faster
+        refused = -1
+        for n in range(400):
+            data = blk.pattern(f"{n}", 112)
+            try:
+                disk.write(16384 + 112 * (n % 2), data)
+            except OSError:
+                refused = n
+                break
+            model.put(16384 + 112 * (n % 2), data)
+        base.expect(refused > 0, f"all were taken? {box.info()}")
+        model.put(16384 + 112 * (refused % 2), disk.read(16384 + 112 * (refused % 2), 112))
+        told = any("the NVRAM has no room to say once more" in line for line in log.new())
+        base.expect(told, "why writes are refused")
+        base.equal(box.count("data_errors"), 0, box.info())
+        box.data.heal()
+        all_but(disk, model, lost, "refused")
+    with box.disk() as disk:
+        all_but(disk, model, lost, "opened")
+    box.log.heal()
+    with box.disk() as disk:
+        burst(disk, model, 2, "with a good log")
+        all_but(disk, model, lost, "with a good log")
+    box.away()
+
+
+def lost_and_dead_log_mended() -> None:
+    base.step("some is lost, the log dies and works again while it is open, over and over")
+    box = box_of(6, "read_cache_bytes=0,destage_idle_ms=3600000,destage_low=97,destage_high=99")
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        lost = lost_of(box, model, disk, 20)
+    spoil(model, lost)
+    box.settings = "read_cache_bytes=0,destage_idle_ms=1"
+    for life in range(4):
+        with box.disk_until_cut() as disk:
+            for turn in range(3):
+                box.log.fail_writes()
+                burst(disk, model, 1, f"life {life}, past it {turn}")
+                box.says("log FAILING", "the log to be found dead")
+                box.log.heal()
+                base.until(lambda: "log FAILING" not in box.info(), "the log to work again")
+                burst(disk, model, 1, f"life {life}, by it {turn}")
+            all_but(disk, model, lost, f"life {life}")
+            if life % 2:
+                box.log.fail_writes()
+                burst(disk, model, 1, f"life {life}, at last")
+        with box.disk() as disk:
+            all_but(disk, model, lost, f"life {life}, after the cut")
+    box.away()
+
+
 PARTS: dict[str, Callable[[], None]] = {
     "log_and_slot": log_and_slot,
     "bad_place_and_nvram": bad_place_and_nvram,
     "bad_place_and_worn_nvram": bad_place_and_worn_nvram,
     "dead_log_and_end": dead_log_and_end,
     "dead_log_and_header": dead_log_and_header,
+    "lost_and_dead_log": lost_and_dead_log,
+    "lost_and_dead_log_small": lost_and_dead_log_small,
+    "lost_and_dead_log_mended": lost_and_dead_log_mended,
 }
 for name in base.words(1, PARTS) or PARTS:
     PARTS[name]()

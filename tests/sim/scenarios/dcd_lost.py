@@ -221,6 +221,17 @@ def one_sector() -> None:
         box.away()
 
 
+def spoiled(box: Box, model: Model, sectors: list[int]) -> None:
+    """In the log, of each the only copy."""
+    with blk.Disk(f"/dev/mapper/{box.log.name}-medium") as medium:
+        log = bytearray(medium.read(0, medium.sectors))
+        for first in sectors:
+            sector = bytes(model.bytes[first * blk.SECTOR : (first + 1) * blk.SECTOR])
+            log[log.find(sector) + 7] ^= 4
+        for at in range(0, medium.sectors, 512):
+            medium.write(at, bytes(log[at * blk.SECTOR : (at + 512) * blk.SECTOR]))
+
+
 def many_opened() -> None:
     base.step("an opening finds more lost ranges than their bound: the destager comes to rest")
     box = Box(log_mib=3, nvram="lab", nvram_bytes=4096 + 3 * SEGMENT, settings=HELD)
@@ -386,7 +397,33 @@ def cable() -> None:
     box.away()
 
 
+def no_room() -> None:
+    base.step("more is lost than a small log has room for to say again: not the data disk's fault")
+    box = Box(log_mib=2, nvram="lab", nvram_bytes=4096 + 3 * SEGMENT, settings=HELD)
+    model = Model(box.data.sectors)
+    count = 400
+    with box.disk() as disk:
+        for n in range(count):
+            filled(disk, model, 2 * n, 2 * n + 1, "one sector", 1)
+        filled(disk, model, 8192, 8192 + 4 * 112, "so that no slot has them", 112)
+    spoiled(box, model, [2 * n for n in range(count)])
+    log = base.KernelLog()
+    with box.disk() as disk:
+        base.equal(box.count("lost_sectors"), count, box.info())
+        box.set("destage_idle_ms=1,destage_low=50,destage_high=60")
+        with base.refused("writes in the end"):
+            for n in range(200):
+                filled(disk, model, 9000 + 112 * (n % 30), 9112 + 112 * (n % 30), f"{n}", 112)
+        lines = log.new()
+        base.expect(not any("can't destage" in line for line in lines), "the data disk is blamed")
+        base.expect("data ok" in box.info() and box.count("data_errors") == 0, box.info())
+        base.expect(any("no room to say once more" in line for line in lines), f"{lines}")
+        gone(disk, 0, 1, "a lost one")
+    box.away()
+
+
 ALL = {
+    "no-room": no_room,
     "lab": lambda: runs("lab"),
     "none": lambda: runs("none"),
     "battery": lambda: runs("dram:battery"),
