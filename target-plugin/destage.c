@@ -136,8 +136,6 @@ static void log_failed_to_read(struct dcd_engine *e, const struct dcd_load *l)
 {
 	if (l->error == -ENOMEM || l->lost)
 		return;
-	if (!e->log_unreadable)
-		e->lost.since = jiffies;
 	if (l->error == -EBADMSG) {	/* sums.c has told it */
 		e->log_unreadable = true;
 		return;

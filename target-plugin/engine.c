@@ -65,7 +65,8 @@ static int make_workers(struct dcd_engine *e)
 	e->pending = kvcalloc(DCD_PENDING, sizeof(*e->pending), GFP_KERNEL);
 	if (!e->intake_wq || !e->quick_wq || !e->commit_wq || !e->destage_wq || !e->io_wq ||
 	    !e->commit_buf || !e->destage_buf || !e->pending || !e->batch || !e->ahead ||
-	    !e->again || !e->scrub.buf || !e->submit_wq || dcd_stuck_init(e))
+	    !e->again || !e->scrub.buf || !e->submit_wq || dcd_stuck_init(e) ||
+	    dcd_lost_init(e))
 		return -ENOMEM;
 	return bioset_init(&e->bios, 16, dcd_piece_pad, BIOSET_NEED_BVECS);
 }
@@ -116,6 +117,7 @@ static void free_engine(struct dcd_engine *e)
 	dcd_batch_free(e->batch);
 	dcd_batch_free(e->ahead);
 	dcd_stuck_free(e);
+	dcd_lost_free(e);
 	kvfree(e->again);
 	kvfree(e->pending);
 	kvfree(e->tables);

@@ -20,6 +20,38 @@ bool dcd_lost_stays(void)
 	return test_knob(lost_stays);
 }
 
+int dcd_lost_init(struct dcd_engine *e)
+{
+	e->lost.doubts = kvcalloc(DCD_LOST_RANGES, sizeof(*e->lost.doubts), GFP_KERNEL);
+	return e->lost.doubts ? 0 : -ENOMEM;
+}
+
+void dcd_lost_free(struct dcd_engine *e)
+{
+	kvfree(e->lost.doubts);
+}
+
+/* Has it been so for a while? One that wasn't seen for as long is another one. */
+static bool has_waited(struct dcd_engine *e, u64 at)
+{
+	struct dcd_doubt *d, *found = NULL, *other = e->lost.doubts;
+
+	for (d = e->lost.doubts; d < e->lost.doubts + DCD_LOST_RANGES && !found; d++) {
+		if (d->used && d->at == at && time_before(jiffies, d->seen + PATIENCE))
+			found = d;
+		if (other->used && (!d->used || time_before(d->seen, other->seen)))
+			other = d;
+	}
+	if (!found) {
+		found = other;
+		found->used = true;
+		found->at = at;
+		found->since = jiffies;
+	}
+	found->seen = jiffies;
+	return time_after_eq(jiffies, found->since + PATIENCE);
+}
+
 bool dcd_lost_is_due(struct dcd_engine *e)
 {
 	bool yes;
@@ -89,13 +121,13 @@ static bool give_up(struct dcd_engine *e, const struct dcd_load *l)
 
 void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l)
 {
-	bool wait;
+	bool waited, wait;
 
 	if (l->error == -ENOMEM || e->sweep.past_log || dcd_lost_stays() ||
 	    !within_bounds(e, &l->place) || !gives_others(e))
 		return;
-	wait = !dcd_stuck_again(e) ||
-	       (!dcd_lost_is_due(e) && time_before(jiffies, e->lost.since + PATIENCE));
+	waited = has_waited(e, l->whole.at);
+	wait = !dcd_stuck_again(e) || (!dcd_lost_is_due(e) && !waited);
 	l->kind = DCD_LOAD_LEFT;
 	if (!wait && give_up(e, l)) {
 		l->kind = DCD_LOAD_AGAIN;

@@ -5,21 +5,21 @@
  * is a medium error, until something is written, discarded or zeroed over it.
  *
  * Such a place mustn't hold the tail for ever. While there is room it only waits (DCD_LOAD_LEFT),
- * as a disk or its cable may be mended. When the tail needs its segment, what is left of
- * it in the index is logged at the head as DCD_ENTRY_LOST, 64 bytes however long it is, and that
- * is logged again as bad places of the data disk are (stuck.h): so it outlives everything, and
- * costs no more than all of it once for each quarter of the ring. Recovery makes the same of
- * a segment of which only payloads are damaged (plan.h), but for what the data disk has already
- * (wounded.h).
+ * as a disk or its cable may be mended; each for half a minute at least. When the tail needs its
+ * segment, what is left of it in the index is logged at the head as DCD_ENTRY_LOST, 64 bytes
+ * however long it is, and that is logged again as bad places of the data disk are (stuck.h): so it
+ * outlives everything, and costs no more than all of it once for each quarter of the ring. Recovery
+ * makes the same of a segment of which only payloads are damaged (plan.h), but for what the data
+ * disk has already (wounded.h).
  *
- * With the log dead an NVRAM that keeps its content goes on past it, and the header's `applied` with
- * it: whoever starts then doesn't take the log's word for anything below that, nor its LOST. So
- * each round past the log puts what is lost into the newest slots of NVRAM before it says that all
- * before those is applied: at every moment an entry that counts says it, in the log before, in NVRAM
- * then, and in the log again when that works. No other write is held by it, as some slots are kept
- * for it (admission.c), a table's places each. NVRAM that is too small for that, or worn, can't
- * go on: the round fails, and when all slots are full writes are refused, with a message that says
- * so; with any other NVRAM they are refused in any case, and the log isn't disowned.
+ * With the log dead an NVRAM that keeps its content goes on past it, and the header's `applied`
+ * with it: whoever starts then doesn't take the log's word for anything below that, nor its LOST.
+ * So each round past the log puts what is lost into the newest slots of NVRAM before it says that
+ * all before those is applied: at every moment an entry that counts says it, in the log before, in
+ * NVRAM then, and in the log again when that works. No write is held by it, as some slots are kept
+ * for it (admission.c). NVRAM that is too small for that (two slots are), or worn, can't go on: the
+ * round fails, and when all slots are full writes are refused, with a message that says so. With
+ * any other NVRAM they are refused in any case, and the log isn't disowned.
  *
  * There may be DCD_LOST_RANGES of them, with 1/16 of the ring's sectors in all, before no more is
  * given up; nor is anything of a log that doesn't give its superblock either. That disk fails:
@@ -39,12 +39,24 @@ struct dcd_load;
 
 #define DCD_LOST_RANGES 256U
 
-/* @since: jiffies, when the first of what can't be read now was found. */
+/*
+ * What couldn't be read lately, at @at of the ring's unrolled space: when it was found, and seen
+ * last; jiffies. Of more than DCD_LOST_RANGES those that were seen longest ago begin anew.
+ */
+struct dcd_doubt {
+	u64 at;
+	unsigned long since, seen;
+	bool used;
+};
+
 struct dcd_lost {
 	unsigned long n;
 	u64 sectors;
-	unsigned long since;
+	struct dcd_doubt *doubts;
 };
+
+int __must_check dcd_lost_init(struct dcd_engine *e);
+void dcd_lost_free(struct dcd_engine *e);
 
 /*
  * A load couldn't be read from the log. Its kind becomes what is done with it: LEFT, or AGAIN with

@@ -142,7 +142,9 @@ def test_a_dead_log_disk_is_replaced() -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize(("kernel", "parts"), [("plain", ()), ("checked", ("lab", "opened"))])
+@pytest.mark.parametrize(("kernel", "parts"), [
+    ("plain", ()), ("checked", ("lab", "opened", "no-room", "patience")),
+])  # fmt: skip
 def test_what_the_log_lost(kernel: str, parts: tuple[str, ...]) -> None:
     run = lab("dcd_lost.py", *parts, kernel=kernel)
     assert run.rc == 0, run.text

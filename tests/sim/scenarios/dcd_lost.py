@@ -422,7 +422,34 @@ def no_room() -> None:
     box.away()
 
 
+def patience() -> None:
+    base.step("each place has half a minute, whenever the first one was found")
+    box = box_of("lab", HELD)
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        filled(disk, model, BAD, BAD + SIZE, "the first", SIZE)
+        filled(disk, model, 4096, 4096 + 20 * 112, "so that it is in no slot", 112)
+        first = place(box, model, BAD) // 8 * 8
+        box.log.unreadable((first, first + 7))
+        box.set("destage_idle_ms=1")
+        base.until(lambda: box.count("log_read_errors"), "the first to be found")
+        time.sleep(20)
+        box.set("destage_idle_ms=3600000")
+        filled(disk, model, UNREADABLE, UNREADABLE + SIZE, "the second", SIZE)
+        filled(disk, model, 4096, 4096 + 38 * 112, "so that it is in no slot either", 112)
+        second = place(box, model, UNREADABLE) // 8 * 8
+        box.log.unreadable(*sorted(((first, first + 7), (second, second + 7))))
+        box.set("destage_idle_ms=1")
+        base.until(lambda: box.count("lost_places") > 0, "the first to be given up", 30)
+        time.sleep(6)
+        base.equal(box.count("lost_places"), 1, "what is given up after a few seconds")
+        gone(disk, BAD, BAD + SIZE, "the first")
+        base.until(lambda: box.count("lost_places") == 2, "the second to be given up", 40)
+    box.away()
+
+
 ALL = {
+    "patience": patience,
     "no-room": no_room,
     "lab": lambda: runs("lab"),
     "none": lambda: runs("none"),
