@@ -272,7 +272,8 @@ def lost_and_dead_log() -> None:
         for verb in (("check",), ("recover", "--salvage", "--dry-run")):
             log = box.log.node if verb[0] == "check" else "none"
             words = ("--data", box.data.node, "--log", log, "--nvram", box.view, "--json")
-            done = subprocess.run([TOOL, *verb, *words], capture_output=True, text=True, check=False)
+            run = [TOOL, *verb, *words]
+            done = subprocess.run(run, stdout=subprocess.PIPE, text=True, check=False)
             told = json.loads(done.stdout)
             listed = {item["sector"] + n for item in told["lost"] for n in range(item["sectors"])}
             base.equal(sorted(listed), lost, f"what {verb[0]} lists")
