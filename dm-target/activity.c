@@ -56,6 +56,13 @@ struct activity_slot *activity_find(const struct activity *a, u32 region)
 	return NULL;
 }
 
+bool activity_needs_room(const struct activity *a, u32 region)
+{
+	const struct activity_slot *slot = activity_find(a, region);
+
+	return !slot || is_free(slot->state);
+}
+
 void activity_set(struct activity *a, struct activity_slot *slot, enum slot_state state)
 {
 	if (state == SLOT_EMPTY && slot->state != SLOT_EMPTY) {

@@ -75,6 +75,12 @@ void activity_set_limit(struct activity *a, unsigned int limit);
 /* How many NEW ones there can be. */
 unsigned int activity_free(const struct activity *a);
 
+/*
+ * Does naming the region take one of these? It does also if its slot is CLEAN: that one is free
+ * until it is ACTIVE again.
+ */
+bool activity_needs_room(const struct activity *a, u32 region);
+
 /* How many the log names, or may name. Any context. */
 static inline unsigned int activity_named(const struct activity *a)
 {

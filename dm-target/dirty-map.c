@@ -20,14 +20,14 @@ static bool marked(const struct dirty_map *dm, unsigned long region)
 	return test_bit(region, dm->bits) || test_bit(region, dm->mapped);
 }
 
-/* Room in the log that the regions of a wait still need. */
+/* Room in the log that the regions of a wait take. */
 static unsigned int needs(const struct dirty_map *dm, const struct dirty_wait *wait)
 {
 	unsigned long region;
 	unsigned int nr = 0;
 
 	for (region = wait->first; region <= wait->last; region++)
-		nr += !marked(dm, region) && !activity_find(&dm->activity, region);
+		nr += !marked(dm, region) && activity_needs_room(&dm->activity, region);
 	return nr;
 }
 

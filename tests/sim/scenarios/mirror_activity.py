@@ -8,9 +8,11 @@ so that what they say of themselves is what a power cut at that instant leaves.
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,11 @@ LIMIT_MIB = 4096  # the default (dirty-map.h)
 class Mirror:
     """Two legs with metadata, and the mirror on them."""
 
-    def __init__(self, mib: int, *, region: int = 0, cache_mib: int = 0) -> None:
-        self.legs = [Leg("llocal", mib=mib, latency_us=100, cache_mib=cache_mib),
-                     Leg("lremote", mib=mib, latency_us=400)]  # fmt: skip
+    def __init__(
+        self, mib: int, *, region: int = 0, cache_mib: int = 0, zeroes: bool = False
+    ) -> None:
+        self.legs = [Leg("llocal", mib=mib, latency_us=100, cache_mib=cache_mib, zeroes=zeroes),
+                     Leg("lremote", mib=mib, latency_us=400, zeroes=zeroes)]  # fmt: skip
         self.nodes = [leg.node for leg in self.legs]
         words = ["--region-size", str(region)] if region else []
         base.run(META, "create", "--local", self.nodes[0], "--remote", self.nodes[1],
@@ -191,6 +195,37 @@ def crowded() -> None:
     pair.close()
 
 
+def returned() -> None:
+    """A request for regions that the log names though they are clean, and as many new ones as there
+    is room for."""
+    base.step("a discard takes more than the room that is left, and a crash then")
+    pair = Mirror(96, region=2048, zeroes=True)
+    pair.start("dirty_limit", 1, "rejoin", 0)
+    base.equal(pair.log(), (0, 34), "MiB named, and at most")
+    put(pair.node, {at * 2048: blk.pattern(f"before {at}", 8) for at in range(90)})
+    base.until(lambda: not pair.count("dirty"), "idle regions clean", 200)
+    # When less than a quarter is free, the first ten are cleaned; so half is.
+    put(pair.node, {at * 2048: blk.pattern(f"after {at}", 8) for at in range(20, 47)})
+    time.sleep(1)
+    base.equal(pair.log()[0], 27, "MiB named: clean ones stay so")
+    pair.legs[1].hang()
+    disk = blk.Disk(pair.node)
+    # 17 new ones, those ten, and 5 that are dirty.
+    discard = Beside(lambda: disk.discard(3 * 2048, 32 * 2048))
+    with blk.Disk(pair.legs[0].node, write=False) as local:
+        base.until(lambda: not any(local.read(34 * 2048, 8)), "the local leg has it")
+    pair.crash()
+    with base.refused("a discard that is cut off", errno.EIO):
+        discard.result()
+    disk.close()
+    pair.boot()
+    base.expect(pair.left() >= 32, f"{pair.left()} MiB are left to resync of 32")
+    pair.start()
+    pair.device.in_sync()
+    blk.same(pair.nodes[0], pair.nodes[1], pair.sectors)
+    pair.close()
+
+
 def put(node: str, written: dict[int, bytes]) -> None:
     with blk.Disk(node) as disk:
         for at, data in written.items():
@@ -232,7 +267,10 @@ def parted() -> None:
     pair.close()
 
 
-PARTS = {"bound": bound, "setting": setting, "costs": costs, "crowded": crowded, "parted": parted}
+PARTS = {
+    "bound": bound, "setting": setting, "costs": costs, "crowded": crowded, "returned": returned,
+    "parted": parted,
+}  # fmt: skip
 
 for word in sys.argv[1:]:
     if word.startswith("test_"):
