@@ -335,6 +335,18 @@ int dirty_map_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty)
 	return r;
 }
 
+/* Nobody else uses the map: bits[] is what the home leg says, as far as that is known. */
+static void take_bits(struct dirty_map *dm)
+{
+	const struct activity *a = &dm->activity;
+	unsigned int i;
+
+	bitmap_copy(dm->bits, dm->mapped, dm->nr);
+	for (i = 0; a->slots && i < LOCKSTEP_ENTRIES; i++)
+		if (a->slots[i].state == SLOT_ACTIVE)
+			__set_bit(a->slots[i].region, dm->bits);
+}
+
 int dirty_map_clean(struct dirty_map *dm)
 {
 	struct mirror *m = dm->m;
@@ -355,8 +367,8 @@ int dirty_map_clean(struct dirty_map *dm)
 	/* Only now: a stale region may have been named by the log alone. */
 	if (!r)
 		r = dirty_clean_log(dm);
-	if (!r)
-		bitmap_copy(dm->bits, dm->mapped, dm->nr);
+	/* Whatever has failed: a bit that is no more there for certain mustn't spare a mark. */
+	take_bits(dm);
 	mutex_unlock(&dm->table);
 	return r;
 }

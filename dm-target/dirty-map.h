@@ -156,7 +156,8 @@ int __must_check dirty_map_write_whole(struct dirty_map *dm, enum leg_id leg, bo
 
 /*
  * Nothing is in flight: flush the legs, clear all but what is stale, write that
- * to the home leg. Stopped. Sleeps. 0 or an errno; then bits are set too many.
+ * to the home leg. Stopped. Sleeps. 0 or an errno; then the leg may have bits too many, and
+ * what it hasn't for certain isn't dirty here.
  */
 int __must_check dirty_map_clean(struct dirty_map *dm);
 

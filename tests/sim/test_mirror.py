@@ -89,7 +89,9 @@ def test_whoever_waits_for_memory_gets_on(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("part", ["bound", "setting", "costs", "crowded", "returned", "parted"])
+@pytest.mark.parametrize(
+    "part", ["bound", "setting", "costs", "crowded", "returned", "suspended", "parted"]
+)
 def test_a_crash_leaves_a_bounded_resync(part: str) -> None:
     run = lab("mirror_activity.py", part, options=("--mem", "3G"))
     assert run.rc == 0, run.text

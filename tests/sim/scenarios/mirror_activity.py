@@ -226,6 +226,66 @@ def returned() -> None:
     pair.close()
 
 
+def end_of_map(pair: Mirror) -> int:
+    return pair.legs[0].disk.sectors - 16 - 32
+
+
+def after_a_bad_suspend(pair: Mirror, first: int, last: int, regions: list[int]) -> None:
+    """These sectors of the local leg can't be written at a suspend. What is written after the
+    resume is dirty all the same."""
+    pair.legs[0].disk.bad(first, last)
+    dm.suspend("mirror")
+    pair.legs[0].disk.good(first, last)
+    dm.resume("mirror")
+    base.equal(pair.device.status().health, "AA", "health")
+    # All that its page of the log names from now on.
+    put(pair.node, {50 * pair.region: blk.pattern("another", 8)})
+    pair.legs[1].hang()
+    disk = blk.Disk(pair.node)
+    data = blk.pattern("after", 8)
+    writes = [Beside(lambda at=at: disk.write(at * pair.region, data))  # type: ignore[misc]
+              for at in regions]  # fmt: skip
+    with blk.Disk(pair.legs[0].node, write=False) as local:
+        for at in regions:
+            base.until(lambda at=at: local.read(at * pair.region, 8) == data,  # type: ignore[misc]
+                       "the local leg has it")  # fmt: skip
+    pair.crash()
+    for write in writes:
+        with base.refused("a write that is cut off", errno.EIO):
+            write.result()
+    disk.close()
+    pair.boot()
+    left = int(pair.verdict()["dirty_regions"])
+    base.expect(left > len(regions), f"{left} regions are left to resync")
+    pair.start()
+    pair.device.in_sync()
+    blk.same(pair.nodes[0], pair.nodes[1], (max(regions) + 1) * pair.region)
+    pair.close()
+
+
+def suspended() -> None:
+    """A suspend cleans the map and the log; what it got done, and what not, is known at the resume.
+
+    A leg's metadata at its end: map, log of 32 sectors, superblocks of 16.
+    """
+    base.step("the log can't be written")
+    pair = Mirror(96, region=2048)
+    pair.start("rejoin", 0)
+    put(pair.node, {at * 2048: blk.pattern(f"before {at}", 8) for at in range(8)})
+    after_a_bad_suspend(pair, end_of_map(pair), end_of_map(pair) + 31, list(range(8)))
+
+    base.step("the second page of the map can't be written")
+    pair = Mirror(1100, region=64)
+    pair.start("rejoin", 0)
+    pages = -(-(pair.legs[0].disk.sectors // 64) // (3968 * 8))
+    base.equal(pages, 2, "pages of the map")
+    pair.device.message("fail remote")
+    put(pair.node, {at * 64: blk.pattern(f"before {at}", 8) for at in (5, 7, 3968 * 8 + 3)})
+    pair.device.message("recover")
+    pair.device.in_sync()
+    after_a_bad_suspend(pair, end_of_map(pair) - 8, end_of_map(pair) - 1, [5, 7])
+
+
 def put(node: str, written: dict[int, bytes]) -> None:
     with blk.Disk(node) as disk:
         for at, data in written.items():
@@ -269,7 +329,7 @@ def parted() -> None:
 
 PARTS = {
     "bound": bound, "setting": setting, "costs": costs, "crowded": crowded, "returned": returned,
-    "parted": parted,
+    "suspended": suspended, "parted": parted,
 }  # fmt: skip
 
 for word in sys.argv[1:]:
