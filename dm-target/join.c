@@ -2,17 +2,21 @@
 #include "join.h"
 
 #include <linux/blkdev.h>
+#include <linux/delay.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/timekeeping.h>
 
 #include "life.h"
+#include "lockstep-test.h"
 #include "lockstep-trace.h"
 #include "metadata.h"
 #include "mirror.h"
 #include "registry.h"
 #include "resync.h"
 #include "verdict.h"
+
+TEST_KNOB(uint, slow_home, "ms from when a leg has the map to when it is the map's home");
 
 static int adopt(struct mirror *m, struct super *source)
 {
@@ -120,6 +124,25 @@ static int new_map(struct mirror *m, enum leg_id leg)
 }
 
 /*
+ * It has the map, and its superblock says so. Not if it has died meanwhile: then a parting, which
+ * may be over by now, has found the other leg to be the home.
+ */
+static int set_home(struct mirror *m, enum leg_id to)
+{
+	int r = 0;
+
+	if (test_knob(slow_home))
+		msleep(test_knob(slow_home));
+	spin_lock_irq(&m->lock);
+	if (m->legs[to].dead)
+		r = -EAGAIN;
+	else
+		WRITE_ONCE(m->home, to);
+	spin_unlock_irq(&m->lock);
+	return r;
+}
+
+/*
  * The leg that keeps the map is to be a target, and would forget it; or the local
  * one is back, having missed nothing, and keeps it again.
  */
@@ -132,7 +155,7 @@ static int move_home(struct mirror *m, enum leg_id to)
 	if (!r)
 		r = metadata_update(m, to, NULL);
 	if (!r)
-		WRITE_ONCE(m->home, to);
+		r = set_home(m, to);
 	dirty_map_release(&m->dirty);
 	return r;
 }
@@ -316,7 +339,7 @@ static int both_in_sync(struct mirror *m, enum leg_id leg)
 		r = metadata_update(m, leg, become_sync);
 	if (move) {
 		if (!r)
-			WRITE_ONCE(m->home, leg);
+			r = set_home(m, leg);
 		dirty_map_release(&m->dirty);
 	}
 	return r;

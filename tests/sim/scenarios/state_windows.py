@@ -4,9 +4,10 @@
 import errno
 import threading
 import time
+from pathlib import Path
 
 from locklab import base, blk, dm
-from statelab import ALONE, REMOTE, TARGET, Beside
+from statelab import ALONE, REMOTE, SYNC, TARGET, Beside
 from statelegs import Copies, Pair
 
 
@@ -221,6 +222,39 @@ def in_flight_is_dirty() -> None:
     pair.close()
 
 
+def home_that_dies() -> None:
+    base.step("the local leg has the map again, and is given up before it counts as its home")
+    knob = Path("/sys/module/dm_lockstep/parameters/test_slow_home")
+    for policy, then in (("block", "blocked"), ("degrade", "alone")):
+        pair = Pair("policy", policy, "rejoin", 0)
+        pair.put(0)
+        pair.message("fail local")
+        pair.wait("DA", then)
+        if policy == "degrade":
+            pair.put(64)
+        base.put(knob, 1000)
+        before = pair.local.super.seq
+        recover = Beside(lambda: pair.message("recover"))  # noqa: B023
+        if policy == "block":
+            pair.wait("AA", "together")
+            base.until(lambda: pair.local.super.seq > before, "the map is at home")  # noqa: B023
+        else:
+            base.until(lambda: pair.local.super.state == SYNC, "the map is at home")  # noqa: B023
+        time.sleep(0.1)
+        pair.message("fail local")
+        pair.wait("DA", then)
+        time.sleep(2)
+        base.put(knob, 0)
+        recover.result()
+        if policy == "block":
+            pair.message("unblock")
+            pair.wait("DA", "alone")
+        Beside(lambda: pair.put(640)).result(60)  # noqa: B023
+        pair.message("recover")
+        pair.good_end(f"policy {policy}")
+        pair.close()
+
+
 not_flushed_is_dirty()
 message_before_the_start()
 flush_fails_at_the_end()
@@ -230,3 +264,4 @@ home_of_a_leg_that_lies()
 map_of_a_leg_that_was_left_out()
 alone_before_it_is_acknowledged()
 in_flight_is_dirty()
+home_that_dies()
