@@ -31,6 +31,21 @@ static unsigned int needs(const struct dirty_map *dm, const struct dirty_wait *w
 	return nr;
 }
 
+/*
+ * What the cleaner is about to take out of the map, and is wanted again, stays: it is there,
+ * whatever becomes of the pages that these waits need. Before any of them is given a place.
+ */
+static void keep_mapped(struct dirty_map *dm, const struct list_head *batch)
+{
+	const struct dirty_wait *wait;
+	unsigned long region;
+
+	list_for_each_entry(wait, batch, link)
+		for (region = wait->first; region <= wait->last; region++)
+			if (test_bit(region, dm->mapped))
+				set_bit(region, dm->bits);
+}
+
 /* Is a region of it to be named by the log, in memory; true if it is durably so already. */
 static void place(struct dirty_map *dm, const struct dirty_wait *wait, bool log)
 {
@@ -137,6 +152,7 @@ static bool do_waiting(struct dirty_map *dm, struct list_head *batch)
 		return true;
 	}
 	mutex_lock(&dm->table);
+	keep_mapped(dm, batch);
 	place_all(dm, batch, &placed);
 	all = list_empty(batch);
 	r = map_image_update(dm);

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from locklab import base, blk, dm
-from statelab import ALONE, REMOTE, SYNC, TARGET, Beside
+from statelab import ALONE, REGION, REMOTE, SLOTS, SYNC, TARGET, Beside
 from statelegs import Copies, Pair
 
 
@@ -255,6 +255,37 @@ def home_that_dies() -> None:
         pair.close()
 
 
+def wanted_again_is_dirty() -> None:
+    base.step("a region is about to leave the map, and the mark that wants it again fails")
+    pair = Pair("rejoin", 0, "remote_timeout", 0, cache_mib=1)
+    pair.message("fail remote")
+    pair.put(10 * REGION)
+    pair.message("recover")
+    pair.in_sync()
+    pair.message("policy error")
+    end, disk = pair.local.disk.sectors, pair.local.disk.node
+    dm.reload("llocal", f"0 {end} delay {disk} 0 0 {disk} 0 0 {disk} 0 25000")  # flushes alone
+    time.sleep(70)  # the second look at what is idle: its flush is on the way
+    end -= SLOTS
+    pair.local.disk.bad(end - 32, end - 1)
+    with (
+        blk.Disk(pair.node) as device,
+        base.refused("a write to that region and the next one", errno.EIO),
+    ):
+        device.write(11 * REGION - 4, bytes(8 * 512))
+    pair.wait("DA", "refusing")
+    # It has not been flushed: what the local leg's cache had of it may be lost.
+    base.equal(pair.count("stale_local"), 1, "regions stale on the local leg")
+    pair.local.disk.good(end - 32, end - 1)
+    pair.local.well()
+    pair.message("policy degrade")
+    pair.message("recover")
+    pair.in_sync()
+    pair.stop()
+    pair.same()
+    pair.close()
+
+
 not_flushed_is_dirty()
 message_before_the_start()
 flush_fails_at_the_end()
@@ -265,3 +296,4 @@ map_of_a_leg_that_was_left_out()
 alone_before_it_is_acknowledged()
 in_flight_is_dirty()
 home_that_dies()
+wanted_again_is_dirty()
