@@ -19,8 +19,8 @@ include $(wildcard */module.mk */*/module.mk)
 CACHE := tests/lab/cache
 DEBIAN_KERNELS := 6.1 6.12 backports
 UML_KERNELS := uml-plain uml-checked
-# What takes ten minutes to build, for test-long.
-LONG_KERNELS := uml-smp
+# What takes ten minutes to build, each, for test-long.
+LONG_KERNELS := uml-smp x86-kcsan
 # The tools of requirements-dev.txt, built on first use.
 VENV = $$($(CACHE) path venv)/bin
 # PYTEST_ARGS="-k NAME" and the like reach pytest. Of each part test-long has the tests that are

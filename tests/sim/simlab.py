@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The sim lab's runner: one script, one kernel, one verdict. tests/sim/lab is its command.
 
-A run boots a UML kernel on the lab's root file system (never written: an overlay in the guest's
-memory takes what it writes), loads the project's modules, runs the script, and judges: the
-script's exit code, then the kernel's console. The guest's side is tests/sim/guest/init.
+A run boots a UML kernel (kcsan: one in QEMU) on the lab's root file system (never written: an
+overlay in the guest's memory takes what it writes), loads the project's modules, runs the script,
+and judges: the script's exit code, then the kernel's console. The guest's side is
+tests/sim/guest/init.
 """
 
 from __future__ import annotations
@@ -25,13 +26,18 @@ from typing import BinaryIO
 
 import cached
 import splat
+from emulated import Emulated
 from laberror import LabError
-from uml import Uml, folder
+from uml import Sink, Uml, folder
 
 TREE = Path(__file__).resolve().parents[2]
-KERNELS = ("plain", "checked", "smp")
+# By the cache's names; the modules of a kernel are in build/modules/ under the same name.
+KERNELS = {
+    "plain": "uml-plain", "checked": "uml-checked", "smp": "uml-smp", "kcsan": "x86-kcsan",
+}  # fmt: skip
 # Without simulated time, which has one CPU only.
-REALTIME_KERNELS = ("smp",)
+REALTIME_KERNELS = ("smp", "kcsan")
+EMULATED_KERNELS = ("kcsan",)
 # How many CPUs such a kernel gets: as many as the machines have that the tests are made for.
 CPUS = 2
 # Order matters: each may use symbols of those before it. Modules not named here follow by name.
@@ -122,21 +128,27 @@ def run(job: Job, out: Path, stdout: BinaryIO, stderr: BinaryIO) -> Verdict:
             console.write(data)
             console.flush()
 
-        uml = Uml(
-            linux=job.linux or _kernel(job.kernel) / "linux",
-            cmdline=_cmdline(job),
-            folders=(cached.entry("rootfs"), TREE / "tests" / "sim" / "guest", TREE, out),
-            sinks={
+        guest = _guest(
+            job, out,
+            {
                 "console": log,
                 "stdout": lambda data: tee(out_copy, stdout, data),
                 "stderr": lambda data: tee(err_copy, stderr, data),
                 "control": control.extend,
             },
-            timeout_s=job.timeout_s,
-        )
-        status = uml.run()
+        )  # fmt: skip
+        status = guest.run()
     wall_s, cpu_s = time.monotonic() - started, _cpu_of_children() - cpu_before
-    return _judge(job, out, uml, status, control.decode(), wall_s, cpu_s)
+    return _judge(job, out, guest, status, control.decode(), wall_s, cpu_s)
+
+
+def _guest(job: Job, out: Path, sinks: dict[str, Sink]) -> Uml:
+    folders = (cached.entry("rootfs"), TREE / "tests" / "sim" / "guest", TREE, out)
+    linux = job.linux or _linux(job.kernel)
+    if job.kernel in EMULATED_KERNELS:
+        cmdline = _emulated_cmdline(job)
+        return Emulated(linux, cmdline, folders, sinks, job.timeout_s, False, job.memory, CPUS)
+    return Uml(linux, _cmdline(job), folders, sinks, job.timeout_s)
 
 
 def _cpu_of_children() -> float:
@@ -145,7 +157,7 @@ def _cpu_of_children() -> float:
 
 
 def _judge(
-    job: Job, out: Path, uml: Uml, status: int, control: str, wall_s: float, cpu_s: float
+    job: Job, out: Path, guest: Uml, status: int, control: str, wall_s: float, cpu_s: float
 ) -> Verdict:
     said = dict(line.split(" ", 1) for line in control.splitlines() if " " in line)
     simulated = float(said["uptime"]) if "uptime" in said else None
@@ -155,7 +167,7 @@ def _judge(
     if expect_file.exists():
         expected = expect_file.read_text(encoding="utf-8").splitlines()
     complaints = splat.judge(splat.find(console), expected)
-    if uml.timed_out:
+    if guest.timed_out:
         rc = RC_TIMEOUT
         complaints.insert(0, f"no end after {job.timeout_s:g} s of wall time: killed")
     elif "error" in said:
@@ -216,10 +228,23 @@ def _cmdline(job: Job) -> list[str]:
     ]
 
 
+def _emulated_cmdline(job: Job) -> list[str]:
+    # As _cmdline(), by the tags of the shares.
+    boot = (
+        "import ctypes;ctypes.CDLL(None).mount(b'guest',b'/mnt',b'9p',1,None);"
+        "exec(compile(open('/mnt/init').read(),'init','exec'))"
+    )
+    return [
+        "console=ttyS0", "root=root", "rootfstype=9p", "rootflags=trans=virtio,msize=262144", "ro",
+        "loglevel=7", "panic=-1", "mitigations=off", "scsi_debug.add_host=0",
+        *job.boot, "init=/usr/bin/python3", "--", "-I", "-S", "-c", f'"{boot}"', "tree", "out",
+    ]  # fmt: skip
+
+
 def _host_random(job: Job) -> str:
     """The start of the driver of the host's /dev/random, as the kernel calls it to itself."""
     name = "rng_init"
-    symbols = (job.linux or _kernel(job.kernel) / "linux").parent / "build" / "System.map"
+    symbols = (job.linux or _linux(job.kernel)).parent / "build" / "System.map"
     if symbols.exists():
         # The checked kernel has no names for what is only needed at its start.
         for line in symbols.read_text(encoding="ascii").splitlines():
@@ -229,15 +254,16 @@ def _host_random(job: Job) -> str:
     return name
 
 
-def _kernel(kernel: str) -> Path:
-    path = cached.entry(f"uml-{kernel}")
-    if not (path / "linux").exists():
-        raise LabError(f"{path} holds no kernel; remove it and run `make lab`")
+def _linux(kernel: str) -> Path:
+    entry = cached.entry(KERNELS[kernel])
+    path = entry / ("bzImage" if kernel in EMULATED_KERNELS else "linux")
+    if not path.exists():
+        raise LabError(f"{entry} holds no kernel; remove it and run `make lab`")
     return path
 
 
 def _modules(job: Job) -> list[Path]:
-    where = TREE / "build" / "modules" / f"uml-{job.kernel}"
+    where = TREE / "build" / "modules" / KERNELS[job.kernel]
     there = {path.stem.replace("-", "_"): path for path in sorted(where.glob("*.ko"))}
     first = [name.replace("-", "_") for name in MODULE_ORDER]
     skip = {name.replace("-", "_") for name in NOT_LOADED}
@@ -282,7 +308,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("script", type=Path, help="Python (*.py) or shell script inside the project")
     one.add_argument("--kernel", choices=KERNELS, default="plain")
     one.add_argument(
-        "--realtime", action="store_true", help="the host's clock, not simulated time (smp: always)"
+        "--realtime", action="store_true",
+        help="the host's clock, not simulated time (smp, kcsan: always)",
     )
     one.add_argument("--seed", type=int, default=1, help="decides all that is random (default 1)")
     one.add_argument("--timeout", type=float, default=300.0, metavar="S", help="wall time")
@@ -294,7 +321,7 @@ def _parser() -> argparse.ArgumentParser:
         help="module parameter at load time",
     )
     one.add_argument("--boot", action="append", default=[], metavar="ARG", help="kernel argument")
-    one.add_argument("--linux", type=Path, metavar="FILE", help="a UML kernel of your own build")
+    one.add_argument("--linux", type=Path, metavar="FILE", help="a kernel of your own build")
     one.add_argument("--no-modules", action="store_true", help="load none of the project's modules")
     return parser
 

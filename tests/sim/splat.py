@@ -7,7 +7,7 @@ The rule is blktests': a test that passed has still failed if the kernel complai
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -64,7 +64,10 @@ class Known:
 
 
 # What a stack trace says of code of our modules, and of none else.
-_OURS = re.compile(r"\[(dcd|target_core_dcd|dm_lockstep|dm_media|lab_nvram)\]")
+_OURS = re.compile(r"\[(dcd|target_core_dcd|dm_lockstep|dm_media|lab_nvram|lab_splat)\]")
+
+# Of each data race KCSAN tells both sides; the kernel has many that do no harm.
+_RACE = "BUG: KCSAN: "
 
 # With two CPUs the kernel has faults of its own, seen without any module of ours.
 _KNOWN = (
@@ -79,7 +82,7 @@ def find(lines: Sequence[str]) -> list[str]:
     """The first lines of all kernel reports among the console's lines since the guest was up.
 
     A console without that line (the guest died on its way) is searched from its start. Reports
-    that are known to be the kernel's own are left out.
+    that are known to be the kernel's own are left out, and so are races without code of ours.
     """
     up = next((n for n, line in enumerate(lines) if _UP.search(line)), 0)
     starts = [
@@ -89,9 +92,20 @@ def find(lines: Sequence[str]) -> list[str]:
     found = []
     for start, end in pairwise([*starts, len(lines)]):
         report = [line.rstrip() for line in lines[start:end]]
-        if not any(known.is_(report) for known in _KNOWN):
+        if any(known.is_(report) for known in _KNOWN):
+            continue
+        if _RACE not in report[0] or _OURS.search("\n".join(_race(report))):
             found.append(report[0])
     return found
+
+
+def _race(report: Sequence[str]) -> Iterator[str]:
+    """The lines of a report of KCSAN, which ends with a line of signs."""
+    yield report[0]
+    for line in report[1:]:
+        if "==========" in line:
+            return
+        yield line
 
 
 def judge(splats: Sequence[str], expected: Sequence[str] | None) -> list[str]:

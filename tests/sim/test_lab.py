@@ -171,6 +171,19 @@ def test_a_fault_of_the_kernels_own_is_known_as_a_whole() -> None:
     ]
 
 
+def test_a_race_counts_if_it_is_ours() -> None:
+    race = [
+        "==================================================================",
+        "BUG: KCSAN: data-race in blk_start_plug / wake_up_q",
+        "read to 0xffff888003a9c0c8 of 8 bytes by task 64 on cpu 1:",
+        " wake_up_q+0x4f/0x90",
+        "==================================================================",
+    ]
+    later = "dm_lockstep: something else [dm_lockstep]"
+    assert splat.find([*race, later]) == []
+    assert splat.find([*race[:3], " window_take+0x4f/0x90 [dm_lockstep]", *race[4:]]) == race[1:2]
+
+
 def test_same_seed_same_bytes() -> None:
     one, two = (lab("lab_determinism.py") for _ in range(2))
     assert one.rc == 0, one.text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One User Mode Linux process: start it, carry its channels, end it.
+"""One User Mode Linux process: start it, carry its channels, end it. (emulated.py: one QEMU.)
 
 The guest has four character channels, so that none mixes with another: tty0 the kernel's console,
 tty1 the script's stdout, tty2 its stderr, tty3 the init's word to us. Each is a regular file that
@@ -79,7 +79,7 @@ class Uml:
                 stack.callback(os.close, given[-1])
 
             def in_the_child() -> None:
-                ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+                end_with_us()
                 for number, fd in enumerate(given):
                     os.dup2(fd, FIRST_FD + number)
                 randomness.refuse()
@@ -97,15 +97,21 @@ class Uml:
                     preexec_fn=in_the_child,
                 )
             )
-            try:
-                status = self._carry(process, readers, state)
-            finally:
-                # The guest's user processes are in the same group; none may outlive the run.
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            self._read_along(readers)
-            return status
+            return self.until_gone(process, readers, state)
+
+    def until_gone(
+        self, process: subprocess.Popen[bytes], readers: dict[str, FileIO], state: Path
+    ) -> int:
+        """Carries its channels until it has gone; its exit status."""
+        try:
+            status = self._carry(process, readers, state)
+        finally:
+            # The guest's user processes are in the same group; none may outlive the run.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self._read_along(readers)
+        return status
 
     def _carry(
         self, process: subprocess.Popen[bytes], readers: dict[str, FileIO], state: Path
@@ -127,6 +133,11 @@ class Uml:
         for name, file in readers.items():
             while data := file.read(1 << 16):
                 self.sinks[name](data)
+
+
+def end_with_us() -> None:
+    """In the child: it doesn't outlive the runner."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _memory_dir() -> str:

@@ -4,12 +4,14 @@
  * tests can show that a fault of that kind fails a run. Built for the lab's
  * kernels only; the runner never loads it by itself.
  *
- *   insmod lab-splat.ko kind=warn|uaf|oob|abba|sleep|hang
+ *   insmod lab-splat.ko kind=warn|uaf|oob|abba|sleep|hang|race
  *
  * The load always fails with ECANCELED, so nothing stays behind.
  */
 #include <linux/completion.h>
 #include <linux/delay.h>
+#include <linux/err.h>
+#include <linux/kthread.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/slab.h>
@@ -71,6 +73,32 @@ static void sleep_in_atomic(void)
 	spin_unlock(&spin);
 }
 
+static unsigned long shared;
+
+static int count(void *unused)
+{
+	while (!kthread_should_stop()) {
+		shared++;
+		usleep_range(10, 20);
+	}
+	return 0;
+}
+
+/* Of two threads, which no lock orders. */
+static void race(void)
+{
+	struct task_struct *threads[2];
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(threads); i++)
+		threads[i] = kthread_run(count, NULL, "lab-splat/%u", i);
+	msleep(5000);
+	for (i = 0; i < ARRAY_SIZE(threads); i++)
+		if (!IS_ERR(threads[i]))
+			kthread_stop(threads[i]);
+	pr_info("lab-splat: counted to %lu\n", shared);
+}
+
 static int __init lab_splat_init(void)
 {
 	if (!strcmp(kind, "warn"))
@@ -83,6 +111,8 @@ static int __init lab_splat_init(void)
 		sleep_in_atomic();
 	else if (!strcmp(kind, "hang"))
 		wait_for_completion_timeout(&never, 300 * HZ);
+	else if (!strcmp(kind, "race"))
+		race();
 	else
 		return -EINVAL;
 	return -ECANCELED;

@@ -15,9 +15,9 @@ from pathlib import Path
 
 SEED = int(os.environ.get("LAB_SEED", "1"))
 OUT = Path(os.environ.get("LAB_OUT", "/out"))
-CHECKED = os.environ.get("LAB_KERNEL") in ("checked", "smp")  # KASAN, lockdep
+CHECKED = os.environ.get("LAB_KERNEL") in ("checked", "smp", "kcsan")  # slower
 # The host's clock, and whatever else the host does: how long something takes says nothing there.
-REALTIME = os.environ.get("LAB_KERNEL") == "smp"
+REALTIME = os.environ.get("LAB_KERNEL") in ("smp", "kcsan")
 
 CLONE_NEWNET = 0x40000000
 _SYS_FINIT_MODULE = 313
