@@ -28,7 +28,8 @@
  *                            5, 0 = only by the message "recover"
  *   remote_cache fua|trust   the remote device has a volatile write cache: fua
  *                            (default) sends every write with FUA, so that an
- *                            acknowledged write is on stable storage there;
+ *                            acknowledged write is on stable storage there, and
+ *                            offers no zeroing, which has no FUA (zero.h);
  *                            trust believes the administrator that the cache
  *                            survives a power loss
  *   local_cache plain|fua    plain (default): the local device loses its power

@@ -223,6 +223,14 @@ static int check_one_leg(struct mirror *m)
 	return 0;
 }
 
+/* Then FUA is a write and a flush, between which the device may lose its power and come back. */
+static void warn_of_cache(const struct leg *l)
+{
+	if (l->dev && leg_write_flags(l) && !bdev_fua(leg_bdev(l)))
+		DMWARN("%s leg: %s has a volatile cache and no FUA: when it loses its power, an acknowledged write may be lost without an error; switch that cache off (or, if it survives that, the option remote_cache trust)",
+		       leg_name(l->id), leg_path(l));
+}
+
 static int open_legs(struct mirror *m, char **argv)
 {
 	struct dm_target *ti = m->ti;
@@ -237,6 +245,8 @@ static int open_legs(struct mirror *m, char **argv)
 	m->legs[LEG_LOCAL].write_through = m->options.local_fua;
 	m->legs[LEG_REMOTE].write_through = !m->options.trust_remote_cache;
 	m->legs[LEG_REMOTE].cache_trusted = m->options.trust_remote_cache;
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		warn_of_cache(&m->legs[leg]);
 
 	if (!m->legs[LEG_LOCAL].dev || !m->legs[LEG_REMOTE].dev)
 		return check_one_leg(m);

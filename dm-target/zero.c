@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "zero.h"
 
+#include <linux/bio.h>
 #include <linux/blkdev.h>
 
+#include "lockstep-test.h"
 #include "mirror.h"
+
+TEST_KNOB(bool, zero_then_flush, "zeroes of a leg that is written through are flushed afterwards");
 
 bool zero_supported(const struct mirror *m)
 {
 	enum leg_id leg;
 
-	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		if (m->legs[leg].dev && !bdev_write_zeroes_sectors(leg_bdev(&m->legs[leg])))
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		const struct leg *l = &m->legs[leg];
+
+		if (l->dev && (!bdev_write_zeroes_sectors(leg_bdev(l)) ||
+			       (leg_write_flags(l) && !test_knob(zero_then_flush))))
 			return false;
+	}
 	return true;
 }
 
@@ -19,24 +27,53 @@ bool zero_supported(const struct mirror *m)
  * What the device zeroes in one request. If it has to be written: as much as a write has at most,
  * since all that one call sends is as old as the first of it.
  */
-static sector_t most_at_once(const struct leg *l)
+static sector_t most_at_once(const struct leg *l, bool written)
 {
-	return bdev_write_zeroes_sectors(leg_bdev(l)) ?: IO_MAX_SECTORS;
+	sector_t most = bdev_write_zeroes_sectors(leg_bdev(l));
+
+	return written || !most ? IO_MAX_SECTORS : most;
+}
+
+/* Sleeps until the device is done. */
+static int write_zeroes(struct leg *l, sector_t sector, sector_t nr)
+{
+	int r = 0;
+
+	while (nr && !r) {
+		struct bio *bio = bio_alloc(leg_bdev(l), BIO_MAX_VECS,
+					    REQ_OP_WRITE | REQ_SYNC | REQ_FUA, GFP_NOIO);
+		unsigned int bytes;
+
+		bio->bi_iter.bi_sector = sector;
+		do {
+			bytes = min_t(sector_t, nr << SECTOR_SHIFT, PAGE_SIZE);
+			if (bio_add_page(bio, ZERO_PAGE(0), bytes, 0) != bytes)
+				break;
+			nr -= bytes >> SECTOR_SHIFT;
+			sector += bytes >> SECTOR_SHIFT;
+		} while (nr);
+		r = submit_bio_wait(bio);
+		bio_put(bio);
+	}
+	return r;
 }
 
 blk_status_t zero_leg(struct write *w, enum leg_id leg)
 {
 	struct leg *l = &w->m->legs[leg];
+	/* Asked once: that cache may be switched on meanwhile. */
+	bool through = leg_write_flags(l), written = through && !test_knob(zero_then_flush);
 	sector_t sector = w->range.start, left, nr;
 	int r = 0;
 
 	for (left = write_sectors(w); left && !r; left -= nr, sector += nr) {
-		nr = min(left, most_at_once(l));
+		nr = min(left, most_at_once(l, written));
 		sender_anew(&l->sender, &w->part[leg].item);
-		r = blkdev_issue_zeroout(leg_bdev(l), sector, nr, GFP_NOIO, 0);
+		r = written ? write_zeroes(l, sector, nr) :
+			      blkdev_issue_zeroout(leg_bdev(l), sector, nr, GFP_NOIO, 0);
 	}
-	/* There is no FUA for this, so: what FUA would have done, afterwards. */
-	if (!r && ((w->opf & REQ_FUA) || leg_write_flags(l))) {
+	/* There is no FUA for zeroing, so: what FUA would have done, afterwards. */
+	if (!r && !written && (through || (w->opf & REQ_FUA))) {
 		sender_anew(&l->sender, &w->part[leg].item);
 		r = blkdev_issue_flush(leg_bdev(l));
 	}

@@ -12,6 +12,11 @@
  * as one request (watch.h). The target offers these operations only if
  * both legs have write-zeroes when the table is loaded; if a leg loses it
  * later, the block layer falls back to writing zeroes.
+ *
+ * A device has no FUA for zeroing, and a flush afterwards doesn't do for a leg that is
+ * written through (leg.h): its device may lose its power between the two, come back behind a
+ * session that reconnects, and flush what it has no more. So with such a leg these operations
+ * aren't offered, and if its cache is switched on later zeroes are written, with FUA.
  */
 #ifndef LOCKSTEP_ZERO_H
 #define LOCKSTEP_ZERO_H
@@ -24,7 +29,7 @@ struct write;
 /* Do a leg's part. Sleeps until the device is done: for the sender's workers. */
 blk_status_t zero_leg(struct write *w, enum leg_id leg);
 
-/* Can both legs write zeroes by themselves? */
+/* Can both legs write zeroes by themselves, so that they keep them? */
 bool zero_supported(const struct mirror *m);
 
 /* The most that one request may zero: bounds how long its range is held. */

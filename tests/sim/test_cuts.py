@@ -20,6 +20,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import labrun
 import pytest
 
 TREE = Path(__file__).resolve().parents[2]
@@ -56,6 +57,27 @@ def test_no_acknowledged_write_is_lost_by_a_cut(scenario: str, backstore: str, k
     done = lab(scenario, kernel, cuts, "--backstore", backstore, *both)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{scenario}: {cuts} cuts passed" in done.stdout
+
+
+def test_nor_by_one_of_a_disk_with_a_cache() -> None:
+    done = lab("cut_mirror", "plain", CUTS, "--backstore", "iblock", "--cache")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"cut_mirror: {CUTS} cuts passed" in done.stdout
+
+
+@pytest.mark.parametrize("part", ["known", "later"])
+def test_zeroes_outlive_a_cut_behind_a_session_that_reconnects(part: str) -> None:
+    run = labrun.lab("mirror_zero_cut.py", part)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("part", "says"), [
+    ("known", "a discard: was accepted"), ("later", "the legs differ"),
+])  # fmt: skip
+def test_a_flush_afterwards_does_not_do(part: str, says: str) -> None:
+    knob = ("--param", "dm_lockstep.test_zero_then_flush=1")
+    run = labrun.lab("mirror_zero_cut.py", part, options=knob)
+    assert run.rc == 1 and says in run.stderr, run.text
 
 
 @pytest.mark.parametrize("kernel", ["plain", "checked"])

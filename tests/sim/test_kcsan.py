@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Both modules on two emulated CPUs under KCSAN: accesses that nothing orders, whether they did harm
-or not. In `make test-long`: building that kernel takes ten minutes, and QEMU plays it slowly."""
+"""Both modules on two emulated CPUs under KCSAN: accesses that nothing orders, whether they did
+harm or not. In `make test-long`: building that kernel takes ten minutes, and QEMU is slow."""
 
 from __future__ import annotations
 

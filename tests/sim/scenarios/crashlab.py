@@ -69,6 +69,7 @@ class Site:
 
     def __init__(self, backstore: str, model: str, lie: bool, nvram: str = "lab") -> None:
         self.kind, self.model, self.lie, self.nvram = backstore, model, lie, nvram
+        self.cache = False  # an iblock backstore's disk has a volatile one, and its LUN says so
         self.offline = False  # `dcd recover` shows on copies what the module has to come to
         self._nodes: dict[str, str] = {}
         self._store: lio.Backstore | None = None
@@ -78,6 +79,9 @@ class Site:
     def store(self) -> lio.Backstore:
         assert self._store, "the mirror site has no power"
         return self._store
+
+    def node(self, name: str) -> str:
+        return self._nodes[name]
 
     def power_on(self, fresh: bool) -> None:
         """Media, NVRAM and backstore; @fresh: new ones, formatted."""
@@ -152,7 +156,7 @@ class Site:
     def _disk(self, name: str, mib: int) -> str:
         node = media.disk(
             name, mib, self.model, site=MIRROR_SITE,
-            write_cache="off" if self.kind == "iblock" and not self.lie else "on",
+            write_cache="off" if self.kind == "iblock" and not (self.lie or self.cache) else "on",
             flush="lie" if self.lie else "honest",
         )  # fmt: skip
         self._nodes[name] = node

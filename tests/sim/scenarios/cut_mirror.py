@@ -53,6 +53,7 @@ class Scenario:
         self.wire = Wire()
         self.site = Site(args.backstore, args.model, args.lie, args.nvram)
         self.site.offline = args.offline
+        self.site.cache = args.cache
         self.session = Session()
         self.mirror: Mirror | None = None
         self.device = self.local = ""
@@ -139,6 +140,7 @@ def main() -> int:
     parser = arguments()
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--offline", action="store_true")
+    parser.add_argument("--cache", action="store_true")
     args = parser.parse_args()
     scenario = Scenario(args)
     code = cut_loop("cut_mirror", args.first, args.cuts, scenario.one)

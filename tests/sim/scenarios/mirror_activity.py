@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from locklab import base, blk, dm, mirror
-from mirrorlab import FIELDS, META, Background, Beside, Leg, load
+from mirrorlab import FIELDS, META, ZEROES, Background, Beside, Leg, load
 
 PARAMETERS = Path("/sys/module/dm_lockstep/parameters")
 TIB16 = 16 << 20  # MiB
@@ -200,7 +200,7 @@ def returned() -> None:
     is room for."""
     base.step("a discard takes more than the room that is left, and a crash then")
     pair = Mirror(96, region=2048, zeroes=True)
-    pair.start("dirty_limit", 1, "rejoin", 0)
+    pair.start("dirty_limit", 1, "rejoin", 0, *ZEROES)
     base.equal(pair.log(), (0, 34), "MiB named, and at most")
     put(pair.node, {at * 2048: blk.pattern(f"before {at}", 8) for at in range(90)})
     base.until(lambda: not pair.count("dirty"), "idle regions clean", 200)

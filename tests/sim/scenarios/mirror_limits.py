@@ -55,7 +55,7 @@ def null(**settings: int) -> Maker:
     return make
 
 
-def loop(block: int, *, read_only: bool = False) -> Maker:
+def loop(block: int, *, read_only: bool = False, cached: bool = False) -> Maker:
     """It can discard, and write zeroes."""
 
     @contextlib.contextmanager
@@ -64,6 +64,7 @@ def loop(block: int, *, read_only: bool = False) -> Maker:
         file.write_bytes(bytes(MIB << 20))
         node = base.run("losetup", "--find", "--show", "--direct-io=off", "--sector-size",
                         str(block), *["--read-only"] * read_only, str(file)).strip()  # fmt: skip
+        blk.say_cached(node, cached)
         yield node
         base.run("losetup", "--detach", node)
         file.unlink()
@@ -152,10 +153,11 @@ def limits(node: str) -> Limits:
 
 
 def right(a: Limits, b: Limits) -> Limits:
-    """Of a mirror of two such legs."""
+    """Of a mirror of two such legs: the local one and the remote one."""
     lbs = max(a.lbs, b.lbs)
     pbs = max(a.pbs, b.pbs, lbs)
-    zeroes = min(a.zeroes, b.zeroes, ZERO_MAX)
+    # The remote one would have to keep zeroes as soon as they are acknowledged, and can't say so.
+    zeroes = 0 if b.cache == "write back" else min(a.zeroes, b.zeroes, ZERO_MAX)
     optima = [opt for opt in (a.io_opt, b.io_opt) if opt]
     return Limits(
         lbs=lbs,
@@ -286,6 +288,8 @@ ROWS = [
     Row("one can be polled", null(poll_queues=1), null(queue_mode=0)),
     Row("discard, zeroes", loop(512), loop(512)),
     Row("discard, zeroes; blocks of 512 and 4096", loop(512), loop(4096)),
+    Row("discard, zeroes; the local one has a cache", loop(512, cached=True), loop(512)),
+    Row("discard, zeroes; the remote one has a cache", loop(512), loop(512, cached=True)),
     Row("zeroes on one leg only", loop(512), null()),
     Row("no discard on one leg", null(discard=0), loop(512)),
     Row("zeroes up to what SCSI has", scsi(512), loop(512)),

@@ -167,6 +167,7 @@ def zeroes() -> None:
     for file in files:
         file.write_bytes(blk.pattern("junk", 64) * (SECTORS // 64))
         loops.append(base.run("losetup", "--find", "--show", "--direct-io=off", str(file)).strip())
+    blk.say_cached(loops[1], False)
     made = mirror.Mirror(loops[0], loops[1], "nosync", "region_size", 64)
     with blk.Disk(made.node) as disk:
         disk.discard(100, 1000)

@@ -33,6 +33,10 @@ FIELDS = (
 )  # fmt: skip
 
 
+# Loop says that it has a volatile cache: with such a remote leg zeroing isn't offered.
+ZEROES = ("remote_cache", "trust")
+
+
 class Loop(ram.Ram):
     """A disk that can write zeroes by itself, which the null_blk ones can't."""
 
@@ -118,6 +122,8 @@ class Pair:
             # So nobody waits politely beside one; that is seen on the plain kernel.
             if "resync_pace" not in options:
                 options = (*(options or ("nosync",)), "resync_pace", "full")
+        if zeroes:
+            options = (*(options or ("nosync",)), *ZEROES)
         self.local = Leg(
             "llocal", mib=mib, latency_us=latency_us[0], cache_mib=cache_mib, zeroes=zeroes
         )

@@ -12,6 +12,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from . import base, dm
 
@@ -79,6 +80,13 @@ def pattern(tag: str, sectors: int) -> bytes:
     return b"".join(
         hashlib.sha512(f"{tag} {n}".encode()).digest() * (SECTOR // 64) for n in range(sectors)
     )
+
+
+def say_cached(node: str, cached: bool) -> None:
+    """What the kernel believes from now on of the device's cache: whether it is volatile."""
+    number = os.stat(node).st_rdev
+    queue = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/queue")
+    base.put(queue / "write_cache", "write back" if cached else "write through")
 
 
 def difference(a: str, b: str, sectors: int | None = None) -> int | None:
