@@ -260,7 +260,6 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	spin_lock_init(&e->lock);
 	init_waitqueue_head(&e->room);
 	init_waitqueue_head(&e->moved);
-	mt_init(&e->index);
 	dcd_sums_init(e);
 	INIT_DELAYED_WORK(&e->publish_work, dcd_publish_worker);
 	INIT_DELAYED_WORK(&e->commit_work, dcd_commit_worker);
@@ -282,7 +281,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	e->last_intake = jiffies;
 	e->last_read = jiffies - HZ;
 	e->log_failed = jiffies - 3600 * HZ;	/* long ago */
-	r = open_all(e, c);
+	r = dcd_index_init(e) ?: open_all(e, c);
 	if (r) {
 		free_engine(e);
 		return ERR_PTR(r);

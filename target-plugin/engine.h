@@ -448,6 +448,8 @@ static inline u64 dcd_place_in_log(const struct dcd_engine *e, const struct dcd_
 	return dcd_segment_sector(e, segment) + offset;
 }
 
+/* Empty. 0 or -ENOMEM; it is to be destroyed in any case. */
+int __must_check dcd_index_init(struct dcd_engine *e);
 /* -ENOMEM: the index is as it was, or has a part of it if it is zeroes. Needs @intake. */
 int __must_check dcd_index_insert(struct dcd_engine *e, sector_t sector, u32 sectors,
 				  enum dcd_entry_type type, u64 at);

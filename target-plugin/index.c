@@ -13,6 +13,12 @@
 #define AT_A_TIME 4096		/* ranges, before somebody else has a turn */
 #define REACH 32	/* ranges; 7.3 crashed with 256, not with 94 */
 #define INDEX_LEAST SZ_4M
+/*
+ * An entry that is always there, behind all sectors, so the tree never gets empty: of a reader
+ * whose node a writer has just replaced by nothing at all mas_next_slot() dereferences NULL
+ * (7.3: mas_rewalk() comes back without a node).
+ */
+#define END ULONG_MAX
 
 /* Bits of the value: the first is set where there are no bytes, then two say what there is. */
 enum { BARE = 1, KIND = 2 | 4, ZEROES = 0, DISCARD = 2, LOST = 4 };
@@ -49,6 +55,12 @@ static void decode(struct dcd_place *p)
 	p->lost = is_lost(p->value);
 	p->discard = p->zero && (v & KIND) == DISCARD;
 	p->at = v & BARE ? v >> AT : (v >> 1) - BIAS + p->sector;
+}
+
+int dcd_index_init(struct dcd_engine *e)
+{
+	mt_init(&e->index);
+	return mtree_store(&e->index, END, xa_mk_value(0), GFP_KERNEL);
 }
 
 sector_t dcd_index_reach(struct dcd_engine *e, sector_t sector, sector_t last)
@@ -179,7 +191,7 @@ static bool find(struct dcd_engine *e, sector_t sector, sector_t last, struct dc
 
 bool dcd_index_next(struct dcd_engine *e, sector_t sector, struct dcd_place *p)
 {
-	return find(e, sector, ULONG_MAX, p);
+	return find(e, sector, END - 1, p);
 }
 
 void dcd_index_find(struct dcd_engine *e, sector_t sector, sector_t last, struct dcd_place *p)
