@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,13 +70,18 @@ class Session:
     def close(self) -> None:
         if self.states():
             self.logout()
-        self._daemon.terminate()
-        self._daemon.wait()
+        self._end_daemon()
+
+    def _end_daemon(self) -> None:
+        """A signal just before iscsid polls is seen after the poll, which may never end."""
+        while self._daemon.poll() is None:
+            self._daemon.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._daemon.wait(1)
 
     def restart_daemon(self) -> None:
         """As an admin does whose iscsid wasn't told that a session died: it looks anew."""
-        self._daemon.terminate()
-        self._daemon.wait()
+        self._end_daemon()
         self._daemon = _iscsid()
 
     def states(self) -> list[str]:
