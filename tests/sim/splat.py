@@ -68,6 +68,7 @@ _OURS = re.compile(r"\[(dcd|target_core_dcd|dm_lockstep|dm_media|lab_nvram|lab_s
 
 # Of each data race KCSAN tells both sides; the kernel has many that do no harm.
 _RACE = "BUG: KCSAN: "
+_SIDE = re.compile(r"(read|write|read-write|assert no \w+) .*by (task|interrupt)")
 
 # With two CPUs the kernel has faults of its own, seen without any module of ours.
 _KNOWN = (
@@ -100,12 +101,12 @@ def find(lines: Sequence[str]) -> list[str]:
 
 
 def _race(report: Sequence[str]) -> Iterator[str]:
-    """The lines of a report of KCSAN, which ends with a line of signs."""
+    """Who races: the first line, and of each side the function and its caller, as a list or bit is
+    its caller's. Those further up only came to where others race."""
     yield report[0]
-    for line in report[1:]:
-        if "==========" in line:
-            return
-        yield line
+    for n, line in enumerate(report):
+        if _SIDE.match(line):
+            yield from report[n + 1 : n + 3]
 
 
 def judge(splats: Sequence[str], expected: Sequence[str] | None) -> list[str]:

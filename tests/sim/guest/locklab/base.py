@@ -18,6 +18,8 @@ OUT = Path(os.environ.get("LAB_OUT", "/out"))
 CHECKED = os.environ.get("LAB_KERNEL") in ("checked", "smp", "kcsan")  # slower
 # The host's clock, and whatever else the host does: how long something takes says nothing there.
 REALTIME = os.environ.get("LAB_KERNEL") in ("smp", "kcsan")
+# How many times as long until() waits: QEMU is slow.
+PATIENCE = 10 if os.environ.get("LAB_KERNEL") == "kcsan" else 1
 
 CLONE_NEWNET = 0x40000000
 _SYS_FINIT_MODULE = 313
@@ -59,7 +61,7 @@ def soon(seconds: float, most: float, what: str) -> None:
 
 def until(true: Callable[[], object], what: str, seconds: float = 120.0) -> None:
     """Waits for a condition. The seconds are simulated, so patience costs nothing."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * PATIENCE
     pause = 0.0005
     while not true():
         if time.monotonic() > deadline:
