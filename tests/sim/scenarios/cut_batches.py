@@ -187,7 +187,7 @@ def main() -> int:
     parser = arguments()
     parser.add_argument("--apart", action="store_true")
     args = parser.parse_args()
-    args.plain, args.offline = False, True
+    args.plain, args.offline, args.cache = False, True, False
     scenario = Batches(args)
     code = cut_loop("cut_batches", args.first, args.cuts, scenario.one)
     if code == 0:

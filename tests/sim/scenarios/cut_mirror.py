@@ -13,8 +13,8 @@ with the writes after the cut, holds on the device.
 Controls for the checker: the module parameter dcd.test_ack_early=1 makes dcd.ko
 acknowledge before its NVRAM has the data, --lie makes the mirror's disks
 acknowledge flushes without doing them: both have to be reported (exit code 1).
-Stand-ins: --backstore iblock (a disk without cache instead of a DCD), --plain
-(the load writes to the iSCSI disk, no lockstep mirror). --offline: `dcd recover`
+Stand-ins: --backstore iblock (a disk without cache instead of a DCD, or with --cache
+one with a volatile one, which says so), --plain (the load writes to the iSCSI disk, no lockstep mirror). --offline: `dcd recover`
 works on copies of disks and NVRAM before the module's recovery, which has to come to
 the same data disk, bit for bit.
 
