@@ -14,9 +14,9 @@ Controls for the checker: the module parameter dcd.test_ack_early=1 makes dcd.ko
 acknowledge before its NVRAM has the data, --lie makes the mirror's disks
 acknowledge flushes without doing them: both have to be reported (exit code 1).
 Stand-ins: --backstore iblock (a disk without cache instead of a DCD, or with --cache
-one with a volatile one, which says so), --plain (the load writes to the iSCSI disk, no lockstep mirror). --offline: `dcd recover`
-works on copies of disks and NVRAM before the module's recovery, which has to come to
-the same data disk, bit for bit.
+one with a volatile one, which says so), --plain (the load writes to the iSCSI disk, no
+lockstep mirror). --offline: `dcd recover` works on copies of disks and NVRAM before the
+module's recovery, which has to come to the same data disk, bit for bit.
 
 To a DCD the mirror sends its batches as WRITE SCATTERED, half of the seeds in as few commands as
 can be; how many there were is told at the end, and on an iblock backstore there must be none.
