@@ -30,6 +30,6 @@ u64 counters_sum(const struct counters *c, enum counter which)
 	int cpu;
 
 	for_each_possible_cpu(cpu)
-		sum += per_cpu_ptr(c->cpu, cpu)[which];
+		sum += READ_ONCE(per_cpu_ptr(c->cpu, cpu)[which]);
 	return sum;
 }
