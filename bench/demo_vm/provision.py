@@ -29,7 +29,8 @@ def variables(mirror: plan.Mirror, mirror_address: str) -> dict[str, Any]:
     target, portal = f"{plan.IQN}:{mirror.name}", f"{mirror_address}:3260"
     password, mutual = secrets.token_hex(12), secrets.token_hex(12)
     both = {
-        "modules_dir": str(TOP / "build/modules"), "name": mirror.name, "target_iqn": target,
+        "modules_dir": str(TOP / "build/modules"), "programs_dir": str(TOP / "build/bin"),
+        "lockstep_dir": str(TOP / "dm-target/lockstep"), "name": mirror.name, "target_iqn": target,
         "initiator_iqn": INITIATOR, "chap_password": password,
         "mutual_user": target, "mutual_password": mutual,
     }  # fmt: skip
@@ -42,7 +43,6 @@ def variables(mirror: plan.Mirror, mirror_address: str) -> dict[str, Any]:
         site |= {"log": plan.LOG.node, "nvram": f"pmem:{plan.NVRAM}", "format": True}
     primary = {
         "portal": portal, "local": mirror.local.node, "initial_sync": "local_to_remote",
-        "programs_dir": str(TOP / "build/bin"), "lockstep_dir": str(TOP / "dm-target/lockstep"),
         # A burst of 16 requests takes some seconds of the WAN; a lost site is known after that.
         "noop_interval": 5, "noop_timeout": 10, "replacement_timeout": 10,
         "command_timeout": 90,

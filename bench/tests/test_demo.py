@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+import yaml
 from demo_vm import acked, main, outage, plan, provision, spindles
-from demo_vm.sites import Sites
+from demo_vm.sites import TOP, Sites
 from demo_vm.tell import Failed, Tell
 from lockstep import status
 from report import responses
@@ -117,6 +118,16 @@ def test_each_mirror_has_its_own_target_disks_and_secrets() -> None:
         assert one["mirror_site_chap_password"] == one["primary_chap_password"]
         assert one["mirror_site_chap_password"] != one["mirror_site_mutual_password"]
         assert one["mirror_site_target_iqn"] == one["primary_target_iqn"]
+
+
+@pytest.mark.parametrize("role", ["mirror_site", "primary"])
+def test_a_role_is_told_all_that_it_has_to_be(role: str) -> None:
+    specs = TOP / "ansible/roles" / role / "meta/argument_specs.yml"
+    wanted = yaml.safe_load(specs.read_text())["argument_specs"]["main"]["options"]
+    required = {name for name, option in wanted.items() if option.get("required")}
+    for mirror in plan.MIRRORS:
+        told = {n for n in provision.variables(mirror, "10.9.0.2") if n.startswith(f"{role}_")}
+        assert required <= told <= wanted.keys()
 
 
 def test_the_task_of_a_playbook_is_found_in_what_it_says(tmp_path: Path) -> None:
