@@ -12,7 +12,6 @@
 #define PATIENCE	(30 * HZ)	/* else as long after it was found */
 
 TEST_KNOB(bool, lost_stays, "a damaged place of the log holds its tail, and its next start");
-
 TEST_KNOB(bool, lost_in_log, "past a dead log nothing says what is lost, so nothing gets past it");
 
 bool dcd_lost_stays(void)

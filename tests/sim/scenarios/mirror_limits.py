@@ -317,7 +317,11 @@ def combination(row: Row) -> None:
         nodes = [stack.enter_context(make(name))
                  for make, name in ((row.local, "llocal"), (row.remote, "lremote"))]  # fmt: skip
         sectors = min(dm.sectors(node) for node in nodes)
+        log, remote = base.KernelLog(), limits(nodes[1])
         device = mirror.Mirror(*nodes, "nosync", "region_size", 64, sectors=sectors)
+        # FUA is a write and a flush then, between which its power may be cut.
+        warned = any("remote leg" in line and "no FUA" in line for line in log.new())
+        base.equal(warned, remote.cache == "write back" and not remote.fua, "the warning")
         shown = check_queue(row.what, nodes, device, row.aligned)
         at_the_limits(device.node, sectors, shown)
         no_leg_lost(device)
