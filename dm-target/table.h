@@ -29,7 +29,9 @@
  *   remote_cache fua|trust   the remote device has a volatile write cache: fua
  *                            (default) sends every write with FUA, so that an
  *                            acknowledged write is on stable storage there, and
- *                            offers no zeroing, which has no FUA (zero.h);
+ *                            offers no zeroing, which has no FUA (zero.h); a
+ *                            device with such a cache and no FUA is refused, but
+ *                            alone, without the other leg;
  *                            trust believes the administrator that the cache
  *                            survives a power loss
  *   local_cache plain|fua    plain (default): the local device loses its power

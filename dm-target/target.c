@@ -223,12 +223,24 @@ static int check_one_leg(struct mirror *m)
 	return 0;
 }
 
-/* Then FUA is a write and a flush, between which the device may lose its power and come back. */
-static void warn_of_cache(const struct leg *l)
+/*
+ * FUA of a device that hasn't got it is a write and a flush. If it loses its power between the two
+ * and is back behind a session that reconnects, both succeed and the write is lost. One leg alone
+ * is taken: it is a site's last, and who has it there loses its power with it.
+ */
+static int check_cache(struct mirror *m, enum leg_id leg)
 {
-	if (l->dev && leg_write_flags(l) && !bdev_fua(leg_bdev(l)))
-		DMWARN("%s leg: %s has a volatile cache and no FUA: when it loses its power, an acknowledged write may be lost without an error; switch that cache off (or, if it survives that, the option remote_cache trust)",
-		       leg_name(l->id), leg_path(l));
+	const struct leg *l = &m->legs[leg];
+	bool both = m->legs[other_leg(leg)].dev;
+
+	if (!l->dev || !leg_write_flags(l) || bdev_fua(leg_bdev(l)))
+		return 0;
+	DMWARN("%s leg: %s has a volatile cache and no FUA: when it loses its power, an acknowledged write may be lost without an error; switch that cache off (or, if it survives that, the option remote_cache trust)",
+	       leg_name(l->id), leg_path(l));
+	if (!both)
+		return 0;
+	m->ti->error = "A leg has a volatile cache and no FUA";
+	return -EINVAL;
 }
 
 static int open_legs(struct mirror *m, char **argv)
@@ -245,8 +257,11 @@ static int open_legs(struct mirror *m, char **argv)
 	m->legs[LEG_LOCAL].write_through = m->options.local_fua;
 	m->legs[LEG_REMOTE].write_through = !m->options.trust_remote_cache;
 	m->legs[LEG_REMOTE].cache_trusted = m->options.trust_remote_cache;
-	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		warn_of_cache(&m->legs[leg]);
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		r = check_cache(m, leg);
+		if (r)
+			return r;
+	}
 
 	if (!m->legs[LEG_LOCAL].dev || !m->legs[LEG_REMOTE].dev)
 		return check_one_leg(m);

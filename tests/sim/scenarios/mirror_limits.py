@@ -311,17 +311,41 @@ def check_queue(what: str, nodes: list[str], device: mirror.Mirror, aligned: boo
     return shown
 
 
+def cache_without_fua(nodes: list[str]) -> None:
+    """It is taken alone, with a warning; and beside the other if its cache is trusted."""
+    meta = (META, "create", "--force", "--local", nodes[0], "--remote", nodes[1], "--name", "m",
+            "--region-size", "64", "--assume-clean")  # fmt: skip
+    base.run(*meta)
+    sectors = int(base.run(META, "verdict", *nodes).split('"data_len": ')[1].split(",")[0])
+    log = base.KernelLog()
+    alone = mirror.Mirror("-", nodes[1], "rejoin", 0, sectors=sectors)
+    base.expect(any("remote leg" in line and "no FUA" in line for line in log.new()), "no warning")
+    with base.refused("the other leg beside it", errno.EINVAL, kernel="no FUA"):
+        dm.load("mirror", mirror.table(*nodes, sectors=sectors))
+    at_the_limits(alone.node, sectors, limits(alone.node))
+    dm.reload("mirror", mirror.table(*nodes, "remote_cache", "trust", sectors=sectors))
+    alone.in_sync()
+    at_the_limits(alone.node, sectors, limits(alone.node))
+    no_leg_lost(alone)
+    alone.remove()
+    blk.same(nodes[0], nodes[1], sectors)
+
+
 def combination(row: Row) -> None:
     base.step(row.what)
     with ExitStack() as stack:
         nodes = [stack.enter_context(make(name))
                  for make, name in ((row.local, "llocal"), (row.remote, "lremote"))]  # fmt: skip
         sectors = min(dm.sectors(node) for node in nodes)
-        log, remote = base.KernelLog(), limits(nodes[1])
-        device = mirror.Mirror(*nodes, "nosync", "region_size", 64, sectors=sectors)
+        remote = limits(nodes[1])
+        table = ("nosync", "region_size", 64)
         # FUA is a write and a flush then, between which its power may be cut.
-        warned = any("remote leg" in line and "no FUA" in line for line in log.new())
-        base.equal(warned, remote.cache == "write back" and not remote.fua, "the warning")
+        if remote.cache == "write back" and not remote.fua:
+            with base.refused("no FUA", errno.EINVAL, kernel="has a volatile cache and no FUA"):
+                mirror.Mirror(*nodes, *table, sectors=sectors)
+            cache_without_fua(nodes)
+            return
+        device = mirror.Mirror(*nodes, *table, sectors=sectors)
         shown = check_queue(row.what, nodes, device, row.aligned)
         at_the_limits(device.node, sectors, shown)
         no_leg_lost(device)
