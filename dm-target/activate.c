@@ -7,10 +7,13 @@
 #include "growth.h"
 #include "join.h"
 #include "life.h"
+#include "lockstep-test.h"
 #include "metadata.h"
 #include "mirror.h"
 #include "registry.h"
 #include "verdict.h"
+
+TEST_KNOB(bool, core_forgets, "core mode: what the table says that is stale isn't dirty");
 
 /* The longest text: a history. */
 #define TEXT_BYTES	1200
@@ -278,6 +281,9 @@ static int begin_core(struct mirror *m)
 		if (r)
 			return r;
 	}
+	/* What the table, or the mirror before, says that is stale: what is copied there is dirty. */
+	if (!test_knob(core_forgets))
+		dirty_map_add_stale(&m->dirty);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		if (!m->legs[leg].dead)
 			continue;
@@ -402,8 +408,11 @@ void activate_suspend(struct mirror *m)
 	enum leg_id leg;
 	int r;
 
+	mirror_take_forgotten(m);
 	dirty_map_hold(&m->dirty);
 	r = m->read_only ? 0 : dirty_map_clean(&m->dirty);
+	if (r)
+		mirror_take_forgotten(m);
 	dirty_map_park(&m->dirty);
 	if (!m->meta || m->read_only)
 		return;

@@ -285,6 +285,12 @@ void dirty_map_fill(struct dirty_map *dm, unsigned long first)
 	map_all(dm);
 }
 
+void dirty_map_add_stale(struct dirty_map *dm)
+{
+	bitmap_or(dm->bits, dm->bits, dm->m->map.stale, dm->nr);
+	map_all(dm);
+}
+
 /* One page of the home leg's map: @bits (NULL: all) alone, or @add: what it has, and they. */
 static int change_page(struct dirty_map *dm, unsigned long page, const unsigned long *bits,
 		       bool add)
@@ -389,6 +395,11 @@ int dirty_map_clean(struct dirty_map *dm)
 	return r;
 }
 
+static enum leg_id misses(const struct mirror *m, enum leg_id leg)
+{
+	return leg == LEGS ? mirror_lesser(m) : leg;
+}
+
 void dirty_map_to_stale(struct dirty_map *dm, enum leg_id leg)
 {
 	struct mirror *m = dm->m;
@@ -398,7 +409,7 @@ void dirty_map_to_stale(struct dirty_map *dm, enum leg_id leg)
 	mutex_lock(&dm->table);
 	for_each_set_bit(page, dm->used, map_pages(dm)) {
 		spin_lock_irq(&m->lock);
-		region_map_mark_bits(&m->map, leg, page_first(page), page_nr(dm, page),
+		region_map_mark_bits(&m->map, misses(m, leg), page_first(page), page_nr(dm, page),
 				     page_words(dm->mapped, page));
 		spin_unlock_irq(&m->lock);
 		cond_resched();
@@ -409,7 +420,7 @@ void dirty_map_to_stale(struct dirty_map *dm, enum leg_id leg)
 		if (slot->state != SLOT_ACTIVE && slot->state != SLOT_LEAVING)
 			continue;
 		spin_lock_irq(&m->lock);
-		region_map_mark(&m->map, leg, region_start(&m->map, slot->region),
+		region_map_mark(&m->map, misses(m, leg), region_start(&m->map, slot->region),
 				region_last(&m->map, slot->region));
 		spin_unlock_irq(&m->lock);
 	}

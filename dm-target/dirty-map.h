@@ -139,6 +139,9 @@ int __must_check dirty_map_read(struct dirty_map *dm, enum leg_id leg, unsigned 
  */
 int __must_check dirty_map_widen(struct dirty_map *dm, const unsigned long *bits);
 
+/* Set the bits of all that is stale (core mode, which has no map to load). Before the first resume. */
+void dirty_map_add_stale(struct dirty_map *dm);
+
 /* Set every bit from @first on; dirty_map_write() makes it durable. Before the first resume. */
 void dirty_map_fill(struct dirty_map *dm, unsigned long first);
 
@@ -163,7 +166,8 @@ int __must_check dirty_map_clean(struct dirty_map *dm);
 
 /*
  * All that is dirty becomes stale on @leg: it may have forgotten what it said it had.
- * In pieces: @leg mustn't be taken for what it is before this is done. Sleeps.
+ * In pieces: @leg mustn't be taken for what it is before this is done. LEGS: for each piece
+ * the leg that misses anything then (mirror_lesser()). Sleeps.
  */
 void dirty_map_to_stale(struct dirty_map *dm, enum leg_id leg);
 

@@ -400,6 +400,7 @@ static int step(struct mirror *m)
 
 	lockdep_assert_held(&m->join_lock);
 
+	mirror_take_forgotten(m);
 	spin_lock_irq(&m->lock);
 	m->join_changes = m->changes;
 	stale = m->map.nr_stale;

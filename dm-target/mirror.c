@@ -4,10 +4,13 @@
 #include <linux/completion.h>
 
 #include "join.h"
+#include "lockstep-test.h"
 #include "lockstep-trace.h"
 #include "metadata.h"
 #include "resync.h"
 #include "verify.h"
+
+TEST_KNOB(bool, nothing_forgotten, "a flush that fails on a leg that stays changes nothing");
 
 static bool leg_in(unsigned int mask, enum leg_id leg)
 {
@@ -73,16 +76,59 @@ static bool mark(struct mirror *m, enum leg_id leg, const struct locked_range *r
 	return true;
 }
 
+enum leg_id mirror_lesser(const struct mirror *m)
+{
+	enum leg_id leg;
+
+	lockdep_assert_held(&m->lock);
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		if (m->legs[leg].dead)
+			return leg;
+	return mirror_has_target(m) ? m->map.target : LEG_REMOTE;
+}
+
+/* A flush has failed on this leg, which stays in use. */
+static void forgot(struct mirror *m, enum leg_id leg)
+{
+	lockdep_assert_held(&m->lock);
+	if (m->forgot || !leg_may_forget(&m->legs[leg]) || test_knob(nothing_forgotten))
+		return;
+	m->forgot = true;
+	m->changes++;
+	join_kick(m);
+}
+
+void mirror_take_forgotten(struct mirror *m)
+{
+	bool forgot;
+
+	spin_lock_irq(&m->lock);
+	forgot = m->forgot;
+	m->forgot = false;
+	spin_unlock_irq(&m->lock);
+	if (!forgot)
+		return;
+	dirty_map_to_stale(&m->dirty, LEGS);
+	spin_lock_irq(&m->lock);
+	mirror_changed(m);
+	spin_unlock_irq(&m->lock);
+}
+
+bool mirror_stands_in(const struct mirror *m, enum leg_id leg)
+{
+	lockdep_assert_held(&m->lock);
+	return !m->legs[leg].dead && !(mirror_has_target(m) && m->map.target == leg);
+}
+
 int mirror_give_up(struct mirror *m, enum leg_id leg, enum leg_why why)
 {
 	struct leg *l = &m->legs[leg];
-	enum leg_id other = other_leg(leg);
 
 	lockdep_assert_held(&m->lock);
 
 	if (l->dead)
 		return 0;
-	if (m->legs[other].dead || (mirror_has_target(m) && m->map.target == other))
+	if (!mirror_stands_in(m, other_leg(leg)))
 		return -EBUSY;
 
 	l->dead = true;
@@ -202,6 +248,13 @@ static void mark_missed(struct write *w, enum leg_id leg)
 		mark(w->m, leg, &w->range);
 }
 
+/* Leg @bad failed it, and stays. */
+static void missed_by_who_stays(struct write *w, enum leg_id bad)
+{
+	if (w->kind == WRITE_FLUSH)
+		forgot(w->m, bad);
+}
+
 /* Keep it until the standing changes, or the target is marked. */
 static blk_status_t hold_unacked(struct write *w)
 {
@@ -242,8 +295,9 @@ static blk_status_t settle_half(struct write *w, enum leg_id bad)
 		return settle_without(w, bad);
 
 	/* The source failed it, or the leg that has it has died meanwhile. */
-	if (m->legs[good].dead || (mirror_has_target(m) && m->map.target == good)) {
+	if (!mirror_stands_in(m, good)) {
 		mark_missed(w, good);
+		missed_by_who_stays(w, bad);
 		return error_of(w, bad);
 	}
 
@@ -264,15 +318,14 @@ static blk_status_t settle_half(struct write *w, enum leg_id bad)
 static void settle_none(struct write *w)
 {
 	struct mirror *m = w->m;
-	enum leg_id leg = LEG_REMOTE;
+	enum leg_id leg;
 
 	lockdep_assert_held(&m->lock);
-	if (mirror_has_target(m))
-		leg = m->map.target;
-	else if (m->legs[LEG_LOCAL].dead)
-		leg = LEG_LOCAL;
 	if (w->sent == (BIT(LEG_LOCAL) | BIT(LEG_REMOTE)))
-		mark_missed(w, leg);
+		mark_missed(w, mirror_lesser(m));
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		if (leg_in(w->sent, leg) && !m->legs[leg].dead)
+			missed_by_who_stays(w, leg);
 }
 
 void mirror_settle(struct write *w)
@@ -394,10 +447,13 @@ int mirror_flush_legs(struct mirror *m)
 		if (READ_ONCE(l->dead) || !leg_may_forget(l))
 			continue;
 		r = transfer_flush(m, leg);
-		if (r) {
-			mirror_leg_failed(m, leg);
-			return r;
-		}
+		if (!r)
+			continue;
+		spin_lock_irq(&m->lock);
+		if (mirror_give_up(m, leg, WHY_FAILED))
+			forgot(m, leg);
+		spin_unlock_irq(&m->lock);
+		return r;
 	}
 	return 0;
 }
@@ -453,19 +509,23 @@ int mirror_mark_differs(struct mirror *m, enum leg_id leg, const struct locked_r
 
 int mirror_fail(struct mirror *m, enum leg_id leg)
 {
+	bool silent;
 	int r;
 
 	spin_lock_irq(&m->lock);
-	r = mirror_give_up(m, leg, WHY_TOLD);
+	/* It couldn't take over, and this one not come back before it has (watch.h). */
+	silent = !m->legs[leg].dead && m->legs[other_leg(leg)].silent;
+	r = silent ? -EBUSY : mirror_give_up(m, leg, WHY_TOLD);
 	if (!r)
 		m->legs[leg].why = WHY_TOLD;	/* so that it stays dead */
 	spin_unlock_irq(&m->lock);
 	if (!r)
 		write_abandon(m, leg);	/* it may hang */
 	else
-		DMWARN("%s: can't fail the %s leg: the %s leg is dead or not in sync everywhere",
+		DMWARN("%s: can't fail the %s leg: the %s leg %s",
 		       dm_table_device_name(m->ti->table), leg_name(leg),
-		       leg_name(other_leg(leg)));
+		       leg_name(other_leg(leg)),
+		       silent ? "doesn't answer" : "is dead or not in sync everywhere");
 	standing_await(m);
 	return r;
 }
@@ -489,14 +549,6 @@ int mirror_recover(struct mirror *m, enum leg_id leg)
 	return r;
 }
 
-/* Is the local leg one that the remote leg may be resynced from? */
-static bool local_has_all(struct mirror *m)
-{
-	lockdep_assert_held(&m->lock);
-	return !m->legs[LEG_LOCAL].dead &&
-	       !(mirror_has_target(m) && m->map.target == LEG_LOCAL);
-}
-
 /* All of the remote leg is stale. In pieces: those that are stay so, whatever happens. */
 static int mark_all(struct mirror *m)
 {
@@ -505,7 +557,7 @@ static int mark_all(struct mirror *m)
 
 	for (first = 0; first < m->map.nr && !r; first += REGION_PIECE) {
 		spin_lock_irq(&m->lock);
-		if (local_has_all(m))
+		if (mirror_stands_in(m, LEG_LOCAL))
 			region_map_mark_bits(&m->map, LEG_REMOTE, first,
 					     min(REGION_PIECE, m->map.nr - first), NULL);
 		else
@@ -524,7 +576,7 @@ int mirror_resync_all(struct mirror *m)
 
 	dirty_map_hold(&m->dirty);
 	spin_lock_irq(&m->lock);
-	ok = local_has_all(m);
+	ok = mirror_stands_in(m, LEG_LOCAL);
 	spin_unlock_irq(&m->lock);
 	/* So that it goes on after a crash. */
 	if (ok)

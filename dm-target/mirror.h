@@ -91,6 +91,12 @@ struct mirror {
 	 * stale all that is dirty, before anything is acknowledged without that leg.
 	 */
 	bool forgets;
+	/*
+	 * A flush has failed on a leg that stays in use, so what it had only in its cache may be
+	 * gone: what is dirty has to become stale on the other leg. Until that is done nothing
+	 * is written out as clean, and no leg joins or becomes in sync.
+	 */
+	bool forgot;
 
 	/* standing.h */
 	enum standing standing;
@@ -186,6 +192,9 @@ void mirror_settle(struct write *w);
 enum leg_id mirror_read_leg(struct mirror *m, sector_t start, sector_t last,
 			    unsigned int tried);
 
+/* Is the leg alive, and has it all that the other one has? Under the state lock. */
+bool mirror_stands_in(const struct mirror *m, enum leg_id leg);
+
 /**
  * mirror_give_up - stop using a leg
  *
@@ -193,6 +202,18 @@ enum leg_id mirror_read_leg(struct mirror *m, sector_t start, sector_t last,
  * in for it everywhere; then nothing is changed. The event is raised later.
  */
 int mirror_give_up(struct mirror *m, enum leg_id leg, enum leg_why why);
+
+/*
+ * The leg that misses anything, or would be made to: the dead one, the target, else the
+ * remote one. Under the state lock.
+ */
+enum leg_id mirror_lesser(const struct mirror *m);
+
+/*
+ * If a leg that stays has forgotten anything (forgot): make that stale on the other one.
+ * Sleeps; under join_lock, or when nobody joins.
+ */
+void mirror_take_forgotten(struct mirror *m);
 
 /* Likewise, not under the state lock: I/O of the mirror's own to the leg has failed. */
 int mirror_leg_failed(struct mirror *m, enum leg_id leg);

@@ -181,6 +181,7 @@ static void mirror_free(struct mirror *m)
 	throttle_destroy(m->throttle);
 	writes_destroy(m);
 	transfers_destroy(m);
+	watch_destroy(m);
 	metadata_destroy(m);
 	counters_destroy(&m->counters);
 	region_map_destroy(&m->map);
@@ -333,7 +334,9 @@ static int mirror_init(struct mirror *m)
 	r = counters_create(&m->counters);
 	if (r)
 		return r;
-	watch_init(m);
+	r = watch_create(m);
+	if (r)
+		return r;
 	r = writes_create(m);
 	if (r)
 		return r;

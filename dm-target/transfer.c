@@ -67,6 +67,7 @@ static void abandon(struct transfer *t)
 	list_del(&t->link);
 	t->abandoned = true;
 	t->status = BLK_STS_TIMEOUT;
+	t->ended = jiffies;
 	if (sender_take_back(&t->m->legs[t->leg].sender, &t->item)) {
 		/* It has never been sent: there is nothing to return. */
 		bio_uninit(&t->bio);
@@ -106,6 +107,7 @@ static void transfer_done(struct bio *bio)
 	if (!abandoned) {
 		list_del(&t->link);
 		t->ns = ktime_to_ns(ktime_sub(ktime_get(), t->began));
+		t->ended = jiffies;
 		t->status = bio->bi_status;
 		complete(&t->done);
 	}
@@ -164,6 +166,7 @@ void transfer_submit(struct transfer *t)
 	} else {
 		t->abandoned = true;	/* before it began */
 		t->status = BLK_STS_TIMEOUT;
+		t->ended = jiffies;
 		complete(&t->done);
 		put(t);
 	}
@@ -186,18 +189,25 @@ static unsigned long patience(const struct transfer *t)
 	return MAX_SCHEDULE_TIMEOUT;
 }
 
+static bool give_up(struct transfer *t)
+{
+	unsigned long flags;
+	bool late;
+
+	spin_lock_irqsave(&t->m->lock, flags);
+	late = !completion_done(&t->done);
+	if (late)
+		abandon(t);
+	spin_unlock_irqrestore(&t->m->lock, flags);
+	return late;
+}
+
 static void too_late(struct transfer *t)
 {
 	struct mirror *m = t->m;
 	const struct leg *l = &m->legs[t->leg];
-	bool late;
 
-	spin_lock_irq(&m->lock);
-	late = !completion_done(&t->done);
-	if (late)
-		abandon(t);
-	spin_unlock_irq(&m->lock);
-	if (late && !l->dead)
+	if (give_up(t) && !l->dead)
 		DMWARN("%s: the %s leg (%s) has not answered for %u ms",
 		       dm_table_device_name(m->ti->table), leg_name(l->id), leg_path(l),
 		       m->options.timeout[t->leg]);
@@ -222,6 +232,25 @@ int transfer_wait(struct transfer *t)
 		trace_lockstep_leg_error(m, t->leg, t->sector, status);
 	}
 	return blk_status_to_errno(status);
+}
+
+int transfer_ended(struct transfer *t, unsigned long *ended)
+{
+	unsigned long flags;
+	int r = -EINPROGRESS;
+
+	spin_lock_irqsave(&t->m->lock, flags);
+	if (completion_done(&t->done)) {
+		r = blk_status_to_errno(t->status);
+		*ended = t->ended;
+	}
+	spin_unlock_irqrestore(&t->m->lock, flags);
+	return r;
+}
+
+void transfer_give_up(struct transfer *t)
+{
+	(void)give_up(t);
 }
 
 /* Make it one of so many bytes. */

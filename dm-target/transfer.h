@@ -45,6 +45,7 @@ struct transfer {
 	struct bio bio;			/* its pages are added after transfer_init() */
 	struct bio_vec vecs[IO_MAX_PAGES];
 	u64 ns;				/* that it took; 0 if it was abandoned */
+	unsigned long ended;		/* jiffies */
 
 	/* private */
 	sector_t sector;
@@ -103,6 +104,14 @@ bool __must_check transfer_init(struct transfer *t, struct mirror *m, enum leg_i
 				blk_opf_t opf, sector_t sector);
 void transfer_submit(struct transfer *t);
 int __must_check transfer_wait(struct transfer *t);
+
+/*
+ * Instead of waiting, for who may not, and errors are neither counted nor traced. Any context.
+ * ended: -EINPROGRESS, or what transfer_wait() returns, and when it ended, in jiffies. give_up:
+ * nobody wants to know; one that hasn't ended is abandoned.
+ */
+int __must_check transfer_ended(struct transfer *t, unsigned long *ended);
+void transfer_give_up(struct transfer *t);
 
 /* Under the state lock: abandon those that nobody has to wait for any more. */
 void transfers_abandon(struct mirror *m);

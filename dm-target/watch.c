@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "watch.h"
 
+#include "lockstep-test.h"
 #include "mirror.h"
+
+TEST_KNOB(bool, unasked, "a leg that hangs is given up, whether the other one answers or not");
 
 /*
  * Of its own: whoever else works for the mirror may be waiting for the very
@@ -45,38 +48,59 @@ static void speaks(struct mirror *m, struct leg *leg)
 }
 
 /* Why it isn't given up, for people. */
-static const char *why_kept(enum leg_id leg, bool never)
+static const char *why_kept(enum leg_id leg, int r)
 {
-	if (never)
+	if (r == -EPERM)
 		return "its timeout is 0";
+	if (r != -EBUSY)
+		return leg == LEG_LOCAL ? "the remote leg doesn't answer, either" :
+					  "the local leg doesn't answer, either";
 	return leg == LEG_LOCAL ? "the remote leg can't stand in" : "the local leg can't stand in";
 }
 
-static void hangs(struct mirror *m, struct leg *leg, unsigned long age, bool never)
+/* May a leg that hangs be given up? 0; or why not; -EINPROGRESS: it isn't known yet. */
+static int may_give_up(struct mirror *m, struct leg *leg, bool never)
+{
+	bool asks;
+
+	if (never)
+		return -EPERM;
+	spin_lock_irq(&m->lock);
+	asks = !leg->dead && mirror_stands_in(m, other_leg(leg->id));
+	spin_unlock_irq(&m->lock);
+	return asks && !test_knob(unasked) ? ask_leg(m, other_leg(leg->id)) : 0;
+}
+
+/* False: ask again soon. */
+static bool hangs(struct mirror *m, struct leg *leg, unsigned long age, bool never)
 {
 	const char *name = dm_table_device_name(m->ti->table);
+	int r = may_give_up(m, leg, never);
 	bool alive, news = false;
 	unsigned int nr;
-	int r;
 
+	if (r == -EINPROGRESS)
+		return false;
 	spin_lock_irq(&m->lock);
 	alive = !leg->dead;
-	r = never ? -EPERM : mirror_give_up(m, leg->id, WHY_TIMEOUT);
+	if (!r)
+		r = mirror_give_up(m, leg->id, WHY_TIMEOUT);
 	if (r && alive)
 		news = set_silent(m, leg, true);
 	spin_unlock_irq(&m->lock);
 	if (news)
 		DMWARN("%s: the %s leg (%s) has not answered for %u ms, and %s: waiting for it",
 		       name, leg_name(leg->id), leg_path(leg), jiffies_to_msecs(age),
-		       why_kept(leg->id, never));
+		       why_kept(leg->id, r));
 	if (r)
-		return;
+		return true;
 	nr = write_abandon(m, leg->id);
 	if (!nr && !alive)
-		return;
+		return true;
 	atomic64_inc(&leg->write_errors);	/* one, however many wait */
 	DMWARN("%s: the %s leg (%s) has not answered for %u ms: all goes on without it, %u writes that have waited too",
 	       name, leg_name(leg->id), leg_path(leg), jiffies_to_msecs(age), nr);
+	return true;
 }
 
 /* When it is to be looked at next, in jiffies; 0: never. */
@@ -94,7 +118,8 @@ static unsigned long watch_leg(struct mirror *m, enum leg_id id)
 		speaks(m, leg);
 		return timeout - age;
 	}
-	hangs(m, leg, age, never);
+	if (!hangs(m, leg, age, never))
+		return msecs_to_jiffies(ASK_TICK_MS);
 	return READ_ONCE(leg->silent) ? min_t(unsigned long, timeout, HZ) : timeout;
 }
 
@@ -114,13 +139,28 @@ static void watch_work(struct work_struct *work)
 		mod_delayed_work(watch_wq, &watch->work, next);
 }
 
-void watch_init(struct mirror *m)
+int watch_create(struct mirror *m)
 {
 	enum leg_id leg;
 
 	INIT_DELAYED_WORK(&m->watch.work, watch_work);
-	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		m->watch.timeout[leg] = msecs_to_jiffies(m->options.timeout[leg]);
+		if (!m->legs[leg].dev)
+			continue;
+		m->watch.ask[leg] = ask_create(&m->legs[leg]);
+		if (!m->watch.ask[leg])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+void watch_destroy(struct mirror *m)
+{
+	enum leg_id leg;
+
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		ask_destroy(m->watch.ask[leg]);
 }
 
 void watch_start(struct mirror *m)
@@ -130,7 +170,11 @@ void watch_start(struct mirror *m)
 
 void watch_stop(struct mirror *m)
 {
+	enum leg_id leg;
+
 	cancel_delayed_work_sync(&m->watch.work);
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		ask_stop(m->watch.ask[leg]);
 }
 
 void watch_set(struct mirror *m, enum leg_id leg, unsigned int ms)

@@ -12,6 +12,10 @@
  * reads, or the mirror's own. Requests of a leg that works become old if they queue behind
  * each other in the device: window.h bounds what the remote leg is handed at once.
  *
+ * Nor is a leg given up while the other one doesn't answer, either (ask.h): what is given up
+ * first can't come back before the other one says durably that it is alone, so the one that
+ * returns first would be the wrong one. Both are silent, and the first that answers goes on.
+ *
  * If the other leg can't stand in everywhere the leg is not given up: a
  * write that may still arrive must not be overtaken by a later one, so nobody
  * stops waiting for a leg that stays in use. Then the time-outs below it decide
@@ -24,7 +28,8 @@
  * up, and is silent after WATCH_TELLS_MS: what waits for it waits all the same.
  *
  * One timer for each mirror; on idle legs it ticks once in a timeout, else
- * when the timeout would be over, and once in a second while a leg is silent. It runs
+ * when the timeout would be over, in ASK_TICK_MS while a leg is asked, and once in a second while
+ * one is silent. It runs
  * from the first resume on, to the last of a suspend (activate.h), and from the first I/O
  * of the next resume. In a first start, when nothing can be given up yet, transfer.h has a
  * timeout of its own.
@@ -35,6 +40,7 @@
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
+#include "ask.h"
 #include "leg.h"
 
 struct mirror;
@@ -42,17 +48,21 @@ struct mirror;
 #define REMOTE_TIMEOUT_DEFAULT	10000u
 #define TIMEOUT_MAX		(24u * 3600 * 1000)
 #define WATCH_TELLS_MS		10000u
+#define ASK_TICK_MS		20u
 
 struct watch {
 	struct delayed_work work;
 	unsigned long timeout[LEGS];	/* jiffies, 0 = never */
+	struct ask *ask[LEGS];		/* NULL: no device */
 };
 
 /* The workqueue of all watches. Module init and exit. */
 int __must_check watch_module_init(void);
 void watch_module_exit(void);
 
-void watch_init(struct mirror *m);
+/* -ENOMEM, or 0. Destroy takes one that is all zero; all that it asked has returned. */
+int __must_check watch_create(struct mirror *m);
+void watch_destroy(struct mirror *m);
 
 /* Sleep. Stop waits for a tick that is under way. */
 void watch_start(struct mirror *m);

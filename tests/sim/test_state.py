@@ -41,6 +41,13 @@ def test_a_message_that_waits_without_end_is_found() -> None:
     assert "still blocked" in run.text
 
 
+def test_a_leg_given_up_for_one_that_does_not_answer_is_found() -> None:
+    knob = ("--param", "dm_lockstep.test_unasked=1")
+    run = lab("state_hang.py", "both_local", options=(*PATIENCE, *knob))
+    assert run.rc != 0, run.text
+    assert "both are silent" in run.text
+
+
 # The other site's host doesn't know what the primary has abandoned. Here both are one kernel.
 TWO_HOSTS = ("--param", "dm_lockstep.test_drain_by_device=1")
 

@@ -310,6 +310,70 @@ def grown() -> None:
     pair.close()
 
 
+def both(first: str) -> None:
+    """Whoever answers first goes on, whichever was the first to be late."""
+    base.step(f"both legs hang, and the {first} one comes back")
+    pair = Pair("remote_timeout", TIMEOUT_MS, "local_timeout", TIMEOUT_MS // 2, "rejoin", 1)
+    other = "remote" if first == "local" else "local"
+    legs = {"local": pair.local, "remote": pair.remote}
+    pair.put(0)
+    for leg in legs.values():
+        leg.hang()
+    write = Beside(lambda: pair.put(640))
+    base.until(lambda: pair.word("silent") == "local,remote", "both are silent", 10)
+    base.equal((pair.status().health, pair.word("standing")), ("AA", "together"), "neither is out")
+    with base.refused("fail local", errno.EBUSY, kernel="the remote leg doesn't answer"):
+        pair.message("fail local")
+    legs[first].wake()
+    ends("the write", write, 2 * IN_TIME)
+    pair.wait("AD" if first == "local" else "DA", "alone", 2 * IN_TIME)
+    ends("another write", lambda: pair.put(1024), 1)
+    legs[other].wake()
+    pair.good_end("both hung")
+    pair.close()
+
+
+def asked_and_removed() -> None:
+    base.step("a question that is never answered keeps its leg away, and holds nobody")
+    pair = Pair("remote_timeout", TIMEOUT_MS, "local_timeout", TIMEOUT_MS, "rejoin", 1)
+    pair.put(0)
+    pair.remote.hang()
+    write = Beside(lambda: pair.put(0))
+    time.sleep(0.1)  # until the local leg has it
+    pair.local.hang()
+    base.until(lambda: pair.word("silent") == "remote", "the local leg didn't answer", 10)
+    pair.remote.wake()
+    ends("the write", write, 1)
+    pair.wait("DA", "alone", 2 * IN_TIME)
+    ends("remove", pair.stop, IN_TIME)
+    pair.start()
+    pair.wait("DA", "alone")
+    base.equal(pair.word("why"), "draining", "why")
+    pair.local.wake()
+    pair.good_end("asked and removed")
+    pair.close()
+
+
+def one_fails(hangs: str) -> None:
+    """The leg that hangs isn't given up for one that has nothing but errors."""
+    base.step(f"the {hangs} leg hangs, and the other one fails all that it is asked")
+    pair = Pair("remote_timeout", TIMEOUT_MS, "local_timeout", TIMEOUT_MS, "rejoin", 1)
+    legs = {"local": pair.local, "remote": pair.remote}
+    pair.put(0)  # region 0 is marked: its next write needs no map
+    legs.pop(hangs).hang()
+    fails = next(iter(legs.values()))
+    fails.gone()
+    write = Beside(lambda: pair.put(0))
+    base.until(lambda: pair.word("silent") == hangs, f"{hangs} is silent", 10)
+    base.equal(pair.status().health, "AA", "neither is out")
+    {"local": pair.local, "remote": pair.remote}[hangs].wake()
+    ends("the write", write, 1)
+    pair.wait("AD" if hangs == "local" else "DA", "alone")
+    fails.well()
+    pair.good_end("one failed")
+    pair.close()
+
+
 def recovers(pair: Pair) -> bool:
     try:
         pair.message("recover local")
@@ -335,6 +399,11 @@ SCENES: dict[str, Callable[[], None]] = {
     "sole_leg_refills": lambda: sole_leg(refilled=True),
     "never_given_up": never_given_up,
     "grown": grown,
+    "both_local": lambda: both("local"),
+    "both_remote": lambda: both("remote"),
+    "asked_and_removed": asked_and_removed,
+    "one_fails_local": lambda: one_fails("local"),
+    "one_fails_remote": lambda: one_fails("remote"),
 }
 
 for scene in sys.argv[1:] or SCENES:

@@ -53,6 +53,32 @@ def not_flushed_is_dirty() -> None:
     pair.close()
 
 
+def flush_fails_on_both(dead: bool) -> None:
+    """Who stays may have forgotten what it had in its cache: the other one still has it."""
+    which = "on the only leg left" if dead else "on both legs at once"
+    base.step(f"a flush fails {which}: what isn't flushed gets alike again")
+    pair = Pair("rejoin", 0, "resync_pace", "full", cache_mib=1)
+    old = pair.local.image()
+    with blk.Disk(pair.node) as disk:
+        disk.write(0, b"new " * 1024)
+        if dead:
+            pair.message("fail remote")
+            pair.wait("AD", "alone")
+        for leg in pair.legs.values():
+            leg.set(data="nowrite")
+        with blk.Disk(pair.local.disk.node) as below:
+            below.write(0, old[: 8 * 512])  # what the local leg's cache had is lost
+        with base.refused("the flush", errno.EIO):
+            disk.flush()
+    for leg in pair.legs.values():
+        leg.well()
+    pair.message("recover remote")
+    pair.in_sync()
+    pair.stop()
+    pair.same()
+    pair.close()
+
+
 def message_before_the_start() -> None:
     base.step("a message to a table whose start was refused")
     pair = Pair()
@@ -287,6 +313,8 @@ def wanted_again_is_dirty() -> None:
 
 
 not_flushed_is_dirty()
+flush_fails_on_both(dead=False)
+flush_fails_on_both(dead=True)
 message_before_the_start()
 flush_fails_at_the_end()
 map_of_a_leg_that_hangs()
