@@ -10,6 +10,7 @@
 #include "resync.h"
 #include "scatter.h"
 
+TEST_KNOB(bool, name_of_before, "a renamed device is known by the name that it had");
 TEST_KNOB(bool, drain_by_device, "what was abandoned is looked for on the same block device only");
 
 static LIST_HEAD(mirrors);
@@ -69,15 +70,25 @@ static bool hands_on(const struct mirror *other, const struct mirror *m)
 	       dm_table_get_md(other->ti->table) == dm_table_get_md(m->ti->table);
 }
 
-/* dmsetup may rename it. Once it is about to be removed it has none, and keeps what it had. */
+/* Under mirrors_lock. Once it is about to be removed it has none, and keeps what it had. */
 static void learn_name(struct mirror *m)
 {
 	char name[DM_NAME_LEN], uuid[DM_UUID_LEN];
 
+	lockdep_assert_held(&mirrors_lock);
 	if (dm_copy_name_and_uuid(dm_table_get_md(m->ti->table), name, uuid))
 		return;
 	strscpy(m->registered.name, name, sizeof(name));
 	strscpy(m->registered.uuid, uuid, sizeof(uuid));
+}
+
+void registry_learn(struct mirror *m)
+{
+	if (test_knob(name_of_before))
+		return;
+	mutex_lock(&mirrors_lock);
+	learn_name(m);
+	mutex_unlock(&mirrors_lock);
 }
 
 int registry_add(struct mirror *m)

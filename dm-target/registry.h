@@ -29,7 +29,8 @@
  *  - their superblocks have the same uuid: a LUN by another session or portal, through
  *    an LV, after a logout and a login;
  *  - one of the mirrors has no metadata, and both are the same leg of one mapped device
- *    (by its uuid, or by its name if it has none): all that can be known then. A leg of
+ *    (by its uuid, or by its name if it has none, as it was when anybody last looked at its
+ *    status or a leg was given up): all that can be known then. A leg of
  *    the core mode that drains is resynced as a whole when it has returned, unless the
  *    table before has handed on what it misses.
  *
@@ -89,6 +90,12 @@ bool registry_given_up(const struct mirror *m, enum leg_id leg);
 void registry_know(struct mirror *m, enum leg_id leg, const struct super_found *found);
 /* Is it, or was it handed on? */
 bool registry_knows(const struct mirror *m, enum leg_id leg);
+
+/*
+ * dmsetup may have renamed the device, which nobody tells. When a leg is given up, and whenever
+ * somebody looks at the status. Sleeps.
+ */
+void registry_learn(struct mirror *m);
 
 /* In the constructor, legs opened. -EBUSY, with ti->error, if a leg is taken. */
 int __must_check registry_add(struct mirror *m);

@@ -124,6 +124,7 @@ void status_emit(struct mirror *m, status_type_t type, char *result, unsigned in
 
 	switch (type) {
 	case STATUSTYPE_INFO:
+		registry_learn(m);
 		emit_info(m, result, maxlen);
 		break;
 	case STATUSTYPE_TABLE:

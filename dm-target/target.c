@@ -79,6 +79,7 @@ static void event_work(struct work_struct *work)
 	bool news = false;
 	enum leg_id leg;
 
+	registry_learn(m);
 	spin_lock_irq(&m->lock);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		before[leg] = m->shown[leg];

@@ -123,6 +123,7 @@ def test_resync_by_digests(part: str, kernel: str) -> None:
         ("mirror_budget.py", ("flood",), "no_budget", "KiB in flight, of"),
         ("mirror_background.py", ("wan", "60"), "no_background", "p99 is"),
         ("mirror_late.py", ("unjudged",), "unjudged_good", "health before the start"),
+        ("mirror_late.py", ("renamed",), "name_of_before", "by another device"),
     ],
 )
 def test_a_mend_that_is_switched_off_is_found(

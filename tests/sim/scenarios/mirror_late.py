@@ -206,6 +206,18 @@ def leaves() -> None:
     late.close()
 
 
+def renamed() -> None:
+    base.step("core mode: renamed, removed, and made again by another device")
+    late = Late(core=True)
+    late.write(0, "first")
+    late.name, late.node = "other", dm.rename(late.name, "other")
+    late.given_up("old")
+    late.used[1] = 1
+    late.again()
+    overtaken(late, "by another device")
+    late.close()
+
+
 def made_anew() -> None:
     base.step("while a write is out, lockstep-meta doesn't take the leg its name, by any device")
     late = Late()
@@ -332,6 +344,7 @@ PARTS = {
     "core": core_mode,
     "again": lambda: made_again(core=False),
     "unloaded": unloaded,
+    "renamed": renamed,
     "anew": made_anew,
     "leaves": leaves,
     "another": another_disk,

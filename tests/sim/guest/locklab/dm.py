@@ -21,13 +21,13 @@ _BUFFER = 16384
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _OPENS_AT, _FLAGS_AT, _EVENT_AT, _DEV_AT = 24, 28, 32, 40
 
-_CREATE, _REMOVE, _SUSPEND, _STATUS, _WAIT, _LOAD, _CLEAR, _MESSAGE = 3, 4, 6, 7, 8, 9, 10, 14
-_TABLE_STATUS = 12
+_CREATE, _REMOVE, _RENAME, _SUSPEND, _STATUS, _WAIT, _LOAD, _CLEAR = 3, 4, 5, 6, 7, 8, 9, 10
+_TABLE_STATUS, _MESSAGE = 12, 14
 _READONLY, _SUSPENDED, _ASK_TABLE, _NOFLUSH = 1 << 0, 1 << 1, 1 << 4, 1 << 11
 _INACTIVE = 1 << 12
 _WORDS = {
-    _CREATE: "create", _REMOVE: "remove", _SUSPEND: "suspend or resume", _STATUS: "look at",
-    _WAIT: "wait for", _LOAD: "load a table into", _CLEAR: "clear the table of",
+    _CREATE: "create", _REMOVE: "remove", _RENAME: "rename", _SUSPEND: "suspend or resume",
+    _STATUS: "look at", _WAIT: "wait for", _LOAD: "load a table into", _CLEAR: "clear the table of",
     _MESSAGE: "send a message to", _TABLE_STATUS: "ask the status of",
 }  # fmt: skip
 
@@ -98,6 +98,13 @@ def remove(name: str) -> None:
     _call(_REMOVE, name)
     with contextlib.suppress(FileNotFoundError):
         (Path("/dev/mapper") / name).unlink()
+
+
+def rename(name: str, to: str) -> str:
+    """As `dmsetup rename`; returns the new node."""
+    _call(_RENAME, name, to.encode() + b"\0")
+    node = Path("/dev/mapper") / name
+    return str(node.replace(node.with_name(to)))
 
 
 def message(name: str, text: str) -> None:
