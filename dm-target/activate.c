@@ -281,7 +281,7 @@ static int begin_core(struct mirror *m)
 		if (r)
 			return r;
 	}
-	/* What the table, or the mirror before, says that is stale: what is copied there is dirty. */
+	/* What the table, or the mirror before, calls stale: what is copied there is dirty. */
 	if (!test_knob(core_forgets))
 		dirty_map_add_stale(&m->dirty);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {

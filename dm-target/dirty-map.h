@@ -139,7 +139,7 @@ int __must_check dirty_map_read(struct dirty_map *dm, enum leg_id leg, unsigned 
  */
 int __must_check dirty_map_widen(struct dirty_map *dm, const unsigned long *bits);
 
-/* Set the bits of all that is stale (core mode, which has no map to load). Before the first resume. */
+/* Set the bits of all that is stale: core mode has no map to load. Before the first resume. */
 void dirty_map_add_stale(struct dirty_map *dm);
 
 /* Set every bit from @first on; dirty_map_write() makes it durable. Before the first resume. */
