@@ -180,8 +180,10 @@ void writes_drain(struct mirror *m)
 	struct writes *ws = &m->writes;
 	enum leg_id leg;
 
+	/* Idle: it may take for ever and holds nobody, so it isn't a hung task. */
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		while (!wait_event_timeout(ws->returned, !writes_draining(m, leg), DRAIN_TELL))
+		while (!wait_event_idle_timeout(ws->returned, !writes_draining(m, leg),
+						DRAIN_TELL))
 			DMWARN("%s: waiting for %u requests that the %s leg (%s) has not answered; "
 			       "they end when it answers, or is taken away below this device",
 			       m->name, READ_ONCE(ws->abandoned[leg]),

@@ -206,6 +206,21 @@ def leaves() -> None:
     late.close()
 
 
+def lingers() -> None:
+    base.step("what a leg hasn't answered for an hour after its mirror has gone is no hung task")
+    late = Late()
+    late.write(0, "first")
+    late.given_up("old")
+    dm.remove(late.name)
+    time.sleep(3600)  # the kernel looks every two minutes, and the lab fails by its report
+    base.expect(draining(), "nothing drains")
+    late.legs[1].wake(0)
+    late.node = dm.create(late.name, late.table())
+    late.in_sync()
+    late.holds(0, "old")
+    late.close()
+
+
 def renamed() -> None:
     base.step("core mode: renamed, removed, and made again by another device")
     late = Late(core=True)
@@ -344,6 +359,7 @@ PARTS = {
     "core": core_mode,
     "again": lambda: made_again(core=False),
     "unloaded": unloaded,
+    "lingers": lingers,
     "renamed": renamed,
     "anew": made_anew,
     "leaves": leaves,
