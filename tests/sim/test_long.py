@@ -70,7 +70,7 @@ def test_every_order_of_three_events(queue: str, of: int, part: int) -> None:
 
 
 @every_part
-@pytest.mark.parametrize(("most", "of"), [(2, 1), (3, 40)])
+@pytest.mark.parametrize(("most", "of"), [(2, 1), (3, 100)])
 @pytest.mark.parametrize("nvram", ["lab", "none", "dram"])
 def test_every_order_of_events_of_a_dcd(nvram: str, most: int, of: int, part: int) -> None:
     every = max(1, round(of / SCALE))

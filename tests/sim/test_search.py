@@ -39,9 +39,14 @@ def test_some_orders_of_two_events_with_queues_that_block() -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("nvram", ["lab", "none", "dram"])
-def test_some_orders_of_two_events_of_a_dcd(nvram: str) -> None:
-    run = search(2, 0, 1, "every=29", f"nvram={nvram}", of="dcd")
+# Without an NVRAM that keeps its content these never happen.
+OF_NVRAM = ["but=poison,lose,slot_fails,header_bad,newest_damaged,older_damaged,forgets"]
+
+
+@pytest.mark.parametrize(("nvram", "every"), [("lab", 61), ("none", 37), ("dram", 37)])
+def test_some_orders_of_two_events_of_a_dcd(nvram: str, every: int) -> None:
+    words = (f"every={every}", f"nvram={nvram}", *OF_NVRAM[: nvram != "lab"])
+    run = search(2, 0, 1, *words, of="dcd")
     assert run.rc == 0, run.text
     told = re.search(rb"(\d+) histories passed, (\d+) void", run.stdout)
     assert told, run.text
@@ -77,8 +82,30 @@ def test_a_mend_that_is_switched_off_is_found(knob: str, only: str, found: str) 
 
 
 @pytest.mark.parametrize(
+    ("knob", "most", "only", "found"),
+    [
+        ("plain_loads", 1, "poison", "torn or misplaced"),
+        ("keep_bad_slots", 1, "poison", "a slot with a media error is used"),
+        ("keep_void", 1, "slot_fails", "No data available"),
+        ("any_nvram", 1, "forgets", "an NVRAM that may forget is taken"),
+        ("no_end", 1, "newest_damaged", "holds version"),
+        ("trust_end", 1, "older_damaged", "holds version"),
+    ],
+)
+def test_a_mend_of_nvram_that_is_switched_off_is_found(
+    knob: str, most: int, only: str, found: str
+) -> None:
+    words = (f"only={only}", "nvram=lab")
+    assert search(most, 0, 1, *words, of="dcd").rc == 0
+    run = search(most, 0, 1, *words, of="dcd", options=("--param", f"dcd.test_{knob}=1"))
+    assert run.rc == 1, run.text
+    assert re.search(f"history .*({found})", run.stderr), run.text
+
+
+@pytest.mark.parametrize(
     ("knob", "only", "found"),
     [
+        ("unasked", "wound,cut", "No data available"),
         ("trust_log", "rot,lap", "torn or misplaced"),
         ("ack_early", "cut", "holds version"),
         ("stuck_stays", "data_bad,lap", "refused for a bad place of a disk"),

@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The world that search_dcd.py turns over: a DCD with its disks and its LUN, what is wrong with
+them, and what each sector may hold."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import subprocess
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from dcdlab import SEGMENT, SITE, TOOL, Box, Disk, format_log
+from histories import Refused
+from locklab import base, blk, dm, lio, media
+from statelab import Beside, History, Versions, sector
+
+# The deadline of a command, the probing of a disk that failed and a destage have passed.
+LONG_S = 4.0
+SETTINGS = "busy_after_ms=1500,destage_idle_ms=300,scrub_kib=0"
+# What the oracle looks at. The writes of a lap are in its second part.
+LOOK, ELSEWHERE = 1024, 256
+# Enough for three that fail, if two are to be left and one is to be written to the log.
+SLOTS = 6
+# After so long the kernel's own retries of a command have ended, too.
+PATIENCE_S = 110
+PLACES = range(96, 128)
+ERRORS = (errno.EIO, errno.ENODATA)
+OWN = {"nvram": "lab"}
+
+
+class World:
+    def __init__(self) -> None:
+        self.box = self._box()
+        self.volatile = OWN["nvram"] == "dram"
+        self.first = bytes(LOOK * blk.SECTOR)
+        self.history, self.versions = History(LOOK), Versions()
+        self.writes: list[Beside] = []
+        self.zeroings: list[Beside] = []
+        self.faults: dict[str, Callable[[], None]] = {}
+        self.hung: set[str] = set()
+        self.rotten = False  # reads may be errors
+        self.worn: set[str] = set()  # where the NVRAM has media errors
+        self.trouble: set[str] = set()  # what was ever wrong
+        self.node: str | None = None
+        self._look = contextlib.ExitStack()
+        self.open()
+
+    @staticmethod
+    def _box() -> Box:
+        nvram = OWN["nvram"]
+        return Box(
+            data_mib=1, data_spare_mib=1, log_mib=2, nvram=nvram, settings=SETTINGS,
+            nvram_bytes=4096 + SLOTS * SEGMENT,
+        )  # fmt: skip
+
+    @property
+    def disks(self) -> dict[str, Disk]:
+        return {"data": self.box.data, "log": self.box.log}
+
+    # Open and closed.
+
+    @property
+    def quiet(self) -> bool:
+        """Nobody waits for an answer."""
+        return all(one.done for one in (*self.writes, *self.zeroings))
+
+    @property
+    def well(self) -> bool:
+        return not self.faults and not self.hung and not self.rotten
+
+    def open(self) -> None:
+        """It may be refused while a disk is ill; not for what rot has lost."""
+        try:
+            store = self.box.open()
+        except OSError as err:
+            if not self.faults and not self.hung:
+                raise base.Wrong(f"all is well, and it isn't opened: {err}") from err
+            return
+        self.node = self._look.enter_context(lio.look(store))
+        # So the kernel gives a command up that is answered BUSY before it calls the hang a bug.
+        base.put(Path("/sys/block", Path(self.node).name, "device/timeout"), 2)
+
+    def close(self) -> None:
+        self._shut()
+        self.box.away()
+
+    def _shut(self) -> None:
+        if self.node:
+            self.node = None
+            self.patient(self._look.close, "the LUN's end")
+            self.patient(self.box.close, "the DCD's end")
+
+    def leave(self) -> None:
+        """As an admin closes it: not while a disk hangs."""
+        if self.hung or not self.node:
+            raise Refused
+        self._shut()
+        self.writes_end("writes to a LUN that is gone")
+
+    def patient(self, work: Callable[[], object], what: str) -> None:
+        beside = Beside(work)
+        base.until(lambda: beside.done, what, PATIENCE_S)
+        beside.result()
+
+    # Writes.
+
+    def write(self, first: int, count: int) -> None:
+        version = self.versions.next()
+        data = b"".join(sector(version, first + n) for n in range(count))
+        self.begin(first, count, version, lambda disk: disk.write(first, data))
+
+    def begin(
+        self, first: int, count: int, version: int, what: Callable[[blk.Disk], object]
+    ) -> None:
+        """Begun; it ends when it can."""
+        if not self.node:
+            raise Refused
+        self.writes.append(Beside(partial(self._one, self.node, first, count, version, what)))
+
+    def _one(
+        self, node: str, first: int, count: int, version: int, what: Callable[[blk.Disk], object]
+    ) -> bool:
+        history = self.history
+        history.issue(first, count, version)
+        try:
+            with blk.Disk(node) as disk:
+                what(disk)
+        except OSError as err:
+            base.expect(err.errno in ERRORS or self.node != node, f"a write: {err}")
+            base.expect(
+                self.node != node or not self.bears(),
+                f"a write is refused for a bad place of a disk: {err}",
+            )
+            return False
+        history.ack(first, count, version, False)
+        return True
+
+    def bears(self) -> bool:
+        """Whether no write is to be refused for all that was ever wrong."""
+        if self.box.nvram == "lab" and self.trouble <= {"log_unwritable"}:
+            return True
+        return self.trouble <= {"data_bad", "rot", "nvram"}
+
+    def beside(self, work: Callable[[str], object]) -> None:
+        if not self.node:
+            raise Refused
+        self.writes.append(Beside(partial(work, self.node)))
+
+    def zero(self, first: int, count: int, what: Callable[[blk.Disk], object]) -> None:
+        """A zeroing or a discard."""
+        version = self.versions.next()
+        self.history.zeroes.add(version)
+        self.begin(first, count, version, what)
+        self.zeroings.append(self.writes.pop())
+
+    def writes_end(self, what: str) -> None:
+        for some in (self.writes, self.zeroings):
+            for one in some:
+                base.until(partial(getattr, one, "done"), what, PATIENCE_S)
+                one.result()
+            some.clear()
+
+    def lap(self, node: str) -> None:
+        """One write a segment; the log has 16. It ends with the first that is refused."""
+        for at in 2 * list(range(ELSEWHERE, LOOK, 64)):
+            version = self.versions.next()
+            data = b"".join(sector(version, at + n) for n in range(64))
+            if not self._one(node, at, 64, version, partial(blk.Disk.write, sector=at, data=data)):
+                return
+
+    def flush(self, node: str) -> None:
+        begun = self.history.flush_begins()
+        try:
+            with blk.Disk(node) as disk:
+                disk.flush()
+        except OSError as err:
+            base.expect(err.errno == errno.EIO, f"a flush: {err}")
+        else:
+            self.history.flushed(begun)
+
+    # Disks.
+
+    def fault(self, name: str, why: str, what: Callable[[], None]) -> None:
+        if name in self.faults or name in self.hung:
+            raise Refused
+        self.trouble.add(why)
+        self.faults[name] = what
+        what()
+
+    def hang(self, name: str) -> None:
+        if name in self.hung:
+            raise Refused
+        self.trouble.add(f"{name}_hangs")
+        dm.suspend(name, flush=False)
+        self.hung.add(name)
+
+    def back(self, name: str) -> None:
+        if name not in self.hung and name not in self.faults:
+            raise Refused
+        self._well(name)
+
+    def _well(self, name: str) -> None:
+        """What was held goes its way."""
+        if name in self.hung:
+            dm.resume(name)
+            self.hung.discard(name)
+        if self.faults.pop(name, None):
+            self.disks[name].heal()
+
+    # The site.
+
+    def cut(self) -> None:
+        """Its power goes, with all that is under way, and comes back. Closed."""
+        self.history.frozen = True
+        media.cut(SITE, 1)
+        for name in list(self.hung):
+            dm.resume(name)
+        self.hung.clear()
+        self._shut()
+        self.writes_end("writes of a site without power")
+        self.history.frozen = False
+        if self.volatile:
+            self.history.acked = self.history.stable.copy()
+        self.box.power_on()
+        for fault in self.faults.values():
+            fault()
+
+    def tool(self, command: str) -> bool:
+        """Whether it succeeded; it has to if all is well. `check` tells media errors, too."""
+        words = ["--data", self.box.data.node, "--log", self.box.log.node]
+        words += ["--nvram", self.box.view]
+        done = subprocess.run([TOOL, command, *words], capture_output=True, text=True, check=False)
+        base.expect(
+            done.returncode == 0 or not self.well or (bool(self.worn) and command == "check"),
+            f"dcd {command}: {done.stdout}{done.stderr}",
+        )
+        return done.returncode == 0
+
+    def empty(self, command: str) -> bool:
+        """By a command that leaves nothing in the log. Closed before and after."""
+        if not self.tool(command):
+            return False
+        self.look_at_data(f"dcd {command}")
+        return True
+
+    def older(self) -> None:
+        """The data disk as it was when the log was formatted: it is told from the right one once
+        something was written to that, over which nothing is in the log."""
+        if not self.well:
+            raise Refused
+        self.write(0, 8)
+        self.writes_end("a write elsewhere")
+        self.box.destaged()
+        self.leave()
+        raw = self.box.data.bytes(0, LOOK)
+        with blk.Disk(self.box.data.node) as disk:
+            disk.write(0, self.first)
+            try:
+                self.box.open()
+            except OSError as err:
+                base.equal(err.errno, errno.EMEDIUMTYPE, "with an older data disk")
+            else:
+                self.box.close()
+                raise base.Wrong("an older data disk is taken for the right one")
+            disk.write(0, raw)
+            disk.flush()
+
+    def grow(self) -> None:
+        if not self.node or self.faults or self.hung or self.box.data.sectors != 2048:
+            raise Refused
+        self.box.data.resize(4096)
+        self.patient(lambda: self.box.set("grow=1"), "to grow")
+
+    def format(self) -> None:
+        format_log(self.box.data.node, self.box.log.node, self.box.view, "--force")
+        self.first = self.box.data.bytes(0, LOOK)
+
+    # The verdict.
+
+    def look(self, what: str) -> set[int]:
+        """By the LUN; returns the sectors that are lost, which only rot explains."""
+        assert self.node
+        lost: set[int] = set()
+        with blk.Disk(self.node, write=False) as disk:
+            try:
+                raw = disk.read(0, LOOK)
+            except OSError as err:
+                base.expect(self.rotten and err.errno == errno.ENODATA, f"{what}: {err}")
+                raw = b"".join(self._sector(disk, n, lost) for n in range(LOOK))
+        base.expect(lost <= set(PLACES), f"{what}: {sorted(lost)} are lost")
+        self.history.check(raw, what)
+        return lost
+
+    def _sector(self, disk: blk.Disk, n: int, lost: set[int]) -> bytes:
+        try:
+            return disk.read(n, 1)
+        except OSError as err:
+            base.equal(err.errno, errno.ENODATA, f"sector {n}")
+            lost.add(n)
+            version = self.history.acked[n]
+            return bytes(512) if version in self.history.zeroes else sector(version, n)
+
+    def look_at_data(self, what: str) -> None:
+        self.history.check(self.box.data.bytes(0, LOOK), f"{what}: the data disk")
+
+    def judge(self) -> None:
+        # sd sends a WRITE SAME or an UNMAP that is answered BUSY again for 3 to 12 minutes, and no
+        # other command meanwhile.
+        if self.hung and all(one.done for one in self.zeroings):
+            self.writes_end("writes while a disk hangs")
+        for name in self.disks:
+            self._well(name)
+        if not self.node:
+            self.open()
+        assert self.node
+        self.writes_end("writes once all is well")
+        if self.look("all is well") or (self.rotten and self.stays_damaged()):
+            # Until the log is found to work again a write may be refused.
+            base.until(lambda: "log FAILING" not in self.box.info(), "the log to work")
+            self.write(PLACES[0], len(PLACES))
+            self.writes_end("a write over what is lost")
+        met = self.worn and "header" not in self.worn and self.box.count("nvram_errors")
+        base.expect(not met or self.box.count("slots_retired"), "a slot with a media error is used")
+        self.rotten = False
+        self.box.says("log ok, data ok", "the disks to be told well")
+        self.write(100, 12)
+        self.writes_end("a last write")
+        base.equal(len(self.look("the last write")), 0, "sectors lost at the end")
+        self.box.destaged()
+        self.look_at_data("destaged")
+        self.write(98, 12)
+        self.writes_end("a write before the cut")
+        if self.volatile:
+            self.flush(self.node)
+        self.cut()
+        self.tool("check")
+        self.open()
+        self.look("after a cut")
+
+    def stays_damaged(self) -> bool:
+        """With room in the log, what NVRAM has waits there, too, for a better log (lost.h)."""
+        time.sleep(LONG_S)
+        return "log DAMAGED" in self.box.info()
+
+    def let_go(self) -> None:
+        """It went wrong: whoever waits is to end, or the script couldn't."""
+        if self.box.store:
+            print(self.box.info(), flush=True)
+        for name in self.disks:
+            with contextlib.suppress(OSError):
+                self._well(name)
