@@ -13,6 +13,7 @@
 #include "registry.h"
 #include "verdict.h"
 
+TEST_KNOB(bool, suspend_keeps, "a leg that fails while the table is suspended isn't given up");
 TEST_KNOB(bool, core_forgets, "core mode: what the table says that is stale isn't dirty");
 
 /* The longest text: a history. */
@@ -403,22 +404,49 @@ static int write_idle(struct mirror *m, enum leg_id leg)
 	return r;
 }
 
+/* Doesn't one answer that can't be given up? Whoever writes to it would wait with it. */
+static bool any_silent(struct mirror *m)
+{
+	bool silent = false;
+	enum leg_id leg;
+
+	/* The watch may not have seen yet that it answers again. */
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		silent |= READ_ONCE(m->legs[leg].silent) && sender_busy(&m->legs[leg].sender);
+	return silent;
+}
+
+/* Whoever takes over from this table has to know which leg has everything. */
+static void fails_at_last(struct mirror *m, enum leg_id leg)
+{
+	if (!test_knob(suspend_keeps))
+		(void)mirror_leg_failed(m, leg);
+}
+
 void activate_suspend(struct mirror *m)
 {
 	enum leg_id leg;
-	int r;
+	int r = 0;
 
 	mirror_take_forgotten(m);
 	dirty_map_hold(&m->dirty);
-	r = m->read_only ? 0 : dirty_map_clean(&m->dirty);
-	if (r)
+	if (!m->read_only)
+		r = any_silent(m) ? -ETIMEDOUT : dirty_map_clean(&m->dirty);
+	if (r) {
+		if (r != -ETIMEDOUT)
+			fails_at_last(m, mirror_home(m));
 		mirror_take_forgotten(m);
+	}
 	dirty_map_park(&m->dirty);
 	if (!m->meta || m->read_only)
 		return;
-	for (leg = LEG_LOCAL; leg < LEGS && !r; leg++)
-		if (!m->legs[leg].dead)
-			r = write_idle(m, leg);
+	for (leg = LEG_LOCAL; leg < LEGS && !r; leg++) {
+		if (m->legs[leg].dead)
+			continue;
+		r = write_idle(m, leg);
+		if (r)
+			fails_at_last(m, leg);
+	}
 	/* Nothing is lost: the next start finds a crash, and resyncs what is dirty. */
 	if (r)
 		DMWARN("%s: not marked as stopped cleanly: error %d",

@@ -16,6 +16,7 @@ struct chunk_leg {
 
 struct chunk {
 	struct mirror *m;
+	const bool *wanted;
 	struct locked_range range;
 	struct completion granted;
 	struct chunk_leg local, remote;
@@ -42,7 +43,7 @@ void chunk_destroy(struct chunk *c)
 	kfree(c);
 }
 
-struct chunk *chunk_create(struct mirror *m, unsigned int sectors)
+struct chunk *chunk_create(struct mirror *m, unsigned int sectors, const bool *wanted)
 {
 	struct chunk *c = kzalloc(sizeof(*c), GFP_KERNEL);
 	enum leg_id leg;
@@ -51,6 +52,7 @@ struct chunk *chunk_create(struct mirror *m, unsigned int sectors)
 	if (!c)
 		return NULL;
 	c->m = m;
+	c->wanted = wanted;
 	init_completion(&c->granted);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		struct chunk_leg *l = leg_part(c, leg);
@@ -105,6 +107,7 @@ static bool submit(struct chunk *c, enum leg_id leg, enum leg_id buffer, blk_opf
 		left -= len;
 		offset = 0;
 	}
+	t->wanted = c->wanted;
 	transfer_submit(t);
 	return true;
 }

@@ -23,10 +23,12 @@ struct mirror;
 /**
  * chunk_create - a chunk that holds nothing
  * @sectors: its largest size, up to IO_MAX_SECTORS
+ * @wanted: becomes false, under the state lock, when nobody waits for what is read any more
+ *	    (then transfers_abandon() has to be called); NULL: that doesn't happen
  *
  * Returns NULL for want of memory.
  */
-struct chunk *chunk_create(struct mirror *m, unsigned int sectors);
+struct chunk *chunk_create(struct mirror *m, unsigned int sectors, const bool *wanted);
 /* NULL is allowed. Not while it is held. */
 void chunk_destroy(struct chunk *c);
 

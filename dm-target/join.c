@@ -16,6 +16,7 @@
 #include "resync.h"
 #include "verdict.h"
 
+TEST_KNOB(bool, parting_stays, "a leg doesn't come back while the other one can't be written");
 TEST_KNOB(uint, slow_home, "ms from when a leg has the map to when it is the map's home");
 
 static int adopt(struct mirror *m, struct super *source)
@@ -274,6 +275,9 @@ static int come_back(struct mirror *m, enum leg_id leg)
 		r = -EPERM;	/* "fail", just now */
 	if (!r && (m->changes != m->join_changes || writes_draining(m, leg)))
 		r = -EAGAIN;
+	/* It may be just about to succeed. */
+	if (!r && standing_parts(m))
+		r = -EBUSY;
 	if (!r) {
 		l->dead = false;
 		l->why = WHY_NONE;
@@ -413,19 +417,32 @@ static int step(struct mirror *m)
 	switch (m->standing) {
 	case PARTING:
 		spin_unlock_irq(&m->lock);
-		return standing_retry_now(m) ?: -EAGAIN;
+		if (!standing_retry_now(m))
+			return -EAGAIN;
+		if (test_knob(parting_stays))
+			return -EIO;
+
+		/*
+		 * The leg that is left can't say that it is alone, so nothing was acknowledged
+		 * without the dead one: if that is back, it is as good as before.
+		 */
+		spin_lock_irq(&m->lock);
+		break;
 	case TOGETHER:
 		spin_unlock_irq(&m->lock);
 		if (m->meta && stale && !ready)
 			return mark_target(m, leg);
 		return m->meta && !stale && ready ? in_sync(m, leg) : 0;
 	default:
-		leg = m->legs[LEG_LOCAL].dead ? LEG_LOCAL : LEG_REMOTE;
-		if (!m->legs[leg].dev)
-			r = -ENODEV;
-		else if (m->legs[leg].why == WHY_TOLD)
-			r = -EPERM;
+		break;
 	}
+	leg = m->legs[LEG_LOCAL].dead ? LEG_LOCAL : LEG_REMOTE;
+	if (!m->legs[leg].dead)
+		r = -EAGAIN;	/* it has ended meanwhile, and the leg is back */
+	else if (!m->legs[leg].dev)
+		r = -ENODEV;
+	else if (m->legs[leg].why == WHY_TOLD)
+		r = -EPERM;
 	spin_unlock_irq(&m->lock);
 	return r ?: come_back(m, leg);
 }

@@ -10,6 +10,7 @@
 #include "resync.h"
 #include "verify.h"
 
+TEST_KNOB(bool, target_acks, "a write that the target hasn't got is acknowledged, whatever the policy");
 TEST_KNOB(bool, nothing_forgotten, "a flush that fails on a leg that stays changes nothing");
 
 static bool leg_in(unsigned int mask, enum leg_id leg)
@@ -303,11 +304,13 @@ static blk_status_t settle_half(struct write *w, enum leg_id bad)
 
 	/*
 	 * It was given up after it had got this, and is back: flushed since, and
-	 * with its misses marked, of which this is one more. If its superblock
-	 * doesn't say yet that it misses anything, that comes first.
+	 * with its misses marked, of which this is one more. It is written once more: what the
+	 * policy says of a write that one leg alone has is asked when a leg is dead, not here.
 	 */
 	mark_missed(w, bad);
-	return w->kind == WRITE_FLUSH || mirror_may_resync(m) ? BLK_STS_OK : hold_unacked(w);
+	if (w->kind == WRITE_FLUSH || (test_knob(target_acks) && mirror_may_resync(m)))
+		return BLK_STS_OK;
+	return hold_unacked(w);
 }
 
 /*

@@ -23,6 +23,12 @@
 
 struct mirror;
 
+/*
+ * So many are tried again at once, each with pages of its own (IO_MAX_PAGES), when thousands were
+ * in flight on a leg that fails. The others wait, with the caller's pages only.
+ */
+#define READS_AGAIN	16
+
 /* For .map: returns DM_MAPIO_REMAPPED, DM_MAPIO_SUBMITTED or DM_MAPIO_KILL. */
 int read_map(struct mirror *m, struct bio *bio);
 

@@ -284,7 +284,7 @@ struct repair *repair_create(struct mirror *m)
 			rp->piece = max(rp->piece, bdev_physical_block_size(leg_bdev(&m->legs[leg]))
 						   >> SECTOR_SHIFT);
 	rp->piece = min(rp->piece, IO_MAX_SECTORS);
-	rp->chunk = chunk_create(m, rp->piece);
+	rp->chunk = chunk_create(m, rp->piece, NULL);
 	rp->wq = alloc_ordered_workqueue("lockstep-repair", WQ_MEM_RECLAIM);
 	if (!rp->chunk || !rp->wq) {
 		repair_destroy(rp);

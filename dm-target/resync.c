@@ -459,7 +459,7 @@ struct resync *resync_create(struct mirror *m, unsigned int jobs, bool compare)
 
 		job->rs = rs;
 		INIT_WORK(&job->work, job_work);
-		job->chunk = chunk_create(m, IO_MAX_SECTORS);
+		job->chunk = chunk_create(m, IO_MAX_SECTORS, NULL);
 		if (!job->chunk) {
 			resync_destroy(rs);
 			return ERR_PTR(-ENOMEM);

@@ -42,8 +42,9 @@ void standing_hold(struct mirror *m, struct write *w)
 
 	list_add_tail(&w->held, &m->held);
 	count(&m->counters, COUNT_HELD);
-	/* Parting may have failed before: try again, or what is held fails. */
-	if (m->standing == PARTING || m->closed)
+	/* Parting may have failed before: try again, or what is held fails. Together: send it again. */
+	if (m->standing == PARTING || m->closed ||
+	    (m->standing == TOGETHER && mirror_may_resync(m)))
 		queue_work(m->state_wq, &m->parting);
 }
 
@@ -147,7 +148,7 @@ static int part(struct mirror *m)
 	if (move)
 		dirty_map_release(&m->dirty);
 	if (r)
-		DMERR("%s: can't write the metadata of the %s leg (%s), the only one left: error %d; writes fail until it can",
+		DMERR_LIMIT("%s: can't write the metadata of the %s leg (%s), the only one left: error %d; writes fail until it can",
 		      dm_table_device_name(m->ti->table), leg_name(leg),
 		      leg_path(&m->legs[leg]), r);
 	return r;
@@ -249,6 +250,12 @@ void standing_await(struct mirror *m)
 	}
 	while (work_busy(&m->parting) && time_before(jiffies, end))
 		schedule_timeout_uninterruptible(1);
+}
+
+bool standing_parts(struct mirror *m)
+{
+	lockdep_assert_held(&m->lock);
+	return m->standing == PARTING && work_busy(&m->parting);
 }
 
 void standing_retry(struct mirror *m)

@@ -21,7 +21,7 @@
  *                                                           tries again
  *   alone, blocked, refusing
  *               policy changed, or "unblock"                parting
- *   alone, blocked, refusing
+ *   alone, blocked, refusing, and parting if that has failed
  *               the leg joins again (join.h)                together
  *
  * Parting makes the survivor the map's home, with all bits that are set, and,
@@ -94,6 +94,12 @@ void standing_drain(struct mirror *m);
  */
 #define PARTING_SECONDS	3
 void standing_await(struct mirror *m);
+
+/*
+ * Is a parting under way? Under the state lock: one that isn't finds whatever is made of the
+ * standing before the lock is given back.
+ */
+bool standing_parts(struct mirror *m);
 
 /*
  * A parting has failed: try again. Any context, and, which waits for the end of

@@ -342,7 +342,7 @@ static int mirror_init(struct mirror *m)
 	if (r)
 		return r;
 	m->wq = alloc_workqueue("lockstep", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	m->read_wq = alloc_workqueue("lockstep-read", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	m->read_wq = alloc_workqueue("lockstep-read", WQ_UNBOUND | WQ_MEM_RECLAIM, READS_AGAIN);
 	m->state_wq = alloc_ordered_workqueue("lockstep-state", WQ_MEM_RECLAIM);
 	m->join_wq = alloc_ordered_workqueue("lockstep-join", WQ_MEM_RECLAIM);
 	if (!m->wq || !m->read_wq || !m->state_wq || !m->join_wq)

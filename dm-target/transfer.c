@@ -7,8 +7,11 @@
 #include <linux/slab.h>
 
 #include "lockstep-format.h"
+#include "lockstep-test.h"
 #include "lockstep-trace.h"
 #include "mirror.h"
+
+TEST_KNOB(bool, silence_holds, "a suspend waits for a leg that doesn't answer, whatever for");
 
 /* One with pages of its own. */
 struct owned {
@@ -44,14 +47,27 @@ static void *alloc_owned(gfp_t gfp, void *data)
 	return o;
 }
 
-/* May it use its leg? A dead one only for a join that is to go on. */
+/* A chunk that was to be read by a resync or a verify that has ended. */
+static bool is_needless(const struct transfer *t)
+{
+	bool over = t->m->closed || (t->wanted && !READ_ONCE(*t->wanted));
+
+	return over && !t->pool && !op_is_write(bio_op(&t->bio)) && !test_knob(silence_holds);
+}
+
+/*
+ * May it use its leg? A dead one only for a join that is to go on. One that doesn't answer and
+ * can't be given up not for what nobody needs.
+ */
 static bool usable(const struct transfer *t)
 {
 	const struct mirror *m = t->m;
 	const struct leg *l = &m->legs[t->leg];
 
 	lockdep_assert_held(&m->lock);
-	return !l->dead || (t->joins && l->joiner && !m->join_off && !m->closed);
+	if (l->dead)
+		return t->joins && l->joiner && !m->join_off && !m->closed;
+	return !(l->silent && is_needless(t));
 }
 
 /* Under the state lock. */
@@ -131,6 +147,7 @@ bool transfer_init(struct transfer *t, struct mirror *m, enum leg_id leg, blk_op
 	t->m = m;
 	t->leg = leg;
 	t->sector = sector;
+	t->wanted = NULL;
 	t->ns = 0;
 	t->users = 2;
 	t->abandoned = false;
@@ -195,7 +212,7 @@ static bool give_up(struct transfer *t)
 	bool late;
 
 	spin_lock_irqsave(&t->m->lock, flags);
-	late = !completion_done(&t->done);
+	late = t->out && !t->abandoned;
 	if (late)
 		abandon(t);
 	spin_unlock_irqrestore(&t->m->lock, flags);
@@ -240,7 +257,7 @@ int transfer_ended(struct transfer *t, unsigned long *ended)
 	int r = -EINPROGRESS;
 
 	spin_lock_irqsave(&t->m->lock, flags);
-	if (completion_done(&t->done)) {
+	if (!t->out || t->abandoned) {
 		r = blk_status_to_errno(t->status);
 		*ended = t->ended;
 	}

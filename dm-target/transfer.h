@@ -9,6 +9,8 @@
  *  - on a dead leg, which only a join uses (join.h): after JOIN_SECONDS, or as
  *    soon as joins are to stop. Anybody else's ends at once: the join may be
  *    about to find that the leg is no more this mirror's;
+ *  - a chunk that is read from a silent leg (watch.h), when the table is suspended or nobody
+ *    waits for it any more;
  *  - while the mirror has not been started yet, so that nothing can be given up: after
  *    the leg's timeout, if it has one. Then the start fails.
  * What is abandoned ends for who waits with -ETIMEDOUT. Unless it was still with the
@@ -44,6 +46,8 @@ struct transfer {
 	enum leg_id leg;
 	struct bio bio;			/* its pages are added after transfer_init() */
 	struct bio_vec vecs[IO_MAX_PAGES];
+	/* A read: NULL, or false when nobody waits for it any more. Set between init and submit. */
+	const bool *wanted;
 	u64 ns;				/* that it took; 0 if it was abandoned */
 	unsigned long ended;		/* jiffies */
 

@@ -297,6 +297,7 @@ static bool end_run(struct verify *v)
 	spin_lock_irq(&v->m->lock);
 	active = v->active;
 	v->active = false;
+	transfers_abandon(v->m);
 	spin_unlock_irq(&v->m->lock);
 	throttle_wake(v->m->throttle);
 	flush_workqueue(v->wq);
@@ -310,7 +311,7 @@ static int start_run(struct verify *v, bool check)
 
 	for (i = 0; i < VERIFY_JOBS; i++) {
 		if (!v->jobs[i].chunk)
-			v->jobs[i].chunk = chunk_create(m, IO_MAX_SECTORS);
+			v->jobs[i].chunk = chunk_create(m, IO_MAX_SECTORS, &v->active);
 		if (!v->jobs[i].chunk)
 			return -ENOMEM;
 	}

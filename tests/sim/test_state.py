@@ -48,6 +48,29 @@ def test_a_leg_given_up_for_one_that_does_not_answer_is_found() -> None:
     assert "both are silent" in run.text
 
 
+@both_kernels
+@pytest.mark.parametrize("part", [
+    "reloaded_local", "reloaded_remote", "blocked", "blocked_target", "silent_resync",
+    "silent_verify", "parting", "reads",
+])  # fmt: skip
+def test_gets_on(part: str, kernel: str) -> None:
+    run = lab("state_gets_on.py", part, kernel=kernel, options=PATIENCE)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("part", "knob", "says"), [
+    ("reloaded_local", "suspend_keeps", "can't suspend or resume"),
+    ("blocked_target", "target_acks", "the remote leg hasn't got it"),
+    ("silent_verify", "silence_holds", "verify stop"),
+    ("silent_resync", "silence_holds", "remove waits"),
+    ("parting", "parting_stays", "recover"),
+])  # fmt: skip
+def test_without_its_mend_it_does_not(part: str, knob: str, says: str) -> None:
+    options = (*PATIENCE, "--param", f"dm_lockstep.test_{knob}=1")
+    run = lab("state_gets_on.py", part, options=options)
+    assert run.rc != 0 and says in run.text, run.text
+
+
 # The other site's host doesn't know what the primary has abandoned. Here both are one kernel.
 TWO_HOSTS = ("--param", "dm_lockstep.test_drain_by_device=1")
 

@@ -41,6 +41,7 @@ from statelab import (
     content,
     meta,
     source_of,
+    version_in,
 )
 from statesites import Sites
 
@@ -85,7 +86,7 @@ class Life:
         legs = self.sites.legs
         return mirror.table(
             local or legs[LOCAL], remote or legs[REMOTE],
-            "policy", self.policy, "remote_timeout", 100, "rejoin", 1,
+            "policy", self.policy, "remote_timeout", 1000 if base.REALTIME else 100, "rejoin", 1,
             "resync_jobs", self.rng.randint(1, 4), sectors=self.truth.sectors,
         )  # fmt: skip
 
@@ -287,7 +288,12 @@ class Life:
         if local != remote:
             at = next(n for n in range(self.truth.sectors)
                       if local[n * 512 : n * 512 + 512] != remote[n * 512 : n * 512 + 512])
-            raise base.Wrong(f"{when}: the legs differ, first in sector {at}")
+            has = [f"write {version_in(disk, at)}" for disk in (local, remote)]
+            status = dm.status("mirror") if dm.exists("mirror") else "-"
+            raise base.Wrong(
+                f"{when}: the legs differ, first in sector {at}: the local one has {has[0]}, the"
+                f" remote one {has[1]}, {self.truth.acked[at]} was acknowledged; status {status}"
+            )
 
     def act(self) -> None:
         self.write()
@@ -299,7 +305,9 @@ class Life:
         """The primary's power is cut; what it had on the wire may arrive or not."""
         self.say("crash")
         assert self.writers
-        if self.rng.random() < 0.7:
+        # In real time what is written from now on has to be held up: the local disk takes it, and
+        # marks, though it has no power any more, and the remote one would be ahead of the marks.
+        if self.rng.random() < 0.7 or base.REALTIME:
             self.sites.hang(REMOTE)  # lost
         self.truth.frozen = True
         self.sites.cut(LOCAL, self.rng.randrange(1 << 30))

@@ -137,6 +137,11 @@ def sector(version: int, number: int) -> bytes:
     return _PART.pack(version, number) * 32 if version else _EMPTY
 
 
+def version_in(data: bytes, at: int) -> int:
+    """Which write a sector holds, unless it is torn; 0: none."""
+    return int(_PART.unpack_from(data, at * 512)[0])
+
+
 class History:
     """What each sector may hold: the oracle of one mirror's life, or of one branch of it.
 

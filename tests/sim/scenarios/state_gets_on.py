@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A leg fails or hangs at a bad moment: the mirror gets on, and keeps what it promises. Each part
+was found by a review.
+
+Args: the part.
+"""
+
+import errno
+import subprocess
+import time
+
+from locklab import base, blk, dm, mirror
+from mirrorlab import LOAD, Beside, Leg, Pair
+from statelab import create, super_of
+
+MIB = 8
+NEW = blk.pattern("new", 8)
+
+
+class World:
+    def __init__(self, *options: object) -> None:
+        self.local, self.remote = Leg("llocal", mib=MIB), Leg("lremote", mib=MIB)
+        create(self.local.node, self.remote.node, "--assume-clean")
+        self.table = mirror.table(
+            self.local.node, self.remote.node, "rejoin", 1, "remote_timeout", 2000, *options,
+            sectors=super_of(self.local.node).data_sectors,
+        )  # fmt: skip
+        self.node = dm.create("mirror", self.table)
+
+    def put(self, at: int) -> None:
+        with blk.Disk(self.node) as disk:
+            disk.write(at, NEW)
+
+    def health(self) -> str:
+        return mirror.parse(dm.status("mirror")).health
+
+    def ends(self, what: str, work: Beside, seconds: float) -> None:
+        base.until(lambda: work.done, f"{what}; status {dm.status('mirror')}", seconds)
+        work.result()
+
+    def close(self) -> None:
+        if dm.exists("mirror"):
+            dm.remove("mirror")
+        for leg in (self.local, self.remote):
+            leg.close()
+
+
+def reloaded(fails: str) -> None:
+    base.step(f"the {fails} leg fails, nobody has noticed, and the table is exchanged")
+    w = World()
+    w.put(0)
+    (w.local if fails == "local" else w.remote).gone()
+    dm.reload("mirror", w.table)
+    w.ends("the write", Beside(lambda: w.put(8)), 10)
+    base.equal(w.health(), "DA" if fails == "local" else "AD", "health")
+    w.close()
+
+
+def blocked(target: bool) -> None:
+    base.step(f"policy block: a write that the remote leg has failed, which is back; {target=}")
+    w = World("policy", "block", "resync_rate", 1)
+    at = 2048
+    if target:
+        dm.message("mirror", "resync")
+        base.until(lambda: w.health() == "Aa", "a target", 10)
+        time.sleep(1)
+    disk = w.local.disk
+    w.local.table("\n".join((
+        f"0 {at} linear {disk.node} 0",
+        f"{at} 64 delay {disk.node} {at} 0 {disk.node} {at} 3000",
+        f"{at + 64} {disk.sectors - at - 64} linear {disk.node} {at + 64}",
+    )))  # fmt: skip
+    w.remote.gone()
+    write = Beside(lambda: w.put(at))
+    time.sleep(0.2)
+    dm.message("mirror", "fail remote")
+    w.remote.well()
+    dm.message("mirror", "recover")
+    w.ends("the write", write, 60)
+    with blk.Disk(w.remote.disk.node, write=False) as there:
+        base.expect(there.read(at, 8) == NEW, "acknowledged, and the remote leg hasn't got it")
+    w.close()
+
+
+def silent(what: str) -> None:
+    base.step(f"the only good leg hangs, and all that is out is a read of a {what}: remove ends")
+    w = World("resync_pace", "full", "resync_rate", 64)
+    hangs = w.local
+    if what == "resync":
+        hangs = w.remote
+        dm.message("mirror", "fail local")
+        with blk.Disk(w.node) as disk:
+            disk.write(0, blk.pattern("new", 256))
+        dm.message("mirror", "resync_rate 1")
+        dm.message("mirror", "recover")
+        base.until(lambda: w.health() == "aA", "a target", 10)
+    else:
+        dm.message("mirror", "verify check")
+    time.sleep(0.5)
+    hangs.hang()
+    time.sleep(15)
+    if what == "verify":
+        w.ends("verify stop", Beside(lambda: dm.message("mirror", "verify stop")), 4)
+    remove = Beside(lambda: dm.remove("mirror"))
+    base.until(lambda: remove.done, "remove waits for a read that nobody needs", 10)
+    remove.result()
+    hangs.wake()
+    dm.create("mirror", w.table)
+    base.until(lambda: w.health() == "AA", "in sync", 60)
+    w.close()
+
+
+def parting() -> None:
+    base.step("the local leg can't say that it is alone: the remote one is as good as before")
+    w = World()
+    w.put(0)
+    disk = w.local.disk
+    end = disk.sectors - 16
+    w.local.table(f"0 {end} linear {disk.node} 0\n"
+                  f"{end} 16 flakey {disk.node} {end} 0 3600 1 error_writes")  # fmt: skip
+    w.remote.gone()
+    log = base.KernelLog()
+    for n in range(200):
+        with base.refused("a write", errno.EIO):
+            w.put(8 * n)
+    lines = [line for line in log.new() if "can't write the metadata" in line]
+    base.expect(0 < len(lines) < 30, f"{len(lines)} lines in the log")
+    w.remote.well()
+    w.ends("recover", Beside(lambda: dm.message("mirror", "recover")), 10)
+    w.put(0)
+    w.local.well()
+    base.until(lambda: w.health() == "AA", "in sync", 60)
+    dm.remove("mirror")
+    blk.same(w.local.node, w.remote.node, super_of(w.local.node).data_sectors)
+    w.close()
+
+
+def reads() -> None:
+    """1,536 reads of 4 KiB, and a budget of 1 MiB."""
+    base.step("reads in flight when the local leg fails don't take what memory there is")
+    pair = Pair("nosync", "memory_kib", 1024, "resync_pace", "full")
+    pair.remote.slow(3000)
+    pair.local.hang()
+    loads = [subprocess.Popen([LOAD, "fetch", pair.mirror.node, str(8 << 11), "256", "512", str(n)])
+             for n in range(6)]  # fmt: skip
+    time.sleep(1)
+    before = least = free_kib()
+    dm.load("llocal", f"0 {pair.local.disk.sectors} error")
+    dm.resume("llocal")
+    for _ in range(20):
+        time.sleep(0.1)
+        least = min(least, free_kib())
+    for load in loads:
+        base.equal(load.wait(3600), 0, "exit code of the reader")
+    pair.local.well()
+    base.expect(before - least < 16 << 10, f"{before - least} KiB were taken")
+
+
+def free_kib() -> int:
+    with open("/proc/meminfo") as file:
+        words = dict(line.split(":", 1) for line in file)
+    return int(words["MemFree"].split()[0])
+
+
+PARTS = {
+    "reloaded_local": lambda: reloaded("local"),
+    "reloaded_remote": lambda: reloaded("remote"),
+    "blocked": lambda: blocked(target=False),
+    "blocked_target": lambda: blocked(target=True),
+    "silent_resync": lambda: silent("resync"),
+    "silent_verify": lambda: silent("verify"),
+    "parting": parting,
+    "reads": reads,
+}
+(part,) = base.words(1, PARTS)
+PARTS[part]()
+base.step("done")
