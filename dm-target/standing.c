@@ -42,7 +42,7 @@ void standing_hold(struct mirror *m, struct write *w)
 
 	list_add_tail(&w->held, &m->held);
 	count(&m->counters, COUNT_HELD);
-	/* Parting may have failed before: try again, or what is held fails. Together: send it again. */
+	/* Parting may have failed before: try again, or what is held fails. Together: once more. */
 	if (m->standing == PARTING || m->closed ||
 	    (m->standing == TOGETHER && mirror_may_resync(m)))
 		queue_work(m->state_wq, &m->parting);
@@ -149,8 +149,8 @@ static int part(struct mirror *m)
 		dirty_map_release(&m->dirty);
 	if (r)
 		DMERR_LIMIT("%s: can't write the metadata of the %s leg (%s), the only one left: error %d; writes fail until it can",
-		      dm_table_device_name(m->ti->table), leg_name(leg),
-		      leg_path(&m->legs[leg]), r);
+			    dm_table_device_name(m->ti->table), leg_name(leg),
+			    leg_path(&m->legs[leg]), r);
 	return r;
 }
 
