@@ -9,7 +9,7 @@
 
 /* What of the caller's flags a leg is to see. */
 #define LEG_FLAGS	(REQ_SYNC | REQ_META | REQ_PRIO | REQ_IDLE | REQ_FUA | \
-			 REQ_PREFLUSH | REQ_BACKGROUND)
+			 REQ_PREFLUSH | REQ_BACKGROUND | REQ_NOUNMAP)
 
 #define DRAIN_TELL	(600 * HZ)	/* once more; it has been told at first */
 

@@ -24,14 +24,15 @@ bool zero_supported(const struct mirror *m)
 }
 
 /*
- * What the device zeroes in one request. If it has to be written: as much as a write has at most,
- * since all that one call sends is as old as the first of it.
+ * What the device zeroes in one request. If it has to be written, or may have to be since nothing
+ * is to be unmapped: as much as a write has at most, since all that one call sends is as old as
+ * the first of it.
  */
-static sector_t most_at_once(const struct leg *l, bool written)
+static sector_t most_at_once(const struct leg *l, bool written, bool keep)
 {
 	sector_t most = bdev_write_zeroes_sectors(leg_bdev(l));
 
-	return written || !most ? IO_MAX_SECTORS : most;
+	return written || keep || !most ? IO_MAX_SECTORS : most;
 }
 
 /* Sleeps until the device is done. */
@@ -63,14 +64,17 @@ blk_status_t zero_leg(struct write *w, enum leg_id leg)
 	struct leg *l = &w->m->legs[leg];
 	/* Asked once: that cache may be switched on meanwhile. */
 	bool through = leg_write_flags(l), written = through && !test_knob(zero_then_flush);
+	/* What is allocated stays so: it was asked for, as space that is reserved. */
+	bool keep = w->opf & REQ_NOUNMAP;
 	sector_t sector = w->range.start, left, nr;
 	int r = 0;
 
 	for (left = write_sectors(w); left && !r; left -= nr, sector += nr) {
-		nr = min(left, most_at_once(l, written));
+		nr = min(left, most_at_once(l, written, keep));
 		sender_anew(&l->sender, &w->part[leg].item);
 		r = written ? write_zeroes(l, sector, nr) :
-			      blkdev_issue_zeroout(leg_bdev(l), sector, nr, GFP_NOIO, 0);
+			      blkdev_issue_zeroout(leg_bdev(l), sector, nr, GFP_NOIO,
+						   keep ? BLKDEV_ZERO_NOUNMAP : 0);
 	}
 	/* There is no FUA for zeroing, so: what FUA would have done, afterwards. */
 	if (!r && !written && (through || (w->opf & REQ_FUA))) {

@@ -13,9 +13,9 @@ both_kernels = pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize(
     "scenario",
     [
-        "mirror_table", "mirror_legs", "mirror_resync", "mirror_verify", "mirror_repair",
-        "mirror_hang", "mirror_late", "mirror_coalesce", "mirror_scatter", "mirror_hot",
-        "mirror_limits", "meta_grow", "meta_grown", "meta_reload",
+        "mirror_table", "mirror_legs", "mirror_nounmap", "mirror_resync", "mirror_verify",
+        "mirror_repair", "mirror_hang", "mirror_late", "mirror_coalesce", "mirror_scatter",
+        "mirror_hot", "mirror_limits", "meta_grow", "meta_grown", "meta_reload",
     ],
 )  # fmt: skip
 def test_on_two_disks(scenario: str, kernel: str) -> None:
