@@ -105,16 +105,40 @@ static bool said(struct dcd_engine *e)
 	return !r;
 }
 
-static bool give_up(struct dcd_engine *e, const struct dcd_load *l)
+static void tell(struct dcd_engine *e, const struct dcd_load *l)
 {
 	const struct dcd_place *p = &l->place;
 
-	if (!is_gone(e, p) || !said(e))
-		return false;
 	dcd_count(e, DCD_N_LOST_PLACES, 1);
 	trace_dcd_lost(e, p, dcd_segment_of(e, p), l->error);
 	pr_err_ratelimited("dcd: %s: %u sectors from %llu on are LOST: the log %pg had their only copy, and can't give it: error %d; reads of them are medium errors until they are written again\n",
 			   e->name, dcd_place_sectors(p), (u64)p->sector, e->log.bdev, l->error);
+}
+
+static bool give_up(struct dcd_engine *e, const struct dcd_load *l)
+{
+	if (!is_gone(e, &l->place) || !said(e))
+		return false;
+	tell(e, l);
+	return true;
+}
+
+static void is_lost(struct dcd_load *l)
+{
+	l->kind = DCD_LOAD_AGAIN;
+	l->lost = true;
+	l->unread = false;
+	l->buf = NULL;
+	l->error = 0;
+}
+
+/* The log is dead: nobody who opens it and NVRAM is to ask that one alone. */
+static bool give_up_past_log(struct dcd_engine *e, const struct dcd_load *l)
+{
+	if (!e->keeps || l->error != -EBADMSG || test_knob(lost_in_log) || !is_gone(e, &l->place))
+		return false;
+	dcd_header_feature(e, DCD_INCOMPAT_LOST);
+	tell(e, l);
 	return true;
 }
 
@@ -122,17 +146,21 @@ void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l)
 {
 	bool waited, wait;
 
-	if (l->error == -ENOMEM || e->sweep.past_log || dcd_lost_stays() ||
+	if (l->error == -ENOMEM || dcd_lost_stays() ||
 	    !within_bounds(e, &l->place) || !gives_others(e))
 		return;
+	if (e->sweep.past_log) {
+		if (give_up_past_log(e, l))
+			is_lost(l);
+		return;
+	}
 	waited = has_waited(e, l->whole.at);
 	wait = !dcd_stuck_again(e) || (!dcd_lost_is_due(e) && !waited);
-	l->kind = DCD_LOAD_LEFT;
 	if (!wait && give_up(e, l)) {
-		l->kind = DCD_LOAD_AGAIN;
-		l->lost = true;
-		l->unread = false;
+		is_lost(l);
+		return;
 	}
+	l->kind = DCD_LOAD_LEFT;
 	l->buf = NULL;
 	l->error = 0;
 }

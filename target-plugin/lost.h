@@ -16,7 +16,9 @@
  * with it: whoever starts then doesn't take the log's word for anything below that, nor its LOST.
  * So each round past the log puts what is lost into the newest slots of NVRAM before it says that
  * all before those is applied: at every moment an entry that counts says it, in the log before, in
- * NVRAM then, and in the log again when that works. No write is held by it, as some slots are kept
+ * NVRAM then, and in the log again when that works. What such a round finds damaged joins them at
+ * once, as nothing else gets past it: if the log answers, and with other bytes; what it can't read
+ * is for whoever mends it. No write is held by it, as some slots are kept
  * for it (admission.c). NVRAM that is too small for that (two slots are), or worn, can't go on: the
  * round fails, and when all slots are full writes are refused, with a message that says so. With
  * any other NVRAM they are refused in any case, and the log isn't disowned.

@@ -85,7 +85,7 @@ def test_a_mend_that_is_switched_off_is_found(knob: str, only: str, found: str) 
     ("knob", "most", "only", "found"),
     [
         ("plain_loads", 1, "poison", "torn or misplaced"),
-        ("keep_bad_slots", 1, "poison", "a slot with a media error is used"),
+        ("keep_bad_slots", 1, "poison", "in vain for: a bad slot to be retired"),
         ("keep_void", 1, "slot_fails", "No data available"),
         ("any_nvram", 1, "forgets", "an NVRAM that may forget is taken"),
         ("no_end", 1, "newest_damaged", "holds version"),
@@ -100,6 +100,13 @@ def test_a_mend_of_nvram_that_is_switched_off_is_found(
     run = search(most, 0, 1, *words, of="dcd", options=("--param", f"dcd.test_{knob}=1"))
     assert run.rc == 1, run.text
     assert re.search(f"history .*({found})", run.stderr), run.text
+
+
+def test_what_is_found_lost_past_a_dead_log_holds_no_write() -> None:
+    history = ("W1", "W2", "lose", "log_unwritable", "lap~")
+    assert lab("search_dcd.py", *history).rc == 0
+    run = lab("search_dcd.py", *history, options=("--param", "dcd.test_lost_in_log=1"))
+    assert run.rc == 1 and "refused for a bad place of a disk" in run.stderr, run.text
 
 
 @pytest.mark.parametrize(
