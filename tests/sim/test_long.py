@@ -60,10 +60,12 @@ def test_power_cuts(scenario: str, words: tuple[str, ...], part: int) -> None:
 
 
 @every_part
-@pytest.mark.parametrize(("queue", "of"), [("none", 1), ("few", 10)])
-def test_every_order_of_three_events(queue: str, of: int, part: int) -> None:
+@pytest.mark.parametrize(
+    ("queue", "cache", "of"), [("none", "off", 1), ("few", "off", 10), ("none", "on", 10)]
+)
+def test_every_order_of_three_events(queue: str, cache: str, of: int, part: int) -> None:
     every = max(1, round(of / SCALE))
-    words = ("3", str(part), str(PARTS), f"every={every}", f"queue={queue}")
+    words = ("3", str(part), str(PARTS), f"every={every}", f"queue={queue}", f"cache={cache}")
     run = lab("search_mirror.py", *words, options=HOURS)
     assert run.rc == 0, run.text
     assert re.search(rb"\d+ histories passed", run.stdout), run.text

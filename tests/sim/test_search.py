@@ -27,7 +27,7 @@ def search(
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_order_of_two_events(shard: int) -> None:
-    run = search(2, shard, SHARDS)
+    run = search(2, shard, SHARDS, "but=flush_hangs")
     assert run.rc == 0, run.text
     told = re.search(rb"(\d+) histories passed, (\d+) void", run.stdout)
     assert told, run.text
@@ -36,6 +36,18 @@ def test_every_order_of_two_events(shard: int) -> None:
 
 def test_some_orders_of_two_events_with_queues_that_block() -> None:
     run = search(2, 0, 1, "every=31", "queue=few")
+    assert run.rc == 0, run.text
+
+
+def test_some_orders_of_two_events_with_a_volatile_cache() -> None:
+    run = search(2, 0, 1, "every=61", "cache=on")
+    assert run.rc == 0, run.text
+    run = search(1, 0, 1, "only=mirror_cut", "cache=trust")
+    assert run.rc == 1 and "the remote medium: sector" in run.stderr, run.text
+
+
+def test_some_orders_of_two_events_with_flushes_that_hang() -> None:
+    run = search(2, 0, 1, "every=3", "only=flush_hangs,mirror_cut,gone,reload,suspend")
     assert run.rc == 0, run.text
 
 

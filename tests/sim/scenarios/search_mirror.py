@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Every order of a few events of a mirror around two overlapping writes, all judged by one oracle.
-The arguments and what a history is: histories.py; own words: queue=none|few (searchlab). At the end
-of each everything that was held anywhere arrives, as late as it can (searchlab.World.judge).
+The arguments and what a history is: histories.py; own words: queue=none|few, cache=off|on|trust
+(searchlab). At the end of each everything that was held anywhere arrives, as late as it can
+(searchlab.World.judge).
 
 The oracle: no acknowledged write is lost; what both legs hold is the same once they say that they
 are in sync, and stays the same when what is late arrives; every write, message, suspend and removal
@@ -63,6 +64,10 @@ def local_back(w: World) -> None:
 
 def one_hangs(w: World) -> None:
     w.stick(w.way, 96, 32)
+
+
+def flush_hangs(w: World) -> None:
+    w.keep_flushes(w.way)
 
 
 def other_way(w: World) -> None:
@@ -168,8 +173,8 @@ def take_over(w: World) -> None:
 
 
 EVENTS = [
-    hang, back, old_back, fails, gone, local_fails, local_hangs, local_back, one_hangs, other_way,
-    reload, anew, discard, crowd, suspend, fail, recover, resync, verify, block, unblock,
+    hang, back, old_back, fails, gone, local_fails, local_hangs, local_back, one_hangs, flush_hangs,
+    other_way, reload, anew, discard, crowd, suspend, fail, recover, resync, verify, block, unblock,
     mirror_cut, primary_cut, take_over,
 ]  # fmt: skip
 

@@ -7,7 +7,9 @@ at the medium, however late and whatever has come by the other way meanwhile: so
 that reconnects. With OWN["queue"] "few" each way is a SCSI disk over that device whose queue has
 four requests: whoever submits to one that hangs waits. What a way holds is lost only when its host
 loses its power. The media lose no acknowledged write in a power cut, so the oracle knows each
-sector's newest version exactly.
+sector's newest version exactly. With OWN["cache"] "on" the remote medium has a volatile cache: the
+mirror writes through it, so the oracle is the same; with "trust" it is told not to, which is a
+control.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ TIMEOUT_MS, REJOIN_S = 100, 1
 NEVER_MS = 3_600_000
 # The oracle looks at what the writes of a history may reach.
 LOOK = 128
-OWN = {"queue": "none"}
+OWN = {"queue": "none", "cache": "off"}
 REQUESTS = 4
 _tails: list[bytes] = []
 _disks: dict[str, str] = {}  # of each way, and what keeps them
@@ -125,7 +127,8 @@ class World:
 
     def _power_on(self, leg: str) -> None:
         self._turn += 1
-        words = f"4 site {SITES[leg]} write_cache off"
+        cache = "on" if leg == REMOTE and OWN["cache"] != "off" else "off"
+        words = f"4 site {SITES[leg]} write_cache {cache}"
         self.media[leg] = dm.create(
             f"{MEDIA[leg]}{self._turn}", f"0 {SECTORS} media {MEDIA[leg]} ram null {words}"
         )
@@ -176,6 +179,12 @@ class World:
             lines.insert(0, f"0 {first} linear {node} 0")
         self._set(name, "\n".join(lines))
 
+    def keep_flushes(self, name: str) -> None:
+        """Flushes never return; all else does."""
+        node = self.media[LOCAL if name == WIRE else REMOTE]
+        at_once = f"{node} 0 0 {node} 0 0"
+        self._set(name, f"0 {SECTORS} delay {at_once} {node} 0 {NEVER_MS}")
+
     @property
     def other_way(self) -> str:
         return WAYS[1 - WAYS.index(self.way)]
@@ -186,7 +195,8 @@ class World:
         return mirror.table(
             f"/dev/mapper/{WIRE}", self.nodes[way or self.way],
             "remote_timeout", TIMEOUT_MS, "local_timeout", TIMEOUT_MS, "rejoin", REJOIN_S,
-            "resync_pace", "full", sectors=self.sectors,
+            "resync_pace", "full",
+            *(("remote_cache", "trust") if OWN["cache"] == "trust" else ()), sectors=self.sectors,
         )  # fmt: skip
 
     def there(self) -> bool:
