@@ -88,7 +88,10 @@ enum leg_id mirror_lesser(const struct mirror *m)
 	return mirror_has_target(m) ? m->map.target : LEG_REMOTE;
 }
 
-/* A flush has failed on this leg, which stays in use. */
+/*
+ * A flush has failed on this leg, which stays in use; or a write, and with it the device's power
+ * may have gone.
+ */
 static void forgot(struct mirror *m, enum leg_id leg)
 {
 	lockdep_assert_held(&m->lock);
@@ -249,13 +252,6 @@ static void mark_missed(struct write *w, enum leg_id leg)
 		mark(w->m, leg, &w->range);
 }
 
-/* Leg @bad failed it, and stays. */
-static void missed_by_who_stays(struct write *w, enum leg_id bad)
-{
-	if (w->kind == WRITE_FLUSH)
-		forgot(w->m, bad);
-}
-
 /* Keep it until the standing changes, or the target is marked. */
 static blk_status_t hold_unacked(struct write *w)
 {
@@ -298,7 +294,7 @@ static blk_status_t settle_half(struct write *w, enum leg_id bad)
 	/* The source failed it, or the leg that has it has died meanwhile. */
 	if (!mirror_stands_in(m, good)) {
 		mark_missed(w, good);
-		missed_by_who_stays(w, bad);
+		forgot(m, bad);
 		return error_of(w, bad);
 	}
 
@@ -328,7 +324,7 @@ static void settle_none(struct write *w)
 		mark_missed(w, mirror_lesser(m));
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		if (leg_in(w->sent, leg) && !m->legs[leg].dead)
-			missed_by_who_stays(w, leg);
+			forgot(m, leg);
 }
 
 void mirror_settle(struct write *w)
@@ -450,13 +446,10 @@ int mirror_flush_legs(struct mirror *m)
 		if (READ_ONCE(l->dead) || !leg_may_forget(l))
 			continue;
 		r = transfer_flush(m, leg);
-		if (!r)
-			continue;
-		spin_lock_irq(&m->lock);
-		if (mirror_give_up(m, leg, WHY_FAILED))
-			forgot(m, leg);
-		spin_unlock_irq(&m->lock);
-		return r;
+		if (r) {
+			(void)mirror_leg_failed(m, leg);
+			return r;
+		}
 	}
 	return 0;
 }
@@ -467,6 +460,8 @@ int mirror_leg_failed(struct mirror *m, enum leg_id leg)
 
 	spin_lock_irq(&m->lock);
 	r = mirror_give_up(m, leg, WHY_FAILED);
+	if (r)
+		forgot(m, leg);
 	spin_unlock_irq(&m->lock);
 	return r;
 }

@@ -92,9 +92,9 @@ struct mirror {
 	 */
 	bool forgets;
 	/*
-	 * A flush has failed on a leg that stays in use, so what it had only in its cache may be
-	 * gone: what is dirty has to become stale on the other leg. Until that is done nothing
-	 * is written out as clean, and no leg joins or becomes in sync.
+	 * A flush or a write has failed on a leg that stays in use, so what it had only in its
+	 * cache may be gone: what is dirty has to become stale on the other leg. Until that is
+	 * done nothing is written out as clean, and no leg joins or becomes in sync.
 	 */
 	bool forgot;
 
@@ -215,7 +215,7 @@ enum leg_id mirror_lesser(const struct mirror *m);
  */
 void mirror_take_forgotten(struct mirror *m);
 
-/* Likewise, not under the state lock: I/O of the mirror's own to the leg has failed. */
+/* Likewise, not under the state lock: a write or a flush of the mirror's own has failed there. */
 int mirror_leg_failed(struct mirror *m, enum leg_id leg);
 
 /**

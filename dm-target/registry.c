@@ -60,7 +60,8 @@ static bool same_leg(const struct mirror *a, enum leg_id i, const struct mirror 
 		return a->registered.known[i] && b->registered.known[j] &&
 		       !memcmp(a->registered.leg_uuid[i], b->registered.leg_uuid[j],
 			       sizeof(a->registered.leg_uuid[i]));
-	return i == j && same_mapped(&a->registered, &b->registered);
+	return i == j && a->registered.begin == b->registered.begin &&
+	       same_mapped(&a->registered, &b->registered);
 }
 
 /* Does @m, which hasn't run, take over from @other? */
@@ -97,6 +98,7 @@ int registry_add(struct mirror *m)
 	struct mirror *other;
 	int r = 0;
 
+	m->registered.begin = m->ti->begin;
 	mutex_lock(&mirrors_lock);
 	learn_name(m);
 	list_for_each_entry(other, &mirrors, registered.link) {

@@ -28,11 +28,11 @@
  *  - they are the same block device; or
  *  - their superblocks have the same uuid: a LUN by another session or portal, through
  *    an LV, after a logout and a login;
- *  - one of the mirrors has no metadata, and both are the same leg of one mapped device
- *    (by its uuid, or by its name if it has none, as it was when anybody last looked at its
- *    status or a leg was given up): all that can be known then. A leg of
- *    the core mode that drains is resynced as a whole when it has returned, unless the
- *    table before has handed on what it misses.
+ *  - one of the mirrors has no metadata, and both are the same leg at one place of one mapped
+ *    device (by its uuid, or by its name if it has none, as it was when anybody last looked
+ *    at its status or a leg was given up): all that can be known then. A leg of the core mode
+ *    that drains is resynced as a whole when it has returned, unless the table before has
+ *    handed on what it misses.
  *
  * A mirror whose table goes while I/O is out lingers: a table swap or a remove doesn't
  * wait. It isn't dm's any more and has no target (mirror.ti is NULL); its memory, the
@@ -66,6 +66,7 @@ struct registered {
 	char uuid[DM_UUID_LEN];
 	u8 leg_uuid[LEGS][16];
 	bool known[LEGS];		/* that uuid */
+	sector_t begin;			/* of the target in the mapped device */
 	struct work_struct work;	/* of one that lingers */
 	void (*free)(struct mirror *m);
 };

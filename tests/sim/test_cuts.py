@@ -80,7 +80,7 @@ def test_a_flush_afterwards_does_not_do(part: str, says: str) -> None:
     assert run.rc == 1 and says in run.stderr, run.text
 
 
-@pytest.mark.parametrize("part", ["core", "core_stays", "metadata", "flush_source"])
+@pytest.mark.parametrize("part", ["core", "core_stays", "metadata", "flush_source", "write_source"])
 def test_a_local_cache_that_is_lost(part: str) -> None:
     run = labrun.lab("mirror_volatile.py", part)
     assert run.rc == 0, run.text
@@ -89,6 +89,7 @@ def test_a_local_cache_that_is_lost(part: str) -> None:
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("core", "core_forgets", "what was acknowledged and flushed"),
     ("flush_source", "nothing_forgotten", "differ"),
+    ("write_source", "nothing_forgotten", "differ"),
 ])  # fmt: skip
 def test_what_a_lost_cache_had_is_found_missing(part: str, knob: str, says: str) -> None:
     options = ("--param", f"dm_lockstep.test_{knob}=1")

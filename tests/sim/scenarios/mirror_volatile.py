@@ -113,8 +113,8 @@ def reload(metadata: bool, reloads: bool = True) -> None:
     w.same()
 
 
-def flush_source() -> None:
-    base.step("the source fails a flush, and loses its cache: the target has what it had")
+def source(fails: str) -> None:
+    base.step(f"the source fails a {fails}, and loses its cache: the target has what it had")
     w = World("resync_rate", 1, metadata=True)
     old, new = blk.pattern("old", 64), blk.pattern("new", 64)
     with blk.Disk(w.node) as disk:
@@ -131,8 +131,11 @@ def flush_source() -> None:
         w.wait("Aa")
         disk.write(0, new)  # on both legs; on the local one in the cache
         w.local.fail()
-        with base.refused("the flush", errno.EIO):
-            disk.flush()
+        with base.refused(f"the {fails}", errno.EIO):
+            if fails == "flush":
+                disk.flush()
+            else:
+                disk.write(6000, new)
         w.local.lose_power()
         w.local.well()
         dm.message("mirror", "resync_rate 0")
@@ -144,7 +147,8 @@ ALL = {
     "core": lambda: reload(False),
     "core_stays": lambda: reload(False, False),
     "metadata": lambda: reload(True),
-    "flush_source": flush_source,
+    "flush_source": lambda: source("flush"),
+    "write_source": lambda: source("write"),
 }
 (part,) = base.words(1, ALL)
 ALL[part]()
