@@ -197,7 +197,7 @@ static bool sleep_for(struct budget *b, struct budget_share *share)
 	bool granted, left = false;
 
 	for (;;) {
-		set_current_state(TASK_KILLABLE);
+		set_current_state(test_knob(sleeps_on) ? TASK_UNINTERRUPTIBLE : TASK_KILLABLE);
 		spin_lock_irq(&b->lock);
 		granted = share->granted;
 		if (!granted && !test_knob(sleeps_on) &&

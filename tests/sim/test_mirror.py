@@ -103,6 +103,14 @@ def test_the_bound_is_the_activity_logs() -> None:
     assert run.rc == 1 and "MiB are left to resync" in run.text, run.text
 
 
+def test_the_live_part_needs_its_promise() -> None:
+    """The control: writes that wait for memory of a leg that is gone wait on, and the guest with
+    them."""
+    knob = ("--param", "dm_lockstep.test_no_least=1")
+    run = lab("mirror_budget.py", "dead", options=(*knob, "--sim-timeout", "3600"))
+    assert run.rc != 0 and "still blocked" in run.text, run.text
+
+
 @pytest.mark.parametrize(("profile", "writes"), [("lan", 100), ("wan", 60)])
 def test_a_synchronous_write_is_not_behind_writeback(profile: str, writes: int) -> None:
     run = lab("mirror_background.py", profile, str(writes))
@@ -121,6 +129,7 @@ def test_resync_by_digests(part: str, kernel: str) -> None:
     [
         ("mirror_least.py", ("wan", "ram", "40", "400"), "no_least_rate", "want 40 KiB/s"),
         ("mirror_budget.py", ("flood",), "no_budget", "KiB in flight, of"),
+        ("mirror_budget.py", ("killed",), "sleeps_on", "in vain for: who is killed to be gone"),
         ("mirror_background.py", ("wan", "60"), "no_background", "p99 is"),
         ("mirror_late.py", ("unjudged",), "unjudged_good", "health before the start"),
         ("mirror_late.py", ("renamed",), "name_of_before", "by another device"),
