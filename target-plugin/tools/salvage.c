@@ -179,8 +179,11 @@ static void choose(struct salvage *v)
 		v->newest = v->found[n - 1].sequence;
 }
 
-/* What of entry @i is written over by a later one that is right, or said to be lost. */
-static void find_over(const struct salvage *v, size_t i, u8 *over)
+/*
+ * What of entry @i is written over by a later one: by @any, or by one whose write isn't lost, or
+ * that is said to be lost.
+ */
+static void find_over(const struct salvage *v, size_t i, bool any, u8 *over)
 {
 	const struct found *f = v->found + i;
 
@@ -190,7 +193,7 @@ static void find_over(const struct salvage *v, size_t i, u8 *over)
 		u64 begin = max_t(u64, f->sector, o->sector);
 		u64 end = min_t(u64, f->sector + f->sectors, o->sector + o->sectors);
 
-		if ((o->rank != NAMED || !o->stored) && begin < end)
+		if ((any || o->rank != NAMED || !o->stored) && begin < end)
 			memset(over + (begin - f->sector), 1, end - begin);
 	}
 }
@@ -216,20 +219,32 @@ static bool is_there(struct salvage *v, const struct found *f, const u8 *over)
 	return dcd_entry_from_data(s->buf, 0, s->spare, s->unread);
 }
 
-/* A named one. */
-static void lost_parts(struct salvage *v, size_t i)
+/*
+ * What a later one has written there says nothing of this one, whatever has become of the later
+ * one: the data disk may have both.
+ */
+static void ask_data(struct salvage *v, size_t i)
 {
 	struct found *f = v->found + i;
 	u8 *over = calloc(f->sectors, 1);
-	u32 from = 0;
 
 	if (over) {
-		find_over(v, i, over);
-		if (is_there(v, f, over)) {
+		find_over(v, i, true, over);
+		if (is_there(v, f, over))
 			f->rank = THERE;
-			from = f->sectors;
-		}
 	}
+	free(over);
+}
+
+/* A named one, when it is known which of the later ones are there. */
+static void lost_parts(struct salvage *v, size_t i)
+{
+	const struct found *f = v->found + i;
+	u8 *over = calloc(f->sectors, 1);
+	u32 from = 0;
+
+	if (over)
+		find_over(v, i, false, over);
 	while (from < f->sectors) {
 		u32 to = from;
 
@@ -262,6 +277,9 @@ static void find_lost(struct salvage *v)
 {
 	u64 next = v->applied + 1;
 
+	for (size_t i = 0; i < v->n; i++)
+		if (v->found[i].rank == NAMED)
+			ask_data(v, i);
 	for (size_t i = 0; i < v->n; i++) {
 		const struct found *f = v->found + i;
 

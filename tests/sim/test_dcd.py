@@ -164,6 +164,12 @@ def test_what_the_data_disk_has_can_be_lost(part: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+def test_two_damaged_writes_over_each_other(kernel: str) -> None:
+    run = lab("dcd_salvage_order.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_two_things_at_once(kernel: str) -> None:
     run = lab("dcd_double.py", kernel=kernel)
     assert run.rc == 0, run.text
