@@ -137,7 +137,7 @@ bool dcd_witnesses_deny(unsigned int asked, unsigned int wrong, bool exact);
 /* The next generation of it, ready to be written to copy number (generation & 1), its result. */
 unsigned int dcd_super_next(struct dcd_super *s, u64 tail, u64 applied);
 unsigned int dcd_header_next(struct dcd_nvram_header *h, u64 applied);
-/* An end record, ready to be written. */
+/* An end record, ready to be written. @end is read, too, so it isn't NVRAM itself. */
 void dcd_end_make(struct dcd_nvram_end *end, u64 epoch, u64 newest);
 
 /* As the above, and retired: all copies have to be written with this. */

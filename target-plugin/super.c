@@ -225,8 +225,11 @@ void dcd_header_feature(struct dcd_engine *e, u32 bit)
 void dcd_end_write(struct dcd_engine *e, u64 newest)
 {
 	size_t at = DCD_NVRAM_END + e->end_copy * DCD_NVRAM_COPY;
+	struct dcd_nvram_end end;
 
 	e->end_copy = !e->end_copy;
-	dcd_end_make(e->nv->base + at, e->epoch, newest);
-	e->nv->type->persist(e->nv, at, sizeof(struct dcd_nvram_end));
+	/* Its checksum is made here: a load from a bad line of NVRAM would be a machine check. */
+	dcd_end_make(&end, e->epoch, newest);
+	memcpy(e->nv->base + at, &end, sizeof(end));
+	e->nv->type->persist(e->nv, at, sizeof(end));
 }
