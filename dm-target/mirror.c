@@ -10,6 +10,7 @@
 #include "resync.h"
 #include "verify.h"
 
+TEST_KNOB(bool, restart_forgets, "a write that is sent again is as if no leg had it");
 TEST_KNOB(bool, target_acks, "a write that the target hasn't got is acknowledged, whatever the policy");
 TEST_KNOB(bool, nothing_forgotten, "a flush that fails on a leg that stays changes nothing");
 
@@ -157,6 +158,12 @@ int mirror_give_up(struct mirror *m, enum leg_id leg, enum leg_why why)
 	return 0;
 }
 
+static void mark_missed(struct write *w, enum leg_id leg)
+{
+	if (w->kind != WRITE_FLUSH)
+		mark(w->m, leg, &w->range);
+}
+
 /* Is there a leg that this may be sent to and be acknowledged from? */
 static blk_status_t route_degraded(struct write *w)
 {
@@ -188,6 +195,19 @@ static blk_status_t route_degraded(struct write *w)
 	return BLK_STS_OK;
 }
 
+/*
+ * It isn't sent, or not yet, and may never be; if one leg has it from before, that is where the
+ * legs differ.
+ */
+static void missed_before(struct write *w)
+{
+	if (!w->unacked || test_knob(restart_forgets))
+		return;
+	w->unacked = false;
+	mark_missed(w, mirror_lesser(w->m));
+	mirror_changed(w->m);
+}
+
 blk_status_t mirror_route(struct write *w)
 {
 	struct mirror *m = w->m;
@@ -196,7 +216,6 @@ blk_status_t mirror_route(struct write *w)
 	enum leg_id leg;
 
 	w->sent = 0;
-	w->unacked = false;
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		/* Before degraded: pairs with mirror_give_up(). */
 		w->deaths[leg] = smp_load_acquire(&m->legs[leg].deaths);
@@ -208,6 +227,8 @@ blk_status_t mirror_route(struct write *w)
 
 	spin_lock_irqsave(&m->lock, flags);
 	status = route_degraded(w);
+	if (status)
+		missed_before(w);
 	spin_unlock_irqrestore(&m->lock, flags);
 	if (status == BLK_STS_IOERR)
 		count(&m->counters, COUNT_REFUSED);
@@ -244,12 +265,6 @@ static void count_errors(struct write *w, unsigned int failed)
 static blk_status_t error_of(const struct write *w, enum leg_id leg)
 {
 	return leg_in(w->abandoned, leg) ? BLK_STS_IOERR : w->status[leg];
-}
-
-static void mark_missed(struct write *w, enum leg_id leg)
-{
-	if (w->kind != WRITE_FLUSH)
-		mark(w->m, leg, &w->range);
 }
 
 /* Keep it until the standing changes, or the target is marked. */
@@ -357,15 +372,11 @@ void mirror_settle(struct write *w)
 
 void mirror_fail_write(struct write *w, blk_status_t status)
 {
-	unsigned int failed = w->unacked ? failed_legs(w) : 0;
 	struct mirror *m = w->m;
 
-	if (failed) {
-		spin_lock_irq(&m->lock);
-		mark_missed(w, leg_in(failed, LEG_LOCAL) ? LEG_LOCAL : LEG_REMOTE);
-		mirror_changed(m);
-		spin_unlock_irq(&m->lock);
-	}
+	spin_lock_irq(&m->lock);
+	missed_before(w);
+	spin_unlock_irq(&m->lock);
 	count(&m->counters, COUNT_REFUSED);
 	write_finish(w, status);
 }

@@ -322,6 +322,7 @@ static bool take_off(struct write *w, struct write *head)
 		sender_item_init(&part->item, &part_ops[leg]);
 	}
 	if (likely(ok)) {
+		w->unacked = false;
 		/* Nothing of it is out there: a leg that drains is dead. */
 		WARN_ON_ONCE((atomic_read(&w->state) & clear) != clear);
 		atomic_andnot(clear | drop, &w->state);

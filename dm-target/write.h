@@ -90,7 +90,7 @@ struct write {
 	blk_status_t status[LEGS];
 
 	/* mirror.c's: why and where it is held */
-	bool unacked;			/* it has been sent, one leg may have it */
+	bool unacked;			/* it isn't under way, and one leg may have it */
 	struct list_head held;
 	/* batch.c, absorb.c */
 	struct list_head batched;	/* in the open batch, or in the one being sent */

@@ -50,8 +50,8 @@ def test_a_leg_given_up_for_one_that_does_not_answer_is_found() -> None:
 
 @both_kernels
 @pytest.mark.parametrize("part", [
-    "reloaded_local", "reloaded_remote", "blocked", "blocked_target", "silent_resync",
-    "silent_verify", "parting", "reads",
+    "reloaded_local", "reloaded_remote", "blocked", "blocked_target", "held_again",
+    "silent_resync", "silent_verify", "parting", "reads",
 ])  # fmt: skip
 def test_gets_on(part: str, kernel: str) -> None:
     run = lab("state_gets_on.py", part, kernel=kernel, options=PATIENCE)
@@ -61,6 +61,7 @@ def test_gets_on(part: str, kernel: str) -> None:
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("reloaded_local", "suspend_keeps", "can't suspend or resume"),
     ("blocked_target", "target_acks", "the remote leg hasn't got it"),
+    ("held_again", "restart_forgets", "differ"),
     ("silent_verify", "silence_holds", "verify stop"),
     ("silent_resync", "silence_holds", "remove waits"),
     ("parting", "parting_stays", "recover"),

@@ -22,7 +22,8 @@ class World:
         self.local, self.remote = Leg("llocal", mib=MIB), Leg("lremote", mib=MIB)
         create(self.local.node, self.remote.node, "--assume-clean")
         self.table = mirror.table(
-            self.local.node, self.remote.node, "rejoin", 1, "remote_timeout", 2000, *options,
+            self.local.node, self.remote.node, "remote_timeout", 2000,
+            *(() if "rejoin" in options else ("rejoin", 1)), *options,
             sectors=super_of(self.local.node).data_sectors,
         )  # fmt: skip
         self.node = dm.create("mirror", self.table)
@@ -79,6 +80,29 @@ def blocked(target: bool) -> None:
     w.ends("the write", write, 60)
     with blk.Disk(w.remote.disk.node, write=False) as there:
         base.expect(there.read(at, 8) == NEW, "acknowledged, and the remote leg hasn't got it")
+    w.close()
+
+
+def held_again() -> None:
+    """Found by the four-thousandth seeded life."""
+    base.step("policy block: held with one leg's answer, sent again, held again, failed as told")
+    w = World("policy", "block", "rejoin", 0)
+    w.put(0)
+    w.remote.fail_writes()
+    writes = [Beside(lambda at=at: w.put(at)) for at in (0, 640, 1280)]
+    base.until(lambda: "blocked" in dm.status("mirror"), "blocked", 10)
+    dm.message("mirror", "recover")  # it answers, and fails the first that is sent again
+    base.until(lambda: "blocked" in dm.status("mirror"), "blocked again", 10)
+    base.expect(not any(write.done for write in writes), "a write has ended")
+    dm.message("mirror", "fail_held")
+    for write in writes:
+        with base.refused("a held write", errno.EIO):
+            write.result()
+    w.remote.well()
+    dm.message("mirror", "recover")
+    base.until(lambda: w.health() == "AA", "in sync", 60)
+    dm.remove("mirror")
+    blk.same(w.local.node, w.remote.node, super_of(w.local.node).data_sectors)
     w.close()
 
 
@@ -167,6 +191,7 @@ PARTS = {
     "reloaded_remote": lambda: reloaded("remote"),
     "blocked": lambda: blocked(target=False),
     "blocked_target": lambda: blocked(target=True),
+    "held_again": held_again,
     "silent_resync": lambda: silent("resync"),
     "silent_verify": lambda: silent("verify"),
     "parting": parting,
