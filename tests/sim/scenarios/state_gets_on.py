@@ -8,6 +8,7 @@ Args: the part.
 import errno
 import subprocess
 import time
+from functools import partial
 
 from locklab import base, blk, dm, mirror
 from mirrorlab import LOAD, Beside, Leg, Pair
@@ -89,7 +90,7 @@ def held_again() -> None:
     w = World("policy", "block", "rejoin", 0)
     w.put(0)
     w.remote.fail_writes()
-    writes = [Beside(lambda at=at: w.put(at)) for at in (0, 640, 1280)]
+    writes = [Beside(partial(w.put, at)) for at in (0, 640, 1280)]
     base.until(lambda: "blocked" in dm.status("mirror"), "blocked", 10)
     dm.message("mirror", "recover")  # it answers, and fails the first that is sent again
     base.until(lambda: "blocked" in dm.status("mirror"), "blocked again", 10)
