@@ -501,6 +501,7 @@ static void write_begin(struct mirror *m, struct write *w, struct bio *bio, bool
 	w->kind = kind_of(bio);
 	w->bio = bio;
 	w->opf = bio->bi_opf & LEG_FLAGS;
+	w->unacked = false;
 	w->ioprio = bio->bi_ioprio;
 	budget_move(w, bio);
 	w->head = NULL;

@@ -220,7 +220,7 @@ def returned() -> None:
     disk.close()
     pair.boot()
     base.expect(pair.left() >= 32, f"{pair.left()} MiB are left to resync of 32")
-    pair.start()
+    pair.start(*ZEROES)
     pair.device.in_sync()
     blk.same(pair.nodes[0], pair.nodes[1], pair.sectors)
     pair.close()
@@ -231,8 +231,8 @@ def end_of_map(pair: Mirror) -> int:
 
 
 def after_a_bad_suspend(pair: Mirror, first: int, last: int, regions: list[int]) -> None:
-    """These sectors of the local leg can't be written at a suspend. What is written after the
-    resume is dirty all the same."""
+    """These sectors of the local leg can't be written at a suspend, and it stays, as a leg does that
+    has to. What is written after the resume is dirty all the same."""
     pair.legs[0].disk.bad(first, last)
     dm.suspend("mirror")
     pair.legs[0].disk.good(first, last)
@@ -268,6 +268,7 @@ def suspended() -> None:
 
     A leg's metadata at its end: map, log of 32 sectors, superblocks of 16.
     """
+    base.put(PARAMETERS / "test_suspend_keeps", 1)
     base.step("the log can't be written")
     pair = Mirror(96, region=2048)
     pair.start("rejoin", 0)
