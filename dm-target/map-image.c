@@ -5,8 +5,11 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 
+#include "lockstep-test.h"
 #include "metadata.h"
 #include "mirror.h"
+
+TEST_KNOB(bool, one_map, "a page of the map that can't be read makes all of it so");
 
 /* The regions of a map sector; 0 beyond the end. */
 static unsigned long sector_nr(const struct dirty_map *dm, unsigned long index)
@@ -143,15 +146,26 @@ static void tell_damaged(struct dirty_map *dm, enum leg_id leg, unsigned long in
 	       dm_table_device_name(dm->m->ti->table), leg_name(leg), index, regions);
 }
 
-/* One page of a leg's map, into the bits of its regions. */
+/* As if it were damaged. Not if the leg doesn't answer at all, nor for trouble of our own. */
+static bool is_unreadable(int r)
+{
+	return r && r != -ETIMEDOUT && r != -ENOMEM && !test_knob(one_map);
+}
+
+/* One page of a leg's map, into the bits of its regions. @lost: pages that can't be read. */
 static int read_page(struct dirty_map *dm, enum leg_id leg, unsigned long page,
-		     struct lockstep_map_sector *disk, unsigned long *bits)
+		     struct lockstep_map_sector *disk, unsigned long *bits, unsigned long *lost)
 {
 	u64 epoch = metadata_epoch(dm->m, leg);
 	unsigned int i;
 	int r;
 
 	r = metadata_read_map(dm->m, leg, page, disk);
+	if (is_unreadable(r)) {
+		bitmap_fill(page_words(bits, page), page_nr(dm, page));
+		++*lost;
+		return 0;
+	}
 	if (r)
 		return r;
 	for (i = 0; i < LOCKSTEP_MAP_PAGE; i++) {
@@ -180,7 +194,7 @@ static void get_entries(struct dirty_map *dm, const struct lockstep_map_sector *
 }
 
 static int read_log(struct dirty_map *dm, enum leg_id leg, unsigned int page,
-		    struct lockstep_map_sector *disk, unsigned long *bits)
+		    struct lockstep_map_sector *disk, unsigned long *bits, unsigned long *lost)
 {
 	unsigned long at = metadata_log_page(dm->m, leg) + page;
 	u64 epoch = metadata_epoch(dm->m, leg);
@@ -188,6 +202,11 @@ static int read_log(struct dirty_map *dm, enum leg_id leg, unsigned int page,
 	int r;
 
 	r = metadata_read_map(dm->m, leg, at, disk);
+	if (is_unreadable(r)) {
+		bitmap_fill(bits, dm->nr);
+		++*lost;
+		return 0;
+	}
 	for (i = 0; i < LOCKSTEP_MAP_PAGE && !r; i++) {
 		unsigned long index = at * LOCKSTEP_MAP_PAGE + i;
 
@@ -203,7 +222,7 @@ static int read_log(struct dirty_map *dm, enum leg_id leg, unsigned int page,
 
 int map_image_read(struct dirty_map *dm, enum leg_id leg, unsigned long *bits)
 {
-	unsigned long page;
+	unsigned long page, lost = 0;
 	void *buffer;
 	int r = 0;
 
@@ -213,11 +232,14 @@ int map_image_read(struct dirty_map *dm, enum leg_id leg, unsigned long *bits)
 	if (!buffer)
 		return -ENOMEM;
 	for (page = 0; page < map_pages(dm) && !r; page++) {
-		r = read_page(dm, leg, page, buffer, bits);
+		r = read_page(dm, leg, page, buffer, bits, &lost);
 		cond_resched();
 	}
 	for (page = 0; page < LOCKSTEP_ACTIVITY_PAGES && !r; page++)
-		r = read_log(dm, leg, page, buffer, bits);
+		r = read_log(dm, leg, page, buffer, bits, &lost);
 	kfree(buffer);
+	if (lost)
+		DMWARN("%s: dirty map of the %s leg (%s): %lu pages can't be read: all that they could name is resynced",
+		       dm->m->name, leg_name(leg), leg_path(&dm->m->legs[leg]), lost);
 	return r;
 }

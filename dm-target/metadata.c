@@ -8,9 +8,12 @@
 #include <linux/timekeeping.h>
 
 #include "life.h"
+#include "lockstep-test.h"
 #include "lockstep-trace.h"
 #include "mirror.h"
 #include "transfer.h"
+
+TEST_KNOB(bool, one_slot, "a slot that can't be read makes both so");
 
 #define READING	(REQ_OP_READ | REQ_SYNC | REQ_META)
 #define DURABLE	(REQ_OP_WRITE | REQ_SYNC | REQ_META | REQ_PREFLUSH | REQ_FUA)
@@ -27,6 +30,34 @@ sector_t metadata_place(struct mirror *m, enum leg_id leg)
 static int read_slots(struct mirror *m, enum leg_id leg, sector_t sector)
 {
 	return transfer_now(m, leg, READING, sector, m->meta->slots[leg], LOCKSTEP_SLOTS_BYTES);
+}
+
+/*
+ * One of the two can't be read: the other one is enough. A change of the superblock counts when
+ * both have been written, so one alone is never older than what somebody relies on. The next
+ * change writes both.
+ */
+static int read_one_slot(struct mirror *m, enum leg_id leg, sector_t sector)
+{
+	u8 *slots = m->meta->slots[leg];
+	unsigned int i, bad = 0;
+	int r, last = 0;
+
+	for (i = 0; i < LOCKSTEP_SLOTS; i++, slots += LOCKSTEP_SLOT_BYTES) {
+		r = transfer_now(m, leg, READING, sector + i * LOCKSTEP_SLOT_SECTORS, slots,
+				 LOCKSTEP_SLOT_BYTES);
+		if (!r)
+			continue;
+		memset(slots, 0, LOCKSTEP_SLOT_BYTES);
+		last = r;
+		bad++;
+	}
+	if (bad == LOCKSTEP_SLOTS)
+		return last;
+	if (bad)
+		DMWARN("%s: one copy of the superblock of the %s leg (%s) can't be read: the other one counts",
+		       m->name, leg_name(leg), leg_path(&m->legs[leg]));
+	return 0;
 }
 
 /* What is in the slots now, at the end. */
@@ -48,16 +79,21 @@ static int check_found(struct mirror *m, enum leg_id leg, struct super_found *fo
 int metadata_read(struct mirror *m, enum leg_id leg, struct super_found *found)
 {
 	sector_t sector = metadata_place(m, leg);
+	bool one = false;
 	int r = 0;
 
 	mutex_lock(&m->meta->lock[leg]);
 	memset(found, 0, sizeof(*found));
 	if (sector) {
 		r = read_slots(m, leg, sector);
+		one = r && r != -ETIMEDOUT && !test_knob(one_slot);
+		if (one)
+			r = read_one_slot(m, leg, sector);
 		if (!r)
 			r = check_found(m, leg, found);
 	}
-	if (r || !sector) {
+	/* Blank is what may be overwritten: not a leg of which something can't be read. */
+	if (r || !sector || (one && found->kind == SUPER_BLANK)) {
 		found->kind = SUPER_BAD;
 		found->reason = sector ? SUPER_UNREADABLE : SUPER_TOO_SMALL;
 	}

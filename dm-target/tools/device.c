@@ -208,15 +208,38 @@ bool device_unmarked(const struct device *d, const struct super *s, u8 uuid[16])
 		memcmp(uuid, s->log_uuid, sizeof(s->log_uuid)));
 }
 
+/* Both slots at the end, or @one if the other can't be read (metadata.c: why that is enough). */
+static int read_slots(const struct device *d, u8 *buf, u64 start, bool *one)
+{
+	bool good = false;
+
+	*one = !device_try_read(d, buf, LOCKSTEP_SLOTS_BYTES, start);
+	if (!*one)
+		return 0;
+	for (u32 i = 0; i < LOCKSTEP_SLOTS; i++) {
+		u8 *slot = buf + i * LOCKSTEP_SLOT_BYTES;
+
+		if (device_try_read(d, slot, LOCKSTEP_SLOT_BYTES, start + i * LOCKSTEP_SLOT_SECTORS))
+			good = true;
+		else
+			memset(slot, 0, LOCKSTEP_SLOT_BYTES);
+	}
+	return good ? 0 : device_read(d, buf, LOCKSTEP_SLOTS_BYTES, start);
+}
+
 int device_find(const struct device *d, struct super_found *found)
 {
 	u64 start = lockstep_slots_start(d->sectors);
 	u8 *buf = buffer();
+	bool one = false;
 
 	memset(buf, 0, LOCKSTEP_SLOTS_BYTES);
-	if (start && device_read(d, buf, LOCKSTEP_SLOTS_BYTES, start))
+	if (start && read_slots(d, buf, start, &one))
 		return -1;
 	super_find(buf, d->sectors, found);
+	/* Blank is what may be overwritten: not a device of which something can't be read. */
+	if (one && found->kind == SUPER_BLANK)
+		return device_read(d, buf, LOCKSTEP_SLOTS_BYTES, start);
 	found->bypassed = found->kind == SUPER_VALID && device_bypasses(d, &found->super);
 	if (found->kind != SUPER_VALID || !found->super.moved_from)
 		return 0;
@@ -328,17 +351,31 @@ int device_clear_map(const struct device *d, const struct super *s)
 	return device_flush(d);
 }
 
+/* Pages that can't be read look damaged (0xff): all of their bits count as set, as in map-image.c. */
+static void read_map(const struct device *d, void *buf, u32 sectors, u64 at)
+{
+	u8 *page = buf;
+	u32 n;
+
+	if (device_try_read(d, buf, sectors * 512, at))
+		return;
+	for (; sectors; sectors -= n, at += n, page += n * 512) {
+		n = sectors < LOCKSTEP_MAP_PAGE ? sectors : LOCKSTEP_MAP_PAGE;
+		if (!device_try_read(d, page, n * 512, at))
+			memset(page, 0xff, n * 512);
+	}
+}
+
 /* What the activity log names. Of a sector that is damaged nobody knows what it named. */
-static int get_activity(const struct device *d, const struct super *s, u8 *bits, u32 *bad)
+static void get_activity(const struct device *d, const struct super *s, u8 *bits, u32 *bad)
 {
 	struct lockstep_map_sector *sectors = buffer();
 	u64 regions = lockstep_regions(s->data_sectors, s->region_shift);
 	u32 first = s->map_sectors - LOCKSTEP_ACTIVITY_SECTORS;
 
 	if (!s->map_epoch)
-		return 0;
-	if (device_read(d, sectors, LOCKSTEP_ACTIVITY_SECTORS * 512, s->map_start + first))
-		return -1;
+		return;
+	read_map(d, sectors, LOCKSTEP_ACTIVITY_SECTORS, s->map_start + first);
 	for (u32 i = 0; i < LOCKSTEP_ACTIVITY_SECTORS; i++) {
 		if (map_sector_take(&sectors[i], first + i, s->map_epoch) == MAP_SECTOR_BAD) {
 			++*bad;
@@ -354,10 +391,9 @@ static int get_activity(const struct device *d, const struct super *s, u8 *bits,
 				bits[region / 8] |= (u8)(1U << region % 8);
 		}
 	}
-	return 0;
 }
 
-int device_get_map(const struct device *d, const struct super *s, u8 *bits, u32 *bad)
+void device_get_map(const struct device *d, const struct super *s, u8 *bits, u32 *bad)
 {
 	struct lockstep_map_sector *sectors = buffer();
 	u64 regions = lockstep_regions(s->data_sectors, s->region_shift);
@@ -366,8 +402,7 @@ int device_get_map(const struct device *d, const struct super *s, u8 *bits, u32 
 	*bad = 0;
 	for (u32 done = 0, n; done < needed && s->map_epoch; done += n) {
 		n = chunk_sectors(s, done);
-		if (device_read(d, sectors, n * 512, s->map_start + done))
-			return -1;
+		read_map(d, sectors, n, s->map_start + done);
 		for (u32 i = 0; i < n && (u64)(done + i) * LOCKSTEP_MAP_BITS < regions; i++) {
 			u64 first = (u64)(done + i) * LOCKSTEP_MAP_BITS;
 
@@ -379,5 +414,5 @@ int device_get_map(const struct device *d, const struct super *s, u8 *bits, u32 
 			}
 		}
 	}
-	return get_activity(d, s, bits, bad);
+	get_activity(d, s, bits, bad);
 }

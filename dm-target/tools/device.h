@@ -93,8 +93,8 @@ int device_clear_map(const struct device *d, const struct super *s);
 
 /*
  * Add the regions that are set in the map to @bits (a bit for each region, as
- * on the disk). @bad: map sectors that aren't valid, and count as all set.
+ * on the disk). @bad: map sectors that can't be read or aren't valid, and count as all set.
  */
-int device_get_map(const struct device *d, const struct super *s, u8 *bits, u32 *bad);
+void device_get_map(const struct device *d, const struct super *s, u8 *bits, u32 *bad);
 
 #endif

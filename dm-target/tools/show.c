@@ -96,13 +96,13 @@ static u64 count(const u8 *bits, const struct super *s)
 	return n;
 }
 
-static int put_super(const struct device *d, const struct super *s)
+static void put_super(const struct device *d, const struct super *s)
 {
 	u8 *bits = new_bits(s);
 	char epoch[17];
 	u32 bad;
-	int r = device_get_map(d, s, bits, &bad);
 
+	device_get_map(d, s, bits, &bad);
 	snprintf(epoch, sizeof(epoch), "%016" PRIx64, s->map_epoch);
 	json_text("reason", NULL);
 	put_uuid("set_uuid", s->set_uuid);
@@ -120,16 +120,13 @@ static int put_super(const struct device *d, const struct super *s)
 	json_number("map_start", s->map_start);
 	json_number("map_sectors", s->map_sectors);
 	json_text("map_epoch", epoch);
-	if (!r) {
-		json_number("dirty_regions", count(bits, s));
-		json_number("bad_map_sectors", bad);
-	}
+	json_number("dirty_regions", count(bits, s));
+	json_number("bad_map_sectors", bad);
 	put_optional_generation("cur", &s->cur);
 	put_optional_generation("base", &s->base);
 	put_history("history", s);
 	put_log(d, s);
 	free(bits);
-	return r;
 }
 
 /* Its superblock isn't at its end any more, in words; or nobody knows that. */
@@ -162,7 +159,7 @@ static int examine(const struct options *o, const char *path)
 	json_text("device", path);
 	if (found.kind == SUPER_VALID) {
 		json_text("kind", "superblock");
-		r = put_super(&d, &found.super);
+		put_super(&d, &found.super);
 	} else {
 		if (found.kind != SUPER_ABSENT)
 			super_reason_text(&found, text, sizeof(text));
@@ -205,8 +202,8 @@ static int find_leg(const char *path, struct device *d, struct super_found *foun
 	return 0;
 }
 
-static int put_accepted(const struct verdict *v, const char *const path[2],
-			const struct device d[2], const struct super_found found[2])
+static void put_accepted(const struct verdict *v, const char *const path[2],
+			 const struct device d[2], const struct super_found found[2])
 {
 	const struct super *s = &found[v->source].super;
 	u8 *bits = new_bits(s);
@@ -215,12 +212,11 @@ static int put_accepted(const struct verdict *v, const char *const path[2],
 	char table[600];
 	u8 uuid[16];
 	u32 bad;
-	int r = 0;
 
 	for (int i = 0; i < 2; i++) {
 		if (found[i].kind != SUPER_VALID)
 			continue;
-		r |= device_get_map(&d[i], &found[i].super, bits, &bad);
+		device_get_map(&d[i], &found[i].super, bits, &bad);
 		unmarked |= device_unmarked(&d[i], &found[i].super, uuid);
 	}
 	json_text("source", leg_word(v->source));
@@ -231,14 +227,12 @@ static int put_accepted(const struct verdict *v, const char *const path[2],
 	json_bool("full", v->full);
 	json_bool("join", v->join);
 	json_bool("crashed", v->crashed);
-	if (!r)
-		json_number("dirty_regions", v->full ? regions : count(bits, s));
+	json_number("dirty_regions", v->full ? regions : count(bits, s));
 	json_number("regions", regions);
 	snprintf(table, sizeof(table), "0 %" PRIu64 " lockstep %s %s", s->data_sectors, path[0],
 		 path[1]);
 	json_text("table", table);
 	free(bits);
-	return r;
 }
 
 int command_verdict(const char *local, const char *remote)
@@ -249,7 +243,6 @@ int command_verdict(const char *local, const char *remote)
 	struct device d[2];
 	struct verdict v;
 	char text[500];
-	int r = 0;
 
 	if (find_leg(local, &d[0], &found[0]) || find_leg(remote, &d[1], &found[1]))
 		return 1;
@@ -275,7 +268,7 @@ int command_verdict(const char *local, const char *remote)
 		json_number("region_size", 1ULL << s->region_shift);
 	}
 	if (v.reason == VERDICT_OK)
-		r = put_accepted(&v, path, d, found);
+		put_accepted(&v, path, d, found);
 	else
 		json_text("leg", leg_word(v.leg));
 	if (found[0].kind == SUPER_VALID && found[1].kind == SUPER_VALID) {
@@ -285,7 +278,7 @@ int command_verdict(const char *local, const char *remote)
 		json_close('}');
 	}
 	json_close('}');
-	return r || v.reason != VERDICT_OK;
+	return v.reason != VERDICT_OK;
 }
 
 /* A superblock for this very device: of a disk, the end may be that of its last partition. */

@@ -72,6 +72,24 @@ def test_without_its_mend_it_does_not(part: str, knob: str, says: str) -> None:
     assert run.rc != 0 and says in run.text, run.text
 
 
+@both_kernels
+@pytest.mark.parametrize("leg", ["local", "remote"])
+@pytest.mark.parametrize("sector", ["slot0", "slot1", "map", "log"])
+def test_an_unreadable_sector_of_the_metadata(sector: str, leg: str, kernel: str) -> None:
+    run = lab("meta_unreadable.py", sector, leg, kernel=kernel, options=PATIENCE)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("sector", "knob", "says"), [
+    ("slot0", "one_slot", "can't load a table"), ("slot1", "one_slot", "can't load a table"),
+    ("map", "one_map", "can't suspend or resume"), ("log", "one_map", "can't suspend or resume"),
+])  # fmt: skip
+def test_of_which_one_was_enough(sector: str, knob: str, says: str) -> None:
+    options = (*PATIENCE, "--param", f"dm_lockstep.test_{knob}=1")
+    run = lab("meta_unreadable.py", sector, "local", options=options)
+    assert run.rc == 1 and says in run.text, run.text
+
+
 # The other site's host doesn't know what the primary has abandoned. Here both are one kernel.
 TWO_HOSTS = ("--param", "dm_lockstep.test_drain_by_device=1")
 

@@ -165,7 +165,7 @@ def schedule(seed: int, lun: Lun | None) -> str:
         try_message(pair, "recover")
         status = pair.mirror.status()
         if status.action == "stalled":
-            pair.mirror.message("resync")
+            try_message(pair, "resync")
         return (status.health, status.action) == ("AA", "idle")
 
     base.until(synced, "both legs in sync", 60)
