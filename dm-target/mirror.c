@@ -545,6 +545,7 @@ int mirror_recover(struct mirror *m, enum leg_id leg)
 
 	spin_lock_irq(&m->lock);
 	if (!m->legs[leg].dead) {
+		resync_kick(m->resync);		/* it may be stalled */
 		spin_unlock_irq(&m->lock);
 		return 0;
 	}

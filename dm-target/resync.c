@@ -6,10 +6,13 @@
 
 #include "chunk.h"
 #include "digest.h"
+#include "lockstep-test.h"
 #include "lockstep-trace.h"
 #include "mirror.h"
 #include "throttle.h"
 #include "verify.h"
+
+TEST_KNOB(bool, stays_stalled, "what couldn't be copied isn't tried again");
 
 /* A region of which chunks are being copied. */
 struct open_region {
@@ -46,6 +49,7 @@ struct resync {
 	struct open_region open[RESYNC_JOBS_MAX + 1];
 	struct digest_window windows[RESYNC_JOBS_MAX + 1];
 
+	struct delayed_work retry;	/* of what could not be copied */
 	unsigned int nr_jobs;
 	struct resync_job jobs[RESYNC_JOBS_MAX];
 };
@@ -363,7 +367,19 @@ static void job_work(struct work_struct *work)
 	spin_lock_irq(&m->lock);
 	job->busy = false;
 	verify_kick(m->verify);		/* it waits for the last job */
+	if (can_run(rs) && !resync_active(rs) && !test_knob(stays_stalled))
+		queue_delayed_work(rs->wq, &rs->retry, RESYNC_RETRY_SECONDS * HZ);
 	spin_unlock_irq(&m->lock);
+}
+
+static void retry_work(struct work_struct *work)
+{
+	struct resync *rs = container_of(to_delayed_work(work), struct resync, retry);
+
+	spin_lock_irq(&rs->m->lock);
+	if (!resync_active(rs))
+		resync_kick(rs);
+	spin_unlock_irq(&rs->m->lock);
 }
 
 void resync_run(struct resync *rs)
@@ -444,6 +460,7 @@ struct resync *resync_create(struct mirror *m, unsigned int jobs, bool compare)
 		return ERR_PTR(-ENOMEM);
 	rs->m = m;
 	rs->compare = compare;
+	INIT_DELAYED_WORK(&rs->retry, retry_work);
 	for (i = 0; i < ARRAY_SIZE(rs->open); i++) {
 		rs->open[i].region = REGION_NONE;
 		rs->open[i].window = &rs->windows[i];
@@ -472,6 +489,7 @@ void resync_destroy(struct resync *rs)
 {
 	unsigned int i;
 
+	cancel_delayed_work_sync(&rs->retry);
 	destroy_workqueue(rs->wq);
 	for (i = 0; i < rs->nr_jobs; i++)
 		chunk_destroy(rs->jobs[i].chunk);

@@ -231,7 +231,7 @@ def end_of_map(pair: Mirror) -> int:
 
 
 def after_a_bad_suspend(pair: Mirror, first: int, last: int, regions: list[int]) -> None:
-    """These sectors of the local leg can't be written at a suspend, and it stays, as a leg does that
+    """These sectors of the local leg can't be written at a suspend, and it stays, as a leg that
     has to. What is written after the resume is dirty all the same."""
     pair.legs[0].disk.bad(first, last)
     dm.suspend("mirror")

@@ -160,6 +160,22 @@ def parting() -> None:
     w.close()
 
 
+def stalled() -> None:
+    """Found by a seeded churn: with the local leg as the target "resync" isn't taken."""
+    base.step("the source of a resync was unreadable for a while: the resync gets on by itself")
+    w = World()
+    dm.message("mirror", "fail local")
+    with blk.Disk(w.node) as disk:
+        disk.write(0, blk.pattern("new", 256))
+    disk_ = w.remote.disk
+    w.remote.table(f"0 256 error\n256 {disk_.sectors - 256} linear {disk_.node} 256")
+    dm.message("mirror", "recover")
+    base.until(lambda: mirror.parse(dm.status("mirror")).action == "stalled", "stalled", 30)
+    w.remote.well()
+    base.until(lambda: w.health() == "AA", "in sync again", 90)
+    w.close()
+
+
 def reads() -> None:
     """1,536 reads of 4 KiB, and a budget of 1 MiB."""
     base.step("reads in flight when the local leg fails don't take what memory there is")
@@ -196,6 +212,7 @@ PARTS = {
     "silent_resync": lambda: silent("resync"),
     "silent_verify": lambda: silent("verify"),
     "parting": parting,
+    "stalled": stalled,
     "reads": reads,
 }
 (part,) = base.words(1, PARTS)
