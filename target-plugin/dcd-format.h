@@ -45,8 +45,10 @@
  * only if nothing says that there was more. Three things can say so: a later
  * segment or entry, as those become persistent one after the other; an NVRAM's end
  * record, which has the newest entry before that is acknowledged; and `newest` of
- * the superblock, which has what was durable when that was written. So
- * nothing that an NVRAM had acknowledged can be taken for torn. Without NVRAM, no
+ * the superblock, which has what was durable when that was written. So no
+ * single damage makes anything that an NVRAM had acknowledged look torn. Two can:
+ * the end records are written in turn, so with the newer copy damaged the other one
+ * names the entry that was the newest one publish before. Without NVRAM, no
  * more than the last segment can: the superblock that comes next tells of it.
  *
  * A batch counts as a whole or not at all: its entries follow each other within one
