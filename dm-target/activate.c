@@ -310,6 +310,24 @@ static int check_kept(struct mirror *m, const struct verdict *v)
 	return -EINVAL;
 }
 
+/* Before anything is written to them. */
+static int take_legs(struct mirror *m, const struct super_found found[LEGS])
+{
+	char by[DM_NAME_LEN];
+	enum leg_id leg;
+
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		if (m->legs[leg].dead || found[leg].kind != SUPER_VALID)
+			continue;
+		if (!registry_take(m, leg, by))
+			continue;
+		DMERR("%s: the %s leg (%s) is a leg of %s, which has it by another device: stop that one first",
+		      m->name, leg_name(leg), leg_path(&m->legs[leg]), by);
+		return -EBUSY;
+	}
+	return 0;
+}
+
 static int begin(struct mirror *m)
 {
 	struct super_found found[LEGS] = { };
@@ -330,6 +348,8 @@ static int begin(struct mirror *m)
 	for (leg = LEG_LOCAL; leg < LEGS && !r; leg++)
 		if (draining[leg])
 			leave_out(m, leg);
+	if (!r)
+		r = take_legs(m, found);
 	if (!r)
 		r = check_kept(m, &v);
 	if (!r)
@@ -353,9 +373,11 @@ static int begin(struct mirror *m)
 
 static void set_dead(struct mirror *m, enum leg_id leg, bool dead)
 {
+	bool taken = registry_taken(m, leg);
+
 	spin_lock_irq(&m->lock);
 	m->legs[leg].dead = dead;
-	m->legs[leg].why = !dead ? WHY_NONE :
+	m->legs[leg].why = !dead ? WHY_NONE : taken ? WHY_TAKEN :
 			   writes_draining(m, leg) ? WHY_TIMEOUT : WHY_FOREIGN;
 	if (!dead)
 		m->standing = TOGETHER;

@@ -185,6 +185,21 @@ out:
 	return r;
 }
 
+/* Likewise: from now on no other mirror can have it. */
+static int take(struct mirror *m, enum leg_id leg, enum leg_why *why)
+{
+	char by[DM_NAME_LEN];
+
+	if (!registry_take(m, leg, by))
+		return 0;
+	*why = WHY_TAKEN;
+	if (m->legs[leg].why != *why)
+		DMWARN("%s: the %s leg (%s) can't come back: it is a leg of %s, which has it by another device",
+		       dm_table_device_name(m->ti->table), leg_name(leg),
+		       leg_path(&m->legs[leg]), by);
+	return -EINVAL;
+}
+
 static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *found,
 		   bool *target, enum leg_why *why)
 {
@@ -193,6 +208,8 @@ static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *
 	int r;
 
 	r = judge(m, leg, found, &v, why);
+	if (!r)
+		r = take(m, leg, why);
 	if (r)
 		return r;
 

@@ -4,8 +4,8 @@
  *
  *  - A dead leg is tried every few seconds (rejoin). It may come back if all our
  *    I/O to it has returned, it can be read (in core mode its first block) and flushed, and its
- *    superblock shows that it has no history of its own (verdict.h). Otherwise
- *    it stays dead, and says why.
+ *    superblock shows that it has no history of its own (verdict.h), and no other mirror of
+ *    this host has it by another device (registry.h). Otherwise it stays dead, and says why.
  *  - It is marked TARGET of the source's generation on its own superblock
  *    before it gets any resync write: until the end it is inconsistent. Only a
  *    leg that misses nothing (policy block: no write was acknowledged without

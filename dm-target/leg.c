@@ -130,6 +130,7 @@ const char *leg_why_word(enum leg_why why)
 		[WHY_FOREIGN] = "foreign",
 		[WHY_OUTDATED] = "outdated",
 		[WHY_DIVERGED] = "diverged",
+		[WHY_TAKEN] = "taken",
 	};
 
 	return words[why];

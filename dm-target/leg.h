@@ -43,6 +43,7 @@ enum leg_why {
 	WHY_FOREIGN,	/* its superblock is missing, damaged, or another mirror's */
 	WHY_OUTDATED,	/* it is from before the other leg was replaced, or such */
 	WHY_DIVERGED,	/* split brain: it has a history of its own */
+	WHY_TAKEN,	/* another mirror of this host has it, by another device */
 };
 
 /* One word for the status line. */

@@ -12,6 +12,7 @@
 
 TEST_KNOB(bool, name_of_before, "a renamed device is known by the name that it had");
 TEST_KNOB(bool, drain_by_device, "what was abandoned is looked for on the same block device only");
+TEST_KNOB(bool, two_mirrors, "two mirrors have one leg, if they reach it by two block devices");
 
 static LIST_HEAD(mirrors);
 static LIST_HEAD(lingering);
@@ -47,6 +48,13 @@ static bool same_mapped(const struct registered *a, const struct registered *b)
 	return *a->name && !strcmp(a->name, b->name);
 }
 
+static bool same_uuid(const struct mirror *a, enum leg_id i, const struct mirror *b, enum leg_id j)
+{
+	return a->meta && b->meta && a->registered.known[i] && b->registered.known[j] &&
+	       !memcmp(a->registered.leg_uuid[i], b->registered.leg_uuid[j],
+		       sizeof(a->registered.leg_uuid[i]));
+}
+
 /* See above, at two legs that are one. */
 static bool same_leg(const struct mirror *a, enum leg_id i, const struct mirror *b, enum leg_id j)
 {
@@ -57,11 +65,47 @@ static bool same_leg(const struct mirror *a, enum leg_id i, const struct mirror 
 	if (test_knob(drain_by_device))
 		return false;
 	if (a->meta && b->meta)
-		return a->registered.known[i] && b->registered.known[j] &&
-		       !memcmp(a->registered.leg_uuid[i], b->registered.leg_uuid[j],
-			       sizeof(a->registered.leg_uuid[i]));
+		return same_uuid(a, i, b, j);
 	return i == j && a->registered.begin == b->registered.begin &&
 	       same_mapped(&a->registered, &b->registered);
+}
+
+/* Has it taken the leg, and can still use it, or is just making it usable? */
+static bool has_leg(struct mirror *m, enum leg_id leg)
+{
+	bool uses;
+
+	lockdep_assert_held(&mirrors_lock);
+	if (!m->registered.taken[leg])
+		return false;
+	spin_lock_irq(&m->lock);
+	uses = !m->legs[leg].dead || m->legs[leg].joiner;
+	spin_unlock_irq(&m->lock);
+	return uses;
+}
+
+/* The old and the new table of one device are one mirror; two targets of a table are two. */
+static bool same_mirror(const struct mirror *a, const struct mirror *b)
+{
+	return a == b || (a->ti->table != b->ti->table &&
+			  dm_table_get_md(a->ti->table) == dm_table_get_md(b->ti->table));
+}
+
+/* Who else has this leg, by whatever device. Both have a target. */
+static const struct mirror *who_has(const struct mirror *m, enum leg_id leg)
+{
+	struct mirror *other;
+	enum leg_id i;
+
+	lockdep_assert_held(&mirrors_lock);
+	list_for_each_entry(other, &mirrors, registered.link) {
+		if (!other->ti || same_mirror(other, m) || test_knob(two_mirrors))
+			continue;
+		for (i = LEG_LOCAL; i < LEGS; i++)
+			if (same_uuid(m, leg, other, i) && has_leg(other, i))
+				return other;
+	}
+	return NULL;
 }
 
 /* Does @m, which hasn't run, take over from @other? */
@@ -92,6 +136,42 @@ void registry_learn(struct mirror *m)
 	mutex_unlock(&mirrors_lock);
 }
 
+/* A leg that two targets of one table have, by whatever devices. */
+static bool table_shares(const struct mirror *m, const struct mirror *other)
+{
+	enum leg_id i, j;
+
+	if (share_a_leg(m, other))
+		return true;
+	for (i = LEG_LOCAL; i < LEGS; i++)
+		for (j = LEG_LOCAL; j < LEGS; j++)
+			if (same_uuid(m, i, other, j) && !test_knob(two_mirrors))
+				return true;
+	return false;
+}
+
+/* By another device: as far as it is known before the start, which asks again. */
+static int check_uuids(struct mirror *m)
+{
+	const struct mirror *other;
+	enum leg_id leg;
+
+	/* A reload that brings such a leg gets on without it. */
+	list_for_each_entry(other, &mirrors, registered.link)
+		if (hands_on(other, m))
+			return 0;
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		other = m->legs[leg].dead ? NULL : who_has(m, leg);
+		if (!other)
+			continue;
+		DMERR("%s is a leg of %s (%s), which has it by another device",
+		      leg_path(&m->legs[leg]), other->registered.name, other->name);
+		m->ti->error = "A leg already belongs to another lockstep device";
+		return -EBUSY;
+	}
+	return 0;
+}
+
 int registry_add(struct mirror *m)
 {
 	struct mapped_device *md = dm_table_get_md(m->ti->table);
@@ -102,14 +182,16 @@ int registry_add(struct mirror *m)
 	mutex_lock(&mirrors_lock);
 	learn_name(m);
 	list_for_each_entry(other, &mirrors, registered.link) {
-		if (!other->ti || !share_a_leg(m, other))
+		if (!other->ti)
 			continue;
 		if (other->ti->table == m->ti->table) {
+			if (!table_shares(m, other))
+				continue;
 			m->ti->error = "A device is a leg of two targets in one table";
 			r = -EBUSY;
 			break;
 		}
-		if (dm_table_get_md(other->ti->table) != md) {
+		if (share_a_leg(m, other) && dm_table_get_md(other->ti->table) != md) {
 			DMERR("%s or %s is a leg of %s",
 			      leg_path(&m->legs[LEG_LOCAL]), leg_path(&m->legs[LEG_REMOTE]),
 			      dm_table_device_name(other->ti->table));
@@ -119,9 +201,37 @@ int registry_add(struct mirror *m)
 		}
 	}
 	if (!r)
+		r = check_uuids(m);
+	if (!r)
 		list_add_tail(&m->registered.link, &mirrors);
 	mutex_unlock(&mirrors_lock);
 	return r;
+}
+
+int registry_take(struct mirror *m, enum leg_id leg, char by[DM_NAME_LEN])
+{
+	const struct mirror *other;
+
+	mutex_lock(&mirrors_lock);
+	/* What it had before it died is nothing to go by; nor for another one that takes it now. */
+	m->registered.taken[leg] = false;
+	other = who_has(m, leg);
+	if (other)
+		strscpy(by, other->registered.name, DM_NAME_LEN);
+	else
+		m->registered.taken[leg] = true;
+	mutex_unlock(&mirrors_lock);
+	return other ? -EBUSY : 0;
+}
+
+bool registry_taken(const struct mirror *m, enum leg_id leg)
+{
+	bool taken;
+
+	mutex_lock(&mirrors_lock);
+	taken = who_has(m, leg);
+	mutex_unlock(&mirrors_lock);
+	return taken;
 }
 
 static bool reached_from(const struct list_head *list, const struct mirror *m, enum leg_id leg)
@@ -240,12 +350,6 @@ void registry_before(struct mirror *m, sector_t *len, enum leg_id *missing)
 	mutex_unlock(&mirrors_lock);
 }
 
-void registry_leave(struct mirror *m)
-{
-	mutex_lock(&mirrors_lock);
-	m->ti = NULL;
-	mutex_unlock(&mirrors_lock);
-}
 
 void registry_remove(struct mirror *m)
 {
@@ -254,8 +358,8 @@ void registry_remove(struct mirror *m)
 	mutex_unlock(&mirrors_lock);
 }
 
-/* Somebody's I/O has returned: legs that have waited for that needn't wait any longer. */
-static void kick_all(void)
+/* What legs have waited for is over: they needn't wait any longer. */
+static void kick_all(enum leg_why why)
 {
 	struct mirror *m;
 	enum leg_id leg;
@@ -264,8 +368,16 @@ static void kick_all(void)
 	list_for_each_entry(m, &mirrors, registered.link)
 		for (leg = LEG_LOCAL; leg < LEGS; leg++)
 			if (m->ran && !m->suspended && m->options.rejoin &&
-			    READ_ONCE(m->legs[leg].why) == WHY_DRAINING)
+			    READ_ONCE(m->legs[leg].why) == why)
 				join_kick(m);
+}
+
+void registry_leave(struct mirror *m)
+{
+	mutex_lock(&mirrors_lock);
+	m->ti = NULL;
+	kick_all(WHY_TAKEN);
+	mutex_unlock(&mirrors_lock);
 }
 
 static void linger_work(struct work_struct *work)
@@ -276,7 +388,7 @@ static void linger_work(struct work_struct *work)
 	scatter_end(m);
 	mutex_lock(&mirrors_lock);
 	list_del(&m->registered.link);
-	kick_all();
+	kick_all(WHY_DRAINING);
 	mutex_unlock(&mirrors_lock);
 	DMINFO("%s: all that was sent by this device, which has gone, has returned", m->name);
 	m->registered.free(m);
@@ -381,6 +493,8 @@ void registry_suspend(struct mirror *m)
 {
 	mutex_lock(&mirrors_lock);
 	m->suspended = true;
+	if (!m->ran)
+		memset(m->registered.taken, 0, sizeof(m->registered.taken));
 	mutex_unlock(&mirrors_lock);
 }
 

@@ -3,6 +3,16 @@
  * Registry: all mirrors of this host, so that no leg serves two of them, and a
  * table reload hands the state on.
  *
+ * A leg serves one mirror of this host at a time. A block device belongs to one mapped device,
+ * whether that runs or not. But a leg may be reached by two devices: a LUN by two sessions or
+ * portals. So a mirror with metadata takes a leg by its uuid, too, before it writes anything to
+ * it: when it is started, and when the leg joins. It is refused while another mapped device's
+ * mirror, or another target of the same table, has the leg. That one has it from then on until the
+ * leg is dead, or the table has gone: a suspended mirror still has its legs, since it goes on with
+ * what it knows of them; a table that was never resumed has none. What is still out on a dead
+ * leg is told by draining, see below. In a table reload the new table takes over what the old one
+ * has. Without metadata a leg has no uuid, and its device is all that is known.
+ *
  * A reload makes a second mirror on the same legs, of the same mapped device,
  * before the first goes: dm suspends the old table, resumes the new one, then
  * destroys the old. When the new mirror is resumed for the first time, it takes
@@ -66,6 +76,7 @@ struct registered {
 	char uuid[DM_UUID_LEN];
 	u8 leg_uuid[LEGS][16];
 	bool known[LEGS];		/* that uuid */
+	bool taken[LEGS];		/* by that uuid; counts unless the leg is dead */
 	sector_t begin;			/* of the target in the mapped device */
 	struct work_struct work;	/* of one that lingers */
 	void (*free)(struct mirror *m);
@@ -93,12 +104,24 @@ void registry_know(struct mirror *m, enum leg_id leg, const struct super_found *
 bool registry_knows(const struct mirror *m, enum leg_id leg);
 
 /*
+ * This mirror is about to use the leg, whose uuid is known: nobody else is to have it. 0, or
+ * -EBUSY with the name of the mapped device that has it. Then the leg isn't this mirror's.
+ * Sleeps; the leg is alive and nothing has been started yet, or it is being joined.
+ */
+int __must_check registry_take(struct mirror *m, enum leg_id leg, char by[DM_NAME_LEN]);
+/* Would it be refused now? Sleeps. */
+bool registry_taken(const struct mirror *m, enum leg_id leg);
+
+/*
  * dmsetup may have renamed the device, which nobody tells. When a leg is given up, and whenever
  * somebody looks at the status. Sleeps.
  */
 void registry_learn(struct mirror *m);
 
-/* In the constructor, legs opened. -EBUSY, with ti->error, if a leg is taken. */
+/*
+ * In the constructor, legs opened, and looked at unless it is a reload. -EBUSY, with ti->error, if
+ * somebody else has a leg.
+ */
 int __must_check registry_add(struct mirror *m);
 /*
  * Is there a mirror that runs, or has run, on one of the legs? Takes over from it
@@ -123,7 +146,7 @@ void registry_linger(struct mirror *m, void (*free)(struct mirror *m));
 int __must_check registry_resume(struct mirror *m);
 /* It could be: from now on others inherit from it. */
 void registry_ran(struct mirror *m);
-/* In .postsuspend: no I/O is in flight. */
+/* In .postsuspend: no I/O is in flight. Or the start has failed: then it has no legs. */
 void registry_suspend(struct mirror *m);
 
 #endif

@@ -15,12 +15,26 @@ both_kernels = pytest.mark.parametrize("kernel", KERNELS)
     [
         "mirror_table", "mirror_legs", "mirror_nounmap", "mirror_resync", "mirror_verify",
         "mirror_repair", "mirror_hang", "mirror_late", "mirror_coalesce", "mirror_scatter",
-        "mirror_hot", "mirror_limits", "meta_grow", "meta_grown", "meta_reload",
+        "mirror_hot", "mirror_limits", "mirror_twice", "meta_grow", "meta_grown", "meta_reload",
     ],
 )  # fmt: skip
 def test_on_two_disks(scenario: str, kernel: str) -> None:
     run = lab(f"{scenario}.py", kernel=kernel)
     assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(
+    ("part", "found"),
+    [
+        ("loaded", "while it runs, {}: was accepted"), ("started", "other beside mirror: was acc"),
+        ("joins", "recover: was accepted"), ("reloads", "nothing in the log"),
+        ("one_table", "two targets: was accepted"), ("dead", "in use: was accepted"),
+    ],
+)  # fmt: skip
+def test_a_leg_in_two_mirrors_is_found(part: str, found: str) -> None:
+    knob = ("--param", "dm_lockstep.test_two_mirrors=1")
+    run = lab("mirror_twice.py", part, options=knob)
+    assert run.rc == 1 and found in run.text, run.text
 
 
 @both_kernels

@@ -45,6 +45,8 @@ REASONS = {
     " DEVICE",
     "diverged": "split brain: lockstep stop {name}, then lockstep assemble {name} says what to"
     " decide",
+    "taken": "another mirror of this host has it, by another device; it comes back by itself when"
+    " that one is stopped",
 }
 
 

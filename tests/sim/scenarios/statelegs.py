@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 from locklab import base, blk, dm, mirror, ram
 from mirrorlab import FIELDS
@@ -25,6 +26,7 @@ from statelab import (
 )
 
 MAP_SECTORS = 40  # a page of bits, and the activity log
+TWO_MIRRORS = Path("/sys/module/dm_lockstep/parameters/test_two_mirrors")
 
 
 class Leg:
@@ -219,9 +221,11 @@ class Film:
 
 
 class Copies:
-    """Disks on which pictures of legs are assembled, as after a crash at that instant."""
+    """Disks on which pictures of legs are assembled, as after a crash at that instant. The mirror
+    itself may run on: the host of the copies knows nothing of it."""
 
     def __init__(self, sectors: int) -> None:
+        base.put(TWO_MIRRORS, 1)
         self._legs = [ram.Ram(f"x{leg}", 1) for leg in (LOCAL, REMOTE)]
         self._sectors = sectors
 
@@ -252,5 +256,6 @@ class Copies:
         return [super_of(leg.node) for leg in self._legs]
 
     def close(self) -> None:
+        base.put(TWO_MIRRORS, 0)
         for leg in self._legs:
             leg.remove()
