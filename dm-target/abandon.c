@@ -136,6 +136,7 @@ unsigned int write_abandon(struct mirror *m, enum leg_id leg)
 		list_for_each_entry_safe(item, following, &parked, link)
 			abandon_unsent(write_of(item), LEG_REMOTE);
 	}
+	bounces_abandon(m, leg);
 	sender_drop(&m->legs[leg].sender);
 	writes_other_returned(m, leg);
 	mutex_unlock(&ws->abandoning);

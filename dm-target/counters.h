@@ -55,6 +55,7 @@ enum counter {
 	COUNT_BUDGET_WAITED,	/* writes that waited for the budget (budget.h)... */
 	COUNT_BUDGET_BACKGROUND, /* ...and background writes that did */
 	COUNT_BUDGET_LEFT,	/* of both: nobody slept for them, only the bio waited */
+	COUNT_READS_ABANDONED,	/* reads that gave up waiting for a dead leg (bounce.h) */
 	COUNTERS,
 };
 

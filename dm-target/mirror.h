@@ -42,6 +42,7 @@
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
+#include "bounce.h"
 #include "budget.h"
 #include "counters.h"
 #include "dirty-map.h"
@@ -132,6 +133,7 @@ struct mirror {
 	struct repair *repair;
 
 	struct writes writes;
+	struct bounces bounces;
 	struct scatter scatter;
 	struct watch watch;
 	struct workqueue_struct *wq;	/* events */
@@ -154,7 +156,8 @@ struct mirror_io {
 	struct bvec_iter iter;		/* as it came, to try again */
 	enum leg_id leg;		/* where it was sent */
 	struct sender_item item;
-	bool watched;			/* it is with the leg's sender, or out */
+	bool watched;			/* it is with the leg's sender, or out; not bounced */
+	bool unanswered;		/* the leg was given up before it said anything */
 	bool retried;			/* already failed over */
 	struct throttle_io app;
 	struct budget_share share;	/* a write's, until it has a struct write */

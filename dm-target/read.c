@@ -49,18 +49,33 @@ static int hand_over(struct mirror_io *io)
 int read_map(struct mirror *m, struct bio *bio)
 {
 	struct mirror_io *io = mirror_io(bio);
+	enum bounced bounced;
 
 	bio->bi_iter.bi_sector = dm_target_offset(m->ti, bio->bi_iter.bi_sector);
 
 	io->m = m;
 	io->bio = bio;
-	io->iter = bio->bi_iter;
+	io->watched = false;
+	io->unanswered = false;
 	io->retried = false;
-	io->leg = mirror_read_leg(m, io->iter.bi_sector, last_of(&io->iter), 0);
 	count(&m->counters, COUNT_READS);
-	if (io->leg == LEGS)
-		return DM_MAPIO_KILL;
+	do {
+		io->leg = mirror_read_leg(m, bio->bi_iter.bi_sector, last_of(&bio->bi_iter), 0);
+		if (io->leg == LEGS)
+			return DM_MAPIO_KILL;
+		bounced = BOUNCE_DIRECT;
+		if (unlikely(bounce_wanted(m, io->leg))) {
+			if (bio_sectors(bio) > IO_MAX_SECTORS)
+				dm_accept_partial_bio(bio, IO_MAX_SECTORS);
+			io->iter = bio->bi_iter;
+			bounced = bounce_read(io);
+		}
+	} while (unlikely(bounced == BOUNCE_DIED));
+	/* Then it may be over. */
+	if (bounced == BOUNCED)
+		return DM_MAPIO_SUBMITTED;
 
+	io->iter = bio->bi_iter;
 	bio_set_dev(bio, leg_bdev(&m->legs[io->leg]));
 	return hand_over(io);
 }
@@ -93,19 +108,22 @@ int read_end_io(struct mirror *m, struct bio *bio, blk_status_t *error)
 		sender_returned(&m->legs[io->leg].sender, &io->item);
 	}
 	if (likely(!*error)) {
-		if (unlikely(io->retried)) {
+		if (unlikely(io->retried))
 			count(&m->counters, COUNT_FAILOVERS);
+		if (unlikely(io->retried && !io->unanswered))
 			repair_request(m->repair, other_leg(io->leg), io->iter.bi_sector,
 				       last_of(&io->iter));
-		}
 		return DM_ENDIO_DONE;
 	}
 	/* transfer.c has counted it. */
 	if (io->retried)
 		return DM_ENDIO_DONE;
 
-	atomic64_inc(&m->legs[io->leg].read_errors);
-	trace_lockstep_leg_error(m, io->leg, io->iter.bi_sector, *error);
+	/* A leg that was given up has said nothing. */
+	if (!io->unanswered) {
+		atomic64_inc(&m->legs[io->leg].read_errors);
+		trace_lockstep_leg_error(m, io->leg, io->iter.bi_sector, *error);
+	}
 
 	leg = mirror_read_leg(m, io->iter.bi_sector, last_of(&io->iter), BIT(io->leg));
 	if (leg == LEGS)

@@ -8,7 +8,7 @@
  * else waits: not by the caller of a write, not by the worker of a batch, of the dirty map, of
  * the standing or of a join. They give items to the leg's sender, in any context, and its own
  * workers submit them. Only a read of the local leg is submitted by its caller, who waits for
- * nothing else.
+ * nothing else, unless that leg has a timeout (bounce.h).
  *
  * Lanes: a queue each, with workers of its own, so that what waits to be let in by one rule of the
  * device doesn't hold up what goes by another. What one lane is given is sent in that order.

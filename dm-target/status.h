@@ -29,6 +29,7 @@
  *       digested_sectors digests_equal_sectors digests_failed
  *       scattered scattered_runs scattered_again scattered_punted
  *       parked window_halved budget_waited budget_background budget_left
+ *       reads_abandoned
  *
  *   then  do batches go as WRITE SCATTERED (scatter.h): yes | no | off | refused |
  *       failed (again and again) | unknown (not asked yet) | - (the remote leg is no

@@ -391,6 +391,7 @@ static int lockstep_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	m->read_only = !(dm_table_get_mode(ti->table) & BLK_OPEN_WRITE);
 	spin_lock_init(&m->lock);
 	writes_init(m);
+	bounces_init(m);
 
 	r = open_legs(m, argv);
 	if (!r) {

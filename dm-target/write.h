@@ -166,8 +166,9 @@ void write_finish(struct write *w, blk_status_t status);
  * write_abandon - stop waiting for a leg
  *
  * For a leg that is dead: every write, zeroing and flush in flight is settled
- * without it. Does nothing if the leg isn't dead. Process context, no locks
- * held; waits only for another call. Returns how many there were.
+ * without it, and every read that can be is tried on the other one (bounce.h). Does nothing if the
+ * leg isn't dead. Process context, no locks held; waits only for another call. Returns how many
+ * there were, without the reads.
  *
  * They are marked ABANDON_BATCH at a time, with the locks dropped in between. Until
  * the last of them is marked the leg counts as draining, so it can't come alive again;

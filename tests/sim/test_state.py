@@ -74,6 +74,19 @@ def test_without_its_mend_it_does_not(part: str, knob: str, says: str) -> None:
 
 
 @both_kernels
+def test_reads_of_a_leg_that_hangs(kernel: str) -> None:
+    run = lab("state_reads.py", kernel=kernel, options=PATIENCE)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("part", ["answered", "suspend", "remote"])
+def test_a_read_in_its_callers_pages_waits(part: str) -> None:
+    options = (*PATIENCE, "--sim-timeout", "3600", "--param", "dm_lockstep.test_no_bounce=1")
+    run = lab("state_reads.py", part, options=options)
+    assert run.rc != 0 and "still blocked" in run.text, run.text
+
+
+@both_kernels
 @pytest.mark.parametrize("leg", ["local", "remote"])
 @pytest.mark.parametrize("sector", ["slot0", "slot1", "map", "log"])
 def test_an_unreadable_sector_of_the_metadata(sector: str, leg: str, kernel: str) -> None:

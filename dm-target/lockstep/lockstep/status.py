@@ -27,6 +27,7 @@ COUNTERS = (
     "digested_sectors", "digests_equal_sectors", "digests_failed",
     "scattered", "scattered_runs", "scattered_again", "scattered_punted",
     "parked", "window_halved", "budget_waited", "budget_background", "budget_left",
+    "reads_abandoned",
 )  # fmt: skip
 _FIXED = 16
 # Why a dead leg stays dead: the kernel's word (leg.c), what it means, and what to do about {leg} of

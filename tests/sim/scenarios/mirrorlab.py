@@ -29,6 +29,7 @@ FIELDS = (
     "digested", "digests_equal", "digests_failed",
     "scattered", "scattered_runs", "scattered_again", "scattered_punted",
     "parked", "window_halved", "budget_waited", "budget_background", "budget_left",
+    "reads_abandoned",
     "scatter", "memory", "holds", "silent", "log",
 )  # fmt: skip
 
