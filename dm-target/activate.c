@@ -438,10 +438,13 @@ static bool any_silent(struct mirror *m)
 	return silent;
 }
 
-/* Whoever takes over from this table has to know which leg has everything. */
+/*
+ * Whoever takes over from this table has to know which leg has everything. One that says nothing is
+ * the watch's.
+ */
 static void fails_at_last(struct mirror *m, enum leg_id leg)
 {
-	if (!test_knob(suspend_keeps))
+	if (!READ_ONCE(m->legs[leg].silent) && !test_knob(suspend_keeps))
 		(void)mirror_leg_failed(m, leg);
 }
 
@@ -475,12 +478,21 @@ void activate_suspend(struct mirror *m)
 		       m->name, r);
 }
 
-void activate_again(struct mirror *m)
+int activate_again(struct mirror *m)
 {
 	enum leg_id leg;
 
+	if (transfers_late(m)) {
+		DMERR("%s: a leg hasn't answered all that the suspend has written to it: try again when it has",
+		      m->name);
+		return -EBUSY;
+	}
+	spin_lock_irq(&m->lock);
+	m->quiet = false;
+	spin_unlock_irq(&m->lock);
+	watch_start(m);
 	if (m->read_only)
-		return;
+		return 0;
 	for (leg = LEG_LOCAL; m->meta && leg < LEGS; leg++) {
 		if (m->legs[leg].dead)
 			continue;
@@ -489,4 +501,5 @@ void activate_again(struct mirror *m)
 			(void)mirror_leg_failed(m, leg);
 	}
 	dirty_map_run(&m->dirty);
+	return 0;
 }

@@ -31,8 +31,12 @@ int __must_check activate_check(struct mirror *m);
  */
 int __must_check activate_begin(struct mirror *m);
 
-/* In .postsuspend, and in the .preresume after it: a leg that has gone meanwhile is given up. */
+/*
+ * In .postsuspend, and in the .preresume after it: a leg that has gone meanwhile is given up.
+ * activate_again(): -EBUSY if a leg that is in use hasn't answered yet what the suspend has written
+ * to it; then nothing has changed.
+ */
 void activate_suspend(struct mirror *m);
-void activate_again(struct mirror *m);
+int __must_check activate_again(struct mirror *m);
 
 #endif

@@ -103,6 +103,7 @@ struct mirror {
 	enum standing standing;
 	bool unblocked;			/* by the administrator, until together again */
 	bool closed;			/* being suspended: nothing may be held */
+	bool quiet;			/* suspended, or just about to be: no caller's I/O is out */
 	unsigned int changes;		/* of the standing, and of forgot */
 	enum leg_id home;		/* whose map counts; LEGS before the first resume */
 	struct list_head held;

@@ -228,6 +228,14 @@ void standing_close(struct mirror *m)
 	spin_unlock_irq(&m->lock);
 }
 
+void standing_quiet(struct mirror *m)
+{
+	spin_lock_irq(&m->lock);
+	m->quiet = true;
+	transfers_abandon(m);
+	spin_unlock_irq(&m->lock);
+}
+
 void standing_open(struct mirror *m)
 {
 	spin_lock_irq(&m->lock);

@@ -80,8 +80,12 @@ void standing_release(struct mirror *m);
 /* Likewise, but all fail with this status. Returns how many. */
 unsigned int standing_fail_held(struct mirror *m, blk_status_t status);
 
-/* The device is being suspended: nothing may be held from now on; and again may. */
+/*
+ * The device is being suspended: nothing may be held from now on; all of the callers' I/O has
+ * ended, and only a suspend can be waiting for a leg (transfer.h); and both no more.
+ */
 void standing_close(struct mirror *m);
+void standing_quiet(struct mirror *m);
 void standing_open(struct mirror *m);
 
 /* Wait until no parting is under way. Sleeps. */

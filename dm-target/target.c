@@ -516,6 +516,8 @@ static void lockstep_postsuspend(struct dm_target *ti)
 {
 	struct mirror *m = ti->private;
 
+	watch_look(m);
+	standing_quiet(m);
 	background_drain(m);
 	join_stop(m);
 	standing_drain(m);
@@ -538,12 +540,7 @@ static int lockstep_preresume(struct dm_target *ti)
 	r = registry_resume(m);
 	if (r)
 		return r;
-	if (m->ran) {
-		watch_start(m);
-		activate_again(m);
-	} else {
-		r = activate_begin(m);
-	}
+	r = m->ran ? activate_again(m) : activate_begin(m);
 	if (r) {
 		DMERR("%s: can't be started: error %d", dm_table_device_name(ti->table), r);
 		registry_suspend(m);

@@ -57,7 +57,7 @@ static bool is_needless(const struct transfer *t)
 
 /*
  * May it use its leg? A dead one only for a join that is to go on. One that doesn't answer and
- * can't be given up not for what nobody needs.
+ * can't be given up not for what nobody needs, and for nothing once only a suspend needs it.
  */
 static bool usable(const struct transfer *t)
 {
@@ -67,7 +67,7 @@ static bool usable(const struct transfer *t)
 	lockdep_assert_held(&m->lock);
 	if (l->dead)
 		return t->joins && l->joiner && !m->join_off && !m->closed;
-	return !(l->silent && is_needless(t));
+	return !(l->silent && (is_needless(t) || (m->quiet && !test_knob(silence_holds))));
 }
 
 /* Under the state lock. */
@@ -91,6 +91,9 @@ static void abandon(struct transfer *t)
 		put(t);
 	} else {
 		writes_other_abandoned(t->m, t->leg);
+		t->late = bio_has_data(&t->bio) && op_is_write(bio_op(&t->bio)) &&
+			  !t->m->legs[t->leg].dead;
+		t->m->transfers.late[t->leg] += t->late;
 	}
 	complete(&t->done);
 }
@@ -103,6 +106,19 @@ void transfers_abandon(struct mirror *m)
 	list_for_each_entry_safe(t, next, &m->transfers.waited, link)
 		if (!usable(t))
 			abandon(t);
+}
+
+bool transfers_late(struct mirror *m)
+{
+	unsigned long flags;
+	enum leg_id leg;
+	bool late = false;
+
+	spin_lock_irqsave(&m->lock, flags);
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		late |= !m->legs[leg].dead && m->transfers.late[leg];
+	spin_unlock_irqrestore(&m->lock, flags);
+	return late;
 }
 
 static void transfer_done(struct bio *bio)
@@ -120,6 +136,7 @@ static void transfer_done(struct bio *bio)
 	spin_lock_irqsave(&m->lock, flags);
 	abandoned = t->abandoned;
 	t->out = false;
+	m->transfers.late[leg] -= t->late;
 	if (!abandoned) {
 		list_del(&t->link);
 		t->ns = ktime_to_ns(ktime_sub(ktime_get(), t->began));
@@ -151,6 +168,7 @@ bool transfer_init(struct transfer *t, struct mirror *m, enum leg_id leg, blk_op
 	t->ns = 0;
 	t->users = 2;
 	t->abandoned = false;
+	t->late = false;
 	init_completion(&t->done);
 	/* The sender's plug mustn't make one request of several chunks: their size is chosen. */
 	bio_init(&t->bio, leg_bdev(&m->legs[leg]), t->vecs, IO_MAX_PAGES, opf | REQ_NOMERGE);

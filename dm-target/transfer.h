@@ -11,6 +11,10 @@
  *    about to find that the leg is no more this mirror's;
  *  - a chunk that is read from a silent leg (watch.h), when the table is suspended or nobody
  *    waits for it any more;
+ *  - whatever goes to a silent leg, once all of the callers' I/O has ended and the table is as
+ *    good as suspended: a suspend and a removal end though the only good leg hangs. A write
+ *    that was abandoned so is late: the same table isn't resumed before it has returned
+ *    (transfers_late()), since its next writes mustn't be overtaken by it;
  *  - while the mirror has not been started yet, so that nothing can be given up: after
  *    the leg's timeout, if it has one. Then the start fails.
  * What is abandoned ends for who waits with -ETIMEDOUT. Unless it was still with the
@@ -63,11 +67,13 @@ struct transfer {
 	bool out;			/* on the leg */
 	bool joins;			/* the leg is dead, and its join's own */
 	bool abandoned;
+	bool late;			/* a write that may reach a leg which is alive */
 	blk_status_t status;
 };
 
 struct transfers {
-	struct list_head waited;	/* state lock */
+	struct list_head waited;	/* state lock, and the next */
+	unsigned int late[LEGS];
 	mempool_t metadata;		/* of struct owned */
 	mempool_t reads;
 };
@@ -119,5 +125,8 @@ void transfer_give_up(struct transfer *t);
 
 /* Under the state lock: abandon those that nobody has to wait for any more. */
 void transfers_abandon(struct mirror *m);
+
+/* May a write that was abandoned in a suspend still reach a leg that is alive? Any context. */
+bool transfers_late(struct mirror *m);
 
 #endif

@@ -103,17 +103,31 @@ static bool hangs(struct mirror *m, struct leg *leg, unsigned long age, bool nev
 	return true;
 }
 
+/* After which age it is silent, in jiffies. */
+static unsigned long patience(const struct mirror *m, enum leg_id leg)
+{
+	return READ_ONCE(m->watch.timeout[leg]) ?: msecs_to_jiffies(WATCH_TELLS_MS);
+}
+
+void watch_look(struct mirror *m)
+{
+	unsigned long age;
+	enum leg_id leg;
+
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		if (!sender_age(&m->legs[leg].sender, &age) || age < patience(m, leg))
+			speaks(m, &m->legs[leg]);
+}
+
 /* When it is to be looked at next, in jiffies; 0: never. */
 static unsigned long watch_leg(struct mirror *m, enum leg_id id)
 {
-	unsigned long timeout = READ_ONCE(m->watch.timeout[id]), age;
+	unsigned long timeout = patience(m, id), age;
+	bool never = !READ_ONCE(m->watch.timeout[id]);
 	struct leg *leg = &m->legs[id];
-	bool never = !timeout;
 
 	if (!leg->dev)
 		return 0;
-	if (never)
-		timeout = msecs_to_jiffies(WATCH_TELLS_MS);
 	if (!sender_age(&leg->sender, &age) || age < timeout) {
 		speaks(m, leg);
 		return timeout - age;

@@ -21,7 +21,8 @@
  * stops waiting for a leg that stays in use. Then the time-outs below it decide
  * (SCSI, iSCSI's replacement_timeout), as for any disk without a mirror. The leg is silent
  * then (leg.h): the log, the status line and an event tell it, and tell its end within a
- * second.
+ * second. Only a suspend doesn't wait for a silent leg, once all of the callers' I/O has ended
+ * (transfer.h).
  *
  * local_timeout is off by default: a local disk that takes a minute for its retries is
  * mostly better company than a mirror without it. A leg whose timeout is off is never given
@@ -67,6 +68,9 @@ void watch_destroy(struct mirror *m);
 /* Sleep. Stop waits for a tick that is under way. */
 void watch_start(struct mirror *m);
 void watch_stop(struct mirror *m);
+
+/* Now: is a leg that was silent silent no longer? Process context. */
+void watch_look(struct mirror *m);
 
 /* A new timeout of the leg; counts from now on at the latest. Process context. */
 void watch_set(struct mirror *m, enum leg_id leg, unsigned int ms);

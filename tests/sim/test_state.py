@@ -41,6 +41,14 @@ def test_a_message_that_waits_without_end_is_found() -> None:
     assert "still blocked" in run.text
 
 
+@pytest.mark.parametrize("part", ["sole_suspended_slots", "sole_suspended_map", "sole_removed"])
+def test_a_suspend_that_waits_for_the_only_leg_is_found(part: str) -> None:
+    knob = ("--sim-timeout", "7200", "--param", "dm_lockstep.test_silence_holds=1")
+    run = lab("state_hang.py", part, options=(*PATIENCE, *knob))
+    assert run.rc != 0, run.text
+    assert "still blocked" in run.text
+
+
 def test_a_leg_given_up_for_one_that_does_not_answer_is_found() -> None:
     knob = ("--param", "dm_lockstep.test_unasked=1")
     run = lab("state_hang.py", "both_local", options=(*PATIENCE, *knob))

@@ -273,6 +273,57 @@ def sole_leg(refilled: bool) -> None:
     pair.close()
 
 
+def sole_suspended(part: str) -> None:
+    """It has answered until then; no caller's I/O is out, so nobody but the suspend needs it."""
+    base.step(f"the only good leg begins to hang in the suspend itself, in its {part}")
+    pair = pair_of("local_timeout", TIMEOUT_MS)
+    pair.put(0)
+    pair.message("fail remote")
+    pair.put(640)
+    pair.local.set(**{part: "stall:600000"})
+    ends("suspend", lambda: dm.suspend("mirror"), 2 * IN_TIME)
+    with base.refused("a resume that would be overtaken", errno.EBUSY, kernel="hasn't answered"):
+        dm.resume("mirror")
+    ends("all comes back", pair.local.well, 700)
+    ends("resume", lambda: dm.resume("mirror"), 1)
+    pair.put(1280)
+    pair.message("recover remote")
+    pair.good_end("suspended with one leg")
+    pair.close()
+
+
+def sole_removed() -> None:
+    base.step("the only good leg, without a timeout, begins to hang when the mirror is removed")
+    pair = pair_of()
+    pair.put(0)
+    pair.message("fail remote")
+    pair.put(640)
+    pair.local.hang()
+    ends("remove", pair.stop, 3 * 10)  # two looks of 10 s
+    with base.refused("a start before it has answered", errno.EBUSY, kernel="hasn't answered"):
+        pair.start()
+    pair.local.wake()
+    pair.start()
+    pair.good_end("removed with one leg")
+    pair.close()
+
+
+def both_suspended() -> None:
+    base.step("both legs begin to hang in the suspend: neither is given up for the other")
+    pair = pair_of("local_timeout", TIMEOUT_MS)
+    pair.put(0)
+    for leg in (pair.local, pair.remote):
+        leg.hang()
+    ends("suspend", lambda: dm.suspend("mirror"), 3 * IN_TIME)
+    for leg in (pair.remote, pair.local):
+        leg.wake()
+    base.until(resumes, "resume, as soon as what was late has come", 1)
+    base.equal(pair.status().health, "AA", "health")
+    pair.put(640)
+    pair.good_end("suspended with two legs")
+    pair.close()
+
+
 def never_given_up() -> None:
     base.step("a leg without a timeout hangs: it stays, and is told after 10 s")
     pair = pair_of()
@@ -374,6 +425,15 @@ def one_fails(hangs: str) -> None:
     pair.close()
 
 
+def resumes() -> bool:
+    try:
+        dm.resume("mirror")
+    except OSError as err:
+        base.equal(err.errno, errno.EBUSY, "while a leg hasn't answered")
+        return False
+    return True
+
+
 def recovers(pair: Pair) -> bool:
     try:
         pair.message("recover local")
@@ -397,6 +457,10 @@ SCENES: dict[str, Callable[[], None]] = {
     "joined_suspend": lambda: joined(suspend=True),
     "sole_leg": lambda: sole_leg(refilled=False),
     "sole_leg_refills": lambda: sole_leg(refilled=True),
+    "sole_suspended_slots": lambda: sole_suspended("slots"),
+    "sole_suspended_map": lambda: sole_suspended("map"),
+    "sole_removed": sole_removed,
+    "both_suspended": both_suspended,
     "never_given_up": never_given_up,
     "grown": grown,
     "both_local": lambda: both("local"),
