@@ -4,8 +4,17 @@
 #include <linux/jiffies.h>
 #include <linux/sched.h>
 
+#include "lockstep-test.h"
 #include "map-image.h"
 #include "mirror.h"
+
+TEST_KNOB(bool, half_a_log, "the log is cleaned by halves, whatever a request needs");
+
+/* Room that somebody waits for. */
+static unsigned int wanted(const struct dirty_map *dm)
+{
+	return test_knob(half_a_log) ? 0 : dm->wanted;
+}
 
 /*
  * A writer that comes from now on waits for a mark; one that was there before is seen as
@@ -104,7 +113,7 @@ static int move_stale(struct dirty_map *dm)
 static bool evict(struct dirty_map *dm)
 {
 	struct activity *a = &dm->activity;
-	unsigned int free = activity_free(a), most = a->limit / 2, n, left = 0;
+	unsigned int free = activity_free(a), most = max(a->limit / 2, wanted(dm)), n, left = 0;
 
 	for (n = 0; n < 2 * LOCKSTEP_ENTRIES && (free + left < most || n < LOCKSTEP_ENTRIES); n++) {
 		struct activity_slot *slot = activity_next(a);
@@ -125,7 +134,7 @@ static bool evict(struct dirty_map *dm)
 
 bool dirty_clean_wanted(const struct dirty_map *dm)
 {
-	return activity_free(&dm->activity) < dm->activity.limit / 4;
+	return activity_free(&dm->activity) < max(dm->activity.limit / 4, wanted(dm));
 }
 
 static bool beyond_any(const struct activity *a)

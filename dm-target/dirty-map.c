@@ -155,6 +155,7 @@ static bool do_waiting(struct dirty_map *dm, struct list_head *batch)
 	keep_mapped(dm, batch);
 	place_all(dm, batch, &placed);
 	all = list_empty(batch);
+	dm->wanted = all ? 0 : needs(dm, list_first_entry(batch, struct dirty_wait, link));
 	r = map_image_update(dm);
 	settle(dm, &placed, !r);
 	scarce = dm->activity.slots && dirty_clean_wanted(dm);

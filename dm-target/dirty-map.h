@@ -21,8 +21,9 @@
  * flushed. That is found out by the cleaner, beside the marking:
  *  - at each DIRTY_TICK, of what hasn't been written since the one before; then
  *    it is written out, too, so that a mirror at rest is clean;
- *  - when less than a quarter of the log is free, of what has been written
- *    longest ago. The log still names it until the room is used.
+ *  - when less than a quarter of the log is free, or less than who waits for room needs, of what
+ *    has been written longest ago: until half of the log is free, or as much as he needs. The log
+ *    still names it until the room is used.
  *
  * No step of a mark looks at more than the pages that it is about.
  *
@@ -88,6 +89,7 @@ struct dirty_map {
 	unsigned long *changed;		/* its pages that are to be written */
 	void *page;			/* what is being written */
 	unsigned long *had, *stale;	/* while a page is changed */
+	unsigned int wanted;		/* room in the log, by the first who waits for some */
 
 	struct mutex change;		/* dirty_map_hold() */
 	bool parked;			/* the device is suspended; under change */

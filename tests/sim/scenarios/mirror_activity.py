@@ -226,6 +226,24 @@ def returned() -> None:
     pair.close()
 
 
+def large() -> None:
+    """Cleaning by halves never made room for it: it waited until it got its bits in the map."""
+    base.step("a request that needs more than half of the log, which is full of idle regions")
+    pair = Mirror(128, region=64, zeroes=True)
+    pair.start("dirty_limit", 1, "rejoin", 0, *ZEROES)
+    base.equal(pair.log(), (0, 32), "MiB named, and at most")
+    put(pair.node, {at * 64: blk.pattern(f"before {at}", 8) for at in range(1200, 2200)})
+    with blk.Disk(pair.node) as disk:
+        begun = time.monotonic()
+        disk.discard(0, 1024 * 64)
+        took = time.monotonic() - begun
+    print(f"  it took {took:.3f} s", flush=True)
+    base.soon(took, 0.5, "the discard")
+    base.equal(pair.log(), (32, 32), "MiB named, and at most")
+    base.until(lambda: not pair.count("dirty"), "idle regions clean", 200)
+    pair.close()
+
+
 def end_of_map(pair: Mirror) -> int:
     return pair.legs[0].disk.sectors - 16 - 32
 
@@ -330,7 +348,7 @@ def parted() -> None:
 
 PARTS = {
     "bound": bound, "setting": setting, "costs": costs, "crowded": crowded, "returned": returned,
-    "suspended": suspended, "parted": parted,
+    "suspended": suspended, "parted": parted, "large": large,
 }  # fmt: skip
 
 for word in sys.argv[1:]:
