@@ -14,6 +14,7 @@
 #include "zero.h"
 
 TEST_KNOB(bool, no_activity_log, "marks go to the map's bits, without a bound");
+TEST_KNOB(uint, log_slots, "so many regions the activity log names at most, whatever dirty_limit is");
 
 static bool marked(const struct dirty_map *dm, unsigned long region)
 {
@@ -502,6 +503,8 @@ void dirty_map_tell(const struct dirty_map *dm, struct dirty_told *told)
 /* The largest request has to have room. */
 static unsigned int slots_for(const struct dirty_map *dm, unsigned int mib)
 {
+	if (test_knob(log_slots))
+		return test_knob(log_slots);
 	return activity_slots((u64)mib << 11, dm->shift, (ZERO_MAX_SECTORS >> dm->shift) + 2);
 }
 

@@ -11,6 +11,7 @@ import re
 
 import pytest
 from labrun import lab
+from test_search import OF_AXES
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(4 * 3600)]
 
@@ -61,14 +62,27 @@ def test_power_cuts(scenario: str, words: tuple[str, ...], part: int) -> None:
 
 @every_part
 @pytest.mark.parametrize(
-    ("queue", "cache", "of"), [("none", "off", 1), ("few", "off", 10), ("none", "on", 10)]
-)
-def test_every_order_of_three_events(queue: str, cache: str, of: int, part: int) -> None:
+    ("axis", "of"),
+    [
+        (f"but={OF_AXES}", 1), (f"queue=few but={OF_AXES}", 10), (f"cache=on but={OF_AXES}", 10),
+        ("policy=block", 40), ("policy=error", 80), ("log=small", 40), ("size=more", 40),
+        ("size=more policy=block log=small queue=few", 80),
+    ],
+)  # fmt: skip
+def test_every_order_of_three_events(axis: str, of: int, part: int) -> None:
     every = max(1, round(of / SCALE))
-    words = ("3", str(part), str(PARTS), f"every={every}", f"queue={queue}", f"cache={cache}")
+    words = ("3", str(part), str(PARTS), f"every={every}", *axis.split())
     run = lab("search_mirror.py", *words, options=HOURS)
     assert run.rc == 0, run.text
     assert re.search(rb"\d+ histories passed", run.stdout), run.text
+
+
+@every_part
+@pytest.mark.parametrize("axis", ["policy=block", "policy=error", "log=small", "size=more"])
+def test_every_order_of_two_events_with(axis: str, part: int) -> None:
+    every = max(1, round(1 / SCALE))
+    run = lab("search_mirror.py", "2", str(part), str(PARTS), f"every={every}", axis, options=HOURS)
+    assert run.rc == 0, run.text
 
 
 @every_part

@@ -14,6 +14,8 @@ import pytest
 from labrun import Run, lab
 
 SHARDS = 2
+# These have tests of their own below, as they mean something in few histories.
+OF_AXES = "flush_hangs,elsewhere,look,grow_legs,grow_table,alone,fail_held"
 PATIENCE = ("--timeout", "1100")
 
 
@@ -27,7 +29,7 @@ def search(
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_order_of_two_events(shard: int) -> None:
-    run = search(2, shard, SHARDS, "but=flush_hangs")
+    run = search(2, shard, SHARDS, f"but={OF_AXES}")
     assert run.rc == 0, run.text
     told = re.search(rb"(\d+) histories passed, (\d+) void", run.stdout)
     assert told, run.text
@@ -35,12 +37,12 @@ def test_every_order_of_two_events(shard: int) -> None:
 
 
 def test_some_orders_of_two_events_with_queues_that_block() -> None:
-    run = search(2, 0, 1, "every=31", "queue=few")
+    run = search(2, 0, 1, "every=31", "queue=few", f"but={OF_AXES}")
     assert run.rc == 0, run.text
 
 
 def test_some_orders_of_two_events_with_a_volatile_cache() -> None:
-    run = search(2, 0, 1, "every=61", "cache=on")
+    run = search(2, 0, 1, "every=61", "cache=on", f"but={OF_AXES}")
     assert run.rc == 0, run.text
     run = search(1, 0, 1, "only=mirror_cut", "cache=trust")
     assert run.rc == 1 and "the remote medium: sector" in run.stderr, run.text
@@ -49,6 +51,45 @@ def test_some_orders_of_two_events_with_a_volatile_cache() -> None:
 def test_some_orders_of_two_events_with_flushes_that_hang() -> None:
     run = search(2, 0, 1, "every=3", "only=flush_hangs,mirror_cut,gone,reload,suspend")
     assert run.rc == 0, run.text
+
+
+HOLDS = "hang,back,fails,alone,fail_held,recover,reload,suspend,primary_cut,local_fails,local_back"
+
+
+@pytest.mark.parametrize(
+    ("axis", "only", "every"),
+    [
+        ("policy=block", HOLDS, 29),
+        ("policy=error", HOLDS, 61),
+        ("log=small", "elsewhere,primary_cut,suspend,reload,hang,discard,fail,recover", 17),
+        ("size=more", "grow_legs,grow_table,hang,back,primary_cut,take_over,suspend,anew", 13),
+        ("queue=none", "look,local_hangs,local_back,hang,back,suspend,reload,fail", 17),
+    ],
+)
+def test_some_orders_of_two_events_with(axis: str, only: str, every: int) -> None:
+    run = search(2, 0, 1, f"every={every}", axis, f"only={only}")
+    assert run.rc == 0, run.text
+    told = re.search(rb"(\d+) histories passed", run.stdout)
+    assert told and int(told[1]) > 50, run.text
+
+
+@pytest.mark.parametrize(
+    ("knob", "most", "words", "found"),
+    [
+        ("restart_forgets", 2, "policy=block only=fails,fail_held", "the remote medium: sector"),
+        ("no_bounce", 2, "only=local_hangs,look every=3", "reads while the local leg hangs"),
+        (
+            "zero_then_flush", 3, "cache=on only=flush_hangs,discard,mirror_cut every=31",
+            "the remote medium: sector",
+        ),
+    ],
+)  # fmt: skip
+def test_a_mend_is_found_by_what_it_is_for(knob: str, most: int, words: str, found: str) -> None:
+    assert search(most, 0, 1, *words.split()).rc == 0
+    options = ("--param", f"dm_lockstep.test_{knob}=1")
+    run = search(most, 0, 1, *words.split(), options=options)
+    assert run.rc == 1, run.text
+    assert re.search(f"history .*{found}", run.stderr), run.text
 
 
 # Without an NVRAM that keeps its content these never happen.

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Every order of a few events of a mirror around two overlapping writes, all judged by one oracle.
-The arguments and what a history is: histories.py; own words: queue=none|few, cache=off|on|trust
-(searchlab). At the end of each everything that was held anywhere arrives, as late as it can
-(searchlab.World.judge).
+The arguments and what a history is: histories.py; own words: queue=none|few, cache=off|on|trust,
+policy=degrade|block|error, log=default|small, size=same|more (searchlab). At the end of each
+everything that was held anywhere arrives, as late as it can (searchlab.World.judge).
 
 The oracle: no acknowledged write is lost; what both legs hold is the same once they say that they
-are in sync, and stays the same when what is late arrives; every write, message, suspend and removal
-ends; once all is well the mirror is in sync again.
+are in sync, and stays the same when what is late arrives; every write, read, message,
+suspend and removal ends; once all is well the mirror is in sync again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import histories
 import searchlab
 from histories import Refused
 from locklab import base, dm
-from searchlab import MIRROR, REQUESTS, WIRE, World
+from searchlab import MIRROR, OWN, REQUESTS, WIRE, World
 
 # A time-out and a rejoin have passed.
 LONG_S = 2.5
@@ -83,6 +83,7 @@ def exchange(w: World, way: str) -> None:
     if w.suspended or not w.there():
         raise Refused
     w.local_well()
+    w.blocks |= OWN["policy"] != "degrade"
     try:
         w.patient(lambda: dm.load(MIRROR, w.table(way)), "a new table")
     except OSError:  # the leg can't be read
@@ -119,6 +120,40 @@ def crowd(w: World) -> None:
         w.write(first, 8)
 
 
+def elsewhere(w: World) -> None:
+    """More regions than a small activity log names."""
+    for first in range(192, 448, 64):
+        w.fill(first, 8)
+
+
+def look(w: World) -> None:
+    w.look(100, 12)
+
+
+def grow_legs(w: World) -> None:
+    """The devices are larger, and the metadata move to their ends."""
+    if w.suspended or not w.there():
+        raise Refused
+    now = w.status()
+    if (now.health, now.action) != ("AA", "idle"):
+        raise Refused  # a leg that is away would need an admin
+    w.grow()
+    w.message("grow")
+    base.expect(w.room > w.sectors, f"both legs have more room: {dm.status(MIRROR)}")
+
+
+def grow_table(w: World) -> None:
+    """And the mirror gets longer."""
+    if w.suspended or not w.there() or not w.grown or w.sectors == w.room:
+        raise Refused
+    had, w.sectors = w.sectors, w.room
+    try:
+        exchange(w, w.way)
+    except Refused:
+        w.sectors = had
+        raise
+
+
 def suspend(w: World) -> None:
     if w.suspended:
         w.patient(lambda: dm.resume(MIRROR), "resume")
@@ -153,6 +188,14 @@ def unblock(w: World) -> None:
     w.blocks = False
 
 
+def alone(w: World) -> None:
+    w.message("unblock")
+
+
+def fail_held(w: World) -> None:
+    w.message("fail_held")
+
+
 def mirror_cut(w: World) -> None:
     w.cut_mirror_site()
 
@@ -175,7 +218,7 @@ def take_over(w: World) -> None:
 EVENTS = [
     hang, back, old_back, fails, gone, local_fails, local_hangs, local_back, one_hangs, flush_hangs,
     other_way, reload, anew, discard, crowd, suspend, fail, recover, resync, verify, block, unblock,
-    mirror_cut, primary_cut, take_over,
+    mirror_cut, primary_cut, take_over, elsewhere, look, grow_legs, grow_table, alone, fail_held,
 ]  # fmt: skip
 
 code = histories.main(World, EVENTS, LONG_S, searchlab.OWN)

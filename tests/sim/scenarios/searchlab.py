@@ -9,7 +9,11 @@ four requests: whoever submits to one that hangs waits. What a way holds is lost
 loses its power. The media lose no acknowledged write in a power cut, so the oracle knows each
 sector's newest version exactly. With OWN["cache"] "on" the remote medium has a volatile cache: the
 mirror writes through it, so the oracle is the same; with "trust" it is told not to, which is a
-control.
+control. The ways lead to a port of the mirror site then, so that what a session sends again after a
+power cut reaches the medium, such as a flush that was held.
+
+OWN["policy"] is the mirror's, at each start. With OWN["log"] "small" its activity log names two
+regions. With OWN["size"] "more" the media are twice as large as what of them is shown at first.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -31,20 +35,22 @@ from statelab import (
     SLOTS,
     Beside,
     History,
+    Super,
     Versions,
     content,
     create,
     meta,
     sector,
     source_of,
-    super_of,
+    superblock,
+    version_in,
 )
 
 MIB = 1
 SECTORS = MIB << 11
 MEDIA = {LOCAL: "p-medium", REMOTE: "m-medium"}
 SITES = {LOCAL: PRIMARY_SITE, REMOTE: MIRROR_SITE}
-WIRE, WAYS = "wl", ("wa", "wb")
+WIRE, WAYS, PORT = "wl", ("wa", "wb"), "mp"
 MIRROR, TAKEOVER = "mirror", "takeover"
 # Short, as simulated time costs what happens in it: each rejoin of a dead leg is I/O.
 TIMEOUT_MS, REJOIN_S = 100, 1
@@ -52,7 +58,8 @@ TIMEOUT_MS, REJOIN_S = 100, 1
 NEVER_MS = 3_600_000
 # The oracle looks at what the writes of a history may reach.
 LOOK = 128
-OWN = {"queue": "none", "cache": "off"}
+OWN = {"queue": "none", "cache": "off", "policy": "degrade", "log": "default", "size": "same"}
+LOG_SLOTS = Path("/sys/module/dm_lockstep/parameters/test_log_slots")
 REQUESTS = 4
 _tails: list[bytes] = []
 _disks: dict[str, str] = {}  # of each way, and what keeps them
@@ -83,13 +90,20 @@ def end() -> None:
 class World:
     def __init__(self) -> None:
         self._turn = 0
+        self._port = False
         self._hung: set[str] = set()
+        self._size = SECTORS
+        if OWN["log"] == "small":
+            base.put(LOG_SLOTS, 2)
         self.way = WAYS[0]
         self.media: dict[str, str] = {}
         for leg in (LOCAL, REMOTE):
             media.forget(MEDIA[leg])
             self._power_on(leg)
         self._make_legs()
+        self._port = OWN["cache"] != "off"
+        if self._port:
+            dm.create(PORT, f"0 {self._size} linear {self.media[REMOTE]} 0")
         dm.create(WIRE, self._linear(LOCAL))
         self.nodes = {}
         for way in WAYS:
@@ -99,12 +113,13 @@ class World:
                 self.nodes[way] = dm.create(way, self._linear(REMOTE))
             if OWN["queue"] == "few":
                 self.nodes[way] = _disk(way)
-        self.sectors = super_of(self.media[LOCAL]).data_sectors
+        self.sectors = self._super(LOCAL).data_sectors
         self.history = History(LOOK)
         self.versions = Versions()
         self.writes: list[Beside] = []
+        self.reads: list[Beside] = []
         self.suspended = False
-        self.blocks = False  # the policy
+        self.blocks = OWN["policy"] != "degrade"  # writes may wait, whatever is well
         self.local_bad = False
         self.failed_writes = 0
         self.node = dm.create(MIRROR, self.table())
@@ -114,27 +129,52 @@ class World:
     def _make_legs(self) -> None:
         """lockstep-meta's work is the same each time: it is done once."""
         at = SECTORS - SLOTS - 40
-        nodes = list(self.media.values())
         if not _tails:
-            create(*nodes, "--assume-clean")
-            for node in nodes:
-                with blk.Disk(node) as disk:
-                    _tails.append(disk.read(at, SLOTS + 40))
+            with self._shown() as nodes:
+                create(*nodes, "--assume-clean")
+                for node in nodes:
+                    with blk.Disk(node) as disk:
+                        _tails.append(disk.read(at, SLOTS + 40))
         else:
-            for node, tail in zip(nodes, _tails, strict=True):
+            for node, tail in zip(self.media.values(), _tails, strict=True):
                 with blk.Disk(node) as disk:
                     disk.write(at, tail, fua=True)
+
+    @contextlib.contextmanager
+    def _shown(self) -> Iterator[list[str]]:
+        """Both media, for a moment, as large as the ways show them."""
+        if OWN["size"] == "same":
+            yield list(self.media.values())
+            return
+        names = [f"shown-{leg}" for leg in MEDIA]
+        yield [dm.create(name, self._linear(leg)) for name, leg in zip(names, MEDIA, strict=True)]
+        for name in names:
+            dm.remove(name)
+
+    def _super(self, leg: str) -> Super:
+        with blk.Disk(self.media[leg], write=False) as disk:
+            found = superblock(disk.read(self._size - SLOTS, SLOTS))
+        assert found, f"{leg} has a superblock"
+        return found
+
+    def _supers(self) -> list[Super]:
+        return [self._super(leg) for leg in (LOCAL, REMOTE)]
 
     def _power_on(self, leg: str) -> None:
         self._turn += 1
         cache = "on" if leg == REMOTE and OWN["cache"] != "off" else "off"
         words = f"4 site {SITES[leg]} write_cache {cache}"
         self.media[leg] = dm.create(
-            f"{MEDIA[leg]}{self._turn}", f"0 {SECTORS} media {MEDIA[leg]} ram null {words}"
+            f"{MEDIA[leg]}{self._turn}",
+            f"0 {SECTORS << (OWN['size'] == 'more')} media {MEDIA[leg]} ram null {words}",
         )
 
+    def _below(self, leg: str) -> str:
+        """What a leg's devices lead to."""
+        return f"/dev/mapper/{PORT}" if leg == REMOTE and self._port else self.media[leg]
+
     def _linear(self, leg: str) -> str:
-        return f"0 {SECTORS} linear {self.media[leg]} 0"
+        return f"0 {self._size} linear {self._below(leg)} 0"
 
     def _set(self, name: str, table: str) -> None:
         """What a hung one holds goes by the new table."""
@@ -161,29 +201,29 @@ class World:
 
     def fail(self, name: str) -> None:
         """Writes fail, what was held too. Reads don't: so the leg isn't just away."""
-        node = self.media[LOCAL if name == WIRE else REMOTE]
-        self._set(name, f"0 {SECTORS} flakey {node} 0 0 36000 1 error_writes")
+        node = self._below(LOCAL if name == WIRE else REMOTE)
+        self._set(name, f"0 {self._size} flakey {node} 0 0 36000 1 error_writes")
 
     def drop(self, name: str) -> None:
         """Nothing gets there, what was held is gone."""
-        node = self.media[LOCAL if name == WIRE else REMOTE]
-        self._set(name, f"0 {SECTORS} flakey {node} 0 0 36000")
+        node = self._below(LOCAL if name == WIRE else REMOTE)
+        self._set(name, f"0 {self._size} flakey {node} 0 0 36000")
 
     def stick(self, name: str, first: int, sectors: int) -> None:
         """Writes to these sectors never return; all else does."""
-        node = self.media[LOCAL if name == WIRE else REMOTE]
+        node = self._below(LOCAL if name == WIRE else REMOTE)
         end = first + sectors
         lines = [f"{first} {sectors} delay {node} {first} 0 {node} {first} {NEVER_MS}",
-                 f"{end} {SECTORS - end} linear {node} {end}"]  # fmt: skip
+                 f"{end} {self._size - end} linear {node} {end}"]  # fmt: skip
         if first:
             lines.insert(0, f"0 {first} linear {node} 0")
         self._set(name, "\n".join(lines))
 
     def keep_flushes(self, name: str) -> None:
         """Flushes never return; all else does."""
-        node = self.media[LOCAL if name == WIRE else REMOTE]
+        node = self._below(LOCAL if name == WIRE else REMOTE)
         at_once = f"{node} 0 0 {node} 0 0"
-        self._set(name, f"0 {SECTORS} delay {at_once} {node} 0 {NEVER_MS}")
+        self._set(name, f"0 {self._size} delay {at_once} {node} 0 {NEVER_MS}")
 
     @property
     def other_way(self) -> str:
@@ -196,6 +236,7 @@ class World:
             f"/dev/mapper/{WIRE}", self.nodes[way or self.way],
             "remote_timeout", TIMEOUT_MS, "local_timeout", TIMEOUT_MS, "rejoin", REJOIN_S,
             "resync_pace", "full",
+            *(("policy", OWN["policy"]) if OWN["policy"] != "degrade" else ()),
             *(("remote_cache", "trust") if OWN["cache"] == "trust" else ()), sectors=self.sectors,
         )  # fmt: skip
 
@@ -238,6 +279,17 @@ class World:
         self.history.zeroes.add(version)
         self._begin(first, count, version, lambda disk: disk.zero(first, count))
 
+    def fill(self, first: int, count: int) -> None:
+        """Where the oracle doesn't look, but the legs have to be alike."""
+        data = b"".join(sector(self.versions.next(), first + n) for n in range(count))
+        node = self.node
+
+        def work() -> None:
+            with contextlib.suppress(OSError), blk.Disk(node) as disk:
+                disk.write(first, data)
+
+        self.writes.append(Beside(work))
+
     def _begin(
         self, first: int, count: int, version: int, what: Callable[[blk.Disk], object]
     ) -> None:
@@ -264,12 +316,60 @@ class World:
             one.result()
         self.writes.clear()
 
+    def look(self, first: int, count: int) -> None:
+        """A read, begun; what it gets is no older than what was acknowledged by now."""
+        history, node = self.history, self.node
+        acked = history.acked[first : first + count]
+
+        def work() -> None:
+            try:
+                with blk.Disk(node, write=False) as disk:
+                    data = disk.read(first, count)
+            except OSError as err:
+                base.expect(err.errno in (errno.EIO, errno.ENXIO), f"a read: {err}")
+                return
+            for n in range(count):
+                at, raw = first + n, data[n * 512 : n * 512 + 512]
+                ever = {v for v in history.ever[at] if v >= acked[n]}
+                version = version_in(raw, 0)
+                if not any(raw):
+                    legal = bool(history.zeroes & ever)
+                else:
+                    legal = raw == sector(version, at) and version in ever
+                base.expect(legal, f"a read: sector {at} holds version {version}, of {ever}")
+
+        self.reads.append(Beside(work))
+
+    def reads_end(self, what: str, seconds: float = 10) -> None:
+        for one in self.reads:
+            base.until(partial(getattr, one, "done"), what, seconds)
+            one.result()
+        self.reads.clear()
+
     # Events that take both sites apart.
+
+    def grow(self) -> None:
+        """The media show all that they have."""
+        if self._hung or self.grown or self._port or OWN["size"] == "same":
+            raise Refused
+        self._size = SECTORS << 1
+        for name in (WIRE, *WAYS):
+            self.mend(name)
+
+    @property
+    def grown(self) -> bool:
+        return self._size > SECTORS
+
+    @property
+    def room(self) -> int:
+        """What both legs have room for."""
+        return min(s.map_start for s in self._supers())
+
 
     def crash(self) -> None:
         """The primary's power goes, and what it had under way by any way with it."""
         for name in (*WAYS, WIRE):
-            self._set(name, f"0 {SECTORS} flakey {self.media[REMOTE]} 0 0 36000")
+            self._set(name, f"0 {self._size} flakey {self._below(REMOTE)} 0 0 36000")
         self.history.frozen = True
         media.cut(SITES[LOCAL], 1)
         if self.suspended:
@@ -278,6 +378,7 @@ class World:
         with contextlib.suppress(OSError):
             dm.message(MIRROR, "policy error")
         self.writes_end("writes of a host that is gone", 60)
+        self.reads_end("reads of a host that is gone", 60)
         self.remove()
         old = self.media[LOCAL]
         self._power_on(LOCAL)
@@ -291,22 +392,28 @@ class World:
 
     def assemble(self) -> None:
         """As the legs say; both branches of a split brain are never there in these histories."""
-        supers = [super_of(self.media[leg]) for leg in (LOCAL, REMOTE)]
+        supers = self._supers()
         source = source_of(*supers)
         base.expect(source, f"one of the legs has the data: {supers}")
+        self.sectors = max(s.data_sectors for s in supers)
+        self.blocks |= OWN["policy"] != "degrade"
         self.node = dm.create(MIRROR, self.table())
         self.history.check(content(self.node, LOOK), f"assembled from {source}")
 
     def take_over(self) -> None:
         """The mirror site goes on by itself, if it may, and gives the data back."""
-        if not super_of(self.media[REMOTE]).whole:
+        local, remote = self._supers()
+        if not remote.whole:
             return
-        behind = source_of(*(super_of(self.media[leg]) for leg in (LOCAL, REMOTE))) == LOCAL
-        history = self.history.fork()
-        if behind and super_of(self.media[LOCAL]).cur != super_of(self.media[REMOTE]).cur:
+        if source_of(local, remote) == LOCAL and local.cur != remote.cur:
             # It is an outdated copy, and an admin who takes it all the same is told so.
             return
-        node = dm.create(TAKEOVER, mirror.table("-", self.media[REMOTE], sectors=self.sectors))
+        with self._shown() as nodes:
+            self._taken_over(nodes, remote.data_sectors)
+
+    def _taken_over(self, nodes: list[str], sectors: int) -> None:
+        history = self.history.fork()
+        node = dm.create(TAKEOVER, mirror.table("-", nodes[1], sectors=sectors))
         history.check(content(node, LOOK), "taken over")
         version = self.versions.next()
         history.issue(104, 2, version)
@@ -315,12 +422,14 @@ class World:
         history.ack(104, 2, version, True)
         dm.remove(TAKEOVER)
         self.history = history
-        supers = [super_of(self.media[leg]) for leg in (LOCAL, REMOTE)]
-        if source_of(*supers) is None:
-            meta("resolve", "--keep", REMOTE, *self.media.values())
+        if source_of(*self._supers()) is None:
+            meta("resolve", "--keep", REMOTE, *nodes)
 
     def cut_mirror_site(self) -> None:
         """Its power goes and comes back. What was on the way is sent again by who still waits."""
+        if self._port:
+            self._cut_behind_port()
+            return
         hung = set(self._hung)
         for way in WAYS:
             if way not in self._hung:
@@ -334,6 +443,18 @@ class World:
                 dm.resume(way)
                 dm.suspend(way, flush=False)
             else:
+                self.mend(way)
+        dm.remove(old.rpartition("/")[2])
+
+    def _cut_behind_port(self) -> None:
+        dm.suspend(PORT, flush=False)
+        media.cut(SITES[REMOTE], 1)
+        old = self.media[REMOTE]
+        self._power_on(REMOTE)
+        dm.load(PORT, f"0 {self._size} linear {self.media[REMOTE]} 0")
+        dm.resume(PORT)
+        for way in WAYS:
+            if way not in self._hung:
                 self.mend(way)
         dm.remove(old.rpartition("/")[2])
 
@@ -357,11 +478,12 @@ class World:
 
     def alike(self, when: str) -> None:
         """Both media and the oracle, at a quiet moment."""
-        one, two = (content(self.media[leg], LOOK) for leg in (LOCAL, REMOTE))
+        look = self.sectors if self.grown else 512
+        one, two = (content(self.media[leg], look) for leg in (LOCAL, REMOTE))
         self.history.check(one, f"{when}: the local medium")
         self.history.check(two, f"{when}: the remote medium", settle=False)
         if one != two:
-            at = next(n for n in range(LOOK) if one[n * 512 :][:512] != two[n * 512 :][:512])
+            at = next(n for n in range(look) if one[n * 512 :][:512] != two[n * 512 :][:512])
             raise base.Wrong(f"{when}: the legs differ, first in sector {at}")
 
     def judge(self) -> None:
@@ -377,6 +499,8 @@ class World:
             self.writes_end("writes while a way hangs")
         # Under another policy a write may wait for the leg that hangs.
         self.message("policy degrade")
+        if WIRE in self._hung and self.word("standing") == "alone" and not self._hung & set(WAYS):
+            self.reads_end("reads while the local leg hangs")
         self.mend(WIRE)
         if self.way not in self._hung:
             self.mend(self.way)
@@ -392,6 +516,7 @@ class World:
         if not self.settle("in sync"):
             raise base.Wrong(f"everything is well, and it isn't in sync: {dm.status(MIRROR)}")
         self.writes_end("writes once all is well")
+        self.reads_end("reads once all is well")
         time.sleep(0.05)
         self.alike("all that was late has come")
         self.write(100, 12)
@@ -413,8 +538,10 @@ class World:
         dm.remove(WIRE)
         for way in WAYS:
             if way in _disks:
-                self._set(way, f"0 {SECTORS} error")
+                self._set(way, f"0 {self._size} error")
             else:
                 dm.remove(way)
+        if self._port:
+            dm.remove(PORT)
         for node in self.media.values():
             dm.remove(node.rpartition("/")[2])
