@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Abandon: how writes, and reads (bounce.h), stop waiting for a leg that is dead (write_abandon()
- * in write.h), and what of them was never sent. And what write.c and abandon.c share of a write's state.
+ * Abandon: how writes, and reads (bounce.h), stop waiting for a leg that is dead
+ * (write_abandon() in write.h), and what of them was never sent. And what write.c and
+ * abandon.c share of a write's state.
  */
 #ifndef LOCKSTEP_ABANDON_H
 #define LOCKSTEP_ABANDON_H

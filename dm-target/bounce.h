@@ -5,8 +5,8 @@
  *
  * What a device has been handed it may write at any time. So a read in its caller's pages can't
  * end before the device says so, however long that takes, and a suspend waits behind it. In pages
- * of the mirror's own it can be abandoned, as a write can (write.h): its caller is answered from the
- * other leg at once, and what comes late is thrown away. The price is a copy, and a worker that
+ * of the mirror's own it can be abandoned, as a write can (write.h): its caller is answered from
+ * the other leg at once, and what comes late is thrown away. The price is a copy, and a worker that
  * submits the read (sender.h), since its caller might sleep in the leg's queue. So it is paid only
  * for a leg that has a timeout, in a mirror of two: the remote leg; the local one with
  * local_timeout, which is off by default.
@@ -22,8 +22,8 @@
  *
  * Memory: in flight are at most as many bytes as the mirror's writes may hold (memory_kib, see
  * budget.h), and one read. Who has more to read sleeps in .map; he holds nothing meanwhile, so
- * those that are in flight get on, or their leg is given up. Abandoned ones don't count here; of them
- * there is one such crowd for each leg, as it has to drain. A read for which the kernel has no
+ * those that are in flight get on, or their leg is given up. Abandoned ones don't count here; of
+ * them there is one such crowd for each leg, as it has to drain. A read for which the kernel has no
  * memory goes in its caller's pages, and waits for the device as long as that takes.
  *
  * Locking: bounces.lock, taken with interrupts off; writes.lock inside it.

@@ -7,8 +7,8 @@
  * leg). What came good from the other leg is asked to be repaired (repair.h).
  *
  * The second try goes through pages of the mirror's own and ends when its leg dies
- * (transfer.h). So does the first one if its leg has a timeout and isn't the only one (bounce.h): when
- * the leg is given up it is tried on the other one. Any other has the caller's pages, which must
+ * (transfer.h). So does the first one if its leg has a timeout and isn't the only one (bounce.h):
+ * when the leg is given up it is tried on the other one. Any other has the caller's pages, which must
  * not be written after it has ended: so it ends when the device says so, if need be by the
  * time-outs below.
  *

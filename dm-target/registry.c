@@ -350,7 +350,6 @@ void registry_before(struct mirror *m, sector_t *len, enum leg_id *missing)
 	mutex_unlock(&mirrors_lock);
 }
 
-
 void registry_remove(struct mirror *m)
 {
 	mutex_lock(&mirrors_lock);

@@ -13,6 +13,7 @@
 #include "verify.h"
 
 TEST_KNOB(bool, stays_stalled, "what couldn't be copied isn't tried again");
+TEST_KNOB(bool, runs_suspended, "whoever kicks the resync starts it, suspended or not");
 
 /* A region of which chunks are being copied. */
 struct open_region {
@@ -59,8 +60,8 @@ static bool can_run(const struct resync *rs)
 	const struct mirror *m = rs->m;
 
 	lockdep_assert_held(&m->lock);
-	return rs->running && m->standing == TOGETHER && mirror_may_resync(m) &&
-	       !region_map_all_in_sync(&m->map);
+	return (rs->running || test_knob(runs_suspended)) && m->standing == TOGETHER &&
+	       mirror_may_resync(m) && !region_map_all_in_sync(&m->map);
 }
 
 void resync_kick(struct resync *rs)

@@ -69,7 +69,7 @@ void watch_destroy(struct mirror *m);
 void watch_start(struct mirror *m);
 void watch_stop(struct mirror *m);
 
-/* Now: is a leg that was silent silent no longer? Process context. */
+/* Has a leg that is silent answered since? Then it isn't any more. Process context. */
 void watch_look(struct mirror *m);
 
 /* A new timeout of the leg; counts from now on at the latest. Process context. */

@@ -59,7 +59,7 @@ def test_a_leg_given_up_for_one_that_does_not_answer_is_found() -> None:
 @both_kernels
 @pytest.mark.parametrize("part", [
     "reloaded_local", "reloaded_remote", "blocked", "blocked_target", "held_again",
-    "silent_resync", "silent_verify", "parting", "stalled", "reads",
+    "silent_resync", "silent_verify", "parting", "stalled", "stalled_suspended", "reads",
 ])  # fmt: skip
 def test_gets_on(part: str, kernel: str) -> None:
     run = lab("state_gets_on.py", part, kernel=kernel, options=PATIENCE)
@@ -74,6 +74,7 @@ def test_gets_on(part: str, kernel: str) -> None:
     ("silent_resync", "silence_holds", "remove waits"),
     ("parting", "parting_stays", "recover"),
     ("stalled", "stays_stalled", "in sync again"),
+    ("stalled_suspended", "runs_suspended", "what the disks have done"),
 ])  # fmt: skip
 def test_without_its_mend_it_does_not(part: str, knob: str, says: str) -> None:
     options = (*PATIENCE, "--param", f"dm_lockstep.test_{knob}=1")

@@ -9,6 +9,7 @@ import errno
 import subprocess
 import time
 from functools import partial
+from pathlib import Path
 
 from locklab import base, blk, dm, mirror
 from mirrorlab import LOAD, Beside, Leg, Pair
@@ -160,9 +161,8 @@ def parting() -> None:
     w.close()
 
 
-def stalled() -> None:
-    """Found by a seeded churn: with the local leg as the target "resync" isn't taken."""
-    base.step("the source of a resync was unreadable for a while: the resync gets on by itself")
+def stalled_world() -> World:
+    """The source of a resync, the remote leg, can't be read in its first sectors."""
     w = World()
     dm.message("mirror", "fail local")
     with blk.Disk(w.node) as disk:
@@ -171,8 +171,29 @@ def stalled() -> None:
     w.remote.table(f"0 256 error\n256 {disk_.sectors - 256} linear {disk_.node} 256")
     dm.message("mirror", "recover")
     base.until(lambda: mirror.parse(dm.status("mirror")).action == "stalled", "stalled", 30)
+    return w
+
+
+def stalled() -> None:
+    """Found by a seeded churn: with the local leg as the target "resync" isn't taken."""
+    base.step("the source of a resync was unreadable for a while: the resync gets on by itself")
+    w = stalled_world()
     w.remote.well()
     base.until(lambda: w.health() == "AA", "in sync again", 90)
+    w.close()
+
+
+def stalled_suspended() -> None:
+    base.step("what is tried again every minute isn't while the table is suspended")
+    w = stalled_world()
+    dm.suspend("mirror")
+    w.remote.well()
+    files = [Path("/sys/block", Path(leg.disk.node).name, "stat") for leg in (w.local, w.remote)]
+    before = [file.read_text() for file in files]
+    time.sleep(150)
+    base.equal([file.read_text() for file in files], before, "what the disks have done")
+    dm.resume("mirror")
+    base.until(lambda: w.health() == "AA", "in sync again", 10)
     w.close()
 
 
@@ -213,6 +234,7 @@ PARTS = {
     "silent_verify": lambda: silent("verify"),
     "parting": parting,
     "stalled": stalled,
+    "stalled_suspended": stalled_suspended,
     "reads": reads,
 }
 (part,) = base.words(1, PARTS)
