@@ -7,10 +7,10 @@
  * leg). What came good from the other leg is asked to be repaired (repair.h).
  *
  * The second try goes through pages of the mirror's own and ends when its leg dies
- * (transfer.h). So does the first one if its leg has a timeout and isn't the only one (bounce.h):
- * when the leg is given up it is tried on the other one. Any other has the caller's pages, which must
- * not be written after it has ended: so it ends when the device says so, if need be by the
- * time-outs below.
+ * (transfer.h). So does the first one, if its leg has a timeout and isn't the only one
+ * (bounce.h): when the leg is given up it is tried on the other one. Any other has the caller's
+ * pages, which must not be written after it has ended: so it ends when the device says so, if
+ * need be by the time-outs below.
  *
  * A read of the local leg is submitted by its caller, who alone waits if that leg hangs; one of
  * the remote leg, or in pages of the mirror's own, by the leg's sender (sender.h). Both count for

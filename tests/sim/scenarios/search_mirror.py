@@ -80,7 +80,7 @@ def reload(w: World) -> None:
 
 
 def exchange(w: World, way: str) -> None:
-    if w.suspended or not w.there():
+    if w.suspended or not w.there() or w.nobody_answers:
         raise Refused
     w.local_well()
     w.blocks |= OWN["policy"] != "degrade"
@@ -98,7 +98,7 @@ def exchange(w: World, way: str) -> None:
 
 def anew(w: World) -> None:
     """Removed, and made again on the same leg by the other way."""
-    if w.suspended or not w.there():
+    if w.suspended or not w.there() or w.nobody_answers:
         raise Refused
     w.local_well()
     try:
@@ -155,6 +155,8 @@ def grow_table(w: World) -> None:
 
 
 def suspend(w: World) -> None:
+    if w.nobody_answers:
+        raise Refused
     if w.suspended:
         w.patient(lambda: dm.resume(MIRROR), "resume")
     else:

@@ -92,6 +92,7 @@ class World:
         self._turn = 0
         self._port = False
         self._hung: set[str] = set()
+        self._keeps: set[str] = set()  # some of what they get
         self._size = SECTORS
         if OWN["log"] == "small":
             base.put(LOG_SLOTS, 2)
@@ -182,6 +183,7 @@ class World:
         if name not in self._hung:
             dm.suspend(name, flush=False)
         self._hung.discard(name)
+        self._keeps.discard(name)
         dm.resume(name)
 
     def hang(self, name: str) -> None:
@@ -218,12 +220,24 @@ class World:
         if first:
             lines.insert(0, f"0 {first} linear {node} 0")
         self._set(name, "\n".join(lines))
+        self._keeps.add(name)
 
     def keep_flushes(self, name: str) -> None:
         """Flushes never return; all else does."""
         node = self._below(LOCAL if name == WIRE else REMOTE)
         at_once = f"{node} 0 0 {node} 0 0"
         self._set(name, f"0 {self._size} delay {at_once} {node} 0 {NEVER_MS}")
+        self._keeps.add(name)
+
+    @property
+    def nobody_answers(self) -> bool:
+        """A leg hangs, and the other one hangs, too, or can't stand in: what is out there holds a
+        suspend, as it does on any disk."""
+        local, remote = (name in self._hung | self._keeps for name in (WIRE, self.way))
+        if not (local or remote) or not self.there():
+            return False
+        now = self.status()
+        return (local or now.local != "A") and (remote or now.remote != "A")
 
     @property
     def other_way(self) -> str:
