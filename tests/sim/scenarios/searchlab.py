@@ -363,8 +363,8 @@ class World:
     # Events that take both sites apart.
 
     def grow(self) -> None:
-        """The media show all that they have."""
-        if self._hung or self.grown or self._port or OWN["size"] == "same":
+        """The media show all that they have, where nothing in between keeps its size."""
+        if self._hung or self.grown or self._port or _disks or OWN["size"] == "same":
             raise Refused
         self._size = SECTORS << 1
         for name in (WIRE, *WAYS):
