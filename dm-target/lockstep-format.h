@@ -54,7 +54,12 @@
  * finds the disk itself knows that it isn't the leg (`log_state` BEHIND), until
  * that log is retired or given up for good (LEFT): then the DCD refuses to use it
  * over this disk. `dcd format` and `dcd retire` write this on the disk itself,
- * lockstep-meta writes it through the DCD.
+ * lockstep-meta writes it through the DCD. A DCD whose log fails may have to bring to the
+ * disk what its NVRAM would lose: then it writes there itself how far that is (`log_applied`,
+ * and a seq far above, as it doesn't know what the mirror is about to write), and entries of
+ * that log up to it are older than the disk. That stays true for ever. Whoever else writes the
+ * superblock zeroes it: he writes through the DCD, and that takes no write before its
+ * log knows.
  *
  * Feature words: a reader that doesn't know a bit of `incompat` must refuse,
  * of `ro_compat` must not write, of `compat` may ignore it.
@@ -177,7 +182,9 @@ struct lockstep_slot {
 	__le64 moved_from;	/* slots_start of one that is to be zeroed yet; or 0 */
 	__u8 log_uuid[16];	/* of the DCD's log; 0: none */
 	__le32 log_state;	/* LOCKSTEP_LOG_* */
-	__u8 reserved[3516];
+	__le64 log_epoch;	/* of that log, as struct dcd_super has it; BEHIND, else 0 */
+	__le64 log_applied;	/* its entries up to this one are on the disk, by the DCD's word */
+	__u8 reserved[3500];
 	__u8 digest_key[32];	/* random, or 0; at the leg's end: see lockstep-digest.h */
 } __attribute__((packed));
 

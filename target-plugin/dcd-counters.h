@@ -39,6 +39,7 @@ DCD_COUNTER(LOG_SECTORS, log_sectors)
 DCD_COUNTER(ROUNDS, rounds)
 DCD_COUNTER(PREEMPTED, preempted)
 DCD_COUNTER(BYPASS_ROUNDS, bypass_rounds)
+DCD_COUNTER(LEG_MARKS, leg_marks)	/* the data disk was told that it is past the log */
 DCD_COUNTER(DESTAGED_SECTORS, destaged_sectors)
 DCD_COUNTER(FILLED_SECTORS, filled_sectors)	/* with zeroes, in the turn */
 DCD_COUNTER(WIPED_SECTORS, wiped_sectors)	/* pieces of zeroes, discarded ones too */

@@ -19,6 +19,7 @@
 
 #include "again.h"
 #include "batch.h"
+#include "beyond.h"
 #include "dcd-trace.h"
 #include "lockstep-test.h"
 
@@ -488,6 +489,9 @@ static int advance(struct dcd_engine *e, const struct dcd_mark *m, bool log_dead
 		settle(e, m->target, m->applied, true);
 		dcd_count(e, DCD_N_BYPASS_ROUNDS, 1);
 	}
+	/* All that was acknowledged without NVRAM is in the log. */
+	if (log_dead && !e->keeps && !e->after_log)
+		dcd_beyond_say(e, m->applied);
 	set_log_behind(e, log_dead && !e->keeps);
 	if (log_dead && time_before(jiffies, e->log_retry))
 		return e->keeps ? 0 : -EIO;

@@ -6,16 +6,13 @@
 
 #include "again.h"
 #include "batch.h"
-#include "leg.h"
+#include "beyond.h"
 #include "lockstep-compat.h"
-#include "lockstep-test.h"
 
 #define NOMEM_TRIES 50
 
 #define CREATE_TRACE_POINTS
 #include "dcd-trace.h"
-
-TEST_KNOB(bool, use_left, "a data disk is written to that was taken into use without this log");
 
 static int carve(struct dcd_engine *e, size_t asked)
 {
@@ -62,10 +59,11 @@ static int make_workers(struct dcd_engine *e)
 	e->batch = dcd_batch_new(e);
 	e->ahead = dcd_batch_new(e);
 	e->again = dcd_again_new();
+	e->beyond = dcd_beyond_new();
 	e->pending = kvcalloc(DCD_PENDING, sizeof(*e->pending), GFP_KERNEL);
 	if (!e->intake_wq || !e->quick_wq || !e->commit_wq || !e->destage_wq || !e->io_wq ||
 	    !e->commit_buf || !e->destage_buf || !e->pending || !e->batch || !e->ahead ||
-	    !e->again || !e->scrub.buf || !e->submit_wq || dcd_stuck_init(e) ||
+	    !e->again || !e->beyond || !e->scrub.buf || !e->submit_wq || dcd_stuck_init(e) ||
 	    dcd_lost_init(e))
 		return -ENOMEM;
 	return bioset_init(&e->bios, 16, dcd_piece_pad, BIOSET_NEED_BVECS);
@@ -119,6 +117,7 @@ static void free_engine(struct dcd_engine *e)
 	dcd_stuck_free(e);
 	dcd_lost_free(e);
 	kvfree(e->again);
+	dcd_beyond_free(e->beyond);
 	kvfree(e->pending);
 	kvfree(e->tables);
 	kvfree(e->slots);
@@ -164,35 +163,6 @@ static void set_loses_acks(struct dcd_engine *e, bool yes)
 		yes ? "fails" : "works", yes ? "volatile" : "not volatile");
 }
 
-/*
- * Has the data disk been taken into use without this log? An error when asking says nothing:
- * a DCD serves what it can of a data disk with bad places.
- */
-static int not_left(struct dcd_engine *e)
-{
-	u64 at = lockstep_slots_start(e->data.sectors);
-	void *slots;
-	int r;
-
-	if (!at || test_knob(use_left))
-		return 0;
-	slots = kmalloc(LOCKSTEP_SLOTS_BYTES, GFP_KERNEL);
-	if (!slots)
-		return -ENOMEM;
-	r = dcd_disk_io(&e->data, REQ_OP_READ, at, slots, LOCKSTEP_SLOTS_BYTES);
-	if (!r && dcd_leg_left(slots, e->data.sectors, e->super.uuid)) {
-		pr_err("dcd: %s: the data disk %pg was taken into use without the log %pg (uuid %pU): what the log has is older. Nothing of it may be written there. To use the log again: dcd format\n",
-		       e->name, e->data.bdev, e->log.bdev, e->super.uuid);
-		r = -EMEDIUMTYPE;
-	} else if (r) {
-		pr_warn("dcd: %s: can't read the end of the data disk %pg: error %d\n", e->name,
-			e->data.bdev, r);
-		r = 0;
-	}
-	kfree(slots);
-	return r;
-}
-
 static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 {
 	int r = dcd_disk_open(&e->data, "data", c->data, e);
@@ -214,7 +184,7 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 	e->after_log = e->nv->type->report_after_complete;
 	r = dcd_super_read(e, c->grow);
 	if (!r)
-		r = not_left(e);
+		r = dcd_beyond_open(e);
 	if (!r && e->keeps)
 		r = dcd_header_read(e);
 	if (!r)
@@ -385,8 +355,11 @@ void dcd_close(struct dcd_engine *e)
 	} else if (e->after_log) {
 		pr_warn("dcd: %s: closed while the log %pg fails: writes that were refused may be there or not\n",
 			e->name, e->log.bdev);
+	} else if (e->log_behind && dcd_beyond_on_leg(e)) {
+		pr_warn("dcd: %s: closed while the log %pg fails; all data are on %pg, and that says so\n",
+			e->name, e->log.bdev, e->data.bdev);
 	} else if (e->log_behind) {
-		pr_err("dcd: %s: closed; all data are on %pg, but the log %pg can't be told and would bring older data back: `dcd format` it before its next use\n",
+		pr_err("dcd: %s: closed; all data are on %pg, but the log %pg can't be told. Only this kernel knows it, from now on: after a reboot that log would bring older data back: before that open the DCD with a log that works, or `dcd format` it\n",
 		       e->name, e->data.bdev, e->log.bdev);
 	} else if (e->bypassed > e->committed) {
 		pr_err("dcd: %s: closed while log and data disk fail: what was in NVRAM is lost but for a part on %pg, and the log %pg may bring older data back there\n",
@@ -409,6 +382,7 @@ void dcd_close(struct dcd_engine *e)
 	cancel_delayed_work_sync(&e->destage_work);
 	cancel_delayed_work_sync(&e->commit_work);
 	tell_end(e);
+	dcd_beyond_close(e, e->log_behind && !e->after_log);
 	free_engine(e);
 }
 EXPORT_SYMBOL_GPL(dcd_close);

@@ -44,8 +44,9 @@
  * - The log (@log_dead: a write to it failed): what is in NVRAM goes to the data
  *   disk directly. An NVRAM that keeps its content also keeps account of that
  *   (its header's `applied`), and of what is lost (lost.h), so writes go on. With any
- *   other a crash would bring back what the log had before: writes are refused, and
- *   FLUSH while something is in NVRAM only. Without NVRAM all that isn't in the log yet
+ *   other a crash loses what is there, and may bring back what the log had before: writes are
+ *   refused, and FLUSH while something is in NVRAM only. Once all of it is on the data disk, that
+ *   is said where that log's next opening finds it (beyond.h). Without NVRAM all that isn't in the log yet
  *   is refused too (it may be there later, as any write that failed); nothing that was
  *   acknowledged needs a FLUSH then.
  *   If all got to the data disk, a superblock that can be written is the end of
@@ -163,7 +164,7 @@ struct dcd_engine {
 	bool super_differs;		/* at open: its other copy is bad, or of another size */
 	u8 header_bad[DCD_BLOCK >> SECTOR_SHIFT];	/* at open: sectors that can't be read */
 	bool end_bad;			/* at open: of an end record */
-	struct dcd_nvram_header header;
+	struct dcd_nvram_header header;	/* of an NVRAM that keeps; else only @applied: beyond.h */
 	u64 end_known;			/* at open: what the NVRAM's end records say */
 	unsigned int end_copy;		/* to be written next; who is @publishing */
 	u64 epoch;
@@ -244,6 +245,7 @@ struct dcd_engine {
 	struct dcd_stuck bad;		/* stuck.h */
 	struct dcd_lost lost;		/* lost.h */
 	struct dcd_again *again;	/* again.c */
+	struct dcd_beyond *beyond;	/* beyond.h */
 	struct xarray sums;		/* sums.h, by segment */
 	wait_queue_head_t moved;	/* of their I/O */
 	struct dcd_sweep sweep;		/* likewise */

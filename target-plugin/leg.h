@@ -3,7 +3,8 @@
  * Leg: the one thing that a DCD knows of the mirror whose leg its data disk may be. The
  * leg's superblock (dm-target/lockstep-format.h) may say that the disk was taken into use
  * without this DCD's log: by `dcd retire`, or by an administrator whose log was lost. Then
- * what the log has is older than the disk, and must never be written over it.
+ * what the log has is older than the disk, and must never be written over it. It may say, too,
+ * up to which entry of the log that is so: beyond.h.
  *
  * Pure: any context, no locks, doesn't sleep. Module and `dcd` ask the same function.
  */
@@ -18,5 +19,16 @@
  * False also if the data disk carries no such superblock, or a damaged one.
  */
 bool dcd_leg_left(const void *slots, u64 data_sectors, const u8 log_uuid[16]);
+
+/* Entries of that log up to this one are on the data disk, as the leg says; 0: it says nothing. */
+u64 dcd_leg_applied(const void *slots, u64 data_sectors, const u8 log_uuid[16], u64 epoch);
+
+/*
+ * Both slots say so from now on. *first: the one that is to be written first, and durable before
+ * the other. False: this is no leg of which it is known that it is behind this log; the slots are as
+ * they were.
+ */
+bool __must_check dcd_leg_apply(void *slots, u64 data_sectors, const u8 log_uuid[16], u64 epoch,
+				u64 applied, unsigned int *first);
 
 #endif

@@ -97,8 +97,9 @@ struct dcd_plan {
 };
 
 /*
- * @header: NULL if there is no NVRAM that keeps its content. @newest: what its end
- * records say, as struct dcd_header_found has it.
+ * @header: of an NVRAM that keeps its content, or of another @applied alone, by what the data
+ * disk or the kernel knows (beyond.h); NULL: nothing. @newest: what the NVRAM's end records say,
+ * as struct dcd_header_found has it.
  */
 void dcd_plan_begin(struct dcd_plan *p, const struct dcd_geometry *g,
 		    const struct dcd_super *super, const struct dcd_nvram_header *header,

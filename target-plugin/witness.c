@@ -8,8 +8,8 @@
  * witness. For what comes to the data disk after it was written was live then, in a
  * segment from its tail on, or came later; so it is live for whoever opens the log with that
  * superblock. What came there before has been here, before the index forgot it. Only past a
- * dead log that isn't so: an NVRAM header that says more than the superblock makes
- * the witnesses void.
+ * dead log that isn't so: an NVRAM header (or what stands for it: beyond.h) that says more than the
+ * superblock makes the witnesses void.
  *
  * The destager's, and who opens. They are kept in @super.
  */
@@ -26,7 +26,7 @@ TEST_KNOB(bool, any_data, "any data disk of the right size is taken for the righ
 
 void dcd_witness_begin(struct dcd_engine *e)
 {
-	if (e->keeps && le64_to_cpu(e->header.applied) > le64_to_cpu(e->super.applied))
+	if (le64_to_cpu(e->header.applied) > le64_to_cpu(e->super.applied))
 		dcd_witness_void(&e->super);
 }
 

@@ -388,8 +388,8 @@ int set_salvage(struct set *s, bool dry, bool anyway, struct tally *done)
 	struct salvage v = { .s = s };
 	int r = 0;
 
-	dcd_plan_begin(&s->plan, &s->super.geometry, &s->super.super,
-		       s->has_nvram ? &s->header.header : NULL, s->header.newest);
+	dcd_plan_begin(&s->plan, &s->super.geometry, &s->super.super, &s->header.header,
+		       s->header.newest);
 	v.applied = s->plan.applied;
 	v.newest = s->plan.known;
 	v.known = s->has_nvram && s->header.newest && !s->header.end_unread;

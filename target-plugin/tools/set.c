@@ -15,17 +15,48 @@ static int refuse(struct set *s, const char *reason, const char *where, const ch
 	return -1;
 }
 
-/* Has the data disk been taken into use without this log? */
+/* As beyond.c shows it: of this log the data disk has all up to so many entries. */
+static u64 kernel_knows(const struct set *s)
+{
+	const struct dcd_geometry *g = &s->super.geometry;
+	FILE *f = fopen("/sys/module/dcd/parameters/logs_behind", "r");
+	char uuid[33], line[33];
+	uint64_t epoch, applied, most = 0;
+
+	uuid_text(g->uuid, uuid);
+	while (f && fscanf(f, "%32s %" SCNu64 " %" SCNu64, line, &epoch, &applied) == 3)
+		if (!strcmp(line, uuid) && epoch == g->epoch && applied > most)
+			most = applied;
+	if (f)
+		fclose(f);
+	return most;
+}
+
+/*
+ * Has the data disk been taken into use without this log? Or has it got past a log that had
+ * failed: then that stands for what an NVRAM's header would say, where there is none (beyond.h).
+ */
 static int find_left(struct set *s)
 {
 	u64 sectors = s->has_data ? s->data.bytes >> SECTOR_SHIFT : 0;
-	u8 slots[LOCKSTEP_SLOTS_BYTES];
+	u64 at = lockstep_slots_start(sectors) * 512;
+	const u8 *uuid = s->super.super.uuid;
+	u8 slots[LOCKSTEP_SLOTS_BYTES], unread[sizeof(slots) >> SECTOR_SHIFT];
+	u64 applied;
 
-	if (!lockstep_slots_start(sectors) ||
-	    device_try_read(&s->data, slots, sizeof(slots), lockstep_slots_start(sectors) * 512))
-		return 0;	/* of a bad place recovery finds out by itself */
-	if (!dcd_leg_left(slots, sectors, s->super.super.uuid) || s->super.reason == DCD_RETIRED)
+	if (!at)
 		return 0;
+	/* Of a bad place recovery finds out by itself. */
+	device_read_around(&s->data, slots, sizeof(slots), at, unread);
+	if (s->super.reason == DCD_RETIRED)
+		return 0;
+	if (!dcd_leg_left(slots, sectors, uuid)) {
+		applied = max(dcd_leg_applied(slots, sectors, uuid, s->super.geometry.epoch),
+			      kernel_knows(s));
+		if (!s->super.geometry.nvram)
+			s->header.header.applied = cpu_to_le64(applied);
+		return 0;
+	}
 	return refuse(s, "data_left", s->data.path, "this data disk was taken into use without this log, and has newer writes than the log: nothing of the log may be written there. To use the log again: dcd format");
 }
 
@@ -336,8 +367,8 @@ int set_walk(struct set *s, set_visit visit, void *context, bool tell)
 	char text[512];
 	int r = 0;
 
-	dcd_plan_begin(&s->plan, &s->super.geometry, &s->super.super,
-		       s->has_nvram ? &s->header.header : NULL, s->header.newest);
+	dcd_plan_begin(&s->plan, &s->super.geometry, &s->super.super, &s->header.header,
+		       s->header.newest);
 	s->plan.end_unread = s->header.end_unread;
 	lost_none(s);
 	wounded_none(s);
@@ -398,8 +429,7 @@ int set_witnesses(struct set *s, bool anyway)
 
 	if (!s->has_data || s->super.reason == DCD_RETIRED)
 		return 0;
-	if (s->has_nvram &&
-	    le64_to_cpu(s->header.header.applied) > le64_to_cpu(super->applied))
+	if (le64_to_cpu(s->header.header.applied) > le64_to_cpu(super->applied))
 		dcd_witness_void(super);
 	for (u32 i = 0; i < DCD_WITNESSES; i++) {
 		bool counts = dcd_witness_of(super, i, &w) && !(s->covered & 1U << i);

@@ -22,7 +22,7 @@ struct set {
 	bool has_nvram, has_data;	/* were given */
 	bool any;			/* retired ones too */
 	struct dcd_super_found super;
-	struct dcd_header_found header;
+	struct dcd_header_found header;	/* without NVRAM only its `applied`, by the data disk */
 	struct dcd_plan plan;
 	struct dcd_slot_scan *scans;
 	u32 slots;

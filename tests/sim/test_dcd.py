@@ -192,6 +192,19 @@ def test_damage_of_the_log_can_hold_it(part: str, says: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+def test_a_log_that_failed_is_not_believed(kernel: str) -> None:
+    run = lab("dcd_beyond.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("part", ["closed", "closed_volatile", "leg", "leg_cut"])
+def test_a_log_that_failed_is_believed(part: str) -> None:
+    """The control: nobody asks how far the data disk has got past it."""
+    run = lab("dcd_beyond.py", part, options=("--param", "dcd.test_log_believed=1"))
+    assert run.rc == 1 and "sector 100 has other bytes" in run.stderr, run.text
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_the_wrong_data_disk_is_refused(kernel: str) -> None:
     run = lab("dcd_witness.py", kernel=kernel)
     assert run.rc == 0, run.text

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "beyond.h"
+
+#include <linux/list.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+
+#include "engine.h"
+#include "leg.h"
+#include "lockstep-test.h"
+
+TEST_KNOB(bool, use_left, "a data disk is written to that was taken into use without this log");
+TEST_KNOB(bool, log_believed, "a log that failed is believed, however far the data disk has got");
+
+struct dcd_beyond {
+	struct list_head list;
+	u8 uuid[16];		/* the log's */
+	u64 epoch;
+	u64 applied;
+	bool on_leg;
+};
+
+/* What this kernel knows of logs that nobody has told yet; each has the module. */
+static LIST_HEAD(known);
+static DEFINE_MUTEX(known_lock);
+
+/* For the command `dcd`: a line for each. */
+static int show_known(char *buf, const struct kernel_param *kp)
+{
+	const struct dcd_beyond *b;
+	int n = 0;
+
+	mutex_lock(&known_lock);
+	list_for_each_entry(b, &known, list)
+		n += scnprintf(buf + n, PAGE_SIZE - n, "%16phN %llu %llu\n", b->uuid, b->epoch,
+			       b->applied);
+	mutex_unlock(&known_lock);
+	return n;
+}
+
+static const struct kernel_param_ops known_ops = { .get = show_known };
+module_param_cb(logs_behind, &known_ops, NULL, 0400);
+MODULE_PARM_DESC(logs_behind, "logs that failed and weren't told: uuid, epoch, the data disk's newest entry");
+
+struct dcd_beyond *dcd_beyond_new(void)
+{
+	return kzalloc(sizeof(struct dcd_beyond), GFP_KERNEL);
+}
+
+void dcd_beyond_free(struct dcd_beyond *b)
+{
+	kfree(b);
+}
+
+static struct dcd_beyond *find(const struct dcd_engine *e)
+{
+	struct dcd_beyond *b;
+
+	lockdep_assert_held(&known_lock);
+	list_for_each_entry(b, &known, list)
+		if (b->epoch == e->epoch && !memcmp(b->uuid, e->super.uuid, sizeof(b->uuid)))
+			return b;
+	return NULL;
+}
+
+/* One of them is enough, as with whoever else reads them. */
+static int read_slots(struct dcd_engine *e, void *slots)
+{
+	u64 at = lockstep_slots_start(e->data.sectors);
+	unsigned int i, bad = 0;
+	int r = dcd_disk_io(&e->data, REQ_OP_READ, at, slots, LOCKSTEP_SLOTS_BYTES);
+
+	for (i = 0; r && i < LOCKSTEP_SLOTS; i++) {
+		void *slot = slots + i * LOCKSTEP_SLOT_BYTES;
+
+		if (!dcd_disk_io(&e->data, REQ_OP_READ, at + i * LOCKSTEP_SLOT_SECTORS, slot,
+				 LOCKSTEP_SLOT_BYTES))
+			continue;
+		memset(slot, 0, LOCKSTEP_SLOT_BYTES);
+		bad++;
+	}
+	return bad == LOCKSTEP_SLOTS ? r : 0;
+}
+
+/* An error when asking says nothing: a DCD serves what it can of a data disk with bad places. */
+static int ask_leg(struct dcd_engine *e, u64 *applied)
+{
+	void *slots;
+	int r;
+
+	if (!lockstep_slots_start(e->data.sectors))
+		return 0;
+	slots = kmalloc(LOCKSTEP_SLOTS_BYTES, GFP_KERNEL);
+	if (!slots)
+		return -ENOMEM;
+	r = read_slots(e, slots);
+	if (r) {
+		pr_warn("dcd: %s: can't read the end of the data disk %pg: error %d\n", e->name,
+			e->data.bdev, r);
+		r = 0;
+	} else if (dcd_leg_left(slots, e->data.sectors, e->super.uuid) && !test_knob(use_left)) {
+		pr_err("dcd: %s: the data disk %pg was taken into use without the log %pg (uuid %pU): what the log has is older. Nothing of it may be written there. To use the log again: dcd format\n",
+		       e->name, e->data.bdev, e->log.bdev, e->super.uuid);
+		r = -EMEDIUMTYPE;
+	} else {
+		*applied = dcd_leg_applied(slots, e->data.sectors, e->super.uuid, e->epoch);
+	}
+	kfree(slots);
+	return r;
+}
+
+int dcd_beyond_open(struct dcd_engine *e)
+{
+	const struct dcd_beyond *b;
+	u64 applied = 0;
+	int r = ask_leg(e, &applied);
+
+	if (r || e->keeps || test_knob(log_believed))
+		return r;
+	mutex_lock(&known_lock);
+	b = find(e);
+	if (b)
+		applied = max(applied, b->applied);
+	mutex_unlock(&known_lock);
+	if (applied <= le64_to_cpu(e->super.applied))
+		return 0;
+	e->header.applied = cpu_to_le64(applied);
+	pr_warn("dcd: %s: the log %pg failed when it was used last, and the data disk %pg has entries up to %llu without it (the log knows of %llu): nothing of those is taken from the log\n",
+		e->name, e->log.bdev, e->data.bdev, applied, le64_to_cpu(e->super.applied));
+	return 0;
+}
+
+/* What is there belongs to a mirror's leg, or not: true if it is durable there. */
+static bool say_on_leg(struct dcd_engine *e, u64 applied)
+{
+	u64 at = lockstep_slots_start(e->data.sectors);
+	struct dcd_place there = { .sector = at, .last = at + LOCKSTEP_SLOTS_SECTORS - 1 };
+	struct lockstep_slot *slots;
+	unsigned int i, slot;
+	int r;
+
+	if (!at)
+		return false;
+	slots = kmalloc(LOCKSTEP_SLOTS_BYTES, GFP_NOIO);
+	if (!slots)
+		return false;
+	r = read_slots(e, slots);
+	if (!r && !dcd_leg_apply(slots, e->data.sectors, e->super.uuid, e->epoch, applied, &slot))
+		r = -ENOENT;
+	if (!r)
+		dcd_witness_over(e, &there);
+	for (i = 0; !r && i < LOCKSTEP_SLOTS; i++, slot = !slot)
+		r = dcd_disk_io(&e->data, REQ_OP_WRITE | REQ_SYNC | REQ_PREFLUSH | REQ_FUA,
+				at + slot * LOCKSTEP_SLOT_SECTORS, &slots[slot],
+				LOCKSTEP_SLOT_BYTES);
+	kfree(slots);
+	if (r && r != -ENOENT)
+		pr_err("dcd: %s: can't write to the end of the data disk %pg that it has got past the log: error %d\n",
+		       e->name, e->data.bdev, r);
+	return !r;
+}
+
+void dcd_beyond_say(struct dcd_engine *e, u64 applied)
+{
+	struct dcd_beyond *b = e->beyond;
+
+	if (b->on_leg && b->applied == applied)
+		return;
+	b->applied = applied;
+	b->on_leg = say_on_leg(e, applied);
+	if (!b->on_leg)
+		return;
+	dcd_count(e, DCD_N_LEG_MARKS, 1);
+	pr_info("dcd: %s: the data disk %pg has all up to entry %llu without the log %pg, and says so: nothing of those will be taken from that log\n",
+		e->name, e->data.bdev, applied, e->log.bdev);
+}
+
+bool dcd_beyond_on_leg(const struct dcd_engine *e)
+{
+	return e->beyond->on_leg;
+}
+
+void dcd_beyond_close(struct dcd_engine *e, bool behind)
+{
+	struct dcd_beyond *old, *gone = NULL;
+
+	mutex_lock(&known_lock);
+	old = find(e);
+	if (behind && !e->beyond->on_leg) {
+		if (old) {
+			old->applied = max(old->applied, e->beyond->applied);
+		} else {
+			memcpy(e->beyond->uuid, e->super.uuid, sizeof(e->beyond->uuid));
+			e->beyond->epoch = e->epoch;
+			list_add(&e->beyond->list, &known);
+			e->beyond = NULL;
+			__module_get(THIS_MODULE);
+		}
+	} else if (old && old->applied <= le64_to_cpu(e->super.applied)) {
+		list_del(&old->list);	/* the log knows it */
+		gone = old;
+	}
+	mutex_unlock(&known_lock);
+	if (!gone)
+		return;
+	kfree(gone);
+	module_put(THIS_MODULE);
+}

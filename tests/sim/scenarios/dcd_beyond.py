@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A log disk that fails, and works when the DCD is opened again: what NVRAM had acknowledged went
+past it to the data disk, and what the log has of before never gets over that. The DCD's NVRAM is
+ordinary memory, with a battery or without.
+
+Control: with dcd.test_log_believed=1 the log is believed, and old data comes over newer.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from crashlab import assembled, data_of
+from dcdlab import TOOL, Box, Model, digest, filled, format_log
+from locklab import base, blk, lio, ram
+from statelab import META, create, super_of
+
+HELD = "destage_idle_ms=3600000,destage_low=98,destage_high=99"
+PART = 400  # sectors that are looked at: at its end a leg has something of its own
+USERS = Path("/sys/module/dcd/refcnt")
+
+
+def users() -> int:
+    return int(USERS.read_text())
+
+
+def check(disk: blk.Disk, model: Model, what: str) -> None:
+    got = disk.read(0, PART)
+    for n in range(PART):
+        at = slice(n * blk.SECTOR, (n + 1) * blk.SECTOR)
+        base.expect(got[at] == model.bytes[at], f"{what}: sector {n} has other bytes")
+    print(f"  {what}: every sector is as the model has it", flush=True)
+
+
+def fails(box: Box, model: Model, disk: blk.Disk) -> None:
+    """Newer writes are acknowledged over what the log has; then they can't get there."""
+    filled(disk, model, 0, 200, "in the log")
+    base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+    box.log.fail_writes()
+    filled(disk, model, 100, 150, "acknowledged", 10)
+
+
+def closed(nvram: str) -> None:
+    base.step(f"{nvram}: closed while the log fails, opened while it fails, and when it works")
+    box = Box(nvram=nvram, settings=HELD)
+    model = Model(box.data.sectors)
+    before = users()
+    with box.disk() as disk:
+        fails(box, model, disk)
+    base.equal(users(), before + 1, "users of the module, which is the only one that knows")
+    with box.disk() as disk:
+        check(disk, model, "the log fails")
+    base.equal(users(), before + 1, "users of the module, as nobody could be told")
+    box.log.heal()
+    base.equal(tool(box, "check"), "clean", "dcd check, which asks the module")
+    with box.disk() as disk:
+        check(disk, model, "the log works")
+        filled(disk, model, 120, 140, "goes on", 10)
+    base.equal(users(), before, "users of the module once the log was told")
+    with box.disk() as disk:
+        check(disk, model, "once more")
+    box.away()
+
+
+def leg(nvram: str) -> Box:
+    """Its data disk is a leg."""
+    box = Box(nvram=nvram, settings=HELD)
+    local = ram.Ram("local", box.data_mib)
+    base.run(META, "create", "--local", local.node, "--remote", box.data.node, "--assume-clean")
+    local.remove()
+    format_log(box.data.node, box.log.node, "none", "--force")
+    return box
+
+
+def marked(box: Box, times: int = 1) -> None:
+    base.until(lambda: box.count("leg_marks") == times, "the leg to say it")
+
+
+def on_leg(nvram: str, cut: bool) -> None:
+    base.step(f"{nvram}: over a mirror's leg, {'a power cut' if cut else 'closed'}")
+    box = leg(nvram)
+    model = Model(box.data.sectors)
+    before = users()
+    with box.disk_until_cut() if cut else box.disk() as disk:
+        fails(box, model, disk)
+        marked(box)
+        check(disk, model, "the log fails")
+    base.equal(users(), before, "users of the module: the leg has it")
+    box.log.heal()
+    base.equal(tool(box, "check"), "clean", "dcd check")
+    with box.disk() as disk:
+        check(disk, model, "the log works")
+        filled(disk, model, 120, 140, "goes on", 10)
+    with box.disk() as disk:
+        check(disk, model, "once more")
+    base.equal(tool(box, "check"), "live", "dcd check")
+    box.away()
+
+
+def works_again() -> None:
+    base.step("over a mirror's leg, which has said it, and the log works again while it is open")
+    box = leg("dram:battery")
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        for turn in (1, 2):
+            fails(box, model, disk)
+            marked(box, turn)
+            box.log.heal()
+            box.says("log ok", "the log to work")
+            filled(disk, model, 120, 140, "goes on", 10)
+    with box.disk() as disk:
+        check(disk, model, "after reopening")
+    base.equal(tool(box, "recover"), "recovered", "dcd recover")
+    base.expect(box.data.bytes(0, PART) == model.bytes[: PART * blk.SECTOR], "the data disk's")
+    box.away()
+
+
+def mirrored(idle: bool) -> None:
+    how = "is idle" if idle else "writes, goes on alone, and gets the leg back"
+    base.step(f"a mirror whose leg says it {how}")
+    box = Box(settings=HELD)
+    model = Model(box.data.sectors)
+    local = ram.Ram("local", box.data_mib)
+    with lio.look(box.open()) as remote:
+        create(local.node, remote, "--assume-clean")
+        mirror = assembled(local.node, remote)
+        with blk.Disk(mirror.node) as disk:
+            fails(box, model, disk)
+            marked(box)
+            seq = super_of(remote).seq
+            if not idle:
+                filled(disk, model, 140, 160, "alone", 10)
+                mirror.wait("AD")
+            box.log.heal()
+            box.says("log ok", "the log to work")
+            mirror.in_sync()
+            filled(disk, model, 150, 180, "goes on", 10)
+            check(disk, model, "the mirror")
+        mirror.remove()
+        print(f"  the leg's superblock: seq {seq}, then {super_of(remote).seq}", flush=True)
+    box.close()
+    with lio.look(box.open()) as remote:
+        assembled(local.node, remote).in_sync()
+        base.run("dmsetup", "remove", "mirror")
+        with data_of(local.node) as one, data_of(remote) as other:
+            base.equal(digest(one), digest(other), "the legs' data")
+    box.close()
+    local.remove()
+    box.away()
+
+
+def tools() -> None:
+    base.step("over a mirror's leg, and dcd instead of the module")
+    for command, state in (("recover", "recovered"), ("retire", "retired")):
+        box = leg("dram:battery")
+        model = Model(box.data.sectors)
+        with box.disk() as disk:
+            fails(box, model, disk)
+        box.log.heal()
+        base.equal(tool(box, command), state, f"dcd {command}")
+        base.expect(box.data.bytes(0, PART) == model.bytes[: PART * blk.SECTOR], "the data disk's")
+        box.away()
+
+
+def tool(box: Box, command: str) -> str:
+    words = ("--data", box.data.node, "--log", box.log.node, "--json")
+    done = subprocess.run([TOOL, command, *words], capture_output=True, text=True, check=False)
+    base.equal(done.returncode, 0, f"exit code of dcd {command}: {done.stderr}")
+    return str(json.loads(done.stdout)["state"])
+
+
+PARTS = {
+    "closed": lambda: closed("dram:battery"),
+    "closed_volatile": lambda: closed("dram"),
+    "leg": lambda: on_leg("dram:battery", False),
+    "leg_cut": lambda: on_leg("dram:battery", True),
+    "works_again": works_again,
+    "mirror_idle": lambda: mirrored(True),
+    "mirror_alone": lambda: mirrored(False),
+    "tools": tools,
+}
+
+for part in sys.argv[1:] or PARTS:
+    PARTS[part]()
