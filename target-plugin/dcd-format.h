@@ -49,7 +49,9 @@
  * single damage makes anything that an NVRAM had acknowledged look torn. Two can:
  * the end records are written in turn, so with the newer copy damaged the other one
  * names the entry that was the newest one publish before. Without NVRAM, no
- * more than the last segment can: the superblock that comes next tells of it.
+ * more than the last segment can: the superblock that comes next tells of it. Where one of the
+ * two records is damaged, or can't be read, it is told how many writes may be missing so. (A
+ * power cut in the middle of one looks like damage: what is told then is that they may be.)
  *
  * A batch counts as a whole or not at all: its entries follow each other within one
  * segment, each names the last one of them, and in NVRAM they don't count before
@@ -96,6 +98,7 @@
 #define DCD_NVRAM_END_MAGIC	0x31444e454e444344ULL	/* "DCDNEND1" */
 #define DCD_NVRAM_COPY		2048U
 #define DCD_NVRAM_END		1024U
+#define DCD_ENDS_APART		32U
 #define DCD_SEGMENT_MIN		(64U << 10)
 #define DCD_SEGMENT_MAX		(4U << 20)
 #define DCD_SEGMENTS_MIN	16U
@@ -163,6 +166,8 @@ struct dcd_nvram_header {
 
 /*
  * Written in turn to both copies, so a power cut tears one at most; the higher @newest counts.
+ * They are no more than DCD_ENDS_APART entries apart, or one batch. Whoever opens an NVRAM writes
+ * those that aren't right, so there is no blank one beside one that names an entry.
  * Where neither is valid nothing is known: an NVRAM that was formatted and never used, or
  * by a program that wrote none.
  */

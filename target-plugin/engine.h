@@ -46,9 +46,9 @@
  *   (its header's `applied`), and of what is lost (lost.h), so writes go on. With any
  *   other a crash loses what is there, and may bring back what the log had before: writes are
  *   refused, and FLUSH while something is in NVRAM only. Once all of it is on the data disk, that
- *   is said where that log's next opening finds it (beyond.h). Without NVRAM all that isn't in the log yet
- *   is refused too (it may be there later, as any write that failed); nothing that was
- *   acknowledged needs a FLUSH then.
+ *   is said where that log's next opening finds it (beyond.h). Without NVRAM all that isn't in
+ *   the log yet is refused too (it may be there later, as any write that failed); nothing that
+ *   was acknowledged needs a FLUSH then.
  *   If all got to the data disk, a superblock that can be written is the end of
  *   it: it disowns the log's content. Else a superblock and the segment that
  *   failed: the log gets all of NVRAM, what went past it too, in its order.
@@ -163,7 +163,8 @@ struct dcd_engine {
 	unsigned int next_witness;
 	bool super_differs;		/* at open: its other copy is bad, or of another size */
 	u8 header_bad[DCD_BLOCK >> SECTOR_SHIFT];	/* at open: sectors that can't be read */
-	bool end_bad;			/* at open: of an end record */
+	bool end_bad;			/* at open: there may have been a newer end record */
+	enum dcd_copy ends[2];		/* at open: of those records */
 	struct dcd_nvram_header header;	/* of an NVRAM that keeps; else only @applied: beyond.h */
 	u64 end_known;			/* at open: what the NVRAM's end records say */
 	unsigned int end_copy;		/* to be written next; who is @publishing */

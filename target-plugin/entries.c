@@ -57,7 +57,7 @@
 #include "engine.h"
 #include "lockstep-test.h"
 
-#define AT_A_TIME	32U	/* entries that are published together, but for one long batch */
+#define AT_A_TIME	DCD_ENDS_APART	/* published together, but for one long batch */
 #define ROUNDS		4	/* of a writer that publishes for others; then the worker does */
 #define RETRY_NOMEM	(HZ / 50)
 

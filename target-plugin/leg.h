@@ -25,8 +25,8 @@ u64 dcd_leg_applied(const void *slots, u64 data_sectors, const u8 log_uuid[16], 
 
 /*
  * Both slots say so from now on. *first: the one that is to be written first, and durable before
- * the other. False: this is no leg of which it is known that it is behind this log; the slots are as
- * they were.
+ * the other. False: this is no leg of which it is known that it is behind this log; the slots are
+ * as they were.
  */
 bool __must_check dcd_leg_apply(void *slots, u64 data_sectors, const u8 log_uuid[16], u64 epoch,
 				u64 applied, unsigned int *first);

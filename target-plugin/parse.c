@@ -160,26 +160,51 @@ static enum dcd_reason check_header(struct dcd_header_found *f, u64 bytes,
 	return retired(&h->features);
 }
 
-/* What an end record says, 0: nothing. */
-static u64 end_of(const void *at, u64 epoch)
+/* Of one end record, and what it says. */
+static enum dcd_copy end_kind(const void *at, bool unread, u64 epoch, u64 *newest)
 {
 	struct dcd_nvram_end end;
 	u32 crc;
 
+	*newest = 0;
+	if (unread)
+		return DCD_COPY_UNREAD;
 	memcpy(&end, at, sizeof(end));
+	if (all_zero(&end, sizeof(end)))
+		return DCD_COPY_BLANK;
 	crc = le32_to_cpu(end.crc);
 	end.crc = 0;
 	if (le64_to_cpu(end.magic) != DCD_NVRAM_END_MAGIC || le64_to_cpu(end.epoch) != epoch ||
 	    dcd_crc(&end, sizeof(end)) != crc)
-		return 0;
-	return le64_to_cpu(end.newest);
+		return DCD_COPY_DAMAGED;
+	*newest = le64_to_cpu(end.newest);
+	return DCD_COPY_VALID;
+}
+
+static void find_ends(struct dcd_header_found *f, const void *base, const u8 *unread)
+{
+	u64 epoch = le64_to_cpu(f->header.epoch), newest[2];
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		size_t at = DCD_NVRAM_END + i * DCD_NVRAM_COPY;
+
+		f->ends[i] = end_kind(base + at, unread && unread[at >> SECTOR_SHIFT], epoch,
+				      &newest[i]);
+		if (f->ends[i] != DCD_COPY_VALID && f->ends[i] != DCD_COPY_BLANK)
+			f->end_bad = true;
+	}
+	f->newest = max(newest[0], newest[1]);
+	f->end_older = newest[0] > newest[1];
+	/* Both are there before anything is published. */
+	if (f->ends[f->end_older] == DCD_COPY_BLANK && f->newest)
+		f->end_bad = true;
 }
 
 void dcd_header_find(const void *base, const u8 *unread, u64 bytes,
 		     const struct dcd_geometry *g, struct dcd_header_found *f)
 {
 	const struct dcd_nvram_header *copy[2] = { base, base + DCD_NVRAM_COPY };
-	u64 epoch;
 
 	memset(f, 0, sizeof(*f));
 	f->copies[0] = header_kind(copy[0], unread && unread[0]);
@@ -189,11 +214,7 @@ void dcd_header_find(const void *base, const u8 *unread, u64 bytes,
 	if (f->reason)
 		return;
 	f->header = *copy[f->counts];
-	epoch = le64_to_cpu(f->header.epoch);
-	f->end_unread = unread && (unread[DCD_NVRAM_END >> SECTOR_SHIFT] ||
-				   unread[(DCD_NVRAM_COPY + DCD_NVRAM_END) >> SECTOR_SHIFT]);
-	f->newest = max(end_of(base + DCD_NVRAM_END, epoch),
-			end_of(base + DCD_NVRAM_COPY + DCD_NVRAM_END, epoch));
+	find_ends(f, base, unread);
 	f->reason = check_header(f, bytes, g);
 }
 

@@ -92,7 +92,9 @@ struct dcd_header_found {
 	unsigned int counts;
 	struct dcd_nvram_header header;
 	u64 newest;			/* by the end records; 0: they say nothing */
-	bool end_unread;		/* there may be a newer one that can't be read */
+	enum dcd_copy ends[2];		/* the end records: VALID, BLANK, DAMAGED or UNREAD */
+	unsigned int end_older;		/* the one to be written next */
+	bool end_bad;			/* there may have been a newer one */
 };
 
 /**

@@ -13,6 +13,7 @@ void dcd_plan_begin(struct dcd_plan *p, const struct dcd_geometry *g,
 	if (header)
 		p->applied = max_t(u64, p->applied, le64_to_cpu(header->applied));
 	p->known = max_t(u64, newest, le64_to_cpu(super->newest));
+	p->ends = newest;
 	p->tail = le64_to_cpu(super->tail);
 	p->next = p->tail;
 	p->place = p->tail;
@@ -207,6 +208,24 @@ static bool bad_slot(struct dcd_plan *p, const struct dcd_slot_scan *scans, u32 
 }
 
 /*
+ * An end record is damaged, and the other one may be the older one. Then so many were
+ * published after it, and of these some are there.
+ */
+static void note_missing(struct dcd_plan *p, u64 next)
+{
+	u64 there = next - 1 - min(p->ends, next - 1);
+
+	if (!p->end_bad)
+		return;
+	if (!p->ends)
+		p->missing = U64_MAX;
+	else if (there < DCD_ENDS_APART)
+		p->missing = DCD_ENDS_APART - there;
+	if (p->missing)
+		tell(p, DCD_NOTE_MISSING, next - 1, 0);
+}
+
+/*
  * The end is before entry @next. Nothing may be behind it but the beginning of a batch,
  * and it may not be before what is known to have been there.
  */
@@ -236,10 +255,12 @@ static void slots_end(struct dcd_plan *p, u64 next, const struct dcd_slot_scan *
 		refuse(p, DCD_REFUSE_GAP, next, min(goes_on, most));
 	else if (p->known >= next)
 		refuse(p, DCD_REFUSE_LOST, next, p->known);
-	else if (p->end_unread && unread)
+	else if (p->end_bad && unread)
 		refuse(p, DCD_REFUSE_UNREAD, next, 0);
 	else
 		p->want = DCD_WANT_NVRAM;
+	if (p->want == DCD_WANT_NVRAM)
+		note_missing(p, next);
 }
 
 void dcd_plan_slots(struct dcd_plan *p, const struct dcd_slot_scan *scans, u32 n)
@@ -319,6 +340,20 @@ static int refusal_text(const struct dcd_plan *p, char *buf, size_t size)
 	}
 }
 
+static int missing_text(const struct dcd_plan *p, char *buf, size_t size)
+{
+	int n = scnprintf(buf, size, "of the two records of the NVRAM that name its newest entry %s: if one of the newest entries is damaged, too, ",
+			  p->ends ? "one is damaged or can't be read" : "none is right");
+
+	if (p->missing == U64_MAX)
+		n += scnprintf(buf + n, size - n, "any number of");
+	else
+		n += scnprintf(buf + n, size - n, "up to %llu",
+			       (unsigned long long)p->missing);
+	return n + scnprintf(buf + n, size - n, " acknowledged writes may be missing behind entry %llu, and nothing else would tell",
+			     (unsigned long long)p->a);
+}
+
 int dcd_plan_text(const struct dcd_plan *p, char *buf, size_t size)
 {
 	int n;
@@ -329,6 +364,8 @@ int dcd_plan_text(const struct dcd_plan *p, char *buf, size_t size)
 			return n;
 		return n + scnprintf(buf + n, size - n, " `dcd format` gives up what only log and NVRAM have: save them and the data disk before it, and copy the data anew after it");
 	}
+	if (p->note == DCD_NOTE_MISSING)
+		return missing_text(p, buf, size);
 	if (p->error)
 		n = scnprintf(buf, size, "can't read segment %llu: error %d; ",
 			      (unsigned long long)p->a, p->error);

@@ -24,6 +24,9 @@
  * behind everything else. Everything else is refused: what has something behind it, or was
  * there once by the NVRAM's end record or the superblock, is no end that a power cut made.
  *
+ * One damage makes no end, but that of an end record and one of the newest entries can: where one
+ * of the records is damaged (@end_bad) it is noted how many writes may be @missing.
+ *
  * What NVRAM can't read (dcd_slot_scan()) is no end either. Entries of which only the payload
  * can't be read are taken: their blocks are lost, and known.
  *
@@ -70,6 +73,7 @@ enum dcd_note {
 	DCD_NOTE_PASSED_OVER,	/* segments that can't be read are on the data disk */
 	DCD_NOTE_END,		/* what ends the log can't be read; NVRAM has it or nothing */
 	DCD_NOTE_WOUNDED,	/* of a segment that was taken some payloads are damaged: @b */
+	DCD_NOTE_MISSING,	/* behind entry @a, @missing */
 };
 
 struct dcd_plan {
@@ -81,7 +85,9 @@ struct dcd_plan {
 	u64 next;		/* segment behind the last */
 	u64 newest;		/* entry */
 	u64 known;		/* entries up to it were there once */
-	bool end_unread;	/* the caller's, from the NVRAM's header: perhaps more were */
+	bool end_bad;		/* the caller's, from the NVRAM's header: perhaps more were */
+	u64 ends;		/* what the end records say */
+	u64 missing;		/* at most so many writes, behind @newest; U64_MAX: any number */
 	u64 most;		/* GAP: the highest entry that is or was there */
 	bool wounded;		/* of the segment that was taken last */
 	bool take;		/* so is what is wanted; who has another copy hands that in */

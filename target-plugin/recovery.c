@@ -192,7 +192,7 @@ static int find_out(struct dcd_engine *e, struct recovery *c)
 	int r = 0;
 
 	dcd_plan_begin(&c->plan, &c->geometry, &e->super, &e->header, e->end_known);
-	c->plan.end_unread = e->end_bad;
+	c->plan.end_bad = e->end_bad;
 	c->plan.strict = dcd_lost_stays();
 	if (test_knob(trust_end))
 		c->plan.known = 0;

@@ -17,7 +17,8 @@ enum { WHOLE = 0, DAMAGED = 4, FAILED = 8 };
 static bool half(const struct set *s)
 {
 	return s->super.copies[!s->super.counts] != DCD_COPY_VALID ||
-	       (s->has_nvram && s->header.copies[!s->header.counts] != DCD_COPY_VALID);
+	       (s->has_nvram && (s->header.copies[!s->header.counts] != DCD_COPY_VALID ||
+				 s->header.end_bad));
 }
 
 static void say_text(const struct set *s, const char *state, const struct tally *t)
@@ -53,6 +54,7 @@ static void say_json(const struct set *s, const char *state, const struct tally 
 		json_number("sectors", t->sectors);
 		json_number("slots", t->slots);
 		json_close('}');
+		set_missing_json(s);
 		lost_json(s);
 	}
 	json_close('}');

@@ -54,7 +54,8 @@ static int mark(struct set *s)
 	unsigned int copy;
 
 	if (s->has_nvram &&
-	    set_put_header(s, dcd_header_next(&s->header.header, s->plan.newest)))
+	    (set_mend_ends(s) ||
+	     set_put_header(s, dcd_header_next(&s->header.header, s->plan.newest))))
 		return -1;
 	copy = dcd_super_next(&s->super.super, s->plan.next, s->plan.newest);
 	memcpy(block, &s->super.super, sizeof(s->super.super));
@@ -123,6 +124,7 @@ static void say(const struct set *s, const struct options *o, const struct tally
 	json_number("sectors", t->sectors);
 	if (s->salvaged)
 		lost_json(s);
+	set_missing_json(s);
 	json_close('}');
 }
 
@@ -143,7 +145,7 @@ int command_recover(const struct options *o)
 		r = set_salvage(&s, o->dry_run, o->force, &found);
 	}
 	say(&s, o, &found);
-	r = r ? 1 : s.n_lost || s.nvram_lost || s.log_lost ? LOSSES : 0;
+	r = r ? 1 : s.n_lost || s.nvram_lost || s.log_lost || s.plan.missing ? LOSSES : 0;
 	set_close(&s);
 	return r;
 }

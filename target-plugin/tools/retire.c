@@ -66,6 +66,7 @@ static void say(const struct set *s, const struct options *o, const struct tally
 		json_number("entries", t->entries);
 		json_number("sectors", t->sectors);
 		json_bool("leg", marked);
+		set_missing_json(s);
 		if (s->log_lost)
 			lost_json(s);
 		json_close('}');
@@ -102,7 +103,7 @@ int command_retire(const struct options *o)
 		r = -1;
 	}
 	say(&s, o, &found, marked);
-	r = r ? 1 : s.log_lost ? LOSSES : 0;
+	r = r ? 1 : s.log_lost || s.plan.missing ? LOSSES : 0;
 	set_close(&s);
 	return r;
 }

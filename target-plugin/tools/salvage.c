@@ -392,7 +392,7 @@ int set_salvage(struct set *s, bool dry, bool anyway, struct tally *done)
 		       s->header.newest);
 	v.applied = s->plan.applied;
 	v.newest = s->plan.known;
-	v.known = s->has_nvram && s->header.newest && !s->header.end_unread;
+	v.known = s->has_nvram && s->header.newest && !s->header.end_bad;
 	memset(done, 0, sizeof(*done));
 	lost_none(s);	/* what a walk has found */
 	if (!look_everywhere(&v)) {

@@ -214,6 +214,31 @@ int set_put_header(struct set *s, unsigned int copy)
 	return device_flush(&s->nvram);
 }
 
+int set_mend_ends(struct set *s)
+{
+	struct dcd_nvram_end end;
+
+	for (u32 i = 0; i < 2 && s->header.end_bad; i++) {
+		u64 at = DCD_NVRAM_END + i * DCD_NVRAM_COPY;
+
+		if (s->header.ends[i] == DCD_COPY_VALID)
+			continue;
+		dcd_end_make(&end, s->super.geometry.epoch, s->plan.newest);
+		memcpy(s->page + at, &end, sizeof(end));
+		if (!s->page_unread && device_write(&s->nvram, &end, sizeof(end), at))
+			return -1;
+	}
+	return 0;
+}
+
+void set_missing_json(const struct set *s)
+{
+	if (s->plan.missing == U64_MAX)
+		json_text("may_be_missing", NULL);
+	else
+		json_number("may_be_missing", s->plan.missing);
+}
+
 int set_refuse_lost(struct set *s)
 {
 	bool by_log = false;
@@ -369,7 +394,7 @@ int set_walk(struct set *s, set_visit visit, void *context, bool tell)
 
 	dcd_plan_begin(&s->plan, &s->super.geometry, &s->super.super, &s->header.header,
 		       s->header.newest);
-	s->plan.end_unread = s->header.end_unread;
+	s->plan.end_bad = s->header.end_bad;
 	lost_none(s);
 	wounded_none(s);
 	while (!r && s->plan.want < DCD_DONE) {

@@ -122,6 +122,11 @@ int set_read_segment(struct set *s, u64 sequence);
 /* The NVRAM header in its place, by a way that ends media errors of its page. */
 int set_put_header(struct set *s, unsigned int copy);
 
+/* What recovery does with end records that aren't right, before it writes the header. */
+int set_mend_ends(struct set *s);
+/* After a walk: "may_be_missing" of the open JSON object, null: any number. */
+void set_missing_json(const struct set *s);
+
 /* Objects "log", "nvram" of the open JSON object; the same as text. */
 void set_json(const struct set *s);
 void set_text(const struct set *s);

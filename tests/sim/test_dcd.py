@@ -175,6 +175,12 @@ def test_two_things_at_once(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+def test_what_may_be_missing_is_not_told() -> None:
+    """The control: nobody looks at damaged end records."""
+    run = lab("dcd_double.py", "end_and_newest", options=("--param", "dcd.test_any_end=1"))
+    assert run.rc == 1 and "isn't said that the newest write" in run.stderr, run.text
+
+
 @pytest.mark.parametrize("part", ["lost_and_dead_log", "lost_and_dead_log_mended"])
 def test_what_is_lost_can_hold_a_dead_log(part: str) -> None:
     """The control: nothing but the log says what is lost."""

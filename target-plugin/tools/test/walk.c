@@ -116,6 +116,7 @@ const char *walk(const struct images *m, struct walked *w)
 	}
 	dcd_plan_begin(&w->plan, &w->super.geometry, &w->super.super,
 		       m->nvram ? &w->header.header : NULL, w->header.newest);
+	w->plan.end_bad = w->header.end_bad;
 	while (w->plan.want < DCD_DONE) {
 		step(m, w, slots);
 		if (w->plan.note || w->plan.want == DCD_REFUSED)

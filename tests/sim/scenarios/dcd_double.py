@@ -117,6 +117,12 @@ def bad_place_and_worn_nvram() -> None:
     box.away()
 
 
+def ends_of(view: str) -> dict[int, int]:
+    """The sectors of the NVRAM's end records, by the entries they name."""
+    with blk.Disk(view, write=False) as nv:
+        return {int.from_bytes(nv.read(n, 1)[16:24], "little"): n for n in ENDS}
+
+
 def dead_log_and_end() -> None:
     old, new = blk.pattern("older", 16), blk.pattern("newest", 16)
     for log_dead in (True, False):
@@ -126,9 +132,8 @@ def dead_log_and_end() -> None:
             disk.write(320, old)
             disk.write(640, old)
             disk.write(320, new)
-        with blk.Disk(box.view, write=False) as nv:
-            numbers = {int.from_bytes(nv.read(n, 1)[16:24], "little"): n for n in ENDS}
-        poison(numbers[max(numbers)])
+        ends = ends_of(box.view)
+        poison(ends[max(ends)])
         log = "none" if log_dead else box.log.node
         words = ("--data", box.data.node, "--log", log, "--nvram", box.view, "--salvage", "--json")
         done = subprocess.run(
@@ -142,6 +147,51 @@ def dead_log_and_end() -> None:
             newest or not log_dead or not any(box.data.bytes(320, 16)), "an older version is there"
         )
         box.away()
+
+
+def changed(view: str, at: int, line: bytes) -> None:
+    """64 bytes of the NVRAM, at this byte."""
+    with blk.Disk(view) as nv:
+        raw = bytearray(nv.read(at // blk.SECTOR, 1))
+        raw[at % blk.SECTOR : at % blk.SECTOR + len(line)] = line
+        nv.write(at // blk.SECTOR, bytes(raw))
+
+
+def entry_in(view: str, number: int) -> int:
+    """The byte of the NVRAM where this entry is, in a slot's first 8 lines."""
+    with blk.Disk(view, write=False) as nv:
+        for slot in range(8, nv.sectors, PER):
+            table = nv.read(slot + 8, 1)
+            for line in range(0, blk.SECTOR, 64):
+                if int.from_bytes(table[line : line + 8], "little") == number:
+                    return (slot + 8) * blk.SECTOR + line
+    raise base.Wrong(f"no slot has entry {number}")
+
+
+def end_and_newest() -> None:
+    base.step("the newest end record and the newest entry are damaged: what may be missing is told")
+    box = box_of(6)
+    with box.disk_until_cut() as disk:
+        for n in range(5):
+            disk.write(320, blk.pattern(f"number {n}", 16))
+    ends = ends_of(box.view)
+    newest = max(ends)
+    changed(box.view, entry_in(box.view, newest), bytes(64))
+    changed(box.view, ends[newest] * blk.SECTOR + 16, b"\xff" * 8)
+    log = base.KernelLog()
+    with box.disk_until_cut() as disk:
+        told = [line for line in log.new() if "acknowledged writes may be missing" in line]
+        base.expect(len(told) == 1, f"it isn't said that the newest write may be missing: {told}")
+        base.expect(f"up to 32 acknowledged writes may be missing behind entry {newest - 1}" in
+                    told[0], told[0])  # fmt: skip
+        has(disk, 320, blk.pattern("number 3", 16), "the newest that is left")
+    base.equal(set(ends_of(box.view)), {newest - 1}, "what both records say from then on")
+    log = base.KernelLog()
+    with box.disk() as disk:
+        told = [line for line in log.new() if "may be missing" in line]
+        base.equal(told, [], "told once more")
+        disk.write(320, blk.pattern("goes on", 16))
+    box.away()
 
 
 class Writer(threading.Thread):
@@ -362,6 +412,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "bad_place_and_nvram": bad_place_and_nvram,
     "bad_place_and_worn_nvram": bad_place_and_worn_nvram,
     "dead_log_and_end": dead_log_and_end,
+    "end_and_newest": end_and_newest,
     "dead_log_and_header": dead_log_and_header,
     "lost_and_dead_log": lost_and_dead_log,
     "lost_and_dead_log_small": lost_and_dead_log_small,

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The NVRAM's end records: what may be missing of the newest entries is said if one is damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dcdtool
+import pytest
+from dcdimage import BLOCK, SEGMENT, Images, after_a_cut, nvram_end
+from sanitized import run
+
+dcd = dcdtool.dcd
+OLDER, NEWER = 1024, 3072  # they say 53 and 54, which is the second one in slot 0
+NEWEST = BLOCK + 24 % 4 * SEGMENT + BLOCK + 64
+
+
+def damaged(images: Images, at: int, blank: bool = False) -> None:
+    assert images.nvram is not None
+    if blank:
+        images.nvram[at : at + 64] = bytes(64)
+    else:
+        images.nvram[at + 17] ^= 0x55
+
+
+def recovered(dcd: Path, folder: Path, images: Images, right: bytes, most: int | None) -> None:
+    """It is said by everybody that so many may be missing, and once only."""
+    words = images.save(folder)
+    told = run(dcd, "check", *words, "--json")
+    assert (told.code, told.json()["state"]) == (4, "damaged_copy"), told
+    assert told.json()["may_be_missing"] == most, told
+    number = "any number of" if most is None else f"up to {most}"
+    assert f"{number} acknowledged writes may be missing behind entry" in told.err, told
+    done = run(dcd, "recover", "--dry-run", *words, "--json")
+    assert (done.code, done.json()["may_be_missing"]) == (3, most), done
+    done = run(dcd, "recover", *words, "--json")
+    assert (done.code, done.json()["state"]) == (3, "recovered"), done
+    assert number in done.err and done.json()["may_be_missing"] == most, done
+    assert (folder / "data").read_bytes() == right
+    again = run(dcd, "check", *words, "--json")
+    assert (again.code, again.json()["may_be_missing"]) == (0, 0), again
+    assert again.err == "", again
+    assert run(dcd, "recover", *words).code == 0
+
+
+@pytest.mark.parametrize("blank", [False, True])
+def test_with_the_newest_entry(dcd: Path, tmp_path: Path, blank: bool) -> None:
+    """Two damages make the newest write look like what a power cut has torn."""
+    images = after_a_cut(True)
+    assert images.nvram is not None
+    images.nvram[NEWEST : NEWEST + 64] = bytes(64)
+    words = images.save(tmp_path)
+    assert run(dcd, "recover", *words).code == 1  # the other damage is needed for that
+    damaged(images, NEWER, blank)
+    recovered(dcd, tmp_path, images, images.states[-2], 32)
+
+
+@pytest.mark.parametrize(("at", "most"), [(NEWER, 31), (OLDER, 32)])
+def test_alone(dcd: Path, tmp_path: Path, at: int, most: int) -> None:
+    """Nobody knows that it is no more than this: the other one may have been the older one."""
+    images = after_a_cut(True)
+    damaged(images, at)
+    recovered(dcd, tmp_path, images, bytes(images.right), most)
+
+
+def test_both(dcd: Path, tmp_path: Path) -> None:
+    images = after_a_cut(True)
+    damaged(images, OLDER)
+    damaged(images, NEWER)
+    recovered(dcd, tmp_path, images, bytes(images.right), None)
+
+
+def test_more_is_there_than_one_publishes(dcd: Path, tmp_path: Path) -> None:
+    """The damaged one was the newer one, and all that it can have named is there."""
+    images = after_a_cut(True)
+    assert images.nvram is not None
+    images.nvram[OLDER : OLDER + 64] = nvram_end(54 - 32)
+    damaged(images, NEWER)
+    words = images.save(tmp_path)
+    told = run(dcd, "check", *words, "--json")
+    assert (told.code, told.json()["state"]) == (4, "damaged_copy"), told
+    assert told.json()["may_be_missing"] == 0 and told.err == "", told
+    assert run(dcd, "recover", *words).code == 0
+    assert run(dcd, "check", *words).code == 0
+
+
+def test_never_written(dcd: Path, tmp_path: Path) -> None:
+    images = after_a_cut(True)
+    images.end(0)
+    words = images.save(tmp_path)
+    told = run(dcd, "check", *words, "--json")
+    assert (told.code, told.json()["may_be_missing"]) == (0, 0), told
+    assert run(dcd, "recover", *words).code == 0
+
+
+def test_retire(dcd: Path, tmp_path: Path) -> None:
+    images = after_a_cut(True)
+    damaged(images, NEWER)
+    words = images.save(tmp_path)
+    done = run(dcd, "retire", *words, "--json")
+    assert (done.code, done.json()["state"], done.json()["may_be_missing"]) == (3, "retired", 31)
+    assert run(dcd, "retire", *words).code == 0
