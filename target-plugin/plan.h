@@ -28,7 +28,7 @@
  * of the records is damaged (@end_bad) it is noted how many writes may be @missing.
  *
  * What NVRAM can't read (dcd_slot_scan()) is no end either. Entries of which only the payload
- * can't be read are taken: their blocks are lost, and known.
+ * can't be read are taken: their blocks are lost, and known, unless the data disk has them.
  *
  * A segment that would be refused is wanted once more if it is known what was written there, as
  * its header and table are right: then it is taken @wounded, and what is damaged of its

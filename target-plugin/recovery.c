@@ -244,6 +244,69 @@ static struct dcd_slot *slot_number(struct dcd_engine *e, u32 i)
 	return s;
 }
 
+/*
+ * Of a slot in @commit_buf, writes whose payload can't be read, and which the data disk has: they
+ * get it, and go to the log like that. What it has is flushed first (wounded.h).
+ */
+static int from_data(struct dcd_engine *e, struct recovery *c, struct dcd_slot_scan *scan)
+{
+	u32 i;
+	int r = 0;
+
+	if (!scan->lost || dcd_disk_flush(&e->data))
+		return 0;
+	for (i = 0; i < scan->entries && r >= 0; i++) {
+		const struct dcd_entry *n = dcd_entry_at(e->commit_buf, i);
+		u32 at = le32_to_cpu(n->offset), sectors = le32_to_cpu(n->stored);
+
+		if (dcd_entry_valid(&c->geometry, e->commit_buf, i))
+			continue;
+		r = dcd_wounded_data_has(e, n);
+		if (r <= 0)
+			continue;
+		memcpy(e->commit_buf + ((size_t)at << SECTOR_SHIFT), e->scrub.buf,
+		       (size_t)sectors << SECTOR_SHIFT);
+		scan->lost--;
+		dcd_count(e, DCD_N_WOUNDS_CLOSED, 1);
+	}
+	return min(r, 0);
+}
+
+/* Of the slot that was indexed last: only the data disk has it, as the log is dead. */
+static int leave_to_data(struct dcd_engine *e, const struct dcd_slot *s, const struct dcd_entry *n)
+{
+	u64 sector = le64_to_cpu(n->sector), last = sector + le32_to_cpu(n->sectors) - 1;
+	u64 at = s->segment * (e->segment_bytes >> SECTOR_SHIFT) + le32_to_cpu(n->offset) - sector;
+	struct dcd_place p;
+	int r = 0;
+
+	for (; sector <= last && !r; sector = p.last + 1) {
+		dcd_index_find(e, sector, last, &p);
+		if (!p.value || p.zero || p.lost || p.at - p.sector != at)
+			continue;
+		dcd_witness_over(e, &p);
+		r = dcd_index_erase(e, p.sector, p.last);
+	}
+	return r;
+}
+
+static int without_log(struct dcd_engine *e, struct recovery *c, const struct dcd_slot *s)
+{
+	u32 i;
+	int r = 0;
+
+	for (i = 0; i < s->entries && r >= 0; i++) {
+		const struct dcd_entry *n = dcd_entry_at(e->commit_buf, i);
+
+		if (!dcd_entry_unread(n, c->unread))
+			continue;
+		r = dcd_wounded_data_has(e, n);
+		if (r > 0)
+			r = leave_to_data(e, s, n);
+	}
+	return min(r, 0);
+}
+
 /* What of an entry isn't written over by a later one. */
 static void tell_lost(struct dcd_engine *e, const struct dcd_slot *s, const struct dcd_entry *n)
 {
@@ -273,7 +336,8 @@ static void tell_all_lost(struct dcd_engine *e, struct recovery *c)
 		s = slot_number(e, i);
 		read_slot(e, c, s);
 		for (k = 0; k < s->entries; k++)
-			if (dcd_entry_unread(dcd_entry_at(e->commit_buf, k), c->unread))
+			if (dcd_entry_unread(dcd_entry_at(e->commit_buf, k), c->unread) &&
+			    dcd_wounded_data_has(e, dcd_entry_at(e->commit_buf, k)) <= 0)
 				tell_lost(e, s, dcd_entry_at(e->commit_buf, k));
 	}
 }
@@ -292,6 +356,7 @@ static int read_nvram(struct dcd_engine *e, struct recovery *c)
 
 	while ((i = dcd_plan_slot(p, c->scans, n)) >= 0) {
 		struct dcd_slot *s = slot_number(e, i);
+		u32 unread;
 
 		s->first_entry = c->scans[i].first;
 		s->entries = c->scans[i].entries;
@@ -300,9 +365,15 @@ static int read_nvram(struct dcd_engine *e, struct recovery *c)
 		r = whole_blocks(e, e->commit_buf, s->entries, c->plan.applied);
 		if (r)
 			return r;
+		unread = c->scans[i].lost;
+		r = from_data(e, c, &c->scans[i]);
+		if (r)
+			return r;
 		slot_to_log(e, s, p->next);
 		r = index_entries(e, e->commit_buf, p->next, s->entries, c, !c->scans[i].lost);
 		dcd_slot_recovered(e, s, p->next, !e->log_dead);
+		if (!r && unread && e->log_dead)
+			r = without_log(e, c, slot_number(e, i));
 		if (r)
 			return r;
 		dcd_plan_took(p, &c->scans[i]);

@@ -122,6 +122,19 @@ static int one(struct dcd_engine *e, struct wounded *w, u32 number)
 	return r;
 }
 
+int dcd_wounded_data_has(struct dcd_engine *e, const struct dcd_entry *n)
+{
+	size_t bytes = (size_t)le32_to_cpu(n->stored) << SECTOR_SHIFT;
+	int r;
+
+	if (!bytes || test_knob(unasked))
+		return 0;
+	r = dcd_disk_io(&e->data, REQ_OP_READ, le64_to_cpu(n->sector), e->scrub.buf, bytes);
+	if (r)
+		return r == -ENOMEM ? r : 0;
+	return dcd_crc(e->scrub.buf, bytes) == le32_to_cpu(n->payload_crc);
+}
+
 static int one_segment(struct dcd_engine *e, struct wounded *w)
 {
 	const struct dcd_segment *h = e->commit_buf;

@@ -26,6 +26,7 @@
 #include <linux/xarray.h>
 
 struct dcd_engine;
+struct dcd_entry;
 
 /*
  * At recovery, by who has @intake. @segments: those that were taken wounded. @left: a byte for
@@ -33,6 +34,12 @@ struct dcd_engine;
  */
 int __must_check dcd_wounded_ask(struct dcd_engine *e, struct xarray *segments, u64 applied,
 				 u8 *left);
+/*
+ * A write in NVRAM whose payload can't be read there: does the data disk have all of it? 1: then it
+ * is in @scrub.buf; 0: no, or nobody knows; -ENOMEM. What was brought there past a dead log is live
+ * until the NVRAM's header says more. (Of a part of one nothing can be known here.)
+ */
+int __must_check dcd_wounded_data_has(struct dcd_engine *e, const struct dcd_entry *n);
 /* recovery.c's: a segment to @commit_buf; what can't be read of it is zeroes. -ENOMEM, or why. */
 int dcd_segment_read(struct dcd_engine *e, u64 sequence);
 

@@ -357,6 +357,8 @@ static int slots(struct set *s, set_visit visit, void *context)
 				       .used = scan->used, .slot = i };
 
 		read_slot(s, (u32)i);
+		if (wounded_slot(s, (u32)i, scan->entries))
+			return -1;
 		find_lost(s, &group);
 		if (s->failed)
 			return -1;

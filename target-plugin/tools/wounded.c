@@ -5,8 +5,9 @@
 #include "lost.h"
 #include "wounded.h"
 
-/* A payload that is right again: @bytes from byte @at of the log on. */
+/* A payload that is right again: @bytes from byte @at of the log on, or of the NVRAM. */
 struct closed {
+	const struct device *device;
 	u64 at;
 	u32 bytes;
 	u8 payload[];
@@ -43,7 +44,8 @@ void wounded_none(struct set *s)
 	s->n_wounded = 0;
 }
 
-static int close_one(struct set *s, u64 sequence, const struct dcd_entry *n)
+/* @start: the byte of the device where what is in @buf begins. */
+static int close_one(struct set *s, const struct device *d, u64 start, const struct dcd_entry *n)
 {
 	u32 offset = le32_to_cpu(n->offset) << SECTOR_SHIFT;
 	u32 bytes = le32_to_cpu(n->stored) << SECTOR_SHIFT;
@@ -56,7 +58,8 @@ static int close_one(struct set *s, u64 sequence, const struct dcd_entry *n)
 		free(c);
 		return no_memory(s);
 	}
-	c->at = (dcd_place_of(&s->super.geometry, sequence) << SECTOR_SHIFT) + offset;
+	c->device = d;
+	c->at = start + offset;
 	c->bytes = bytes;
 	memcpy(c->payload, s->buf + offset, bytes);
 	s->closed[s->n_closed++] = c;
@@ -78,7 +81,32 @@ static int one(struct set *s, u64 sequence, u32 number)
 	    device_try_read(&s->data, s->spare, bytes, le64_to_cpu(n->sector) << SECTOR_SHIFT) ||
 	    !dcd_entry_from_data(s->buf, number, s->spare, left))
 		return 0;
-	return close_one(s, sequence, n);
+	return close_one(s, &s->log, dcd_place_of(&s->super.geometry, sequence) << SECTOR_SHIFT,
+			 n);
+}
+
+int wounded_slot(struct set *s, u32 number, u32 entries)
+{
+	u64 start = DCD_BLOCK + (u64)number * s->super.geometry.segment_bytes;
+
+	for (u32 i = 0; s->has_data && i < entries; i++) {
+		const struct dcd_entry *n = dcd_entry_at(s->buf, i);
+		u32 at = le32_to_cpu(n->offset), sectors = le32_to_cpu(n->stored);
+		size_t bytes = (size_t)sectors << SECTOR_SHIFT;
+
+		if (!dcd_entry_unread(n, s->unread) ||
+		    device_try_read(&s->data, s->spare, bytes,
+				    le64_to_cpu(n->sector) << SECTOR_SHIFT) ||
+		    dcd_crc(s->spare, bytes) != le32_to_cpu(n->payload_crc))
+			continue;
+		memcpy(s->buf + ((size_t)at << SECTOR_SHIFT), s->spare, bytes);
+		memset(s->unread + at, 0, sectors);
+		if (close_one(s, &s->nvram, start, n))
+			return -1;
+		fprintf(stderr, "dcd: %s: of a write in slot %u, which can't be read, the data disk has all %u sectors: it isn't lost\n",
+			s->nvram.path, number, sectors);
+	}
+	return 0;
 }
 
 int wounded_ask(struct set *s)
@@ -105,11 +133,11 @@ int wounded_to_log(struct set *s)
 	for (size_t i = 0; i < s->n_closed; i++) {
 		const struct closed *c = s->closed[i];
 
-		if (!device_rewrite(&s->log, c->payload, c->bytes, c->at))
+		if (!device_rewrite(c->device, c->payload, c->bytes, c->at))
 			continue;
-		s->reason = "log_unwritable";
-		snprintf(s->message, sizeof(s->message), "%s: it is damaged where the data disk has what was written, and doesn't take that again: nothing is written to the data disk, where it is the only copy. dcd recover --salvage does without the log's, and leaves that copy alone",
-			 s->log.path);
+		s->reason = c->device == &s->log ? "log_unwritable" : "nvram_unwritable";
+		snprintf(s->message, sizeof(s->message), "%s: it is damaged where the data disk has what was written, and doesn't take that again: nothing is written to the data disk, where it is the only copy. dcd recover --salvage does without, and leaves that copy alone",
+			 c->device->path);
 		return -1;
 	}
 	return 0;

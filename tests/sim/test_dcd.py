@@ -181,6 +181,13 @@ def test_what_may_be_missing_is_not_told() -> None:
     assert run.rc == 1 and "isn't said that the newest write" in run.stderr, run.text
 
 
+@pytest.mark.parametrize("part", ["past_the_log", "past_a_dead_log"])
+def test_the_data_disk_is_not_asked_for_what_nvram_had(part: str) -> None:
+    """The control: what NVRAM can't give is lost, whatever got past the log."""
+    run = lab("dcd_double.py", part, options=("--param", "dcd.test_unasked=1"))
+    assert run.rc == 1 and "No data available" in run.stderr, run.text
+
+
 @pytest.mark.parametrize("part", ["lost_and_dead_log", "lost_and_dead_log_mended"])
 def test_what_is_lost_can_hold_a_dead_log(part: str) -> None:
     """The control: nothing but the log says what is lost."""

@@ -194,6 +194,47 @@ def end_and_newest() -> None:
     box.away()
 
 
+def past_the_log(how: str) -> None:
+    base.step(f"a write went past a dead log, and its place in NVRAM turns bad: {how}")
+    box = box_of(6)
+    old, new, stuck = (blk.pattern(word, 16) for word in ("old", "new", "stuck"))
+    with box.disk_until_cut() as disk:
+        disk.write(1000, old)
+        base.until(lambda: "0 in use" in box.info(), "the old one to be in the log")
+        box.data.fail_part(100, 101)  # so no round comes to its end, and NVRAM's header says less
+        box.log.fail_writes()
+        disk.write(96, stuck)
+        disk.write(1000, new)
+        box.says("data FAILING", "the bad place to be met")
+        rounds = box.count("rounds")
+        base.until(lambda: box.count("rounds") > rounds + 1, "another round")
+        base.expect(box.data.bytes(1000, 16) == new, "it isn't on the data disk")
+        base.equal(box.count("bypass_rounds"), 0, "rounds that came to their end")
+    poison(place(box.view, new), 16)
+    if how == "tools":
+        words = ("--data", box.data.node, "--log", box.log.node, "--nvram", box.view)
+        base.run(TOOL, "recover", *words)
+        base.expect(box.data.bytes(1000, 16) == new, "an older version is on the data disk")
+        base.expect(box.data.bytes(96, 16) == stuck, "what wasn't on the data disk is now")
+        box.away()
+        return
+    if how == "the log is dead":
+        box.log.fail_writes()
+    with box.disk() as disk:
+        has(disk, 1000, new, "what the data disk has")
+        has(disk, 96, stuck, "what NVRAM has")
+        box.log.heal()
+        box.says("log ok", "the log to work")
+        has(disk, 1000, new, "with the log")
+        base.equal(box.count("nvram_lost"), 0, "sectors that are told lost")
+    with box.disk() as disk:
+        has(disk, 1000, new, "opened again")
+        box.set("destage_idle_ms=1")
+        box.destaged()
+    base.expect(box.data.bytes(1000, 16) == new, "destaged")
+    box.away()
+
+
 class Writer(threading.Thread):
     """Over and over, until told to stop; what is acknowledged then is known."""
 
@@ -413,6 +454,9 @@ PARTS: dict[str, Callable[[], None]] = {
     "bad_place_and_worn_nvram": bad_place_and_worn_nvram,
     "dead_log_and_end": dead_log_and_end,
     "end_and_newest": end_and_newest,
+    "past_the_log": lambda: past_the_log("opened"),
+    "past_a_dead_log": lambda: past_the_log("the log is dead"),
+    "past_the_log_tools": lambda: past_the_log("tools"),
     "dead_log_and_header": dead_log_and_header,
     "lost_and_dead_log": lost_and_dead_log,
     "lost_and_dead_log_small": lost_and_dead_log_small,
