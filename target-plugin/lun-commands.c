@@ -264,14 +264,14 @@ struct later {
 static void work_on(struct work_struct *work)
 {
 	struct later *l = container_of(work, struct later, work);
-	execute_fn execute = l->execute;
 	struct se_cmd *cmd = l->cmd;
 	sense_reason_t r;
 
-	kfree(l);
-	r = execute(cmd);
+	r = l->execute(cmd);
 	if (r)
 		target_complete_cmd_with_sense(cmd, SAM_STAT_CHECK_CONDITION, r);
+	/* Not before: another command's work with this address would wait for the end of this. */
+	kfree(l);
 }
 
 static sense_reason_t do_later(struct se_cmd *cmd, execute_fn execute)
