@@ -50,13 +50,13 @@ static u64 for_writes(const struct dcd_engine *e)
  */
 static bool slots_are_kept(const struct dcd_engine *e)
 {
-	u64 lost = READ_ONCE(e->lost.n), left, kept;
+	u64 lost = READ_ONCE(e->lost.n), kept;
 
 	if (!e->log_dead || !e->keeps || !lost)
 		return false;
-	left = e->nslots - min_t(u64, e->nslots, e->head - e->committed);
 	kept = div_u64(lost, dcd_table_places(e)) + 2;
-	return left <= min_t(u64, kept, max(e->nslots, 2U) - 2);	/* writes need two */
+	/* Writes need some, too. */
+	return e->nidle <= min_t(u64, kept, max(e->nslots, DCD_SLOTS_LEAST) - DCD_SLOTS_LEAST);
 }
 
 u64 dcd_ring_left(const struct dcd_engine *e)

@@ -59,7 +59,7 @@ static bool given_up(const struct dcd_engine *e)
 static bool all_slots_count(const struct dcd_engine *e)
 {
 	lockdep_assert_held(&e->lock);
-	return e->log_dead && (e->retiring || e->head - e->committed >= e->nslots);
+	return e->log_dead && dcd_slots_used_up(e);
 }
 
 static bool published(struct dcd_engine *e, u64 below)

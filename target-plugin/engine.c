@@ -27,8 +27,10 @@ static int carve(struct dcd_engine *e, size_t asked)
 	}
 	slots = div_u64(bytes - DCD_BLOCK, e->segment_bytes);
 	e->nslots = min_t(u64, slots, DCD_SLOTS_MAX);
+	e->slots_there = e->nslots;
 	e->slots = kvcalloc(e->nslots, sizeof(*e->slots), GFP_KERNEL);
-	if (!e->slots)
+	e->where = kvcalloc(e->nslots, sizeof(*e->where), GFP_KERNEL);
+	if (!e->slots || !e->where)
 		return -ENOMEM;
 	if (e->keeps) {
 		e->tables = kvcalloc(e->nslots, e->table_bytes, GFP_KERNEL);
@@ -120,6 +122,7 @@ static void free_engine(struct dcd_engine *e)
 	dcd_beyond_free(e->beyond);
 	kvfree(e->pending);
 	kvfree(e->tables);
+	kvfree(e->where);
 	kvfree(e->slots);
 	/* Nobody looks at it any more, and by RCU 7.3 crashes: see dcd_index_reach(). */
 	mt_clear_in_rcu(&e->index);
@@ -205,7 +208,9 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 	if (!r)
 		r = dcd_witness_check(e);
 	if (!r)
-		r = dcd_slots_opened(e);
+		r = dcd_slots_check(e);
+	if (!r)
+		dcd_slots_begin(e);
 	if (!r)
 		r = dcd_header_mend(e);
 	if (!r && c->grow)
@@ -233,6 +238,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	dcd_sums_init(e);
 	INIT_DELAYED_WORK(&e->publish_work, dcd_publish_worker);
 	INIT_DELAYED_WORK(&e->commit_work, dcd_commit_worker);
+	INIT_LIST_HEAD(&e->idle);
 	INIT_LIST_HEAD(&e->waiting);
 	INIT_LIST_HEAD(&e->zeroing);
 	INIT_LIST_HEAD(&e->unreported);
@@ -577,7 +583,7 @@ void dcd_state(struct dcd_engine *e, struct dcd_state *s)
 	s->lost_ranges = READ_ONCE(e->lost.n);
 	s->lost_sectors = READ_ONCE(e->lost.sectors);
 	s->log_damaged = e->damaged > e->tail || s->lost_ranges;
-	s->slots_retired = e->slots_retired;
+	s->slots_retired = e->slots_there - e->nslots;
 	spin_unlock(&e->lock);
 	s->log_segments = e->segments;
 	s->slots = e->nslots;

@@ -106,14 +106,19 @@ enum dcd_slot_state {
 	DCD_SLOT_SEALED,
 	DCD_SLOT_CLEAN,		/* durable in the log or past it on the data disk; readable */
 	DCD_SLOT_LEAVING,	/* the same, but nobody begins to read it any more */
+	DCD_SLOT_RETIRED,	/* it was bad: never used again */
 };
+
+#define DCD_SLOTS_LEAST 2U	/* good ones, or nothing can be written */
 
 /*
  * @used: bytes, end of the last payload. @counts: dcd_counts() of all. @opened: jiffies.
  * @table: its entries, in memory too if the NVRAM keeps its content: a media error in a table
- * would cost more than what it is under. @bad: bytes of it can't be read (bad-slots.c).
+ * would cost more than what it is under. @bad: bytes of it can't be read (bad-slots.c). @idle: in
+ * the engine's list of those that are FREE, LEAVING or CLEAN.
  */
 struct dcd_slot {
+	struct list_head idle;
 	u8 *base;
 	struct dcd_entry *table;
 	bool bad;
@@ -174,8 +179,9 @@ struct dcd_engine {
 	u32 table_bytes;
 
 	struct mutex intake;		/* changes to the index; see above */
-	struct dcd_slot *slots;		/* segment s in slot s % nslots */
-	unsigned int nslots;		/* becomes less when some are retired */
+	struct dcd_slot *slots;		/* as they lie in NVRAM */
+	unsigned int slots_there;	/* so many, */
+	unsigned int nslots;		/* and so many that aren't retired */
 	void *tables;			/* @table of all of them, or NULL */
 	struct work_struct reuse_work;
 	struct dcd_pending *pending;	/* of entry n at n % DCD_PENDING; see entries.c */
@@ -199,6 +205,7 @@ struct dcd_engine {
 	bool log_dead;			/* a write to it failed; see above */
 	bool log_behind;		/* all is on the data disk, and the log doesn't know */
 	u64 bypassed;			/* of segments below it some may be only on the data disk */
+	u64 log_tried;			/* nor did the log ever get any from it on; who commits */
 	bool data_failing;
 	bool stuck;			/* the last round of destaging failed */
 	int round_error;		/* its error, but for -EAGAIN; the destager's */
@@ -206,9 +213,12 @@ struct dcd_engine {
 	bool closing;
 	bool growing;			/* the destager is to make way */
 	bool held;			/* nobody may reserve: again.c */
-	bool retiring;			/* nobody gets a slot: bad-slots.c */
-	bool worn;			/* nor ever will */
-	unsigned int slots_retired;
+	struct dcd_slot **where;	/* that of segment s at s % slots_there: slots.c */
+	struct list_head idle;		/* slots, those that may be used again first, in front */
+	unsigned int nidle;
+	unsigned int nbad;		/* slots that are, and not retired yet: bad-slots.c */
+	u64 bad_at;			/* the head when one was found: a test knob's */
+	bool worn;			/* too few are good: nobody gets a place any more */
 	unsigned long last_intake, last_read;	/* jiffies */
 	ktime_t next_intake;		/* a paced write isn't admitted before it */
 	struct dcd_destage_config destage;
@@ -366,6 +376,10 @@ int dcd_slot_whole(struct dcd_engine *e, u64 segment, void *buf, u64 *first);
  * is logged @again. Needs @lock.
  */
 struct dcd_slot *dcd_slot_free(struct dcd_engine *e, bool again);
+/* It gets that segment, which the caller fills in. Needs @lock. */
+void dcd_slot_opened(struct dcd_engine *e, struct dcd_slot *s);
+/* Something that counts is in all of them. Needs @lock. */
+bool dcd_slots_used_up(const struct dcd_engine *e);
 /* It will be free, whatever becomes of the disks. Needs @lock. */
 bool dcd_slot_coming(struct dcd_engine *e);
 /* The oldest that isn't in the log, if the log is dead or not as @dead says; else NULL. */
@@ -384,17 +398,19 @@ void dcd_slots_bypassed(struct dcd_engine *e, u64 target, u64 applied);
  */
 void dcd_slots_take_back(struct dcd_engine *e, struct dcd_slot *s, u32 entries, u32 used,
 			 u32 counts);
-/* At recovery: what was found in @s is @segment. Slots change places, @s is another then. */
+/* At recovery: what was found in @s is @segment. When all is known: the others are idle. */
 void dcd_slot_recovered(struct dcd_engine *e, struct dcd_slot *s, u64 segment, bool in_log);
+void dcd_slots_begin(struct dcd_engine *e);
 
 /*
  * bad-slots.c. What is at @at, in a slot, can't be read: @sectors of it. No lock is held.
- * Retires such slots, if it can be done now; the reuse worker's. Are there enough?
+ * Nothing that counts is in a bad one any more: needs @lock. At the open: are enough good?
  */
 void dcd_slot_unreadable(struct dcd_engine *e, const void *at, unsigned int sectors);
-void dcd_slots_retire(struct dcd_engine *e);
-int __must_check dcd_slots_opened(struct dcd_engine *e);
+void dcd_slot_retire(struct dcd_engine *e, struct dcd_slot *s);
+int __must_check dcd_slots_check(struct dcd_engine *e);
 u32 dcd_slot_number(const struct dcd_engine *e, const void *at);	/* in the NVRAM */
+bool dcd_slots_drain(const struct dcd_engine *e);	/* a test knob's; needs @lock */
 
 /*
  * super.c: read and check both headers; write their next generation, durable, in the

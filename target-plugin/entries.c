@@ -164,8 +164,7 @@ int dcd_reserve(struct dcd_engine *e, struct dcd_place_in_slot *p)
 		if (!s)
 			return -EAGAIN;
 		s->kept = dcd_has_stuck(e) && !dcd_ring_free(e);
-		s->state = DCD_SLOT_OPEN;
-		s->segment = e->head++;
+		dcd_slot_opened(e, s);
 		s->first_entry = e->next_entry;
 		s->entries = 0;
 		s->used = dcd_payload_start(e);

@@ -88,6 +88,7 @@ static int commit(struct dcd_engine *e, struct dcd_slot *s)
 	bool whole = dcd_slot_copy(e, s, e->commit_buf);
 	int r;
 
+	WRITE_ONCE(e->log_tried, s->segment + 1);
 	r = dcd_segment_write(e, e->commit_buf, s->segment, s->first_entry, s->entries, s->used);
 	if (r) {
 		dcd_log_failed(e, s->segment, r);

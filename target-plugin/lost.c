@@ -132,10 +132,17 @@ static void is_lost(struct dcd_load *l)
 	l->error = 0;
 }
 
+/* Is there no log that could have it? It was in NVRAM only, and nobody ever tried to write it. */
+static bool never_logged(const struct dcd_engine *e, const struct dcd_load *l)
+{
+	return e->sweep.past_log && dcd_segment_of(e, &l->place) >= READ_ONCE(e->log_tried);
+}
+
 /* The log is dead: nobody who opens it and NVRAM is to ask that one alone. */
 static bool give_up_past_log(struct dcd_engine *e, const struct dcd_load *l)
 {
-	if (!e->keeps || l->error != -EBADMSG || test_knob(lost_in_log) || !is_gone(e, &l->place))
+	if (!e->keeps || (l->error != -EBADMSG && !never_logged(e, l)) ||
+	    test_knob(lost_in_log) || !is_gone(e, &l->place))
 		return false;
 	dcd_header_feature(e, DCD_INCOMPAT_LOST);
 	tell(e, l);
@@ -147,7 +154,7 @@ void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l)
 	bool waited, wait;
 
 	if (l->error == -ENOMEM || dcd_lost_stays() ||
-	    !within_bounds(e, &l->place) || !gives_others(e))
+	    !within_bounds(e, &l->place) || (!never_logged(e, l) && !gives_others(e)))
 		return;
 	if (e->sweep.past_log) {
 		if (give_up_past_log(e, l))

@@ -17,11 +17,13 @@
  * So each round past the log puts what is lost into the newest slots of NVRAM before it says that
  * all before those is applied: at every moment an entry that counts says it, in the log before, in
  * NVRAM then, and in the log again when that works. What such a round finds damaged joins them at
- * once, as nothing else gets past it: if the log answers, and with other bytes; what it can't read
- * is for whoever mends it. No write is held by it, as some slots are kept
- * for it (admission.c). NVRAM that is too small for that (two slots are), or worn, can't go on: the
- * round fails, and when all slots are full writes are refused, with a message that says so. With
- * any other NVRAM they are refused in any case, and the log isn't disowned.
+ * once, as nothing else gets past it: if the log answers, and with other bytes, or was never given
+ * them; what else it can't read is for whoever mends it, or leaves the log. No write is held by it,
+ * as some slots are kept for it (admission.c), one of them always (slots.c): that is room for what
+ * is found in one round, 64 such places with tables of 4 KiB. NVRAM that is too small for that (two
+ * slots are), or worn, can't go on: the round fails, and when all slots are full writes are refused,
+ * with a message that says so. With any other NVRAM they are refused in any case, and the log isn't
+ * disowned.
  *
  * There may be DCD_LOST_RANGES of them, with 1/16 of the ring's sectors in all, before no more is
  * given up; nor is anything of a log that doesn't give its superblock either. That disk fails:

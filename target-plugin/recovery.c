@@ -226,22 +226,13 @@ static void slot_to_log(struct dcd_engine *e, struct dcd_slot *s, u64 sequence)
 	int r;
 
 	if (!e->log_dead) {
+		e->log_tried = sequence + 1;
 		r = dcd_segment_write(e, e->commit_buf, sequence, s->first_entry, s->entries,
 				      s->used);
 		if (!r)
 			return;
 		dcd_log_failed(e, sequence, r);
 	}
-}
-
-/* Number @i of the NVRAM: slots change places as they are recovered. */
-static struct dcd_slot *slot_number(struct dcd_engine *e, u32 i)
-{
-	struct dcd_slot *s = e->slots;
-
-	while (dcd_slot_number(e, s->base) != i)
-		s++;
-	return s;
 }
 
 /*
@@ -333,7 +324,7 @@ static void tell_all_lost(struct dcd_engine *e, struct recovery *c)
 
 		if (!c->scans[i].lost)
 			continue;
-		s = slot_number(e, i);
+		s = e->slots + i;
 		read_slot(e, c, s);
 		for (k = 0; k < s->entries; k++)
 			if (dcd_entry_unread(dcd_entry_at(e->commit_buf, k), c->unread) &&
@@ -346,6 +337,7 @@ static void settled(struct dcd_engine *e, const struct dcd_plan *p)
 {
 	e->committed = p->next;
 	e->committed_entry = p->newest;
+	e->log_tried = p->next;
 }
 
 static int read_nvram(struct dcd_engine *e, struct recovery *c)
@@ -355,7 +347,7 @@ static int read_nvram(struct dcd_engine *e, struct recovery *c)
 	int i, r;
 
 	while ((i = dcd_plan_slot(p, c->scans, n)) >= 0) {
-		struct dcd_slot *s = slot_number(e, i);
+		struct dcd_slot *s = e->slots + i;
 		u32 unread;
 
 		s->first_entry = c->scans[i].first;
@@ -373,7 +365,7 @@ static int read_nvram(struct dcd_engine *e, struct recovery *c)
 		r = index_entries(e, e->commit_buf, p->next, s->entries, c, !c->scans[i].lost);
 		dcd_slot_recovered(e, s, p->next, !e->log_dead);
 		if (!r && unread && e->log_dead)
-			r = without_log(e, c, slot_number(e, i));
+			r = without_log(e, c, s);
 		if (r)
 			return r;
 		dcd_plan_took(p, &c->scans[i]);

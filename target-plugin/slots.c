@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The slots of the NVRAM, a ring as the log is one: segment s is in slot
- * s % nslots. After its commit a slot stays readable until it is needed again:
- * the papers' DRAM copy of recent segments. Some slots ahead of the head are
- * made free in time, so that no write waits for the readers of an old one; and
- * those only copy (@copiers): who reads a disk is none of them.
+ * The slots of the NVRAM. A segment is in whichever is idle for longest when it is opened; @where
+ * knows which one. After its commit a slot stays readable until it is needed again: the papers'
+ * DRAM copy of recent segments. Some of the idle ones are made free in time, so that no write
+ * waits for the readers of an old one; and those only copy (@copiers): who reads a disk is none
+ * of them.
+ *
+ * A slot that is bad (bad-slots.c) leaves for good as soon as nothing that counts is in it, and
+ * the others go on without it. An NVRAM that keeps its content keeps its last idle slot for what
+ * is logged again: with all slots full of writes, and the log dead, nothing could say in NVRAM what
+ * is found lost, so no slot would ever be free again.
+ *
+ * Which slot has which segment is in memory only. Recovery doesn't ask where a slot lies, but for
+ * the numbers of the entries that are in it.
  */
 #include <linux/delay.h>
 #include <linux/module.h>
@@ -14,28 +22,63 @@
 
 TEST_KNOB(uint, copy_us, "readers stop for so many microseconds before they copy from a slot");
 
-static struct dcd_slot *slot_of(struct dcd_engine *e, u64 segment)
+/* No more segments are in slots than there are slots, and those are the newest ones. */
+static struct dcd_slot **where(struct dcd_engine *e, u64 segment)
 {
 	u32 at;
 
-	div_u64_rem(segment, e->nslots, &at);
-	return &e->slots[at];
+	div_u64_rem(segment, e->slots_there, &at);
+	return &e->where[at];
+}
+
+/* NULL: it is in none any more. Needs @lock. */
+static struct dcd_slot *slot_of(struct dcd_engine *e, u64 segment)
+{
+	struct dcd_slot *s = *where(e, segment);
+
+	return s && s->segment == segment ? s : NULL;
+}
+
+static struct dcd_slot *first_idle(struct dcd_engine *e)
+{
+	return list_first_entry_or_null(&e->idle, struct dcd_slot, idle);
+}
+
+/* For what is logged again. Needs @lock. */
+static bool last_is_kept(const struct dcd_engine *e)
+{
+	return e->keeps && e->nslots > DCD_SLOTS_LEAST && e->nidle == 1;
+}
+
+/* Nothing that counts is in @s any more. Needs @lock. */
+static void goes_idle(struct dcd_engine *e, struct dcd_slot *s, enum dcd_slot_state state)
+{
+	s->state = state;
+	if (state == DCD_SLOT_FREE)
+		s->segment = U64_MAX;
+	if (s->bad) {
+		dcd_slot_retire(e, s);
+		return;
+	}
+	if (state == DCD_SLOT_FREE)	/* as the first ones are */
+		list_add(&s->idle, &e->idle);
+	else
+		list_add_tail(&s->idle, &e->idle);
+	e->nidle++;
 }
 
 static const u8 *slot_bytes(struct dcd_engine *e, u64 segment, u32 offset)
 {
 	struct dcd_slot *s;
-	u8 *base;
-	bool there;
+	u8 *base = NULL;
 
 	spin_lock(&e->lock);
 	s = slot_of(e, segment);
-	there = s->segment == segment && (s->state == DCD_SLOT_OPEN ||
-					  s->state == DCD_SLOT_SEALED ||
-					  (s->state == DCD_SLOT_CLEAN && !s->bad));
-	base = s->base;
+	if (s && (s->state == DCD_SLOT_OPEN || s->state == DCD_SLOT_SEALED ||
+		  s->state == DCD_SLOT_CLEAN))
+		base = s->base;
 	spin_unlock(&e->lock);
-	return there ? base + offset : NULL;
+	return base ? base + offset : NULL;
 }
 
 const u8 *dcd_place_in_slot(struct dcd_engine *e, const struct dcd_place *p)
@@ -89,13 +132,14 @@ bool dcd_slot_copy(struct dcd_engine *e, const struct dcd_slot *s, void *buf)
 int dcd_slot_whole(struct dcd_engine *e, u64 segment, void *buf, u64 *first)
 {
 	int id = srcu_read_lock(&e->copiers);
-	struct dcd_slot s;
+	struct dcd_slot s = { .state = DCD_SLOT_FREE }, *found;
 	bool there;
 
 	spin_lock(&e->lock);
-	s = *slot_of(e, segment);
-	there = s.segment == segment && (s.state == DCD_SLOT_SEALED ||
-					 s.state == DCD_SLOT_CLEAN) &&
+	found = slot_of(e, segment);
+	if (found)
+		s = *found;
+	there = (s.state == DCD_SLOT_SEALED || s.state == DCD_SLOT_CLEAN) &&
 		e->published >= s.first_entry + s.entries;
 	spin_unlock(&e->lock);
 	*first = s.first_entry;
@@ -105,22 +149,38 @@ int dcd_slot_whole(struct dcd_engine *e, u64 segment, void *buf, u64 *first)
 	return there ? s.entries : -ENOENT;
 }
 
+bool dcd_slots_used_up(const struct dcd_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+	return !e->nidle || dcd_slots_drain(e);
+}
+
 struct dcd_slot *dcd_slot_free(struct dcd_engine *e, bool again)
 {
-	struct dcd_slot *s = slot_of(e, e->head);
+	struct dcd_slot *s = first_idle(e);
 
 	lockdep_assert_held(&e->lock);
-	if (s->state != DCD_SLOT_FREE || e->retiring)
+	if (dcd_slots_used_up(e) || s->state != DCD_SLOT_FREE || (!again && last_is_kept(e)))
 		return NULL;
 	return (again ? dcd_ring_left(e) : dcd_ring_free(e)) ? s : NULL;
 }
 
+void dcd_slot_opened(struct dcd_engine *e, struct dcd_slot *s)
+{
+	lockdep_assert_held(&e->lock);
+	list_del(&s->idle);
+	e->nidle--;
+	s->state = DCD_SLOT_OPEN;
+	s->segment = e->head++;
+	*where(e, s->segment) = s;
+}
+
 bool dcd_slot_coming(struct dcd_engine *e)
 {
-	enum dcd_slot_state state = slot_of(e, e->head)->state;
+	struct dcd_slot *s = first_idle(e);
 
 	lockdep_assert_held(&e->lock);
-	return dcd_ring_free(e) && (state == DCD_SLOT_CLEAN || state == DCD_SLOT_LEAVING);
+	return s && s->state != DCD_SLOT_FREE && !last_is_kept(e) && dcd_ring_free(e);
 }
 
 struct dcd_slot *dcd_slot_next_sealed(struct dcd_engine *e, bool dead)
@@ -129,8 +189,8 @@ struct dcd_slot *dcd_slot_next_sealed(struct dcd_engine *e, bool dead)
 
 	spin_lock(&e->lock);
 	s = slot_of(e, e->committed);
-	if (e->log_dead != dead || s->state != DCD_SLOT_SEALED || s->segment != e->committed ||
-	    e->published < s->first_entry + s->entries)
+	if (s && (e->log_dead != dead || s->state != DCD_SLOT_SEALED ||
+		  e->published < s->first_entry + s->entries))
 		s = NULL;
 	spin_unlock(&e->lock);
 	return s;
@@ -143,28 +203,32 @@ static unsigned int ahead(const struct dcd_engine *e)
 
 void dcd_slots_kick(struct dcd_engine *e)
 {
-	unsigned int n = 0;
-	bool retiring;
+	const struct dcd_slot *s;
+	unsigned int n = 0, most;
 
 	spin_lock(&e->lock);
-	while (n < ahead(e) && slot_of(e, e->head + n)->state == DCD_SLOT_FREE)
+	most = ahead(e);
+	list_for_each_entry(s, &e->idle, idle) {
+		if (n == most || s->state != DCD_SLOT_FREE)
+			break;
 		n++;
-	retiring = e->retiring;
+	}
 	spin_unlock(&e->lock);
-	if (n <= ahead(e) / 2 || retiring)
+	if (n <= most / 2)
 		queue_work(e->quick_wq, &e->reuse_work);
 }
 
-/* The clean ones of those ahead, from the head on, go from one state to the next. */
-static bool step(struct dcd_engine *e, enum dcd_slot_state from, enum dcd_slot_state to)
+/* Of the first @most idle ones those that are in one state go to the next. */
+static bool step(struct dcd_engine *e, unsigned int most, enum dcd_slot_state from,
+		 enum dcd_slot_state to)
 {
-	unsigned int n;
+	struct dcd_slot *s;
 	bool any = false;
 
 	spin_lock(&e->lock);
-	for (n = 0; n < ahead(e); n++) {
-		struct dcd_slot *s = slot_of(e, e->head + n);
-
+	list_for_each_entry(s, &e->idle, idle) {
+		if (!most--)
+			break;
 		if (s->state != from)
 			continue;
 		s->state = to;
@@ -178,20 +242,19 @@ void dcd_reuse_worker(struct work_struct *work)
 {
 	struct dcd_engine *e = container_of(work, struct dcd_engine, reuse_work);
 
-	dcd_slots_retire(e);
-	if (!step(e, DCD_SLOT_CLEAN, DCD_SLOT_LEAVING))
+	if (!step(e, ahead(e), DCD_SLOT_CLEAN, DCD_SLOT_LEAVING))
 		return;
 	synchronize_srcu_expedited(&e->copiers);
-	step(e, DCD_SLOT_LEAVING, DCD_SLOT_FREE);
+	step(e, UINT_MAX, DCD_SLOT_LEAVING, DCD_SLOT_FREE);
 	wake_up_all(&e->room);
 }
 
 void dcd_slot_committed(struct dcd_engine *e, struct dcd_slot *s)
 {
 	spin_lock(&e->lock);
-	s->state = DCD_SLOT_CLEAN;
 	e->committed = s->segment + 1;
 	e->committed_entry = s->first_entry + s->entries - 1;
+	goes_idle(e, s, DCD_SLOT_CLEAN);
 	spin_unlock(&e->lock);
 	dcd_slots_kick(e);
 	wake_up_all(&e->room);
@@ -199,27 +262,30 @@ void dcd_slot_committed(struct dcd_engine *e, struct dcd_slot *s)
 
 void dcd_slots_bypassed(struct dcd_engine *e, u64 target, u64 applied)
 {
+	struct dcd_slot *s;
 	u64 n;
 
 	lockdep_assert_held(&e->lock);
-	for (n = e->committed; n < target; n++)
-		slot_of(e, n)->state = DCD_SLOT_CLEAN;	/* somebody may copy from it */
+	for (n = e->committed; n < target; n++) {
+		s = slot_of(e, n);
+		if (!WARN_ON_ONCE(!s))
+			goes_idle(e, s, DCD_SLOT_CLEAN);	/* somebody may copy from it */
+	}
 	e->committed = target;
 	e->committed_entry = applied;
-}
-
-static void set_free(struct dcd_slot *s)
-{
-	s->state = DCD_SLOT_FREE;
-	s->segment = U64_MAX;
 }
 
 void dcd_slots_take_back(struct dcd_engine *e, struct dcd_slot *s, u32 entries, u32 used,
 			 u32 counts)
 {
+	struct dcd_slot *behind;
+
 	lockdep_assert_held(&e->lock);
-	for (; e->head > s->segment + 1; e->head--)
-		set_free(slot_of(e, e->head - 1));
+	for (; e->head > s->segment + 1; e->head--) {
+		behind = slot_of(e, e->head - 1);
+		if (!WARN_ON_ONCE(!behind))
+			goes_idle(e, behind, DCD_SLOT_FREE);
+	}
 	if (e->open != s || !entries)
 		e->open = NULL;
 	s->entries = entries;
@@ -227,16 +293,32 @@ void dcd_slots_take_back(struct dcd_engine *e, struct dcd_slot *s, u32 entries, 
 	s->counts -= counts;
 	dcd_seal_open(e);
 	if (!entries) {
-		set_free(s);
+		goes_idle(e, s, DCD_SLOT_FREE);
 		e->head--;
 	}
 }
 
 void dcd_slot_recovered(struct dcd_engine *e, struct dcd_slot *s, u64 segment, bool in_log)
 {
-	struct dcd_slot *place = slot_of(e, segment);
+	s->segment = segment;
+	*where(e, segment) = s;
+	s->state = in_log ? DCD_SLOT_CLEAN : DCD_SLOT_SEALED;
+}
 
-	swap(*s, *place);
-	place->segment = segment;
-	place->state = in_log ? DCD_SLOT_CLEAN : DCD_SLOT_SEALED;
+void dcd_slots_begin(struct dcd_engine *e)
+{
+	u64 segment = max_t(u64, e->head, e->slots_there) - e->slots_there;
+	unsigned int i;
+
+	spin_lock(&e->lock);
+	for (; segment < e->head; segment++) {
+		struct dcd_slot *s = slot_of(e, segment);
+
+		if (s && s->state == DCD_SLOT_CLEAN)
+			goes_idle(e, s, DCD_SLOT_CLEAN);
+	}
+	for (i = e->slots_there; i--; )
+		if (e->slots[i].state == DCD_SLOT_FREE)
+			goes_idle(e, e->slots + i, DCD_SLOT_FREE);
+	spin_unlock(&e->lock);
 }

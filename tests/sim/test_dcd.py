@@ -117,12 +117,15 @@ def test_media_errors_of_nvram_get_through(knob: str, part: str, says: str) -> N
 
 
 SEVERAL = ("--param", "dcd.test_fill_us=400")
+# So that the cut comes before what couldn't be kept is tried again.
+HELD_UP = ("--param", "dcd.test_drain_slots=1")
+VOID = [("older", HELD_UP), ("batches", HELD_UP), ("table", HELD_UP), ("lives", ())]
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("part", ["older", "batches", "table", "lives"])
-def test_what_nvram_cannot_keep_never_counts(part: str, kernel: str) -> None:
-    run = lab("dcd_void.py", part, kernel=kernel, options=SEVERAL)
+@pytest.mark.parametrize(("part", "more"), VOID)
+def test_what_nvram_cannot_keep_never_counts(part: str, more: tuple[str, ...], kernel: str) -> None:
+    run = lab("dcd_void.py", part, kernel=kernel, options=(*SEVERAL, *more))
     assert run.rc == 0, run.text
 
 
@@ -132,8 +135,26 @@ def test_what_nvram_cannot_keep_never_counts(part: str, kernel: str) -> None:
 ])  # fmt: skip
 def test_what_nvram_cannot_keep_can_count(part: str, says: str) -> None:
     """The control: it is taken for kept."""
-    knobs = (*SEVERAL, "--param", "dcd.test_keep_void=1")
+    knobs = (*SEVERAL, *dict(VOID)[part], "--param", "dcd.test_keep_void=1")
     run = lab("dcd_void.py", part, options=knobs)
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
+# All of it takes the checked kernel minutes.
+@pytest.mark.parametrize(("kernel", "parts"), [
+    ("plain", ()), ("checked", ("dead_log", "full", "behind")),
+])  # fmt: skip
+def test_nobody_waits_for_a_bad_slot(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_slots.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("part", "says"), [
+    ("dead_log", "Input/output error"), ("full", "Input/output error"), ("behind", "a write took"),
+])  # fmt: skip
+def test_a_bad_slot_can_hold_up_writes(part: str, says: str) -> None:
+    """The control: nobody gets a slot until what NVRAM has has left it."""
+    run = lab("dcd_slots.py", part, options=("--param", "dcd.test_drain_slots=1"))
     assert run.rc == 1 and says in run.stderr, run.text
 
 

@@ -351,9 +351,12 @@ def worn() -> None:
         filled(disk, model, 0, 640, "before", 16)
         box.destaged()
         dm.message(f"nv{box.tag}", "unclearable 1")
-        for slot in range(SLOTS - 1):
-            poison(box, BLOCK // blk.SECTOR + slot * PER_SLOT + PAYLOAD, PER_SLOT - PAYLOAD)
         filled(disk, model, 1000, 1016, "to the last good one", 16)
+        good = slot_of(sector_of(box, bytes(model.bytes[1000 * blk.SECTOR :])))
+        for slot in range(SLOTS):
+            first = BLOCK // blk.SECTOR + slot * PER_SLOT
+            if first != good:
+                poison(box, first + PAYLOAD, PER_SLOT - PAYLOAD)
         with base.refused("the next write", errno.EIO, kernel="too few: writes are refused"):
             for n in range(40):  # as many as fill the good one each time that one is retired
                 filled(disk, model, 1016 + n * 16, 1032 + n * 16, "next", 16)

@@ -69,8 +69,6 @@ def _nvram(w: World) -> list[bytes]:
 def _worn(w: World, what: str) -> None:
     w.worn.add(what)
     w.trouble.add("nvram")
-    if "log" in w.faults:  # as long as a slot is being retired nothing can be said in NVRAM, either
-        w.trouble.add("nvram_past_log")
 
 
 def poison(w: World, raw: bytes) -> int:
