@@ -119,7 +119,7 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 		if (b->next >= end || !dcd_index_next(e, b->next, p) || p->sector >= end)
 			break;
 		p->last = min(p->last, end - 1);
-		if (dcd_segment_of(e, p) >= target) {
+		if (dcd_segment_of(e, p) >= target || dcd_segment_of(e, p) < e->sweep.from) {
 			b->next = p->last + 1;
 			continue;
 		}

@@ -22,6 +22,7 @@ DCD_COUNTER(READ_HOPS, read_hops)	/* reads that needed a worker, for the log */
 DCD_COUNTER(READ_BOUNCES, read_bounces)	/* reads into memory that disks can't read into */
 DCD_COUNTER(READ_QUEUED, read_queued)	/* pieces that might have waited to be asked for */
 DCD_COUNTER(WRITES, writes)
+DCD_COUNTER(THROUGH, through)	/* requests done by the data disk alone: leave.h */
 DCD_COUNTER(BATCHES, batches)	/* of the writes */
 DCD_COUNTER(BATCH_RANGES, batch_ranges)
 DCD_COUNTER(ZEROES, zeroes)

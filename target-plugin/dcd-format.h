@@ -60,7 +60,9 @@
  * Retired. `dcd retire` brings all that is live to the data disk and sets
  * DCD_INCOMPAT_RETIRED in all copies of superblock and NVRAM header. The data disk
  * may be written by others from then on, so no such log or NVRAM is opened again, by
- * whatever version; `dcd format` makes new ones of them.
+ * whatever version; `dcd format` makes new ones of them. The module does the same when a log
+ * is left; if something was lost by that, DCD_INCOMPAT_LACKS is set too, and no mirror's leg is
+ * told that it has all. A log that takes no writes isn't marked if it has an NVRAM that is.
  *
  * Lost. What the log can't give any more, because its only copy there is damaged, is an entry
  * of its own, DCD_ENTRY_LOST: reads of these sectors are medium errors until something is
@@ -109,7 +111,8 @@
 #define DCD_RO_COMPAT		0U
 #define DCD_INCOMPAT_RETIRED	1U	/* its data disk has all of it and goes on without it */
 #define DCD_INCOMPAT_LOST	2U	/* has had a DCD_ENTRY_LOST */
-#define DCD_INCOMPAT		(DCD_INCOMPAT_RETIRED | DCD_INCOMPAT_LOST)
+#define DCD_INCOMPAT_LACKS	4U	/* retired, but its data disk lacks what was lost then */
+#define DCD_INCOMPAT		(DCD_INCOMPAT_RETIRED | DCD_INCOMPAT_LOST | DCD_INCOMPAT_LACKS)
 
 struct dcd_features {
 	__le32 compat;

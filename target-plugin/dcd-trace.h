@@ -277,6 +277,21 @@ TRACE_EVENT(dcd_lost,
 		  __entry->error)
 );
 
+/* The log is being left, or is no more: enum dcd_leaving. */
+TRACE_EVENT(dcd_leave,
+	TP_PROTO(struct dcd_engine *e, int state),
+	TP_ARGS(e, state),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(int, state)
+	),
+	TP_fast_assign(
+		__entry->dev = e->data.bdev->bd_dev;
+		__entry->state = state;
+	),
+	TP_printk("%d,%d state %d", MAJOR(__entry->dev), MINOR(__entry->dev), __entry->state)
+);
+
 /* A segment was checked: enum dcd_segment_kind, 0 is good. */
 TRACE_EVENT(dcd_scrub,
 	TP_PROTO(struct dcd_engine *e, u64 segment, int kind, int error),

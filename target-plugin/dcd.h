@@ -53,8 +53,8 @@ struct dcd_range {
  * dcd_submit() returns; for a read perhaps in interrupt context, else in process
  * context. @error is 0 or negative:
  * -ENOMEM: try again; -EAGAIN: the same, it has waited for busy_after_ms or is @unwanted;
- * -ERANGE: not on the disk; -EINVAL: @sgl is too short, or not whole blocks (struct
- * dcd_topology); -EIO: the DCD can't do it now;
+ * -EOPNOTSUPP: a batch, when the log has been left; -ERANGE: not on the disk; -EINVAL: @sgl is
+ * too short, or not whole blocks (struct dcd_topology); -EIO: the DCD can't do it now;
  * -ENODATA, of reads only: a disk can't read @bad_sector (or one close behind
  * it); all sectors before it were read. Others can be read as before: to a SCSI
  * initiator that is MEDIUM ERROR, UNRECOVERED READ ERROR.
@@ -138,6 +138,7 @@ struct dcd_config {
 	unsigned int busy_after_ms;	/* a request waits no longer, may change; 0: no end */
 	unsigned int scrub_kib;	/* so much of the log is checked in a second, may change; 0: none */
 	unsigned int battery;	/* 0: that of dram:battery fails; may change */
+	unsigned int leave_log;	/* 1: the log is to be left for good (leave.h); may change */
 	bool grow;		/* dcd_open(): the data disk may have grown while it was closed */
 };
 
@@ -190,6 +191,8 @@ void dcd_topology(const struct dcd_engine *e, struct dcd_topology *t);
 /* The log's, while the engine is open. */
 const u8 *dcd_log_uuid(const struct dcd_engine *e);
 bool dcd_volatile_cache(const struct dcd_engine *e);
+/* The log has been left: writes go through to the data disk, and there are no batches. */
+bool dcd_left(const struct dcd_engine *e);
 
 enum dcd_counter {
 #define DCD_COUNTER(id, name) DCD_N_##id,
@@ -211,6 +214,7 @@ struct dcd_state {
 	u64 stuck_ranges, stuck_sectors;	/* bad places of the data disk: stuck.h */
 	u64 lost_ranges, lost_sectors;	/* medium errors, until written over: lost.h */
 	bool log_failing, data_failing;
+	bool log_left;		/* for good: leave.h */
 	bool log_damaged;	/* live bytes of it were wrong, or are lost */
 };
 

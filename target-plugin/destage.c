@@ -26,6 +26,7 @@
 #define RETRY_NOMEM	(HZ / 10)
 #define READS		(HZ / 20)	/* so long ago they count as going on */
 #define READS_DEPTH	2
+#define LEAVING		(HZ / 50)	/* while the log is being left: the next look */
 #define FAILURES	16		/* of a round, before it is given up */
 #define AT_A_TIME	64		/* loads that the index forgets before writes have a turn */
 #define LEFT		(-EUCLEAN)	/* only bad places of the data disk: stuck.h */
@@ -38,7 +39,7 @@ TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn
 static bool urgent(struct dcd_engine *e)
 {
 	return READ_ONCE(e->log_dead) || READ_ONCE(e->damaged) > READ_ONCE(e->tail) ||
-	       dcd_pressed(e);
+	       READ_ONCE(e->leaving) || dcd_pressed(e);
 }
 
 static unsigned long idle_time(struct dcd_engine *e)
@@ -85,7 +86,8 @@ static unsigned int width(struct dcd_engine *e)
 {
 	unsigned int depth = READ_ONCE(e->destage.depth);
 
-	if (READ_ONCE(e->closing) || READ_ONCE(e->growing) || (!urgent(e) && !idle(e)))
+	if (READ_ONCE(e->closing) || READ_ONCE(e->growing) ||
+	    dcd_leave_due(e) || (!urgent(e) && !idle(e)))
 		return 0;
 	if (time_before(jiffies, READ_ONCE(e->last_read) + READS))
 		return min(depth, READS_DEPTH);
@@ -168,7 +170,7 @@ static sector_t look_at(struct dcd_engine *e, struct dcd_batch *b, unsigned int 
 			continue;
 		if (l->unread) {
 			log_failed_to_read(e, l);
-			if (!l->lost)
+			if (!l->lost && !dcd_leave_unread(e, l))
 				dcd_lost_judge(e, l);
 			continue;
 		}
@@ -220,7 +222,7 @@ static int errors_of(struct dcd_engine *e, const struct dcd_batch *b, unsigned i
 		if (l->error) {
 			++*failures;
 			r = r ?: l->error;
-		} else if (l->kind == DCD_LOAD_LEFT) {
+		} else if (l->kind == DCD_LOAD_LEFT && !(l->lost && dcd_is_leaving(e))) {
 			r = r ?: l->unread ? UNREAD : LEFT;
 		}
 	}
@@ -442,8 +444,7 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 	return r ?: f ?: bad;
 }
 
-/* All entries up to @applied, in segments below @target, are durable, and recorded as such. */
-static void settle(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
+void dcd_settle(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
 {
 	u64 first = READ_ONCE(e->tail);
 
@@ -482,11 +483,15 @@ static int advance(struct dcd_engine *e, const struct dcd_mark *m, bool log_dead
 {
 	int r;
 
+	if (log_dead && dcd_is_leaving(e))
+		return dcd_leave_passed(e, m);
+	if (dcd_leave_taken_back(e))
+		return -EAGAIN;
 	if (!log_dead && make_durable(e))
 		return 0;
 	if (log_dead && e->keeps) {
 		dcd_header_write(e, m->applied);
-		settle(e, m->target, m->applied, true);
+		dcd_settle(e, m->target, m->applied, true);
 		dcd_count(e, DCD_N_BYPASS_ROUNDS, 1);
 	}
 	/* All that was acknowledged without NVRAM is in the log. */
@@ -501,7 +506,7 @@ static int advance(struct dcd_engine *e, const struct dcd_mark *m, bool log_dead
 		return log_dead && !e->keeps ? r : 0;
 	}
 	set_log_behind(e, false);
-	settle(e, m->target, m->applied, log_dead);
+	dcd_settle(e, m->target, m->applied, log_dead);
 	if (log_dead)
 		dcd_log_works(e);
 	if (e->log_unreadable) {
@@ -626,6 +631,10 @@ void dcd_destage_worker(struct work_struct *work)
 	u64 tail;
 	int r;
 
+	if (dcd_left(e))
+		return;
+	dcd_leave_begin(e);
+	dcd_leave_taken_back(e);
 	/* A commit that was under way when the log died has its slot; no other begins. */
 	if (READ_ONCE(e->log_dead))
 		flush_work(&e->commit_work.work);
@@ -633,8 +642,11 @@ void dcd_destage_worker(struct work_struct *work)
 	if (s->past_log != log_dead)
 		s->n = 0;
 	s->past_log = log_dead;
-	if ((m.target == tail && !log_dead) || READ_ONCE(e->closing))
+	if ((m.target == tail && !log_dead) || READ_ONCE(e->closing)) {
+		if (READ_ONCE(e->leaving))
+			queue_delayed_work(e->destage_wq, &e->destage_work, LEAVING);
 		return;
+	}
 	if (!urgent(e) && !idle(e)) {
 		queue_delayed_work(e->destage_wq, &e->destage_work, idle_time(e));
 		return;
@@ -645,7 +657,9 @@ void dcd_destage_worker(struct work_struct *work)
 	dcd_foresee_nothing(e);
 	dcd_batch_drop(e->ahead);
 	s->ahead = false;
-	if (r && log_dead)
+	if (r && dcd_is_leaving(e))
+		dcd_leave_failed(e);
+	else if (r && log_dead)
 		dcd_log_try(e);	/* else one bad place keeps it dead for ever */
 	trace_dcd_round(e, m.target, m.applied, log_dead, r);
 	if (r == -EAGAIN)
@@ -658,7 +672,11 @@ void dcd_destage_worker(struct work_struct *work)
 	log_dead = e->log_dead;
 	spin_unlock(&e->lock);
 	wake_up_all(&e->room);
-	if (r || (log_dead && s->past_log))
+	if (r != -EAGAIN && r)
+		dcd_leave_tried(e);
+	if (READ_ONCE(e->leaving) && (!r || r == -EAGAIN || !log_dead))
+		queue_delayed_work(e->destage_wq, &e->destage_work, LEAVING);
+	else if (r || (log_dead && s->past_log))
 		queue_delayed_work(e->destage_wq, &e->destage_work, wait_after(e, r));
 	else
 		dcd_destage_kick(e);

@@ -267,6 +267,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	 * would keep what it has replaced until it ends.
 	 */
 	mt_set_in_rcu(&e->index);
+	dcd_leave(e, c->leave_log);
 	dcd_slots_kick(e);
 	dcd_destage_kick(e);
 	dcd_scrub_begin(e);
@@ -288,6 +289,7 @@ void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *c)
 		pr_warn("dcd: %s: no memory for a read cache of %zu bytes: it stays at %llu\n",
 			e->name, c->read_cache_bytes, dcd_cache_most(e->cache));
 	set_loses_acks(e, loses_acks(e, c));
+	dcd_leave(e, c->leave_log);
 	mod_delayed_work(e->destage_wq, &e->destage_work, 0);
 	wake_up_all(&e->room);
 }
@@ -352,7 +354,10 @@ void dcd_close(struct dcd_engine *e)
 	flush_delayed_work(&e->publish_work);
 	/* What NVRAM keeps is safe there; but a log that is whole is easier to carry away. */
 	if (!dcd_commit_all(e) || !bypass_log(e)) {
-		if (e->log_dead && e->tail == e->head)
+		if (dcd_left(e))
+			pr_info("dcd: %s: closed; its log %pg was left: %pg is used without it, or with a new one\n",
+				e->name, e->log.bdev, e->data.bdev);
+		else if (e->log_dead && e->tail == e->head)
 			pr_warn("dcd: %s: closed while the log %pg fails; all data are on %pg\n",
 				e->name, e->log.bdev, e->data.bdev);
 	} else if (e->keeps) {
@@ -480,8 +485,10 @@ static void submit(struct dcd_engine *e, struct dcd_request *rq)
 		return;
 	case DCD_FLUSH:
 		dcd_count(e, DCD_N_FLUSHES, 1);
-		if (READ_ONCE(e->loses_acks) ||
-		    (READ_ONCE(e->log_dead) && !e->keeps && !e->after_log))
+		if (dcd_left(e))
+			dcd_through(e, rq);
+		else if (READ_ONCE(e->loses_acks) ||
+			 (READ_ONCE(e->log_dead) && !e->keeps && !e->after_log))
 			dcd_later(e, rq);
 		else
 			dcd_answer(e, rq, 0);
@@ -540,7 +547,7 @@ EXPORT_SYMBOL_GPL(dcd_log_uuid);
 
 bool dcd_volatile_cache(const struct dcd_engine *e)
 {
-	return READ_ONCE(e->loses_acks);
+	return READ_ONCE(e->loses_acks) && !dcd_left(e);
 }
 EXPORT_SYMBOL_GPL(dcd_volatile_cache);
 
@@ -551,10 +558,12 @@ static const char *promise(const struct dcd_engine *e)
 		"acknowledged writes are in the log: they outlive a power cut, a panic and a reset",
 		"acknowledged writes outlive a power cut, a panic and a reset",
 		"acknowledged writes that weren't flushed are lost by a power cut, a panic or a reset, as the LUN's write cache says",
+		"the log was left: acknowledged writes are on the data disk, as durable as that makes them",
 		"ordinary memory, by the admin's word that it never loses power: acknowledged writes of the last moments are LOST by a panic, a forced reset or a power cut of this host, FLUSH or not",
 	};
 
-	return words[e->after_log ? 0 : e->keeps ? 1 : READ_ONCE(e->loses_acks) ? 2 : 3];
+	return words[dcd_left(e) ? 3 : e->after_log ? 0 : e->keeps ? 1 :
+		     READ_ONCE(e->loses_acks) ? 2 : 4];
 }
 
 static const char *const counter_names[] = {
@@ -576,7 +585,8 @@ void dcd_state(struct dcd_engine *e, struct dcd_state *s)
 	s->log_live = e->committed - e->tail;
 	s->log_free = dcd_ring_free(e);
 	s->slots_used = e->head - e->committed;
-	s->log_failing = e->log_dead;
+	s->log_failing = e->log_dead && !e->leaving;
+	s->log_left = e->leaving == DCD_LEAVE_LEFT;
 	s->stuck_ranges = READ_ONCE(e->bad.n);
 	s->stuck_sectors = READ_ONCE(e->bad.sectors);
 	s->data_failing = e->data_failing || s->stuck_ranges;
@@ -607,7 +617,7 @@ ssize_t dcd_to_text(struct dcd_engine *e, char *buf, size_t size)
 		      e->nslots, e->segment_bytes, s.slots_used,
 		      s.log_segments, s.log_live, s.log_free, s.index_used, s.index_bytes,
 		      s.cache_used, s.cache_bytes,
-		      s.log_failing ? "FAILING" : s.log_damaged ? "DAMAGED" : "ok",
+		      dcd_leave_text(e) ?: s.log_failing ? "FAILING" : s.log_damaged ? "DAMAGED" : "ok",
 		      s.data_failing ? "FAILING" : "ok", s.stuck_ranges, s.stuck_sectors,
 		      s.lost_ranges, s.lost_sectors, s.slots_retired);
 	n += scnprintf(buf + n, size - n, "nvram %s: %s\n", e->nv->type->name, promise(e));

@@ -53,6 +53,7 @@
  *   it: it disowns the log's content. Else a superblock and the segment that
  *   failed: the log gets all of NVRAM, what went past it too, in its order.
  * - Both: writes are refused when NVRAM is full.
+ * - A dead log that isn't mended is left for good when the admin says so: leave.h.
  * - A disk that doesn't answer holds whoever waits for it, until its driver gives up: a
  *   read of the log also the tail, as its place in the ring may be used again behind
  *   that. Destage goes on to that point, writes until ring or NVRAM are full; a
@@ -83,6 +84,7 @@
 #include "dcd-format.h"
 #include "dcd-nvram.h"
 #include "entries.h"
+#include "leave.h"
 #include "lost.h"
 #include "pace.h"
 #include "parse.h"
@@ -203,6 +205,8 @@ struct dcd_engine {
 	u64 tail;			/* oldest segment that isn't destaged */
 	u64 damaged;			/* behind the last segment whose bytes were wrong */
 	bool log_dead;			/* a write to it failed; see above */
+	enum dcd_leaving leaving;	/* leave.h */
+	u64 leave_at;			/* the head when it was asked for */
 	bool log_behind;		/* all is on the data disk, and the log doesn't know */
 	u64 bypassed;			/* of segments below it some may be only on the data disk */
 	u64 log_tried;			/* nor did the log ever get any from it on; who commits */
@@ -601,6 +605,11 @@ int __must_check dcd_take_size(struct dcd_engine *e);
 /* destage.c */
 void dcd_destage_worker(struct work_struct *work);
 void dcd_destage_kick(struct dcd_engine *e);
+/*
+ * All entries up to @applied, in segments below @target, are durable on the data disk, and that
+ * is recorded. The destager's.
+ */
+void dcd_settle(struct dcd_engine *e, u64 target, u64 applied, bool log_dead);
 
 /*
  * admission.c. Segments that may be opened: room in ring and index, without what is kept

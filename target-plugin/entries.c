@@ -148,6 +148,10 @@ int dcd_reserve(struct dcd_engine *e, struct dcd_place_in_slot *p)
 	unsigned int i;
 
 	lockdep_assert_held(&e->lock);
+	if (e->leaving == DCD_LEAVE_LEFT)
+		return -EREMCHG;
+	if (dcd_leave_holds(e) && !p->again)
+		return -EAGAIN;
 	if (e->worn || (e->log_dead && !e->keeps))
 		return -EIO;
 	if (!dcd_may_reserve(e, p->entries) || (e->held && !p->again))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Entries: a place in NVRAM for each, in three steps. dcd_reserve() needs @lock and sleeps
- * never; -EAGAIN: no room now. Then, with no lock, dcd_reserved() in any case, and if it was had
- * dcd_fill(), after which a request whose @last entry it is belongs to whoever publishes it. The
+ * never; -EAGAIN: no room now; -EREMCHG: the log was left (leave.h). Then, with no lock,
+ * dcd_reserved() in any case, and if it was had dcd_fill(), after which a request whose @last entry it is belongs to whoever publishes it. The
  * places of a batch are reserved all at once and filled one by one, the first at @number and
  * @offset.
  *

@@ -59,11 +59,11 @@ int dcd_take_size(struct dcd_engine *e)
 			e->name, e->data.bdev, (u64)now);
 		return 0;
 	}
-	if (READ_ONCE(e->log_dead)) {
+	if (READ_ONCE(e->log_dead) && !dcd_left(e)) {
 		pr_err("dcd: %s: can't grow while the log %pg fails\n", e->name, e->log.bdev);
 		return -EIO;
 	}
-	r = record(e, now);
+	r = dcd_left(e) ? 0 : record(e, now);	/* no log has to know it */
 	if (r)
 		return r;
 	WRITE_ONCE(e->data.sectors, now);

@@ -15,7 +15,11 @@
 static bool hopeless(struct dcd_engine *e)
 {
 	lockdep_assert_held(&e->lock);
-	if (e->closing || e->worn || (e->log_dead && !e->keeps))
+	if (e->closing)
+		return true;
+	if (e->leaving)	/* then they go through, if the data disk works */
+		return e->stuck && (e->worn || !e->keeps);
+	if (e->worn || (e->log_dead && !e->keeps))
 		return true;
 	if (dcd_slot_coming(e) || !dcd_may_reserve(e, 1))
 		return false;
@@ -27,9 +31,9 @@ static bool can_go_on(struct dcd_engine *e, unsigned int entries)
 	bool yes;
 
 	spin_lock(&e->lock);
-	yes = (!e->held && dcd_may_reserve(e, entries) && !dcd_open_is_kept(e) &&
-	       (e->open || dcd_slot_free(e, false))) ||
-	      hopeless(e);
+	yes = (!e->held && !dcd_leave_holds(e) && dcd_may_reserve(e, entries) &&
+	       !dcd_open_is_kept(e) && (e->open || dcd_slot_free(e, false))) ||
+	      e->leaving == DCD_LEAVE_LEFT || hopeless(e);
 	spin_unlock(&e->lock);
 	return yes;
 }
@@ -198,6 +202,8 @@ void dcd_intake(struct dcd_engine *e, struct dcd_request *rq)
 		r = go_on(e, rq, &turn);
 	if (r == -EAGAIN || r == -EINPROGRESS)
 		wait_in_queue(e, rq);
+	else if (r == -EREMCHG)
+		dcd_through(e, rq);
 	else if (r)
 		dcd_answer(e, rq, r);
 }
@@ -282,6 +288,8 @@ void dcd_intake_worker(struct work_struct *work)
 			wait_for_time_and_room(e, rq, entries);
 		if (r == -EAGAIN)
 			dcd_answer_over(e, rq);
+		else if (r == -EREMCHG)
+			dcd_through(e, rq);
 		else if (r && r != -EINPROGRESS)
 			dcd_answer(e, rq, r);
 		was_at(e, r == -EINPROGRESS ? rq : NULL);

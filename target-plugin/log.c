@@ -113,7 +113,7 @@ void dcd_log_try(struct dcd_engine *e)
 	struct dcd_slot *s;
 	int r;
 
-	if (time_before(jiffies, e->log_retry))
+	if (READ_ONCE(e->leaving) || time_before(jiffies, e->log_retry))
 		return;
 	r = dcd_super_write(e, e->tail, applied);
 	if (r) {

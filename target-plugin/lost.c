@@ -86,7 +86,7 @@ static bool gives_others(struct dcd_engine *e)
 }
 
 /* Once more, for the last time. */
-static bool is_gone(struct dcd_engine *e, const struct dcd_place *p)
+bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_place *p)
 {
 	void *buf = kvmalloc((size_t)dcd_place_sectors(p) << SECTOR_SHIFT, GFP_NOIO);
 	int r = buf ? dcd_place_read(e, p, buf) : -ENOMEM;
@@ -117,7 +117,7 @@ static void tell(struct dcd_engine *e, const struct dcd_load *l)
 
 static bool give_up(struct dcd_engine *e, const struct dcd_load *l)
 {
-	if (!is_gone(e, &l->place) || !said(e))
+	if (!dcd_lost_gone(e, &l->place) || !said(e))
 		return false;
 	tell(e, l);
 	return true;
@@ -142,7 +142,7 @@ static bool never_logged(const struct dcd_engine *e, const struct dcd_load *l)
 static bool give_up_past_log(struct dcd_engine *e, const struct dcd_load *l)
 {
 	if (!e->keeps || (l->error != -EBADMSG && !never_logged(e, l)) ||
-	    test_knob(lost_in_log) || !is_gone(e, &l->place))
+	    test_knob(lost_in_log) || !dcd_lost_gone(e, &l->place))
 		return false;
 	dcd_header_feature(e, DCD_INCOMPAT_LOST);
 	tell(e, l);
@@ -175,6 +175,10 @@ void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l)
 void dcd_lost_keep(struct dcd_engine *e, struct dcd_load *l, bool past_log)
 {
 	l->lost = true;
+	if (dcd_is_leaving(e)) {
+		dcd_leave_skip(e, l);
+		return;
+	}
 	if (past_log && e->keeps && !test_knob(lost_in_log)) {
 		/* Who opens log and NVRAM asks the NVRAM's header, too. */
 		dcd_header_feature(e, DCD_INCOMPAT_LOST);

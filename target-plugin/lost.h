@@ -20,9 +20,9 @@
  * once, as nothing else gets past it: if the log answers, and with other bytes, or was never given
  * them; what else it can't read is for whoever mends it, or leaves the log. No write is held by it,
  * as some slots are kept for it (admission.c), one of them always (slots.c): that is room for what
- * is found in one round, 64 such places with tables of 4 KiB. NVRAM that is too small for that (two
- * slots are), or worn, can't go on: the round fails, and when all slots are full writes are refused,
- * with a message that says so. With any other NVRAM they are refused in any case, and the log isn't
+ * is found in one round, 64 such places with tables of 4 KiB. NVRAM that is too small for that
+ * (two slots are), or worn, can't go on: the round fails, and when all slots are full writes are
+ * refused, with a message that says so. With any other NVRAM they are refused in any case, and the log isn't
  * disowned.
  *
  * There may be DCD_LOST_RANGES of them, with 1/16 of the ring's sectors in all, before no more is
@@ -40,6 +40,7 @@
 
 struct dcd_engine;
 struct dcd_load;
+struct dcd_place;
 
 #define DCD_LOST_RANGES 256U
 
@@ -67,6 +68,8 @@ void dcd_lost_free(struct dcd_engine *e);
  * @lost; or it keeps its error.
  */
 void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l);
+/* Once more, for the last time: can't it be read? Sleeps for the log. */
+bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_place *p);
 /* A load of what is lost already. */
 void dcd_lost_keep(struct dcd_engine *e, struct dcd_load *l, bool past_log);
 /* It, or a bad place's data, can't be logged again: what of that is whose error. */

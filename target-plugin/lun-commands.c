@@ -30,6 +30,9 @@ void lun_complete(struct se_cmd *cmd, int error)
 		target_complete_cmd(cmd, SAM_STAT_GOOD);
 	else if (error == -ENOMEM || error == -EAGAIN)
 		target_complete_cmd(cmd, SAM_STAT_BUSY);
+	else if (error == -EOPNOTSUPP)
+		target_complete_cmd_with_sense(cmd, SAM_STAT_CHECK_CONDITION,
+					       TCM_UNSUPPORTED_SCSI_OPCODE);
 	else
 		target_complete_cmd_with_sense(cmd, SAM_STAT_CHECK_CONDITION,
 					       TCM_LOGICAL_UNIT_COMMUNICATION_FAILURE);

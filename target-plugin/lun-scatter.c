@@ -169,6 +169,8 @@ static sense_reason_t parse(struct se_cmd *cmd)
 	struct scatter_limits l;
 	enum scatter_sense sense;
 
+	if (dcd_left(to_dcd(cmd->se_dev)->engine))
+		return TCM_UNSUPPORTED_SCSI_OPCODE;
 	if (cmd->data_length && cmd->data_direction != DMA_TO_DEVICE)
 		return TCM_INVALID_CDB_FIELD;
 	sense = look_at(cmd, &l, &c);
@@ -237,7 +239,7 @@ enum question {
 	NO_ACTION,	/* 9Fh without a service action: an error */
 };
 
-static enum question question(const u8 *cdb)
+static enum question asks(const u8 *cdb)
 {
 	if (cdb[0] == INQUIRY && cdb[1] & 1)
 		return !cdb[2] ? ALL_PAGES : cdb[2] == SCATTER_VPD_PAGE ? LIMITS_PAGE :
@@ -252,6 +254,15 @@ static enum question question(const u8 *cdb)
 		return NO_ACTION;
 	return (cdb[2] & RSOC_WHAT) <= 3 && !cdb[4] && cdb[5] == SCATTER_ACTION ? THIS_COMMAND :
 										 NOTHING;
+}
+
+/* Without its log there is no such command: nothing would make it one write. */
+static enum question question(struct se_cmd *cmd)
+{
+	enum question q = asks(cmd->t_task_cdb);
+	bool of_it = q == ALL_COMMANDS || q == THIS_COMMAND || q == LIMITS_PAGE || q == NO_ACTION;
+
+	return of_it && dcd_left(to_dcd(cmd->se_dev)->engine) ? NOTHING : q;
 }
 
 /* The list of commands begins with its length, 4 bytes, that of pages with 2 from byte 2 on. */
@@ -292,7 +303,7 @@ static sense_reason_t complete_answer(struct se_cmd *cmd, bool success, int *go_
 	if (!success)
 		return 0;
 	*go_on = 1;
-	switch (question(cdb)) {
+	switch (question(cmd)) {
 	case ALL_COMMANDS:
 		append(cmd, allocation_length(cdb, 6, 4), 0, 4, buf,
 		       scatter_rsoc_entry(buf, cdb[2] & RSOC_WITH_TIMEOUTS));
@@ -301,7 +312,10 @@ static sense_reason_t complete_answer(struct se_cmd *cmd, bool success, int *go_
 		answer_one(cmd);
 		break;
 	case ALL_PAGES:
-		append(cmd, allocation_length(cdb, 3, 2), 2, 2, pages, sizeof(pages));
+		if (dcd_left(to_dcd(cmd->se_dev)->engine))
+			append(cmd, allocation_length(cdb, 3, 2), 2, 2, pages + 1, 1);
+		else
+			append(cmd, allocation_length(cdb, 3, 2), 2, 2, pages, sizeof(pages));
 		break;
 	default:
 		break;
@@ -319,9 +333,9 @@ static sense_reason_t answer(struct se_cmd *cmd)
 	u32 n;
 
 	target_set_cmd_data_length(cmd, 0);
-	if (question(cmd->t_task_cdb) == THIS_COMMAND) {
+	if (question(cmd) == THIS_COMMAND) {
 		answer_one(cmd);
-	} else if (question(cmd->t_task_cdb) == IDENTITY_PAGE) {
+	} else if (question(cmd) == IDENTITY_PAGE) {
 		dcd_identity_make(&identity, dcd_log_uuid(to_dcd(cmd->se_dev)->engine));
 		amend(cmd, asked, 0, (u8 *)&identity, sizeof(identity));
 	} else {
@@ -336,7 +350,7 @@ static sense_reason_t answer(struct se_cmd *cmd)
 sense_reason_t lun_scatter_parse_cdb(struct se_cmd *cmd, struct exec_cmd_ops *ops)
 {
 	const u8 *cdb = cmd->t_task_cdb;
-	enum question asked = question(cdb);
+	enum question asked = question(cmd);
 	sense_reason_t r;
 
 	if (cdb[0] == SCATTER_OPCODE && (cdb[1] & 0x1f) == SCATTER_ACTION)

@@ -51,6 +51,7 @@ static const struct setting table[] = {
 	  .initial = DCD_DESTAGE_DEPTH, .least = 1, .most = 256 },
 	{ "destage_batch_kib", NUMBER, CONFIG(destage.batch_kib),
 	  .initial = DCD_DESTAGE_BATCH_KIB, .least = 256, .most = 65536 },
+	{ "leave_log", NUMBER, CONFIG(leave_log), .live = true, .most = 1 },
 	{ "grow", NUMBER, offsetof(struct lun_settings, grow), .live = true, .once = true,
 	  .most = 1 },
 	{ "digests_of", TEXT, offsetof(struct lun_settings, digests_of) },

@@ -50,6 +50,7 @@ STATE(log_segments);
 STATE(log_live);
 STATE(log_free);
 STATE(log_failing);
+STATE(log_left);
 STATE(log_damaged);
 STATE(data_failing);
 STATE(stuck_ranges);
@@ -74,6 +75,7 @@ static struct configfs_attribute *own[] = {
 	&lun_attr_stat_log_live,
 	&lun_attr_stat_log_free,
 	&lun_attr_stat_log_failing,
+	&lun_attr_stat_log_left,
 	&lun_attr_stat_log_damaged,
 	&lun_attr_stat_data_failing,
 	&lun_attr_stat_stuck_ranges,

@@ -63,6 +63,8 @@ static ssize_t dcd_set_params(struct se_device *dev, const char *page, ssize_t c
 	r = lun_settings_parse(&d->set, lun_name(d), page, enabled);
 	if (!r && d->engine)
 		dcd_reconfigure(d->engine, &d->set.config);
+	if (d->engine && dcd_left(d->engine))
+		d->set.config.leave_log = 1;
 	if (dcd_get_write_cache(dev))
 		WRITE_ONCE(d->had_cache, true);
 	if (dcd_get_write_cache(dev) != cache)

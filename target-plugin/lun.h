@@ -6,6 +6,8 @@
  *   echo data=/dev/X,log=/dev/Y,nvram=pmem:/dev/pmem0 > control
  *   echo 1 > enable
  *
+ * leave_log=1 leaves the log for good (leave.h).
+ *
  * When the data disk has become larger, grow=1 takes over its size, and initiators are
  * told (lun-attention.h).
  *

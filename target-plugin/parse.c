@@ -354,7 +354,7 @@ static int text(const char *what, enum dcd_reason reason, u64 a, char *buf, size
 		return scnprintf(buf, size, "%s says that something was counted up to %llu, which can't be: damaged",
 				 what, (unsigned long long)a);
 	case DCD_RETIRED:
-		return scnprintf(buf, size, "%s was retired: the data disk has all of its writes, and may have newer ones by now. To use it again: dcd format",
+		return scnprintf(buf, size, "%s was retired: the data disk has all of its writes (but for what is LOST, if its log was left with that), and may have newer ones by now. To use it again: dcd format",
 				 what);
 	default:
 		return scnprintf(buf, size, "%s: %s", what, dcd_reason_name(reason));

@@ -676,6 +676,10 @@ void dcd_read(struct dcd_engine *e, struct dcd_request *rq)
 	*g = (struct dcd_gather) { .sg = rq->sgl, .bad = NONE, .pending = ATOMIC_INIT(1) };
 	rq->engine = e;
 	dcd_cache_begin(e->cache, rq);
+	if (dcd_left(e)) {	/* what is written then doesn't pass the cache */
+		g->look = false;
+		g->keep = false;
+	}
 	blk_start_plug(&plug);
 	rest = walk(e, rq);
 	blk_finish_plug(&plug);

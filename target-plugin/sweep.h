@@ -25,6 +25,9 @@ struct dcd_sweep {
 	bool ahead;		/* the next batch is collected */
 	struct dcd_mark marks[DCD_MARKS];
 	unsigned int n;
+	u64 from;		/* segments below it are done with: leave.h; else 0 */
+	bool tried;		/* a round by the log that is to be left has failed */
+	bool skipped;		/* there is something that only who leaves the log goes past */
 	u64 short_target, short_applied;	/* no further, while room is short; 0: it isn't */
 };
 

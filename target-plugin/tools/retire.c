@@ -35,6 +35,13 @@ static int seal(struct set *s)
 	return 0;
 }
 
+/* It was left by the module, and something was lost then: leave.h there. */
+static bool lacks(const struct set *s)
+{
+	return (s->super.super.features.incompat | s->header.header.features.incompat) &
+	       cpu_to_le32(DCD_INCOMPAT_LACKS);
+}
+
 /* The leg, where it lies. The data disk is closed before a part of it is opened. */
 static int leave(struct set *s, const struct options *o, bool *marked)
 {
@@ -98,7 +105,7 @@ int command_retire(const struct options *o)
 	} else if (!r) {
 		r = set_recover(&s, o, &found);
 	}
-	if (!r && (seal(&s) || (!s.log_lost && leave(&s, o, &marked)))) {
+	if (!r && (seal(&s) || (!s.log_lost && !lacks(&s) && leave(&s, o, &marked)))) {
 		s.failed = true;
 		r = -1;
 	}

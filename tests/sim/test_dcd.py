@@ -163,6 +163,23 @@ def test_a_dead_log_disk_is_replaced() -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_log_is_left_while_it_is_in_use(kernel: str) -> None:
+    run = lab("dcd_leave.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("knob", "part", "says"), [
+    ("no_marks", "well", "the superblock: got 0"), ("no_marks", "cut", "has other bytes"),
+    ("left_is_fine", "dead", "0 sectors are LOST"),
+    ("through_cached", "dead", "the data disk lacks something"),
+])  # fmt: skip
+def test_a_log_that_is_left_can_lose(knob: str, part: str, says: str) -> None:
+    """The control: the log comes back; what it had isn't told lost; the data disk's cache."""
+    run = lab("dcd_leave.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 @pytest.mark.parametrize(("kernel", "parts"), [
     ("plain", ()), ("checked", ("lab", "opened", "no-room", "patience")),
 ])  # fmt: skip

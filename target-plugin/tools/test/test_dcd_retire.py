@@ -24,6 +24,7 @@ program = metalab.program
 
 SIZE = 4 << 20
 BEHIND = 1
+INCOMPAT, RETIRED, LACKS = 24, 1, 4  # dcd-format.h
 UUID_TEXT = "01020304-0506-0708-090a-0b0c0d0e0f10"
 
 
@@ -135,6 +136,40 @@ def test_retired_once_more_and_formatted(site: Site) -> None:
     assert site.verdict() == "bypassed"
     uuid = run(site.dcd, "check", *site.words, "--json").json()["log"]["uuid"]
     assert site.ask("examine", "data").json()[0]["log"]["uuid"].replace("-", "") == uuid
+
+
+def left(folder: Path, name: str, copies: tuple[int, ...], size: int, lacks: int) -> None:
+    """Its copies as the module leaves them when it has left the log."""
+    raw = bytearray((folder / name).read_bytes())
+    for at in copies:
+        copy = bytearray(raw[at : at + size])
+        struct.pack_into("<I", copy, INCOMPAT, RETIRED | lacks)
+        raw[at : at + size] = dcdimage.sealed(bytes(copy), 12)
+    (folder / name).write_bytes(raw)
+
+
+@pytest.mark.parametrize("marked", ["both", "nvram"])  # a log that takes no writes isn't
+@pytest.mark.parametrize("lacks", [0, LACKS])
+def test_left_by_the_module(site: Site, lacks: int, marked: str) -> None:
+    """The leg is told that its disk has all, unless something was lost; nothing else is written."""
+    log = site.content()["log"]
+    assert run(site.dcd, "retire", *site.words).code == 0
+    left(site.folder, "nvram", (0, 2048), 256, lacks)
+    if marked == "nvram":
+        (site.folder / "log").write_bytes(log)
+    else:
+        left(site.folder, "log", (0, 4096), 512, lacks)
+    application_writes(site)
+    leg = bytearray((site.folder / "data").read_bytes())
+    put_log(leg, UUID, BEHIND)
+    (site.folder / "data").write_bytes(leg)
+    site.untouched_by("recover", *site.words, reason="retired")
+    again = run(site.dcd, "retire", *site.words, "--json")
+    assert (again.code, again.json()["entries"], again.json()["leg"]) == (0, 0, not lacks)
+    data = site.content()["data"]
+    assert data[: SIZE - 8192] == leg[: SIZE - 8192]
+    assert (data == leg) == bool(lacks)
+    site.untouched_by("recover", *site.words, reason="retired")
 
 
 def test_the_log_disk_is_lost(site: Site) -> None:

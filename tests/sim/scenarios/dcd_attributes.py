@@ -9,7 +9,7 @@ from dcdlab import Box, counters
 from locklab import base, blk, lio
 
 STATE = {"log_segments", "log_live", "log_free", "slots", "slots_used", "log_failing",
-         "log_damaged", "data_failing", "stuck_ranges", "stuck_sectors", "index_used",
+         "log_damaged", "log_left", "data_failing", "stuck_ranges", "stuck_sectors", "index_used",
          "lost_ranges", "lost_sectors", "slots_retired", "index_bytes", "cache_used",
          "cache_bytes"}  # fmt: skip
 

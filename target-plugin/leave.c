@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/delay.h>
+#include <linux/module.h>
+
+#include "batch.h"
+#include "dcd-trace.h"
+#include "engine.h"
+#include "lockstep-test.h"
+
+#define LISTED		64		/* ranges in the kernel's log; the rest is a number */
+#define RETRY_NOMEM	(HZ / 50)
+
+TEST_KNOB(bool, no_marks, "the log and the NVRAM that are left aren't marked");
+TEST_KNOB(bool, left_is_fine, "what the log that is left can't give is no medium error");
+
+bool dcd_leave_holds(const struct dcd_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+	return e->leaving >= DCD_LEAVE_LAST || (e->leaving >= DCD_LEAVE_ENDS && !e->keeps);
+}
+
+bool dcd_is_leaving(const struct dcd_engine *e)
+{
+	enum dcd_leaving now = READ_ONCE(e->leaving);
+
+	return now == DCD_LEAVE_BEGUN || now == DCD_LEAVE_LAST;
+}
+
+bool dcd_left(const struct dcd_engine *e)
+{
+	return READ_ONCE(e->leaving) == DCD_LEAVE_LEFT;
+}
+EXPORT_SYMBOL_GPL(dcd_left);
+
+const char *dcd_leave_text(const struct dcd_engine *e)
+{
+	enum dcd_leaving now = READ_ONCE(e->leaving);
+
+	return now == DCD_LEAVE_LEFT ? "LEFT" : now ? "LEAVING" : NULL;
+}
+
+/* If it is in one of two states. True: it is in the other now. */
+static bool go(struct dcd_engine *e, enum dcd_leaving from, enum dcd_leaving to)
+{
+	bool yes;
+
+	spin_lock(&e->lock);
+	yes = e->leaving == from;
+	if (yes)
+		WRITE_ONCE(e->leaving, to);
+	if (yes && to == DCD_LEAVE_ASKED)
+		e->leave_at = e->head;
+	spin_unlock(&e->lock);
+	if (yes)
+		trace_dcd_leave(e, to);
+	return yes;
+}
+
+void dcd_leave(struct dcd_engine *e, bool yes)
+{
+	if (yes && go(e, DCD_LEAVE_NOT, DCD_LEAVE_ASKED))
+		pr_info("dcd: %s: the log %pg is to be left: everything goes to the data disk %pg\n",
+			e->name, e->log.bdev, e->data.bdev);
+	else if (!yes && (go(e, DCD_LEAVE_ASKED, DCD_LEAVE_NOT) ||
+			  go(e, DCD_LEAVE_ENDS, DCD_LEAVE_NOT) ||
+			  go(e, DCD_LEAVE_BEGUN, DCD_LEAVE_NOT)))
+		pr_info("dcd: %s: the log %pg isn't left\n", e->name, e->log.bdev);
+	else if (!yes && READ_ONCE(e->leaving))
+		pr_warn("dcd: %s: the log %pg is left, for good\n", e->name, e->log.bdev);
+	if (yes)
+		mod_delayed_work(e->destage_wq, &e->destage_work, 0);
+	wake_up_all(&e->room);
+}
+
+/* The log alone can say that it was left. It has all that was acknowledged, if it works. */
+static bool log_can_tell(struct dcd_engine *e)
+{
+	int r;
+
+	dcd_publish_all(e);
+	r = READ_ONCE(e->log_dead) ? 0 : dcd_commit_all(e);
+	/* If it died by that, what it lacks is in memory yet. */
+	r = dcd_super_write(e, le64_to_cpu(e->super.tail), le64_to_cpu(e->super.applied));
+	if (!r)
+		return true;
+	dcd_log_failed(e, DCD_SUPERBLOCK, r);
+	if (go(e, DCD_LEAVE_ENDS, DCD_LEAVE_NOT))
+		pr_err("dcd: %s: the log %pg takes no writes: error %d; without an NVRAM that keeps its content nothing could tell a later start that it was left, so it isn't: disable the LUN, then `dcd recover`\n",
+		       e->name, e->log.bdev, r);
+	wake_up_all(&e->room);
+	return false;
+}
+
+bool dcd_leave_due(const struct dcd_engine *e)
+{
+	return READ_ONCE(e->leaving) == DCD_LEAVE_ASKED &&
+	       (READ_ONCE(e->log_dead) || e->sweep.tried ||
+		READ_ONCE(e->tail) >= READ_ONCE(e->leave_at));
+}
+
+void dcd_leave_tried(struct dcd_engine *e)
+{
+	e->sweep.tried = READ_ONCE(e->leaving) == DCD_LEAVE_ASKED;
+}
+
+void dcd_leave_begin(struct dcd_engine *e)
+{
+	if (!dcd_leave_due(e))
+		return;
+	e->sweep.tried = false;
+	if (!go(e, DCD_LEAVE_ASKED, DCD_LEAVE_ENDS) || (!e->keeps && !log_can_tell(e)))
+		return;
+	spin_lock(&e->lock);
+	if (e->leaving == DCD_LEAVE_ENDS) {
+		WRITE_ONCE(e->leaving, DCD_LEAVE_BEGUN);
+		e->log_dead = true;	/* nothing goes there any more, and past it all does */
+		e->stuck = false;
+	}
+	spin_unlock(&e->lock);
+	e->sweep.n = 0;
+	trace_dcd_leave(e, READ_ONCE(e->leaving));
+}
+
+bool dcd_leave_unread(struct dcd_engine *e, struct dcd_load *l)
+{
+	if (!dcd_is_leaving(e) || l->error == -ENOMEM || !dcd_lost_gone(e, &l->place))
+		return false;
+	l->lost = true;
+	l->unread = false;
+	l->buf = NULL;
+	l->error = 0;
+	dcd_leave_skip(e, l);
+	return true;
+}
+
+void dcd_leave_skip(struct dcd_engine *e, struct dcd_load *l)
+{
+	l->kind = DCD_LOAD_LEFT;
+	e->sweep.skipped = true;
+}
+
+bool dcd_leave_taken_back(struct dcd_engine *e)
+{
+	struct dcd_sweep *s = &e->sweep;
+
+	if (!s->skipped || dcd_is_leaving(e))
+		return false;
+	s->skipped = false;
+	s->n = 0;
+	return true;
+}
+
+/*
+ * Durable, in each copy: nobody opens the two any more, and nothing in them counts, for whoever
+ * retires them once more.
+ */
+static int mark(struct dcd_engine *e, const struct dcd_mark *m, bool lacks)
+{
+	__le32 bits = cpu_to_le32(DCD_INCOMPAT_RETIRED | (lacks ? DCD_INCOMPAT_LACKS : 0));
+	__le32 was = e->super.features.incompat;
+	int r;
+
+	if (test_knob(no_marks))
+		return 0;
+	if (e->keeps) {
+		e->header.features.incompat |= bits;
+		dcd_header_write(e, m->applied);
+		dcd_header_write(e, m->applied);
+	}
+	e->super.features.incompat |= bits;
+	r = dcd_super_write(e, m->target, m->applied) ?: dcd_super_write(e, m->target, m->applied);
+	if (!r)
+		return 0;
+	if (e->keeps) {
+		pr_warn("dcd: %s: the log %pg can't be told that it was left: error %d; the NVRAM %s says so: keep or format that\n",
+			e->name, e->log.bdev, r, e->nv->type->name);
+		return 0;
+	}
+	/* What is written next is newer than what was tried. */
+	e->super.features.incompat = was;
+	dcd_log_failed(e, DCD_SUPERBLOCK, r);
+	return r;
+}
+
+/* All that is in the index yet, one after the other: what nobody can give. */
+static bool next_unread(struct dcd_engine *e, sector_t from, struct dcd_place *p)
+{
+	while (dcd_index_next(e, from, p)) {
+		if (!p->lost)
+			return true;
+		from = p->last + 1;
+	}
+	return false;
+}
+
+static void all_lost(struct dcd_engine *e)
+{
+	sector_t from = 0;
+	struct dcd_place p;
+	int r = 0;
+
+	while (!READ_ONCE(e->closing) && next_unread(e, from, &p)) {
+		u64 segment = dcd_segment_of(e, &p);
+
+		if (!r) {
+			dcd_count(e, DCD_N_LOST_PLACES, 1);
+			trace_dcd_lost(e, &p, segment, -EIO);
+		}
+		mutex_lock(&e->intake);
+		r = test_knob(left_is_fine) ? dcd_index_erase(e, p.sector, p.last) :
+		    dcd_index_insert(e, p.sector, dcd_place_sectors(&p), DCD_ENTRY_LOST, segment);
+		mutex_unlock(&e->intake);
+		if (r)
+			schedule_timeout_uninterruptible(RETRY_NOMEM);
+		else
+			from = p.last + 1;
+	}
+}
+
+static void list_lost(struct dcd_engine *e)
+{
+	unsigned int n = 0;
+	struct dcd_place p, next;
+	sector_t from = 0;
+
+	for (; dcd_index_next(e, from, &p); from = p.last + 1) {
+		while (dcd_index_next(e, p.last + 1, &next) && next.sector == p.last + 1)
+			p.last = next.last;
+		if (n++ < LISTED)
+			pr_err("dcd: %s: LOST: %llu sectors from %llu on were only in the log that was left: they are medium errors until they are written again or the LUN is disabled, the data disk has older data there\n",
+			       e->name, (u64)(p.last - p.sector + 1), (u64)p.sector);
+	}
+	if (n > LISTED)
+		pr_err("dcd: %s: LOST: %u more ranges: %lu sectors in all\n", e->name, n - LISTED,
+		       (unsigned long)READ_ONCE(e->lost.sectors));
+}
+
+static int finish(struct dcd_engine *e, const struct dcd_mark *m)
+{
+	struct dcd_place p;
+	int r = mark(e, m, dcd_index_next(e, 0, &p));
+
+	if (r) {
+		pr_err("dcd: %s: the log %pg can't be told that it is left: error %d; trying again\n",
+		       e->name, e->log.bdev, r);
+		return r;
+	}
+	all_lost(e);
+	dcd_settle(e, m->target, m->applied, true);
+	spin_lock(&e->lock);
+	WRITE_ONCE(e->leaving, DCD_LEAVE_LEFT);
+	e->next_intake = 0;
+	e->log_behind = false;
+	spin_unlock(&e->lock);
+	trace_dcd_leave(e, DCD_LEAVE_LEFT);
+	list_lost(e);
+	pr_warn("dcd: %s: the log %pg is left for good, and never used again: every write goes through to the data disk %pg before it is acknowledged; %llu sectors are LOST\n",
+		e->name, e->log.bdev, e->data.bdev, READ_ONCE(e->lost.sectors));
+	wake_up_all(&e->room);
+	return 0;
+}
+
+int dcd_leave_passed(struct dcd_engine *e, const struct dcd_mark *m)
+{
+	bool all;
+
+	if (go(e, DCD_LEAVE_BEGUN, DCD_LEAVE_LAST)) {
+		e->sweep.from = m->target;	/* below it is only what can't be read */
+		dcd_publish_all(e);
+	} else if (READ_ONCE(e->leaving) == DCD_LEAVE_LAST) {
+		spin_lock(&e->lock);
+		all = m->target == e->head && e->published == e->next_entry;
+		spin_unlock(&e->lock);
+		if (all)
+			return finish(e, m);
+	}
+	e->sweep.n = 0;
+	mod_delayed_work(e->destage_wq, &e->destage_work, 0);
+	return 0;
+}
+
+void dcd_leave_failed(struct dcd_engine *e)
+{
+	e->sweep.from = 0;
+	e->sweep.n = 0;
+	go(e, DCD_LEAVE_LAST, DCD_LEAVE_BEGUN);
+	wake_up_all(&e->room);
+}

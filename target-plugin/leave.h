@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Leaving the log for good, while the engine is open: because it is dead, or is to go. The admin
+ * says so (leave_log of struct dcd_config), never the engine by itself. What NVRAM and the log have
+ * goes to the data disk; what the log can't give, each place asked twice, is LOST, and listed;
+ * log and NVRAM are marked as `dcd retire` marks them, so that no later start brings them back; and
+ * from then on each write goes through to the data disk, durable there before it is answered
+ * (through.c), so the LUN has no volatile write cache.
+ *
+ *   ASKED  by the admin. If the log works it is used until what it had then is on the data disk, so
+ *	    that writes have its room meanwhile
+ *   ENDS   unless an NVRAM keeps its content: nobody gets a place any more, and what was
+ *	    acknowledged gets to the log, if that works
+ *   BEGUN  nothing goes to the log any more. The destager goes round once, as past a dead one. What
+ *	    it can't read stays in the index
+ *   LAST   nobody gets a place. All that was in NVRAM goes to the data disk, in a second round, of
+ *	    no more than that; then the marks, durable; then the rest of the index is LOST
+ *   LEFT   for good
+ *
+ * The marks are the point of no return: before them a cut leaves log and NVRAM as they were, and
+ * the next opening brings the same to the data disk; no write has gone past them. Behind them the
+ * data disk has all but what is LOST. That is known as long as it is open; a mirror's leg is never
+ * told that it has all, as DCD_INCOMPAT_LACKS is among the marks then.
+ *
+ * The NVRAM's header says it whatever becomes of the log. Without such an NVRAM only the log's own
+ * superblock can: if it takes no writes it can't be left, and the request is refused.
+ *
+ * A data disk that fails, or has bad places, holds it up: it is tried again, and writes get BUSY or
+ * an error as ever. Until LAST the admin may take it back.
+ *
+ * The destager's, but for dcd_leave(), and asking.
+ */
+#ifndef DCD_LEAVE_H
+#define DCD_LEAVE_H
+
+#include <linux/compiler.h>
+#include <linux/types.h>
+
+struct dcd_engine;
+struct dcd_load;
+struct dcd_mark;
+struct dcd_request;
+
+enum dcd_leaving {
+	DCD_LEAVE_NOT,
+	DCD_LEAVE_ASKED,
+	DCD_LEAVE_ENDS,
+	DCD_LEAVE_BEGUN,
+	DCD_LEAVE_LAST,
+	DCD_LEAVE_LEFT,
+};
+
+/* Process context: asks for it, or takes it back if it can be. Any number of times. */
+void dcd_leave(struct dcd_engine *e, bool yes);
+/* Nobody gets a place now. Needs @lock. */
+bool dcd_leave_holds(const struct dcd_engine *e);
+/* Does it go on, so that a round is for it? */
+bool dcd_is_leaving(const struct dcd_engine *e);
+/* Is the log to be used no longer: no round by it any more? */
+bool dcd_leave_due(const struct dcd_engine *e);
+/* Before a round: begins if it is due. */
+void dcd_leave_begin(struct dcd_engine *e);
+/* A round by the log has failed: it doesn't get better by waiting. */
+void dcd_leave_tried(struct dcd_engine *e);
+/* The log can't give a load. True: it stays in the index until all is LOST, and is no error. */
+bool dcd_leave_unread(struct dcd_engine *e, struct dcd_load *l);
+/* Likewise, of what is LOST already. */
+void dcd_leave_skip(struct dcd_engine *e, struct dcd_load *l);
+/* It was taken back, and what has been passed since the mark isn't all on the data disk. */
+bool dcd_leave_taken_back(struct dcd_engine *e);
+/* A round has come to its mark, without an error. 0, or why it can't go on. */
+int __must_check dcd_leave_passed(struct dcd_engine *e, const struct dcd_mark *m);
+/* A round failed: others may have places again. */
+void dcd_leave_failed(struct dcd_engine *e);
+/* For people: the log's state, or NULL if it is neither being left nor left. */
+const char *dcd_leave_text(const struct dcd_engine *e);
+
+/* through.c: a write, zeroes, a discard or a flush, when the log has been left; by a worker. */
+void dcd_through(struct dcd_engine *e, struct dcd_request *rq);
+
+#endif /* DCD_LEAVE_H */
