@@ -22,8 +22,8 @@
  * as some slots are kept for it (admission.c), one of them always (slots.c): that is room for what
  * is found in one round, 64 such places with tables of 4 KiB. NVRAM that is too small for that
  * (two slots are), or worn, can't go on: the round fails, and when all slots are full writes are
- * refused, with a message that says so. With any other NVRAM they are refused in any case, and the log isn't
- * disowned.
+ * refused, with a message that says so. With any other NVRAM they are refused in any case, and the
+ * log isn't disowned.
  *
  * There may be DCD_LOST_RANGES of them, with 1/16 of the ring's sectors in all, before no more is
  * given up; nor is anything of a log that doesn't give its superblock either. That disk fails:
