@@ -366,6 +366,8 @@ sense_reason_t lun_parse_cdb(struct se_cmd *cmd)
 	if (!r && (takes_time(cmd) || compares(cmd) || lun_attention_waits(&d->attention))) {
 		cmd->priv = cmd->execute_cmd;
 		cmd->execute_cmd = execute;
+		if (compares(cmd) && !d->viewed)
+			lun_compare_parsed(cmd);
 	}
 	return r;
 }

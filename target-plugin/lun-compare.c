@@ -16,6 +16,9 @@ struct turn {
 /* Not that of commands that wait in it themselves. */
 static struct workqueue_struct *compare_wq;
 
+/* The core's, the same for each of them. */
+static typeof(((struct se_cmd *)NULL)->transport_complete_callback) at_its_end;
+
 static bool over(const struct turn *t)
 {
 	struct dcd_engine *e = to_dcd(t->cmd->se_dev)->engine;
@@ -47,16 +50,16 @@ static void end(struct turn *t)
 	struct se_cmd *cmd = t->cmd;
 
 	kfree(t);
-	/* It would give back a semaphore that it doesn't have. */
-	cmd->transport_complete_callback = NULL;
 	lun_complete(cmd, -EAGAIN);
 }
 
 static void execute(struct turn *t)
 {
 	struct se_cmd *cmd = t->cmd;
-	sense_reason_t r = t->execute(cmd);
+	sense_reason_t r;
 
+	cmd->transport_complete_callback = READ_ONCE(at_its_end);
+	r = t->execute(cmd);
 	kfree(t);
 	if (r)
 		target_complete_cmd_with_sense(cmd, SAM_STAT_CHECK_CONDITION, r);
@@ -104,10 +107,8 @@ sense_reason_t lun_compare(struct lun_compare *c, struct se_cmd *cmd,
 {
 	struct turn *t = kmalloc(sizeof(*t), GFP_KERNEL);
 
-	if (!t) {
-		cmd->transport_complete_callback = NULL;
+	if (!t)
 		return TCM_OUT_OF_RESOURCES;
-	}
 	t->cmd = cmd;
 	t->execute = execute;
 	spin_lock(&c->lock);
@@ -115,6 +116,12 @@ sense_reason_t lun_compare(struct lun_compare *c, struct se_cmd *cmd,
 	spin_unlock(&c->lock);
 	queue_work(compare_wq, &c->work);
 	return 0;
+}
+
+void lun_compare_parsed(struct se_cmd *cmd)
+{
+	WRITE_ONCE(at_its_end, cmd->transport_complete_callback);
+	cmd->transport_complete_callback = NULL;
 }
 
 void lun_compare_init(struct lun_compare *c)

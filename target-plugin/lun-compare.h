@@ -6,6 +6,9 @@
  * until after its write; who asks for it sleeps, wherever that is, and can't be woken. So a
  * worker asks, only when it is free, and nobody else does. Meanwhile the others wait here,
  * as the engine's requests wait: until it has been long enough, or they are unwanted.
+ *
+ * What the core calls at such a command's end gives the semaphore back, also if the core ends
+ * it before it was executed (a unit attention, a reservation). So until its turn it has none.
  */
 #ifndef LUN_COMPARE_H
 #define LUN_COMPARE_H
@@ -24,6 +27,8 @@ struct lun_compare {
 void lun_compare_init(struct lun_compare *c);
 /* No command is there any more, or will come. Sleeps. */
 void lun_compare_exit(struct lun_compare *c);
+/* At its parsing: what the core has found for its end is put away. */
+void lun_compare_parsed(struct se_cmd *cmd);
 /* The command's own @execute is called later, in a worker; or an error. */
 sense_reason_t lun_compare(struct lun_compare *c, struct se_cmd *cmd,
 			   sense_reason_t (*execute)(struct se_cmd *cmd));
