@@ -21,6 +21,8 @@ DCD_COUNTER(CACHE_LATE, cache_late)	/* not kept: destaged while they were read *
 DCD_COUNTER(READ_HOPS, read_hops)	/* reads that needed a worker, for the log */
 DCD_COUNTER(READ_BOUNCES, read_bounces)	/* reads into memory that disks can't read into */
 DCD_COUNTER(READ_QUEUED, read_queued)	/* pieces that might have waited to be asked for */
+DCD_COUNTER(READS_GIVEN_UP, reads_given_up)	/* while a disk was at them */
+DCD_COUNTER(READS_PARKED, reads_parked)	/* waited, as there were too many of those */
 DCD_COUNTER(WRITES, writes)
 DCD_COUNTER(THROUGH, through)	/* requests done by the data disk alone: leave.h */
 DCD_COUNTER(BATCHES, batches)	/* of the writes */

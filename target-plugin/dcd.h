@@ -15,7 +15,6 @@
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
-struct completion;
 struct dcd_engine;
 struct dcd_log_reads;
 struct scatterlist;
@@ -36,7 +35,7 @@ struct dcd_gather {
 	u32 bad;
 	int error;
 	atomic_t pending;
-	struct completion *waiting;
+	bool own;			/* the engine's memory: read.h */
 	struct dcd_log_reads *log_reads;	/* NULL: it isn't in a worker */
 	/* cache.h: look there; keep there what isn't found, if the clocks say @time then */
 	bool look, keep;
@@ -69,10 +68,9 @@ struct dcd_range {
  * an error too. dcd_batch_limits() says how large it may be; -EINVAL: it
  * is larger, a range is empty, or the sum is wrong.
  *
- * A wait for time, room or the log is counted from @since on. While it lasts the engine asks
+ * A wait for time, room or a disk is counted from @since on. While it lasts the engine asks
  * @unwanted (NULL: it is always wanted) each DCD_LOOK whether the answer doesn't matter any
- * more; that is called with a spinlock held. A read that a disk has been asked for is
- * answered when the disk has answered, as that writes into the request's memory.
+ * more; that is called with a spinlock held, and perhaps with interrupts off.
  */
 #define DCD_LOOK (HZ / 10)
 struct dcd_request {
@@ -154,7 +152,9 @@ void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *config);
 int __must_check dcd_grow(struct dcd_engine *e);
 /*
  * Nobody may submit any more, and all requests have been answered. It waits for calls
- * of dcd_submit() that haven't returned yet; so not from a request's @done.
+ * of dcd_submit() that haven't returned yet; so not from a request's @done. While a read that
+ * was given up hasn't returned from its disk, the engine's disks stay in its
+ * exclusive use after that, and the module can't be unloaded.
  */
 void dcd_close(struct dcd_engine *e);
 

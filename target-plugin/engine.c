@@ -8,11 +8,15 @@
 #include "batch.h"
 #include "beyond.h"
 #include "lockstep-compat.h"
+#include "lockstep-test.h"
 
 #define NOMEM_TRIES 50
+#define READERS 128	/* of the log at a time, as each is a thread */
 
 #define CREATE_TRACE_POINTS
 #include "dcd-trace.h"
+
+TEST_KNOB(bool, one_queue, "flushes wait in a queue with reads of the log");
 
 static int carve(struct dcd_engine *e, size_t asked)
 {
@@ -53,8 +57,9 @@ static int make_workers(struct dcd_engine *e)
 	e->commit_wq = alloc_ordered_workqueue("dcd-commit", WQ_MEM_RECLAIM);
 	e->destage_wq = alloc_ordered_workqueue("dcd-destage", WQ_MEM_RECLAIM);
 	e->submit_wq = alloc_ordered_workqueue("dcd-submit", WQ_MEM_RECLAIM);
-	e->io_wq = alloc_workqueue("dcd-io", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
+	e->io_wq = alloc_workqueue("dcd-io", WQ_MEM_RECLAIM | WQ_UNBOUND, READERS);
 	e->quick_wq = alloc_workqueue("dcd-quick", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
+	e->flush_wq = alloc_workqueue("dcd-flush", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	e->commit_buf = vzalloc(e->segment_bytes);
 	e->destage_buf = vzalloc(DCD_BLOCK);
 	e->scrub.buf = vzalloc(e->segment_bytes);
@@ -65,8 +70,8 @@ static int make_workers(struct dcd_engine *e)
 	e->pending = kvcalloc(DCD_PENDING, sizeof(*e->pending), GFP_KERNEL);
 	if (!e->intake_wq || !e->quick_wq || !e->commit_wq || !e->destage_wq || !e->io_wq ||
 	    !e->commit_buf || !e->destage_buf || !e->pending || !e->batch || !e->ahead ||
-	    !e->again || !e->beyond || !e->scrub.buf || !e->submit_wq || dcd_stuck_init(e) ||
-	    dcd_lost_init(e))
+	    !e->again || !e->beyond || !e->scrub.buf || !e->submit_wq || !e->flush_wq ||
+	    dcd_stuck_init(e) || dcd_lost_init(e))
 		return -ENOMEM;
 	return bioset_init(&e->bios, 16, dcd_piece_pad, BIOSET_NEED_BVECS);
 }
@@ -96,7 +101,7 @@ no_copiers:
 	return r;
 }
 
-static void free_engine(struct dcd_engine *e)
+void dcd_engine_free(struct dcd_engine *e)
 {
 	if (e->intake_wq)
 		destroy_workqueue(e->intake_wq);
@@ -110,6 +115,8 @@ static void free_engine(struct dcd_engine *e)
 		destroy_workqueue(e->submit_wq);
 	if (e->io_wq)
 		destroy_workqueue(e->io_wq);
+	if (e->flush_wq)
+		destroy_workqueue(e->flush_wq);
 	dcd_cache_free(e->cache);
 	vfree(e->commit_buf);
 	vfree(e->destage_buf);
@@ -242,7 +249,8 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	INIT_LIST_HEAD(&e->waiting);
 	INIT_LIST_HEAD(&e->zeroing);
 	INIT_LIST_HEAD(&e->unreported);
-	INIT_LIST_HEAD(&e->reading);
+	dcd_reads_init(e);
+	dcd_linger_init(e);
 	INIT_WORK(&e->intake_work, dcd_intake_worker);
 	INIT_DELAYED_WORK(&e->patience_work, dcd_patience_worker);
 	INIT_WORK(&e->reuse_work, dcd_reuse_worker);
@@ -259,7 +267,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	e->log_failed = jiffies - 3600 * HZ;	/* long ago */
 	r = dcd_index_init(e) ?: open_all(e, c);
 	if (r) {
-		free_engine(e);
+		dcd_engine_free(e);
 		return ERR_PTR(r);
 	}
 	/*
@@ -350,7 +358,6 @@ void dcd_close(struct dcd_engine *e)
 	synchronize_srcu(&e->submitters);
 	dcd_digest_engine_closing(e);
 	flush_workqueue(e->intake_wq);
-	flush_workqueue(e->io_wq);
 	flush_delayed_work(&e->publish_work);
 	/* What NVRAM keeps is safe there; but a log that is whole is easier to carry away. */
 	if (!dcd_commit_all(e) || !bypass_log(e)) {
@@ -385,6 +392,7 @@ void dcd_close(struct dcd_engine *e)
 	wake_up_all(&e->room);
 	cancel_delayed_work_sync(&e->scrub_work);
 	cancel_delayed_work_sync(&e->patience_work);
+	cancel_work_sync(&e->reads.unpark_work);
 	/* The committer kicks the destager, not the other way round once the log is quiet. */
 	cancel_delayed_work_sync(&e->destage_work);
 	/* Behind the destager, which may just have logged something again. */
@@ -394,7 +402,7 @@ void dcd_close(struct dcd_engine *e)
 	cancel_delayed_work_sync(&e->commit_work);
 	tell_end(e);
 	dcd_beyond_close(e, e->log_behind && !e->after_log);
-	free_engine(e);
+	dcd_end(e);
 }
 EXPORT_SYMBOL_GPL(dcd_close);
 
@@ -430,7 +438,8 @@ void dcd_later(struct dcd_engine *e, struct dcd_request *rq)
 {
 	rq->engine = e;
 	INIT_WORK(&rq->work, work_on);
-	queue_work(e->io_wq, &rq->work);
+	/* Not behind reads, which a disk that hangs may hold, as many as that takes at a time. */
+	queue_work(rq->op == DCD_READ || test_knob(one_queue) ? e->io_wq : e->flush_wq, &rq->work);
 }
 
 void dcd_entered(struct dcd_engine *e, struct dcd_request *rq)
@@ -637,11 +646,12 @@ static int __init dcd_init(void)
 	if (!r)
 		r = dcd_nvram_register(&dcd_nvram_pmem);
 #endif
-	return r;
+	return r ?: dcd_linger_module_init();
 }
 
 static void __exit dcd_exit(void)
 {
+	dcd_linger_module_exit();
 }
 
 module_init(dcd_init);

@@ -54,10 +54,12 @@
  *   failed: the log gets all of NVRAM, what went past it too, in its order.
  * - Both: writes are refused when NVRAM is full.
  * - A dead log that isn't mended is left for good when the admin says so: leave.h.
- * - A disk that doesn't answer holds whoever waits for it, until its driver gives up: a
- *   read of the log also the tail, as its place in the ring may be used again behind
- *   that. Destage goes on to that point, writes until ring or NVRAM are full; a
- *   read of the data disk holds nobody else.
+ * - A disk that doesn't answer a read holds nobody: the request is given up after a while,
+ *   and what the disk reads then is nobody's (read.h). But one of the log holds the tail, as
+ *   its place in the ring may be used again behind that: destage goes on to that point,
+ *   writes until ring or NVRAM are full.
+ * - A disk that doesn't answer writes holds the committer or the destager, and a close, until
+ *   its driver gives up; requests that wait for room by that are given up, too.
  *
  * Locks, outer first: @intake (mutex, of changes to the index; never held while
  * waiting for room or for a disk), the index's own spinlock or @lock (spinlock, slot
@@ -88,6 +90,7 @@
 #include "lost.h"
 #include "pace.h"
 #include "parse.h"
+#include "read.h"
 #include "stuck.h"
 #include "sums.h"
 #include "sweep.h"
@@ -235,9 +238,11 @@ struct dcd_engine {
 	unsigned int busy_after_ms;	/* may change */
 	struct delayed_work patience_work;
 	struct list_head unreported;	/* writes that are entered; @after_log */
-	struct list_head reading;	/* read.c: for a disk, in a worker */
 	unsigned long log_failed, log_retry;	/* jiffies: the last time, not to be tried before */
 
+	struct dcd_reads reads;		/* read.h */
+	wait_queue_head_t quiet;	/* the last of @reads has returned */
+	struct work_struct linger_work;
 	wait_queue_head_t room;		/* slot freed, committed or tail moved, errors */
 	bool log_unreadable;		/* a part of it that counts; destager */
 	struct dcd_cache *cache;
@@ -249,6 +254,7 @@ struct dcd_engine {
 	struct bio_set bios;		/* of reads */
 	struct workqueue_struct *intake_wq, *commit_wq, *destage_wq, *io_wq;
 	struct workqueue_struct *quick_wq;	/* for what waits for no disk */
+	struct workqueue_struct *flush_wq;	/* requests that wait for a commit */
 	struct workqueue_struct *submit_wq;	/* who waits for the data disk's queue */
 	struct work_struct intake_work;
 	struct delayed_work commit_work, destage_work, scrub_work;
@@ -551,6 +557,16 @@ void dcd_log_try(struct dcd_engine *e);
 int __must_check dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first,
 				   u32 entries, u32 used);
 
+/*
+ * linger.c. The end of a closed engine: now, or when its disks have answered what nobody waits
+ * for. dcd_engine_free(), engine.c: the engine's memory and disks.
+ */
+void dcd_linger_init(struct dcd_engine *e);
+void dcd_end(struct dcd_engine *e);
+void dcd_engine_free(struct dcd_engine *e);
+int __must_check dcd_linger_module_init(void);
+void dcd_linger_module_exit(void);
+
 /* engine.c: the request's end, which may be the engine's too. Any context. */
 void dcd_answer(struct dcd_engine *e, struct dcd_request *rq, int error);
 /* A worker goes on with it. */
@@ -560,10 +576,11 @@ void dcd_later(struct dcd_engine *e, struct dcd_request *rq);
 void dcd_read(struct dcd_engine *e, struct dcd_request *rq);
 void dcd_read_rest(struct dcd_engine *e, struct dcd_request *rq);
 /*
- * Those of @reading whose wait is over, to @over: they are to be ended by the second, with
- * no lock held. The first needs @lock.
+ * read-own.c: those that wait for a disk, and whose wait is over, to @over: they are to be ended
+ * by the second, with no lock held. Those to @parked are answered as any other. True: others
+ * still wait. Process context.
  */
-void dcd_reads_over(struct dcd_engine *e, struct list_head *over);
+bool dcd_reads_over(struct dcd_engine *e, struct list_head *parked, struct list_head *over);
 void dcd_read_over(struct dcd_engine *e, struct dcd_request *rq);
 extern const unsigned int dcd_piece_pad;	/* front pad of @bios */
 /* Into a request's memory, where @g is; NULL: zeroes. -EINVAL: it is too short. Any context. */

@@ -7,8 +7,8 @@
  * unwanted (dcd_look()), but not of all (its session is lost), so it is asked.
  *
  * A write that was ended has no entry that isn't filled: nobody looks into its memory again,
- * and what hadn't been entered never will be. A read is ended only while it is in a worker
- * (it needs the log), which reads into memory of its own.
+ * and what hadn't been entered never will be. A read waits for disks that read into memory of
+ * the engine's (read.h).
  */
 #include <linux/module.h>
 
@@ -77,10 +77,10 @@ void dcd_patience_worker(struct work_struct *work)
 	WRITE_ONCE(e->nwaiting, e->nwaiting - take_over(e, &e->waiting, &over) -
 				take_over(e, &e->zeroing, &over));
 	take_over(e, &e->unreported, &over);
-	dcd_reads_over(e, &reads);
 	more = !list_empty(&e->waiting) || !list_empty(&e->zeroing) ||
-	       !list_empty(&e->unreported) || !list_empty(&e->reading);
+	       !list_empty(&e->unreported);
 	spin_unlock(&e->lock);
+	more |= dcd_reads_over(e, &over, &reads);
 	list_for_each_entry_safe(rq, next, &over, waiting)
 		dcd_answer_over(e, rq);
 	list_for_each_entry_safe(rq, next, &reads, waiting) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A read is gathered of pieces, all of them at the same time: what is in NVRAM,
- * in the cache or zero is copied, what is on the data disk is read right into the
- * request's pages, or into the cache's. What is only in the log: log-read.c.
+ * in the cache or zero is copied, what a disk has is read into memory of
+ * the engine's, so that the request can be given up (read.h): what is on the data disk right
+ * there, or into the cache's. What is only in the log: log-read.c.
  *
  * A place in an NVRAM slot or in the log is used again for something else. A slot
  * knows its segment, and isn't while somebody copies from it. For the log a worker
@@ -14,6 +15,7 @@
  * the read, which may see it or not.
  */
 #include <linux/bio.h>
+#include <linux/delay.h>
 #include <linux/highmem.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
@@ -21,9 +23,9 @@
 #include "dcd-trace.h"
 #include "engine.h"
 #include "lockstep-test.h"
+#include "read.h"
 
-#define NONE U32_MAX
-
+TEST_KNOB(bool, read_holds, "the log's tail waits for what a read of the log has asked the data disk for");
 TEST_KNOB(bool, read_waits, "who asks for a read waits for the data disk's queue");
 
 /*
@@ -166,7 +168,7 @@ static int fill_from_slot(struct dcd_engine *e, struct dcd_gather *g, const u8 *
  * program that a fabric passes on may begin or be split anywhere. Whole blocks in each
  * part of it, so that a bio that has no room for more ends with a whole one.
  */
-static bool takes_dma(const struct dcd_engine *e, const struct dcd_request *rq)
+bool dcd_read_takes_dma(const struct dcd_engine *e, const struct dcd_request *rq)
 {
 	unsigned int mask = (e->block - 1) | bdev_dma_alignment(e->data.bdev) |
 			    bdev_dma_alignment(e->log.bdev);
@@ -186,15 +188,15 @@ static void finish(struct dcd_engine *e, struct dcd_request *rq)
 	struct dcd_gather *g = &rq->gather;
 
 	rq->bad_sector = rq->sector + g->bad;
-	dcd_answer(e, rq, g->error ?: g->bad == NONE ? 0 : -ENODATA);
+	dcd_answer(e, rq, g->error ?: g->bad == DCD_NONE_BAD ? 0 : -ENODATA);
 }
 
-static void put(struct dcd_engine *e, struct dcd_request *rq)
+void dcd_read_put(struct dcd_engine *e, struct dcd_request *rq)
 {
 	if (!atomic_dec_and_test(&rq->gather.pending))
 		return;
-	if (rq->gather.waiting)
-		complete(rq->gather.waiting);
+	if (rq->gather.own)
+		dcd_own_ended(e, rq);
 	else
 		finish(e, rq);
 }
@@ -266,7 +268,7 @@ static void submit(struct dcd_engine *e, struct piece *piece)
 	atomic_inc(&g->pending);
 	piece->iter = piece->bio.bi_iter;
 	piece->vecs = piece->bio.bi_vcnt;
-	if (!g->log_reads && !test_knob(read_waits)) {
+	if (!test_knob(read_waits)) {
 		if (!bdev_nowait(e->data.bdev)) {
 			submit_later(e, piece);
 			return;
@@ -298,7 +300,7 @@ static void piece_end(struct bio *bio)
 	}
 	hand_over(e, piece, !bio->bi_status);
 	bio_put(bio);	/* its memory is the engine's, which may go with the last put() */
-	put(e, rq);
+	dcd_read_put(e, rq);
 }
 
 /* With so many pages at most; it begins where the request has come to. */
@@ -405,14 +407,9 @@ static int from_cache(struct dcd_engine *e, struct dcd_request *rq, struct dcd_p
 	return n;
 }
 
-/*
- * From where it is to its end. True: the next piece is for a worker, who has @log_reads and
- * is in @readers until the disks have answered.
- */
-static bool walk(struct dcd_engine *e, struct dcd_request *rq)
+enum dcd_walk dcd_read_walk(struct dcd_engine *e, struct dcd_request *rq)
 {
 	struct dcd_gather *g = &rq->gather;
-	bool dma = g->log_reads;
 	int r = 0;
 
 	while (g->done < rq->sectors) {
@@ -440,8 +437,10 @@ static bool walk(struct dcd_engine *e, struct dcd_request *rq)
 		} else if (p.lost) {
 			dcd_count(e, DCD_N_LOST_READS, 1);
 			r = -ENODATA;
+		} else if (!g->own && !g->log_reads) {
+			return DCD_WALK_OWN;
 		} else if (p.value && !g->log_reads) {
-			return true;
+			return DCD_WALK_LOG;
 		} else if (p.value) {
 			dcd_count(e, DCD_N_LOG_PIECES, 1);
 			r = dcd_log_read_begin(e, rq, &p);
@@ -449,9 +448,6 @@ static bool walk(struct dcd_engine *e, struct dcd_request *rq)
 			dcd_count(e, DCD_N_CACHE_MISSES, 1);
 			dcd_count(e, DCD_N_DATA_PIECES, 1);
 		} else {
-			dma = dma || takes_dma(e, rq);
-			if (!dma)
-				return true;
 			if (g->look && !g->keep)
 				dcd_count(e, DCD_N_CACHE_BYPASSED, 1);
 			dcd_count(e, DCD_N_DATA_PIECES, 1);
@@ -463,7 +459,7 @@ static bool walk(struct dcd_engine *e, struct dcd_request *rq)
 		}
 		g->done += p.last - p.sector + 1;
 	}
-	return false;
+	return DCD_WALK_END;
 }
 
 /* By way of a buffer, as memory that disks can't read into needs it. */
@@ -488,203 +484,56 @@ static void bounce(struct dcd_engine *e, struct dcd_request *rq)
 	kvfree(buf);
 }
 
-static void in_readers(struct dcd_engine *e, struct dcd_request *rq)
+/*
+ * What is behind is read from the log, and the data disk is asked for what it has: that needs no
+ * @readers, so whoever waits for those doesn't wait for it.
+ */
+void dcd_read_in_worker(struct dcd_engine *e, struct dcd_request *rq)
 {
-	DECLARE_COMPLETION_ONSTACK(done);
 	struct dcd_log_reads log_reads;
 	struct blk_plug plug;
 	int id;
 
 	dcd_log_reads_init(e, &log_reads);
 	rq->gather.log_reads = &log_reads;
-	rq->gather.waiting = &done;
 	id = srcu_read_lock(&e->readers);
 	blk_start_plug(&plug);
-	walk(e, rq);
+	dcd_read_walk(e, rq);
 	blk_finish_plug(&plug);
 	dcd_log_reads_end(e, rq);
-	put(e, rq);
-	wait_for_completion_io(&done);
+	while (test_knob(read_holds) && atomic_read(&rq->gather.pending) > 1)
+		msleep(10);
 	srcu_read_unlock(&e->readers, id);
-}
-
-/* --- a read that can be given up --- */
-
-/*
- * The rest of @of is read into pages of its own, so that @of can be answered although a disk
- * may still write into them. @of and @list are under @lock; @of is NULL when it has been.
- */
-struct dcd_own {
-	struct dcd_request rq;
-	struct dcd_request *of;
-	struct list_head list;
-	struct scatterlist sgl[];
-};
-
-static void free_own(struct dcd_own *o)
-{
-	unsigned int i;
-
-	for (i = 0; i < o->rq.nents; i++)
-		__free_page(sg_page(o->sgl + i));
-	kfree(o);
-}
-
-/* NULL: no memory. */
-static struct dcd_own *new_own(struct dcd_engine *e, struct dcd_request *of)
-{
-	const struct dcd_gather *g = &of->gather;
-	sector_t left = of->sectors - g->done;
-	unsigned int nents = DIV_ROUND_UP_ULL(left, PAGE_SECTORS);
-	struct dcd_own *o = kzalloc(struct_size(o, sgl, nents), GFP_NOIO | __GFP_NOWARN);
-
-	if (!o)
-		return NULL;
-	o->of = of;
-	o->rq.engine = e;
-	o->rq.op = DCD_READ;
-	o->rq.sector = of->sector + g->done;
-	o->rq.sectors = left;
-	o->rq.sgl = o->sgl;
-	o->rq.gather = (struct dcd_gather) {
-		.sg = o->sgl, .bad = NONE, .pending = ATOMIC_INIT(1),
-		.look = g->look, .keep = g->keep, .time = g->time,
-	};
-	sg_init_table(o->sgl, nents);
-	for (; left; left -= min_t(sector_t, left, PAGE_SECTORS)) {
-		struct page *page = alloc_page(GFP_NOIO | __GFP_NOWARN);
-
-		if (!page) {
-			free_own(o);
-			return NULL;
-		}
-		sg_set_page(o->sgl + o->rq.nents++, page,
-			    min_t(sector_t, left, PAGE_SECTORS) << SECTOR_SHIFT, 0);
-	}
-	return o;
-}
-
-/* What was read of @o->rq, to its owner: all that is before what can't be. */
-static void hand_to(struct dcd_request *of, struct dcd_own *o)
-{
-	struct dcd_gather *g = &o->rq.gather;
-	sector_t good = g->error ? 0 : min_t(sector_t, g->bad, o->rq.sectors);
-	unsigned int i;
-
-	for (i = 0; good; i++) {
-		u32 n = min_t(sector_t, good, PAGE_SECTORS);
-
-		if (dcd_gather_fill(&of->gather, page_address(sg_page(o->sgl + i)),
-				    n << SECTOR_SHIFT)) {
-			dcd_gather_failed(&of->gather, of->gather.done, -EINVAL);
-			return;
-		}
-		good -= n;
-	}
-	if (g->error)
-		dcd_gather_failed(&of->gather, of->gather.done, g->error);
-	else if (g->bad != NONE)
-		dcd_gather_failed(&of->gather, of->gather.done + g->bad, -EIO);
-}
-
-/* If it is still wanted; in any case it is nobody's but ours from then on. */
-static struct dcd_request *owner_of(struct dcd_engine *e, struct dcd_own *o)
-{
-	struct dcd_request *of;
-
-	spin_lock(&e->lock);
-	of = o->of;
-	list_del(&o->list);
-	spin_unlock(&e->lock);
-	return of;
-}
-
-static void own_work(struct work_struct *work)
-{
-	struct dcd_own *o = container_of(work, struct dcd_own, rq.work);
-	struct dcd_engine *e = o->rq.engine;
-	struct dcd_request *of;
-
-	if (READ_ONCE(o->of))
-		in_readers(e, &o->rq);
-	else
-		o->rq.gather.error = -EAGAIN;
-	of = owner_of(e, o);
-	if (of) {
-		hand_to(of, o);
-		put(e, of);
-	}
-	free_own(o);
-}
-
-/* Behind the place it has come to; without memory for that it can't be given up. */
-static void read_to_own(struct dcd_engine *e, struct dcd_request *rq)
-{
-	struct dcd_own *o = new_own(e, rq);
-
-	if (!o) {
-		dcd_later(e, rq);
-		return;
-	}
-	dcd_count(e, takes_dma(e, rq) ? DCD_N_READ_HOPS : DCD_N_READ_BOUNCES, 1);
-	INIT_WORK(&o->rq.work, own_work);
-	spin_lock(&e->lock);
-	list_add_tail(&o->list, &e->reading);
-	spin_unlock(&e->lock);
-	dcd_wait_begins(e);
-	queue_work(e->io_wq, &o->rq.work);
-}
-
-void dcd_reads_over(struct dcd_engine *e, struct list_head *over)
-{
-	struct dcd_own *o;
-
-	lockdep_assert_held(&e->lock);
-	list_for_each_entry(o, &e->reading, list) {
-		if (!o->of || !dcd_wait_over(e, o->of))
-			continue;
-		list_add_tail(&o->of->waiting, over);
-		o->of = NULL;
-	}
-}
-
-void dcd_read_over(struct dcd_engine *e, struct dcd_request *rq)
-{
-	dcd_gather_failed(&rq->gather, rq->gather.done, -EAGAIN);
-	put(e, rq);
+	rq->gather.log_reads = NULL;
 }
 
 void dcd_read_rest(struct dcd_engine *e, struct dcd_request *rq)
 {
-	if (takes_dma(e, rq)) {
+	if (dcd_read_takes_dma(e, rq)) {
 		dcd_count(e, DCD_N_READ_HOPS, 1);
-		in_readers(e, rq);
-		finish(e, rq);
+		dcd_read_in_worker(e, rq);
 	} else {
 		dcd_count(e, DCD_N_READ_BOUNCES, 1);
 		bounce(e, rq);
-		put(e, rq);
 	}
+	dcd_read_put(e, rq);
 }
 
 void dcd_read(struct dcd_engine *e, struct dcd_request *rq)
 {
 	struct dcd_gather *g = &rq->gather;
-	struct blk_plug plug;
-	bool rest;
 
-	*g = (struct dcd_gather) { .sg = rq->sgl, .bad = NONE, .pending = ATOMIC_INIT(1) };
+	*g = (struct dcd_gather) {
+		.sg = rq->sgl, .bad = DCD_NONE_BAD, .pending = ATOMIC_INIT(1),
+	};
 	rq->engine = e;
 	dcd_cache_begin(e->cache, rq);
 	if (dcd_left(e)) {	/* what is written then doesn't pass the cache */
 		g->look = false;
 		g->keep = false;
 	}
-	blk_start_plug(&plug);
-	rest = walk(e, rq);
-	blk_finish_plug(&plug);
-	if (rest)
-		read_to_own(e, rq);
+	if (dcd_read_walk(e, rq) == DCD_WALK_END)
+		dcd_read_put(e, rq);
 	else
-		put(e, rq);
+		dcd_read_to_own(e, rq);
 }

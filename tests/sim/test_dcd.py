@@ -49,6 +49,29 @@ def test_waits_without_end_are_found(knob: str, part: str, says: str) -> None:
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+@pytest.mark.parametrize(("kernel", "parts"), [
+    ("plain", ()), ("checked", ("reset", "lost", "compare", "mixed", "closed")),
+])  # fmt: skip
+def test_reads_that_hang(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_hung_read.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(
+    ("knob", "part", "says"),
+    [
+        ("read_stays", "reset", "Input/output error"),
+        ("read_holds", "mixed", "Input/output error"),
+        ("never_park", "many", "reads were given up"),
+        ("one_queue", "logs", "Input/output error"),
+    ],
+)
+def test_reads_that_hang_can_hold_others(knob: str, part: str, says: str) -> None:
+    """The control: whoever asked waits, the log's tail does, memory goes, or flushes wait."""
+    run = lab("dcd_hung_read.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 def test_damage_is_refused() -> None:
     run = lab("dcd_damage.py")
     assert run.rc == 0, run.text

@@ -16,15 +16,14 @@ from collections.abc import Callable, Iterator
 from dcdlab import SEGMENT, Box
 from locklab import base, blk, dm, lio, scsi, wire
 from locklab.iscsi import Session
+from probelab import PROBED, SOON, Probe, timed
 
 SIZE = 112  # sectors of a write that fills a segment
 HERE, THERE = (f"{wire.mirror_ip(n)}:{lio.PORT}" for n in range(2))
 COUNT = 200  # commands that wait
 PLACE = 4096  # where, one sector each
-PROBED = 8000
 DEADLINE_MS = 2000
 LEAST_MS = 7000  # SG_IO's shortest timeout
-SOON = 1.0  # seconds
 SLOW = 60_000  # longer than anything here
 PARTS = ("deadline", "reset", "abort", "logout", "lost", "disable", "drop", "none", "flush")
 
@@ -97,36 +96,6 @@ class Waiting:
     def said(self) -> set[tuple[int, int]]:
         """Status and the host's word, of each."""
         return {(a.status, a.host) for a in self.answers.values() if isinstance(a, scsi.Answer)}
-
-
-class Probe(threading.Thread):
-    """Another session's reads, one each 100 ms."""
-
-    def __init__(self, node: str) -> None:
-        super().__init__(daemon=True)
-        self._node, self._stop = node, threading.Event()
-        self.longest = 0.0
-        self.error: Exception | None = None
-
-    def run(self) -> None:
-        last = time.monotonic()
-        try:
-            with blk.Disk(self._node, write=False) as disk:
-                while not self._stop.wait(0.1):
-                    disk.read(PROBED, 1)
-                    now = time.monotonic()
-                    self.longest = max(self.longest, now - last)
-                    last = now
-        except (OSError, base.Wrong) as err:
-            self.error = err
-
-    def end(self) -> None:
-        self._stop.set()
-        self.join(SOON)
-        base.expect(not self.is_alive(), "the probe's read isn't answered")
-        base.expect(self.error is None, f"the probe: {self.error}")
-        print(f"  the probe's longest gap: {self.longest * 1000:.0f} ms", flush=True)
-        base.expect(self.longest < SOON, f"a gap of {self.longest:.3f} s")
 
 
 class Filler(threading.Thread):
@@ -230,12 +199,6 @@ class Lab:
                 base.equal(done - self.good, set(), "commands done although their wait was ended")
         self.box.close()
         self.box.away()
-
-
-def timed(what: str, work: Callable[[], object], most: float) -> None:
-    took = blk.timed(work)
-    print(f"  {what} took {took * 1000:.0f} ms", flush=True)
-    base.expect(took < most, f"{what} took {took:.3f} s")
 
 
 @contextlib.contextmanager

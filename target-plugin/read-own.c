@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/highmem.h>
+#include <linux/module.h>
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
+
+#include "engine.h"
+#include "lockstep-test.h"
+#include "read.h"
+
+TEST_KNOB(bool, read_stays, "a read that the data disk was asked for waits until it has answered");
+TEST_KNOB(bool, never_park, "reads are asked of the disk, whatever was given up there");
+
+/* @of and @list are under the lock; @of is NULL when it has been answered. */
+struct dcd_own {
+	struct dcd_request rq;
+	struct dcd_request *of;
+	struct list_head list;
+	struct scatterlist sgl[];
+};
+
+static size_t bytes_of(const struct dcd_own *o)
+{
+	return (size_t)o->rq.sectors << SECTOR_SHIFT;
+}
+
+static void free_own(struct dcd_own *o)
+{
+	unsigned int i;
+
+	for (i = 0; i < o->rq.nents; i++)
+		__free_page(sg_page(o->sgl + i));
+	kfree(o);
+}
+
+/* NULL: no memory. */
+static struct dcd_own *new_own(struct dcd_engine *e, struct dcd_request *of)
+{
+	const struct dcd_gather *g = &of->gather;
+	sector_t left = of->sectors - g->done;
+	unsigned int nents = DIV_ROUND_UP_ULL(left, PAGE_SECTORS);
+	struct dcd_own *o = kzalloc(struct_size(o, sgl, nents), GFP_NOIO | __GFP_NOWARN);
+
+	if (!o)
+		return NULL;
+	o->of = of;
+	o->rq.engine = e;
+	o->rq.op = DCD_READ;
+	o->rq.sector = of->sector + g->done;
+	o->rq.sectors = left;
+	o->rq.sgl = o->sgl;
+	o->rq.gather = (struct dcd_gather) {
+		.sg = o->sgl, .bad = DCD_NONE_BAD, .pending = ATOMIC_INIT(1), .own = true,
+		.look = g->look, .keep = g->keep, .time = g->time,
+	};
+	sg_init_table(o->sgl, nents);
+	for (; left; left -= min_t(sector_t, left, PAGE_SECTORS)) {
+		struct page *page = alloc_page(GFP_NOIO | __GFP_NOWARN);
+
+		if (!page) {
+			free_own(o);
+			return NULL;
+		}
+		sg_set_page(o->sgl + o->rq.nents++, page,
+			    min_t(sector_t, left, PAGE_SECTORS) << SECTOR_SHIFT, 0);
+	}
+	return o;
+}
+
+/* What was read of @o->rq, to its owner: all that is before what can't be. */
+static void hand_to(struct dcd_request *of, struct dcd_own *o)
+{
+	struct dcd_gather *g = &o->rq.gather;
+	sector_t good = g->error ? 0 : min_t(sector_t, g->bad, o->rq.sectors);
+	unsigned int i;
+
+	for (i = 0; good; i++) {
+		u32 n = min_t(sector_t, good, PAGE_SECTORS);
+
+		if (dcd_gather_fill(&of->gather, page_address(sg_page(o->sgl + i)),
+				    n << SECTOR_SHIFT)) {
+			dcd_gather_failed(&of->gather, of->gather.done, -EINVAL);
+			return;
+		}
+		good -= n;
+	}
+	if (g->error)
+		dcd_gather_failed(&of->gather, of->gather.done, g->error);
+	else if (g->bad != DCD_NONE_BAD)
+		dcd_gather_failed(&of->gather, of->gather.done + g->bad, -EIO);
+}
+
+/* Needs the lock. */
+static bool has_to_wait(const struct dcd_reads *r, const struct dcd_request *rq)
+{
+	sector_t first = rq->sector + rq->gather.done, end = rq->sector + rq->sectors;
+	const struct dcd_own *o;
+
+	lockdep_assert_held(&r->lock);
+	if (test_knob(never_park))
+		return false;
+	if (r->given_up >= DCD_GIVEN_UP_MOST)
+		return true;
+	list_for_each_entry(o, &r->left, list)
+		if (o->rq.sector < end && first < o->rq.sector + o->rq.sectors)
+			return true;
+	return false;
+}
+
+void dcd_own_ended(struct dcd_engine *e, struct dcd_request *rq)
+{
+	struct dcd_own *o = container_of(rq, struct dcd_own, rq);
+	struct dcd_reads *r = &e->reads;
+	struct dcd_request *of;
+	unsigned long irq;
+
+	spin_lock_irqsave(&r->lock, irq);
+	of = o->of;
+	o->of = NULL;	/* nobody gives it up any more */
+	spin_unlock_irqrestore(&r->lock, irq);
+	if (of) {
+		hand_to(of, o);
+		dcd_read_put(e, of);
+	}
+	spin_lock_irqsave(&r->lock, irq);
+	list_del(&o->list);
+	if (!of)
+		r->given_up -= bytes_of(o);
+	if (!of && !list_empty(&r->parked))
+		queue_work(e->quick_wq, &r->unpark_work);
+	if (list_empty(&r->owns) && list_empty(&r->left))
+		wake_up_all(&e->quiet);
+	spin_unlock_irqrestore(&r->lock, irq);	/* the engine may be gone from here on */
+	free_own(o);
+}
+
+static void own_work(struct work_struct *work)
+{
+	struct dcd_own *o = container_of(work, struct dcd_own, rq.work);
+	struct dcd_engine *e = o->rq.engine;
+
+	if (READ_ONCE(o->of))
+		dcd_read_in_worker(e, &o->rq);
+	dcd_read_put(e, &o->rq);
+}
+
+static bool park(struct dcd_engine *e, struct dcd_request *rq)
+{
+	struct dcd_reads *r = &e->reads;
+	unsigned long irq;
+	bool yes;
+
+	spin_lock_irqsave(&r->lock, irq);
+	yes = has_to_wait(r, rq);
+	if (yes)
+		list_add_tail(&rq->waiting, &r->parked);
+	spin_unlock_irqrestore(&r->lock, irq);
+	if (!yes)
+		return false;
+	dcd_count(e, DCD_N_READS_PARKED, 1);
+	dcd_wait_begins(e);
+	return true;
+}
+
+void dcd_read_to_own(struct dcd_engine *e, struct dcd_request *rq)
+{
+	struct dcd_reads *r = &e->reads;
+	struct blk_plug plug;
+	struct dcd_own *o;
+	unsigned long irq;
+	bool log;
+
+	if (park(e, rq))
+		return;
+	o = new_own(e, rq);
+	if (!o) {
+		dcd_later(e, rq);
+		return;
+	}
+	if (!dcd_read_takes_dma(e, rq))
+		dcd_count(e, DCD_N_READ_BOUNCES, 1);
+	spin_lock_irqsave(&r->lock, irq);
+	list_add_tail(&o->list, &r->owns);
+	spin_unlock_irqrestore(&r->lock, irq);
+	dcd_wait_begins(e);
+	/* From here on the request may be answered, and be gone. */
+	blk_start_plug(&plug);
+	log = dcd_read_walk(e, &o->rq) == DCD_WALK_LOG;
+	blk_finish_plug(&plug);
+	if (!log) {
+		dcd_read_put(e, &o->rq);
+		return;
+	}
+	dcd_count(e, DCD_N_READ_HOPS, 1);
+	INIT_WORK(&o->rq.work, own_work);
+	queue_work(e->io_wq, &o->rq.work);
+}
+
+static void unpark(struct work_struct *work)
+{
+	struct dcd_engine *e = container_of(work, struct dcd_engine, reads.unpark_work);
+	struct dcd_request *rq, *next;
+	LIST_HEAD(parked);
+
+	spin_lock_irq(&e->reads.lock);
+	list_splice_init(&e->reads.parked, &parked);
+	spin_unlock_irq(&e->reads.lock);
+	list_for_each_entry_safe(rq, next, &parked, waiting)
+		dcd_read_to_own(e, rq);
+}
+
+bool dcd_reads_over(struct dcd_engine *e, struct list_head *parked, struct list_head *over)
+{
+	struct dcd_reads *r = &e->reads;
+	struct dcd_request *rq, *next;
+	struct dcd_own *o, *n;
+	bool more = false;
+
+	spin_lock_irq(&r->lock);
+	list_for_each_entry_safe(rq, next, &r->parked, waiting)
+		if (dcd_wait_over(e, rq))
+			list_move_tail(&rq->waiting, parked);
+	list_for_each_entry_safe(o, n, &r->owns, list) {
+		if (!o->of)	/* it is ending */
+			continue;
+		if (!dcd_wait_over(e, o->of) || test_knob(read_stays)) {
+			more = true;
+			continue;
+		}
+		list_add_tail(&o->of->waiting, over);
+		o->of = NULL;
+		list_move_tail(&o->list, &r->left);
+		r->given_up += bytes_of(o);
+		dcd_count(e, DCD_N_READS_GIVEN_UP, 1);
+	}
+	more = more || !list_empty(&r->parked);
+	spin_unlock_irq(&r->lock);
+	return more;
+}
+
+void dcd_read_over(struct dcd_engine *e, struct dcd_request *rq)
+{
+	dcd_gather_failed(&rq->gather, rq->gather.done, -EAGAIN);
+	dcd_read_put(e, rq);
+}
+
+void dcd_reads_init(struct dcd_engine *e)
+{
+	spin_lock_init(&e->reads.lock);
+	INIT_LIST_HEAD(&e->reads.owns);
+	INIT_LIST_HEAD(&e->reads.left);
+	INIT_LIST_HEAD(&e->reads.parked);
+	INIT_WORK(&e->reads.unpark_work, unpark);
+}
+
+bool dcd_reads_quiet(struct dcd_engine *e)
+{
+	unsigned long irq;
+	bool yes;
+
+	spin_lock_irqsave(&e->reads.lock, irq);
+	yes = list_empty(&e->reads.owns) && list_empty(&e->reads.left);
+	spin_unlock_irqrestore(&e->reads.lock, irq);
+	return yes;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Inside of a read, between read.c, which gathers it, and read-own.c, which can give it up.
+ *
+ * What no disk has to be asked for is copied into the request's own memory at once. The rest is
+ * read by an "own": a request of the engine's for the same sectors, with pages of its own, so
+ * that the request can be answered while disks still write there. When the last piece of an own
+ * has come its bytes are copied to the request, if that is still waiting.
+ *
+ * A request that is given up leaves its own behind, until the disks have answered it. A further
+ * read that needs a disk for what one of those is at, as an initiator's that tries again, isn't
+ * asked of it: it waits (parked) until that has come back, or its own time is over. So does any
+ * while there are DCD_GIVEN_UP_MOST bytes of them.
+ *
+ * Without memory for an own a worker reads into the request's memory, and it can't be given up.
+ */
+#ifndef DCD_READ_H
+#define DCD_READ_H
+
+#include <linux/list.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+#include <linux/workqueue.h>
+
+struct dcd_engine;
+struct dcd_request;
+
+#define DCD_NONE_BAD U32_MAX
+#define DCD_GIVEN_UP_MOST (64U << 20)
+
+/*
+ * The engine's. @lock: interrupts off, nothing else is taken within it but a wait queue's. The
+ * owns that aren't answered by the disks: @owns that somebody waits for, and @left, of @given_up
+ * bytes. @parked: requests.
+ */
+struct dcd_reads {
+	spinlock_t lock;
+	struct list_head owns, left, parked;
+	size_t given_up;
+	struct work_struct unpark_work;
+};
+
+/* Why a walk has ended where it is. */
+enum dcd_walk {
+	DCD_WALK_END,
+	DCD_WALK_OWN,	/* the next piece is for an own */
+	DCD_WALK_LOG,	/* of an own: for a worker, who is in @readers until the log has answered */
+};
+
+/* read.c. Pieces from where it is on: copied, or asked for. Sleeps for memory only. */
+enum dcd_walk dcd_read_walk(struct dcd_engine *e, struct dcd_request *rq);
+/* The same to its end, in a worker; the log has answered then, the data disk may not have. */
+void dcd_read_in_worker(struct dcd_engine *e, struct dcd_request *rq);
+/* A piece has come, or no more begin: the last one ends the request. Any context. */
+void dcd_read_put(struct dcd_engine *e, struct dcd_request *rq);
+/* May disks read right into its memory? */
+bool dcd_read_takes_dma(const struct dcd_engine *e, const struct dcd_request *rq);
+
+/* read-own.c. The rest of a request; process context. */
+void dcd_read_to_own(struct dcd_engine *e, struct dcd_request *rq);
+/* All pieces of an own have come; any context. */
+void dcd_own_ended(struct dcd_engine *e, struct dcd_request *rq);
+void dcd_reads_init(struct dcd_engine *e);
+/* At the end of the engine: all of its requests have been answered. Is no own left? Any context. */
+bool dcd_reads_quiet(struct dcd_engine *e);
+
+#endif /* DCD_READ_H */
