@@ -92,11 +92,13 @@ static void join_bare(struct dcd_engine *e, struct dcd_place *p, sector_t end, u
 /* What is to be done with what is stuck; false: as with anything else, but alone. */
 static bool keep_stuck(struct dcd_engine *e, struct dcd_load *l, bool past_log)
 {
-	if (past_log || dcd_stuck_try(e, &l->place)) {
+	bool held = dcd_stuck_held(e, &l->place);
+
+	if (!held && (past_log || dcd_stuck_try(e, &l->place))) {
 		l->alone = true;
 		return false;
 	}
-	l->kind = dcd_stuck_again(e) ? DCD_LOAD_AGAIN : DCD_LOAD_LEFT;
+	l->kind = !past_log && dcd_stuck_again(e) ? DCD_LOAD_AGAIN : DCD_LOAD_LEFT;
 	return true;
 }
 
@@ -294,6 +296,12 @@ static void wipe(struct dcd_engine *e, struct dcd_batch *b, struct dcd_load *l)
 	ktime_t began = ktime_get();
 
 	l->error = dcd_wipe(e, l->kind, &l->place);
+	if (l->error == -EINPROGRESS) {
+		l->error = 0;
+		l->kind = DCD_LOAD_LEFT;
+		b->wiping = ktime_add(b->wiping, ktime_sub(ktime_get(), began));
+		return;
+	}
 	l->there = !l->error;
 	b->wiping = ktime_add(b->wiping, ktime_sub(ktime_get(), began));
 	trace_dcd_destage(e, l->place.sector, sectors_of(l), l->error);
@@ -344,6 +352,8 @@ static int write_all(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch
 			was_written(e, b, i, n);
 		} else if (is_wipe(l) && (r || !width(e))) {
 			r = -EAGAIN;
+		} else if (is_wipe(l) && e->wipes.hangs) {
+			l->kind = DCD_LOAD_LEFT;
 		} else if (is_wipe(l)) {
 			wipe(e, b, l);
 		}

@@ -153,7 +153,7 @@ int __must_check dcd_grow(struct dcd_engine *e);
 /*
  * Nobody may submit any more, and all requests have been answered. It waits for calls
  * of dcd_submit() that haven't returned yet; so not from a request's @done. While a read that
- * was given up hasn't returned from its disk, the engine's disks stay in its
+ * was given up, or a discard, hasn't returned from its disk, the engine's disks stay in its
  * exclusive use after that, and the module can't be unloaded.
  */
 void dcd_close(struct dcd_engine *e);

@@ -399,6 +399,7 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 	bool found = false;
 	sector_t moved;
 
+	dcd_wipes_look(e);
 	take_batch(e, now);
 	b = e->batch;
 	if (!s->past_log || !s->n)

@@ -60,6 +60,7 @@ static int make_workers(struct dcd_engine *e)
 	e->io_wq = alloc_workqueue("dcd-io", WQ_MEM_RECLAIM | WQ_UNBOUND, READERS);
 	e->quick_wq = alloc_workqueue("dcd-quick", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	e->flush_wq = alloc_workqueue("dcd-flush", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
+	e->wipe_wq = alloc_ordered_workqueue("dcd-wipe", WQ_MEM_RECLAIM);
 	e->commit_buf = vzalloc(e->segment_bytes);
 	e->destage_buf = vzalloc(DCD_BLOCK);
 	e->scrub.buf = vzalloc(e->segment_bytes);
@@ -70,7 +71,7 @@ static int make_workers(struct dcd_engine *e)
 	e->pending = kvcalloc(DCD_PENDING, sizeof(*e->pending), GFP_KERNEL);
 	if (!e->intake_wq || !e->quick_wq || !e->commit_wq || !e->destage_wq || !e->io_wq ||
 	    !e->commit_buf || !e->destage_buf || !e->pending || !e->batch || !e->ahead ||
-	    !e->again || !e->beyond || !e->scrub.buf || !e->submit_wq || !e->flush_wq ||
+	    !e->again || !e->beyond || !e->scrub.buf || !e->submit_wq || !e->flush_wq || !e->wipe_wq ||
 	    dcd_stuck_init(e) || dcd_lost_init(e))
 		return -ENOMEM;
 	return bioset_init(&e->bios, 16, dcd_piece_pad, BIOSET_NEED_BVECS);
@@ -117,6 +118,8 @@ void dcd_engine_free(struct dcd_engine *e)
 		destroy_workqueue(e->io_wq);
 	if (e->flush_wq)
 		destroy_workqueue(e->flush_wq);
+	if (e->wipe_wq)
+		destroy_workqueue(e->wipe_wq);
 	dcd_cache_free(e->cache);
 	vfree(e->commit_buf);
 	vfree(e->destage_buf);

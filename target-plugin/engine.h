@@ -58,6 +58,7 @@
  *   and what the disk reads then is nobody's (read.h). But one of the log holds the tail, as
  *   its place in the ring may be used again behind that: destage goes on to that point,
  *   writes until ring or NVRAM are full.
+ * - A discard of the data disk that doesn't return holds its range only (zeroes.h).
  * - A disk that doesn't answer writes holds the committer or the destager, and a close, until
  *   its driver gives up; requests that wait for room by that are given up, too.
  *
@@ -241,7 +242,7 @@ struct dcd_engine {
 	unsigned long log_failed, log_retry;	/* jiffies: the last time, not to be tried before */
 
 	struct dcd_reads reads;		/* read.h */
-	wait_queue_head_t quiet;	/* the last of @reads has returned */
+	wait_queue_head_t quiet;	/* a discard has returned, or the last of @reads */
 	struct work_struct linger_work;
 	wait_queue_head_t room;		/* slot freed, committed or tail moved, errors */
 	bool log_unreadable;		/* a part of it that counts; destager */
@@ -255,6 +256,7 @@ struct dcd_engine {
 	struct workqueue_struct *intake_wq, *commit_wq, *destage_wq, *io_wq;
 	struct workqueue_struct *quick_wq;	/* for what waits for no disk */
 	struct workqueue_struct *flush_wq;	/* requests that wait for a commit */
+	struct workqueue_struct *wipe_wq;	/* of discards, zeroes.h */
 	struct workqueue_struct *submit_wq;	/* who waits for the data disk's queue */
 	struct work_struct intake_work;
 	struct delayed_work commit_work, destage_work, scrub_work;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A disk may still be at a read that was given up when its engine is closed. Nobody waits for
- * that but the engine itself: its disks stay in its exclusive use, its memory stays, and the
- * module, until they have answered.
+ * A disk may still be at a read that was given up, or at a discard, when its engine is closed.
+ * Nobody waits for that but the engine itself: its disks stay in its exclusive use, so that no
+ * discard comes late over what somebody else has written, and its memory stays, and the module,
+ * until they have answered.
  */
 #include <linux/module.h>
 
@@ -15,7 +16,7 @@ static struct workqueue_struct *linger_wq;
 
 static bool is_quiet(struct dcd_engine *e)
 {
-	return dcd_reads_quiet(e);
+	return dcd_reads_quiet(e) && !dcd_wipes_under_way(e);
 }
 
 /* Nobody but what a disk has answered last may have begun one of them since they were ended. */

@@ -65,10 +65,11 @@ bool dcd_stuck_part(const struct dcd_engine *e, struct dcd_place *p)
 static void begin_tries(struct dcd_stuck *s)
 {
 	unsigned int i;
-	u32 turn = U32_MAX;
+	u32 turn = DCD_STUCK_HELD - 1;
 
 	for (i = 0; i < s->n; i++)
-		turn = min(turn, s->range[i].tried);
+		if (s->range[i].tried != DCD_STUCK_HELD)
+			turn = min(turn, s->range[i].tried);
 	s->turn = turn;
 	s->tries = TRIES;
 	s->trying = ~0ULL;
@@ -80,6 +81,8 @@ bool dcd_stuck_try(struct dcd_engine *e, const struct dcd_place *p)
 	struct dcd_stuck *s = &e->bad;
 	struct dcd_stuck_range *r = s->range + at(s, p->sector);
 
+	if (r->tried == DCD_STUCK_HELD)
+		return false;
 	if (time_after_eq(jiffies, s->next))
 		begin_tries(s);
 	if (r->sector == s->trying)
@@ -116,6 +119,12 @@ static void remove(struct dcd_stuck *s, unsigned int i)
 	memmove(s->range + i, s->range + i + 1, (s->n - i) * sizeof(*s->range));
 }
 
+/* What is held is a range by itself. */
+static bool joins(const struct dcd_stuck_range *r, u32 tried)
+{
+	return r->tried != DCD_STUCK_HELD && tried != DCD_STUCK_HELD;
+}
+
 /* False: there is no room for it. */
 static bool add(struct dcd_engine *e, sector_t sector, sector_t last, u32 tried)
 {
@@ -124,9 +133,9 @@ static bool add(struct dcd_engine *e, sector_t sector, sector_t last, u32 tried)
 
 	if (s->sectors + (last - sector + 1) > most(e))
 		return false;
-	if (i && s->range[i - 1].last + 1 == sector) {
+	if (i && joins(&s->range[i - 1], tried) && s->range[i - 1].last + 1 == sector) {
 		s->range[i - 1].last = last;
-	} else if (i < s->n && s->range[i].sector == last + 1) {
+	} else if (i < s->n && joins(&s->range[i], tried) && s->range[i].sector == last + 1) {
 		s->range[i].sector = sector;
 	} else {
 		if (s->n == DCD_STUCK_RANGES)
@@ -137,6 +146,30 @@ static bool add(struct dcd_engine *e, sector_t sector, sector_t last, u32 tried)
 	}
 	set_sectors(s, s->sectors + (last - sector + 1));
 	return true;
+}
+
+bool dcd_stuck_hold(struct dcd_engine *e, const struct dcd_place *p)
+{
+	return add(e, p->sector, p->last, DCD_STUCK_HELD);
+}
+
+void dcd_stuck_release(struct dcd_engine *e, sector_t sector)
+{
+	unsigned int i = at(&e->bad, sector);
+
+	if (i < e->bad.n && e->bad.range[i].sector == sector &&
+	    e->bad.range[i].tried == DCD_STUCK_HELD)
+		remove(&e->bad, i);
+}
+
+sector_t dcd_stuck_left(const struct dcd_engine *e)
+{
+	return e->bad.n < DCD_STUCK_RANGES ? most(e) - e->bad.sectors : 0;
+}
+
+bool dcd_stuck_held(const struct dcd_engine *e, const struct dcd_place *p)
+{
+	return e->bad.range[at(&e->bad, p->sector)].tried == DCD_STUCK_HELD;
 }
 
 void dcd_stuck_mended(struct dcd_engine *e, const struct dcd_place *p)

@@ -13,6 +13,10 @@
  * ring is full writes are refused. So is one that doesn't take anything else either: nothing of
  * it gets onto the list. The list is in memory only: who opens the log again finds them again.
  *
+ * So is the range of a discard that hangs: whatever is written to it might be discarded in the
+ * end. It is held: nothing of it is tried, and nothing goes there past a dead log, until the
+ * discard has returned.
+ *
  * The destager's, and only its, but for the two counts, which anybody may read (READ_ONCE).
  * Process context; dcd_stuck_others() and _look() sleep for the data disk, the rest doesn't sleep.
  */
@@ -27,7 +31,8 @@ struct dcd_place;
 
 #define DCD_STUCK_RANGES 256U
 
-/* @tried: the turn of trying when that was done last. */
+/* @tried: the turn of trying when that was done last; DCD_STUCK_HELD: it must not be. */
+#define DCD_STUCK_HELD U32_MAX
 struct dcd_stuck_range {
 	sector_t sector, last;
 	u32 tried;
@@ -52,6 +57,15 @@ void dcd_stuck_free(struct dcd_engine *e);
 
 /* @p becomes its first part that is all stuck or all not. True: it is. */
 bool dcd_stuck_part(const struct dcd_engine *e, struct dcd_place *p);
+/*
+ * Holds a range of which nothing is stuck, or lets go of the one at @sector, if there is one.
+ * False: there is no room for it. _left(): how many sectors there is room for.
+ */
+bool __must_check dcd_stuck_hold(struct dcd_engine *e, const struct dcd_place *p);
+void dcd_stuck_release(struct dcd_engine *e, sector_t sector);
+sector_t dcd_stuck_left(const struct dcd_engine *e);
+/* Is this one, which is stuck, held? */
+bool dcd_stuck_held(const struct dcd_engine *e, const struct dcd_place *p);
 /* May this one, which is stuck, be written now? Then it counts as tried. */
 bool dcd_stuck_try(struct dcd_engine *e, const struct dcd_place *p);
 /* Do they have to be logged again, as the tail needs their segments? */

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <linux/module.h>
+
 #include "engine.h"
+#include "lockstep-test.h"
 
 #define GRANULE		((64ULL << 10) >> SECTOR_SHIFT)
 #define PIECE_FIRST	((4ULL << 20) >> SECTOR_SHIFT)
@@ -10,6 +13,10 @@
 #define QUICK_US	5000
 #define SLOW_US		50000
 #define MOMENT_US	30000
+#define PATIENCE	(HZ / 4)	/* for a discard */
+
+TEST_KNOB(bool, discard_waits, "the destager waits for a discard however long it takes");
+TEST_KNOB(bool, discard_unheld, "what a discard that hangs may come over is written all the same");
 
 /*
  * In how many pieces zeroes may be, each a range of the index: half of its memory, and of
@@ -32,9 +39,35 @@ static u64 short_one(const struct dcd_engine *e)
 	return max(div64_u64(div64_u64(e->data.sectors, most) * now, most), GRANULE);
 }
 
+/* Its worker may wait without end, and the engine is there until it has ended. */
+static void discard_work(struct work_struct *work)
+{
+	struct dcd_engine *e = container_of(work, struct dcd_engine, wipes.work);
+	struct dcd_wipes *w = &e->wipes;
+
+	w->error = blkdev_issue_discard(e->data.bdev, w->first, w->last - w->first + 1, GFP_NOIO);
+	spin_lock(&e->lock);
+	w->under_way = false;
+	if (!e->closing)
+		mod_delayed_work(e->destage_wq, &e->destage_work, 0);
+	wake_up_all(&e->quiet);
+	spin_unlock(&e->lock);	/* the engine may be gone from here on */
+}
+
+bool dcd_wipes_under_way(struct dcd_engine *e)
+{
+	bool yes;
+
+	spin_lock(&e->lock);
+	yes = e->wipes.under_way;
+	spin_unlock(&e->lock);
+	return yes;
+}
+
 void dcd_wipes_init(struct dcd_engine *e)
 {
 	e->wipes.piece = PIECE_FIRST;
+	INIT_WORK(&e->wipes.work, discard_work);
 }
 
 bool dcd_discards(const struct dcd_engine *e)
@@ -61,7 +94,7 @@ static void cut(struct dcd_place *p, sector_t most)
 	p->last = min(p->last, p->sector + most - 1);
 }
 
-enum dcd_load_kind dcd_zeroes_part(const struct dcd_engine *e, struct dcd_place *p,
+enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p,
 				   unsigned int wipes)
 {
 	bool discard = p->discard && dcd_discards(e);
@@ -73,6 +106,7 @@ enum dcd_load_kind dcd_zeroes_part(const struct dcd_engine *e, struct dcd_place 
 		first = bdev_discard_alignment(e->data.bdev) >> SECTOR_SHIFT;
 		if (first >= granule)
 			first = 0;
+		piece = min(piece, dcd_stuck_left(e));
 		piece = max(piece - behind(piece, granule, 0), granule);
 	}
 	over = behind(p->sector, granule, first);
@@ -87,12 +121,16 @@ enum dcd_load_kind dcd_zeroes_part(const struct dcd_engine *e, struct dcd_place 
 		cut(p, FILL_MOST);
 		return DCD_LOAD_FILL;
 	}
-	if (wipes) {
+	if (e->wipes.hangs && (e->wipes.no_room || e->sweep.past_log)) {
+		cut(p, FILL_MOST);
+		return DCD_LOAD_FILL;
+	}
+	if (wipes && !e->wipes.hangs) {
 		cut(p, piece);
 		return discard ? DCD_LOAD_DISCARD : DCD_LOAD_WIPE;
 	}
 	cut(p, AGAIN_MOST - behind(AGAIN_MOST, granule, 0));
-	return DCD_LOAD_AGAIN;
+	return e->wipes.hangs && !dcd_stuck_again(e) ? DCD_LOAD_LEFT : DCD_LOAD_AGAIN;
 }
 
 /* A piece takes a moment, and one that would take less becomes longer. */
@@ -105,6 +143,55 @@ static void learn(struct dcd_wipes *w, u64 sectors, u64 us)
 		w->piece = min(w->piece * 2, PIECE_MOST);
 }
 
+static int discard(struct dcd_engine *e, const struct dcd_place *p)
+{
+	struct dcd_wipes *w = &e->wipes;
+
+	w->first = p->sector;
+	w->last = p->last;
+	spin_lock(&e->lock);
+	w->under_way = true;
+	spin_unlock(&e->lock);
+	queue_work(e->wipe_wq, &w->work);
+	if (test_knob(discard_waits) ||
+	    (!wait_event_timeout(e->quiet, !dcd_wipes_under_way(e), PATIENCE) &&
+	     !dcd_stuck_hold(e, p)))
+		wait_event_idle(e->quiet, !dcd_wipes_under_way(e));
+	if (!dcd_wipes_under_way(e)) {
+		dcd_stuck_release(e, p->sector);
+		return w->error;
+	}
+	if (test_knob(discard_unheld))
+		dcd_stuck_release(e, p->sector);
+	w->hangs = true;
+	w->piece = max(w->piece / 2, PIECE_LEAST);
+	dcd_count(e, DCD_N_DISCARDS_HUNG, 1);
+	pr_warn("dcd: %s: the data disk %pg doesn't return from a discard of %llu sectors at %llu; what is written there stays in the log until it does\n",
+		e->name, e->data.bdev, (u64)(p->last - p->sector + 1), (u64)p->sector);
+	return -EINPROGRESS;
+}
+
+static void cannot_discard(struct dcd_engine *e, int error)
+{
+	pr_warn("dcd: %s: the data disk %pg can't discard: error %d; it is written instead\n",
+		e->name, e->data.bdev, error);
+	e->wipes.no_discard = true;
+}
+
+void dcd_wipes_look(struct dcd_engine *e)
+{
+	struct dcd_wipes *w = &e->wipes;
+
+	if (!w->hangs || dcd_wipes_under_way(e))
+		return;
+	w->hangs = false;
+	dcd_stuck_release(e, w->first);
+	pr_info("dcd: %s: the data disk %pg has returned from its discard\n", e->name,
+		e->data.bdev);
+	if (w->error && w->error != -ENOMEM)
+		cannot_discard(e, w->error);
+}
+
 int dcd_wipe(struct dcd_engine *e, enum dcd_load_kind kind, const struct dcd_place *p)
 {
 	struct block_device *bdev = e->data.bdev;
@@ -113,11 +200,11 @@ int dcd_wipe(struct dcd_engine *e, enum dcd_load_kind kind, const struct dcd_pla
 	int r;
 
 	if (kind == DCD_LOAD_DISCARD) {
-		r = blkdev_issue_discard(bdev, p->sector, sectors, GFP_NOIO);
+		r = discard(e, p);
+		if (r == -EINPROGRESS)
+			return r;
 		if (r && r != -ENOMEM) {
-			pr_warn("dcd: %s: the data disk %pg can't discard: error %d; it is written instead\n",
-				e->name, bdev, r);
-			e->wipes.no_discard = true;
+			cannot_discard(e, r);
 			kind = DCD_LOAD_WIPE;
 		} else if (!r) {
 			dcd_count(e, DCD_N_DISCARDED_SECTORS, sectors);

@@ -15,6 +15,12 @@
  *   write zeroes as it writes anything else;
  * - if it can do better, as many as it does in a moment are wiped, the rest logged again.
  *
+ * A discard that doesn't return within a moment isn't waited for: it may still come over whatever
+ * is written to its range, so that range is held (stuck.h), and what is there stays in the log
+ * until it has returned. Meanwhile nothing else is wiped: zeroes are logged again when the log
+ * is needed, or stay where they are. So a discard is no longer than what can be held; one that
+ * can't be, as the data disk's granule is larger than that, is waited for.
+ *
  * To wipe is to discard, for zeroes that a discard has brought: whole granules of the
  * data disk's own, the rest of it is written; or REQ_OP_WRITE_ZEROES if the disk knows
  * that, which may unmap too; else it is writing.
@@ -23,6 +29,7 @@
 #define DCD_ZEROES_H
 
 #include <linux/types.h>
+#include <linux/workqueue.h>
 
 struct dcd_engine;
 struct dcd_place;
@@ -39,13 +46,19 @@ enum dcd_load_kind {
 /*
  * The destager's. @piece: sectors of a wipe, so that it takes a moment; @us: what one of
  * those takes. @no_room: of this turn no more can be logged again. @no_discard: the data
- * disk has refused it.
+ * disk has refused it. @hangs: nobody waits any more for the discard of @first to @last that
+ * @work does. @under_way needs the engine's lock; while it is set, @error is the worker's.
  */
 struct dcd_wipes {
 	u64 piece;
 	u64 us;
 	bool no_room;
 	bool no_discard;
+	bool hangs;
+	bool under_way;
+	u64 first, last;
+	int error;
+	struct work_struct work;
 };
 
 /* How much may be wiped now. */
@@ -62,11 +75,15 @@ unsigned int dcd_wipes_in_a_moment(const struct dcd_engine *e);
  * What to do with the first part of @p, a range of zeroes; @p becomes that part. @wipes:
  * so many more may be in this batch.
  */
-enum dcd_load_kind dcd_zeroes_part(const struct dcd_engine *e, struct dcd_place *p,
+enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p,
 				   unsigned int wipes);
-/* Does one, of @kind; sleeps. */
+/* Does one, of @kind; sleeps. -EINPROGRESS: it hangs, and its range is held. */
 int __must_check dcd_wipe(struct dcd_engine *e, enum dcd_load_kind kind,
 			  const struct dcd_place *p);
+/* If a discard that hung has returned, all is as it was before. */
+void dcd_wipes_look(struct dcd_engine *e);
+/* Any process context. */
+bool dcd_wipes_under_way(struct dcd_engine *e);
 /* Does the data disk discard? */
 bool dcd_discards(const struct dcd_engine *e);
 

@@ -19,7 +19,9 @@
  *   read_us, write_us, flush_us N   ssd: service times (80, 20, 200)
  *   channels N           ssd: requests served at a time (8, at most 64)
  *
- * Message: cut SEED      cuts this medium's power alone
+ * Messages: cut SEED     cuts this medium's power alone
+ *           hold         discards don't return, and aren't done
+ *           let_go       they are done now, as far as there are some, and others at once
  *
  * Status: <name> <void 0|1> <waiting> <dirty bytes>
  *
@@ -53,6 +55,9 @@ struct media {
 	unsigned int block;
 	struct media_queue *q;
 	struct dm_dev *dev;
+	spinlock_t hold_lock;
+	bool hold;
+	struct bio_list held;
 	char name[SITE_NAME_MAX];
 	char table[256];	/* the options as they came, for table status */
 };
@@ -211,6 +216,7 @@ static int media_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 		return -ENOMEM;
 	}
 	r = -EINVAL;
+	spin_lock_init(&m->hold_lock);
 	if (strscpy(m->name, argv[0], sizeof(m->name)) <= 0) {
 		ti->error = "The medium's name is empty or too long";
 		goto bad;
@@ -258,7 +264,19 @@ static void media_dtr(struct dm_target *ti)
 	media_free(ti, ti->private);
 }
 
-static int media_map(struct dm_target *ti, struct bio *bio)
+static bool hold_back(struct media *m, struct bio *bio)
+{
+	bool yes;
+
+	spin_lock_irq(&m->hold_lock);
+	yes = m->hold;
+	if (yes)
+		bio_list_add(&m->held, bio);
+	spin_unlock_irq(&m->hold_lock);
+	return yes;
+}
+
+static int media_do(struct dm_target *ti, struct bio *bio)
 {
 	struct media_io *io = dm_per_bio_data(bio, sizeof(*io));
 	sector_t sector = dm_target_offset(ti, bio->bi_iter.bi_sector);
@@ -279,6 +297,29 @@ static int media_map(struct dm_target *ti, struct bio *bio)
 	return DM_MAPIO_SUBMITTED;
 }
 
+static int media_map(struct dm_target *ti, struct bio *bio)
+{
+	if (bio_op(bio) == REQ_OP_DISCARD && hold_back(ti->private, bio))
+		return DM_MAPIO_SUBMITTED;
+	return media_do(ti, bio);
+}
+
+static void let_go(struct dm_target *ti)
+{
+	struct media *m = ti->private;
+	struct bio_list held;
+	struct bio *bio;
+
+	spin_lock_irq(&m->hold_lock);
+	m->hold = false;
+	held = m->held;
+	bio_list_init(&m->held);
+	spin_unlock_irq(&m->hold_lock);
+	while ((bio = bio_list_pop(&held)))
+		if (media_do(ti, bio) == DM_MAPIO_KILL)
+			bio_io_error(bio);
+}
+
 static void media_status(struct dm_target *ti, status_type_t type, unsigned int flags,
 			 char *result, unsigned int maxlen)
 {
@@ -294,6 +335,9 @@ static void media_status(struct dm_target *ti, status_type_t type, unsigned int 
 		waiting = m->q->waiting.count + list_count_nodes(&m->q->full);
 		dirty = m->q->dirty_bytes;
 		spin_unlock_irqrestore(&site_instant, irq);
+		spin_lock_irqsave(&m->hold_lock, irq);
+		waiting += bio_list_size(&m->held);
+		spin_unlock_irqrestore(&m->hold_lock, irq);
 		DMEMIT("%s %d %zu %llu", m->name, m->gen && media_is_void(m->gen), waiting,
 		       dirty);
 		break;
@@ -312,8 +356,16 @@ static int media_message(struct dm_target *ti, unsigned int argc, char **argv, c
 	struct media *m = ti->private;
 	u64 seed;
 
+	if (argc == 1 && !strcasecmp(argv[0], "hold")) {
+		WRITE_ONCE(m->hold, true);
+		return 0;
+	}
+	if (argc == 1 && !strcasecmp(argv[0], "let_go")) {
+		let_go(ti);
+		return 0;
+	}
 	if (argc != 2 || strcasecmp(argv[0], "cut") || kstrtou64(argv[1], 0, &seed)) {
-		DMERR("%s: the only message is: cut SEED", m->name);
+		DMERR("%s: messages are: cut SEED, hold, let_go", m->name);
 		return -EINVAL;
 	}
 	if (!m->gen) {

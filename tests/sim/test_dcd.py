@@ -325,6 +325,27 @@ def test_discards_hold_up_nothing(part: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.parametrize(("kernel", "parts"), [("plain", ()), ("checked", ("closed", "cut"))])
+def test_discards_that_hang(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_hung_discard.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(
+    ("knob", "part", "says"),
+    [
+        ("discard_waits", "minutes", "Input/output error"),
+        ("discard_unheld", "minutes", "has other bytes"),
+        ("discard_unheld", "dead_log", "has other bytes"),
+        ("close_waits", "closed", "the close waits for the discard"),
+    ],
+)
+def test_discards_that_hang_can_hold_or_overtake(knob: str, part: str, says: str) -> None:
+    """The control: destage waits for them, or writes where they may still come; so does a close."""
+    run = lab("dcd_hung_discard.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 def test_zeroes_in_turn_hold_up_writes() -> None:
     """The control: zeroes go to the data disk as they come, however long they are."""
     options = ("--param", "dcd.test_zero_in_turn=1", "--timeout", "600")

@@ -113,6 +113,17 @@ class Disk:
     def heal(self) -> None:
         self._load([self._linear(0, self.sectors)])
 
+    def hold_discards(self) -> None:
+        """They don't return, and aren't done, before let_go()."""
+        dm.message(f"{self.name}-medium", "hold")
+
+    def held(self) -> int:
+        """How many requests wait there."""
+        return int(dm.status(f"{self.name}-medium").split()[2])
+
+    def let_go(self) -> None:
+        dm.message(f"{self.name}-medium", "let_go")
+
     def replug(self) -> None:
         """The disk's power is cut and comes back while it is in use, and it is an honest one.
 
