@@ -346,6 +346,12 @@ def test_discards_that_hang_can_hold_or_overtake(knob: str, part: str, says: str
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+def test_sixteen_tib() -> None:
+    """All of it discarded: test_long.py."""
+    run = lab("dcd_huge.py", "64")
+    assert run.rc == 0, run.text
+
+
 def test_zeroes_in_turn_hold_up_writes() -> None:
     """The control: zeroes go to the data disk as they come, however long they are."""
     options = ("--param", "dcd.test_zero_in_turn=1", "--timeout", "600")

@@ -77,6 +77,11 @@ def test_every_order_of_three_events(axis: str, of: int, part: int) -> None:
     assert re.search(rb"\d+ histories passed", run.stdout), run.text
 
 
+def test_sixteen_tib_are_discarded() -> None:
+    run = lab("dcd_huge.py", options=HOURS)
+    assert run.rc == 0, run.text
+
+
 @every_part
 @pytest.mark.parametrize("axis", ["policy=block", "policy=error", "log=small", "size=more"])
 def test_every_order_of_two_events_with(axis: str, part: int) -> None:
