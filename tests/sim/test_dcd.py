@@ -72,6 +72,19 @@ def test_reads_that_hang_can_hold_others(knob: str, part: str, says: str) -> Non
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+@pytest.mark.parametrize(("kernel", "parts"), [("plain", ()), ("checked", ("holder",))])
+def test_late_writes_of_a_lost_session(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_preempt.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+def test_late_writes_can_hold_who_takes_over() -> None:
+    """The control: what is aborted waits for room all the same."""
+    options = ("--param", "dcd.test_wait_forever=1", "--sim-timeout", "600")
+    run = lab("dcd_preempt.py", "holder", options=options)
+    assert run.rc == 1 and "PR out (Preempt and abort)" in run.stderr, run.text
+
+
 def test_damage_is_refused() -> None:
     run = lab("dcd_damage.py")
     assert run.rc == 0, run.text

@@ -5,14 +5,18 @@ itself, a log of 32 MiB, and 16 writers at random.
 Arguments: parts (all of them if there are none).
 """
 
+import contextlib
 import random
 import sys
 import threading
 import time
 from functools import partial
+from pathlib import Path
 
 from dcdlab import SEGMENT, Box, Model, counters, filled, format_log, some_write
 from locklab import base, blk, dm, fio, lio, media
+from locklab.iscsi import Session
+from locklab.wire import Wire
 
 LONGEST_S = 1.0
 MIB = 18 << 10
@@ -29,11 +33,10 @@ def box_of_a_spindle() -> Box:
     )  # fmt: skip
 
 
-def load(box: Box, disk: blk.Disk, seconds: int = RUN_S) -> None:
+def load(box: Box, node: str, seconds: int = RUN_S, **more: object) -> None:
     """16 writes of 4 KiB at a time; none may wait long."""
-    got = fio.run(
-        disk.node, {"rw": "randwrite", "iodepth": 16, "time_based": 1, "runtime": seconds}
-    )[0]
+    job = {"rw": "randwrite", "iodepth": 16, "time_based": 1, "runtime": seconds}
+    got = fio.run(node, job | more)[0]
     longest = got["write"]["clat_ns"]["max"] / 1e9
     rate = got["write"]["iops"]
     info = box.info()
@@ -49,7 +52,7 @@ def zeroing() -> None:
         took = blk.timed(lambda: disk.zero(0, disk.sectors))
         print(f"  zeroed in {took:.3f} s", flush=True)
         base.expect(took < LONGEST_S, "the zeroing itself takes long")
-        load(box, disk)
+        load(box, disk.node)
     box.away()
 
 
@@ -69,7 +72,7 @@ def trim() -> None:
         thread = threading.Thread(target=trims, args=(disk,))
         thread.start()
         try:
-            load(box, disk)
+            load(box, disk.node)
         finally:
             stop.set()
             thread.join(3600)
@@ -81,7 +84,63 @@ def plain() -> None:
     base.step("no zeroes at all")
     box = box_of_a_spindle()
     with box.disk() as disk:
-        load(box, disk)
+        load(box, disk.node)
+    box.away()
+
+
+class Work(threading.Thread):
+    """Programs, one after another, beside a load."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__()
+        self._lines = lines
+        self.error: base.Wrong | None = None
+
+    def run(self) -> None:
+        for line in self._lines:
+            time.sleep(1)
+            try:
+                took = blk.timed(lambda: base.run(*line.split()))  # noqa: B023
+            except base.Wrong as err:
+                self.error = err
+                return
+            print(f"  {line}: {took:.2f} s", flush=True)
+
+    def beside(self, box: Box, node: str, seconds: int, **more: object) -> None:
+        self.start()
+        load(box, node, seconds, **more)
+        base.expect(not self.is_alive(), "the programs take longer than the load")
+        base.expect(self.error is None, f"{self.error}")
+
+
+def remote() -> None:
+    base.step("by iSCSI: the whole disk discarded, file systems made and trimmed under load")
+    box = box_of_a_spindle()
+    store = box.open()
+    wire, target, session = Wire("lan"), lio.Target(store), Session()
+    node = session.login()
+    # The load has a disk of its own at the target: a mount holds up who writes to the same.
+    stack = contextlib.ExitStack()
+    other = stack.enter_context(lio.look(store))
+    Work(f"blkdiscard {node}").beside(box, other, 30)
+    there = Path("/tmp/trimmed")
+    there.mkdir()
+    behind = {"offset": "17g", "size": "900m"}  # what follows is before it
+    for kind, mkfs in (
+        ("ext4", f"mkfs.ext4 -q -F -E discard {node} 16g"),
+        ("xfs", f"mkfs.xfs -q -f -d size=16g {node}"),
+    ):
+        Work(
+            mkfs, f"mount -t {kind} -o noatime {node} {there}",
+            f"dd if=/dev/zero of={there}/file bs=1M count=64 conv=fsync", f"rm {there}/file",
+            f"fstrim -v {there}", f"umount {there}",
+        ).beside(box, other, 60, **behind)  # fmt: skip
+    base.run("xfs_repair", "-n", node)
+    stack.close()
+    session.close()
+    target.remove()
+    wire.close()
+    box.close()
     box.away()
 
 
@@ -164,7 +223,9 @@ def thin() -> None:
     dm.remove("pool")
 
 
-PARTS = {"cut": cut, "thin": thin, "zeroing": zeroing, "trim": trim, "plain": plain}
+PARTS = {
+    "cut": cut, "thin": thin, "zeroing": zeroing, "trim": trim, "plain": plain, "remote": remote,
+}  # fmt: skip
 for part in sys.argv[1:] or PARTS:
     base.expect(part in PARTS, f"there is no part {part!r}")
     PARTS[part]()
