@@ -93,3 +93,15 @@ def test_without_memory(kernel: str) -> None:
 def test_failed_administration_leaves_nothing_in_memory() -> None:
     run = lab("mirror_memory.py", "leaks", options=("--boot", "slab_debug=U"))
     assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("kernel", "parts"), [("plain", ()), ("checked", ("log",))])
+def test_a_leg_that_is_busy(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("mirror_busy.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+def test_a_leg_that_is_busy_can_fail() -> None:
+    """The control: SCSI doesn't try again for long enough."""
+    run = lab("mirror_busy.py", "impatient", options=("--sim-timeout", "900"))
+    assert run.rc == 1 and "the legs, meanwhile: got 'A" in run.stderr, run.text
