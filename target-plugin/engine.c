@@ -404,7 +404,7 @@ void dcd_close(struct dcd_engine *e)
 	cancel_delayed_work_sync(&e->destage_work);
 	cancel_delayed_work_sync(&e->commit_work);
 	tell_end(e);
-	dcd_beyond_close(e, e->log_behind && !e->after_log);
+	dcd_beyond_close(e, e->log_behind && !e->after_log && !dcd_left(e));
 	dcd_end(e);
 }
 EXPORT_SYMBOL_GPL(dcd_close);
