@@ -3,8 +3,9 @@
  * Ask: does a leg answer? A leg that hangs is given up only if the other one does (watch.h).
  *
  * The question is a read of one block: of the leg's superblock, or of its first block in core
- * mode. Nobody waits for the answer: who asks comes again later. So a leg that reads and doesn't
- * write passes for one that answers.
+ * mode; if that fails, of another place, and of a third one, as each may have a bad sector. Nobody
+ * waits for the answer: who asks comes again later. So a leg that reads and doesn't write passes
+ * for one that answers.
  *
  * Locking: the watch's worker is the only caller of ask_leg(); ask_stop() when it has ended.
  */
@@ -17,6 +18,7 @@ struct mirror;
 
 /* An answer counts for so long; and for so long its absence says nothing. */
 #define ASK_MS	1000u
+#define ASK_PLACES	3u
 
 struct ask {
 	struct transfer t;
@@ -24,6 +26,7 @@ struct ask {
 	unsigned int bytes;		/* a logical block */
 	unsigned long since;		/* jiffies: when it was asked */
 	bool asked;			/* and the answer wasn't looked at yet */
+	unsigned int place;		/* which one */
 };
 
 /* Of a leg with a device. NULL: out of memory; destroy and stop take that, too. May sleep. */
@@ -33,7 +36,7 @@ void ask_destroy(struct ask *a);
 /*
  * Does the leg, which is alive, answer? Process context, doesn't sleep. 0: it has answered within
  * ASK_MS. -EINPROGRESS: it was asked within ASK_MS, and what it says isn't known yet. Else it
- * has said nothing for longer (-ETIMEDOUT), or the errno of the read.
+ * has said nothing for longer (-ETIMEDOUT), or no place of it can be read: the errno of the last.
  */
 int __must_check ask_leg(struct mirror *m, enum leg_id leg);
 

@@ -237,9 +237,11 @@ static void clean(struct dirty_map *dm, bool tick)
 		return;
 
 	/* What isn't flushed, on a leg that may be dead now, is as dirty as before. */
-	good = !mirror_flush_legs(m) && mirror_changes(m) == changes;
+	good = !mirror_flush_legs(m);
 
+	/* Asked under the table: what is made stale from now on waits for that. */
 	mutex_lock(&dm->table);
+	good = good && mirror_changes(m) == changes;
 	settle_log(dm, tick, good);
 	if (tick)
 		settle_map(dm, good);

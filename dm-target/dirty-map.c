@@ -3,6 +3,7 @@
 
 #include <linux/bitmap.h>
 #include <linux/blkdev.h>
+#include <linux/delay.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 
@@ -13,6 +14,7 @@
 #include "mirror.h"
 #include "zero.h"
 
+TEST_KNOB(uint, slow_wait, "ms from when the home is seen dead to when marks wait for another one");
 TEST_KNOB(bool, no_activity_log, "marks go to the map's bits, without a bound");
 TEST_KNOB(uint, log_slots, "so many regions the activity log names at most, whatever dirty_limit is");
 
@@ -149,6 +151,8 @@ static bool do_waiting(struct dirty_map *dm, struct list_head *batch)
 	int r;
 
 	if (READ_ONCE(dm->m->legs[home].dead)) {
+		if (test_knob(slow_wait))
+			msleep(test_knob(slow_wait));
 		wait_for_home(dm, batch);
 		return true;
 	}

@@ -17,6 +17,8 @@
 #include "verdict.h"
 
 TEST_KNOB(bool, parting_stays, "a leg doesn't come back while the other one can't be written");
+TEST_KNOB(bool, voids_home, "a target forgets the map, although that counts, and stays its home");
+TEST_KNOB(bool, map_stays_stopped, "nobody looks after a mark that saw its home dead just before");
 TEST_KNOB(uint, slow_home, "ms from when a leg has the map to when it is the map's home");
 
 static int adopt(struct mirror *m, struct super *source)
@@ -225,7 +227,12 @@ static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *
 	spin_lock_irq(&m->lock);
 	*target = v.full || v.join || m->map.nr_stale;
 	spin_unlock_irq(&m->lock);
-	return *target ? join_as_target(m, leg, v.full) : 0;
+	if (!*target)
+		return 0;
+	/* As a target it forgets its map, and a parting that failed may have left the home there. */
+	if (mirror_home(m) == leg && !test_knob(voids_home))
+		r = move_home(m, other_leg(leg));
+	return r ?: join_as_target(m, leg, v.full);
 }
 
 /* Does it answer, and what does it say that it is? In core mode its first block has to do. */
@@ -310,6 +317,11 @@ static int come_back(struct mirror *m, enum leg_id leg)
 	spin_unlock_irq(&m->lock);
 	if (r)
 		return r;
+	/* A mark that saw its home dead, just before, has stopped the map and waits for a parting. */
+	if (m->meta && !test_knob(map_stays_stopped)) {
+		dirty_map_hold(&m->dirty);
+		dirty_map_release(&m->dirty);
+	}
 	/* Else every mark would go over the wire from now on. */
 	if (m->meta && !target && leg == LEG_LOCAL && mirror_home(m) != leg &&
 	    move_home(m, leg))

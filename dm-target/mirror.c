@@ -12,6 +12,7 @@
 
 TEST_KNOB(bool, restart_forgets, "a write that is sent again is as if no leg had it");
 TEST_KNOB(bool, target_acks, "a write that the target hasn't got is acknowledged, whatever the policy");
+TEST_KNOB(bool, cleans_forgotten, "the cleaner goes on while something forgotten isn't stale yet");
 TEST_KNOB(bool, nothing_forgotten, "a flush that fails on a leg that stays changes nothing");
 
 static bool leg_in(unsigned int mask, enum leg_id leg)
@@ -98,7 +99,7 @@ static void forgot(struct mirror *m, enum leg_id leg)
 	lockdep_assert_held(&m->lock);
 	if (m->forgot || !leg_may_forget(&m->legs[leg]) || test_knob(nothing_forgotten))
 		return;
-	m->forgot = true;
+	WRITE_ONCE(m->forgot, true);
 	m->changes++;
 	join_kick(m);
 }
@@ -109,12 +110,14 @@ void mirror_take_forgotten(struct mirror *m)
 
 	spin_lock_irq(&m->lock);
 	forgot = m->forgot;
-	m->forgot = false;
+	WRITE_ONCE(m->recalls, m->recalls + forgot);
+	WRITE_ONCE(m->forgot, false);
 	spin_unlock_irq(&m->lock);
 	if (!forgot)
 		return;
 	dirty_map_to_stale(&m->dirty, LEGS);
 	spin_lock_irq(&m->lock);
+	WRITE_ONCE(m->recalls, m->recalls - 1);
 	mirror_changed(m);
 	spin_unlock_irq(&m->lock);
 }
@@ -409,7 +412,8 @@ enum leg_id mirror_home(struct mirror *m)
 
 bool mirror_may_clean(struct mirror *m)
 {
-	return READ_ONCE(m->standing) == TOGETHER && !m->read_only;
+	return READ_ONCE(m->standing) == TOGETHER && !m->read_only &&
+	       (test_knob(cleans_forgotten) || !(READ_ONCE(m->forgot) || READ_ONCE(m->recalls)));
 }
 
 unsigned int mirror_changes(struct mirror *m)

@@ -98,6 +98,7 @@ struct mirror {
 	 * done nothing is written out as clean, and no leg joins or becomes in sync.
 	 */
 	bool forgot;
+	unsigned int recalls;		/* so many are at it: mirror_take_forgotten() */
 
 	/* standing.h */
 	enum standing standing;

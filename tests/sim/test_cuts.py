@@ -80,7 +80,10 @@ def test_a_flush_afterwards_does_not_do(part: str, says: str) -> None:
     assert run.rc == 1 and says in run.stderr, run.text
 
 
-@pytest.mark.parametrize("part", ["core", "core_stays", "metadata", "flush_source", "write_source"])
+@pytest.mark.parametrize("part", [
+    "core", "core_stays", "metadata", "flush_source", "write_source", "cleaner_at_its_tick",
+    "cleaner_of_a_full_log",
+])  # fmt: skip
 def test_a_local_cache_that_is_lost(part: str) -> None:
     run = labrun.lab("mirror_volatile.py", part)
     assert run.rc == 0, run.text
@@ -90,6 +93,8 @@ def test_a_local_cache_that_is_lost(part: str) -> None:
     ("core", "core_forgets", "what was acknowledged and flushed"),
     ("flush_source", "nothing_forgotten", "differ"),
     ("write_source", "nothing_forgotten", "differ"),
+    ("cleaner_at_its_tick", "cleans_forgotten", "differ"),
+    ("cleaner_of_a_full_log", "cleans_forgotten", "differ"),
 ])  # fmt: skip
 def test_what_a_lost_cache_had_is_found_missing(part: str, knob: str, says: str) -> None:
     options = ("--param", f"dm_lockstep.test_{knob}=1")

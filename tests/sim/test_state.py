@@ -96,6 +96,23 @@ def test_a_read_in_its_callers_pages_waits(part: str) -> None:
 
 
 @both_kernels
+@pytest.mark.parametrize("part", ["alone", "both", "crash", "stopped", "unread"])
+def test_the_home_comes_back(part: str, kernel: str) -> None:
+    run = lab("state_home.py", part, kernel=kernel, options=PATIENCE)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("part", "knob", "says"), [
+    ("alone", "voids_home", "sector 640 holds version 0"), ("crash", "voids_home", "differ"),
+    ("stopped", "map_stays_stopped", "no end after"), ("unread", "ask_once", "no end after"),
+])  # fmt: skip
+def test_nobody_looks_after_the_home(part: str, knob: str, says: str) -> None:
+    options = (*PATIENCE, "--param", f"dm_lockstep.test_{knob}=1")
+    run = lab("state_home.py", part, options=options)
+    assert run.rc != 0 and says in run.text, run.text
+
+
+@both_kernels
 @pytest.mark.parametrize("leg", ["local", "remote"])
 @pytest.mark.parametrize("sector", ["slot0", "slot1", "map", "log"])
 def test_an_unreadable_sector_of_the_metadata(sector: str, leg: str, kernel: str) -> None:

@@ -5,14 +5,14 @@ Args: the part.
 """
 
 import errno
+import time
 
 from locklab import base, blk, dm, media, mirror
 from locklab.media import PRIMARY_SITE
-from mirrorlab import Leg
-from statelab import create, super_of
+from statelab import SYNC, create, super_of
+from statelegs import Leg
 
 MIB = 4
-SECTORS = MIB << 11
 REGION = 64
 OPTIONS = ("rejoin", 1, "resync_pace", "full")
 
@@ -20,8 +20,9 @@ OPTIONS = ("rejoin", 1, "resync_pace", "full")
 class Local:
     """A disk with a volatile cache below a linear device that can be made to fail."""
 
-    def __init__(self) -> None:
+    def __init__(self, mib: int = MIB) -> None:
         media.forget("p-local")
+        self.sectors = mib << 11
         self.turn = 0
         self._on()
         self.node = dm.create("wl", self._linear())
@@ -30,11 +31,11 @@ class Local:
         self.turn += 1
         words = f"4 site {PRIMARY_SITE} write_cache on"
         self.medium = dm.create(
-            f"plocal{self.turn}", f"0 {SECTORS} media p-local ram null {words}"
+            f"plocal{self.turn}", f"0 {self.sectors} media p-local ram null {words}"
         )
 
     def _linear(self) -> str:
-        return f"0 {SECTORS} linear {self.medium} 0"
+        return f"0 {self.sectors} linear {self.medium} 0"
 
     def _set(self, table: str) -> None:
         dm.load("wl", table)
@@ -43,10 +44,10 @@ class Local:
 
     def fail(self) -> None:
         """Writes and flushes fail; reads don't."""
-        self._set(f"0 {SECTORS} flakey {self.medium} 0 0 36000 1 error_writes")
+        self._set(f"0 {self.sectors} flakey {self.medium} 0 0 36000 1 error_writes")
 
     def gone(self) -> None:
-        self._set(f"0 {SECTORS} error")
+        self._set(f"0 {self.sectors} error")
 
     def well(self) -> None:
         self._set(self._linear())
@@ -59,11 +60,11 @@ class Local:
 
 
 class World:
-    def __init__(self, *options: object, metadata: bool) -> None:
-        self.local = Local()
-        self.remote = Leg("lremote", mib=MIB)
+    def __init__(self, *options: object, metadata: bool, mib: int = MIB) -> None:
+        self.local = Local(mib)
+        self.remote = Leg("lremote", mib=mib)
         words = (*options, *OPTIONS)
-        self.sectors = SECTORS
+        self.sectors = mib << 11
         if metadata:
             create(self.local.node, self.remote.node, "--assume-clean")
             self.sectors = super_of(self.local.node).data_sectors
@@ -78,12 +79,12 @@ class World:
     def same(self) -> None:
         blk.same(self.local.node, self.remote.node, self.sectors)
 
-    def wait(self, health: str, action: str | None = None) -> None:
+    def wait(self, health: str, action: str | None = None, seconds: float = 60) -> None:
         def there() -> bool:
             now = self.status()
             return now.health == health and action in (None, now.action)
 
-        base.until(there, f"{health} {action}: {dm.status('mirror')}", 60)
+        base.until(there, f"{health} {action}: {dm.status('mirror')}", seconds)
 
 
 def reload(metadata: bool, reloads: bool = True) -> None:
@@ -143,12 +144,53 @@ def source(fails: str) -> None:
     w.same()
 
 
+def in_between(full: bool) -> None:
+    """@full: the activity log is, so that the cleaner comes by all the time; else at its tick."""
+    base.step("the source loses its cache while the target is made SYNC, and the cleaner comes by")
+    slots = 400 if full else 60_000  # ms for a superblock of the target's
+    w = World("remote_timeout", 0, *(("dirty_limit", 1) if full else ()), metadata=True,
+              mib=64 if full else MIB)  # fmt: skip
+    old, new = blk.pattern("old", 64), blk.pattern("new", 64)
+    with blk.Disk(w.node) as disk:
+        disk.write(0, old)
+        disk.flush()
+        dm.message("mirror", "fail remote")
+        w.wait("AD")
+        disk.write(2048, new)
+        disk.flush()
+        dm.message("mirror", "resync_rate 1")
+        dm.message("mirror", "recover")
+        w.wait("Aa")
+        w.remote.set(slots=f"slow:{slots}")
+        dm.message("mirror", "resync_rate 0")
+        for n in range(1, 1000 if full else 1):
+            disk.write(n * REGION, new[: 8 * 512])
+        base.until(lambda: super_of(w.local.medium).state == SYNC, "the source says in sync", 600)
+        time.sleep(0 if full else 1)
+        disk.write(0, new)  # on both legs; on the local one in the cache
+        w.local.fail()
+        with base.refused("the flush", errno.EIO):
+            disk.flush()
+        w.local.lose_power()
+        w.local.well()
+        for n in range(1000, 2000 if full else 1000):  # others want room in the log
+            disk.write(n * REGION, new[: 8 * 512])
+            if w.status().health != "Aa":
+                break
+    w.wait("AA", "idle", 600)
+    time.sleep(10)
+    w.wait("AA", "idle", 600)
+    w.same()
+
+
 ALL = {
     "core": lambda: reload(False),
     "core_stays": lambda: reload(False, False),
     "metadata": lambda: reload(True),
     "flush_source": lambda: source("flush"),
     "write_source": lambda: source("write"),
+    "cleaner_at_its_tick": lambda: in_between(full=False),
+    "cleaner_of_a_full_log": lambda: in_between(full=True),
 }
 (part,) = base.words(1, ALL)
 ALL[part]()
