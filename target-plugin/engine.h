@@ -41,7 +41,7 @@
  * - The data disk: everything stays in the log, FLUSH and close go on working;
  *   writes are refused once the log is full. A place of it: only that, and it doesn't
  *   fill the log (stuck.h).
- * - The log (@log_dead: a write to it failed): what is in NVRAM goes to the data
+ * - The log (@log_dead: a write to it failed, or can't be read back: proof.h): what is in NVRAM goes to the data
  *   disk directly. An NVRAM that keeps its content also keeps account of that
  *   (its header's `applied`), and of what is lost (lost.h), so writes go on. With any
  *   other a crash loses what is there, and may bring back what the log had before: writes are
@@ -91,6 +91,7 @@
 #include "lost.h"
 #include "pace.h"
 #include "parse.h"
+#include "proof.h"
 #include "read.h"
 #include "stuck.h"
 #include "sums.h"
@@ -267,6 +268,7 @@ struct dcd_engine {
 	struct dcd_wipes wipes;		/* zeroes.h */
 	struct dcd_stuck bad;		/* stuck.h */
 	struct dcd_lost lost;		/* lost.h */
+	struct dcd_proof proof;		/* proof.h */
 	struct dcd_again *again;	/* again.c */
 	struct dcd_beyond *beyond;	/* beyond.h */
 	struct xarray sums;		/* sums.h, by segment */

@@ -28,6 +28,8 @@ int dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first, 
 			used);
 	if (!r)
 		r = dcd_disk_flush(&e->log);
+	if (!r)
+		r = dcd_proof(e, sequence, buf, used);
 	trace_dcd_commit(e, sequence, entries, used, r);
 	if (!r) {
 		dcd_count(e, DCD_N_SEGMENTS, 1);
@@ -42,6 +44,8 @@ void dcd_log_failed(struct dcd_engine *e, u64 segment, int error)
 	bool news;
 
 	dcd_count(e, DCD_N_LOG_WRITE_ERRORS, 1);
+	if (segment != DCD_SUPERBLOCK)
+		dcd_proof_doubt(e, segment);
 	spin_lock(&e->lock);
 	news = !e->log_dead;
 	e->log_dead = true;
@@ -64,6 +68,7 @@ void dcd_log_failed(struct dcd_engine *e, u64 segment, int error)
 
 void dcd_log_damaged(struct dcd_engine *e, u64 segment)
 {
+	dcd_proof_doubt(e, segment);
 	spin_lock(&e->lock);
 	WRITE_ONCE(e->damaged, max(e->damaged, segment + 1));
 	spin_unlock(&e->lock);

@@ -129,6 +129,7 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 			e->name, sequence, e->log.bdev);
 		r = dcd_segment_write(e, e->commit_buf, sequence, le64_to_cpu(h->first_entry),
 				      le32_to_cpu(h->entries), le32_to_cpu(h->used_bytes));
+		dcd_proof_doubt(e, sequence);	/* from the next lap on: now it can't go past the log */
 		if (r)
 			pr_err("dcd: %s: segment %llu can't be written: error %d, so the DCD isn't opened: copy the log %pg to a disk that takes writes, and use that; or `dcd recover` brings what log and NVRAM have to the data disk, and the DCD can be opened without writing to that segment\n",
 			       e->name, sequence, r, e->log.bdev);
@@ -150,6 +151,8 @@ static int read_segment(struct dcd_engine *e, struct recovery *c)
 		mended = mend(e, c, sequence);
 	if (mended)
 		return mended;
+	if (r)
+		dcd_proof_doubt(e, sequence);
 	if (!dcd_plan_segment(&c->plan, e->commit_buf, r))
 		return 0;
 	if (c->plan.wounded) {
@@ -168,6 +171,8 @@ static void read_header(struct dcd_engine *e, struct recovery *c)
 			    e->commit_buf, e->log.block);
 
 	c->bytes += e->log.block;
+	if (r)
+		dcd_proof_doubt(e, c->plan.place);
 	dcd_plan_header(&c->plan, e->commit_buf, r);
 }
 

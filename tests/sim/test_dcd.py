@@ -225,6 +225,21 @@ def test_what_the_log_lost(kernel: str, parts: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+def test_a_bad_place_of_the_log_loses_once(kernel: str) -> None:
+    run = lab("dcd_bad_log_place.py", "lab", "table", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("part", "says"), [
+    ("lab", "lap after lap acknowledged writes are lost"), ("table", "Structure needs cleaning"),
+])  # fmt: skip
+def test_a_bad_place_of_the_log_can_lose_in_every_lap(part: str, says: str) -> None:
+    """The control: nothing is read back."""
+    run = lab("dcd_bad_log_place.py", part, options=("--param", "dcd.test_unproven=1"))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_what_the_data_disk_has_is_not_lost(kernel: str) -> None:
     run = lab("dcd_wounded.py", kernel=kernel)
     assert run.rc == 0, run.text

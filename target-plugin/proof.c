@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/bitops.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+
+#include "dcd-trace.h"
+#include "engine.h"
+#include "lockstep-test.h"
+
+TEST_KNOB(bool, unproven, "what is written to a bad place of the log is believed to be there");
+
+int dcd_proof_init(struct dcd_engine *e)
+{
+	e->proof.places = kvcalloc(BITS_TO_LONGS(e->segments), sizeof(long), GFP_KERNEL);
+	e->proof.buf = vzalloc(e->segment_bytes);
+	return e->proof.places && e->proof.buf ? 0 : -ENOMEM;
+}
+
+void dcd_proof_free(struct dcd_engine *e)
+{
+	kvfree(e->proof.places);
+	vfree(e->proof.buf);
+}
+
+static unsigned long place_of(const struct dcd_engine *e, u64 segment)
+{
+	u64 at;
+
+	div64_u64_rem(segment, e->segments, &at);
+	return at;
+}
+
+void dcd_proof_doubt(struct dcd_engine *e, u64 segment)
+{
+	unsigned long place = place_of(e, segment);
+
+	if (!test_bit(place, e->proof.places) && !test_and_set_bit(place, e->proof.places))
+		dcd_count(e, DCD_N_DOUBTED, 1);
+}
+
+static int compare(struct dcd_engine *e, u64 segment, const void *buf, u32 bytes)
+{
+	int r = dcd_disk_io(&e->log, REQ_OP_READ | REQ_SYNC, dcd_segment_sector(e, segment),
+			    e->proof.buf, bytes);
+
+	if (r)
+		return r;
+	return memcmp(e->proof.buf, buf, bytes) ? -EBADMSG : 0;
+}
+
+int dcd_proof(struct dcd_engine *e, u64 segment, const void *buf, u32 bytes)
+{
+	int r;
+
+	if (!e->keeps || !test_bit(place_of(e, segment), e->proof.places) || test_knob(unproven))
+		return 0;
+	dcd_count(e, DCD_N_READ_BACK, 1);
+	r = compare(e, segment, buf, bytes);
+	if (!r || r == -ENOMEM)
+		return r;
+	dcd_count(e, DCD_N_READ_BACK_BAD, 1);
+	pr_err_ratelimited("dcd: %s: segment %llu was written to the log %pg, whose place was bad before, and isn't there: error %d\n",
+			   e->name, segment, e->log.bdev, r);
+	return r;
+}

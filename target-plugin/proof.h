@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Places of the ring that are in doubt: somebody couldn't read one, got other bytes from it than
+ * it was given, or couldn't write it. A disk may take writes there all the same, and the ring comes
+ * to that place again in every lap. So as long as the engine is open each segment that is written
+ * to such a place is read back, and compared, before its slot may be used again. One that isn't
+ * there is a write that failed: the log is dead until what is in NVRAM has gone past it to the data
+ * disk, or the place gives what it got; then the ring is beyond that place.
+ *
+ * That way needs an NVRAM that keeps its content (@keeps). With another one, or none, a dead log
+ * refuses writes, and what is LOST keeps it from being disowned (lost.h): there such a place goes on
+ * to lose what it gets, lap after lap, and is told each time. Look after that disk.
+ *
+ * It is known in memory only, one bit a place; the next opening has to find it again: recovery and
+ * scrub do, as soon as something that counts is there. A disk that answers from a cache of its own
+ * what its medium doesn't give deceives this.
+ */
+#ifndef DCD_PROOF_H
+#define DCD_PROOF_H
+
+#include <linux/types.h>
+
+struct dcd_engine;
+
+/* @places: bits; @buf: for who commits. */
+struct dcd_proof {
+	unsigned long *places;
+	void *buf;
+};
+
+int __must_check dcd_proof_init(struct dcd_engine *e);
+void dcd_proof_free(struct dcd_engine *e);
+
+/* The place of this segment is in doubt from now on. Any context. */
+void dcd_proof_doubt(struct dcd_engine *e, u64 segment);
+/* What was written there, and is durable, is there, or needn't be proved: 0. Sleeps; who commits. */
+int __must_check dcd_proof(struct dcd_engine *e, u64 segment, const void *buf, u32 bytes);
+
+#endif /* DCD_PROOF_H */
