@@ -60,8 +60,6 @@ static unsigned long to_retry(struct dcd_engine *e)
 {
 	unsigned long left = 0;
 
-	if (e->round_error == UNREAD && dcd_lost_is_due(e))
-		return 0;
 	spin_lock(&e->lock);
 	if (e->round_error && !e->log_dead && time_before(jiffies, e->round_retry))
 		left = e->round_retry - jiffies;
@@ -162,6 +160,7 @@ static sector_t look_at(struct dcd_engine *e, struct dcd_batch *b, unsigned int 
 	unsigned int i;
 
 	*refused = 0;
+	dcd_lost_begin(e);
 	for (i = 0; i < b->n; i++) {
 		struct dcd_load *l = b->loads + i;
 

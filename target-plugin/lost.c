@@ -8,10 +8,12 @@
 #include "lockstep-test.h"
 
 #define OF_RING		16		/* no more than such a part of it is given up */
-#define DUE		2		/* the tail is behind by such a part: at once, */
-#define PATIENCE	(30 * HZ)	/* else as long after it was found */
+#define DUE		8		/* no more than such a part is free: in the next round, */
+#define LEAST		(4 * HZ)	/* which is so long after it was found, at least; */
+#define PATIENCE	(30 * HZ)	/* else after as long */
 
 TEST_KNOB(bool, lost_stays, "a damaged place of the log holds its tail, and its next start");
+TEST_KNOB(bool, lost_at_once, "what can't be read is given up as soon as half of the ring is used");
 TEST_KNOB(bool, lost_in_log, "past a dead log nothing says what is lost, so nothing gets past it");
 
 bool dcd_lost_stays(void)
@@ -30,8 +32,8 @@ void dcd_lost_free(struct dcd_engine *e)
 	kvfree(e->lost.doubts);
 }
 
-/* Has it been so for a while? One that wasn't seen for as long is another one. */
-static bool has_waited(struct dcd_engine *e, u64 at)
+/* For how long has it been so? One that wasn't seen for a while is another one. */
+static unsigned long waited_for(struct dcd_engine *e, u64 at)
 {
 	struct dcd_doubt *d, *found = NULL, *other = e->lost.doubts;
 
@@ -48,15 +50,17 @@ static bool has_waited(struct dcd_engine *e, u64 at)
 		found->since = jiffies;
 	}
 	found->seen = jiffies;
-	return time_after_eq(jiffies, found->since + PATIENCE);
+	return jiffies - found->since;
 }
 
-bool dcd_lost_is_due(struct dcd_engine *e)
+/* Is there soon no room for writes, nor to say what is lost? */
+static bool is_due(struct dcd_engine *e)
 {
 	bool yes;
 
 	spin_lock(&e->lock);
-	yes = e->head - e->tail > e->segments / DUE;
+	yes = dcd_ring_free(e) <= e->segments / DUE ||
+	      (test_knob(lost_at_once) && e->head - e->tail > e->segments / 2);
 	spin_unlock(&e->lock);
 	return yes;
 }
@@ -65,8 +69,8 @@ static bool within_bounds(const struct dcd_engine *e, const struct dcd_place *p)
 {
 	u64 most = div_u64(e->segments * (e->segment_bytes >> SECTOR_SHIFT), OF_RING);
 
-	return READ_ONCE(e->lost.n) < DCD_LOST_RANGES &&
-	       READ_ONCE(e->lost.sectors) + dcd_place_sectors(p) <= most;
+	return READ_ONCE(e->lost.n) + e->lost.giving_n < DCD_LOST_RANGES &&
+	       READ_ONCE(e->lost.sectors) + e->lost.giving_sectors + dcd_place_sectors(p) <= most;
 }
 
 /* Does the log give what it is known to have in another place? */
@@ -123,8 +127,16 @@ static bool give_up(struct dcd_engine *e, const struct dcd_load *l)
 	return true;
 }
 
-static void is_lost(struct dcd_load *l)
+void dcd_lost_begin(struct dcd_engine *e)
 {
+	e->lost.giving_n = 0;
+	e->lost.giving_sectors = 0;
+}
+
+static void is_lost(struct dcd_engine *e, struct dcd_load *l)
+{
+	e->lost.giving_n++;
+	e->lost.giving_sectors += dcd_place_sectors(&l->place);
 	l->kind = DCD_LOAD_AGAIN;
 	l->lost = true;
 	l->unread = false;
@@ -151,20 +163,24 @@ static bool give_up_past_log(struct dcd_engine *e, const struct dcd_load *l)
 
 void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l)
 {
-	bool waited, wait;
+	unsigned long waited;
+	bool wait;
 
 	if (l->error == -ENOMEM || dcd_lost_stays() ||
 	    !within_bounds(e, &l->place) || (!never_logged(e, l) && !gives_others(e)))
 		return;
 	if (e->sweep.past_log) {
 		if (give_up_past_log(e, l))
-			is_lost(l);
+			is_lost(e, l);
 		return;
 	}
-	waited = has_waited(e, l->whole.at);
-	wait = !dcd_stuck_again(e) || (!dcd_lost_is_due(e) && !waited);
+	waited = waited_for(e, l->whole.at);
+	if (waited < LEAST && !test_knob(lost_at_once))
+		wait = true;
+	else
+		wait = !dcd_stuck_again(e) || (!is_due(e) && waited < PATIENCE);
 	if (!wait && give_up(e, l)) {
-		is_lost(l);
+		is_lost(e, l);
 		return;
 	}
 	l->kind = DCD_LOAD_LEFT;

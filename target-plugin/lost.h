@@ -5,8 +5,9 @@
  * is a medium error, until something is written, discarded or zeroed over it.
  *
  * Such a place mustn't hold the tail for ever. While there is room it only waits (DCD_LOAD_LEFT),
- * as a disk or its cable may be mended; each for half a minute at least. When the tail needs its
- * segment, what is left of it in the index is logged at the head as DCD_ENTRY_LOST, 64 bytes
+ * as a disk or its cable may be mended; each for half a minute, and when no more than an eighth of the
+ * ring is free for a few seconds and a second round at least, which is less than a write waits for
+ * room. Then what is left of it in the index is logged at the head as DCD_ENTRY_LOST, 64 bytes
  * however long it is, and that is logged again as bad places of the data disk are (stuck.h): so it
  * outlives everything, and costs no more than all of it once for each quarter of the ring. Recovery
  * makes the same of a segment of which only payloads are damaged (plan.h), but for what the data
@@ -57,12 +58,16 @@ struct dcd_doubt {
 struct dcd_lost {
 	unsigned long n;
 	u64 sectors;
+	unsigned long giving_n;		/* of this batch, which the index doesn't know yet */
+	u64 giving_sectors;
 	struct dcd_doubt *doubts;
 };
 
 int __must_check dcd_lost_init(struct dcd_engine *e);
 void dcd_lost_free(struct dcd_engine *e);
 
+/* The loads of another batch are judged. */
+void dcd_lost_begin(struct dcd_engine *e);
 /*
  * A load couldn't be read from the log. Its kind becomes what is done with it: LEFT, or AGAIN with
  * @lost; or it keeps its error.
@@ -76,7 +81,5 @@ void dcd_lost_keep(struct dcd_engine *e, struct dcd_load *l, bool past_log);
 void dcd_lost_no_room(struct dcd_engine *e, struct dcd_load *l, int error);
 /* The test knob lost_stays: never in a shipped build. */
 bool dcd_lost_stays(void);
-/* Is there no time to wait for a better log? Any context. */
-bool dcd_lost_is_due(struct dcd_engine *e);
 
 #endif /* DCD_LOST_H */

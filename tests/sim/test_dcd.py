@@ -216,6 +216,17 @@ def test_a_log_that_is_left_can_lose(knob: str, part: str, says: str) -> None:
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+def test_a_log_that_is_away_for_a_second_loses_nothing() -> None:
+    run = lab("dcd_blip.py")
+    assert run.rc == 0, run.text
+
+
+def test_a_log_that_is_away_for_a_second_can_lose() -> None:
+    """The control: given up as soon as more than half of the ring is used."""
+    run = lab("dcd_blip.py", options=("--param", "dcd.test_lost_at_once=1"))
+    assert run.rc == 1 and "places that were given up" in run.stderr, run.text
+
+
 @pytest.mark.parametrize(("kernel", "parts"), [
     ("plain", ()), ("checked", ("lab", "opened", "no-room", "patience")),
 ])  # fmt: skip

@@ -64,7 +64,7 @@ def laps(nvram: str, sector: int) -> None:
         said = f"of {len(writes.acknowledged)}, {writes.refused} refused: {box.info()}"
         base.expect(len(gone) <= 1, f"lap after lap acknowledged writes are lost: {gone} {said}")
         base.expect(box.count("read_back_bad") > 0, f"nobody found that it takes none: {said}")
-        base.expect(nvram == "none" or not writes.refused, f"writes are refused: {said}")
+        base.expect(not writes.refused, f"writes are refused: {said}")
         box.log.heal()
         box.says("log ok" if not gone else "log DAMAGED", "the log to work")
         refused = writes.refused
@@ -96,7 +96,6 @@ def table() -> None:
 
 PARTS = {
     "lab": lambda: laps("lab", 40),
-    "none": lambda: laps("none", 16),
     "table": table,
 }
 for name in base.words(1, PARTS) or PARTS:
