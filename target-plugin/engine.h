@@ -433,6 +433,8 @@ bool dcd_slots_drain(const struct dcd_engine *e);	/* a test knob's; needs @lock 
  * dcd_super_write() uses @destage_buf.
  */
 int __must_check dcd_super_read(struct dcd_engine *e, bool grown);
+/* Both copies as they are; one that can't be read, if the other one can, as zeroes. Sleeps. */
+int __must_check dcd_super_blocks(struct dcd_engine *e, u8 *buf);
 int __must_check dcd_header_read(struct dcd_engine *e);
 int __must_check dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied);
 /* All copies of the superblock have this bit of @incompat from now on; the destager's. */

@@ -80,7 +80,7 @@ static bool gives_others(struct dcd_engine *e)
 	u8 *buf = kmalloc(2 * DCD_BLOCK, GFP_NOIO);
 	bool yes = false;
 
-	if (f && buf && !dcd_disk_io(&e->log, REQ_OP_READ, 0, buf, 2 * DCD_BLOCK)) {
+	if (f && buf && !dcd_super_blocks(e, buf)) {
 		dcd_super_find(buf, 0, e->log.sectors, f);
 		yes = !f->reason && f->super.generation == e->super.generation;
 	}

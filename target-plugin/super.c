@@ -8,6 +8,7 @@
 
 #define TEXT 512	/* bytes of a reason */
 
+TEST_KNOB(bool, both_copies, "the superblock can't be read if one of its copies can't");
 TEST_KNOB(bool, any_end, "end records that are damaged are as if they had never been written");
 
 void dcd_geometry_of(const struct dcd_engine *e, struct dcd_geometry *g)
@@ -42,7 +43,7 @@ static int take_super(struct dcd_engine *e, const struct dcd_super_found *f)
 		return -EMEDIUMTYPE;
 	}
 	if (f->copies[!f->counts] != DCD_COPY_VALID)
-		pr_warn("dcd: %s: copy %u of the superblock of the log %pg is damaged, the other one counts\n",
+		pr_warn("dcd: %s: copy %u of the superblock of the log %pg is damaged or can't be read, the other one counts\n",
 			e->name, !f->counts, e->log.bdev);
 	e->super = f->super;
 	e->super_differs = f->differ;
@@ -54,6 +55,25 @@ static int take_super(struct dcd_engine *e, const struct dcd_super_found *f)
 	return 0;
 }
 
+int dcd_super_blocks(struct dcd_engine *e, u8 *buf)
+{
+	int r = dcd_disk_io(&e->log, REQ_OP_READ, 0, buf, 2 * DCD_BLOCK);
+	unsigned int i, good = 0;
+
+	if (!r || test_knob(both_copies))
+		return r;
+	for (i = 0; i < 2; i++) {
+		u8 *copy = buf + i * DCD_BLOCK;
+
+		if (dcd_disk_io(&e->log, REQ_OP_READ, i * (DCD_BLOCK >> SECTOR_SHIFT), copy,
+				DCD_BLOCK))
+			memset(copy, 0, DCD_BLOCK);
+		else
+			good++;
+	}
+	return good ? 0 : r;
+}
+
 int dcd_super_read(struct dcd_engine *e, bool grown)
 {
 	struct dcd_super_found *f = kmalloc(sizeof(*f), GFP_KERNEL);
@@ -62,7 +82,7 @@ int dcd_super_read(struct dcd_engine *e, bool grown)
 
 	if (r)
 		goto out;
-	r = dcd_disk_io(&e->log, REQ_OP_READ, 0, buf, 2 * DCD_BLOCK);
+	r = dcd_super_blocks(e, buf);
 	if (r) {
 		pr_err("dcd: %s: can't read the superblock of the log %pg: error %d\n", e->name,
 		       e->log.bdev, r);

@@ -62,10 +62,13 @@ static int find_left(struct set *s)
 
 static int find_super(struct set *s)
 {
-	u8 blocks[2 * DCD_BLOCK] = { 0 };
+	u8 blocks[2 * DCD_BLOCK] = { 0 }, unread[sizeof(blocks) >> SECTOR_SHIFT];
+	u64 bytes = min_t(u64, sizeof(blocks), s->log.bytes);
 	char text[512];
 
-	if (device_read(&s->log, blocks, min_t(u64, sizeof(blocks), s->log.bytes), 0)) {
+	/* One copy is enough. */
+	if (bytes && device_read_around(&s->log, blocks, bytes, 0, unread) == bytes >> SECTOR_SHIFT &&
+	    device_read(&s->log, blocks, bytes, 0)) {
 		s->failed = true;
 		return -1;
 	}

@@ -216,6 +216,18 @@ def test_a_log_that_is_left_can_lose(knob: str, part: str, says: str) -> None:
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_one_copy_of_the_superblock_is_enough(kernel: str) -> None:
+    run = lab("dcd_super.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+def test_one_copy_of_the_superblock_is_too_little() -> None:
+    """The control: both are read at once."""
+    run = lab("dcd_super.py", options=("--param", "dcd.test_both_copies=1"))
+    assert run.rc == 1 and "Input/output error" in run.stderr, run.text
+
+
 def test_a_log_that_is_away_for_a_second_loses_nothing() -> None:
     run = lab("dcd_blip.py")
     assert run.rc == 0, run.text
