@@ -57,10 +57,19 @@ static bool age_word(struct dirty_map *dm, unsigned long word)
 	if (!READ_ONCE(dm->mapped[word]))
 		return false;
 	touched = xchg(&dm->touched[word], 0);
-	idle = READ_ONCE(dm->mapped[word]) & ~touched;
+	/* Most are stale while a resync is at it, and stay: not asked one by one. */
+	idle = READ_ONCE(dm->mapped[word]) & ~touched & ~mirror_stale_word(dm->m, word);
 	for_each_set_bit(bit, &idle, BITS_PER_LONG)
 		some |= try_leave(dm, word * BITS_PER_LONG + bit);
 	return some;
+}
+
+/* Marks get their turn: nobody waits for more than a page of a walk. */
+static void let_marks_in(struct dirty_map *dm)
+{
+	mutex_unlock(&dm->table);
+	cond_resched();
+	mutex_lock(&dm->table);
 }
 
 /* Likewise of the map. Only pages that have a bit are looked at. */
@@ -73,7 +82,7 @@ static bool age_map(struct dirty_map *dm)
 		word = BIT_WORD(page_first(page));
 		for (; word < BITS_TO_LONGS(page_first(page) + page_nr(dm, page)); word++)
 			some |= age_word(dm, word);
-		cond_resched();
+		let_marks_in(dm);
 	}
 	return some;
 }
@@ -204,20 +213,23 @@ static void settle_word(struct dirty_map *dm, unsigned long page, unsigned long 
 		set_bit(word * BITS_PER_LONG + bit, dm->bits);
 }
 
-static void settle_map(struct dirty_map *dm, bool good)
+/* @good: until something changes. */
+static void settle_map(struct dirty_map *dm, bool good, unsigned int changes)
 {
 	unsigned long page, word;
 
 	for_each_set_bit(page, dm->used, map_pages(dm)) {
 		word = BIT_WORD(page_first(page));
 		for (; word < BITS_TO_LONGS(page_first(page) + page_nr(dm, page)); word++)
-			if (READ_ONCE(dm->mapped[word]))
+			/* Only the cleaner clears bits. */
+			if (READ_ONCE(dm->mapped[word]) & ~READ_ONCE(dm->bits[word]))
 				settle_word(dm, page, word, good);
 		spin_lock_irq(&dm->lock);
 		if (bitmap_empty(page_words(dm->mapped, page), page_nr(dm, page)))
 			__clear_bit(page, dm->used);
 		spin_unlock_irq(&dm->lock);
-		cond_resched();
+		let_marks_in(dm);
+		good = good && mirror_changes(dm->m) == changes;
 	}
 }
 
@@ -244,7 +256,7 @@ static void clean(struct dirty_map *dm, bool tick)
 	good = good && mirror_changes(m) == changes;
 	settle_log(dm, tick, good);
 	if (tick)
-		settle_map(dm, good);
+		settle_map(dm, good, changes);
 	r = map_image_update(dm);
 	mutex_unlock(&dm->table);
 	if (r)

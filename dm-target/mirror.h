@@ -253,6 +253,12 @@ bool mirror_region_busy(struct mirror *m, unsigned long region);
 bool mirror_region_stale(struct mirror *m, unsigned long region);
 /* Is there any? As it was a moment ago. */
 bool mirror_any_stale(const struct mirror *m);
+/* Of BITS_PER_LONG regions, those that were stale a moment ago. Any context. */
+static inline unsigned long mirror_stale_word(const struct mirror *m, unsigned long word)
+{
+	return READ_ONCE(m->map.stale[word]);
+}
+
 int __must_check mirror_flush_legs(struct mirror *m);
 
 /* Messages: sleeping context, no locks. Return 0 or an errno, with a DMWARN. */
