@@ -370,7 +370,7 @@ def test_writers_that_overtake_each_other(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("part", ["cut", "thin", "zeroing", "trim"])
+@pytest.mark.parametrize("part", ["cut", "thin", "zeroing", "trim", "remote"])
 def test_discards_hold_up_nothing(part: str) -> None:
     run = lab("dcd_discard.py", part)
     assert run.rc == 0, run.text

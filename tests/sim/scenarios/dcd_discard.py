@@ -5,16 +5,15 @@ itself, a log of 32 MiB, and 16 writers at random.
 Arguments: parts (all of them if there are none).
 """
 
-import contextlib
+import os
 import random
 import sys
 import threading
 import time
 from functools import partial
-from pathlib import Path
 
 from dcdlab import SEGMENT, Box, Model, counters, filled, format_log, some_write
-from locklab import base, blk, dm, fio, lio, media
+from locklab import base, blk, dm, fio, fs, lio, media
 from locklab.iscsi import Session
 from locklab.wire import Wire
 
@@ -35,7 +34,9 @@ def box_of_a_spindle() -> Box:
 
 def load(box: Box, node: str, seconds: int = RUN_S, **more: object) -> None:
     """16 writes of 4 KiB at a time; none may wait long."""
-    job = {"rw": "randwrite", "iodepth": 16, "time_based": 1, "runtime": seconds}
+    job: dict[str, object] = {
+        "rw": "randwrite", "iodepth": 16, "time_based": 1, "runtime": seconds,
+    }  # fmt: skip
     got = fio.run(node, job | more)[0]
     longest = got["write"]["clat_ns"]["max"] / 1e9
     rate = got["write"]["iops"]
@@ -88,55 +89,54 @@ def plain() -> None:
     box.away()
 
 
-class Work(threading.Thread):
-    """Programs, one after another, beside a load."""
+class Program(threading.Thread):
+    """Something that goes on beside a load."""
 
-    def __init__(self, *lines: str) -> None:
+    def __init__(self, line: str) -> None:
         super().__init__()
-        self._lines = lines
+        self._line = line
         self.error: base.Wrong | None = None
 
     def run(self) -> None:
-        for line in self._lines:
-            time.sleep(1)
-            try:
-                took = blk.timed(lambda: base.run(*line.split()))  # noqa: B023
-            except base.Wrong as err:
-                self.error = err
-                return
-            print(f"  {line}: {took:.2f} s", flush=True)
+        time.sleep(1)
+        try:
+            took = blk.timed(lambda: base.run(*self._line.split()))
+        except base.Wrong as err:
+            self.error = err
+            return
+        print(f"  {self._line}: {took:.2f} s", flush=True)
 
     def beside(self, box: Box, node: str, seconds: int, **more: object) -> None:
         self.start()
         load(box, node, seconds, **more)
-        base.expect(not self.is_alive(), "the programs take longer than the load")
-        base.expect(self.error is None, f"{self.error}")
+        self.join(120)
+        base.expect(not self.is_alive() and not self.error, f"{self._line}: {self.error or ''}")
 
 
 def remote() -> None:
-    base.step("by iSCSI: the whole disk discarded, file systems made and trimmed under load")
+    base.step("by iSCSI: the whole disk discarded, and file systems trimmed, under load")
     box = box_of_a_spindle()
     store = box.open()
     wire, target, session = Wire("lan"), lio.Target(store), Session()
     node = session.login()
     # The load has a disk of its own at the target: a mount holds up who writes to the same.
-    stack = contextlib.ExitStack()
-    other = stack.enter_context(lio.look(store))
-    Work(f"blkdiscard {node}").beside(box, other, 30)
-    there = Path("/tmp/trimmed")
-    there.mkdir()
-    behind = {"offset": "17g", "size": "900m"}  # what follows is before it
-    for kind, mkfs in (
-        ("ext4", f"mkfs.ext4 -q -F -E discard {node} 16g"),
-        ("xfs", f"mkfs.xfs -q -f -d size=16g {node}"),
-    ):
-        Work(
-            mkfs, f"mount -t {kind} -o noatime {node} {there}",
-            f"dd if=/dev/zero of={there}/file bs=1M count=64 conv=fsync", f"rm {there}/file",
-            f"fstrim -v {there}", f"umount {there}",
-        ).beside(box, other, 60, **behind)  # fmt: skip
-    base.run("xfs_repair", "-n", node)
-    stack.close()
+    with lio.look(store) as other:
+        Program(f"blkdiscard {node}").beside(box, other, 15)
+        behind = {"offset": "17g", "size": "900m"}  # what follows is before it
+        # Not mkfs itself: it writes 6 MiB of data at once, and who comes behind those waits for
+        # them, and for room, of which the spindle makes 4 MiB a second.
+        for kind, mkfs in (
+            ("ext4", f"mkfs.ext4 -q -F -E discard {node} 16g"),
+            ("xfs", f"mkfs.xfs -q -f -d size=16g {node}"),
+        ):
+            base.run(*mkfs.split())
+            with fs.mounted(kind, node, "/tmp/trimmed") as there:
+                (there / "file").write_bytes(bytes(64 << 20))
+                os.sync()
+                (there / "file").unlink()
+                Program(f"fstrim {there}").beside(box, other, 15, **behind)
+                fs.settle(there)
+            fs.clean(kind, node, "trimmed")
     session.close()
     target.remove()
     wire.close()
