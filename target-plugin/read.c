@@ -502,7 +502,7 @@ void dcd_read_in_worker(struct dcd_engine *e, struct dcd_request *rq)
 	blk_finish_plug(&plug);
 	dcd_log_reads_end(e, rq);
 	while (test_knob(read_holds) && atomic_read(&rq->gather.pending) > 1)
-		msleep(10);
+		msleep(20);
 	srcu_read_unlock(&e->readers, id);
 	rq->gather.log_reads = NULL;
 }

@@ -34,7 +34,7 @@ struct dcd_request;
  * bytes. @parked: requests.
  */
 struct dcd_reads {
-	spinlock_t lock;
+	spinlock_t lock;	/* see above */
 	struct list_head owns, left, parked;
 	size_t given_up;
 	struct work_struct unpark_work;

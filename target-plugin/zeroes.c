@@ -143,7 +143,7 @@ static void learn(struct dcd_wipes *w, u64 sectors, u64 us)
 		w->piece = min(w->piece * 2, PIECE_MOST);
 }
 
-static int discard(struct dcd_engine *e, const struct dcd_place *p)
+static int discard_or_hold(struct dcd_engine *e, const struct dcd_place *p)
 {
 	struct dcd_wipes *w = &e->wipes;
 
@@ -200,7 +200,7 @@ int dcd_wipe(struct dcd_engine *e, enum dcd_load_kind kind, const struct dcd_pla
 	int r;
 
 	if (kind == DCD_LOAD_DISCARD) {
-		r = discard(e, p);
+		r = discard_or_hold(e, p);
 		if (r == -EINPROGRESS)
 			return r;
 		if (r && r != -ENOMEM) {

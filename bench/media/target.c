@@ -55,7 +55,7 @@ struct media {
 	unsigned int block;
 	struct media_queue *q;
 	struct dm_dev *dev;
-	spinlock_t hold_lock;
+	spinlock_t hold_lock;	/* of what follows */
 	bool hold;
 	struct bio_list held;
 	char name[SITE_NAME_MAX];

@@ -11,7 +11,7 @@ import contextlib
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from dcdlab import SEGMENT, Box
 from locklab import base, blk, dm, lio, scsi, wire

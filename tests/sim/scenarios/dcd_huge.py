@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A DCD whose data disk has 16 TiB (in memory, sparse): written at both ends and in between, all of
 it (or as many GiB of its end as the argument says) discarded, the power cut meanwhile and
-afterwards. Nothing takes a walk over the disk, no number is too small for it, and memory is bounded.
+afterwards. Nothing takes a walk over the disk, no number is too small for it, memory is bounded.
 """
 
 from __future__ import annotations

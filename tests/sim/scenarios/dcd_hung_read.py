@@ -155,7 +155,7 @@ def deadline() -> None:
             one.deadline(DEADLINE_MS)
             reads = one.waiting()
             one.works()
-            base.until(lambda: one.box.count("reads_given_up") >= COUNT,  # noqa: B023
+            base.until(lambda: one.box.count("reads_given_up") >= COUNT,
                        "all to be given up", DEADLINE_MS / 1000 + SOON)  # fmt: skip
             one.works()
             one.box.data.heal()
@@ -249,7 +249,7 @@ def compare_and_write() -> None:
 
 
 def mixed() -> None:
-    with lab("a read of what is in the log and of what isn't answered: the log's tail goes on") as one:
+    with lab("a read of the log and of what isn't answered: the log's tail goes on") as one:
         box = one.box
         base.put(one.store.path / "control", "destage_idle_ms=3600000")
         with blk.Disk(one.node) as disk:

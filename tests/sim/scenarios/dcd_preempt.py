@@ -11,8 +11,8 @@ holder: the old session held the reservation: PREEMPT AND ABORT ends its writes 
 none: it had none when it sent them. LIO aborts only what came while the preempted key held one, so
 they arrive late. reset: after a reset they don't.
 
-All with emulate_tas=0. With LIO's default, 1, neither is answered before the target has given up the
-lost session, as that has to acknowledge the answer TASK ABORTED.
+All with emulate_tas=0. With LIO's default, 1, neither is answered before the target has given up
+the lost session, as that has to acknowledge the answer TASK ABORTED.
 """
 
 from __future__ import annotations
