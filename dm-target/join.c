@@ -265,6 +265,20 @@ static void begin_joining(struct mirror *m, enum leg_id leg)
 	spin_unlock_irq(&m->lock);
 }
 
+/*
+ * A parting that has failed half-way may have left ALONE on the other leg, in a generation that
+ * nobody knows of: together, that leg has to say what it said before. That is our own trouble, and
+ * not this leg's.
+ */
+static int be_as_before(struct mirror *m, enum leg_id leg, enum leg_why *why)
+{
+	int r = metadata_make_sure(m, other_leg(leg));
+
+	if (r)
+		*why = READ_ONCE(m->legs[leg].why);
+	return r;
+}
+
 static int come_back(struct mirror *m, enum leg_id leg)
 {
 	struct leg *l = &m->legs[leg];
@@ -288,6 +302,8 @@ static int come_back(struct mirror *m, enum leg_id leg)
 			why = WHY_DRAINING;
 		if (!r && m->meta)
 			r = prepare(m, leg, &found, &target, &why);
+		if (!r)
+			r = be_as_before(m, leg, &why);
 	}
 
 	spin_lock_irq(&m->lock);
@@ -300,7 +316,7 @@ static int come_back(struct mirror *m, enum leg_id leg)
 	if (!r && (m->changes != m->join_changes || writes_draining(m, leg)))
 		r = -EAGAIN;
 	/* It may be just about to succeed. */
-	if (!r && standing_parts(m))
+	if (!r && (standing_parts(m) || metadata_unsure(m, other_leg(leg))))
 		r = -EBUSY;
 	if (!r) {
 		l->dead = false;

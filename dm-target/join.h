@@ -6,6 +6,8 @@
  *    I/O to it has returned, it can be read (in core mode its first block) and flushed, and its
  *    superblock shows that it has no history of its own (verdict.h), and no other mirror of
  *    this host has it by another device (registry.h). Otherwise it stays dead, and says why.
+ *    Nor before the other leg says for certain what it is taken for: a parting that has failed
+ *    half-way may be on that (metadata.h).
  *  - It is marked TARGET of the source's generation on its own superblock
  *    before it gets any resync write: until the end it is inconsistent. Only a
  *    leg that misses nothing (policy block: no write was acknowledged without

@@ -14,6 +14,7 @@
 #include "transfer.h"
 
 TEST_KNOB(bool, one_slot, "a slot that can't be read makes both so");
+TEST_KNOB(bool, sure_of_halves, "a superblock that was written half-way is as it was before");
 
 #define READING	(REQ_OP_READ | REQ_SYNC | REQ_META)
 #define DURABLE	(REQ_OP_WRITE | REQ_SYNC | REQ_META | REQ_PREFLUSH | REQ_FUA)
@@ -125,12 +126,14 @@ static int write_slots(struct mirror *m, enum leg_id leg, struct super *next)
 	super_touch(next, ktime_get_real_seconds());
 	m->meta->super[leg].seq = next->seq;
 	super_pack(next, size, slot);
+	WRITE_ONCE(m->meta->unsure[leg], true);
 	for (i = 0; i < LOCKSTEP_SLOTS; i++, sector += LOCKSTEP_SLOT_SECTORS) {
 		r = transfer_now(m, leg, DURABLE, sector, slot, LOCKSTEP_SLOT_BYTES);
 		if (r)
 			return r;
 	}
 	m->meta->super[leg] = *next;
+	WRITE_ONCE(m->meta->unsure[leg], false);
 	trace_lockstep_super(m, leg, next->state, next->seq);
 	count(&m->counters, COUNT_SUPER_WRITES);
 	return 0;
@@ -199,6 +202,47 @@ int metadata_update(struct mirror *m, enum leg_id leg,
 	if (!r)
 		r = metadata_write(m, leg, &next);
 	mutex_unlock(&m->meta->lock[leg]);
+	return r;
+}
+
+/* Does it say on the disk what it says in core, as far as the other leg is concerned? */
+static bool as_in_core(struct mirror *m, enum leg_id leg)
+{
+	const struct super *core = &m->meta->super[leg], *s;
+	struct super_found found;
+
+	if (read_slots(m, leg, metadata_place(m, leg)) || check_found(m, leg, &found) ||
+	    found.kind != SUPER_VALID)
+		return false;
+	s = &found.super;
+	return s->state == core->state && generation_is(&s->cur, &core->cur) &&
+	       generation_is(&s->base, &core->base) && s->data_sectors == core->data_sectors;
+}
+
+bool metadata_unsure(const struct mirror *m, enum leg_id leg)
+{
+	return m->meta && READ_ONCE(m->meta->unsure[leg]) && !test_knob(sure_of_halves);
+}
+
+int metadata_make_sure(struct mirror *m, enum leg_id leg)
+{
+	struct super next;
+	int r;
+
+	if (!metadata_unsure(m, leg))
+		return 0;
+	mutex_lock(&m->meta->lock[leg]);
+	next = m->meta->super[leg];
+	super_set_active(&next, true);
+	r = metadata_write(m, leg, &next);
+	if (r && as_in_core(m, leg)) {
+		WRITE_ONCE(m->meta->unsure[leg], false);
+		r = 0;
+	}
+	mutex_unlock(&m->meta->lock[leg]);
+	if (r)
+		DMWARN_LIMIT("%s: the superblock of the %s leg (%s) may be half-way written, and can't be written again yet: error %d; the other leg doesn't come back before",
+			     m->name, leg_name(leg), leg_path(&m->legs[leg]), r);
 	return r;
 }
 

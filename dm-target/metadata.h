@@ -29,6 +29,11 @@ struct metadata {
 	struct mutex lock[LEGS];	/* of that leg's superblock, see above */
 	struct super super[LEGS];	/* as last written, or tried to be */
 	/*
+	 * The last write of it hasn't succeeded (yet): the leg may have that in one slot, in
+	 * both, or not at all. The next write that succeeds ends this; see metadata_make_sure().
+	 */
+	bool unsure[LEGS];
+	/*
 	 * The device's size, in sectors, when it was first read: what is at its end
 	 * stays there, though the device may grow while it is in use. A table
 	 * reload hands it on (registry.h).
@@ -74,6 +79,15 @@ int __must_check metadata_move(struct mirror *m, enum leg_id leg, u64 sectors,
  */
 int __must_check metadata_update(struct mirror *m, enum leg_id leg,
 				 int (*change)(struct mirror *m, struct super *s));
+
+/*
+ * Is what the leg's superblock says in doubt, for a write of it has failed or is under way? Any
+ * context. And have it say, for certain, what it says in core, as one in use: it is written once
+ * more, or, if it can't be written, it is read, and nothing of what failed is there. Takes
+ * lock[leg].
+ */
+bool metadata_unsure(const struct mirror *m, enum leg_id leg);
+int __must_check metadata_make_sure(struct mirror *m, enum leg_id leg);
 
 /* Not 0: for generation ids. */
 u64 metadata_random(void);

@@ -17,8 +17,8 @@
  *                 policy degrade, or unblocked              alone
  *                 policy block                              blocked
  *                 policy error                              refusing
- *   parting     they can't be written: what is held fails   the same; the next write
- *                                                           tries again
+ *   parting     they can't be written, or half-way: what    the same; the next write
+ *               is held fails                               tries again
  *   alone, blocked, refusing
  *               policy changed, or "unblock"                parting
  *   alone, blocked, refusing, and parting if that has failed

@@ -113,6 +113,25 @@ def test_nobody_looks_after_the_home(part: str, knob: str, says: str) -> None:
 
 
 @both_kernels
+@pytest.mark.parametrize("part", ["back", "crash", "takeover", "waits"])
+def test_a_parting(part: str, kernel: str) -> None:
+    run = lab("state_parting.py", part, kernel=kernel, options=PATIENCE)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("part", "knob", "says"), [
+    ("back", "sure_of_halves", "in vain for: AA together"),
+    ("crash", "sure_of_halves", "load a table into copy"),
+    ("takeover", "sure_of_halves", "nobody says so"),
+    ("waits", "sure_of_halves", "was accepted"),
+])  # fmt: skip
+def test_a_parting_that_is_taken_lightly(part: str, knob: str, says: str) -> None:
+    options = (*PATIENCE, "--param", f"dm_lockstep.test_{knob}=1")
+    run = lab("state_parting.py", part, options=options)
+    assert run.rc != 0 and says in run.text, run.text
+
+
+@both_kernels
 @pytest.mark.parametrize("leg", ["local", "remote"])
 @pytest.mark.parametrize("sector", ["slot0", "slot1", "map", "log"])
 def test_an_unreadable_sector_of_the_metadata(sector: str, leg: str, kernel: str) -> None:

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A parting that fails half-way, one that is tried again and again, one that doesn't end: what comes
+after it.
+
+Args: the part.
+"""
+
+import errno
+
+from locklab import base, blk, dm
+from statelab import ALONE, META
+from statelegs import Copies, Leg, Pair
+
+LAST_SLOT = 8  # sectors
+
+
+def second_slot_fails(leg: Leg) -> None:
+    disk, end = leg.disk.node, leg.disk.sectors
+    start = end - LAST_SLOT
+    dm.reload(leg.name, f"0 {start} linear {disk} 0\n"
+                        f"{start} {LAST_SLOT} flakey {disk} {start} 0 3600 1 error_writes")  # fmt: skip
+
+
+def half_way(then: str) -> None:
+    base.step("the remote leg takes one slot of the superblock in which it is alone")
+    pair = Pair("remote_timeout", 2000, "rejoin", 1)
+    pair.put(0)
+    second_slot_fails(pair.remote)
+    pair.local.gone()
+    with base.refused("a write of a region that isn't marked, so no leg gets it", errno.EIO):
+        pair.put(640)
+    base.equal(pair.remote.super.state, ALONE, "the remote leg, half-way")
+    if then == "waits":
+        pair.remote.set(slots="nowrite")
+        pair.local.well()
+        with base.refused("the local leg is well, the remote one contradicts it", errno.EIO):
+            pair.message("recover")
+        pair.wait("DA", "parting")
+        pair.remote.well()
+        pair.good_end("the remote leg is well, too")
+        return
+    pair.local.well()
+    pair.in_sync()
+    pair.remote.well()
+    pair.put(640, fua=True)
+
+    base.step("the remote leg goes, and the local one goes on alone")
+    pair.remote.gone()
+    pair.put(704, fua=True)
+    pair.wait("AD", "alone")
+    if then == "crash":
+        base.step("the primary crashes")
+        copies = Copies(pair.sectors)
+        copies.put([pair.local.image(), pair.remote.image()])
+        node = copies.start()
+        copies.in_sync()
+        pair.check("after the crash", node)
+        return
+    if then == "takeover":
+        base.step("the other site takes over with the remote leg")
+        copies = Copies(pair.sectors)
+        copies.put([pair.local.image(), pair.remote.image()])
+        says = base.run(META, "verdict", "-", "/dev/xremote")
+        base.expect("missing here" in says, f"a write is missing there, and nobody says so: {says}")
+        return
+    pair.remote.well()
+    pair.good_end("back again")
+
+
+PARTS = {
+    "waits": lambda: half_way("waits"),
+    "back": lambda: half_way("back"),
+    "crash": lambda: half_way("crash"),
+    "takeover": lambda: half_way("takeover"),
+}
+(part,) = base.words(1, PARTS)
+PARTS[part]()
+base.step("done")
