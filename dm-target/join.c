@@ -267,16 +267,13 @@ static void begin_joining(struct mirror *m, enum leg_id leg)
 
 /*
  * A parting that has failed half-way may have left ALONE on the other leg, in a generation that
- * nobody knows of: together, that leg has to say what it said before. That is our own trouble, and
- * not this leg's.
+ * nobody knows of: together, that leg has to say what it said before. No parting comes in between
+ * from now on. What fails is our own trouble, and not this leg's.
  */
 static int be_as_before(struct mirror *m, enum leg_id leg, enum leg_why *why)
 {
-	int r = metadata_make_sure(m, other_leg(leg));
-
-	if (r)
-		*why = READ_ONCE(m->legs[leg].why);
-	return r;
+	*why = READ_ONCE(m->legs[leg].why);
+	return standing_join_ends(m) ? metadata_make_sure(m, other_leg(leg)) : -EBUSY;
 }
 
 static int come_back(struct mirror *m, enum leg_id leg)
@@ -330,6 +327,7 @@ static int come_back(struct mirror *m, enum leg_id leg)
 		trace_lockstep_leg(m, leg, mirror_health(m, leg));
 		mirror_changed(m);
 	}
+	standing_join_ended(m);
 	spin_unlock_irq(&m->lock);
 	if (r)
 		return r;

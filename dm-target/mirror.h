@@ -109,12 +109,14 @@ struct mirror {
 	enum leg_id home;		/* whose map counts; LEGS before the first resume */
 	struct list_head held;
 	struct work_struct parting;
+	bool parts;			/* that is at it */
 	struct workqueue_struct *state_wq;	/* ordered */
 
 	/* join.h */
 	struct mutex join_lock;
 	unsigned int join_changes;	/* changes as of the step under way */
 	bool join_off;
+	bool join_ends;			/* a leg is about to come back: see standing.h */
 	struct delayed_work joining;
 	struct workqueue_struct *join_wq;
 

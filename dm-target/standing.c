@@ -12,6 +12,7 @@
 #include "mirror.h"
 
 TEST_KNOB(bool, messages_wait, "a message waits for a parting without end");
+TEST_KNOB(bool, partings_first, "a parting that fails is tried again while a leg comes back");
 
 const char *standing_name(enum standing standing)
 {
@@ -36,12 +37,25 @@ void standing_part(struct mirror *m)
 	queue_work(m->state_wq, &m->parting);
 }
 
+/*
+ * Is a parting that has failed not to be tried again for now? Not if there is a new one, or a
+ * suspend waits for what is held.
+ */
+static bool waits_for_join(const struct mirror *m)
+{
+	lockdep_assert_held(&m->lock);
+	return m->join_ends && m->standing == PARTING && m->changes == m->join_changes &&
+	       !m->closed && !test_knob(partings_first);
+}
+
 void standing_hold(struct mirror *m, struct write *w)
 {
 	lockdep_assert_held(&m->lock);
 
 	list_add_tail(&w->held, &m->held);
 	count(&m->counters, COUNT_HELD);
+	if (waits_for_join(m))
+		return;
 	/* Parting may have failed before: try again, or what is held fails. Together: once more. */
 	if (m->standing == PARTING || m->closed ||
 	    (m->standing == TOGETHER && mirror_may_resync(m)))
@@ -157,6 +171,14 @@ static int part(struct mirror *m)
 static void parting_work(struct work_struct *work)
 {
 	struct mirror *m = container_of(work, struct mirror, parting);
+	bool wait;
+
+	spin_lock_irq(&m->lock);
+	wait = waits_for_join(m);
+	m->parts = !wait;
+	spin_unlock_irq(&m->lock);
+	if (wait)
+		return;
 
 	if (part(m))
 		standing_fail_held(m, BLK_STS_IOERR);
@@ -164,8 +186,9 @@ static void parting_work(struct work_struct *work)
 		standing_release(m);
 
 	spin_lock_irq(&m->lock);
+	m->parts = false;
 	/* A message came in between. */
-	if (m->standing == PARTING && !list_empty(&m->held))
+	if (m->standing == PARTING && !list_empty(&m->held) && !waits_for_join(m))
 		queue_work(m->state_wq, &m->parting);
 	else if (m->standing != TOGETHER)
 		join_kick_later(m);
@@ -263,12 +286,35 @@ void standing_await(struct mirror *m)
 bool standing_parts(struct mirror *m)
 {
 	lockdep_assert_held(&m->lock);
-	return m->standing == PARTING && work_busy(&m->parting);
+	return m->standing == PARTING && m->parts;
 }
 
 void standing_retry(struct mirror *m)
 {
 	queue_work(m->state_wq, &m->parting);
+}
+
+bool standing_join_ends(struct mirror *m)
+{
+	bool parts;
+
+	spin_lock_irq(&m->lock);
+	m->join_ends = true;
+	spin_unlock_irq(&m->lock);
+	standing_await(m);
+	spin_lock_irq(&m->lock);
+	parts = standing_parts(m);
+	spin_unlock_irq(&m->lock);
+	return !parts;
+}
+
+void standing_join_ended(struct mirror *m)
+{
+	lockdep_assert_held(&m->lock);
+	/* A write that is held, or a mark, may have waited. */
+	if (m->join_ends && m->standing == PARTING)
+		queue_work(m->state_wq, &m->parting);
+	m->join_ends = false;
 }
 
 int standing_retry_now(struct mirror *m)

@@ -112,6 +112,16 @@ bool standing_parts(struct mirror *m);
 void standing_retry(struct mirror *m);
 int __must_check standing_retry_now(struct mirror *m);
 
+/*
+ * A leg is about to come back. A parting that has failed before isn't tried again until the join
+ * has ended, however many writes are held, or a leg that is well would never find a moment without
+ * one; what is held waits for the join. Under join_lock: the begin, which sleeps, for
+ * PARTING_SECONDS at most, and false is returned if a parting is under way all the same; and in
+ * any case the end, under the state lock.
+ */
+bool __must_check standing_join_ends(struct mirror *m);
+void standing_join_ended(struct mirror *m);
+
 /* Messages. Process context. */
 int __must_check standing_unblock(struct mirror *m);
 void standing_set_policy(struct mirror *m, enum table_policy policy);

@@ -5,10 +5,13 @@ after it.
 Args: the part.
 """
 
+import contextlib
 import errno
+import threading
+import time
 
 from locklab import base, blk, dm
-from statelab import ALONE, META
+from statelab import ALONE, META, Beside
 from statelegs import Copies, Leg, Pair
 
 LAST_SLOT = 8  # sectors
@@ -67,7 +70,36 @@ def half_way(then: str) -> None:
     pair.good_end("back again")
 
 
+def tried_again(writers: int) -> None:
+    base.step(f"the parting fails, and {writers} writers go on; the leg that was away is well again")
+    pair = Pair("remote_timeout", 2000, "rejoin", 1)
+    pair.put(0)
+    pair.remote.set(slots="nowrite", map="slow:5")
+    pair.local.gone()
+    stop = threading.Event()
+
+    def work(at: int) -> None:
+        with blk.Disk(pair.node) as disk:
+            while not stop.is_set():
+                with contextlib.suppress(OSError):
+                    disk.write(at, bytes(4096))
+                    time.sleep(0.01)
+
+    threads = [Beside(lambda at=640 + 64 * n: work(at)) for n in range(writers)]
+    pair.wait("DA", "parting")
+    time.sleep(5)  # all of them have failed many times
+    pair.local.well()
+    pair.wait("AA", "together", 10)
+    stop.set()
+    for thread in threads:
+        thread.result()
+    pair.remote.well()
+    pair.in_sync()
+    pair.same()
+
+
 PARTS = {
+    "writers": lambda: tried_again(4),
     "waits": lambda: half_way("waits"),
     "back": lambda: half_way("back"),
     "crash": lambda: half_way("crash"),
