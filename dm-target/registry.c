@@ -2,6 +2,7 @@
 #include "registry.h"
 
 #include <linux/module.h>
+#include <linux/sched/signal.h>
 
 #include "join.h"
 #include "lockstep-test.h"
@@ -12,6 +13,7 @@
 
 TEST_KNOB(bool, name_of_before, "a renamed device is known by the name that it had");
 TEST_KNOB(bool, drain_by_device, "what was abandoned is looked for on the same block device only");
+TEST_KNOB(bool, starts_beside, "a table starts while the one before still parts");
 TEST_KNOB(bool, two_mirrors, "two mirrors have one leg, if they reach it by two block devices");
 
 static LIST_HEAD(mirrors);
@@ -460,10 +462,43 @@ static void inherit(struct mirror *m, const struct mirror *from)
 	spin_unlock_irq(&m->lock);
 }
 
+/* Does one that this mirror takes over from still write that it has given up a leg? */
+static bool before_parts(const struct mirror *m)
+{
+	struct mirror *other;
+	bool parts = false;
+
+	mutex_lock(&mirrors_lock);
+	list_for_each_entry(other, &mirrors, registered.link)
+		parts |= hands_on(other, m) && other->suspended && standing_busy(other);
+	mutex_unlock(&mirrors_lock);
+	return parts;
+}
+
+/* A message may have parted it while it was suspended, and has ended before that. */
+static int await_before(const struct mirror *m)
+{
+	unsigned long end = jiffies + HANDOVER_SECONDS * HZ;
+
+	if (m->ran || test_knob(starts_beside))
+		return 0;
+	while (before_parts(m)) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		if (time_after(jiffies, end)) {
+			DMERR("%s: the table before still writes to a leg that it goes on alone: resume once more when it has",
+			      m->name);
+			return -EBUSY;
+		}
+		schedule_timeout_killable(HZ / 50 + 1);
+	}
+	return 0;
+}
+
 int registry_resume(struct mirror *m)
 {
 	struct mirror *other;
-	int r = 0;
+	int r = await_before(m);
 
 	mutex_lock(&mirrors_lock);
 	learn_name(m);

@@ -27,6 +27,9 @@
  * the old one didn't have. If a leg is exchanged, or after a remove and create,
  * the new table line is all that is known.
  *
+ * What the old one still writes then, for it was told to give a leg up while it was suspended, is
+ * waited for, for a while.
+ *
  * A new mirror that couldn't be started has taken over all the same: the old one
  * is gone then. The next table takes over from it.
  *
@@ -142,7 +145,13 @@ void registry_remove(struct mirror *m);
  */
 void registry_linger(struct mirror *m, void (*free)(struct mirror *m));
 
-/* In .preresume, first. -EBUSY if another mirror still runs on the legs. */
+/*
+ * In .preresume, first. -EBUSY if another mirror still runs on the legs, or if the table before is
+ * parting, after a message to it while it was suspended, and hasn't ended that within
+ * HANDOVER_SECONDS: two mirrors never write one leg's superblock at a time. -EINTR: the caller was
+ * killed meanwhile.
+ */
+#define HANDOVER_SECONDS 30
 int __must_check registry_resume(struct mirror *m);
 /* It could be: from now on others inherit from it. */
 void registry_ran(struct mirror *m);

@@ -283,6 +283,11 @@ void standing_await(struct mirror *m)
 		schedule_timeout_uninterruptible(1);
 }
 
+bool standing_busy(const struct mirror *m)
+{
+	return work_busy((struct work_struct *)&m->parting);
+}
+
 bool standing_parts(struct mirror *m)
 {
 	lockdep_assert_held(&m->lock);

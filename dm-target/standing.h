@@ -99,6 +99,9 @@ void standing_drain(struct mirror *m);
 #define PARTING_SECONDS	3
 void standing_await(struct mirror *m);
 
+/* Is a parting queued or under way, as of now? Any context. */
+bool standing_busy(const struct mirror *m);
+
 /*
  * Is a parting under way? Under the state lock: one that isn't finds whatever is made of the
  * standing before the lock is given back.

@@ -113,7 +113,9 @@ def test_nobody_looks_after_the_home(part: str, knob: str, says: str) -> None:
 
 
 @both_kernels
-@pytest.mark.parametrize("part", ["back", "crash", "takeover", "waits", "writers"])
+@pytest.mark.parametrize("part", [
+    "back", "crash", "takeover", "waits", "writers", "told", "endless",
+])  # fmt: skip
 def test_a_parting(part: str, kernel: str) -> None:
     run = lab("state_parting.py", part, kernel=kernel, options=PATIENCE)
     assert run.rc == 0, run.text
@@ -125,6 +127,8 @@ def test_a_parting(part: str, kernel: str) -> None:
     ("takeover", "sure_of_halves", "nobody says so"),
     ("waits", "sure_of_halves", "was accepted"),
     ("writers", "partings_first", "in vain for: AA together"),
+    ("told", "starts_beside", "differ under one number"),
+    ("endless", "starts_beside", "was accepted"),
 ])  # fmt: skip
 def test_a_parting_that_is_taken_lightly(part: str, knob: str, says: str) -> None:
     options = (*PATIENCE, "--param", f"dm_lockstep.test_{knob}=1")
