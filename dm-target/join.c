@@ -229,7 +229,7 @@ static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *
 	spin_unlock_irq(&m->lock);
 	if (!*target)
 		return 0;
-	/* As a target it forgets its map, and a parting that failed may have left the home there. */
+	/* As a target it forgets its map; a parting that failed may have left the home there. */
 	if (mirror_home(m) == leg && !test_knob(voids_home))
 		r = move_home(m, other_leg(leg));
 	return r ?: join_as_target(m, leg, v.full);
@@ -331,7 +331,7 @@ static int come_back(struct mirror *m, enum leg_id leg)
 	spin_unlock_irq(&m->lock);
 	if (r)
 		return r;
-	/* A mark that saw its home dead, just before, has stopped the map and waits for a parting. */
+	/* A mark that saw its home dead just before has stopped the map, for a parting. */
 	if (m->meta && !test_knob(map_stays_stopped)) {
 		dirty_map_hold(&m->dirty);
 		dirty_map_release(&m->dirty);
