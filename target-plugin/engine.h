@@ -41,8 +41,8 @@
  * - The data disk: everything stays in the log, FLUSH and close go on working;
  *   writes are refused once the log is full. A place of it: only that, and it doesn't
  *   fill the log (stuck.h).
- * - The log (@log_dead: a write to it failed, or can't be read back: proof.h): what is in NVRAM goes to the data
- *   disk directly. An NVRAM that keeps its content also keeps account of that
+ * - The log (@log_dead: a write to it failed, or can't be read back: proof.h): what is in NVRAM
+ *   goes to the data disk directly. An NVRAM that keeps its content also keeps account of that
  *   (its header's `applied`), and of what is lost (lost.h), so writes go on. With any
  *   other a crash loses what is there, and may bring back what the log had before: writes are
  *   refused, and FLUSH while something is in NVRAM only. Once all of it is on the data disk, that

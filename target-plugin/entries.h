@@ -2,9 +2,9 @@
 /*
  * Entries: a place in NVRAM for each, in three steps. dcd_reserve() needs @lock and sleeps
  * never; -EAGAIN: no room now; -EREMCHG: the log was left (leave.h). Then, with no lock,
- * dcd_reserved() in any case, and if it was had dcd_fill(), after which a request whose @last entry it is belongs to whoever publishes it. The
- * places of a batch are reserved all at once and filled one by one, the first at @number and
- * @offset.
+ * dcd_reserved() in any case, and if it was had dcd_fill(), after which a request whose @last
+ * entry it is belongs to whoever publishes it. The places of a batch are reserved all at once and
+ * filled one by one, the first at @number and @offset.
  *
  * An entry is void if NVRAM can't keep it: its payload, or its line of the table, can't be read
  * and the driver can't mend that. A void one, its batch, and all that was reserved behind it are

@@ -5,9 +5,9 @@
  * is a medium error, until something is written, discarded or zeroed over it.
  *
  * Such a place mustn't hold the tail for ever. While there is room it only waits (DCD_LOAD_LEFT),
- * as a disk or its cable may be mended; each for half a minute, and when no more than an eighth of the
- * ring is free for a few seconds and a second round at least, which is less than a write waits for
- * room. Then what is left of it in the index is logged at the head as DCD_ENTRY_LOST, 64 bytes
+ * as a disk or its cable may be mended; each for half a minute, and when no more than an eighth of
+ * the ring is free for a few seconds and a second round at least, which is less than a write waits
+ * for room. Then what is left of it in the index is logged at the head as DCD_ENTRY_LOST, 64 bytes
  * however long it is, and that is logged again as bad places of the data disk are (stuck.h): so it
  * outlives everything, and costs no more than all of it once for each quarter of the ring. Recovery
  * makes the same of a segment of which only payloads are damaged (plan.h), but for what the data

@@ -8,8 +8,8 @@
  * disk, or the place gives what it got; then the ring is beyond that place.
  *
  * That way needs an NVRAM that keeps its content (@keeps). With another one, or none, a dead log
- * refuses writes, and what is LOST keeps it from being disowned (lost.h): there such a place goes on
- * to lose what it gets, lap after lap, and is told each time. Look after that disk.
+ * refuses writes, and what is LOST keeps it from being disowned (lost.h): there such a place goes
+ * on to lose what it gets, lap after lap, and is told each time. Look after that disk.
  *
  * It is known in memory only, one bit a place; the next opening has to find it again: recovery and
  * scrub do, as soon as something that counts is there. A disk that answers from a cache of its own
@@ -33,7 +33,7 @@ void dcd_proof_free(struct dcd_engine *e);
 
 /* The place of this segment is in doubt from now on. Any context. */
 void dcd_proof_doubt(struct dcd_engine *e, u64 segment);
-/* What was written there, and is durable, is there, or needn't be proved: 0. Sleeps; who commits. */
+/* What was written there, and is durable, is there, or needn't be proved: 0. Sleeps. */
 int __must_check dcd_proof(struct dcd_engine *e, u64 segment, const void *buf, u32 bytes);
 
 #endif /* DCD_PROOF_H */

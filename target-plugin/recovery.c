@@ -129,7 +129,8 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 			e->name, sequence, e->log.bdev);
 		r = dcd_segment_write(e, e->commit_buf, sequence, le64_to_cpu(h->first_entry),
 				      le32_to_cpu(h->entries), le32_to_cpu(h->used_bytes));
-		dcd_proof_doubt(e, sequence);	/* from the next lap on: now it can't go past the log */
+		/* From the next lap on: now there is no way past the log. */
+		dcd_proof_doubt(e, sequence);
 		if (r)
 			pr_err("dcd: %s: segment %llu can't be written: error %d, so the DCD isn't opened: copy the log %pg to a disk that takes writes, and use that; or `dcd recover` brings what log and NVRAM have to the data disk, and the DCD can be opened without writing to that segment\n",
 			       e->name, sequence, r, e->log.bdev);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One block of the log takes writes and can't be read: once that is found, nobody loses by it again,
-however often the ring comes to that place.
+"""One block of the log takes writes and can't be read: once that is found, nobody loses by it
+again, however often the ring comes to that place.
 
 Args: the parts, of which without any all are run.
 """

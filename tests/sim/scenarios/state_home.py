@@ -95,10 +95,10 @@ def unread() -> None:
     base.step("the remote leg hangs, and the block that the local leg is asked for can't be read")
     pair = Pair("remote_timeout", 2000, "rejoin", 1)
     pair.put(0)
-    disk, end = pair.local.disk.node, pair.local.disk.sectors
-    dm.reload("llocal", f"0 {end - 16} linear {disk} 0\n"
-                        f"{end - 16} 1 flakey {disk} {end - 16} 0 3600 1 error_reads\n"
-                        f"{end - 15} 15 linear {disk} {end - 15}")  # fmt: skip
+    node, end = pair.local.disk.node, pair.local.disk.sectors
+    dm.reload("llocal", f"0 {end - 16} linear {node} 0\n"
+                        f"{end - 16} 1 flakey {node} {end - 16} 0 3600 1 error_reads\n"
+                        f"{end - 15} 15 linear {node} {end - 15}")  # fmt: skip
     pair.remote.hang()
     begun = time.monotonic()
     write = Beside(lambda: pair.put(0))

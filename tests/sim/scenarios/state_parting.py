@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A parting that fails half-way, one that is tried again and again, one that doesn't end: what comes
-after it.
+"""A parting that fails half-way, one that is tried again and again, one that doesn't end: what
+comes after it.
 
 Args: the part.
 """
 
+import functools
 import contextlib
 import errno
 import threading
@@ -19,7 +20,8 @@ def second_slot_fails(leg: Leg) -> None:
     disk, end = leg.disk.node, leg.disk.sectors
     start = end - SLOT_SECTORS
     dm.reload(leg.name, f"0 {start} linear {disk} 0\n"
-                        f"{start} {SLOT_SECTORS} flakey {disk} {start} 0 3600 1 error_writes")  # fmt: skip
+                        f"{start} {SLOT_SECTORS} flakey {disk} {start} 0 3600 1"
+                        " error_writes")  # fmt: skip
 
 
 def half_way(then: str) -> None:
@@ -69,7 +71,7 @@ def half_way(then: str) -> None:
 
 
 def tried_again(writers: int) -> None:
-    base.step(f"the parting fails, and {writers} writers go on; the leg that was away is well again")
+    base.step(f"the parting fails, and {writers} writers go on; the leg that was away is well")
     pair = Pair("remote_timeout", 2000, "rejoin", 1)
     pair.put(0)
     pair.remote.set(slots="nowrite", map="slow:5")
@@ -83,7 +85,7 @@ def tried_again(writers: int) -> None:
                     disk.write(at, bytes(4096))
                     time.sleep(0.01)
 
-    threads = [Beside(lambda at=640 + 64 * n: work(at)) for n in range(writers)]
+    threads = [Beside(functools.partial(work, 640 + 64 * n)) for n in range(writers)]
     pair.wait("DA", "parting")
     time.sleep(5)  # all of them have failed many times
     pair.local.well()
@@ -112,7 +114,7 @@ def told_while_suspended(ms: int) -> None:
     pair.local.set(slots=f"stall:{ms}")
     before = pair.local.super.seq
     pair.message("fail remote")
-    base.equal(pair.local.super.seq, before, "the leg's superblock: the message doesn't wait for it")
+    base.equal(pair.local.super.seq, before, "the leg's superblock: the message didn't wait")
 
     base.step("another table starts before that has ended")
     dm.load("mirror", pair.table())
