@@ -5,9 +5,9 @@ comes after it.
 Args: the part.
 """
 
-import functools
 import contextlib
 import errno
+import functools
 import threading
 import time
 
