@@ -12,6 +12,7 @@
 #include "mirror.h"
 
 TEST_KNOB(bool, messages_wait, "a message waits for a parting without end");
+TEST_KNOB(bool, misses_unsaid, "a policy that lets no leg go on alone says of none that it misses anything");
 TEST_KNOB(bool, partings_first, "a parting that fails is tried again while a leg comes back");
 
 const char *standing_name(enum standing standing)
@@ -108,13 +109,24 @@ static int write_survivor(struct mirror *m, enum leg_id leg, bool move, bool alo
 	return r;
 }
 
+/* Is there anything that the leg, which is dead, hasn't got and the other one has? */
+static bool misses(struct mirror *m, enum leg_id dead)
+{
+	bool misses;
+
+	spin_lock_irq(&m->lock);
+	misses = m->map.nr_stale && m->map.target == dead;
+	spin_unlock_irq(&m->lock);
+	return misses && !test_knob(misses_unsaid);
+}
+
 /*
  * One parting, from a look at the standing to its change. 0, or an errno and
  * the standing is as it was.
  */
 static int part(struct mirror *m)
 {
-	bool alone, move, together, forgets;
+	bool alone, move, together, forgets, target;
 	enum leg_id dead, leg;
 	unsigned int changes;
 	enum leg_why why;
@@ -134,7 +146,8 @@ static int part(struct mirror *m)
 	 * Before the first I/O, reads too, the other leg has to be outdone under
 	 * any policy: what is read now mustn't vanish (life.h).
 	 */
-	alone = (goal(m) == ALONE || !m->ran) && !(m->target_ready && m->map.target == dead);
+	target = m->target_ready && m->map.target == dead;
+	alone = (goal(m) == ALONE || !m->ran) && !target;
 	spin_unlock_irq(&m->lock);
 	if (together)
 		return 0;
@@ -142,6 +155,7 @@ static int part(struct mirror *m)
 	write_abandon(m, dead);
 	if (forgets)
 		dirty_map_to_stale(&m->dirty, dead);
+	alone |= !target && misses(m, dead);
 	if (move)
 		dirty_map_hold(&m->dirty);
 	if (m->meta && !m->read_only)

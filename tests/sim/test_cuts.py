@@ -82,7 +82,7 @@ def test_a_flush_afterwards_does_not_do(part: str, says: str) -> None:
 
 @pytest.mark.parametrize("part", [
     "core", "core_stays", "metadata", "flush_source", "write_source", "cleaner_at_its_tick",
-    "cleaner_of_a_full_log",
+    "cleaner_of_a_full_log", "block", "error",
 ])  # fmt: skip
 def test_a_local_cache_that_is_lost(part: str) -> None:
     run = labrun.lab("mirror_volatile.py", part)
@@ -95,6 +95,8 @@ def test_a_local_cache_that_is_lost(part: str) -> None:
     ("write_source", "nothing_forgotten", "differ"),
     ("cleaner_at_its_tick", "cleans_forgotten", "differ"),
     ("cleaner_of_a_full_log", "cleans_forgotten", "differ"),
+    ("block", "misses_unsaid", "acknowledged and read is lost"),
+    ("error", "misses_unsaid", "acknowledged and read is lost"),
 ])  # fmt: skip
 def test_what_a_lost_cache_had_is_found_missing(part: str, knob: str, says: str) -> None:
     options = ("--param", f"dm_lockstep.test_{knob}=1")

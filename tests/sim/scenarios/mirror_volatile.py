@@ -9,7 +9,8 @@ import time
 
 from locklab import base, blk, dm, media, mirror
 from locklab.media import PRIMARY_SITE
-from statelab import SYNC, create, super_of
+from mirrorlab import FIELDS
+from statelab import SYNC, Beside, create, super_of
 from statelegs import Leg
 
 MIB = 4
@@ -75,6 +76,9 @@ class World:
 
     def status(self) -> mirror.Status:
         return mirror.parse(dm.status("mirror"))
+
+    def standing(self) -> str:
+        return self.status().rest[FIELDS.index("standing")]
 
     def same(self) -> None:
         blk.same(self.local.node, self.remote.node, self.sectors)
@@ -183,7 +187,35 @@ def in_between(full: bool) -> None:
     w.same()
 
 
+def not_alone(policy: str) -> None:
+    base.step(f"policy {policy}: the local cache is lost, and the mirror is stopped and started")
+    w = World("policy", policy, metadata=True)
+    old, new = blk.pattern("old", 64), blk.pattern("new", 64)
+    with blk.Disk(w.node) as disk:
+        disk.write(0, old)
+        disk.flush()
+        disk.write(0, new)  # on both legs; on the local one in the cache
+        w.local.fail()
+        w.local.lose_power()
+        write = Beside(lambda: disk.write(2048, new))
+        base.until(lambda: w.standing() in ("blocked", "refusing"), "the local leg is out")
+        base.expect(disk.read(0, 64) == new, "the remote leg has what was acknowledged")
+        if policy == "block":
+            dm.message("mirror", "fail_held")
+        with base.refused("a write that one leg alone could have", errno.EIO):
+            write.result()
+    dm.remove("mirror")
+    w.local.well()
+    dm.create("mirror", w.table)
+    w.wait("AA", "idle")
+    with blk.Disk(w.node) as disk:
+        base.expect(disk.read(0, 64) == new, "what was acknowledged and read is lost")
+    w.same()
+
+
 ALL = {
+    "block": lambda: not_alone("block"),
+    "error": lambda: not_alone("error"),
     "core": lambda: reload(False),
     "core_stays": lambda: reload(False, False),
     "metadata": lambda: reload(True),
