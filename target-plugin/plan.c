@@ -211,9 +211,9 @@ static bool bad_slot(struct dcd_plan *p, const struct dcd_slot_scan *scans, u32 
  * An end record is damaged, and the other one may be the older one. Then so many were
  * published after it, and of these some are there.
  */
-static void note_missing(struct dcd_plan *p, u64 next)
+void dcd_plan_missing(struct dcd_plan *p, u64 newest)
 {
-	u64 there = next - 1 - min(p->ends, next - 1);
+	u64 there = newest - min(p->ends, newest);
 
 	if (!p->end_bad)
 		return;
@@ -222,7 +222,7 @@ static void note_missing(struct dcd_plan *p, u64 next)
 	else if (there < DCD_ENDS_APART)
 		p->missing = DCD_ENDS_APART - there;
 	if (p->missing)
-		tell(p, DCD_NOTE_MISSING, next - 1, 0);
+		tell(p, DCD_NOTE_MISSING, newest, 0);
 }
 
 /*
@@ -260,7 +260,7 @@ static void slots_end(struct dcd_plan *p, u64 next, const struct dcd_slot_scan *
 	else
 		p->want = DCD_WANT_NVRAM;
 	if (p->want == DCD_WANT_NVRAM)
-		note_missing(p, next);
+		dcd_plan_missing(p, next - 1);
 }
 
 void dcd_plan_slots(struct dcd_plan *p, const struct dcd_slot_scan *scans, u32 n)

@@ -121,6 +121,12 @@ void dcd_plan_slots(struct dcd_plan *p, const struct dcd_slot_scan *scans, u32 n
 int dcd_plan_slot(struct dcd_plan *p, const struct dcd_slot_scan *scans, u32 n);
 void dcd_plan_took(struct dcd_plan *p, const struct dcd_slot_scan *scan);
 
+/*
+ * All that counts ends with entry @newest: tells what may be @missing behind it. Of a set that is
+ * refused, whose entries somebody finds by himself (tools/salvage.c).
+ */
+void dcd_plan_missing(struct dcd_plan *p, u64 newest);
+
 /* The refusal, or the note, in words, and what to do. Returns the length. */
 int dcd_plan_text(const struct dcd_plan *p, char *buf, size_t size);
 /* Words for programs. */

@@ -14,6 +14,10 @@
  * the oldest first. So of entries without a gap up to the newest, each block's newest version is
  * among them, and they may be written over whatever is there; those before a gap may not.
  *
+ * Where one of the NVRAM's end records is damaged the other one may be the older one: entries above
+ * it that join it without a gap count, whole batches, as they do in a recovery; and it is told how
+ * many writes may be missing behind them.
+ *
  * A write whose payload is wrong may have got to the data disk all the same. Where its checksum
  * shows that (dcd_entry_from_data()) it isn't lost, and nothing older is written over it. Without
  * the log nothing older is written there in any case.
@@ -32,6 +36,7 @@ struct found {
 	u64 sector;
 	u32 sectors;
 	u32 crc;	/* of the payload */
+	u64 batch;	/* sequence of its last one, 0: none */
 	u64 at;		/* byte of the payload */
 	u32 stored;	/* sectors */
 	u8 rank;
@@ -45,7 +50,7 @@ struct salvage {
 	u64 applied, newest;
 	size_t *guards;	/* those whose sectors may have what is newer than an older one */
 	size_t n_guards;
-	bool known;	/* @newest is the NVRAM's word */
+	bool known;	/* @newest is the NVRAM's word, and what joins it */
 };
 
 static int add(struct salvage *v, const struct found *f)
@@ -103,6 +108,7 @@ static int look_at(struct salvage *v, u64 at, enum rank rank)
 			.sector = le64_to_cpu(n->sector),
 			.sectors = le32_to_cpu(n->sectors),
 			.crc = le32_to_cpu(n->payload_crc),
+			.batch = le64_to_cpu(n->batch),
 			.at = at + ((u64)le32_to_cpu(n->offset) << SECTOR_SHIFT),
 			.stored = le32_to_cpu(n->stored),
 			.rank = le16_to_cpu(n->type) != DCD_ENTRY_LOST &&
@@ -159,6 +165,30 @@ static int by_sequence(const void *a, const void *b)
 	return (int)x->rank - (int)y->rank;
 }
 
+/*
+ * What joins the older end record counts. Where entries are behind a gap, more may have been
+ * acknowledged than what joins: then nobody knows where it ended.
+ */
+static void find_end(struct salvage *v)
+{
+	u64 joins = v->newest, end = v->newest;
+
+	for (size_t i = 0; i < v->n; i++) {
+		const struct found *f = v->found + i;
+
+		if (f->sequence <= joins)
+			continue;
+		if (f->sequence != joins + 1) {
+			v->known = false;
+			return;
+		}
+		joins++;
+		if (!f->batch || f->batch == f->sequence)
+			end = joins;
+	}
+	v->newest = end;
+}
+
 /* Of each sequence the best; up to the newest that counts. */
 static void choose(struct salvage *v)
 {
@@ -166,6 +196,8 @@ static void choose(struct salvage *v)
 
 	if (v->n)
 		qsort(v->found, v->n, sizeof(*v->found), by_sequence);
+	if (v->known && v->s->header.end_bad)
+		find_end(v);
 	for (size_t i = 0; i < v->n; i++) {
 		const struct found *f = v->found + i;
 
@@ -271,6 +303,18 @@ static bool last_run(struct salvage *v)
 	memmove(v->found, v->found + from, v->n * sizeof(*v->found));
 	v->applied = v->found[0].sequence - 1;
 	return true;
+}
+
+static void tell_missing(struct salvage *v)
+{
+	struct set *s = v->s;
+	char text[512];
+
+	dcd_plan_missing(&s->plan, v->newest);
+	if (!s->plan.missing)
+		return;
+	dcd_plan_text(&s->plan, text, sizeof(text));
+	fprintf(stderr, "dcd: %s: %s\n", s->nvram.path, text);
 }
 
 static void find_lost(struct salvage *v)
@@ -392,7 +436,8 @@ int set_salvage(struct set *s, bool dry, bool anyway, struct tally *done)
 		       s->header.newest);
 	v.applied = s->plan.applied;
 	v.newest = s->plan.known;
-	v.known = s->has_nvram && s->header.newest && !s->header.end_bad;
+	v.known = s->has_nvram && s->header.newest;
+	s->plan.end_bad = s->has_nvram && s->header.end_bad;
 	memset(done, 0, sizeof(*done));
 	lost_none(s);	/* what a walk has found */
 	if (!look_everywhere(&v)) {
@@ -401,6 +446,7 @@ int set_salvage(struct set *s, bool dry, bool anyway, struct tally *done)
 			free(v.found);
 			return refuse_newest(s);
 		}
+		tell_missing(&v);
 		find_lost(&v);
 		find_guards(&v);
 		for (size_t i = 0; i < v.n; i++)

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import dcdtool
 import pytest
-from dcdimage import BLOCK, SEGMENT, Images, after_a_cut, nvram_end
+from dcdimage import BLOCK, RING, SEGMENT, SEGMENTS, Images, after_a_cut, history, nvram_end
 from sanitized import run
 
 dcd = dcdtool.dcd
@@ -100,3 +101,71 @@ def test_retire(dcd: Path, tmp_path: Path) -> None:
     done = run(dcd, "retire", *words, "--json")
     assert (done.code, done.json()["state"], done.json()["may_be_missing"]) == (3, "retired", 31)
     assert run(dcd, "retire", *words).code == 0
+
+
+def salvaged(dcd: Path, folder: Path, images: Images, *log: str) -> tuple[int, Any, bytes]:
+    words = images.save(folder)
+    if log:
+        words[words.index("--log") + 1] = log[0]
+    told = run(dcd, "recover", *words, "--salvage", "--json")
+    if told.code == 3:
+        number = told.json()["may_be_missing"]
+        assert f"up to {number} acknowledged writes may be missing" in told.err, told
+    return told.code, told.json(), (folder / "data").read_bytes()
+
+
+def test_salvage_beside_a_damaged_header(dcd: Path, tmp_path: Path) -> None:
+    """Nothing is lost; but that nothing is missing, nobody knows."""
+    images = after_a_cut(True)
+    images.log[RING + 20 % SEGMENTS * SEGMENT + 8] ^= 0x55
+    damaged(images, NEWER)
+    code, told, data = salvaged(dcd, tmp_path, images)
+    assert (code, told["state"], told["lost"], told["may_be_missing"]) == (3, "salvaged", [], 31)
+    assert data == bytes(images.right)
+
+
+@pytest.mark.parametrize(("at", "most"), [(NEWER, 31), (OLDER, 32)])
+def test_salvage_without_a_log(dcd: Path, tmp_path: Path, at: int, most: int) -> None:
+    """Entry 54 is behind the older record, and joins it: it counts."""
+    log_has_it = after_a_cut(True)
+    data = bytearray(log_has_it.data)
+    number = 40
+    for i, entries in enumerate(history()):
+        for entry in entries:
+            if i >= len(history()) - 4:
+                entry.apply(data)
+            number += 1
+    assert number == 55
+    damaged(log_has_it, at)
+    code, told, found = salvaged(dcd, tmp_path, log_has_it, "none")
+    assert (code, told["state"], told["may_be_missing"]) == (3, "salvaged", most), told
+    assert found == bytes(data)
+
+
+def test_salvage_without_a_log_behind_a_gap(dcd: Path, tmp_path: Path) -> None:
+    """What joins the older record isn't the end, as more is behind a gap: nothing is written."""
+    images = after_a_cut(True)
+    assert images.nvram is not None
+    images.nvram[OLDER : OLDER + 64] = nvram_end(52)
+    images.nvram[NEWEST - 64 : NEWEST] = bytes(64)  # entry 53
+    damaged(images, NEWER)
+    code, told, found = salvaged(dcd, tmp_path, images, "none")
+    assert (code, told["reason"]) == (1, "newest_entries_missing"), told
+    assert found == bytes(images.data)
+
+
+@pytest.mark.parametrize("log", [(), ("none",)])
+def test_salvage_takes_no_part_of_a_batch(
+    dcd: Path, tmp_path: Path, log: tuple[str, ...]
+) -> None:
+    """Entry 54 is the last of a batch, and not there: nothing of that batch counts."""
+    images = after_a_cut(True, batches=True)
+    assert images.nvram is not None
+    images.nvram[OLDER : OLDER + 64] = nvram_end(52)
+    images.nvram[NEWEST : NEWEST + 64] = bytes(64)
+    images.log[RING + 20 % SEGMENTS * SEGMENT + 8] ^= 0x55
+    damaged(images, NEWER)
+    code, told, found = salvaged(dcd, tmp_path, images, *log)
+    assert (code, told["may_be_missing"]) == (3, 32), told
+    if not log:
+        assert found == images.states[-3], told
