@@ -27,8 +27,9 @@
  * Parting makes the survivor the map's home, with all bits that are set, and,
  * if it goes on alone while the dead leg's superblock may say "in sync", begins
  * a new generation on it. Likewise under any policy if the dead leg misses anything
- * by then, for its cache is lost: it must never be taken for the source. So whoever sees the two legs later can tell which one
- * has everything, and what the other misses.
+ * by then, for its cache is lost: it must never be taken for the source. So whoever
+ * sees the two legs later can tell which one has everything, and what the other
+ * misses.
  *
  * Held writes wait in mirror.held: those that may not be sent yet, and those
  * that one leg has and that may not be acknowledged yet. Whoever changes the
