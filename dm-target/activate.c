@@ -393,6 +393,9 @@ int activate_begin(struct mirror *m)
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		was_dead[leg] = m->legs[leg].dead;
 	r = begin(m);
+	/* A parting that failed lets the map run: nobody cleans it before there is a home. */
+	if (r)
+		dirty_map_stop(&m->dirty);
 	/* The next try looks again whether a leg drains. */
 	for (leg = LEG_LOCAL; leg < LEGS && r; leg++)
 		if (m->legs[leg].dead && !was_dead[leg])
@@ -401,12 +404,13 @@ int activate_begin(struct mirror *m)
 		return r;
 	DMERR("%s: going on without the %s leg (%s), which can't be taken",
 	      m->name, leg_name(drop), leg_path(&m->legs[drop]));
-	dirty_map_stop(&m->dirty);
 	set_dead(m, drop, true);
 	r = begin(m);
 	/* It wasn't that leg: the next try, or the next table, has both again. */
-	if (r)
+	if (r) {
+		dirty_map_stop(&m->dirty);
 		set_dead(m, drop, false);
+	}
 	return r;
 }
 

@@ -230,8 +230,10 @@ static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *
 	if (!*target)
 		return 0;
 	/* As a target it forgets its map; a parting that failed may have left the home there. */
-	if (mirror_home(m) == leg && !test_knob(voids_home))
+	if (mirror_home(m) == leg && !test_knob(voids_home)) {
+		*why = READ_ONCE(m->legs[leg].why);	/* what fails is the other leg's trouble */
 		r = move_home(m, other_leg(leg));
+	}
 	return r ?: join_as_target(m, leg, v.full);
 }
 

@@ -99,7 +99,7 @@ static void forgot(struct mirror *m, enum leg_id leg)
 	lockdep_assert_held(&m->lock);
 	if (m->forgot || !leg_may_forget(&m->legs[leg]) || test_knob(nothing_forgotten))
 		return;
-	WRITE_ONCE(m->forgot, true);
+	m->forgot = true;
 	m->changes++;
 	join_kick(m);
 }
@@ -110,14 +110,14 @@ void mirror_take_forgotten(struct mirror *m)
 
 	spin_lock_irq(&m->lock);
 	forgot = m->forgot;
-	WRITE_ONCE(m->recalls, m->recalls + forgot);
-	WRITE_ONCE(m->forgot, false);
+	m->recalls += forgot;
+	m->forgot = false;
 	spin_unlock_irq(&m->lock);
 	if (!forgot)
 		return;
 	dirty_map_to_stale(&m->dirty, LEGS);
 	spin_lock_irq(&m->lock);
-	WRITE_ONCE(m->recalls, m->recalls - 1);
+	m->recalls--;
 	mirror_changed(m);
 	spin_unlock_irq(&m->lock);
 }
@@ -412,8 +412,16 @@ enum leg_id mirror_home(struct mirror *m)
 
 bool mirror_may_clean(struct mirror *m)
 {
-	return READ_ONCE(m->standing) == TOGETHER && !m->read_only &&
-	       (test_knob(cleans_forgotten) || !(READ_ONCE(m->forgot) || READ_ONCE(m->recalls)));
+	bool may;
+
+	spin_lock_irq(&m->lock);
+	may = m->standing == TOGETHER && !m->read_only &&
+	      (test_knob(cleans_forgotten) || (!m->forgot && !m->recalls));
+	/* A start that failed has no home. */
+	if (m->meta && m->home == LEGS)
+		may = false;
+	spin_unlock_irq(&m->lock);
+	return may;
 }
 
 unsigned int mirror_changes(struct mirror *m)
