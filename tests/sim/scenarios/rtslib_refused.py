@@ -22,7 +22,9 @@ host.install()
 
 
 def contents() -> dict[str, str]:
-    return {node: hashlib.sha256(Path(node).read_bytes()).hexdigest() for node in nodes}
+    # Not of an NVRAM: an opening makes its end records right, and some are refused only after it.
+    disks = [node for node in nodes if "nvram" not in node]
+    return {node: hashlib.sha256(Path(node).read_bytes()).hexdigest() for node in disks}
 
 
 untouched = contents()
