@@ -163,7 +163,7 @@ static int discard_or_hold(struct dcd_engine *e, const struct dcd_place *p)
 	}
 	if (test_knob(discard_unheld))
 		dcd_stuck_release(e, p->sector);
-	w->hangs = true;
+	WRITE_ONCE(w->hangs, true);
 	w->piece = max(w->piece / 2, PIECE_LEAST);
 	dcd_count(e, DCD_N_DISCARDS_HUNG, 1);
 	pr_warn("dcd: %s: the data disk %pg doesn't return from a discard of %llu sectors at %llu; what is written there stays in the log until it does\n",
@@ -184,7 +184,7 @@ void dcd_wipes_look(struct dcd_engine *e)
 
 	if (!w->hangs || dcd_wipes_under_way(e))
 		return;
-	w->hangs = false;
+	WRITE_ONCE(w->hangs, false);
 	dcd_stuck_release(e, w->first);
 	pr_info("dcd: %s: the data disk %pg has returned from its discard\n", e->name,
 		e->data.bdev);

@@ -19,7 +19,7 @@ from locklab.iscsi import Session
 from locklab.wire import Wire
 from probelab import SOON, timed
 
-PARTS = ("minutes", "closed", "cut", "dead_log")
+PARTS = ("minutes", "closed", "cut", "dead_log", "both")
 DISCARDED = 32 << 11  # sectors
 SIZE = 32  # of a write
 MINUTE = 60.0
@@ -163,6 +163,32 @@ def dead_log() -> None:
         box.says("log ok, data ok", "both disks to work")
         hung.writes(disk, 100)
         hung.model.check(disk, "in the end")
+    hung.good_end()
+
+
+def both() -> None:
+    base.step("a discard hangs, and the log fails: the LUN is closed, NVRAM keeps what it has")
+    hung = Hung()
+    box = hung.box
+    store = box.open()
+    with lio.look(store) as node, blk.Disk(node) as disk:
+        filled(disk, hung.model, 0, 4096, "old")
+        box.destaged()
+        hung.hang(disk)
+        hung.writes(disk, 300)
+        box.log.fail_writes()
+        hung.write(disk)
+        box.says("log FAILING", "the log to be dead")
+        hung.write(disk)
+    closing = threading.Thread(target=box.close, daemon=True)
+    closing.start()
+    closing.join(20 * SOON)
+    waits = closing.is_alive()
+    box.data.let_go()
+    box.log.heal()
+    closing.join()
+    base.expect(not waits, "the close waits for the discard")
+    hung.free()
     hung.good_end()
 
 
