@@ -307,33 +307,41 @@ void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *c)
 }
 EXPORT_SYMBOL_GPL(dcd_reconfigure);
 
-/* A round, now; without memory once more, a little later. */
+/* A round, now; without memory, or if leaving the log takes another one, once more. */
 static void destage_all(struct dcd_engine *e)
 {
 	unsigned int tries = NOMEM_TRIES;
-	bool no_memory;
+	bool again;
 
+	spin_lock(&e->lock);
+	e->log_retry = jiffies;
+	spin_unlock(&e->lock);
 	do {
 		mod_delayed_work(e->destage_wq, &e->destage_work, 0);
 		flush_delayed_work(&e->destage_work);
 		spin_lock(&e->lock);
-		no_memory = e->round_error == -ENOMEM && e->committed != e->head;
+		again = (e->round_error == -ENOMEM || e->leaving == DCD_LEAVE_LAST) &&
+			e->committed != e->head;
 		spin_unlock(&e->lock);
-		if (no_memory)
+		if (again)
 			schedule_timeout_uninterruptible(HZ / 10);
-	} while (no_memory && --tries);
+	} while (again && --tries);
 }
 
-/* The log fails: to the data disk, then, or to the log if it works again. */
+/*
+ * The log fails: to the data disk, then, or to the log if it works again. If it is being left and
+ * that doesn't come to its end, it isn't left: else nothing would say that it is behind (beyond.h).
+ */
 static int bypass_log(struct dcd_engine *e)
 {
 	bool log_dead;
 	int r;
 
-	spin_lock(&e->lock);
-	e->log_retry = jiffies;
-	spin_unlock(&e->lock);
 	destage_all(e);
+	if (READ_ONCE(e->leaving) && !dcd_left(e)) {
+		dcd_leave(e, false);
+		destage_all(e);
+	}
 	spin_lock(&e->lock);
 	r = e->committed == e->head ? 0 : -EIO;
 	log_dead = e->log_dead;

@@ -205,6 +205,11 @@ def test_a_log_is_left_while_it_is_in_use(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+def test_a_log_that_is_being_left_at_the_close() -> None:
+    run = lab("dcd_leave_closed.py")
+    assert run.rc == 0, run.text
+
+
 @pytest.mark.parametrize(("knob", "part", "says"), [
     ("no_marks", "well", "the superblock: got 0"), ("no_marks", "cut", "has other bytes"),
     ("left_is_fine", "dead", "0 sectors are LOST"),

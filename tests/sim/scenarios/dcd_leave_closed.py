@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The LUN is closed while its log, which is dead, is being left, and its NVRAM is ordinary memory:
+all that was acknowledged is on the data disk, and the log never gets over it.
+
+    dcd_leave_closed.py [PART...]
+
+begun: the data disk failed, and works again just before the close. marks: the log doesn't take
+its superblock any more when all is on the data disk.
+"""
+
+from dcdlab import Box, Model, filled
+from locklab import base, blk
+
+RING = 2048  # from this sector on the log is its ring
+PARTS = ("begun", "marks")
+HELD = "destage_idle_ms=3600000,destage_low=98,destage_high=99"
+
+
+def closed(part: str) -> None:
+    base.step(f"{part}: closed while a log is being left that doesn't take writes")
+    box = Box(settings=HELD)
+    model = Model(box.data.sectors)
+    log = base.KernelLog()
+    with box.disk() as disk:
+        filled(disk, model, 0, 200, "in the log")
+        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        box.data.fail_writes()
+        box.log.fail_here(((RING, box.log.sectors - 1), "error_writes"))
+        filled(disk, model, 100, 150, "acknowledged", 10)
+        box.says("log FAILING", "the log to be dead")
+        box.set("leave_log=1")
+        box.says("log LEAVING", "the log to be left")
+        rounds = box.count("rounds")
+        base.until(lambda: box.count("rounds") > rounds, "a round that fails")
+        if part == "marks":
+            box.log.fail_writes()
+        box.data.heal()
+    box.log.heal()
+    if part == "begun":
+        want = bytes(model.bytes[: 200 * blk.SECTOR])
+        base.expect(box.data.bytes(0, 200) == want, "the data disk lacks what was acknowledged")
+        base.expect(not [line for line in log.new() if "lost" in line], "it says that it has lost")
+    else:
+        with box.disk() as disk:
+            model.check(disk, "opened again")
+    box.away()
+
+
+for part in base.words(1, PARTS) or PARTS:
+    closed(part)
+base.step("done")
