@@ -381,7 +381,9 @@ def test_discards_hold_up_nothing(part: str) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize(("kernel", "parts"), [("plain", ()), ("checked", ("closed", "cut", "both"))])
+@pytest.mark.parametrize(
+    ("kernel", "parts"), [("plain", ()), ("checked", ("closed", "cut", "both"))]
+)
 def test_discards_that_hang(kernel: str, parts: tuple[str, ...]) -> None:
     run = lab("dcd_hung_discard.py", *parts, kernel=kernel)
     assert run.rc == 0, run.text
