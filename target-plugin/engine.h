@@ -180,6 +180,8 @@ struct dcd_engine {
 	struct dcd_nvram_header header;	/* of an NVRAM that keeps; else only @applied: beyond.h */
 	u64 end_known;			/* at open: what the NVRAM's end records say */
 	unsigned int end_copy;		/* to be written next; who is @publishing */
+	bool ends_unused;		/* neither was ever written; likewise */
+	u64 end_first;			/* what both say then before anything is published */
 	u64 epoch;
 	u64 segments;
 	u32 segment_bytes;

@@ -190,6 +190,11 @@ static void mend_ends(struct dcd_engine *e)
 {
 	unsigned int i, older = e->end_copy;
 
+	/* Never used: nothing is written before there is anything to say, as this may be refused yet. */
+	e->ends_unused = e->ends[0] == DCD_COPY_BLANK && e->ends[1] == DCD_COPY_BLANK;
+	e->end_first = e->next_entry - 1;
+	if (e->ends_unused)
+		return;
 	for (i = 0; i < ARRAY_SIZE(e->ends); i++) {
 		if (e->ends[i] == DCD_COPY_VALID)
 			continue;
@@ -265,7 +270,7 @@ void dcd_header_feature(struct dcd_engine *e, u32 bit)
 	dcd_header_write(e, le64_to_cpu(e->header.applied));
 }
 
-void dcd_end_write(struct dcd_engine *e, u64 newest)
+static void write_end(struct dcd_engine *e, u64 newest)
 {
 	size_t at = DCD_NVRAM_END + e->end_copy * DCD_NVRAM_COPY;
 	struct dcd_nvram_end end;
@@ -275,4 +280,15 @@ void dcd_end_write(struct dcd_engine *e, u64 newest)
 	dcd_end_make(&end, e->epoch, newest);
 	memcpy(e->nv->base + at, &end, sizeof(end));
 	e->nv->type->persist(e->nv, at, sizeof(end));
+}
+
+void dcd_end_write(struct dcd_engine *e, u64 newest)
+{
+	if (unlikely(e->ends_unused)) {
+		/* Both are there before one says more than what was there at the opening. */
+		e->ends_unused = false;
+		write_end(e, e->end_first);
+		write_end(e, e->end_first);
+	}
+	write_end(e, newest);
 }
