@@ -59,8 +59,9 @@
  *   its place in the ring may be used again behind that: destage goes on to that point,
  *   writes until ring or NVRAM are full.
  * - A discard of the data disk that doesn't return holds its range only (zeroes.h).
- * - A disk that doesn't answer writes holds the committer or the destager, and a close, until
- *   its driver gives up; requests that wait for room by that are given up, too.
+ * - A disk that doesn't answer writes, or the destager's own reads of the log, holds the
+ *   committer or the destager, and a close, until its driver gives up; requests that wait for
+ *   room by that are given up, too.
  *
  * Locks, outer first: @intake (mutex, of changes to the index; never held while
  * waiting for room or for a disk), the index's own spinlock or @lock (spinlock, slot

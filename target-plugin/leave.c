@@ -3,6 +3,7 @@
 #include <linux/module.h>
 
 #include "batch.h"
+#include "beyond.h"
 #include "dcd-trace.h"
 #include "engine.h"
 #include "lockstep-test.h"
@@ -243,6 +244,9 @@ static int finish(struct dcd_engine *e, const struct dcd_mark *m)
 	if (r) {
 		pr_err("dcd: %s: the log %pg can't be told that it is left: error %d; trying again\n",
 		       e->name, e->log.bdev, r);
+		/* But nobody may believe it, should there be a crash and it works again. */
+		if (!e->after_log && !dcd_index_next(e, 0, &p))
+			dcd_beyond_say(e, m->applied);
 		return r;
 	}
 	all_lost(e);

@@ -190,7 +190,7 @@ static void mend_ends(struct dcd_engine *e)
 {
 	unsigned int i, older = e->end_copy;
 
-	/* Never used: nothing is written before there is anything to say, as this may be refused yet. */
+	/* Never used: written when there is something to say, as the opening may be refused yet. */
 	e->ends_unused = e->ends[0] == DCD_COPY_BLANK && e->ends[1] == DCD_COPY_BLANK;
 	e->end_first = e->next_entry - 1;
 	if (e->ends_unused)

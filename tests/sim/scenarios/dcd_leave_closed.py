@@ -5,23 +5,36 @@ all that was acknowledged is on the data disk, and the log never gets over it.
     dcd_leave_closed.py [PART...]
 
 begun: the data disk failed, and works again just before the close. marks: the log doesn't take
-its superblock any more when all is on the data disk.
+its superblock any more when all is on the data disk. cut: the same over a mirror's leg, which says
+it, and the host's power is cut instead.
 """
 
-from dcdlab import Box, Model, filled
-from locklab import base, blk
+from dcdlab import Box, Model, filled, format_log
+from locklab import base, blk, ram
+from statelab import META
 
 RING = 2048  # from this sector on the log is its ring
-PARTS = ("begun", "marks")
+PARTS = ("begun", "marks", "cut")
+PART = 400  # sectors that are looked at: at its end a leg has something of its own
 HELD = "destage_idle_ms=3600000,destage_low=98,destage_high=99"
+
+
+def leg() -> Box:
+    """Its data disk is a mirror's leg, which knows of the log."""
+    box = Box(nvram="dram:battery", settings=HELD)
+    local = ram.Ram("local", box.data_mib)
+    base.run(META, "create", "--local", local.node, "--remote", box.data.node, "--assume-clean")
+    local.remove()
+    format_log(box.data.node, box.log.node, "none", "--force")
+    return box
 
 
 def closed(part: str) -> None:
     base.step(f"{part}: closed while a log is being left that doesn't take writes")
-    box = Box(settings=HELD)
+    box = leg() if part == "cut" else Box(settings=HELD)
     model = Model(box.data.sectors)
     log = base.KernelLog()
-    with box.disk() as disk:
+    with box.disk_until_cut() if part == "cut" else box.disk() as disk:
         filled(disk, model, 0, 200, "in the log")
         base.until(lambda: "0 in use" in box.info(), "all to be in the log")
         box.data.fail_writes()
@@ -32,9 +45,11 @@ def closed(part: str) -> None:
         box.says("log LEAVING", "the log to be left")
         rounds = box.count("rounds")
         base.until(lambda: box.count("rounds") > rounds, "a round that fails")
-        if part == "marks":
+        if part != "begun":
             box.log.fail_writes()
         box.data.heal()
+        if part == "cut":
+            base.until(lambda: box.count("leg_marks"), "the leg to say it")
     box.log.heal()
     if part == "begun":
         want = bytes(model.bytes[: 200 * blk.SECTOR])
@@ -42,7 +57,8 @@ def closed(part: str) -> None:
         base.expect(not [line for line in log.new() if "lost" in line], "it says that it has lost")
     else:
         with box.disk() as disk:
-            model.check(disk, "opened again")
+            got, want = disk.read(0, PART), bytes(model.bytes[: PART * blk.SECTOR])
+            base.expect(got == want, "what was acknowledged is there when it is opened again")
     box.away()
 
 
