@@ -131,6 +131,8 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 		l->there = false;
 		l->again = false;
 		l->alone = false;
+		l->together = 0;
+		l->late = false;
 		l->kind = DCD_LOAD_DATA;
 		l->lost = false;
 		if (p->zero || p->lost)
@@ -201,19 +203,38 @@ static bool has_room(const struct dcd_batch *b, unsigned int most)
 	return b && b->begun < b->to_read && atomic_read(&b->reading.in_flight) <= most / 2;
 }
 
-/* Until no more than @left of @ios are in flight; reads @ahead meanwhile. */
-static void wait_reading(struct dcd_engine *e, struct dcd_ios *ios, unsigned int left,
-			 struct dcd_batch *ahead, dcd_width *width)
+/*
+ * Until no more than @left of @ios are in flight; reads @ahead meanwhile. False: nothing has
+ * returned for @patience.
+ */
+static bool wait_reading(struct dcd_engine *e, struct dcd_ios *ios, unsigned int left,
+			 struct dcd_batch *ahead, dcd_width *width, long patience)
 {
-	while (atomic_read(&ios->in_flight) > left) {
+	unsigned int now;
+
+	while ((now = atomic_read(&ios->in_flight)) > left) {
 		unsigned int most = ahead ? log_width(e, width) : 0;
 
 		if (most && has_room(ahead, most))
 			begin_reads(e, ahead, most);
-		io_wait_event(*ios->wait, atomic_read(&ios->in_flight) <= left ||
-			      (most && has_room(ahead, most)));
+		if (!wait_event_timeout(*ios->wait, atomic_read(&ios->in_flight) < now ||
+					(most && has_room(ahead, most)), patience))
+			return false;
 	}
 	dcd_ios_wait(ios, left);
+	return true;
+}
+
+/* The same of the writes of @b. False: those that haven't returned are late. */
+static bool wait_writes(struct dcd_engine *e, struct dcd_batch *b, unsigned int left,
+			struct dcd_batch *ahead, dcd_width *width)
+{
+	if (wait_reading(e, &b->writing, left, ahead, width, DCD_LATE))
+		return true;
+	if (dcd_late_begin(e, b))
+		return false;
+	b->slow = true;
+	return wait_reading(e, &b->writing, left, ahead, width, MAX_SCHEDULE_TIMEOUT);
 }
 
 static int read_rest(struct dcd_engine *e, struct dcd_batch *b, dcd_width *width)
@@ -269,6 +290,7 @@ static void begin_write(struct dcd_batch *b, struct dcd_ios *ios, unsigned int i
 
 	for (k = 0; k < n; k++)
 		b->parts[k] = (struct dcd_part){ l[k].buf, sectors_of(l + k) << SECTOR_SHIFT };
+	l->together = n;
 	dcd_io_begin_parts(ios, &l->io, REQ_OP_WRITE, l->place.sector, b->parts, n);
 }
 
@@ -314,10 +336,9 @@ static int write_all(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch
 {
 	unsigned int i = 0, n, end;
 	struct blk_plug plug;
-	struct dcd_ios ios;
 	int r = 0;
 
-	dcd_ios_init(&ios, &e->data, &e->moved);
+	dcd_ios_init(&b->writing, &e->data, &e->moved);
 	while (i < b->n) {
 		unsigned int most = width(e), room = most - most / 2;
 
@@ -325,7 +346,8 @@ static int write_all(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch
 			r = -EAGAIN;
 			break;
 		}
-		wait_reading(e, &ios, most / 2, ahead, width);
+		if (!wait_writes(e, b, most / 2, ahead, width))
+			break;
 		blk_start_plug(&plug);
 		for (; i < b->n && room; i = n) {
 			struct dcd_load *l = b->loads + i;
@@ -334,12 +356,14 @@ static int write_all(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch
 			if (l->error || !is_written(l))
 				continue;
 			n = neighbours(b, i);
-			begin_write(b, &ios, i, n);
+			begin_write(b, &b->writing, i, n);
 			room--;
 		}
 		blk_finish_plug(&plug);
 	}
-	wait_reading(e, &ios, 0, ahead, width);
+	/* Or they are late. */
+	if (!b->late)
+		(void)wait_writes(e, b, 0, ahead, width);
 	end = i;
 	for (i = 0; i < end; i = n) {
 		struct dcd_load *l = b->loads + i;
@@ -348,7 +372,7 @@ static int write_all(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch
 		if (l->error)
 			continue;
 		if (is_written(l)) {
-			n = neighbours(b, i);
+			n = i + l->together;
 			was_written(e, b, i, n);
 		} else if (is_wipe(l) && (r || !width(e))) {
 			r = -EAGAIN;
@@ -369,6 +393,8 @@ int dcd_batch_move(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch *
 
 	b->written = 0;
 	b->wiping = 0;
+	b->late = 0;
+	b->slow = false;
 	read = ktime_get();
 	if (!r)
 		r = write_all(e, b, ahead, width);
@@ -383,7 +409,7 @@ int dcd_batch_flush(struct dcd_engine *e, struct dcd_batch *ahead, dcd_width *wi
 
 	dcd_ios_init(&ios, &e->data, &e->moved);
 	dcd_io_begin_flush(&ios, &io);
-	wait_reading(e, &ios, 0, ahead, width);
+	(void)wait_reading(e, &ios, 0, ahead, width, MAX_SCHEDULE_TIMEOUT);
 	return blk_status_to_errno(io.status);
 }
 

@@ -28,6 +28,9 @@ struct dcd_load {
 	bool there;		/* the data disk has it, in its cache maybe */
 	bool again;		/* it was logged again */
 	bool alone;		/* it is stuck (stuck.h): written by itself, to try it */
+	unsigned int together;	/* loads that this write is for, it is the first; 0: it isn't */
+	bool late;		/* it is under way yet: late.h */
+	enum dcd_load_kind kind_then;	/* before it was late */
 	struct dcd_io io;
 };
 
@@ -35,18 +38,22 @@ struct dcd_load {
  * @from, @next: where it and the next one begin; @turn, @mark: the sweep's there, the
  * mark with what was committed when it was collected. @order: what is to be read, by
  * its place; for @begun of @to_read that has begun. @buf has @room bytes. Of its last
- * move: sectors @written, without zeroes, and the time that wipes took, @wiping.
+ * move: sectors @written, without zeroes, and the time that wipes took, @wiping; @late of its
+ * writes haven't returned, since @late_since (late.h). @slow: it took long, and was waited for.
  */
 struct dcd_batch {
 	struct dcd_load *loads, **order;
 	unsigned int most, n;
 	unsigned int to_read, begun;
-	struct dcd_ios reading;
+	struct dcd_ios reading, writing;
 	struct dcd_mark mark;
 	u64 turn;
 	sector_t from, next;
 	sector_t written;
 	ktime_t wiping;
+	unsigned int late;
+	unsigned long late_since;	/* jiffies */
+	bool slow;
 	struct dcd_part *parts;	/* of one write */
 	size_t room;
 	u8 *buf;
@@ -72,7 +79,7 @@ typedef unsigned int dcd_width(struct dcd_engine *e);
 /*
  * Reads what isn't read yet of it, and writes it; meanwhile reads @ahead, if that
  * isn't NULL. Each load tells what became of it. -EAGAIN: stopped, and some are
- * neither there nor have an error.
+ * neither there nor have an error; so they may be where some of it is late.
  */
 int __must_check dcd_batch_move(struct dcd_engine *e, struct dcd_batch *b,
 				struct dcd_batch *ahead, dcd_width *width);
@@ -83,5 +90,13 @@ int __must_check dcd_batch_flush(struct dcd_engine *e, struct dcd_batch *ahead,
 
 /* Nothing of it is under way any more, and it is empty. */
 void dcd_batch_drop(struct dcd_batch *b);
+
+/*
+ * destage.c, for what was late. The data disk's flush; its error is counted and told, as any is by
+ * _failed(). What is there of the batch is durable: the index forgets what is below @target.
+ */
+int __must_check dcd_destage_flush(struct dcd_engine *e);
+int __must_check dcd_destage_forget(struct dcd_engine *e, const struct dcd_batch *b, u64 target);
+int dcd_data_failed(struct dcd_engine *e, int error);
 
 #endif /* DCD_BATCH_H */

@@ -211,6 +211,24 @@ TRACE_EVENT(dcd_destage,
 		  __entry->sector, __entry->sectors, __entry->error)
 );
 
+/* So many writes of the data disk haven't returned, the first of them at @sector: late.h. */
+TRACE_EVENT(dcd_late,
+	TP_PROTO(struct dcd_engine *e, sector_t sector, unsigned int writes),
+	TP_ARGS(e, sector, writes),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, sector)
+		__field(unsigned int, writes)
+	),
+	TP_fast_assign(
+		__entry->dev = e->data.bdev->bd_dev;
+		__entry->sector = sector;
+		__entry->writes = writes;
+	),
+	TP_printk("%d,%d %llu writes %u", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->sector, __entry->writes)
+);
+
 /* A round of destaging has ended; without error the segments below @target are free. */
 TRACE_EVENT(dcd_round,
 	TP_PROTO(struct dcd_engine *e, u64 target, u64 applied, bool bypass, int error),

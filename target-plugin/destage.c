@@ -10,6 +10,8 @@
  * room comes back all the time, not once a turn. Anything that goes wrong on the
  * way takes the marks away that have it before them.
  *
+ * What the data disk takes long for it doesn't wait for: late.h.
+ *
  * It gives way between any two I/Os: it stops when writes come while there is room
  * enough, and has but few in flight while others read. What was interrupted goes
  * on from there.
@@ -92,7 +94,7 @@ static unsigned int width(struct dcd_engine *e)
 	return depth;
 }
 
-static int data_failed(struct dcd_engine *e, int error)
+int dcd_data_failed(struct dcd_engine *e, int error)
 {
 	bool news;
 
@@ -111,13 +113,13 @@ static int data_failed(struct dcd_engine *e, int error)
 	return error;
 }
 
-static int flush_data(struct dcd_engine *e)
+int dcd_destage_flush(struct dcd_engine *e)
 {
 	int r = dcd_batch_flush(e, e->sweep.ahead ? e->ahead : NULL, width);
 	bool news;
 
 	if (r)
-		return data_failed(e, r);
+		return dcd_data_failed(e, r);
 	spin_lock(&e->lock);
 	news = e->data_failing;
 	e->data_failing = false;
@@ -203,7 +205,7 @@ static bool find_stuck(struct dcd_engine *e, const struct dcd_batch *b)
 			continue;
 		if (!some && !dcd_stuck_others(e, l->place.sector))
 			break;
-		some += dcd_stuck_look(e, l) > 0;
+		some += dcd_stuck_look(e, l, b->slow) > 0;
 	}
 	return some;
 }
@@ -218,7 +220,7 @@ static int errors_of(struct dcd_engine *e, const struct dcd_batch *b, unsigned i
 		const struct dcd_load *l = b->loads + i;
 
 		if (l->error && !l->unread)
-			data_failed(e, l->error);
+			dcd_data_failed(e, l->error);
 		if (l->error) {
 			++*failures;
 			r = r ?: l->error;
@@ -234,7 +236,7 @@ static int errors_of(struct dcd_engine *e, const struct dcd_batch *b, unsigned i
  * ranges meanwhile is in segments from @target on. Zeroes are long, and the read cache
  * looks for each page of them: writes wait for one load of those at most.
  */
-static int forget(struct dcd_engine *e, const struct dcd_batch *b, u64 target)
+int dcd_destage_forget(struct dcd_engine *e, const struct dcd_batch *b, u64 target)
 {
 	unsigned int i, since = 0;
 	int r = 0;
@@ -400,6 +402,7 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 	sector_t moved;
 
 	dcd_wipes_look(e);
+	dcd_late_look(e);
 	take_batch(e, now);
 	b = e->batch;
 	if (!s->past_log || !s->n)
@@ -415,14 +418,14 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 	r = dcd_batch_move(e, b, s->ahead ? e->ahead : NULL, width);
 	moved = look_at(e, b, &refused);
 	if (moved) {
-		f = flush_data(e);
+		f = dcd_destage_flush(e);
 		if (f)
 			*failures = FAILURES;
 		else	/* zeroes are another speed, and take no time on many disks */
 			dcd_pace_learn(e, &e->data_speed, b->written, ktime_add(began, b->wiping));
 	}
 	if (moved && !f)
-		f = forget(e, b, b->mark.target);
+		f = dcd_destage_forget(e, b, b->mark.target);
 	if (!f && (moved || refused))
 		found = find_stuck(e, b);
 	if (!r && !found)
@@ -431,10 +434,10 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 	wake_up_all(&e->room);	/* the index has some again */
 	if (bad || f)
 		s->n = 0;
-	s->at = r || again ? left_at(b) : b->next;
+	s->at = r || again || b->late ? left_at(b) : b->next;
 	if (found)
 		s->at = first_missing(b);
-	if (again || found) {	/* from there on, and not with what is ahead */
+	if (again || found || s->at != b->next) {	/* from there on, and not with what is ahead */
 		dcd_batch_drop(e->ahead);
 		s->ahead = false;
 	}
@@ -442,6 +445,8 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 	if (moved && !bad)
 		dcd_turn_learn(&e->turn, b->next - b->from, loads_of_data(b),
 			       max(ktime_us_delta(ktime_get(), ktime_add(began, b->wiping)), 0LL));
+	if (b->late)
+		dcd_late_keep(e, b);
 	return r ?: f ?: bad;
 }
 
@@ -579,7 +584,7 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 
 	while (here(e, &now, &tail) == s->past_log) {
 		if (!s->past_log && now.target == tail)
-			return READ_ONCE(e->data_failing) ? flush_data(e) : 0;
+			return READ_ONCE(e->data_failing) ? dcd_destage_flush(e) : 0;
 		if (first && (failures >= FAILURES || now.way >= begin + e->data.sectors))
 			return first;
 		if (!width(e))
@@ -595,7 +600,7 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 			continue;
 		dcd_sweep_drop(s, m);
 		if (READ_ONCE(e->data_failing))
-			r = flush_data(e);	/* there was nothing to try it with */
+			r = dcd_destage_flush(e);	/* there was nothing to try it with */
 		if (!r)
 			r = advance(e, m, s->past_log);
 		if (r || s->past_log)

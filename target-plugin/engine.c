@@ -126,6 +126,7 @@ void dcd_engine_free(struct dcd_engine *e)
 	vfree(e->scrub.buf);
 	dcd_batch_free(e->batch);
 	dcd_batch_free(e->ahead);
+	dcd_late_free(e);
 	dcd_stuck_free(e);
 	dcd_lost_free(e);
 	dcd_proof_free(e);

@@ -95,6 +95,7 @@
 #include "proof.h"
 #include "read.h"
 #include "stuck.h"
+#include "late.h"
 #include "sums.h"
 #include "sweep.h"
 #include "turn.h"
@@ -246,7 +247,7 @@ struct dcd_engine {
 	unsigned long log_failed, log_retry;	/* jiffies: the last time, not to be tried before */
 
 	struct dcd_reads reads;		/* read.h */
-	wait_queue_head_t quiet;	/* a discard has returned, or the last of @reads */
+	wait_queue_head_t quiet;	/* a discard has returned, the last of @reads, ... */
 	struct work_struct linger_work;
 	wait_queue_head_t room;		/* slot freed, committed or tail moved, errors */
 	bool log_unreadable;		/* a part of it that counts; destager */
@@ -270,6 +271,7 @@ struct dcd_engine {
 	struct dcd_batch *batch, *ahead;	/* destager; batch.h */
 	struct dcd_wipes wipes;		/* zeroes.h */
 	struct dcd_stuck bad;		/* stuck.h */
+	struct dcd_lates lates;		/* late.h */
 	struct dcd_lost lost;		/* lost.h */
 	struct dcd_proof proof;		/* proof.h */
 	struct dcd_again *again;	/* again.c */
@@ -346,6 +348,12 @@ struct dcd_part {
 void dcd_io_begin_parts(struct dcd_ios *ios, struct dcd_io *io, blk_opf_t opf, u64 sector,
 			struct dcd_part *parts, unsigned int n);
 void dcd_io_begin_flush(struct dcd_ios *ios, struct dcd_io *io);
+/* Has it been answered? Its @status is right then, but it may not be given away yet. */
+static inline bool dcd_io_done(struct dcd_io *io)
+{
+	return !atomic_read_acquire(&io->bios);
+}
+
 /* Until no more than so many are in flight. */
 void dcd_ios_wait(struct dcd_ios *ios, unsigned int most);
 

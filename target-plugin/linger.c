@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A disk may still be at a read that was given up, or at a discard, when its engine is closed.
+ * A disk may still be at a read that was given up, at a discard, or at a write that is late, when its
+ * engine is closed.
  * Nobody waits for that but the engine itself: its disks stay in its exclusive use, so that no
  * discard comes late over what somebody else has written, and its memory stays, and the module,
  * until they have answered.
@@ -16,7 +17,7 @@ static struct workqueue_struct *linger_wq;
 
 static bool is_quiet(struct dcd_engine *e)
 {
-	return dcd_reads_quiet(e) && !dcd_wipes_under_way(e);
+	return dcd_reads_quiet(e) && !dcd_wipes_under_way(e) && !dcd_late_under_way(e);
 }
 
 /* Nobody but what a disk has answered last may have begun one of them since they were ended. */
@@ -31,6 +32,7 @@ static void linger(struct work_struct *work)
 {
 	struct dcd_engine *e = container_of(work, struct dcd_engine, linger_work);
 
+	wait_event_idle(e->moved, !dcd_late_under_way(e));
 	wait_event_idle(e->quiet, is_quiet(e));
 	pr_info("dcd: %s: closed before: its disks have answered all, and are free\n", e->name);
 	end(e);
@@ -45,6 +47,8 @@ void dcd_linger_init(struct dcd_engine *e)
 
 void dcd_end(struct dcd_engine *e)
 {
+	if (test_knob(close_waits))
+		wait_event_idle(e->moved, !dcd_late_under_way(e));
 	if (test_knob(close_waits))
 		wait_event_idle(e->quiet, is_quiet(e));
 	if (wait_event_timeout(e->quiet, is_quiet(e), HZ)) {

@@ -9,6 +9,8 @@
 #define TRIES		4	/* at a time; one that the disk takes doesn't count */
 #define OF_RING		16	/* no more than such a part of it is stuck, */
 #define FAR		4	/* and the tail is no further behind than that */
+#define OF_TIME		16	/* no more than such a part is spent with trying, but */
+#define SELDOM		(600 * HZ)	/* it is done so often */
 #define OTHERS		3	/* places that a disk is asked for, until it takes one */
 
 TEST_KNOB(bool, stuck_stays, "a bad place of the data disk holds the log's tail");
@@ -172,7 +174,7 @@ bool dcd_stuck_held(const struct dcd_engine *e, const struct dcd_place *p)
 	return e->bad.range[at(&e->bad, p->sector)].tried == DCD_STUCK_HELD;
 }
 
-void dcd_stuck_mended(struct dcd_engine *e, const struct dcd_place *p)
+static bool forget(struct dcd_engine *e, const struct dcd_place *p)
 {
 	struct dcd_stuck *s = &e->bad;
 	unsigned int i = at(s, p->sector);
@@ -189,8 +191,18 @@ void dcd_stuck_mended(struct dcd_engine *e, const struct dcd_place *p)
 		if (r.last > p->last && add(e, p->last + 1, r.last, r.tried))
 			i++;
 	}
-	if (!any)
-		return;
+	return any;
+}
+
+void dcd_stuck_forget(struct dcd_engine *e, const struct dcd_place *p)
+{
+	(void)forget(e, p);
+}
+
+void dcd_stuck_took(struct dcd_engine *e)
+{
+	struct dcd_stuck *s = &e->bad;
+
 	s->tries++;
 	dcd_count(e, DCD_N_BAD_MENDED, 1);
 	if (s->n)
@@ -198,6 +210,21 @@ void dcd_stuck_mended(struct dcd_engine *e, const struct dcd_place *p)
 	trace_dcd_disk(e, false, 0);
 	pr_info("dcd: %s: the data disk %pg has no bad place any more: it works again\n", e->name,
 		e->data.bdev);
+}
+
+void dcd_stuck_mended(struct dcd_engine *e, const struct dcd_place *p)
+{
+	if (forget(e, p))
+		dcd_stuck_took(e);
+}
+
+void dcd_stuck_took_so_long(struct dcd_engine *e, unsigned long time)
+{
+	unsigned long next = jiffies + clamp(OF_TIME * time, (unsigned long)DCD_RETRY,
+					     (unsigned long)SELDOM);
+
+	if (time_before(e->bad.next, next))
+		e->bad.next = next;
 }
 
 /* [@sector, @end) of it. */
@@ -216,6 +243,15 @@ static u32 block_sectors(const struct dcd_engine *e)
 	return max(bdev_physical_block_size(e->data.bdev), DCD_BLOCK) >> SECTOR_SHIFT;
 }
 
+/* Of one block that was written by itself it is known. */
+static bool is_known(const struct dcd_engine *e, const struct dcd_load *l)
+{
+	u32 per = block_sectors(e);
+
+	return l->together == 1 &&
+	       div_u64(l->place.sector, per) == div_u64(l->place.last, per);
+}
+
 /* The sector of the load where the first block begins that can't be written, or behind it. */
 static sector_t first_bad(struct dcd_engine *e, const struct dcd_load *l)
 {
@@ -223,6 +259,8 @@ static sector_t first_bad(struct dcd_engine *e, const struct dcd_load *l)
 	u32 per = block_sectors(e);
 	u64 low = div_u64(from, per), high = div_u64(end + per - 1, per);
 
+	if (is_known(e, l))
+		return from;
 	if (!write(e, l, from, end))
 		return end;
 	while (high - low > 1) {
@@ -268,16 +306,32 @@ static void tell(struct dcd_engine *e, sector_t sector, sector_t sectors, int er
 			   e->name, e->data.bdev, (u64)sectors, (u64)sector, error);
 }
 
-sector_t dcd_stuck_look(struct dcd_engine *e, const struct dcd_load *l)
+bool dcd_stuck_add(struct dcd_engine *e, const struct dcd_place *p, int error)
 {
-	sector_t end = l->place.last + 1, begin = first_bad(e, l), at = begin;
+	if (test_knob(stuck_stays) || !add(e, p->sector, p->last, e->bad.turn + 1))
+		return false;
+	e->bad.trying = ~0ULL;	/* it isn't part of what is being tried now */
+	if (error)
+		tell(e, p->sector, p->last - p->sector + 1, error);
+	return true;
+}
+
+sector_t dcd_stuck_look(struct dcd_engine *e, const struct dcd_load *l, bool slow)
+{
+	sector_t end = l->place.last + 1, begin, at;
+	unsigned long began = jiffies;
 	u32 per = block_sectors(e);
 	int error = 0;
+
+	if (slow)
+		return dcd_stuck_add(e, &l->place, l->error) ? end - l->place.sector : 0;
+	begin = first_bad(e, l);
+	at = begin;
 
 	/* Bad blocks come in rows. */
 	while (at < end && !test_knob(stuck_stays)) {
 		sector_t next = min_t(u64, end, (div_u64(at, per) + 1) * per);
-		int r = write(e, l, at, next);
+		int r = is_known(e, l) ? l->error : write(e, l, at, next);
 
 		if (!r || r == -ENOMEM || !add(e, at, next - 1, e->bad.turn))
 			break;
@@ -286,6 +340,7 @@ sector_t dcd_stuck_look(struct dcd_engine *e, const struct dcd_load *l)
 	}
 	if (at > begin)
 		tell(e, begin, at - begin, error);
+	dcd_stuck_took_so_long(e, jiffies - began);
 	return at - begin;
 }
 

@@ -6,7 +6,7 @@
  * They don't hold the tail: when the log has gone far enough past them, the destager logs
  * them again at the head (again.c), which costs no more than all of them once for each
  * quarter of the ring. Now and then a few of them are tried, those first that weren't tried
- * for longest; a disk that has replaced its sector, or was replaced, gets them then.
+ * for longest, so that no more than a small part of the time goes into that; a disk that has replaced its sector, or was replaced, gets them then.
  *
  * There may be DCD_STUCK_RANGES of them, with 1/16 of the ring in all. A disk that has more is
  * taken for one that fails: what is above the bound keeps its place in the log, and when the
@@ -79,9 +79,19 @@ void dcd_stuck_mended(struct dcd_engine *e, const struct dcd_place *p);
 bool dcd_stuck_others(struct dcd_engine *e, sector_t sector);
 /*
  * It does, and didn't take @l, maybe because of its neighbours: which of its blocks can't it
- * take? How many sectors have come onto the list by that.
+ * take? All of them, if it would take long to find out (@slow). How many sectors have come onto the
+ * list by that.
  */
-sector_t dcd_stuck_look(struct dcd_engine *e, const struct dcd_load *l);
+sector_t dcd_stuck_look(struct dcd_engine *e, const struct dcd_load *l, bool slow);
+/*
+ * What was late (late.h), and is held by nobody: is stuck, tried next when all others have been
+ * (@error: to be told; 0: it is known); isn't, as it is written; was, and isn't any more.
+ */
+bool __must_check dcd_stuck_add(struct dcd_engine *e, const struct dcd_place *p, int error);
+void dcd_stuck_forget(struct dcd_engine *e, const struct dcd_place *p);
+void dcd_stuck_took(struct dcd_engine *e);
+/* The disk took so many jiffies to say that it doesn't take one: they aren't tried as often. */
+void dcd_stuck_took_so_long(struct dcd_engine *e, unsigned long time);
 /* Segments of the ring that are kept so that they can be logged again. Any context. */
 u64 dcd_stuck_room(const struct dcd_engine *e);
 

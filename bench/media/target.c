@@ -21,6 +21,7 @@
  *
  * Messages: cut SEED     cuts this medium's power alone
  *           hold         discards don't return, and aren't done
+ *           hold_write N the next write to that sector, likewise
  *           let_go       they are done now, as far as there are some, and others at once
  *
  * Status: <name> <void 0|1> <waiting> <dirty bytes>
@@ -49,6 +50,7 @@
 
 #define MAX_IO_SECTORS 2048
 #define MAX_ZERO_SECTORS 8192
+#define NOWHERE (~(sector_t)0)
 
 struct media {
 	struct media_gen *gen;
@@ -57,6 +59,7 @@ struct media {
 	struct dm_dev *dev;
 	spinlock_t hold_lock;	/* of what follows */
 	bool hold;
+	sector_t hold_at;	/* NOWHERE: no write */
 	struct bio_list held;
 	char name[SITE_NAME_MAX];
 	char table[256];	/* the options as they came, for table status */
@@ -217,6 +220,7 @@ static int media_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	}
 	r = -EINVAL;
 	spin_lock_init(&m->hold_lock);
+	m->hold_at = NOWHERE;
 	if (strscpy(m->name, argv[0], sizeof(m->name)) <= 0) {
 		ti->error = "The medium's name is empty or too long";
 		goto bad;
@@ -264,12 +268,23 @@ static void media_dtr(struct dm_target *ti)
 	media_free(ti, ti->private);
 }
 
-static bool hold_back(struct media *m, struct bio *bio)
+static bool is_next_write(const struct media *m, sector_t sector, const struct bio *bio)
 {
-	bool yes;
+	return bio_op(bio) == REQ_OP_WRITE && m->hold_at >= sector &&
+	       m->hold_at - sector < bio_sectors(bio);
+}
+
+static bool hold_back(struct dm_target *ti, struct bio *bio)
+{
+	sector_t sector = dm_target_offset(ti, bio->bi_iter.bi_sector);
+	struct media *m = ti->private;
+	bool yes, write;
 
 	spin_lock_irq(&m->hold_lock);
-	yes = m->hold;
+	write = is_next_write(m, sector, bio);
+	if (write)
+		m->hold_at = NOWHERE;
+	yes = write || (m->hold && bio_op(bio) == REQ_OP_DISCARD);
 	if (yes)
 		bio_list_add(&m->held, bio);
 	spin_unlock_irq(&m->hold_lock);
@@ -299,7 +314,7 @@ static int media_do(struct dm_target *ti, struct bio *bio)
 
 static int media_map(struct dm_target *ti, struct bio *bio)
 {
-	if (bio_op(bio) == REQ_OP_DISCARD && hold_back(ti->private, bio))
+	if (hold_back(ti, bio))
 		return DM_MAPIO_SUBMITTED;
 	return media_do(ti, bio);
 }
@@ -312,6 +327,7 @@ static void let_go(struct dm_target *ti)
 
 	spin_lock_irq(&m->hold_lock);
 	m->hold = false;
+	m->hold_at = NOWHERE;
 	held = m->held;
 	bio_list_init(&m->held);
 	spin_unlock_irq(&m->hold_lock);
@@ -354,25 +370,31 @@ static int media_message(struct dm_target *ti, unsigned int argc, char **argv, c
 			 unsigned int maxlen)
 {
 	struct media *m = ti->private;
-	u64 seed;
+	u64 number;
 
 	if (argc == 1 && !strcasecmp(argv[0], "hold")) {
 		WRITE_ONCE(m->hold, true);
+		return 0;
+	}
+	if (argc == 2 && !strcasecmp(argv[0], "hold_write") && !kstrtou64(argv[1], 0, &number)) {
+		spin_lock_irq(&m->hold_lock);
+		m->hold_at = number;
+		spin_unlock_irq(&m->hold_lock);
 		return 0;
 	}
 	if (argc == 1 && !strcasecmp(argv[0], "let_go")) {
 		let_go(ti);
 		return 0;
 	}
-	if (argc != 2 || strcasecmp(argv[0], "cut") || kstrtou64(argv[1], 0, &seed)) {
-		DMERR("%s: messages are: cut SEED, hold, let_go", m->name);
+	if (argc != 2 || strcasecmp(argv[0], "cut") || kstrtou64(argv[1], 0, &number)) {
+		DMERR("%s: messages are: cut SEED, hold, hold_write SECTOR, let_go", m->name);
 		return -EINVAL;
 	}
 	if (!m->gen) {
 		DMERR("%s: cut: the medium is on a device, only its time is modelled", m->name);
 		return -EINVAL;
 	}
-	media_cut(m->gen, seed);
+	media_cut(m->gen, number);
 	return 0;
 }
 

@@ -404,6 +404,23 @@ def test_discards_that_hang_can_hold_or_overtake(knob: str, part: str, says: str
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+@pytest.mark.parametrize(("kernel", "parts"), [
+    ("plain", ()), ("checked", ("closed", "cut", "dead_log")),
+])  # fmt: skip
+def test_writes_that_come_late(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_late_write.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("knob", "part", "says"), [
+    ("late_waits", "errors", "a write took"), ("late_unheld", "dead_log", "has other bytes"),
+])  # fmt: skip
+def test_writes_that_come_late_can_hold_or_overtake(knob: str, part: str, says: str) -> None:
+    """The control: destage waits for them, or writes where they may still come."""
+    run = lab("dcd_late_write.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 def test_sixteen_tib() -> None:
     """All of it discarded: test_long.py."""
     run = lab("dcd_huge.py", "64")

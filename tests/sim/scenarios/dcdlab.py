@@ -68,6 +68,18 @@ class Disk:
             good = last + 1
         self._load([*lines, self._good(good, self.sectors, slow_ms)])
 
+    def fail_late(self, ms: int, *parts: tuple[int, int]) -> None:
+        """Reads and writes of these parts, in their order, are I/O errors, after such a time."""
+        bad = dm.create(f"{self.name}-bad", f"0 {self.sectors} error")
+        lines, good = [], 0
+        for first, last in parts:
+            slow = f"{bad} {first} {ms}"
+            lines.append(self._linear(good, first))
+            flush = f"{self._medium} {first} 0"
+            lines.append(f"{first} {last + 1 - first} delay {slow} {slow} {flush}")
+            good = last + 1
+        self._load([*lines, self._linear(good, self.sectors)])
+
     def unreadable(self, *parts: tuple[int, int]) -> None:
         """Reads of these parts, in their order, are I/O errors; writes aren't, and mend nothing."""
         self.fail_here(*((part, "error_reads") for part in parts))
@@ -116,6 +128,10 @@ class Disk:
     def hold_discards(self) -> None:
         """They don't return, and aren't done, before let_go()."""
         dm.message(f"{self.name}-medium", "hold")
+
+    def hold_write(self, sector: int) -> None:
+        """The next write to this sector doesn't return, and isn't done, before let_go()."""
+        dm.message(f"{self.name}-medium", f"hold_write {sector}")
 
     def held(self) -> int:
         """How many requests wait there."""

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/module.h>
+#include <linux/sched/mm.h>
+
+#include "batch.h"
+#include "dcd-trace.h"
+#include "lockstep-test.h"
+
+TEST_KNOB(bool, late_waits, "the destager waits for a write of the data disk however long it takes");
+TEST_KNOB(bool, late_unheld, "what a late write may come over is written all the same");
+
+static struct dcd_place range_of(const struct dcd_load *l)
+{
+	return (struct dcd_place){
+		.sector = l->place.sector, .last = l[l->together - 1].place.last,
+	};
+}
+
+static unsigned int free_one(const struct dcd_engine *e)
+{
+	unsigned int i = 0;
+
+	while (i < DCD_LATE_BATCHES && e->lates.batch[i])
+		i++;
+	return i;
+}
+
+static bool may_be(const struct dcd_engine *e)
+{
+	return !e->sweep.past_log && !READ_ONCE(e->leaving) && !test_knob(late_waits) &&
+	       free_one(e) < DCD_LATE_BATCHES;
+}
+
+static bool has_spare(struct dcd_engine *e)
+{
+	unsigned int flags = memalloc_noio_save();
+
+	if (!e->lates.spare)
+		e->lates.spare = dcd_batch_new(e);
+	memalloc_noio_restore(flags);
+	return e->lates.spare;
+}
+
+static bool hold(struct dcd_engine *e, struct dcd_batch *b)
+{
+	unsigned int i;
+
+	for (i = 0; i < b->n; i++) {
+		struct dcd_load *l = b->loads + i;
+		struct dcd_place p;
+
+		if (!l->together || dcd_io_done(&l->io))
+			continue;
+		p = range_of(l);
+		if (l->alone)
+			dcd_stuck_forget(e, &p);
+		if (!dcd_stuck_hold(e, &p))
+			return false;
+		l->late = true;
+	}
+	return true;
+}
+
+bool dcd_late_begin(struct dcd_engine *e, struct dcd_batch *b)
+{
+	bool held = may_be(e) && has_spare(e) && hold(e, b);
+	unsigned int i, k, n = 0;
+	sector_t sector = 0;
+
+	for (i = 0; i < b->n; i++) {
+		struct dcd_load *l = b->loads + i;
+
+		if (!l->late)
+			continue;
+		if (!held) {
+			l->late = false;
+			dcd_stuck_release(e, l->place.sector);
+			continue;
+		}
+		sector = n++ ? sector : l->place.sector;
+		for (k = 0; k < l->together; k++) {
+			l[k].kind_then = l[k].kind;
+			l[k].kind = DCD_LOAD_LEFT;
+		}
+	}
+	b->late = n;
+	if (!n)
+		return false;
+	for (i = 0; test_knob(late_unheld) && i < b->n; i++)
+		if (b->loads[i].late)
+			dcd_stuck_release(e, b->loads[i].place.sector);
+	b->late_since = jiffies;
+	dcd_count(e, DCD_N_WRITES_LATE, n);
+	trace_dcd_late(e, sector, n);
+	pr_warn_ratelimited("dcd: %s: the data disk %pg doesn't return from %u writes, the first of them at sector %llu: what is to be there stays in the log until it does\n",
+			    e->name, e->data.bdev, n, (u64)sector);
+	return true;
+}
+
+void dcd_late_keep(struct dcd_engine *e, struct dcd_batch *b)
+{
+	unsigned int i, k;
+
+	for (i = 0; i < b->n; i++) {
+		struct dcd_load *l = b->loads + i;
+
+		l->there = false;
+		l->error = 0;
+		for (k = 1; l->late && k < l->together; k++)
+			l[k].late = true;
+	}
+	e->batch = e->lates.spare;
+	e->lates.spare = NULL;
+	spin_lock(&e->lock);
+	e->lates.batch[free_one(e)] = b;
+	spin_unlock(&e->lock);
+}
+
+/* Of one write that has returned: what becomes of its loads. */
+static void has_returned(struct dcd_engine *e, struct dcd_load *l)
+{
+	int error = blk_status_to_errno(l->io.status);
+	struct dcd_place p = range_of(l);
+	unsigned int k;
+
+	trace_dcd_destage(e, p.sector, dcd_place_sectors(&p), error);
+	for (k = 0; k < l->together; k++) {
+		l[k].kind = l[k].kind_then;
+		l[k].there = !error;
+	}
+	if (error)
+		return;
+	dcd_stuck_release(e, p.sector);
+	dcd_count(e, DCD_N_DESTAGED_SECTORS, dcd_place_sectors(&p));
+}
+
+/* @others: does it take others? Asked once, if at all. */
+static void did_not_take(struct dcd_engine *e, const struct dcd_batch *b,
+			 const struct dcd_load *l, int *others)
+{
+	int error = blk_status_to_errno(l->io.status);
+	struct dcd_place p = range_of(l);
+
+	dcd_stuck_release(e, p.sector);
+	if (error == -ENOMEM)
+		return;
+	if (*others < 0)
+		*others = dcd_stuck_others(e, p.sector);
+	dcd_stuck_took_so_long(e, jiffies - b->late_since);
+	if (!*others || !dcd_stuck_add(e, &p, l->alone ? 0 : error))
+		dcd_data_failed(e, error);
+	else if (l->alone)
+		dcd_count(e, DCD_N_DATA_ERRORS, 1);
+}
+
+static void look_at(struct dcd_engine *e, struct dcd_batch *b)
+{
+	bool some = false, durable = false;
+	int others = -1;
+	unsigned int i;
+
+	dcd_ios_wait(&b->writing, 0);
+	for (i = 0; i < b->n; i++) {
+		struct dcd_load *l = b->loads + i;
+
+		if (!l->late || !l->together)
+			continue;
+		has_returned(e, l);
+		some = some || l->there;
+	}
+	if (some)
+		durable = !dcd_destage_flush(e) && !dcd_destage_forget(e, b, b->mark.target);
+	for (i = 0; i < b->n; i++) {
+		const struct dcd_load *l = b->loads + i;
+
+		if (!l->late || !l->together)
+			continue;
+		if (!l->there)
+			did_not_take(e, b, l, &others);
+		else if (l->alone && durable)
+			dcd_stuck_took(e);
+	}
+}
+
+void dcd_late_look(struct dcd_engine *e)
+{
+	unsigned int i;
+
+	for (i = 0; i < DCD_LATE_BATCHES; i++) {
+		struct dcd_batch *b = e->lates.batch[i];
+
+		if (!b || atomic_read(&b->writing.in_flight))
+			continue;
+		spin_lock(&e->lock);
+		e->lates.batch[i] = NULL;
+		spin_unlock(&e->lock);
+		look_at(e, b);
+		if (e->lates.spare)
+			dcd_batch_free(b);
+		else
+			e->lates.spare = b;
+	}
+}
+
+bool dcd_late_under_way(struct dcd_engine *e)
+{
+	bool yes = false;
+	unsigned int i;
+
+	spin_lock(&e->lock);
+	for (i = 0; i < DCD_LATE_BATCHES; i++)
+		yes = yes || (e->lates.batch[i] &&
+			      atomic_read(&e->lates.batch[i]->writing.in_flight));
+	spin_unlock(&e->lock);
+	return yes;
+}
+
+void dcd_late_free(struct dcd_engine *e)
+{
+	unsigned int i;
+
+	for (i = 0; i < DCD_LATE_BATCHES; i++) {
+		if (e->lates.batch[i])	/* who woke us may have it yet */
+			dcd_ios_wait(&e->lates.batch[i]->writing, 0);
+		dcd_batch_free(e->lates.batch[i]);
+	}
+	dcd_batch_free(e->lates.spare);
+}

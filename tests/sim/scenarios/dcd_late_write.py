@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A data disk that takes seconds to say that it doesn't take a block, or doesn't return from a
+write at all; everything else it does at once. The log doesn't fill, nobody waits, and what comes
+late doesn't come over what was written since.
+
+    dcd_late_write.py [PART...]
+"""
+
+import errno
+import random
+import time
+from pathlib import Path
+
+from dcdlab import SEGMENT, SITE, Box, Model, filled
+from locklab import base, blk, dm, media
+from probelab import SOON
+
+PARTS = ("errors", "tried", "overtaken", "closed", "cut", "dead_log")
+SLOW_MS = 7000
+BAD = 8
+AT, SIZE = 4096, 32  # the write that is late
+MINUTE = 60.0
+
+
+def settled(box: Box, model: Model, disk: blk.Disk) -> None:
+    box.destaged()
+    base.expect("data ok" in box.info() and box.count("stuck_sectors") == 0, box.info())
+    model.check(disk, "destaged")
+
+
+def good_end(box: Box, model: Model) -> None:
+    with box.disk() as disk:
+        model.check(disk, "opened again")
+        settled(box, model, disk)
+    same = box.data.bytes(0, box.data.sectors) == bytes(model.bytes)
+    base.expect(same, "the data disk itself has other bytes")
+    box.away()
+
+
+class Load:
+    """Writes all over the disk, but for some places, and how long they take."""
+
+    def __init__(self, disk: blk.Disk, model: Model, spared: list[int]) -> None:
+        self._disk, self._model, self._spared = disk, model, spared
+        self._rng, self._tag = random.Random(f"late {base.SEED}"), 0
+
+    def run(self, seconds: float, pause: float) -> None:
+        longest, end = 0.0, time.monotonic() + seconds
+        while time.monotonic() < end:
+            at = SIZE * self._rng.randrange(self._disk.sectors // SIZE)
+            if any(at <= sector < at + SIZE for sector in self._spared):
+                continue
+            self._tag += 1
+            data = blk.pattern(f"load {self._tag}", SIZE)
+            longest = max(longest, blk.timed(lambda at=at, data=data: self._disk.write(at, data)))
+            self._model.put(at, data)
+            time.sleep(pause)
+        print(f"  {self._tag} writes, the longest took {longest * 1000:.1f} ms", flush=True)
+        base.expect(longest < SOON, f"a write took {longest:.3f} s")
+
+
+def small() -> tuple[Box, Model]:
+    """7 MiB of log, which is written within seconds."""
+    box = Box(data_mib=64, log_mib=8, nvram="lab", nvram_bytes=4096 + 8 * SEGMENT)
+    return box, Model(box.data.sectors)
+
+
+def errors() -> None:
+    base.step(f"{BAD} blocks are errors after {SLOW_MS} ms each, under load")
+    box, model = small()
+    with box.disk() as disk:
+        apart = disk.sectors // (BAD + 1) // SIZE * SIZE
+        places = [(n + 1) * apart for n in range(BAD)]
+        box.data.fail_late(SLOW_MS, *((at, at + 7) for at in places))
+        for at in places:
+            filled(disk, model, at, at + 8, "over a bad block", 8)
+        Load(disk, model, places).run(40, 0.01)
+        base.expect(BAD <= box.count("stuck_ranges") <= BAD + 1, box.info())
+        base.equal(box.count("stuck_sectors"), 8 * BAD, "sectors that are stuck")
+        base.equal(box.count("write_errors") + box.count("busy"), 0, "writes that were refused")
+        base.expect(box.count("logged_again") > 0, "what is stuck is logged again")
+        for at in places:
+            same = disk.read(at, 8) == bytes(model.bytes[at * blk.SECTOR : (at + 8) * blk.SECTOR])
+            base.expect(same, f"sectors {at} on")
+        box.data.heal()
+        settled(box, model, disk)
+        base.expect(box.count("bad_mended") > 0, box.info())
+    good_end(box, model)
+    dm.remove("data-bad")
+
+
+def tried() -> None:
+    base.step("a bad block, which was an error at once, takes long when it is tried")
+    box, model = small()
+    with box.disk("destage_idle_ms=1") as disk:
+        box.data.fail_part(AT, AT + 7)
+        filled(disk, model, AT, AT + 8, "over a bad block", 8)
+        base.until(lambda: box.count("stuck_ranges") == 1, "it to be known")
+        box.data.fail_late(SLOW_MS, (AT, AT + 7))
+        base.until(lambda: box.count("writes_late") == 1, "it to be tried")
+        Load(disk, model, [AT]).run(60, 0.01)
+        base.equal(box.count("writes_late"), 1, "tries, as it takes so long")
+        base.equal(box.count("stuck_sectors"), 8, "sectors that are stuck")
+        box.data.heal()
+        settled(box, model, disk)
+    good_end(box, model)
+    dm.remove("data-bad")
+
+
+def late(box: Box, model: Model, disk: blk.Disk) -> None:
+    """Its first half will be written over."""
+    filled(disk, model, 0, 2 * AT, "old")
+    box.destaged()
+    box.data.hold_write(AT + SIZE - 1)
+    filled(disk, model, AT, AT + SIZE, "late", SIZE)
+    base.until(lambda: box.count("writes_late") == 1, "a write that is late")
+    base.equal(box.data.held(), 1, "writes that the disk is at")
+    filled(disk, model, AT, AT + SIZE // 2, "over it", SIZE // 2)
+
+
+def overtaken() -> None:
+    base.step("a write comes late by a minute, and isn't over what was written since")
+    box, model = small()
+    with box.disk("destage_idle_ms=1") as disk:
+        late(box, model, disk)
+        Load(disk, model, []).run(MINUTE, 0.02)
+        base.expect(box.count("logged_again") > 0, "what is held is logged again")
+        base.equal(box.data.held(), 1, "writes that the disk is at")
+        box.data.let_go()
+        settled(box, model, disk)
+        base.equal(box.count("bad_places"), 0, "bad places")
+    good_end(box, model)
+
+
+def closed() -> None:
+    base.step("a write doesn't return, and the LUN is closed")
+    box, model = small()
+    users = Path("/sys/module/dcd/refcnt")
+    with box.disk("destage_idle_ms=1") as disk:
+        late(box, model, disk)
+        before = int(users.read_text())
+    base.equal(int(users.read_text()), before + 1, "the module is in use by what is left")
+    with base.refused("to open it again", errno.EBUSY, kernel="it is in use"):
+        box.open()
+    box.data.let_go()
+    base.until(lambda: dm.opens(box.data.name) == 0, "the data disk in nobody's use")
+    base.until(lambda: int(users.read_text()) == before, "the module")
+    good_end(box, model)
+
+
+def cut() -> None:
+    base.step("a write doesn't return, and the power is cut")
+    box, model = small()
+    with box.disk("destage_idle_ms=1") as disk:
+        late(box, model, disk)
+        Load(disk, model, []).run(5, 0.02)
+        media.cut(SITE, base.SEED)
+    box.data.let_go()
+    base.until(lambda: dm.opens(box.data.name) == 0, "the data disk in nobody's use")
+    box.power_on()
+    good_end(box, model)
+
+
+def dead_log() -> None:
+    base.step("a write doesn't return, and the log fails: nothing is written where it may come")
+    box, model = small()
+    with box.disk("destage_idle_ms=1", "busy_after_ms=500") as disk:
+        late(box, model, disk)
+        box.log.fail_writes()
+        filled(disk, model, 2 * AT, 2 * AT + 10 * SIZE, "past the log", SIZE)
+        box.says("log FAILING", "the log's end")
+        time.sleep(MINUTE)
+        box.data.let_go()
+        filled(disk, model, 2 * AT, 2 * AT + 100 * SIZE, "past the log, too", SIZE)
+        box.log.heal()
+        box.says("log ok, data ok", "both disks to work")
+        settled(box, model, disk)
+    good_end(box, model)
+
+
+for part in base.words(1, PARTS) or PARTS:
+    globals()[part]()
+base.step("done")
