@@ -194,6 +194,13 @@ bool dcd_segment_from_slot(const struct dcd_geometry *g, void *seg, const void *
 			   u64 sequence);
 
 /*
+ * @seg becomes segment @sequence if @slot has all of its entries: from one at or before @from on
+ * (never 0), up to just before @until, whole, without a gap. False: it is as it was.
+ */
+bool dcd_segment_of_slot(const struct dcd_geometry *g, void *seg, const void *slot, u64 sequence,
+			 u64 from, u64 until);
+
+/*
  * Of a segment that is named, a write whose payload is wrong. @data: what the data disk has in its
  * sectors; @left: a byte for each, nonzero where nothing later was written. Is what is @left
  * there this write? Its checksum is of all of it. So either the data disk has all of it; or

@@ -33,6 +33,8 @@ static void go_on_at(struct dcd_plan *p, u64 sequence)
 	p->next = sequence;
 	p->place = sequence;
 	p->named = false;
+	p->from = 0;
+	p->until = 0;
 	p->want = DCD_WANT_SEGMENT;
 }
 
@@ -53,6 +55,19 @@ static bool take_wounded(struct dcd_plan *p)
 		return false;
 	p->take = true;
 	go_on_at(p, p->next);
+	return true;
+}
+
+/* Nothing is known of it, but that the one behind it, @found, begins at entry @until. */
+static bool take_copy(struct dcd_plan *p, u64 found, u64 until)
+{
+	if (p->named || p->strict || !p->g->nvram || found != p->next + 1)
+		return false;
+	p->take = true;
+	go_on_at(p, p->next);
+	p->from = max(p->newest, p->applied) + 1;
+	p->until = until;
+	p->found = found;
 	return true;
 }
 
@@ -99,9 +114,11 @@ static u32 damaged_payloads(const struct dcd_plan *p, const void *seg)
 /* What is at @next, and can it be taken at all? */
 static bool look_at(struct dcd_plan *p, const void *seg)
 {
-	bool take = p->take;
+	bool take = p->take, copy = p->until;
 
 	p->take = false;
+	p->from = 0;
+	p->until = 0;
 	p->kind = dcd_segment_parse(p->g, seg, p->next);
 	p->wounded = false;
 	p->named = false;
@@ -112,6 +129,8 @@ static bool look_at(struct dcd_plan *p, const void *seg)
 		refuse(p, DCD_REFUSE_NEWER, p->next, 0);
 	else if (p->named && take)
 		p->wounded = true;
+	else if (copy)
+		refuse(p, DCD_REFUSE_MIDDLE, p->next, p->found);
 	else if (p->error && !p->g->nvram && (!p->named || p->strict))
 		refuse(p, DCD_REFUSE_UNREADABLE, p->next, 0);
 	else
@@ -165,7 +184,7 @@ void dcd_plan_header(struct dcd_plan *p, const void *sector, int error)
 		return;
 	}
 	if (le64_to_cpu(h->first_entry) > p->applied + 1) {
-		if (!take_wounded(p))
+		if (!take_wounded(p) && !take_copy(p, found, le64_to_cpu(h->first_entry)))
 			refuse(p, DCD_REFUSE_MIDDLE, p->next, found);
 		return;
 	}

@@ -30,7 +30,10 @@
  * What NVRAM can't read (dcd_slot_scan()) is no end either. Entries of which only the payload
  * can't be read are taken: their blocks are lost, and known, unless the data disk has them.
  *
- * A segment that would be refused is wanted once more if it is known what was written there, as
+ * A segment that would be refused is wanted once more (@take). Whoever has another copy of it, or
+ * of some of it, hands that in: where header or table are gone, but the segment behind it is there,
+ * a slot that has entries from @from or before to just before @until has all of it
+ * (dcd_segment_of_slot()). Else it is known what was written there if
  * its header and table are right: then it is taken @wounded, and what is damaged of its
  * payloads is as if it were DCD_ENTRY_LOST. When all is known, the caller asks the data disk for
  * what is left of those in the end (dcd_entry_from_data()): what it has isn't lost.
@@ -91,6 +94,7 @@ struct dcd_plan {
 	u64 most;		/* GAP: the highest entry that is or was there */
 	bool wounded;		/* of the segment that was taken last */
 	bool take;		/* so is what is wanted; who has another copy hands that in */
+	u64 from, until;	/* entries of that copy, if nothing is known of it; else 0 */
 	bool strict;		/* the caller's: wounded ones are refused */
 	enum dcd_note note;	/* of the last call */
 	enum dcd_refusal refusal;
@@ -100,6 +104,7 @@ struct dcd_plan {
 	enum dcd_segment_kind kind;	/* of what is at @next */
 	u64 asked;		/* places looked at for a later segment */
 	bool named;		/* what is at @next could be taken wounded */
+	u64 found;		/* the later segment, while a copy is asked for */
 };
 
 /*

@@ -14,6 +14,7 @@
 #include "plan.h"
 #include "wounded.h"
 
+TEST_KNOB(bool, no_copy, "nobody asks the NVRAM for a segment of which nothing is known");
 TEST_KNOB(bool, trust_end, "recovery takes a hole for the end of what was acknowledged");
 
 struct recovery {
@@ -123,7 +124,10 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 		/* What can't be read of it is zeroes, which don't have its checksum. */
 		if (dcd_nvram_read(e->nv, e->slots[i].base, e->scrub.buf, e->segment_bytes,
 				   c->unread) == e->segment_bytes >> SECTOR_SHIFT ||
-		    !dcd_segment_from_slot(&c->geometry, e->commit_buf, e->scrub.buf, sequence))
+		    (!dcd_segment_from_slot(&c->geometry, e->commit_buf, e->scrub.buf, sequence) &&
+		     (test_knob(no_copy) ||
+		      !dcd_segment_of_slot(&c->geometry, e->commit_buf, e->scrub.buf, sequence,
+					   c->plan.from, c->plan.until))))
 			continue;
 		pr_warn("dcd: %s: segment %llu of the log %pg is damaged, NVRAM has what is damaged, or some of it: it is written again\n",
 			e->name, sequence, e->log.bdev);

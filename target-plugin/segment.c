@@ -269,6 +269,41 @@ bool dcd_segment_from_slot(const struct dcd_geometry *g, void *seg, const void *
 	return some;
 }
 
+bool dcd_segment_of_slot(const struct dcd_geometry *g, void *seg, const void *slot, u64 sequence,
+			 u64 from, u64 until)
+{
+	u64 first = le64_to_cpu(dcd_entry_at(slot, 0)->sequence), batch = 0;
+	u32 used = DCD_BLOCK + g->table_bytes, i, entries;
+	struct dcd_segment *h = seg;
+
+	if (!from || first > from || until <= from || until - first > dcd_table_entries(g))
+		return false;
+	entries = until - first;
+	for (i = 0; i < entries; i++) {
+		const struct dcd_entry *n = dcd_entry_at(slot, i);
+
+		if (!dcd_entry_valid(g, slot, i) || le64_to_cpu(n->sequence) != first + i ||
+		    !batch_goes_on(n, &batch))
+			return false;
+		used = max(used, (le32_to_cpu(n->offset) + le32_to_cpu(n->stored)) << SECTOR_SHIFT);
+	}
+	if (batch)
+		return false;
+	memcpy(seg, slot, g->segment_bytes);
+	memset(h, 0, DCD_BLOCK);
+	h->magic = cpu_to_le64(DCD_SEGMENT_MAGIC);
+	h->version = cpu_to_le32(DCD_VERSION);
+	memcpy(h->uuid, g->uuid, sizeof(h->uuid));
+	h->epoch = cpu_to_le64(g->epoch);
+	h->sequence = cpu_to_le64(sequence);
+	h->first_entry = cpu_to_le64(first);
+	h->entries = cpu_to_le32(entries);
+	h->used_bytes = cpu_to_le32(used);
+	h->body_crc = cpu_to_le32(dcd_crc(seg + DCD_BLOCK, used - DCD_BLOCK));
+	h->crc = cpu_to_le32(dcd_crc(h, sizeof(*h)));
+	return true;
+}
+
 bool dcd_entry_from_data(void *seg, u32 number, const void *data, const u8 *left)
 {
 	const struct dcd_entry *n = dcd_entry_at(seg, number);

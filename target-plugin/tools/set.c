@@ -292,7 +292,9 @@ static void from_slots(struct set *s, u64 sequence)
 	for (u32 i = 0; i < s->slots; i++) {
 		device_read_around(&s->nvram, s->spare, g->segment_bytes,
 				   DCD_BLOCK + (u64)i * g->segment_bytes, s->unread);
-		if (!dcd_segment_from_slot(g, s->buf, s->spare, sequence))
+		if (!dcd_segment_from_slot(g, s->buf, s->spare, sequence) &&
+		    !dcd_segment_of_slot(g, s->buf, s->spare, sequence, s->plan.from,
+					 s->plan.until))
 			continue;
 		fprintf(stderr, "dcd: %s: segment %" PRIu64 " is damaged, NVRAM has what is, or some of it\n",
 			s->log.path, sequence);

@@ -280,6 +280,12 @@ def test_what_the_data_disk_has_can_be_lost(part: str) -> None:
     assert run.rc == 1 and "No data available" in run.stderr, run.text
 
 
+def test_what_a_slot_has_can_be_refused() -> None:
+    """The control: the module doesn't look there for a segment of which nothing is known."""
+    run = lab("dcd_wounded.py", "slot", options=("--param", "dcd.test_no_copy=1"))
+    assert run.rc == 1 and "Structure needs cleaning" in run.stderr, run.text
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_two_damaged_writes_over_each_other(kernel: str) -> None:
     run = lab("dcd_salvage_order.py", kernel=kernel)

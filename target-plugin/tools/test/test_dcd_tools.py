@@ -89,8 +89,8 @@ def test_refusals(dcd: Path, tmp_path: Path) -> None:
     refused(dcd, tmp_path, images, "blank")
 
     images = after_a_cut(True)
-    images.put(21, bytes(BLOCK))
-    assert "21" in refused(dcd, tmp_path, images, "segment_missing")
+    images.put(20, bytes(BLOCK))
+    assert "20" in refused(dcd, tmp_path, images, "segment_missing")
 
     images = after_a_cut(True)
     images.slot(23 % 4, bytes(2 * BLOCK))

@@ -44,6 +44,19 @@ static void take(const struct images *m, struct walked *w, const u8 *seg, u32 en
 	}
 }
 
+/* Of a segment of which nothing is known a slot may have all. */
+static const u8 *from_slots(const struct images *m, struct walked *w, u32 slots, const u8 *seg)
+{
+	static u8 copy[DCD_SEGMENT_MAX];
+	const struct dcd_geometry *g = &w->super.geometry;
+
+	for (u32 i = 0; w->plan.take && i < slots; i++)
+		if (dcd_segment_of_slot(g, copy, slot(m, g, i), w->plan.place, w->plan.from,
+					w->plan.until))
+			return copy;
+	return seg;
+}
+
 static void step(const struct images *m, struct walked *w, u32 slots)
 {
 	const struct dcd_geometry *g = &w->super.geometry;
@@ -54,7 +67,7 @@ static void step(const struct images *m, struct walked *w, u32 slots)
 
 	switch (p->want) {
 	case DCD_WANT_SEGMENT:
-		seg = at(m, where, g->segment_bytes);
+		seg = from_slots(m, w, slots, at(m, where, g->segment_bytes));
 		if (dcd_plan_segment(p, seg ?: nothing, seg ? 0 : -EIO))
 			take(m, w, seg, le32_to_cpu(((const struct dcd_segment *)seg)->entries),
 			     p->wounded);

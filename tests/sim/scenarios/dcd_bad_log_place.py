@@ -85,7 +85,7 @@ def table() -> None:
         while not box.count("scrub_bad"):
             writes.some()
         told = box.count("segments")
-        while box.count("segments") < told + 2 * 32 or box.count("segments") % 32 not in (22, 23):
+        while box.count("segments") < told + 2 * 32 or box.count("segments") % 32 not in (26, 27):
             writes.some()
     box.log.unreadable((PLACE + 8, PLACE + 15))
     with box.disk() as disk:

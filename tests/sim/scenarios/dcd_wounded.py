@@ -284,12 +284,37 @@ def salvage() -> None:
     box.away()
 
 
+def slot() -> None:
+    for what, begin in ("header", 0), ("table", 8):
+        base.step(f"the {what} of a segment is gone, and a slot of the NVRAM has all of it")
+        box = box_of()
+        model = Model(box.data.sectors)
+        with box.disk() as disk:
+            filled(disk, model, FAR, FAR + 3 * PER, "in the slots yet", SIZE)
+        ring = RING_START // blk.SECTOR
+        at = place(box, bytes_of(model, FAR + 3 * PER // 2, FAR + 3 * PER // 2 + 1))
+        at = ring + (at - ring) // PER * PER + begin
+        right = box.log.bytes(at, 8)
+        with blk.Disk(f"/dev/mapper/{box.log.name}-medium") as medium:
+            medium.write(at, bytes(8 * blk.SECTOR))
+        code, told = tool(box, "check")
+        base.equal((code, told["state"]), (0, "live"), f"{told}")
+        with box.disk() as disk:
+            model.check(disk, "opened")
+            base.expect(box.log.bytes(at, 8) == right, "the log doesn't have it again")
+            filled(disk, model, FAR + 4 * PER, FAR + 9 * PER, "so that it is in no slot", SIZE)
+        with box.disk() as disk:
+            model.check(disk, "once more")
+        box.away()
+
+
 PARTS: dict[str, Callable[[], None]] = {
     "lab": lambda: whole("lab"),
     "none": lambda: whole("none"),
     "unreadable": unreadable,
     "older": older,
     "part": part,
+    "slot": slot,
     "both": both,
     "again": again,
     "recover": recover,
