@@ -555,7 +555,7 @@ void dcd_topology(const struct dcd_engine *e, struct dcd_topology *t)
 	t->misaligned = bdev_alignment_offset(bdev);
 	t->rotates = lockstep_bdev_rotates(bdev);
 	t->discards = bdev_max_discard_sectors(bdev);
-	t->discards_to_zeroes = t->discards && bdev_write_zeroes_sectors(bdev);
+	t->discards_to_zeroes = e->wipes.to_zeroes;	/* zeroes.h */
 	t->discard_granularity = bdev_discard_granularity(bdev);
 	t->discard_misaligned = bdev_discard_alignment(bdev);
 }

@@ -16,6 +16,7 @@
 #define PATIENCE	(HZ / 4)	/* for a discard */
 
 TEST_KNOB(bool, discard_waits, "the destager waits for a discard however long it takes");
+TEST_KNOB(bool, discard_keeps, "a discard is one, though the LUN says that it zeroes");
 TEST_KNOB(bool, discard_unheld, "what a discard that hangs may come over is written all the same");
 
 /*
@@ -39,13 +40,22 @@ static u64 short_one(const struct dcd_engine *e)
 	return max(div64_u64(div64_u64(e->data.sectors, most) * now, most), GRANULE);
 }
 
+/* No more than that: a disk that can't any more gets it written, as any zeroes. */
+static int zero_out(struct dcd_engine *e, sector_t first, sector_t last)
+{
+	return blkdev_issue_zeroout(e->data.bdev, first, last - first + 1, GFP_NOIO,
+				    BLKDEV_ZERO_NOFALLBACK);
+}
+
 /* Its worker may wait without end, and the engine is there until it has ended. */
 static void discard_work(struct work_struct *work)
 {
 	struct dcd_engine *e = container_of(work, struct dcd_engine, wipes.work);
 	struct dcd_wipes *w = &e->wipes;
 
-	w->error = blkdev_issue_discard(e->data.bdev, w->first, w->last - w->first + 1, GFP_NOIO);
+	w->error = w->to_zeroes && !test_knob(discard_keeps) ?
+		   zero_out(e, w->first, w->last) :
+		   blkdev_issue_discard(e->data.bdev, w->first, w->last - w->first + 1, GFP_NOIO);
 	spin_lock(&e->lock);
 	w->under_way = false;
 	if (!e->closing)
@@ -67,6 +77,8 @@ bool dcd_wipes_under_way(struct dcd_engine *e)
 void dcd_wipes_init(struct dcd_engine *e)
 {
 	e->wipes.piece = PIECE_FIRST;
+	e->wipes.to_zeroes = bdev_max_discard_sectors(e->data.bdev) &&
+			     bdev_write_zeroes_sectors(e->data.bdev);
 	INIT_WORK(&e->wipes.work, discard_work);
 }
 

@@ -22,8 +22,10 @@
  * can't be, as the data disk's granule is larger than that, is waited for.
  *
  * To wipe is to discard, for zeroes that a discard has brought: whole granules of the
- * data disk's own, the rest of it is written; or REQ_OP_WRITE_ZEROES if the disk knows
- * that, which may unmap too; else it is writing.
+ * data disk's own, the rest of it is written. Nothing tells whether a disk's discard zeroes. So
+ * where the disk knows REQ_OP_WRITE_ZEROES a discard is that, which may unmap (@to_zeroes), and
+ * the LUN says that what was unmapped reads as zeroes; where it doesn't the LUN doesn't say it.
+ * Other zeroes are wiped by REQ_OP_WRITE_ZEROES if the disk knows that; else they are written.
  */
 #ifndef DCD_ZEROES_H
 #define DCD_ZEROES_H
@@ -46,7 +48,8 @@ enum dcd_load_kind {
 /*
  * The destager's. @piece: sectors of a wipe, so that it takes a moment; @us: what one of
  * those takes. @no_room: of this turn no more can be logged again. @no_discard: the data
- * disk has refused it. @hangs: nobody waits any more for the discard of @first to @last that
+ * disk has refused it. @to_zeroes: how it is done, as it was at the opening, when the LUN was told.
+ * @hangs: nobody waits any more for the discard of @first to @last that
  * @work does. @under_way needs the engine's lock; while it is set, @error is the worker's.
  */
 struct dcd_wipes {
@@ -54,6 +57,7 @@ struct dcd_wipes {
 	u64 us;
 	bool no_room;
 	bool no_discard;
+	bool to_zeroes;
 	bool hangs;
 	bool under_way;
 	u64 first, last;

@@ -20,7 +20,7 @@
  *   channels N           ssd: requests served at a time (8, at most 64)
  *
  * Messages: cut SEED     cuts this medium's power alone
- *           hold         discards don't return, and aren't done
+ *           hold         discards, and zeroes that may unmap, don't return, and aren't done
  *           hold_write N the next write to that sector, likewise
  *           let_go       they are done now, as far as there are some, and others at once
  *
@@ -274,6 +274,12 @@ static bool is_next_write(const struct media *m, sector_t sector, const struct b
 	       m->hold_at - sector < bio_sectors(bio);
 }
 
+static bool is_discard(const struct bio *bio)
+{
+	return bio_op(bio) == REQ_OP_DISCARD ||
+	       (bio_op(bio) == REQ_OP_WRITE_ZEROES && !(bio->bi_opf & REQ_NOUNMAP));
+}
+
 static bool hold_back(struct dm_target *ti, struct bio *bio)
 {
 	sector_t sector = dm_target_offset(ti, bio->bi_iter.bi_sector);
@@ -284,7 +290,7 @@ static bool hold_back(struct dm_target *ti, struct bio *bio)
 	write = is_next_write(m, sector, bio);
 	if (write)
 		m->hold_at = NOWHERE;
-	yes = write || (m->hold && bio_op(bio) == REQ_OP_DISCARD);
+	yes = write || (m->hold && is_discard(bio));
 	if (yes)
 		bio_list_add(&m->held, bio);
 	spin_unlock_irq(&m->hold_lock);

@@ -355,6 +355,11 @@ def test_the_wrong_data_disk_is_taken() -> None:
 SCSI = ("--boot", "scsi_debug.dev_size_mb=8")
 
 
+def unmaps(lbprz: int) -> tuple[str, ...]:
+    words = ("dev_size_mb=16", "lbpu=1", f"lbprz={lbprz}", f"lbpws={lbprz}")
+    return tuple(part for word in words for part in ("--boot", f"scsi_debug.{word}"))
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_full_queue_holds_no_session(kernel: str) -> None:
     run = lab("dcd_queue.py", kernel=kernel, options=SCSI)
@@ -366,6 +371,18 @@ def test_a_full_queue_that_holds_a_session_is_found() -> None:
     options = (*SCSI, "--param", "dcd.test_read_waits=1")
     run = lab("dcd_queue.py", "plain", options=options)
     assert run.rc == 1 and "beside 24 reads" in run.stderr, run.text
+
+
+@pytest.mark.parametrize(("lbprz", "says"), [(0, "1"), (1, "1"), (0, "0")])
+def test_what_was_unmapped_is_as_it_is_said(lbprz: int, says: str) -> None:
+    run = lab("dcd_unmap.py", says, options=unmaps(lbprz))
+    assert run.rc == 0, run.text
+
+
+def test_what_was_unmapped_can_be_other_than_it_is_said() -> None:
+    """The control: the data disk's discards are trusted."""
+    run = lab("dcd_unmap.py", "1", options=(*unmaps(0), "--param", "dcd.test_discard_keeps=1"))
+    assert run.rc == 1 and "old bytes are there again" in run.stderr, run.text
 
 
 @pytest.mark.parametrize("scenario", ["dcd_large", "dcd_index"])
