@@ -10,8 +10,8 @@
  * another one. What has returned is destaged as ever. What the disk didn't take, while it takes
  * others, is a bad place as it is; what of it is good is found when that is tried.
  *
- * There may be DCD_LATE_BATCHES of them, with what may be held. Beyond that it is waited for, and so
- * it is past a dead log, where nothing can stay.
+ * There may be DCD_LATE_BATCHES of them, with what may be held. Beyond that it is waited for, and
+ * so it is past a dead log, where nothing can stay.
  *
  * The destager's, but for dcd_late_under_way(). Process context.
  */

@@ -6,7 +6,8 @@
  * They don't hold the tail: when the log has gone far enough past them, the destager logs
  * them again at the head (again.c), which costs no more than all of them once for each
  * quarter of the ring. Now and then a few of them are tried, those first that weren't tried
- * for longest, so that no more than a small part of the time goes into that; a disk that has replaced its sector, or was replaced, gets them then.
+ * for longest, so that no more than a small part of the time goes into that; a disk that has
+ * replaced its sector, or was replaced, gets them then.
  *
  * There may be DCD_STUCK_RANGES of them, with 1/16 of the ring in all. A disk that has more is
  * taken for one that fails: what is above the bound keeps its place in the log, and when the

@@ -9,6 +9,7 @@ late doesn't come over what was written since.
 import errno
 import random
 import time
+from functools import partial
 from pathlib import Path
 
 from dcdlab import SEGMENT, SITE, Box, Model, filled
@@ -52,7 +53,7 @@ class Load:
                 continue
             self._tag += 1
             data = blk.pattern(f"load {self._tag}", SIZE)
-            longest = max(longest, blk.timed(lambda at=at, data=data: self._disk.write(at, data)))
+            longest = max(longest, blk.timed(partial(self._disk.write, at, data)))
             self._model.put(at, data)
             time.sleep(pause)
         print(f"  {self._tag} writes, the longest took {longest * 1000:.1f} ms", flush=True)
