@@ -347,14 +347,18 @@ static bool committed(struct dcd_engine *e, u64 below)
 	return e->committed >= min(below, e->head);
 }
 
-/* Or nothing can get out of NVRAM for now: past a dead log no round ends while a discard hangs. */
+/*
+ * Or nothing can get out of NVRAM for now: past a dead log no round ends while a discard hangs, or
+ * a write is late.
+ */
 static bool all_left(struct dcd_engine *e, u64 below)
 {
 	bool yes;
 
 	spin_lock(&e->lock);
 	yes = committed(e, below) || e->closing ||
-	      (e->log_dead && (!e->keeps || e->stuck || READ_ONCE(e->wipes.hangs)));
+	      (e->log_dead && (!e->keeps || e->stuck || READ_ONCE(e->wipes.hangs) ||
+			     e->lates.n));
 	spin_unlock(&e->lock);
 	return yes;
 }

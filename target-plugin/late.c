@@ -113,6 +113,7 @@ void dcd_late_keep(struct dcd_engine *e, struct dcd_batch *b)
 	e->lates.spare = NULL;
 	spin_lock(&e->lock);
 	e->lates.batch[free_one(e)] = b;
+	e->lates.n++;
 	spin_unlock(&e->lock);
 }
 
@@ -193,6 +194,7 @@ void dcd_late_look(struct dcd_engine *e)
 			continue;
 		spin_lock(&e->lock);
 		e->lates.batch[i] = NULL;
+		e->lates.n--;
 		spin_unlock(&e->lock);
 		look_at(e, b);
 		if (e->lates.spare)

@@ -26,9 +26,13 @@ struct dcd_engine;
 #define DCD_LATE (HZ / 4)
 #define DCD_LATE_BATCHES 8U
 
-/* @batch: NULL where there is none; changed with the lock held. @spare: for the destager then. */
+/*
+ * @batch: NULL where there is none; @n of them. Both change with the lock held. @spare: for the
+ * destager then.
+ */
 struct dcd_lates {
 	struct dcd_batch *batch[DCD_LATE_BATCHES];
+	unsigned int n;
 	struct dcd_batch *spare;
 };
 

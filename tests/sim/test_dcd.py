@@ -428,7 +428,7 @@ def test_discards_that_hang_can_hold_or_overtake(knob: str, part: str, says: str
 
 
 @pytest.mark.parametrize(("kernel", "parts"), [
-    ("plain", ()), ("checked", ("closed", "cut", "dead_log")),
+    ("plain", ()), ("checked", ("closed", "cut", "dead_log", "dead_log_closed")),
 ])  # fmt: skip
 def test_writes_that_come_late(kernel: str, parts: tuple[str, ...]) -> None:
     run = lab("dcd_late_write.py", *parts, kernel=kernel)

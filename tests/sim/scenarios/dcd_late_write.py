@@ -16,7 +16,7 @@ from dcdlab import SEGMENT, SITE, Box, Model, filled
 from locklab import base, blk, dm, media
 from probelab import SOON
 
-PARTS = ("errors", "tried", "overtaken", "closed", "cut", "dead_log")
+PARTS = ("errors", "tried", "overtaken", "closed", "cut", "dead_log", "dead_log_closed")
 SLOW_MS = 7000
 BAD = 8
 AT, SIZE = 4096, 32  # the write that is late
@@ -176,6 +176,21 @@ def dead_log() -> None:
         box.log.heal()
         box.says("log ok, data ok", "both disks to work")
         settled(box, model, disk)
+    good_end(box, model)
+
+
+def dead_log_closed() -> None:
+    base.step("a write doesn't return, the log fails, and the LUN is closed")
+    box, model = small()
+    with box.disk("destage_idle_ms=1", "busy_after_ms=500") as disk:
+        late(box, model, disk)
+        box.log.fail_writes()
+        filled(disk, model, 2 * AT, 2 * AT + 10 * SIZE, "past the log", SIZE)
+        box.says("log FAILING", "the log's end")
+    base.equal(box.data.held(), 1, "writes that the disk is at")
+    box.data.let_go()
+    base.until(lambda: dm.opens(box.data.name) == 0, "the data disk in nobody's use")
+    box.log.heal()
     good_end(box, model)
 
 
