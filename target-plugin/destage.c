@@ -437,7 +437,7 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 	s->at = r || again || b->late ? left_at(b) : b->next;
 	if (found)
 		s->at = first_missing(b);
-	if (again || found || s->at != b->next) {	/* from there on, and not with what is ahead */
+	if (again || found || s->at != b->next) {	/* from there on, without what is ahead */
 		dcd_batch_drop(e->ahead);
 		s->ahead = false;
 	}
