@@ -52,7 +52,7 @@ static unsigned int is_bad(struct dcd_engine *e, struct dcd_slot *s)
 		e->worn = true;
 	if (e->open == s)
 		dcd_seal_open(e);
-	if (s->state == DCD_SLOT_OPEN || s->state == DCD_SLOT_SEALED)
+	if (s->state == DCD_SLOT_OPEN || s->state == DCD_SLOT_SEALED || s->pinned)
 		return left;
 	/* Whoever copies from it yet gets what it had: nobody writes there again. */
 	list_del(&s->idle);

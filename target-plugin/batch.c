@@ -152,6 +152,13 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 
 			l->error = dcd_sums_whole(e, p, &l->whole);
 			l->unread = l->error;
+			if (!l->error && dcd_lost_rests(e, l->whole.at)) {
+				l->unread = true;
+				l->kind = DCD_LOAD_LEFT;
+				b->next = p->last + 1;
+				b->n++;
+				continue;
+			}
 			size = l->error ? 0 : dcd_place_sectors(&l->whole) << SECTOR_SHIFT;
 			if (size > b->room - bytes)
 				break;

@@ -60,6 +60,7 @@ DCD_COUNTER(LOG_READ_ERRORS, log_read_errors)
 DCD_COUNTER(DOUBTED, doubted)	/* places of the ring */
 DCD_COUNTER(READ_BACK, read_back)	/* segments that were written to one of those */
 DCD_COUNTER(READ_BACK_BAD, read_back_bad)	/* of these: they weren't there */
+DCD_COUNTER(SLOTS_PINNED, slots_pinned)	/* slots that kept such a one */
 DCD_COUNTER(BAD_SUMS, bad_sums)	/* ranges of the log that don't have their checksum */
 DCD_COUNTER(READ_BETTER, read_better)	/* wrong, and right when they were read again */
 DCD_COUNTER(LOST_PLACES, lost_places)	/* of the log: logged as lost */

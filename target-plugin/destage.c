@@ -460,6 +460,7 @@ void dcd_settle(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
 		e->tail = target;
 		if (log_dead)
 			dcd_slots_bypassed(e, target, applied);
+		dcd_slots_unpin(e);
 	}
 	spin_unlock(&e->lock);
 	dcd_sums_drop(e, first, target);

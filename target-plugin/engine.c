@@ -251,6 +251,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	INIT_DELAYED_WORK(&e->publish_work, dcd_publish_worker);
 	INIT_DELAYED_WORK(&e->commit_work, dcd_commit_worker);
 	INIT_LIST_HEAD(&e->idle);
+	INIT_LIST_HEAD(&e->pinned);
 	INIT_LIST_HEAD(&e->waiting);
 	INIT_LIST_HEAD(&e->zeroing);
 	INIT_LIST_HEAD(&e->unreported);

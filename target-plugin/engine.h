@@ -94,6 +94,7 @@
 #include "parse.h"
 #include "proof.h"
 #include "read.h"
+#include "slots.h"
 #include "stuck.h"
 #include "late.h"
 #include "sums.h"
@@ -139,6 +140,7 @@ struct dcd_slot {
 	u32 counts;
 	unsigned long opened;
 	bool kept;		/* only for what is logged again */
+	bool pinned;		/* it is in @pinned: the log was written to in vain (proof.h) */
 };
 
 /* An entry that is reserved and not published. @lock; @entry: who fills or publishes it. */
@@ -229,6 +231,8 @@ struct dcd_engine {
 	struct dcd_slot **where;	/* that of segment s at s % slots_there: slots.c */
 	struct list_head idle;		/* slots, those that may be used again first, in front */
 	unsigned int nidle;
+	struct list_head pinned;	/* slots that aren't idle before the tail has passed them */
+	unsigned int npinned;
 	unsigned int nbad;		/* slots that are, and not retired yet: bad-slots.c */
 	u64 bad_at;			/* the head when one was found: a test knob's */
 	bool worn;			/* too few are good: nobody gets a place any more */
@@ -375,67 +379,6 @@ extern struct dcd_nvram_type dcd_nvram_pmem;
 #else
 #define DCD_HAVE_PMEM 0
 #endif
-
-/*
- * slots.c. The bytes of a place that is in memory, else NULL; good until the
- * caller, who is in @copiers, leaves it; that has to come soon: only after a copy, by the second.
- * False: a media error, which has been told; the log may have it.
- */
-struct dcd_place;
-const u8 *dcd_place_in_slot(struct dcd_engine *e, const struct dcd_place *p);
-bool __must_check dcd_slot_read(struct dcd_engine *e, const u8 *from, void *to, size_t bytes);
-/*
- * Copies the bytes of a place that is in memory, and returns 0; else the sector of the log
- * disk that has them.
- */
-u64 __must_check dcd_place_copy(struct dcd_engine *e, const struct dcd_place *p, void *buf);
-/*
- * Copies what is in a slot behind its header; false: not all could be read, and the slot has been
- * told (what couldn't is zeroes, so checksums tell). The caller is in @copiers, or has it.
- */
-bool dcd_slot_copy(struct dcd_engine *e, const struct dcd_slot *s, void *buf);
-/* All of a segment that is in memory and whole; its first entry. How many, or -ENOENT. */
-int dcd_slot_whole(struct dcd_engine *e, u64 segment, void *buf, u64 *first);
-/*
- * The slot of the segment to open next, NULL: none yet, or the log is full, but for what
- * is logged @again. Needs @lock.
- */
-struct dcd_slot *dcd_slot_free(struct dcd_engine *e, bool again);
-/* It gets that segment, which the caller fills in. Needs @lock. */
-void dcd_slot_opened(struct dcd_engine *e, struct dcd_slot *s);
-/* Something that counts is in all of them. Needs @lock. */
-bool dcd_slots_used_up(const struct dcd_engine *e);
-/* It will be free, whatever becomes of the disks. Needs @lock. */
-bool dcd_slot_coming(struct dcd_engine *e);
-/* The oldest that isn't in the log, if the log is dead or not as @dead says; else NULL. */
-struct dcd_slot *dcd_slot_next_sealed(struct dcd_engine *e, bool dead);
-/* Slots were used up or became clean: make some free ahead of the head. */
-void dcd_slots_kick(struct dcd_engine *e);
-void dcd_reuse_worker(struct work_struct *work);
-/* The slot, which is next, is durable in the log. */
-void dcd_slot_committed(struct dcd_engine *e, struct dcd_slot *s);
-/* Segments below @target, entries up to @applied, are on the data disk. Needs @lock. */
-void dcd_slots_bypassed(struct dcd_engine *e, u64 target, u64 applied);
-/*
- * @s keeps only its first @entries, up to byte @used, and gets no more; without any, and behind
- * it, slots are free again. @counts: dcd_counts() of what it loses. None of that was published.
- * Needs @lock.
- */
-void dcd_slots_take_back(struct dcd_engine *e, struct dcd_slot *s, u32 entries, u32 used,
-			 u32 counts);
-/* At recovery: what was found in @s is @segment. When all is known: the others are idle. */
-void dcd_slot_recovered(struct dcd_engine *e, struct dcd_slot *s, u64 segment, bool in_log);
-void dcd_slots_begin(struct dcd_engine *e);
-
-/*
- * bad-slots.c. What is at @at, in a slot, can't be read: @sectors of it. No lock is held.
- * Nothing that counts is in a bad one any more: needs @lock. At the open: are enough good?
- */
-void dcd_slot_unreadable(struct dcd_engine *e, const void *at, unsigned int sectors);
-void dcd_slot_retire(struct dcd_engine *e, struct dcd_slot *s);
-int __must_check dcd_slots_check(struct dcd_engine *e);
-u32 dcd_slot_number(const struct dcd_engine *e, const void *at);	/* in the NVRAM */
-bool dcd_slots_drain(const struct dcd_engine *e);	/* a test knob's; needs @lock */
 
 /*
  * super.c: read and check both headers; write their next generation, durable, in the

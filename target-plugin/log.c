@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Level 1: sealed NVRAM slots to segments of the log, in their order, one at a time. */
+#include <linux/module.h>
+
 #include "dcd-trace.h"
 #include "engine.h"
+#include "lockstep-test.h"
 
 #define SEAL_AFTER (HZ / 10)	/* of an open slot; the papers' longest stay in NVRAM */
 #define SEAL_LATER (2 * HZ)	/* with little room in the ring */
 #define OFTEN (60 * HZ)	/* a log that fails so often is tried again later, not at once */
+
+TEST_KNOB(bool, never_pin, "a segment that can't be read back from the log is a dead log");
 
 int dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first, u32 entries,
 		      u32 used)
@@ -28,8 +33,6 @@ int dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first, 
 			used);
 	if (!r)
 		r = dcd_disk_flush(&e->log);
-	if (!r)
-		r = dcd_proof(e, sequence, buf, used);
 	trace_dcd_commit(e, sequence, entries, used, r);
 	if (!r) {
 		dcd_count(e, DCD_N_SEGMENTS, 1);
@@ -90,11 +93,15 @@ void dcd_log_works(struct dcd_engine *e)
 static int commit(struct dcd_engine *e, struct dcd_slot *s)
 {
 	ktime_t began = ktime_get();
-	bool whole = dcd_slot_copy(e, s, e->commit_buf);
+	bool whole = dcd_slot_copy(e, s, e->commit_buf), there;
 	int r;
 
 	WRITE_ONCE(e->log_tried, s->segment + 1);
 	r = dcd_segment_write(e, e->commit_buf, s->segment, s->first_entry, s->entries, s->used);
+	/* What its slot can't give either isn't kept by it. */
+	there = r || !whole || !dcd_proof(e, s->segment, e->commit_buf, s->used);
+	if (!there && (test_knob(never_pin) || !dcd_slots_may_pin(e)))
+		r = -EIO;
 	if (r) {
 		dcd_log_failed(e, s->segment, r);
 		return r;
@@ -102,7 +109,11 @@ static int commit(struct dcd_engine *e, struct dcd_slot *s)
 	dcd_pace_learn(e, &e->log_speed, s->used >> SECTOR_SHIFT, began);
 	if (whole)	/* else those of what is right are found when they are asked for */
 		dcd_sums_keep(e, s->segment, e->commit_buf, s->entries);
-	dcd_slot_committed(e, s);
+	if (!there)
+		dcd_log_damaged(e, s->segment);	/* so it is destaged at once */
+	dcd_slot_committed(e, s, !there);
+	if (!there)
+		dcd_destage_kick(e);
 	dcd_report(e);
 	return 0;
 }

@@ -12,6 +12,7 @@
 #define LEAST		(4 * HZ)	/* which is so long after it was found, at least; */
 #define PATIENCE	(30 * HZ)	/* else after as long */
 
+TEST_KNOB(bool, lost_restless, "what couldn't be read is read again in every round");
 TEST_KNOB(bool, lost_stays, "a damaged place of the log holds its tail, and its next start");
 TEST_KNOB(bool, lost_at_once, "what can't be read is given up as soon as half of the ring is used");
 TEST_KNOB(bool, lost_in_log, "past a dead log nothing says what is lost, so nothing gets past it");
@@ -51,6 +52,18 @@ static unsigned long waited_for(struct dcd_engine *e, u64 at)
 	}
 	found->seen = jiffies;
 	return jiffies - found->since;
+}
+
+bool dcd_lost_rests(struct dcd_engine *e, u64 at)
+{
+	const struct dcd_doubt *d;
+
+	if (e->sweep.past_log || test_knob(lost_restless))
+		return false;
+	for (d = e->lost.doubts; d < e->lost.doubts + DCD_LOST_RANGES; d++)
+		if (d->used && d->at == at && time_before(jiffies, d->seen + LEAST))
+			return true;
+	return false;
 }
 
 /* Is there soon no room for writes, nor to say what is lost? */
@@ -119,9 +132,10 @@ static void tell(struct dcd_engine *e, const struct dcd_load *l)
 			   e->name, dcd_place_sectors(p), (u64)p->sector, e->log.bdev, l->error);
 }
 
+/* It was read several times by now. */
 static bool give_up(struct dcd_engine *e, const struct dcd_load *l)
 {
-	if (!dcd_lost_gone(e, &l->place) || !said(e))
+	if (!said(e))
 		return false;
 	tell(e, l);
 	return true;

@@ -66,6 +66,11 @@ struct dcd_lost {
 int __must_check dcd_lost_init(struct dcd_engine *e);
 void dcd_lost_free(struct dcd_engine *e);
 
+/*
+ * Has what is at @at of the ring been read in vain just now? A disk may take long for that, and
+ * all that is destaged waits meanwhile: so not again before it may be given up. The destager's.
+ */
+bool dcd_lost_rests(struct dcd_engine *e, u64 at);
 /* The loads of another batch are judged. */
 void dcd_lost_begin(struct dcd_engine *e);
 /*

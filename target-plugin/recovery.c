@@ -14,6 +14,7 @@
 #include "plan.h"
 #include "wounded.h"
 
+TEST_KNOB(bool, let_go, "what the log has got again is believed to be there, and its slot is used");
 TEST_KNOB(bool, no_copy, "nobody asks the NVRAM for a segment of which nothing is known");
 TEST_KNOB(bool, trust_end, "recovery takes a hole for the end of what was acknowledged");
 
@@ -113,6 +114,32 @@ int dcd_segment_read(struct dcd_engine *e, u64 sequence)
 	return r;
 }
 
+/*
+ * The log has got segment @sequence, which is in @commit_buf, again. If it still can't give it, the
+ * slot @s, if that has all of it, isn't used before it is on the data disk.
+ */
+static void keep_slot(struct dcd_engine *e, struct recovery *c, struct dcd_slot *s, u64 sequence)
+{
+	const struct dcd_segment *h = e->commit_buf;
+	u32 i, n = le32_to_cpu(h->entries);
+
+	dcd_proof_doubt(e, sequence);
+	if (test_knob(let_go) || !dcd_proof(e, sequence, e->commit_buf, le32_to_cpu(h->used_bytes)))
+		return;
+	for (i = 0; i < n; i++)
+		if (memcmp(dcd_entry_at(e->scrub.buf, i), dcd_entry_at(e->commit_buf, i),
+			   sizeof(struct dcd_entry)) ||
+		    !dcd_entry_valid(&c->geometry, e->scrub.buf, i))
+			return;
+	if (s->pinned || s->bad || !dcd_slots_may_pin(e))
+		return;
+	s->first_entry = le64_to_cpu(h->first_entry);
+	s->entries = n;
+	s->used = le32_to_cpu(h->used_bytes);
+	dcd_slot_pin(e, s, sequence);
+	dcd_log_damaged(e, sequence);
+}
+
 /* What is damaged in the log may be in NVRAM yet: then the log gets it again. */
 static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 {
@@ -133,9 +160,9 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 			e->name, sequence, e->log.bdev);
 		r = dcd_segment_write(e, e->commit_buf, sequence, le64_to_cpu(h->first_entry),
 				      le32_to_cpu(h->entries), le32_to_cpu(h->used_bytes));
-		/* From the next lap on: now there is no way past the log. */
-		dcd_proof_doubt(e, sequence);
-		if (r)
+		if (!r)
+			keep_slot(e, c, e->slots + i, sequence);
+		else
 			pr_err("dcd: %s: segment %llu can't be written: error %d, so the DCD isn't opened: copy the log %pg to a disk that takes writes, and use that; or `dcd recover` brings what log and NVRAM have to the data disk, and the DCD can be opened without writing to that segment\n",
 			       e->name, sequence, r, e->log.bdev);
 		return r;

@@ -11,6 +11,9 @@
  * is logged again: with all slots full of writes, and the log dead, nothing could say in NVRAM what
  * is found lost, so no slot would ever be free again.
  *
+ * One whose segment can't be read back from the log (proof.h) is pinned: it isn't idle before
+ * the tail is above that segment.
+ *
  * Which slot has which segment is in memory only. Recovery doesn't ask where a slot lies, but for
  * the numbers of the entries that are in it.
  */
@@ -22,7 +25,7 @@
 
 TEST_KNOB(uint, copy_us, "readers stop for so many microseconds before they copy from a slot");
 
-/* No more segments are in slots than there are slots, and those are the newest ones. */
+/* But for those that are pinned, segments that are in slots are the newest ones. */
 static struct dcd_slot **where(struct dcd_engine *e, u64 segment)
 {
 	u32 at;
@@ -36,7 +39,12 @@ static struct dcd_slot *slot_of(struct dcd_engine *e, u64 segment)
 {
 	struct dcd_slot *s = *where(e, segment);
 
-	return s && s->segment == segment ? s : NULL;
+	if (s && s->segment == segment)
+		return s;
+	list_for_each_entry(s, &e->pinned, idle)
+		if (s->segment == segment)
+			return s;
+	return NULL;
 }
 
 static struct dcd_slot *first_idle(struct dcd_engine *e)
@@ -249,12 +257,60 @@ void dcd_reuse_worker(struct work_struct *work)
 	wake_up_all(&e->room);
 }
 
-void dcd_slot_committed(struct dcd_engine *e, struct dcd_slot *s)
+bool dcd_slots_may_pin(struct dcd_engine *e)
+{
+	bool may;
+
+	spin_lock(&e->lock);
+	may = e->npinned < max(e->nslots / 4, 1U) &&
+	      e->nslots > e->npinned + e->nbad + DCD_SLOTS_LEAST + 1;
+	spin_unlock(&e->lock);
+	return may;
+}
+
+/* Needs @lock. */
+static void pin(struct dcd_engine *e, struct dcd_slot *s)
+{
+	s->state = DCD_SLOT_CLEAN;
+	s->pinned = true;
+	list_add_tail(&s->idle, &e->pinned);
+	e->npinned++;
+	dcd_count(e, DCD_N_SLOTS_PINNED, 1);
+}
+
+void dcd_slot_pin(struct dcd_engine *e, struct dcd_slot *s, u64 segment)
+{
+	spin_lock(&e->lock);
+	s->segment = segment;
+	pin(e, s);
+	spin_unlock(&e->lock);
+}
+
+void dcd_slots_unpin(struct dcd_engine *e)
+{
+	struct dcd_slot *s, *next;
+
+	lockdep_assert_held(&e->lock);
+	list_for_each_entry_safe(s, next, &e->pinned, idle) {
+		if (s->segment >= e->tail)
+			continue;
+		list_del(&s->idle);
+		e->npinned--;
+		s->pinned = false;
+		goes_idle(e, s, DCD_SLOT_CLEAN);
+	}
+	WARN_ON_ONCE(list_empty(&e->pinned) != !e->npinned);
+}
+
+void dcd_slot_committed(struct dcd_engine *e, struct dcd_slot *s, bool pinned)
 {
 	spin_lock(&e->lock);
 	e->committed = s->segment + 1;
 	e->committed_entry = s->first_entry + s->entries - 1;
-	goes_idle(e, s, DCD_SLOT_CLEAN);
+	if (pinned)
+		pin(e, s);
+	else
+		goes_idle(e, s, DCD_SLOT_CLEAN);
 	spin_unlock(&e->lock);
 	dcd_slots_kick(e);
 	wake_up_all(&e->room);
@@ -314,7 +370,7 @@ void dcd_slots_begin(struct dcd_engine *e)
 	for (; segment < e->head; segment++) {
 		struct dcd_slot *s = slot_of(e, segment);
 
-		if (s && s->state == DCD_SLOT_CLEAN)
+		if (s && s->state == DCD_SLOT_CLEAN && !s->pinned)
 			goes_idle(e, s, DCD_SLOT_CLEAN);
 	}
 	for (i = e->slots_there; i--; )

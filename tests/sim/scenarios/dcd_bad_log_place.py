@@ -5,10 +5,12 @@ again, however often the ring comes to that place.
 Args: the parts, of which without any all are run.
 """
 
+import contextlib
 import time
 
 from dcdlab import RING_START, SEGMENT, Box
 from locklab import base, blk
+from poisonlab import poison, sector_of
 
 PER = SEGMENT // blk.SECTOR
 PLACE = RING_START // blk.SECTOR + 20 * PER  # the 20th of 32 in the ring
@@ -94,9 +96,97 @@ def table() -> None:
     box.away()
 
 
+def several() -> None:
+    base.step("a block of each of four places can't be read, for many laps of the ring")
+    box = Box(data_mib=128, log_mib=3, nvram="lab", nvram_bytes=4096 + 16 * SEGMENT,
+              settings=SETTINGS)  # fmt: skip
+    first = RING_START // blk.SECTOR
+    with box.disk() as disk:
+        box.log.fail_here(*[((at, at + 7), "error_reads")
+                            for at in (first + n * PER + 40 for n in (4, 11, 18, 25))])  # fmt: skip
+        writes = Writes(disk)
+        while writes.n < 2800 and box.count("segments") < 12 * 32:
+            writes.some()
+        gone = writes.gone(disk)
+        said = f"{writes.refused} refused: {box.info()}"
+        base.equal(writes.refused, 0, f"refused writes, {said}")
+        base.expect(len(gone) <= 4, f"more than each place's first one is lost: {gone} {said}")
+        base.expect(box.count("slots_pinned") >= 4, f"slots keep what the log can't give: {said}")
+        base.equal(box.count("bypass_rounds"), 0, "rounds past a dead log")
+        box.log.heal()
+    box.away()
+
+
+def kept() -> None:
+    base.step("only a slot has what the log can't give, the data disk fails, and power is cut")
+    box = Box(data_mib=128, log_mib=3, nvram="lab", nvram_bytes=4096 + 16 * SEGMENT,
+              settings=SETTINGS)  # fmt: skip
+    with box.disk_until_cut() as disk:
+        box.log.unreadable((PLACE + 40, PLACE + 47))
+        writes = Writes(disk)
+        while not box.count("slots_pinned"):
+            writes.some()
+        gone = writes.gone(disk)
+        pinned = box.count("slots_pinned")
+        while box.count("segments") % 32 != 12:  # the next one is 8 segments ahead
+            writes.some()
+        box.data.fail_writes()
+        while box.count("slots_pinned") == pinned:
+            writes.some()
+        behind = box.count("segments") + 3  # so that it isn't the end of the log
+        while box.count("segments") < behind:
+            writes.some()
+    box.data.heal()
+    box.log.unreadable((PLACE + 40, PLACE + 47))
+    # Nothing is in a hurry to be destaged, but for what only that slot has.
+    box.settings = f"{SETTINGS},destage_idle_ms=3600000,destage_low=98,destage_high=99"
+    with box.disk() as disk:
+        base.equal(writes.gone(disk), gone, "what the cut has lost")
+        base.equal(writes.refused, 0, "writes that were refused")
+        for _ in range(400):  # whoever takes that slot for an idle one overwrites it
+            writes.some()
+        base.equal(writes.gone(disk), gone, "what is lost in the end")
+    box.away()
+
+
+def worn() -> None:
+    base.step("the slot that has what the log can't give gets a media error, too")
+    box = Box(data_mib=128, log_mib=3, nvram="lab", nvram_bytes=4096 + 16 * SEGMENT,
+              settings=SETTINGS)  # fmt: skip
+    with box.disk() as disk:
+        box.log.unreadable((PLACE + 40, PLACE + 47))
+        writes = Writes(disk)
+        while not box.count("slots_pinned"):
+            writes.some()
+        pinned = box.count("slots_pinned")
+        while box.count("segments") % 32 != 12:  # the next one is 8 segments ahead
+            writes.some()
+        box.data.fail_writes()
+        while box.count("slots_pinned") == pinned:
+            writes.some()
+        some = writes.acknowledged[-12:]  # in that slot and its neighbours
+        for n in some:
+            poison(box, sector_of(box, blk.pattern(f"{n}", 8)))
+        for n in some:  # who reads it is told
+            with contextlib.suppress(OSError):
+                disk.read(8 * n, 8)
+        base.expect(box.count("nvram_errors") > 0, "somebody has met it")
+        box.data.heal()
+        box.says("data ok", "the data disk to work")
+        refused = writes.refused
+        until = box.count("segments") + 2 * 32
+        while box.count("segments") < until:
+            writes.some()
+        base.equal(writes.refused, refused, f"refused writes: {box.info()}")
+    box.away()
+
+
 PARTS = {
     "lab": lambda: laps("lab", 40),
     "table": table,
+    "several": several,
+    "kept": kept,
+    "worn": worn,
 }
 for name in base.words(1, PARTS) or PARTS:
     PARTS[name]()
