@@ -9,7 +9,7 @@ from locklab import base, blk, dm
 
 TRACING = Path("/sys/kernel/tracing")
 EVENTS = ("leave", "piece", "done", "entry", "commit", "batch", "destage", "round", "disk",
-          "recovery", "cache", "ranges", "bad_sum", "scrub", "lost", "nvram_bad")  # fmt: skip
+          "recovery", "cache", "ranges", "bad_sum", "scrub", "lost", "nvram_bad", "late")  # fmt: skip
 
 
 def seen(event: str, text: str = "") -> list[str]:
@@ -80,6 +80,14 @@ with box.disk() as disk:
     first("disk", "log disk error 0")
     first("round", "past the log, error 0")
     filled(disk, model, 0, 64, "the end")
+
+    base.step("a write that is late")
+    box.data.fail_late(7000, (2000, 2007))
+    filled(disk, model, 2000, 2008, "late", 8)
+    disk.flush()
+    base.until(lambda: seen("late", "2000 writes 1"), "the write to be late", 10)
+    box.data.heal()
+    box.destaged()
 box.away()
 
 base.step("a media error")
