@@ -233,6 +233,7 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 struct dcd_engine *dcd_open(const struct dcd_config *c)
 {
 	struct dcd_engine *e = kzalloc(sizeof(*e), GFP_KERNEL);
+	unsigned int i;
 	int r;
 
 	if (!e)
@@ -252,8 +253,8 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	INIT_DELAYED_WORK(&e->commit_work, dcd_commit_worker);
 	INIT_LIST_HEAD(&e->idle);
 	INIT_LIST_HEAD(&e->pinned);
-	INIT_LIST_HEAD(&e->waiting);
-	INIT_LIST_HEAD(&e->zeroing);
+	for (i = 0; i < DCD_QUEUES; i++)
+		INIT_LIST_HEAD(&e->waiting[i]);
 	INIT_LIST_HEAD(&e->unreported);
 	dcd_reads_init(e);
 	dcd_linger_init(e);

@@ -34,8 +34,8 @@
  * comes while others wait waits behind them. Only the worker sleeps for it, until
  * there is room or can't be any (closing, a dead log that has to be waited for, no
  * disk that works): then it is refused; or until it has waited long enough, or nobody
- * wants it any more (patience.c). A discard may be thousands of entries: so zeroes
- * wait in a queue of their own, @zeroing, and when both do they share the room evenly.
+ * wants it any more (patience.c). A write may be megabytes, a discard thousands of entries:
+ * so they wait in queues of their own, and the queues take turns, entry by entry.
  *
  * When disks fail (each end is found by trying again, and told):
  * - The data disk: everything stays in the log, FLUSH and close go on working;
@@ -166,6 +166,9 @@ struct dcd_forecast {
 	u64 target;
 };
 
+/* Where a request waits for time or room: writes of one entry, longer ones, zeroes. */
+enum dcd_queue { DCD_SHORT, DCD_LONG, DCD_ZEROES, DCD_QUEUES };
+
 struct dcd_engine {
 	char name[64];
 	struct dcd_disk data, log;
@@ -243,8 +246,8 @@ struct dcd_engine {
 	u64 usual;			/* 16 times the sectors that a segment gets, lately */
 	bool foreseen;			/* is there a forecast? */
 	struct dcd_forecast next_room, turn_end;
-	struct list_head waiting, zeroing;	/* for time or room; @intake_work's */
-	unsigned int nwaiting;		/* in both, with the one it is at */
+	struct list_head waiting[DCD_QUEUES];	/* for time or room; @intake_work's */
+	unsigned int nwaiting;		/* in all, with the one it is at */
 	unsigned int busy_after_ms;	/* may change */
 	struct delayed_work patience_work;
 	struct list_head unreported;	/* writes that are entered; @after_log */
@@ -495,7 +498,7 @@ int __must_check dcd_commit_for(struct dcd_engine *e, const struct dcd_request *
 bool dcd_wait_over(struct dcd_engine *e, const struct dcd_request *rq);
 /* Then, if it is in no queue: the answer. No lock is held. */
 void dcd_answer_over(struct dcd_engine *e, struct dcd_request *rq);
-/* One was put into @waiting, @zeroing, @unreported or @reading. */
+/* One was put into @waiting, @unreported or @reading. */
 void dcd_wait_begins(struct dcd_engine *e);
 void dcd_patience_worker(struct work_struct *work);
 

@@ -71,14 +71,16 @@ void dcd_patience_worker(struct work_struct *work)
 	struct dcd_request *rq, *next;
 	LIST_HEAD(reads);
 	LIST_HEAD(over);
-	bool more;
+	bool more = false;
+	unsigned int i;
 
 	spin_lock(&e->lock);
-	WRITE_ONCE(e->nwaiting, e->nwaiting - take_over(e, &e->waiting, &over) -
-				take_over(e, &e->zeroing, &over));
+	for (i = 0; i < DCD_QUEUES; i++) {
+		WRITE_ONCE(e->nwaiting, e->nwaiting - take_over(e, &e->waiting[i], &over));
+		more |= !list_empty(&e->waiting[i]);
+	}
 	take_over(e, &e->unreported, &over);
-	more = !list_empty(&e->waiting) || !list_empty(&e->zeroing) ||
-	       !list_empty(&e->unreported);
+	more |= !list_empty(&e->unreported);
 	spin_unlock(&e->lock);
 	more |= dcd_reads_over(e, &over, &reads);
 	list_for_each_entry_safe(rq, next, &over, waiting)

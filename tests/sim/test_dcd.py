@@ -401,7 +401,7 @@ def test_writers_that_overtake_each_other(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("part", ["cut", "thin", "zeroing", "trim", "remote"])
+@pytest.mark.parametrize("part", ["cut", "thin", "zeroing", "trim", "remote", "mkfs"])
 def test_discards_hold_up_nothing(part: str) -> None:
     run = lab("dcd_discard.py", part)
     assert run.rc == 0, run.text
@@ -451,6 +451,12 @@ def test_sixteen_tib() -> None:
     """All of it discarded: test_long.py."""
     run = lab("dcd_huge.py", "64")
     assert run.rc == 0, run.text
+
+
+def test_long_writes_hold_up_short_ones() -> None:
+    """The control: they wait in one queue."""
+    run = lab("dcd_discard.py", "mkfs", options=("--param", "dcd.test_one_turn=1"))
+    assert run.rc == 1 and "a write took 5." in run.stderr, run.text
 
 
 def test_zeroes_in_turn_hold_up_writes() -> None:

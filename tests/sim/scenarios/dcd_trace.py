@@ -8,8 +8,10 @@ from dcdlab import Box, Model, filled
 from locklab import base, blk, dm
 
 TRACING = Path("/sys/kernel/tracing")
-EVENTS = ("leave", "piece", "done", "entry", "commit", "batch", "destage", "round", "disk",
-          "recovery", "cache", "ranges", "bad_sum", "scrub", "lost", "nvram_bad", "late")  # fmt: skip
+EVENTS = (
+    "leave", "piece", "done", "entry", "commit", "batch", "destage", "round", "disk",
+    "recovery", "cache", "ranges", "bad_sum", "scrub", "lost", "nvram_bad", "late",
+)  # fmt: skip
 
 
 def seen(event: str, text: str = "") -> list[str]:
