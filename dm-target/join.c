@@ -19,6 +19,7 @@
 TEST_KNOB(bool, parting_stays, "a leg doesn't come back while the other one can't be written");
 TEST_KNOB(bool, voids_home, "a target forgets the map, although that counts, and stays its home");
 TEST_KNOB(bool, map_stays_stopped, "nobody looks after a mark that saw its home dead just before");
+TEST_KNOB(bool, target_slips, "a leg that stays a target, as its last steps were cut short, counts as in sync");
 TEST_KNOB(uint, slow_home, "ms from when a leg has the map to when it is the map's home");
 
 static int adopt(struct mirror *m, struct super *source)
@@ -394,6 +395,20 @@ static int both_in_sync(struct mirror *m, enum leg_id leg)
 	return r;
 }
 
+/*
+ * The last steps have been cut short, with these errors before anything was written to the target: it
+ * is still one for certain. Unless it has died: then a parting has taken it for what it may be.
+ */
+static bool stays_target(const struct mirror *m, enum leg_id leg, int r)
+{
+	lockdep_assert_held(&m->lock);
+	if (m->legs[leg].dead)
+		return false;
+	if (test_knob(target_slips))
+		return r == -EREMOTEIO && m->changes == m->join_changes;
+	return r == -EREMOTEIO || r == -EAGAIN;
+}
+
 static int in_sync(struct mirror *m, enum leg_id leg)
 {
 	int r = 0;
@@ -428,12 +443,15 @@ static int in_sync(struct mirror *m, enum leg_id leg)
 
 	spin_lock_irq(&m->lock);
 	m->target_leaving = false;
-	if (r == -EREMOTEIO && m->changes == m->join_changes)
-		m->target_ready = true;
-	else
+	m->target_ready = stays_target(m, leg, r);
+	/* That is tried again in a while, and not at once. */
+	if (r != -EREMOTEIO)
 		mirror_changed(m);
 	resync_kick(m->resync);
 	spin_unlock_irq(&m->lock);
+	/* What it misses since is held until it is marked, which it is. */
+	if (r)
+		standing_release(m);
 	/* Whatever is said of dead legs. */
 	if (r == -EREMOTEIO)
 		queue_delayed_work(m->join_wq, &m->joining, REJOIN_SECONDS_DEFAULT * HZ);
