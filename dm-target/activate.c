@@ -14,6 +14,7 @@
 #include "verdict.h"
 
 TEST_KNOB(bool, suspend_keeps, "a leg that fails while the table is suspended isn't given up");
+TEST_KNOB(bool, runs_held, "a resume lets the map run, whoever holds it");
 TEST_KNOB(bool, core_forgets, "core mode: what the table says that is stale isn't dirty");
 
 /* The longest text: a history. */
@@ -504,6 +505,10 @@ int activate_again(struct mirror *m)
 		if (metadata_update(m, leg, NULL))
 			(void)mirror_leg_failed(m, leg);
 	}
-	dirty_map_run(&m->dirty);
+	/* A parting of a leg that has gone may hold it. */
+	if (test_knob(runs_held))
+		dirty_map_run(&m->dirty);
+	else
+		dirty_map_unpark(&m->dirty);
 	return 0;
 }

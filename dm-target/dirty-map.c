@@ -473,6 +473,13 @@ void dirty_map_park(struct dirty_map *dm)
 	mutex_unlock(&dm->change);
 }
 
+void dirty_map_unpark(struct dirty_map *dm)
+{
+	mutex_lock(&dm->change);
+	dirty_map_run(dm);
+	mutex_unlock(&dm->change);
+}
+
 void dirty_map_fail(struct dirty_map *dm, blk_status_t status)
 {
 	LIST_HEAD(batch);

@@ -173,7 +173,10 @@ int __must_check dirty_map_clean(struct dirty_map *dm);
  */
 void dirty_map_to_stale(struct dirty_map *dm, enum leg_id leg);
 
-/* Waiters go on waiting until dirty_map_run(); the workers are idle on return. Sleeps. */
+/*
+ * Waiters go on waiting until dirty_map_run(); the workers are idle on return. Sleeps. For who starts
+ * a mirror or ends one; anybody else holds it.
+ */
 void dirty_map_stop(struct dirty_map *dm);
 void dirty_map_run(struct dirty_map *dm);
 
@@ -183,8 +186,12 @@ void dirty_map_run(struct dirty_map *dm);
  */
 void dirty_map_hold(struct dirty_map *dm);
 void dirty_map_release(struct dirty_map *dm);
-/* Instead of release, at the end: only dirty_map_run() makes it run again. */
+/*
+ * Instead of release, at the end: only unpark makes it run again, when nobody else holds it. So it
+ * waits for a parting that is under way. Sleep.
+ */
 void dirty_map_park(struct dirty_map *dm);
+void dirty_map_unpark(struct dirty_map *dm);
 
 /* Held: whoever waits gets this error. */
 void dirty_map_fail(struct dirty_map *dm, blk_status_t status);
