@@ -14,6 +14,7 @@
 TEST_KNOB(bool, name_of_before, "a renamed device is known by the name that it had");
 TEST_KNOB(bool, drain_by_device, "what was abandoned is looked for on the same block device only");
 TEST_KNOB(bool, starts_beside, "a table starts while the one before still parts");
+TEST_KNOB(bool, keeps_the_rest, "of a table that couldn't be started the next one keeps the leg that it had");
 TEST_KNOB(bool, two_mirrors, "two mirrors have one leg, if they reach it by two block devices");
 
 static LIST_HEAD(mirrors);
@@ -181,6 +182,7 @@ int registry_add(struct mirror *m)
 	int r = 0;
 
 	m->registered.begin = m->ti->begin;
+	m->registered.had = LEGS;
 	mutex_lock(&mirrors_lock);
 	learn_name(m);
 	list_for_each_entry(other, &mirrors, registered.link) {
@@ -416,6 +418,48 @@ void registry_linger(struct mirror *m, void (*free)(struct mirror *m))
 	queue_work(linger_wq, &m->registered.work);
 }
 
+/* Which leg had everything when a table of this device ran last? */
+static void hand_on_had(struct mirror *m, const struct mirror *from)
+{
+	struct registered *to = &m->registered;
+	enum leg_id home = from->home;
+
+	to->had = from->registered.had;
+	to->had_dev = from->registered.had_dev;
+	to->had_known = from->registered.had_known;
+	memcpy(to->had_uuid, from->registered.had_uuid, sizeof(to->had_uuid));
+	if (home == LEGS)
+		return;
+	to->had = home;
+	to->had_dev = from->legs[home].bdev ? from->legs[home].bdev->bd_dev : 0;
+	to->had_known = from->registered.known[home];
+	memcpy(to->had_uuid, from->registered.leg_uuid[home], sizeof(to->had_uuid));
+}
+
+/* Is it the leg that had everything? Without metadata its place is all that can be known. */
+static bool is_had(const struct mirror *m, enum leg_id leg)
+{
+	const struct registered *r = &m->registered;
+
+	if (leg != r->had || !m->legs[leg].bdev)
+		return false;
+	return !m->meta || m->legs[leg].bdev->bd_dev == r->had_dev ||
+	       (r->had_known && r->known[leg] &&
+		!memcmp(r->leg_uuid[leg], r->had_uuid, sizeof(r->had_uuid)));
+}
+
+/* The leg that had everything; the other one if that is the one exchanged. */
+static enum leg_id to_keep(const struct mirror *m, const struct mirror *from)
+{
+	enum leg_id keep;
+
+	if (from->home == LEGS && m->registered.had < LEGS && !test_knob(keeps_the_rest))
+		return is_had(m, m->registered.had) ? m->registered.had :
+						     other_leg(m->registered.had);
+	keep = from->home < LEGS ? from->home : from->keep < LEGS ? from->keep : LEG_LOCAL;
+	return same_leg(m, keep, from, keep) ? keep : other_leg(keep);
+}
+
 /*
  * from's lock isn't needed: it is suspended, without I/O or resync, and dm has
  * waited for messages to it when it put the new table in its place.
@@ -425,6 +469,8 @@ static void inherit(struct mirror *m, const struct mirror *from)
 	bool map = !m->meta && !from->meta && same_legs(m, from), more = map;
 	unsigned long at = 0;
 	enum leg_id leg;
+
+	hand_on_had(m, from);
 
 	/* What is on the legs says the rest, and says it for an exchanged leg too. */
 	while (more) {
@@ -452,10 +498,7 @@ static void inherit(struct mirror *m, const struct mirror *from)
 		atomic64_set(&l->read_errors, atomic64_read(&old->read_errors));
 		atomic64_set(&l->write_errors, atomic64_read(&old->write_errors));
 	}
-	/* The leg that had everything; the other one may be the one exchanged. */
-	m->keep = from->home < LEGS ? from->home : from->keep < LEGS ? from->keep : LEG_LOCAL;
-	if (!same_leg(m, m->keep, from, m->keep))
-		m->keep = other_leg(m->keep);
+	m->keep = to_keep(m, from);
 	m->unblocked = from->unblocked;
 	m->heir = true;
 	mirror_changed(m);

@@ -31,7 +31,8 @@
  * waited for, for a while.
  *
  * A new mirror that couldn't be started has taken over all the same: the old one
- * is gone then. The next table takes over from it.
+ * is gone then. The next table takes over from it, also which leg had everything, though
+ * the table that couldn't be started may have named another one in its place, or none.
  *
  * What was abandoned (write.h) belongs to the leg, not to the mirror that gave it up
  * nor to the block device by which it was sent: it may still reach the leg, and undo
@@ -81,6 +82,11 @@ struct registered {
 	bool known[LEGS];		/* that uuid */
 	bool taken[LEGS];		/* by that uuid; counts unless the leg is dead */
 	sector_t begin;			/* of the target in the mapped device */
+	/* Of the last mirror that ran: its leg that had everything. To be handed on. */
+	enum leg_id had;		/* its place; LEGS: there was none */
+	dev_t had_dev;
+	u8 had_uuid[16];
+	bool had_known;			/* that uuid */
 	struct work_struct work;	/* of one that lingers */
 	void (*free)(struct mirror *m);
 };
