@@ -183,3 +183,21 @@ def test_a_crash_after_some_durable_steps_on_the_checked_kernel() -> None:
 def test_seeded_lives(kernel: str, lives: int) -> None:
     run = lab("state_schedules.py", str(lives), kernel=kernel, options=PATIENCE)
     assert run.rc == 0, run.text
+
+
+@both_kernels
+@pytest.mark.parametrize("part", ["joins", "resumes", "reloads"])
+def test_between_the_last_steps(part: str, kernel: str) -> None:
+    run = lab("state_ends.py", part, kernel=kernel, options=PATIENCE)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("part", "knob", "says"), [
+    ("joins", "target_slips", "says that it is a target"),
+    ("resumes", "runs_held", "in vain for: the write"),
+    ("reloads", "keeps_the_rest", "in vain for: a read"),
+])  # fmt: skip
+def test_what_comes_between_is_found(part: str, knob: str, says: str) -> None:
+    options = (*PATIENCE, "--sim-timeout", "3600", "--param", f"dm_lockstep.test_{knob}=1")
+    run = lab("state_ends.py", part, options=options)
+    assert run.rc != 0 and says in run.text, run.text

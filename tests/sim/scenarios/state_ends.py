@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What comes in between the last steps: of a join, of a resume, of a reload that was refused.
+
+Args: the part.
+"""
+
+import contextlib
+import errno
+import time
+from pathlib import Path
+
+from locklab import base, blk, dm
+from statelab import TARGET, Beside
+from statelegs import Pair
+
+SLOW_WAIT = Path("/sys/module/dm_lockstep/parameters/test_slow_wait")
+
+
+def flush(pair: Pair) -> None:
+    with blk.Disk(pair.node) as disk:
+        disk.flush()
+
+
+def joins() -> None:
+    base.step("a flush fails on the source while it is about to say that both are in sync")
+    pair = Pair("remote_timeout", 30000, "rejoin", 1, cache_mib=1)
+    pair.message("fail remote")
+    pair.wait("AD", "alone")
+    pair.local.set(slots="slow:1000")
+    recover = Beside(lambda: pair.message("recover"))
+    base.until(lambda: pair.status().health == "Aa", "the remote leg is the target", 30)
+    time.sleep(0.5)  # the first slot is on its way
+    pair.local.set(slots="slow:1000", data="nowrite")
+    with base.refused("a flush that fails on the source", errno.EIO):
+        flush(pair)
+    pair.local.set(slots="slow:1000")
+    recover.result()
+    time.sleep(10)
+    base.expect(pair.status().health != "AA" or pair.remote.super.state != TARGET,
+                f"a leg that is in sync says that it is a target: {dm.status(pair.name)}")
+    pair.local.well()
+    pair.in_sync()
+
+    base.step("the local leg goes: the remote one can stand in")
+    pair.put(0)
+    pair.local.gone()
+    pair.put(0)
+    pair.local.well()
+    pair.good_end("back again")
+
+
+def resumes() -> None:
+    base.step("a resume finds the map's home gone; a mark comes while the parting is half way")
+    pair = Pair("remote_timeout", 30000, "rejoin", 0)
+    pair.put(0)
+    dm.suspend(pair.name)
+    pair.local.gone()
+    pair.remote.set(map="slow:200")
+    base.put(SLOW_WAIT, 3000)
+    dm.resume(pair.name)
+    write = Beside(lambda: pair.put(640))
+    time.sleep(10)  # longer than the parting and the mark take
+    base.put(SLOW_WAIT, 0)
+    pair.remote.well()
+    base.until(lambda: write.done, "the write of a region that wasn't marked", 60)
+    write.result()
+    pair.local.well()
+    pair.message("recover")
+    pair.good_end("back again")
+
+
+def reloads() -> None:
+    base.step("a table without the source of a resync is refused, and then comes the right one")
+    pair = Pair("remote_timeout", 2000, "rejoin", 1)
+    pair.local.gone()
+    pair.put(0, 80)
+    pair.wait("DA", "alone")
+    pair.message("resync_rate 1")
+    pair.local.well()
+    pair.wait("aA", "together")
+    with base.refused("a target alone", errno.EINVAL):
+        dm.reload(pair.name, pair.table(remote="-"))
+    read = Beside(lambda: pair.check("what waits for a table that can be started"))
+    for _ in range(2):  # the second one takes over from one that may have failed, too
+        dm.load(pair.name, pair.table())
+        with contextlib.suppress(OSError):
+            dm.resume(pair.name)
+    base.until(lambda: read.done, "a read that waits for the table", 60)
+    read.result()
+    pair.good_end("the right table")
+
+
+PARTS = {"joins": joins, "resumes": resumes, "reloads": reloads}
+(part,) = base.words(1, PARTS)
+PARTS[part]()
+base.step("done")
