@@ -10,7 +10,7 @@
  *    half-way may be on that (metadata.h).
  *  - It is marked TARGET of the source's generation on its own superblock
  *    before it gets any resync write: until the end it is inconsistent. Only a
- *    leg that misses nothing (policy block: no write was acknowledged without
+ *    remote leg that misses nothing (policy block: no write was acknowledged without
  *    it) comes back without that.
  *  - Likewise when regions of a leg that is alive have become stale.
  *  - When nothing is stale any more: what the target holds in a volatile cache

@@ -48,6 +48,9 @@
  *    else [its new map is durable, if it wasn't the map's home] -> super_go_alone()
  *    -> a write that the other leg has not got may be acknowledged.
  *    At assembly: before the first I/O, reads too (as above).
+ *    A remote leg in a running mirror: before a write ends that the local leg hasn't got,
+ *    though it ends with an error. The verdict of two SYNC legs is the local one, and what
+ *    was read of that write must not vanish. (A local leg needs it for acknowledging only.)
  *    An ALONE leg: nothing. A TARGET or NEW leg: must not.
  *  a bit is set for a new write: durable on a map that a superblock names, before
  *  the write is sent anywhere; so after the map's home is lost, not before the

@@ -13,6 +13,7 @@
 
 TEST_KNOB(bool, messages_wait, "a message waits for a parting without end");
 TEST_KNOB(bool, misses_unsaid, "a policy that lets no leg go on alone says of none that it misses anything");
+TEST_KNOB(bool, reads_unsaid, "a policy that lets no leg go on alone doesn't say that the remote leg is read");
 TEST_KNOB(bool, partings_first, "a parting that fails is tried again while a leg comes back");
 
 const char *standing_name(enum standing standing)
@@ -121,6 +122,15 @@ static bool misses(struct mirror *m, enum leg_id dead)
 }
 
 /*
+ * Of two legs that are in sync a start takes the local one (verdict.h), so not this one, which is
+ * read from now on, with writes that the other lacks and that may end with an error.
+ */
+static bool start_would_leave(enum leg_id leg)
+{
+	return leg == LEG_REMOTE && !test_knob(reads_unsaid);
+}
+
+/*
  * One parting, from a look at the standing to its change. 0, or an errno and
  * the standing is as it was.
  */
@@ -155,7 +165,7 @@ static int part(struct mirror *m)
 	write_abandon(m, dead);
 	if (forgets)
 		dirty_map_to_stale(&m->dirty, dead);
-	alone |= !target && misses(m, dead);
+	alone |= !target && (misses(m, dead) || start_would_leave(leg));
 	if (move)
 		dirty_map_hold(&m->dirty);
 	if (m->meta && !m->read_only)

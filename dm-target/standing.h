@@ -27,9 +27,12 @@
  * Parting makes the survivor the map's home, with all bits that are set, and,
  * if it goes on alone while the dead leg's superblock may say "in sync", begins
  * a new generation on it. Likewise under any policy if the dead leg misses anything
- * by then, for its cache is lost: it must never be taken for the source. So whoever
- * sees the two legs later can tell which one has everything, and what the other
- * misses.
+ * by then, for its cache is lost: it must never be taken for the source. And under any
+ * policy if the remote leg survives, for of two legs in sync a start takes the local
+ * one: a write that only the remote leg has may end with an error, and be read, and
+ * what was read mustn't be gone after the next start. So whoever sees the two legs later
+ * can tell which one has everything, and what the other misses. While the survivor's
+ * metadata can't be written, none of this can be promised.
  *
  * Held writes wait in mirror.held: those that may not be sent yet, and those
  * that one leg has and that may not be acknowledged yet. Whoever changes the

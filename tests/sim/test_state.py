@@ -56,6 +56,22 @@ def test_a_leg_given_up_for_one_that_does_not_answer_is_found() -> None:
     assert "both are silent" in run.text
 
 
+@pytest.mark.parametrize("policy", ["block", "error"])
+@pytest.mark.parametrize("leg", ["local", "remote"])
+@pytest.mark.parametrize("then", ["stop", "crash", "held", "reload"])
+def test_what_was_read_of_a_write_that_failed_stays(policy: str, leg: str, then: str) -> None:
+    run = lab("state_read_stays.py", policy, leg, then)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("policy", ["block", "error"])
+@pytest.mark.parametrize("then", ["stop", "crash", "reload"])
+def test_what_was_read_and_vanishes_is_found(policy: str, then: str) -> None:
+    knob = ("--param", "dm_lockstep.test_reads_unsaid=1")
+    run = lab("state_read_stays.py", policy, "local", then, options=knob)
+    assert run.rc == 1 and "what was read has vanished" in run.stderr, run.text
+
+
 @both_kernels
 @pytest.mark.parametrize("part", [
     "reloaded_local", "reloaded_remote", "blocked", "blocked_target", "held_again",

@@ -158,13 +158,13 @@ def survivor_in_resync() -> None:
     done(pair, film, copies, what)
 
 
-def blocked() -> None:
-    what = "policy block: held, then unblocked, then the leg is back"
+def blocked(leg: str) -> None:
+    what = f"policy block, the {leg} leg: held, then unblocked, then the leg is back"
     pair, film, copies = scene(what)
     pair.put(0)
     pair.message("policy block")
     slowed(pair)
-    pair.remote.gone()
+    pair.legs[leg].gone()
     write = Beside(lambda: pair.put(64))
     film.until(lambda: pair.word("standing") == "blocked", "blocked")
     base.expect(not write.done, "it is held")
@@ -173,7 +173,7 @@ def blocked() -> None:
     film.until(lambda: write.done and unblock.done, "the write")
     write.result()
     film.look()
-    pair.remote.set(map="slow:10", slots="slow:10")
+    pair.legs[leg].set(map="slow:10", slots="slow:10")
     film.until(lambda: pair.status().health == "AA", "in sync")
     done(pair, film, copies, what)
 
@@ -204,7 +204,8 @@ SCENES = {
     "failed_in_resync_remote": lambda: failed_in_resync(REMOTE),
     "failed_in_resync_local": lambda: failed_in_resync(LOCAL),
     "survivor_in_resync": survivor_in_resync,
-    "blocked": blocked,
+    "blocked": lambda: blocked(REMOTE),
+    "blocked_local": lambda: blocked(LOCAL),
     "cleaned": cleaned,
 }
 
