@@ -596,6 +596,10 @@ int mirror_resync_all(struct mirror *m)
 	int r = -EBUSY;
 	bool ok;
 
+	if (m->read_only) {
+		DMWARN("%s: resync: the mirror is read-only", dm_table_device_name(m->ti->table));
+		return -EROFS;
+	}
 	dirty_map_hold(&m->dirty);
 	spin_lock_irq(&m->lock);
 	ok = mirror_stands_in(m, LEG_LOCAL);

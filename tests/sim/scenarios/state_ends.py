@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What comes in between the last steps: of a join, of a resume, of a reload that was refused.
+"""What comes in between the last steps: of a join, of a resume, of a reload that was refused; and
+messages to a mirror that only reads.
 
 Args: the part.
 """
@@ -90,7 +91,26 @@ def reloads() -> None:
     pair.good_end("the right table")
 
 
-PARTS = {"joins": joins, "resumes": resumes, "reloads": reloads}
+def reads() -> None:
+    base.step("no message makes a read-only mirror write")
+    pair = Pair("remote_timeout", 2000, "rejoin", 1)
+    pair.put(0)
+    pair.stop()
+    before = [leg.image() for leg in pair.legs.values()]
+    dm.create(pair.name, pair.table(), readonly=True)
+    for text in ("resync", "verify start", "grow", "dirty_limit 1", "policy block", "recover",
+                 "fail remote", "unblock", "recover"):  # fmt: skip
+        with contextlib.suppress(OSError):
+            pair.message(text)
+        now = [leg.image() for leg in pair.legs.values()]
+        base.expect(now == before, f"{text!r} has written to a leg")
+    pair.check("read only")
+    pair.stop()
+    pair.start()
+    pair.good_end("it may write again")
+
+
+PARTS = {"joins": joins, "resumes": resumes, "reloads": reloads, "reads": reads}
 (part,) = base.words(1, PARTS)
 PARTS[part]()
 base.step("done")
