@@ -14,6 +14,7 @@
 #include "transfer.h"
 
 TEST_KNOB(bool, one_slot, "a slot that can't be read makes both so");
+TEST_KNOB(bool, moved_for_good, "a superblock whose move was cut short isn't taken, wherever the device ends");
 TEST_KNOB(bool, sure_of_halves, "a superblock that was written half-way is as it was before");
 
 #define READING	(REQ_OP_READ | REQ_SYNC | REQ_META)
@@ -61,12 +62,46 @@ static int read_one_slot(struct mirror *m, enum leg_id leg, sector_t sector)
 	return 0;
 }
 
+/*
+ * A move to where the device ends now was cut short (growth.h): the leg was given up meanwhile. What
+ * is there counts if it is a newer superblock of the leg; else the one that was to be left.
+ */
+static int follow_move(struct mirror *m, enum leg_id leg, struct super_found *found)
+{
+	u64 has = bdev_nr_sectors(leg_bdev(&m->legs[leg]));
+	struct super_found there;
+	int r;
+
+	if (found->super.moved_to != lockstep_slots_start(has) || test_knob(moved_for_good))
+		return 0;
+	r = read_slots(m, leg, found->super.moved_to);
+	if (r)
+		return r;
+	super_find(m->meta->slots[leg], has, &there);
+	if (there.kind == SUPER_VALID && there.super.seq > found->super.seq &&
+	    !memcmp(there.super.leg_uuid, found->super.leg_uuid, sizeof(there.super.leg_uuid))) {
+		m->meta->size[leg] = has;
+		*found = there;
+		return 0;
+	}
+	found->kind = SUPER_VALID;
+	found->reason = SUPER_OK;
+	found->detail = 0;
+	found->super.moved_to = 0;
+	return 0;
+}
+
 /* What is in the slots now, at the end. */
 static int check_found(struct mirror *m, enum leg_id leg, struct super_found *found)
 {
 	int r;
 
 	super_find(m->meta->slots[leg], m->meta->size[leg], found);
+	if (found->kind == SUPER_BAD && found->reason == SUPER_MOVED_ON) {
+		r = follow_move(m, leg, found);
+		if (r)
+			return r;
+	}
 	if (found->kind != SUPER_VALID || !found->super.moved_from)
 		return 0;
 	r = read_slots(m, leg, found->super.moved_from);

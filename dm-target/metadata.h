@@ -50,7 +50,9 @@ void metadata_destroy(struct mirror *m);
 sector_t metadata_place(struct mirror *m, enum leg_id leg);
 
 /*
- * What is on the leg now: at its end, and that only if no move to there has failed.
+ * What is on the leg now: at its end, and that only if no move to there has failed. If one from
+ * there to where the device ends now was cut short, it is what is newer of the two places, and
+ * size[leg] goes with it.
  * Of a leg that can't be read, @found says that; the errno is returned beside it.
  */
 int metadata_read(struct mirror *m, enum leg_id leg, struct super_found *found);

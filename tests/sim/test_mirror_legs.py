@@ -37,6 +37,13 @@ def test_a_leg_in_two_mirrors_is_found(part: str, found: str) -> None:
     assert run.rc == 1 and found in run.text, run.text
 
 
+@pytest.mark.parametrize("part", ["local no slot", "remote a slot"])
+def test_a_leg_that_never_comes_back_from_growing_is_found(part: str) -> None:
+    knob = ("--param", "dm_lockstep.test_moved_for_good=1")
+    run = lab("meta_grow.py", part, options=knob)
+    assert run.rc == 1 and "can't send a message" in run.text, run.text
+
+
 @both_kernels
 def test_buffers_that_change_in_flight(kernel: str) -> None:
     run = lab("mirror_scribble.py", "md", kernel=kernel)

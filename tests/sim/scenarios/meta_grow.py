@@ -39,6 +39,7 @@ from statelab import (
 
 SMALL, LARGE = 1 << 11, 2 << 11  # sectors of a leg's device, before and after
 TAIL = 56  # of them metadata
+CUT_SHORT = {"no slot": 16, "a slot": 8}  # of the last sectors none can be written
 MAGIC = (0x31474C504554534C).to_bytes(8, "little")
 
 
@@ -59,7 +60,11 @@ class Leg:
             "slow": f"delay {node} {data} 0 {node} {data} 10",
             "error": "error",
             "nowrite": f"flakey {node} {data} 0 3600 1 error_writes",
-        }[rest]
+        }.get(rest)
+        if rest in CUT_SHORT:
+            bad = self.sectors - CUT_SHORT[rest]
+            return (f"0 {bad} linear {node} 0\n"
+                    f"{bad} {self.sectors - bad} flakey {node} {bad} 0 3600 1 error_writes")  # fmt: skip
         return f"0 {data} linear {node} 0\n{data} {self.sectors - data} {kind}"
 
     def set(self, rest: str) -> None:
@@ -305,8 +310,8 @@ def a_leg_fails(leg: str, when: str) -> None:
     for one in pair.legs.values():
         one.grow()
     pair.put(0)
-    if when == "moving":
-        pair.legs[leg].set("nowrite")
+    if when in ("moving", *CUT_SHORT):
+        pair.legs[leg].set("nowrite" if when == "moving" else when)
         with base.refused("grow", errno.EIO, kernel=f"the {leg} leg's metadata"):
             dm.message("mirror", "grow")
         pair.put(8)
@@ -510,7 +515,7 @@ SCENES: dict[str, Callable[[], None]] = {
     **{
         f"{leg} {when}": lambda leg=leg, when=when: a_leg_fails(leg, when)  # type: ignore[misc]
         for leg in (LOCAL, REMOTE)
-        for when in ("moving", "before the table", "with the table")
+        for when in ("moving", *CUT_SHORT, "before the table", "with the table")
     },
     "home_moves_meanwhile": home_moves_meanwhile,
     "loaded_before": loaded_before,
