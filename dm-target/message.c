@@ -279,7 +279,18 @@ static void list_names(char *to, size_t size)
 		at += scnprintf(to + at, size - at, " %s", messages[i].name);
 }
 
-int message_handle(struct mirror *m, unsigned int argc, char **argv)
+bool message_brought(const struct mirror *m)
+{
+	const struct message *msg;
+
+	lockdep_assert_held(&m->lock);
+	list_for_each_entry(msg, &m->messages, link)
+		if (msg->task == current)
+			return true;
+	return false;
+}
+
+static int message_do(struct mirror *m, unsigned int argc, char **argv)
 {
 	const char *name = dm_table_device_name(m->ti->table);
 	char names[256];
@@ -302,4 +313,19 @@ int message_handle(struct mirror *m, unsigned int argc, char **argv)
 	list_names(names, sizeof(names));
 	DMWARN("%s: message %s: unknown; there are%s", name, argv[0], names);
 	return -EINVAL;
+}
+
+int message_handle(struct mirror *m, unsigned int argc, char **argv)
+{
+	struct message msg = { .task = current };
+	int r;
+
+	spin_lock_irq(&m->lock);
+	list_add(&msg.link, &m->messages);
+	spin_unlock_irq(&m->lock);
+	r = message_do(m, argc, argv);
+	spin_lock_irq(&m->lock);
+	list_del(&msg.link);
+	spin_unlock_irq(&m->lock);
+	return r;
 }

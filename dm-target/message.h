@@ -32,7 +32,20 @@
 #ifndef LOCKSTEP_MESSAGE_H
 #define LOCKSTEP_MESSAGE_H
 
+#include <linux/list.h>
+#include <linux/types.h>
+
 struct mirror;
+struct task_struct;
+
+/* One that is under way. There may be several. */
+struct message {
+	struct list_head link;		/* in mirror.messages; state lock */
+	struct task_struct *task;
+};
+
+/* Does the current task bring one? Under the state lock. */
+bool message_brought(const struct mirror *m);
 
 /* For .message: process context. 0, or an errno with a DMWARN that says why. */
 int __must_check message_handle(struct mirror *m, unsigned int argc, char **argv);

@@ -122,6 +122,8 @@ struct mirror {
 
 	struct dirty_map dirty;
 
+	struct list_head messages;	/* message.h */
+
 	/* as of the last event */
 	char shown[LEGS];
 	bool shown_silent[LEGS];

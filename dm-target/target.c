@@ -390,6 +390,7 @@ static int lockstep_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	m->options = options;
 	m->read_only = !(dm_table_get_mode(ti->table) & BLK_OPEN_WRITE);
 	spin_lock_init(&m->lock);
+	INIT_LIST_HEAD(&m->messages);
 	writes_init(m);
 	bounces_init(m);
 

@@ -9,6 +9,7 @@
 #include "lockstep-format.h"
 #include "lockstep-test.h"
 #include "lockstep-trace.h"
+#include "message.h"
 #include "mirror.h"
 
 TEST_KNOB(bool, silence_holds, "a suspend waits for a leg that doesn't answer, whatever for");
@@ -47,12 +48,16 @@ static void *alloc_owned(gfp_t gfp, void *data)
 	return o;
 }
 
-/* A chunk that was to be read by a resync or a verify that has ended. */
+/*
+ * A chunk that was to be read by a resync or a verify that has ended, or what a message needs that
+ * a suspend waits for.
+ */
 static bool is_needless(const struct transfer *t)
 {
 	bool over = t->m->closed || (t->wanted && !READ_ONCE(*t->wanted));
+	bool chunk = !t->pool && !op_is_write(bio_op(&t->bio));
 
-	return over && !t->pool && !op_is_write(bio_op(&t->bio)) && !test_knob(silence_holds);
+	return ((over && chunk) || (t->m->closed && t->told)) && !test_knob(silence_holds);
 }
 
 /*
@@ -195,6 +200,7 @@ void transfer_submit(struct transfer *t)
 	sender_item_init(&t->item, &transfer_ops);
 	spin_lock_irq(&m->lock);
 	t->joins = l->joiner == current;
+	t->told = message_brought(m);
 	t->out = usable(t);
 	if (t->out) {
 		list_add(&t->link, &m->transfers.waited);

@@ -11,6 +11,8 @@
  *    about to find that the leg is no more this mirror's;
  *  - a chunk that is read from a silent leg (watch.h), when the table is suspended or nobody
  *    waits for it any more;
+ *  - what a message needs of a silent leg, as soon as the table is being suspended: dm waits for
+ *    messages before it waits for anything else;
  *  - whatever goes to a silent leg, once all of the callers' I/O has ended and the table is as
  *    good as suspended: a suspend and a removal end though the only good leg hangs. A write
  *    that was abandoned so is late: the same table isn't resumed before it has returned
@@ -66,6 +68,7 @@ struct transfer {
 	unsigned int users;		/* who waits, and the leg */
 	bool out;			/* on the leg */
 	bool joins;			/* the leg is dead, and its join's own */
+	bool told;			/* by who brings a message (message.h) */
 	bool abandoned;
 	bool late;			/* a write that may reach a leg which is alive */
 	blk_status_t status;

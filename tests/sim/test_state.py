@@ -41,7 +41,9 @@ def test_a_message_that_waits_without_end_is_found() -> None:
     assert "still blocked" in run.text
 
 
-@pytest.mark.parametrize("part", ["sole_suspended_slots", "sole_suspended_map", "sole_removed"])
+@pytest.mark.parametrize("part", [
+    "sole_suspended_slots", "sole_suspended_map", "sole_removed", "sole_told_resync",
+])  # fmt: skip
 def test_a_suspend_that_waits_for_the_only_leg_is_found(part: str) -> None:
     knob = ("--sim-timeout", "7200", "--param", "dm_lockstep.test_silence_holds=1")
     run = lab("state_hang.py", part, options=(*PATIENCE, *knob))

@@ -2,6 +2,7 @@
 """A leg hangs under I/O of the mirror's own: map, superblocks, flushes, at start, at the end and in
 between. Whatever doesn't need that leg goes on."""
 
+import contextlib
 import errno
 import sys
 import time
@@ -292,6 +293,29 @@ def sole_suspended(part: str) -> None:
     pair.close()
 
 
+def sole_told(text: str) -> None:
+    """dm waits for a message before it suspends; who brings it waits for the leg."""
+    base.step(f"{text}, while the only good leg hangs; then a suspend")
+    pair = pair_of("local_timeout", TIMEOUT_MS)
+    pair.put(0)
+    pair.message("fail remote")
+    pair.put(640)
+    pair.local.hang()
+    message = Beside(lambda: pair.message(text))
+    base.until(lambda: pair.word("silent") == "local", "silent: local", 10)
+    ends("suspend", lambda: dm.suspend("mirror"), 2 * IN_TIME)
+    base.until(lambda: message.done, f"{text} ends", 1)
+    with contextlib.suppress(OSError):
+        message.result()
+    pair.local.wake()
+    base.until(resumes, "all has come back, and it is resumed", 60)
+    pair.put(1280)
+    with contextlib.suppress(OSError):
+        pair.message("recover remote")
+    pair.good_end(text)
+    pair.close()
+
+
 def sole_removed() -> None:
     base.step("the only good leg, without a timeout, begins to hang when the mirror is removed")
     pair = pair_of()
@@ -459,6 +483,8 @@ SCENES: dict[str, Callable[[], None]] = {
     "sole_leg_refills": lambda: sole_leg(refilled=True),
     "sole_suspended_slots": lambda: sole_suspended("slots"),
     "sole_suspended_map": lambda: sole_suspended("map"),
+    "sole_told_resync": lambda: sole_told("resync"),
+    "sole_told_recover": lambda: sole_told("recover"),
     "sole_removed": sole_removed,
     "both_suspended": both_suspended,
     "never_given_up": never_given_up,
