@@ -174,8 +174,8 @@ int __must_check dirty_map_clean(struct dirty_map *dm);
 void dirty_map_to_stale(struct dirty_map *dm, enum leg_id leg);
 
 /*
- * Waiters go on waiting until dirty_map_run(); the workers are idle on return. Sleeps. For who starts
- * a mirror or ends one; anybody else holds it.
+ * Waiters go on waiting until dirty_map_run(); the workers are idle on return. Sleeps. For who
+ * starts a mirror or ends one; anybody else holds it.
  */
 void dirty_map_stop(struct dirty_map *dm);
 void dirty_map_run(struct dirty_map *dm);

@@ -396,8 +396,8 @@ static int both_in_sync(struct mirror *m, enum leg_id leg)
 }
 
 /*
- * The last steps have been cut short, with these errors before anything was written to the target: it
- * is still one for certain. Unless it has died: then a parting has taken it for what it may be.
+ * The last steps have been cut short, with these errors before anything was written to the target:
+ * it is still one for certain. Unless it has died: then a parting has taken it for what it may be.
  */
 static bool stays_target(const struct mirror *m, enum leg_id leg, int r)
 {

@@ -63,8 +63,8 @@ static int read_one_slot(struct mirror *m, enum leg_id leg, sector_t sector)
 }
 
 /*
- * A move to where the device ends now was cut short (growth.h): the leg was given up meanwhile. What
- * is there counts if it is a newer superblock of the leg; else the one that was to be left.
+ * A move to where the device ends now was cut short (growth.h): the leg was given up meanwhile.
+ * What is there counts if it is a newer superblock of the leg; else the one that was to be left.
  */
 static int follow_move(struct mirror *m, enum leg_id leg, struct super_found *found)
 {
