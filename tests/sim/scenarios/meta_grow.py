@@ -63,8 +63,8 @@ class Leg:
         }.get(rest)
         if rest in CUT_SHORT:
             bad = self.sectors - CUT_SHORT[rest]
-            return (f"0 {bad} linear {node} 0\n"
-                    f"{bad} {self.sectors - bad} flakey {node} {bad} 0 3600 1 error_writes")  # fmt: skip
+            rest = f"flakey {node} {bad} 0 3600 1 error_writes"
+            return f"0 {bad} linear {node} 0\n{bad} {self.sectors - bad} {rest}"
         return f"0 {data} linear {node} 0\n{data} {self.sectors - data} {kind}"
 
     def set(self, rest: str) -> None:
