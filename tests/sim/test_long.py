@@ -11,7 +11,7 @@ import re
 
 import pytest
 from labrun import lab
-from test_search import OF_AXES
+from test_search import IN_PART, LOG_IN_PART, OF_AXES
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(4 * 3600)]
 
@@ -64,7 +64,8 @@ def test_power_cuts(scenario: str, words: tuple[str, ...], part: int) -> None:
 @pytest.mark.parametrize(
     ("axis", "of"),
     [
-        (f"but={OF_AXES}", 1), (f"queue=few but={OF_AXES}", 10), (f"cache=on but={OF_AXES}", 10),
+        (f"but={OF_AXES},{IN_PART}", 1), (f"queue=few but={OF_AXES},{IN_PART}", 10),
+        (f"cache=on but={OF_AXES},{IN_PART}", 10), (f"with={IN_PART}", 60),
         ("policy=block", 40), ("policy=error", 80), ("log=small", 40), ("size=more", 40),
         ("size=more policy=block log=small", 80), ("queue=few policy=block log=small", 80),
     ],
@@ -91,11 +92,14 @@ def test_every_order_of_two_events_with(axis: str, part: int) -> None:
 
 
 @every_part
-@pytest.mark.parametrize(("most", "of"), [(2, 1), (3, 100)])
-@pytest.mark.parametrize("nvram", ["lab", "none", "dram"])
-def test_every_order_of_events_of_a_dcd(nvram: str, most: int, of: int, part: int) -> None:
+@pytest.mark.parametrize(("most", "of"), [(2, 1), (3, 180)])
+@pytest.mark.parametrize("axis", [
+    "nvram=lab", "nvram=none", "nvram=dram", *(f"nvram={nvram} ring=full with={LOG_IN_PART}"
+                                               for nvram in ("lab", "none", "dram")),
+])  # fmt: skip
+def test_every_order_of_events_of_a_dcd(axis: str, most: int, of: int, part: int) -> None:
     every = max(1, round(of / SCALE))
-    words = (str(most), str(part), str(PARTS), f"every={every}", f"nvram={nvram}")
+    words = (str(most), str(part), str(PARTS), f"every={every}", *axis.split())
     run = lab("search_dcd.py", *words, options=HOURS)
     assert run.rc == 0, run.text
     assert re.search(rb"\d+ histories passed", run.stdout), run.text

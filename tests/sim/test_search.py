@@ -16,6 +16,11 @@ from labrun import Run, lab
 SHARDS = 2
 # These have tests of their own below, as they mean something in few histories.
 OF_AXES = "flush_hangs,elsewhere,look,grow_legs,grow_table,alone,fail_held"
+# What can't be read or written in part, and who comes by afterwards. Likewise.
+IN_PART = (
+    "local_unread,unread,local_unsaid,unsaid,local_half_said,half_said,blink,half_blink,rest,see"
+)
+LOG_IN_PART = "log_blinks,log_away,half_unread,log_bad_place,super_bad,other_super_bad"
 PATIENCE = ("--timeout", "1100")
 
 
@@ -29,7 +34,7 @@ def search(
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_order_of_two_events(shard: int) -> None:
-    run = search(2, shard, SHARDS, f"but={OF_AXES}")
+    run = search(2, shard, SHARDS, f"but={OF_AXES},{IN_PART}")
     assert run.rc == 0, run.text
     told = re.search(rb"(\d+) histories passed, (\d+) void", run.stdout)
     assert told, run.text
@@ -37,12 +42,12 @@ def test_every_order_of_two_events(shard: int) -> None:
 
 
 def test_some_orders_of_two_events_with_queues_that_block() -> None:
-    run = search(2, 0, 1, "every=31", "queue=few", f"but={OF_AXES}")
+    run = search(2, 0, 1, "every=31", "queue=few", f"but={OF_AXES},{IN_PART}")
     assert run.rc == 0, run.text
 
 
 def test_some_orders_of_two_events_with_a_volatile_cache() -> None:
-    run = search(2, 0, 1, "every=61", "cache=on", f"but={OF_AXES}")
+    run = search(2, 0, 1, "every=61", "cache=on", f"but={OF_AXES},{IN_PART}")
     assert run.rc == 0, run.text
     run = search(1, 0, 1, "only=mirror_cut", "cache=trust")
     assert run.rc == 1 and "the remote medium: sector" in run.stderr, run.text
@@ -51,6 +56,16 @@ def test_some_orders_of_two_events_with_a_volatile_cache() -> None:
 def test_some_orders_of_two_events_with_flushes_that_hang() -> None:
     run = search(2, 0, 1, "every=3", "only=flush_hangs,mirror_cut,gone,reload,suspend")
     assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("axis", "every"), [
+    ("policy=degrade", 179), ("policy=block", 269), ("policy=error", 269), ("queue=few", 401),
+])  # fmt: skip
+def test_some_orders_of_two_events_with_what_fails_in_part(axis: str, every: int) -> None:
+    run = search(2, 0, 1, f"every={every}", axis, f"with={IN_PART}")
+    assert run.rc == 0, run.text
+    told = re.search(rb"(\d+) histories passed", run.stdout)
+    assert told and int(told[1]) > 30, run.text
 
 
 HOLDS = "hang,back,fails,alone,fail_held,recover,reload,suspend,primary_cut,local_fails,local_back"
@@ -76,6 +91,13 @@ def test_some_orders_of_two_events_with(axis: str, only: str, every: int) -> Non
 @pytest.mark.parametrize(
     ("knob", "most", "words", "found"),
     [
+        ("ask_once", 2, "only=local_unread,hang every=3", "writes while a way hangs"),
+        ("one_slot", 2, "only=local_unread,reload every=3", "can't be started"),
+        ("sure_of_halves", 2, "only=half_blink,fails every=3", "it isn't in sync|has the data"),
+        (
+            "reads_unsaid", 3, "policy=error only=local_fails,see,primary_cut every=17",
+            "assembled from local: .* holds version",
+        ),
         ("restart_forgets", 2, "policy=block only=fails,fail_held", "the remote medium: sector"),
         ("no_bounce", 2, "only=local_hangs,look every=3", "reads while the local leg hangs"),
         (
@@ -92,18 +114,71 @@ def test_a_mend_is_found_by_what_it_is_for(knob: str, most: int, words: str, fou
     assert re.search(f"history .*{found}", run.stderr), run.text
 
 
+def test_a_home_that_has_no_map_is_found() -> None:
+    """After a parting that failed. Five events, as the regions must be clean in between."""
+    history = ("W1", "blink~", "rest", "fails", "elsewhere~", "primary_cut", "W2")
+    assert lab("search_mirror.py", *history).rc == 0
+    run = lab("search_mirror.py", *history, options=("--param", "dm_lockstep.test_voids_home=1"))
+    assert run.rc == 1 and "the legs differ" in run.stderr, run.text
+
+
 # Without an NVRAM that keeps its content these never happen.
-OF_NVRAM = ["but=poison,lose,slot_fails,header_bad,newest_damaged,older_damaged,forgets"]
+OF_NVRAM = "but=poison,lose,slot_fails,header_bad,newest_damaged,older_damaged,forgets,"
 
 
 @pytest.mark.parametrize(("nvram", "every"), [("lab", 61), ("none", 37), ("dram", 37)])
 def test_some_orders_of_two_events_of_a_dcd(nvram: str, every: int) -> None:
-    words = (f"every={every}", f"nvram={nvram}", *OF_NVRAM[: nvram != "lab"])
+    never = OF_NVRAM if nvram != "lab" else "but="
+    words = (f"every={every}", f"nvram={nvram}", f"{never}{LOG_IN_PART}")
     run = search(2, 0, 1, *words, of="dcd")
     assert run.rc == 0, run.text
     told = re.search(rb"(\d+) histories passed, (\d+) void", run.stdout)
     assert told, run.text
     assert int(told[1]) > int(told[2]) > 0, run.text
+
+
+@pytest.mark.parametrize(("nvram", "ring", "every"), [
+    ("lab", "idle", 199), ("lab", "full", 149), ("none", "full", 101), ("dram", "full", 101),
+])  # fmt: skip
+def test_some_orders_of_two_events_of_a_log_that_fails_in_part(
+    nvram: str, ring: str, every: int
+) -> None:
+    words = (f"every={every}", f"nvram={nvram}", f"ring={ring}", f"with={LOG_IN_PART}")
+    run = search(2, 0, 1, *words, *(() if nvram == "lab" else (OF_NVRAM[:-1],)), of="dcd")
+    assert run.rc == 0, run.text
+    told = re.search(rb"(\d+) histories passed", run.stdout)
+    assert told and int(told[1]) > 25, run.text
+
+
+@pytest.mark.parametrize(
+    ("knob", "most", "words", "found"),
+    [
+        ("both_copies", 2, "nvram=none only=super_bad,cut every=5", "and it isn't opened"),
+        (
+            "lost_at_once", 2, "nvram=lab ring=full only=lap,half_unread every=3",
+            "No data available|refused for a bad place",
+        ),
+        (
+            "log_believed", 3, "nvram=dram ring=full only=log_unwritable,again every=17",
+            "holds version",
+        ),
+    ],
+)  # fmt: skip
+def test_a_mend_for_a_log_that_fails_in_part_is_found(
+    knob: str, most: int, words: str, found: str
+) -> None:
+    assert search(most, 0, 1, *words.split(), of="dcd").rc == 0
+    options = ("--param", f"dcd.test_{knob}=1")
+    run = search(most, 0, 1, *words.split(), of="dcd", options=options)
+    assert run.rc == 1, run.text
+    assert re.search(f"history .*({found})", run.stderr), run.text
+
+
+def test_a_place_that_loses_in_each_lap_is_found() -> None:
+    history = ("log_bad_place", "W1", "W2", "lap~", "lap~", "lap~", "nvram=lab", "ring=full")
+    assert lab("search_dcd.py", *history).rc == 0
+    run = lab("search_dcd.py", *history, options=("--param", "dcd.test_unproven=1"))
+    assert run.rc == 1 and "lap after lap is lost" in run.stderr, run.text
 
 
 def test_one_history_by_its_name() -> None:

@@ -2,7 +2,7 @@
 """Every order of a few events around two overlapping writes: what search_mirror.py and
 search_dcd.py share.
 
-    SCRIPT EVENTS [SHARD SHARDS] [only=NAME,NAME] [but=NAME,NAME] [every=N]
+    SCRIPT EVENTS [SHARD SHARDS] [only=NAME,NAME] [but=NAME,NAME] [with=NAME,NAME] [every=N]
         [WORD=VALUE of the script's own]
 
 A history is the writes W1 and W2, which overlap, and up to EVENTS events before, between and behind
@@ -10,10 +10,11 @@ them. After each event the world goes on at once, or after as long as it takes e
 timed to pass (`~` behind its name).
 
 SHARD of SHARDS: each history belongs to one of them. only: histories of these events alone; but:
-of none of these. every: about one of N, told by a checksum of the name, as each Nth has the same
-events in the same places when N and the number of events go into each other. The last line says how
-many there were, and how much simulated time they took. A history that fails is told as
-`W1 hang~ W2 other_way`, which is also an argument: the script then runs that one.
+of none of these; with: of at least one of these, and maybe others. every: about one of N, told by a
+checksum of the name, as each Nth has the same events in the same places when N and the number of
+events go into each other. The last line says how many there were, and how much simulated time they
+took. A history that fails is told as `W1 hang~ W2 other_way`, which is also an argument: the script
+then runs that one.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def main(
     known = {one.__name__: one for one in events}
     told = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
     plain = [word for word in sys.argv[1:] if "=" not in word]
-    words = ("only", "but", "every", *own)
+    words = ("only", "but", "with", "every", *own)
     base.expect(set(told) <= set(words), f"{sys.argv[1:]}; known: {', '.join(words)}")
     own.update((word, value) for word, value in told.items() if word in own)
     if "W1" in plain:
@@ -98,8 +99,8 @@ def main(
         return 0
     most, shard, shards = (int(word) for word in (*plain, *("0", "0", "1")[len(plain) :]))
     wanted = told["only"].split(",") if "only" in told else list(known)
-    but = told["but"].split(",") if "but" in told else []
-    base.expect({*wanted, *but} <= set(known), f"known: {sorted(known)}")
+    but, among = (told[word].split(",") if word in told else [] for word in ("but", "with"))
+    base.expect({*wanted, *but, *among} <= set(known), f"known: {sorted(known)}")
     chosen = [name for name in wanted if name not in but]
     every = int(told.get("every", "1"))
     began = time.monotonic()
@@ -107,6 +108,8 @@ def main(
     for history in orders(most, chosen):
         number = zlib.crc32(" ".join(history).encode())
         if number % every or number // every % shards != shard:
+            continue
+        if among and not any(word.rstrip("~") in among for word in history):
             continue
         try:
             tally[live(make, known, history, long_s)] += 1

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Every order of a few events of a DCD around two overlapping writes, all judged by one oracle. The
-arguments and what a history is: histories.py. Own words: nvram=lab|none|dram.
+arguments and what a history is: histories.py. Own words: nvram=lab|none|dram, ring=idle|full.
 
 The disks are small: a lap of writes elsewhere (`lap`) fills the log once. At the end of each
 history the disks are well, and everything that was acknowledged (with `dram`: and flushed, if the
@@ -18,7 +18,7 @@ import sys
 
 import harmlab
 import histories
-from dcdworld import LONG_S, OWN, World
+from dcdworld import BAD_PLACE, HALF, LONG_S, OWN, World
 from histories import Refused
 
 
@@ -48,6 +48,34 @@ def log_unreadable(w: World) -> None:
 
 def log_unwritable(w: World) -> None:
     w.fault("log", "log_unwritable", w.box.log.fail_writes)
+
+
+def log_blinks(w: World) -> None:
+    w.moment("log_blinks", w.box.log.fail, 0.05)
+
+
+def log_away(w: World) -> None:
+    w.moment("log_away", w.box.log.fail, 1)
+
+
+def half_unread(w: World) -> None:
+    """Half of the ring can't be read for a second."""
+    w.moment("half_unread", lambda: w.box.log.unreadable(HALF), 1)
+
+
+def log_bad_place(w: World) -> None:
+    """One block of the ring takes writes, and can't be read."""
+    w.bad_places = True
+    w.fault("log", "log_bad_place", lambda: w.box.log.unreadable(BAD_PLACE))
+
+
+def super_bad(w: World) -> None:
+    """A sector of the first copy of the log's superblock can't be read."""
+    w.fault("log", "super_bad", lambda: w.box.log.unreadable((0, 0)))
+
+
+def other_super_bad(w: World) -> None:
+    w.fault("log", "super_bad", lambda: w.box.log.unreadable((8, 8)))
 
 
 def log_hangs(w: World) -> None:
@@ -168,6 +196,7 @@ EVENTS = [
     lap, flush, zero, discard, log_fails, log_unreadable, log_unwritable, log_hangs, log_back,
     data_fails, data_bad, data_hangs, data_back, rot, poison, lose, slot_fails, header_bad,
     newest_damaged, older_damaged, wound, forgets, cut, recover, again, retire, older, grow,
+    log_blinks, log_away, half_unread, log_bad_place, super_bad, other_super_bad,
 ]  # fmt: skip
 
 sys.exit(histories.main(World, EVENTS, LONG_S, OWN))

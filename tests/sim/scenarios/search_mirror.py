@@ -12,13 +12,16 @@ suspend and removal ends; once all is well the mirror is in sync again.
 from __future__ import annotations
 
 import sys
+import time
 
 import histories
 import searchlab
 from histories import Refused
 from locklab import base, dm
 from searchlab import MIRROR, OWN, REQUESTS, WIRE, World
+from statelab import SLOT_SECTORS, SLOTS
 
+TICK_S = 30
 # A time-out and a rejoin have passed.
 LONG_S = 2.5
 
@@ -54,6 +57,54 @@ def local_fails(w: World) -> None:
 
 def local_hangs(w: World) -> None:
     w.hang(WIRE)
+
+
+def local_unread(w: World) -> None:
+    """One sector can't be read, in the superblock's first slot."""
+    w.fail_end(WIRE, SLOTS, "error_reads")
+
+
+def unread(w: World) -> None:
+    w.fail_end(w.way, SLOTS, "error_reads")
+
+
+def local_unsaid(w: World) -> None:
+    """The leg doesn't take its superblock any more: what is to be said on both isn't."""
+    w.fail_end(WIRE, SLOTS)
+    w.local_bad = True
+
+
+def unsaid(w: World) -> None:
+    w.fail_end(w.way, SLOTS)
+
+
+def local_half_said(w: World) -> None:
+    """Or one slot of it, and not the other."""
+    w.fail_end(WIRE, SLOT_SECTORS)
+    w.local_bad = True
+
+
+def half_said(w: World) -> None:
+    w.fail_end(w.way, SLOT_SECTORS)
+
+
+def blink(w: World) -> None:
+    """The local leg is away for a moment, and the remote one takes no superblock then."""
+    w.blink(SLOTS)
+
+
+def half_blink(w: World) -> None:
+    """Or one slot of it, and not the other."""
+    w.blink(SLOT_SECTORS)
+
+
+def rest(w: World) -> None:
+    """The cleaner comes by twice."""
+    time.sleep(2 * TICK_S + 5)
+
+
+def see(w: World) -> None:
+    w.see()
 
 
 def local_back(w: World) -> None:
@@ -221,6 +272,8 @@ EVENTS = [
     hang, back, old_back, fails, gone, local_fails, local_hangs, local_back, one_hangs, flush_hangs,
     other_way, reload, anew, discard, crowd, suspend, fail, recover, resync, verify, block, unblock,
     mirror_cut, primary_cut, take_over, elsewhere, look, grow_legs, grow_table, alone, fail_held,
+    local_unread, unread, local_unsaid, unsaid, local_half_said, half_said, blink, half_blink, rest,
+    see,
 ]  # fmt: skip
 
 code = histories.main(World, EVENTS, LONG_S, searchlab.OWN)

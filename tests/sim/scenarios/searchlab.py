@@ -123,6 +123,7 @@ class World:
         self.blocks = OWN["policy"] != "degrade"  # writes may wait, whatever is well
         self.local_bad = False
         self.failed_writes = 0
+        self.saw_failed = False
         self.node = dm.create(MIRROR, self.table())
 
     # Devices.
@@ -221,6 +222,36 @@ class World:
             lines.insert(0, f"0 {first} linear {node} 0")
         self._set(name, "\n".join(lines))
         self._keeps.add(name)
+
+    def fail_end(self, name: str, sectors: int, how: str = "error_writes") -> None:
+        """The first or the only sectors of so many at the end, where the superblock is: its two
+        slots (SLOTS), or the second (SLOT_SECTORS). The rest is as it was made."""
+        if name in self._hung:
+            raise Refused
+        node = self._below(LOCAL if name == WIRE else REMOTE)
+        start = self._size - sectors
+        bad = 1 if how == "error_reads" else sectors
+        lines = [f"0 {start} linear {node} 0",
+                 f"{start} {bad} flakey {node} {start} 0 36000 1 {how}"]  # fmt: skip
+        if bad < sectors:
+            lines.append(f"{start + bad} {sectors - bad} linear {node} {start + bad}")
+        self._set(name, "\n".join(lines))
+
+    def blink(self, sectors: int) -> None:
+        """The local leg fails for a moment, in which there is a write, and the end of the remote
+        one for a longer one: it can't say that it is alone, or only half-way."""
+        if not self.there() or self.suspended or self.local_bad or self._hung | self._keeps:
+            raise Refused
+        if self.status().health != "AA":
+            raise Refused
+        self.fail_end(self.way, sectors)
+        self.fail(WIRE)
+        self.write(112, 8)
+        base.until(lambda: self.writes[-1].done, f"a write: {dm.status(MIRROR)}")
+        self.mend(WIRE)
+        with contextlib.suppress(base.Wrong):  # it may have to wait for the other one
+            base.until(lambda: "D" not in self.status().health, "the local leg", 2 * REJOIN_S)
+        self.mend(self.way)
 
     def keep_flushes(self, name: str) -> None:
         """Flushes never return; all else does."""
@@ -360,6 +391,23 @@ class World:
             one.result()
         self.reads.clear()
 
+    def see(self) -> None:
+        """A read when every write has ended, maybe with an error: what it gets stays. Not if the
+        leg that is left can't say that it is (standing.h)."""
+        ended = all(one.done for one in self.writes)
+        if not ended or not self.there() or self.suspended or self.nobody_answers:
+            raise Refused
+        if self.word("standing") == "parting":
+            raise Refused
+        try:
+            self.patient(self._see, "a read")
+        except OSError:
+            raise Refused from None
+        self.saw_failed |= self.failed_writes > 0
+
+    def _see(self) -> None:
+        self.history.check(content(self.node, LOOK), "seen")
+
     # Events that take both sites apart.
 
     def grow(self) -> None:
@@ -415,7 +463,10 @@ class World:
         self.history.check(content(self.node, LOOK), f"assembled from {source}")
 
     def take_over(self) -> None:
-        """The mirror site goes on by itself, if it may, and gives the data back."""
+        """The mirror site goes on by itself, if it may, and gives the data back. What the primary
+        has read of a write that failed it needn't have (lockstep(8), policy)."""
+        if self.saw_failed:
+            raise Refused
         local, remote = self._supers()
         if not remote.whole:
             return
