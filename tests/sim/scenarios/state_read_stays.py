@@ -68,7 +68,7 @@ def reloaded(pair: Pair, leg: str) -> int:
     """Nothing says of the other device that its leg was given up."""
     disk = pair.legs[leg].disk
     other = dm.create("other", f"0 {disk.sectors} linear {disk.node} 0")
-    dm.reload("mirror", pair.table(**{leg: other}))
+    dm.reload("mirror", pair.table(local=other) if leg == LOCAL else pair.table(remote=other))
     return get(pair.node, "with the other table")
 
 
