@@ -50,7 +50,8 @@
  *    At assembly: before the first I/O, reads too (as above).
  *    A remote leg in a running mirror: before a write ends that the local leg hasn't got,
  *    though it ends with an error. The verdict of two SYNC legs is the local one, and what
- *    was read of that write must not vanish. (A local leg needs it for acknowledging only.)
+ *    was read of that write must not vanish. (A local leg needs it for acknowledging only;
+ *    a write that both legs have failed meanwhile doesn't wait for it.)
  *    An ALONE leg: nothing. A TARGET or NEW leg: must not.
  *  a bit is set for a new write: durable on a map that a superblock names, before
  *  the write is sent anywhere; so after the map's home is lost, not before the
