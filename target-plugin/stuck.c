@@ -11,9 +11,11 @@
 #define FAR		4	/* and the tail is no further behind than that */
 #define OF_TIME		16	/* no more than such a part is spent with trying, but */
 #define SELDOM		(600 * HZ)	/* it is done so often */
-#define OTHERS		3	/* places that a disk is asked for, until it takes one */
+#define OTHERS		3	/* places that a disk is asked for, until it takes one, */
+#define BLOCK		(DCD_BLOCK >> SECTOR_SHIFT)	/* each so many sectors */
 
 TEST_KNOB(bool, stuck_stays, "a bad place of the data disk holds the log's tail");
+TEST_KNOB(bool, asks_held, "the data disk is asked for a block where something may come late, too");
 
 int dcd_stuck_init(struct dcd_engine *e)
 {
@@ -274,13 +276,26 @@ static sector_t first_bad(struct dcd_engine *e, const struct dcd_load *l)
 	return max_t(u64, from, low * per);
 }
 
-/* @destage_buf is the destager's, as this is. */
-static bool takes(struct dcd_engine *e, sector_t other)
+/*
+ * The first block from this one on of which nothing is held: where something may come to the disk
+ * late, it could be written over by what the disk had there before.
+ */
+static sector_t not_held(const struct dcd_engine *e, sector_t block)
 {
-	other = min_t(sector_t, round_down(other, block_sectors(e)),
-		      e->data.sectors - (DCD_BLOCK >> SECTOR_SHIFT));
-	return !dcd_disk_io(&e->data, REQ_OP_READ, other, e->destage_buf, DCD_BLOCK) &&
-	       !dcd_disk_io(&e->data, REQ_OP_WRITE, other, e->destage_buf, DCD_BLOCK) &&
+	const struct dcd_stuck *s = &e->bad;
+	unsigned int i;
+
+	for (i = at(s, block); i < s->n && s->range[i].sector < block + BLOCK; i++)
+		if (s->range[i].tried == DCD_STUCK_HELD && !test_knob(asks_held))
+			block = round_up(s->range[i].last + 1, block_sectors(e));
+	return block;
+}
+
+/* @destage_buf is the destager's, as this is. */
+static bool takes(struct dcd_engine *e, sector_t block)
+{
+	return !dcd_disk_io(&e->data, REQ_OP_READ, block, e->destage_buf, DCD_BLOCK) &&
+	       !dcd_disk_io(&e->data, REQ_OP_WRITE, block, e->destage_buf, DCD_BLOCK) &&
 	       !dcd_disk_flush(&e->data);
 }
 
@@ -291,8 +306,12 @@ bool dcd_stuck_others(struct dcd_engine *e, sector_t sector)
 	unsigned int i;
 
 	for (i = 0; i < OTHERS; i++) {
+		sector_t block;
+
 		sector = sector + step < size ? sector + step : sector + step - size;
-		if (takes(e, sector))
+		block = min_t(sector_t, round_down(sector, block_sectors(e)), size - BLOCK);
+		block = not_held(e, block);
+		if (block + BLOCK <= size && takes(e, block))
 			return true;
 	}
 	return false;

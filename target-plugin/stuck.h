@@ -75,7 +75,7 @@ bool dcd_stuck_again(struct dcd_engine *e);
 void dcd_stuck_mended(struct dcd_engine *e, const struct dcd_place *p);
 /*
  * The data disk didn't take what is at @sector. Does it take anything else? It is asked for what
- * it has in another block, gets that again, and a flush.
+ * it has in another block, of which nothing is held, gets that again, and a flush.
  */
 bool dcd_stuck_others(struct dcd_engine *e, sector_t sector);
 /*

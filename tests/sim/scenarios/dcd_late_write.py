@@ -16,7 +16,8 @@ from dcdlab import SEGMENT, SITE, Box, Model, filled
 from locklab import base, blk, dm, media
 from probelab import SOON
 
-PARTS = ("errors", "tried", "overtaken", "closed", "cut", "dead_log", "dead_log_closed")
+PARTS = ("errors", "tried", "overtaken", "closed", "cut", "dead_log", "dead_log_closed",
+         "asked")  # fmt: skip
 SLOW_MS = 7000
 BAD = 8
 AT, SIZE = 4096, 32  # the write that is late
@@ -191,6 +192,29 @@ def dead_log_closed() -> None:
     box.data.let_go()
     base.until(lambda: dm.opens(box.data.name) == 0, "the data disk in nobody's use")
     box.log.heal()
+    good_end(box, model)
+
+
+def asked() -> None:
+    base.step("a write is late where the disk is asked for what it has, as it fails elsewhere")
+    box = Box(data_mib=8, log_mib=8, nvram="lab", nvram_bytes=4096 + 8 * SEGMENT)
+    model = Model(box.data.sectors)
+    bad = AT - box.data.sectors // 4  # it is asked for the blocks a quarter further, and so on
+    with box.disk("destage_idle_ms=1", "busy_after_ms=500") as disk:
+        filled(disk, model, 0, 2 * AT, "old")
+        box.destaged()
+        box.data.fails_and_dawdles((bad, bad + 7), (AT, AT + 7), 400)
+        box.data.hold_write(AT)
+        filled(disk, model, AT, AT + 8, "late", 8)
+        base.until(lambda: box.count("writes_late") and box.data.held(), "a write that is late")
+        filled(disk, model, bad, bad + 8, "over a bad block", 8)
+        rounds = box.count("rounds")
+        base.until(lambda: box.count("rounds") > rounds, "a round that comes to the bad block")
+        time.sleep(0.1)  # whatever is written meanwhile to the late one's place takes 400 ms
+        box.data.let_go()
+        base.until(lambda: box.count("bad_places"), "the bad block to be known")
+        box.data.heal()
+        settled(box, model, disk)
     good_end(box, model)
 
 

@@ -113,6 +113,19 @@ class Disk:
         """Every request takes so long, any number at a time."""
         self._load([f"0 {self.sectors} delay {self._medium} 0 {ms}"])
 
+    def fails_and_dawdles(self, bad: tuple[int, int], slow: tuple[int, int], ms: int) -> None:
+        """Reads and writes of the first part are I/O errors, writes of the second one are held back
+        so long before they get to the medium."""
+        medium, at = self._medium, slow[0]
+        lines = [
+            self._linear(0, bad[0]),
+            f"{bad[0]} {bad[1] + 1 - bad[0]} error",
+            self._linear(bad[1] + 1, at),
+            f"{at} {slow[1] + 1 - at} delay {medium} {at} 0 {medium} {at} {ms}",
+            self._linear(slow[1] + 1, self.sectors),
+        ]
+        self._load(lines)
+
     def resize(self, sectors: int) -> None:
         """As a logical volume is: at once, with what it has. There has to be spare room for it."""
         self.sectors = sectors
