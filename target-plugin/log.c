@@ -100,7 +100,7 @@ static int commit(struct dcd_engine *e, struct dcd_slot *s)
 	r = dcd_segment_write(e, e->commit_buf, s->segment, s->first_entry, s->entries, s->used);
 	/* What its slot can't give either isn't kept by it. */
 	there = r || !whole || !dcd_proof(e, s->segment, e->commit_buf, s->used);
-	if (!there && (test_knob(never_pin) || !dcd_slots_may_pin(e)))
+	if (!there && (test_knob(never_pin) || !dcd_slots_may_pin(e, false)))
 		r = -EIO;
 	if (r) {
 		dcd_log_failed(e, s->segment, r);

@@ -114,30 +114,43 @@ int dcd_segment_read(struct dcd_engine *e, u64 sequence)
 	return r;
 }
 
+/* The log has got segment @sequence, which is in @commit_buf: does it have it? */
+static bool is_there(struct dcd_engine *e, u64 sequence, u32 used)
+{
+	return test_knob(let_go) || !dcd_proof(e, sequence, e->commit_buf, used);
+}
+
 /*
  * The log has got segment @sequence, which is in @commit_buf, again. If it still can't give it, the
- * slot @s, if that has all of it, isn't used before it is on the data disk.
+ * slot @s, if that has all of it, isn't used before it is on the data disk. Not 0, told: too many
+ * slots would have to wait for that.
  */
-static void keep_slot(struct dcd_engine *e, struct recovery *c, struct dcd_slot *s, u64 sequence)
+static int keep_slot(struct dcd_engine *e, struct recovery *c, struct dcd_slot *s, u64 sequence)
 {
 	const struct dcd_segment *h = e->commit_buf;
 	u32 i, n = le32_to_cpu(h->entries);
 
 	dcd_proof_doubt(e, sequence);
-	if (test_knob(let_go) || !dcd_proof(e, sequence, e->commit_buf, le32_to_cpu(h->used_bytes)))
-		return;
+	if (is_there(e, sequence, le32_to_cpu(h->used_bytes)))
+		return 0;
 	for (i = 0; i < n; i++)
 		if (memcmp(dcd_entry_at(e->scrub.buf, i), dcd_entry_at(e->commit_buf, i),
 			   sizeof(struct dcd_entry)) ||
 		    !dcd_entry_valid(&c->geometry, e->scrub.buf, i))
-			return;
-	if (s->pinned || s->bad || !dcd_slots_may_pin(e))
-		return;
+			return 0;
+	if (s->pinned)
+		return 0;
+	if (!dcd_slots_may_pin(e, true)) {
+		pr_err("dcd: %s: segment %llu and others can't be read back from the log %pg, and only %u slots of the NVRAM %s have them: too few are left for writes, so the DCD isn't opened: copy that log to a good disk, and use that; or `dcd recover` brings what log and NVRAM have to the data disk\n",
+		       e->name, sequence, e->log.bdev, e->npinned + 1, e->nv->type->name);
+		return -EIO;
+	}
 	s->first_entry = le64_to_cpu(h->first_entry);
 	s->entries = n;
 	s->used = le32_to_cpu(h->used_bytes);
 	dcd_slot_pin(e, s, sequence);
 	dcd_log_damaged(e, sequence);
+	return 0;
 }
 
 /* What is damaged in the log may be in NVRAM yet: then the log gets it again. */
@@ -161,9 +174,8 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 		r = dcd_segment_write(e, e->commit_buf, sequence, le64_to_cpu(h->first_entry),
 				      le32_to_cpu(h->entries), le32_to_cpu(h->used_bytes));
 		if (!r)
-			keep_slot(e, c, e->slots + i, sequence);
-		else
-			pr_err("dcd: %s: segment %llu can't be written: error %d, so the DCD isn't opened: copy the log %pg to a disk that takes writes, and use that; or `dcd recover` brings what log and NVRAM have to the data disk, and the DCD can be opened without writing to that segment\n",
+			return keep_slot(e, c, e->slots + i, sequence);
+		pr_err("dcd: %s: segment %llu can't be written: error %d, so the DCD isn't opened: copy the log %pg to a disk that takes writes, and use that; or `dcd recover` brings what log and NVRAM have to the data disk, and the DCD can be opened without writing to that segment\n",
 			       e->name, sequence, r, e->log.bdev);
 		return r;
 	}
@@ -257,19 +269,27 @@ static int find_out(struct dcd_engine *e, struct recovery *c)
 	return dcd_plan_errno(&c->plan);
 }
 
-/* It is in @commit_buf. With the log dead a slot waits for the destager, as at any other time. */
+/*
+ * It is in @commit_buf. With the log dead a slot waits for the destager, as at any other time; and
+ * one that the log doesn't have after all is pinned, or else that is a dead log, as in log.c.
+ */
 static void slot_to_log(struct dcd_engine *e, struct dcd_slot *s, u64 sequence)
 {
 	int r;
 
-	if (!e->log_dead) {
-		e->log_tried = sequence + 1;
-		r = dcd_segment_write(e, e->commit_buf, sequence, s->first_entry, s->entries,
-				      s->used);
-		if (!r)
-			return;
-		dcd_log_failed(e, sequence, r);
+	if (e->log_dead)
+		return;
+	e->log_tried = sequence + 1;
+	r = dcd_segment_write(e, e->commit_buf, sequence, s->first_entry, s->entries, s->used);
+	if (!r && is_there(e, sequence, s->used))
+		return;
+	/* What a bad one can't give is in @commit_buf only. */
+	if (r || s->bad || !dcd_slots_may_pin(e, false)) {
+		dcd_log_failed(e, sequence, r ?: -EIO);
+		return;
 	}
+	dcd_slot_pin(e, s, sequence);
+	dcd_log_damaged(e, sequence);
 }
 
 /*

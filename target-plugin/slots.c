@@ -257,12 +257,12 @@ void dcd_reuse_worker(struct work_struct *work)
 	wake_up_all(&e->room);
 }
 
-bool dcd_slots_may_pin(struct dcd_engine *e)
+bool dcd_slots_may_pin(struct dcd_engine *e, bool most)
 {
 	bool may;
 
 	spin_lock(&e->lock);
-	may = e->npinned < max(e->nslots / 4, 1U) &&
+	may = (most || e->npinned < max(e->nslots / 4, 1U)) &&
 	      e->nslots > e->npinned + e->nbad + DCD_SLOTS_LEAST + 1;
 	spin_unlock(&e->lock);
 	return may;

@@ -52,10 +52,11 @@ void dcd_reuse_worker(struct work_struct *work);
 void dcd_slot_committed(struct dcd_engine *e, struct dcd_slot *s, bool pinned);
 /*
  * May one more be pinned? Those that are keep what the log can't give, and are read in its place,
- * until that is on the data disk and a superblock says so. No more than a quarter of them. At
- * recovery: @s has all of @segment, and is pinned.
+ * until that is on the data disk and a superblock says so. No more than a quarter of them; @most:
+ * of those that are good, all but what writes need. At recovery: @s has all of @segment, and is
+ * pinned.
  */
-bool __must_check dcd_slots_may_pin(struct dcd_engine *e);
+bool __must_check dcd_slots_may_pin(struct dcd_engine *e, bool most);
 void dcd_slot_pin(struct dcd_engine *e, struct dcd_slot *s, u64 segment);
 /* Segments below @target, entries up to @applied, are on the data disk. Needs @lock. */
 void dcd_slots_bypassed(struct dcd_engine *e, u64 target, u64 applied);

@@ -262,7 +262,8 @@ def test_a_bad_place_of_the_log_loses_once(kernel: str) -> None:
     ("unproven", "lab", "lap after lap acknowledged writes are lost"),
     ("unproven", "table", "Structure needs cleaning"),
     ("never_pin", "several", "slots keep what the log can't give"),
-    ("let_go", "kept", "what the cut has lost"),
+    ("let_go", "kept", "what the cut has lost"), ("let_go", "end", "writes that are wrong"),
+    ("let_go", "neighbours", "was accepted"),
 ])  # fmt: skip
 def test_a_bad_place_of_the_log_can_lose_in_every_lap(knob: str, part: str, says: str) -> None:
     """The control: nothing is read back; that is a dead log; recovery believes the log."""

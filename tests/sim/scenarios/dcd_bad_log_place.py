@@ -6,11 +6,12 @@ Args: the parts, of which without any all are run.
 """
 
 import contextlib
+import errno
 import time
 
-from dcdlab import RING_START, SEGMENT, Box
+from dcdlab import RING_START, SEGMENT, TOOL, Box
 from locklab import base, blk
-from poisonlab import poison, sector_of
+from poisonlab import HELD, poison, sector_of
 
 PER = SEGMENT // blk.SECTOR
 PLACE = RING_START // blk.SECTOR + 20 * PER  # the 20th of 32 in the ring
@@ -181,7 +182,68 @@ def worn() -> None:
     box.away()
 
 
+def cut_with_all_in_the_log(slots: int) -> tuple[Box, int]:
+    """A box of which each segment of the log has one write, 8 sectors at 8 * its number, of which
+    NVRAM has the newest ones, too; power has been cut. Also how many."""
+    box = Box(nvram="lab", nvram_bytes=4096 + slots * SEGMENT, settings=HELD)
+    with box.disk_until_cut() as disk:
+        for n in range(20):
+            disk.write(8 * n, blk.pattern(f"{n}", 8))
+            base.until(lambda: "0 in use" in box.info(), "it to be in the log")
+        count = box.count("segments")
+    return box, count
+
+
+def place_of(box: Box, n: int) -> tuple[int, int]:
+    """All of the place of the log that has write @n, but for its header and table."""
+    ring = RING_START // blk.SECTOR
+    at = box.log.bytes(ring, box.log.sectors - ring).find(blk.pattern(f"{n}", 8)) // blk.SECTOR
+    return ring + at // PER * PER + 16, ring + at // PER * PER + PER - 1
+
+
+def wrong(disk: blk.Disk, count: int) -> list[int]:
+    """What isn't as it was written."""
+    found = []
+    for n in range(count):
+        try:
+            good = disk.read(8 * n, 8) == blk.pattern(f"{n}", 8)
+        except OSError:
+            good = False
+        if not good:
+            found.append(n)
+    return found
+
+
+def end() -> None:
+    base.step("the last place of the log can't be read after a cut, and NVRAM has what was there")
+    box, count = cut_with_all_in_the_log(8)
+    box.log.unreadable(place_of(box, count - 1))
+    with box.disk() as disk:
+        for count in range(count, count + 12):  # the slots are used again
+            base.equal(wrong(disk, count), [], "writes that are wrong")
+            disk.write(8 * count, blk.pattern(f"{count}", 8))
+            base.until(lambda: box.count("segments") > count - 20, "another segment")
+        base.expect(box.count("slots_pinned"), f"its slot keeps it: {box.info()}")
+        box.log.heal()
+        base.equal(wrong(disk, count + 1), [], "writes that are wrong")
+    box.away()
+
+
+def neighbours() -> None:
+    base.step("two of the newest places can't be read, NVRAM has them, and can't keep both")
+    box, count = cut_with_all_in_the_log(4)
+    box.log.unreadable(place_of(box, count - 4), place_of(box, count - 3))
+    with base.refused("to open it", errno.EIO, kernel="can't be read back"):
+        box.open()
+    base.run(TOOL, "recover", "--data", box.data.node, "--log", box.log.node, "--nvram", box.view)
+    with box.disk() as disk:
+        base.equal(wrong(disk, count), [], "writes that are wrong")
+    box.away()
+
+
 PARTS = {
+    "end": end,
+    "neighbours": neighbours,
     "lab": lambda: laps("lab", 40),
     "table": table,
     "several": several,
