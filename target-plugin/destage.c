@@ -16,25 +16,19 @@
  * enough, and has but few in flight while others read. What was interrupted goes
  * on from there.
  */
-#include <linux/delay.h>
 #include <linux/module.h>
 
-#include "again.h"
 #include "batch.h"
 #include "beyond.h"
 #include "dcd-trace.h"
 #include "lockstep-test.h"
+#include "outcome.h"
 
 #define RETRY_NOMEM	(HZ / 10)
 #define READS		(HZ / 20)	/* so long ago they count as going on */
 #define READS_DEPTH	2
 #define LEAVING		(HZ / 50)	/* while the log is being left: the next look */
-#define FAILURES	16		/* of a round, before it is given up */
-#define AT_A_TIME	64		/* loads that the index forgets before writes have a turn */
-#define LEFT		(-EUCLEAN)	/* only bad places of the data disk: stuck.h */
-#define UNREAD		(-ENOMSG)	/* or of the log, which may be mended yet: lost.h */
 
-TEST_KNOB(uint, forget_us, "the index takes so many microseconds to forget a load of zeroes");
 TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
 
 /* Of a log that is damaged it is wrong to have more than what has to be there. */
@@ -94,25 +88,6 @@ static unsigned int width(struct dcd_engine *e)
 	return depth;
 }
 
-int dcd_data_failed(struct dcd_engine *e, int error)
-{
-	bool news;
-
-	if (error == -ENOMEM)
-		return error;
-	dcd_count(e, DCD_N_DATA_ERRORS, 1);
-	spin_lock(&e->lock);
-	news = !e->data_failing;
-	e->data_failing = true;
-	spin_unlock(&e->lock);
-	if (!news)
-		return error;
-	trace_dcd_disk(e, false, error);
-	pr_err("dcd: %s: can't destage to %pg: error %d; the data stay in the log, trying again\n",
-	       e->name, e->data.bdev, error);
-	return error;
-}
-
 int dcd_destage_flush(struct dcd_engine *e)
 {
 	int r = dcd_batch_flush(e, e->sweep.ahead ? e->ahead : NULL, width);
@@ -135,166 +110,6 @@ int dcd_destage_flush(struct dcd_engine *e)
 	return 0;
 }
 
-static void log_failed_to_read(struct dcd_engine *e, const struct dcd_load *l)
-{
-	if (l->error == -ENOMEM || l->lost)
-		return;
-	if (l->error == -EBADMSG) {	/* sums.c has told it */
-		e->log_unreadable = true;
-		return;
-	}
-	dcd_count(e, DCD_N_LOG_READ_ERRORS, 1);
-	dcd_proof_doubt(e, dcd_segment_of(e, &l->place));
-	if (!e->log_unreadable)
-		pr_err("dcd: %s: can't read %llu sectors from %llu on from the log %pg: error %d; the data disk has older data there, trying again\n",
-		       e->name, (u64)(l->place.last - l->place.sector + 1), (u64)l->place.sector,
-		       e->log.bdev, l->error);
-	e->log_unreadable = true;
-}
-
-/*
- * What became of the loads: how many sectors were copied, and how many loads the data disk
- * didn't take. One that was tried, as it is a bad place, waits for its next time.
- */
-static sector_t look_at(struct dcd_engine *e, struct dcd_batch *b, unsigned int *refused)
-{
-	sector_t moved = 0;
-	unsigned int i;
-
-	*refused = 0;
-	dcd_lost_begin(e);
-	for (i = 0; i < b->n; i++) {
-		struct dcd_load *l = b->loads + i;
-
-		if (l->there)
-			moved += l->place.last - l->place.sector + 1;
-		if (!l->error)
-			continue;
-		if (l->unread) {
-			log_failed_to_read(e, l);
-			if (!l->lost && !dcd_leave_unread(e, l))
-				dcd_lost_judge(e, l);
-			continue;
-		}
-		++*refused;
-		if (!l->alone || e->sweep.past_log || l->error == -ENOMEM)
-			continue;
-		dcd_count(e, DCD_N_DATA_ERRORS, 1);
-		l->error = 0;
-		l->kind = dcd_stuck_again(e) ? DCD_LOAD_AGAIN : DCD_LOAD_LEFT;
-	}
-	dcd_count(e, DCD_N_DESTAGED_SECTORS, moved);
-	return moved;
-}
-
-/*
- * What was copied has been flushed. What of the rest is it that the data disk can't take? True:
- * something that wasn't known; from the first load on it is worth another try.
- */
-static bool find_stuck(struct dcd_engine *e, const struct dcd_batch *b)
-{
-	unsigned int i, some = 0;
-
-	for (i = 0; i < b->n; i++)
-		if (b->loads[i].there && b->loads[i].alone)
-			dcd_stuck_mended(e, &b->loads[i].place);
-	for (i = 0; i < b->n && some < FAILURES; i++) {
-		const struct dcd_load *l = b->loads + i;
-
-		if (!l->error || l->unread || l->error == -ENOMEM || e->sweep.past_log)
-			continue;
-		if (!some && !dcd_stuck_others(e, l->place.sector))
-			break;
-		some += dcd_stuck_look(e, l, b->slow) > 0;
-	}
-	return some;
-}
-
-/* The first error that is left. */
-static int errors_of(struct dcd_engine *e, const struct dcd_batch *b, unsigned int *failures)
-{
-	unsigned int i;
-	int r = 0;
-
-	for (i = 0; i < b->n; i++) {
-		const struct dcd_load *l = b->loads + i;
-
-		if (l->error && !l->unread)
-			dcd_data_failed(e, l->error);
-		if (l->error) {
-			++*failures;
-			r = r ?: l->error;
-		} else if (l->kind == DCD_LOAD_LEFT && !(l->lost && dcd_is_leaving(e))) {
-			r = r ?: l->unread ? UNREAD : LEFT;
-		}
-	}
-	return r;
-}
-
-/*
- * What is there of the batch is durable on the data disk. What was written to its
- * ranges meanwhile is in segments from @target on. Zeroes are long, and the read cache
- * looks for each page of them: writes wait for one load of those at most.
- */
-int dcd_destage_forget(struct dcd_engine *e, const struct dcd_batch *b, u64 target)
-{
-	unsigned int i, since = 0;
-	int r = 0;
-
-	dcd_witness_batch(e, b);
-	mutex_lock(&e->intake);
-	spin_lock(&e->lock);
-	e->bypassed = max(e->bypassed, target);
-	spin_unlock(&e->lock);
-	for (i = 0; i < b->n && !r; i++) {
-		const struct dcd_load *l = b->loads + i;
-		sector_t from = l->place.sector;
-		struct dcd_place p;
-
-		while (l->there && !r && dcd_index_next(e, from, &p) && p.sector <= l->place.last) {
-			p.last = min(p.last, l->place.last);
-			if (dcd_segment_of(e, &p) < target) {
-				dcd_cache_destaged(e->cache, &p);
-				r = dcd_index_erase(e, p.sector, p.last);
-			}
-			from = p.last + 1;
-		}
-		if (l->place.zero && test_knob(forget_us))
-			fsleep(test_knob(forget_us));
-		since += l->place.zero ? AT_A_TIME : 1;
-		if (since >= AT_A_TIME) {
-			since = 0;
-			mutex_unlock(&e->intake);
-			cond_resched();
-			mutex_lock(&e->intake);
-		}
-	}
-	mutex_unlock(&e->intake);
-	return r;
-}
-
-/* Where the batch was interrupted. */
-static sector_t left_at(const struct dcd_batch *b)
-{
-	unsigned int i;
-
-	for (i = 0; i < b->n; i++)
-		if (!b->loads[i].there && !b->loads[i].again && !b->loads[i].error &&
-		    b->loads[i].kind != DCD_LOAD_LEFT)
-			return b->loads[i].place.sector;
-	return b->next;
-}
-
-/* The first that isn't on the data disk; there is one. */
-static sector_t first_missing(const struct dcd_batch *b)
-{
-	unsigned int i = 0;
-
-	while (b->loads[i].there)
-		i++;
-	return b->loads[i].place.sector;
-}
-
 /*
  * What zeroes may do now: only while nobody needs the log they have all the time that they
  * take. Those that can't be logged again have to go to the data disk, whoever waits.
@@ -308,48 +123,6 @@ static enum dcd_wiping wiping(struct dcd_engine *e)
 	if (dcd_discards(e) || !dcd_ring_pressed(e))
 		return DCD_WIPE_SOME;
 	return DCD_WIPE_NONE;
-}
-
-/* Of a batch that was moved, what is to be; -EAGAIN: not all of it could be. */
-static int log_again(struct dcd_engine *e, struct dcd_batch *b)
-{
-	unsigned int i;
-
-	for (i = 0; i < b->n; i++) {
-		struct dcd_load *l = b->loads + i;
-		int r;
-
-		if (l->kind != DCD_LOAD_AGAIN || l->error)
-			continue;
-		r = dcd_log_again(e, &l->place, l->buf, l->lost, b->mark.target);
-		/* Past the log there is no other place for it, and no later. */
-		if ((r == -ENOSPC || (r == -EIO && e->sweep.past_log)) && (l->buf || l->lost)) {
-			dcd_lost_no_room(e, l, r);
-			continue;
-		}
-		/* Nobody gets a place any more: what can't be anywhere else stays. */
-		if (r == -EIO && (l->buf || l->lost)) {
-			l->kind = DCD_LOAD_LEFT;
-			continue;
-		}
-		if (r == -ENOSPC || r == -EIO)
-			e->wipes.no_room = true;
-		if (r)
-			return -EAGAIN;
-		l->again = true;
-	}
-	return 0;
-}
-
-/* Those that dcd_turn_count() has counted. */
-static u32 loads_of_data(const struct dcd_batch *b)
-{
-	unsigned int i;
-	u32 n = 0;
-
-	for (i = 0; i < b->n; i++)
-		n += !b->loads[i].place.zero && !b->loads[i].place.lost;
-	return n;
 }
 
 /* The batch that begins where the sweep is; its mark may be older than @now. */
@@ -396,10 +169,8 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 	struct dcd_sweep *s = &e->sweep;
 	ktime_t began = ktime_get();
 	struct dcd_batch *b;
-	int r, bad, f = 0, again = 0;
-	unsigned int refused;
-	bool found = false;
-	sector_t moved;
+	struct dcd_outcome o;
+	int r;
 
 	dcd_wipes_look(e);
 	dcd_late_look(e);
@@ -416,38 +187,23 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 	if (!s->past_log)
 		look_ahead(e, now);
 	r = dcd_batch_move(e, b, s->ahead ? e->ahead : NULL, width);
-	moved = look_at(e, b, &refused);
-	if (moved) {
-		f = dcd_destage_flush(e);
-		if (f)
-			*failures = FAILURES;
-		else	/* zeroes are another speed, and take no time on many disks */
-			dcd_pace_learn(e, &e->data_speed, b->written, ktime_add(began, b->wiping));
-	}
-	if (moved && !f)
-		f = dcd_destage_forget(e, b, b->mark.target);
-	if (!f && (moved || refused))
-		found = find_stuck(e, b);
-	if (!r && !found)
-		again = log_again(e, b);
-	bad = found ? 0 : errors_of(e, b, failures);
-	wake_up_all(&e->room);	/* the index has some again */
-	if (bad || f)
+	dcd_outcome(e, b, r, began, failures, &o);
+	if (o.bad || o.flush)
 		s->n = 0;
-	s->at = r || again || b->late ? left_at(b) : b->next;
-	if (found)
-		s->at = first_missing(b);
-	if (again || found || s->at != b->next) {	/* from there on, without what is ahead */
+	s->at = r || o.again || b->late ? dcd_left_at(b) : b->next;
+	if (o.found)
+		s->at = dcd_first_missing(b);
+	if (o.again || o.found || s->at != b->next) {	/* from there on, without what is ahead */
 		dcd_batch_drop(e->ahead);
 		s->ahead = false;
 	}
 	/* Wipes have their time when there is no turn to be foreseen. */
-	if (moved && !bad)
-		dcd_turn_learn(&e->turn, b->next - b->from, loads_of_data(b),
+	if (o.moved && !o.bad)
+		dcd_turn_learn(&e->turn, b->next - b->from, dcd_loads_of_data(b),
 			       max(ktime_us_delta(ktime_get(), ktime_add(began, b->wiping)), 0LL));
 	if (b->late)
 		dcd_late_keep(e, b);
-	return r ?: f ?: bad;
+	return r ?: o.flush ?: o.bad;
 }
 
 void dcd_settle(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
@@ -562,7 +318,7 @@ static bool may_go_on(int error)
 /* There is nothing to refuse a write for: there will be room. */
 static bool waits(int error)
 {
-	return error == LEFT || error == UNREAD;
+	return error == DCD_LEFT || error == DCD_UNREAD;
 }
 
 /* The superblock is on the log disk: not for a few segments, if there will be more. */
@@ -586,7 +342,7 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 	while (here(e, &now, &tail) == s->past_log) {
 		if (!s->past_log && now.target == tail)
 			return READ_ONCE(e->data_failing) ? dcd_destage_flush(e) : 0;
-		if (first && (failures >= FAILURES || now.way >= begin + e->data.sectors))
+		if (first && (failures >= DCD_FAILURES || now.way >= begin + e->data.sectors))
 			return first;
 		if (!width(e))
 			return -EAGAIN;
@@ -623,7 +379,7 @@ static unsigned long wait_after(struct dcd_engine *e, int error)
 static void set_retry(struct dcd_engine *e, int error)
 {
 	spin_lock(&e->lock);
-	e->round_error = error == -EAGAIN || error == LEFT ? 0 : error;
+	e->round_error = error == -EAGAIN || error == DCD_LEFT ? 0 : error;
 	e->round_retry = jiffies + wait_after(e, error);
 	spin_unlock(&e->lock);
 }
