@@ -150,7 +150,7 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 		} else if (!p->zero && l->kind != DCD_LOAD_LEFT) {
 			size_t size;
 
-			l->error = dcd_sums_whole(e, p, &l->whole);
+			l->error = dcd_sums_whole(e, p, &l->whole, DCD_LATE);
 			l->unread = l->error;
 			if (!l->error && dcd_lost_rests(e, l->whole.at)) {
 				l->unread = true;
@@ -265,7 +265,7 @@ static int read_rest(struct dcd_engine *e, struct dcd_batch *b, dcd_width *width
 
 		l->error = blk_status_to_errno(l->io.status);
 		if (!l->error)
-			l->error = dcd_sums_check(e, &l->whole, l->raw);
+			l->error = dcd_sums_check(e, &l->whole, l->raw, DCD_LATE);
 		l->unread = l->error;
 	}
 	return r;

@@ -8,6 +8,7 @@ DCD_COUNTER(READS, reads)
 DCD_COUNTER(MEMORY_READS, memory_reads)	/* ranges found in a slot, for reads or destage */
 DCD_COUNTER(ZERO_PIECES, zero_pieces)	/* of reads */
 DCD_COUNTER(LOG_PIECES, log_pieces)
+DCD_COUNTER(LOG_MOVED, log_moved)	/* of these: they were somewhere else when it answered */
 DCD_COUNTER(DATA_PIECES, data_pieces)
 DCD_COUNTER(CACHE_HITS, cache_hits)	/* pieces, as those */
 DCD_COUNTER(CACHE_MISSES, cache_misses)	/* read from a disk by way of the cache */
@@ -57,9 +58,11 @@ DCD_COUNTER(WRITE_ERRORS, write_errors)
 DCD_COUNTER(FLUSH_ERRORS, flush_errors)
 DCD_COUNTER(LOG_WRITE_ERRORS, log_write_errors)
 DCD_COUNTER(LOG_READ_ERRORS, log_read_errors)
+DCD_COUNTER(LOG_READS_LATE, log_reads_late)	/* that nobody waited for any longer */
 DCD_COUNTER(DOUBTED, doubted)	/* places of the ring */
 DCD_COUNTER(READ_BACK, read_back)	/* segments that were written to one of those */
 DCD_COUNTER(READ_BACK_BAD, read_back_bad)	/* of these: they weren't there */
+DCD_COUNTER(READ_BACK_LATE, read_back_late)	/* or nobody waited for them */
 DCD_COUNTER(SLOTS_PINNED, slots_pinned)	/* slots that kept such a one */
 DCD_COUNTER(BAD_SUMS, bad_sums)	/* ranges of the log that don't have their checksum */
 DCD_COUNTER(READ_BETTER, read_better)	/* wrong, and right when they were read again */

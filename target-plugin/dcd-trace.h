@@ -229,6 +229,24 @@ TRACE_EVENT(dcd_late,
 		  __entry->sector, __entry->writes)
 );
 
+/* So many reads of the log haven't returned, the first of them at its @sector: aside.h, late.h. */
+TRACE_EVENT(dcd_log_late,
+	TP_PROTO(struct dcd_engine *e, u64 sector, unsigned int reads),
+	TP_ARGS(e, sector, reads),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, sector)
+		__field(unsigned int, reads)
+	),
+	TP_fast_assign(
+		__entry->dev = e->log.bdev->bd_dev;
+		__entry->sector = sector;
+		__entry->reads = reads;
+	),
+	TP_printk("%d,%d %llu reads %u", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->sector, __entry->reads)
+);
+
 /* A round of destaging has ended; without error the segments below @target are free. */
 TRACE_EVENT(dcd_round,
 	TP_PROTO(struct dcd_engine *e, u64 target, u64 applied, bool bypass, int error),

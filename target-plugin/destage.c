@@ -210,7 +210,7 @@ void dcd_settle(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
 {
 	u64 first = READ_ONCE(e->tail);
 
-	synchronize_srcu_expedited(&e->readers);
+	dcd_reads_hold(e);
 	spin_lock(&e->lock);
 	if (!WARN_ON_ONCE(log_dead && target < e->committed)) {
 		e->tail = target;

@@ -61,6 +61,7 @@ static int make_workers(struct dcd_engine *e)
 	e->quick_wq = alloc_workqueue("dcd-quick", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	e->flush_wq = alloc_workqueue("dcd-flush", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	e->wipe_wq = alloc_ordered_workqueue("dcd-wipe", WQ_MEM_RECLAIM);
+	e->aside_wq = alloc_workqueue("dcd-aside", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	e->commit_buf = vzalloc(e->segment_bytes);
 	e->destage_buf = vzalloc(DCD_BLOCK);
 	e->scrub.buf = vzalloc(e->segment_bytes);
@@ -72,7 +73,7 @@ static int make_workers(struct dcd_engine *e)
 	if (!e->intake_wq || !e->quick_wq || !e->commit_wq || !e->destage_wq || !e->io_wq ||
 	    !e->commit_buf || !e->destage_buf || !e->pending || !e->batch || !e->ahead ||
 	    !e->again || !e->beyond || !e->scrub.buf || !e->submit_wq || !e->flush_wq ||
-	    !e->wipe_wq || dcd_stuck_init(e) || dcd_lost_init(e) || dcd_proof_init(e))
+	    !e->wipe_wq || !e->aside_wq || dcd_stuck_init(e) || dcd_lost_init(e) || dcd_proof_init(e))
 		return -ENOMEM;
 	return bioset_init(&e->bios, 16, dcd_piece_pad, BIOSET_NEED_BVECS);
 }
@@ -81,24 +82,17 @@ static void free_srcus(struct dcd_engine *e)
 {
 	cleanup_srcu_struct(&e->submitters);
 	cleanup_srcu_struct(&e->copiers);
-	cleanup_srcu_struct(&e->readers);
 }
 
 static int make_srcus(struct dcd_engine *e)
 {
-	int r = init_srcu_struct(&e->readers);
+	int r = init_srcu_struct(&e->copiers);
 
 	if (r)
 		return r;
-	r = init_srcu_struct(&e->copiers);
-	if (r)
-		goto no_copiers;
 	r = init_srcu_struct(&e->submitters);
-	if (!r)
-		return 0;
-	cleanup_srcu_struct(&e->copiers);
-no_copiers:
-	cleanup_srcu_struct(&e->readers);
+	if (r)
+		cleanup_srcu_struct(&e->copiers);
 	return r;
 }
 
@@ -120,6 +114,8 @@ void dcd_engine_free(struct dcd_engine *e)
 		destroy_workqueue(e->flush_wq);
 	if (e->wipe_wq)
 		destroy_workqueue(e->wipe_wq);
+	if (e->aside_wq)
+		destroy_workqueue(e->aside_wq);
 	dcd_cache_free(e->cache);
 	vfree(e->commit_buf);
 	vfree(e->destage_buf);

@@ -25,8 +25,8 @@
  *    reader can still copy from it (@copiers).
  * 4. A log segment is reused only when what was live in it is durable on the
  *    data disk, and what was written over the rest is durable in the log or an
- *    NVRAM that keeps its content, a superblock that says so is durable, and no
- *    reader can still ask the log disk for it (@readers).
+ *    NVRAM that keeps its content, and a superblock that says so is durable. Who has
+ *    read it asks then whether it is live yet (dcd_is_live()), and starts anew if not.
  * 5. Only the destager takes ranges out of the index, under @intake, and only
  *    what a flush has made durable on the data disk since it was copied there.
  *
@@ -55,20 +55,18 @@
  * - Both: writes are refused when NVRAM is full.
  * - A dead log that isn't mended is left for good when the admin says so: leave.h.
  * - A disk that doesn't answer a read holds nobody: the request is given up after a while,
- *   and what the disk reads then is nobody's (read.h). But one of the log holds the tail, as
- *   its place in the ring may be used again behind that: destage goes on to that point,
- *   writes until ring or NVRAM are full.
+ *   and what the disk reads then is nobody's (read.h). Nor does it hold the log's tail.
  * - A discard of the data disk that doesn't return holds its range only (zeroes.h).
- * - A disk that doesn't answer writes, or the destager's own reads of the log, holds the
- *   committer or the destager, and a close, until its driver gives up; requests that wait for
- *   room by that are given up, too.
+ * - Reads of the log by the destager, the committer and the scrub hold none of them (aside.h,
+ *   late.h): what hasn't come within a moment keeps its place in the log until it has.
+ * - A disk that doesn't answer writes holds the committer or, past a dead log, the destager,
+ *   and a close, until its driver gives up; requests that wait for room by that are given up, too.
  *
  * Locks, outer first: @intake (mutex, of changes to the index; never held while
  * waiting for room or for a disk), the index's own spinlock or @lock (spinlock, slot
  * states, reservations and counters; never together). The SRCUs are entered with none
- * held, and nobody synchronizes one with @intake held: @readers, until a disk has
- * answered; within it or alone @copiers, never longer than a copy takes; @submitters,
- * around all of dcd_submit(), synchronized by dcd_close() only.
+ * held, and nobody synchronizes one with @intake held: @copiers, never longer than a
+ * copy takes; @submitters, around all of dcd_submit(), synchronized by dcd_close() only.
  */
 #ifndef DCD_ENGINE_H
 #define DCD_ENGINE_H
@@ -83,6 +81,7 @@
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 
+#include "aside.h"
 #include "cache.h"
 #include "dcd.h"
 #include "dcd-format.h"
@@ -252,6 +251,7 @@ struct dcd_engine {
 	struct delayed_work patience_work;
 	struct list_head unreported;	/* writes that are entered; @after_log */
 	unsigned long log_failed, log_retry;	/* jiffies: the last time, not to be tried before */
+	unsigned int asides;		/* reads that were left: aside.h */
 
 	struct dcd_reads reads;		/* read.h */
 	wait_queue_head_t quiet;	/* a discard has returned, the last of @reads, ... */
@@ -263,13 +263,15 @@ struct dcd_engine {
 	unsigned long ranges, zeroes;	/* in the index, and those of zeroes; @intake */
 	u64 index_bytes;
 	struct dcd_turn turn;		/* counted by @intake, else the destager's */
-	struct srcu_struct readers, copiers, submitters;	/* see above */
+	struct srcu_struct copiers, submitters;	/* see above */
+	atomic_t holders;		/* a test knob's: dcd_reads_hold() */
 	struct bio_set bios;		/* of reads */
 	struct workqueue_struct *intake_wq, *commit_wq, *destage_wq, *io_wq;
 	struct workqueue_struct *quick_wq;	/* for what waits for no disk */
 	struct workqueue_struct *flush_wq;	/* requests that wait for a commit */
 	struct workqueue_struct *wipe_wq;	/* of discards, zeroes.h */
 	struct workqueue_struct *submit_wq;	/* who waits for the data disk's queue */
+	struct workqueue_struct *aside_wq;	/* aside.h */
 	struct work_struct intake_work;
 	struct delayed_work commit_work, destage_work, scrub_work;
 	struct dcd_scrub scrub;
@@ -390,8 +392,11 @@ extern struct dcd_nvram_type dcd_nvram_pmem;
  * dcd_super_write() uses @destage_buf.
  */
 int __must_check dcd_super_read(struct dcd_engine *e, bool grown);
-/* Both copies as they are; one that can't be read, if the other one can, as zeroes. Sleeps. */
-int __must_check dcd_super_blocks(struct dcd_engine *e, u8 *buf);
+/*
+ * Both copies as they are; one that can't be read, if the other one can, as zeroes. Sleeps; for so
+ * many jiffies each (aside.h), or @patience 0: as long as it takes.
+ */
+int __must_check dcd_super_blocks(struct dcd_engine *e, u8 *buf, unsigned long patience);
 int __must_check dcd_header_read(struct dcd_engine *e);
 int __must_check dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied);
 /* All copies of the superblock have this bit of @incompat from now on; the destager's. */
@@ -535,7 +540,9 @@ void dcd_answer(struct dcd_engine *e, struct dcd_request *rq, int error);
 /* A worker goes on with it. */
 void dcd_later(struct dcd_engine *e, struct dcd_request *rq);
 
-/* read.c: both answer the request themselves. _rest: in a worker. */
+/* read.c: a test knob's: the tail waits for reads of the log. */
+void dcd_reads_hold(struct dcd_engine *e);
+/* Both answer the request themselves. _rest: in a worker. */
 void dcd_read(struct dcd_engine *e, struct dcd_request *rq);
 void dcd_read_rest(struct dcd_engine *e, struct dcd_request *rq);
 /*
@@ -559,13 +566,19 @@ int __must_check dcd_gather_skip(struct dcd_gather *g, size_t bytes);
 void dcd_gather_failed(struct dcd_gather *g, u32 from, int error);
 
 /*
- * log-read.c: what is in the log, and never without its checksum (sums.h). Whoever reads is
- * in @readers from asking the index on, until he has it.
+ * log-read.c: what is in the log, and never without its checksum (sums.h). Nor what was written to
+ * a place since the tail has passed it: what was read of a segment is its own if that is live yet
+ * behind the read. Any context.
  */
-/* Of a place in the log, at once. */
-int __must_check dcd_place_read(struct dcd_engine *e, const struct dcd_place *p, void *buf);
+bool dcd_is_live(struct dcd_engine *e, u64 segment);
+/* As dcd_aside_read(); with @patience 0 it waits as long as it takes, and into @buf itself. */
+int __must_check dcd_log_read(struct dcd_engine *e, u64 sector, void *buf, size_t bytes,
+			      unsigned long patience);
+/* Of a place in the log, at once. -ESTALE: it isn't live any more, the index knows better. */
+int __must_check dcd_place_read(struct dcd_engine *e, const struct dcd_place *p, void *buf,
+				unsigned long patience);
 
-/* Those of one request, several at a time; a worker's, in @readers. */
+/* Those of one request, several at a time; a worker's. */
 struct dcd_log_reads {
 	struct list_head list;
 	struct dcd_ios ios;

@@ -124,7 +124,7 @@ void dcd_leave_begin(struct dcd_engine *e)
 
 bool dcd_leave_unread(struct dcd_engine *e, struct dcd_load *l)
 {
-	if (!dcd_is_leaving(e) || l->error == -ENOMEM || !dcd_lost_gone(e, &l->place))
+	if (!dcd_is_leaving(e) || l->error == -ENOMEM || !dcd_lost_gone(e, l))
 		return false;
 	l->lost = true;
 	l->unread = false;

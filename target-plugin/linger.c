@@ -16,7 +16,8 @@ static struct workqueue_struct *linger_wq;
 
 static bool is_quiet(struct dcd_engine *e)
 {
-	return dcd_reads_quiet(e) && !dcd_wipes_under_way(e) && !dcd_late_under_way(e);
+	return dcd_reads_quiet(e) && !dcd_wipes_under_way(e) && !dcd_late_under_way(e) &&
+	       !dcd_asides(e);
 }
 
 /* Nobody but what a disk has answered last may have begun one of them since they were ended. */

@@ -29,10 +29,28 @@ static size_t before(const struct dcd_place *whole, const struct dcd_place *p)
 	return (size_t)(p->at - whole->at) << SECTOR_SHIFT;
 }
 
-int dcd_place_read(struct dcd_engine *e, const struct dcd_place *p, void *buf)
+bool dcd_is_live(struct dcd_engine *e, u64 segment)
+{
+	bool yes;
+
+	spin_lock(&e->lock);
+	yes = segment >= e->tail;
+	spin_unlock(&e->lock);
+	return yes;
+}
+
+int dcd_log_read(struct dcd_engine *e, u64 sector, void *buf, size_t bytes,
+		 unsigned long patience)
+{
+	return patience ? dcd_aside_read(e, sector, buf, bytes, patience) :
+			  dcd_disk_io(&e->log, REQ_OP_READ, sector, buf, bytes);
+}
+
+int dcd_place_read(struct dcd_engine *e, const struct dcd_place *p, void *buf,
+		   unsigned long patience)
 {
 	struct dcd_place whole;
-	int r = dcd_sums_whole(e, p, &whole);
+	int r = dcd_sums_whole(e, p, &whole, patience);
 	u8 *raw;
 
 	if (r)
@@ -40,9 +58,11 @@ int dcd_place_read(struct dcd_engine *e, const struct dcd_place *p, void *buf)
 	raw = kvmalloc(bytes_of(&whole), GFP_NOIO);
 	if (!raw)
 		return -ENOMEM;
-	r = dcd_disk_io(&e->log, REQ_OP_READ, dcd_place_in_log(e, &whole), raw, bytes_of(&whole));
+	r = dcd_log_read(e, dcd_place_in_log(e, &whole), raw, bytes_of(&whole), patience);
+	if (!dcd_is_live(e, dcd_segment_of(e, p)))
+		r = -ESTALE;
 	if (!r)
-		r = dcd_sums_check(e, &whole, raw);
+		r = dcd_sums_check(e, &whole, raw, patience);
 	if (!r)
 		memcpy(buf, raw + before(&whole, p), bytes_of(p));
 	kvfree(raw);
@@ -68,7 +88,7 @@ int dcd_log_read_begin(struct dcd_engine *e, struct dcd_request *rq, const struc
 	l->from = g->done;
 	l->to = (struct dcd_gather){ .sg = g->sg, .sg_done = g->sg_done };
 	l->buf = NULL;
-	r = dcd_sums_whole(e, p, &l->whole);
+	r = dcd_sums_whole(e, p, &l->whole, 0);
 	if (!r) {
 		l->buf = kvmalloc(bytes_of(&l->whole), GFP_NOIO);
 		r = l->buf ? dcd_gather_skip(g, bytes_of(p)) : -ENOMEM;
@@ -109,17 +129,35 @@ static void to_cache(struct dcd_engine *e, struct dcd_request *rq, const struct 
 		dcd_count(e, DCD_N_CACHE_BYPASSED, 1);
 }
 
+/* Its place was given to something else meanwhile, as it is somewhere else now. */
+static void read_moved(struct dcd_engine *e, struct dcd_request *rq, struct log_read *l)
+{
+	int r = dcd_read_now(e, l->place.sector, dcd_place_sectors(&l->place), l->buf);
+
+	dcd_count(e, DCD_N_LOG_MOVED, 1);
+	if (!r)
+		r = dcd_gather_fill(&l->to, l->buf, bytes_of(&l->place));
+	if (r)
+		dcd_gather_failed(&rq->gather, l->from, r);
+}
+
 static void end(struct dcd_engine *e, struct dcd_request *rq, struct log_read *l)
 {
 	int r = blk_status_to_errno(l->io.status);
 
-	if (r) {
+	if (!dcd_is_live(e, dcd_segment_of(e, &l->place))) {
+		r = -ESTALE;
+	} else if (r) {
 		dcd_count(e, DCD_N_LOG_READ_ERRORS, 1);
 		dcd_proof_doubt(e, dcd_segment_of(e, &l->place));
 		pr_err_ratelimited("dcd: %s: can't read what is at sector %llu from the log disk %pg: error %d\n",
 				   e->name, (u64)l->place.sector, e->log.bdev, r);
 	} else {
-		r = dcd_sums_check(e, &l->whole, l->buf);
+		r = dcd_sums_check(e, &l->whole, l->buf, 0);
+	}
+	if (r == -ESTALE) {
+		read_moved(e, rq, l);
+		return;
 	}
 	if (!r)
 		r = dcd_gather_fill(&l->to, l->buf + before(&l->whole, &l->place),

@@ -86,29 +86,34 @@ static bool within_bounds(const struct dcd_engine *e, const struct dcd_place *p)
 	       READ_ONCE(e->lost.sectors) + e->lost.giving_sectors + dcd_place_sectors(p) <= most;
 }
 
-/* Does the log give what it is known to have in another place? */
-static bool gives_others(struct dcd_engine *e)
+/* Does the log give what it is known to have in another place? -ETIME: nobody knows. */
+static int gives_others(struct dcd_engine *e)
 {
 	struct dcd_super_found *f = kmalloc(sizeof(*f), GFP_NOIO);
 	u8 *buf = kmalloc(2 * DCD_BLOCK, GFP_NOIO);
-	bool yes = false;
+	int r = -ENOMEM;
 
-	if (f && buf && !dcd_super_blocks(e, buf)) {
+	if (f && buf)
+		r = dcd_super_blocks(e, buf, DCD_LATE);
+	if (!r) {
 		dcd_super_find(buf, 0, e->log.sectors, f);
-		yes = !f->reason && f->super.generation == e->super.generation;
+		r = !f->reason && f->super.generation == e->super.generation;
 	}
 	kfree(buf);
 	kfree(f);
-	return yes;
+	return r == -ETIME ? r : r == 1;
 }
 
-/* Once more, for the last time. */
-bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_place *p)
+/* Once more, for the last time. What takes long has to have failed before, a while ago. */
+bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l)
 {
-	void *buf = kvmalloc((size_t)dcd_place_sectors(p) << SECTOR_SHIFT, GFP_NOIO);
-	int r = buf ? dcd_place_read(e, p, buf) : -ENOMEM;
+	size_t bytes = (size_t)dcd_place_sectors(&l->place) << SECTOR_SHIFT;
+	void *buf = kvmalloc(bytes, GFP_NOIO);
+	int r = buf ? dcd_place_read(e, &l->place, buf, DCD_LATE) : -ENOMEM;
 
 	kvfree(buf);
+	if (r == -ETIME)
+		return waited_for(e, l->whole.at) >= LEAST;
 	return r && r != -ENOMEM;
 }
 
@@ -168,20 +173,33 @@ static bool never_logged(const struct dcd_engine *e, const struct dcd_load *l)
 static bool give_up_past_log(struct dcd_engine *e, const struct dcd_load *l)
 {
 	if (!e->keeps || (l->error != -EBADMSG && !never_logged(e, l)) ||
-	    test_knob(lost_in_log) || !dcd_lost_gone(e, &l->place))
+	    test_knob(lost_in_log) || !dcd_lost_gone(e, l))
 		return false;
 	dcd_header_feature(e, DCD_INCOMPAT_LOST);
 	tell(e, l);
 	return true;
 }
 
+void dcd_lost_wait(struct dcd_load *l)
+{
+	l->kind = DCD_LOAD_LEFT;
+	l->unread = true;
+	l->buf = NULL;
+	l->error = 0;
+}
+
 void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l)
 {
 	unsigned long waited;
 	bool wait;
+	int others;
 
-	if (l->error == -ENOMEM || dcd_lost_stays() ||
-	    !within_bounds(e, &l->place) || (!never_logged(e, l) && !gives_others(e)))
+	if (l->error == -ENOMEM || dcd_lost_stays() || !within_bounds(e, &l->place))
+		return;
+	others = never_logged(e, l) || gives_others(e);
+	if (others < 0)
+		dcd_lost_wait(l);
+	if (others <= 0)
 		return;
 	if (e->sweep.past_log) {
 		if (give_up_past_log(e, l))
@@ -193,13 +211,10 @@ void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l)
 		wait = true;
 	else
 		wait = !dcd_stuck_again(e) || (!is_due(e) && waited < PATIENCE);
-	if (!wait && give_up(e, l)) {
+	if (!wait && give_up(e, l))
 		is_lost(e, l);
-		return;
-	}
-	l->kind = DCD_LOAD_LEFT;
-	l->buf = NULL;
-	l->error = 0;
+	else
+		dcd_lost_wait(l);
 }
 
 void dcd_lost_keep(struct dcd_engine *e, struct dcd_load *l, bool past_log)

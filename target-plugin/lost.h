@@ -32,7 +32,7 @@
  * up by that but what was damaged: the data disk isn't written there.
  *
  * @n and @sectors are the index's, under @intake, and may be read by anybody (READ_ONCE); the
- * rest is the destager's. Process context; dcd_lost_judge() sleeps for the log.
+ * rest is the destager's. Process context; dcd_lost_judge() sleeps for the log, a moment at most.
  */
 #ifndef DCD_LOST_H
 #define DCD_LOST_H
@@ -78,8 +78,10 @@ void dcd_lost_begin(struct dcd_engine *e);
  * @lost; or it keeps its error.
  */
 void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l);
-/* Once more, for the last time: can't it be read? Sleeps for the log. */
-bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_place *p);
+/* It isn't known yet whether it can be read: it stays where it is, for now. */
+void dcd_lost_wait(struct dcd_load *l);
+/* Once more, for the last time: can't it be read? Sleeps for the log, a moment at most. */
+bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l);
 /* A load of what is lost already. */
 void dcd_lost_keep(struct dcd_engine *e, struct dcd_load *l, bool past_log);
 /* It, or a bad place's data, can't be logged again: what of that is whose error. */

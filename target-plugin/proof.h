@@ -4,7 +4,8 @@
  * it was given, or couldn't write it. A disk may take writes there all the same, and the ring comes
  * to that place again in every lap. So as long as the engine is open each segment that is written
  * to such a place is read back, and compared, before its slot may be used again. If it isn't
- * there its slot is pinned (slots.c): what is read of it comes from there, and the destager brings
+ * there, or hasn't come within a moment (aside.h; where that was so the last time nobody waits for
+ * it at all), its slot is pinned (slots.c): what is read of it comes from there, and the destager brings
  * it to the data disk at once. After a cut recovery takes it from that slot. If too many
  * slots are pinned it is a write that failed: the log is dead (engine.h).
  *
@@ -22,9 +23,10 @@
 
 struct dcd_engine;
 
-/* @places: bits; @buf: for who commits. */
+/* @places, and those of them that take long, @slow: bits; @buf: for who commits. */
 struct dcd_proof {
 	unsigned long *places;
+	unsigned long *slow;
 	void *buf;
 };
 
@@ -33,7 +35,12 @@ void dcd_proof_free(struct dcd_engine *e);
 
 /* The place of this segment is in doubt from now on. Any context. */
 void dcd_proof_doubt(struct dcd_engine *e, u64 segment);
-/* What was written there, and is durable, is there, or needn't be proved: 0. Sleeps. */
+/* What was read at this sector of the log came soon. Any context. */
+void dcd_proof_in_time(struct dcd_engine *e, u64 sector);
+/*
+ * What was written there, and is durable, is there, or needn't be proved: 0. -ETIME: nobody knows.
+ * Sleeps for a moment.
+ */
 int __must_check dcd_proof(struct dcd_engine *e, u64 segment, const void *buf, u32 bytes);
 
 #endif /* DCD_PROOF_H */

@@ -6,9 +6,10 @@
  * there, or into the cache's. What is only in the log: log-read.c.
  *
  * A place in an NVRAM slot or in the log is used again for something else. A slot
- * knows its segment, and isn't while somebody copies from it. For the log a worker
- * is in @readers from asking the index until the disk has answered. The data disk
- * (a hole of the index) needs none of that. A sector's place there is its own
+ * knows its segment, and isn't while somebody copies from it. In the log it may be at
+ * any time: so who has read it looks behind that whether its segment is live yet
+ * (dcd_is_live()), and if it isn't asks the index anew. So a log that takes long to answer a read
+ * holds nothing. The data disk (a hole of the index) needs none of that. A sector's place there is its own
  * for ever; the destager takes a range out of the index only when the data disk
  * has it, and whatever it brings there later is of a write that is newer than
  * the index was when it was asked: one that is under way at the same time as
@@ -25,7 +26,7 @@
 #include "lockstep-test.h"
 #include "read.h"
 
-TEST_KNOB(bool, read_holds, "the log's tail waits for what a read of the log has asked the data disk for");
+TEST_KNOB(bool, read_holds, "the log's tail waits for reads of the log, and what they have asked the data disk for");
 TEST_KNOB(bool, read_waits, "who asks for a read waits for the data disk's queue");
 
 /*
@@ -58,7 +59,6 @@ int dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t sectors, void *
 
 	while (sector <= last && !r) {
 		struct dcd_place p;
-		int id = srcu_read_lock(&e->readers);
 
 		dcd_index_find(e, sector, last, &p);
 		if (p.zero)
@@ -66,10 +66,13 @@ int dcd_read_now(struct dcd_engine *e, sector_t sector, sector_t sectors, void *
 		else if (p.lost)
 			r = -ENODATA;
 		else if (p.value)
-			r = dcd_place_copy(e, &p, buf) ? dcd_place_read(e, &p, buf) : 0;
-		srcu_read_unlock(&e->readers, id);
-		if (!p.value)
+			r = dcd_place_copy(e, &p, buf) ? dcd_place_read(e, &p, buf, 0) : 0;
+		else
 			r = dcd_disk_io(&e->data, REQ_OP_READ, sector, buf, place_bytes(&p));
+		if (r == -ESTALE) {	/* it is somewhere else by now */
+			r = 0;
+			continue;
+		}
 		buf += place_bytes(&p);
 		sector = p.last + 1;
 	}
@@ -407,6 +410,12 @@ static int from_cache(struct dcd_engine *e, struct dcd_request *rq, struct dcd_p
 	return n;
 }
 
+void dcd_reads_hold(struct dcd_engine *e)
+{
+	while (test_knob(read_holds) && atomic_read(&e->holders))
+		msleep(20);
+}
+
 enum dcd_walk dcd_read_walk(struct dcd_engine *e, struct dcd_request *rq)
 {
 	struct dcd_gather *g = &rq->gather;
@@ -453,6 +462,10 @@ enum dcd_walk dcd_read_walk(struct dcd_engine *e, struct dcd_request *rq)
 			dcd_count(e, DCD_N_DATA_PIECES, 1);
 			r = submit_piece(e, rq, p.sector, place_bytes(&p));
 		}
+		if (r == -ESTALE) {	/* not in the log any more */
+			r = 0;
+			continue;
+		}
 		if (r) {
 			dcd_gather_failed(g, g->done, r);
 			break;
@@ -484,26 +497,24 @@ static void bounce(struct dcd_engine *e, struct dcd_request *rq)
 	kvfree(buf);
 }
 
-/*
- * What is behind is read from the log, and the data disk is asked for what it has: that needs no
- * @readers, so whoever waits for those doesn't wait for it.
- */
+/* What is behind is read from the log, and the data disk is asked for what it has. */
 void dcd_read_in_worker(struct dcd_engine *e, struct dcd_request *rq)
 {
 	struct dcd_log_reads log_reads;
 	struct blk_plug plug;
-	int id;
 
 	dcd_log_reads_init(e, &log_reads);
 	rq->gather.log_reads = &log_reads;
-	id = srcu_read_lock(&e->readers);
+	if (test_knob(read_holds))
+		atomic_inc(&e->holders);
 	blk_start_plug(&plug);
 	dcd_read_walk(e, rq);
 	blk_finish_plug(&plug);
 	dcd_log_reads_end(e, rq);
 	while (test_knob(read_holds) && atomic_read(&rq->gather.pending) > 1)
 		msleep(20);
-	srcu_read_unlock(&e->readers, id);
+	if (test_knob(read_holds))
+		atomic_dec(&e->holders);
 	rq->gather.log_reads = NULL;
 }
 

@@ -44,7 +44,7 @@ struct dcd_reads {
 enum dcd_walk {
 	DCD_WALK_END,
 	DCD_WALK_OWN,	/* the next piece is for an own */
-	DCD_WALK_LOG,	/* of an own: for a worker, who is in @readers until the log has answered */
+	DCD_WALK_LOG,	/* of an own: for a worker, who waits until the log has answered */
 };
 
 /* read.c. Pieces from where it is on: copied, or asked for. Sleeps for memory only. */

@@ -11,6 +11,7 @@
 #include "dcd-trace.h"
 #include "engine.h"
 
+#define PATIENCE (2 * HZ)	/* with one segment */
 #define REST (60 * HZ)	/* from one turn's beginning to the next one's, at least */
 
 static bool live(struct dcd_engine *e, u64 segment)
@@ -43,23 +44,24 @@ static void begin_turn(struct dcd_engine *e)
 	spin_unlock(&e->lock);
 }
 
-/* VALID also if it isn't live any more. @r: it can't be read. */
+/* VALID also if it isn't live, or wasn't any more. @r: it can't be read. */
 static enum dcd_segment_kind look_at(struct dcd_engine *e, u64 segment, int *r)
 {
 	enum dcd_segment_kind kind = DCD_SEGMENT_VALID;
-	int id = srcu_read_lock(&e->readers);
 	struct dcd_geometry g;
 
 	*r = 0;
-	if (live(e, segment)) {
-		dcd_geometry_of(e, &g);
-		*r = dcd_disk_io(&e->log, REQ_OP_READ, dcd_segment_sector(e, segment),
-				 e->scrub.buf, e->segment_bytes);
-		if (!*r)
-			kind = dcd_segment_parse(&g, e->scrub.buf, segment);
-	}
-	srcu_read_unlock(&e->readers, id);
-	return kind;
+	if (!live(e, segment))
+		return kind;
+	dcd_geometry_of(e, &g);
+	*r = dcd_aside_read(e, dcd_segment_sector(e, segment), e->scrub.buf, e->segment_bytes,
+			    PATIENCE);
+	if (!*r)
+		kind = dcd_segment_parse(&g, e->scrub.buf, segment);
+	if (live(e, segment))
+		return kind;
+	*r = 0;
+	return DCD_SEGMENT_VALID;
 }
 
 static void scrub(struct dcd_engine *e, u64 segment)
@@ -70,6 +72,10 @@ static void scrub(struct dcd_engine *e, u64 segment)
 	kind = look_at(e, segment, &r);
 	if (r == -ENOMEM)
 		return;
+	if (r == -ETIME) {	/* a bad place, perhaps: it is proved when it is written again */
+		dcd_proof_doubt(e, segment);
+		return;
+	}
 	if (r || kind != DCD_SEGMENT_VALID)
 		kind = look_at(e, segment, &r);	/* perhaps it was the way here that spoiled it */
 	dcd_count(e, DCD_N_SCRUBBED, 1);

@@ -136,14 +136,13 @@ void dcd_sums_keep_right(struct dcd_engine *e, u64 segment, const void *seg, u32
 
 /* How many entries it has that may be right; 0: nothing is. */
 static int from_log(struct dcd_engine *e, const struct dcd_geometry *g, u64 segment, void *buf,
-		    u64 *first)
+		    u64 *first, unsigned long patience)
 {
 	const struct dcd_segment *h = buf;
 	u64 found;
 	int r;
 
-	r = dcd_disk_io(&e->log, REQ_OP_READ, dcd_segment_sector(e, segment), buf,
-			e->segment_bytes);
+	r = dcd_log_read(e, dcd_segment_sector(e, segment), buf, e->segment_bytes, patience);
 	if (r)
 		return r;
 	if (dcd_segment_header(g, buf, segment, &found) != DCD_SEGMENT_VALID)
@@ -152,7 +151,7 @@ static int from_log(struct dcd_engine *e, const struct dcd_geometry *g, u64 segm
 	return min(le32_to_cpu(h->entries), dcd_table_entries(g));
 }
 
-static int read_again(struct dcd_engine *e, u64 segment)
+static int read_again(struct dcd_engine *e, u64 segment, unsigned long patience)
 {
 	void *buf = kvmalloc(e->segment_bytes, GFP_NOIO | __GFP_NOWARN);
 	struct dcd_geometry g;
@@ -165,10 +164,14 @@ static int read_again(struct dcd_engine *e, u64 segment)
 	/* A slot that was never in the log, because that is dead, or can't be read all over. */
 	r = dcd_slot_whole(e, segment, buf, &first);
 	if (r == -ENOENT)
-		r = from_log(e, &g, segment, buf, &first);
+		r = from_log(e, &g, segment, buf, &first, patience);
 	if (r >= 0)
 		r = keep(e, segment, buf, r, &g, first);
 	kvfree(buf);
+	if (!dcd_is_live(e, segment)) {	/* its place may have had something else by then */
+		dcd_sums_drop(e, segment, segment + 1);
+		return -ESTALE;
+	}
 	return r;
 }
 
@@ -207,6 +210,8 @@ static int bad(struct dcd_engine *e, const struct dcd_place *p)
 {
 	u64 segment = dcd_segment_of(e, p);
 
+	if (!dcd_is_live(e, segment))
+		return -ESTALE;
 	dcd_count(e, DCD_N_BAD_SUMS, 1);
 	trace_dcd_bad_sum(e, p, segment);
 	dcd_log_damaged(e, segment);
@@ -215,7 +220,8 @@ static int bad(struct dcd_engine *e, const struct dcd_place *p)
 	return -EBADMSG;
 }
 
-int dcd_sums_whole(struct dcd_engine *e, const struct dcd_place *p, struct dcd_place *whole)
+int dcd_sums_whole(struct dcd_engine *e, const struct dcd_place *p, struct dcd_place *whole,
+		   unsigned long patience)
 {
 	u32 offset, end, before;
 	u64 segment = div_u64_rem(p->at, e->segment_bytes >> SECTOR_SHIFT, &offset);
@@ -227,7 +233,7 @@ int dcd_sums_whole(struct dcd_engine *e, const struct dcd_place *p, struct dcd_p
 		return 0;
 	r = find(e, segment, offset, &sum);
 	if (r == -ENOENT)
-		r = read_again(e, segment) ?: find(e, segment, offset, &sum);
+		r = read_again(e, segment, patience) ?: find(e, segment, offset, &sum);
 	if (r == -EBADMSG || r == -ENOENT)
 		return bad(e, p);
 	if (r)
@@ -261,16 +267,20 @@ static bool right(struct dcd_engine *e, const struct dcd_place *whole, const voi
 	return true;
 }
 
-int dcd_sums_check(struct dcd_engine *e, const struct dcd_place *whole, void *bytes)
+int dcd_sums_check(struct dcd_engine *e, const struct dcd_place *whole, void *bytes,
+		   unsigned long patience)
 {
+	int r = -ENODATA;
+
 	if (test_knob(trust_log) || right(e, whole, bytes))
 		return 0;
-	if (dcd_segment_of(e, whole) < READ_ONCE(e->committed) &&
-	    !dcd_disk_io(&e->log, REQ_OP_READ, dcd_place_in_log(e, whole), bytes,
-			 dcd_place_sectors(whole) << SECTOR_SHIFT) &&
-	    right(e, whole, bytes)) {
-		dcd_count(e, DCD_N_READ_BETTER, 1);
-		return 0;
-	}
-	return bad(e, whole);
+	if (dcd_segment_of(e, whole) < READ_ONCE(e->committed))
+		r = dcd_log_read(e, dcd_place_in_log(e, whole), bytes,
+				 dcd_place_sectors(whole) << SECTOR_SHIFT, patience);
+	if (r == -ETIME)
+		return r;
+	if (r || !right(e, whole, bytes))
+		return bad(e, whole);
+	dcd_count(e, DCD_N_READ_BETTER, 1);
+	return 0;
 }

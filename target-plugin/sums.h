@@ -33,17 +33,19 @@ void dcd_sums_keep_right(struct dcd_engine *e, u64 segment, const void *seg, u32
 void dcd_sums_drop(struct dcd_engine *e, u64 first, u64 end);
 
 /*
- * The range of whole entries that @p, which isn't zeroes, is a part of. Who calls is the
- * destager or in @readers, as who reads it is. -ENOMEM; -EBADMSG: the log can't tell
- * any more what it was, which is counted and told; or why it can't be read.
+ * The range of whole entries that @p, which isn't zeroes, is a part of. -ENOMEM; -EBADMSG: the log
+ * can't tell any more what it was, which is counted and told; -ESTALE: it isn't there any more, ask
+ * the index anew (never the destager, who alone lets go of places); or why it can't be read. If the
+ * log has to be asked for it: @patience as of dcd_log_read().
  */
 int __must_check dcd_sums_whole(struct dcd_engine *e, const struct dcd_place *p,
-				struct dcd_place *whole);
+				struct dcd_place *whole, unsigned long patience);
 /*
  * @bytes are what was read of @whole, from memory or the log. If they are wrong they are read
- * from the log once more, as a disk may read well what its cable has spoiled. -EBADMSG: they
- * are wrong; that is counted and told.
+ * from the log once more, as a disk may read well what its cable has spoiled; @patience likewise.
+ * -EBADMSG: they are wrong; that is counted and told. -ESTALE likewise.
  */
-int __must_check dcd_sums_check(struct dcd_engine *e, const struct dcd_place *whole, void *bytes);
+int __must_check dcd_sums_check(struct dcd_engine *e, const struct dcd_place *whole, void *bytes,
+				unsigned long patience);
 
 #endif /* DCD_SUMS_H */

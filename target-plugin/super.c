@@ -55,9 +55,9 @@ static int take_super(struct dcd_engine *e, const struct dcd_super_found *f)
 	return 0;
 }
 
-int dcd_super_blocks(struct dcd_engine *e, u8 *buf)
+int dcd_super_blocks(struct dcd_engine *e, u8 *buf, unsigned long patience)
 {
-	int r = dcd_disk_io(&e->log, REQ_OP_READ, 0, buf, 2 * DCD_BLOCK);
+	int r = dcd_log_read(e, 0, buf, 2 * DCD_BLOCK, patience);
 	unsigned int i, good = 0;
 
 	if (!r || test_knob(both_copies))
@@ -65,8 +65,8 @@ int dcd_super_blocks(struct dcd_engine *e, u8 *buf)
 	for (i = 0; i < 2; i++) {
 		u8 *copy = buf + i * DCD_BLOCK;
 
-		if (dcd_disk_io(&e->log, REQ_OP_READ, i * (DCD_BLOCK >> SECTOR_SHIFT), copy,
-				DCD_BLOCK))
+		r = dcd_log_read(e, i * (DCD_BLOCK >> SECTOR_SHIFT), copy, DCD_BLOCK, patience);
+		if (r)
 			memset(copy, 0, DCD_BLOCK);
 		else
 			good++;
@@ -82,7 +82,7 @@ int dcd_super_read(struct dcd_engine *e, bool grown)
 
 	if (r)
 		goto out;
-	r = dcd_super_blocks(e, buf);
+	r = dcd_super_blocks(e, buf, 0);
 	if (r) {
 		pr_err("dcd: %s: can't read the superblock of the log %pg: error %d\n", e->name,
 		       e->log.bdev, r);

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "aside.h"
+#include "dcd-trace.h"
+#include "engine.h"
+#include "lockstep-test.h"
+
+TEST_KNOB(bool, aside_waits, "who asks the log for something waits for it however long it takes");
+
+/* @done and @left are under the engine's lock. Whoever is the second of the two frees it. */
+struct aside {
+	struct work_struct work;
+	struct dcd_engine *e;
+	u64 sector;
+	size_t bytes;
+	void *buf;
+	int error;
+	bool done, left;
+};
+
+static void free_aside(struct aside *a)
+{
+	kvfree(a->buf);
+	kfree(a);
+}
+
+static void read_aside(struct work_struct *work)
+{
+	struct aside *a = container_of(work, struct aside, work);
+	struct dcd_engine *e = a->e;
+	unsigned long began = jiffies;
+	bool left;
+
+	a->error = dcd_disk_io(&e->log, REQ_OP_READ | REQ_SYNC, a->sector, a->buf, a->bytes);
+	if (!a->error && time_before(jiffies, began + DCD_LATE))
+		dcd_proof_in_time(e, a->sector);
+	spin_lock(&e->lock);
+	left = a->left;
+	a->done = true;
+	if (left)
+		e->asides--;
+	wake_up_all(&e->quiet);
+	spin_unlock(&e->lock);	/* the engine may be gone from here on, and @a if it wasn't left */
+	if (left)
+		free_aside(a);
+}
+
+/* NULL: no memory. */
+static struct aside *new_aside(struct dcd_engine *e, u64 sector, size_t bytes)
+{
+	struct aside *a = kzalloc(sizeof(*a), GFP_NOIO | __GFP_NOWARN);
+
+	if (!a)
+		return NULL;
+	a->buf = kvmalloc(bytes, GFP_NOIO | __GFP_NOWARN);
+	if (!a->buf) {
+		kfree(a);
+		return NULL;
+	}
+	a->e = e;
+	a->sector = sector;
+	a->bytes = bytes;
+	INIT_WORK(&a->work, read_aside);
+	return a;
+}
+
+/* False: it has come. */
+static bool leave(struct aside *a)
+{
+	struct dcd_engine *e = a->e;
+	bool left;
+
+	spin_lock(&e->lock);
+	left = !a->done;
+	a->left = left;
+	if (left)
+		e->asides++;
+	spin_unlock(&e->lock);
+	return left;
+}
+
+int dcd_aside_read(struct dcd_engine *e, u64 sector, void *buf, size_t bytes,
+		   unsigned long patience)
+{
+	struct aside *a;
+	int r;
+
+	if (test_knob(aside_waits))
+		return dcd_disk_io(&e->log, REQ_OP_READ | REQ_SYNC, sector, buf, bytes);
+	if (dcd_asides(e) >= DCD_ASIDE_MOST)
+		return -ETIME;
+	a = new_aside(e, sector, bytes);
+	if (!a)
+		return -ENOMEM;
+	queue_work(e->aside_wq, &a->work);
+	if (patience)
+		wait_event_timeout(e->quiet, READ_ONCE(a->done), patience);
+	if (leave(a)) {
+		if (patience) {
+			dcd_count(e, DCD_N_LOG_READS_LATE, 1);
+			trace_dcd_log_late(e, sector, 1);
+		}
+		return -ETIME;
+	}
+	r = a->error;
+	if (!r)
+		memcpy(buf, a->buf, bytes);
+	free_aside(a);
+	return r;
+}
+
+unsigned int dcd_asides(struct dcd_engine *e)
+{
+	unsigned int n;
+
+	spin_lock(&e->lock);
+	n = e->asides;
+	spin_unlock(&e->lock);
+	return n;
+}
