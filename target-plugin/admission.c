@@ -18,6 +18,8 @@
 #define RING_FULL	98
 #define FORESEEN_MOST	(3600ULL * USEC_PER_SEC)
 #define DENSER_MOST	64ULL
+#define UNREAD_US	(10ULL * USEC_PER_SEC)	/* the room has to last for so long, always */
+#define UNREAD		(5 * HZ)
 
 static u64 most_segments(const struct dcd_engine *e)
 {
@@ -123,6 +125,15 @@ static u64 until(const struct dcd_forecast *f, ktime_t now)
 	return us > 0 ? us : 0;
 }
 
+/*
+ * Something of the log can't be read for now (late.h, lost.h), and the tail goes no further. How long
+ * that takes nobody knows: so the less room is left the slower it goes, and never to its end.
+ */
+static bool is_unread(const struct dcd_engine *e)
+{
+	return time_before(jiffies, READ_ONCE(e->unread_at) + UNREAD);
+}
+
 static u64 ring_us(const struct dcd_engine *e, sector_t sectors)
 {
 	/* Without NVRAM a segment is a commit: of its place in the ring little may be used. */
@@ -133,6 +144,8 @@ static u64 ring_us(const struct dcd_engine *e, sector_t sectors)
 	lockdep_assert_held(&e->lock);
 	if (!dcd_level_above(&ring, ring.low))
 		return 0;
+	if (is_unread(e))
+		return dcd_pace_share(&ring, UNREAD_US, room_until(e, e->tail) * per, sectors);
 	if (!e->foreseen)
 		return dcd_pace_delay(&ring, &e->data_speed, sectors);
 	now = ktime_get();

@@ -4,6 +4,7 @@
  * disk, each with several I/Os at a time: a spindle wants a sorted queue, an SSD
  * wants depth. Neighbours on the data disk are one write.
  */
+#include <linux/module.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
 #include <linux/sort.h>
@@ -11,6 +12,9 @@
 
 #include "batch.h"
 #include "dcd-trace.h"
+#include "lockstep-test.h"
+
+TEST_KNOB(bool, late_stale, "what comes late of the log is written, whatever is newer");
 
 #define OF_RING	32			/* a batch is no larger than such a part of it, */
 #define LEAST	(256U << 10)		/* nor smaller than that */
@@ -33,6 +37,8 @@ struct dcd_batch *dcd_batch_new(struct dcd_engine *e)
 	b->parts = kvcalloc(b->most, sizeof(*b->parts), GFP_KERNEL);
 	b->buf = vzalloc(b->room);
 	dcd_ios_init(&b->reading, &e->log, &e->moved);
+	dcd_ios_init(&b->doubtful, &e->log, &e->moved);
+	dcd_ios_init(&b->writing, &e->data, &e->moved);
 	if (!b->loads || !b->order || !b->parts || !b->buf) {
 		dcd_batch_free(b);
 		return NULL;
@@ -76,9 +82,9 @@ static int by_place(const void *a, const void *b)
 }
 
 /* Without bytes, and with the same way, they are one range, whenever they were written. */
-static void join_bare(struct dcd_engine *e, struct dcd_place *p, sector_t end, u64 target)
+static void join_bare(struct dcd_engine *e, struct dcd_load *l, sector_t end, u64 target)
 {
-	struct dcd_place n;
+	struct dcd_place n, *p = &l->place;
 	unsigned int i;
 
 	for (i = 0; i < JOINED && p->last + 1 < end && dcd_index_next(e, p->last + 1, &n); i++) {
@@ -86,6 +92,7 @@ static void join_bare(struct dcd_engine *e, struct dcd_place *p, sector_t end, u
 		    n.discard != p->discard || dcd_segment_of(e, &n) >= target)
 			return;
 		p->last = min(n.last, end - 1);
+		l->oldest = min(l->oldest, dcd_segment_of(e, &n));
 	}
 }
 
@@ -98,8 +105,114 @@ static bool keep_stuck(struct dcd_engine *e, struct dcd_load *l, bool past_log)
 		l->alone = true;
 		return false;
 	}
-	l->kind = !past_log && dcd_stuck_again(e) ? DCD_LOAD_AGAIN : DCD_LOAD_LEFT;
+	l->kind = !past_log && dcd_stuck_again(e, l->oldest) ? DCD_LOAD_AGAIN : DCD_LOAD_LEFT;
 	return true;
+}
+
+static void begin_collecting(struct dcd_batch *b)
+{
+	b->n = 0;
+	b->to_read = 0;
+	b->begun = 0;
+	b->late = 0;
+	b->unanswered = 0;
+}
+
+static void begin_load(struct dcd_load *l)
+{
+	l->buf = NULL;
+	l->error = 0;
+	l->unread = false;
+	l->there = false;
+	l->again = false;
+	l->alone = false;
+	l->together = 0;
+	l->late = false;
+	l->unanswered = false;
+	l->kind = DCD_LOAD_DATA;
+	l->lost = false;
+}
+
+/* Isn't it read now? It stays, or it can't be read. */
+static bool rests(struct dcd_engine *e, struct dcd_load *l)
+{
+	unsigned long since;
+
+	if (l->error == -ETIME) {
+		dcd_lost_wait(l);
+		return true;
+	}
+	if (l->error)
+		return false;
+	if (dcd_late_reads(e, l->whole.at, &since)) {
+		if (dcd_is_leaving(e) && time_after(jiffies, since + DCD_LATE_LEAVES))
+			l->error = -EIO;
+	} else if (!dcd_lost_rests(e, l->whole.at)) {
+		return false;
+	} else if (e->sweep.past_log) {
+		l->error = -EIO;
+	}
+	l->unread = true;
+	if (!l->error)
+		dcd_lost_wait(l);
+	return true;
+}
+
+/* What the index has of this load's range from @at on. */
+static bool next_of(struct dcd_engine *e, const struct dcd_load *l, sector_t at,
+		    struct dcd_place *p)
+{
+	if (test_knob(late_stale)) {
+		*p = l->place;
+		return at <= p->last;
+	}
+	return dcd_index_next(e, at, p) && p->sector <= l->place.last;
+}
+
+bool dcd_batch_came(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch *late)
+{
+	size_t bytes = 0, size;
+	unsigned int i;
+
+	begin_collecting(b);
+	for (i = 0; i < late->n; i++) {
+		struct dcd_load *from = late->loads + i, *l;
+		sector_t at = from->place.sector;
+		struct dcd_place p;
+
+		if (!from->unanswered || !dcd_io_done(&from->io))
+			continue;
+		from->unanswered = false;
+		late->unanswered--;
+		size = (size_t)dcd_place_sectors(&from->whole) << SECTOR_SHIFT;
+		for (; next_of(e, from, at, &p); at = p.last + 1) {
+			p.last = min(p.last, from->place.last);
+			if (p.value != from->place.value || dcd_segment_of(e, &p) < e->sweep.from)
+				continue;
+			if (b->n == b->most || size > b->room - bytes)
+				break;	/* what isn't taken is read once more */
+			l = b->loads + b->n++;
+			begin_load(l);
+			l->place = p;
+			l->whole = from->whole;
+			l->oldest = dcd_segment_of(e, &p);
+			l->raw = b->buf + bytes;
+			bytes += size;
+			if (dcd_stuck_part(e, &l->place))
+				keep_stuck(e, l, e->sweep.past_log);
+			p.last = l->place.last;
+			l->buf = l->raw + ((p.at - l->whole.at) << SECTOR_SHIFT);
+			l->error = blk_status_to_errno(from->io.status);
+			if (!l->error) {
+				memcpy(l->raw, from->raw, size);
+				l->error = dcd_sums_check(e, &l->whole, l->raw, DCD_LATE);
+			}
+			l->unread = l->error;
+			if (l->error == -ETIME)
+				dcd_lost_wait(l);
+		}
+	}
+	return b->n;
 }
 
 bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, u64 target,
@@ -109,9 +222,7 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 			     wiping == DCD_WIPE_SOME ? dcd_wipes_in_a_moment(e) : 0;
 	size_t bytes = 0;
 
-	b->n = 0;
-	b->to_read = 0;
-	b->begun = 0;
+	begin_collecting(b);
 	b->next = b->from;
 	while (b->n < b->most) {
 		struct dcd_load *l = b->loads + b->n;
@@ -125,25 +236,17 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 			b->next = p->last + 1;
 			continue;
 		}
-		l->buf = NULL;
-		l->error = 0;
-		l->unread = false;
-		l->there = false;
-		l->again = false;
-		l->alone = false;
-		l->together = 0;
-		l->late = false;
-		l->kind = DCD_LOAD_DATA;
-		l->lost = false;
+		begin_load(l);
+		l->oldest = dcd_segment_of(e, p);
 		if (p->zero || p->lost)
-			join_bare(e, p, end, target);
+			join_bare(e, l, end, target);
 		else
 			p->last = min(p->last, p->sector + DCD_LOAD_SECTORS - 1);
 		stuck = !p->lost && dcd_stuck_part(e, p) && keep_stuck(e, l, e->sweep.past_log);
 		if (p->lost) {
 			dcd_lost_keep(e, l, e->sweep.past_log);
 		} else if (p->zero && !stuck) {
-			l->kind = dcd_zeroes_part(e, p, l->alone ? 0 : wipes);
+			l->kind = dcd_zeroes_part(e, p, l->oldest, l->alone ? 0 : wipes);
 			if (l->alone)
 				l->kind = DCD_LOAD_FILL;
 			wipes -= wipes && is_wipe(l);
@@ -152,9 +255,7 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 
 			l->error = dcd_sums_whole(e, p, &l->whole, DCD_LATE);
 			l->unread = l->error;
-			if (!l->error && dcd_lost_rests(e, l->whole.at)) {
-				l->unread = true;
-				l->kind = DCD_LOAD_LEFT;
+			if (rests(e, l)) {
 				b->next = p->last + 1;
 				b->n++;
 				continue;
@@ -189,6 +290,7 @@ static void begin_reads(struct dcd_engine *e, struct dcd_batch *b, unsigned int 
 {
 	unsigned int room = most - min_t(unsigned int, most, atomic_read(&b->reading.in_flight));
 	struct blk_plug plug;
+	bool doubtful;
 
 	blk_start_plug(&plug);
 	for (; b->begun < b->to_read && room; b->begun++) {
@@ -198,8 +300,13 @@ static void begin_reads(struct dcd_engine *e, struct dcd_batch *b, unsigned int 
 		l->io.status = BLK_STS_OK;
 		if (!at)
 			continue;
-		dcd_io_begin(&b->reading, &l->io, REQ_OP_READ, at, l->raw,
-			     dcd_place_sectors(&l->whole) << SECTOR_SHIFT);
+		doubtful = dcd_lost_doubtful(e, l->whole.at);
+		if (!dcd_late_may_read(e, doubtful)) {
+			dcd_lost_wait(l);
+			continue;
+		}
+		dcd_io_begin(doubtful ? &b->doubtful : &b->reading, &l->io, REQ_OP_READ, at,
+			     l->raw, dcd_place_sectors(&l->whole) << SECTOR_SHIFT);
 		room--;
 	}
 	blk_finish_plug(&plug);
@@ -244,6 +351,32 @@ static bool wait_writes(struct dcd_engine *e, struct dcd_batch *b, unsigned int 
 	return wait_reading(e, &b->writing, left, ahead, width, MAX_SCHEDULE_TIMEOUT);
 }
 
+/* Until no more than @left of what isn't late is being read. */
+static void wait_reads(struct dcd_engine *e, struct dcd_batch *b, unsigned int left)
+{
+	unsigned int now;
+
+	while ((now = atomic_read(&b->reading.in_flight)) > b->unanswered + left)
+		if (!wait_event_timeout(*b->reading.wait,
+					atomic_read(&b->reading.in_flight) < now, DCD_LATE) &&
+		    dcd_late_may_be(e))
+			b->unanswered = atomic_read(&b->reading.in_flight);
+}
+
+/* All that isn't late has come. What is late needs another batch: there is one, or it is waited for. */
+static unsigned int end_reads(struct dcd_engine *e, struct dcd_batch *b)
+{
+	wait_reads(e, b, 0);
+	while (dcd_batch_reads(b) && !dcd_late_may_be(e))
+		wait_event_timeout(*b->reading.wait, !dcd_batch_reads(b), DCD_LATE);
+	if (dcd_batch_reads(b))
+		return dcd_late_unread(e, b);
+	dcd_ios_wait(&b->reading, 0);
+	dcd_ios_wait(&b->doubtful, 0);
+	b->unanswered = 0;
+	return 0;
+}
+
 static int read_rest(struct dcd_engine *e, struct dcd_batch *b, dcd_width *width)
 {
 	unsigned int i;
@@ -256,17 +389,21 @@ static int read_rest(struct dcd_engine *e, struct dcd_batch *b, dcd_width *width
 			r = -EAGAIN;
 			break;
 		}
-		begin_reads(e, b, most);
-		dcd_ios_wait(&b->reading, most / 2);
+		begin_reads(e, b, b->unanswered + most);
+		wait_reads(e, b, most / 2);
 	}
-	dcd_ios_wait(&b->reading, 0);
+	end_reads(e, b);
 	for (i = 0; i < b->begun; i++) {
 		struct dcd_load *l = b->order[i];
 
+		if (l->unread && l->kind == DCD_LOAD_LEFT)	/* it is late, or wasn't asked for */
+			continue;
 		l->error = blk_status_to_errno(l->io.status);
 		if (!l->error)
 			l->error = dcd_sums_check(e, &l->whole, l->raw, DCD_LATE);
 		l->unread = l->error;
+		if (l->error == -ETIME)
+			dcd_lost_wait(l);
 	}
 	return r;
 }
@@ -400,7 +537,6 @@ int dcd_batch_move(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch *
 
 	b->written = 0;
 	b->wiping = 0;
-	b->late = 0;
 	b->slow = false;
 	read = ktime_get();
 	if (!r)
@@ -420,10 +556,9 @@ int dcd_batch_flush(struct dcd_engine *e, struct dcd_batch *ahead, dcd_width *wi
 	return blk_status_to_errno(io.status);
 }
 
-void dcd_batch_drop(struct dcd_batch *b)
+void dcd_batch_drop(struct dcd_engine *e, struct dcd_batch **b)
 {
-	dcd_ios_wait(&b->reading, 0);
-	b->n = 0;
-	b->to_read = 0;
-	b->begun = 0;
+	if (end_reads(e, *b))
+		*b = dcd_late_keep(e, *b);
+	begin_collecting(*b);
 }

@@ -25,19 +25,22 @@ struct dcd_load {
 	int error;
 	bool unread;		/* it is the log's error, else the data disk's */
 	bool lost;		/* the log can't give it any more: lost.h */
+	u64 oldest;		/* segment that some of it is in */
 	bool there;		/* the data disk has it, in its cache maybe */
 	bool again;		/* it was logged again */
 	bool alone;		/* it is stuck (stuck.h): written by itself, to try it */
 	unsigned int together;	/* loads that this write is for, it is the first; 0: it isn't */
 	bool late;		/* it is under way yet: late.h */
 	enum dcd_load_kind kind_then;	/* before it was late */
+	bool unanswered;	/* the log is at it yet: late.h */
 	struct dcd_io io;
 };
 
 /*
  * @from, @next: where it and the next one begin; @turn, @mark: the sweep's there, the
  * mark with what was committed when it was collected. @order: what is to be read, by
- * its place; for @begun of @to_read that has begun. @buf has @room bytes. Of its last
+ * its place; for @begun of @to_read that has begun, @reading, or @doubtful where reads failed or were
+ * late before: nobody waits for those. @unanswered of them are late. @buf has @room bytes. Of its last
  * move: sectors @written, without zeroes, and the time that wipes took, @wiping; @late of its
  * writes haven't returned, since @late_since (late.h). @slow: it took long, and was waited for.
  */
@@ -45,14 +48,15 @@ struct dcd_batch {
 	struct dcd_load *loads, **order;
 	unsigned int most, n;
 	unsigned int to_read, begun;
-	struct dcd_ios reading, writing;
+	struct dcd_ios reading, doubtful, writing;
+	unsigned int unanswered;
 	struct dcd_mark mark;
 	u64 turn;
 	sector_t from, next;
 	sector_t written;
 	ktime_t wiping;
 	unsigned int late;
-	unsigned long late_since;	/* jiffies */
+	unsigned long late_since;	/* jiffies; of reads likewise */
 	bool slow;
 	struct dcd_part *parts;	/* of one write */
 	size_t room;
@@ -71,10 +75,10 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 		       enum dcd_wiping wiping);
 
 /*
- * How many I/Os at a time each disk may have now; 0 is to stop. Asked again and
- * again.
+ * What has come of @late, which was late (late.h), and is wanted yet; as if it had been read for
+ * @b. False: nothing.
  */
-typedef unsigned int dcd_width(struct dcd_engine *e);
+bool dcd_batch_came(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch *late);
 
 /*
  * Reads what isn't read yet of it, and writes it; meanwhile reads @ahead, if that
@@ -88,8 +92,13 @@ int __must_check dcd_batch_move(struct dcd_engine *e, struct dcd_batch *b,
 int __must_check dcd_batch_flush(struct dcd_engine *e, struct dcd_batch *ahead,
 				 dcd_width *width);
 
-/* Nothing of it is under way any more, and it is empty. */
-void dcd_batch_drop(struct dcd_batch *b);
+/* It, or another one in its place, is empty, and nothing of it is under way. */
+void dcd_batch_drop(struct dcd_engine *e, struct dcd_batch **b);
+/* So many of its reads are under way. */
+static inline unsigned int dcd_batch_reads(const struct dcd_batch *b)
+{
+	return atomic_read(&b->reading.in_flight) + atomic_read(&b->doubtful.in_flight);
+}
 
 /*
  * destage.c, for what was late. The data disk's flush; its error is counted and told, as any is by

@@ -10,7 +10,7 @@
  * room comes back all the time, not once a turn. Anything that goes wrong on the
  * way takes the marks away that have it before them.
  *
- * What the data disk takes long for it doesn't wait for: late.h.
+ * What a disk takes long for it doesn't wait for: late.h.
  *
  * It gives way between any two I/Os: it stops when writes come while there is room
  * enough, and has but few in flight while others read. What was interrupted goes
@@ -27,8 +27,10 @@
 #define RETRY_NOMEM	(HZ / 10)
 #define READS		(HZ / 20)	/* so long ago they count as going on */
 #define READS_DEPTH	2
+#define AMID_UNREAD	(HZ / 4)	/* while a part of the log can't be read: the next round */
 #define LEAVING		(HZ / 50)	/* while the log is being left: the next look */
 
+TEST_KNOB(bool, held_holds_all, "what stays in the log holds all that was there before the sweep came by");
 TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
 
 /* Of a log that is damaged it is wrong to have more than what has to be there. */
@@ -164,16 +166,30 @@ static void look_ahead(struct dcd_engine *e, const struct dcd_mark *now)
 	a->mark.way = a->turn + a->from;
 }
 
+/* The sweep has gone past something that stays: what comes before that is done all the same. */
+static void hold_marks(struct dcd_engine *e, const struct dcd_outcome *o)
+{
+	struct dcd_sweep *s = &e->sweep;
+	u64 first;
+
+	if (o->held && !o->flush && !s->past_log && !test_knob(held_holds_all) &&
+	    dcd_sums_first(e, o->held, &first))
+		dcd_sweep_hold(s, o->held, first - 1);
+	else
+		s->n = 0;
+}
+
 static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *failures)
 {
 	struct dcd_sweep *s = &e->sweep;
 	ktime_t began = ktime_get();
 	struct dcd_batch *b;
 	struct dcd_outcome o;
+	bool drop;
 	int r;
 
 	dcd_wipes_look(e);
-	dcd_late_look(e);
+	dcd_late_look(e, now, width);
 	take_batch(e, now);
 	b = e->batch;
 	if (!s->past_log || !s->n)
@@ -188,21 +204,24 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 		look_ahead(e, now);
 	r = dcd_batch_move(e, b, s->ahead ? e->ahead : NULL, width);
 	dcd_outcome(e, b, r, began, failures, &o);
+	if (o.bad == DCD_UNREAD)
+		e->unread_at = jiffies;
 	if (o.bad || o.flush)
-		s->n = 0;
+		hold_marks(e, &o);
 	s->at = r || o.again || b->late ? dcd_left_at(b) : b->next;
 	if (o.found)
 		s->at = dcd_first_missing(b);
-	if (o.again || o.found || s->at != b->next) {	/* from there on, without what is ahead */
-		dcd_batch_drop(e->ahead);
-		s->ahead = false;
-	}
+	drop = o.again || o.found || s->at != b->next;
 	/* Wipes have their time when there is no turn to be foreseen. */
 	if (o.moved && !o.bad)
 		dcd_turn_learn(&e->turn, b->next - b->from, dcd_loads_of_data(b),
 			       max(ktime_us_delta(ktime_get(), ktime_add(began, b->wiping)), 0LL));
-	if (b->late)
-		dcd_late_keep(e, b);
+	if (b->late || b->unanswered)
+		e->batch = dcd_late_keep(e, b);
+	if (drop) {	/* from there on, without what is ahead */
+		dcd_batch_drop(e, &e->ahead);
+		s->ahead = false;
+	}
 	return r ?: o.flush ?: o.bad;
 }
 
@@ -356,8 +375,10 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 		    (!s->past_log && !worth_it(e, m, tail, now.target)))
 			continue;
 		dcd_sweep_drop(s, m);
-		if (READ_ONCE(e->data_failing))
-			r = dcd_destage_flush(e);	/* there was nothing to try it with */
+		if (!s->past_log && m->target <= tail)	/* something has stayed there */
+			continue;
+		/* What stays is before it. */
+		r = READ_ONCE(e->data_failing) ? dcd_destage_flush(e) : 0;	/* nothing tried it */
 		if (!r)
 			r = advance(e, m, s->past_log);
 		if (r || s->past_log)
@@ -372,15 +393,19 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 /* After so long a round that ended like this one is worth another. */
 static unsigned long wait_after(struct dcd_engine *e, int error)
 {
+	if (error == DCD_UNREAD && (e->lates.n || urgent(e)))
+		return AMID_UNREAD;
 	return error == -EAGAIN ? idle_time(e) : error == -ENOMEM ? RETRY_NOMEM : DCD_RETRY;
 }
 
 /* The time of the next round counts from here on, for who asks for it during this one. */
 static void set_retry(struct dcd_engine *e, int error)
 {
+	unsigned long after = wait_after(e, error);
+
 	spin_lock(&e->lock);
 	e->round_error = error == -EAGAIN || error == DCD_LEFT ? 0 : error;
-	e->round_retry = jiffies + wait_after(e, error);
+	e->round_retry = jiffies + (error == DCD_UNREAD ? AMID_UNREAD : after);
 	spin_unlock(&e->lock);
 }
 
@@ -418,7 +443,7 @@ void dcd_destage_worker(struct work_struct *work)
 	set_retry(e, e->round_error);
 	r = go_round(e, &m);
 	dcd_foresee_nothing(e);
-	dcd_batch_drop(e->ahead);
+	dcd_batch_drop(e, &e->ahead);
 	s->ahead = false;
 	if (r && dcd_is_leaving(e))
 		dcd_leave_failed(e);

@@ -267,6 +267,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	e->scrub_kib = c->scrub_kib;
 	e->last_intake = jiffies;
 	e->last_read = jiffies - HZ;
+	e->unread_at = jiffies - 3600 * HZ;	/* long ago */
 	e->log_failed = jiffies - 3600 * HZ;	/* long ago */
 	r = dcd_index_init(e) ?: open_all(e, c);
 	if (r) {

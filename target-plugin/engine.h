@@ -258,6 +258,7 @@ struct dcd_engine {
 	struct work_struct linger_work;
 	wait_queue_head_t room;		/* slot freed, committed or tail moved, errors */
 	bool log_unreadable;		/* a part of it that counts; destager */
+	unsigned long unread_at;	/* jiffies: something of it last wasn't read; destager */
 	struct dcd_cache *cache;
 	struct maple_tree index;
 	unsigned long ranges, zeroes;	/* in the index, and those of zeroes; @intake */

@@ -2,11 +2,12 @@
 #include <linux/module.h>
 #include <linux/sched/mm.h>
 
-#include "batch.h"
 #include "dcd-trace.h"
 #include "lockstep-test.h"
+#include "outcome.h"
 
 TEST_KNOB(bool, late_waits, "the destager waits for a write of the data disk however long it takes");
+TEST_KNOB(bool, late_reads_wait, "the destager waits for a read of the log however long it takes");
 TEST_KNOB(bool, late_unheld, "what a late write may come over is written all the same");
 
 static struct dcd_place range_of(const struct dcd_load *l)
@@ -25,10 +26,16 @@ static unsigned int free_one(const struct dcd_engine *e)
 	return i;
 }
 
+static unsigned int nfree(const struct dcd_engine *e)
+{
+	return DCD_LATE_BATCHES - e->lates.n;	/* only the destager changes it */
+}
+
+/* What is read ahead may have to be kept, too. */
 static bool may_be(const struct dcd_engine *e)
 {
 	return !e->sweep.past_log && !READ_ONCE(e->leaving) && !test_knob(late_waits) &&
-	       free_one(e) < DCD_LATE_BATCHES;
+	       nfree(e) > !!dcd_batch_reads(e->ahead);
 }
 
 static bool has_spare(struct dcd_engine *e)
@@ -97,8 +104,63 @@ bool dcd_late_begin(struct dcd_engine *e, struct dcd_batch *b)
 	return true;
 }
 
-void dcd_late_keep(struct dcd_engine *e, struct dcd_batch *b)
+/* One for each of the two batches that are being read; what is doubtful leaves some for others. */
+bool dcd_late_may_read(const struct dcd_engine *e, bool doubtful)
 {
+	return nfree(e) >= (doubtful ? DCD_LATE_BATCHES / 2 : 2) || test_knob(late_reads_wait);
+}
+
+bool dcd_late_may_be(struct dcd_engine *e)
+{
+	return nfree(e) && has_spare(e) && !test_knob(late_reads_wait);
+}
+
+unsigned int dcd_late_unread(struct dcd_engine *e, struct dcd_batch *b)
+{
+	unsigned int i, n = 0;
+	u64 sector = 0;
+
+	for (i = 0; i < b->begun; i++) {
+		struct dcd_load *l = b->order[i];
+
+		l->unanswered = !dcd_io_done(&l->io);
+		if (!l->unanswered)
+			continue;
+		dcd_lost_late(e, l->whole.at);
+		dcd_lost_wait(l);
+		sector = n++ ? sector : dcd_place_in_log(e, &l->whole);
+	}
+	b->unanswered = n;
+	if (!n)
+		return 0;
+	b->late_since = jiffies;
+	dcd_count(e, DCD_N_LOG_READS_LATE, n);
+	trace_dcd_log_late(e, sector, n);
+	pr_warn_ratelimited("dcd: %s: the log %pg doesn't return from %u reads, the first of them at sector %llu: what is there isn't destaged until it does\n",
+			    e->name, e->log.bdev, n, sector);
+	return n;
+}
+
+bool dcd_late_reads(const struct dcd_engine *e, u64 at, unsigned long *since)
+{
+	unsigned int i, k;
+
+	for (i = 0; i < DCD_LATE_BATCHES; i++) {
+		const struct dcd_batch *b = e->lates.batch[i];
+
+		for (k = 0; b && b->unanswered && k < b->n; k++) {
+			if (!b->loads[k].unanswered || b->loads[k].whole.at != at)
+				continue;
+			*since = b->late_since;
+			return true;
+		}
+	}
+	return false;
+}
+
+struct dcd_batch *dcd_late_keep(struct dcd_engine *e, struct dcd_batch *b)
+{
+	struct dcd_batch *other = e->lates.spare;
 	unsigned int i, k;
 
 	for (i = 0; i < b->n; i++) {
@@ -109,12 +171,12 @@ void dcd_late_keep(struct dcd_engine *e, struct dcd_batch *b)
 		for (k = 1; l->late && k < l->together; k++)
 			l[k].late = true;
 	}
-	e->batch = e->lates.spare;
 	e->lates.spare = NULL;
 	spin_lock(&e->lock);
 	e->lates.batch[free_one(e)] = b;
 	e->lates.n++;
 	spin_unlock(&e->lock);
+	return other;
 }
 
 /* Of one write that has returned: what becomes of its loads. */
@@ -154,7 +216,7 @@ static void did_not_take(struct dcd_engine *e, const struct dcd_batch *b,
 		dcd_count(e, DCD_N_DATA_ERRORS, 1);
 }
 
-static void look_at(struct dcd_engine *e, struct dcd_batch *b)
+static void look_at_writes(struct dcd_engine *e, struct dcd_batch *b)
 {
 	bool some = false, durable = false;
 	int others = -1;
@@ -183,25 +245,64 @@ static void look_at(struct dcd_engine *e, struct dcd_batch *b)
 	}
 }
 
-void dcd_late_look(struct dcd_engine *e)
+/* What has come of it, good or bad, is what became of a batch of its own. */
+static void look_at_reads(struct dcd_engine *e, struct dcd_batch *late, const struct dcd_mark *now,
+			  dcd_width *width)
+{
+	struct dcd_batch *b = e->batch;
+	ktime_t began = ktime_get();
+	unsigned int failures = 0;
+	struct dcd_outcome o;
+	int r;
+
+	b->mark = *now;
+	if (e->sweep.past_log && e->sweep.n)
+		b->mark = e->sweep.marks[0];
+	if (!dcd_batch_came(e, b, late))
+		return;
+	r = dcd_batch_move(e, b, NULL, width);
+	dcd_outcome(e, b, r, began, &failures, &o);
+	if (b->late)
+		e->batch = dcd_late_keep(e, b);
+}
+
+static void look_at(struct dcd_engine *e, unsigned int i, const struct dcd_mark *now,
+		    dcd_width *width)
+{
+	struct dcd_batch *b = e->lates.batch[i];
+
+	if (b->late && !atomic_read(&b->writing.in_flight)) {
+		look_at_writes(e, b);
+		b->late = 0;
+	}
+	if (dcd_batch_reads(b) < b->unanswered && width(e))
+		look_at_reads(e, b, now, width);
+	if (b->late || b->unanswered)
+		return;
+	dcd_ios_wait(&b->reading, 0);
+	dcd_ios_wait(&b->doubtful, 0);
+	spin_lock(&e->lock);
+	e->lates.batch[i] = NULL;
+	e->lates.n--;
+	spin_unlock(&e->lock);
+	if (e->lates.spare)
+		dcd_batch_free(b);
+	else
+		e->lates.spare = b;
+}
+
+void dcd_late_look(struct dcd_engine *e, const struct dcd_mark *now, dcd_width *width)
 {
 	unsigned int i;
 
-	for (i = 0; i < DCD_LATE_BATCHES; i++) {
-		struct dcd_batch *b = e->lates.batch[i];
+	for (i = 0; i < DCD_LATE_BATCHES; i++)
+		if (e->lates.batch[i])
+			look_at(e, i, now, width);
+}
 
-		if (!b || atomic_read(&b->writing.in_flight))
-			continue;
-		spin_lock(&e->lock);
-		e->lates.batch[i] = NULL;
-		e->lates.n--;
-		spin_unlock(&e->lock);
-		look_at(e, b);
-		if (e->lates.spare)
-			dcd_batch_free(b);
-		else
-			e->lates.spare = b;
-	}
+static bool under_way(const struct dcd_batch *b)
+{
+	return atomic_read(&b->writing.in_flight) || dcd_batch_reads(b);
 }
 
 bool dcd_late_under_way(struct dcd_engine *e)
@@ -211,8 +312,7 @@ bool dcd_late_under_way(struct dcd_engine *e)
 
 	spin_lock(&e->lock);
 	for (i = 0; i < DCD_LATE_BATCHES; i++)
-		yes = yes || (e->lates.batch[i] &&
-			      atomic_read(&e->lates.batch[i]->writing.in_flight));
+		yes = yes || (e->lates.batch[i] && under_way(e->lates.batch[i]));
 	spin_unlock(&e->lock);
 	return yes;
 }
@@ -222,9 +322,14 @@ void dcd_late_free(struct dcd_engine *e)
 	unsigned int i;
 
 	for (i = 0; i < DCD_LATE_BATCHES; i++) {
-		if (e->lates.batch[i])	/* who woke us may have it yet */
-			dcd_ios_wait(&e->lates.batch[i]->writing, 0);
-		dcd_batch_free(e->lates.batch[i]);
+		struct dcd_batch *b = e->lates.batch[i];
+
+		if (b) {	/* who woke us may have it yet */
+			dcd_ios_wait(&b->writing, 0);
+			dcd_ios_wait(&b->reading, 0);
+			dcd_ios_wait(&b->doubtful, 0);
+		}
+		dcd_batch_free(b);
 	}
 	dcd_batch_free(e->lates.spare);
 }

@@ -5,9 +5,13 @@
  * lately nothing comes this way: they are in slots, and in the cache.
  */
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/slab.h>
 
 #include "engine.h"
+#include "lockstep-test.h"
+
+TEST_KNOB(bool, read_stale, "what was read from the log is taken, whatever was written there meanwhile");
 
 /* @from: sectors of the request before it; @to: where in its memory that is. */
 struct log_read {
@@ -34,7 +38,7 @@ bool dcd_is_live(struct dcd_engine *e, u64 segment)
 	bool yes;
 
 	spin_lock(&e->lock);
-	yes = segment >= e->tail;
+	yes = segment >= e->tail || test_knob(read_stale);
 	spin_unlock(&e->lock);
 	return yes;
 }

@@ -8,6 +8,7 @@
 
 #define SEAL_AFTER (HZ / 10)	/* of an open slot; the papers' longest stay in NVRAM */
 #define SEAL_LATER (2 * HZ)	/* with little room in the ring */
+#define PIN_PATIENCE (30 * HZ)	/* for slots that are pinned */
 #define OFTEN (60 * HZ)	/* a log that fails so often is tried again later, not at once */
 
 TEST_KNOB(bool, never_pin, "a segment that can't be read back from the log is a dead log");
@@ -90,17 +91,30 @@ void dcd_log_works(struct dcd_engine *e)
 	mod_delayed_work(e->commit_wq, &e->commit_work, 0);
 }
 
+/* Nobody knows whether it is there: so its slot is pinned as soon as another one isn't any more. */
+static bool may_pin(struct dcd_engine *e, int proof)
+{
+	if (test_knob(never_pin))
+		return false;
+	if (proof == -ETIME && !dcd_slots_may_pin(e, false)) {
+		dcd_destage_kick(e);
+		wait_event_timeout(e->room, dcd_slots_may_pin(e, false), PIN_PATIENCE);
+	}
+	return dcd_slots_may_pin(e, false);
+}
+
 static int commit(struct dcd_engine *e, struct dcd_slot *s)
 {
 	ktime_t began = ktime_get();
-	bool whole = dcd_slot_copy(e, s, e->commit_buf), there;
-	int r;
+	bool whole = dcd_slot_copy(e, s, e->commit_buf);
+	int r, proof = 0;
 
 	WRITE_ONCE(e->log_tried, s->segment + 1);
 	r = dcd_segment_write(e, e->commit_buf, s->segment, s->first_entry, s->entries, s->used);
 	/* What its slot can't give either isn't kept by it. */
-	there = r || !whole || !dcd_proof(e, s->segment, e->commit_buf, s->used);
-	if (!there && (test_knob(never_pin) || !dcd_slots_may_pin(e, false)))
+	if (!r && whole)
+		proof = dcd_proof(e, s->segment, e->commit_buf, s->used);
+	if (proof && !may_pin(e, proof))
 		r = -EIO;
 	if (r) {
 		dcd_log_failed(e, s->segment, r);
@@ -109,10 +123,10 @@ static int commit(struct dcd_engine *e, struct dcd_slot *s)
 	dcd_pace_learn(e, &e->log_speed, s->used >> SECTOR_SHIFT, began);
 	if (whole)	/* else those of what is right are found when they are asked for */
 		dcd_sums_keep(e, s->segment, e->commit_buf, s->entries);
-	if (!there)
+	if (proof)
 		dcd_log_damaged(e, s->segment);	/* so it is destaged at once */
-	dcd_slot_committed(e, s, !there);
-	if (!there)
+	dcd_slot_committed(e, s, proof);
+	if (proof)
 		dcd_destage_kick(e);
 	dcd_report(e);
 	return 0;

@@ -33,11 +33,13 @@ void dcd_lost_free(struct dcd_engine *e)
 	kvfree(e->lost.doubts);
 }
 
-/* For how long has it been so? One that wasn't seen for a while is another one. */
-static unsigned long waited_for(struct dcd_engine *e, u64 at)
+/* One that wasn't seen for a while is another one. */
+static struct dcd_doubt *doubt_of(struct dcd_engine *e, u64 at)
 {
 	struct dcd_doubt *d, *found = NULL, *other = e->lost.doubts;
 
+	e->lost.any = true;
+	e->lost.seen = jiffies;
 	for (d = e->lost.doubts; d < e->lost.doubts + DCD_LOST_RANGES && !found; d++) {
 		if (d->used && d->at == at && time_before(jiffies, d->seen + PATIENCE))
 			found = d;
@@ -48,22 +50,48 @@ static unsigned long waited_for(struct dcd_engine *e, u64 at)
 		found = other;
 		found->used = true;
 		found->at = at;
+		found->failed = 0;
 		found->since = jiffies;
 	}
 	found->seen = jiffies;
-	return jiffies - found->since;
+	return found;
 }
 
-bool dcd_lost_rests(struct dcd_engine *e, u64 at)
+/* NULL: there is none. */
+static const struct dcd_doubt *known(const struct dcd_engine *e, u64 at)
 {
 	const struct dcd_doubt *d;
 
-	if (e->sweep.past_log || test_knob(lost_restless))
-		return false;
+	if (!e->lost.any || !time_before(jiffies, e->lost.seen + PATIENCE))
+		return NULL;
 	for (d = e->lost.doubts; d < e->lost.doubts + DCD_LOST_RANGES; d++)
-		if (d->used && d->at == at && time_before(jiffies, d->seen + LEAST))
-			return true;
-	return false;
+		if (d->used && d->at == at && time_before(jiffies, d->seen + PATIENCE))
+			return d;
+	return NULL;
+}
+
+/* What took so long to fail for the first time that the second one may tell doesn't. */
+bool dcd_lost_rests(const struct dcd_engine *e, u64 at)
+{
+	const struct dcd_doubt *d = known(e, at);
+
+	return d && !test_knob(lost_restless) && time_before(jiffies, d->seen + LEAST) &&
+	       (d->failed > 1 || time_before(jiffies, d->since + LEAST));
+}
+
+bool dcd_lost_doubtful(const struct dcd_engine *e, u64 at)
+{
+	return known(e, at);
+}
+
+void dcd_lost_late(struct dcd_engine *e, u64 at)
+{
+	doubt_of(e, at);
+}
+
+void dcd_lost_failed(struct dcd_engine *e, u64 at)
+{
+	doubt_of(e, at)->failed++;
 }
 
 /* Is there soon no room for writes, nor to say what is lost? */
@@ -104,7 +132,7 @@ static int gives_others(struct dcd_engine *e)
 	return r == -ETIME ? r : r == 1;
 }
 
-/* Once more, for the last time. What takes long has to have failed before, a while ago. */
+/* Once more, for the last time. What takes long has to have failed before. */
 bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l)
 {
 	size_t bytes = (size_t)dcd_place_sectors(&l->place) << SECTOR_SHIFT;
@@ -113,7 +141,7 @@ bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l)
 
 	kvfree(buf);
 	if (r == -ETIME)
-		return waited_for(e, l->whole.at) >= LEAST;
+		return doubt_of(e, l->whole.at)->failed > 1;
 	return r && r != -ENOMEM;
 }
 
@@ -190,6 +218,7 @@ void dcd_lost_wait(struct dcd_load *l)
 
 void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l)
 {
+	const struct dcd_doubt *d;
 	unsigned long waited;
 	bool wait;
 	int others;
@@ -206,11 +235,12 @@ void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l)
 			is_lost(e, l);
 		return;
 	}
-	waited = waited_for(e, l->whole.at);
-	if (waited < LEAST && !test_knob(lost_at_once))
+	d = doubt_of(e, l->whole.at);
+	waited = jiffies - d->since;
+	if ((waited < LEAST || d->failed < 2) && !test_knob(lost_at_once))
 		wait = true;
 	else
-		wait = !dcd_stuck_again(e) || (!is_due(e) && waited < PATIENCE);
+		wait = !dcd_stuck_again(e, READ_ONCE(e->tail)) || (!is_due(e) && waited < PATIENCE);
 	if (!wait && give_up(e, l))
 		is_lost(e, l);
 	else
@@ -230,7 +260,7 @@ void dcd_lost_keep(struct dcd_engine *e, struct dcd_load *l, bool past_log)
 		l->kind = DCD_LOAD_AGAIN;
 		return;
 	}
-	l->kind = !past_log && dcd_stuck_again(e) && said(e) ? DCD_LOAD_AGAIN : DCD_LOAD_LEFT;
+	l->kind = !past_log && dcd_stuck_again(e, l->oldest) && said(e) ? DCD_LOAD_AGAIN : DCD_LOAD_LEFT;
 	if (!past_log)
 		return;
 	/* Nowhere but in the log can it be said; there it may be yet. */

@@ -6,8 +6,8 @@
  *
  * Such a place mustn't hold the tail for ever. While there is room it only waits (DCD_LOAD_LEFT),
  * as a disk or its cable may be mended; each for half a minute, and when no more than an eighth of
- * the ring is free for a few seconds and a second round at least, which is less than a write waits
- * for room. Then what is left of it in the index is logged at the head as DCD_ENTRY_LOST, 64 bytes
+ * the ring is free for a few seconds and a second read at least, which is less than a write waits
+ * for room, but where a read takes seconds itself: then writes are slowed meanwhile (admission.c). Then what is left of it in the index is logged at the head as DCD_ENTRY_LOST, 64 bytes
  * however long it is, and that is logged again as bad places of the data disk are (stuck.h): so it
  * outlives everything, and costs no more than all of it once for each quarter of the ring. Recovery
  * makes the same of a segment of which only payloads are damaged (plan.h), but for what the data
@@ -47,11 +47,12 @@ struct dcd_place;
 
 /*
  * What couldn't be read lately, at @at of the ring's unrolled space: when it was found, and seen
- * last; jiffies. Of more than DCD_LOST_RANGES those that were seen longest ago begin anew.
+ * last; jiffies. How often it has @failed, as it may have been late (late.h) only. Of more than DCD_LOST_RANGES those that were seen longest ago begin anew.
  */
 struct dcd_doubt {
 	u64 at;
 	unsigned long since, seen;
+	unsigned int failed;
 	bool used;
 };
 
@@ -61,16 +62,22 @@ struct dcd_lost {
 	unsigned long giving_n;		/* of this batch, which the index doesn't know yet */
 	u64 giving_sectors;
 	struct dcd_doubt *doubts;
+	bool any;			/* are there some, the last one @seen then? */
+	unsigned long seen;		/* jiffies */
 };
 
 int __must_check dcd_lost_init(struct dcd_engine *e);
 void dcd_lost_free(struct dcd_engine *e);
 
 /*
- * Has what is at @at of the ring been read in vain just now? A disk may take long for that, and
- * all that is destaged waits meanwhile: so not again before it may be given up. The destager's.
+ * Has what is at @at of the ring been read in vain just now? Then not again before it may be given
+ * up. Has it been, or was it late, in the last half minute? It is late now, or has failed. The
+ * destager's.
  */
-bool dcd_lost_rests(struct dcd_engine *e, u64 at);
+bool dcd_lost_rests(const struct dcd_engine *e, u64 at);
+bool dcd_lost_doubtful(const struct dcd_engine *e, u64 at);
+void dcd_lost_late(struct dcd_engine *e, u64 at);
+void dcd_lost_failed(struct dcd_engine *e, u64 at);
 /* The loads of another batch are judged. */
 void dcd_lost_begin(struct dcd_engine *e);
 /*

@@ -34,6 +34,7 @@ static void log_failed_to_read(struct dcd_engine *e, const struct dcd_load *l)
 {
 	if (l->error == -ENOMEM || l->lost)
 		return;
+	dcd_lost_failed(e, l->whole.at);
 	if (l->error == -EBADMSG) {	/* sums.c has told it */
 		e->log_unreadable = true;
 		return;
@@ -76,7 +77,7 @@ static sector_t look_at(struct dcd_engine *e, struct dcd_batch *b, unsigned int 
 			continue;
 		dcd_count(e, DCD_N_DATA_ERRORS, 1);
 		l->error = 0;
-		l->kind = dcd_stuck_again(e) ? DCD_LOAD_AGAIN : DCD_LOAD_LEFT;
+		l->kind = dcd_stuck_again(e, l->oldest) ? DCD_LOAD_AGAIN : DCD_LOAD_LEFT;
 	}
 	dcd_count(e, DCD_N_DESTAGED_SECTORS, moved);
 	return moved;
@@ -124,6 +125,26 @@ static int errors_of(struct dcd_engine *e, const struct dcd_batch *b, unsigned i
 		}
 	}
 	return r;
+}
+
+/*
+ * The first of the segments that those are in which stay where they are, if that is all that is
+ * wrong; 0: nobody knows.
+ */
+static u64 held_by(struct dcd_engine *e, const struct dcd_batch *b)
+{
+	u64 first = U64_MAX;
+	unsigned int i;
+
+	for (i = 0; i < b->n; i++) {
+		const struct dcd_load *l = b->loads + i;
+
+		if (l->error)
+			return 0;
+		if (l->kind == DCD_LOAD_LEFT)
+			first = min(first, l->oldest);
+	}
+	return first == U64_MAX ? 0 : first;
 }
 
 /*
@@ -252,5 +273,6 @@ void dcd_outcome(struct dcd_engine *e, struct dcd_batch *b, int r, ktime_t began
 	if (!r && !o->found)
 		o->again = log_again(e, b);
 	o->bad = o->found ? 0 : errors_of(e, b, failures);
+	o->held = o->bad == DCD_LEFT || o->bad == DCD_UNREAD ? held_by(e, b) : 0;
 	wake_up_all(&e->room);	/* the index has some again */
 }

@@ -18,12 +18,14 @@
 /*
  * Sectors @moved, the error of the @flush or of the index; @found: something that wasn't known to
  * be stuck, so it is worth another try from dcd_first_missing() on; @again: not all could be logged
- * again; @bad: the first error that is left, or DCD_LEFT, DCD_UNREAD.
+ * again; @bad: the first error that is left, or DCD_LEFT, DCD_UNREAD: then segments below @held may
+ * get empty all the same, if that isn't 0.
  */
 struct dcd_outcome {
 	sector_t moved;
 	int flush, again, bad;
 	bool found;
+	u64 held;
 };
 
 /* @r is the move's, which @began then; @failures become more. */

@@ -262,7 +262,7 @@ bool dcd_slots_may_pin(struct dcd_engine *e, bool most)
 	bool may;
 
 	spin_lock(&e->lock);
-	may = (most || e->npinned < max(e->nslots / 4, 1U)) &&
+	may = (most || e->npinned < max(e->nslots / 2, 1U)) &&
 	      e->nslots > e->npinned + e->nbad + DCD_SLOTS_LEAST + 1;
 	spin_unlock(&e->lock);
 	return may;

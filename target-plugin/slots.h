@@ -52,7 +52,7 @@ void dcd_reuse_worker(struct work_struct *work);
 void dcd_slot_committed(struct dcd_engine *e, struct dcd_slot *s, bool pinned);
 /*
  * May one more be pinned? Those that are keep what the log can't give, and are read in its place,
- * until that is on the data disk and a superblock says so. No more than a quarter of them; @most:
+ * until that is on the data disk and a superblock says so. No more than half of them; @most:
  * of those that are good, all but what writes need. At recovery: @s has all of @segment, and is
  * pinned.
  */

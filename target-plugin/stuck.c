@@ -8,7 +8,7 @@
 
 #define TRIES		4	/* at a time; one that the disk takes doesn't count */
 #define OF_RING		16	/* no more than such a part of it is stuck, */
-#define FAR		4	/* and the tail is no further behind than that */
+#define FAR		4	/* and nothing of it is further behind than that */
 #define OF_TIME		16	/* no more than such a part is spent with trying, but */
 #define SELDOM		(600 * HZ)	/* it is done so often */
 #define OTHERS		3	/* places that a disk is asked for, until it takes one, */
@@ -99,14 +99,14 @@ bool dcd_stuck_try(struct dcd_engine *e, const struct dcd_place *p)
 	return true;
 }
 
-bool dcd_stuck_again(struct dcd_engine *e)
+bool dcd_stuck_again(struct dcd_engine *e, u64 segment)
 {
 	/* Behind what all that is lost takes at the head there has to be something else. */
 	u64 lost = div_u64(READ_ONCE(e->lost.n), dcd_table_places(e)) * 3 / 2 + 2;
 	bool yes;
 
 	spin_lock(&e->lock);
-	yes = e->head - e->tail > max(e->segments / FAR, min(e->segments / 2, lost));
+	yes = e->head - segment > max(e->segments / FAR, min(e->segments / 2, lost));
 	spin_unlock(&e->lock);
 	return yes;
 }

@@ -69,8 +69,8 @@ sector_t dcd_stuck_left(const struct dcd_engine *e);
 bool dcd_stuck_held(const struct dcd_engine *e, const struct dcd_place *p);
 /* May this one, which is stuck, be written now? Then it counts as tried. */
 bool dcd_stuck_try(struct dcd_engine *e, const struct dcd_place *p);
-/* Do they have to be logged again, as the tail needs their segments? */
-bool dcd_stuck_again(struct dcd_engine *e);
+/* Does what is in this segment have to be logged again, as the tail will need it? */
+bool dcd_stuck_again(struct dcd_engine *e, u64 segment);
 /* The data disk has taken it, and a flush. */
 void dcd_stuck_mended(struct dcd_engine *e, const struct dcd_place *p);
 /*

@@ -21,9 +21,13 @@ struct sum {
 	u32 crc;
 };
 
-/* @holes: some entries couldn't be believed, by what was read of them then. */
+/*
+ * @first: the number of the segment's first entry. @holes: some entries couldn't be believed, by
+ * what was read of them then.
+ */
 struct sums {
 	struct rcu_head rcu;
+	u64 first;
 	u32 n;
 	bool holes;
 	struct sum sum[];	/* in the order of @offset, as entries are */
@@ -85,7 +89,7 @@ static bool believed(const struct dcd_geometry *g, const void *seg, u32 number, 
 	       dcd_entry_valid(g, seg, number);
 }
 
-/* @g: only of entries that can be believed, the first of which is @first; NULL: of all. */
+/* @first: the number of the first entry. @g: only of entries that can be believed; NULL: of all. */
 static int keep(struct dcd_engine *e, u64 segment, const void *seg, u32 entries,
 		const struct dcd_geometry *g, u64 first)
 {
@@ -103,6 +107,7 @@ static int keep(struct dcd_engine *e, u64 segment, const void *seg, u32 entries,
 	if (!s)
 		return -ENOMEM;
 	s->n = 0;
+	s->first = first;
 	s->holes = holes;
 	for (i = 0; i < entries && s->n < n; i++)
 		if (!g || believed(g, seg, i, first))
@@ -119,7 +124,10 @@ static int keep(struct dcd_engine *e, u64 segment, const void *seg, u32 entries,
 
 void dcd_sums_keep(struct dcd_engine *e, u64 segment, const void *seg, u32 entries)
 {
-	if (test_knob(forget_sums) || keep(e, segment, seg, entries, NULL, 0))
+	const struct dcd_segment *h = seg;
+
+	if (test_knob(forget_sums) ||
+	    keep(e, segment, seg, entries, NULL, le64_to_cpu(h->first_entry)))
 		dcd_count(e, DCD_N_NOMEM, 1);
 }
 
@@ -132,6 +140,17 @@ void dcd_sums_keep_right(struct dcd_engine *e, u64 segment, const void *seg, u32
 	if (test_knob(forget_sums) ||
 	    keep(e, segment, seg, entries, &g, le64_to_cpu(h->first_entry)))
 		dcd_count(e, DCD_N_NOMEM, 1);
+}
+
+bool dcd_sums_first(struct dcd_engine *e, u64 segment, u64 *first)
+{
+	const struct sums *s;
+
+	rcu_read_lock();
+	s = xa_load(&e->sums, segment);
+	*first = s ? s->first : 0;
+	rcu_read_unlock();
+	return *first;
 }
 
 /* How many entries it has that may be right; 0: nothing is. */

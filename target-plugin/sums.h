@@ -5,7 +5,7 @@
  *
  * An entry has one checksum, so what is left of an entry that was partly written over can
  * only be checked together with all of it: who reads a range reads its whole entries
- * (dcd_sums_whole()). Eight bytes for each write in a segment, from its commit until the tail
+ * (dcd_sums_whole()). Eight bytes for each write in a segment, which has a few more, from its commit until the tail
  * has passed it. Where there was no memory for them they are read from the log again, with what
  * else is in the segment.
  *
@@ -29,6 +29,8 @@ void dcd_sums_free(struct dcd_engine *e);
 void dcd_sums_keep(struct dcd_engine *e, u64 segment, const void *seg, u32 entries);
 /* Of one that isn't: those of the entries that are right. */
 void dcd_sums_keep_right(struct dcd_engine *e, u64 segment, const void *seg, u32 entries);
+/* The number of a segment's first entry; false: nobody knows it. */
+bool __must_check dcd_sums_first(struct dcd_engine *e, u64 segment, u64 *first);
 /* Nobody reads these segments, @end not among them, from the log any more. */
 void dcd_sums_drop(struct dcd_engine *e, u64 first, u64 end);
 

@@ -29,6 +29,18 @@ bool dcd_sweep_passed(const struct dcd_sweep *s, sector_t round, struct dcd_mark
 	return true;
 }
 
+void dcd_sweep_hold(struct dcd_sweep *s, u64 target, u64 applied)
+{
+	unsigned int i;
+
+	for (i = 0; i < s->n; i++) {
+		if (s->marks[i].target <= target)
+			continue;
+		s->marks[i].target = target;
+		s->marks[i].applied = applied;
+	}
+}
+
 void dcd_sweep_drop(struct dcd_sweep *s, const struct dcd_mark *last)
 {
 	unsigned int n = 0;

@@ -2,7 +2,7 @@
 /*
  * Where the destager is on its way round the data disk, and its marks. One is set wherever a
  * batch begins: when it has been passed again, the segments that were committed then are empty,
- * if all of it went well.
+ * if all of it went well; or those before the first one that something had to stay in.
  *
  * The destager's, but for those who forecast, who may see any mix. Nothing sleeps.
  */
@@ -40,6 +40,8 @@ static inline u64 dcd_sweep_way(const struct dcd_sweep *s)
 void dcd_sweep_mark(struct dcd_sweep *s, const struct dcd_mark *m);
 /* The newest mark that was passed again, a round of so many sectors later; false: none. */
 bool dcd_sweep_passed(const struct dcd_sweep *s, sector_t round, struct dcd_mark *m);
+/* All marks so far: the segments from @target on aren't empty by then. */
+void dcd_sweep_hold(struct dcd_sweep *s, u64 target, u64 applied);
 /* Drops it, and those before it. */
 void dcd_sweep_drop(struct dcd_sweep *s, const struct dcd_mark *last);
 

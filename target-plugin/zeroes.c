@@ -106,7 +106,7 @@ static void cut(struct dcd_place *p, sector_t most)
 	p->last = min(p->last, p->sector + most - 1);
 }
 
-enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p,
+enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u64 oldest,
 				   unsigned int wipes)
 {
 	bool discard = p->discard && dcd_discards(e);
@@ -142,7 +142,7 @@ enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p,
 		return discard ? DCD_LOAD_DISCARD : DCD_LOAD_WIPE;
 	}
 	cut(p, AGAIN_MOST - behind(AGAIN_MOST, granule, 0));
-	return e->wipes.hangs && !dcd_stuck_again(e) ? DCD_LOAD_LEFT : DCD_LOAD_AGAIN;
+	return e->wipes.hangs && !dcd_stuck_again(e, oldest) ? DCD_LOAD_LEFT : DCD_LOAD_AGAIN;
 }
 
 /* A piece takes a moment, and one that would take less becomes longer. */

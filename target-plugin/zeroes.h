@@ -77,9 +77,9 @@ void dcd_wipes_init(struct dcd_engine *e);
 unsigned int dcd_wipes_in_a_moment(const struct dcd_engine *e);
 /*
  * What to do with the first part of @p, a range of zeroes; @p becomes that part. @wipes:
- * so many more may be in this batch.
+ * so many more may be in this batch. @oldest: the segment that some of it is in.
  */
-enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p,
+enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u64 oldest,
 				   unsigned int wipes);
 /* Does one, of @kind; sleeps. -EINPROGRESS: it hangs, and its range is held. */
 int __must_check dcd_wipe(struct dcd_engine *e, enum dcd_load_kind kind,

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from locklab import base, blk, dm, lio, media
@@ -79,6 +79,27 @@ class Disk:
             lines.append(f"{first} {last + 1 - first} delay {slow} {slow} {flush}")
             good = last + 1
         self._load([*lines, self._linear(good, self.sectors)])
+
+    def fail_reads_late(self, ms: int, *parts: tuple[int, int]) -> None:
+        """Only reads of them, likewise; writes are good, and mend nothing."""
+        bad = dm.create(f"{self.name}-bad", f"0 {self.sectors} error")
+        lines, good = [], 0
+        for first, last in parts:
+            well = f"{self._medium} {first} 0"
+            lines.append(self._linear(good, first))
+            lines.append(f"{first} {last + 1 - first} delay {bad} {first} {ms} {well} {well}")
+            good = last + 1
+        self._load([*lines, self._linear(good, self.sectors)])
+
+    def fail_writes_and_hang(self, first: int, last: int, ms: int) -> None:
+        """Reads of these sectors take so long; writes, but to them, are I/O errors."""
+        medium = self._medium
+        well = f"{medium} {first} 0"
+        self._load([
+            f"0 {first} flakey {medium} 0 0 1 1 error_writes",
+            f"{first} {last + 1 - first} delay {medium} {first} {ms} {well} {well}",
+            f"{last + 1} {self.sectors - last - 1} flakey {medium} {last + 1} 0 1 1 error_writes",
+        ])  # fmt: skip
 
     def unreadable(self, *parts: tuple[int, int]) -> None:
         """Reads of these parts, in their order, are I/O errors; writes aren't, and mend nothing."""
@@ -251,6 +272,16 @@ class Box:
         with lio.look(store) as node, blk.Disk(node) as disk:
             yield disk
         self.close()
+
+    @contextlib.contextmanager
+    def disk_closed_by(
+        self, how: Callable[[Callable[[], None]], None], *more: str
+    ) -> Iterator[blk.Disk]:
+        """The same, and who looks at the close."""
+        store = self.open(*more)
+        with lio.look(store) as node, blk.Disk(node) as disk:
+            yield disk
+        how(self.close)
 
     @contextlib.contextmanager
     def disk_until_cut(self) -> Iterator[blk.Disk]:

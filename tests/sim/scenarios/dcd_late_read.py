@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A log disk that takes seconds to say that it can't read a block, which it takes writes for, or
+doesn't return from reads at all. The log doesn't fill, nobody waits, nothing is lost that can be
+read, and what comes late doesn't come over what was written since.
+
+    dcd_late_read.py [PART...]
+"""
+
+import errno
+import random
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from dcdlab import RING_START, SEGMENT, SITE, Box, Disk, Model, filled
+from locklab import base, blk, dm, media
+from probelab import SOON
+
+PARTS = (
+    "errors", "few_slots", "away", "overtaken", "moved", "all_hang", "closed", "cut", "dead_log",
+    "dead_log_closed", "leave", "leave_hung",
+)  # fmt: skip
+SLOW_MS = 7000
+HOURS_MS = 3_600_000
+ASLEEP, AWAKE = "destage_idle_ms=3600000", "destage_idle_ms=1"
+RING, PER = RING_START // blk.SECTOR, SEGMENT // blk.SECTOR
+FIRST = RING + PER, RING + 2 * PER - 1  # the place of segment 1, which is the first
+AT, SIZE = 4096, 32  # what only the first segment has
+FREE = 65536  # from this sector on the others are
+
+
+def close_in_time(what: Callable[[], None]) -> None:
+    took = blk.timed(what)
+    print(f"  the close took {took * 1000:.0f} ms", flush=True)
+    base.expect(took < 3 * SOON, f"the close waits for the log: {took:.1f} s")
+
+
+def good_end(box: Box, model: Model) -> None:
+    with box.disk(AWAKE) as disk:
+        model.check(disk, "opened again")
+        box.destaged()
+        model.check(disk, "destaged")
+    same = box.data.bytes(0, box.data.sectors) == bytes(model.bytes)
+    base.expect(same, "the data disk itself has other bytes")
+    box.away()
+
+
+class Load:
+    """Writes all over a part of the disk, and how long they take."""
+
+    def __init__(self, disk: blk.Disk, model: Model, first: int, size: int = SIZE) -> None:
+        self._disk, self._model, self._first, self._size = disk, model, first, size
+        self._rng, self._tag = random.Random(f"late {base.SEED}"), 0
+
+    def run(self, seconds: float, pause: float) -> None:
+        longest, end, size = 0.0, time.monotonic() + seconds, self._size
+        while time.monotonic() < end:
+            at = self._first + size * self._rng.randrange((self._disk.sectors - self._first) // size)
+            self._tag += 1
+            data = blk.pattern(f"load {self._tag}", size)
+            longest = max(longest, blk.timed(partial(self._disk.write, at, data)))
+            self._model.put(at, data)
+            time.sleep(pause)
+        print(f"  {self._tag} writes, the longest took {longest * 1000:.1f} ms", flush=True)
+        base.expect(longest < SOON, f"a write took {longest:.3f} s")
+
+
+def small(settings: str = "read_cache_bytes=0") -> tuple[Box, Model]:
+    """7 MiB of log, which is written within seconds."""
+    box = Box(
+        data_mib=64, log_mib=8, nvram="lab", nvram_bytes=4096 + 8 * SEGMENT, settings=settings
+    )
+    return box, Model(box.data.sectors)
+
+
+def only_in_log(box: Box, model: Model, disk: blk.Disk) -> None:
+    """With destage asleep: the first segment has it, and no slot any more."""
+    filled(disk, model, AT, AT + SIZE, "late", SIZE)
+    filled(disk, model, FREE, FREE + 16 * PER, "fill", SIZE)
+    base.until(lambda: box.count("segments") >= 9, "it to be in the log only")
+
+
+def hang(box: Box) -> None:
+    """Reads of the first segment."""
+    box.log.slow_reads_of(*FIRST, HOURS_MS)
+
+
+def late(box: Box, model: Model, disk: blk.Disk) -> None:
+    only_in_log(box, model, disk)
+    hang(box)
+    box.set(AWAKE)
+    base.until(lambda: box.count("log_reads_late") > 0, "a read that is late", 20)
+
+
+def lost_of(disk: blk.Disk, model: Model, size: int) -> int:
+    """All is as it was written, or a medium error. How many such."""
+    n = 0
+    for at in range(0, disk.sectors, size):
+        want = bytes(model.bytes[at * blk.SECTOR : (at + size) * blk.SECTOR])
+        try:
+            base.expect(disk.read(at, size) == want, f"sectors {at} on are others")
+        except OSError as err:
+            base.equal(err.errno, errno.ENODATA, f"reading sector {at}")
+            n += 1
+    return n
+
+
+def places(box: Box, number: int) -> list[tuple[int, int]]:
+    """One block of 4 KiB each, all round the ring, each in the middle of a segment."""
+    apart = (box.log.sectors - RING) // (number + 1) // PER * PER
+    return [(RING + (n + 1) * apart + 40, RING + (n + 1) * apart + 47) for n in range(number)]
+
+
+def bad_places(number: int, slots: int, seconds: float, mib: int = 33) -> None:
+    box = Box(data_mib=64, log_mib=mib, nvram="lab", nvram_bytes=4096 + slots * SEGMENT,
+              settings="read_cache_bytes=0")  # fmt: skip
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        box.log.fail_reads_late(SLOW_MS, *places(box, number))
+        Load(disk, model, 0, 8).run(seconds, 0.00125)
+        base.expect(box.count("log_reads_late") >= number, box.info())
+        base.expect(box.count("read_back_late") > 0, box.info())
+        base.equal(box.count("write_errors") + box.count("busy"), 0, "writes that were refused")
+        base.expect("log FAILING" not in box.info(), box.info())
+        lost = box.count("lost_places")
+        base.expect(lost <= number, f"{lost} places are LOST, and {number} can't be read")
+        box.log.heal()
+        base.expect(lost_of(disk, model, 8) <= lost, "more is lost than was told")
+    dm.remove("log-bad")
+    box.away()
+
+
+def errors() -> None:
+    base.step(f"8 blocks of the log can't be read, after {SLOW_MS} ms each, under load")
+    bad_places(8, 16, 100)
+
+
+def few_slots() -> None:
+    base.step("4 such blocks, and an NVRAM that can keep two of what is written there")
+    bad_places(4, 5, 60, 9)
+
+
+def away() -> None:
+    base.step("reads of the log return after 20 s, good ones: nothing is lost")
+    box, model = small()
+    with box.disk(ASLEEP, "scrub_kib=0") as disk:
+        late(box, model, disk)
+        reads = box.count("log_reads_late")
+        Load(disk, model, FREE, 8).run(20, 0.01)
+        base.equal(box.count("log_reads_late"), reads, "reads of it, as one is under way")
+        box.log.heal()
+        box.destaged()
+        base.equal(box.count("lost_places") + box.count("log_read_errors"), 0, "errors")
+        base.equal(box.count("busy"), 0, "writes that were refused")
+        model.check(disk, "destaged")
+    good_end(box, model)
+
+
+def overtaken() -> None:
+    base.step("what comes late isn't over what was written and destaged since")
+    box, model = small()
+    with box.disk(ASLEEP) as disk:
+        late(box, model, disk)
+        filled(disk, model, AT, AT + SIZE // 2, "over it", SIZE // 2)
+        want = bytes(model.bytes[AT * blk.SECTOR : (AT + SIZE // 2) * blk.SECTOR])
+        base.until(lambda: box.data.bytes(AT, SIZE // 2) == want, "it to be destaged")
+        base.expect(box.count("live") > 0, "what is late holds the tail")
+        box.log.heal()
+        box.destaged()
+        model.check(disk, "destaged")
+    good_end(box, model)
+
+
+def moved() -> None:
+    base.step("a read of the log hangs while its place is written with something else")
+    box, model = small()
+    got: list[bytes | OSError] = []
+
+    def read() -> None:
+        with blk.Disk(disk.node, write=False) as mine:
+            try:
+                got.append(mine.read(AT, SIZE))
+            except OSError as err:
+                got.append(err)
+
+    with box.disk(ASLEEP, "busy_after_ms=0", "scrub_kib=0") as disk:
+        only_in_log(box, model, disk)
+        hang(box)
+        pieces = box.count("log_pieces")
+        thread = threading.Thread(target=read)
+        thread.start()
+        base.until(lambda: box.count("log_pieces") > pieces, "the read")
+        # All of its segment: so the tail needs no read of it.
+        filled(disk, model, AT, AT + SIZE, "late, once more", SIZE)
+        filled(disk, model, FREE, FREE + 16 * PER, "fill, once more", SIZE)
+        box.set(AWAKE)
+        laps = 3 * box.log.sectors // PER
+        filled(disk, model, FREE, FREE + laps * PER, "laps", PER - 16)
+        base.expect(not got, "the read waits yet")
+        box.log.heal()
+        thread.join(20)
+        want = bytes(model.bytes[AT * blk.SECTOR : (AT + SIZE) * blk.SECTOR])
+        base.expect(got and got[0] == want, f"the read got something else: {got[0]!r:.60}")
+        base.equal(box.count("log_moved"), 1, "reads that asked once more")
+        base.equal(box.count("bad_sums"), 0, "ranges that are taken for damaged")
+    good_end(box, model)
+
+
+def all_hang() -> None:
+    base.step("the log takes writes, and returns from no read at all, for half a minute")
+    box, model = small()
+    with box.disk(ASLEEP) as disk:
+        only_in_log(box, model, disk)
+        box.log.slow_reads(HOURS_MS)
+        box.set(AWAKE)
+        Load(disk, model, FREE, 8).run(30, 0.05)
+        base.expect(box.count("log_reads_late") > 0, box.info())
+        base.equal(box.count("write_errors") + box.count("busy"), 0, "writes that were refused")
+        box.log.heal()
+        box.destaged()
+        base.equal(box.count("lost_places"), 0, "places that are LOST")
+        model.check(disk, "destaged")
+    good_end(box, model)
+
+
+def users_of_module() -> int:
+    return int(Path("/sys/module/dcd/refcnt").read_text())
+
+
+def free(disk: Disk) -> None:
+    base.until(lambda: dm.opens(disk.name) == 0, "the disk in nobody's use")
+
+
+def closed() -> None:
+    base.step("reads of the log don't return, and the LUN is closed")
+    box, model = small()
+    with box.disk_closed_by(close_in_time, ASLEEP) as disk:
+        late(box, model, disk)
+        before = users_of_module()
+    base.equal(users_of_module(), before + 1, "users of the module, as of what is left")
+    with base.refused("to open it again", errno.EBUSY, kernel="it is in use"):
+        box.open()
+    box.log.heal()
+    free(box.log)
+    base.until(lambda: users_of_module() == before, "the module")
+    good_end(box, model)
+
+
+def cut() -> None:
+    base.step("reads of the log don't return, and the power is cut")
+    box, model = small()
+    with box.disk(ASLEEP) as disk:
+        late(box, model, disk)
+        Load(disk, model, FREE).run(5, 0.02)
+        media.cut(SITE, base.SEED)
+    box.log.heal()
+    free(box.log)
+    box.power_on()
+    good_end(box, model)
+
+
+def past_the_log(box: Box, model: Model, disk: blk.Disk) -> None:
+    late(box, model, disk)
+    box.log.fail_writes_and_hang(*FIRST, HOURS_MS)
+    filled(disk, model, FREE, FREE + 10 * SIZE, "past the log", SIZE)
+    box.says("log FAILING", "the log's end")
+
+
+def dead_log() -> None:
+    base.step("reads of the log don't return, and it takes no writes: then it works again")
+    box, model = small()
+    with box.disk(ASLEEP, "busy_after_ms=500") as disk:
+        past_the_log(box, model, disk)
+        time.sleep(60)
+        box.log.heal()
+        filled(disk, model, FREE, FREE + 100 * SIZE, "past the log, too", SIZE)
+        box.says("log ok, data ok", "both disks to work")
+        box.destaged()
+        base.equal(box.count("lost_places"), 0, "places that are LOST")
+        model.check(disk, "destaged")
+    good_end(box, model)
+
+
+def dead_log_closed() -> None:
+    base.step("reads of the log don't return, it takes no writes, and the LUN is closed")
+    box, model = small()
+    with box.disk_closed_by(close_in_time, ASLEEP, "busy_after_ms=500") as disk:
+        past_the_log(box, model, disk)
+    box.log.heal()
+    free(box.log)
+    good_end(box, model)
+
+
+def leaves(seconds: float, model: Model, box: Box, disk: blk.Disk) -> None:
+    began = time.monotonic()
+    box.set("leave_log=1")
+    base.until(lambda: "log LEFT" in box.info(), "the log to be left", seconds)
+    print(f"  it took {time.monotonic() - began:.0f} s", flush=True)
+    base.expect(lost_of(disk, model, 8) > 0, "what only the log had is lost")
+    base.expect(
+        disk.read(FREE + 8 * PER, 8) == blk.pattern(f"fill {FREE + 8 * PER}", SIZE)[: 8 * blk.SECTOR],
+        "what it could give is there",
+    )
+
+
+def leave() -> None:
+    base.step(f"a log is left of which a segment can't be read, after {SLOW_MS} ms each time")
+    box, model = small()
+    with box.disk(ASLEEP) as disk:
+        only_in_log(box, model, disk)
+        box.log.fail_reads_late(SLOW_MS, FIRST)
+        leaves(90, model, box, disk)
+        box.log.heal()
+    dm.remove("log-bad")
+    box.away()
+
+
+def leave_hung() -> None:
+    base.step("a log is left that doesn't return from reads of a segment; then it is closed")
+    box, model = small()
+    with box.disk_closed_by(close_in_time, ASLEEP) as disk:
+        late(box, model, disk)
+        leaves(180, model, box, disk)
+    base.expect(dm.opens(box.log.name) > 0, "the log is in use")
+    box.log.heal()
+    free(box.log)
+    box.away()
+
+
+for part in base.words(1, PARTS) or PARTS:
+    globals()[part]()
+base.step("done")
