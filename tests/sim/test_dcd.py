@@ -449,6 +449,27 @@ def test_writes_that_come_late_can_hold_or_overtake(knob: str, part: str, says: 
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+@pytest.mark.parametrize(("kernel", "parts"), [
+    ("plain", ()), ("checked", ("overtaken", "moved", "closed", "cut", "dead_log", "leave_hung")),
+])  # fmt: skip
+def test_reads_of_the_log_that_come_late(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_late_read.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("knob", "part", "says"), [
+    ("late_reads_wait", "errors", "a write took"), ("aside_waits", "errors", "a write took"),
+    ("late_stale", "overtaken", "has other bytes"), ("read_stale", "moved", "something else"),
+    ("held_holds_all", "errors", "Input/output error"),
+])  # fmt: skip
+def test_reads_of_the_log_that_come_late_can_hold_or_overtake(
+    knob: str, part: str, says: str
+) -> None:
+    """The control: who asks the log waits for it, or what comes late is believed."""
+    run = lab("dcd_late_read.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 def test_sixteen_tib() -> None:
     """All of it discarded: test_long.py."""
     run = lab("dcd_huge.py", "64")

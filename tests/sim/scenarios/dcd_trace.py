@@ -11,6 +11,7 @@ TRACING = Path("/sys/kernel/tracing")
 EVENTS = (
     "leave", "piece", "done", "entry", "commit", "batch", "destage", "round", "disk",
     "recovery", "cache", "ranges", "bad_sum", "scrub", "lost", "nvram_bad", "late",
+    "log_late",
 )  # fmt: skip
 
 
@@ -89,6 +90,17 @@ with box.disk() as disk:
     disk.flush()
     base.until(lambda: seen("late", "2000 writes 1"), "the write to be late", 10)
     box.data.heal()
+    box.destaged()
+box.away()
+
+base.step("a read of the log that is late")
+box = Box(nvram="lab", settings="destage_idle_ms=3600000")
+with box.disk() as disk:
+    filled(disk, model, 0, 2048, "in the log")
+    box.log.slow_reads(7000)
+    box.set("destage_idle_ms=1")
+    base.until(lambda: seen("log_late", "reads "), "a read to be late", 10)
+    box.log.heal()
     box.destaged()
 box.away()
 
