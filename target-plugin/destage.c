@@ -173,7 +173,8 @@ static void hold_marks(struct dcd_engine *e, const struct dcd_outcome *o)
 	u64 first;
 
 	if (o->held && !o->flush && !s->past_log && !test_knob(held_holds_all) &&
-	    dcd_sums_first(e, o->held, &first))
+	    dcd_sums_first(e, o->held, &first) && first > le64_to_cpu(e->super.applied) &&
+	    first <= READ_ONCE(e->committed_entry))
 		dcd_sweep_hold(s, o->held, first - 1);
 	else
 		s->n = 0;

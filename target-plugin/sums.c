@@ -124,10 +124,10 @@ static int keep(struct dcd_engine *e, u64 segment, const void *seg, u32 entries,
 
 void dcd_sums_keep(struct dcd_engine *e, u64 segment, const void *seg, u32 entries)
 {
-	const struct dcd_segment *h = seg;
+	/* At recovery it may be of a slot, which has no segment's header. */
+	u64 first = entries ? le64_to_cpu(dcd_entry_at(seg, 0)->sequence) : 0;
 
-	if (test_knob(forget_sums) ||
-	    keep(e, segment, seg, entries, NULL, le64_to_cpu(h->first_entry)))
+	if (test_knob(forget_sums) || keep(e, segment, seg, entries, NULL, first))
 		dcd_count(e, DCD_N_NOMEM, 1);
 }
 

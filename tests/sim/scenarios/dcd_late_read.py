@@ -19,8 +19,8 @@ from locklab import base, blk, dm, media
 from probelab import SOON
 
 PARTS = (
-    "errors", "few_slots", "away", "overtaken", "moved", "all_hang", "closed", "cut", "dead_log",
-    "dead_log_closed", "leave", "leave_hung",
+    "errors", "few_slots", "away", "overtaken", "moved", "all_hang", "closed", "cut", "cut_held",
+    "dead_log", "dead_log_closed", "leave", "leave_hung",
 )  # fmt: skip
 SLOW_MS = 7000
 HOURS_MS = 3_600_000
@@ -28,7 +28,7 @@ ASLEEP, AWAKE = "destage_idle_ms=3600000", "destage_idle_ms=1"
 RING, PER = RING_START // blk.SECTOR, SEGMENT // blk.SECTOR
 FIRST = RING + PER, RING + 2 * PER - 1  # the place of segment 1, which is the first
 AT, SIZE = 4096, 32  # what only the first segment has
-FREE = 65536  # from this sector on the others are
+BEFORE, FREE = 40960, 65536  # from these sectors on the others are
 
 
 def close_in_time(what: Callable[[], None]) -> None:
@@ -254,6 +254,31 @@ def cut() -> None:
     with box.disk(ASLEEP) as disk:
         late(box, model, disk)
         Load(disk, model, FREE).run(5, 0.02)
+        media.cut(SITE, base.SEED)
+    box.log.heal()
+    free(box.log)
+    box.power_on()
+    good_end(box, model)
+
+
+def cut_held() -> None:
+    base.step("what isn't read holds the tail where it is, all before is free, and power is cut")
+    box, model = small()
+    with box.disk(ASLEEP) as disk:
+        filled(disk, model, BEFORE, BEFORE + 12 * PER, "before", SIZE)
+        only_in_log(box, model, disk)
+        base.until(lambda: box.count("segments") >= 20, "the rest to be in the log")
+        live = box.count("live")
+        data = blk.pattern(f"late {AT}", SIZE)
+        at = box.log.bytes(0, box.log.sectors).index(data) // blk.SECTOR
+        first = at - (at - RING) % PER
+        box.log.slow_reads_of(first, first + PER - 1, HOURS_MS)
+        box.set(AWAKE)
+        base.until(lambda: box.count("log_reads_late") > 0, "a read that is late", 20)
+        base.until(lambda: box.count("live") < live - 8, "the tail to move as far as that")
+        filled(disk, model, BEFORE, BEFORE + 4 * PER, "over it", SIZE)
+        Load(disk, model, FREE).run(5, 0.02)
+        base.expect(box.count("live") > 0, "it is where it was")
         media.cut(SITE, base.SEED)
     box.log.heal()
     free(box.log)
