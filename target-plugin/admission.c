@@ -126,8 +126,8 @@ static u64 until(const struct dcd_forecast *f, ktime_t now)
 }
 
 /*
- * Something of the log can't be read for now (late.h, lost.h), and the tail goes no further. How long
- * that takes nobody knows: so the less room is left the slower it goes, and never to its end.
+ * Something of the log can't be read for now (late.h, lost.h), and the tail goes no further. How
+ * long that takes nobody knows: so the less room is left the slower it goes, and never to its end.
  */
 static bool is_unread(const struct dcd_engine *e)
 {

@@ -19,8 +19,8 @@ struct dcd_engine;
 #define DCD_ASIDE_MOST 16U
 
 /*
- * @bytes of the log from @sector on, to @buf, within @patience (jiffies; 0 doesn't wait). -ETIME: not
- * by then; -ENOMEM; or the disk's error.
+ * @bytes of the log from @sector on, to @buf, within @patience (jiffies; 0 doesn't wait). -ETIME:
+ * not by then; -ENOMEM; or the disk's error.
  */
 int __must_check dcd_aside_read(struct dcd_engine *e, u64 sector, void *buf, size_t bytes,
 				unsigned long patience);

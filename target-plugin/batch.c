@@ -363,7 +363,10 @@ static void wait_reads(struct dcd_engine *e, struct dcd_batch *b, unsigned int l
 			b->unanswered = atomic_read(&b->reading.in_flight);
 }
 
-/* All that isn't late has come. What is late needs another batch: there is one, or it is waited for. */
+/*
+ * All that isn't late has come. What is late needs another batch: there is one, or it is waited
+ * for.
+ */
 static unsigned int end_reads(struct dcd_engine *e, struct dcd_batch *b)
 {
 	wait_reads(e, b, 0);
@@ -396,7 +399,8 @@ static int read_rest(struct dcd_engine *e, struct dcd_batch *b, dcd_width *width
 	for (i = 0; i < b->begun; i++) {
 		struct dcd_load *l = b->order[i];
 
-		if (l->unread && l->kind == DCD_LOAD_LEFT)	/* it is late, or wasn't asked for */
+		/* It is late, or wasn't asked for. */
+		if (l->unread && l->kind == DCD_LOAD_LEFT)
 			continue;
 		l->error = blk_status_to_errno(l->io.status);
 		if (!l->error)

@@ -37,12 +37,12 @@ struct dcd_load {
 };
 
 /*
- * @from, @next: where it and the next one begin; @turn, @mark: the sweep's there, the
- * mark with what was committed when it was collected. @order: what is to be read, by
- * its place; for @begun of @to_read that has begun, @reading, or @doubtful where reads failed or were
- * late before: nobody waits for those. @unanswered of them are late. @buf has @room bytes. Of its last
- * move: sectors @written, without zeroes, and the time that wipes took, @wiping; @late of its
- * writes haven't returned, since @late_since (late.h). @slow: it took long, and was waited for.
+ * @from, @next: where it and the next one begin; @turn, @mark: the sweep's there, the mark with
+ * what was committed when it was collected. @order: what is to be read, by its place; for @begun of
+ * @to_read that has begun, @reading, or @doubtful where reads failed or were late before: nobody
+ * waits for those. @unanswered of them are late. @buf has @room bytes. Of its last move: sectors
+ * @written, without zeroes, and the time that wipes took, @wiping; @late of its writes haven't
+ * returned, since @late_since (late.h). @slow: it took long, and was waited for.
  */
 struct dcd_batch {
 	struct dcd_load *loads, **order;

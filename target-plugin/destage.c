@@ -378,8 +378,8 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 		dcd_sweep_drop(s, m);
 		if (!s->past_log && m->target <= tail)	/* something has stayed there */
 			continue;
-		/* What stays is before it. */
-		r = READ_ONCE(e->data_failing) ? dcd_destage_flush(e) : 0;	/* nothing tried it */
+		/* What stays is behind it; and there may have been nothing to try the disk with. */
+		r = READ_ONCE(e->data_failing) ? dcd_destage_flush(e) : 0;
 		if (!r)
 			r = advance(e, m, s->past_log);
 		if (r || s->past_log)

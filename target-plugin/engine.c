@@ -73,7 +73,8 @@ static int make_workers(struct dcd_engine *e)
 	if (!e->intake_wq || !e->quick_wq || !e->commit_wq || !e->destage_wq || !e->io_wq ||
 	    !e->commit_buf || !e->destage_buf || !e->pending || !e->batch || !e->ahead ||
 	    !e->again || !e->beyond || !e->scrub.buf || !e->submit_wq || !e->flush_wq ||
-	    !e->wipe_wq || !e->aside_wq || dcd_stuck_init(e) || dcd_lost_init(e) || dcd_proof_init(e))
+	    !e->wipe_wq || !e->aside_wq || dcd_stuck_init(e) || dcd_lost_init(e) ||
+	    dcd_proof_init(e))
 		return -ENOMEM;
 	return bioset_init(&e->bios, 16, dcd_piece_pad, BIOSET_NEED_BVECS);
 }

@@ -4,21 +4,21 @@
  * seconds before it says so, or for ever. The destager doesn't wait for them, so that all else gets
  * to the data disk meanwhile and the log doesn't fill.
  *
- * When none of a batch's writes has returned for DCD_LATE, what of it is under way is late: its ranges
- * are held (stuck.h), so nothing else is written there until it has returned, and what is to be
- * there stays in the log. The batch waits by itself with its memory; the destager goes on with
+ * When none of a batch's writes has returned for DCD_LATE, what of it is under way is late: its
+ * ranges are held (stuck.h), so nothing else is written there until it has returned, and what is to
+ * be there stays in the log. The batch waits by itself with its memory; the destager goes on with
  * another one. What has returned is destaged as ever. What the disk didn't take, while it takes
  * others, is a bad place as it is; what of it is good is found when that is tried.
  *
  * When none of a batch's reads has returned for so long, nor is what they are for read by anybody
- * else: it keeps its place in the log (DCD_LOAD_LEFT), and the tail comes no further than that. What
- * has come is destaged as ever, and the batch waits likewise. What comes late is taken from it if the
- * index knows nothing newer; it goes to the data disk then, or it is what the log can't give
+ * else: it keeps its place in the log (DCD_LOAD_LEFT), and the tail comes no further than that.
+ * What has come is destaged as ever, and the batch waits likewise. What comes late is taken from it
+ * if the index knows nothing newer; it goes to the data disk then, or it is what the log can't give
  * (lost.h). Where a read was late or failed nobody waits for the next one at all.
  *
- * There may be DCD_LATE_BATCHES of them. Beyond that a write is waited for, as it is when no more may
- * be held, and past a dead log, where nothing can stay. Of the log nothing more is read, then: what
- * is only there rests until some of it has answered. So a log that doesn't answer at all holds
+ * There may be DCD_LATE_BATCHES of them. Beyond that a write is waited for, as it is when no more
+ * may be held, and past a dead log, where nothing can stay. Of the log nothing more is read, then:
+ * what is only there rests until some of it has answered. So a log that doesn't answer at all holds
  * neither the destager nor a close.
  *
  * The destager's, but for dcd_late_under_way(). Process context.

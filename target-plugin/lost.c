@@ -260,7 +260,9 @@ void dcd_lost_keep(struct dcd_engine *e, struct dcd_load *l, bool past_log)
 		l->kind = DCD_LOAD_AGAIN;
 		return;
 	}
-	l->kind = !past_log && dcd_stuck_again(e, l->oldest) && said(e) ? DCD_LOAD_AGAIN : DCD_LOAD_LEFT;
+	l->kind = DCD_LOAD_LEFT;
+	if (!past_log && dcd_stuck_again(e, l->oldest) && said(e))
+		l->kind = DCD_LOAD_AGAIN;
 	if (!past_log)
 		return;
 	/* Nowhere but in the log can it be said; there it may be yet. */

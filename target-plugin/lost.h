@@ -7,11 +7,12 @@
  * Such a place mustn't hold the tail for ever. While there is room it only waits (DCD_LOAD_LEFT),
  * as a disk or its cable may be mended; each for half a minute, and when no more than an eighth of
  * the ring is free for a few seconds and a second read at least, which is less than a write waits
- * for room, but where a read takes seconds itself: then writes are slowed meanwhile (admission.c). Then what is left of it in the index is logged at the head as DCD_ENTRY_LOST, 64 bytes
- * however long it is, and that is logged again as bad places of the data disk are (stuck.h): so it
- * outlives everything, and costs no more than all of it once for each quarter of the ring. Recovery
- * makes the same of a segment of which only payloads are damaged (plan.h), but for what the data
- * disk has already (wounded.h).
+ * for room, but where a read takes seconds itself: then writes are slowed meanwhile (admission.c).
+ * Then what is left of it in the index is logged at the head as DCD_ENTRY_LOST, 64 bytes however
+ * long it is, and that is logged again as bad places of the data disk are (stuck.h): so it outlives
+ * everything, and costs no more than all of it once for each quarter of the ring. Recovery makes
+ * the same of a segment of which only payloads are damaged (plan.h), but for what the data disk has
+ * already (wounded.h).
  *
  * With the log dead an NVRAM that keeps its content goes on past it, and the header's `applied`
  * with it: whoever starts then doesn't take the log's word for anything below that, nor its LOST.
@@ -47,7 +48,8 @@ struct dcd_place;
 
 /*
  * What couldn't be read lately, at @at of the ring's unrolled space: when it was found, and seen
- * last; jiffies. How often it has @failed, as it may have been late (late.h) only. Of more than DCD_LOST_RANGES those that were seen longest ago begin anew.
+ * last; jiffies. How often it has @failed, as it may have been late (late.h) only. Of more than
+ * DCD_LOST_RANGES those that were seen longest ago begin anew.
  */
 struct dcd_doubt {
 	u64 at;

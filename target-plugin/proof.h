@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Places of the ring that are in doubt: somebody couldn't read one, got other bytes from it than
- * it was given, or couldn't write it. A disk may take writes there all the same, and the ring comes
- * to that place again in every lap. So as long as the engine is open each segment that is written
- * to such a place is read back, and compared, before its slot may be used again. If it isn't
- * there, or hasn't come within a moment (aside.h; where that was so the last time nobody waits for
- * it at all), its slot is pinned (slots.c): what is read of it comes from there, and the destager brings
- * it to the data disk at once. After a cut recovery takes it from that slot. If too many
- * slots are pinned it is a write that failed: the log is dead (engine.h).
+ * Places of the ring that are in doubt: somebody couldn't read one, got other bytes from it than it
+ * was given, or couldn't write it. A disk may take writes there all the same, and the ring comes to
+ * that place again in every lap. So as long as the engine is open each segment that is written to
+ * such a place is read back, and compared, before its slot may be used again. If it isn't there, or
+ * hasn't come within a moment (aside.h; where that was so the last time nobody waits for it at
+ * all), its slot is pinned (slots.c): what is read of it comes from there, and the destager brings
+ * it to the data disk at once. After a cut recovery takes it from that slot. If too many slots are
+ * pinned it is a write that failed: the log is dead (engine.h).
  *
  * That needs an NVRAM that keeps its content (@keeps). With another one, or none, such a place goes
  * on to lose what it gets, lap after lap, and is told each time. Look after that disk.

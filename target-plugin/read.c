@@ -5,15 +5,14 @@
  * the engine's, so that the request can be given up (read.h): what is on the data disk right
  * there, or into the cache's. What is only in the log: log-read.c.
  *
- * A place in an NVRAM slot or in the log is used again for something else. A slot
- * knows its segment, and isn't while somebody copies from it. In the log it may be at
- * any time: so who has read it looks behind that whether its segment is live yet
- * (dcd_is_live()), and if it isn't asks the index anew. So a log that takes long to answer a read
- * holds nothing. The data disk (a hole of the index) needs none of that. A sector's place there is its own
- * for ever; the destager takes a range out of the index only when the data disk
- * has it, and whatever it brings there later is of a write that is newer than
- * the index was when it was asked: one that is under way at the same time as
- * the read, which may see it or not.
+ * A place in an NVRAM slot or in the log is used again for something else. A slot knows its
+ * segment, and isn't while somebody copies from it. In the log it may be at any time: so who has
+ * read it looks behind that whether its segment is live yet (dcd_is_live()), and if it isn't asks
+ * the index anew. So a log that takes long to answer a read holds nothing. The data disk (a hole of
+ * the index) needs none of that. A sector's place there is its own for ever; the destager takes a
+ * range out of the index only when the data disk has it, and whatever it brings there later is of a
+ * write that is newer than the index was when it was asked: one that is under way at the same time
+ * as the read, which may see it or not.
  */
 #include <linux/bio.h>
 #include <linux/delay.h>

@@ -8,7 +8,7 @@
 
 #define TRIES		4	/* at a time; one that the disk takes doesn't count */
 #define OF_RING		16	/* no more than such a part of it is stuck, */
-#define FAR		4	/* and nothing of it is further behind than that */
+#define FAR		4	/* and the tail is no further behind than that */
 #define OF_TIME		16	/* no more than such a part is spent with trying, but */
 #define SELDOM		(600 * HZ)	/* it is done so often */
 #define OTHERS		3	/* places that a disk is asked for, until it takes one, */
@@ -103,10 +103,16 @@ bool dcd_stuck_again(struct dcd_engine *e, u64 segment)
 {
 	/* Behind what all that is lost takes at the head there has to be something else. */
 	u64 lost = div_u64(READ_ONCE(e->lost.n), dcd_table_places(e)) * 3 / 2 + 2;
-	bool yes;
+	u64 far = max(e->segments / FAR, min(e->segments / 2, lost));
+	struct dcd_stuck *s = &e->bad;
+	bool yes = false;
 
 	spin_lock(&e->lock);
-	yes = e->head - segment > max(e->segments / FAR, min(e->segments / 2, lost));
+	if (e->head - e->tail > far) {
+		if (s->again <= e->tail || e->head - s->again > far)
+			s->again = e->committed;
+		yes = segment < s->again;
+	}
 	spin_unlock(&e->lock);
 	return yes;
 }

@@ -3,11 +3,11 @@
  * Bad places of the data disk: ranges that it didn't take while it took others, so that what
  * is to be there stays in the log, and is read from there.
  *
- * They don't hold the tail: when the log has gone far enough past them, the destager logs
- * them again at the head (again.c), which costs no more than all of them once for each
- * quarter of the ring. Now and then a few of them are tried, those first that weren't tried
- * for longest, so that no more than a small part of the time goes into that; a disk that has
- * replaced its sector, or was replaced, gets them then.
+ * They don't hold the tail: when the log has gone far enough past them, the destager logs them
+ * again at the head (again.c), which costs no more than all of them once for each quarter of the
+ * ring, also while something else holds the tail. Now and then a few of them are tried, those first
+ * that weren't tried for longest, so that no more than a small part of the time goes into that; a
+ * disk that has replaced its sector, or was replaced, gets them then.
  *
  * There may be DCD_STUCK_RANGES of them, with 1/16 of the ring in all. A disk that has more is
  * taken for one that fails: what is above the bound keeps its place in the log, and when the
@@ -41,7 +41,7 @@ struct dcd_stuck_range {
 
 /*
  * Sorted by @sector, apart from each other. @tries: so many more may be tried until @next,
- * besides what else is in the one at @trying.
+ * besides what else is in the one at @trying. What is below segment @again is logged again, once.
  */
 struct dcd_stuck {
 	unsigned int n;
@@ -50,6 +50,7 @@ struct dcd_stuck {
 	unsigned int tries;
 	sector_t trying;
 	unsigned long next;	/* jiffies */
+	u64 again;
 	struct dcd_stuck_range *range;
 };
 
@@ -69,7 +70,7 @@ sector_t dcd_stuck_left(const struct dcd_engine *e);
 bool dcd_stuck_held(const struct dcd_engine *e, const struct dcd_place *p);
 /* May this one, which is stuck, be written now? Then it counts as tried. */
 bool dcd_stuck_try(struct dcd_engine *e, const struct dcd_place *p);
-/* Does what is in this segment have to be logged again, as the tail will need it? */
+/* Does what is in this segment have to be logged again, as the tail needs it? */
 bool dcd_stuck_again(struct dcd_engine *e, u64 segment);
 /* The data disk has taken it, and a flush. */
 void dcd_stuck_mended(struct dcd_engine *e, const struct dcd_place *p);

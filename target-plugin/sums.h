@@ -3,11 +3,11 @@
  * The checksums of what is in the log, in memory: whatever is read from there is compared
  * with them before anybody gets it, and before the log gives its copy up.
  *
- * An entry has one checksum, so what is left of an entry that was partly written over can
- * only be checked together with all of it: who reads a range reads its whole entries
- * (dcd_sums_whole()). Eight bytes for each write in a segment, which has a few more, from its commit until the tail
- * has passed it. Where there was no memory for them they are read from the log again, with what
- * else is in the segment.
+ * An entry has one checksum, so what is left of an entry that was partly written over can only be
+ * checked together with all of it: who reads a range reads its whole entries (dcd_sums_whole()).
+ * Eight bytes for each write in a segment, which has a few more, from its commit until the tail has
+ * passed it. Where there was no memory for them they are read from the log again, with what else is
+ * in the segment.
  *
  * Process context; may sleep for memory and disks, but for dcd_sums_drop(), which doesn't.
  */
