@@ -205,8 +205,10 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 		look_ahead(e, now);
 	r = dcd_batch_move(e, b, s->ahead ? e->ahead : NULL, width);
 	dcd_outcome(e, b, r, began, failures, &o);
-	if (o.bad == DCD_UNREAD)
+	if (o.bad == DCD_UNREAD) {
 		e->unread_at = jiffies;
+		s->unread = b->mark.way;
+	}
 	if (o.bad || o.flush)
 		hold_marks(e, &o);
 	s->at = r || o.again || b->late ? dcd_left_at(b) : b->next;
@@ -292,7 +294,7 @@ static int advance(struct dcd_engine *e, const struct dcd_mark *m, bool log_dead
 	dcd_settle(e, m->target, m->applied, log_dead);
 	if (log_dead)
 		dcd_log_works(e);
-	if (e->log_unreadable) {
+	if (e->log_unreadable && m->way > e->sweep.unread) {
 		e->log_unreadable = false;
 		pr_info("dcd: %s: the log %pg is readable again\n", e->name, e->log.bdev);
 	}

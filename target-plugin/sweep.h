@@ -27,6 +27,7 @@ struct dcd_sweep {
 	unsigned int n;
 	u64 from;		/* segments below it are done with: leave.h; else 0 */
 	bool tried;		/* a round by the log that is to be left has failed */
+	u64 unread;		/* where something of the log last wasn't read */
 	bool skipped;		/* there is something that only who leaves the log goes past */
 	u64 short_target, short_applied;	/* no further, while room is short; 0: it isn't */
 };
