@@ -129,7 +129,7 @@ static int gives_others(struct dcd_engine *e)
 	}
 	kfree(buf);
 	kfree(f);
-	return r == -ETIME ? r : r == 1;
+	return r == -ETIME || r == -ENOMEM ? -ETIME : r == 1;
 }
 
 /* Once more, for the last time. What takes long has to have failed before. */

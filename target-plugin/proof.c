@@ -58,8 +58,8 @@ static int compare(struct dcd_engine *e, u64 segment, const void *buf, u32 bytes
 
 	if (r == -ETIME)
 		set_bit(place, e->proof.slow);
-	if (r)
-		return r;
+	if (r)	/* without memory nobody knows either */
+		return r == -ENOMEM ? -ETIME : r;
 	return memcmp(e->proof.buf, buf, bytes) ? -EBADMSG : 0;
 }
 
@@ -71,8 +71,8 @@ int dcd_proof(struct dcd_engine *e, u64 segment, const void *buf, u32 bytes)
 		return 0;
 	dcd_count(e, DCD_N_READ_BACK, 1);
 	r = compare(e, segment, buf, bytes);
-	if (!r || r == -ENOMEM)
-		return r;
+	if (!r)
+		return 0;
 	dcd_count(e, r == -ETIME ? DCD_N_READ_BACK_LATE : DCD_N_READ_BACK_BAD, 1);
 	pr_err_ratelimited("dcd: %s: segment %llu was written to the log %pg, whose place was bad before, and %s: error %d\n",
 			   e->name, segment, e->log.bdev,

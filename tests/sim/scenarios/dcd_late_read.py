@@ -57,8 +57,9 @@ class Load:
 
     def run(self, seconds: float, pause: float, most: float = SOON) -> None:
         longest, end, size = 0.0, time.monotonic() + seconds, self._size
+        blocks = (self._disk.sectors - self._first) // size
         while time.monotonic() < end:
-            at = self._first + size * self._rng.randrange((self._disk.sectors - self._first) // size)
+            at = self._first + size * self._rng.randrange(blocks)
             self._tag += 1
             data = blk.pattern(f"load {self._tag}", size)
             longest = max(longest, blk.timed(partial(self._disk.write, at, data)))
@@ -327,10 +328,9 @@ def leaves(seconds: float, model: Model, box: Box, disk: blk.Disk) -> None:
     base.until(lambda: "log LEFT" in box.info(), "the log to be left", seconds)
     print(f"  it took {time.monotonic() - began:.0f} s", flush=True)
     base.expect(lost_of(disk, model, 8) > 0, "what only the log had is lost")
-    base.expect(
-        disk.read(FREE + 8 * PER, 8) == blk.pattern(f"fill {FREE + 8 * PER}", SIZE)[: 8 * blk.SECTOR],
-        "what it could give is there",
-    )
+    at = FREE + 8 * PER
+    same = disk.read(at, SIZE) == blk.pattern(f"fill {at}", SIZE)
+    base.expect(same, "what it could give isn't there")
 
 
 def leave() -> None:
