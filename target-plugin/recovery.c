@@ -176,7 +176,7 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 		if (!r)
 			return keep_slot(e, c, e->slots + i, sequence);
 		pr_err("dcd: %s: segment %llu can't be written: error %d, so the DCD isn't opened: copy the log %pg to a disk that takes writes, and use that; or `dcd recover` brings what log and NVRAM have to the data disk, and the DCD can be opened without writing to that segment\n",
-			       e->name, sequence, r, e->log.bdev);
+		       e->name, sequence, r, e->log.bdev);
 		return r;
 	}
 	return 0;

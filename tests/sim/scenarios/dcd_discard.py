@@ -126,7 +126,7 @@ def remote() -> None:
     # The load has a disk of its own at the target: a mount holds up who writes to the same.
     with lio.look(store) as other:
         Program(f"blkdiscard {node}").beside(box, other, 15)
-        behind = {"offset": "17g", "size": "900m"}  # what follows is before it
+        behind: dict[str, object] = {"offset": "17g", "size": "900m"}  # what follows is before it
         for kind, mkfs in (
             ("ext4", f"mkfs.ext4 -q -F -E discard {node} 16g"),
             ("xfs", f"mkfs.xfs -q -f -d size=16g {node}"),
@@ -136,7 +136,7 @@ def remote() -> None:
                 (there / "file").write_bytes(bytes(64 << 20))
                 os.sync()
                 (there / "file").unlink()
-                Program(f"fstrim {there}").beside(box, other, 15, **behind)
+                Program(f"fstrim {there}").beside(box, other, 15, LONGEST_S, **behind)
                 fs.settle(there)
             fs.clean(kind, node, "trimmed")
     session.close()
@@ -153,7 +153,7 @@ def mkfs() -> None:
     wire, target, session = Wire("lan"), lio.Target(store), Session()
     node = session.login()
     with lio.look(store) as other:
-        behind = {"offset": "17g", "size": "900m"}
+        behind: dict[str, object] = {"offset": "17g", "size": "900m"}
         # Its 6 MiB of data come in two writes, and the spindle makes room for 2 MiB a second:
         # once they have waited for half of their patience, they go before the short ones.
         for line in (
