@@ -64,18 +64,32 @@ static bool slots_are_kept(const struct dcd_engine *e)
 u64 dcd_ring_left(const struct dcd_engine *e)
 {
 	lockdep_assert_held(&e->lock);
-	return most_segments(e) - (e->head - e->tail);
+	return most_segments(e) - min(most_segments(e), e->head - dcd_kept_from(e));
 }
 
-u64 dcd_ring_free(const struct dcd_engine *e)
+/* With the ring in use from segment @from on. */
+static u64 free_with(const struct dcd_engine *e, u64 from)
 {
-	u64 most = for_writes(e), used = e->head - e->tail;
+	u64 most = for_writes(e), used = e->head - from;
 
 	lockdep_assert_held(&e->lock);
 	if (slots_are_kept(e))
 		return 0;
 	used = max(used, mul_u64_u32_div(most, dcd_index_fill(e), DCD_FULL));
 	return most - min(most, used);
+}
+
+u64 dcd_ring_free(const struct dcd_engine *e)
+{
+	return free_with(e, dcd_kept_from(e));
+}
+
+bool dcd_ring_is_behind(const struct dcd_engine *e, u64 tail)
+{
+	u64 from = dcd_kept_from(e), most = for_writes(e);
+
+	lockdep_assert_held(&e->lock);
+	return from < tail && e->head - from > most - most / 4;
 }
 
 static struct dcd_level ring_level(const struct dcd_engine *e)
@@ -196,7 +210,8 @@ bool dcd_pressed(struct dcd_engine *e)
 
 	spin_lock(&e->lock);
 	ring = ring_level(e);
-	ring.used = ring.size - dcd_ring_free(e);
+	/* What only waits for the superblock's other copy is no work for the destager. */
+	ring.used = ring.size - free_with(e, e->tail);
 	spin_unlock(&e->lock);
 	return dcd_level_above(&ring, ring.low);
 }

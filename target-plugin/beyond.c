@@ -197,8 +197,8 @@ void dcd_beyond_close(struct dcd_engine *e, bool behind)
 			e->beyond = NULL;
 			__module_get(THIS_MODULE);
 		}
-	} else if (old && old->applied <= le64_to_cpu(e->super.applied)) {
-		list_del(&old->list);	/* the log knows it */
+	} else if (old && old->applied <= dcd_super_told(e)) {
+		list_del(&old->list);	/* the log knows it, in both copies */
 		gone = old;
 	}
 	mutex_unlock(&known_lock);

@@ -40,6 +40,8 @@ DCD_COUNTER(BUSY, busy)	/* waits that took too long */
 DCD_COUNTER(UNWANTED, unwanted)	/* waits of requests that were aborted */
 DCD_COUNTER(SEGMENTS, segments)
 DCD_COUNTER(LOG_SECTORS, log_sectors)
+DCD_COUNTER(SUPERBLOCKS, superblocks)	/* copies of it that were written */
+DCD_COUNTER(SUPERBLOCKS_BOTH, superblocks_both)	/* of these, the second one of a tail */
 DCD_COUNTER(ROUNDS, rounds)
 DCD_COUNTER(PREEMPTED, preempted)
 DCD_COUNTER(BYPASS_ROUNDS, bypass_rounds)

@@ -69,6 +69,7 @@ void dcd_destage_kick(struct dcd_engine *e)
 {
 	unsigned long left = to_retry(e);
 
+	dcd_super_kick(e);
 	if (left)
 		queue_delayed_work(e->destage_wq, &e->destage_work, left);
 	else if (urgent(e))
@@ -285,7 +286,7 @@ static int advance(struct dcd_engine *e, const struct dcd_mark *m, bool log_dead
 	set_log_behind(e, log_dead && !e->keeps);
 	if (log_dead && time_before(jiffies, e->log_retry))
 		return e->keeps ? 0 : -EIO;
-	r = dcd_super_write(e, m->target, m->applied);
+	r = dcd_super_pass(e, m->target, m->applied, log_dead);
 	if (r) {
 		dcd_log_failed(e, DCD_SUPERBLOCK, r);
 		return log_dead && !e->keeps ? r : 0;
@@ -368,6 +369,7 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 			return first;
 		if (!width(e))
 			return -EAGAIN;
+		dcd_super_catch_up(e);
 		dcd_foresee(e);
 		r = step(e, &now, &failures);
 		if (r && !may_go_on(r))
@@ -424,6 +426,7 @@ void dcd_destage_worker(struct work_struct *work)
 
 	if (dcd_left(e))
 		return;
+	dcd_super_catch_up(e);
 	dcd_leave_begin(e);
 	dcd_leave_taken_back(e);
 	/* A commit that was under way when the log died has its slot; no other begins. */

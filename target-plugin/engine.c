@@ -259,6 +259,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	INIT_DELAYED_WORK(&e->patience_work, dcd_patience_worker);
 	INIT_WORK(&e->reuse_work, dcd_reuse_worker);
 	INIT_DELAYED_WORK(&e->destage_work, dcd_destage_worker);
+	INIT_WORK(&e->super_work, dcd_super_worker);
 	INIT_DELAYED_WORK(&e->scrub_work, dcd_scrub_worker);
 	if (dcd_acks_early())
 		pr_warn("dcd: %s: test_ack_early is on: acknowledged writes will be lost by a power cut\n",
@@ -413,6 +414,7 @@ void dcd_close(struct dcd_engine *e)
 	cancel_delayed_work_sync(&e->commit_work);
 	cancel_delayed_work_sync(&e->destage_work);
 	cancel_delayed_work_sync(&e->commit_work);
+	cancel_work_sync(&e->super_work);
 	tell_end(e);
 	dcd_beyond_close(e, e->log_behind && !e->after_log && !dcd_left(e));
 	dcd_end(e);

@@ -25,7 +25,8 @@
  *    reader can still copy from it (@copiers).
  * 4. A log segment is reused only when what was live in it is durable on the
  *    data disk, and what was written over the rest is durable in the log or an
- *    NVRAM that keeps its content, and a superblock that says so is durable. Who has
+ *    NVRAM that keeps its content, and both copies of the superblock say so (dcd_kept_from()):
+ *    should the newer one be lost, the older one is as right. Who has
  *    read it asks then whether it is live yet (dcd_is_live()), and starts anew if not.
  * 5. Only the destager takes ranges out of the index, under @intake, and only
  *    what a flush has made durable on the data disk since it was copied there.
@@ -216,6 +217,8 @@ struct dcd_engine {
 	u64 committed;			/* segments below it don't need NVRAM any more */
 	u64 committed_entry;		/* newest entry there */
 	u64 tail;			/* oldest segment that isn't destaged */
+	u64 older_tail;			/* by the superblock's older copy; 0: it isn't known */
+	u64 older_applied;		/* likewise */
 	u64 damaged;			/* behind the last segment whose bytes were wrong */
 	bool log_dead;			/* a write to it failed; see above */
 	enum dcd_leaving leaving;	/* leave.h */
@@ -275,6 +278,7 @@ struct dcd_engine {
 	struct workqueue_struct *aside_wq;	/* aside.h */
 	struct work_struct intake_work;
 	struct delayed_work commit_work, destage_work, scrub_work;
+	struct work_struct super_work;		/* on @destage_wq */
 	struct dcd_scrub scrub;
 	unsigned int scrub_kib;		/* may change */
 	void *commit_buf, *destage_buf;
@@ -400,6 +404,23 @@ int __must_check dcd_super_read(struct dcd_engine *e, bool grown);
 int __must_check dcd_super_blocks(struct dcd_engine *e, u8 *buf, unsigned long patience);
 int __must_check dcd_header_read(struct dcd_engine *e);
 int __must_check dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied);
+/*
+ * The same for a tail that moves: also to the other copy if that is due, or if @both have to know
+ * it before anything relies on it. An error: perhaps the newer one alone says it.
+ * _catch_up(): the other one, if that is due now. _kick(): if so, the destager does it soon. Any
+ * context.
+ */
+int __must_check dcd_super_pass(struct dcd_engine *e, u64 tail, u64 applied, bool both);
+void dcd_super_catch_up(struct dcd_engine *e);
+void dcd_super_kick(struct dcd_engine *e);
+void dcd_super_worker(struct work_struct *work);
+u64 dcd_super_told(const struct dcd_engine *e);	/* entries up to it are applied, by both copies */
+/*
+ * The oldest segment whose place in the ring is kept, as a copy of the superblock counts it. With
+ * the log dead no place is written to: before it works again both copies have the tail. Needs
+ * @lock.
+ */
+u64 dcd_kept_from(const struct dcd_engine *e);
 /* All copies of the superblock have this bit of @incompat from now on; the destager's. */
 int __must_check dcd_super_feature(struct dcd_engine *e, u32 bit);
 void dcd_header_write(struct dcd_engine *e, u64 applied);	/* the destager's */
@@ -611,6 +632,8 @@ void dcd_settle(struct dcd_engine *e, u64 target, u64 applied, bool log_dead);
  */
 u64 dcd_ring_free(const struct dcd_engine *e);
 u64 dcd_ring_left(const struct dcd_engine *e);
+/* Is room soon wanted that is there as soon as both copies of the superblock have @tail? */
+bool dcd_ring_is_behind(const struct dcd_engine *e, u64 tail);
 bool dcd_pressed(struct dcd_engine *e);	/* is that above the low watermark? */
 bool dcd_ring_pressed(struct dcd_engine *e);	/* the ring alone */
 /* Is the log disk behind, so that NVRAM fills up? */

@@ -27,6 +27,8 @@ static bool hopeless(struct dcd_engine *e)
 		return true;
 	if (dcd_slot_coming(e) || !dcd_may_reserve(e, 1))
 		return false;
+	if (dcd_ring_is_behind(e, e->tail))
+		return false;
 	return e->stuck && (e->log_dead || !dcd_ring_free(e));
 }
 

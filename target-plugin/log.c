@@ -103,14 +103,27 @@ static bool may_pin(struct dcd_engine *e, int proof)
 	return dcd_slots_may_pin(e, false);
 }
 
+/* Does neither copy of the superblock count what is in its place? */
+static bool may_be_written(struct dcd_engine *e, u64 segment)
+{
+	bool yes;
+
+	spin_lock(&e->lock);
+	yes = segment - dcd_kept_from(e) < e->segments;
+	spin_unlock(&e->lock);
+	return yes;
+}
+
 static int commit(struct dcd_engine *e, struct dcd_slot *s)
 {
 	ktime_t began = ktime_get();
 	bool whole = dcd_slot_copy(e, s, e->commit_buf);
-	int r, proof = 0;
+	int r = -EIO, proof = 0;
 
 	WRITE_ONCE(e->log_tried, s->segment + 1);
-	r = dcd_segment_write(e, e->commit_buf, s->segment, s->first_entry, s->entries, s->used);
+	if (!WARN_ON_ONCE(!may_be_written(e, s->segment)))
+		r = dcd_segment_write(e, e->commit_buf, s->segment, s->first_entry, s->entries,
+				      s->used);
 	/* What its slot can't give either isn't kept by it. */
 	if (!r && whole)
 		proof = dcd_proof(e, s->segment, e->commit_buf, s->used);
@@ -126,6 +139,7 @@ static int commit(struct dcd_engine *e, struct dcd_slot *s)
 	if (proof)
 		dcd_log_damaged(e, s->segment);	/* so it is destaged at once */
 	dcd_slot_committed(e, s, proof);
+	dcd_super_kick(e);
 	if (proof)
 		dcd_destage_kick(e);
 	dcd_report(e);
@@ -145,7 +159,7 @@ void dcd_log_try(struct dcd_engine *e)
 
 	if (READ_ONCE(e->leaving) || time_before(jiffies, e->log_retry))
 		return;
-	r = dcd_super_write(e, e->tail, applied);
+	r = dcd_super_pass(e, e->tail, applied, true);
 	if (r) {
 		dcd_log_failed(e, DCD_SUPERBLOCK, r);
 		return;

@@ -133,6 +133,10 @@ void dcd_super_find(const void *blocks, u64 data_sectors, u64 log_sectors,
 	f->super = *copy[f->counts];
 	f->differ = f->copies[!f->counts] != DCD_COPY_VALID ||
 		    copy[0]->data_sectors != copy[1]->data_sectors;
+	if (f->copies[!f->counts] == DCD_COPY_VALID) {
+		f->other_tail = le64_to_cpu(copy[!f->counts]->tail);
+		f->other_applied = le64_to_cpu(copy[!f->counts]->applied);
+	}
 	f->reason = check_super(f, data_sectors, log_sectors);
 }
 

@@ -81,6 +81,7 @@ struct dcd_super_found {
 	enum dcd_copy copies[2];
 	unsigned int counts;		/* the copy that counts */
 	bool differ;			/* the other one is damaged, or knows another size */
+	u64 other_tail, other_applied;	/* the other one's; 0: it isn't valid */
 	struct dcd_super super;		/* of the valid copy that counts, else zeroes */
 	struct dcd_geometry geometry;	/* if @reason is DCD_OK or DCD_RETIRED */
 };

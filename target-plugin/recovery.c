@@ -463,12 +463,13 @@ static void wipe_leftovers(struct dcd_engine *e, struct recovery *c)
 
 /*
  * What the log has below @next is on the data disk: it begins there, so that
- * the places before may be written to whatever is in them. Or it begins where it did, and
- * the superblock has two good copies again, which know the data disk's size.
+ * the places before may be written to whatever is in them. Both copies of the superblock say so:
+ * what else says it now (beyond.h) may be gone at the next opening. Or it begins where it did, and
+ * the superblock has two good copies again, which know the data disk's size and the same tail.
  */
 static void disown(struct dcd_engine *e, u64 next, u64 applied)
 {
-	int r = dcd_super_write(e, next, applied);
+	int r = dcd_super_pass(e, next, applied, true);
 
 	e->tail = next;
 	if (r)
@@ -492,6 +493,13 @@ static void tell(struct dcd_engine *e, const struct recovery *c)
 		       e->name, e->lost.sectors, e->log.bdev);
 }
 
+/* Is there more to say, or may what NVRAM has come to a place that the other copy counts? */
+static bool copies_differ(const struct dcd_engine *e, const struct dcd_plan *p)
+{
+	return e->super_differs || p->next + e->nslots > e->older_tail + e->segments ||
+	       (!e->keeps && p->applied > le64_to_cpu(e->super.applied));
+}
+
 static int recover(struct dcd_engine *e, struct recovery *c)
 {
 	struct dcd_plan *p = &c->plan;
@@ -501,10 +509,11 @@ static int recover(struct dcd_engine *e, struct recovery *c)
 	e->tail = le64_to_cpu(e->super.tail);
 	mutex_lock(&e->intake);
 	r = find_out(e, c);
+	e->head = p->next;	/* without what NVRAM has */
 	if (!r && p->tail != e->tail)
 		disown(e, p->tail, p->applied);
-	else if (!r && e->super_differs)
-		disown(e, e->tail, le64_to_cpu(e->super.applied));
+	else if (!r && copies_differ(e, p))
+		disown(e, e->tail, e->keeps ? le64_to_cpu(e->super.applied) : p->applied);
 	settled(e, p);
 	if (!r)
 		r = read_nvram(e, c);

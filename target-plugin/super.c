@@ -9,6 +9,8 @@
 #define TEXT 512	/* bytes of a reason */
 
 TEST_KNOB(bool, both_copies, "the superblock can't be read if one of its copies can't");
+TEST_KNOB(bool, one_passes, "a place of the ring is used again when one copy of the superblock has passed it");
+TEST_KNOB(bool, one_told, "that the log was passed over is told to one copy of its superblock");
 TEST_KNOB(bool, any_end, "end records that are damaged are as if they had never been written");
 
 void dcd_geometry_of(const struct dcd_engine *e, struct dcd_geometry *g)
@@ -47,6 +49,8 @@ static int take_super(struct dcd_engine *e, const struct dcd_super_found *f)
 			e->name, !f->counts, e->log.bdev);
 	e->super = f->super;
 	e->super_differs = f->differ;
+	e->older_tail = min(f->other_tail, le64_to_cpu(e->super.tail));
+	e->older_applied = min(f->other_applied, le64_to_cpu(e->super.applied));
 	e->epoch = f->geometry.epoch;
 	e->segments = f->geometry.segments;
 	e->segment_bytes = f->geometry.segment_bytes;
@@ -124,9 +128,94 @@ int dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied)
 	copy = dcd_super_next(s, tail, applied);
 	r = dcd_disk_io(&e->log, REQ_OP_WRITE | REQ_SYNC | REQ_PREFLUSH | REQ_FUA,
 			copy * (DCD_BLOCK >> SECTOR_SHIFT), s, DCD_BLOCK);
+	if (r)
+		return r;
+	dcd_count(e, DCD_N_SUPERBLOCKS, 1);
+	/* The one that was the newer one is the older one now. */
+	spin_lock(&e->lock);
+	e->older_tail = min(le64_to_cpu(e->super.tail), tail);
+	e->older_applied = min(le64_to_cpu(e->super.applied), applied);
+	spin_unlock(&e->lock);
+	e->super = *s;
+	return 0;
+}
+
+u64 dcd_kept_from(const struct dcd_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+	if (e->log_dead || test_knob(one_passes))
+		return e->tail;
+	return min(e->tail, e->older_tail);
+}
+
+/*
+ * One copy has @tail, or gets it now: is the other one to have it, too? Not for each few segments,
+ * while there is room without. But when all is on the data disk, nothing of the log has to be read
+ * any more, whichever copy counts; and what of it can't be read never has to be.
+ */
+static bool is_due(struct dcd_engine *e, u64 tail)
+{
+	u64 older;
+	bool yes;
+
+	spin_lock(&e->lock);
+	older = e->older_tail;
+	yes = dcd_ring_is_behind(e, tail) ||
+	      (!test_knob(one_passes) && (e->damaged > older || READ_ONCE(e->log_unreadable)));
+	yes = yes || (e->head == tail && !test_knob(one_told));
+	yes = yes && older < tail && !e->log_dead;
+	spin_unlock(&e->lock);
+	return yes;
+}
+
+u64 dcd_super_told(const struct dcd_engine *e)
+{
+	u64 newer = le64_to_cpu(e->super.applied);
+
+	return test_knob(one_told) ? newer : min(newer, e->older_applied);
+}
+
+static int write_second(struct dcd_engine *e)
+{
+	int r = dcd_super_write(e, le64_to_cpu(e->super.tail), le64_to_cpu(e->super.applied));
+
 	if (!r)
-		e->super = *s;
+		dcd_count(e, DCD_N_SUPERBLOCKS_BOTH, 1);
 	return r;
+}
+
+int dcd_super_pass(struct dcd_engine *e, u64 tail, u64 applied, bool both)
+{
+	int r = dcd_super_write(e, tail, applied);
+
+	if (r)
+		return r;
+	both = both && !test_knob(one_told) &&
+	       (e->older_tail < tail || e->older_applied < applied);
+	return both || is_due(e, tail) ? write_second(e) : 0;
+}
+
+void dcd_super_catch_up(struct dcd_engine *e)
+{
+	int r;
+
+	if (!is_due(e, le64_to_cpu(e->super.tail)))
+		return;
+	r = write_second(e);
+	if (r)
+		dcd_log_failed(e, DCD_SUPERBLOCK, r);
+	wake_up_all(&e->room);
+}
+
+void dcd_super_worker(struct work_struct *work)
+{
+	dcd_super_catch_up(container_of(work, struct dcd_engine, super_work));
+}
+
+void dcd_super_kick(struct dcd_engine *e)
+{
+	if (is_due(e, READ_ONCE(e->tail)))
+		queue_work(e->destage_wq, &e->super_work);
 }
 
 int dcd_super_feature(struct dcd_engine *e, u32 bit)

@@ -233,6 +233,28 @@ def test_one_copy_of_the_superblock_is_too_little() -> None:
     assert run.rc == 1 and "Input/output error" in run.stderr, run.text
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_older_copy_of_the_superblock_is_right(kernel: str) -> None:
+    run = lab("dcd_super_older.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("knob", "part", "says"), [
+    ("one_told", "past_dram", "has other bytes in sector 100"),
+    ("one_told", "past_battery", "has other bytes in sector 100"),
+    ("one_told", "past_battery_used", "Structure needs cleaning"),
+    ("one_told", "refused", "Structure needs cleaning"),
+    ("one_told", "known", "has other bytes in sector 100"),
+    ("one_passes", "lap_lab", "Structure needs cleaning"),
+    ("one_passes", "lap_battery", "Structure needs cleaning"),
+    ("one_passes", "lap_none", "Structure needs cleaning"),
+])  # fmt: skip
+def test_the_older_copy_of_the_superblock_can_be_wrong(knob: str, part: str, says: str) -> None:
+    """The control: one copy is told what got past the log, or gives places of the ring away."""
+    run = lab("dcd_super_older.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 def test_a_log_that_is_away_for_a_second_loses_nothing() -> None:
     run = lab("dcd_blip.py")
     assert run.rc == 0, run.text

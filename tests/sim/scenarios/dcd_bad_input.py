@@ -180,6 +180,10 @@ def older_log() -> None:
     box.away()
 
 
+def generation(copy: bytes) -> int:
+    return int(struct.unpack_from("<Q", copy, 56)[0])
+
+
 def superblock() -> None:
     base.step("superblock: a damaged copy, both, a newer format")
     box = Box()
@@ -206,13 +210,14 @@ def superblock() -> None:
     with blk.Disk(box.log.node) as raw:
         for at, data in zip((0, 8), was, strict=True):
             raw.write(at, data)
+    old = max(was, key=generation)
     with box.disk() as disk:
         model.check(disk, "restored")
         for n in range(3):
             filled(disk, model, 0, 1120, f"round {n}", 112)
             box.destaged()
         box.data.fail()
-        # Round the ring: the places that the older copy speaks of are used again.
+        # Round the ring: the places that an old copy speaks of are used again.
         filled(disk, model, 0, 2912, "only in the log", 112)
         box.says("data FAILING", "the data disk's failure")
         with blk.Disk(box.log.node, write=False) as raw:
@@ -221,10 +226,10 @@ def superblock() -> None:
     with blk.Disk(box.log.node) as raw:
         for at, data in zip((0, 8), was, strict=True):  # as if it hadn't been closed
             raw.write(at, data)
-        generations = [struct.unpack_from("<Q", raw.read(at, 1), 56)[0] for at in (0, 8)]
-    newest = 0 if generations[0] > generations[1] else 8
+        newest = 0 if generation(was[0]) > generation(was[1]) else 8
+        raw.write(8 - newest, old)
     damage(box.log, newest)
-    refused("the newest copy, when the older one's segments are gone", box.control(), "is there",
+    refused("an old copy alone, whose segments are gone", box.control(), "is there",
             errno.EUCLEAN, disks=disks)  # fmt: skip
     damage(box.log, newest)
     damage(box.log, 8 - newest)  # what a cut while it was written leaves

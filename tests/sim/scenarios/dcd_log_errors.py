@@ -466,14 +466,21 @@ def gap_of_what_is_home(cut: bool) -> None:
     box.away()
 
 
+def newest_copy(raw: blk.Disk) -> int:
+    """The sector of the superblock that counts."""
+    return max((0, 8), key=lambda at: int.from_bytes(raw.read(at, 1)[56:64], "little"))
+
+
 def gap_past_the_log() -> None:
-    base.step("the newest superblock is damaged: what isn't in the log is on the data disk")
+    base.step("both superblocks are gone but for an old one: what isn't in the log is on the data disk")
     box = Box(nvram="lab")
     model = Model(box.data.sectors)
     with box.disk_until_cut() as disk:
         box.data.fail()
         filled(disk, model, 0, 400, "in the log")
         base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        with blk.Disk(box.log.node, write=False) as raw:
+            old = raw.read(newest_copy(raw), 1)
         box.log.fail_writes()
         filled(disk, model, 200, 208, "past the log", 8)
         box.says("log FAILING", "the log's failure to be seen")
@@ -485,9 +492,11 @@ def gap_past_the_log() -> None:
         filled(disk, model, 0, 300, "in the log again")
         base.until(lambda: "0 in use" in box.info(), "all to be in the log")
         filled(disk, model, 300, 308, "NVRAM", 8)
+    # As if a log that works again had told it to one copy, and that is damaged.
     with blk.Disk(box.log.node) as raw:
-        newest = max((0, 8), key=lambda at: int.from_bytes(raw.read(at, 1)[56:64], "little"))
+        newest = newest_copy(raw)
         raw.write(newest, bytes(512))
+        raw.write(8 - newest, old)
     log = base.KernelLog()
     for time in ("first", "second"):
         with box.disk() as disk:
