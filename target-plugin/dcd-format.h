@@ -76,6 +76,14 @@
  * Where no live entry is over one, it is there still. They are void if the NVRAM header's
  * `applied` is above the superblock's.
  *
+ * Both copies. A place of the ring isn't written to again before both copies of the superblock have
+ * a tail behind what is there. What the log lacks, or has of before, since the data disk got past it,
+ * is below the tail, or up to `applied`, of both before it gets a segment again, and before anybody
+ * forgets who else knows it. So whichever copy is left, from its tail on all is there, and what is
+ * found brings nothing older over newer; the older one may only have more of it to read.
+ * A writer that knows nothing of this leaves an older copy of which that can't be said: whoever
+ * opens the log, and would use a place that it counts, writes that first.
+ *
  * Feature words: a reader that doesn't know a bit of `incompat` must refuse,
  * of `ro_compat` must not write, of `compat` may ignore it.
  */

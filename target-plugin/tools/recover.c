@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What is live goes to the data disk in the order of its entries; when that is durable,
- * NVRAM header and superblock say so, each durable. Until then they say what they said, so
+ * NVRAM header and both copies of the superblock say so, each durable. Until then they say what they said, so
  * whoever comes after an interruption, this program or the module, does it all again.
  * Nothing is written before all is known to be there, and to the data disk nothing before the
  * log has what only that has (wounded.h).
@@ -51,17 +51,21 @@ static int write_group(struct set *s, const struct group *g, void *context)
 static int mark(struct set *s)
 {
 	u8 block[DCD_BLOCK] = { 0 };
-	unsigned int copy;
 
 	if (s->has_nvram &&
 	    (set_mend_ends(s) ||
 	     set_put_header(s, dcd_header_next(&s->header.header, s->plan.newest))))
 		return -1;
-	copy = dcd_super_next(&s->super.super, s->plan.next, s->plan.newest);
-	memcpy(block, &s->super.super, sizeof(s->super.super));
-	if (device_write(&s->log, block, sizeof(block), (u64)copy * DCD_BLOCK))
-		return -1;
-	return device_flush(&s->log);
+	/* Both: with the other one, what is on the data disk would be older than that some day. */
+	for (int i = 0; i < 2; i++) {
+		unsigned int copy = dcd_super_next(&s->super.super, s->plan.next, s->plan.newest);
+
+		memcpy(block, &s->super.super, sizeof(s->super.super));
+		if (device_write(&s->log, block, sizeof(block), (u64)copy * DCD_BLOCK) ||
+		    device_flush(&s->log))
+			return -1;
+	}
+	return 0;
 }
 
 int set_recover(struct set *s, const struct options *o, struct tally *found)

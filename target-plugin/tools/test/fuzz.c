@@ -376,8 +376,10 @@ static void mark(struct walked *w)
 		memcpy(the_nvram + copy * DCD_NVRAM_COPY, &w->header.header,
 		       sizeof(w->header.header));
 	}
-	copy = dcd_super_next(&w->super.super, w->plan.next, w->plan.newest);
-	memcpy(the_log + copy * DCD_BLOCK, &w->super.super, sizeof(w->super.super));
+	for (int i = 0; i < 2; i++) {
+		copy = dcd_super_next(&w->super.super, w->plan.next, w->plan.newest);
+		memcpy(the_log + copy * DCD_BLOCK, &w->super.super, sizeof(w->super.super));
+	}
 }
 
 /* What the module does before entries get the sequences of what a cut has left behind. */

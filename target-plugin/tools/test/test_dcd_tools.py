@@ -173,6 +173,21 @@ def test_nvram_has_to_be_named(dcd: Path, tmp_path: Path) -> None:
     assert told.code == 4 and "same device" in told.err
 
 
+@NVRAM
+@pytest.mark.parametrize("copy", [0, 1])
+def test_either_copy_says_what_was_recovered(
+    dcd: Path, tmp_path: Path, nvram: bool, copy: int
+) -> None:
+    words = after_a_cut(nvram).save(tmp_path)
+    assert run(dcd, "recover", *words).code == 0
+    with (tmp_path / "log").open("r+b") as log:
+        log.seek(copy * BLOCK)
+        log.write(bytes(512))
+    told = run(dcd, "check", *words, "--json")
+    assert (told.code, told.json()["live"]["entries"]) == (4, 0), told
+    assert told.json()["live"]["next"] == dcdimage.FIRST_SEGMENT + 7
+
+
 def test_a_damaged_copy_is_told(dcd: Path, tmp_path: Path) -> None:
     images = after_a_cut(True)
     images.log[BLOCK + 30] ^= 4

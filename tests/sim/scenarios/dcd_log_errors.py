@@ -472,7 +472,7 @@ def newest_copy(raw: blk.Disk) -> int:
 
 
 def gap_past_the_log() -> None:
-    base.step("both superblocks are gone but for an old one: what isn't in the log is on the data disk")
+    base.step("an old superblock is all that there is: what isn't in the log is on the data disk")
     box = Box(nvram="lab")
     model = Model(box.data.sectors)
     with box.disk_until_cut() as disk:
