@@ -59,6 +59,7 @@ DCD_COUNTER(READ_ERRORS, read_errors)
 DCD_COUNTER(WRITE_ERRORS, write_errors)
 DCD_COUNTER(FLUSH_ERRORS, flush_errors)
 DCD_COUNTER(LOG_WRITE_ERRORS, log_write_errors)
+DCD_COUNTER(LOG_BLIPS, log_blips)	/* writes that failed and were tried again: blip.h */
 DCD_COUNTER(LOG_READ_ERRORS, log_read_errors)
 DCD_COUNTER(LOG_READS_LATE, log_reads_late)	/* that nobody waited for any longer */
 DCD_COUNTER(DOUBTED, doubted)	/* places of the ring */

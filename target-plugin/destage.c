@@ -292,6 +292,7 @@ static int advance(struct dcd_engine *e, const struct dcd_mark *m, bool log_dead
 		return log_dead && !e->keeps ? r : 0;
 	}
 	set_log_behind(e, false);
+	e->mute.is = false;
 	dcd_settle(e, m->target, m->applied, log_dead);
 	if (log_dead)
 		dcd_log_works(e);

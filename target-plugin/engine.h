@@ -42,7 +42,8 @@
  * - The data disk: everything stays in the log, FLUSH and close go on working;
  *   writes are refused once the log is full. A place of it: only that, and it doesn't
  *   fill the log (stuck.h).
- * - The log (@log_dead: a write to it failed, or can't be read back: proof.h): what is in NVRAM
+ * - The log: a write that fails is tried again for a while (blip.h). Then (@log_dead: it failed all
+ *   the same, or can't be read back: proof.h) what is in NVRAM
  *   goes to the data disk directly. An NVRAM that keeps its content also keeps account of that
  *   (its header's `applied`), and of what is lost (lost.h), so writes go on. With any
  *   other a crash loses what is there, and may bring back what the log had before: writes are
@@ -83,6 +84,7 @@
 #include <linux/xarray.h>
 
 #include "aside.h"
+#include "blip.h"
 #include "cache.h"
 #include "dcd.h"
 #include "dcd-format.h"
@@ -262,6 +264,7 @@ struct dcd_engine {
 	wait_queue_head_t room;		/* slot freed, committed or tail moved, errors */
 	bool log_unreadable;		/* a part of it that counts; destager */
 	unsigned long unread_at;	/* jiffies: something of it last wasn't read; destager */
+	struct dcd_mute mute;		/* likewise: blip.h */
 	struct dcd_cache *cache;
 	struct maple_tree index;
 	unsigned long ranges, zeroes;	/* in the index, and those of zeroes; @intake */

@@ -17,6 +17,7 @@ int dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first, 
 		      u32 used)
 {
 	struct dcd_segment *h = buf;
+	struct dcd_blip blip;
 	int r;
 
 	memset(h, 0, DCD_BLOCK);
@@ -30,11 +31,14 @@ int dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first, 
 	h->used_bytes = cpu_to_le32(used);
 	h->body_crc = cpu_to_le32(dcd_crc(buf + DCD_BLOCK, used - DCD_BLOCK));
 	h->crc = cpu_to_le32(dcd_crc(h, sizeof(*h)));
-	r = dcd_disk_io(&e->log, REQ_OP_WRITE | REQ_SYNC, dcd_segment_sector(e, sequence), buf,
-			used);
-	if (!r)
-		r = dcd_disk_flush(&e->log);
-	trace_dcd_commit(e, sequence, entries, used, r);
+	dcd_blip_begin(&blip);
+	do {
+		r = dcd_disk_io(&e->log, REQ_OP_WRITE | REQ_SYNC,
+				dcd_segment_sector(e, sequence), buf, used);
+		if (!r)
+			r = dcd_disk_flush(&e->log);
+		trace_dcd_commit(e, sequence, entries, used, r);
+	} while (dcd_blip_again(e, &blip, r));
 	if (!r) {
 		dcd_count(e, DCD_N_SEGMENTS, 1);
 		dcd_count(e, DCD_N_LOG_SECTORS, used >> SECTOR_SHIFT);

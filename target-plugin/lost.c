@@ -84,6 +84,16 @@ bool dcd_lost_doubtful(const struct dcd_engine *e, u64 at)
 	return known(e, at);
 }
 
+/* It isn't that place which failed, but all of the log: it may be read again at once. */
+static void no_doubt(struct dcd_engine *e, u64 at)
+{
+	struct dcd_doubt *d;
+
+	for (d = e->lost.doubts; d < e->lost.doubts + DCD_LOST_RANGES; d++)
+		if (d->used && d->at == at && d->failed <= 1)
+			d->used = false;
+}
+
 void dcd_lost_late(struct dcd_engine *e, u64 at)
 {
 	doubt_of(e, at);
@@ -226,10 +236,15 @@ void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l)
 	if (l->error == -ENOMEM || dcd_lost_stays() || !within_bounds(e, &l->place))
 		return;
 	others = never_logged(e, l) || gives_others(e);
-	if (others < 0)
+	if (others < 0) {
 		dcd_lost_wait(l);
+	} else if (!others && !e->sweep.past_log && dcd_blip_mute(e)) {
+		no_doubt(e, l->whole.at);
+		dcd_lost_wait(l);
+	}
 	if (others <= 0)
 		return;
+	e->mute.is = false;
 	if (e->sweep.past_log) {
 		if (give_up_past_log(e, l))
 			is_lost(e, l);

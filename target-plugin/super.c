@@ -119,6 +119,7 @@ static u64 durable(struct dcd_engine *e)
 int dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied)
 {
 	struct dcd_super *s = e->destage_buf;
+	struct dcd_blip blip;
 	unsigned int copy;
 	int r;
 
@@ -126,8 +127,11 @@ int dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied)
 	*s = e->super;
 	s->newest = cpu_to_le64(durable(e));
 	copy = dcd_super_next(s, tail, applied);
-	r = dcd_disk_io(&e->log, REQ_OP_WRITE | REQ_SYNC | REQ_PREFLUSH | REQ_FUA,
-			copy * (DCD_BLOCK >> SECTOR_SHIFT), s, DCD_BLOCK);
+	dcd_blip_begin(&blip);
+	do {
+		r = dcd_disk_io(&e->log, REQ_OP_WRITE | REQ_SYNC | REQ_PREFLUSH | REQ_FUA,
+				copy * (DCD_BLOCK >> SECTOR_SHIFT), s, DCD_BLOCK);
+	} while (dcd_blip_again(e, &blip, r));
 	if (r)
 		return r;
 	dcd_count(e, DCD_N_SUPERBLOCKS, 1);

@@ -267,6 +267,23 @@ def test_a_log_that_is_away_for_a_second_can_lose() -> None:
 
 
 @pytest.mark.parametrize(("kernel", "parts"), [
+    ("plain", ()), ("checked", ("dram:battery", "full-lab", "dead")),
+])  # fmt: skip
+def test_a_log_that_is_away_for_a_moment_refuses_nothing(
+    kernel: str, parts: tuple[str, ...]
+) -> None:
+    run = lab("dcd_moment.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("part", ["dram:battery", "none", "full-lab"])
+def test_a_log_that_is_away_for_a_moment_can_refuse(part: str) -> None:
+    """The control: the first error is a dead log."""
+    run = lab("dcd_moment.py", part, options=("--param", "dcd.test_no_blips=1"))
+    assert run.rc == 1 and "writes were refused" in run.stderr, run.text
+
+
+@pytest.mark.parametrize(("kernel", "parts"), [
     ("plain", ()), ("checked", ("lab", "opened", "no-room", "patience")),
 ])  # fmt: skip
 def test_what_the_log_lost(kernel: str, parts: tuple[str, ...]) -> None:

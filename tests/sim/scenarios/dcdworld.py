@@ -38,10 +38,10 @@ PATIENCE_S = 110
 PLACES = range(96, 128)
 ERRORS = (errno.EIO, errno.ENODATA)
 # What no write is refused for.
-BORNE = ("rot", "nvram", "super_bad")
+BORNE = ("rot", "nvram", "super_bad", "log_blinks")
 BORNE_BY_NVRAM = ("log_unwritable", "half_unread", "log_bad_place")
 # Unless the ring is full: its tail is held by a log that can't be read at all.
-BORNE_WITH_ROOM = ("log_blinks", "log_away")
+BORNE_WITH_ROOM = ("log_away",)
 OWN = {"nvram": "lab", "ring": "idle"}
 
 

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/delay.h>
+#include <linux/module.h>
+
+#include "engine.h"
+#include "lockstep-test.h"
+
+#define FIRST_MS 4U
+#define LAST_MS 128U
+#define OTHER (10 * HZ)	/* a log that was found mute so long ago has worked meanwhile */
+
+TEST_KNOB(bool, no_blips, "a log that fails once is dead, and one that gives nothing holds the ring");
+
+void dcd_blip_begin(struct dcd_blip *b)
+{
+	b->since = jiffies;
+	b->failed = 0;
+	b->pause = FIRST_MS;
+}
+
+/* Nobody waits for a log that is dead, or is left: then it is known how to go on without it. */
+static bool may_wait(const struct dcd_engine *e, const struct dcd_blip *b)
+{
+	unsigned long most = e->keeps ? DCD_BLIP_KEEPS : DCD_BLIP;
+
+	return time_before(jiffies, b->since + most) && !READ_ONCE(e->log_dead) &&
+	       !dcd_is_leaving(e) && !READ_ONCE(e->closing) && !test_knob(no_blips);
+}
+
+bool dcd_blip_again(struct dcd_engine *e, struct dcd_blip *b, int error)
+{
+	if (!error && b->failed)
+		pr_warn_ratelimited("dcd: %s: the log %pg has taken a write that it refused %u times within %u ms: look after that disk\n",
+				    e->name, e->log.bdev, b->failed,
+				    jiffies_to_msecs(jiffies - b->since));
+	if (!error || !may_wait(e, b))
+		return false;
+	b->failed++;
+	dcd_count(e, DCD_N_LOG_BLIPS, 1);
+	msleep(b->pause);
+	b->pause = min(2 * b->pause, LAST_MS);
+	return true;
+}
+
+bool dcd_blip_mute(struct dcd_engine *e)
+{
+	struct dcd_mute *m = &e->mute;
+
+	if (!m->is || time_after(jiffies, m->seen + OTHER)) {
+		m->is = true;
+		m->since = jiffies;
+	}
+	m->seen = jiffies;
+	return time_before(jiffies, m->since + DCD_BLIP_READS) && !test_knob(no_blips);
+}

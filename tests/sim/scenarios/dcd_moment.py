@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The log is away for a moment: for 50 ms all that it is asked for fails at once, and then it works
+again. Whoever writes meanwhile may have to wait, and is not refused.
+
+Args: the parts, of which without any all are run.
+"""
+
+import threading
+import time
+from functools import partial
+
+from dcdlab import SEGMENT, Box
+from locklab import base, blk
+from poisonlab import HELD
+
+WRITERS, OWN = 4, 512  # sectors
+MOMENT_S = 0.05
+
+
+class Writer(threading.Thread):
+    """Writes on at places of its own, and knows what was acknowledged there."""
+
+    def __init__(self, node: str, number: int, stop: threading.Event) -> None:
+        super().__init__()
+        self.acknowledged: dict[int, str] = {}
+        self.refused: list[OSError] = []
+        self._node, self._number, self._end = node, number, stop
+        self.start()
+
+    def run(self) -> None:
+        n = 0
+        with blk.Disk(self._node) as disk:
+            while not self._end.is_set():
+                n += 1
+                first = OWN * self._number + 8 * (n % (OWN // 8))
+                tag = f"{self._number} {n}"
+                try:
+                    disk.write(first, blk.pattern(tag, 8))
+                except OSError as err:
+                    self.refused.append(err)
+                    self.acknowledged.pop(first, None)
+                else:
+                    self.acknowledged[first] = tag
+                time.sleep(0.001)
+
+
+def away_for_a_moment(box: Box, disk: blk.Disk, times: int) -> None:
+    stop = threading.Event()
+    writers = [Writer(disk.node, n, stop) for n in range(WRITERS)]
+    blips, errors = box.count("log_blips"), box.count("log_read_errors")
+    for _ in range(times):
+        time.sleep(0.2)
+        box.log.fail()
+        time.sleep(MOMENT_S)
+        box.log.heal()
+    time.sleep(1)
+    stop.set()
+    for writer in writers:
+        writer.join()
+    met = box.count("log_blips") - blips + box.count("log_read_errors") - errors
+    refused = [err for writer in writers for err in writer.refused]
+    base.expect(not refused, f"{len(refused)} writes were refused: {refused[:1]} {box.info()}")
+    base.expect(met > 0, f"nobody has met it: {box.info()}")
+    base.expect("log ok" in box.info(), box.info())
+    for writer in writers:
+        for first, tag in writer.acknowledged.items():
+            base.equal(disk.read(first, 8), blk.pattern(tag, 8), f"sector {first}")
+
+
+def idle(nvram: str) -> None:
+    base.step(f"{nvram}: the log is away for a moment, five times")
+    box = Box(nvram=nvram)
+    with box.disk() as disk:
+        away_for_a_moment(box, disk, 5)
+        base.equal(box.count("log_write_errors"), 0, "writes to the log that were given up")
+    box.away()
+
+
+def full(nvram: str) -> None:
+    base.step(f"{nvram}: the same, with a log that is nearly full")
+    box = Box(nvram=nvram, nvram_bytes=4096 + 8 * SEGMENT,
+              settings=f"{HELD},busy_after_ms=1500")  # fmt: skip
+    with box.disk() as disk:
+        for n in range(400):
+            disk.write(8 * (512 + n), blk.pattern(f"fill {n}", 8))
+            if box.count("free") <= 1:
+                break
+            time.sleep(0.12)
+        base.expect(box.count("free") <= 1, f"a log that is nearly full: {box.info()}")
+        away_for_a_moment(box, disk, 5)
+    box.away()
+
+
+def dead() -> None:
+    base.step("dram:battery: a log that stays away is dead soon, and works again when it is back")
+    box = Box()
+    with box.disk() as disk:
+        box.log.fail()
+        began = time.monotonic()
+        disk.write(0, blk.pattern("in NVRAM", 8))
+        box.says("log FAILING", "the failure to be seen")
+        base.expect(time.monotonic() - began < 4, "it took too long")
+        box.log.heal()
+        box.says("log ok", "the log to work again")
+        base.equal(disk.read(0, 8), blk.pattern("in NVRAM", 8), "what was acknowledged")
+    box.away()
+
+
+PARTS = {
+    **{nvram: partial(idle, nvram) for nvram in ("dram:battery", "dram", "none", "lab")},
+    **{f"full-{nvram}": partial(full, nvram) for nvram in ("lab", "dram:battery")},
+    "dead": dead,
+}
+for name in base.words(1, PARTS) or PARTS:
+    PARTS[name]()
+base.step("done")
