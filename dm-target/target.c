@@ -48,6 +48,7 @@
 #include "zero.h"
 
 TEST_KNOB(bool, remove_waits, "a table's end waits until abandoned I/O has returned");
+TEST_KNOB(bool, writes_taken, "a read-only mirror takes writes of who had it open before");
 
 /* Without metadata: 1 MiB. */
 #define REGION_SHIFT_CORE	11
@@ -447,8 +448,21 @@ static void lockstep_dtr(struct dm_target *ti)
 	mirror_end(m);
 }
 
+/*
+ * Who had the device open when a read-only table came writes to it all the same: a file system, or
+ * a device on top. Nobody marks a region here, so a write would wait without end. What the table
+ * before has written may still have to be flushed.
+ */
+static bool refuses(const struct mirror *m, const struct bio *bio)
+{
+	return m->read_only && op_is_write(bio_op(bio)) && bio_sectors(bio) &&
+	       !test_knob(writes_taken);
+}
+
 static int map_bio(struct mirror *m, struct bio *bio)
 {
+	if (unlikely(refuses(m, bio)))
+		return DM_MAPIO_KILL;
 	switch (bio_op(bio)) {
 	case REQ_OP_READ:
 		return read_map(m, bio);

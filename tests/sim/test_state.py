@@ -204,7 +204,7 @@ def test_seeded_lives(kernel: str, lives: int) -> None:
 
 
 @both_kernels
-@pytest.mark.parametrize("part", ["joins", "resumes", "reloads", "reads"])
+@pytest.mark.parametrize("part", ["joins", "resumes", "reloads", "reads", "opened"])
 def test_between_the_last_steps(part: str, kernel: str) -> None:
     run = lab("state_ends.py", part, kernel=kernel, options=PATIENCE)
     assert run.rc == 0, run.text
@@ -214,6 +214,7 @@ def test_between_the_last_steps(part: str, kernel: str) -> None:
     ("joins", "target_slips", "says that it is a target"),
     ("resumes", "runs_held", "in vain for: the write"),
     ("reloads", "keeps_the_rest", "in vain for: a read"),
+    ("opened", "writes_taken", "still blocked"),
 ])  # fmt: skip
 def test_what_comes_between_is_found(part: str, knob: str, says: str) -> None:
     options = (*PATIENCE, "--sim-timeout", "3600", "--param", f"dm_lockstep.test_{knob}=1")

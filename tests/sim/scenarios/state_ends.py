@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What comes in between the last steps: of a join, of a resume, of a reload that was refused; and
-messages to a mirror that only reads.
+messages and writes to a mirror that only reads.
 
 Args: the part.
 """
@@ -110,7 +110,36 @@ def reads() -> None:
     pair.good_end("it may write again")
 
 
-PARTS = {"joins": joins, "resumes": resumes, "reloads": reloads, "reads": reads}
+def opened() -> None:
+    base.step("a read-only table comes while a device on top has the mirror open for writing")
+    pair = Pair("remote_timeout", 2000, "rejoin", 1)
+    pair.put(0)
+    top = dm.create("top", f"0 {pair.sectors} linear {pair.node} 0")
+    for told in (False, True):
+        if told:
+            pair.message("fail remote")
+            pair.put(64)  # dirty from now on
+        dm.load(pair.name, pair.table(), readonly=True)
+        dm.suspend(pair.name)
+        before = [leg.image() for leg in pair.legs.values()]
+        dm.resume(pair.name)
+        with blk.Disk(top) as disk:
+            for at in (64, 640):
+                write = Beside(lambda at=at: disk.write(at, blk.pattern("refused", 8)))
+                with base.refused(f"a write to sector {at}", errno.EIO):
+                    write.result(10)
+            Beside(disk.flush).result(10)
+        base.expect([leg.image() for leg in pair.legs.values()] == before, "a leg was written")
+        pair.check("read only", top)
+        dm.reload(pair.name, pair.table())
+        pair.put(640)
+    dm.remove("top")
+    pair.message("recover")
+    pair.good_end("it may write again")
+
+
+PARTS = {"joins": joins, "resumes": resumes, "reloads": reloads, "reads": reads,
+         "opened": opened}
 (part,) = base.words(1, PARTS)
 PARTS[part]()
 base.step("done")
