@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "message.h"
 
+#include <linux/slab.h>
+
 #include "grow.h"
 #include "join.h"
+#include "lockstep-test.h"
 #include "mirror.h"
 #include "resync.h"
 #include "verify.h"
+
+TEST_KNOB(bool, message_stays, "who brings a message waits for its end, though a leg doesn't answer");
 
 static int parse_leg(const char *word, enum leg_id *leg)
 {
@@ -290,13 +295,13 @@ bool message_brought(const struct mirror *m)
 	return false;
 }
 
-static int message_do(struct mirror *m, unsigned int argc, char **argv)
+/* What is to be done, and how many arguments it takes; or why it can't be. */
+static int parse(struct mirror *m, unsigned int argc, char **argv, unsigned int *which)
 {
 	const char *name = dm_table_device_name(m->ti->table);
 	char names[256];
 	unsigned int i;
 
-	argc--;
 	if (!m->ran) {
 		DMWARN("%s: message %s: this table hasn't been started", name, argv[0]);
 		return -EBUSY;
@@ -304,9 +309,10 @@ static int message_do(struct mirror *m, unsigned int argc, char **argv)
 	for (i = 0; i < ARRAY_SIZE(messages); i++) {
 		if (strcasecmp(argv[0], messages[i].name))
 			continue;
-		if (argc >= messages[i].min && argc <= messages[i].max)
-			return messages[i].handle(m, argc, argv + 1);
-		DMWARN("%s: message %s has %u arguments, it is: %s%s", name, argv[0], argc,
+		*which = i;
+		if (argc > messages[i].min && argc <= messages[i].max + 1)
+			return 0;
+		DMWARN("%s: message %s has %u arguments, it is: %s%s", name, argv[0], argc - 1,
 		       messages[i].name, messages[i].words);
 		return -EINVAL;
 	}
@@ -315,17 +321,137 @@ static int message_do(struct mirror *m, unsigned int argc, char **argv)
 	return -EINVAL;
 }
 
-int message_handle(struct mirror *m, unsigned int argc, char **argv)
+/* Of the two, who brings it and who does it, the second one frees it. Under the state lock. */
+static bool let_go(struct message *msg)
 {
-	struct message msg = { .task = current };
+	lockdep_assert_held(&msg->m->lock);
+	return !--msg->users;
+}
+
+static void message_work(struct work_struct *work)
+{
+	struct message *msg = container_of(work, struct message, work);
+	struct mirror *m = msg->m;
+	bool last;
 	int r;
 
 	spin_lock_irq(&m->lock);
-	list_add(&msg.link, &m->messages);
+	msg->task = current;
 	spin_unlock_irq(&m->lock);
-	r = message_do(m, argc, argv);
+	r = messages[msg->which].handle(m, msg->argc, msg->argv);
 	spin_lock_irq(&m->lock);
-	list_del(&msg.link);
+	list_del(&msg->link);
+	msg->result = r;
+	last = let_go(msg);
+	complete(&msg->done);
 	spin_unlock_irq(&m->lock);
+	if (!last)
+		return;
+	DMINFO("%s: message %s, for which nobody waits any more, has ended: %d",
+	       dm_table_device_name(m->ti->table), messages[msg->which].name, r);
+	kfree(msg);
+}
+
+/*
+ * Does it wait for a leg that doesn't answer, maybe by way of somebody else who does? Then who
+ * brings it goes: dm waits for him before it suspends anything.
+ */
+static bool is_stuck(struct mirror *m, unsigned long since)
+{
+	bool stuck;
+
+	spin_lock_irq(&m->lock);
+	stuck = (m->legs[LEG_LOCAL].silent || m->legs[LEG_REMOTE].silent) &&
+		(m->closed || time_after(jiffies, since + MESSAGE_SECONDS * HZ));
+	spin_unlock_irq(&m->lock);
+	return stuck && !test_knob(message_stays);
+}
+
+static int await(struct message *msg)
+{
+	struct mirror *m = msg->m;
+	unsigned long since = jiffies;
+	unsigned int which = msg->which;
+	bool last, left = false;
+	int r;
+
+	while (!left && !wait_for_completion_timeout(&msg->done, HZ / 50 + 1))
+		left = is_stuck(m, since);
+	spin_lock_irq(&m->lock);
+	last = let_go(msg);
+	r = last ? msg->result : -EBUSY;
+	spin_unlock_irq(&m->lock);
+	if (last)
+		kfree(msg);
+	else
+		DMWARN("%s: message %s: a leg doesn't answer: it ends by itself when that does, or is given up",
+		       dm_table_device_name(m->ti->table), messages[which].name);
 	return r;
+}
+
+static struct message *message_create(struct mirror *m, unsigned int which, unsigned int argc,
+				      char **argv)
+{
+	struct message *msg = kzalloc(sizeof(*msg), GFP_NOIO);
+	unsigned int i;
+
+	if (!msg)
+		return NULL;
+	msg->m = m;
+	msg->which = which;
+	msg->users = 2;
+	msg->argc = argc;
+	for (i = 0; i < argc; i++) {
+		/* One that is cut is none of the words, nor a number. */
+		strscpy(msg->words[i], argv[i], sizeof(msg->words[i]));
+		msg->argv[i] = msg->words[i];
+	}
+	init_completion(&msg->done);
+	INIT_WORK(&msg->work, message_work);
+	return msg;
+}
+
+int message_handle(struct mirror *m, unsigned int argc, char **argv)
+{
+	struct message *msg;
+	unsigned int which;
+	int r = parse(m, argc, argv, &which);
+
+	if (r)
+		return r;
+	msg = message_create(m, which, argc - 1, argv + 1);
+	if (!msg)
+		return -ENOMEM;
+	spin_lock_irq(&m->lock);
+	list_add(&msg->link, &m->messages);
+	spin_unlock_irq(&m->lock);
+	queue_work(m->message_wq, &msg->work);
+	return await(msg);
+}
+
+bool messages_busy(struct mirror *m)
+{
+	bool busy;
+
+	spin_lock_irq(&m->lock);
+	busy = !list_empty(&m->messages);
+	spin_unlock_irq(&m->lock);
+	return busy;
+}
+
+void messages_drain(struct mirror *m)
+{
+	flush_workqueue(m->message_wq);
+}
+
+int messages_create(struct mirror *m)
+{
+	m->message_wq = alloc_workqueue("lockstep-message", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	return m->message_wq ? 0 : -ENOMEM;
+}
+
+void messages_destroy(struct mirror *m)
+{
+	if (m->message_wq)
+		destroy_workqueue(m->message_wq);
 }

@@ -28,23 +28,53 @@
  *
  * What these set shows in the table line (dmsetup table), so that it can be given
  * again; a reload goes by its own table line.
+ *
+ * A message is done by a worker, and who brings it waits for that. dm waits for him before it
+ * suspends or removes anything, and he can't be killed: so he goes, with -EBUSY, when a leg is
+ * silent (leg.h) and either a suspend has begun or MESSAGE_SECONDS have passed, whether the message
+ * needs that leg itself or waits for somebody who does. The message goes on, and has ended
+ * when the table is suspended, for then nothing of ours waits for a silent leg (transfer.h).
  */
 #ifndef LOCKSTEP_MESSAGE_H
 #define LOCKSTEP_MESSAGE_H
 
+#include <linux/completion.h>
 #include <linux/list.h>
 #include <linux/types.h>
+#include <linux/workqueue.h>
 
 struct mirror;
 struct task_struct;
 
+#define MESSAGE_SECONDS	3
+#define MESSAGE_ARGS	1
+#define MESSAGE_WORD	16	/* longer than any that is one */
+
 /* One that is under way. There may be several. */
 struct message {
-	struct list_head link;		/* in mirror.messages; state lock */
-	struct task_struct *task;
+	struct mirror *m;
+	struct work_struct work;
+	unsigned int which;
+	unsigned int argc;
+	char *argv[MESSAGE_ARGS];
+	char words[MESSAGE_ARGS][MESSAGE_WORD];
+	struct completion done;
+	/* state lock */
+	struct list_head link;		/* in mirror.messages */
+	struct task_struct *task;	/* who does it; NULL: nobody yet */
+	unsigned int users;
+	int result;			/* once it has ended */
 };
 
-/* Does the current task bring one? Under the state lock. */
+/* -ENOMEM, or 0. Destroy waits for those under way; takes what hasn't been created, too. */
+int __must_check messages_create(struct mirror *m);
+void messages_destroy(struct mirror *m);
+
+/* Is one under way? And wait for those, when the table is quiet (standing.h). Sleep. */
+bool messages_busy(struct mirror *m);
+void messages_drain(struct mirror *m);
+
+/* Is the current task doing one? Under the state lock. */
 bool message_brought(const struct mirror *m);
 
 /* For .message: process context. 0, or an errno with a DMWARN that says why. */

@@ -122,7 +122,9 @@ struct mirror {
 
 	struct dirty_map dirty;
 
-	struct list_head messages;	/* message.h */
+	/* message.h */
+	struct list_head messages;
+	struct workqueue_struct *message_wq;
 
 	/* as of the last event */
 	char shown[LEGS];

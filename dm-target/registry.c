@@ -6,6 +6,7 @@
 
 #include "join.h"
 #include "lockstep-test.h"
+#include "message.h"
 #include "metadata.h"
 #include "mirror.h"
 #include "resync.h"
@@ -461,8 +462,8 @@ static enum leg_id to_keep(const struct mirror *m, const struct mirror *from)
 }
 
 /*
- * from's lock isn't needed: it is suspended, without I/O or resync, and dm has
- * waited for messages to it when it put the new table in its place.
+ * from's lock isn't needed: it is suspended, without I/O or resync, and no
+ * message to it is under way.
  */
 static void inherit(struct mirror *m, const struct mirror *from)
 {
@@ -505,7 +506,10 @@ static void inherit(struct mirror *m, const struct mirror *from)
 	spin_unlock_irq(&m->lock);
 }
 
-/* Does one that this mirror takes over from still write that it has given up a leg? */
+/*
+ * Does one that this mirror takes over from still write that it has given up a leg, or do what it
+ * was told?
+ */
 static bool before_parts(const struct mirror *m)
 {
 	struct mirror *other;
@@ -513,7 +517,8 @@ static bool before_parts(const struct mirror *m)
 
 	mutex_lock(&mirrors_lock);
 	list_for_each_entry(other, &mirrors, registered.link)
-		parts |= hands_on(other, m) && other->suspended && standing_busy(other);
+		parts |= hands_on(other, m) && other->suspended &&
+			 (standing_busy(other) || messages_busy(other));
 	mutex_unlock(&mirrors_lock);
 	return parts;
 }

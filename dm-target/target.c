@@ -142,6 +142,7 @@ static void mirror_stop(struct mirror *m)
 	enum leg_id leg;
 
 	/* First who calls into all the others. */
+	messages_destroy(m);
 	if (m->join_wq) {
 		join_stop(m);
 		destroy_workqueue(m->join_wq);
@@ -339,6 +340,9 @@ static int mirror_init(struct mirror *m)
 	r = watch_create(m);
 	if (r)
 		return r;
+	r = messages_create(m);
+	if (r)
+		return r;
 	r = writes_create(m);
 	if (r)
 		return r;
@@ -533,6 +537,7 @@ static void lockstep_postsuspend(struct dm_target *ti)
 
 	watch_look(m);
 	standing_quiet(m);
+	messages_drain(m);
 	background_drain(m);
 	join_stop(m);
 	standing_drain(m);

@@ -18,7 +18,7 @@ PATIENCE = ("--timeout", "900")
 @pytest.mark.parametrize(
     "scenario",
     [
-        "state_stuck", "state_hang", "state_policy", "state_windows", "state_batch",
+        "state_stuck", "state_hang", "state_told", "state_policy", "state_windows", "state_batch",
         "meta_refused",
     ],
 )  # fmt: skip
@@ -49,6 +49,17 @@ def test_a_suspend_that_waits_for_the_only_leg_is_found(part: str) -> None:
     run = lab("state_hang.py", part, options=(*PATIENCE, *knob))
     assert run.rc != 0, run.text
     assert "still blocked" in run.text
+
+
+@pytest.mark.parametrize(("part", "knob", "says"), [
+    ("join_recover", "message_stays", "in vain for: recover"),
+    ("cleaner_resync", "message_stays", "in vain for: resync"),
+    ("verify_stop", "message_stays", "in vain for: verify stop"),
+])  # fmt: skip
+def test_what_waits_for_who_waits_for_a_leg_is_found(part: str, knob: str, says: str) -> None:
+    options = (*PATIENCE, "--param", f"dm_lockstep.test_{knob}=1")
+    run = lab("state_told.py", part, options=options)
+    assert run.rc != 0 and says in run.text, run.text
 
 
 def test_a_leg_given_up_for_one_that_does_not_answer_is_found() -> None:

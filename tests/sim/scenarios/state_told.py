@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A leg hangs, and what waits for it is waited for by a message: messages and suspends end all the
+same.
+
+Args: the scenes, none: all.
+"""
+
+import contextlib
+import errno
+import sys
+import time
+from collections.abc import Callable
+
+from locklab import base, blk, dm
+from statelab import Beside
+from statelegs import Pair
+
+TIMEOUT_MS = 2000
+IN_TIME = TIMEOUT_MS / 1000 * 9 / 8 + 0.5  # as watch.h says, and what else is done
+NEVER = "6000000"
+
+
+def ends(what: str, work: Callable[[], object] | Beside, seconds: float) -> None:
+    begun = time.monotonic()
+    beside = work if isinstance(work, Beside) else Beside(work)
+    try:
+        base.until(lambda: beside.done, what, seconds)
+    except base.Wrong as err:
+        raise base.Wrong(f"{err}; {dm.status('mirror')}") from None
+    with contextlib.suppress(OSError):
+        beside.result()
+    print(f"  {what}: ended after {time.monotonic() - begun:.3f} s", flush=True)
+
+
+def silent(pair: Pair, leg: str) -> None:
+    base.until(lambda: pair.word("silent") == leg, f"silent: {leg}", 120)
+
+
+def resumes() -> bool:
+    try:
+        dm.resume("mirror")
+    except OSError as err:
+        base.equal(err.errno, errno.EBUSY, "while a leg hasn't answered")
+        return False
+    return True
+
+
+def in_a_join() -> Pair:
+    """Both legs are there, and the source doesn't say so."""
+    pair = Pair("remote_timeout", TIMEOUT_MS, "local_timeout", TIMEOUT_MS, "rejoin", 1)
+    pair.put(0)
+    pair.remote.gone()
+    pair.put(640)
+    pair.wait("AD", "alone")
+    pair.local.set(slots=f"stall:{NEVER}")
+    pair.remote.well()
+    silent(pair, "local")
+    return pair
+
+
+def in_the_cleaner() -> Pair:
+    """The local leg has no timeout, as it has by default, and keeps a flush."""
+    pair = Pair("remote_timeout", TIMEOUT_MS, "rejoin", 1, cache_mib=1)
+    pair.put(0)
+    pair.local.set(data=f"slow:{NEVER}")
+    silent(pair, "local")
+    return pair
+
+
+def in_a_verify() -> Pair:
+    """It marks what differs, and the local leg doesn't take the map."""
+    pair = Pair("remote_timeout", TIMEOUT_MS, "rejoin", 1)
+    pair.put(0)
+    with blk.Disk(pair.remote.disk.node) as disk:
+        disk.write(640, blk.pattern("differs", 8))
+    pair.local.set(map=f"stall:{NEVER}")
+    pair.message("verify start")
+    silent(pair, "local")
+    return pair
+
+
+def told(make: Callable[[], Pair], text: str) -> None:
+    base.step(f"{text}, {make.__name__} that waits for the local leg; then a suspend")
+    pair = make()
+    ends(text, lambda: pair.message(text), 4)
+    again = Beside(lambda: pair.message(text))
+    time.sleep(0.1)
+    ends("suspend", lambda: dm.suspend("mirror"), 2 * IN_TIME)
+    ends(f"{text} once more", again, 0.5)
+    ends("all comes back", pair.local.well, 7000)
+    base.until(resumes, "all has come back, and it is resumed", 60)
+    pair.put(640)  # what differed, if that couldn't be marked
+    pair.good_end(text)
+    pair.close()
+
+
+SCENES: dict[str, Callable[[], None]] = {
+    "join_recover": lambda: told(in_a_join, "recover"),
+    "join_grow": lambda: told(in_a_join, "grow"),
+    "cleaner_resync": lambda: told(in_the_cleaner, "resync"),
+    "verify_stop": lambda: told(in_a_verify, "verify stop"),
+    "verify_resync": lambda: told(in_a_verify, "resync"),
+    "verify_limit": lambda: told(in_a_verify, "dirty_limit 1"),
+}
+
+for scene in sys.argv[1:] or SCENES:
+    SCENES[scene]()
+base.step("done")
