@@ -487,15 +487,18 @@ int activate_again(struct mirror *m)
 {
 	enum leg_id leg;
 
+	/* First: from now on nothing more is late. */
+	watch_start(m);
+	spin_lock_irq(&m->lock);
+	m->quiet = false;
+	spin_unlock_irq(&m->lock);
 	if (transfers_late(m)) {
+		standing_quiet(m);
+		watch_stop(m);
 		DMERR("%s: a leg hasn't answered all that the suspend has written to it: try again when it has",
 		      m->name);
 		return -EBUSY;
 	}
-	spin_lock_irq(&m->lock);
-	m->quiet = false;
-	spin_unlock_irq(&m->lock);
-	watch_start(m);
 	if (m->read_only)
 		return 0;
 	for (leg = LEG_LOCAL; m->meta && leg < LEGS; leg++) {

@@ -12,6 +12,7 @@
 #include "message.h"
 #include "mirror.h"
 
+TEST_KNOB(bool, unwatched_waits, "what goes to a leg that nobody watches, the table being suspended, waits");
 TEST_KNOB(bool, silence_holds, "a suspend waits for a leg that doesn't answer, whatever for");
 
 /* One with pages of its own. */
@@ -218,51 +219,66 @@ void transfer_submit(struct transfer *t)
 	spin_unlock_irq(&m->lock);
 }
 
+/*
+ * Is it the transfer's own business to end, as its leg isn't watched? Not of one that only a join
+ * uses, nor before the first start, nor while the table is suspended. Under the state lock.
+ */
+static bool is_unwatched(const struct transfer *t)
+{
+	const struct mirror *m = t->m;
+
+	return m->legs[t->leg].dead || !m->ran ||
+	       (!m->watch.runs && !test_knob(unwatched_waits));
+}
+
 /* How long it may take, if nobody gives the leg up; jiffies. */
 static unsigned long patience(const struct transfer *t)
 {
 	const struct mirror *m = t->m;
+	unsigned int ms = READ_ONCE(m->options.timeout[t->leg]);
 
 	if (READ_ONCE(m->legs[t->leg].dead))
 		return JOIN_SECONDS * HZ;
-	if (!m->ran && m->options.timeout[t->leg])
-		return msecs_to_jiffies(m->options.timeout[t->leg]);
-	return MAX_SCHEDULE_TIMEOUT;
+	if (!m->ran)
+		return ms ? msecs_to_jiffies(ms) : MAX_SCHEDULE_TIMEOUT;
+	return msecs_to_jiffies(ms ?: WATCH_TELLS_MS);
 }
 
-static bool give_up(struct transfer *t)
+static bool give_up(struct transfer *t, bool unwatched)
 {
 	unsigned long flags;
 	bool late;
 
 	spin_lock_irqsave(&t->m->lock, flags);
-	late = t->out && !t->abandoned;
+	late = t->out && !t->abandoned && (!unwatched || is_unwatched(t));
 	if (late)
 		abandon(t);
 	spin_unlock_irqrestore(&t->m->lock, flags);
 	return late;
 }
 
-static void too_late(struct transfer *t)
+static void too_late(struct transfer *t, unsigned long most)
 {
 	struct mirror *m = t->m;
 	const struct leg *l = &m->legs[t->leg];
 
-	if (give_up(t) && !l->dead)
+	if (give_up(t, true) && !l->dead)
 		DMWARN("%s: the %s leg (%s) has not answered for %u ms",
 		       dm_table_device_name(m->ti->table), leg_name(l->id), leg_path(l),
-		       m->options.timeout[t->leg]);
+		       jiffies_to_msecs(most));
 }
 
 int transfer_wait(struct transfer *t)
 {
 	struct mirror *m = t->m;
 	struct leg *l = &m->legs[t->leg];
+	unsigned long most = patience(t);
 	blk_status_t status;
 	bool tell;
 
-	if (!wait_for_completion_io_timeout(&t->done, patience(t)))
-		too_late(t);
+	/* Once it is watched, the watch ends it, or nobody. */
+	while (!wait_for_completion_io_timeout(&t->done, most))
+		too_late(t, most);
 	/* Who has woken us is still in there. */
 	spin_lock_irq(&m->lock);
 	status = t->status;
@@ -291,7 +307,7 @@ int transfer_ended(struct transfer *t, unsigned long *ended)
 
 void transfer_give_up(struct transfer *t)
 {
-	(void)give_up(t);
+	(void)give_up(t, false);
 }
 
 /* Make it one of so many bytes. */

@@ -17,6 +17,8 @@
  *    good as suspended: a suspend and a removal end though the only good leg hangs. A write
  *    that was abandoned so is late: the same table isn't resumed before it has returned
  *    (transfers_late()), since its next writes mustn't be overtaken by it;
+ *  - likewise after the leg's timeout, or WATCH_TELLS_MS if it has none, while the table is
+ *    suspended and nobody watches it any more: a parting that a message has begun then;
  *  - while the mirror has not been started yet, so that nothing can be given up: after
  *    the leg's timeout, if it has one. Then the start fails.
  * What is abandoned ends for who waits with -ETIMEDOUT. Unless it was still with the

@@ -177,8 +177,16 @@ void watch_destroy(struct mirror *m)
 		ask_destroy(m->watch.ask[leg]);
 }
 
+static void set_runs(struct mirror *m, bool runs)
+{
+	spin_lock_irq(&m->lock);
+	m->watch.runs = runs;
+	spin_unlock_irq(&m->lock);
+}
+
 void watch_start(struct mirror *m)
 {
+	set_runs(m, true);
 	mod_delayed_work(watch_wq, &m->watch.work, 0);
 }
 
@@ -186,6 +194,7 @@ void watch_stop(struct mirror *m)
 {
 	enum leg_id leg;
 
+	set_runs(m, false);
 	cancel_delayed_work_sync(&m->watch.work);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		ask_stop(m->watch.ask[leg]);

@@ -53,6 +53,7 @@ struct mirror;
 
 struct watch {
 	struct delayed_work work;
+	bool runs;			/* state lock */
 	unsigned long timeout[LEGS];	/* jiffies, 0 = never */
 	struct ask *ask[LEGS];		/* NULL: no device */
 };
@@ -65,7 +66,10 @@ void watch_module_exit(void);
 int __must_check watch_create(struct mirror *m);
 void watch_destroy(struct mirror *m);
 
-/* Sleep. Stop waits for a tick that is under way. */
+/*
+ * Sleep. Stop waits for a tick that is under way; from its begin on each transfer sees to its own end
+ * (transfer.h), and from the end of start on the watch does again.
+ */
 void watch_start(struct mirror *m);
 void watch_stop(struct mirror *m);
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A leg hangs, and what waits for it is waited for by a message: messages and suspends end all the
-same.
+"""A leg hangs, and what waits for it is waited for by a message, or by a parting that begins in a
+suspend or after it: messages, suspends, removals and reloads end all the same.
 
 Args: the scenes, none: all.
 """
@@ -94,6 +94,53 @@ def told(make: Callable[[], Pair], text: str) -> None:
     pair.close()
 
 
+def parted_in_suspend() -> None:
+    base.step("the local leg fails what the suspend writes, and the remote one hangs then")
+    pair = Pair("remote_timeout", TIMEOUT_MS, "local_timeout", TIMEOUT_MS, "rejoin", 1)
+    pair.put(0)
+    pair.remote.all(f"slow:{NEVER}")
+    pair.local.all("nowrite")
+    ends("suspend", lambda: dm.suspend("mirror"), 3 * IN_TIME)
+    pair.local.well()
+    ends("all comes back", pair.remote.well, 7000)
+    base.until(resumes, "all has come back, and it is resumed", 60)
+    with contextlib.suppress(OSError):
+        pair.message("recover")
+    pair.good_end("parted in the suspend")
+    pair.close()
+
+
+def parted_later(fails: str, what: str) -> None:
+    base.step(f"fail {fails} while suspended, and the other leg hangs; then {what}")
+    # No table is made while a leg without a timeout hangs.
+    timeout = 0 if what == "remove" else TIMEOUT_MS
+    pair = Pair("remote_timeout", TIMEOUT_MS, "local_timeout", timeout, "rejoin", 1)
+    pair.put(0)
+    dm.suspend("mirror")
+    hung = pair.remote if fails == "local" else pair.local
+    hung.hang()
+    ends(f"fail {fails}", lambda: pair.message(f"fail {fails}"), 3.5)
+    if what == "remove":
+        ends(what, pair.stop, 12)
+    else:
+        with contextlib.suppress(OSError):
+            dm.load("mirror", pair.table())
+        ends(what, lambda: dm.resume("mirror"), 40)
+    hung.wake()
+    time.sleep(1)
+    if what == "remove":
+        pair.start()
+    else:
+        with contextlib.suppress(OSError):
+            dm.load("mirror", pair.table())
+        dm.suspend("mirror")
+        dm.resume("mirror")
+    with contextlib.suppress(OSError):
+        pair.message("recover")
+    pair.good_end(what)
+    pair.close()
+
+
 SCENES: dict[str, Callable[[], None]] = {
     "join_recover": lambda: told(in_a_join, "recover"),
     "join_grow": lambda: told(in_a_join, "grow"),
@@ -101,6 +148,11 @@ SCENES: dict[str, Callable[[], None]] = {
     "verify_stop": lambda: told(in_a_verify, "verify stop"),
     "verify_resync": lambda: told(in_a_verify, "resync"),
     "verify_limit": lambda: told(in_a_verify, "dirty_limit 1"),
+    "parted": parted_in_suspend,
+    "local_removed": lambda: parted_later("local", "remove"),
+    "remote_removed": lambda: parted_later("remote", "remove"),
+    "local_reloaded": lambda: parted_later("local", "a new table"),
+    "remote_reloaded": lambda: parted_later("remote", "a new table"),
 }
 
 for scene in sys.argv[1:] or SCENES:
