@@ -276,7 +276,7 @@ static int advance(struct dcd_engine *e, const struct dcd_mark *m, bool log_dead
 	if (!log_dead && make_durable(e))
 		return 0;
 	if (log_dead && e->keeps) {
-		dcd_header_write(e, m->applied);
+		dcd_header_pass(e, m->applied);
 		dcd_settle(e, m->target, m->applied, true);
 		dcd_count(e, DCD_N_BYPASS_ROUNDS, 1);
 	}

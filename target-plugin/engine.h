@@ -21,7 +21,7 @@
  *    segment that is written, nor recorded as applied. What NVRAM can't keep, and all that
  *    is behind it, is taken back before any of it is persistent (entries.h).
  * 3. An NVRAM slot is reused only when its segment is durable in the log, or
- *    all of its entries are recorded as applied in the NVRAM header, and no
+ *    all of its entries are recorded as applied in both copies of the NVRAM header, and no
  *    reader can still copy from it (@copiers).
  * 4. A log segment is reused only when what was live in it is durable on the
  *    data disk, and what was written over the rest is durable in the log or an
@@ -184,6 +184,7 @@ struct dcd_engine {
 	unsigned int next_witness;
 	bool super_differs;		/* at open: its other copy is bad, or of another size */
 	u8 header_bad[DCD_BLOCK >> SECTOR_SHIFT];	/* at open: sectors that can't be read */
+	bool header_differs;		/* at open: the NVRAM header's other copy says less */
 	bool end_bad;			/* at open: there may have been a newer end record */
 	enum dcd_copy ends[2];		/* at open: of those records */
 	struct dcd_nvram_header header;	/* of an NVRAM that keeps; else only @applied: beyond.h */
@@ -427,6 +428,7 @@ u64 dcd_kept_from(const struct dcd_engine *e);
 /* All copies of the superblock have this bit of @incompat from now on; the destager's. */
 int __must_check dcd_super_feature(struct dcd_engine *e, u32 bit);
 void dcd_header_write(struct dcd_engine *e, u64 applied);	/* the destager's */
+void dcd_header_pass(struct dcd_engine *e, u64 applied);	/* both copies; likewise */
 void dcd_header_feature(struct dcd_engine *e, u32 bit);		/* likewise, as the superblock's */
 int __must_check dcd_header_mend(struct dcd_engine *e);		/* at open, when all is known */
 /* Entries up to @newest are persistent. Who is @publishing; doesn't sleep. */

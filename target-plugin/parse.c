@@ -218,6 +218,8 @@ void dcd_header_find(const void *base, const u8 *unread, u64 bytes,
 	if (f->reason)
 		return;
 	f->header = *copy[f->counts];
+	if (f->copies[!f->counts] == DCD_COPY_VALID)
+		f->other_applied = le64_to_cpu(copy[!f->counts]->applied);
 	find_ends(f, base, unread);
 	f->reason = check_header(f, bytes, g);
 }

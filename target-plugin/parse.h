@@ -92,6 +92,7 @@ struct dcd_header_found {
 	enum dcd_copy copies[2];
 	unsigned int counts;
 	struct dcd_nvram_header header;
+	u64 other_applied;		/* the other copy's; 0: it isn't valid */
 	u64 newest;			/* by the end records; 0: they say nothing */
 	enum dcd_copy ends[2];		/* the end records: VALID, BLANK, DAMAGED or UNREAD */
 	unsigned int end_older;		/* the one to be written next */

@@ -11,6 +11,7 @@
 TEST_KNOB(bool, both_copies, "the superblock can't be read if one of its copies can't");
 TEST_KNOB(bool, one_passes, "a place of the ring is used again when one copy of the superblock has passed it");
 TEST_KNOB(bool, one_told, "that the log was passed over is told to one copy of its superblock");
+TEST_KNOB(bool, one_header, "slots are used again by what one copy of the NVRAM header says");
 TEST_KNOB(bool, any_end, "end records that are damaged are as if they had never been written");
 
 void dcd_geometry_of(const struct dcd_engine *e, struct dcd_geometry *g)
@@ -270,6 +271,7 @@ int dcd_header_read(struct dcd_engine *e)
 			e->name, !f->counts);
 	}
 	e->header = f->header;
+	e->header_differs = f->other_applied < le64_to_cpu(f->header.applied);
 	e->end_known = f->newest;
 	e->end_bad = f->end_bad && !test_knob(any_end);
 	e->end_copy = f->end_older;
@@ -320,6 +322,9 @@ int dcd_header_mend(struct dcd_engine *e)
 		mended += !r;
 	}
 	kfree(sector);
+	/* Slots are free by what this one says. */
+	if (!r && e->keeps && e->header_differs && !test_knob(one_header))
+		dcd_header_write(e, le64_to_cpu(e->header.applied));
 	if (!r && e->keeps)
 		mend_ends(e);
 	if (r)
@@ -352,6 +357,13 @@ void dcd_header_write(struct dcd_engine *e, u64 applied)
 	at = dcd_header_next(&e->header, applied) * DCD_NVRAM_COPY;
 	memcpy(e->nv->base + at, &e->header, sizeof(e->header));
 	e->nv->type->persist(e->nv, at, sizeof(e->header));
+}
+
+void dcd_header_pass(struct dcd_engine *e, u64 applied)
+{
+	dcd_header_write(e, applied);
+	if (!test_knob(one_header))
+		dcd_header_write(e, applied);
 }
 
 void dcd_header_feature(struct dcd_engine *e, u32 bit)

@@ -248,9 +248,11 @@ def test_the_older_copy_of_the_superblock_is_right(kernel: str) -> None:
     ("one_passes", "lap_lab", "Structure needs cleaning"),
     ("one_passes", "lap_battery", "Structure needs cleaning"),
     ("one_passes", "lap_none", "Structure needs cleaning"),
+    ("one_header", "header", "Structure needs cleaning"),
 ])  # fmt: skip
 def test_the_older_copy_of_the_superblock_can_be_wrong(knob: str, part: str, says: str) -> None:
-    """The control: one copy is told what got past the log, or gives places of the ring away."""
+    """The control: one copy is told what got past the log, or gives places of the ring, or slots,
+    away."""
     run = lab("dcd_super_older.py", part, options=("--param", f"dcd.test_{knob}=1"))
     assert run.rc == 1 and says in run.stderr, run.text
 

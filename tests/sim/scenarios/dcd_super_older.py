@@ -7,9 +7,12 @@ older than the data disk, and the older copy knows it. refused: the same of a lo
 known: nobody could tell it before the close, so only the kernel knew; the opening has told it.
 lap_NVRAM: the ring was used round and round, and is full: no place has been used again that the
 older copy counts.
+header: past a dead log slots are used again by what the NVRAM's header says. Its newest copy has a
+media error after the cut, and the older one has those entries applied, too.
 room: the same while the data disk fails: all of the ring can be used, nothing is refused.
 
-Controls: dcd.test_one_told=1 for the first ones, dcd.test_one_passes=1 for lap.
+Controls: dcd.test_one_told=1 for the first ones, dcd.test_one_passes=1 for lap,
+dcd.test_one_header=1.
 """
 
 import struct
@@ -18,10 +21,11 @@ import time
 from collections.abc import Callable
 
 from dcdlab import Box, Model, filled
-from locklab import base, blk
+from locklab import base, blk, dm
 
 HELD = "destage_idle_ms=3600000,destage_low=98,destage_high=99"
 GENERATION, TAIL = 56, 96  # bytes of the superblock
+HEADERS = (0, 4)  # sectors of the NVRAM
 PER = 112  # sectors of payload in a segment
 FAR, FULL = 12, 25  # segments; the ring has 32
 
@@ -108,6 +112,33 @@ def known() -> None:
     box.away()
 
 
+def newest_header(nvram: blk.Disk) -> int:
+    """Its sector."""
+    found = [struct.unpack_from("<Q", nvram.read(at, 1), GENERATION)[0] for at in HEADERS]
+    return HEADERS[found[1] > found[0]]
+
+
+def header() -> None:
+    base.step("lab: slots are used again past a dead log, and the NVRAM's newest header turns bad")
+    box = Box(nvram="lab", settings=HELD)
+    model = Model(box.data.sectors)
+    with box.disk_until_cut() as disk:
+        filled(disk, model, 0, 200, "in the log")
+        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        box.log.fail_writes()
+        box.data.slow(100)
+        filled(disk, model, 100, 1400, "past the log")
+        base.until(lambda: "0 in use" in box.info(), "all to be past the log")
+        box.data.fail()
+        filled(disk, model, 150, 400, "in NVRAM", 50)
+    with blk.Disk(box.view, write=False) as nvram:
+        newest = newest_header(nvram)
+    dm.message("nv", f"poison {newest} 1")
+    with box.disk() as disk:
+        model.check(disk, "by the older header")
+    box.away()
+
+
 def newest_tail(box: Box) -> int:
     return max(copies(box))[1]
 
@@ -163,6 +194,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "lap_lab": lambda: lap("lab"),
     "lap_battery": lambda: lap("dram:battery"),
     "lap_none": lambda: lap("none"),
+    "header": header,
     "room": lambda: lap("dram:battery", failing=True),
 }
 
