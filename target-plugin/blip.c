@@ -30,7 +30,7 @@ static bool may_wait(const struct dcd_engine *e, const struct dcd_blip *b)
 bool dcd_blip_again(struct dcd_engine *e, struct dcd_blip *b, int error)
 {
 	if (!error && b->failed)
-		pr_warn_ratelimited("dcd: %s: the log %pg has taken a write that it refused %u times within %u ms: look after that disk\n",
+		pr_warn_ratelimited("dcd: %s: the log %pg does what it has refused %u times within %u ms: look after that disk\n",
 				    e->name, e->log.bdev, b->failed,
 				    jiffies_to_msecs(jiffies - b->since));
 	if (!error || !may_wait(e, b))

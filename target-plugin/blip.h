@@ -43,8 +43,8 @@ struct dcd_mute {
 
 void dcd_blip_begin(struct dcd_blip *b);
 /*
- * A write to the log has ended with @error. True, after a pause: it is to be tried again. False:
- * it was good, or that is a dead log.
+ * A write to the log, or a read that proves it, has ended with @error. True, after a pause: it is
+ * to be tried again. False: it was good, or that is a dead log.
  */
 bool __must_check dcd_blip_again(struct dcd_engine *e, struct dcd_blip *b, int error);
 /* The log gives nothing at all just now: may it yet be away for a moment only? The destager's. */

@@ -59,13 +59,14 @@ DCD_COUNTER(READ_ERRORS, read_errors)
 DCD_COUNTER(WRITE_ERRORS, write_errors)
 DCD_COUNTER(FLUSH_ERRORS, flush_errors)
 DCD_COUNTER(LOG_WRITE_ERRORS, log_write_errors)
-DCD_COUNTER(LOG_BLIPS, log_blips)	/* writes that failed and were tried again: blip.h */
+DCD_COUNTER(LOG_BLIPS, log_blips)	/* I/Os that failed and were tried again: blip.h */
 DCD_COUNTER(LOG_READ_ERRORS, log_read_errors)
 DCD_COUNTER(LOG_READS_LATE, log_reads_late)	/* that nobody waited for any longer */
 DCD_COUNTER(DOUBTED, doubted)	/* places of the ring */
 DCD_COUNTER(READ_BACK, read_back)	/* segments that were written to one of those */
 DCD_COUNTER(READ_BACK_BAD, read_back_bad)	/* of these: they weren't there */
 DCD_COUNTER(READ_BACK_LATE, read_back_late)	/* or nobody waited for them */
+DCD_COUNTER(BLOCKS_MOVED, blocks_moved)	/* of the log, to spares */
 DCD_COUNTER(SLOTS_PINNED, slots_pinned)	/* slots that kept such a one */
 DCD_COUNTER(BAD_SUMS, bad_sums)	/* ranges of the log that don't have their checksum */
 DCD_COUNTER(READ_BETTER, read_better)	/* wrong, and right when they were read again */

@@ -11,12 +11,16 @@
  * +---------------------+ 4096               +------------------------+ 4096
  * | superblock, copy 1  |                    | struct dcd_entry [n]   |
  * +---------------------+ 8192               |   (table_bytes)        |
- * |  unused             |                    +------------------------+ + table_bytes
- * +---------------------+ DCD_RING_START     | payloads, in the order |
- * | ring of `segments`  |                    |   of their entries     |
- * | segments; sequence  |                    +------------------------+ used_bytes
- * | s at s % segments   |                    | unused                 |
- * +---------------------+                    +------------------------+ segment_bytes
+ * | moved blocks, two   |                    +------------------------+ + table_bytes
+ * |   copies            |                    | payloads, in the order |
+ * +---------------------+ 16384              |   of their entries     |
+ * | DCD_SPARES spare    |                    +------------------------+ used_bytes
+ * |   blocks            |                    | unused                 |
+ * +---------------------+ DCD_RING_START     +------------------------+ segment_bytes
+ * | ring of `segments`  |
+ * | segments; sequence  |
+ * | s at s % segments   |
+ * +---------------------+
  *
  *  NVRAM
  * +----------------------+ 0
@@ -72,6 +76,17 @@
  * if it can't be a torn end; but what the data disk has by its checksum already isn't lost, and is
  * written to the log again.
  *
+ * Moved. A block of the ring that takes no writes, or doesn't give what it was given, is moved to
+ * a spare: from then on whoever reads or writes there does it in the spare, sector for sector.
+ * Blocks of the log disk are DCD_BLOCK bytes, number n at n * DCD_BLOCK; the spares are those from
+ * DCD_SPARE_FIRST to the ring. Which block each of them has is in struct dcd_moved, of which there
+ * are two copies, at DCD_MOVED_START and a block behind it. What the spare is to have is durable
+ * before that is written, both copies are durable before anything relies on them, and
+ * DCD_INCOMPAT_MOVED is in both superblocks before the first one counts; without it nobody looks at
+ * the copies. They are the same, but when a cut came between the two: then the one with the higher
+ * generation counts, and whoever writes to the ring next makes the other one the same before. If
+ * neither is right that is damage: nobody knows where the ring's blocks are.
+ *
  * Witnesses. Parts of the data disk that were durable there when the superblock was written.
  * Where no live entry is over one, it is there still. They are void if the NVRAM header's
  * `applied` is above the superblock's.
@@ -103,6 +118,7 @@
 #define DCD_SUPER_MAGIC		0x31424c4744434344ULL	/* "DCCDGLB1" */
 #define DCD_SEGMENT_MAGIC	0x31474553474c4344ULL	/* "DCLGSEG1" */
 #define DCD_NVRAM_MAGIC		0x314d52564e444344ULL	/* "DCDNVRM1" */
+#define DCD_MOVED_MAGIC		0x314456304d444344ULL	/* "DCDM0VD1" */
 #define DCD_VERSION		1
 
 #define DCD_BLOCK		4096U
@@ -122,7 +138,9 @@
 #define DCD_INCOMPAT_RETIRED	1U	/* its data disk has all of it and goes on without it */
 #define DCD_INCOMPAT_LOST	2U	/* has had a DCD_ENTRY_LOST */
 #define DCD_INCOMPAT_LACKS	4U	/* retired, but its data disk lacks what was lost then */
-#define DCD_INCOMPAT		(DCD_INCOMPAT_RETIRED | DCD_INCOMPAT_LOST | DCD_INCOMPAT_LACKS)
+#define DCD_INCOMPAT_MOVED	8U	/* blocks of the ring are in spares: struct dcd_moved */
+#define DCD_INCOMPAT		(DCD_INCOMPAT_RETIRED | DCD_INCOMPAT_LOST | DCD_INCOMPAT_LACKS | \
+				 DCD_INCOMPAT_MOVED)
 
 struct dcd_features {
 	__le32 compat;
@@ -160,6 +178,25 @@ struct dcd_super {
 	__le64 newest;		/* entries up to it were durable in the log, or applied */
 	__le32 witnessed;	/* low half of their generation; of another they are void */
 	struct dcd_witness witnesses[DCD_WITNESSES];
+} __attribute__((packed));
+
+#define DCD_MOVED_START	(2U * DCD_BLOCK)	/* of its first copy */
+#define DCD_SPARE_FIRST	4U			/* a block of the log disk */
+#define DCD_SPARES	(DCD_RING_START / DCD_BLOCK - DCD_SPARE_FIRST)
+
+#define DCD_SPARE_FREE	0U
+#define DCD_SPARE_BAD	1U	/* it is no better than what it was to replace */
+
+/* Of each spare: the block of the ring that is there, or one of the above. No block is in two. */
+struct dcd_moved {
+	__le64 magic;
+	__le32 version;
+	__le32 crc;
+	__u8 uuid[16];
+	__le64 epoch;
+	__le64 generation;
+	__u8 reserved[16];
+	__le64 spares[DCD_SPARES];
 } __attribute__((packed));
 
 struct dcd_nvram_header {
@@ -235,6 +272,7 @@ struct dcd_entry {
 #define DCD_ASSERT(e) _Static_assert(e, #e)
 #endif
 DCD_ASSERT(sizeof(struct dcd_super) == 512);
+DCD_ASSERT(sizeof(struct dcd_moved) == 2080);
 DCD_ASSERT(sizeof(struct dcd_nvram_header) == 256);
 DCD_ASSERT(sizeof(struct dcd_nvram_end) == 64);
 DCD_ASSERT(sizeof(struct dcd_segment) == 256);

@@ -247,6 +247,24 @@ TRACE_EVENT(dcd_log_late,
 		  __entry->sector, __entry->reads)
 );
 
+/* A block of the log's ring was bad, and is in this spare now. */
+TRACE_EVENT(dcd_moved,
+	TP_PROTO(struct dcd_engine *e, u64 block, u32 spare),
+	TP_ARGS(e, block, spare),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, block)
+		__field(u32, spare)
+	),
+	TP_fast_assign(
+		__entry->dev = e->log.bdev->bd_dev;
+		__entry->block = block;
+		__entry->spare = spare;
+	),
+	TP_printk("%d,%d block %llu spare %u", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->block, __entry->spare)
+);
+
 /* A round of destaging has ended; without error the segments below @target are free. */
 TRACE_EVENT(dcd_round,
 	TP_PROTO(struct dcd_engine *e, u64 target, u64 applied, bool bypass, int error),

@@ -79,12 +79,13 @@ static struct page *page_of(const void *p)
 	return is_vmalloc_addr(p) ? vmalloc_to_page(p) : virt_to_page(p);
 }
 
-/* What goes into @bio of the rest of @part, which becomes less. */
-static void add(struct bio *bio, struct dcd_part *part)
+/* What goes into @bio, which takes @most, of the rest of @part, which becomes less. */
+static void add(struct bio *bio, size_t most, struct dcd_part *part)
 {
-	while (part->bytes) {
+	while (part->bytes && bio->bi_iter.bi_size < most) {
 		unsigned int off = part->buf ? offset_in_page(part->buf) : 0;
-		unsigned int n = min_t(size_t, part->bytes, PAGE_SIZE - off);
+		unsigned int n = min3(part->bytes, (size_t)PAGE_SIZE - off,
+				      most - bio->bi_iter.bi_size);
 		struct page *page = part->buf ? page_of(part->buf) : ZERO_PAGE(0);
 
 		if (bio->bi_vcnt >= bio->bi_max_vecs || bio_add_page(bio, page, n, off) != n)
@@ -93,6 +94,16 @@ static void add(struct bio *bio, struct dcd_part *part)
 			part->buf += n;
 		part->bytes -= n;
 	}
+}
+
+/* How much from @sector on is in one piece, from *@where on. */
+static size_t piece_of(struct dcd_disk *disk, u64 sector, size_t bytes, u64 *where)
+{
+	rcu_read_lock();
+	bytes = dcd_moves_part(rcu_dereference(disk->moves), sector << SECTOR_SHIFT, bytes, where);
+	rcu_read_unlock();
+	*where >>= SECTOR_SHIFT;
+	return bytes;
 }
 
 void dcd_io_begin_parts(struct dcd_ios *ios, struct dcd_io *io, blk_opf_t opf, u64 sector,
@@ -105,14 +116,16 @@ void dcd_io_begin_parts(struct dcd_ios *ios, struct dcd_io *io, blk_opf_t opf, u
 		bytes += parts[i].bytes;
 	io_init(ios, io);
 	while (bytes) {
-		unsigned int pages = min_t(size_t, BIO_MAX_VECS, (bytes >> PAGE_SHIFT) + 2 * n);
+		u64 where;
+		size_t piece = piece_of(ios->disk, sector, bytes, &where);
+		unsigned int pages = min_t(size_t, BIO_MAX_VECS, (piece >> PAGE_SHIFT) + 2 * n);
 		struct bio *bio = bio_alloc(ios->disk->bdev, pages, opf, GFP_NOIO);
 
-		bio->bi_iter.bi_sector = sector;
+		bio->bi_iter.bi_sector = where;
 		bio->bi_end_io = io_end;
 		bio->bi_private = io;
 		for (; n; n--, parts++) {
-			add(bio, parts);
+			add(bio, piece, parts);
 			if (parts->bytes)
 				break;
 		}

@@ -64,6 +64,7 @@ static int make_workers(struct dcd_engine *e)
 	e->aside_wq = alloc_workqueue("dcd-aside", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	e->commit_buf = vzalloc(e->segment_bytes);
 	e->destage_buf = vzalloc(DCD_BLOCK);
+	e->super_buf = vzalloc(DCD_BLOCK);
 	e->scrub.buf = vzalloc(e->segment_bytes);
 	e->batch = dcd_batch_new(e);
 	e->ahead = dcd_batch_new(e);
@@ -72,6 +73,7 @@ static int make_workers(struct dcd_engine *e)
 	e->pending = kvcalloc(DCD_PENDING, sizeof(*e->pending), GFP_KERNEL);
 	if (!e->intake_wq || !e->quick_wq || !e->commit_wq || !e->destage_wq || !e->io_wq ||
 	    !e->commit_buf || !e->destage_buf || !e->pending || !e->batch || !e->ahead ||
+	    !e->super_buf ||
 	    !e->again || !e->beyond || !e->scrub.buf || !e->submit_wq || !e->flush_wq ||
 	    !e->wipe_wq || !e->aside_wq || dcd_stuck_init(e) || dcd_lost_init(e) ||
 	    dcd_proof_init(e))
@@ -120,6 +122,7 @@ void dcd_engine_free(struct dcd_engine *e)
 	dcd_cache_free(e->cache);
 	vfree(e->commit_buf);
 	vfree(e->destage_buf);
+	vfree(e->super_buf);
 	vfree(e->scrub.buf);
 	dcd_batch_free(e->batch);
 	dcd_batch_free(e->ahead);
@@ -127,6 +130,7 @@ void dcd_engine_free(struct dcd_engine *e)
 	dcd_stuck_free(e);
 	dcd_lost_free(e);
 	dcd_proof_free(e);
+	dcd_spares_free(e);
 	kvfree(e->again);
 	dcd_beyond_free(e->beyond);
 	kvfree(e->pending);
@@ -143,6 +147,7 @@ void dcd_engine_free(struct dcd_engine *e)
 	dcd_disk_close(&e->data);
 	bioset_exit(&e->bios);
 	free_srcus(e);
+	mutex_destroy(&e->super_lock);
 	mutex_destroy(&e->intake);
 	kfree(e);
 }
@@ -196,6 +201,8 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 	e->after_log = e->nv->type->report_after_complete;
 	r = dcd_super_read(e, c->grow);
 	if (!r)
+		r = dcd_spares_open(e);
+	if (!r)
 		r = dcd_beyond_open(e);
 	if (!r && e->keeps)
 		r = dcd_header_read(e);
@@ -242,6 +249,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	}
 	strscpy(e->name, c->name, sizeof(e->name));
 	mutex_init(&e->intake);
+	mutex_init(&e->super_lock);
 	spin_lock_init(&e->lock);
 	init_waitqueue_head(&e->room);
 	init_waitqueue_head(&e->moved);
@@ -636,14 +644,15 @@ ssize_t dcd_to_text(struct dcd_engine *e, char *buf, size_t size)
 
 	dcd_state(e, &s);
 	n = scnprintf(buf, size,
-		      "uuid %pU data_sectors %llu nvram %s slots %u of %u bytes, %llu in use; log segments %llu live %llu free %llu; index %llu of %llu bytes; read cache %llu of %llu bytes; log %s, data %s; stuck_ranges %llu stuck_sectors %llu; lost_ranges %llu lost_sectors %llu; slots_retired %llu\n",
+		      "uuid %pU data_sectors %llu nvram %s slots %u of %u bytes, %llu in use; log segments %llu live %llu free %llu; index %llu of %llu bytes; read cache %llu of %llu bytes; log %s, data %s; stuck_ranges %llu stuck_sectors %llu; lost_ranges %llu lost_sectors %llu; slots_retired %llu; moved_blocks %u spares_left %u\n",
 		      e->super.uuid, (u64)dcd_sectors(e), e->nv->type->name,
 		      e->nslots, e->segment_bytes, s.slots_used,
 		      s.log_segments, s.log_live, s.log_free, s.index_used, s.index_bytes,
 		      s.cache_used, s.cache_bytes,
 		      dcd_leave_text(e) ?: s.log_failing ? "FAILING" : s.log_damaged ? "DAMAGED" : "ok",
 		      s.data_failing ? "FAILING" : "ok", s.stuck_ranges, s.stuck_sectors,
-		      s.lost_ranges, s.lost_sectors, s.slots_retired);
+		      s.lost_ranges, s.lost_sectors, s.slots_retired,
+		      READ_ONCE(e->spares.now.used), dcd_spares_unused(e));
 	n += scnprintf(buf + n, size - n, "nvram %s: %s\n", e->nv->type->name, promise(e));
 	for (i = 0; i < DCD_COUNTERS; i++)
 		n += scnprintf(buf + n, size - n, "%s %llu%c", counter_names[i],

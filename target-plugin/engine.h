@@ -42,8 +42,9 @@
  * - The data disk: everything stays in the log, FLUSH and close go on working;
  *   writes are refused once the log is full. A place of it: only that, and it doesn't
  *   fill the log (stuck.h).
- * - The log: a write that fails is tried again for a while (blip.h). Then (@log_dead: it failed all
- *   the same, or can't be read back: proof.h) what is in NVRAM
+ * - The log: a write that fails is tried again for a while (blip.h). What fails
+ *   in few blocks only is moved to others (spares.h). Else (@log_dead: it failed all the same, or
+ *   can't be read back: proof.h) what is in NVRAM
  *   goes to the data disk directly. An NVRAM that keeps its content also keeps account of that
  *   (its header's `applied`), and of what is lost (lost.h), so writes go on. With any
  *   other a crash loses what is there, and may bring back what the log had before: writes are
@@ -65,7 +66,8 @@
  *   and a close, until its driver gives up; requests that wait for room by that are given up, too.
  *
  * Locks, outer first: @intake (mutex, of changes to the index; never held while
- * waiting for room or for a disk), the index's own spinlock or @lock (spinlock, slot
+ * waiting for room or for a disk, but by recovery), @super_lock (mutex, for the time that a
+ * superblock is written), the index's own spinlock or @lock (spinlock, slot
  * states, reservations and counters; never together). The SRCUs are entered with none
  * held, and nobody synchronizes one with @intake held: @copiers, never longer than a
  * copy takes; @submitters, around all of dcd_submit(), synchronized by dcd_close() only.
@@ -97,6 +99,7 @@
 #include "proof.h"
 #include "read.h"
 #include "slots.h"
+#include "spares.h"
 #include "stuck.h"
 #include "late.h"
 #include "sums.h"
@@ -109,6 +112,7 @@ struct dcd_disk {
 	void *handle;		/* what compat opened */
 	unsigned int block;	/* bytes of a logical block */
 	sector_t sectors;	/* that are used; of the data disk they may grow: grow.c */
+	struct dcd_moves __rcu *moves;	/* of the log: spares.h; NULL: nothing is moved */
 };
 
 /* In their order. */
@@ -180,7 +184,14 @@ struct dcd_engine {
 	bool loses_acks;	/* by its type, or its battery fails; may change */
 	bool after_log;		/* no NVRAM: report after complete */
 
-	struct dcd_super super;		/* as last written, but witnesses; destager, open, close */
+	/*
+	 * As last written, but witnesses; destager, open, close. The committer may set a feature
+	 * (spares.h), beside the destager.
+	 */
+	struct dcd_super super;
+	struct mutex super_lock;	/* while it is written, or its witnesses change */
+	struct dcd_super *super_buf;	/* a block; likewise */
+	struct dcd_spares spares;
 	unsigned int next_witness;
 	bool super_differs;		/* at open: its other copy is bad, or of another size */
 	u8 header_bad[DCD_BLOCK >> SECTOR_SHIFT];	/* at open: sectors that can't be read */
@@ -398,7 +409,6 @@ extern struct dcd_nvram_type dcd_nvram_pmem;
  * super.c: read and check both headers; write their next generation, durable, in the
  * place of the older copy. @grown: the
  * data disk may be larger than the superblock says; then the rest isn't used.
- * dcd_super_write() uses @destage_buf.
  */
 int __must_check dcd_super_read(struct dcd_engine *e, bool grown);
 /*
@@ -425,7 +435,7 @@ u64 dcd_super_told(const struct dcd_engine *e);	/* entries up to it are applied,
  * @lock.
  */
 u64 dcd_kept_from(const struct dcd_engine *e);
-/* All copies of the superblock have this bit of @incompat from now on; the destager's. */
+/* All copies of the superblock have this bit of @incompat from now on. Takes @super_lock. */
 int __must_check dcd_super_feature(struct dcd_engine *e, u32 bit);
 void dcd_header_write(struct dcd_engine *e, u64 applied);	/* the destager's */
 void dcd_header_pass(struct dcd_engine *e, u64 applied);	/* both copies; likewise */

@@ -9,6 +9,7 @@
 #define SEAL_AFTER (HZ / 10)	/* of an open slot; the papers' longest stay in NVRAM */
 #define SEAL_LATER (2 * HZ)	/* with little room in the ring */
 #define PIN_PATIENCE (30 * HZ)	/* for slots that are pinned */
+#define MOVES 3U	/* times that bad blocks of one segment are moved */
 #define OFTEN (60 * HZ)	/* a log that fails so often is tried again later, not at once */
 
 TEST_KNOB(bool, never_pin, "a segment that can't be read back from the log is a dead log");
@@ -17,6 +18,9 @@ int dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first, 
 		      u32 used)
 {
 	struct dcd_segment *h = buf;
+	u64 sector = dcd_segment_sector(e, sequence);
+	unsigned int moves = 0;
+	unsigned long began;
 	struct dcd_blip blip;
 	int r;
 
@@ -33,12 +37,16 @@ int dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first, 
 	h->crc = cpu_to_le32(dcd_crc(h, sizeof(*h)));
 	dcd_blip_begin(&blip);
 	do {
-		r = dcd_disk_io(&e->log, REQ_OP_WRITE | REQ_SYNC,
-				dcd_segment_sector(e, sequence), buf, used);
+		began = jiffies;
+		r = dcd_spares_settle(e);
+		if (!r)
+			r = dcd_disk_io(&e->log, REQ_OP_WRITE | REQ_SYNC, sector, buf, used);
 		if (!r)
 			r = dcd_disk_flush(&e->log);
 		trace_dcd_commit(e, sequence, entries, used, r);
-	} while (dcd_blip_again(e, &blip, r));
+	} while (dcd_blip_again(e, &blip, r) ||
+		 (moves++ < MOVES && time_before(jiffies, began + DCD_SPARES_TIME) &&
+		  dcd_spares_unwritten(e, sector, buf, used, r)));
 	if (!r) {
 		dcd_count(e, DCD_N_SEGMENTS, 1);
 		dcd_count(e, DCD_N_LOG_SECTORS, used >> SECTOR_SHIFT);
@@ -95,10 +103,13 @@ void dcd_log_works(struct dcd_engine *e)
 	mod_delayed_work(e->commit_wq, &e->commit_work, 0);
 }
 
-/* Nobody knows whether it is there: so its slot is pinned as soon as another one isn't any more. */
+/*
+ * Nobody knows whether it is there: so its slot is pinned as soon as another one isn't any more.
+ * One that forgets can't keep it.
+ */
 static bool may_pin(struct dcd_engine *e, int proof)
 {
-	if (test_knob(never_pin))
+	if (!e->keeps || test_knob(never_pin))
 		return false;
 	if (proof == -ETIME && !dcd_slots_may_pin(e, false)) {
 		dcd_destage_kick(e);

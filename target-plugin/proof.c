@@ -8,6 +8,8 @@
 #include "engine.h"
 #include "lockstep-test.h"
 
+#define MOVES 3U	/* times that bad blocks of one segment are moved */
+
 TEST_KNOB(bool, unproven, "what is written to a bad place of the log is believed to be there");
 
 int dcd_proof_init(struct dcd_engine *e)
@@ -63,15 +65,23 @@ static int compare(struct dcd_engine *e, u64 segment, const void *buf, u32 bytes
 	return memcmp(e->proof.buf, buf, bytes) ? -EBADMSG : 0;
 }
 
-int dcd_proof(struct dcd_engine *e, u64 segment, const void *buf, u32 bytes)
+int dcd_proof(struct dcd_engine *e, u64 segment, void *buf, u32 bytes)
 {
+	u64 sector = dcd_segment_sector(e, segment);
+	unsigned int moves = 0;
+	struct dcd_blip blip;
 	int r;
 
-	if (!e->keeps || !test_bit(place_of(e, segment), e->proof.places) || test_knob(unproven))
+	if (!test_bit(place_of(e, segment), e->proof.places) || test_knob(unproven))
 		return 0;
-	dcd_count(e, DCD_N_READ_BACK, 1);
-	r = compare(e, segment, buf, bytes);
-	if (!r)
+	dcd_blip_begin(&blip);
+	do {
+		dcd_count(e, DCD_N_READ_BACK, 1);
+		r = compare(e, segment, buf, bytes);
+	} while (r && r != -ETIME && dcd_spares_left(e) &&
+		 ((r != -EBADMSG && dcd_blip_again(e, &blip, r)) ||
+		  (moves++ < MOVES && dcd_spares_unread(e, sector, buf, bytes))));
+	if (!r || (!e->keeps && r == -ETIME))
 		return 0;
 	dcd_count(e, r == -ETIME ? DCD_N_READ_BACK_LATE : DCD_N_READ_BACK_BAD, 1);
 	pr_err_ratelimited("dcd: %s: segment %llu was written to the log %pg, whose place was bad before, and %s: error %d\n",

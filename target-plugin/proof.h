@@ -3,14 +3,13 @@
  * Places of the ring that are in doubt: somebody couldn't read one, got other bytes from it than it
  * was given, or couldn't write it. A disk may take writes there all the same, and the ring comes to
  * that place again in every lap. So as long as the engine is open each segment that is written to
- * such a place is read back, and compared, before its slot may be used again. If it isn't there, or
- * hasn't come within a moment (aside.h; where that was so the last time nobody waits for it at
- * all), its slot is pinned (slots.c): what is read of it comes from there, and the destager brings
- * it to the data disk at once. After a cut recovery takes it from that slot. If too many slots are
- * pinned it is a write that failed: the log is dead (engine.h).
- *
- * That needs an NVRAM that keeps its content (@keeps). With another one, or none, such a place goes
- * on to lose what it gets, lap after lap, and is told each time. Look after that disk.
+ * such a place is read back, and compared, before its slot may be used again. What of it isn't
+ * there is moved to a good place (spares.h). Where that can't be, or if it hasn't come within a
+ * moment (aside.h; where that was so the last time nobody waits for it at all), its slot is pinned
+ * (slots.c): what is read of it comes from there, and the destager brings it to the data disk at
+ * once. After a cut recovery takes it from that slot. If too many slots are pinned it is a write
+ * that failed: the log is dead (engine.h). So it is at once with an NVRAM that doesn't keep its
+ * content, or none, if nothing can be moved; what takes long there is believed.
  *
  * It is known in memory only, one bit a place; the next opening has to find it again: recovery and
  * scrub do, as soon as something that counts is there. A disk that answers from a cache of its own
@@ -41,6 +40,6 @@ void dcd_proof_in_time(struct dcd_engine *e, u64 sector);
  * What was written there, and is durable, is there, or needn't be proved: 0. -ETIME: nobody knows.
  * Sleeps for a moment.
  */
-int __must_check dcd_proof(struct dcd_engine *e, u64 segment, const void *buf, u32 bytes);
+int __must_check dcd_proof(struct dcd_engine *e, u64 segment, void *buf, u32 bytes);
 
 #endif /* DCD_PROOF_H */

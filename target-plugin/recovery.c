@@ -510,6 +510,8 @@ static int recover(struct dcd_engine *e, struct recovery *c)
 	mutex_lock(&e->intake);
 	r = find_out(e, c);
 	e->head = p->next;	/* without what NVRAM has */
+	if (!r)	/* one copy of the table of moved blocks alone may be damaged some day */
+		r = dcd_spares_settle(e);
 	if (!r && p->tail != e->tail)
 		disown(e, p->tail, p->applied);
 	else if (!r && copies_differ(e, p))

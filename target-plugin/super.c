@@ -117,13 +117,14 @@ static u64 durable(struct dcd_engine *e)
 	return newest;
 }
 
-int dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied)
+static int write_super(struct dcd_engine *e, u64 tail, u64 applied)
 {
-	struct dcd_super *s = e->destage_buf;
+	struct dcd_super *s = e->super_buf;
 	struct dcd_blip blip;
 	unsigned int copy;
 	int r;
 
+	lockdep_assert_held(&e->super_lock);
 	memset(s, 0, DCD_BLOCK);
 	*s = e->super;
 	s->newest = cpu_to_le64(durable(e));
@@ -143,6 +144,16 @@ int dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied)
 	spin_unlock(&e->lock);
 	e->super = *s;
 	return 0;
+}
+
+int dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied)
+{
+	int r;
+
+	mutex_lock(&e->super_lock);
+	r = write_super(e, tail, applied);
+	mutex_unlock(&e->super_lock);
+	return r;
 }
 
 u64 dcd_kept_from(const struct dcd_engine *e)
@@ -225,17 +236,21 @@ void dcd_super_kick(struct dcd_engine *e)
 
 int dcd_super_feature(struct dcd_engine *e, u32 bit)
 {
-	__le32 was = e->super.features.incompat;
-	int r;
+	__le32 was;
+	int r = 0;
 
-	if (le32_to_cpu(was) & bit)
-		return 0;
-	e->super.features.incompat |= cpu_to_le32(bit);
-	r = dcd_super_write(e, le64_to_cpu(e->super.tail), le64_to_cpu(e->super.applied));
-	if (!r)
-		r = dcd_super_write(e, le64_to_cpu(e->super.tail), le64_to_cpu(e->super.applied));
-	if (r)
-		e->super.features.incompat = was;
+	mutex_lock(&e->super_lock);
+	was = e->super.features.incompat;
+	if (!(le32_to_cpu(was) & bit)) {
+		e->super.features.incompat |= cpu_to_le32(bit);
+		r = write_super(e, le64_to_cpu(e->super.tail), le64_to_cpu(e->super.applied));
+		if (!r)
+			r = write_super(e, le64_to_cpu(e->super.tail),
+					le64_to_cpu(e->super.applied));
+		if (r)
+			e->super.features.incompat = was;
+	}
+	mutex_unlock(&e->super_lock);
 	return r;
 }
 

@@ -51,6 +51,7 @@ void dcd_witness_batch(struct dcd_engine *e, const struct dcd_batch *b)
 {
 	unsigned int i, step = max(b->n / EACH_BATCH, 1U);
 
+	mutex_lock(&e->super_lock);
 	for (i = 0; i < b->n; i++)
 		if (b->loads[i].there)
 			over(&e->super, &b->loads[i].place);
@@ -64,6 +65,7 @@ void dcd_witness_batch(struct dcd_engine *e, const struct dcd_batch *b)
 		w.crc = dcd_crc(l->buf, w.sectors << SECTOR_SHIFT);
 		dcd_witness_set(&e->super, e->next_witness++ % DCD_WITNESSES, &w);
 	}
+	mutex_unlock(&e->super_lock);
 }
 
 static bool covered(struct dcd_engine *e, const struct dcd_witnessed *w)

@@ -62,7 +62,7 @@ static int to_log(struct dcd_engine *e, struct wounded *w, const struct dcd_entr
 	u8 *payload = e->commit_buf + ((size_t)offset << SECTOR_SHIFT);
 	int r;
 
-	if (e->log_dead)
+	if (e->log_dead || dcd_spares_settle(e))
 		return -EIO;
 	r = dcd_disk_io(&e->log, REQ_OP_WRITE | REQ_SYNC, at, payload, bytes);
 	if (!r)

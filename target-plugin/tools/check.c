@@ -16,7 +16,7 @@ enum { WHOLE = 0, DAMAGED = 4, FAILED = 8 };
 /* A copy that is damaged while the other counts. */
 static bool half(const struct set *s)
 {
-	return s->super.copies[!s->super.counts] != DCD_COPY_VALID ||
+	return s->super.copies[!s->super.counts] != DCD_COPY_VALID || set_moves_differ(s) ||
 	       (s->has_nvram && (s->header.copies[!s->header.counts] != DCD_COPY_VALID ||
 				 s->header.end_bad));
 }

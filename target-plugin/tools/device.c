@@ -16,6 +16,7 @@ int device_open(struct device *d, const char *what, const char *path, bool for_w
 	struct stat st;
 
 	d->path = path;
+	d->moves = NULL;
 	d->fd = open(path, (for_writing ? O_RDWR | O_EXCL : O_RDONLY) | O_CLOEXEC);
 	if (d->fd < 0 || fstat(d->fd, &st)) {
 		fprintf(stderr, "dcd: %s %s: %s%s\n", what, path, strerror(errno),
@@ -47,7 +48,8 @@ void device_close(struct device *d)
 int device_try_read(const struct device *d, void *buf, size_t bytes, u64 at)
 {
 	while (bytes) {
-		ssize_t n = pread(d->fd, buf, bytes, (off_t)at);
+		u64 where, part = dcd_moves_part(d->moves, at, bytes, &where);
+		ssize_t n = pread(d->fd, buf, part, (off_t)where);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -118,7 +120,8 @@ int device_read(const struct device *d, void *buf, size_t bytes, u64 at)
 int device_write(const struct device *d, const void *buf, size_t bytes, u64 at)
 {
 	while (bytes) {
-		ssize_t n = pwrite(d->fd, buf, bytes, (off_t)at);
+		u64 where, part = dcd_moves_part(d->moves, at, bytes, &where);
+		ssize_t n = pwrite(d->fd, buf, part, (off_t)where);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -134,9 +137,24 @@ int device_write(const struct device *d, const void *buf, size_t bytes, u64 at)
 	return 0;
 }
 
+/* Without a word, and each part at once: not all may be written. */
+static int try_write(const struct device *d, const u8 *bytes, size_t n, u64 at)
+{
+	while (n) {
+		u64 where, part = dcd_moves_part(d->moves, at, n, &where);
+
+		if (pwrite(d->fd, bytes, part, (off_t)where) != (ssize_t)part)
+			return -1;
+		bytes += part;
+		at += part;
+		n -= part;
+	}
+	return 0;
+}
+
 static int write_back(const struct device *d, const u8 *bytes, u8 *again, size_t n, u64 at)
 {
-	if (pwrite(d->fd, bytes, n, (off_t)at) != (ssize_t)n || fsync(d->fd) ||
+	if (try_write(d, bytes, n, at) || fsync(d->fd) ||
 	    posix_fadvise(d->fd, 0, 0, POSIX_FADV_DONTNEED) || device_try_read(d, again, n, at))
 		return -1;
 	return memcmp(bytes, again, n);

@@ -7,12 +7,14 @@
 #ifndef DCD_DEVICE_H
 #define DCD_DEVICE_H
 
-#include "../dcd-port.h"
+#include "../moves.h"
 
+/* @moves: of a log: whatever is read or written goes the way that says; NULL: none is moved. */
 struct device {
 	const char *path;
 	int fd;
 	u64 bytes;
+	const struct dcd_moves *moves;
 };
 
 /*

@@ -101,9 +101,43 @@ static bool header(const u8 *at, int copy, bool json)
 	return true;
 }
 
+static bool moved(const u8 *at, int copy, bool json)
+{
+	struct dcd_moved m, c;
+	u32 used = 0, bad = 0;
+	bool valid;
+
+	memcpy(&m, at, sizeof(m));
+	if (le64toh(m.magic) != DCD_MOVED_MAGIC)
+		return false;
+	c = m;
+	c.crc = 0;
+	valid = dcd_crc(&c, sizeof(c)) == le32toh(m.crc);
+	for (u32 i = 0; i < DCD_SPARES; i++) {
+		u64 what = le64toh(m.spares[i]);
+
+		bad += what == DCD_SPARE_BAD;
+		used += what != DCD_SPARE_BAD && what != DCD_SPARE_FREE;
+	}
+	if (!json) {
+		printf("table of moved blocks, copy %d: %s\n  generation %" PRIu64 ", %u blocks moved, %u spares bad\n",
+		       copy, valid ? "valid" : "BAD CHECKSUM", (uint64_t)le64toh(m.generation), used, bad);
+		return true;
+	}
+	json_open(NULL, '{');
+	json_text("what", "moved");
+	json_number("copy", (u64)copy);
+	json_bool("valid", valid);
+	json_number("generation", le64toh(m.generation));
+	json_number("blocks", used);
+	json_number("bad_spares", bad);
+	json_close('}');
+	return true;
+}
+
 int command_examine(const struct options *o, const char *path)
 {
-	static u8 buf[2 * DCD_BLOCK];
+	static u8 buf[2 * DCD_BLOCK], tables[2 * DCD_BLOCK];
 	bool found = false;
 	struct device d;
 
@@ -115,6 +149,9 @@ int command_examine(const struct options *o, const char *path)
 		found |= super(buf + i * DCD_BLOCK, i, o->json);
 		found |= header(buf + i * DCD_NVRAM_COPY, i, o->json);
 	}
+	/* Of a log; it counts if the superblock says so. */
+	for (int i = 0; i < 2 && !device_try_read(&d, tables, sizeof(tables), DCD_MOVED_START); i++)
+		moved(tables + i * DCD_BLOCK, i, o->json);
 	if (o->json)
 		json_close(']');
 	if (!found)

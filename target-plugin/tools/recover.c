@@ -82,7 +82,8 @@ int set_recover(struct set *s, const struct options *o, struct tally *found)
 		r = set_witnesses(s, o->force);
 	if (r || o->dry_run)
 		return r;
-	if (wounded_to_log(s))
+	s->failed = set_mend_moves(s);
+	if (s->failed || wounded_to_log(s))
 		return -1;
 	progress_begin("entries written:", found->entries, o->progress);
 	r = set_walk(s, write_group, &done, false);
@@ -138,10 +139,11 @@ int command_recover(const struct options *o)
 	struct set s;
 	int r = set_open(&s, o, !o->dry_run);
 
-	if (!r && !s.nvram_lost && !s.log_lost)
+	if (!r && !s.nvram_lost && !s.log_lost && !s.moves_lost)
 		r = set_recover(&s, o, &found);
 	if (o->salvage && !s.failed && s.buf && s.plan.refusal != DCD_REFUSE_NEWER &&
-	    (s.plan.want == DCD_REFUSED || s.nvram_lost || s.log_lost || s.n_lost || s.n_closed)) {
+	    (s.plan.want == DCD_REFUSED || s.nvram_lost || s.log_lost || s.moves_lost || s.n_lost ||
+	     s.n_closed)) {
 		if (*s.reason)
 			fprintf(stderr, "dcd: %s\n", s.message);
 		s.reason = "";
@@ -149,7 +151,8 @@ int command_recover(const struct options *o)
 		r = set_salvage(&s, o->dry_run, o->force, &found);
 	}
 	say(&s, o, &found);
-	r = r ? 1 : s.n_lost || s.nvram_lost || s.log_lost || s.plan.missing ? LOSSES : 0;
+	r = r ? 1 : s.n_lost || s.nvram_lost || s.log_lost || s.moves_lost || s.plan.missing ?
+	    LOSSES : 0;
 	set_close(&s);
 	return r;
 }

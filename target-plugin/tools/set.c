@@ -83,6 +83,46 @@ static int find_super(struct set *s)
 	return refuse(s, dcd_reason_name(s->super.reason), s->log.path, text);
 }
 
+/* Where are the blocks of the ring that were bad? */
+static int find_moves(struct set *s, bool salvage)
+{
+	u8 blocks[2 * DCD_BLOCK], unread[sizeof(blocks) >> SECTOR_SHIFT];
+	static const char text[] = "blocks of it were moved, as they were bad, and both copies of the table that says where they are are damaged or can't be read. dcd recover --salvage does without those blocks";
+
+	if (!dcd_moves_count(&s->super.super))
+		return 0;
+	device_read_around(&s->log, blocks, sizeof(blocks), DCD_MOVED_START, unread);
+	if (dcd_moves_find(blocks, &s->super.geometry, &s->moves)) {
+		s->log.moves = &s->moves.moves;
+		return 0;
+	}
+	s->moves_lost = true;
+	if (!salvage)
+		return refuse(s, "moves_damaged", s->log.path, text);
+	fprintf(stderr, "dcd: %s: %s\n", s->log.path, text);
+	return 0;
+}
+
+bool set_moves_differ(const struct set *s)
+{
+	return s->log.moves && s->moves.differ;
+}
+
+int set_mend_moves(struct set *s)
+{
+	u8 block[DCD_BLOCK];
+
+	if (!set_moves_differ(s))
+		return 0;
+	dcd_moves_make(&s->moves.moves, &s->super.geometry, block);
+	if (device_write(&s->log, block, sizeof(block),
+			 DCD_MOVED_START + (u64)!s->moves.counts * DCD_BLOCK) ||
+	    device_flush(&s->log))
+		return -1;
+	s->moves.differ = false;
+	return 0;
+}
+
 /* @g: of the log; NULL: that is lost. */
 static int find_header(struct set *s, const struct dcd_geometry *g)
 {
@@ -149,7 +189,8 @@ static int open_set(struct set *s, const struct options *o, bool for_writing)
 	    (o->nvram && (device_same(o->log, o->nvram) ||
 			  (o->data && device_same(o->data, o->nvram)))))
 		return refuse(s, "same_device", "", "two of data disk, log disk and NVRAM are the same device");
-	if (open_all(s, o, for_writing) || (s->log_lost ? without_log(s) : find_super(s)))
+	if (open_all(s, o, for_writing) ||
+	    (s->log_lost ? without_log(s) : find_super(s) || find_moves(s, o->salvage)))
 		return -1;
 	s->nvram_lost = s->super.geometry.nvram && !s->has_nvram;
 	if (s->nvram_lost && !o->salvage)
@@ -546,6 +587,13 @@ void set_json(const struct set *s)
 		json_number("applied", le64_to_cpu(s->super.super.applied));
 		json_close('}');
 	}
+	if (s->log.moves) {
+		json_open("moved", '{');
+		copies_json(s->moves.copies);
+		json_number("blocks", s->moves.moves.used);
+		json_number("bad_spares", s->moves.moves.bad);
+		json_close('}');
+	}
 	if (s->header.header.magic) {
 		uuid_text(s->header.header.uuid, uuid);
 		json_open("nvram", '{');
@@ -573,6 +621,11 @@ void set_text(const struct set *s)
 		       (uint64_t)le64_to_cpu(s->super.super.generation), g->segments,
 		       g->segment_bytes, (uint64_t)le64_to_cpu(s->super.super.data_sectors));
 	}
+	if (s->log.moves)
+		printf("log %s: %u bad blocks are moved, %u of %u spares are left, table copies %s and %s\n",
+		       s->log.path, s->moves.moves.used,
+		       DCD_SPARES - s->moves.moves.used - s->moves.moves.bad, DCD_SPARES,
+		       copy_name(s->moves.copies[0]), copy_name(s->moves.copies[1]));
 	if (s->header.header.magic)
 		printf("NVRAM %s: header copies %s and %s, generation %" PRIu64 ", %u slots\n",
 		       s->nvram.path, copy_name(s->header.copies[0]),

@@ -6,6 +6,7 @@
 #ifndef DCD_SET_H
 #define DCD_SET_H
 
+#include "../moves.h"
 #include "../plan.h"
 #include "commands.h"
 #include "device.h"
@@ -22,6 +23,8 @@ struct set {
 	bool has_nvram, has_data;	/* were given */
 	bool any;			/* retired ones too */
 	struct dcd_super_found super;
+	struct dcd_moves_found moves;	/* if the superblock says that there are some */
+	bool moves_lost;		/* it does, and neither copy is right: for salvage */
 	struct dcd_header_found header;	/* without NVRAM only its `applied`, by the data disk */
 	struct dcd_plan plan;
 	struct dcd_slot_scan *scans;
@@ -115,6 +118,11 @@ void set_witness_anew(struct set *s);
  * errors there; a data disk can't have those.
  */
 int set_refuse_lost(struct set *s);
+
+/* Both copies of the table of moved blocks are as the one that counts: before the log is written. */
+int set_mend_moves(struct set *s);
+/* Is one of them damaged, or older? */
+bool set_moves_differ(const struct set *s);
 
 /* A segment of the log to @buf, with what of its damage NVRAM can mend. 0, or -EIO. */
 int set_read_segment(struct set *s, u64 sequence);

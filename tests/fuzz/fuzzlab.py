@@ -59,7 +59,7 @@ class Target:
 TARGETS = {
     target.name: target
     for target in (
-        Target("dcd", "target-plugin", ("parse.c", "segment.c", "plan.c"), ("walk.c",)),
+        Target("dcd", "target-plugin", ("parse.c", "segment.c", "moves.c", "plan.c"), ("walk.c",)),
         Target("lockstep", "dm-target", ("super.c", "verdict.c", "life.c", "growth.c")),
     )
 }

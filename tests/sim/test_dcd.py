@@ -293,9 +293,35 @@ def test_what_the_log_lost(kernel: str, parts: tuple[str, ...]) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.parametrize(("kernel", "parts"), [
+    ("plain", ()), ("checked", ("unwritten-none", "unread-lab", "cut-lab", "opened", "no_table")),
+])  # fmt: skip
+def test_bad_blocks_of_the_log_are_moved(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_spare.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("part", "says"), [
+    ("unwritten-none", "refused"), ("unwritten-dram:battery", "refused"),
+    ("unwritten-lab", "moved, Status"), ("unread-none", "refused"),
+    ("opened", "Input/output error"),
+])  # fmt: skip
+def test_bad_blocks_of_the_log_can_stay(part: str, says: str) -> None:
+    """The control: nothing is moved."""
+    run = lab("dcd_spare.py", part, options=("--param", "dcd.test_never_move=1"))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
+STAYS = ("--param", "dcd.test_never_move=1")
+
+
+@pytest.mark.parametrize(("parts", "options"), [(("lab", "table"), ()), ((), STAYS)])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_bad_place_of_the_log_loses_once(kernel: str) -> None:
-    run = lab("dcd_bad_log_place.py", kernel=kernel)
+def test_a_bad_place_of_the_log_loses_once(
+    kernel: str, parts: tuple[str, ...], options: tuple[str, ...]
+) -> None:
+    """Whether a spare is for it, or slots keep what it can't."""
+    run = lab("dcd_bad_log_place.py", *parts, kernel=kernel, options=options)
     assert run.rc == 0, run.text
 
 
@@ -308,7 +334,7 @@ def test_a_bad_place_of_the_log_loses_once(kernel: str) -> None:
 ])  # fmt: skip
 def test_a_bad_place_of_the_log_can_lose_in_every_lap(knob: str, part: str, says: str) -> None:
     """The control: nothing is read back; that is a dead log; recovery believes the log."""
-    run = lab("dcd_bad_log_place.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    run = lab("dcd_bad_log_place.py", part, options=(*STAYS, "--param", f"dcd.test_{knob}=1"))
     assert run.rc == 1 and says in run.stderr, run.text
 
 

@@ -113,7 +113,7 @@ static u64 some_place(const struct file *f, u64 bytes)
 
 	switch (below(8)) {
 	case 0:
-		at = below(2 * DCD_BLOCK);	/* superblock, headers */
+		at = below(4 * DCD_BLOCK);	/* superblock, moved blocks, headers */
 		break;
 	case 1:
 		at = below(f->size);

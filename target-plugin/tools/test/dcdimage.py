@@ -13,6 +13,7 @@ PAYLOAD = BLOCK + TABLE
 UUID = bytes(range(1, 17))
 EPOCH = 0x1122334455667788
 WRITE, DISCARD, ZEROES, LOST = 1, 2, 3, 4
+FIRST_SPARE, SPARES, BAD_SPARE, MOVED = 4, 252, 1, 8
 
 
 def _table() -> list[int]:
@@ -96,6 +97,13 @@ def superblock(generation: int, tail: int, applied: int, data_sectors: int, nvra
     return sealed(raw, 12)
 
 
+def moved(generation: int, spares: dict[int, int]) -> bytes:
+    """Of each spare: the block that is there."""
+    raw = struct.pack("<QII16sQQ16x", 0x314456304D444344, 1, 0, UUID, EPOCH, generation)
+    raw += b"".join(struct.pack("<Q", spares.get(n, 0)) for n in range(SPARES))
+    return sealed(raw, 12)
+
+
 def nvram_header(generation: int, applied: int, size: int) -> bytes:
     raw = struct.pack(
         "<QII16x16sQQQIIQ168x", 0x314D52564E444344, 1, 0, UUID, EPOCH, generation, size,
@@ -132,6 +140,22 @@ class Images:
         assert self.nvram is not None
         for at, entry in ((1024, newest - 1), (3072, newest)):
             self.nvram[at : at + 64] = nvram_end(entry) if newest else bytes(64)
+
+    def move(self, *blocks: tuple[int, int]) -> None:
+        """Of these segments such a block is in a spare; garbage is where it was."""
+        where = {at + 2: RING // BLOCK + number % SEGMENTS * SEGMENT // BLOCK + block
+                 for at, (number, block) in enumerate(blocks)}  # fmt: skip
+        for spare, block in where.items():
+            to, at = (FIRST_SPARE + spare) * BLOCK, block * BLOCK
+            self.log[to : to + BLOCK] = self.log[at : at + BLOCK]
+            self.log[at : at + BLOCK] = b"\xa5" * BLOCK
+        for copy in range(2):
+            at = (2 + copy) * BLOCK
+            raw = moved(3, {1: BAD_SPARE, **where})
+            self.log[at : at + len(raw)] = raw
+            at = copy * BLOCK
+            self.log[at + 24] |= MOVED
+            self.log[at : at + 512] = sealed(bytes(self.log[at : at + 512]), 12)
 
     def save(self, folder: Path) -> list[str]:
         """The words that name them for `dcd`."""

@@ -35,7 +35,7 @@
 #define FIRST		20U			/* live segment */
 #define CHANGES		24
 
-enum { NO_NVRAM = 1, NO_DATA = 2 };
+enum { NO_NVRAM = 1, NO_DATA = 2, MOVED = 4 };
 enum { DAMAGE = 0x80 };
 
 static u8 log_image[FENCE + LOG + FENCE] __attribute__((aligned(FENCE)));
@@ -243,6 +243,44 @@ static void make_good(void)
 	memcpy(the_nvram, good_nvram, NVRAM);
 }
 
+/* Two blocks of live segments are in spares, and garbage is where they were. */
+static const struct {
+	u32 place, block, spare;
+} moved[] = { { FIRST, 2, 5 }, { FIRST + 1, 1, 7 } };
+#define TABLES_AND_SPARES (10U * DCD_BLOCK)
+
+static void move(void)
+{
+	struct dcd_geometry g = { .epoch = EPOCH };
+	struct dcd_moves m = { .generation = 3 };
+
+	memcpy(g.uuid, uuid, sizeof(uuid));
+	dcd_moves_set(&m, 0, DCD_SPARE_BAD);
+	for (u32 i = 0; i < 2; i++) {
+		u8 *block = place_of(the_log, moved[i].place % PLACES) + moved[i].block * DCD_BLOCK;
+
+		dcd_moves_set(&m, moved[i].spare, (u64)(block - the_log) / DCD_BLOCK);
+		memcpy(the_log + dcd_moves_place(moved[i].spare), block, DCD_BLOCK);
+		memset(block, 0xa5, DCD_BLOCK);
+	}
+	for (u32 i = 0; i < 2; i++) {
+		((struct dcd_super *)(the_log + i * DCD_BLOCK))->features.incompat |=
+			htole32(DCD_INCOMPAT_MOVED);
+		dcd_moves_make(&m, &g, the_log + DCD_MOVED_START + i * DCD_BLOCK);
+	}
+	touched_heads = true;
+}
+
+static void move_back(void)
+{
+	memcpy(the_log + DCD_MOVED_START, good_log + DCD_MOVED_START, TABLES_AND_SPARES);
+	for (u32 i = 0; i < 2; i++) {
+		u32 place = moved[i].place % PLACES;
+
+		memcpy(place_of(the_log, place), place_of(good_log, place), 3 * DCD_BLOCK);
+	}
+}
+
 /* --- changes --- */
 
 struct change {
@@ -318,6 +356,9 @@ static void change(const struct change *c, struct images *m)
 	case 15:
 		m->nvram_bytes -= less * 8 < m->nvram_bytes ? less * 8 : m->nvram_bytes;
 		return;
+	case 16:
+		to = the_log + DCD_MOVED_START + c->which % 2 * DCD_BLOCK + c->at * 8;
+		break;
 	default:
 		return;
 	}
@@ -338,6 +379,7 @@ static void seal_touched(void)
 	for (u32 i = 0; i < 2 && touched_heads; i++) {
 		SEAL((struct dcd_super *)(the_log + i * DCD_BLOCK));
 		SEAL((struct dcd_nvram_header *)(the_nvram + i * DCD_NVRAM_COPY));
+		SEAL((struct dcd_moved *)(the_log + DCD_MOVED_START + i * DCD_BLOCK));
 	}
 	for (u32 i = 0; i < 2 * PLACES; i++)
 		if (touched_places & 1U << i)
@@ -353,6 +395,7 @@ static void put_back(void)
 	memcpy(the_log, good_log, sizeof(struct dcd_super));
 	memcpy(the_log + DCD_BLOCK, good_log + DCD_BLOCK, sizeof(struct dcd_super));
 	memcpy(the_nvram, good_nvram, DCD_BLOCK);
+	move_back();
 	for (u32 i = 0; i < 2 * PLACES; i++)
 		if (touched_places & 1U << i)
 			memcpy(place_of(the_log, i), place_of(good_log, i), USED);
@@ -471,6 +514,8 @@ int LLVMFuzzerTestOneInput(const u8 *in, size_t size)
 			((struct dcd_super *)(the_log + i * DCD_BLOCK))->flags = 0;
 		touched_heads = true;
 	}
+	if (in[0] & MOVED)
+		move();
 	if (in[0] & NO_DATA) {
 		m.data = NULL;
 		m.data_bytes = 0;

@@ -38,14 +38,16 @@ def saved(images: Images, folder: Path) -> list[str]:
 @pytest.mark.parametrize("cases", [8000, pytest.param(1_000_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("kind", "batches", "most"), [
     ("nvram", False, 0), ("nvram", True, 0), ("none", False, 0), ("at rest", False, 20),
-    ("no end", False, 20),
+    ("no end", False, 20), ("moved", False, 0), ("moved none", False, 0),
 ])  # fmt: skip
 def test_damage(damage: Path, tmp_path: Path, kind: str, batches: bool, most: int,
                 cases: int) -> None:  # fmt: skip
-    nvram = kind in ("nvram", "no end")
+    nvram = kind in ("nvram", "no end", "moved")
     whole = [*history()[:6], many(9), many(20)]
     images = after_a_cut(nvram, batches=batches, segments=whole)
     before = after_a_cut(nvram, batches=batches, segments=whole[:6], generation=4)
+    if kind.startswith("moved"):
+        images.move((20, 0), (21, 1), (22, 2), (23, 1))
     if kind == "at rest":  # nothing was being written behind the last segment
         images.put(FIRST_SEGMENT + len(whole), bytes(4096))
     if kind == "no end":

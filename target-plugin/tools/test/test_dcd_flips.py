@@ -25,12 +25,14 @@ def flips(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("every", [1201, pytest.param(1, marks=pytest.mark.long)])
-@pytest.mark.parametrize("batches", [False, True])
+@pytest.mark.parametrize(("batches", "moved"), [(False, False), (True, False), (False, True)])
 @NVRAM
 def test_flips_and_truncations(
-    flips: Path, tmp_path: Path, nvram: bool, batches: bool, every: int
+    flips: Path, tmp_path: Path, nvram: bool, batches: bool, moved: bool, every: int
 ) -> None:
     images = after_a_cut(nvram, batches=batches)
+    if moved:
+        images.move((20, 0), (21, 1), (22, 2))
     images.save(tmp_path)
     (tmp_path / "right").write_bytes(images.right)
     paths = [str(tmp_path / name) for name in ("log", "nvram", "data", "right")]

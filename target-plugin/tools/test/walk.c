@@ -13,6 +13,27 @@ static const u8 *at(const struct images *m, u64 offset, u64 bytes)
 									  NULL;
 }
 
+/* The same, by the moves. */
+static const u8 *ring(const struct images *m, const struct walked *w, u64 offset, u64 bytes)
+{
+	static u8 copy[DCD_SEGMENT_MAX];
+	const struct dcd_moves *moves = &w->moves.moves;
+	u64 where, done, part = dcd_moves_part(moves, offset, bytes, &where);
+
+	if (part == bytes)
+		return at(m, where, bytes);
+	for (done = 0; done < bytes; done += part) {
+		const u8 *p;
+
+		part = dcd_moves_part(moves, offset + done, bytes - done, &where);
+		p = at(m, where, part);
+		if (!p)
+			return NULL;
+		memcpy(copy + done, p, part);
+	}
+	return copy;
+}
+
 static const u8 *slot(const struct images *m, const struct dcd_geometry *g, u32 i)
 {
 	return m->nvram(DCD_BLOCK + (u64)i * g->segment_bytes, g->segment_bytes);
@@ -67,13 +88,13 @@ static void step(const struct images *m, struct walked *w, u32 slots)
 
 	switch (p->want) {
 	case DCD_WANT_SEGMENT:
-		seg = from_slots(m, w, slots, at(m, where, g->segment_bytes));
+		seg = from_slots(m, w, slots, ring(m, w, where, g->segment_bytes));
 		if (dcd_plan_segment(p, seg ?: nothing, seg ? 0 : -EIO))
 			take(m, w, seg, le32_to_cpu(((const struct dcd_segment *)seg)->entries),
 			     p->wounded);
 		break;
 	case DCD_WANT_HEADER:
-		seg = at(m, where, SECTOR_SIZE);
+		seg = ring(m, w, where, SECTOR_SIZE);
 		dcd_plan_header(p, seg, seg ? 0 : -EIO);
 		break;
 	case DCD_WANT_SLOTS:
@@ -119,6 +140,10 @@ const char *walk(const struct images *m, struct walked *w)
 	dcd_super_text(&w->super, text, sizeof(text));
 	if (w->super.reason)
 		return dcd_reason_name(w->super.reason);
+	blocks = at(m, DCD_MOVED_START, 2 * DCD_BLOCK);
+	if (dcd_moves_count(&w->super.super) &&
+	    (!blocks || !dcd_moves_find(blocks, &w->super.geometry, &w->moves)))
+		return "moves_damaged";
 	if (w->super.geometry.nvram != !!m->nvram)
 		return "nvram_missing";
 	if (m->nvram) {

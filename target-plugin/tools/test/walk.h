@@ -6,6 +6,7 @@
 #ifndef DCD_TEST_WALK_H
 #define DCD_TEST_WALK_H
 
+#include "../../moves.h"
 #include "../../plan.h"
 
 /*
@@ -23,6 +24,7 @@ struct images {
 
 struct walked {
 	struct dcd_super_found super;
+	struct dcd_moves_found moves;
 	struct dcd_header_found header;
 	struct dcd_plan plan;
 	u64 entries;		/* live */

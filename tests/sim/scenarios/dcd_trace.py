@@ -4,14 +4,14 @@
 import errno
 from pathlib import Path
 
-from dcdlab import Box, Model, filled
+from dcdlab import RING_START, SEGMENT, Box, Model, filled
 from locklab import base, blk, dm
 
 TRACING = Path("/sys/kernel/tracing")
 EVENTS = (
     "leave", "piece", "done", "entry", "commit", "batch", "destage", "round", "disk",
     "recovery", "cache", "ranges", "bad_sum", "scrub", "lost", "nvram_bad", "late",
-    "log_late",
+    "log_late", "moved",
 )  # fmt: skip
 
 
@@ -102,6 +102,15 @@ with box.disk() as disk:
     base.until(lambda: seen("log_late", "reads "), "a read to be late", 10)
     box.log.heal()
     box.destaged()
+box.away()
+
+base.step("a bad block of the log")
+box = Box(nvram="none")
+with box.disk() as disk:
+    at = (RING_START + 5 * SEGMENT) // blk.SECTOR
+    box.log.fail_part(at, at + 7)
+    filled(disk, model, 0, 640, "round the ring")
+    base.expect(len(seen("moved", f"block {at // 8} spare 0")) == 1, "it isn't moved")
 box.away()
 
 base.step("a media error")
