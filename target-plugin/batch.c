@@ -21,6 +21,7 @@ TEST_KNOB(bool, late_stale, "what comes late of the log is written, whatever is 
 #define LOG_SHARED 2
 #define JOINED 256			/* ranges of zeroes */
 #define FILLS_MAX SZ_1M		/* bytes of a write with zeroes in it */
+#define LONG_MS 250			/* of a wipe that fails */
 
 struct dcd_batch *dcd_batch_new(struct dcd_engine *e)
 {
@@ -247,8 +248,10 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 			dcd_lost_keep(e, l, e->sweep.past_log);
 		} else if (p->zero && !stuck) {
 			l->kind = dcd_zeroes_part(e, p, l->oldest, l->alone ? 0 : wipes);
-			if (l->alone)
+			if (l->alone) {
 				l->kind = DCD_LOAD_FILL;
+				p->last = min(p->last, p->sector + DCD_LOAD_SECTORS - 1);
+			}
 			wipes -= wipes && is_wipe(l);
 		} else if (!p->zero && l->kind != DCD_LOAD_LEFT) {
 			size_t size;
@@ -473,6 +476,7 @@ static void wipe(struct dcd_engine *e, struct dcd_batch *b, struct dcd_load *l)
 		return;
 	}
 	l->there = !l->error;
+	b->slow = b->slow || (l->error && ktime_ms_delta(ktime_get(), began) > LONG_MS);
 	b->wiping = ktime_add(b->wiping, ktime_sub(ktime_get(), began));
 	trace_dcd_destage(e, l->place.sector, sectors_of(l), l->error);
 	if (l->there)

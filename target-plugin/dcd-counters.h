@@ -51,6 +51,7 @@ DCD_COUNTER(FILLED_SECTORS, filled_sectors)	/* with zeroes, in the turn */
 DCD_COUNTER(WIPED_SECTORS, wiped_sectors)	/* pieces of zeroes, discarded ones too */
 DCD_COUNTER(DISCARDED_SECTORS, discarded_sectors)	/* passed on to the data disk */
 DCD_COUNTER(DISCARDS_HUNG, discards_hung)	/* those that destage didn't wait for any longer */
+DCD_COUNTER(ZEROINGS_HUNG, zeroings_hung)	/* likewise */
 DCD_COUNTER(WRITES_LATE, writes_late)	/* likewise, of the destager's writes */
 DCD_COUNTER(LOGGED_AGAIN, logged_again)		/* ranges, at the head */
 DCD_COUNTER(BAD_PLACES, bad_places)	/* ranges that the data disk was found not to take */

@@ -15,11 +15,13 @@
  *   write zeroes as it writes anything else;
  * - if it can do better, as many as it does in a moment are wiped, the rest logged again.
  *
- * A discard that doesn't return within a moment isn't waited for: it may still come over whatever
+ * A wipe that doesn't return within a moment isn't waited for: it may still come over whatever
  * is written to its range, so that range is held (stuck.h), and what is there stays in the log
  * until it has returned. Meanwhile nothing else is wiped: zeroes are logged again when the log
- * is needed, or stay where they are. So a discard is no longer than what can be held; one that
- * can't be, as the data disk's granule is larger than that, is waited for.
+ * is needed, or stay where they are. So a wipe is no longer than what can be held. A discard that
+ * can't be, as the granule is larger than that, is waited for; other zeroes wait for room then. One
+ * that fails after so long, as the data disk has a bad place there, is stuck as a whole; what of it is
+ * good is found when that is tried. So it is no longer than a quarter of what may be stuck.
  *
  * To wipe is to discard, for zeroes that a discard has brought: whole granules of the
  * data disk's own, the rest of it is written. Nothing tells whether a disk's discard zeroes. So
@@ -49,8 +51,8 @@ enum dcd_load_kind {
  * The destager's. @piece: sectors of a wipe, so that it takes a moment; @us: what one of
  * those takes. @no_room: of this turn no more can be logged again. @no_discard: the data
  * disk has refused it. @to_zeroes: how it is done, as it was at the opening, when the LUN was told.
- * @hangs: nobody waits any more for the discard of @first to @last that
- * @work does. @under_way needs the engine's lock; while it is set, @error is the worker's.
+ * @hangs: nobody waits any more for the wipe, of @kind, of @first to @last that
+ * @work does @since then (jiffies). @under_way needs the engine's lock; while it is set, @error is the worker's.
  */
 struct dcd_wipes {
 	u64 piece;
@@ -60,7 +62,9 @@ struct dcd_wipes {
 	bool to_zeroes;
 	bool hangs;
 	bool under_way;
+	enum dcd_load_kind kind;
 	u64 first, last;
+	unsigned long since;
 	int error;
 	struct work_struct work;
 };
@@ -84,7 +88,9 @@ enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u6
 /* Does one, of @kind; sleeps. -EINPROGRESS: it hangs, and its range is held. */
 int __must_check dcd_wipe(struct dcd_engine *e, enum dcd_load_kind kind,
 			  const struct dcd_place *p);
-/* If a discard that hung has returned, all is as it was before. */
+/*
+ * If a wipe that hung has returned, all is as it was before. Sleeps for the data disk if it failed.
+ */
 void dcd_wipes_look(struct dcd_engine *e);
 /* Any process context. */
 bool dcd_wipes_under_way(struct dcd_engine *e);

@@ -21,7 +21,7 @@
  *
  * Messages: cut SEED     cuts this medium's power alone
  *           hold         discards, and zeroes that may unmap, don't return, and aren't done
- *           hold_write N the next write to that sector, likewise
+ *           hold_write N the next write, or zeroing, of that sector, likewise
  *           let_go       they are done now, as far as there are some, and others at once
  *
  * Status: <name> <void 0|1> <waiting> <dirty bytes>
@@ -270,7 +270,8 @@ static void media_dtr(struct dm_target *ti)
 
 static bool is_next_write(const struct media *m, sector_t sector, const struct bio *bio)
 {
-	return bio_op(bio) == REQ_OP_WRITE && m->hold_at >= sector &&
+	return (bio_op(bio) == REQ_OP_WRITE || bio_op(bio) == REQ_OP_WRITE_ZEROES) &&
+	       m->hold_at >= sector &&
 	       m->hold_at - sector < bio_sectors(bio);
 }
 
