@@ -12,6 +12,7 @@
 #include "mirror.h"
 
 TEST_KNOB(bool, messages_wait, "a message waits for a parting without end");
+TEST_KNOB(bool, requeues_at_once, "what a noflush suspend gives back to dm goes at once");
 TEST_KNOB(bool, misses_unsaid, "a policy that lets no leg go on alone says of none that it misses anything");
 TEST_KNOB(bool, reads_unsaid, "a policy that lets no leg go on alone doesn't say that the remote leg is read");
 TEST_KNOB(bool, partings_first, "a parting that fails is tried again while a leg comes back");
@@ -229,7 +230,7 @@ void standing_release(struct mirror *m)
 	enum standing standing;
 	struct write *w, *tmp;
 	LIST_HEAD(list);
-	bool closed;
+	bool closed, requeue;
 
 	spin_lock_irq(&m->lock);
 	standing = m->standing;
@@ -238,10 +239,16 @@ void standing_release(struct mirror *m)
 		list_splice_init(&m->held, &list);
 	spin_unlock_irq(&m->lock);
 
+	/*
+	 * Until the suspend has got so far that dm keeps them, it sends them here at once, and they
+	 * are held again: two workers would be busy with nothing else.
+	 */
+	requeue = standing == BLOCKED && !list_empty(&list) && dm_noflush_suspending(m->ti);
+	if (requeue && !test_knob(requeues_at_once))
+		schedule_timeout_uninterruptible(1);
 	list_for_each_entry_safe(w, tmp, &list, held) {
 		if (standing == BLOCKED)
-			mirror_fail_write(w, dm_noflush_suspending(m->ti) ? BLK_STS_DM_REQUEUE :
-									    BLK_STS_IOERR);
+			mirror_fail_write(w, requeue ? BLK_STS_DM_REQUEUE : BLK_STS_IOERR);
 		else if (w->unacked && standing != TOGETHER)
 			mirror_settle(w);
 		else

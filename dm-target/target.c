@@ -25,6 +25,7 @@
  * No ioctls are passed down: SG_IO to one leg would go around the mirror.
  */
 #include <linux/blkdev.h>
+#include <linux/delay.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 
@@ -48,6 +49,7 @@
 #include "zero.h"
 
 TEST_KNOB(bool, remove_waits, "a table's end waits until abandoned I/O has returned");
+TEST_KNOB(uint, slow_close, "ms from when nothing may be held to when dm keeps what comes");
 TEST_KNOB(bool, writes_taken, "a read-only mirror takes writes of who had it open before");
 
 /* Without metadata: 1 MiB. */
@@ -518,6 +520,8 @@ static void lockstep_presuspend(struct dm_target *ti)
 	background_pause(m);
 	/* Or dm would wait for what is held, and for whoever sleeps in .map. */
 	standing_close(m);
+	if (test_knob(slow_close))
+		msleep(test_knob(slow_close));
 	budget_close(&m->writes.budget);
 }
 

@@ -217,7 +217,7 @@ def test_seeded_lives(kernel: str, lives: int) -> None:
 
 
 @both_kernels
-@pytest.mark.parametrize("part", ["joins", "resumes", "reloads", "reads", "opened"])
+@pytest.mark.parametrize("part", ["joins", "resumes", "reloads", "reads", "opened", "requeues"])
 def test_between_the_last_steps(part: str, kernel: str) -> None:
     run = lab("state_ends.py", part, kernel=kernel, options=PATIENCE)
     assert run.rc == 0, run.text

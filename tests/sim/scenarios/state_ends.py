@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What comes in between the last steps: of a join, of a resume, of a reload that was refused; and
-messages and writes to a mirror that only reads.
+messages and writes to a mirror that only reads; what is held when it is suspended without a flush.
 
 Args: the part.
 """
@@ -15,6 +15,7 @@ from statelab import TARGET, Beside
 from statelegs import Pair
 
 SLOW_WAIT = Path("/sys/module/dm_lockstep/parameters/test_slow_wait")
+SLOW_CLOSE = Path("/sys/module/dm_lockstep/parameters/test_slow_close")
 
 
 def flush(pair: Pair) -> None:
@@ -138,8 +139,31 @@ def opened() -> None:
     pair.good_end("it may write again")
 
 
+def requeues() -> None:
+    base.step("policy block: what is held goes back to dm in a noflush suspend, and waits there")
+    pair = Pair("remote_timeout", 200, "rejoin", 1, "policy", "block")
+    pair.put(0)
+    pair.remote.hang()
+    writes = [Beside(lambda at=at: pair.put(at)) for at in (0, 64, 640)]
+    pair.wait("AD", "blocked")
+    base.put(SLOW_CLOSE, 1000)  # as long as another target of the table may take
+    held = pair.count("held")
+    dm.suspend(pair.name, flush=False)
+    base.put(SLOW_CLOSE, 0)
+    base.expect(not any(write.done for write in writes), "none has ended")
+    more = pair.count("held") - held
+    print(f"  held {more} times more", flush=True)
+    base.expect(more < 5000, "dm and the mirror were busy with nothing else")
+    dm.resume(pair.name)
+    base.expect(not any(write.done for write in writes), "none has ended")
+    pair.remote.wake()
+    for write in writes:
+        write.result(60)
+    pair.good_end("requeued")
+
+
 PARTS = {"joins": joins, "resumes": resumes, "reloads": reloads, "reads": reads,
-         "opened": opened}
+         "opened": opened, "requeues": requeues}
 (part,) = base.words(1, PARTS)
 PARTS[part]()
 base.step("done")

@@ -26,7 +26,8 @@ def ends(what: str, work: Callable[[], object] | Beside, seconds: float) -> None
     try:
         base.until(lambda: beside.done, what, seconds)
     except base.Wrong as err:
-        raise base.Wrong(f"{err}; {dm.status('mirror')}") from None
+        now = dm.status('mirror') if dm.exists('mirror') else 'no mirror'
+        raise base.Wrong(f"{err}; {now}") from None
     with contextlib.suppress(OSError):
         beside.result()
     print(f"  {what}: ended after {time.monotonic() - begun:.3f} s", flush=True)
