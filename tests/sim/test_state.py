@@ -233,3 +233,10 @@ def test_what_comes_between_is_found(part: str, knob: str, says: str) -> None:
     options = (*PATIENCE, "--sim-timeout", "3600", "--param", f"dm_lockstep.test_{knob}=1")
     run = lab("state_ends.py", part, options=options)
     assert run.rc != 0 and says in run.text, run.text
+
+
+def test_a_suspend_that_is_kept_busy_is_found() -> None:
+    """Its two workers are: in simulated time nobody else ever runs."""
+    options = ("--timeout", "20", "--param", "dm_lockstep.test_requeues_at_once=1")
+    run = lab("state_ends.py", "requeues", options=options)
+    assert run.rc == 124 and "no end after" in run.text, run.text
