@@ -16,6 +16,7 @@ TEST_KNOB(bool, name_of_before, "a renamed device is known by the name that it h
 TEST_KNOB(bool, drain_by_device, "what was abandoned is looked for on the same block device only");
 TEST_KNOB(bool, starts_beside, "a table starts while the one before still parts");
 TEST_KNOB(bool, keeps_the_rest, "of a table that couldn't be started the next one keeps the leg that it had");
+TEST_KNOB(bool, both_strange, "a table that has both legs by other devices takes over from none");
 TEST_KNOB(bool, two_mirrors, "two mirrors have one leg, if they reach it by two block devices");
 
 static LIST_HEAD(mirrors);
@@ -112,11 +113,24 @@ static const struct mirror *who_has(const struct mirror *m, enum leg_id leg)
 	return NULL;
 }
 
-/* Does @m, which hasn't run, take over from @other? */
+/* A leg that both have, by whatever devices. */
+static bool share_a_uuid(const struct mirror *a, const struct mirror *b)
+{
+	enum leg_id i, j;
+
+	for (i = LEG_LOCAL; i < LEGS; i++)
+		for (j = LEG_LOCAL; j < LEGS; j++)
+			if (same_uuid(a, i, b, j))
+				return true;
+	return false;
+}
+
+/* Does @m, which hasn't run, take over from @other? Both its legs may have come by other devices. */
 static bool hands_on(const struct mirror *other, const struct mirror *m)
 {
-	return other != m && other->ti && (other->ran || other->heir) && share_a_leg(m, other) &&
-	       dm_table_get_md(other->ti->table) == dm_table_get_md(m->ti->table);
+	return other != m && other->ti && (other->ran || other->heir) &&
+	       dm_table_get_md(other->ti->table) == dm_table_get_md(m->ti->table) &&
+	       (share_a_leg(m, other) || (share_a_uuid(m, other) && !test_knob(both_strange)));
 }
 
 /* Under mirrors_lock. Once it is about to be removed it has none, and keeps what it had. */
@@ -143,15 +157,7 @@ void registry_learn(struct mirror *m)
 /* A leg that two targets of one table have, by whatever devices. */
 static bool table_shares(const struct mirror *m, const struct mirror *other)
 {
-	enum leg_id i, j;
-
-	if (share_a_leg(m, other))
-		return true;
-	for (i = LEG_LOCAL; i < LEGS; i++)
-		for (j = LEG_LOCAL; j < LEGS; j++)
-			if (same_uuid(m, i, other, j) && !test_knob(two_mirrors))
-				return true;
-	return false;
+	return share_a_leg(m, other) || (share_a_uuid(m, other) && !test_knob(two_mirrors));
 }
 
 /* By another device: as far as it is known before the start, which asks again. */

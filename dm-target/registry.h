@@ -20,7 +20,8 @@
  * errors. What each leg has, it reads from the legs' metadata, which the old one
  * has written when it was suspended. So a reload neither restarts a resync nor
  * forgets a stale region or that a leg was failed by hand, and a leg may be
- * exchanged by it: another device is a new word on that leg.
+ * exchanged by it: another device is a new word on that leg. Both may be, if they are the same legs
+ * by their uuids.
  *
  * Without metadata (core mode) the regions that are stale are taken over in
  * memory; sync or nosync of the new table line then only mean the sectors that

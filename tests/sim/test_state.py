@@ -217,7 +217,9 @@ def test_seeded_lives(kernel: str, lives: int) -> None:
 
 
 @both_kernels
-@pytest.mark.parametrize("part", ["joins", "resumes", "reloads", "reads", "opened", "requeues"])
+@pytest.mark.parametrize("part", [
+    "joins", "resumes", "reloads", "reads", "opened", "requeues", "exchanged", "exchanged_parting",
+])  # fmt: skip
 def test_between_the_last_steps(part: str, kernel: str) -> None:
     run = lab("state_ends.py", part, kernel=kernel, options=PATIENCE)
     assert run.rc == 0, run.text
@@ -228,6 +230,8 @@ def test_between_the_last_steps(part: str, kernel: str) -> None:
     ("resumes", "runs_held", "in vain for: the write"),
     ("reloads", "keeps_the_rest", "in vain for: a read"),
     ("opened", "writes_taken", "still blocked"),
+    ("exchanged", "both_strange", "Input/output error"),
+    ("exchanged_parting", "both_strange", "Invalid argument"),
 ])  # fmt: skip
 def test_what_comes_between_is_found(part: str, knob: str, says: str) -> None:
     options = (*PATIENCE, "--sim-timeout", "3600", "--param", f"dm_lockstep.test_{knob}=1")

@@ -139,6 +139,47 @@ def opened() -> None:
     pair.good_end("it may write again")
 
 
+def exchanged(parts: bool) -> None:
+    """As after a login by other portals, at both sites."""
+    base.step("a new table has both legs by other devices"
+              + ", and the one before still says that its leg is alone" * parts)  # fmt: skip
+    pair = Pair("remote_timeout", 2000, "rejoin", 1)
+    pair.put(0)
+    ends = {}
+    for leg, own in pair.legs.items():
+        size, below = own.disk.sectors, own.disk.node
+        bad = leg == "remote" and not parts
+        ends[leg] = (f"x{leg}", f"0 {size} linear {below} 0")
+        dm.create(f"x{leg}", f"0 {size} flakey {below} 0 0 36000 1 error_writes" if bad
+                  else ends[leg][1])  # fmt: skip
+    dm.suspend(pair.name)
+    if parts:
+        pair.local.set(slots="slow:3000")
+        told = Beside(lambda: pair.message("fail remote"))
+        time.sleep(0.5)
+    dm.load(pair.name, pair.table(local="/dev/mapper/xlocal", remote="/dev/mapper/xremote"))
+    Beside(lambda: dm.resume(pair.name)).result(60)
+    pair.put(64)
+    if not parts:
+        pair.wait("AD", "alone")
+        for name, table in ends.values():
+            dm.reload(name, table)
+    else:
+        told.result()
+        pair.in_sync()
+        time.sleep(5)
+        # It dies for good, and is back at the next start.
+        dm.reload("xlocal", f"0 {pair.local.disk.sectors} error")
+        pair.put(64)
+        pair.wait("DA", "alone")
+        pair.stop()
+        dm.reload(*ends["local"])
+        pair.start(local="/dev/mapper/xlocal", remote="/dev/mapper/xremote")
+    pair.good_end("by other devices")
+    for name, _ in ends.values():
+        dm.remove(name)
+
+
 def requeues() -> None:
     base.step("policy block: what is held goes back to dm in a noflush suspend, and waits there")
     pair = Pair("remote_timeout", 200, "rejoin", 1, "policy", "block")
@@ -163,7 +204,9 @@ def requeues() -> None:
 
 
 PARTS = {"joins": joins, "resumes": resumes, "reloads": reloads, "reads": reads,
-         "opened": opened, "requeues": requeues}
+         "opened": opened, "requeues": requeues,
+         "exchanged": lambda: exchanged(parts=False),
+         "exchanged_parting": lambda: exchanged(parts=True)}
 (part,) = base.words(1, PARTS)
 PARTS[part]()
 base.step("done")
