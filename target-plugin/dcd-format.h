@@ -93,11 +93,11 @@
  *
  * Both copies. A place of the ring isn't written to again before both copies of the superblock
  * have a tail behind what is there. What the log lacks, or has of before, since the data disk got
- * past it, is below the tail, or up to `applied`, of both before it gets a segment again, and before
- * anybody forgets who else knows it. So whichever copy is left, from its tail on all is there, and
- * what is found brings nothing older over newer; the older one may only have more of it to read.
- * Likewise no NVRAM slot is used again before both copies of the header have its entries applied,
- * if the log hasn't got them.
+ * past it, is below the tail, or up to `applied`, of both before it gets a segment again, and
+ * before anybody forgets who else knows it. So whichever copy is left, from its tail on all is
+ * there, and what is found brings nothing older over newer; the older one may only have more of it
+ * to read. Likewise no NVRAM slot is used again before both copies of the header have its entries
+ * applied, if the log hasn't got them.
  * A writer that knows nothing of this leaves an older copy of which that can't be said: whoever
  * opens the log, and would use a place that it counts, writes that first.
  *
