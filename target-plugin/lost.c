@@ -11,6 +11,7 @@
 #define DUE		8		/* no more than such a part is free: in the next round, */
 #define LEAST		(4 * HZ)	/* which is so long after it was found, at least; */
 #define PATIENCE	(30 * HZ)	/* else after as long */
+#define LAST_TRIES	8
 
 TEST_KNOB(bool, lost_restless, "what couldn't be read is read again in every round");
 TEST_KNOB(bool, lost_stays, "a damaged place of the log holds its tail, and its next start");
@@ -142,13 +143,22 @@ static int gives_others(struct dcd_engine *e)
 	return r == -ETIME || r == -ENOMEM ? -ETIME : r == 1;
 }
 
-/* Once more, for the last time. What takes long has to have failed before. */
+/*
+ * Once more, for the last time, and more than once: one that fails now and then hasn't gone. What
+ * takes long has to have failed before.
+ */
 bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l)
 {
 	size_t bytes = (size_t)dcd_place_sectors(&l->place) << SECTOR_SHIFT;
 	void *buf = kvmalloc(bytes, GFP_NOIO);
-	int r = buf ? dcd_place_read(e, &l->place, buf, DCD_LATE) : -ENOMEM;
+	unsigned long until = jiffies + DCD_LATE;
+	unsigned int tries = 0;
+	int r = -ENOMEM;
 
+	do {
+		if (buf)
+			r = dcd_place_read(e, &l->place, buf, DCD_LATE);
+	} while (r == -EIO && ++tries < LAST_TRIES && time_before(jiffies, until));
 	kvfree(buf);
 	if (r == -ETIME)
 		return doubt_of(e, l->whole.at)->failed > 1;
@@ -256,7 +266,7 @@ void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l)
 		wait = true;
 	else
 		wait = !dcd_stuck_again(e, READ_ONCE(e->tail)) || (!is_due(e) && waited < PATIENCE);
-	if (!wait && give_up(e, l))
+	if (!wait && dcd_lost_gone(e, l) && give_up(e, l))
 		is_lost(e, l);
 	else
 		dcd_lost_wait(l);
