@@ -125,7 +125,7 @@ static bool share_a_uuid(const struct mirror *a, const struct mirror *b)
 	return false;
 }
 
-/* Does @m, which hasn't run, take over from @other? Both its legs may have come by other devices. */
+/* Does @m, which hasn't run, take over from @other? Both its legs may be by other devices. */
 static bool hands_on(const struct mirror *other, const struct mirror *m)
 {
 	return other != m && other->ti && (other->ran || other->heir) &&

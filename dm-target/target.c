@@ -548,7 +548,7 @@ static void lockstep_postsuspend(struct dm_target *ti)
 	flush_workqueue(m->wq);
 	WARN_ON_ONCE(!range_lock_idle(&m->ranges));
 	activate_suspend(m);
-	/* Nothing of ours goes to the legs any more but a parting, which ends by itself (transfer.h). */
+	/* Nothing of ours goes to the legs any more but a parting, which ends (transfer.h). */
 	watch_stop(m);
 	standing_drain(m);
 	flush_workqueue(m->wq);

@@ -67,8 +67,8 @@ int __must_check watch_create(struct mirror *m);
 void watch_destroy(struct mirror *m);
 
 /*
- * Sleep. Stop waits for a tick that is under way; from its begin on each transfer sees to its own end
- * (transfer.h), and from the end of start on the watch does again.
+ * Sleep. Stop waits for a tick that is under way; from its begin on each transfer sees to its own
+ * end (transfer.h), and from the end of start on the watch does again.
  */
 void watch_start(struct mirror *m);
 void watch_stop(struct mirror *m);
