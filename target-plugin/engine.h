@@ -277,8 +277,8 @@ struct dcd_engine {
 	bool log_unreadable;		/* a part of it that counts; destager */
 	unsigned long unread_at;	/* jiffies: something of it last wasn't read; destager */
 	struct dcd_mute mute;		/* likewise: blip.h */
-	bool blipped;			/* a write of the log has failed, the last one at @blip_at */
-	unsigned long blip_at;		/* jiffies */
+	bool blipped;			/* a write to the log has failed, at @blip_at (jiffies) */
+	unsigned long blip_at;
 	struct dcd_cache *cache;
 	struct maple_tree index;
 	unsigned long ranges, zeroes;	/* in the index, and those of zeroes; @intake */

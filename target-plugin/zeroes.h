@@ -19,9 +19,10 @@
  * is written to its range, so that range is held (stuck.h), and what is there stays in the log
  * until it has returned. Meanwhile nothing else is wiped: zeroes are logged again when the log
  * is needed, or stay where they are. So a wipe is no longer than what can be held. A discard that
- * can't be, as the granule is larger than that, is waited for; other zeroes wait for room then. One
- * that fails after so long, as the data disk has a bad place there, is stuck as a whole; what of it is
- * good is found when that is tried. So it is no longer than a quarter of what may be stuck.
+ * can't be, as the granule is larger than that, is waited for; other zeroes wait for room then. A
+ * zeroing that fails after so long, as the data disk has a bad place there, is stuck as a whole;
+ * what of it is good is found when that is tried. So it is no longer than a quarter of what may be
+ * stuck.
  *
  * To wipe is to discard, for zeroes that a discard has brought: whole granules of the
  * data disk's own, the rest of it is written. Nothing tells whether a disk's discard zeroes. So
@@ -52,7 +53,8 @@ enum dcd_load_kind {
  * those takes. @no_room: of this turn no more can be logged again. @no_discard: the data
  * disk has refused it. @to_zeroes: how it is done, as it was at the opening, when the LUN was told.
  * @hangs: nobody waits any more for the wipe, of @kind, of @first to @last that
- * @work does @since then (jiffies). @under_way needs the engine's lock; while it is set, @error is the worker's.
+ * @work does @since then (jiffies). @under_way needs the engine's lock; while it is set, @error is
+ * the worker's.
  */
 struct dcd_wipes {
 	u64 piece;

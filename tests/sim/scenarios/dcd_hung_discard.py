@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A data disk whose discards, or zeroings, don't return, or after a minute only; all else it does at
-once.
+"""A data disk whose discards, or zeroings, don't return, or after a minute only; all else it does
+at once.
 
 Writes go on, over the range of that, too, and it doesn't come over them when it is done in the end.
 The LUN can be taken away and closed; the data disk stays in the DCD's use until then.
@@ -30,8 +30,7 @@ MINUTE = 60.0
 
 
 class Hung:
-    """A DCD with 7 MiB of log, and a discard or a zeroing that the data disk has been at for a while.
-    """
+    """A DCD with 7 MiB of log, and a wipe that the data disk has been at for a while."""
 
     def __init__(self) -> None:
         self.box = Box(data_mib=64, log_mib=8, nvram="lab", nvram_bytes=4096 + 8 * SEGMENT)
@@ -80,7 +79,7 @@ class Hung:
 
 
 def minutes() -> None:
-    base.step(f"a {WHAT} returns after a minute, three times; the ring is written several times over")
+    base.step(f"a {WHAT} returns after a minute, three times; the ring is written in between")
     hung = Hung()
     box = hung.box
     with box.disk() as disk:

@@ -7,6 +7,7 @@ Args: the parts, of which without any all are run.
 
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 
 from dcdlab import SEGMENT, Box
@@ -106,7 +107,7 @@ def dead() -> None:
     box.away()
 
 
-PARTS = {
+PARTS: dict[str, Callable[[], None]] = {
     **{nvram: partial(idle, nvram) for nvram in ("dram:battery", "dram", "none", "lab")},
     **{f"full-{nvram}": partial(full, nvram) for nvram in ("lab", "dram:battery")},
     "dead": dead,

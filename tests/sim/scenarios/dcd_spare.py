@@ -11,6 +11,7 @@ import errno
 import json
 import subprocess
 import time
+from collections.abc import Callable
 from functools import partial
 
 from dcdlab import RING_START, SEGMENT, TOOL, Box
@@ -245,7 +246,7 @@ def tables() -> None:
     box.away()
 
 
-PARTS = {
+PARTS: dict[str, Callable[[], None]] = {
     **{f"unwritten-{nvram}": partial(unwritten, nvram) for nvram in NVRAMS},
     **{f"unread-{nvram}": partial(unread, nvram) for nvram in NVRAMS},
     **{f"cut-{nvram}": partial(cut, nvram) for nvram in ("none", "lab")},

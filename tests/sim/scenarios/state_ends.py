@@ -8,6 +8,8 @@ Args: the part.
 import contextlib
 import errno
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from locklab import base, blk, dm
@@ -126,7 +128,7 @@ def opened() -> None:
         dm.resume(pair.name)
         with blk.Disk(top) as disk:
             for at in (64, 640):
-                write = Beside(lambda at=at: disk.write(at, blk.pattern("refused", 8)))
+                write = Beside(partial(disk.write, at, blk.pattern("refused", 8)))
                 with base.refused(f"a write to sector {at}", errno.EIO):
                     write.result(10)
             Beside(disk.flush).result(10)
@@ -185,7 +187,7 @@ def requeues() -> None:
     pair = Pair("remote_timeout", 200, "rejoin", 1, "policy", "block")
     pair.put(0)
     pair.remote.hang()
-    writes = [Beside(lambda at=at: pair.put(at)) for at in (0, 64, 640)]
+    writes = [Beside(partial(pair.put, at)) for at in (0, 64, 640)]
     pair.wait("AD", "blocked")
     base.put(SLOW_CLOSE, 1000)  # as long as another target of the table may take
     held = pair.count("held")
@@ -203,10 +205,16 @@ def requeues() -> None:
     pair.good_end("requeued")
 
 
-PARTS = {"joins": joins, "resumes": resumes, "reloads": reloads, "reads": reads,
-         "opened": opened, "requeues": requeues,
-         "exchanged": lambda: exchanged(parts=False),
-         "exchanged_parting": lambda: exchanged(parts=True)}
+PARTS: dict[str, Callable[[], None]] = {
+    "joins": joins,
+    "resumes": resumes,
+    "reloads": reloads,
+    "reads": reads,
+    "opened": opened,
+    "requeues": requeues,
+    "exchanged": lambda: exchanged(parts=False),
+    "exchanged_parting": lambda: exchanged(parts=True),
+}
 (part,) = base.words(1, PARTS)
 PARTS[part]()
 base.step("done")
