@@ -47,15 +47,17 @@ static u64 for_writes(const struct dcd_engine *e)
 
 /*
  * Past a dead log NVRAM is all that says what is lost, and each round takes it along to newer
- * slots: with all slots full of writes it couldn't, and no slot would ever be free again. So that
- * begins when the log fails for the first time (blip.h). What is written into the middle of such
- * ranges makes more of them, so there is one more.
+ * slots: with all slots full of writes it couldn't, and no slot would ever be free again. What is
+ * written into the middle of such ranges makes more of them, so there is one more. A log that is
+ * away (blip.h) may be dead in a moment: they are kept from then on.
  */
 static bool slots_are_kept(const struct dcd_engine *e)
 {
 	u64 lost = READ_ONCE(e->lost.n), kept;
 
-	if ((!e->log_dead && !dcd_blip_now(e)) || !e->keeps || !lost)
+	if (!e->keeps || !lost)
+		return false;
+	if (!e->log_dead && time_after_eq(jiffies, READ_ONCE(e->log_away)))
 		return false;
 	kept = div_u64(lost, dcd_table_places(e)) + 2;
 	/* Writes need some, too. */

@@ -7,7 +7,6 @@
 
 #define FIRST_MS 4U
 #define LAST_MS 128U
-#define LINGERS HZ	/* what may pass from one that fails to the next one, or to a dead log */
 #define OTHER (10 * HZ)	/* a log that was found mute so long ago has worked meanwhile */
 
 TEST_KNOB(bool, no_blips, "a log that fails once is dead, and one that gives nothing holds the ring");
@@ -28,24 +27,16 @@ static bool may_wait(const struct dcd_engine *e, const struct dcd_blip *b)
 	       !dcd_is_leaving(e) && !READ_ONCE(e->closing) && !test_knob(no_blips);
 }
 
-bool dcd_blip_now(const struct dcd_engine *e)
-{
-	return READ_ONCE(e->blipped) && time_before(jiffies, READ_ONCE(e->blip_at) + LINGERS);
-}
-
 bool dcd_blip_again(struct dcd_engine *e, struct dcd_blip *b, int error)
 {
 	if (!error && b->failed)
 		pr_warn_ratelimited("dcd: %s: the log %pg does what it has refused %u times within %u ms: look after that disk\n",
 				    e->name, e->log.bdev, b->failed,
 				    jiffies_to_msecs(jiffies - b->since));
-	if (error) {
-		WRITE_ONCE(e->blip_at, jiffies);
-		WRITE_ONCE(e->blipped, true);
-	}
 	if (!error || !may_wait(e, b))
 		return false;
 	b->failed++;
+	WRITE_ONCE(e->log_away, jiffies + DCD_BLIP);
 	dcd_count(e, DCD_N_LOG_BLIPS, 1);
 	msleep(b->pause);
 	b->pause = min(2 * b->pause, LAST_MS);

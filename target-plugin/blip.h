@@ -47,8 +47,6 @@ void dcd_blip_begin(struct dcd_blip *b);
  * to be tried again. False: it was good, or that is a dead log.
  */
 bool __must_check dcd_blip_again(struct dcd_engine *e, struct dcd_blip *b, int error);
-/* Has a write to the log failed just now? Any context. */
-bool dcd_blip_now(const struct dcd_engine *e);
 /* The log gives nothing at all just now: may it yet be away for a moment only? The destager's. */
 bool __must_check dcd_blip_mute(struct dcd_engine *e);
 

@@ -279,6 +279,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	e->last_read = jiffies - HZ;
 	e->unread_at = jiffies - 3600 * HZ;	/* long ago */
 	e->log_failed = jiffies - 3600 * HZ;	/* long ago */
+	e->log_away = jiffies;
 	r = dcd_index_init(e) ?: open_all(e, c);
 	if (r) {
 		dcd_engine_free(e);

@@ -277,8 +277,7 @@ struct dcd_engine {
 	bool log_unreadable;		/* a part of it that counts; destager */
 	unsigned long unread_at;	/* jiffies: something of it last wasn't read; destager */
 	struct dcd_mute mute;		/* likewise: blip.h */
-	bool blipped;			/* a write to the log has failed, at @blip_at (jiffies) */
-	unsigned long blip_at;
+	unsigned long log_away;		/* jiffies: it may be dead by then; who writes to it */
 	struct dcd_cache *cache;
 	struct maple_tree index;
 	unsigned long ranges, zeroes;	/* in the index, and those of zeroes; @intake */

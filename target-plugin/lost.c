@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <linux/delay.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/slab.h>
@@ -11,7 +12,7 @@
 #define DUE		8		/* no more than such a part is free: in the next round, */
 #define LEAST		(4 * HZ)	/* which is so long after it was found, at least; */
 #define PATIENCE	(30 * HZ)	/* else after as long */
-#define LAST_TRIES	8
+#define TRIES		6U		/* before it is given up */
 
 TEST_KNOB(bool, lost_restless, "what couldn't be read is read again in every round");
 TEST_KNOB(bool, lost_stays, "a damaged place of the log holds its tail, and its next start");
@@ -143,26 +144,40 @@ static int gives_others(struct dcd_engine *e)
 	return r == -ETIME || r == -ENOMEM ? -ETIME : r == 1;
 }
 
-/*
- * Once more, for the last time, and more than once: one that fails now and then hasn't gone. What
- * takes long has to have failed before.
- */
+/* Once more, for the last time. What takes long has to have failed before. */
 bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l)
 {
 	size_t bytes = (size_t)dcd_place_sectors(&l->place) << SECTOR_SHIFT;
 	void *buf = kvmalloc(bytes, GFP_NOIO);
-	unsigned long until = jiffies + DCD_LATE;
-	unsigned int tries = 0;
-	int r = -ENOMEM;
+	int r = buf ? dcd_place_read(e, &l->place, buf, DCD_LATE) : -ENOMEM;
 
-	do {
-		if (buf)
-			r = dcd_place_read(e, &l->place, buf, DCD_LATE);
-	} while (r == -EIO && ++tries < LAST_TRIES && time_before(jiffies, until));
 	kvfree(buf);
 	if (r == -ETIME)
 		return doubt_of(e, l->whole.at)->failed > 1;
 	return r && r != -ENOMEM;
+}
+
+/*
+ * The same of a log that fails now and then: it gives what it has at one of several times. What is
+ * wrong, or takes long, isn't asked for so often.
+ */
+static bool gone_for_good(struct dcd_engine *e, const struct dcd_load *l)
+{
+	unsigned int i;
+
+	if (l->error == -EBADMSG || test_knob(lost_at_once))
+		return true;
+	for (i = 0; i < TRIES; i++) {
+		unsigned long began = jiffies;
+
+		if (i)
+			msleep(4U << i);
+		if (!dcd_lost_gone(e, l))
+			return false;
+		if (time_after(jiffies, began + DCD_LATE))
+			break;
+	}
+	return true;
 }
 
 /* Before there is an entry that says so, the superblocks do; recovery finds lost ones too. */
@@ -238,7 +253,7 @@ void dcd_lost_wait(struct dcd_load *l)
 
 void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l)
 {
-	const struct dcd_doubt *d;
+	struct dcd_doubt *d;
 	unsigned long waited;
 	bool wait;
 	int others;
@@ -266,7 +281,11 @@ void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l)
 		wait = true;
 	else
 		wait = !dcd_stuck_again(e, READ_ONCE(e->tail)) || (!is_due(e) && waited < PATIENCE);
-	if (!wait && dcd_lost_gone(e, l) && give_up(e, l))
+	if (!wait && !gone_for_good(e, l)) {
+		d->used = false;	/* so that it is read in the next round, not later */
+		wait = true;
+	}
+	if (!wait && give_up(e, l))
 		is_lost(e, l);
 	else
 		dcd_lost_wait(l);

@@ -89,7 +89,7 @@ void dcd_lost_begin(struct dcd_engine *e);
 void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l);
 /* It isn't known yet whether it can be read: it stays where it is, for now. */
 void dcd_lost_wait(struct dcd_load *l);
-/* For the last time, more than once: can't it be read? Sleeps for the log, a moment at most. */
+/* Once more, for the last time: can't it be read? Sleeps for the log, a moment at most. */
 bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l);
 /* A load of what is lost already. */
 void dcd_lost_keep(struct dcd_engine *e, struct dcd_load *l, bool past_log);

@@ -78,12 +78,13 @@ int dcd_proof(struct dcd_engine *e, u64 segment, void *buf, u32 bytes)
 	do {
 		dcd_count(e, DCD_N_READ_BACK, 1);
 		r = compare(e, segment, buf, bytes);
+		if (r)
+			dcd_count(e, r == -ETIME ? DCD_N_READ_BACK_LATE : DCD_N_READ_BACK_BAD, 1);
 	} while (r && r != -ETIME && dcd_spares_left(e) &&
 		 ((r != -EBADMSG && dcd_blip_again(e, &blip, r)) ||
 		  (moves++ < MOVES && dcd_spares_unread(e, sector, buf, bytes))));
 	if (!r || (!e->keeps && r == -ETIME))
 		return 0;
-	dcd_count(e, r == -ETIME ? DCD_N_READ_BACK_LATE : DCD_N_READ_BACK_BAD, 1);
 	pr_err_ratelimited("dcd: %s: segment %llu was written to the log %pg, whose place was bad before, and %s: error %d\n",
 			   e->name, segment, e->log.bdev,
 			   r == -ETIME ? "isn't read back within a moment" : "isn't there", r);

@@ -232,32 +232,6 @@ static void tell(struct dcd_engine *e, const struct bad *bad, u64 sector)
 	}
 }
 
-static int move_all(struct dcd_engine *e, u64 sector, u8 *buf, const struct bad *bad)
-{
-	struct dcd_moves *m = kmemdup(&e->spares.now, sizeof(*m), GFP_NOIO);
-	int r = m ? 0 : -ENOMEM;
-	u32 i;
-
-	for (i = 0; i < bad->n && !r; i++)
-		r = move_one(e, m, (sector << SECTOR_SHIFT) / DCD_BLOCK + bad->at[i] / DCD_BLOCK,
-			     buf + bad->at[i]);
-	if (!r) {
-		m->generation++;
-		r = write_tables(e, m);
-	}
-	if (!r)
-		r = use(e, m);
-	if (!r)
-		e->spares.unsure = false;
-	kfree(m);
-	if (r)
-		pr_err_ratelimited("dcd: %s: %u bad blocks of the log %pg can't be moved: error %d\n",
-				   e->name, bad->n, e->log.bdev, r);
-	else
-		tell(e, bad, sector);
-	return r;
-}
-
 static int write_part(struct dcd_engine *e, u64 sector, u8 *buf, u32 at, u32 bytes)
 {
 	return dcd_disk_io(&e->log, REQ_OP_WRITE | REQ_SYNC, sector + (at >> SECTOR_SHIFT),
@@ -300,14 +274,63 @@ static int find(struct dcd_engine *e, u64 sector, u8 *buf, u32 bytes, try_part t
 	return 0;
 }
 
+/* All of them have failed, and now that the log works elsewhere: do they fail yet? */
+static bool still_bad(struct dcd_engine *e, u64 sector, u8 *buf, const struct bad *bad,
+		      try_part try)
+{
+	u32 i;
+
+	for (i = 0; i < bad->n; i++)
+		if (!try(e, sector, buf, bad->at[i], DCD_BLOCK))
+			return false;
+	return true;
+}
+
+static int move_all(struct dcd_engine *e, u64 sector, u8 *buf, const struct bad *bad,
+		    try_part try)
+{
+	struct dcd_moves *m = kmemdup(&e->spares.now, sizeof(*m), GFP_NOIO);
+	int r = m ? 0 : -ENOMEM;
+	u32 i;
+
+	for (i = 0; i < bad->n && !r; i++)
+		r = move_one(e, m, (sector << SECTOR_SHIFT) / DCD_BLOCK + bad->at[i] / DCD_BLOCK,
+			     buf + bad->at[i]);
+	if (!r && !still_bad(e, sector, buf, bad, try))
+		r = -EAGAIN;
+	if (!r) {
+		m->generation++;
+		r = write_tables(e, m);
+	}
+	if (!r)
+		r = use(e, m);
+	if (!r)
+		e->spares.unsure = false;
+	kfree(m);
+	if (!r)
+		tell(e, bad, sector);
+	else if (r != -EAGAIN)
+		pr_err_ratelimited("dcd: %s: %u bad blocks of the log %pg can't be moved: error %d\n",
+				   e->name, bad->n, e->log.bdev, r);
+	return r;
+}
+
+/* True: it is worth another try. */
 static bool move(struct dcd_engine *e, u64 sector, void *buf, u32 bytes, try_part try)
 {
 	struct bad bad;
+	int r = 0;
 
+	WRITE_ONCE(e->log_away, jiffies + 2 * DCD_SPARES_TIME);
 	if (!dcd_spares_left(e) || dcd_spares_settle(e) ||
 	    find(e, sector, buf, round_up(bytes, DCD_BLOCK), try, &bad))
 		return false;
-	return !bad.n || !move_all(e, sector, buf, &bad);
+	if (bad.n)
+		r = move_all(e, sector, buf, &bad, try);
+	if (r && r != -EAGAIN)
+		return false;
+	WRITE_ONCE(e->log_away, jiffies);
+	return true;
 }
 
 bool dcd_spares_unwritten(struct dcd_engine *e, u64 sector, void *buf, u32 bytes, int error)
