@@ -321,14 +321,12 @@ def comes_back(nvram: str, bad_log_place: bool = False, cut: bool = False) -> No
         box.says("log FAILING", "the log's failure to be seen")
         log = base.KernelLog()
         if bad_log_place:
-            base.put(KNOBS / "test_never_move", 1)
             segments = box.count("segments") + 1
             box.log.fail_part(RING + segments * PER, RING + (segments + 1) * PER - 1)
             base.until(lambda: box.count("log_write_errors") > 3, "the log to be tried again")
             lines = [line for line in log.new() if "works again" in line]
             base.expect(not lines, f"it doesn't: {lines}")
         says("works again", box.log.heal)
-        base.put(KNOBS / "test_never_move", 0)
         base.expect("log ok" in box.info(), box.info())
         filled(disk, model, 2000, 2640, "taken again")
         base.expect("data FAILING" in box.info(), f"the bad place is still there: {box.info()}")
@@ -427,11 +425,9 @@ def recovery_half_way() -> None:
     box.data.fail_part(100, 101)
     bad = segments + 2  # the first one is 1, so it is the second of those
     box.log.fail_part(RING + bad * PER, RING + (bad + 1) * PER - 1)
-    base.put(KNOBS / "test_never_move", 1)
     with box.disk() as disk:
         base.expect("log FAILING" in box.info(), box.info())
         says("works again", box.log.heal)
-        base.put(KNOBS / "test_never_move", 0)
         model.check(disk, "with the log back")
         filled(disk, model, 2000, 3000, "goes on")
         model.check(disk, "going on")
@@ -532,6 +528,8 @@ def closed_past_the_log() -> None:
 
 
 def main() -> None:
+    # Of a bad place that can be moved dcd_spare.py tells.
+    base.put(KNOBS / "test_never_move", 1)
     gap_of_what_is_home(cut=False)
     gap_of_what_is_home(cut=True)
     gap_past_the_log()

@@ -19,6 +19,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from dcdlab import Box, Model, filled
 from locklab import base, blk, dm
@@ -28,6 +29,7 @@ GENERATION, TAIL = 56, 96  # bytes of the superblock
 HEADERS = (0, 4)  # sectors of the NVRAM
 PER = 112  # sectors of payload in a segment
 FAR, FULL = 12, 25  # segments; the ring has 32
+NO_BLIPS = Path("/sys/module/dcd/parameters/test_no_blips")
 
 
 def copies(box: Box) -> list[tuple[int, int]]:
@@ -125,6 +127,7 @@ def header() -> None:
     with box.disk_until_cut() as disk:
         filled(disk, model, 0, 200, "in the log")
         base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.put(NO_BLIPS, 1)  # past it at once, so that the rounds and the slots are as they were
         box.log.fail_writes()
         box.data.slow(100)
         filled(disk, model, 100, 1400, "past the log")
