@@ -10,7 +10,7 @@
 #include "resync.h"
 #include "verify.h"
 
-TEST_KNOB(bool, message_stays, "who brings a message waits for its end, though a leg doesn't answer");
+TEST_KNOB(bool, message_stays, "who brings a message does it, however long a leg takes to answer");
 
 static int parse_leg(const char *word, enum leg_id *leg)
 {
@@ -425,7 +425,10 @@ int message_handle(struct mirror *m, unsigned int argc, char **argv)
 	spin_lock_irq(&m->lock);
 	list_add(&msg->link, &m->messages);
 	spin_unlock_irq(&m->lock);
-	queue_work(m->message_wq, &msg->work);
+	if (test_knob(message_stays))
+		message_work(&msg->work);
+	else
+		queue_work(m->message_wq, &msg->work);
 	return await(msg);
 }
 

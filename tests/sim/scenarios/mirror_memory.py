@@ -20,6 +20,7 @@ TABLE = "0 {} lockstep {} {} 5 sync region_size 64 resync_jobs 4"
 SMALL = 2 if base.CHECKED else MIB  # a leg that is resynced again and again
 ROUNDS = 1 if base.CHECKED else 3
 REFERENCES = Path("/sys/module/dm_lockstep/refcnt")
+STAYS = Path("/sys/module/dm_lockstep/parameters/test_message_stays")
 
 
 def each(what: str, work: Callable[[], object], after: Callable[[bool], None]) -> int:
@@ -92,6 +93,7 @@ def table_load() -> None:
 
 def administration() -> None:
     base.step("resume, status, messages and suspend, each allocation failing once")
+    base.put(STAYS, 1)  # it is this thread's allocations that fail, not a worker's
     legs = Pair("nosync", "region_size", 64)
     table = TABLE.format(SECTORS, legs.local.node, legs.remote.node)
 
@@ -137,6 +139,7 @@ def administration() -> None:
         each(what, work, lambda _done: None)
     legs.mirror.in_sync()
     works(True)
+    base.put(STAYS, 0)
     legs.same()
     legs.close()
 
