@@ -19,7 +19,7 @@ from locklab import base, blk, lio
 
 DEBUG = Path("/sys/kernel/debug")
 STRIDE = 23 if base.CHECKED else 1
-WRITES = 60 if base.CHECKED else 400
+WRITES = 120 if base.CHECKED else 400
 TRACING = Path("/sys/kernel/tracing")
 
 
@@ -170,7 +170,7 @@ def at_work(nvram: str) -> None:
     with box.disk() as disk:
         filled(disk, model, 0, 64, "before")
         for n in range(WRITES):
-            if n % 20 == 0:
+            if n % 10 == 0:  # the workers change
                 mark(True)
                 faults(5)
             first, count = rng.randrange(4000), rng.randint(1, 64)
