@@ -205,7 +205,9 @@ def test_an_unknown_event_is_refused(words: tuple[str, ...]) -> None:
 def test_a_mend_that_is_switched_off_is_found(knob: str, only: str, found: str) -> None:
     words = (f"only={only}", "queue=few" if knob == "send_inline" else "queue=none")
     assert search(2, 0, 1, *words).rc == 0
-    run = search(2, 0, 1, *words, options=("--param", f"dm_lockstep.test_{knob}=1"))
+    # Else who brings a message goes, whatever it waits for.
+    stays = ("--param", "dm_lockstep.test_message_stays=1") if knob == "messages_wait" else ()
+    run = search(2, 0, 1, *words, options=("--param", f"dm_lockstep.test_{knob}=1", *stays))
     assert run.rc == 1, run.text
     assert re.search(f"history .*({found})", run.stderr), run.text
 
