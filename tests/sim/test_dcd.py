@@ -503,6 +503,25 @@ def test_discards_that_hang_can_hold_or_overtake(knob: str, part: str, says: str
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+ZEROES_LATE = (
+    "row", "discards", "overtaken", "battery", "closed", "closed_bad", "cut", "cut_bad", "dead_log",
+    "dead_log_closed",
+)  # fmt: skip
+
+
+def test_zeroes_that_come_late() -> None:
+    run = lab("dcd_zeroing.py", *ZEROES_LATE)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.xfail(strict=True, reason="not mended yet: issue 15")
+@pytest.mark.parametrize("part", ["some", "quick", "parts"])
+def test_zeroes_over_many_bad_blocks(part: str) -> None:
+    """The destager still waits for the search for what is bad, or never finds what is not."""
+    run = lab("dcd_zeroing.py", part)
+    assert run.rc == 0, run.text
+
+
 @pytest.mark.parametrize(("kernel", "parts"), [
     ("plain", ()), ("checked", ("zeroed", "closed", "cut", "dead_log", "dead_log_closed")),
 ])  # fmt: skip
