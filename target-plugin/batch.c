@@ -21,7 +21,6 @@ TEST_KNOB(bool, late_stale, "what comes late of the log is written, whatever is 
 #define LOG_SHARED 2
 #define JOINED 256			/* ranges of zeroes */
 #define FILLS_MAX SZ_1M		/* bytes of a write with zeroes in it */
-#define LONG_MS 250			/* of a wipe that fails */
 
 struct dcd_batch *dcd_batch_new(struct dcd_engine *e)
 {
@@ -476,7 +475,8 @@ static void wipe(struct dcd_engine *e, struct dcd_batch *b, struct dcd_load *l)
 		return;
 	}
 	l->there = !l->error;
-	b->slow = b->slow || (l->error && ktime_ms_delta(ktime_get(), began) > LONG_MS);
+	if (l->error && ktime_ms_delta(ktime_get(), began) > jiffies_to_msecs(DCD_LATE))
+		b->slow = true;
 	b->wiping = ktime_add(b->wiping, ktime_sub(ktime_get(), began));
 	trace_dcd_destage(e, l->place.sector, sectors_of(l), l->error);
 	if (l->there)

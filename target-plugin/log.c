@@ -9,7 +9,6 @@
 #define SEAL_AFTER (HZ / 10)	/* of an open slot; the papers' longest stay in NVRAM */
 #define SEAL_LATER (2 * HZ)	/* with little room in the ring */
 #define PIN_PATIENCE (30 * HZ)	/* for slots that are pinned */
-#define MOVES 3U	/* times that bad blocks of one segment are moved */
 #define OFTEN (60 * HZ)	/* a log that fails so often is tried again later, not at once */
 
 TEST_KNOB(bool, never_pin, "a segment that can't be read back from the log is a dead log");
@@ -45,7 +44,7 @@ int dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first, 
 			r = dcd_disk_flush(&e->log);
 		trace_dcd_commit(e, sequence, entries, used, r);
 	} while (dcd_blip_again(e, &blip, r) ||
-		 (moves++ < MOVES && time_before(jiffies, began + DCD_SPARES_TIME) &&
+		 (moves++ < DCD_SPARES_TIMES && time_before(jiffies, began + DCD_SPARES_TIME) &&
 		  dcd_spares_unwritten(e, sector, buf, used, r)));
 	if (!r) {
 		dcd_count(e, DCD_N_SEGMENTS, 1);

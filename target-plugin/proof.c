@@ -8,8 +8,6 @@
 #include "engine.h"
 #include "lockstep-test.h"
 
-#define MOVES 3U	/* times that bad blocks of one segment are moved */
-
 TEST_KNOB(bool, unproven, "what is written to a bad place of the log is believed to be there");
 
 int dcd_proof_init(struct dcd_engine *e)
@@ -82,7 +80,7 @@ int dcd_proof(struct dcd_engine *e, u64 segment, void *buf, u32 bytes)
 			dcd_count(e, r == -ETIME ? DCD_N_READ_BACK_LATE : DCD_N_READ_BACK_BAD, 1);
 	} while (r && r != -ETIME && dcd_spares_left(e) &&
 		 ((r != -EBADMSG && dcd_blip_again(e, &blip, r)) ||
-		  (moves++ < MOVES && dcd_spares_unread(e, sector, buf, bytes))));
+		  (moves++ < DCD_SPARES_TIMES && dcd_spares_unread(e, sector, buf, bytes))));
 	if (!r || (!e->keeps && r == -ETIME))
 		return 0;
 	pr_err_ratelimited("dcd: %s: segment %llu was written to the log %pg, whose place was bad before, and %s: error %d\n",

@@ -31,6 +31,7 @@
 struct dcd_engine;
 
 #define DCD_SPARES_AT_ONCE 16U
+#define DCD_SPARES_TIMES 3U	/* that bad blocks of one segment are moved */
 #define DCD_SPARES_TIME (10 * HZ)	/* nor if one write takes so long to fail */
 
 struct dcd_spares {
