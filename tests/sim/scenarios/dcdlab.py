@@ -70,7 +70,7 @@ class Disk:
 
     def fail_late(self, ms: int, *parts: tuple[int, int]) -> None:
         """Reads and writes of these parts, in their order, are I/O errors, after such a time."""
-        bad = dm.create(f"{self.name}-bad", f"0 {self.sectors} error")
+        bad = self._bad()
         lines, good = [], 0
         for first, last in parts:
             slow = f"{bad} {first} {ms}"
@@ -80,9 +80,20 @@ class Disk:
             good = last + 1
         self._load([*lines, self._linear(good, self.sectors)])
 
+    def refuse(self, *parts: tuple[int, int]) -> None:
+        """Writes to these parts, in their order, are I/O errors; reads and flushes are good."""
+        bad = self._bad()
+        lines, good = [], 0
+        for first, last in parts:
+            well = f"{self._medium} {first} 0"
+            lines.append(self._linear(good, first))
+            lines.append(f"{first} {last + 1 - first} delay {well} {bad} {first} 0 {well}")
+            good = last + 1
+        self._load([*lines, self._linear(good, self.sectors)])
+
     def fail_reads_late(self, ms: int, *parts: tuple[int, int]) -> None:
         """Only reads of them, likewise; writes are good, and mend nothing."""
-        bad = dm.create(f"{self.name}-bad", f"0 {self.sectors} error")
+        bad = self._bad()
         lines, good = [], 0
         for first, last in parts:
             well = f"{self._medium} {first} 0"
@@ -196,8 +207,17 @@ class Disk:
 
     def remove(self) -> None:
         dm.remove(self.name)
+        if dm.exists(f"{self.name}-bad"):
+            dm.remove(f"{self.name}-bad")
         dm.remove(f"{self.name}-medium")
         media.forget(f"{self.name}-medium")
+
+    def _bad(self) -> str:
+        """A disk of errors, which stays until it is removed."""
+        name = f"{self.name}-bad"
+        if dm.exists(name):
+            return f"/dev/mapper/{name}"
+        return dm.create(name, f"0 {self.sectors} error")
 
     def _good(self, first: int, end: int, ms: int) -> str:
         if not ms or end == first:

@@ -27,6 +27,8 @@ LET_GO = "destage_idle_ms=300,destage_low=10,destage_high=20"
 HALF = (RING_START // blk.SECTOR, (RING_START + 8 * SEGMENT) // blk.SECTOR - 1)
 _BAD = (RING_START + 5 * SEGMENT) // blk.SECTOR + 40
 BAD_PLACE = (_BAD, _BAD + 7)
+# Its header, and something of what it has.
+REFUSES = tuple((at, at + 7) for at in (_BAD - 40, _BAD + 40))
 # What is in one place of the log at most, in sectors; two are lost before it is known.
 OF_A_PLACE = 2 * 64
 # What the oracle looks at. The writes of a lap are in its second part.
@@ -38,7 +40,7 @@ PATIENCE_S = 110
 PLACES = range(96, 128)
 ERRORS = (errno.EIO, errno.ENODATA)
 # What no write is refused for.
-BORNE = ("rot", "nvram", "super_bad", "log_blinks")
+BORNE = ("rot", "nvram", "super_bad", "log_blinks", "log_refuses")
 BORNE_BY_NVRAM = ("log_unwritable", "half_unread", "log_bad_place")
 # Unless the ring is full: its tail is held by a log that can't be read at all.
 BORNE_WITH_ROOM = ("log_away",)
@@ -369,6 +371,9 @@ class World:
                 self.write(at, 1)
             self.writes_end("a write over what is lost")
         self.rotten = self.bad_places = False
+        if OWN["ring"] == "full" and self.box.count("bad_places"):
+            # What the data disk didn't take is tried when something is destaged.
+            self.box.set(LET_GO)
         self.box.says("log ok, data ok", "the disks to be told well")
         if self.worn and "header" not in self.worn and self.box.count("nvram_errors"):
             base.until(lambda: self.box.count("slots_retired"), "a bad slot to be retired")

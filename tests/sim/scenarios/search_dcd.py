@@ -18,7 +18,7 @@ import sys
 
 import harmlab
 import histories
-from dcdworld import BAD_PLACE, HALF, LONG_S, OWN, World
+from dcdworld import BAD_PLACE, HALF, LONG_S, OWN, REFUSES, World
 from histories import Refused
 
 
@@ -67,6 +67,11 @@ def log_bad_place(w: World) -> None:
     """One block of the ring takes writes, and can't be read."""
     w.bad_places = True
     w.fault("log", "log_bad_place", lambda: w.box.log.unreadable(BAD_PLACE))
+
+
+def log_refuses(w: World) -> None:
+    """Two blocks of the ring take no writes, and give what they had."""
+    w.fault("log", "log_refuses", lambda: w.box.log.refuse(*REFUSES))
 
 
 def super_bad(w: World) -> None:
@@ -196,7 +201,8 @@ EVENTS = [
     lap, flush, zero, discard, log_fails, log_unreadable, log_unwritable, log_hangs, log_back,
     data_fails, data_bad, data_hangs, data_back, rot, poison, lose, slot_fails, header_bad,
     newest_damaged, older_damaged, wound, forgets, cut, recover, again, retire, older, grow,
-    log_blinks, log_away, half_unread, log_bad_place, super_bad, other_super_bad,
+    log_blinks, log_away, half_unread, log_bad_place, log_refuses, super_bad,
+    other_super_bad,
 ]  # fmt: skip
 
 sys.exit(histories.main(World, EVENTS, LONG_S, OWN))
