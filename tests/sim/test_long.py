@@ -11,7 +11,7 @@ import re
 
 import pytest
 from labrun import lab
-from test_search import IN_PART, LOG_IN_PART, OF_AXES
+from test_search import ANEW, IN_PART, LOG_IN_PART, OF_AXES
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(4 * 3600)]
 
@@ -64,8 +64,9 @@ def test_power_cuts(scenario: str, words: tuple[str, ...], part: int) -> None:
 @pytest.mark.parametrize(
     ("axis", "of"),
     [
-        (f"but={OF_AXES},{IN_PART}", 1), (f"queue=few but={OF_AXES},{IN_PART}", 10),
-        (f"cache=on but={OF_AXES},{IN_PART}", 10), (f"with={IN_PART}", 60),
+        (f"but={OF_AXES},{IN_PART},{ANEW}", 1), (f"queue=few but={OF_AXES},{IN_PART},{ANEW}", 10),
+        (f"cache=on but={OF_AXES},{IN_PART},{ANEW}", 10),
+        (f"with={IN_PART}", 60), (f"with={ANEW}", 60),
         ("policy=block", 40), ("policy=error", 80), ("log=small", 40), ("size=more", 40),
         ("size=more policy=block log=small", 80), ("queue=few policy=block log=small", 80),
     ],

@@ -20,7 +20,11 @@ OF_AXES = "flush_hangs,elsewhere,look,grow_legs,grow_table,alone,fail_held"
 IN_PART = (
     "local_unread,unread,local_unsaid,unsaid,local_half_said,half_said,blink,half_blink,rest,see"
 )
-LOG_IN_PART = "log_blinks,log_away,half_unread,log_bad_place,super_bad,other_super_bad"
+# What a new table may bring, and a word that may come while the mirror is suspended. Likewise.
+ANEW = "both_ways,other_fails,fail_local"
+LOG_IN_PART = (
+    "log_blinks,log_away,half_unread,log_bad_place,log_refuses,super_bad,other_super_bad"
+)
 PATIENCE = ("--timeout", "1100")
 
 
@@ -34,7 +38,7 @@ def search(
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_order_of_two_events(shard: int) -> None:
-    run = search(2, shard, SHARDS, f"but={OF_AXES},{IN_PART}")
+    run = search(2, shard, SHARDS, f"but={OF_AXES},{IN_PART},{ANEW}")
     assert run.rc == 0, run.text
     told = re.search(rb"(\d+) histories passed, (\d+) void", run.stdout)
     assert told, run.text
@@ -42,12 +46,12 @@ def test_every_order_of_two_events(shard: int) -> None:
 
 
 def test_some_orders_of_two_events_with_queues_that_block() -> None:
-    run = search(2, 0, 1, "every=31", "queue=few", f"but={OF_AXES},{IN_PART}")
+    run = search(2, 0, 1, "every=31", "queue=few", f"but={OF_AXES},{IN_PART},{ANEW}")
     assert run.rc == 0, run.text
 
 
 def test_some_orders_of_two_events_with_a_volatile_cache() -> None:
-    run = search(2, 0, 1, "every=61", "cache=on", f"but={OF_AXES},{IN_PART}")
+    run = search(2, 0, 1, "every=61", "cache=on", f"but={OF_AXES},{IN_PART},{ANEW}")
     assert run.rc == 0, run.text
     run = search(1, 0, 1, "only=mirror_cut", "cache=trust")
     assert run.rc == 1 and "the remote medium: sector" in run.stderr, run.text
@@ -66,6 +70,16 @@ def test_some_orders_of_two_events_with_what_fails_in_part(axis: str, every: int
     assert run.rc == 0, run.text
     told = re.search(rb"(\d+) histories passed", run.stdout)
     assert told and int(told[1]) > 30, run.text
+
+
+@pytest.mark.parametrize(("axis", "every"), [
+    ("policy=degrade", 29), ("policy=block", 61), ("queue=few", 61),
+])  # fmt: skip
+def test_some_orders_of_two_events_with_another_table(axis: str, every: int) -> None:
+    run = search(2, 0, 1, f"every={every}", axis, f"with={ANEW}", f"but={IN_PART}")
+    assert run.rc == 0, run.text
+    told = re.search(rb"(\d+) histories passed", run.stdout)
+    assert told and int(told[1]) > 50, run.text
 
 
 HOLDS = "hang,back,fails,alone,fail_held,recover,reload,suspend,primary_cut,local_fails,local_back"
@@ -100,6 +114,11 @@ def test_some_orders_of_two_events_with(axis: str, only: str, every: int) -> Non
             "assembled from local: .* holds version",
         ),
         ("restart_forgets", 2, "policy=block only=fails,fail_held", "the remote medium: sector"),
+        (
+            "both_strange", 2, "only=both_ways,other_fails,suspend every=3",
+            "a table on these legs can't be started",
+        ),
+        ("message_stays", 3, "only=gone,local_hangs,resync every=7", "in vain for: resync"),
         ("no_bounce", 2, "only=local_hangs,look every=3", "reads while the local leg hangs"),
         (
             "zero_then_flush", 3, "cache=on only=flush_hangs,discard,mirror_cut every=31",
@@ -154,6 +173,7 @@ def test_some_orders_of_two_events_of_a_log_that_fails_in_part(
 @pytest.mark.parametrize(
     ("knob", "most", "words", "found"),
     [
+        ("never_move", 2, "nvram=none ring=full only=log_refuses,lap every=3", "refused for a bad"),
         ("both_copies", 2, "nvram=none only=super_bad,cut every=5", "and it isn't opened"),
         (
             "lost_at_once", 2, "nvram=lab ring=full only=lap,half_unread every=3",

@@ -18,7 +18,7 @@ import histories
 import searchlab
 from histories import Refused
 from locklab import base, dm
-from searchlab import MIRROR, OWN, REQUESTS, WIRE, World
+from searchlab import MIRROR, OWN, REQUESTS, World
 from statelab import SLOT_SECTORS, SLOTS
 
 TICK_S = 30
@@ -45,23 +45,28 @@ def fails(w: World) -> None:
     w.fail(w.way)
 
 
+def other_fails(w: World) -> None:
+    """The way that a new table may bring takes no writes."""
+    w.fail(w.other_way)
+
+
 def gone(w: World) -> None:
     """The session is given up: what it held has failed."""
     w.drop(w.way)
 
 
 def local_fails(w: World) -> None:
-    w.fail(WIRE)
+    w.fail(w.wire)
     w.local_bad = True
 
 
 def local_hangs(w: World) -> None:
-    w.hang(WIRE)
+    w.hang(w.wire)
 
 
 def local_unread(w: World) -> None:
     """One sector can't be read, in the superblock's first slot."""
-    w.fail_end(WIRE, SLOTS, "error_reads")
+    w.fail_end(w.wire, SLOTS, "error_reads")
 
 
 def unread(w: World) -> None:
@@ -70,7 +75,7 @@ def unread(w: World) -> None:
 
 def local_unsaid(w: World) -> None:
     """The leg doesn't take its superblock any more: what is to be said on both isn't."""
-    w.fail_end(WIRE, SLOTS)
+    w.fail_end(w.wire, SLOTS)
     w.local_bad = True
 
 
@@ -80,7 +85,7 @@ def unsaid(w: World) -> None:
 
 def local_half_said(w: World) -> None:
     """Or one slot of it, and not the other."""
-    w.fail_end(WIRE, SLOT_SECTORS)
+    w.fail_end(w.wire, SLOT_SECTORS)
     w.local_bad = True
 
 
@@ -110,7 +115,7 @@ def see(w: World) -> None:
 def local_back(w: World) -> None:
     if w.local_bad:
         raise Refused
-    w.mend(WIRE)
+    w.mend(w.wire)
 
 
 def one_hangs(w: World) -> None:
@@ -130,13 +135,20 @@ def reload(w: World) -> None:
     exchange(w, w.way)
 
 
-def exchange(w: World, way: str) -> None:
+def both_ways(w: World) -> None:
+    """Both legs are the same by other devices."""
+    exchange(w, w.other_way, w.other_wire)
+
+
+def exchange(w: World, way: str, wire: str | None = None) -> None:
     if w.suspended or not w.there() or w.nobody_answers:
         raise Refused
-    w.local_well()
+    wire = wire or w.wire
+    if wire == w.wire:
+        w.local_well()
     w.blocks |= OWN["policy"] != "degrade"
     try:
-        w.patient(lambda: dm.load(MIRROR, w.table(way)), "a new table")
+        w.patient(lambda: dm.load(MIRROR, w.table(way, wire)), "a new table")
     except OSError:  # the leg can't be read
         raise Refused from None
     w.patient(lambda: dm.suspend(MIRROR), "suspend for the new table")
@@ -144,12 +156,14 @@ def exchange(w: World, way: str) -> None:
         w.patient(lambda: dm.resume(MIRROR), "resume with the new table")
     except OSError as err:
         raise base.Wrong(f"a table on these legs can't be started: {err}") from err
-    w.way = way
+    w.local_bad &= wire == w.wire
+    w.wire, w.way = wire, way
 
 
 def anew(w: World) -> None:
-    """Removed, and made again on the same leg by the other way."""
-    if w.suspended or not w.there() or w.nobody_answers:
+    """Removed, and made again on the same leg by the other way. No mirror starts on legs in sync
+    of which one takes no writes, but in the place of one that runs."""
+    if w.suspended or not w.there() or w.nobody_answers or w.other_way in w.failing:
         raise Refused
     w.local_well()
     try:
@@ -209,14 +223,18 @@ def suspend(w: World) -> None:
     if w.nobody_answers:
         raise Refused
     if w.suspended:
-        w.patient(lambda: dm.resume(MIRROR), "resume")
+        w.resume()
     else:
         w.patient(lambda: dm.suspend(MIRROR), "suspend")
-    w.suspended = not w.suspended
+        w.suspended = True
 
 
 def fail(w: World) -> None:
     w.message("fail remote")
+
+
+def fail_local(w: World) -> None:
+    w.message("fail local")
 
 
 def recover(w: World) -> None:
@@ -269,11 +287,11 @@ def take_over(w: World) -> None:
 
 
 EVENTS = [
-    hang, back, old_back, fails, gone, local_fails, local_hangs, local_back, one_hangs, flush_hangs,
-    other_way, reload, anew, discard, crowd, suspend, fail, recover, resync, verify, block, unblock,
-    mirror_cut, primary_cut, take_over, elsewhere, look, grow_legs, grow_table, alone, fail_held,
-    local_unread, unread, local_unsaid, unsaid, local_half_said, half_said, blink, half_blink, rest,
-    see,
+    hang, back, old_back, fails, other_fails, gone, local_fails, local_hangs, local_back, one_hangs,
+    flush_hangs, other_way, reload, both_ways, anew, discard, crowd, suspend, fail, fail_local,
+    recover, resync, verify, block, unblock, mirror_cut, primary_cut, take_over, elsewhere, look,
+    grow_legs, grow_table, alone, fail_held, local_unread, unread, local_unsaid, unsaid,
+    local_half_said, half_said, blink, half_blink, rest, see,
 ]  # fmt: skip
 
 code = histories.main(World, EVENTS, LONG_S, searchlab.OWN)

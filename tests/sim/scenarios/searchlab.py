@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The world that search_mirror.py turns over: a mirror with metadata, its local medium at the
-primary, its remote medium at the mirror site, and two ways to that, as two sessions are.
+primary, its remote medium at the mirror site, and two ways to that, as two sessions are. To the
+local medium there are two wires, as two paths of a multipath disk are.
 
-A way is a dm device. While it hangs it holds what was sent by it; when it is mended, that arrives
-at the medium, however late and whatever has come by the other way meanwhile: so does a session
-that reconnects. With OWN["queue"] "few" each way is a SCSI disk over that device whose queue has
-four requests: whoever submits to one that hangs waits. What a way holds is lost only when its host
-loses its power. The media lose no acknowledged write in a power cut, so the oracle knows each
-sector's newest version exactly. With OWN["cache"] "on" the remote medium has a volatile cache: the
-mirror writes through it, so the oracle is the same; with "trust" it is told not to, which is a
+A way, as a wire, is a dm device. While it hangs it holds what was sent by it; when it is mended,
+that arrives at the medium, however late and whatever has come by the other way meanwhile: so does a
+session that reconnects. With OWN["queue"] "few" each way is a SCSI disk over that device whose
+queue has four requests: whoever submits to one that hangs waits. What a way holds is lost only when
+its host loses its power. The media lose no acknowledged write in a power cut, so the oracle knows
+each sector's newest version exactly. With OWN["cache"] "on" the remote medium has a volatile cache:
+the mirror writes through it, so the oracle is the same; with "trust" it is told not to, which is a
 control. The ways lead to a port of the mirror site then, so that what a session sends again after a
 power cut reaches the medium, such as a flush that was held.
 
@@ -50,7 +51,7 @@ MIB = 1
 SECTORS = MIB << 11
 MEDIA = {LOCAL: "p-medium", REMOTE: "m-medium"}
 SITES = {LOCAL: PRIMARY_SITE, REMOTE: MIRROR_SITE}
-WIRE, WAYS, PORT = "wl", ("wa", "wb"), "mp"
+WIRES, WAYS, PORT = ("wl", "wm"), ("wa", "wb"), "mp"
 MIRROR, TAKEOVER = "mirror", "takeover"
 # Short, as simulated time costs what happens in it: each rejoin of a dead leg is I/O.
 TIMEOUT_MS, REJOIN_S = 100, 1
@@ -93,10 +94,11 @@ class World:
         self._port = False
         self._hung: set[str] = set()
         self._keeps: set[str] = set()  # some of what they get
+        self.failing: set[str] = set()  # take no writes
         self._size = SECTORS
         if OWN["log"] == "small":
             base.put(LOG_SLOTS, 2)
-        self.way = WAYS[0]
+        self.wire, self.way = WIRES[0], WAYS[0]
         self.media: dict[str, str] = {}
         for leg in (LOCAL, REMOTE):
             media.forget(MEDIA[leg])
@@ -105,7 +107,8 @@ class World:
         self._port = OWN["cache"] != "off"
         if self._port:
             dm.create(PORT, f"0 {self._size} linear {self.media[REMOTE]} 0")
-        dm.create(WIRE, self._linear(LOCAL))
+        for wire in WIRES:
+            dm.create(wire, self._linear(LOCAL))
         self.nodes = {}
         for way in WAYS:
             if way in _disks:
@@ -185,6 +188,7 @@ class World:
             dm.suspend(name, flush=False)
         self._hung.discard(name)
         self._keeps.discard(name)
+        self.failing.discard(name)
         dm.resume(name)
 
     def hang(self, name: str) -> None:
@@ -196,25 +200,27 @@ class World:
     def local_well(self) -> None:
         """No table starts on a local leg that can't be written: an admin sees to that first."""
         if self.local_bad:
-            self.mend(WIRE)
+            self.mend(self.wire)
             self.local_bad = False
 
     def mend(self, name: str) -> None:
-        self._set(name, self._linear(LOCAL if name == WIRE else REMOTE))
+        self._set(name, self._linear(LOCAL if name in WIRES else REMOTE))
 
     def fail(self, name: str) -> None:
         """Writes fail, what was held too. Reads don't: so the leg isn't just away."""
-        node = self._below(LOCAL if name == WIRE else REMOTE)
+        node = self._below(LOCAL if name in WIRES else REMOTE)
         self._set(name, f"0 {self._size} flakey {node} 0 0 36000 1 error_writes")
+        self.failing.add(name)
 
     def drop(self, name: str) -> None:
         """Nothing gets there, what was held is gone."""
-        node = self._below(LOCAL if name == WIRE else REMOTE)
+        node = self._below(LOCAL if name in WIRES else REMOTE)
         self._set(name, f"0 {self._size} flakey {node} 0 0 36000")
+        self.failing.add(name)
 
     def stick(self, name: str, first: int, sectors: int) -> None:
         """Writes to these sectors never return; all else does."""
-        node = self._below(LOCAL if name == WIRE else REMOTE)
+        node = self._below(LOCAL if name in WIRES else REMOTE)
         end = first + sectors
         lines = [f"{first} {sectors} delay {node} {first} 0 {node} {first} {NEVER_MS}",
                  f"{end} {self._size - end} linear {node} {end}"]  # fmt: skip
@@ -228,7 +234,7 @@ class World:
         slots (SLOTS), or the second (SLOT_SECTORS). The rest is as it was made."""
         if name in self._hung:
             raise Refused
-        node = self._below(LOCAL if name == WIRE else REMOTE)
+        node = self._below(LOCAL if name in WIRES else REMOTE)
         start = self._size - sectors
         bad = 1 if how == "error_reads" else sectors
         lines = [f"0 {start} linear {node} 0",
@@ -245,10 +251,10 @@ class World:
         if self.status().health != "AA":
             raise Refused
         self.fail_end(self.way, sectors)
-        self.fail(WIRE)
+        self.fail(self.wire)
         self.write(112, 8)
         base.until(lambda: self.writes[-1].done, f"a write: {dm.status(MIRROR)}")
-        self.mend(WIRE)
+        self.mend(self.wire)
         try:
             base.until(lambda: "D" not in self.status().health, "a leg that misses nothing",
                        3 * REJOIN_S)  # fmt: skip
@@ -261,7 +267,7 @@ class World:
 
     def keep_flushes(self, name: str) -> None:
         """Flushes never return; all else does."""
-        node = self._below(LOCAL if name == WIRE else REMOTE)
+        node = self._below(LOCAL if name in WIRES else REMOTE)
         at_once = f"{node} 0 0 {node} 0 0"
         self._set(name, f"0 {self._size} delay {at_once} {node} 0 {NEVER_MS}")
         self._keeps.add(name)
@@ -270,11 +276,17 @@ class World:
     def nobody_answers(self) -> bool:
         """A leg hangs, and the other one hangs, too, or can't stand in: what is out there holds a
         suspend, as it does on any disk."""
-        local, remote = (name in self._hung | self._keeps for name in (WIRE, self.way))
-        if not (local or remote) or not self.there():
+        ways = (self.wire, self.way)
+        hangs = [name in self._hung | self._keeps for name in ways]
+        if not any(hangs) or not self.there():
             return False
         now = self.status()
-        return (local or now.local != "A") and (remote or now.remote != "A")
+        legs = zip(hangs, ways, (now.local, now.remote), strict=True)
+        return all(hung or way in self.failing or leg != "A" for hung, way, leg in legs)
+
+    @property
+    def other_wire(self) -> str:
+        return WIRES[1 - WIRES.index(self.wire)]
 
     @property
     def other_way(self) -> str:
@@ -282,9 +294,9 @@ class World:
 
     # The mirror.
 
-    def table(self, way: str | None = None) -> str:
+    def table(self, way: str | None = None, wire: str | None = None) -> str:
         return mirror.table(
-            f"/dev/mapper/{WIRE}", self.nodes[way or self.way],
+            f"/dev/mapper/{wire or self.wire}", self.nodes[way or self.way],
             "remote_timeout", TIMEOUT_MS, "local_timeout", TIMEOUT_MS, "rejoin", REJOIN_S,
             "resync_pace", "full",
             *(("policy", OWN["policy"]) if OWN["policy"] != "degrade" else ()),
@@ -301,11 +313,11 @@ class World:
         return self.status().rest[FIELDS.index(field)]
 
     def message(self, text: str) -> None:
-        """May be refused, and may wait for a leg."""
+        """May be refused, and may wait for a leg: to join again, for 10 s (join.h)."""
         if not self.there():
             raise Refused
         with contextlib.suppress(OSError):
-            self.patient(lambda: dm.message(MIRROR, text), text)
+            self.patient(lambda: dm.message(MIRROR, text), text, 11)
 
     def patient(self, work: Callable[[], object], what: str, seconds: float = 10) -> None:
         """Whatever a leg does, an administrator's word ends."""
@@ -315,6 +327,19 @@ class World:
         except base.Wrong as err:
             raise base.Wrong(f"{err}; {dm.status(MIRROR)}") from None
         beside.result()
+
+    def resume(self) -> None:
+        """Refused while a leg hasn't answered, which it does in time or never."""
+        base.until(self._resumed, "to be resumed", 10)
+        self.suspended = False
+
+    def _resumed(self) -> bool:
+        try:
+            self.patient(lambda: dm.resume(MIRROR), "resume")
+        except OSError as err:
+            base.equal(err.errno, errno.EBUSY, "a resume")
+            return False
+        return True
 
     # Writes.
 
@@ -421,7 +446,7 @@ class World:
         if self._hung or self.grown or self._port or _disks or OWN["size"] == "same":
             raise Refused
         self._size = SECTORS << 1
-        for name in (WIRE, *WAYS):
+        for name in (*WIRES, *WAYS):
             self.mend(name)
 
     @property
@@ -436,13 +461,12 @@ class World:
 
     def crash(self) -> None:
         """The primary's power goes, and what it had under way by any way with it."""
-        for name in (*WAYS, WIRE):
+        for name in (*WAYS, *WIRES):
             self._set(name, f"0 {self._size} flakey {self._below(REMOTE)} 0 0 36000")
         self.history.frozen = True
         media.cut(SITES[LOCAL], 1)
         if self.suspended:
-            dm.resume(MIRROR)
-            self.suspended = False
+            self.resume()
         with contextlib.suppress(OSError):
             dm.message(MIRROR, "policy error")
         self.writes_end("writes of a host that is gone", 60)
@@ -450,7 +474,7 @@ class World:
         self.remove()
         old = self.media[LOCAL]
         self._power_on(LOCAL)
-        for name in (*WAYS, WIRE):
+        for name in (*WAYS, *WIRES):
             self.mend(name)
         dm.remove(old.rpartition("/")[2])
         self.history.frozen = False
@@ -560,19 +584,22 @@ class World:
     def judge(self) -> None:
         """Whatever is still on its way comes back as late as it can."""
         if self.suspended:
-            self.patient(lambda: dm.resume(MIRROR), "resume")
-            self.suspended = False
+            if self.nobody_answers:  # a resume waits for the one leg that there is
+                self.mend(self.way)
+                self.mend(self.wire)
+            self.resume()
         if not self.there():
             self.assemble()
         # The local leg has all, so who hangs holds nobody.
-        local_bad = self.local_bad or WIRE in self._hung
+        local_bad = self.local_bad or self.wire in self._hung
         if not (self.blocks or local_bad) and self.status().health[0] == "A":
             self.writes_end("writes while a way hangs")
         # Under another policy a write may wait for the leg that hangs.
         self.message("policy degrade")
-        if WIRE in self._hung and self.word("standing") == "alone" and not self._hung & set(WAYS):
+        alone = self.word("standing") == "alone" and not self._hung & set(WAYS)
+        if self.wire in self._hung and alone:
             self.reads_end("reads while the local leg hangs")
-        self.mend(WIRE)
+        self.mend(self.wire)
         if self.way not in self._hung:
             self.mend(self.way)
         # A write that is still waiting may be about to find out that the leg hangs.
@@ -582,8 +609,8 @@ class World:
             self.alike("in sync")
             self.write(100, 12)
             self.writes_end("a write of a mirror in sync")
-        for way in WAYS:
-            self.mend(way)
+        for name in (*WIRES, *WAYS):
+            self.mend(name)
         if not self.settle("in sync"):
             raise base.Wrong(f"everything is well, and it isn't in sync: {dm.status(MIRROR)}")
         self.writes_end("writes once all is well")
@@ -598,7 +625,7 @@ class World:
     def let_go(self) -> None:
         """It went wrong: whoever waits for a leg is to end, or the script couldn't."""
         print(f"status: {dm.status(MIRROR) if dm.exists(MIRROR) else 'no mirror'}", flush=True)
-        for name in (WIRE, *WAYS):
+        for name in (*WIRES, *WAYS):
             with contextlib.suppress(OSError):
                 self.mend(name)
         with contextlib.suppress(OSError):
@@ -606,7 +633,8 @@ class World:
 
     def close(self) -> None:
         self.remove()
-        dm.remove(WIRE)
+        for wire in WIRES:
+            dm.remove(wire)
         for way in WAYS:
             if way in _disks:
                 self._set(way, f"0 {self._size} error")
