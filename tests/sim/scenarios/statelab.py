@@ -142,6 +142,9 @@ def version_in(data: bytes, at: int) -> int:
     return int(_PART.unpack_from(data, at * 512)[0])
 
 
+_NEVER = [0]  # what may be seen of a sector to which nothing was written
+
+
 class History:
     """What each sector may hold: the oracle of one mirror's life, or of one branch of it.
 
@@ -193,6 +196,8 @@ class History:
         promised = self.stable if volatile else self.acked
         for at in range(self.sectors):
             raw = data[at * 512 : at * 512 + 512]
+            if raw == _EMPTY and self.issued[at] == _NEVER:
+                continue  # by far the most, and nothing changes
             version, number = _PART.unpack_from(raw)
             legal = [v for v in self.issued[at] if v >= promised[at]]
             if raw == _EMPTY:
