@@ -20,7 +20,6 @@ TEST_KNOB(bool, late_stale, "what comes late of the log is written, whatever is 
 #define LEAST	(256U << 10)		/* nor smaller than that */
 #define LOG_SHARED 2
 #define JOINED 256			/* ranges of zeroes */
-#define FILLS_MAX SZ_1M		/* bytes of a write with zeroes in it */
 
 struct dcd_batch *dcd_batch_new(struct dcd_engine *e)
 {
@@ -60,11 +59,6 @@ void dcd_batch_free(struct dcd_batch *b)
 static sector_t sectors_of(const struct dcd_load *l)
 {
 	return l->place.last - l->place.sector + 1;
-}
-
-static bool is_wipe(const struct dcd_load *l)
-{
-	return l->kind == DCD_LOAD_WIPE || l->kind == DCD_LOAD_DISCARD;
 }
 
 /* Is it written, with the others, in the order of the data disk? */
@@ -215,6 +209,30 @@ bool dcd_batch_came(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch 
 	return b->n;
 }
 
+bool dcd_batch_zeroes(struct dcd_engine *e, struct dcd_batch *b, sector_t *from, sector_t end,
+		      u64 target, bool only_discards)
+{
+	struct dcd_place p;
+
+	begin_collecting(b);
+	for (; b->n < b->most && *from < end; *from = p.last + 1) {
+		struct dcd_load *l = b->loads + b->n;
+
+		if (!dcd_index_next(e, *from, &p) || p.sector >= end)
+			break;
+		p.last = min(p.last, end - 1);
+		if (!p.zero || (only_discards && !p.discard) || dcd_segment_of(e, &p) >= target)
+			continue;
+		begin_load(l);
+		l->kind = DCD_LOAD_WIPE;
+		l->place = p;
+		l->oldest = dcd_segment_of(e, &p);
+		l->there = true;
+		b->n++;
+	}
+	return b->n;
+}
+
 bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, u64 target,
 		       enum dcd_wiping wiping)
 {
@@ -246,12 +264,13 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 		if (p->lost) {
 			dcd_lost_keep(e, l, e->sweep.past_log);
 		} else if (p->zero && !stuck) {
-			l->kind = dcd_zeroes_part(e, p, l->oldest, l->alone ? 0 : wipes);
 			if (l->alone) {
+				dcd_stuck_cut(e, p);
 				l->kind = DCD_LOAD_FILL;
-				p->last = min(p->last, p->sector + DCD_LOAD_SECTORS - 1);
+			} else {
+				l->kind = dcd_zeroes_part(e, p, l->oldest, wipes);
 			}
-			wipes -= wipes && is_wipe(l);
+			wipes -= wipes && dcd_load_is_wipe(l);
 		} else if (!p->zero && l->kind != DCD_LOAD_LEFT) {
 			size_t size;
 
@@ -414,8 +433,8 @@ static int read_rest(struct dcd_engine *e, struct dcd_batch *b, dcd_width *width
 	return r;
 }
 
-/* The loads from @i on that are one write: neighbours. */
-static unsigned int neighbours(const struct dcd_batch *b, unsigned int i)
+/* The loads from @i on that are one write: neighbours. @fills: bytes of one with zeroes in it. */
+static unsigned int neighbours(const struct dcd_batch *b, unsigned int i, size_t fills)
 {
 	size_t bytes = sectors_of(b->loads + i) << SECTOR_SHIFT, most = DCD_IO_MAX;
 	unsigned int n = i + 1;
@@ -425,7 +444,7 @@ static unsigned int neighbours(const struct dcd_batch *b, unsigned int i)
 
 		bytes += sectors_of(l) << SECTOR_SHIFT;
 		if (l->kind == DCD_LOAD_FILL || l[-1].kind == DCD_LOAD_FILL)
-			most = FILLS_MAX;
+			most = fills;
 		if (!is_written(l) || l->error || l->alone || l[-1].alone || bytes > most ||
 		    l->place.sector != l[-1].place.last + 1)
 			break;
@@ -475,8 +494,6 @@ static void wipe(struct dcd_engine *e, struct dcd_batch *b, struct dcd_load *l)
 		return;
 	}
 	l->there = !l->error;
-	if (l->error && ktime_ms_delta(ktime_get(), began) > jiffies_to_msecs(DCD_LATE))
-		b->slow = true;
 	b->wiping = ktime_add(b->wiping, ktime_sub(ktime_get(), began));
 	trace_dcd_destage(e, l->place.sector, sectors_of(l), l->error);
 	if (l->there)
@@ -486,7 +503,9 @@ static void wipe(struct dcd_engine *e, struct dcd_batch *b, struct dcd_load *l)
 static int write_all(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch *ahead,
 		     dcd_width *width)
 {
+	size_t fills = (size_t)dcd_fill_most(e) << SECTOR_SHIFT;
 	unsigned int i = 0, n, end;
+	bool failed = false;
 	struct blk_plug plug;
 	int r = 0;
 
@@ -507,7 +526,7 @@ static int write_all(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch
 			n = i + 1;
 			if (l->error || !is_written(l))
 				continue;
-			n = neighbours(b, i);
+			n = neighbours(b, i, fills);
 			begin_write(b, &b->writing, i, n);
 			room--;
 		}
@@ -526,12 +545,13 @@ static int write_all(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch
 		if (is_written(l)) {
 			n = i + l->together;
 			was_written(e, b, i, n);
-		} else if (is_wipe(l) && (r || !width(e))) {
+		} else if (dcd_load_is_wipe(l) && (r || !width(e))) {
 			r = -EAGAIN;
-		} else if (is_wipe(l) && e->wipes.hangs) {
+		} else if (dcd_load_is_wipe(l) && (e->wipes.hangs || failed)) {
 			l->kind = DCD_LOAD_LEFT;
-		} else if (is_wipe(l)) {
+		} else if (dcd_load_is_wipe(l)) {
 			wipe(e, b, l);
+			failed = l->error;	/* what is bad of it is yet to be looked at */
 		}
 	}
 	return r;

@@ -36,6 +36,11 @@ struct dcd_load {
 	struct dcd_io io;
 };
 
+static inline bool dcd_load_is_wipe(const struct dcd_load *l)
+{
+	return l->kind == DCD_LOAD_WIPE || l->kind == DCD_LOAD_DISCARD;
+}
+
 /*
  * @from, @next: where it and the next one begin; @turn, @mark: the sweep's there, the mark with
  * what was committed when it was collected. @order: what is to be read, by its place; for @begun of
@@ -73,6 +78,13 @@ void dcd_batch_free(struct dcd_batch *b);
  */
 bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, u64 target,
 		       enum dcd_wiping wiping);
+
+/*
+ * As many zeroes in [*@from, @end), of segments below @target, as there is room for, as if they had
+ * been moved; *@from: behind those. False: none. Nothing of it may be under way.
+ */
+bool dcd_batch_zeroes(struct dcd_engine *e, struct dcd_batch *b, sector_t *from, sector_t end,
+		      u64 target, bool only_discards);
 
 /*
  * What has come of @late, which was late (late.h), and is wanted yet; as if it had been read for

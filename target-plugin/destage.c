@@ -190,7 +190,7 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 	bool drop;
 	int r;
 
-	dcd_wipes_look(e);
+	dcd_wipes_look(e, now);
 	dcd_late_look(e, now, width);
 	take_batch(e, now);
 	b = e->batch;

@@ -59,7 +59,7 @@
  * - A dead log that isn't mended is left for good when the admin says so: leave.h.
  * - A disk that doesn't answer a read holds nobody: the request is given up after a while,
  *   and what the disk reads then is nobody's (read.h). Nor does it hold the log's tail.
- * - A discard of the data disk that doesn't return holds its range only (zeroes.h).
+ * - A discard or a zeroing of the data disk that doesn't return holds its range only (zeroes.h).
  * - Reads of the log by the destager, the committer and the scrub hold none of them (aside.h,
  *   late.h): what hasn't come within a moment keeps its place in the log until it has.
  * - A disk that doesn't answer writes holds the committer or, past a dead log, the destager,
@@ -271,7 +271,7 @@ struct dcd_engine {
 	unsigned int asides;		/* reads that were left: aside.h */
 
 	struct dcd_reads reads;		/* read.h */
-	wait_queue_head_t quiet;	/* a discard has returned, the last of @reads, ... */
+	wait_queue_head_t quiet;	/* a wipe has returned, the last of @reads, ... */
 	struct work_struct linger_work;
 	wait_queue_head_t room;		/* slot freed, committed or tail moved, errors */
 	bool log_unreadable;		/* a part of it that counts; destager */
@@ -289,7 +289,7 @@ struct dcd_engine {
 	struct workqueue_struct *intake_wq, *commit_wq, *destage_wq, *io_wq;
 	struct workqueue_struct *quick_wq;	/* for what waits for no disk */
 	struct workqueue_struct *flush_wq;	/* requests that wait for a commit */
-	struct workqueue_struct *wipe_wq;	/* of discards, zeroes.h */
+	struct workqueue_struct *wipe_wq;	/* of wipes, zeroes.h */
 	struct workqueue_struct *submit_wq;	/* who waits for the data disk's queue */
 	struct workqueue_struct *aside_wq;	/* aside.h */
 	struct work_struct intake_work;

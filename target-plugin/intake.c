@@ -394,7 +394,7 @@ static bool committed(struct dcd_engine *e, u64 below)
 }
 
 /*
- * Or nothing can get out of NVRAM for now: past a dead log no round ends while a discard hangs, or
+ * Or nothing can get out of NVRAM for now: past a dead log no round ends while a wipe hangs, or
  * a write is late.
  */
 static bool all_left(struct dcd_engine *e, u64 below)

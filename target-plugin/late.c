@@ -208,7 +208,7 @@ static void did_not_take(struct dcd_engine *e, const struct dcd_batch *b,
 	if (error == -ENOMEM)
 		return;
 	if (*others < 0)
-		*others = dcd_stuck_others(e, p.sector);
+		*others = dcd_stuck_others_since(e, p.sector, b->late_since);
 	dcd_stuck_took_so_long(e, jiffies - b->late_since);
 	if (!*others || !dcd_stuck_add(e, &p, l->alone ? 0 : error))
 		dcd_data_failed(e, error);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A disk may still be at a read that was given up, at a discard, or at a write that is late, when
+ * A disk may still be at a read that was given up, at a wipe, or at a write that is late, when
  * its engine is closed. Nobody waits for that but the engine itself: its disks stay in its
  * exclusive use, so that nothing comes late over what somebody else has written, and its memory
  * stays, and the module, until they have answered.

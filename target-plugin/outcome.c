@@ -89,6 +89,7 @@ static sector_t look_at(struct dcd_engine *e, struct dcd_batch *b, unsigned int 
  */
 static bool find_stuck(struct dcd_engine *e, const struct dcd_batch *b)
 {
+	unsigned long until = b->slow ? jiffies : jiffies + DCD_LATE;
 	unsigned int i, some = 0;
 
 	for (i = 0; i < b->n; i++)
@@ -101,7 +102,7 @@ static bool find_stuck(struct dcd_engine *e, const struct dcd_batch *b)
 			continue;
 		if (!some && !dcd_stuck_others(e, l->place.sector))
 			break;
-		some += dcd_stuck_look(e, l, b->slow) > 0;
+		some += (dcd_load_is_wipe(l) ? dcd_wipe_bad(e) : dcd_stuck_look(e, l, until)) > 0;
 	}
 	return some;
 }
@@ -266,6 +267,8 @@ void dcd_outcome(struct dcd_engine *e, struct dcd_batch *b, int r, ktime_t began
 		else	/* zeroes are another speed, and take no time on many disks */
 			dcd_pace_learn(e, &e->data_speed, b->written, ktime_add(began, b->wiping));
 	}
+	if (o->moved && !o->flush)
+		dcd_stuck_moved(e);
 	if (o->moved && !o->flush)
 		o->flush = dcd_destage_forget(e, b, b->mark.target);
 	if (!o->flush && (o->moved || refused))

@@ -15,12 +15,15 @@
 #define BLOCK		(DCD_BLOCK >> SECTOR_SHIFT)	/* each so many sectors */
 
 TEST_KNOB(bool, stuck_stays, "a bad place of the data disk holds the log's tail");
+TEST_KNOB(bool, always_asks, "the data disk is asked, whatever it has taken meanwhile");
+TEST_KNOB(bool, looks_long, "what a disk can't take is looked for however long it takes");
 TEST_KNOB(bool, asks_held, "the data disk is asked for a block where something may come late, too");
 
 int dcd_stuck_init(struct dcd_engine *e)
 {
 	e->bad.range = kvcalloc(DCD_STUCK_RANGES, sizeof(*e->bad.range), GFP_KERNEL);
 	e->bad.next = jiffies;
+	e->bad.moved = jiffies;
 	return e->bad.range ? 0 : -ENOMEM;
 }
 
@@ -29,7 +32,7 @@ void dcd_stuck_free(struct dcd_engine *e)
 	kvfree(e->bad.range);
 }
 
-static sector_t most(const struct dcd_engine *e)
+sector_t dcd_stuck_most(const struct dcd_engine *e)
 {
 	return div_u64(e->segments * (e->segment_bytes >> SECTOR_SHIFT), OF_RING);
 }
@@ -141,7 +144,7 @@ static bool add(struct dcd_engine *e, sector_t sector, sector_t last, u32 tried)
 	struct dcd_stuck *s = &e->bad;
 	unsigned int i = at(s, sector);
 
-	if (s->sectors + (last - sector + 1) > most(e))
+	if (s->sectors + (last - sector + 1) > dcd_stuck_most(e))
 		return false;
 	if (i && joins(&s->range[i - 1], tried) && s->range[i - 1].last + 1 == sector) {
 		s->range[i - 1].last = last;
@@ -174,7 +177,7 @@ void dcd_stuck_release(struct dcd_engine *e, sector_t sector)
 
 sector_t dcd_stuck_left(const struct dcd_engine *e)
 {
-	return e->bad.n < DCD_STUCK_RANGES ? most(e) - e->bad.sectors : 0;
+	return e->bad.n < DCD_STUCK_RANGES ? dcd_stuck_most(e) - e->bad.sectors : 0;
 }
 
 bool dcd_stuck_held(const struct dcd_engine *e, const struct dcd_place *p)
@@ -251,6 +254,13 @@ static u32 block_sectors(const struct dcd_engine *e)
 	return max(bdev_physical_block_size(e->data.bdev), DCD_BLOCK) >> SECTOR_SHIFT;
 }
 
+void dcd_stuck_cut(const struct dcd_engine *e, struct dcd_place *p)
+{
+	u32 per = block_sectors(e);
+
+	p->last = min_t(u64, p->last, (div_u64(p->sector, per) + 1) * per - 1);
+}
+
 /* Of one block that was written by itself it is known. */
 static bool is_known(const struct dcd_engine *e, const struct dcd_load *l)
 {
@@ -260,18 +270,26 @@ static bool is_known(const struct dcd_engine *e, const struct dcd_load *l)
 	       div_u64(l->place.sector, per) == div_u64(l->place.last, per);
 }
 
-/* The sector of the load where the first block begins that can't be written, or behind it. */
-static sector_t first_bad(struct dcd_engine *e, const struct dcd_load *l)
+static bool is_over(unsigned long until)
+{
+	return time_after_eq(jiffies, until) && !test_knob(looks_long);
+}
+
+/*
+ * The sector of the load where the first block begins that can't be written, as far as that can be
+ * found in time, or behind it.
+ */
+static sector_t first_bad(struct dcd_engine *e, const struct dcd_load *l, unsigned long until)
 {
 	sector_t from = l->place.sector, end = l->place.last + 1;
 	u32 per = block_sectors(e);
 	u64 low = div_u64(from, per), high = div_u64(end + per - 1, per);
 
-	if (is_known(e, l))
+	if (is_known(e, l) || is_over(until))
 		return from;
 	if (!write(e, l, from, end))
 		return end;
-	while (high - low > 1) {
+	while (high - low > 1 && !is_over(until)) {
 		u64 middle = low + (high - low) / 2;
 
 		if (write(e, l, max_t(u64, from, low * per), middle * per))
@@ -283,16 +301,17 @@ static sector_t first_bad(struct dcd_engine *e, const struct dcd_load *l)
 }
 
 /*
- * The first block from this one on of which nothing is held: where something may come to the disk
- * late, it could be written over by what the disk had there before.
+ * The first block from this one on of which nothing is stuck: where something may come to the disk
+ * late, it could be written over by what the disk had there before; and where it is bad, it may
+ * take long to say so.
  */
-static sector_t not_held(const struct dcd_engine *e, sector_t block)
+static sector_t not_stuck(const struct dcd_engine *e, sector_t block)
 {
 	const struct dcd_stuck *s = &e->bad;
 	unsigned int i;
 
 	for (i = at(s, block); i < s->n && s->range[i].sector < block + BLOCK; i++)
-		if (s->range[i].tried == DCD_STUCK_HELD && !test_knob(asks_held))
+		if (s->range[i].tried != DCD_STUCK_HELD || !test_knob(asks_held))
 			block = round_up(s->range[i].last + 1, block_sectors(e));
 	return block;
 }
@@ -316,11 +335,22 @@ bool dcd_stuck_others(struct dcd_engine *e, sector_t sector)
 
 		sector = sector + step < size ? sector + step : sector + step - size;
 		block = min_t(sector_t, round_down(sector, block_sectors(e)), size - BLOCK);
-		block = not_held(e, block);
+		block = not_stuck(e, block);
 		if (block + BLOCK <= size && takes(e, block))
 			return true;
 	}
 	return false;
+}
+
+bool dcd_stuck_others_since(struct dcd_engine *e, sector_t sector, unsigned long since)
+{
+	return (time_after(e->bad.moved, since) && !test_knob(always_asks)) ||
+	       dcd_stuck_others(e, sector);
+}
+
+void dcd_stuck_moved(struct dcd_engine *e)
+{
+	e->bad.moved = jiffies;
 }
 
 static void tell(struct dcd_engine *e, sector_t sector, sector_t sectors, int error)
@@ -341,22 +371,21 @@ bool dcd_stuck_add(struct dcd_engine *e, const struct dcd_place *p, int error)
 	return true;
 }
 
-sector_t dcd_stuck_look(struct dcd_engine *e, const struct dcd_load *l, bool slow)
+sector_t dcd_stuck_look(struct dcd_engine *e, const struct dcd_load *l, unsigned long until)
 {
 	sector_t end = l->place.last + 1, begin, at;
 	unsigned long began = jiffies;
 	u32 per = block_sectors(e);
 	int error = 0;
 
-	if (slow)
-		return dcd_stuck_add(e, &l->place, l->error) ? end - l->place.sector : 0;
-	begin = first_bad(e, l);
+	begin = first_bad(e, l, until);
 	at = begin;
 
 	/* Bad blocks come in rows. */
 	while (at < end && !test_knob(stuck_stays)) {
-		sector_t next = min_t(u64, end, (div_u64(at, per) + 1) * per);
-		int r = is_known(e, l) ? l->error : write(e, l, at, next);
+		bool over = is_over(until);
+		sector_t next = over ? end : min_t(u64, end, (div_u64(at, per) + 1) * per);
+		int r = over || is_known(e, l) ? l->error : write(e, l, at, next);
 
 		if (!r || r == -ENOMEM || !add(e, at, next - 1, e->bad.turn))
 			break;

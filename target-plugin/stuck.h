@@ -14,9 +14,11 @@
  * ring is full writes are refused. So is one that doesn't take anything else either: nothing of
  * it gets onto the list. The list is in memory only: who opens the log again finds them again.
  *
- * So is the range of a discard that hangs: whatever is written to it might be discarded in the
+ * So is the range of a wipe that hangs (zeroes.h): whatever is written to it might be zeroes in the
  * end. It is held: nothing of it is tried, and nothing goes there past a dead log, until the
- * discard has returned.
+ * wipe has returned.
+ *
+ * Zeroes that are stuck are tried block by block, so that it is found which of them are good.
  *
  * The destager's, and only its, but for the two counts, which anybody may read (READ_ONCE).
  * Process context; dcd_stuck_others() and _look() sleep for the data disk, the rest doesn't sleep.
@@ -42,6 +44,7 @@ struct dcd_stuck_range {
 /*
  * Sorted by @sector, apart from each other. @tries: so many more may be tried until @next,
  * besides what else is in the one at @trying. What is below segment @again is logged again, once.
+ * @moved: the data disk took something last then, and a flush.
  */
 struct dcd_stuck {
 	unsigned int n;
@@ -50,6 +53,7 @@ struct dcd_stuck {
 	unsigned int tries;
 	sector_t trying;
 	unsigned long next;	/* jiffies */
+	unsigned long moved;	/* jiffies */
 	u64 again;
 	struct dcd_stuck_range *range;
 };
@@ -66,6 +70,10 @@ bool dcd_stuck_part(const struct dcd_engine *e, struct dcd_place *p);
 bool __must_check dcd_stuck_hold(struct dcd_engine *e, const struct dcd_place *p);
 void dcd_stuck_release(struct dcd_engine *e, sector_t sector);
 sector_t dcd_stuck_left(const struct dcd_engine *e);
+/* There is never room for more than that. */
+sector_t dcd_stuck_most(const struct dcd_engine *e);
+/* @p, which is stuck and zeroes, becomes what is tried of it by itself: one block. */
+void dcd_stuck_cut(const struct dcd_engine *e, struct dcd_place *p);
 /* Is this one, which is stuck, held? */
 bool dcd_stuck_held(const struct dcd_engine *e, const struct dcd_place *p);
 /* May this one, which is stuck, be written now? Then it counts as tried. */
@@ -76,15 +84,21 @@ bool dcd_stuck_again(struct dcd_engine *e, u64 segment);
 void dcd_stuck_mended(struct dcd_engine *e, const struct dcd_place *p);
 /*
  * The data disk didn't take what is at @sector. Does it take anything else? It is asked for what
- * it has in another block, of which nothing is held, gets that again, and a flush.
+ * it has in another block, of which nothing is stuck, gets that again, and a flush.
  */
 bool dcd_stuck_others(struct dcd_engine *e, sector_t sector);
 /*
- * It does, and didn't take @l, maybe because of its neighbours: which of its blocks can't it
- * take? All of them, if it would take long to find out (@slow). How many sectors have come onto the
- * list by that.
+ * The same of what was begun at @since (jiffies): if it has taken others since then, it isn't
+ * asked, which might take long, too. _moved(): it has just taken some, and a flush.
  */
-sector_t dcd_stuck_look(struct dcd_engine *e, const struct dcd_load *l, bool slow);
+bool dcd_stuck_others_since(struct dcd_engine *e, sector_t sector, unsigned long since);
+void dcd_stuck_moved(struct dcd_engine *e);
+/*
+ * It does, and didn't take @l, maybe because of its neighbours: which of its blocks can't it
+ * take? It is asked until @until (jiffies) only, as the destager does nothing else meanwhile: of
+ * what isn't known then, all. How many sectors have come onto the list by that.
+ */
+sector_t dcd_stuck_look(struct dcd_engine *e, const struct dcd_load *l, unsigned long until);
 /*
  * What was late (late.h), and is held by nobody: is stuck, tried next when all others have been
  * (@error: to be told; 0: it is known); isn't, as it is written; was, and isn't any more.

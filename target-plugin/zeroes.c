@@ -2,6 +2,7 @@
 #include <linux/module.h>
 
 #include "batch.h"
+#include "dcd-trace.h"
 #include "lockstep-test.h"
 
 #define GRANULE		((64ULL << 10) >> SECTOR_SHIFT)
@@ -9,6 +10,10 @@
 #define PIECE_LEAST	((1ULL << 20) >> SECTOR_SHIFT)
 #define PIECE_MOST	((64ULL << 20) >> SECTOR_SHIFT)	/* the read cache looks for each page */
 #define FILL_MOST	((1ULL << 20) >> SECTOR_SHIFT)
+#define ZEROINGS	4	/* so that of what may be held they leave some for late writes */
+#define FILLS		8	/* likewise, each */
+#define BLOCK		(DCD_BLOCK >> SECTOR_SHIFT)
+#define PARTS		16	/* of a piece that the disk didn't take */
 #define AGAIN_MOST	BIT_ULL(31)	/* an entry's */
 #define QUICK_US	5000
 #define SLOW_US		50000
@@ -41,27 +46,86 @@ static u64 short_one(const struct dcd_engine *e)
 	return max(div64_u64(div64_u64(e->data.sectors, most) * now, most), GRANULE);
 }
 
-/* @flags: without fallback a disk that can't any more gets it written later, as any zeroes. */
-static int zero_out(struct dcd_engine *e, sector_t first, sector_t last, unsigned int flags)
+/* No more than that: a disk that can't any more gets it written, as any zeroes. */
+static int zero_out(struct dcd_engine *e, sector_t first, sector_t last)
 {
-	return blkdev_issue_zeroout(e->data.bdev, first, last - first + 1, GFP_NOIO, flags);
+	return blkdev_issue_zeroout(e->data.bdev, first, last - first + 1, GFP_NOIO,
+				    BLKDEV_ZERO_NOFALLBACK);
 }
 
-static int discard(struct dcd_engine *e, sector_t first, sector_t last)
+static bool gives_up(struct dcd_engine *e)
 {
-	if (e->wipes.to_zeroes && !test_knob(discard_keeps))
-		return zero_out(e, first, last, BLKDEV_ZERO_NOFALLBACK);
-	return blkdev_issue_discard(e->data.bdev, first, last - first + 1, GFP_NOIO);
+	bool yes;
+
+	spin_lock(&e->lock);
+	yes = e->closing;
+	spin_unlock(&e->lock);
+	return yes;
 }
 
-/* Its worker may wait without end, and the engine is there until it has ended. */
+static void add_bad(struct dcd_wipes *w, u64 first, u64 last)
+{
+	if (w->n && w->bad[w->n - 1].last + 1 == first)
+		w->bad[w->n - 1].last = last;
+	else
+		w->bad[w->n++] = (struct dcd_wiped_part){ first, last };
+}
+
+/*
+ * All at once, if the disk takes it. Else in smaller pieces up to the first bad block, and behind
+ * that again in larger ones, unless the next block is bad, too, as bad blocks come in rows.
+ */
+static void zero_parts(struct dcd_engine *e, struct dcd_wipes *w)
+{
+	u64 end = w->last + 1, at = w->first, size = end - at, known_bad = 0;
+	u64 block = max(bdev_physical_block_size(e->data.bdev), DCD_BLOCK) >> SECTOR_SHIFT;
+	unsigned int failures = 0;
+
+	while (at < end && failures < DCD_WIPE_FAILURES && !(failures && gives_up(e))) {
+		u64 to = min(end, at + size);
+		int r = blkdev_issue_zeroout(e->data.bdev, at, to - at, GFP_NOIO, 0);
+
+		if (!r) {
+			at = to;
+			if (at >= known_bad)
+				size = min(size * PARTS, end - w->first);
+			continue;
+		}
+		w->error = r;
+		if (r == -ENOMEM)
+			break;
+		failures++;
+		known_bad = to;
+		if (to - at > block) {
+			size = max(div64_u64(to - at, PARTS * block), 1ULL) * block;
+			continue;
+		}
+		add_bad(w, at, to - 1);
+		at = to;
+		size = block;
+	}
+	w->done = at;
+}
+
+static void discard(struct dcd_engine *e, struct dcd_wipes *w)
+{
+	w->error = w->to_zeroes && !test_knob(discard_keeps) ?
+		   zero_out(e, w->first, w->last) :
+		   blkdev_issue_discard(e->data.bdev, w->first, w->last - w->first + 1, GFP_NOIO);
+	if (!w->error)
+		w->done = w->last + 1;
+}
+
+/* It may wait without end, and the engine is there until it has ended. */
 static void wipe_work(struct work_struct *work)
 {
 	struct dcd_engine *e = container_of(work, struct dcd_engine, wipes.work);
 	struct dcd_wipes *w = &e->wipes;
 
-	w->error = w->kind == DCD_LOAD_DISCARD ? discard(e, w->first, w->last) :
-						 zero_out(e, w->first, w->last, 0);
+	if (w->kind == DCD_LOAD_DISCARD)
+		discard(e, w);
+	else
+		zero_parts(e, w);
 	spin_lock(&e->lock);
 	w->under_way = false;
 	if (!e->closing)
@@ -112,13 +176,30 @@ static void cut(struct dcd_place *p, sector_t most)
 	p->last = min(p->last, p->sector + most - 1);
 }
 
+sector_t dcd_fill_most(const struct dcd_engine *e)
+{
+	sector_t most = clamp_t(sector_t, div_u64(dcd_stuck_left(e), FILLS), BLOCK, FILL_MOST);
+
+	return most > GRANULE ? round_down(most, GRANULE) : round_down(most, BLOCK);
+}
+
+/* Is none of these wiped now? */
+static bool rests(struct dcd_engine *e, bool discard, u64 granule)
+{
+	struct dcd_wipes *w = &e->wipes;
+
+	w->rests = w->rests && time_before(jiffies, e->bad.next);
+	return w->hangs || (!discard && w->rests) ||
+	       (dcd_stuck_left(e) < granule && granule <= dcd_stuck_most(e));
+}
+
 enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u64 oldest,
 				   unsigned int wipes)
 {
 	bool discard = p->discard && dcd_discards(e);
 	u64 granule = GRANULE, first = 0, piece = e->wipes.piece, end = p->last + 1;
 	u64 over, least = discard ? 0 : short_one(e);
-	bool held_up;
+	bool rest;
 
 	if (discard) {
 		granule = max(bdev_discard_granularity(e->data.bdev) >> SECTOR_SHIFT, 1U);
@@ -126,11 +207,11 @@ enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u6
 		if (first >= granule)
 			first = 0;
 	}
-	/* What is written may fail for one bad place in it, and stays as a whole then. */
-	piece = min(piece, dcd_stuck_left(e) / (discard ? 1 : 4));
+	rest = rests(e, discard, granule);
+	piece = min(piece, discard ? dcd_stuck_left(e) : div_u64(dcd_stuck_left(e), ZEROINGS));
 	piece = max(piece - behind(piece, granule, 0), granule);
 	over = behind(p->sector, granule, first);
-	if (end - p->sector < least)
+	if (end - p->sector < least || (!discard && granule > dcd_stuck_most(e)))
 		over = granule;
 	else if (over)	/* to the next boundary, or all of it */
 		end = min(end, p->sector + granule - over);
@@ -138,20 +219,19 @@ enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u6
 		end -= behind(end, granule, first);
 	p->last = end - 1;
 	if (over || end - p->sector < granule) {
-		cut(p, FILL_MOST);
+		cut(p, dcd_fill_most(e));
 		return DCD_LOAD_FILL;
 	}
-	held_up = e->wipes.hangs || (!discard && dcd_stuck_left(e) < granule);
-	if (held_up && (e->wipes.no_room || e->sweep.past_log)) {
-		cut(p, FILL_MOST);
+	if (rest && (e->wipes.no_room || e->sweep.past_log)) {
+		cut(p, dcd_fill_most(e));
 		return DCD_LOAD_FILL;
 	}
-	if (wipes && !held_up) {
+	if (wipes && !rest) {
 		cut(p, piece);
 		return discard ? DCD_LOAD_DISCARD : DCD_LOAD_WIPE;
 	}
 	cut(p, AGAIN_MOST - behind(AGAIN_MOST, granule, 0));
-	return held_up && !dcd_stuck_again(e, oldest) ? DCD_LOAD_LEFT : DCD_LOAD_AGAIN;
+	return rest && !dcd_stuck_again(e, oldest) ? DCD_LOAD_LEFT : DCD_LOAD_AGAIN;
 }
 
 /* A piece takes a moment, and one that would take less becomes longer. */
@@ -164,17 +244,19 @@ static void learn(struct dcd_wipes *w, u64 sectors, u64 us)
 		w->piece = min(w->piece * 2, PIECE_MOST);
 }
 
-static const char *what(const struct dcd_wipes *w)
+static const char *name_of(enum dcd_load_kind kind)
 {
-	return w->kind == DCD_LOAD_DISCARD ? "discard" : "zeroing";
+	return kind == DCD_LOAD_DISCARD ? "a discard" : "a zeroing";
 }
 
-static bool is_waited_for(enum dcd_load_kind kind)
+static bool is_waited_for(const struct dcd_engine *e, enum dcd_load_kind kind, u64 sectors)
 {
-	return kind == DCD_LOAD_DISCARD ? test_knob(discard_waits) : test_knob(zeroing_waits);
+	if (kind == DCD_LOAD_WIPE)
+		return test_knob(zeroing_waits);
+	return sectors > dcd_stuck_most(e) || test_knob(discard_waits);
 }
 
-static int wipe_or_hold(struct dcd_engine *e, enum dcd_load_kind kind, const struct dcd_place *p)
+static void begin(struct dcd_engine *e, enum dcd_load_kind kind, const struct dcd_place *p)
 {
 	struct dcd_wipes *w = &e->wipes;
 
@@ -182,27 +264,47 @@ static int wipe_or_hold(struct dcd_engine *e, enum dcd_load_kind kind, const str
 	w->first = p->sector;
 	w->last = p->last;
 	w->since = jiffies;
+	w->done = w->first;
+	w->n = 0;
+	w->error = 0;
 	spin_lock(&e->lock);
 	w->under_way = true;
 	spin_unlock(&e->lock);
 	queue_work(e->wipe_wq, &w->work);
-	if (is_waited_for(kind) ||
-	    (!wait_event_timeout(e->quiet, !dcd_wipes_under_way(e), PATIENCE) &&
-	     !dcd_stuck_hold(e, p)))
-		wait_event_idle(e->quiet, !dcd_wipes_under_way(e));
-	if (!dcd_wipes_under_way(e)) {
-		dcd_stuck_release(e, p->sector);
-		return w->error;
-	}
+}
+
+/* Nobody waits for it any more. */
+static void leave(struct dcd_engine *e, u64 sectors)
+{
+	struct dcd_wipes *w = &e->wipes;
+
 	if (test_knob(discard_unheld))
-		dcd_stuck_release(e, p->sector);
+		dcd_stuck_release(e, w->first);
 	WRITE_ONCE(w->hangs, true);
 	w->piece = max(w->piece / 2, PIECE_LEAST);
-	dcd_count(e, kind == DCD_LOAD_DISCARD ? DCD_N_DISCARDS_HUNG : DCD_N_ZEROINGS_HUNG, 1);
-	pr_warn_ratelimited("dcd: %s: the data disk %pg doesn't return from a %s of %llu sectors at %llu; what is written there stays in the log until it does\n",
-			    e->name, e->data.bdev, what(w), (u64)(p->last - p->sector + 1),
-			    (u64)p->sector);
-	return -EINPROGRESS;
+	dcd_count(e, w->kind == DCD_LOAD_DISCARD ? DCD_N_DISCARDS_HUNG : DCD_N_ZEROINGS_HUNG, 1);
+	trace_dcd_late(e, w->first, 1);
+	pr_warn_ratelimited("dcd: %s: the data disk %pg doesn't return from %s of %llu sectors at %llu; what is written there stays in the log until it does\n",
+			    e->name, e->data.bdev, name_of(w->kind), sectors, w->first);
+}
+
+static int do_or_hold(struct dcd_engine *e, enum dcd_load_kind kind, const struct dcd_place *p)
+{
+	u64 sectors = p->last - p->sector + 1;
+	struct dcd_wipes *w = &e->wipes;
+	bool waits = is_waited_for(e, kind, sectors);
+
+	/* What else is late may have taken what room there was. */
+	if (!waits && dcd_stuck_left(e) < sectors)
+		return -EINPROGRESS;
+	begin(e, kind, p);
+	if (!waits && !wait_event_timeout(e->quiet, !dcd_wipes_under_way(e), PATIENCE) &&
+	    dcd_stuck_hold(e, p)) {
+		leave(e, sectors);
+		return -EINPROGRESS;
+	}
+	wait_event_idle(e->quiet, !dcd_wipes_under_way(e));
+	return w->error;
 }
 
 static void cannot_discard(struct dcd_engine *e, int error)
@@ -212,47 +314,111 @@ static void cannot_discard(struct dcd_engine *e, int error)
 	e->wipes.no_discard = true;
 }
 
-/* It takes others, or all of it fails: nobody waits to find out which of its blocks it is. */
-static void cannot_zero(struct dcd_engine *e, int error)
+/* What was wiped is durable, and is forgotten where the index has nothing but zeroes. */
+static void forget_wiped(struct dcd_engine *e, u64 target)
 {
 	struct dcd_wipes *w = &e->wipes;
-	struct dcd_place p = { .sector = w->first, .last = w->last };
+	bool only_discards = w->kind == DCD_LOAD_DISCARD && !w->to_zeroes;
+	u64 from = w->first;
+	unsigned int i;
 
-	dcd_stuck_took_so_long(e, jiffies - w->since);
-	if (!dcd_stuck_others(e, w->first) || !dcd_stuck_add(e, &p, error))
-		dcd_data_failed(e, error);
+	for (i = 0; i <= w->n && from < w->done; i++) {
+		u64 end = i < w->n ? w->bad[i].first : w->done;
+
+		while (from < end && dcd_batch_zeroes(e, e->batch, &from, end, target,
+						      only_discards))
+			if (dcd_destage_forget(e, e->batch, target))
+				return;
+		from = i < w->n ? w->bad[i].last + 1 : from;
+	}
 }
 
-void dcd_wipes_look(struct dcd_engine *e)
+static u64 bad_sectors(const struct dcd_wipes *w)
+{
+	unsigned int i;
+	u64 n = 0;
+
+	for (i = 0; i < w->n; i++)
+		n += w->bad[i].last - w->bad[i].first + 1;
+	return n;
+}
+
+sector_t dcd_wipe_bad(struct dcd_engine *e)
 {
 	struct dcd_wipes *w = &e->wipes;
+	sector_t sectors = 0;
+	unsigned int i;
+
+	for (i = 0; i < w->n; i++) {
+		struct dcd_place p = { .sector = w->bad[i].first, .last = w->bad[i].last };
+
+		if (!dcd_stuck_add(e, &p, w->error))
+			break;
+		sectors += p.last - p.sector + 1;
+	}
+	if (time_after(jiffies, w->since + DCD_LATE)) {
+		dcd_stuck_took_so_long(e, jiffies - w->since);
+		w->rests = true;
+	}
+	return sectors;
+}
+
+/* It has returned with an error, and nobody has waited for that. */
+static void failed(struct dcd_engine *e)
+{
+	struct dcd_wipes *w = &e->wipes;
+
+	if (w->error == -ENOMEM)
+		return;
+	if (w->kind == DCD_LOAD_DISCARD)
+		cannot_discard(e, w->error);
+	else if (w->n && (!dcd_stuck_others_since(e, w->bad[0].first, w->since) ||
+			  dcd_wipe_bad(e) < bad_sectors(w)))
+		dcd_data_failed(e, w->error);
+}
+
+void dcd_wipes_look(struct dcd_engine *e, const struct dcd_mark *now)
+{
+	struct dcd_wipes *w = &e->wipes;
+	u64 good;
 
 	if (!w->hangs || dcd_wipes_under_way(e))
 		return;
 	WRITE_ONCE(w->hangs, false);
 	dcd_stuck_release(e, w->first);
-	pr_info_ratelimited("dcd: %s: the data disk %pg has returned from its %s\n", e->name,
-			    e->data.bdev, what(w));
-	if (!w->error || w->error == -ENOMEM)
-		return;
-	if (w->kind == DCD_LOAD_DISCARD)
-		cannot_discard(e, w->error);
-	else
-		cannot_zero(e, w->error);
+	trace_dcd_destage(e, w->first, w->last - w->first + 1, w->error);
+	pr_info_ratelimited("dcd: %s: the data disk %pg has returned from %s\n", e->name,
+			    e->data.bdev, name_of(w->kind));
+	good = w->done - w->first - bad_sectors(w);
+	if (good && !dcd_destage_flush(e)) {
+		dcd_count(e, DCD_N_WIPED_SECTORS, good);
+		if (w->kind == DCD_LOAD_DISCARD)
+			dcd_count(e, DCD_N_DISCARDED_SECTORS, good);
+		forget_wiped(e, now->target);
+	}
+	if (w->error)
+		failed(e);
 }
 
 int dcd_wipe(struct dcd_engine *e, enum dcd_load_kind kind, const struct dcd_place *p)
 {
 	sector_t sectors = p->last - p->sector + 1;
 	ktime_t began = ktime_get();
-	int r = wipe_or_hold(e, kind, p);
+	int r;
 
-	if (r && r != -EINPROGRESS && r != -ENOMEM && kind == DCD_LOAD_DISCARD) {
-		cannot_discard(e, r);
-		r = wipe_or_hold(e, DCD_LOAD_WIPE, p);
-	} else if (!r && kind == DCD_LOAD_DISCARD) {
-		dcd_count(e, DCD_N_DISCARDED_SECTORS, sectors);
+	if (kind == DCD_LOAD_DISCARD) {
+		r = do_or_hold(e, kind, p);
+		if (r == -EINPROGRESS)
+			return r;
+		if (r && r != -ENOMEM) {
+			cannot_discard(e, r);
+			kind = DCD_LOAD_WIPE;
+		} else if (!r) {
+			dcd_count(e, DCD_N_DISCARDED_SECTORS, sectors);
+		}
 	}
+	if (kind == DCD_LOAD_WIPE)
+		r = do_or_hold(e, kind, p);
 	if (!r)
 		learn(&e->wipes, sectors, ktime_us_delta(ktime_get(), began));
 	return r;

@@ -15,14 +15,19 @@
  *   write zeroes as it writes anything else;
  * - if it can do better, as many as it does in a moment are wiped, the rest logged again.
  *
- * A wipe that doesn't return within a moment isn't waited for: it may still come over whatever
- * is written to its range, so that range is held (stuck.h), and what is there stays in the log
- * until it has returned. Meanwhile nothing else is wiped: zeroes are logged again when the log
- * is needed, or stay where they are. So a wipe is no longer than what can be held. A discard that
- * can't be, as the granule is larger than that, is waited for; other zeroes wait for room then. A
- * zeroing that fails after so long, as the data disk has a bad place there, is stuck as a whole;
- * what of it is good is found when that is tried. So it is no longer than a quarter of what may be
- * stuck.
+ * A worker wipes. When a wipe doesn't return within a moment it isn't waited for: it may still
+ * come over whatever is written to its range, so that range is held (stuck.h), and what is there
+ * stays in the log until it has returned. Meanwhile nothing else is wiped: zeroes are logged again
+ * when the log is needed, or stay where they are. So a wipe is no longer than what can be held,
+ * and while that is too little there is none. Only a discard of a granule that is larger than what
+ * could ever be held is waited for. What is filled is written as data are, and likewise short
+ * (late.h).
+ *
+ * When the data disk doesn't take the zeroes of a wipe, the worker looks for the blocks that are
+ * bad, in ever smaller pieces; a disk may be at each of those for seconds, and still only the range
+ * is held. It ends after DCD_WIPE_FAILURES errors, or with the one that the close comes upon. Bad
+ * blocks are stuck then, as any are; what lies between them is wiped; of the rest nothing is known,
+ * and it is wiped another time. If it took long, nothing is wiped by writing for much longer.
  *
  * To wipe is to discard, for zeroes that a discard has brought: whole granules of the
  * data disk's own, the rest of it is written. Nothing tells whether a disk's discard zeroes. So
@@ -37,7 +42,10 @@
 #include <linux/workqueue.h>
 
 struct dcd_engine;
+struct dcd_mark;
 struct dcd_place;
+
+#define DCD_WIPE_FAILURES 16U
 
 enum dcd_load_kind {
 	DCD_LOAD_DATA,
@@ -48,13 +56,18 @@ enum dcd_load_kind {
 	DCD_LOAD_LEFT,		/* stays where it is: a bad place of the data disk, or the log */
 };
 
+struct dcd_wiped_part {
+	u64 first, last;
+};
+
 /*
  * The destager's. @piece: sectors of a wipe, so that it takes a moment; @us: what one of
  * those takes. @no_room: of this turn no more can be logged again. @no_discard: the data
  * disk has refused it. @to_zeroes: how it is done, as it was at the opening, when the LUN was told.
- * @hangs: nobody waits any more for the wipe, of @kind, of @first to @last that
- * @work does @since then (jiffies). @under_way needs the engine's lock; while it is set, @error is
- * the worker's.
+ * @hangs: nobody waits any more for the wipe of @first to @last, of @kind, that @work does,
+ * since @since (jiffies). @rests: after one that took long there is no DCD_LOAD_WIPE yet.
+ * @under_way needs the engine's lock; while it is set, the results are the worker's: all before
+ * @done is wiped, but for the @n parts that are @bad; @error is the last one, or 0.
  */
 struct dcd_wipes {
 	u64 piece;
@@ -63,10 +76,14 @@ struct dcd_wipes {
 	bool no_discard;
 	bool to_zeroes;
 	bool hangs;
+	bool rests;
 	bool under_way;
 	enum dcd_load_kind kind;
 	u64 first, last;
 	unsigned long since;
+	u64 done;
+	unsigned int n;
+	struct dcd_wiped_part bad[DCD_WIPE_FAILURES];
 	int error;
 	struct work_struct work;
 };
@@ -87,13 +104,21 @@ unsigned int dcd_wipes_in_a_moment(const struct dcd_engine *e);
  */
 enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u64 oldest,
 				   unsigned int wipes);
-/* Does one, of @kind; sleeps. -EINPROGRESS: it hangs, and its range is held. */
+/* So many sectors are filled with one write: what can be held has room for several. */
+sector_t dcd_fill_most(const struct dcd_engine *e);
+/*
+ * Does one, of @kind; sleeps for a moment. -EINPROGRESS: it hangs, and its range is held; or that
+ * can't be, and it wasn't begun. Of any other error _bad() makes stuck what is known to be bad, if
+ * the disk takes other things: how many sectors.
+ */
 int __must_check dcd_wipe(struct dcd_engine *e, enum dcd_load_kind kind,
 			  const struct dcd_place *p);
+sector_t dcd_wipe_bad(struct dcd_engine *e);
 /*
- * If a wipe that hung has returned, all is as it was before. Sleeps for the data disk if it failed.
+ * If one that hung has returned: what came of it. What is zeroes in segments below the mark's, and
+ * was wiped, is durable then, and forgotten. Sleeps for the data disk.
  */
-void dcd_wipes_look(struct dcd_engine *e);
+void dcd_wipes_look(struct dcd_engine *e, const struct dcd_mark *now);
 /* Any process context. */
 bool dcd_wipes_under_way(struct dcd_engine *e);
 /* Does the data disk discard? */

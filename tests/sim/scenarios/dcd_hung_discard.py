@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A data disk whose discards, or zeroings, don't return, or after a minute only; all else it does
-at once.
+"""A data disk whose discards don't return, or after a minute only; all else it does at once.
 
-Writes go on, over the range of that, too, and it doesn't come over them when it is done in the end.
-The LUN can be taken away and closed; the data disk stays in the DCD's use until then.
+Writes go on, over the range of the discard, too, and that doesn't come over them when it is done
+in the end. The LUN can be taken away and closed; the data disk stays in the DCD's use until then.
 
-    dcd_hung_discard.py [zeroing] [PART...]
+    dcd_hung_discard.py [PART...]
 """
 
 import errno
@@ -21,16 +20,13 @@ from locklab.wire import Wire
 from probelab import SOON, timed
 
 PARTS = ("minutes", "closed", "cut", "dead_log", "both")
-WORDS = base.words(1, (*PARTS, "zeroing"))
-ZEROING = "zeroing" in WORDS
-WHAT = "zeroing" if ZEROING else "discard"
 DISCARDED = 32 << 11  # sectors
 SIZE = 32  # of a write
 MINUTE = 60.0
 
 
 class Hung:
-    """A DCD with 7 MiB of log, and a wipe that the data disk has been at for a while."""
+    """A DCD with 7 MiB of log, and a discard that the data disk has been at for a while."""
 
     def __init__(self) -> None:
         self.box = Box(data_mib=64, log_mib=8, nvram="lab", nvram_bytes=4096 + 8 * SEGMENT)
@@ -39,14 +35,10 @@ class Hung:
         self._tag = 0
 
     def hang(self, disk: blk.Disk) -> None:
-        if ZEROING:
-            self.box.data.hold_write(SIZE)
-            disk.zero(0, DISCARDED)
-        else:
-            self.box.data.hold_discards()
-            disk.discard(0, DISCARDED)
+        self.box.data.hold_discards()
+        disk.discard(0, DISCARDED)
         self.model.put(0, bytes(DISCARDED * blk.SECTOR))
-        base.until(self.box.data.held, f"a {WHAT} to hang")
+        base.until(self.box.data.held, "a discard to hang")
 
     def write(self, disk: blk.Disk) -> float:
         """Anywhere, or where the discard begins: the ring's size in all is more than that has."""
@@ -79,7 +71,7 @@ class Hung:
 
 
 def minutes() -> None:
-    base.step(f"a {WHAT} returns after a minute, three times; the ring is written in between")
+    base.step("discards return after a minute each; the ring is written several times over")
     hung = Hung()
     box = hung.box
     with box.disk() as disk:
@@ -94,13 +86,13 @@ def minutes() -> None:
             box.data.let_go()
         box.destaged()
         hung.model.check(disk, "in the end")
-        base.equal(box.count(f"{WHAT}s_hung"), 3, f"{WHAT}s that hung")
-        base.expect(ZEROING or box.count("discarded_sectors") > 0, "discards are used again")
+        base.equal(box.count("discards_hung"), 3, "discards that hung")
+        base.expect(box.count("discarded_sectors") > 0, "discards are used again")
     hung.good_end()
 
 
 def closed() -> None:
-    base.step(f"a {WHAT} hangs: the session is lost, comes back, logs out; the LUN is closed")
+    base.step("a discard hangs: the session is lost, comes back, logs out; the LUN is closed")
     hung = Hung()
     box = hung.box
     store = box.open()
@@ -125,7 +117,7 @@ def closed() -> None:
     waits = closing.is_alive()
     if waits:
         box.data.let_go()
-    base.expect(not waits, f"the close waits for the {WHAT}")
+    base.expect(not waits, "the close waits for the discard")
     base.equal(int(users.read_text()), before + 1, "the module is in use by what is left")
     with base.refused("to open it again", errno.EBUSY, kernel="it is in use"):
         box.open()
@@ -137,7 +129,7 @@ def closed() -> None:
 
 
 def cut() -> None:
-    base.step(f"a {WHAT} hangs, and the power is cut")
+    base.step("a discard hangs, and the power is cut")
     hung = Hung()
     box = hung.box
     with box.disk() as disk:
@@ -153,7 +145,7 @@ def cut() -> None:
 
 
 def dead_log() -> None:
-    base.step(f"a {WHAT} hangs, and the log fails: nothing is written where it may come")
+    base.step("a discard hangs, and the log fails: nothing is written where it may come")
     hung = Hung()
     box = hung.box
     with box.disk("busy_after_ms=500") as disk:
@@ -175,7 +167,7 @@ def dead_log() -> None:
 
 
 def both() -> None:
-    base.step(f"a {WHAT} hangs, and the log fails: the LUN is closed, NVRAM keeps what it has")
+    base.step("a discard hangs, and the log fails: the LUN is closed, NVRAM keeps what it has")
     hung = Hung()
     box = hung.box
     store = box.open()
@@ -195,11 +187,11 @@ def both() -> None:
     box.data.let_go()
     box.log.heal()
     closing.join()
-    base.expect(not waits, f"the close waits for the {WHAT}")
+    base.expect(not waits, "the close waits for the discard")
     hung.free()
     hung.good_end()
 
 
-for part in [word for word in WORDS if word in PARTS] or PARTS:
+for part in base.words(1, PARTS) or PARTS:
     globals()[part]()
 base.step("done")

@@ -7,14 +7,13 @@ read, and what comes late doesn't come over what was written since.
 """
 
 import errno
-import random
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from dcdlab import RING_START, SEGMENT, SITE, Box, Disk, Model, filled
+from loadlab import SIZE, Load, small
 from locklab import base, blk, dm, media
 from probelab import SOON
 
@@ -25,10 +24,11 @@ PARTS = (
 SLOW_MS = 7000
 HOURS_MS = 3_600_000
 BUSY_AFTER = 10.0  # the default
+UNCACHED = "read_cache_bytes=0"
 ASLEEP, AWAKE = "destage_idle_ms=3600000", "destage_idle_ms=1"
 RING, PER = RING_START // blk.SECTOR, SEGMENT // blk.SECTOR
 FIRST = RING + PER, RING + 2 * PER - 1  # the place of segment 1, which is the first
-AT, SIZE = 4096, 32  # what only the first segment has
+AT = 4096  # what only the first segment has
 BEFORE, FREE = 40960, 65536  # from these sectors on the others are
 
 
@@ -46,35 +46,6 @@ def good_end(box: Box, model: Model) -> None:
     same = box.data.bytes(0, box.data.sectors) == bytes(model.bytes)
     base.expect(same, "the data disk itself has other bytes")
     box.away()
-
-
-class Load:
-    """Writes all over a part of the disk, and how long they take."""
-
-    def __init__(self, disk: blk.Disk, model: Model, first: int, size: int = SIZE) -> None:
-        self._disk, self._model, self._first, self._size = disk, model, first, size
-        self._rng, self._tag = random.Random(f"late {base.SEED}"), 0
-
-    def run(self, seconds: float, pause: float, most: float = SOON) -> None:
-        longest, end, size = 0.0, time.monotonic() + seconds, self._size
-        blocks = (self._disk.sectors - self._first) // size
-        while time.monotonic() < end:
-            at = self._first + size * self._rng.randrange(blocks)
-            self._tag += 1
-            data = blk.pattern(f"load {self._tag}", size)
-            longest = max(longest, blk.timed(partial(self._disk.write, at, data)))
-            self._model.put(at, data)
-            time.sleep(pause)
-        print(f"  {self._tag} writes, the longest took {longest * 1000:.1f} ms", flush=True)
-        base.expect(longest < most, f"a write took {longest:.3f} s")
-
-
-def small(settings: str = "read_cache_bytes=0") -> tuple[Box, Model]:
-    """7 MiB of log, which is written within seconds."""
-    box = Box(
-        data_mib=64, log_mib=8, nvram="lab", nvram_bytes=4096 + 8 * SEGMENT, settings=settings
-    )
-    return box, Model(box.data.sectors)
 
 
 def only_in_log(box: Box, model: Model, disk: blk.Disk) -> None:
@@ -123,7 +94,7 @@ def bad_places(
     model = Model(box.data.sectors)
     with box.disk() as disk:
         box.log.fail_reads_late(SLOW_MS, *places(box, number))
-        Load(disk, model, 0, 8).run(seconds, 0.00125, most)
+        Load(disk, model, size=8).run(seconds, 0.00125, most)
         base.expect(box.count("log_reads_late") >= number, box.info())
         base.expect(box.count("read_back_late") > 0, box.info())
         base.equal(box.count("write_errors") + box.count("busy"), 0, "writes that were refused")
@@ -132,7 +103,6 @@ def bad_places(
         base.expect(lost <= number, f"{lost} places are LOST, and {number} can't be read")
         box.log.heal()
         base.expect(lost_of(disk, model, 8) <= lost, "more is lost than was told")
-    dm.remove("log-bad")
     box.away()
 
 
@@ -148,11 +118,11 @@ def few_slots() -> None:
 
 def away() -> None:
     base.step("reads of the log return after 20 s, good ones: nothing is lost")
-    box, model = small()
+    box, model = small(settings=UNCACHED)
     with box.disk(ASLEEP, "scrub_kib=0") as disk:
         late(box, model, disk)
         reads = box.count("log_reads_late")
-        Load(disk, model, FREE, 8).run(20, 0.01)
+        Load(disk, model, first=FREE, size=8).run(20, 0.01)
         base.equal(box.count("log_reads_late"), reads, "reads of it, as one is under way")
         box.log.heal()
         box.destaged()
@@ -164,7 +134,7 @@ def away() -> None:
 
 def overtaken() -> None:
     base.step("what comes late isn't over what was written and destaged since")
-    box, model = small()
+    box, model = small(settings=UNCACHED)
     with box.disk(ASLEEP) as disk:
         late(box, model, disk)
         filled(disk, model, AT, AT + SIZE // 2, "over it", SIZE // 2)
@@ -179,7 +149,7 @@ def overtaken() -> None:
 
 def moved() -> None:
     base.step("a read of the log hangs while its place is written with something else")
-    box, model = small()
+    box, model = small(settings=UNCACHED)
     got: list[bytes | OSError] = []
 
     def read() -> None:
@@ -214,12 +184,12 @@ def moved() -> None:
 
 def all_hang() -> None:
     base.step("the log takes writes, and returns from no read at all, for half a minute")
-    box, model = small()
+    box, model = small(settings=UNCACHED)
     with box.disk(ASLEEP) as disk:
         only_in_log(box, model, disk)
         box.log.slow_reads(HOURS_MS)
         box.set(AWAKE)
-        Load(disk, model, FREE, 8).run(30, 0.05)
+        Load(disk, model, first=FREE, size=8).run(30, 0.05)
         base.expect(box.count("log_reads_late") > 0, box.info())
         base.equal(box.count("write_errors") + box.count("busy"), 0, "writes that were refused")
         box.log.heal()
@@ -239,7 +209,7 @@ def free(disk: Disk) -> None:
 
 def closed() -> None:
     base.step("reads of the log don't return, and the LUN is closed")
-    box, model = small()
+    box, model = small(settings=UNCACHED)
     with box.disk_closed_by(close_in_time, ASLEEP) as disk:
         late(box, model, disk)
         before = users_of_module()
@@ -254,10 +224,10 @@ def closed() -> None:
 
 def cut() -> None:
     base.step("reads of the log don't return, and the power is cut")
-    box, model = small()
+    box, model = small(settings=UNCACHED)
     with box.disk(ASLEEP) as disk:
         late(box, model, disk)
-        Load(disk, model, FREE).run(5, 0.02)
+        Load(disk, model, first=FREE).run(5, 0.02)
         media.cut(SITE, base.SEED)
     box.log.heal()
     free(box.log)
@@ -267,7 +237,7 @@ def cut() -> None:
 
 def cut_held() -> None:
     base.step("what isn't read holds the tail where it is, all before is free, and power is cut")
-    box, model = small()
+    box, model = small(settings=UNCACHED)
     with box.disk(ASLEEP) as disk:
         filled(disk, model, BEFORE, BEFORE + 12 * PER, "before", SIZE)
         only_in_log(box, model, disk)
@@ -281,7 +251,7 @@ def cut_held() -> None:
         base.until(lambda: box.count("log_reads_late") > 0, "a read that is late", 20)
         base.until(lambda: box.count("live") < live - 8, "the tail to move as far as that")
         filled(disk, model, BEFORE, BEFORE + 4 * PER, "over it", SIZE)
-        Load(disk, model, FREE).run(5, 0.02)
+        Load(disk, model, first=FREE).run(5, 0.02)
         base.expect(box.count("live") > 0, "it is where it was")
         media.cut(SITE, base.SEED)
     box.log.heal()
@@ -299,7 +269,7 @@ def past_the_log(box: Box, model: Model, disk: blk.Disk) -> None:
 
 def dead_log() -> None:
     base.step("reads of the log don't return, and it takes no writes: then it works again")
-    box, model = small()
+    box, model = small(settings=UNCACHED)
     with box.disk(ASLEEP, "busy_after_ms=500") as disk:
         past_the_log(box, model, disk)
         time.sleep(60)
@@ -314,7 +284,7 @@ def dead_log() -> None:
 
 def dead_log_closed() -> None:
     base.step("reads of the log don't return, it takes no writes, and the LUN is closed")
-    box, model = small()
+    box, model = small(settings=UNCACHED)
     with box.disk_closed_by(close_in_time, ASLEEP, "busy_after_ms=500") as disk:
         past_the_log(box, model, disk)
     box.log.heal()
@@ -335,19 +305,18 @@ def leaves(seconds: float, model: Model, box: Box, disk: blk.Disk) -> None:
 
 def leave() -> None:
     base.step(f"a log is left of which a segment can't be read, after {SLOW_MS} ms each time")
-    box, model = small()
+    box, model = small(settings=UNCACHED)
     with box.disk(ASLEEP) as disk:
         only_in_log(box, model, disk)
         box.log.fail_reads_late(SLOW_MS, FIRST)
         leaves(90, model, box, disk)
         box.log.heal()
-    dm.remove("log-bad")
     box.away()
 
 
 def leave_hung() -> None:
     base.step("a log is left that doesn't return from reads of a segment; then it is closed")
-    box, model = small()
+    box, model = small(settings=UNCACHED)
     with box.disk_closed_by(close_in_time, ASLEEP) as disk:
         late(box, model, disk)
         leaves(180, model, box, disk)

@@ -14,7 +14,7 @@ from dcdlab import SEGMENT, SITE, Box, Model, filled
 from loadlab import SIZE, Load, good_end, settled, small
 from locklab import base, blk, dm, media
 
-PARTS = ("errors", "zeroed", "tried", "overtaken", "closed", "cut", "dead_log", "dead_log_closed",
+PARTS = ("errors", "tried", "overtaken", "closed", "cut", "dead_log", "dead_log_closed",
          "asked")  # fmt: skip
 SLOW_MS = 7000
 BAD = 8
@@ -43,30 +43,6 @@ def errors() -> None:
         settled(box, model, disk)
         base.expect(box.count("bad_mended") > 0, box.info())
     good_end(box, model)
-    dm.remove("data-bad")
-
-
-def zeroed() -> None:
-    base.step(f"zeroes over {BAD // 2} blocks that are errors after {SLOW_MS} ms each, under load")
-    box, model = small()
-    with box.disk("destage_idle_ms=1") as disk:
-        apart = disk.sectors // (BAD // 2 + 1) // SIZE * SIZE
-        places = [(n + 1) * apart for n in range(BAD // 2)]  # each may be 64 KiB that stay
-        spared = [at + SIZE * n for at in places for n in range(-4, 5)]
-        filled(disk, model, 0, disk.sectors // 2, "old")
-        box.destaged()
-        box.data.fail_late(SLOW_MS, *((at, at + 7) for at in places))
-        disk.zero(0, disk.sectors)
-        model.put(0, bytes(disk.sectors * blk.SECTOR))
-        Load(disk, model, spared).run(120, 0.01)
-        base.expect(box.count("zeroings_hung") > 0, box.info())
-        base.expect(box.count("stuck_sectors") >= 8, box.info())
-        base.equal(box.count("write_errors") + box.count("busy"), 0, "writes that were refused")
-        model.check(disk, "over bad blocks")
-        box.data.heal()
-        settled(box, model, disk)
-    good_end(box, model)
-    dm.remove("data-bad")
 
 
 def tried() -> None:
@@ -84,7 +60,6 @@ def tried() -> None:
         box.data.heal()
         settled(box, model, disk)
     good_end(box, model)
-    dm.remove("data-bad")
 
 
 def late(box: Box, model: Model, disk: blk.Disk) -> None:

@@ -56,11 +56,6 @@ def mended(box: Box, model: Model, disk: blk.Disk) -> None:
     settled(box, model, disk, HOUR)
 
 
-def bad_end(box: Box, model: Model) -> None:
-    good_end(box, model)
-    dm.remove("data-bad")
-
-
 def some() -> None:
     base.step(f"{BAD} blocks of what is zeroed are errors after {SLOW_MS} ms each, under load")
     box, model = small()
@@ -75,7 +70,7 @@ def some() -> None:
         nobody_was_refused(box)
         mended(box, model, disk)
         base.expect(box.count("bad_mended") > 0, box.info())
-    bad_end(box, model)
+    good_end(box, model)
 
 
 def row() -> None:
@@ -89,7 +84,7 @@ def row() -> None:
         base.expect(box.count("stuck_sectors") > 0, "nothing is known to be bad")
         nobody_was_refused(box)
         mended(box, model, disk)
-    bad_end(box, model)
+    good_end(box, model)
 
 
 def parts() -> None:
@@ -105,7 +100,7 @@ def parts() -> None:
         base.equal(box.count("stuck_sectors"), 8 * BAD, "sectors that are stuck")
         nobody_was_refused(box)
         mended(box, model, disk)
-    bad_end(box, model)
+    good_end(box, model)
 
 
 def quick() -> None:
@@ -121,7 +116,7 @@ def quick() -> None:
         base.equal(box.count("stuck_sectors"), 96 * BAD, "sectors that are stuck")
         nobody_was_refused(box)
         mended(box, model, disk)
-    bad_end(box, model)
+    good_end(box, model)
 
 
 def discards() -> None:
@@ -155,7 +150,7 @@ def discards() -> None:
         base.expect(longest < SOON, f"a write took {longest:.3f} s")
         nobody_was_refused(box)
         mended(box, model, disk)
-    bad_end(box, model)
+    good_end(box, model)
 
 
 def hung(box: Box, model: Model, disk: blk.Disk) -> None:
@@ -223,7 +218,7 @@ def closed_bad() -> None:
     took = blk.timed(partial(free, box))
     base.expect(took < 2 * SLOW_MS / 1000, f"the disk is at more than one: {took:.1f} s")
     box.data.heal()
-    bad_end(box, model)
+    good_end(box, model)
 
 
 def cut() -> None:
@@ -251,7 +246,6 @@ def cut_bad() -> None:
             media.cut(SITE, base.SEED + session)
         free(box)
         box.power_on()
-        dm.remove("data-bad")
         with box.disk() as disk:
             model.check(disk, f"after cut {session}")
     good_end(box, model)

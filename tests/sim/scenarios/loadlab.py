@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What scenarios of a data disk that takes long share: a small DCD, a load that nothing may hold
+"""What scenarios of a disk that takes long share: a small DCD, a load that nothing may hold
 up, and that all of it gets to the data disk in the end."""
 
 from __future__ import annotations
 
 import random
 import time
+from collections.abc import Sequence
 from functools import partial
 
 from dcdlab import SEGMENT, Box, Model
@@ -15,32 +16,39 @@ from probelab import SOON
 SIZE = 32  # of a write
 
 
-def small(nvram: str = "lab") -> tuple[Box, Model]:
+def small(nvram: str = "lab", settings: str = "") -> tuple[Box, Model]:
     """7 MiB of log, which is written within seconds."""
-    box = Box(data_mib=64, log_mib=8, nvram=nvram, nvram_bytes=4096 + 8 * SEGMENT)
+    box = Box(
+        data_mib=64, log_mib=8, nvram=nvram, nvram_bytes=4096 + 8 * SEGMENT, settings=settings
+    )
     return box, Model(box.data.sectors)
 
 
 class Load:
-    """Writes all over the disk, but for some places, and how long they take."""
+    """Writes all over the disk from `first` on, but for some places, and how long they take."""
 
-    def __init__(self, disk: blk.Disk, model: Model, spared: list[int]) -> None:
+    def __init__(
+        self, disk: blk.Disk, model: Model, spared: Sequence[int] = (), first: int = 0,
+        size: int = SIZE,
+    ) -> None:  # fmt: skip
         self._disk, self._model, self._spared = disk, model, spared
+        self._first, self._size = first, size
         self._rng, self._tag = random.Random(f"late {base.SEED}"), 0
 
-    def run(self, seconds: float, pause: float) -> None:
-        longest, end = 0.0, time.monotonic() + seconds
+    def run(self, seconds: float, pause: float, most: float = SOON) -> None:
+        longest, end, size = 0.0, time.monotonic() + seconds, self._size
+        blocks = (self._disk.sectors - self._first) // size
         while time.monotonic() < end:
-            at = SIZE * self._rng.randrange(self._disk.sectors // SIZE)
-            if any(at <= sector < at + SIZE for sector in self._spared):
+            at = self._first + size * self._rng.randrange(blocks)
+            if any(at <= sector < at + size for sector in self._spared):
                 continue
             self._tag += 1
-            data = blk.pattern(f"load {self._tag}", SIZE)
+            data = blk.pattern(f"load {self._tag}", size)
             longest = max(longest, blk.timed(partial(self._disk.write, at, data)))
             self._model.put(at, data)
             time.sleep(pause)
         print(f"  {self._tag} writes, the longest took {longest * 1000:.1f} ms", flush=True)
-        base.expect(longest < SOON, f"a write took {longest:.3f} s")
+        base.expect(longest < most, f"a write took {longest:.3f} s")
 
 
 def settled(box: Box, model: Model, disk: blk.Disk, seconds: float = 120.0) -> None:
