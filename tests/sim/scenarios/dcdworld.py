@@ -148,7 +148,8 @@ class World:
         self, node: str, first: int, count: int, version: int, what: Callable[[blk.Disk], object]
     ) -> bool:
         history = self.history
-        history.issue(first, count, version)
+        if not history.issue(first, count, version):
+            return False
         try:
             with blk.Disk(node) as disk:
                 what(disk)

@@ -9,6 +9,7 @@ written to it, and its own number.
 from __future__ import annotations
 
 import copy
+import errno
 import os
 import random
 import struct
@@ -164,12 +165,14 @@ class History:
     def fork(self) -> History:
         return copy.deepcopy(self)
 
-    def issue(self, first: int, count: int, version: int) -> None:
+    def issue(self, first: int, count: int, version: int) -> bool:
+        """False: its host is gone. With two CPUs it would be made before the power is."""
         if self.frozen:
-            return
+            return False
         for at in range(first, first + count):
             self.issued[at].append(version)
             self.ever[at].append(version)
+        return True
 
     def ack(self, first: int, count: int, version: int, fua: bool) -> None:
         if self.frozen:
@@ -286,7 +289,8 @@ def write(
     share = history.sectors if share is None else share
     at = first + rng.randrange(share - count)
     version = versions.next()
-    history.issue(at, count, version)
+    if not history.issue(at, count, version):
+        raise OSError(errno.EIO, "the host is gone")
     disk.write(at, b"".join(sector(version, at + n) for n in range(count)), fua=fua)
     history.ack(at, count, version, fua)
 
