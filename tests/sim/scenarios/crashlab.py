@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import statelab
-from locklab import dm, lio, media, mirror, wire
+from locklab import base, dm, lio, media, mirror, wire
 from locklab.base import Wrong, made, put, run
 from locklab.media import MIRROR_SITE
 from mirrorlab import FIELDS
@@ -180,7 +180,7 @@ class Load:
 
     def start(self) -> None:
         words = [TORTURE, "load", "--device", self.device, "--state", self.state]
-        words += ["--seed", str(self.seed), "--cut-after-us", str(self.cut_us)]
+        words += ["--seed", str(self.seed), "--cut-after-us", str(self.cut_us * base.PATIENCE)]
         words += ["--depth", str(self.depth), "--pause-us", str(self.pause_us)]
         if self.more:
             words += ["--more", str(self.more)]
