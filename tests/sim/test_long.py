@@ -79,6 +79,27 @@ def test_every_order_of_three_events(axis: str, of: int, part: int) -> None:
     assert re.search(rb"\d+ histories passed", run.stdout), run.text
 
 
+@pytest.mark.parametrize(
+    ("scenario", "words", "kernel", "options"),
+    [
+        ("fs_mirror", ("ext4", "20"), "plain", ()),
+        ("fs_mirror", ("xfs", "20"), "plain", ()),
+        ("fs_mirror", ("ext4", "5"), "checked", ()),
+        (
+            "mirror_scatter", ("scsi_debug",), "plain",
+            ("--boot", "scsi_debug.sector_size=4096", "--boot", "scsi_debug.dev_size_mb=8"),
+        ),
+        ("dcd_bad_log_place", (), "checked", ("--param", "dcd.test_never_move=1")),
+        ("dcd_zeroing", (), "checked", ()),
+    ],
+)  # fmt: skip
+def test_all_of_what_the_short_tests_have_less_of(
+    scenario: str, words: tuple[str, ...], kernel: str, options: tuple[str, ...]
+) -> None:
+    run = lab(f"{scenario}.py", *words, kernel=kernel, options=(*HOURS, *options))
+    assert run.rc == 0, run.text
+
+
 def test_sixteen_tib_are_discarded() -> None:
     run = lab("dcd_huge.py", options=HOURS)
     assert run.rc == 0, run.text
