@@ -483,31 +483,57 @@ void activate_suspend(struct mirror *m)
 		       m->name, r);
 }
 
-int activate_again(struct mirror *m)
+/* While it is resumed: nobody's I/O is out but the resume's own. */
+static void set_resuming(struct mirror *m, bool resuming)
+{
+	spin_lock_irq(&m->lock);
+	m->resuming = resuming;
+	if (resuming)
+		m->quiet = false;
+	spin_unlock_irq(&m->lock);
+}
+
+/* Each leg is in use again. False: one that is to be doesn't answer. */
+static bool use_again(struct mirror *m)
 {
 	enum leg_id leg;
+	int r;
 
-	/* First: from now on nothing more is late. */
+	if (transfers_late(m))
+		return false;
+	if (m->read_only)
+		return true;
+	for (leg = LEG_LOCAL; m->meta && leg < LEGS; leg++) {
+		if (m->legs[leg].dead)
+			continue;
+		r = metadata_update(m, leg, NULL);
+		if (transfers_late(m))
+			return false;
+		/* It has gone meanwhile. If nobody stands in, I/O tells the callers. */
+		if (r)
+			(void)mirror_leg_failed(m, leg);
+	}
+	return true;
+}
+
+int activate_again(struct mirror *m)
+{
+	bool used;
+
+	/* First: from now on nothing more is late but what the resume writes itself. */
 	watch_start(m);
-	spin_lock_irq(&m->lock);
-	m->quiet = false;
-	spin_unlock_irq(&m->lock);
-	if (transfers_late(m)) {
+	set_resuming(m, true);
+	used = use_again(m);
+	set_resuming(m, false);
+	if (!used) {
 		standing_quiet(m);
 		watch_stop(m);
-		DMERR("%s: a leg hasn't answered all that the suspend has written to it: try again when it has",
+		DMERR("%s: a leg hasn't answered all that the suspend, or a resume, has written to it: try again when it has",
 		      m->name);
 		return -EBUSY;
 	}
 	if (m->read_only)
 		return 0;
-	for (leg = LEG_LOCAL; m->meta && leg < LEGS; leg++) {
-		if (m->legs[leg].dead)
-			continue;
-		/* It has gone meanwhile. If nobody stands in, I/O tells the callers. */
-		if (metadata_update(m, leg, NULL))
-			(void)mirror_leg_failed(m, leg);
-	}
 	/* A parting of a leg that has gone may hold it. */
 	if (test_knob(runs_held))
 		dirty_map_run(&m->dirty);

@@ -34,7 +34,8 @@ int __must_check activate_begin(struct mirror *m);
 /*
  * In .postsuspend, and in the .preresume after it: a leg that has gone meanwhile is given up.
  * activate_again(): -EBUSY if a leg that is in use hasn't answered yet what the suspend has written
- * to it; then nothing has changed.
+ * to it, or doesn't answer what the resume writes and can't be given up: then the table is as it
+ * was, but that superblocks may say that they are in use.
  */
 void activate_suspend(struct mirror *m);
 int __must_check activate_again(struct mirror *m);

@@ -105,6 +105,7 @@ struct mirror {
 	bool unblocked;			/* by the administrator, until together again */
 	bool closed;			/* being suspended: nothing may be held */
 	bool quiet;			/* suspended, or just about to be: no caller's I/O is out */
+	bool resuming;			/* the same table, and not yet: likewise */
 	unsigned int changes;		/* of the standing, and of forgot */
 	enum leg_id home;		/* whose map counts; LEGS before the first resume */
 	struct list_head held;

@@ -12,6 +12,7 @@
 #include "message.h"
 #include "mirror.h"
 
+TEST_KNOB(bool, resume_waits, "a resume waits for a leg that nobody stands in for");
 TEST_KNOB(bool, unwatched_waits, "what goes to a leg that nobody watches, the table being suspended, waits");
 TEST_KNOB(bool, silence_holds, "a suspend waits for a leg that doesn't answer, whatever for");
 
@@ -220,14 +221,16 @@ void transfer_submit(struct transfer *t)
 }
 
 /*
- * Is it the transfer's own business to end, as its leg isn't watched? Not of one that only a join
- * uses, nor before the first start, nor while the table is suspended. Under the state lock.
+ * Is it the transfer's own business to end, as its leg isn't watched, or the watch only gives up a
+ * leg that somebody stands in for? One that only a join uses isn't, nor any before the first start,
+ * nor while the table is suspended or being resumed. Under the state lock.
  */
 static bool is_unwatched(const struct transfer *t)
 {
 	const struct mirror *m = t->m;
 
 	return m->legs[t->leg].dead || !m->ran ||
+	       (m->resuming && !test_knob(resume_waits)) ||
 	       (!m->watch.runs && !test_knob(unwatched_waits));
 }
 
@@ -241,6 +244,9 @@ static unsigned long patience(const struct transfer *t)
 		return JOIN_SECONDS * HZ;
 	if (!m->ran)
 		return ms ? msecs_to_jiffies(ms) : MAX_SCHEDULE_TIMEOUT;
+	/* The watch comes first, should somebody stand in for that leg (watch.h). */
+	if (ms && READ_ONCE(m->resuming))
+		ms += ms / 8 + 2 * ASK_MS;
 	return msecs_to_jiffies(ms ?: WATCH_TELLS_MS);
 }
 

@@ -19,6 +19,8 @@
  *    (transfers_late()), since its next writes mustn't be overtaken by it;
  *  - likewise after the leg's timeout, or WATCH_TELLS_MS if it has none, while the table is
  *    suspended and nobody watches it any more: a parting that a message has begun then;
+ *  - likewise, but some seconds later than the watch would give the leg up if somebody stood in
+ *    for it, what a resume of the same table writes: it is refused then;
  *  - while the mirror has not been started yet, so that nothing can be given up: after
  *    the leg's timeout, if it has one. Then the start fails.
  * What is abandoned ends for who waits with -ETIMEDOUT. Unless it was still with the

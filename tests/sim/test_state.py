@@ -57,6 +57,8 @@ def test_a_suspend_that_waits_for_the_only_leg_is_found(part: str) -> None:
     ("verify_stop", "message_stays", "in vain for: verify stop"),
     ("parted", "unwatched_waits", "in vain for: suspend"),
     ("local_removed", "unwatched_waits", "in vain for: remove"),
+    ("resumed_alone", "resume_waits", "in vain for: resume"),
+    ("resumed_together", "resume_waits", "in vain for: resume"),
 ])  # fmt: skip
 def test_what_waits_for_who_waits_for_a_leg_is_found(part: str, knob: str, says: str) -> None:
     options = (*PATIENCE, "--param", f"dm_lockstep.test_{knob}=1")

@@ -584,7 +584,8 @@ class World:
     def judge(self) -> None:
         """Whatever is still on its way comes back as late as it can."""
         if self.suspended:
-            if self.nobody_answers:  # a resume waits for the one leg that there is
+            if self.nobody_answers:
+                self._resumed()  # or not, but it ends
                 self.mend(self.way)
                 self.mend(self.wire)
             self.resume()

@@ -142,6 +142,37 @@ def parted_later(fails: str, what: str) -> None:
     pair.close()
 
 
+def resumed(legs: str, what: str) -> None:
+    """Nobody stands in for the leg that hangs: the other one has gone, or there is no timeout."""
+    base.step(f"{legs}, the local leg hangs while the table is suspended; a resume, and {what}")
+    timeout = TIMEOUT_MS if legs == "alone" else 0
+    pair = Pair("remote_timeout", TIMEOUT_MS, "local_timeout", timeout, "rejoin", 1)
+    pair.put(0)
+    if legs == "alone":
+        pair.remote.gone()
+        pair.put(64)
+        pair.wait("AD", "alone")
+    dm.suspend("mirror")
+    pair.local.hang()
+    with base.refused("a resume", errno.EBUSY, kernel="hasn't answered all"):
+        first = Beside(lambda: dm.resume("mirror"))
+        ends("resume", first, 12)
+        first.result()
+    ends("recover", lambda: pair.message("recover"), 12)
+    if what == "remove":
+        ends(what, pair.stop, 12)
+    pair.local.wake()
+    pair.remote.well()
+    if what == "remove":
+        time.sleep(1)
+        pair.start()
+    else:
+        base.until(resumes, "all has come back, and it is resumed", 60)
+        pair.put(640)
+    pair.good_end(what)
+    pair.close()
+
+
 SCENES: dict[str, Callable[[], None]] = {
     "join_recover": lambda: told(in_a_join, "recover"),
     "join_grow": lambda: told(in_a_join, "grow"),
@@ -153,6 +184,10 @@ SCENES: dict[str, Callable[[], None]] = {
     "local_removed": lambda: parted_later("local", "remove"),
     "remote_removed": lambda: parted_later("remote", "remove"),
     "local_reloaded": lambda: parted_later("local", "a new table"),
+    "resumed_alone": lambda: resumed("alone", "another one"),
+    "resumed_together": lambda: resumed("together", "another one"),
+    "removed_alone": lambda: resumed("alone", "remove"),
+    "removed_together": lambda: resumed("together", "remove"),
     "remote_reloaded": lambda: parted_later("remote", "a new table"),
 }
 
