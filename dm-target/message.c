@@ -296,6 +296,20 @@ bool message_brought(const struct mirror *m)
 }
 
 /* What is to be done, and how many arguments it takes; or why it can't be. */
+/* No word nor number is that long, and it isn't cut to another one. */
+static int check_lengths(const char *name, unsigned int argc, char **argv)
+{
+	unsigned int i;
+
+	for (i = 1; i < argc; i++) {
+		if (strlen(argv[i]) < MESSAGE_WORD)
+			continue;
+		DMWARN("%s: message %s: %s is too long", name, argv[0], argv[i]);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 static int parse(struct mirror *m, unsigned int argc, char **argv, unsigned int *which)
 {
 	const char *name = dm_table_device_name(m->ti->table);
@@ -311,7 +325,7 @@ static int parse(struct mirror *m, unsigned int argc, char **argv, unsigned int 
 			continue;
 		*which = i;
 		if (argc > messages[i].min && argc <= messages[i].max + 1)
-			return 0;
+			return check_lengths(name, argc, argv);
 		DMWARN("%s: message %s has %u arguments, it is: %s%s", name, argv[0], argc - 1,
 		       messages[i].name, messages[i].words);
 		return -EINVAL;
@@ -402,7 +416,6 @@ static struct message *message_create(struct mirror *m, unsigned int which, unsi
 	msg->users = 2;
 	msg->argc = argc;
 	for (i = 0; i < argc; i++) {
-		/* One that is cut is none of the words, nor a number. */
 		strscpy(msg->words[i], argv[i], sizeof(msg->words[i]));
 		msg->argv[i] = msg->words[i];
 	}

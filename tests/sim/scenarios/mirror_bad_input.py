@@ -55,7 +55,8 @@ wrong("legs of another mirror", f"0 {SIZE} lockstep {L} {R} 1 nosync", "already"
 base.step("messages")
 before = dm.status(device.name)
 for text in ("", "hello", "fail", "fail both", "fail local now", "recover me", "resync all",
-             "resync_rate", "resync_rate fast", "counters_reset now"):  # fmt: skip
+             "resync_rate", "resync_rate fast", "counters_reset now",
+             "remote_timeout 0000000000002000", "fail local0000000000000"):  # fmt: skip
     with base.refused(f"message {text!r}", errno.EINVAL):
         device.message(text)
 device.message("recover")  # nothing is dead: nothing to do, and no error
