@@ -13,6 +13,7 @@
 #include "registry.h"
 #include "verdict.h"
 
+TEST_KNOB(bool, swapped_later, "a new table with swapped legs is refused when it is resumed");
 TEST_KNOB(bool, suspend_keeps, "a leg that fails while the table is suspended isn't given up");
 TEST_KNOB(bool, runs_held, "a resume lets the map run, whoever holds it");
 TEST_KNOB(bool, core_forgets, "core mode: what the table says that is stale isn't dirty");
@@ -121,6 +122,20 @@ static int check_geometry(struct mirror *m, const struct super *s)
 	return 0;
 }
 
+/*
+ * What can't change while the legs are in use: which leg it is. Else the resume refuses it, and the
+ * table before is gone then.
+ */
+static int check_place(struct mirror *m, const struct super *s, enum leg_id leg)
+{
+	if (s->leg == leg)
+		return 0;
+	DMERR("%s: the device named as the %s leg (%s) is the %s leg: are they swapped?",
+	      m->name, leg_name(leg), leg_path(&m->legs[leg]), leg_name(s->leg));
+	m->ti->error = "A leg is named in the other one's place";
+	return -EINVAL;
+}
+
 /* After a table reload: the superblock of the first leg that has one. */
 static const struct super *look_at_reload(struct mirror *m, struct super_found found[LEGS])
 {
@@ -150,6 +165,11 @@ int activate_check(struct mirror *m)
 
 	/* A table reload: the legs are in use, and say so when that has ended. */
 	s = registry_reload(m) ? look_at_reload(m, found) : NULL;
+	if (s && !test_knob(swapped_later)) {
+		r = check_place(m, s, s == &found[LEG_LOCAL].super ? LEG_LOCAL : LEG_REMOTE);
+		if (r)
+			return r;
+	}
 	if (s)
 		return check_geometry(m, s);
 

@@ -46,6 +46,11 @@ def test_a_leg_that_never_comes_back_from_growing_is_found(part: str) -> None:
     assert run.rc == 1 and "can't send a message" in run.text, run.text
 
 
+def test_a_table_with_swapped_legs_that_is_taken_is_found() -> None:
+    run = lab("meta_reload.py", options=("--param", "dm_lockstep.test_swapped_later=1"))
+    assert run.rc == 1 and "swapped legs: was accepted" in run.stderr, run.text
+
+
 @both_kernels
 def test_buffers_that_change_in_flight(kernel: str) -> None:
     run = lab("mirror_scribble.py", "md", kernel=kernel)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A table reload that exchanges a leg: a leg that can't be taken never hangs the device."""
 
+import errno
 import json
 import time
 
@@ -35,6 +36,11 @@ with blk.Disk(device.node) as disk:
         reload(local, remote)
         device.in_sync()
         base.equal(disk.read(0, 8), what, "what was written since")
+
+    base.step("swapped: refused before the table has gone")
+    with base.refused("swapped legs", errno.EINVAL, kernel="are they swapped"):
+        dm.load("mirror", mirror.table(remote, local, "rejoin", 0, sectors=sectors))
+    disk.write(0, what)
 
     base.step("taken away, and given back")
     reload(local, "-")
