@@ -205,6 +205,24 @@ def requeues() -> None:
     pair.good_end("requeued")
 
 
+def unsaid() -> None:
+    base.step("a leg died and nobody could say so, it is well again; then a new table")
+    pair = Pair("remote_timeout", 2000, "rejoin", 0, "policy", "error")
+    pair.put(0)
+    pair.remote.all("nowrite")
+    pair.local.gone()
+    with base.refused("a write that no leg takes", errno.EIO):
+        pair.put(64)
+    pair.local.well()
+    dm.load(pair.name, pair.table())
+    dm.suspend(pair.name)
+    dm.resume(pair.name)
+    pair.put(64)
+    pair.remote.well()
+    pair.message("recover")
+    pair.good_end("the new table")
+
+
 PARTS: dict[str, Callable[[], None]] = {
     "joins": joins,
     "resumes": resumes,
@@ -212,6 +230,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "reads": reads,
     "opened": opened,
     "requeues": requeues,
+    "unsaid": unsaid,
     "exchanged": lambda: exchanged(parts=False),
     "exchanged_parting": lambda: exchanged(parts=True),
 }
