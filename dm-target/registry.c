@@ -12,6 +12,7 @@
 #include "resync.h"
 #include "scatter.h"
 
+TEST_KNOB(bool, death_handed_on, "a new table takes a leg for dead that nobody could call that");
 TEST_KNOB(bool, name_of_before, "a renamed device is known by the name that it had");
 TEST_KNOB(bool, drain_by_device, "what was abandoned is looked for on the same block device only");
 TEST_KNOB(bool, starts_beside, "a table starts while the one before still parts");
@@ -468,6 +469,19 @@ static enum leg_id to_keep(const struct mirror *m, const struct mirror *from)
 }
 
 /*
+ * It died, and is the map's home yet, as the other one couldn't be made that: nothing was
+ * acknowledged without it, and nothing says that it is dead (standing.h). The new table looks, as
+ * the join of this one would have.
+ */
+static bool died_unsaid(const struct mirror *from, enum leg_id leg)
+{
+	const struct leg *l = &from->legs[leg];
+
+	return from->meta && l->dead && from->standing == PARTING && from->home == leg &&
+	       l->why != WHY_TOLD && !writes_draining(from, leg) && !test_knob(death_handed_on);
+}
+
+/*
  * from's lock isn't needed: it is suspended, without I/O or resync, and no
  * message to it is under way.
  */
@@ -499,8 +513,8 @@ static void inherit(struct mirror *m, const struct mirror *from)
 		/* Writes of the old table may still reach it, whatever else is exchanged. */
 		if (!m->meta && !same_legs(m, from) && !writes_draining(from, leg))
 			continue;
-		l->dead = old->dead;
-		l->why = old->why;
+		l->dead = old->dead && !died_unsaid(from, leg);
+		l->why = l->dead ? old->why : WHY_NONE;
 		l->deaths = old->deaths;
 		atomic64_set(&l->read_errors, atomic64_read(&old->read_errors));
 		atomic64_set(&l->write_errors, atomic64_read(&old->write_errors));

@@ -220,17 +220,11 @@ def test_seeded_lives(kernel: str, lives: int) -> None:
 
 @both_kernels
 @pytest.mark.parametrize("part", [
-    "joins", "resumes", "reloads", "reads", "opened", "requeues", "exchanged", "exchanged_parting",
+    "joins", "resumes", "reloads", "reads", "opened", "requeues", "unsaid", "exchanged",
+    "exchanged_parting",
 ])  # fmt: skip
 def test_between_the_last_steps(part: str, kernel: str) -> None:
     run = lab("state_ends.py", part, kernel=kernel, options=PATIENCE)
-    assert run.rc == 0, run.text
-
-
-@pytest.mark.xfail(strict=True, reason="not mended yet: issue 15")
-def test_a_table_after_a_parting_that_failed() -> None:
-    """It takes over that the local leg is dead, which nobody could say, and is refused."""
-    run = lab("state_ends.py", "unsaid", options=PATIENCE)
     assert run.rc == 0, run.text
 
 
@@ -239,6 +233,7 @@ def test_a_table_after_a_parting_that_failed() -> None:
     ("resumes", "runs_held", "in vain for: the write"),
     ("reloads", "keeps_the_rest", "in vain for: a read"),
     ("opened", "writes_taken", "still blocked"),
+    ("unsaid", "death_handed_on", "Input/output error"),
     ("exchanged", "both_strange", "Input/output error"),
     ("exchanged_parting", "both_strange", "Invalid argument"),
 ])  # fmt: skip

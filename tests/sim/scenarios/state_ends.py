@@ -207,7 +207,7 @@ def requeues() -> None:
 
 def unsaid() -> None:
     base.step("a leg died and nobody could say so, it is well again; then a new table")
-    pair = Pair("remote_timeout", 2000, "rejoin", 0, "policy", "error")
+    pair = Pair("remote_timeout", 2000, "rejoin", 0)
     pair.put(0)
     pair.remote.all("nowrite")
     pair.local.gone()
