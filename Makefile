@@ -42,8 +42,9 @@ demo: modules-vm bins lab-vm ## two virtual hosts, a trace over LAN and WAN, a p
 	@bench/demo
 
 .PHONY: test
+# The virtual hosts often wait, and use one CPU then or none.
 test: ## everything: lint, modules, unit, sim and vm tests, and their sum
-	@MAKE="$(MAKE)" python3 tests/lab/run-tests lint modules test-unit test-sim test-vm
+	@MAKE="$(MAKE)" python3 tests/lab/run-tests lint modules test-unit test-sim+test-vm
 
 .PHONY: test-long
 test-long: ## hours: thousands of seeds, the whole search, millions of inputs, and their sum
