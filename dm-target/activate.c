@@ -14,6 +14,7 @@
 #include "verdict.h"
 
 TEST_KNOB(bool, swapped_later, "a new table with swapped legs is refused when it is resumed");
+TEST_KNOB(bool, drops_the_other, "a new table drops the leg not to be kept, not the one that takes no writes");
 TEST_KNOB(bool, suspend_keeps, "a leg that fails while the table is suspended isn't given up");
 TEST_KNOB(bool, runs_held, "a resume lets the map run, whoever holds it");
 TEST_KNOB(bool, core_forgets, "core mode: what the table says that is stale isn't dirty");
@@ -199,7 +200,8 @@ static int begin_alone(struct mirror *m, enum leg_id missing)
 	return r;
 }
 
-static int begin_together(struct mirror *m, const struct verdict *v)
+/* @bad: the leg that couldn't be written, if it fails. */
+static int begin_together(struct mirror *m, const struct verdict *v, enum leg_id *bad)
 {
 	enum leg_id source = v->source, leg = other_leg(source);
 	struct super *s = &m->meta->super[source];
@@ -210,6 +212,7 @@ static int begin_together(struct mirror *m, const struct verdict *v)
 		dirty_map_fill(&m->dirty, 0);
 	target = v->full || v->join || !dirty_map_empty(&m->dirty);
 
+	*bad = source;
 	mutex_lock(&m->meta->lock[source]);
 	if (!s->map_epoch)
 		super_new_map(s);
@@ -217,8 +220,10 @@ static int begin_together(struct mirror *m, const struct verdict *v)
 	mutex_unlock(&m->meta->lock[source]);
 	if (!r)
 		r = metadata_update(m, source, grow_extend);
-	if (!r)
-		r = target ? join_as_target(m, leg, v->full) : metadata_update(m, leg, NULL);
+	if (r)
+		return r;
+	*bad = leg;
+	r = target ? join_as_target(m, leg, v->full) : metadata_update(m, leg, NULL);
 	if (r)
 		return r;
 
@@ -349,14 +354,19 @@ static int take_legs(struct mirror *m, const struct super_found found[LEGS])
 	return 0;
 }
 
-static int begin(struct mirror *m)
+/*
+ * @drop: if it fails, and the table takes over from one, the leg to try it without; LEGS: none.
+ * That is the one not to be kept; but of two that say the same, the one that can't be written.
+ */
+static int begin(struct mirror *m, enum leg_id *drop)
 {
 	struct super_found found[LEGS] = { };
 	bool draining[LEGS];
+	enum leg_id leg, bad;
 	struct verdict v;
-	enum leg_id leg;
 	int r;
 
+	*drop = m->keep < LEGS ? other_leg(m->keep) : LEGS;
 	if (!m->meta)
 		return begin_core(m);
 
@@ -364,6 +374,7 @@ static int begin(struct mirror *m)
 	r = find_legs(m, found, &v, draining);
 	if (!r && m->keep < LEGS && draining[m->keep]) {
 		tell_draining(m, m->keep, "it is the one to go on with; try again when it has");
+		*drop = LEGS;
 		r = -EBUSY;
 	}
 	for (leg = LEG_LOCAL; leg < LEGS && !r; leg++)
@@ -389,7 +400,12 @@ static int begin(struct mirror *m)
 		begin_read_only(m, &v);
 		return 0;
 	}
-	return v.alone ? begin_alone(m, other_leg(v.source)) : begin_together(m, &v);
+	if (v.alone)
+		return begin_alone(m, other_leg(v.source));
+	r = begin_together(m, &v, &bad);
+	if (r && *drop < LEGS && !v.join && !v.full && !test_knob(drops_the_other))
+		*drop = bad;
+	return r;
 }
 
 static void set_dead(struct mirror *m, enum leg_id leg, bool dead)
@@ -407,13 +423,13 @@ static void set_dead(struct mirror *m, enum leg_id leg, bool dead)
 
 int activate_begin(struct mirror *m)
 {
-	enum leg_id drop = other_leg(m->keep), leg;
+	enum leg_id drop, leg;
 	bool was_dead[LEGS];
 	int r;
 
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		was_dead[leg] = m->legs[leg].dead;
-	r = begin(m);
+	r = begin(m, &drop);
 	/* A parting that failed lets the map run: nobody cleans it before there is a home. */
 	if (r)
 		dirty_map_stop(&m->dirty);
@@ -421,12 +437,12 @@ int activate_begin(struct mirror *m)
 	for (leg = LEG_LOCAL; leg < LEGS && r; leg++)
 		if (m->legs[leg].dead && !was_dead[leg])
 			set_dead(m, leg, false);
-	if (!r || m->keep == LEGS || m->legs[drop].dead || m->legs[m->keep].dead)
+	if (!r || drop == LEGS || m->legs[LEG_LOCAL].dead || m->legs[LEG_REMOTE].dead)
 		return r;
 	DMERR("%s: going on without the %s leg (%s), which can't be taken",
 	      m->name, leg_name(drop), leg_path(&m->legs[drop]));
 	set_dead(m, drop, true);
-	r = begin(m);
+	r = begin(m, &leg);
 	/* It wasn't that leg: the next try, or the next table, has both again. */
 	if (r) {
 		dirty_map_stop(&m->dirty);

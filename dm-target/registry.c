@@ -13,6 +13,7 @@
 #include "scatter.h"
 
 TEST_KNOB(bool, death_handed_on, "a new table takes a leg for dead that nobody could call that");
+TEST_KNOB(bool, unsaid_kept, "a new table goes on with a leg that died though nobody could say so");
 TEST_KNOB(bool, name_of_before, "a renamed device is known by the name that it had");
 TEST_KNOB(bool, drain_by_device, "what was abandoned is looked for on the same block device only");
 TEST_KNOB(bool, starts_beside, "a table starts while the one before still parts");
@@ -426,22 +427,47 @@ void registry_linger(struct mirror *m, void (*free)(struct mirror *m))
 	queue_work(linger_wq, &m->registered.work);
 }
 
+/*
+ * It died, and the other one couldn't say so: nothing was acknowledged without it, for as far as is
+ * known that one still says that both are in sync (standing.h). The new table looks at both, as the
+ * join of this one would have.
+ */
+static bool died_unsaid(const struct mirror *from, enum leg_id leg)
+{
+	const struct leg *l = &from->legs[leg];
+
+	return from->meta && l->dead && from->standing == PARTING &&
+	       from->meta->super[other_leg(leg)].state == LOCKSTEP_SYNC &&
+	       l->why != WHY_TOLD && !writes_draining(from, leg) && !test_knob(death_handed_on);
+}
+
+/*
+ * The leg that has everything: the map's home; but not if it died unsaid, for the other one has
+ * everything, too, and may say by now, or say later, that it is alone. LEGS: it never ran.
+ */
+static enum leg_id has_all(const struct mirror *m)
+{
+	if (m->home == LEGS)
+		return LEGS;
+	return died_unsaid(m, m->home) && !test_knob(unsaid_kept) ? other_leg(m->home) : m->home;
+}
+
 /* Which leg had everything when a table of this device ran last? */
 static void hand_on_had(struct mirror *m, const struct mirror *from)
 {
 	struct registered *to = &m->registered;
-	enum leg_id home = from->home;
+	enum leg_id had = has_all(from);
 
 	to->had = from->registered.had;
 	to->had_dev = from->registered.had_dev;
 	to->had_known = from->registered.had_known;
 	memcpy(to->had_uuid, from->registered.had_uuid, sizeof(to->had_uuid));
-	if (home == LEGS)
+	if (had == LEGS)
 		return;
-	to->had = home;
-	to->had_dev = from->legs[home].bdev ? from->legs[home].bdev->bd_dev : 0;
-	to->had_known = from->registered.known[home];
-	memcpy(to->had_uuid, from->registered.leg_uuid[home], sizeof(to->had_uuid));
+	to->had = had;
+	to->had_dev = from->legs[had].bdev ? from->legs[had].bdev->bd_dev : 0;
+	to->had_known = from->registered.known[had];
+	memcpy(to->had_uuid, from->registered.leg_uuid[had], sizeof(to->had_uuid));
 }
 
 /* Is it the leg that had everything? Without metadata its place is all that can be known. */
@@ -459,26 +485,14 @@ static bool is_had(const struct mirror *m, enum leg_id leg)
 /* The leg that had everything; the other one if that is the one exchanged. */
 static enum leg_id to_keep(const struct mirror *m, const struct mirror *from)
 {
-	enum leg_id keep;
+	enum leg_id keep = has_all(from);
 
-	if (from->home == LEGS && m->registered.had < LEGS && !test_knob(keeps_the_rest))
+	if (keep == LEGS && m->registered.had < LEGS && !test_knob(keeps_the_rest))
 		return is_had(m, m->registered.had) ? m->registered.had :
 						     other_leg(m->registered.had);
-	keep = from->home < LEGS ? from->home : from->keep < LEGS ? from->keep : LEG_LOCAL;
+	if (keep == LEGS)
+		keep = from->keep < LEGS ? from->keep : LEG_LOCAL;
 	return same_leg(m, keep, from, keep) ? keep : other_leg(keep);
-}
-
-/*
- * It died, and is the map's home yet, as the other one couldn't be made that: nothing was
- * acknowledged without it, and nothing says that it is dead (standing.h). The new table looks, as
- * the join of this one would have.
- */
-static bool died_unsaid(const struct mirror *from, enum leg_id leg)
-{
-	const struct leg *l = &from->legs[leg];
-
-	return from->meta && l->dead && from->standing == PARTING && from->home == leg &&
-	       l->why != WHY_TOLD && !writes_draining(from, leg) && !test_knob(death_handed_on);
 }
 
 /*

@@ -21,7 +21,8 @@
  * has written when it was suspended. So a reload neither restarts a resync nor
  * forgets a stale region or that a leg was failed by hand, and a leg may be
  * exchanged by it: another device is a new word on that leg. Both may be, if they are the same legs
- * by their uuids.
+ * by their uuids. A leg isn't dead any more if the other one couldn't say that it is alone; as that
+ * may be on its way yet, the new table doesn't start without the other one before it has answered.
  *
  * Without metadata (core mode) the regions that are stale are taken over in
  * memory; sync or nosync of the new table line then only mean the sectors that

@@ -220,8 +220,8 @@ def test_seeded_lives(kernel: str, lives: int) -> None:
 
 @both_kernels
 @pytest.mark.parametrize("part", [
-    "joins", "resumes", "reloads", "reads", "opened", "requeues", "unsaid", "exchanged",
-    "exchanged_parting",
+    "joins", "resumes", "reloads", "reads", "opened", "requeues", "unsaid_local", "unsaid_remote",
+    "unsaid_late", "exchanged", "exchanged_parting",
 ])  # fmt: skip
 def test_between_the_last_steps(part: str, kernel: str) -> None:
     run = lab("state_ends.py", part, kernel=kernel, options=PATIENCE)
@@ -233,7 +233,9 @@ def test_between_the_last_steps(part: str, kernel: str) -> None:
     ("resumes", "runs_held", "in vain for: the write"),
     ("reloads", "keeps_the_rest", "in vain for: a read"),
     ("opened", "writes_taken", "still blocked"),
-    ("unsaid", "death_handed_on", "Input/output error"),
+    ("unsaid_local", "death_handed_on", "Input/output error"),
+    ("unsaid_remote", "drops_the_other", "Input/output error"),
+    ("unsaid_late", "unsaid_kept", "was accepted"),
     ("exchanged", "both_strange", "Input/output error"),
     ("exchanged_parting", "both_strange", "Invalid argument"),
 ])  # fmt: skip

@@ -331,16 +331,6 @@ def a_leg_fails(leg: str, when: str) -> None:
     dm.suspend("mirror")
     if when == "with the table":
         pair.legs[leg].set("nowrite")
-    if (leg, when) == (LOCAL, "with the table"):
-        # It keeps the map: nobody else may. I/O waits until it is well, or another table comes.
-        with base.refused("resume", errno.EIO, kernel="can't be started"):
-            dm.resume("mirror")
-        pair.legs[leg].set("linear")
-        dm.resume("mirror")
-        pair.sectors = most
-        pair.put(most - 8)
-        pair.good_end(when)
-        return
     dm.resume("mirror")
     pair.sectors = most
     base.expect("D" in pair.status().health, "it is given up")

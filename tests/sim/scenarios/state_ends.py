@@ -205,22 +205,52 @@ def requeues() -> None:
     pair.good_end("requeued")
 
 
-def unsaid() -> None:
-    base.step("a leg died and nobody could say so, it is well again; then a new table")
+def unsaid(dead: str) -> None:
+    base.step(f"the {dead} leg died and nobody could say so, it is well again; then a new table")
     pair = Pair("remote_timeout", 2000, "rejoin", 0)
     pair.put(0)
-    pair.remote.all("nowrite")
-    pair.local.gone()
-    with base.refused("a write that no leg takes", errno.EIO):
-        pair.put(64)
-    pair.local.well()
+    legs = dict(pair.legs)
+    gone = legs.pop(dead)
+    (bad,) = legs.values()
+    bad.set(slots="nowrite")
+    gone.gone()
+    with base.refused("a write that only one leg has", errno.EIO):
+        pair.put(0)
+    print(f"  {dm.status(pair.name)}", flush=True)
+    gone.well()
     dm.load(pair.name, pair.table())
     dm.suspend(pair.name)
     dm.resume(pair.name)
     pair.put(64)
-    pair.remote.well()
+    bad.well()
     pair.message("recover")
     pair.good_end("the new table")
+
+
+def unsaid_late() -> None:
+    base.step("a leg died, and what says so is still on its way to the other one; then a new table")
+    pair = Pair("remote_timeout", 500, "rejoin", 1)
+    pair.put(0)
+    dm.load(pair.name, pair.table())
+    pair.remote.set(slots="stall:5000")
+    pair.local.set(slots="nowrite")
+    dm.suspend(pair.name)
+    pair.local.well()
+    with base.refused("a start without the leg that may say that it is alone", errno.EBUSY):
+        dm.resume(pair.name)
+    pair.remote.well()
+    base.until(partial(resumed, pair), "a start with that leg", 30)
+    pair.put(64)
+    pair.good_end("the new table")
+
+
+def resumed(pair: Pair) -> bool:
+    try:
+        dm.resume(pair.name)
+    except OSError as err:
+        base.equal(err.errno, errno.EBUSY, "a resume")
+        return False
+    return True
 
 
 PARTS: dict[str, Callable[[], None]] = {
@@ -230,7 +260,9 @@ PARTS: dict[str, Callable[[], None]] = {
     "reads": reads,
     "opened": opened,
     "requeues": requeues,
-    "unsaid": unsaid,
+    "unsaid_local": lambda: unsaid("local"),
+    "unsaid_remote": lambda: unsaid("remote"),
+    "unsaid_late": unsaid_late,
     "exchanged": lambda: exchanged(parts=False),
     "exchanged_parting": lambda: exchanged(parts=True),
 }
