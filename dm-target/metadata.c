@@ -11,10 +11,12 @@
 #include "lockstep-test.h"
 #include "lockstep-trace.h"
 #include "mirror.h"
+#include "registry.h"
 #include "transfer.h"
 
 TEST_KNOB(bool, one_slot, "a slot that can't be read makes both so");
 TEST_KNOB(bool, moved_for_good, "a superblock whose move was cut short isn't taken, wherever the device ends");
+TEST_KNOB(bool, place_stays, "where the first look found no superblock is looked for good");
 TEST_KNOB(bool, sure_of_halves, "a superblock that was written half-way is as it was before");
 
 #define READING	(REQ_OP_READ | REQ_SYNC | REQ_META)
@@ -133,6 +135,9 @@ int metadata_read(struct mirror *m, enum leg_id leg, struct super_found *found)
 		found->kind = SUPER_BAD;
 		found->reason = sector ? SUPER_UNREADABLE : SUPER_TOO_SMALL;
 	}
+	/* Where none was ever found none is written: the device may have another end next time. */
+	if (found->kind != SUPER_VALID && !registry_knows(m, leg) && !test_knob(place_stays))
+		m->meta->size[leg] = 0;
 	mutex_unlock(&m->meta->lock[leg]);
 	return r;
 }

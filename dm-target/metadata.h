@@ -34,9 +34,9 @@ struct metadata {
 	 */
 	bool unsure[LEGS];
 	/*
-	 * The device's size, in sectors, when it was first read: what is at its end
-	 * stays there, though the device may grow while it is in use. A table
-	 * reload hands it on (registry.h).
+	 * The device's size, in sectors, when a superblock was first found at its end:
+	 * that stays there, though the device may grow while it is in use. A table
+	 * reload hands it on (registry.h). 0: none was found yet.
 	 */
 	u64 size[LEGS];
 	void *slots[LEGS];		/* for their I/O: LOCKSTEP_SLOTS_BYTES */

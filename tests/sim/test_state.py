@@ -221,7 +221,7 @@ def test_seeded_lives(kernel: str, lives: int) -> None:
 @both_kernels
 @pytest.mark.parametrize("part", [
     "joins", "resumes", "reloads", "reads", "opened", "requeues", "unsaid_local", "unsaid_remote",
-    "unsaid_late", "exchanged", "exchanged_parting",
+    "unsaid_late", "smaller", "exchanged", "exchanged_parting",
 ])  # fmt: skip
 def test_between_the_last_steps(part: str, kernel: str) -> None:
     run = lab("state_ends.py", part, kernel=kernel, options=PATIENCE)
@@ -236,6 +236,7 @@ def test_between_the_last_steps(part: str, kernel: str) -> None:
     ("unsaid_local", "death_handed_on", "Input/output error"),
     ("unsaid_remote", "drops_the_other", "Input/output error"),
     ("unsaid_late", "unsaid_kept", "was accepted"),
+    ("smaller", "place_stays", "in vain for"),
     ("exchanged", "both_strange", "Input/output error"),
     ("exchanged_parting", "both_strange", "Invalid argument"),
 ])  # fmt: skip

@@ -182,6 +182,20 @@ def exchanged(parts: bool) -> None:
         dm.remove(name)
 
 
+def smaller() -> None:
+    base.step("a new table has a leg by a device that is too small yet")
+    pair = Pair("remote_timeout", 2000, "rejoin", 1)
+    size, below = pair.remote.disk.sectors, pair.remote.disk.node
+    dm.create("xremote", f"0 {size - 8} linear {below} 0")
+    dm.reload(pair.name, pair.table(remote="/dev/mapper/xremote"))
+    pair.put(0)
+    pair.wait("AD", "alone")
+    dm.reload("xremote", f"0 {size} linear {below} 0")
+    pair.in_sync()
+    pair.good_end("by a device that was too small")
+    dm.remove("xremote")
+
+
 def requeues() -> None:
     base.step("policy block: what is held goes back to dm in a noflush suspend, and waits there")
     pair = Pair("remote_timeout", 200, "rejoin", 1, "policy", "block")
@@ -263,6 +277,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "unsaid_local": lambda: unsaid("local"),
     "unsaid_remote": lambda: unsaid("remote"),
     "unsaid_late": unsaid_late,
+    "smaller": smaller,
     "exchanged": lambda: exchanged(parts=False),
     "exchanged_parting": lambda: exchanged(parts=True),
 }
