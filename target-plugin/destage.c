@@ -271,6 +271,9 @@ static int advance(struct dcd_engine *e, const struct dcd_mark *m, bool log_dead
 
 	if (log_dead && dcd_is_leaving(e))
 		return dcd_leave_passed(e, m);
+	/* What was refused may be the only thing that is left of what it was written over. */
+	if (e->sweep.untold)
+		return -EIO;
 	if (dcd_leave_taken_back(e))
 		return -EAGAIN;
 	if (!log_dead && make_durable(e))
@@ -327,7 +330,7 @@ static bool here(struct dcd_engine *e, struct dcd_mark *m, u64 *tail)
 		m->target = s->short_target;
 		m->applied = s->short_applied;
 	}
-	if (log_dead)
+	if (log_dead && !s->untold)
 		dcd_published_segments(e, &m->target, &m->applied);
 	*tail = e->tail;
 	spin_unlock(&e->lock);
@@ -433,6 +436,8 @@ void dcd_destage_worker(struct work_struct *work)
 	/* A commit that was under way when the log died has its slot; no other begins. */
 	if (READ_ONCE(e->log_dead))
 		flush_work(&e->commit_work.work);
+	s->untold = READ_ONCE(e->log_dead) && e->after_log && !dcd_is_leaving(e) &&
+		    dcd_witness_none(e);
 	log_dead = here(e, &m, &tail);
 	if (s->past_log != log_dead)
 		s->n = 0;

@@ -672,9 +672,11 @@ void dcd_foresee_nothing(struct dcd_engine *e);
 /*
  * witness.c. At open: the headers have been read; then, with the index, is the data disk the
  * one it was? -EMEDIUMTYPE: no. What is there of a batch is durable, and will be forgotten.
+ * _none(): both copies of the superblock have no witness. The destager's.
  */
 void dcd_witness_begin(struct dcd_engine *e);
 int __must_check dcd_witness_check(struct dcd_engine *e);
+int __must_check dcd_witness_none(struct dcd_engine *e);
 void dcd_witness_batch(struct dcd_engine *e, const struct dcd_batch *b);
 /* At open: it has something there that is newer, and the index doesn't tell. */
 void dcd_witness_over(struct dcd_engine *e, const struct dcd_place *p);

@@ -22,6 +22,7 @@ struct dcd_sweep {
 	u64 turn;		/* @way where this turn began */
 	sector_t at;
 	bool past_log;		/* the log is dead: one mark a turn, up to the newest write */
+	bool untold;		/* but only what was acknowledged goes past it (witness.c) */
 	bool ahead;		/* the next batch is collected */
 	struct dcd_mark marks[DCD_MARKS];
 	unsigned int n;

@@ -9,7 +9,9 @@
  * segment from its tail on, or came later; so it is live for whoever opens the log with that
  * superblock. What came there before has been here, before the index forgot it. Only past a
  * dead log that isn't so: an NVRAM header (or what stands for it: beyond.h) that says more than the
- * superblock makes the witnesses void.
+ * superblock makes the witnesses void. Where every write is acknowledged by the log alone, those
+ * that it hasn't got, and that were refused, go to the data disk only when the superblock has no
+ * witnesses any more.
  *
  * The destager's, and who opens. They are kept in @super.
  */
@@ -22,6 +24,7 @@
 #define EACH_BATCH	4
 #define MOST		(DCD_BLOCK >> SECTOR_SHIFT)	/* sectors of one */
 
+TEST_KNOB(bool, witnesses_stay, "refused writes go past a dead log over what its superblock names");
 TEST_KNOB(bool, any_data, "any data disk of the right size is taken for the right one");
 
 void dcd_witness_begin(struct dcd_engine *e)
@@ -66,6 +69,21 @@ void dcd_witness_batch(struct dcd_engine *e, const struct dcd_batch *b)
 		dcd_witness_set(&e->super, e->next_witness++ % DCD_WITNESSES, &w);
 	}
 	mutex_unlock(&e->super_lock);
+}
+
+int dcd_witness_none(struct dcd_engine *e)
+{
+	unsigned int copy;
+	int r = 0;
+
+	if (test_knob(witnesses_stay))
+		return 0;
+	mutex_lock(&e->super_lock);
+	dcd_witness_void(&e->super);
+	mutex_unlock(&e->super_lock);
+	for (copy = 0; copy < 2 && !r; copy++)
+		r = dcd_super_write(e, le64_to_cpu(e->super.tail), le64_to_cpu(e->super.applied));
+	return r;
 }
 
 static bool covered(struct dcd_engine *e, const struct dcd_witnessed *w)

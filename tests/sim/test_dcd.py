@@ -20,6 +20,12 @@ def test_dcd(scenario: str, kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+def test_refused_writes_can_make_the_data_disk_strange() -> None:
+    """The control: they go past a dead log, which goes on to name what was there before."""
+    run = lab("dcd_none.py", "refused", options=("--param", "dcd.test_witnesses_stay=1"))
+    assert run.rc == 1 and "Wrong medium type" in run.stderr, run.text
+
+
 def test_io_faults_can_fail() -> None:
     """The control: acknowledged before it is persistent, a write is lost by a cut.
 

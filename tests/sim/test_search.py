@@ -202,6 +202,13 @@ def test_a_place_that_loses_in_each_lap_is_found() -> None:
     assert run.rc == 1 and "lap after lap is lost" in run.stderr, run.text
 
 
+def test_a_data_disk_that_is_strange_by_what_was_refused_is_found() -> None:
+    history = ("W1", "flush~", "log_fails", "W2", "again", "nvram=none")
+    assert lab("search_dcd.py", *history).rc == 0
+    run = lab("search_dcd.py", *history, options=("--param", "dcd.test_witnesses_stay=1"))
+    assert run.rc == 1 and "it isn't opened" in run.stderr, run.text
+
+
 def test_one_history_by_its_name() -> None:
     run = lab("search_mirror.py", "W1", "hang~", "W2", "back")
     assert run.rc == 0 and run.stdout == b"passed\n", run.text

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A DCD without NVRAM: a write is acknowledged when the log has it (report after complete)."""
+"""A DCD without NVRAM: a write is acknowledged when the log has it (report after complete).
+
+With the argument `refused` only what was refused when the log failed.
+"""
 
 import errno
 import threading
+import time
 from pathlib import Path
 
 from dcdlab import SEGMENT, Box, Model, filled
@@ -137,6 +141,46 @@ def closed_without_log() -> None:
     box.away()
 
 
+def refused(closed: bool) -> None:
+    how = "closed" if closed else "a cut"
+    base.step(f"the log fails for a while, {how}: the data disk is known again all the same")
+    box = Box(nvram="none", nvram_bytes=NVRAM_BYTES, settings="destage_idle_ms=100")
+    model = Model(box.data.sectors)
+    with box.disk() if closed else box.disk_until_cut() as disk:
+        filled(disk, model, 104, 112, "what is checked at the next start")
+        box.destaged()
+        box.log.fail_writes()
+        for n in range(3):
+            with base.refused(f"write {n} that the log can't have", errno.EIO):
+                disk.write(100 + 8 * n, blk.pattern(f"refused {n}", 8))
+        time.sleep(10)
+    box.log.heal()
+    with box.disk() as disk:
+        settle(disk, model)
+        model.check(disk, "reopened")
+    box.away()
+
+
+def past_the_log() -> None:
+    base.step("while the log fails what it has comes to the data disk all the same")
+    box = Box(nvram="none", nvram_bytes=NVRAM_BYTES, settings="destage_idle_ms=3600000")
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        filled(disk, model, 200, 500, "in the log")
+        box.log.fail_writes()
+        with base.refused("a write that the log can't have", errno.EIO):
+            disk.write(100, blk.pattern("refused 0", 8))
+        base.until(lambda: box.data.bytes(200, 300) == bytes(model.bytes[200 * 512 : 500 * 512]),
+                   "the data disk to have it", 30)  # fmt: skip
+        box.log.heal()
+        box.says("log ok", "the log to work again")
+        settle(disk, model)
+        filled(disk, model, 100, 124, "taken again")
+    with box.disk() as disk:
+        model.check(disk, "reopened")
+    box.away()
+
+
 def other_buffer() -> None:
     base.step("it is the same log as with dram: neither has an NVRAM that keeps anything")
     box = Box(nvram="none", nvram_bytes=NVRAM_BYTES)
@@ -155,10 +199,14 @@ def other_buffer() -> None:
     box.away()
 
 
-cut()
-groups()
-log_fails(cut_too=False)
-log_fails(cut_too=True)
-closed_without_log()
-other_buffer()
+if not base.words(1, ["refused"]):
+    cut()
+    groups()
+    log_fails(cut_too=False)
+    log_fails(cut_too=True)
+    closed_without_log()
+    past_the_log()
+    other_buffer()
+refused(closed=False)
+refused(closed=True)
 base.step("done")

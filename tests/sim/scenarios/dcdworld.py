@@ -118,8 +118,9 @@ class World:
             self.patient(self.box.close, "the DCD's end")
 
     def leave(self) -> None:
-        """As an admin closes it: not while a disk hangs."""
-        if self.hung or not self.node:
+        """As an admin closes it: not while a disk hangs, nor while nothing would keep what a DRAM
+        has."""
+        if self.hung or not self.node or (self.volatile and len(self.faults) == len(self.disks)):
             raise Refused
         self._shut()
         self.writes_end("writes to a LUN that is gone")

@@ -127,7 +127,7 @@ def _lines(nvram: list[bytes]) -> dict[int, int]:
 def line(w: World, older: int) -> None:
     """Of the entry that is so many older than the newest, when the power has been cut. It may be no
     entry that counts any more: then nothing is lost."""
-    if not w.well or w.worn or not w.node:
+    if not w.well or w.worn or not w.node or w.box.view == "none":
         raise Refused
     w.cut()
     lines = _lines(_nvram(w))

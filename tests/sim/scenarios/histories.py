@@ -4,6 +4,7 @@ search_dcd.py share.
 
     SCRIPT EVENTS [SHARD SHARDS] [only=NAME,NAME] [but=NAME,NAME] [with=NAME,NAME] [every=N]
         [WORD=VALUE of the script's own]
+    SCRIPT lives=FIRST,COUNT [length=N] [only=...] [but=...] [WORD=VALUE ...]
 
 A history is the writes W1 and W2, which overlap, and up to EVENTS events before, between and behind
 them. After each event the world goes on at once, or after as long as it takes everything that is
@@ -15,11 +16,15 @@ checksum of the name, as each Nth has the same events in the same places when N 
 events go into each other. The last line says how many there were, and how much simulated time they
 took. A history that fails is told as `W1 hang~ W2 other_way`, which is also an argument: the script
 then runs that one.
+
+lives: instead of every order of few events, random orders of up to `length` (default 12) events and
+several writes: those of so many seeds, from the first one on. What can't happen in one is left out.
 """
 
 from __future__ import annotations
 
 import itertools
+import random
 import sys
 import time
 import zlib
@@ -54,30 +59,46 @@ def orders(most: int, names: list[str]) -> Iterator[tuple[str, ...]]:
                 yield (*events[:one], "W1", *events[one:two], "W2", *events[two:])
 
 
+def lives(first: int, count: int, length: int, names: list[str]) -> Iterator[tuple[str, ...]]:
+    """One history for each seed."""
+    for seed in range(first, first + count):
+        rng = random.Random(seed)
+        events = rng.choices(names, k=rng.randint(2, length))
+        events += rng.choices(list(WRITES), k=rng.randint(2, 2 + length // 3))
+        rng.shuffle(events)
+        yield tuple(name + rng.choice(("", "", "~")) for name in events)
+
+
 def live(
     make: Callable[[], Some], known: dict[str, Callable[[Some], None]], history: tuple[str, ...],
-    long_s: float,
+    long_s: float, *, whole: bool = True,
 ) -> str:  # fmt: skip
-    """`passed`, or `void` if an event couldn't happen where it stands."""
+    """`passed`, or `void` if an event couldn't happen where it stands; that is left out if the
+    history needn't be `whole`."""
     world = make()
     outcome = "passed"
+    done: list[str] = []
     try:
         for word in history:
             name = word.rstrip("~")
+            done.append(word)
             try:
                 if name in WRITES:
                     world.write(*WRITES[name])
                 else:
                     known[name](world)
             except Refused:
+                if not whole:
+                    done.pop()
+                    continue
                 outcome = "void"
                 break
             time.sleep(long_s if word.endswith("~") else 0.001)
         world.judge()
         world.close()
-    except (base.Wrong, OSError):
+    except (base.Wrong, OSError) as err:
         world.let_go()
-        raise
+        raise base.Wrong(f"history {' '.join(done)}: {err}") from err
     return outcome
 
 
@@ -89,10 +110,10 @@ def main(
     known = {one.__name__: one for one in events}
     told = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
     plain = [word for word in sys.argv[1:] if "=" not in word]
-    words = ("only", "but", "with", "every", *own)
+    words = ("only", "but", "with", "every", "lives", "length", *own)
     base.expect(set(told) <= set(words), f"{sys.argv[1:]}; known: {', '.join(words)}")
     own.update((word, value) for word, value in told.items() if word in own)
-    if "W1" in plain:
+    if any(word.rstrip("~") in WRITES for word in plain):
         names = {*WRITES, *known}
         base.expect(all(word.rstrip("~") in names for word in plain), f"known: {sorted(names)}")
         print(live(make, known, tuple(plain), long_s), flush=True)
@@ -103,18 +124,23 @@ def main(
     base.expect({*wanted, *but, *among} <= set(known), f"known: {sorted(known)}")
     chosen = [name for name in wanted if name not in but]
     every = int(told.get("every", "1"))
-    began = time.monotonic()
-    tally = {"passed": 0, "void": 0}
-    for history in orders(most, chosen):
+
+    def belongs(history: tuple[str, ...]) -> bool:
         number = zlib.crc32(" ".join(history).encode())
         if number % every or number // every % shards != shard:
-            continue
-        if among and not any(word.rstrip("~") in among for word in history):
-            continue
-        try:
-            tally[live(make, known, history, long_s)] += 1
-        except (base.Wrong, OSError) as err:
-            raise base.Wrong(f"history {' '.join(history)}: {err}") from err
+            return False
+        return not among or any(word.rstrip("~") in among for word in history)
+
+    seeded = "lives" in told
+    if seeded:
+        first, count = map(int, told["lives"].split(","))
+        found = lives(first, count, int(told.get("length", "12")), chosen)
+    else:
+        found = filter(belongs, orders(most, chosen))
+    began = time.monotonic()
+    tally = {"passed": 0, "void": 0}
+    for history in found:
+        tally[live(make, known, history, long_s, whole=not seeded)] += 1
     print(f"{tally['passed']} histories passed, {tally['void']} void, "
           f"{time.monotonic() - began:.0f} s simulated")  # fmt: skip
     return 0

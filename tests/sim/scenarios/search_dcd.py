@@ -124,6 +124,8 @@ def poison(w: World) -> None:
 
 def lose(w: World) -> None:
     """The power is cut, and neither has it when it is back."""
+    if w.box.view == "none":
+        raise Refused
     raw = harmlab.newest(w, 104)
     w.cut()
     if harmlab.flip(w, raw) + harmlab.poison(w, raw):
