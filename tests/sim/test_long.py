@@ -79,6 +79,21 @@ def test_every_order_of_three_events(axis: str, of: int, part: int) -> None:
     assert re.search(rb"\d+ histories passed", run.stdout), run.text
 
 
+@every_part
+@pytest.mark.parametrize(("of", "axis"), [
+    *(("mirror", axis) for axis in (
+        "", "queue=few", "cache=on", "policy=block", "policy=error", "log=small", "size=more",
+        "queue=few policy=block log=small", "size=more policy=error cache=on")),
+    *(("dcd", f"nvram={nvram} ring={ring}") for nvram in ("lab", "none", "dram")
+      for ring in ("idle", "full")),
+])  # fmt: skip
+def test_histories_of_many_events(of: str, axis: str, part: int) -> None:
+    count = seeds(8000 if of == "mirror" else 4000)
+    words = (f"lives={10_000 + part * count},{count}", "length=16", *axis.split())
+    run = lab(f"search_{of}.py", *words, options=HOURS)
+    assert run.rc == 0, run.text
+
+
 @pytest.mark.parametrize(
     ("scenario", "words", "kernel", "options"),
     [

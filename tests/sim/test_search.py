@@ -170,6 +170,15 @@ def test_some_orders_of_two_events_of_a_log_that_fails_in_part(
     assert told and int(told[1]) > 25, run.text
 
 
+@pytest.mark.parametrize(("of", "words"), [
+    ("mirror", ""), ("mirror", "queue=few policy=block log=small"), ("dcd", "nvram=lab"),
+    ("dcd", "nvram=none ring=full"),
+])  # fmt: skip
+def test_histories_of_many_events(of: str, words: str) -> None:
+    run = lab(f"search_{of}.py", "lives=1,50", *words.split(), options=PATIENCE)
+    assert run.rc == 0 and b"50 histories passed, 0 void" in run.stdout, run.text
+
+
 @pytest.mark.parametrize(
     ("knob", "most", "words", "found"),
     [
@@ -203,7 +212,7 @@ def test_a_place_that_loses_in_each_lap_is_found() -> None:
 
 
 def test_a_data_disk_that_is_strange_by_what_was_refused_is_found() -> None:
-    history = ("W1", "flush~", "log_fails", "W2", "again", "nvram=none")
+    history = ("W1", "flush~", "log_fails", "W2~", "again", "nvram=none")
     assert lab("search_dcd.py", *history).rc == 0
     run = lab("search_dcd.py", *history, options=("--param", "dcd.test_witnesses_stay=1"))
     assert run.rc == 1 and "it isn't opened" in run.stderr, run.text

@@ -152,10 +152,14 @@ def exchange(w: World, way: str, wire: str | None = None) -> None:
     except OSError:  # the leg can't be read
         raise Refused from None
     w.patient(lambda: dm.suspend(MIRROR), "suspend for the new table")
+    no_other = w.status().local != "A"
     try:
         w.patient(lambda: dm.resume(MIRROR), "resume with the new table")
     except OSError as err:
-        raise base.Wrong(f"a table on these legs can't be started: {err}") from err
+        if way not in w.failing | w.unsaid or not no_other:
+            raise base.Wrong(f"a table on these legs can't be started: {err}") from err
+        w.mend(way)
+        w.resume()
     w.local_bad &= wire == w.wire
     w.wire, w.way = wire, way
 
@@ -165,6 +169,8 @@ def anew(w: World) -> None:
     of which one takes no writes, but in the place of one that runs."""
     if w.suspended or not w.there() or w.nobody_answers or w.other_way in w.failing:
         raise Refused
+    if w.hangs(w.wire) and w.status().local != "A":
+        raise Refused  # a leg that can't be looked at has to be left out of the table
     w.local_well()
     try:
         w.patient(lambda: dm.remove(MIRROR), "removal")

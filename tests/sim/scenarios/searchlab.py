@@ -95,6 +95,7 @@ class World:
         self._hung: set[str] = set()
         self._keeps: set[str] = set()  # some of what they get
         self.failing: set[str] = set()  # take no writes
+        self.unsaid: set[str] = set()  # take no superblock
         self._size = SECTORS
         if OWN["log"] == "small":
             base.put(LOG_SLOTS, 2)
@@ -189,6 +190,7 @@ class World:
         self._hung.discard(name)
         self._keeps.discard(name)
         self.failing.discard(name)
+        self.unsaid.discard(name)
         dm.resume(name)
 
     def hang(self, name: str) -> None:
@@ -196,6 +198,9 @@ class World:
             raise Refused
         dm.suspend(name, flush=False)
         self._hung.add(name)
+
+    def hangs(self, name: str) -> bool:
+        return name in self._hung
 
     def local_well(self) -> None:
         """No table starts on a local leg that can't be written: an admin sees to that first."""
@@ -242,6 +247,8 @@ class World:
         if bad < sectors:
             lines.append(f"{start + bad} {sectors - bad} linear {node} {start + bad}")
         self._set(name, "\n".join(lines))
+        if how == "error_writes":
+            self.unsaid.add(name)
 
     def blink(self, sectors: int) -> None:
         """The local leg fails for a moment, in which there is a write, and the end of the remote
@@ -584,7 +591,8 @@ class World:
     def judge(self) -> None:
         """Whatever is still on its way comes back as late as it can."""
         if self.suspended:
-            if self.nobody_answers:
+            way_hangs = self.way in self._hung | self._keeps
+            if self.nobody_answers or (self.local_bad and way_hangs):
                 self._resumed()  # or not, but it ends
                 self.mend(self.way)
                 self.mend(self.wire)
@@ -597,8 +605,8 @@ class World:
             self.writes_end("writes while a way hangs")
         # Under another policy a write may wait for the leg that hangs.
         self.message("policy degrade")
-        alone = self.word("standing") == "alone" and not self._hung & set(WAYS)
-        if self.wire in self._hung and alone:
+        without = self.status().local == "D" and self.word("standing") == "alone"
+        if self.wire in self._hung and without and not self._hung & set(WAYS):
             self.reads_end("reads while the local leg hangs")
         self.mend(self.wire)
         if self.way not in self._hung:
@@ -607,6 +615,8 @@ class World:
         time.sleep(3 * TIMEOUT_MS / 1000)
         if self.settle("in sync while a way still hangs", 6):
             self.writes_end("writes of a mirror in sync")
+        # One that had waited for room in the map may have found out just now.
+        if self.settle("still in sync", 0):
             self.alike("in sync")
             self.write(100, 12)
             self.writes_end("a write of a mirror in sync")
