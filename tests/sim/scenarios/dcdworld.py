@@ -151,6 +151,7 @@ class World:
         history = self.history
         if not history.issue(first, count, version):
             return False
+        history.begin(first, count, version)
         try:
             with blk.Disk(node) as disk:
                 what(disk)
@@ -161,6 +162,8 @@ class World:
                 f"a write is refused for a bad place of a disk: {err}",
             )
             return False
+        finally:
+            history.end(version)
         history.ack(first, count, version, False)
         return True
 
@@ -205,7 +208,7 @@ class World:
             with blk.Disk(node) as disk:
                 disk.flush()
         except OSError as err:
-            base.expect(err.errno == errno.EIO, f"a flush: {err}")
+            base.expect(err.errno == errno.EIO or self.node != node, f"a flush: {err}")
         else:
             self.history.flushed(begun)
 
@@ -366,14 +369,12 @@ class World:
         lost = self.look("all is well")
         self.no_more_lost()
         if lost or ((self.rotten or self.bad_places) and self.stays_damaged()):
-            # Until the log is found to work again a write may be refused.
-            base.until(lambda: "log FAILING" not in self.box.info(), "the log to work")
-            self.write(PLACES[0], len(PLACES))
-            for at in sorted(lost - set(PLACES)):
-                self.write(at, 1)
-            self.writes_end("a write over what is lost")
+            beyond = [(n, 1) for n in sorted(lost - {*PLACES})]
+            for at, count in ((PLACES[0], len(PLACES)), *beyond):
+                base.until(partial(self.written, at, count), "a write over what is lost")
         self.rotten = self.bad_places = False
-        if OWN["ring"] == "full" and self.box.count("bad_places"):
+        failing = self.box.count("bad_places") or "data ok" not in self.box.info()
+        if OWN["ring"] == "full" and failing:
             # What the data disk didn't take is tried when something is destaged.
             self.box.set(LET_GO)
         self.box.says("log ok, data ok", "the disks to be told well")
@@ -399,8 +400,20 @@ class World:
             lost = self.box.count("lost_places")
             base.expect(lost <= 1, f"lap after lap is lost by one bad place: {lost}")
 
+    def log_works(self) -> None:
+        base.until(lambda: "log FAILING" not in self.box.info(), "the log to work")
+
+    def written(self, first: int, count: int) -> bool:
+        """It may be refused until each disk that was ill has been tried again."""
+        if OWN["ring"] == "full" and "FAILING" in self.box.info():
+            self.box.set(LET_GO)
+        self.write(first, count)
+        self.writes_end("a write over what is lost")
+        return self.history.acked[first] == self.versions.last
+
     def stays_damaged(self) -> bool:
         """With room in the log, what NVRAM has waits there, too, for a better log (lost.h)."""
+        self.log_works()  # until then it isn't known
         time.sleep(LONG_S)
         return "log DAMAGED" in self.box.info()
 

@@ -149,8 +149,9 @@ _NEVER = [0]  # what may be seen of a sector to which nothing was written
 class History:
     """What each sector may hold: the oracle of one mirror's life, or of one branch of it.
 
-    Writes to one sector never overlap in time. `acked`: the newest that was acknowledged; `stable`:
-    the newest that was also flushed, or written with FUA.
+    Writes to one sector don't overlap in time, unless begin() and end() tell of them: then the
+    older one may be what stays. `acked`: the newest that was acknowledged, or the oldest that
+    was under way when that one was issued; `stable`: what was also flushed, or written with FUA.
     """
 
     def __init__(self, sectors: int) -> None:
@@ -160,6 +161,8 @@ class History:
         self.issued: list[list[int]] = [[0] for _ in range(sectors)]  # may be seen, oldest first
         self.ever: list[list[int]] = [[0] for _ in range(sectors)]
         self.zeroes = {0}  # versions that are sectors of zeroes
+        self._under_way: dict[int, tuple[int, int]] = {}  # by version: the sectors
+        self._oldest: dict[tuple[int, int], int] = {}  # by sector and version, if it isn't alone
         self.frozen = False  # a crash: answers from now on are nobody's
 
     def fork(self) -> History:
@@ -174,13 +177,26 @@ class History:
             self.ever[at].append(version)
         return True
 
+    def begin(self, first: int, count: int, version: int) -> None:
+        """Just issued; others may be under way, and may be done after it."""
+        for at in range(first, first + count):
+            others = [v for v, (begin, end) in self._under_way.items() if begin <= at < end]
+            if others:
+                self._oldest[at, version] = min(others)
+        self._under_way[version] = (first, first + count)
+
+    def end(self, version: int) -> None:
+        """Whatever became of it."""
+        del self._under_way[version]
+
     def ack(self, first: int, count: int, version: int, fua: bool) -> None:
         if self.frozen:
             return
         for at in range(first, first + count):
-            self.acked[at] = version
+            oldest = self._oldest.get((at, version))
+            self.acked[at] = version if oldest is None else max(self.acked[at], oldest)
             if fua:
-                self.stable[at] = version
+                self.stable[at] = self.acked[at]
 
     def flush_begins(self) -> list[int]:
         return self.acked.copy()
