@@ -60,6 +60,8 @@ NEVER_MS = 3_600_000
 # The oracle looks at what the writes of a history may reach.
 LOOK = 128
 OWN = {"queue": "none", "cache": "off", "policy": "degrade", "log": "default", "size": "same"}
+# What a write or a read may end with; the last: the mirror was just removed, to be made anew.
+NO_ANSWER = (errno.EIO, errno.ENXIO, errno.ENOENT)
 LOG_SLOTS = Path("/sys/module/dm_lockstep/parameters/test_log_slots")
 REQUESTS = 4
 _tails: list[bytes] = []
@@ -385,7 +387,7 @@ class World:
                 with blk.Disk(node) as disk:
                     what(disk)
             except OSError as err:
-                base.expect(err.errno in (errno.EIO, errno.ENXIO), f"a write: {err}")
+                base.expect(err.errno in NO_ANSWER, f"a write: {err}")
                 self.failed_writes += 1
             else:
                 history.ack(first, count, version, True)
@@ -409,7 +411,7 @@ class World:
                 with blk.Disk(node, write=False) as disk:
                     data = disk.read(first, count)
             except OSError as err:
-                base.expect(err.errno in (errno.EIO, errno.ENXIO), f"a read: {err}")
+                base.expect(err.errno in NO_ANSWER, f"a read: {err}")
                 return
             for n in range(count):
                 at, raw = first + n, data[n * 512 : n * 512 + 512]
