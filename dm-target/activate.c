@@ -389,7 +389,7 @@ static int begin(struct mirror *m, enum leg_id *drop)
 	for (leg = LEG_LOCAL; leg < LEGS && !r; leg++) {
 		if (found[leg].kind != SUPER_VALID)
 			continue;
-		m->meta->super[leg] = found[leg].super;
+		metadata_take(m, leg, &found[leg].super);
 		r = dirty_map_load(&m->dirty, leg);
 	}
 	if (r)

@@ -233,6 +233,19 @@ static void settle_map(struct dirty_map *dm, bool good, unsigned int changes)
 	}
 }
 
+/* The log may be short of room many times a second: superblocks aren't written as often. */
+static int settle_legs(struct dirty_map *dm)
+{
+	int r;
+
+	if (dm->stamped && time_before(jiffies, dm->stamped + DIRTY_STAMP))
+		return mirror_flush_legs(dm->m);
+	r = mirror_stamp_legs(dm->m);
+	if (!r)
+		dm->stamped = jiffies ?: 1;
+	return r;
+}
+
 static void clean(struct dirty_map *dm, bool tick)
 {
 	struct mirror *m = dm->m;
@@ -249,7 +262,7 @@ static void clean(struct dirty_map *dm, bool tick)
 		return;
 
 	/* What isn't flushed, on a leg that may be dead now, is as dirty as before. */
-	good = !mirror_flush_legs(m);
+	good = !settle_legs(dm);
 
 	/* Asked under the table: what is made stale from now on waits for that. */
 	mutex_lock(&dm->table);

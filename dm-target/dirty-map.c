@@ -381,7 +381,7 @@ int dirty_map_clean(struct dirty_map *dm)
 	unsigned long page;
 	int r;
 
-	r = mirror_flush_legs(m);
+	r = dirty_map_empty(dm) ? mirror_flush_legs(m) : mirror_stamp_legs(m);
 	if (r)
 		return r;
 	mutex_lock(&dm->table);

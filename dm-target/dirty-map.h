@@ -25,6 +25,10 @@
  *    has been written longest ago: until half of the log is free, or as much as he needs. The log
  *    still names it until the room is used.
  *
+ * With the flush both superblocks are updated, so that an older copy of a leg, which lacks what
+ * no map names any more, is told from the leg (lockstep-format.h); by the cleaner no more than
+ * once in DIRTY_STAMP: a copy that was taken within that time before is taken for it.
+ *
  * No step of a mark looks at more than the pages that it is about.
  *
  * Without metadata (core mode) regions are bits, and nothing is written.
@@ -62,6 +66,7 @@ struct mirror;
 
 #define DIRTY_TICK	(30 * HZ)
 #define DIRTY_PATIENCE	HZ
+#define DIRTY_STAMP	(10 * HZ)
 
 /* MiB that a crash leaves to resync at most; the bounds of what may be set. */
 #define DIRTY_LIMIT_DEFAULT	4096u
@@ -92,6 +97,7 @@ struct dirty_map {
 	unsigned int wanted;		/* room in the log, by the first who waits for some */
 
 	struct mutex change;		/* dirty_map_hold() */
+	unsigned long stamped;		/* superblocks, by the cleaner (jiffies); 0: never */
 	bool parked;			/* the device is suspended; under change */
 	spinlock_t lock;		/* what follows */
 	struct list_head waiting;

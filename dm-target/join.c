@@ -218,7 +218,7 @@ static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *
 
 	mutex_lock(&m->meta->lock[leg]);
 	touched = found->super.seq != m->meta->super[leg].seq;
-	m->meta->super[leg] = found->super;
+	metadata_take(m, leg, &found->super);
 	mutex_unlock(&m->meta->lock[leg]);
 	if (v.full || touched) {
 		r = widen(m, leg, v.full);

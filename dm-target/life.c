@@ -73,6 +73,7 @@ int super_adopt(struct super *source, const struct super *leg, u64 generation_id
 	begin_generation(source, generation_id, now, LOCKSTEP_WHY_NEW_LEG);
 	source->state = LOCKSTEP_ALONE;
 	source->base = no_generation;
+	source->other_seq = 0;
 	return 0;
 }
 
@@ -115,6 +116,13 @@ void super_give_up(struct super *s, const struct super *source)
 	memset(s->adopted, 0, sizeof(s->adopted));
 	super_forget_map(s);
 	s->active = false;
+	s->other_seq = 0;
+}
+
+void super_know(struct super *s, u64 seq)
+{
+	if (seq)
+		s->other_seq = seq;
 }
 
 void super_set_active(struct super *s, bool active)

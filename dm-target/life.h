@@ -112,6 +112,12 @@ int __must_check super_go_alone(struct super *s, u64 generation_id, u64 now, u32
 /* Explicit consent to throw away what the leg has; it will be filled from @source. */
 void super_give_up(struct super *s, const struct super *source);
 
+/*
+ * The other leg's superblock has this @seq, durably: one of it with a lower seq is of an older
+ * copy. 0: nothing new is known. Not of a leg that is NEW: the one that it replaces may be newer.
+ */
+void super_know(struct super *s, u64 seq);
+
 /* In use from now on (durable before the first write), or stopped cleanly. */
 void super_set_active(struct super *s, bool active);
 

@@ -49,6 +49,12 @@
  * Generation: names a point in a mirror's life, at which the legs in sync with
  * it are equal but for what the maps say. `count` orders them for people only.
  *
+ * Older copies. A leg may come back as it was once: a snapshot of its LUN, a backup of the
+ * host that has it. Its superblock has the seq of that time. Each update of a leg's
+ * superblock says which seq the other leg's is known to have had (`other_seq`): a leg
+ * that has a lower one is older than that, whatever else it says. While the mirror runs both are
+ * updated for that, before regions are clean again (mirror_stamp_legs()).
+ *
  * Log. A leg may be written through a DCD, whose log then has writes that the
  * disk below it lacks. The superblock says which log that is, so that a host that
  * finds the disk itself knows that it isn't the leg (`log_state` BEHIND), until
@@ -184,7 +190,8 @@ struct lockstep_slot {
 	__le32 log_state;	/* LOCKSTEP_LOG_* */
 	__le64 log_epoch;	/* of that log, as struct dcd_super has it; BEHIND, else 0 */
 	__le64 log_applied;	/* its entries up to this one are on the disk, by the DCD's word */
-	__u8 reserved[3500];
+	__le64 other_seq;	/* the other leg's seq was that, or is higher; 0: not known */
+	__u8 reserved[3492];
 	__u8 digest_key[32];	/* random, or 0; at the leg's end: see lockstep-digest.h */
 } __attribute__((packed));
 

@@ -15,6 +15,7 @@
 #include "transfer.h"
 
 TEST_KNOB(bool, one_slot, "a slot that can't be read makes both so");
+TEST_KNOB(bool, copies_unseen, "no superblock says which one of the other leg it knows");
 TEST_KNOB(bool, moved_for_good, "a superblock whose move was cut short isn't taken, wherever the device ends");
 TEST_KNOB(bool, place_stays, "where the first look found no superblock is looked for good");
 TEST_KNOB(bool, sure_of_halves, "a superblock that was written half-way is as it was before");
@@ -142,6 +143,12 @@ int metadata_read(struct mirror *m, enum leg_id leg, struct super_found *found)
 	return r;
 }
 
+void metadata_take(struct mirror *m, enum leg_id leg, const struct super *s)
+{
+	m->meta->super[leg] = *s;
+	atomic64_set(&m->meta->said[leg], s->state == LOCKSTEP_NEW ? 0 : s->seq);
+}
+
 /* No superblock at @sector any more. */
 static int clear_slots(struct mirror *m, enum leg_id leg, sector_t sector)
 {
@@ -165,6 +172,8 @@ static int write_slots(struct mirror *m, enum leg_id leg, struct super *next)
 	next->seq = m->meta->super[leg].seq;
 	super_touch(next, ktime_get_real_seconds());
 	m->meta->super[leg].seq = next->seq;
+	if (!test_knob(copies_unseen))
+		super_know(next, atomic64_read(&m->meta->said[other_leg(leg)]));
 	super_pack(next, size, slot);
 	WRITE_ONCE(m->meta->unsure[leg], true);
 	for (i = 0; i < LOCKSTEP_SLOTS; i++, sector += LOCKSTEP_SLOT_SECTORS) {
@@ -172,7 +181,7 @@ static int write_slots(struct mirror *m, enum leg_id leg, struct super *next)
 		if (r)
 			return r;
 	}
-	m->meta->super[leg] = *next;
+	metadata_take(m, leg, next);
 	WRITE_ONCE(m->meta->unsure[leg], false);
 	trace_lockstep_super(m, leg, next->state, next->seq);
 	count(&m->counters, COUNT_SUPER_WRITES);

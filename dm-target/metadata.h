@@ -18,6 +18,7 @@
 #ifndef LOCKSTEP_METADATA_H
 #define LOCKSTEP_METADATA_H
 
+#include <linux/atomic.h>
 #include <linux/mutex.h>
 
 #include "leg.h"
@@ -28,6 +29,7 @@ struct mirror;
 struct metadata {
 	struct mutex lock[LEGS];	/* of that leg's superblock, see above */
 	struct super super[LEGS];	/* as last written, or tried to be */
+	atomic64_t said[LEGS];		/* the seq it has for certain; 0: none, or it is NEW */
 	/*
 	 * The last write of it hasn't succeeded (yet): the leg may have that in one slot, in
 	 * both, or not at all. The next write that succeeds ends this; see metadata_make_sure().
@@ -56,6 +58,9 @@ sector_t metadata_place(struct mirror *m, enum leg_id leg);
  * Of a leg that can't be read, @found says that; the errno is returned beside it.
  */
 int metadata_read(struct mirror *m, enum leg_id leg, struct super_found *found);
+
+/* @s is what is on the leg, durably. Under lock[leg], or where no change can be under way. */
+void metadata_take(struct mirror *m, enum leg_id leg, const struct super *s);
 
 /*
  * Write @next to the leg; then it is the superblock in core. After an error it

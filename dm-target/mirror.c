@@ -13,6 +13,7 @@
 TEST_KNOB(bool, restart_forgets, "a write that is sent again is as if no leg had it");
 TEST_KNOB(bool, target_acks, "a write that the target hasn't got is acknowledged, whatever the policy");
 TEST_KNOB(bool, cleans_forgotten, "the cleaner goes on while something forgotten isn't stale yet");
+TEST_KNOB(bool, unstamped, "what is clean is flushed, and no superblock tells older copies of the legs from them");
 TEST_KNOB(bool, nothing_forgotten, "a flush that fails on a leg that stays changes nothing");
 
 static bool leg_in(unsigned int mask, enum leg_id leg)
@@ -475,6 +476,27 @@ int mirror_flush_legs(struct mirror *m)
 		}
 	}
 	return 0;
+}
+
+int mirror_stamp_legs(struct mirror *m)
+{
+	enum leg_id home = mirror_home(m), other = other_leg(home);
+	int r, of_home;
+
+	/* On its own: dm passes over an error of a flush that comes with a write. */
+	r = mirror_flush_legs(m);
+	if (r || !m->meta || test_knob(unstamped) || READ_ONCE(m->legs[home].dead) ||
+	    READ_ONCE(m->legs[other].dead))
+		return r;
+	/* The home last: it vouches for the other one, whose regions are about to be clean. */
+	r = metadata_update(m, other, NULL);
+	of_home = metadata_update(m, home, NULL);
+	/* Who doesn't answer is given up for one that does, or by the watch. */
+	if (r && (r != -ETIMEDOUT || !of_home))
+		(void)mirror_leg_failed(m, other);
+	if (of_home && of_home != -ETIMEDOUT)
+		(void)mirror_leg_failed(m, home);
+	return r ?: of_home;
 }
 
 int mirror_leg_failed(struct mirror *m, enum leg_id leg)

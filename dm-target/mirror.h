@@ -266,7 +266,13 @@ static inline unsigned long mirror_stale_word(const struct mirror *m, unsigned l
 	return READ_ONCE(m->map.stale[word]);
 }
 
+/*
+ * What was acknowledged is durable on the legs that live. Stamp: and if both do, an older copy of
+ * either isn't taken for it later, as each superblock knows a newer one of the other leg
+ * (super_know()). Sleep. 0, or an errno and a leg has failed.
+ */
 int __must_check mirror_flush_legs(struct mirror *m);
+int __must_check mirror_stamp_legs(struct mirror *m);
 
 /* Messages: sleeping context, no locks. Return 0 or an errno, with a DMWARN. */
 int __must_check mirror_fail(struct mirror *m, enum leg_id leg);

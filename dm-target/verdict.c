@@ -100,6 +100,19 @@ static void decide_equal(const struct super *l, const struct super *r, struct ve
 		accept(v, LOCKSTEP_LOCAL, false);
 }
 
+/* Is one of them an older copy than the other leg has seen? Neither is NEW. */
+static void decide_copies(const struct super *l, const struct super *r, struct verdict *v)
+{
+	bool l_older = l->seq < r->other_seq, r_older = r->seq < l->other_seq;
+
+	if (v->reason != VERDICT_OK || (!l_older && !r_older))
+		return;
+	if (l_older && r_older)
+		refuse(v, VERDICT_BOTH, LOCKSTEP_LOCAL);
+	else
+		refuse(v, VERDICT_OUTDATED, l_older ? LOCKSTEP_LOCAL : LOCKSTEP_REMOTE);
+}
+
 static void decide_pair(const struct super *l, const struct super *r, struct verdict *v)
 {
 	if (l->state == LOCKSTEP_NEW || r->state == LOCKSTEP_NEW) {
@@ -141,6 +154,7 @@ static void decide_pair(const struct super *l, const struct super *r, struct ver
 		refuse(v, VERDICT_UNRELATED, LOCKSTEP_LOCAL);
 		break;
 	}
+	decide_copies(l, r, v);
 }
 
 static bool same_set(const struct super *l, const struct super *r)

@@ -47,6 +47,10 @@
  *    they have a generation in common  refuse SPLIT_BRAIN
  *    they have none                    refuse UNRELATED
  *
+ * What would be OK so far, neither being NEW, is not if one has a lower seq than the other
+ * knows of (super_know()): it is an older copy of that leg, and what was written and cleaned
+ * after it is in no map: refuse OUTDATED, that leg; both: refuse BOTH.
+ *
  * A source alone says nothing about what the absent leg may have: that the
  * caller wants it has to be said by who can know. SPLIT_BRAIN, OUTDATED,
  * UNRELATED and BOTH are left by `lockstep resolve` only; INCOMPLETE by bringing

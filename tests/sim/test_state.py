@@ -7,6 +7,8 @@ seeded lives. The long run is a thousand lives, in about a third of a second of 
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from labrun import KERNELS, lab
 
@@ -87,6 +89,27 @@ def test_what_was_read_and_vanishes_is_found(policy: str, then: str) -> None:
     knob = ("--param", "dm_lockstep.test_reads_unsaid=1")
     run = lab("state_read_stays.py", policy, "local", then, options=knob)
     assert run.rc == 1 and "what was read has vanished" in run.stderr, run.text
+
+
+@pytest.mark.parametrize("part", [
+    "stopped_local", "stopped_remote", "running_local", "running_remote", "crashed_local",
+    "crashed_remote", "both", "rejoins", "rejoins_block", "exchanged",
+])  # fmt: skip
+def test_an_older_copy_of_a_leg(part: str) -> None:
+    run = lab("state_copies.py", part, options=PATIENCE)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("part", "knob"), [
+    ("stopped_local", "copies_unseen"), ("stopped_remote", "copies_unseen"),
+    ("running_local", "copies_unseen"), ("running_remote", "unstamped"),
+    ("crashed_local", "unstamped"), ("crashed_remote", "unstamped"), ("exchanged", "unstamped"),
+    ("rejoins", "unstamped"), ("rejoins_block", "unstamped"),
+])  # fmt: skip
+def test_an_older_copy_that_is_taken_is_found(part: str, knob: str) -> None:
+    run = lab("state_copies.py", part, options=("--param", f"dm_lockstep.test_{knob}=1"))
+    assert run.rc == 1, run.text
+    assert re.search("was accepted, has to be|in vain for: AD alone", run.stderr), run.text
 
 
 @both_kernels

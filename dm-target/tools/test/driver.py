@@ -27,11 +27,13 @@ class Super(NamedTuple):
     sectors: int = 80000
     shift: int = 11
     adopted: int = 0
+    seq: int = 1
+    other_seq: int = 0
 
     def text(self) -> str:
         numbers = (self.leg, self.state, self.active, self.cur, self.base, self.epoch,
                    self.epochs, self.set_uuid, self.uuid or 2 + self.leg, self.sectors,
-                   self.shift, self.adopted)  # fmt: skip
+                   self.shift, self.adopted, self.seq, self.other_seq)  # fmt: skip
         return "/".join(map(str, numbers)) + "/" + ".".join(map(str, self.history))
 
     def parsed(self, text: str) -> Super:
@@ -40,7 +42,7 @@ class Super(NamedTuple):
         leg, state, active, cur, base, epoch, epochs = map(int, numbers[:7])
         return self._replace(
             leg=leg, state=state, active=active, cur=cur, base=base, epoch=epoch, epochs=epochs,
-            adopted=int(numbers[11]),
+            adopted=int(numbers[11]), seq=int(numbers[12]), other_seq=int(numbers[13]),
             history=tuple(map(int, history.split("."))) if history else (),
         )  # fmt: skip
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import metalab
 import pytest
-from driver import Driver
+from driver import ALONE, LOCAL, NEW, REMOTE, SYNC, TARGET, Driver, Super
 from life_model import Model, World, Wrong, created, new_generation
 from life_same import canonical
 
@@ -153,3 +153,46 @@ def test_a_whole_life(driver: Driver) -> None:
         region 0 is copied, region 1 is copied, resync is complete, in_sync 0, in_sync 1, crash,
         assemble LR"""
     assert follow(Model(driver), False, story)
+
+
+@pytest.mark.parametrize(
+    ("local", "remote"),
+    [
+        (Super(LOCAL, SYNC, 5, history=(5,)), Super(REMOTE, SYNC, 5, history=(5,))),
+        (Super(LOCAL, ALONE, 6, base=5, history=(6, 5)), Super(REMOTE, SYNC, 5, history=(5,))),
+        (Super(LOCAL, SYNC, 5, history=(5,)), Super(REMOTE, ALONE, 6, base=5, history=(6, 5))),
+        (Super(LOCAL, ALONE, 6, base=5, history=(6, 5)),
+         Super(REMOTE, TARGET, 6, history=(6, 5))),
+    ],
+)  # fmt: skip
+def test_an_older_copy(driver: Driver, local: Super, remote: Super) -> None:
+    """Each leg as it is known to the other one, later, or older than that."""
+    local, remote = local._replace(seq=10), remote._replace(seq=20)
+    good = driver.verdict(local, remote)
+    assert good.good
+    for of_local, of_remote in ((0, 0), (10, 20), (9, 19)):
+        known = (local._replace(other_seq=of_remote), remote._replace(other_seq=of_local))
+        assert driver.verdict(*known) == good
+    said = driver.verdict(local._replace(other_seq=21), remote)
+    assert (said.word, said.leg) == ("outdated", REMOTE)
+    said = driver.verdict(local, remote._replace(other_seq=11))
+    assert (said.word, said.leg) == ("outdated", LOCAL)
+    said = driver.verdict(local._replace(other_seq=21), remote._replace(other_seq=11))
+    assert said.word == "both"
+
+
+def test_what_is_known_of_a_leg_ends_with_it(driver: Driver) -> None:
+    """Of one that is given up, of one that another takes the place of."""
+    local = Super(LOCAL, SYNC, 5, history=(5,), seq=10, other_seq=20)
+    remote = Super(REMOTE, SYNC, 5, history=(5,), seq=3, other_seq=9)
+    assert driver.verdict(local, remote).word == "outdated"
+    given_up = driver.event("give_up", remote, local)
+    assert (given_up.state, given_up.other_seq) == (NEW, 0)
+    assert driver.verdict(local, given_up).full
+    adopted = driver.event("adopt", local, given_up, 6)
+    assert adopted.other_seq == 0
+    target = driver.event("join", given_up, adopted)
+    assert driver.event("know", adopted, target, 0).other_seq == 0
+    known = driver.event("know", adopted, target, target.seq)
+    assert known.other_seq == target.seq
+    assert driver.verdict(known, target).good

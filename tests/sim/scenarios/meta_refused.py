@@ -110,7 +110,6 @@ def damaged() -> None:
     pair = stopped()
     good = images(pair)
     for name, leg in pair.legs.items():
-        whole = leg.image()
         for slot in (0, 1):
             image = bytearray(leg.image())
             at = len(image) - 8192 + slot * 4096
@@ -119,7 +118,8 @@ def damaged() -> None:
             pair.start()
             base.equal(pair.status().health, "AA", f"{name} leg, slot {slot} damaged")
             pair.stop()
-        image = bytearray(leg.image())
+        whole = leg.image()
+        image = bytearray(whole)
         for slot in (0, 1):
             image[len(image) - 8192 + slot * 4096 + 100] ^= 1
         leg.put(bytes(image))

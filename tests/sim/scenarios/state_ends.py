@@ -245,6 +245,7 @@ def unsaid_late() -> None:
     base.step("a leg died, and what says so is still on its way to the other one; then a new table")
     pair = Pair("remote_timeout", 500, "rejoin", 1)
     pair.put(0)
+    pair.clean()
     dm.load(pair.name, pair.table())
     pair.remote.set(slots="stall:5000")
     pair.local.set(slots="nowrite")

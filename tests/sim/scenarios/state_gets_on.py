@@ -49,9 +49,16 @@ class World:
 
 
 def reloaded(fails: str) -> None:
-    base.step(f"the {fails} leg fails, nobody has noticed, and the table is exchanged")
+    for clean in (False, True):
+        reloaded_when(fails, clean)
+
+
+def reloaded_when(fails: str, clean: bool) -> None:
+    base.step(f"the {fails} leg fails, nobody has noticed, and the table is exchanged; {clean=}")
     w = World()
     w.put(0)
+    if clean:
+        time.sleep(65)
     (w.local if fails == "local" else w.remote).gone()
     dm.reload("mirror", w.table)
     w.ends("the write", Beside(lambda: w.put(8)), 10)

@@ -99,6 +99,7 @@ def parted_in_suspend() -> None:
     base.step("the local leg fails what the suspend writes, and the remote one hangs then")
     pair = Pair("remote_timeout", TIMEOUT_MS, "local_timeout", TIMEOUT_MS, "rejoin", 1)
     pair.put(0)
+    pair.clean()
     pair.remote.all(f"slow:{NEVER}")
     pair.local.all("nowrite")
     ends("suspend", lambda: dm.suspend("mirror"), 3 * IN_TIME)
