@@ -17,6 +17,7 @@
 TEST_KNOB(uint, slow_wait, "ms from when the home is seen dead to when marks wait for another one");
 TEST_KNOB(bool, no_activity_log, "marks go to the map's bits, without a bound");
 TEST_KNOB(uint, log_slots, "so many regions the activity log names at most, whatever dirty_limit is");
+TEST_KNOB(bool, room_forgotten, "who waits for room while the map is held waits for a tick of the cleaner");
 
 static bool marked(const struct dirty_map *dm, unsigned long region)
 {
@@ -450,6 +451,9 @@ void dirty_map_run(struct dirty_map *dm)
 	dm->parked = false;
 	queue_work(dm->wq, &dm->work);
 	queue_delayed_work(dm->wq, &dm->ticker, DIRTY_TICK);
+	/* The cleaner has stopped coming back to those that wait for room, or couldn't begin. */
+	if (dm->starved && !test_knob(room_forgotten))
+		queue_delayed_work(dm->wq, &dm->cleaner, 0);
 	spin_unlock_irq(&dm->lock);
 }
 

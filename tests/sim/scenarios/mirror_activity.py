@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from locklab import base, blk, dm, mirror
+from locklab import base, blk, dm, mirror, ram
 from mirrorlab import FIELDS, META, ZEROES, Background, Beside, Leg, load
 
 PARAMETERS = Path("/sys/module/dm_lockstep/parameters")
@@ -195,6 +195,32 @@ def crowded() -> None:
     pair.close()
 
 
+def held() -> None:
+    """The map is held for a moment, as metadata move, while a write waits for room."""
+    base.step("it gets on as soon as there is room")
+    pair = Mirror(1 << 16, region=2048)
+    pair.start("dirty_limit", 1)
+    pair.legs[1].hang()
+    busy = [Beside(lambda at=at: put(pair.node, {at * 2048: blk.pattern("busy", 8)}))  # type: ignore[misc]
+            for at in range(34)]  # fmt: skip
+    base.until(lambda: pair.log()[0] == 34, "the log is full")
+    late = Beside(lambda: put(pair.node, {40 * 2048: blk.pattern("late", 8)}))
+    base.until(lambda: pair.word("log").endswith("/full"), "it waits")
+    more, local = ram.Ram("more", 64), pair.legs[0].disk
+    pair.legs[0].table(f"0 {local.sectors} linear {local.node} 0\n"
+                       f"{local.sectors} {more.sectors} linear {more.node} 0")  # fmt: skip
+    pair.device.message("grow")
+    pair.legs[1].wake()
+    begun = time.monotonic()
+    for one in [*busy, late]:
+        one.result()
+    took = time.monotonic() - begun
+    print(f"  it took {took:.3f} s", flush=True)
+    base.soon(took, 2, "the write that waits for room")
+    pair.close()
+    more.remove()
+
+
 def returned() -> None:
     """A request for regions that the log names though they are clean, and as many new ones as there
     is room for."""
@@ -347,8 +373,8 @@ def parted() -> None:
 
 
 PARTS = {
-    "bound": bound, "setting": setting, "costs": costs, "crowded": crowded, "returned": returned,
-    "suspended": suspended, "parted": parted, "large": large,
+    "bound": bound, "setting": setting, "costs": costs, "crowded": crowded, "held": held,
+    "returned": returned, "suspended": suspended, "parted": parted, "large": large,
 }  # fmt: skip
 
 for word in sys.argv[1:]:
