@@ -14,6 +14,7 @@
 
 TEST_KNOB(bool, death_handed_on, "a new table takes a leg for dead that nobody could call that");
 TEST_KNOB(bool, unsaid_kept, "a new table goes on with a leg that died though nobody could say so");
+TEST_KNOB(bool, told_kept, "likewise if it was told to be dead");
 TEST_KNOB(bool, name_of_before, "a renamed device is known by the name that it had");
 TEST_KNOB(bool, drain_by_device, "what was abandoned is looked for on the same block device only");
 TEST_KNOB(bool, starts_beside, "a table starts while the one before still parts");
@@ -429,27 +430,34 @@ void registry_linger(struct mirror *m, void (*free)(struct mirror *m))
 
 /*
  * It died, and the other one couldn't say so: nothing was acknowledged without it, for as far as is
- * known that one still says that both are in sync (standing.h). The new table looks at both, as the
- * join of this one would have.
+ * known that one still says that both are in sync (standing.h).
  */
+static bool unsaid(const struct mirror *from, enum leg_id leg)
+{
+	return from->meta && from->legs[leg].dead && from->standing == PARTING &&
+	       from->meta->super[other_leg(leg)].state == LOCKSTEP_SYNC &&
+	       !writes_draining(from, leg) && !test_knob(death_handed_on);
+}
+
+/* Likewise, and by itself: the new table looks at both, as the join of this one would have. */
 static bool died_unsaid(const struct mirror *from, enum leg_id leg)
 {
-	const struct leg *l = &from->legs[leg];
-
-	return from->meta && l->dead && from->standing == PARTING &&
-	       from->meta->super[other_leg(leg)].state == LOCKSTEP_SYNC &&
-	       l->why != WHY_TOLD && !writes_draining(from, leg) && !test_knob(death_handed_on);
+	return unsaid(from, leg) && from->legs[leg].why != WHY_TOLD;
 }
 
 /*
- * The leg that has everything: the map's home; but not if it died unsaid, for the other one has
- * everything, too, and may say by now, or say later, that it is alone. LEGS: it never ran.
+ * The leg that has everything: the map's home; but not if it is dead unsaid, for the other one has
+ * everything, too, and may say by now, or say later, that it is alone. So if it was told to be
+ * dead, too: by another device it isn't any more. LEGS: it never ran.
  */
 static enum leg_id has_all(const struct mirror *m)
 {
+	bool lost;
+
 	if (m->home == LEGS)
 		return LEGS;
-	return died_unsaid(m, m->home) && !test_knob(unsaid_kept) ? other_leg(m->home) : m->home;
+	lost = test_knob(told_kept) ? died_unsaid(m, m->home) : unsaid(m, m->home);
+	return lost && !test_knob(unsaid_kept) ? other_leg(m->home) : m->home;
 }
 
 /* Which leg had everything when a table of this device ran last? */

@@ -142,6 +142,14 @@ def test_a_home_that_has_no_map_is_found() -> None:
     assert run.rc == 1 and "the legs differ" in run.stderr, run.text
 
 
+def test_a_leg_that_is_told_to_be_dead_and_comes_by_another_device_is_found() -> None:
+    """While the other leg has said half-way that it is alone, and the new table has to take it."""
+    history = ("W1~", "half_said", "fail_local~", "both_ways~")
+    assert lab("search_mirror.py", *history).rc == 0
+    run = lab("search_mirror.py", *history, options=("--param", "dm_lockstep.test_told_kept=1"))
+    assert run.rc == 1 and "alone diverged" in run.stderr, run.text
+
+
 # Without an NVRAM that keeps its content these never happen.
 OF_NVRAM = "but=poison,lose,slot_fails,header_bad,newest_damaged,older_damaged,forgets,"
 
