@@ -14,7 +14,7 @@
 
 TEST_KNOB(bool, death_handed_on, "a new table takes a leg for dead that nobody could call that");
 TEST_KNOB(bool, unsaid_kept, "a new table goes on with a leg that died though nobody could say so");
-TEST_KNOB(bool, told_kept, "likewise if it was told to be dead");
+TEST_KNOB(bool, told_kept, "likewise if it was told to be dead, or drains");
 TEST_KNOB(bool, name_of_before, "a renamed device is known by the name that it had");
 TEST_KNOB(bool, drain_by_device, "what was abandoned is looked for on the same block device only");
 TEST_KNOB(bool, starts_beside, "a table starts while the one before still parts");
@@ -436,19 +436,20 @@ static bool unsaid(const struct mirror *from, enum leg_id leg)
 {
 	return from->meta && from->legs[leg].dead && from->standing == PARTING &&
 	       from->meta->super[other_leg(leg)].state == LOCKSTEP_SYNC &&
-	       !writes_draining(from, leg) && !test_knob(death_handed_on);
+	       !test_knob(death_handed_on);
 }
 
 /* Likewise, and by itself: the new table looks at both, as the join of this one would have. */
 static bool died_unsaid(const struct mirror *from, enum leg_id leg)
 {
-	return unsaid(from, leg) && from->legs[leg].why != WHY_TOLD;
+	return unsaid(from, leg) && from->legs[leg].why != WHY_TOLD && !writes_draining(from, leg);
 }
 
 /*
  * The leg that has everything: the map's home; but not if it is dead unsaid, for the other one has
  * everything, too, and may say by now, or say later, that it is alone. So if it was told to be
- * dead, too: by another device it isn't any more. LEGS: it never ran.
+ * dead, too, for by another device it isn't any more; and if it drains, which may be for ever.
+ * LEGS: it never ran.
  */
 static enum leg_id has_all(const struct mirror *m)
 {

@@ -142,12 +142,16 @@ def test_a_home_that_has_no_map_is_found() -> None:
     assert run.rc == 1 and "the legs differ" in run.stderr, run.text
 
 
-def test_a_leg_that_is_told_to_be_dead_and_comes_by_another_device_is_found() -> None:
+@pytest.mark.parametrize(("dies", "found"), [
+    ("W1~ half_said fail_local~", "alone diverged"),
+    ("local_hangs~ half_said W1~", "a table on these legs can't be started"),
+])  # fmt: skip
+def test_a_dead_leg_that_comes_by_another_device_is_found(dies: str, found: str) -> None:
     """While the other leg has said half-way that it is alone, and the new table has to take it."""
-    history = ("W1~", "half_said", "fail_local~", "both_ways~")
+    history = (*dies.split(), "both_ways")
     assert lab("search_mirror.py", *history).rc == 0
     run = lab("search_mirror.py", *history, options=("--param", "dm_lockstep.test_told_kept=1"))
-    assert run.rc == 1 and "alone diverged" in run.stderr, run.text
+    assert run.rc == 1 and found in run.stderr, run.text
 
 
 # Without an NVRAM that keeps its content these never happen.
