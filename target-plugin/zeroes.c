@@ -23,6 +23,7 @@
 TEST_KNOB(bool, discard_waits, "the destager waits for a discard however long it takes");
 TEST_KNOB(bool, zeroing_waits, "the destager waits for a zeroing however long it takes");
 TEST_KNOB(bool, discard_keeps, "a discard is one, though the LUN says that it zeroes");
+TEST_KNOB(bool, wipes_call, "a wipe that was waited for calls the destager, too");
 TEST_KNOB(bool, discard_unheld, "what a wipe that hangs may come over is written all the same");
 
 /*
@@ -128,7 +129,8 @@ static void wipe_work(struct work_struct *work)
 		zero_parts(e, w);
 	spin_lock(&e->lock);
 	w->under_way = false;
-	if (!e->closing)
+	/* Whoever waits for it goes on by himself, and has his own time for another try. */
+	if (!e->closing && (w->hangs || test_knob(wipes_call)))
 		mod_delayed_work(e->destage_wq, &e->destage_work, 0);
 	wake_up_all(&e->quiet);
 	spin_unlock(&e->lock);	/* the engine may be gone from here on */
@@ -273,19 +275,26 @@ static void begin(struct dcd_engine *e, enum dcd_load_kind kind, const struct dc
 	queue_work(e->wipe_wq, &w->work);
 }
 
-/* Nobody waits for it any more. */
-static void leave(struct dcd_engine *e, u64 sectors)
+/* Nobody waits for it any more. False: it has returned. */
+static bool leave(struct dcd_engine *e, u64 sectors)
 {
 	struct dcd_wipes *w = &e->wipes;
+	bool left;
 
-	if (test_knob(discard_unheld))
+	spin_lock(&e->lock);
+	left = w->under_way;
+	WRITE_ONCE(w->hangs, left);
+	spin_unlock(&e->lock);
+	if (!left || test_knob(discard_unheld))
 		dcd_stuck_release(e, w->first);
-	WRITE_ONCE(w->hangs, true);
+	if (!left)
+		return false;
 	w->piece = max(w->piece / 2, PIECE_LEAST);
 	dcd_count(e, w->kind == DCD_LOAD_DISCARD ? DCD_N_DISCARDS_HUNG : DCD_N_ZEROINGS_HUNG, 1);
 	trace_dcd_late(e, w->first, 1);
 	pr_warn_ratelimited("dcd: %s: the data disk %pg doesn't return from %s of %llu sectors at %llu; what is written there stays in the log until it does\n",
 			    e->name, e->data.bdev, name_of(w->kind), sectors, w->first);
+	return true;
 }
 
 static int do_or_hold(struct dcd_engine *e, enum dcd_load_kind kind, const struct dcd_place *p)
@@ -299,10 +308,8 @@ static int do_or_hold(struct dcd_engine *e, enum dcd_load_kind kind, const struc
 		return -EINPROGRESS;
 	begin(e, kind, p);
 	if (!waits && !wait_event_timeout(e->quiet, !dcd_wipes_under_way(e), PATIENCE) &&
-	    dcd_stuck_hold(e, p)) {
-		leave(e, sectors);
+	    dcd_stuck_hold(e, p) && leave(e, sectors))
 		return -EINPROGRESS;
-	}
 	wait_event_idle(e->quiet, !dcd_wipes_under_way(e));
 	return w->error;
 }

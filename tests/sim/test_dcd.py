@@ -36,6 +36,12 @@ def test_io_faults_can_fail() -> None:
     assert run.rc == 1 and "has wrong bytes" in run.stderr, run.text
 
 
+def test_a_failing_disk_can_be_tried_without_a_pause() -> None:
+    """The control: each wipe that ends calls for another round."""
+    run = lab("dcd_disk_errors.py", options=("--param", "dcd.test_wipes_call=1"))
+    assert run.rc == 1 and "rounds in a second" in run.stderr, run.text
+
+
 @pytest.mark.parametrize(("kernel", "parts"), [("plain", ()), ("checked", ("reset", "lost"))])
 def test_every_wait_ends(kernel: str, parts: tuple[str, ...]) -> None:
     run = lab("dcd_deadline.py", *parts, kernel=kernel)

@@ -147,6 +147,24 @@ def tried_in_its_time() -> None:
     box.away()
 
 
+def zeroes_in_their_time() -> None:
+    for how in ("fail_flush", "fail_writes", "fail"):
+        base.step(f"nor is it tried without a pause for zeroes: {how}")
+        box = Box()
+        with box.disk() as disk:
+            getattr(box.data, how)()
+            disk.zero(0, 128)
+            base.until(lambda: box.count("data_errors") > 0, "the failure to be seen")  # noqa: B023
+            rounds = box.count("rounds")
+            time.sleep(1)
+            rounds = box.count("rounds") - rounds
+            base.expect(rounds <= 1, f"{rounds} rounds in a second")
+            box.data.heal()
+            box.destaged()
+            box.says("data ok", "it to work again")
+        box.away()
+
+
 def slow_after_failure() -> None:
     base.step("a slow data disk that failed once: its destage is preempted, then a burst comes")
     box = Box(
@@ -217,6 +235,7 @@ close_while_data_fails("dram")
 fail_and_come_back()
 one_bad_place()
 tried_in_its_time()
+zeroes_in_their_time()
 slow_after_failure()
 bad_places()
 flush_fails()
