@@ -47,7 +47,8 @@ static inline bool dcd_load_is_wipe(const struct dcd_load *l)
  * @to_read that has begun, @reading, or @doubtful where reads failed or were late before: nobody
  * waits for those. @unanswered of them are late. @buf has @room bytes. Of its last move: sectors
  * @written, without zeroes, and the time that wipes took, @wiping; @late of its writes haven't
- * returned, since @late_since (late.h). @slow: it took long, and was waited for.
+ * returned, since @late_since, when @flushes_failed was what it is (late.h). @slow: it took long,
+ * and was waited for.
  */
 struct dcd_batch {
 	struct dcd_load *loads, **order;
@@ -62,6 +63,7 @@ struct dcd_batch {
 	ktime_t wiping;
 	unsigned int late;
 	unsigned long late_since;	/* jiffies; of reads likewise */
+	unsigned int flushes_failed;
 	bool slow;
 	struct dcd_part *parts;	/* of one write */
 	size_t room;

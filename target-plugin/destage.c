@@ -96,8 +96,10 @@ int dcd_destage_flush(struct dcd_engine *e)
 	int r = dcd_batch_flush(e, e->sweep.ahead ? e->ahead : NULL, width);
 	bool news;
 
-	if (r)
+	if (r) {
+		dcd_late_flush_failed(e);
 		return dcd_data_failed(e, r);
+	}
 	spin_lock(&e->lock);
 	news = e->data_failing;
 	e->data_failing = false;

@@ -8,7 +8,18 @@
 
 TEST_KNOB(bool, late_waits, "the destager waits for a write of the data disk however long it takes");
 TEST_KNOB(bool, late_reads_wait, "the destager waits for a read of the log however long it takes");
+TEST_KNOB(bool, late_lasts, "what has come late is on the data disk, whatever flush has failed since");
 TEST_KNOB(bool, late_unheld, "what a late write may come over is written all the same");
+
+void dcd_late_flush_failed(struct dcd_engine *e)
+{
+	e->lates.flushes_failed++;
+}
+
+bool dcd_late_lasts(const struct dcd_engine *e, unsigned int flushes_failed)
+{
+	return e->lates.flushes_failed == flushes_failed || test_knob(late_lasts);
+}
 
 static struct dcd_place range_of(const struct dcd_load *l)
 {
@@ -97,6 +108,7 @@ bool dcd_late_begin(struct dcd_engine *e, struct dcd_batch *b)
 		if (b->loads[i].late)
 			dcd_stuck_release(e, b->loads[i].place.sector);
 	b->late_since = jiffies;
+	b->flushes_failed = e->lates.flushes_failed;
 	dcd_count(e, DCD_N_WRITES_LATE, n);
 	trace_dcd_late(e, sector, n);
 	pr_warn_ratelimited("dcd: %s: the data disk %pg doesn't return from %u writes, the first of them at sector %llu: what is to be there stays in the log until it does\n",
@@ -231,7 +243,7 @@ static void look_at_writes(struct dcd_engine *e, struct dcd_batch *b)
 		has_returned(e, l);
 		some = some || l->there;
 	}
-	if (some)
+	if (some && dcd_late_lasts(e, b->flushes_failed))
 		durable = !dcd_destage_flush(e) && !dcd_destage_forget(e, b, b->mark.target);
 	for (i = 0; i < b->n; i++) {
 		const struct dcd_load *l = b->loads + i;

@@ -8,7 +8,8 @@
  * ranges are held (stuck.h), so nothing else is written there until it has returned, and what is to
  * be there stays in the log. The batch waits by itself with its memory; the destager goes on with
  * another one. What has returned is destaged as ever. What the disk didn't take, while it takes
- * others, is a bad place as it is; what of it is good is found when that is tried.
+ * others, is a bad place as it is; what of it is good is found when that is tried. What it took may
+ * be gone with its cache if a flush has failed since then, so it is copied again.
  *
  * When none of a batch's reads has returned for so long, nor is what they are for read by anybody
  * else: it keeps its place in the log (DCD_LOAD_LEFT), and the tail comes no further than that.
@@ -45,12 +46,13 @@ typedef unsigned int dcd_width(struct dcd_engine *e);
 
 /*
  * @batch: NULL where there is none; @n of them. Both change with the lock held. @spare: for the
- * destager then.
+ * destager then. @flushes_failed: so many of the data disk.
  */
 struct dcd_lates {
 	struct dcd_batch *batch[DCD_LATE_BATCHES];
 	unsigned int n;
 	struct dcd_batch *spare;
+	unsigned int flushes_failed;
 };
 
 /*
@@ -70,6 +72,12 @@ unsigned int dcd_late_unread(struct dcd_engine *e, struct dcd_batch *b);
 bool dcd_late_reads(const struct dcd_engine *e, u64 at, unsigned long *since);
 /* Those that have returned; the mark is what one is now. Sleeps for the data disk, and for room. */
 void dcd_late_look(struct dcd_engine *e, const struct dcd_mark *now, dcd_width *width);
+/*
+ * A flush of the data disk has failed: what had returned before that may not be there. _lasts(): of
+ * what was begun when @flushes_failed was as it is told, has none failed since?
+ */
+void dcd_late_flush_failed(struct dcd_engine *e);
+bool __must_check dcd_late_lasts(const struct dcd_engine *e, unsigned int flushes_failed);
 /* Any process context. Who frees the engine waits until there is none. */
 bool dcd_late_under_way(struct dcd_engine *e);
 void dcd_late_free(struct dcd_engine *e);

@@ -319,9 +319,15 @@ static sector_t not_stuck(const struct dcd_engine *e, sector_t block)
 /* @destage_buf is the destager's, as this is. */
 static bool takes(struct dcd_engine *e, sector_t block)
 {
-	return !dcd_disk_io(&e->data, REQ_OP_READ, block, e->destage_buf, DCD_BLOCK) &&
-	       !dcd_disk_io(&e->data, REQ_OP_WRITE, block, e->destage_buf, DCD_BLOCK) &&
-	       !dcd_disk_flush(&e->data);
+	int r;
+
+	if (dcd_disk_io(&e->data, REQ_OP_READ, block, e->destage_buf, DCD_BLOCK) ||
+	    dcd_disk_io(&e->data, REQ_OP_WRITE, block, e->destage_buf, DCD_BLOCK))
+		return false;
+	r = dcd_disk_flush(&e->data);
+	if (r)
+		dcd_late_flush_failed(e);
+	return !r;
 }
 
 /* Far away, and in more than one place, as that may be bad too. */

@@ -266,6 +266,7 @@ static void begin(struct dcd_engine *e, enum dcd_load_kind kind, const struct dc
 	w->first = p->sector;
 	w->last = p->last;
 	w->since = jiffies;
+	w->flushes_failed = e->lates.flushes_failed;
 	w->done = w->first;
 	w->n = 0;
 	w->error = 0;
@@ -397,7 +398,7 @@ void dcd_wipes_look(struct dcd_engine *e, const struct dcd_mark *now)
 	pr_info_ratelimited("dcd: %s: the data disk %pg has returned from %s\n", e->name,
 			    e->data.bdev, name_of(w->kind));
 	good = w->done - w->first - bad_sectors(w);
-	if (good && !dcd_destage_flush(e)) {
+	if (good && dcd_late_lasts(e, w->flushes_failed) && !dcd_destage_flush(e)) {
 		dcd_count(e, DCD_N_WIPED_SECTORS, good);
 		if (w->kind == DCD_LOAD_DISCARD)
 			dcd_count(e, DCD_N_DISCARDED_SECTORS, good);

@@ -66,6 +66,7 @@ struct dcd_wiped_part {
  * disk has refused it. @to_zeroes: how it is done, as it was at the opening, when the LUN was told.
  * @hangs: nobody waits any more for the wipe of @first to @last, of @kind, that @work does,
  * since @since (jiffies). @rests: after one that took long there is no DCD_LOAD_WIPE yet.
+ * @flushes_failed: as it was when that was begun (late.h).
  * @under_way needs the engine's lock; while it is set, the results are the worker's: all before
  * @done is wiped, but for the @n parts that are @bad; @error is the last one, or 0.
  */
@@ -81,6 +82,7 @@ struct dcd_wipes {
 	enum dcd_load_kind kind;
 	u64 first, last;
 	unsigned long since;
+	unsigned int flushes_failed;
 	u64 done;
 	unsigned int n;
 	struct dcd_wiped_part bad[DCD_WIPE_FAILURES];

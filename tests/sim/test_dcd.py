@@ -543,10 +543,11 @@ def test_writes_that_come_late(kernel: str, parts: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(("knob", "part", "says"), [
     ("late_waits", "errors", "a write took"), ("late_unheld", "dead_log", "has other bytes"),
-    ("asks_held", "asked", "has other bytes"),
+    ("asks_held", "asked", "has other bytes"), ("late_lasts", "flushed", "has other bytes"),
 ])  # fmt: skip
 def test_writes_that_come_late_can_hold_or_overtake(knob: str, part: str, says: str) -> None:
-    """The control: destage waits for them, or writes where they may still come."""
+    """The control: destage waits for them, writes where they may still come, or believes a disk
+    that has lost its cache."""
     run = lab("dcd_late_write.py", part, options=("--param", f"dcd.test_{knob}=1"))
     assert run.rc == 1 and says in run.stderr, run.text
 

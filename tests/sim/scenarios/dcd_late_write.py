@@ -15,7 +15,7 @@ from loadlab import SIZE, Load, good_end, settled, small
 from locklab import base, blk, dm, media
 
 PARTS = ("errors", "tried", "overtaken", "closed", "cut", "dead_log", "dead_log_closed",
-         "asked")  # fmt: skip
+         "asked", "flushed")  # fmt: skip
 SLOW_MS = 7000
 BAD = 8
 AT = 4096  # the write that is late
@@ -169,6 +169,37 @@ def asked() -> None:
         box.data.heal()
         settled(box, model, disk)
     good_end(box, model)
+
+
+def flushed() -> None:
+    base.step("a write comes late, then a flush fails and the disk's cache is lost")
+    box = Box(data_options={"flush": "lie"}, nvram="lab", nvram_bytes=4096 + 8 * SEGMENT)
+    model = Model(box.data.sectors)
+    beside, size = 2 * AT, 2 * SIZE
+    with box.disk("destage_idle_ms=1") as disk:
+        filled(disk, model, AT, AT + size, "old", size)
+        box.destaged()
+        box.data.fail_flush((beside, beside + 7), 200)
+        box.data.hold_write(AT)
+        filled(disk, model, AT, AT + size, "late", size)
+        base.until(lambda: box.count("writes_late") == 1, "a write that is late")
+        filled(disk, model, beside, beside + 8, "beside it", 8)
+        rounds = box.count("rounds")
+        while box.count("rounds") == rounds:
+            time.sleep(0.01)
+        time.sleep(0.1)  # it takes twice as long
+        base.equal(box.count("data_errors"), 0, "errors of the data disk before it has come")
+        box.data.let_go()
+        base.until(lambda: box.count("data_errors") == 1, "the flush to fail")
+        there = model.bytes[AT * blk.SECTOR : (AT + size) * blk.SECTOR]
+        base.expect(box.data.bytes(AT, size) == there, "it has come")
+        box.data.replug()
+        base.equal(box.count("data_errors"), 1, "errors of the data disk while its cache is lost")
+        base.expect(box.data.bytes(AT, size) != there, "some of it is lost")
+        box.says("data ok", "destage to resume")
+        box.destaged()
+        model.check(disk, "after the second copy")
+    box.away()
 
 
 for part in base.words(1, PARTS) or PARTS:

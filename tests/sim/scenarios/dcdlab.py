@@ -131,15 +131,21 @@ class Disk:
         slow = f"{first} {last + 1 - first} delay {medium} {first} {ms} {medium} {first} 0"
         self._load([self._linear(0, first), slow, self._linear(last + 1, self.sectors)])
 
-    def fail_flush(self) -> None:
+    def fail_flush(self, slow: tuple[int, int] = (0, -1), ms: int = 0) -> None:
         """Writes are taken (into the cache), flushes are I/O errors. The last 8 sectors fail.
+        Writes to the slow ones take so long.
 
         dm also hands the flush to the medium, which does it unless it lies.
         """
-        end = self.sectors - 8
-        self._load(
-            [self._linear(0, end), f"{end} 8 flakey {self._medium} {end} 0 1 1 error_writes"]
-        )
+        first, last = slow
+        medium, end = self._medium, self.sectors - 8
+        well = f"{medium} {first} 0"
+        self._load([
+            self._linear(0, first),
+            f"{first} {last + 1 - first} delay {well} {medium} {first} {ms} {well}" if ms else "",
+            self._linear(last + 1, end),
+            f"{end} 8 flakey {medium} {end} 0 1 1 error_writes",
+        ])  # fmt: skip
 
     def slow(self, ms: int) -> None:
         """Every request takes so long, any number at a time."""
