@@ -8,10 +8,12 @@
 #include "engine.h"
 #include "lockstep-test.h"
 
+#define ASKED_FOR	(30 * HZ)	/* all in all, what can't be read at first */
 #define LISTED		64		/* ranges in the kernel's log; the rest is a number */
 #define RETRY_NOMEM	(HZ / 50)
 
 TEST_KNOB(bool, no_marks, "the log and the NVRAM that are left aren't marked");
+TEST_KNOB(bool, leave_hasty, "what the log that is left doesn't give just now is lost");
 TEST_KNOB(bool, left_is_fine, "what the log that is left can't give is no medium error");
 
 bool dcd_leave_holds(const struct dcd_engine *e)
@@ -119,13 +121,33 @@ void dcd_leave_begin(struct dcd_engine *e)
 	}
 	spin_unlock(&e->lock);
 	e->sweep.n = 0;
+	e->sweep.asking = false;
 	trace_dcd_leave(e, READ_ONCE(e->leaving));
+}
+
+/* It has failed for no longer than a log may be away, or all of the log has (blip.h). */
+static bool may_come(struct dcd_engine *e, const struct dcd_load *l)
+{
+	struct dcd_sweep *s = &e->sweep;
+
+	if (test_knob(leave_hasty))
+		return false;
+	if (!s->asking) {
+		s->asking = true;
+		s->asked = jiffies;
+	}
+	return (time_before(jiffies, s->asked + ASKED_FOR) && dcd_lost_young(e, l->whole.at)) ||
+	       dcd_lost_mute(e);
 }
 
 bool dcd_leave_unread(struct dcd_engine *e, struct dcd_load *l)
 {
 	if (!dcd_is_leaving(e) || l->error == -ENOMEM || !dcd_lost_gone(e, l))
 		return false;
+	if (may_come(e, l)) {
+		dcd_lost_wait(l);
+		return true;
+	}
 	l->lost = true;
 	l->unread = false;
 	l->buf = NULL;

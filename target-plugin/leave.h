@@ -2,7 +2,8 @@
 /*
  * Leaving the log for good, while the engine is open: because it is dead, or is to go. The admin
  * says so (leave_log of struct dcd_config), never the engine by itself. What NVRAM and the log have
- * goes to the data disk; what the log can't give, each place asked twice, is LOST, and listed;
+ * goes to the data disk; what the log can't give, asked again for some seconds, as it may be away
+ * for a moment (blip.h), is LOST, and listed;
  * log and NVRAM are marked as `dcd retire` marks them, so that no later start brings them back; and
  * from then on each write goes through to the data disk, durable there before it is answered
  * (through.c), so the LUN has no volatile write cache.
@@ -62,7 +63,10 @@ bool dcd_leave_due(const struct dcd_engine *e);
 void dcd_leave_begin(struct dcd_engine *e);
 /* A round by the log has failed: it doesn't get better by waiting. */
 void dcd_leave_tried(struct dcd_engine *e);
-/* The log can't give a load. True: it stays in the index until all is LOST, and is no error. */
+/*
+ * The log can't give a load. True: it stays in the index until all is LOST, and is no error; or it
+ * is asked for it again in the next round.
+ */
 bool dcd_leave_unread(struct dcd_engine *e, struct dcd_load *l);
 /* Likewise, of what is LOST already. */
 void dcd_leave_skip(struct dcd_engine *e, struct dcd_load *l);

@@ -157,6 +157,22 @@ bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l)
 	return r && r != -ENOMEM;
 }
 
+bool dcd_lost_young(const struct dcd_engine *e, u64 at)
+{
+	const struct dcd_doubt *d = known(e, at);
+
+	return !d || d->failed < 2 || time_before(jiffies, d->since + LEAST);
+}
+
+bool dcd_lost_mute(struct dcd_engine *e)
+{
+	int others = gives_others(e);
+
+	if (others > 0)
+		e->mute.is = false;
+	return !others && dcd_blip_mute(e);
+}
+
 /*
  * The same of a log that fails now and then: it gives what it has at one of several times. What is
  * wrong, or takes long, isn't asked for so often.

@@ -226,9 +226,11 @@ def test_a_log_that_is_being_left_at_the_close() -> None:
     ("no_marks", "well", "the superblock: got 0"), ("no_marks", "cut", "has other bytes"),
     ("left_is_fine", "dead", "0 sectors are LOST"),
     ("through_cached", "dead", "the data disk lacks something"),
+    ("leave_hasty", "blip", "sectors that are lost: got "),
 ])  # fmt: skip
 def test_a_log_that_is_left_can_lose(knob: str, part: str, says: str) -> None:
-    """The control: the log comes back; what it had isn't told lost; the data disk's cache."""
+    """The control: the log comes back; what it had isn't told lost; the data disk's cache; a log
+    that is away for a moment isn't asked again."""
     run = lab("dcd_leave.py", part, options=("--param", f"dcd.test_{knob}=1"))
     assert run.rc == 1 and says in run.stderr, run.text
 

@@ -302,9 +302,28 @@ def cut() -> None:
     base.expect(before and behind, "all were of one kind")
 
 
+def blip() -> None:
+    for nvram, ms in (("lab", 100), ("lab", 2000), ("none", 300)):
+        base.step(f"a log that works gives nothing for {ms} ms when it is left; NVRAM: {nvram}")
+        box = Box(nvram=nvram, settings=HELD, nvram_bytes=4096 + 6 * 65536)
+        model = Model(box.data.sectors)
+        with box.disk() as disk:
+            filled(disk, model, 0, 600, "only in the log", 16)
+            filled(disk, model, 4096, 4096 + 8 * 112, "so that no slot has it", 112)
+            base.until(lambda: "0 in use" in box.info(), "the log to have all")  # noqa: B023
+            box.log.fail("1 error_reads")
+            box.set("leave_log=1")
+            time.sleep(ms / 1000)
+            box.log.heal()
+            left(box)
+            base.equal(box.count("lost_sectors"), 0, "sectors that are lost")
+            model.check(disk, "left")
+        box.away()
+
+
 PARTS = {
     "dead": dead, "well": well, "unwritable": unwritable, "taken_back": taken_back, "load": load,
-    "cut": cut,
+    "cut": cut, "blip": blip,
 }  # fmt: skip
 for name in base.words(1, PARTS) or PARTS:
     PARTS[name]()
