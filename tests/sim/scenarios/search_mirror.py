@@ -15,10 +15,12 @@ import sys
 import time
 
 import histories
+import searchdisks
 import searchlab
 from histories import Refused
 from locklab import base, dm
-from searchlab import MIRROR, OWN, REQUESTS, World
+from searchdisks import REQUESTS
+from searchlab import MIRROR, OWN, World
 from statelab import SLOT_SECTORS, SLOTS
 
 TICK_S = 30
@@ -66,11 +68,11 @@ def local_hangs(w: World) -> None:
 
 def local_unread(w: World) -> None:
     """One sector can't be read, in the superblock's first slot."""
-    w.fail_end(w.wire, SLOTS, "error_reads")
+    w.hide_super(w.wire)
 
 
 def unread(w: World) -> None:
-    w.fail_end(w.way, SLOTS, "error_reads")
+    w.hide_super(w.way)
 
 
 def local_unsaid(w: World) -> None:
@@ -169,7 +171,7 @@ def anew(w: World) -> None:
     of which one takes no writes, but in the place of one that runs."""
     if w.suspended or not w.there() or w.nobody_answers or w.other_way in w.failing:
         raise Refused
-    if w.hangs(w.wire) and w.status().local != "A":
+    if w.wire in w.hung and w.status().local != "A":
         raise Refused  # a leg that can't be looked at has to be left out of the table
     w.local_well()
     try:
@@ -301,5 +303,5 @@ EVENTS = [
 ]  # fmt: skip
 
 code = histories.main(World, EVENTS, LONG_S, searchlab.OWN)
-searchlab.end()
+searchdisks.end()
 sys.exit(code)
