@@ -21,7 +21,7 @@ from histories import Refused
 from locklab import base, dm
 from searchdisks import REQUESTS
 from searchlab import MIRROR, OWN, World
-from statelab import SLOT_SECTORS, SLOTS
+from statelab import LOCAL, REMOTE, SLOT_SECTORS, SLOTS
 
 TICK_S = 30
 # A time-out and a rejoin have passed.
@@ -73,6 +73,24 @@ def local_unread(w: World) -> None:
 
 def unread(w: World) -> None:
     w.hide_super(w.way)
+
+
+def local_map_unread(w: World) -> None:
+    """A sector of the map can't be, or of the activity log."""
+    w.hide_map(w.wire)
+
+
+def map_unread(w: World) -> None:
+    w.hide_map(w.way)
+
+
+def local_log_unread(w: World) -> None:
+    w.hide_log(w.wire)
+
+
+def bad_place(w: World) -> None:
+    """Both writes are to have a sector that the local leg can't read."""
+    w.fail_place(w.wire, 105, 1, "error_reads")
 
 
 def local_unsaid(w: World) -> None:
@@ -142,12 +160,18 @@ def both_ways(w: World) -> None:
     exchange(w, w.other_way, w.other_wire)
 
 
+def wire_only(w: World) -> None:
+    exchange(w, w.way, w.other_wire)
+
+
 def exchange(w: World, way: str, wire: str | None = None) -> None:
     if w.suspended or not w.there() or w.nobody_answers:
         raise Refused
     wire = wire or w.wire
     if wire == w.wire:
         w.local_well()
+    elif wire in w.failing | w.unsaid and (w.status().remote != "A" or way in w.hung | w.keeps):
+        raise Refused  # nor is one brought that takes no writes, if it is the only one
     w.blocks |= OWN["policy"] != "degrade"
     try:
         w.patient(lambda: dm.load(MIRROR, w.table(way, wire)), "a new table")
@@ -166,10 +190,33 @@ def exchange(w: World, way: str, wire: str | None = None) -> None:
     w.wire, w.way = wire, way
 
 
+def swapped(w: World) -> None:
+    w.swapped()
+
+
+def older(w: World) -> None:
+    w.older(REMOTE)
+
+
+def local_older(w: World) -> None:
+    w.older(LOCAL)
+
+
+def stop(w: World) -> None:
+    """Removed, suspended or not. It is started at the end."""
+    if not w.there():
+        raise Refused
+    try:
+        w.remove()
+    except OSError:  # a write has it open
+        raise Refused from None
+    w.suspended = False
+
+
 def anew(w: World) -> None:
     """Removed, and made again on the same leg by the other way. No mirror starts on legs in sync
     of which one takes no writes, but in the place of one that runs."""
-    if w.suspended or not w.there() or w.nobody_answers or w.other_way in w.failing:
+    if w.suspended or not w.there() or w.nobody_answers or w.other_way in w.failing | w.unsaid:
         raise Refused
     if w.wire in w.hung and w.status().local != "A":
         raise Refused  # a leg that can't be looked at has to be left out of the table
@@ -228,7 +275,7 @@ def grow_table(w: World) -> None:
 
 
 def suspend(w: World) -> None:
-    if w.nobody_answers:
+    if not w.there() or w.nobody_answers:
         raise Refused
     if w.suspended:
         w.resume()
@@ -299,7 +346,8 @@ EVENTS = [
     flush_hangs, other_way, reload, both_ways, anew, discard, crowd, suspend, fail, fail_local,
     recover, resync, verify, block, unblock, mirror_cut, primary_cut, take_over, elsewhere, look,
     grow_legs, grow_table, alone, fail_held, local_unread, unread, local_unsaid, unsaid,
-    local_half_said, half_said, blink, half_blink, rest, see,
+    local_half_said, half_said, blink, half_blink, rest, see, wire_only, local_map_unread,
+    map_unread, local_log_unread, bad_place, swapped, older, local_older, stop,
 ]  # fmt: skip
 
 code = histories.main(World, EVENTS, LONG_S, searchlab.OWN)

@@ -28,6 +28,7 @@ from statelab import LOCAL, REMOTE, SLOTS, Super, create, superblock
 MIB = 1
 SECTORS = MIB << 11
 LOG_SECTORS = 32
+TAIL = SLOTS + 40  # the slots, the activity log, and a page of the map
 MEDIA = {LOCAL: "p-medium", REMOTE: "m-medium"}
 SITES = {LOCAL: PRIMARY_SITE, REMOTE: MIRROR_SITE}
 WIRES, WAYS, PORT = ("wl", "wm"), ("wa", "wb"), "mp"
@@ -93,17 +94,25 @@ class Disks:
 
     def _make_legs(self) -> None:
         """lockstep-meta's work is the same each time: it is done once."""
-        at = SECTORS - SLOTS - 40
         if not _tails:
             with self.shown() as nodes:
                 create(*nodes, "--assume-clean")
-                for node in nodes:
-                    with blk.Disk(node) as disk:
-                        _tails.append(disk.read(at, SLOTS + 40))
+            _tails.extend(self.image(leg, TAIL) for leg in MEDIA)
         else:
-            for node, tail in zip(self.media.values(), _tails, strict=True):
-                with blk.Disk(node) as disk:
-                    disk.write(at, tail, fua=True)
+            for leg, tail in zip(MEDIA, _tails, strict=True):
+                self.put(leg, tail)
+
+    def image(self, leg: str, sectors: int = 0) -> bytes:
+        """Of a medium's last sectors, or of all of it, as the ways show it."""
+        count = sectors or self._size
+        with blk.Disk(self.media[leg], write=False) as disk:
+            return disk.read(self._size - count, count)
+
+    def put(self, leg: str, image: bytes) -> None:
+        """Likewise, at the end."""
+        with blk.Disk(self.media[leg]) as disk:
+            disk.write(self._size - len(image) // 512, image)
+            disk.flush()
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[list[str]]:

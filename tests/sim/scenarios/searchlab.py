@@ -22,7 +22,7 @@ from pathlib import Path
 from histories import Refused
 from locklab import base, blk, dm, mirror
 from mirrorlab import FIELDS
-from searchdisks import WAYS, WIRES, Disks
+from searchdisks import TAIL, WAYS, WIRES, Disks
 from statelab import (
     LOCAL,
     REMOTE,
@@ -65,6 +65,7 @@ class World(Disks):
         self.failed_writes = 0
         self.saw_failed = False
         self.node = dm.create(MIRROR, self.table())
+        self._first = {leg: self.image(leg, TAIL) for leg in (LOCAL, REMOTE)}
 
     # The mirror.
 
@@ -260,6 +261,43 @@ class World(Disks):
         """What both legs have room for."""
         return min(s.map_start for s in self.supers())
 
+    def older(self, leg: str) -> None:
+        """A stop, and a leg is put back as it was when the mirror was first started, all zeroes: no
+        start takes it, unless it has the same as now. It is what it was then, and is taken."""
+        bad = self.hung | self.keeps | self.failing | self.unsaid | self.unread
+        if not self.there() or self.suspended or self.local_bad or bad or self.grown:
+            raise Refused
+        now = self.status()
+        if (now.health, now.action) != ("AA", "idle"):
+            raise Refused
+        try:
+            self.remove()
+        except OSError:  # a write has it open
+            raise Refused from None
+        newest, first = self.image(leg), self._first[leg]
+        data = newest[: -len(first)]
+        self.put(leg, bytes(len(data)) + first)
+        try:
+            self.node = dm.create(MIRROR, self.table())
+        except OSError:
+            self.put(leg, newest)
+            self.assemble()
+        else:
+            base.expect(not any(data), f"an older copy of the {leg} leg is taken")
+
+    def swapped(self) -> None:
+        """A table has the legs in each other's place: it is refused, and nothing has happened."""
+        if not self.there():
+            raise Refused
+        table = self.table()
+        wire, way = f"/dev/mapper/{self.wire}", self.nodes[self.way]
+        words = [{wire: way, way: wire}.get(word, word) for word in table.split(" ")]
+        try:
+            dm.load(MIRROR, " ".join(words))
+        except OSError:
+            return
+        raise base.Wrong("a table with swapped legs is taken")
+
     def crash(self) -> None:
         """Of the primary's power, with what was written and read through it."""
         self.primary_off()
@@ -279,6 +317,8 @@ class World(Disks):
 
     def assemble(self) -> None:
         """As the legs say; both branches of a split brain are never there in these histories."""
+        if self.wire in self.unread:
+            self.mend(self.wire)
         supers = self.supers()
         source = source_of(*supers)
         base.expect(source, f"one of the legs has the data: {supers}")
@@ -286,6 +326,22 @@ class World(Disks):
         self.blocks |= OWN["policy"] != "degrade"
         self.node = dm.create(MIRROR, self.table())
         self.history.check(content(self.node, LOOK), f"assembled from {source}")
+
+    def _start_again(self) -> None:
+        """An admin sees to it first that both legs can be used."""
+        self.mend(self.wire)
+        self.local_bad = False
+        if self.way in self.hung | self.keeps:
+            self.way = self.other_way
+        if self.way in self.failing | self.unsaid | self.unread:
+            self.mend(self.way)
+        try:
+            self.assemble()
+        except OSError as err:
+            base.equal(err.errno, errno.EBUSY, "a start while the leg that has all still drains")
+            for name in (*WIRES, *WAYS):
+                self.mend(name)
+            self.assemble()
 
     def take_over(self) -> None:
         """The mirror site goes on by itself, if it may, and gives the data back. What the primary
@@ -353,7 +409,7 @@ class World(Disks):
                 self.mend(self.wire)
             self.resume()
         if not self.there():
-            self.assemble()
+            self._start_again()
         # The local leg has all, so who hangs holds nobody.
         local_bad = self.local_bad or self.wire in self.hung
         if not (self.blocks or local_bad) and self.status().health[0] == "A":
