@@ -26,6 +26,7 @@ DCD_COUNTER(READS_GIVEN_UP, reads_given_up)	/* while a disk was at them */
 DCD_COUNTER(READS_PARKED, reads_parked)	/* waited, as there were too many of those */
 DCD_COUNTER(WRITES, writes)
 DCD_COUNTER(THROUGH, through)	/* requests done by the data disk alone: leave.h */
+DCD_COUNTER(THROUGH_GIVEN_UP, through_given_up)	/* of those, while the disk was at them */
 DCD_COUNTER(BATCHES, batches)	/* of the writes */
 DCD_COUNTER(BATCH_RANGES, batch_ranges)
 DCD_COUNTER(ZEROES, zeroes)

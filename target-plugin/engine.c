@@ -262,6 +262,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 		INIT_LIST_HEAD(&e->waiting[i]);
 	INIT_LIST_HEAD(&e->unreported);
 	dcd_reads_init(e);
+	dcd_throughs_init(e);
 	dcd_linger_init(e);
 	INIT_WORK(&e->intake_work, dcd_intake_worker);
 	INIT_DELAYED_WORK(&e->patience_work, dcd_patience_worker);

@@ -57,8 +57,8 @@
  *   failed: the log gets all of NVRAM, what went past it too, in its order.
  * - Both: writes are refused when NVRAM is full.
  * - A dead log that isn't mended is left for good when the admin says so: leave.h.
- * - A disk that doesn't answer a read holds nobody: the request is given up after a while,
- *   and what the disk reads then is nobody's (read.h). Nor does it hold the log's tail.
+ * - A disk that doesn't answer a read, or a write when the log was left, holds nobody: the request
+ *   is given up after a while (read.h, through.h). Nor does such a read hold the log's tail.
  * - A discard or a zeroing of the data disk that doesn't return holds its range only (zeroes.h).
  * - Reads of the log by the destager, the committer and the scrub hold none of them (aside.h,
  *   late.h): what hasn't come within a moment keeps its place in the log until it has.
@@ -104,6 +104,7 @@
 #include "late.h"
 #include "sums.h"
 #include "sweep.h"
+#include "through.h"
 #include "turn.h"
 #include "zeroes.h"
 
@@ -269,8 +270,8 @@ struct dcd_engine {
 	struct list_head unreported;	/* writes that are entered; @after_log */
 	unsigned long log_failed, log_retry;	/* jiffies: the last time, not to be tried before */
 	unsigned int asides;		/* reads that were left: aside.h */
-
 	struct dcd_reads reads;		/* read.h */
+	struct dcd_throughs throughs;	/* through.h */
 	wait_queue_head_t quiet;	/* a wipe has returned, the last of @reads, ... */
 	struct work_struct linger_work;
 	wait_queue_head_t room;		/* slot freed, committed or tail moved, errors */

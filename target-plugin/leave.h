@@ -6,7 +6,7 @@
  * for a moment (blip.h), is LOST, and listed;
  * log and NVRAM are marked as `dcd retire` marks them, so that no later start brings them back; and
  * from then on each write goes through to the data disk, durable there before it is answered
- * (through.c), so the LUN has no volatile write cache.
+ * (through.h), so the LUN has no volatile write cache.
  *
  *   ASKED  by the admin. If the log works it is used until what it had then is on the data disk, so
  *	    that writes have its room meanwhile
@@ -40,7 +40,6 @@
 struct dcd_engine;
 struct dcd_load;
 struct dcd_mark;
-struct dcd_request;
 
 enum dcd_leaving {
 	DCD_LEAVE_NOT,
@@ -78,8 +77,5 @@ int __must_check dcd_leave_passed(struct dcd_engine *e, const struct dcd_mark *m
 void dcd_leave_failed(struct dcd_engine *e);
 /* For people: the log's state, or NULL if it is neither being left nor left. */
 const char *dcd_leave_text(const struct dcd_engine *e);
-
-/* through.c: a write, zeroes, a discard or a flush, when the log has been left; by a worker. */
-void dcd_through(struct dcd_engine *e, struct dcd_request *rq);
 
 #endif /* DCD_LEAVE_H */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A disk may still be at a read that was given up, at a wipe, or at a write that is late, when
- * its engine is closed. Nobody waits for that but the engine itself: its disks stay in its
- * exclusive use, so that nothing comes late over what somebody else has written, and its memory
- * stays, and the module, until they have answered.
+ * A disk may still be at a read or a write that was given up, at a wipe, or at a write that is
+ * late, when its engine is closed. Nobody waits for that but the engine itself: its disks stay in
+ * its exclusive use, so that nothing comes late over what somebody else has written, and its
+ * memory stays, and the module, until they have answered.
  */
 #include <linux/module.h>
 
@@ -17,7 +17,7 @@ static struct workqueue_struct *linger_wq;
 static bool is_quiet(struct dcd_engine *e)
 {
 	return dcd_reads_quiet(e) && !dcd_wipes_under_way(e) && !dcd_late_under_way(e) &&
-	       !dcd_asides(e);
+	       !dcd_asides(e) && dcd_throughs_quiet(e);
 }
 
 /* Nobody but what a disk has answered last may have begun one of them since they were ended. */

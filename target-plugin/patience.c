@@ -83,6 +83,7 @@ void dcd_patience_worker(struct work_struct *work)
 	more |= !list_empty(&e->unreported);
 	spin_unlock(&e->lock);
 	more |= dcd_reads_over(e, &over, &reads);
+	more |= dcd_throughs_over(e, &over);
 	list_for_each_entry_safe(rq, next, &over, waiting)
 		dcd_answer_over(e, rq);
 	list_for_each_entry_safe(rq, next, &reads, waiting) {

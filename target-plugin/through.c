@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The way of a write when the log has been left (leave.h): to the data disk, durable there, then
- * the answer. What was LOST isn't when it has been written over. A batch can't be all or nothing
- * here, so it is refused: the LUN takes single writes only.
- *
- * A copy is written, as what the request has may be changed meanwhile, and so that it doesn't
- * matter what memory that is. It sleeps for the data disk, as long as that takes.
+ * A copy is written, as what the request has may be changed meanwhile, or be gone, and so that it
+ * doesn't matter what memory that is.
  */
+#include "through.h"
+
 #include <linux/blkdev.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -17,15 +15,50 @@
 #include "lockstep-test.h"
 
 TEST_KNOB(bool, through_cached, "what goes through is left in the data disk's cache");
+TEST_KNOB(bool, through_over, "a write goes through to where one that was given up may still come");
+TEST_KNOB(bool, through_stays, "what goes through waits for the data disk, as long as that takes");
+
+/*
+ * Its own memory: a request may be on its owner's stack, and is gone when it is answered. @rq:
+ * NULL when it was given up, which isn't done while it is @copied. Both are the engine's lock's.
+ */
+struct through {
+	struct list_head list;
+	struct work_struct work;
+	struct dcd_engine *e;
+	struct dcd_request *rq;
+	bool copied;
+	enum dcd_op op;
+	sector_t sector, sectors;
+};
 
 static blk_opf_t durable(void)
 {
 	return test_knob(through_cached) ? 0 : REQ_FUA;
 }
 
-static int write_data(struct dcd_engine *e, const struct dcd_request *rq)
+/* False: nobody wants it any more. */
+static bool copy(struct through *t, void *buf, size_t bytes, size_t done)
 {
-	size_t bytes = (size_t)rq->sectors << SECTOR_SHIFT, done = 0;
+	struct dcd_engine *e = t->e;
+	struct dcd_request *rq;
+
+	spin_lock(&e->lock);
+	rq = t->rq;
+	t->copied = !!rq;
+	spin_unlock(&e->lock);
+	if (!rq)
+		return false;
+	sg_pcopy_to_buffer(rq->sgl, rq->nents, buf, bytes, rq->skip + done);
+	spin_lock(&e->lock);
+	t->copied = false;
+	spin_unlock(&e->lock);
+	return true;
+}
+
+static int write_data(struct through *t)
+{
+	size_t bytes = (size_t)t->sectors << SECTOR_SHIFT, done = 0;
 	size_t most = min_t(size_t, bytes, DCD_IO_MAX);
 	void *buf = kvmalloc(most, GFP_NOIO);
 	int r = buf ? 0 : -ENOMEM;
@@ -33,25 +66,28 @@ static int write_data(struct dcd_engine *e, const struct dcd_request *rq)
 	while (!r && done < bytes) {
 		size_t n = min(most, bytes - done);
 
-		sg_pcopy_to_buffer(rq->sgl, rq->nents, buf, n, rq->skip + done);
-		r = dcd_disk_io(&e->data, REQ_OP_WRITE | REQ_SYNC | durable(),
-				rq->sector + (done >> SECTOR_SHIFT), buf, n);
+		if (!copy(t, buf, n, done)) {
+			r = -EAGAIN;
+			break;
+		}
+		r = dcd_disk_io(&t->e->data, REQ_OP_WRITE | REQ_SYNC | durable(),
+				t->sector + (done >> SECTOR_SHIFT), buf, n);
 		done += n;
 	}
 	kvfree(buf);
 	return r;
 }
 
-static int zero_data(struct dcd_engine *e, const struct dcd_request *rq)
+static int zero_data(struct through *t)
 {
-	return blkdev_issue_zeroout(e->data.bdev, rq->sector, rq->sectors, GFP_NOIO, 0) ?:
-	       dcd_disk_flush(&e->data);
+	return blkdev_issue_zeroout(t->e->data.bdev, t->sector, t->sectors, GFP_NOIO, 0) ?:
+	       dcd_disk_flush(&t->e->data);
 }
 
 /* Some of it was LOST, perhaps. */
-static int is_found(struct dcd_engine *e, sector_t sector, sector_t last)
+static int is_found(struct dcd_engine *e, const struct dcd_request *rq)
 {
-	sector_t end;
+	sector_t sector = rq->sector, last = rq->sector + rq->sectors - 1, end;
 	int r = 0;
 
 	if (!READ_ONCE(e->lost.n))
@@ -63,6 +99,13 @@ static int is_found(struct dcd_engine *e, sector_t sector, sector_t last)
 	}
 	mutex_unlock(&e->intake);
 	return r;
+}
+
+static void answer(struct dcd_engine *e, struct dcd_request *rq, int error)
+{
+	if (!error && rq->op != DCD_FLUSH)
+		error = is_found(e, rq);
+	dcd_answer(e, rq, error && error != -ENOMEM ? -EIO : error);
 }
 
 static void tell(struct dcd_engine *e, int error)
@@ -80,53 +123,176 @@ static void tell(struct dcd_engine *e, int error)
 		       e->data.bdev, error);
 }
 
-static void go_through(struct dcd_engine *e, struct dcd_request *rq)
+static bool is_zeroing(enum dcd_op op)
 {
+	return op != DCD_WRITE && op != DCD_FLUSH;
+}
+
+/* Has the data disk got by it what this one, which has waited for it, is for? */
+static bool did(const struct through *t, const struct dcd_request *rq)
+{
+	return is_zeroing(t->op) && is_zeroing(rq->op) && rq->sector >= t->sector &&
+	       rq->sector + rq->sectors <= t->sector + t->sectors;
+}
+
+/* It has returned; whoever was parked may have waited for it. */
+static void end(struct through *t, int error)
+{
+	struct dcd_engine *e = t->e;
+	struct dcd_request *rq, *next;
+	LIST_HEAD(parked);
+
+	spin_lock(&e->lock);
+	list_del(&t->list);
+	rq = t->rq;
+	if (!rq) {
+		e->throughs.given_up--;
+		list_splice_init(&e->throughs.parked, &parked);
+	}
+	spin_unlock(&e->lock);
+	if (rq) {
+		answer(e, rq, error);
+		return;
+	}
+	/* This work is waited for before the engine goes. */
+	wake_up_all(&e->quiet);
+	list_for_each_entry_safe(rq, next, &parked, waiting) {
+		if (!error && did(t, rq))
+			answer(e, rq, 0);
+		else
+			dcd_through(e, rq);
+	}
+}
+
+static bool is_wanted(struct through *t)
+{
+	bool yes;
+
+	spin_lock(&t->e->lock);
+	yes = t->rq;
+	spin_unlock(&t->e->lock);
+	return yes;
+}
+
+static int go_through(struct through *t)
+{
+	struct dcd_engine *e = t->e;
 	int r;
 
+	if (!is_wanted(t))
+		return -EAGAIN;
 	dcd_count(e, DCD_N_THROUGH, 1);
-	switch (rq->op) {
+	switch (t->op) {
 	case DCD_FLUSH:
 		r = dcd_disk_flush(&e->data);
 		break;
 	case DCD_WRITE:
-		r = write_data(e, rq);
+		r = write_data(t);
 		break;
 	default:
-		r = zero_data(e, rq);
+		r = zero_data(t);
 		break;
 	}
-	tell(e, r);
-	if (!r && rq->op != DCD_FLUSH)
-		r = is_found(e, rq->sector, rq->sector + rq->sectors - 1);
-	dcd_answer(e, rq, r && r != -ENOMEM ? -EIO : r);
+	if (r != -EAGAIN)
+		tell(e, r);
+	return r;
 }
-
-/* Its own memory: a request may be on its owner's stack, and is gone when it is answered. */
-struct through {
-	struct work_struct work;
-	struct dcd_engine *e;
-	struct dcd_request *rq;
-};
 
 static void work_on(struct work_struct *work)
 {
 	struct through *t = container_of(work, struct through, work);
 
-	go_through(t->e, t->rq);
+	end(t, go_through(t));
 	kfree(t);
+}
+
+/* May what was given up still come to these sectors? Needs the engine's lock. */
+static bool is_held(const struct dcd_engine *e, sector_t sector, sector_t sectors)
+{
+	const struct through *t;
+
+	lockdep_assert_held(&e->lock);
+	if (!e->throughs.given_up || test_knob(through_over))
+		return false;
+	if (e->throughs.given_up >= DCD_THROUGH_MOST)
+		return true;
+	list_for_each_entry(t, &e->throughs.begun, list)
+		if (!t->rq && sector < t->sector + t->sectors && t->sector < sector + sectors)
+			return true;
+	return false;
 }
 
 void dcd_through(struct dcd_engine *e, struct dcd_request *rq)
 {
 	struct through *t = rq->ranges ? NULL : kmalloc(sizeof(*t), GFP_NOIO);
+	bool held;
 
 	if (!t) {
 		dcd_answer(e, rq, rq->ranges ? -EOPNOTSUPP : -ENOMEM);
 		return;
 	}
-	t->e = e;
-	t->rq = rq;
+	*t = (struct through){ .e = e, .rq = rq, .op = rq->op };
+	if (rq->op != DCD_FLUSH) {
+		t->sector = rq->sector;
+		t->sectors = rq->sectors;
+	}
 	INIT_WORK(&t->work, work_on);
-	queue_work(e->io_wq, &t->work);
+	spin_lock(&e->lock);
+	held = is_held(e, t->sector, t->sectors);
+	if (held)
+		list_add_tail(&rq->waiting, &e->throughs.parked);
+	else
+		list_add_tail(&t->list, &e->throughs.begun);
+	spin_unlock(&e->lock);
+	dcd_wait_begins(e);
+	if (held)
+		kfree(t);
+	else
+		queue_work(e->io_wq, &t->work);
+}
+
+bool dcd_throughs_over(struct dcd_engine *e, struct list_head *over)
+{
+	struct dcd_throughs *all = &e->throughs;
+	struct dcd_request *rq, *next;
+	struct through *t;
+	bool more = false;
+
+	spin_lock(&e->lock);
+	list_for_each_entry_safe(rq, next, &all->parked, waiting)
+		if (dcd_wait_over(e, rq))
+			list_move_tail(&rq->waiting, over);
+	list_for_each_entry(t, &all->begun, list) {
+		if (!t->rq)
+			continue;
+		if (t->copied || !dcd_wait_over(e, t->rq) || test_knob(through_stays)) {
+			more = true;
+			continue;
+		}
+		pr_warn_ratelimited("dcd: %s: the data disk %pg doesn't answer what went to sector %llu: nothing else goes there until it has\n",
+				    e->name, e->data.bdev, (u64)t->sector);
+		list_add_tail(&t->rq->waiting, over);
+		t->rq = NULL;
+		all->given_up++;
+		dcd_count(e, DCD_N_THROUGH_GIVEN_UP, 1);
+	}
+	more = more || !list_empty(&all->parked);
+	spin_unlock(&e->lock);
+	return more;
+}
+
+bool dcd_throughs_quiet(struct dcd_engine *e)
+{
+	bool yes;
+
+	spin_lock(&e->lock);
+	yes = !e->throughs.given_up;
+	spin_unlock(&e->lock);
+	return yes;
+}
+
+void dcd_throughs_init(struct dcd_engine *e)
+{
+	INIT_LIST_HEAD(&e->throughs.begun);
+	INIT_LIST_HEAD(&e->throughs.parked);
 }

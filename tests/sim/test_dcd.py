@@ -236,6 +236,24 @@ def test_a_log_that_is_left_can_lose(knob: str, part: str, says: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+def test_a_data_disk_that_hangs_when_the_log_is_left_holds_nobody(kernel: str) -> None:
+    run = lab("dcd_left_hangs.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("knob", "part", "says"), [
+    ("through_stays", "overtaken", "in vain for: 1 to be given up"),
+    ("through_over", "overtaken", "nothing goes there yet"),
+    ("through_over", "reset", "nothing goes there yet"),
+])  # fmt: skip
+def test_what_waits_for_it_is_given_up_and_its_sectors_are_held(
+    knob: str, part: str, says: str
+) -> None:
+    run = lab("dcd_left_hangs.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_one_copy_of_the_superblock_is_enough(kernel: str) -> None:
     run = lab("dcd_super.py", kernel=kernel)
     assert run.rc == 0, run.text

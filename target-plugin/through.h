@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The way of a write, zeroes, a discard or a flush when the log has been left (leave.h): to the
+ * data disk, durable there, then the answer. What was LOST isn't when it has been written over. A
+ * batch can't be all or nothing here, so it is refused: the LUN takes single writes only.
+ *
+ * A data disk that doesn't answer holds nobody: like any other request one is given up when it has
+ * waited for long enough (patience.c). What the disk is at may get there at any time, so nothing
+ * else goes to those sectors before it has returned: who comes for them waits for that (parked), or
+ * until his own wait is over; and so does everybody while DCD_THROUGH_MOST are given up. Zeroes
+ * that were given up, and come in the end, are the answer to who was parked for the same.
+ *
+ * What was LOST stays so below a write that was given up, whatever the disk has then.
+ */
+#ifndef DCD_THROUGH_H
+#define DCD_THROUGH_H
+
+#include <linux/list.h>
+#include <linux/types.h>
+
+struct dcd_engine;
+struct dcd_request;
+
+#define DCD_THROUGH_MOST 64U	/* each may be a thread, and reads need some of those */
+
+/* The engine's lock's. @begun: those that haven't returned, of which so many are @given_up. */
+struct dcd_throughs {
+	struct list_head begun, parked;
+	unsigned int given_up;
+};
+
+void dcd_throughs_init(struct dcd_engine *e);
+/* Answered in any case. Sleeps for memory only. */
+void dcd_through(struct dcd_engine *e, struct dcd_request *rq);
+/*
+ * Those whose wait is over, to @over: they are to be answered, with no lock held. True: others
+ * still wait. Process context.
+ */
+bool dcd_throughs_over(struct dcd_engine *e, struct list_head *over);
+/* At the engine's end: has all returned? Any process context. */
+bool dcd_throughs_quiet(struct dcd_engine *e);
+
+#endif /* DCD_THROUGH_H */

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The log has been left, and the data disk doesn't answer writes: each is answered with BUSY in
+time, or ended at once when it is reset; nothing else waits for them, nothing goes to those sectors
+before they have returned, and so what comes late is never over what was written since.
+
+    dcd_left_hangs.py [PART...]
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from dcdlab import Box, Model, filled
+from locklab import base, blk, dm, scsi
+from poisonlab import box_of
+from probelab import SOON, timed
+
+PATIENCE_S = 2
+HUNG = 4096  # from here on, in the parts where many are
+MANY = 100  # more than may be given up
+HOURS_MS = 3_600_000
+
+
+class Begun(threading.Thread):
+    """Something that is sent to the LUN, and maybe sent again by the host."""
+
+    def __init__(self, node: str, work: Callable[[blk.Disk], object]) -> None:
+        super().__init__(daemon=True)
+        self._node, self._work = node, work
+        self.error: OSError | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            with blk.Disk(self._node) as disk:
+                self._work(disk)
+        except OSError as err:
+            self.error = err
+
+    def ends(self, what: str, seconds: float = SOON) -> None:
+        self.join(seconds)
+        base.expect(not self.is_alive(), f"{what} still waits")
+
+
+def begin(disk: blk.Disk, at: int, data: bytes) -> Begun:
+    return Begun(disk.node, lambda own: own.write(at, data))
+
+
+def opened() -> tuple[Box, Model]:
+    box = box_of(f"busy_after_ms={PATIENCE_S * 1000}")
+    return box, Model(box.data.sectors)
+
+
+def left(box: Box, disk: blk.Disk, model: Model) -> None:
+    filled(disk, model, 0, 2 * HUNG, "old")
+    box.set("leave_log=1")
+    box.says("log LEFT", "the log to be left")
+
+
+def works(disk: blk.Disk, model: Model) -> None:
+    """Elsewhere."""
+    timed("a write", lambda: filled(disk, model, 8, 16, f"{time.monotonic()}", 8), SOON)
+    timed("a flush", disk.flush, SOON)
+    timed("a read", lambda: disk.read(8, 8), SOON)
+
+
+def given_up(box: Box, count: int = 1) -> None:
+    try:
+        base.until(lambda: box.count("through_given_up") >= count, f"{count} to be given up",
+                   PATIENCE_S + 2)  # fmt: skip
+    except base.Wrong:
+        box.data.let_go()  # or this script couldn't end
+        raise
+
+
+def overtaken() -> None:
+    base.step("a write isn't answered, and is sent again; then another one comes for a part of it")
+    box, model = opened()
+    with box.disk() as disk:
+        left(box, disk, model)
+        box.data.hold_write(HUNG + 12)
+        late = blk.pattern("late", 16)
+        first = begin(disk, HUNG, late)
+        given_up(box)
+        base.expect(box.count("busy") > 0, box.info())
+        works(disk, model)
+        data = blk.pattern("over it", 8)
+        second = begin(disk, HUNG + 8, data)
+        time.sleep(3 * PATIENCE_S)
+        base.equal(box.count("through_given_up"), 1, "how many were given up")
+        works(disk, model)
+        base.expect(first.is_alive() and second.is_alive(), "nothing goes there yet")
+        box.data.let_go()
+        first.ends("the write")
+        second.ends("the one over it")
+        base.expect(not first.error and not second.error, f"{first.error}, {second.error}")
+        # The host had both under way at the same time: either may be the newer one.
+        got = disk.read(HUNG, 16)
+        base.expect(got in (late, late[: 8 * blk.SECTOR] + data), "what is there is neither")
+        model.put(HUNG, got)
+        filled(disk, model, HUNG, HUNG + 16, "the newest", 16)
+        time.sleep(PATIENCE_S)
+        model.check(disk, "in the end")
+    base.expect(box.data.bytes(0, box.data.sectors) == model.bytes, "the data disk alone")
+    box.away()
+
+
+def reset() -> None:
+    base.step("LOGICAL UNIT RESET ends it; what is written there then stays, whatever comes late")
+    box, model = opened()
+    with box.disk("busy_after_ms=0") as disk:
+        left(box, disk, model)
+        box.data.hold_write(HUNG)
+        first = begin(disk, HUNG, blk.pattern("late", 16))
+        base.until(lambda: box.data.held() == 1, "the disk to have it")
+        with scsi.Lun(disk.node) as lun:
+            timed("the reset", lun.reset, SOON)
+        # The host tries it again.
+        works(disk, model)
+        newest = begin(disk, HUNG, blk.pattern("newest", 8))
+        time.sleep(1)
+        base.expect(newest.is_alive(), "nothing goes there yet")
+        box.data.let_go()
+        for one in (first, newest):
+            one.ends("a write")
+        filled(disk, model, HUNG, HUNG + 16, "the newest", 16)
+        model.check(disk, "in the end")
+    base.expect(box.data.bytes(0, box.data.sectors) == model.bytes, "the data disk alone")
+    box.away()
+
+
+def zeroes() -> None:
+    base.step("zeroes that take the data disk longer than anybody waits for are done once")
+    box, model = opened()
+    with box.disk() as disk:
+        left(box, disk, model)
+        box.data.hold_write(HUNG)
+        one = Begun(disk.node, lambda own: own.zero(HUNG, 2048))
+        given_up(box)
+        time.sleep(2 * PATIENCE_S)
+        works(disk, model)
+        done = box.count("through")
+        box.data.let_go()
+        one.ends("the zeroing")
+        base.expect(not one.error, f"the zeroing: {one.error}")
+        base.equal(box.count("through"), done, "what has gone to the data disk since")
+        model.put(HUNG, bytes(2048 * blk.SECTOR))
+        model.check(disk, "in the end")
+    base.expect(box.data.bytes(0, box.data.sectors) == model.bytes, "the data disk alone")
+    box.away()
+
+
+def many() -> None:
+    base.step(f"{MANY} writes aren't answered: reads are, and all are done in the end")
+    box, model = opened()
+    with box.disk() as disk:
+        left(box, disk, model)
+        box.data.fails_and_dawdles((0, 7), (HUNG, box.data.sectors - 1), HOURS_MS)
+        begun = []
+        for n in range(MANY):
+            at, data = HUNG + 8 * n, blk.pattern(f"many {n}", 8)
+            begun.append(begin(disk, at, data))
+            model.put(at, data)
+        given_up(box, 64)
+        time.sleep(3 * PATIENCE_S)
+        timed("a read", lambda: disk.read(8, 8), SOON)
+        box.data.heal()
+        for one in begun:
+            one.ends("a write", 4 * PATIENCE_S)
+            base.expect(not one.error, f"a write: {one.error}")
+        model.check(disk, "in the end")
+    base.expect(box.data.bytes(0, box.data.sectors) == model.bytes, "the data disk alone")
+    box.away()
+
+
+def closed() -> None:
+    base.step("the LUN is closed meanwhile: its data disk stays in use until it has answered")
+    box, model = opened()
+    users = Path("/sys/module/dcd/refcnt")
+    with box.disk() as disk:
+        left(box, disk, model)
+        before = int(users.read_text())
+        box.data.hold_write(HUNG)
+        late = blk.pattern("late", 16)
+        with scsi.Lun(disk.node) as lun:
+            cdb = bytes([0x2A, 0, *HUNG.to_bytes(4, "big"), 0, 0, 16, 0])
+            thread = threading.Thread(target=lambda: lun.command(cdb, late, timeout_ms=7000))
+            thread.start()
+            given_up(box)
+            thread.join(20)
+            base.expect(not thread.is_alive(), "the write has ended")
+    base.equal(int(users.read_text()), before + 1, "the module is in use by what is left")
+    base.equal(dm.opens(box.data.name), 1, "the data disk is in use")
+    box.data.let_go()
+    base.until(lambda: dm.opens(box.data.name) == 0, "the data disk in nobody's use")
+    base.until(lambda: int(users.read_text()) == before, "the module")
+    model.put(HUNG, late)
+    base.expect(box.data.bytes(0, box.data.sectors) == model.bytes, "the data disk alone")
+    box.away()
+
+
+PARTS = {"overtaken": overtaken, "reset": reset, "zeroes": zeroes, "many": many, "closed": closed}
+for name in base.words(1, PARTS) or PARTS:
+    PARTS[name]()
+base.step("done")
