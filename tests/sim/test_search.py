@@ -187,6 +187,15 @@ def test_some_orders_of_two_events_of_a_log_that_fails_in_part(
     assert told and int(told[1]) > 25, run.text
 
 
+@pytest.mark.parametrize("nvram", ["lab", "none", "dram"])
+def test_some_orders_of_two_events_of_a_log_that_is_left(nvram: str) -> None:
+    words = ("every=13", f"nvram={nvram}", "with=log_left")
+    run = search(2, 0, 1, *words, *(() if nvram == "lab" else (OF_NVRAM[:-1],)), of="dcd")
+    assert run.rc == 0, run.text
+    told = re.search(rb"(\d+) histories passed", run.stdout)
+    assert told and int(told[1]) > 10, run.text
+
+
 @pytest.mark.parametrize(("of", "words"), [
     ("mirror", ""), ("mirror", "queue=few policy=block log=small"), ("dcd", "nvram=lab"),
     ("dcd", "nvram=none ring=full"),
@@ -303,6 +312,7 @@ def test_what_is_found_lost_past_a_dead_log_holds_no_write() -> None:
         ("lost_stays", "rot,lap", "refused for a bad place of a disk|it isn't opened"),
         ("any_data", "older,lap", "an older data disk is taken"),
         ("wait_forever", "log_hangs", "in vain for: writes while a disk hangs"),
+        ("through_stays", "log_left,data_hangs", "in vain for: writes while a disk hangs"),
     ],
 )
 def test_a_mend_of_the_dcd_that_is_switched_off_is_found(knob: str, only: str, found: str) -> None:

@@ -60,6 +60,7 @@ class World:
         self.rotten = False  # reads may be errors
         self.bad_places = False  # likewise, of what lies there
         self.full = False  # the log, for a while
+        self.left = False  # the log, for good
         self.worn: set[str] = set()  # where the NVRAM has media errors
         self.trouble: set[str] = set()  # what was ever wrong
         self.node: str | None = None
@@ -100,6 +101,13 @@ class World:
         try:
             store = self.box.open()
         except OSError as err:
+            if self.left and not self.faults and not self.hung:
+                base.equal(err.errno, errno.EMEDIUMTYPE, "with a log that was left")
+                self.look_at_data("without the log that was left")
+                self.format()
+                self.left = False
+                self.open()
+                return
             if self.opens:
                 raise base.Wrong(f"no disk hinders it, and it isn't opened: {err}") from err
             return
@@ -259,7 +267,7 @@ class World:
         self._shut()
         self.writes_end("writes of a site without power")
         self.history.frozen = False
-        if self.volatile:
+        if self.volatile and not self.left:
             self.history.acked = self.history.stable.copy()
         self.box.power_on()
         for _, fault in self.faults.values():
@@ -287,8 +295,9 @@ class World:
 
     def older(self) -> None:
         """The data disk as it was when the log was formatted: it is told from the right one once
-        something was written to that, over which nothing is in the log."""
-        if not self.well:
+        something was written to that, over which nothing is in the log, and the log knows it: not
+        of one that was dead when it was closed (witness.c)."""
+        if not self.node or not self.well or "log ok" not in self.box.info():
             raise Refused
         self.write(0, 8)
         self.writes_end("a write elsewhere")
@@ -320,6 +329,15 @@ class World:
             raise Refused
         self.box.data.resize(4096)
         self.patient(lambda: self.box.set("grow=1"), "to grow")
+
+    def leave_log(self) -> None:
+        """For good. From then on every write goes through to the data disk."""
+        if not self.node or not self.well or not self.quiet:
+            raise Refused
+        self.trouble.add("log_left")
+        self.box.set("leave_log=1")
+        self.box.says("log LEFT", "the log to be left")
+        self.left = True
 
     def format(self) -> None:
         format_log(self.box.data.node, self.box.log.node, self.box.view, "--force")
@@ -366,6 +384,9 @@ class World:
             self.open()
         assert self.node
         self.writes_end("writes once all is well")
+        if self.left:
+            self._judge_left()
+            return
         lost = self.look("all is well")
         self.no_more_lost()
         if lost or ((self.rotten or self.bad_places) and self.stays_damaged()):
@@ -393,6 +414,18 @@ class World:
         self.tool("check")
         self.open()
         self.look("after a cut")
+
+    def _judge_left(self) -> None:
+        base.equal(len(self.look("without the log")), 0, "sectors that are lost")
+        base.until(partial(self.written, 100, 12), "a write without the log")
+        self.box.says("log LEFT, data ok", "the data disk to be told well")
+        self.look_at_data("written through")
+        self.write(98, 12)
+        self.writes_end("a write before the cut")
+        self.cut()
+        self.open()
+        base.expect(not self.left, "a log that was left is opened")
+        self.look("with a new log")
 
     def no_more_lost(self) -> None:
         """A place that can't be read loses what is there, until that is known: once."""

@@ -14,7 +14,9 @@ write that it has aborted (dcd_deadline.py has it, by iSCSI).
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable
 
 import harmlab
 import histories
@@ -199,12 +201,29 @@ def grow(w: World) -> None:
     w.grow()
 
 
-EVENTS = [
-    lap, flush, zero, discard, log_fails, log_unreadable, log_unwritable, log_hangs, log_back,
-    data_fails, data_bad, data_hangs, data_back, rot, poison, lose, slot_fails, header_bad,
-    newest_damaged, older_damaged, wound, forgets, cut, recover, again, retire, older, grow,
-    log_blinks, log_away, half_unread, log_bad_place, log_refuses, super_bad,
-    other_super_bad,
+def log_left(w: World) -> None:
+    w.leave_log()
+
+
+def of_log(event: Callable[[World], None]) -> Callable[[World], None]:
+    """It is nothing when there is no log any more."""
+
+    @functools.wraps(event)
+    def unless_left(w: World) -> None:
+        if w.left:
+            raise Refused
+        event(w)
+
+    return unless_left
+
+
+OF_LOG = [
+    log_fails, log_unreadable, log_unwritable, log_hangs, log_back, rot, poison, lose, slot_fails,
+    header_bad, newest_damaged, older_damaged, wound, forgets, recover, retire, older, grow,
+    log_blinks, log_away, half_unread, log_bad_place, log_refuses, super_bad, other_super_bad,
+    log_left,
 ]  # fmt: skip
+EVENTS = [lap, flush, zero, discard, data_fails, data_bad, data_hangs, data_back, cut, again,
+          *map(of_log, OF_LOG)]  # fmt: skip
 
 sys.exit(histories.main(World, EVENTS, LONG_S, OWN))
