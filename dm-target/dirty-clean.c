@@ -234,11 +234,11 @@ static void settle_map(struct dirty_map *dm, bool good, unsigned int changes)
 }
 
 /* The log may be short of room many times a second: superblocks aren't written as often. */
-static int settle_legs(struct dirty_map *dm)
+static int settle_legs(struct dirty_map *dm, bool tick)
 {
 	int r;
 
-	if (dm->stamped && time_before(jiffies, dm->stamped + DIRTY_STAMP))
+	if (!tick && dm->stamped && time_before(jiffies, dm->stamped + DIRTY_STAMP))
 		return mirror_flush_legs(dm->m);
 	r = mirror_stamp_legs(dm->m);
 	if (!r)
@@ -262,7 +262,7 @@ static void clean(struct dirty_map *dm, bool tick)
 		return;
 
 	/* What isn't flushed, on a leg that may be dead now, is as dirty as before. */
-	good = !settle_legs(dm);
+	good = !settle_legs(dm, tick);
 
 	/* Asked under the table: what is made stale from now on waits for that. */
 	mutex_lock(&dm->table);

@@ -26,8 +26,8 @@
  *    still names it until the room is used.
  *
  * With the flush both superblocks are updated, so that an older copy of a leg, which lacks what
- * no map names any more, is told from the leg (lockstep-format.h); by the cleaner no more than
- * once in DIRTY_STAMP: a copy that was taken within that time before is taken for it.
+ * no map names any more, is told from the leg (lockstep-format.h); for room in the log no more than
+ * once in DIRTY_STAMP: a copy from between that and the next tick may be taken for it.
  *
  * No step of a mark looks at more than the pages that it is about.
  *

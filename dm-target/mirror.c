@@ -13,6 +13,8 @@
 TEST_KNOB(bool, restart_forgets, "a write that is sent again is as if no leg had it");
 TEST_KNOB(bool, target_acks, "a write that the target hasn't got is acknowledged, whatever the policy");
 TEST_KNOB(bool, cleans_forgotten, "the cleaner goes on while something forgotten isn't stale yet");
+TEST_KNOB(bool, neither_stays, "of two legs that take no superblock one is given up");
+TEST_KNOB(bool, home_once, "of the map's home the other leg knows what that said the time before");
 TEST_KNOB(bool, unstamped, "what is clean is flushed, and no superblock tells older copies of the legs from them");
 TEST_KNOB(bool, nothing_forgotten, "a flush that fails on a leg that stays changes nothing");
 
@@ -488,9 +490,17 @@ int mirror_stamp_legs(struct mirror *m)
 	if (r || !m->meta || test_knob(unstamped) || READ_ONCE(m->legs[home].dead) ||
 	    READ_ONCE(m->legs[other].dead))
 		return r;
-	/* The home last: it vouches for the other one, whose regions are about to be clean. */
+	/*
+	 * Each is to know of the other what that has said after the flush, so the home says it
+	 * twice. And last: it vouches for the other one, whose regions are about to be clean.
+	 */
+	of_home = test_knob(home_once) ? 0 : metadata_update(m, home, NULL);
 	r = metadata_update(m, other, NULL);
-	of_home = metadata_update(m, home, NULL);
+	if (!of_home)
+		of_home = metadata_update(m, home, NULL);
+	/* Neither can say that it goes on without the other one; what is dirty stays so. */
+	if (r && of_home && !test_knob(neither_stays))
+		return r;
 	/* Who doesn't answer is given up for one that does, or by the watch. */
 	if (r && (r != -ETIMEDOUT || !of_home))
 		(void)mirror_leg_failed(m, other);

@@ -93,7 +93,7 @@ def test_what_was_read_and_vanishes_is_found(policy: str, then: str) -> None:
 
 @pytest.mark.parametrize("part", [
     "stopped_local", "stopped_remote", "running_local", "running_remote", "crashed_local",
-    "crashed_remote", "both", "rejoins", "rejoins_block", "exchanged",
+    "crashed_remote", "both", "neither", "rejoins", "rejoins_block", "exchanged",
 ])  # fmt: skip
 def test_an_older_copy_of_a_leg(part: str) -> None:
     run = lab("state_copies.py", part, options=PATIENCE)
@@ -103,13 +103,19 @@ def test_an_older_copy_of_a_leg(part: str) -> None:
 @pytest.mark.parametrize(("part", "knob"), [
     ("stopped_local", "copies_unseen"), ("stopped_remote", "copies_unseen"),
     ("running_local", "copies_unseen"), ("running_remote", "unstamped"),
-    ("crashed_local", "unstamped"), ("crashed_remote", "unstamped"), ("exchanged", "unstamped"),
-    ("rejoins", "unstamped"), ("rejoins_block", "unstamped"),
+    ("crashed_local", "unstamped"), ("crashed_local", "home_once"), ("crashed_remote", "unstamped"),
+    ("exchanged", "unstamped"), ("rejoins", "unstamped"), ("rejoins_block", "unstamped"),
 ])  # fmt: skip
 def test_an_older_copy_that_is_taken_is_found(part: str, knob: str) -> None:
     run = lab("state_copies.py", part, options=("--param", f"dm_lockstep.test_{knob}=1"))
     assert run.rc == 1, run.text
     assert re.search("was accepted, has to be|in vain for: AD alone", run.stderr), run.text
+
+
+def test_a_leg_that_is_given_up_for_none_is_found() -> None:
+    knob = ("--param", "dm_lockstep.test_neither_stays=1")
+    run = lab("state_copies.py", "neither", options=(*PATIENCE, *knob))
+    assert run.rc == 1, run.text
 
 
 @both_kernels

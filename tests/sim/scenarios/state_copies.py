@@ -8,6 +8,7 @@ Args: the part.
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -70,14 +71,28 @@ def crashed(leg: str) -> None:
     pair = Pair("rejoin", 0)
     old = pair.legs[leg].image()
     written(pair)
-    # A record of what the local leg says comes to the remote one with its next update.
-    written(pair)
     images = {name: one.image() for name, one in pair.legs.items()}
     images[leg] = old
     pair.stop()
     for name, one in pair.legs.items():
         one.put(images[name])
     refused(pair, leg)
+    pair.close()
+
+
+def neither() -> None:
+    base.step("no leg takes its superblock: there is no better one, and writes go on")
+    pair = Pair("rejoin", 0)
+    for leg in pair.legs.values():
+        leg.set(slots="nowrite")
+    pair.put(0)
+    time.sleep(70)
+    pair.put(256)
+    base.equal(pair.status().health, "AA", "health")
+    for leg in pair.legs.values():
+        leg.well()
+    pair.clean()
+    pair.good_end("well again")
     pair.close()
 
 
@@ -126,6 +141,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "crashed_local": partial(crashed, LOCAL),
     "crashed_remote": partial(crashed, REMOTE),
     "both": both,
+    "neither": neither,
     "rejoins": partial(rejoins, "degrade"),
     "rejoins_block": partial(rejoins, "block"),
     "exchanged": exchanged,
