@@ -56,6 +56,7 @@ int super_join(struct super *s, const struct super *source)
 	s->cur = source->cur;
 	s->data_sectors = source->data_sectors;
 	s->base = no_generation;
+	s->alone_seq = 0;
 	memset(s->adopted, 0, sizeof(s->adopted));
 	memcpy(s->history, source->history, sizeof(s->history));
 	super_forget_map(s);
@@ -66,6 +67,8 @@ int super_adopt(struct super *source, const struct super *leg, u64 generation_id
 {
 	if (!has_all(source))
 		return -EPERM;
+	/* It may be NEW once more, by an image of it. */
+	source->other_seq = 0;
 	if (source->state == LOCKSTEP_ALONE && generation_none(&source->base) &&
 	    !memcmp(source->adopted, leg->leg_uuid, sizeof(source->adopted)))
 		return 0;
@@ -73,13 +76,14 @@ int super_adopt(struct super *source, const struct super *leg, u64 generation_id
 	begin_generation(source, generation_id, now, LOCKSTEP_WHY_NEW_LEG);
 	source->state = LOCKSTEP_ALONE;
 	source->base = no_generation;
-	source->other_seq = 0;
+	source->alone_seq = 0;
 	return 0;
 }
 
 void super_forget_base(struct super *source)
 {
 	source->base = no_generation;
+	source->alone_seq = 0;
 }
 
 int super_in_sync(struct super *s)
@@ -88,6 +92,7 @@ int super_in_sync(struct super *s)
 		return -EPERM;
 	s->state = LOCKSTEP_SYNC;
 	s->base = no_generation;
+	s->alone_seq = 0;
 	memset(s->adopted, 0, sizeof(s->adopted));
 	return 0;
 }
@@ -100,6 +105,7 @@ int super_go_alone(struct super *s, u64 generation_id, u64 now, u32 why)
 		return -EPERM;
 	s->base = s->cur;
 	s->state = LOCKSTEP_ALONE;
+	s->alone_seq = s->seq;
 	begin_generation(s, generation_id, now, why);
 	return 1;
 }
@@ -117,6 +123,7 @@ void super_give_up(struct super *s, const struct super *source)
 	super_forget_map(s);
 	s->active = false;
 	s->other_seq = 0;
+	s->alone_seq = 0;
 }
 
 void super_know(struct super *s, u64 seq)

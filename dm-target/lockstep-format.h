@@ -53,7 +53,9 @@
  * host that has it. Its superblock has the seq of that time. Each update of a leg's
  * superblock says which seq the other leg's is known to have had (`other_seq`): a leg
  * that has a lower one is older than that, whatever else it says. While the mirror runs both are
- * updated for that, before regions are clean again (mirror_stamp_legs()).
+ * updated for that, before regions are clean again (mirror_stamp_legs()). A leg that goes on alone
+ * says from which seq (`alone_seq`): an older copy that does is told by that, however much it
+ * is used afterwards.
  *
  * Log. A leg may be written through a DCD, whose log then has writes that the
  * disk below it lacks. The superblock says which log that is, so that a host that
@@ -191,7 +193,8 @@ struct lockstep_slot {
 	__le64 log_epoch;	/* of that log, as struct dcd_super has it; BEHIND, else 0 */
 	__le64 log_applied;	/* its entries up to this one are on the disk, by the DCD's word */
 	__le64 other_seq;	/* the other leg's seq was that, or is higher; 0: not known */
-	__u8 reserved[3492];
+	__le64 alone_seq;	/* ALONE: seq was that before it was; 0: not known */
+	__u8 reserved[3484];
 	__u8 digest_key[32];	/* random, or 0; at the leg's end: see lockstep-digest.h */
 } __attribute__((packed));
 

@@ -15,6 +15,7 @@ TEST_KNOB(bool, messages_wait, "a message waits for a parting without end");
 TEST_KNOB(bool, requeues_at_once, "what a noflush suspend gives back to dm goes at once");
 TEST_KNOB(bool, misses_unsaid, "a policy that lets no leg go on alone says of none that it misses anything");
 TEST_KNOB(bool, reads_unsaid, "a policy that lets no leg go on alone doesn't say that the remote leg is read");
+TEST_KNOB(bool, alone_anew, "a leg doesn't say from which update it went on alone");
 TEST_KNOB(bool, partings_first, "a parting that fails is tried again while a leg comes back");
 
 const char *standing_name(enum standing standing)
@@ -104,6 +105,8 @@ static int write_survivor(struct mirror *m, enum leg_id leg, bool move, bool alo
 	if (!r && alone)
 		r = super_go_alone(&next, metadata_random(), ktime_get_real_seconds(),
 				   why_word(why));
+	if (test_knob(alone_anew))
+		next.alone_seq = 0;
 	super_set_active(&next, true);
 	if (r >= 0)
 		r = metadata_write(m, leg, &next);

@@ -56,6 +56,7 @@ void super_pack(const struct super *s, u64 dev_sectors, void *slot)
 	memcpy(d->log_uuid, s->log_uuid, sizeof(d->log_uuid));
 	d->log_state = cpu_to_le32(s->log_state);
 	d->other_seq = cpu_to_le64(s->other_seq);
+	d->alone_seq = cpu_to_le64(s->alone_seq);
 	for (i = 0; i < LOCKSTEP_HISTORY; i++) {
 		put_generation(&d->history[i].generation, &s->history[i].gen);
 		d->history[i].time = cpu_to_le64(s->history[i].time);
@@ -96,6 +97,7 @@ static void get_fields(struct super *s, const struct lockstep_slot *d)
 	memcpy(s->log_uuid, d->log_uuid, sizeof(s->log_uuid));
 	s->log_state = le32_to_cpu(d->log_state);
 	s->other_seq = le64_to_cpu(d->other_seq);
+	s->alone_seq = le64_to_cpu(d->alone_seq);
 	for (i = 0; i < LOCKSTEP_HISTORY; i++) {
 		s->history[i].gen = get_generation(&d->history[i].generation);
 		s->history[i].time = le64_to_cpu(d->history[i].time);

@@ -57,6 +57,7 @@ struct super {
 	u8 log_uuid[16];	/* of the DCD through which it is written; see super_set_log() */
 	u32 log_state;		/* LOCKSTEP_LOG_* */
 	u64 other_seq;		/* that the other leg's superblock has had; see super_know() */
+	u64 alone_seq;		/* ALONE: of the update before it was; see super_go_alone() */
 	struct generation_event history[LOCKSTEP_HISTORY];	/* newest first */
 };
 

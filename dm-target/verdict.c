@@ -100,6 +100,15 @@ static void decide_equal(const struct super *l, const struct super *r, struct ve
 		accept(v, LOCKSTEP_LOCAL, false);
 }
 
+/*
+ * Went @s on alone from an older copy than @other, whom it left behind, has seen? Then that one has
+ * what @s never had, and in no map.
+ */
+static bool went_on_from_copy(const struct super *s, const struct super *other)
+{
+	return s->alone_seq && s->alone_seq < other->other_seq;
+}
+
 /* Is one of them an older copy than the other leg has seen? Neither is NEW. */
 static void decide_copies(const struct super *l, const struct super *r, struct verdict *v)
 {
@@ -127,13 +136,13 @@ static void decide_pair(const struct super *l, const struct super *r, struct ver
 		decide_equal(l, r, v);
 		break;
 	case RELATION_LOCAL_AHEAD:
-		if (r->state == LOCKSTEP_ALONE)
+		if (r->state == LOCKSTEP_ALONE || went_on_from_copy(l, r))
 			refuse(v, VERDICT_BOTH, LOCKSTEP_LOCAL);
 		else
 			accept(v, LOCKSTEP_LOCAL, true);
 		break;
 	case RELATION_REMOTE_AHEAD:
-		if (l->state == LOCKSTEP_ALONE)
+		if (l->state == LOCKSTEP_ALONE || went_on_from_copy(r, l))
 			refuse(v, VERDICT_BOTH, LOCKSTEP_LOCAL);
 		else
 			accept(v, LOCKSTEP_REMOTE, true);

@@ -93,7 +93,8 @@ def test_what_was_read_and_vanishes_is_found(policy: str, then: str) -> None:
 
 @pytest.mark.parametrize("part", [
     "stopped_local", "stopped_remote", "running_local", "running_remote", "crashed_local",
-    "crashed_remote", "both", "neither", "rejoins", "rejoins_block", "exchanged",
+    "crashed_remote", "alone_local", "alone_remote", "both", "neither", "rejoins",
+    "rejoins_block", "exchanged",
 ])  # fmt: skip
 def test_an_older_copy_of_a_leg(part: str) -> None:
     run = lab("state_copies.py", part, options=PATIENCE)
@@ -105,6 +106,7 @@ def test_an_older_copy_of_a_leg(part: str) -> None:
     ("running_local", "copies_unseen"), ("running_remote", "unstamped"),
     ("crashed_local", "unstamped"), ("crashed_local", "home_once"), ("crashed_remote", "unstamped"),
     ("exchanged", "unstamped"), ("rejoins", "unstamped"), ("rejoins_block", "unstamped"),
+    ("alone_local", "alone_anew"), ("alone_remote", "alone_anew"),
 ])  # fmt: skip
 def test_an_older_copy_that_is_taken_is_found(part: str, knob: str) -> None:
     run = lab("state_copies.py", part, options=("--param", f"dm_lockstep.test_{knob}=1"))

@@ -196,3 +196,19 @@ def test_what_is_known_of_a_leg_ends_with_it(driver: Driver) -> None:
     known = driver.event("know", adopted, target, target.seq)
     assert known.other_seq == target.seq
     assert driver.verdict(known, target).good
+    # An image of it from before that is filled, too.
+    assert driver.event("adopt", known, given_up, 7).other_seq == 0
+
+
+def test_an_older_copy_that_goes_on_alone(driver: Driver) -> None:
+    """However far it has come by then."""
+    for leg in (LOCAL, REMOTE):
+        copy = Super(leg, SYNC, 5, history=(5,), seq=10, other_seq=3)
+        left = Super(1 - leg, SYNC, 5, history=(5,), seq=20, other_seq=10)
+        alone = driver.event("go_alone", copy, left, 6)._replace(seq=30)
+        assert (alone.state, alone.base, alone.alone_seq) == (ALONE, 5, 10)
+        for known, word in ((10, "ok"), (11, "both")):
+            pair = (alone, left._replace(other_seq=known))
+            assert driver.verdict(*(pair if leg == LOCAL else pair[::-1])).word == word
+        for event in ("forget_base", "in_sync", "give_up"):
+            assert driver.event(event, alone, left).alone_seq == 0

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from locklab import base, dm
+from locklab import base, blk, dm
 from statelab import LOCAL, REMOTE, meta
 from statelegs import Pair
 
@@ -24,9 +24,9 @@ def written(pair: Pair) -> None:
     pair.clean()
 
 
-def refused(pair: Pair, older: str) -> None:
+def refused(pair: Pair, older: str, says: str = "is an older copy") -> None:
     """What the other leg has is kept, once the command is told so."""
-    with base.refused("a start", errno.EINVAL, kernel=f"The {older} leg is an older copy"):
+    with base.refused("a start", errno.EINVAL, kernel=says):
         pair.start()
     meta("resolve", "--keep", LOCAL if older == REMOTE else REMOTE, pair.local.node,
          pair.remote.node)  # fmt: skip
@@ -77,6 +77,22 @@ def crashed(leg: str) -> None:
     for name, one in pair.legs.items():
         one.put(images[name])
     refused(pair, leg)
+    pair.close()
+
+
+def alone(leg: str) -> None:
+    base.step(f"the {leg} leg is put back as it was, goes on alone, and the other comes back")
+    pair = Pair("rejoin", 0)
+    old = pair.legs[leg].image()
+    written(pair)
+    pair.stop()
+    pair.legs[leg].put(old)
+    for _ in range(3):
+        pair.start(**{REMOTE if leg == LOCAL else LOCAL: "-"})
+        with blk.Disk(pair.node) as disk:
+            disk.write(512, bytes(8 << 9))
+        pair.stop()
+    refused(pair, leg, "contradict each other")
     pair.close()
 
 
@@ -140,6 +156,8 @@ PARTS: dict[str, Callable[[], None]] = {
     "running_remote": partial(stopped, REMOTE, True),
     "crashed_local": partial(crashed, LOCAL),
     "crashed_remote": partial(crashed, REMOTE),
+    "alone_local": partial(alone, LOCAL),
+    "alone_remote": partial(alone, REMOTE),
     "both": both,
     "neither": neither,
     "rejoins": partial(rejoins, "degrade"),
