@@ -543,7 +543,7 @@ static bool use_again(struct mirror *m)
 		if (m->legs[leg].dead)
 			continue;
 		r = metadata_update(m, leg, NULL);
-		if (transfers_late(m))
+		if (transfers_late(m) || (r == -ETIMEDOUT && !READ_ONCE(m->legs[leg].dead)))
 			return false;
 		/* It has gone meanwhile. If nobody stands in, I/O tells the callers. */
 		if (r)

@@ -14,6 +14,7 @@
 #include "registry.h"
 #include "transfer.h"
 
+TEST_KNOB(bool, overwrites, "a superblock is written, whatever somebody else has written there");
 TEST_KNOB(bool, one_slot, "a slot that can't be read makes both so");
 TEST_KNOB(bool, copies_unseen, "no superblock says which one of the other leg it knows");
 TEST_KNOB(bool, moved_for_good, "a superblock whose move was cut short isn't taken, wherever the device ends");
@@ -149,6 +150,55 @@ void metadata_take(struct mirror *m, enum leg_id leg, const struct super *s)
 	atomic64_set(&m->meta->said[leg], s->state == LOCKSTEP_NEW ? 0 : s->seq);
 }
 
+/* Of what the other leg is told by it. */
+static bool says_the_same(const struct super *a, const struct super *b)
+{
+	return a->state == b->state && generation_is(&a->cur, &b->cur) &&
+	       generation_is(&a->base, &b->base) && a->data_sectors == b->data_sectors;
+}
+
+/*
+ * Is what was found still the superblock that this mirror knows? With a higher seq it is a DCD's if
+ * it says the same.
+ */
+static bool is_ours(struct mirror *m, enum leg_id leg, const struct super_found *found)
+{
+	const struct super *core = &m->meta->super[leg], *s = &found->super;
+	u64 said = atomic64_read(&m->meta->said[leg]);
+
+	if (found->kind == SUPER_BLANK)
+		return !said;
+	if (found->kind != SUPER_VALID)
+		return true;
+	return !memcmp(s->leg_uuid, core->leg_uuid, sizeof(s->leg_uuid)) && s->seq >= said &&
+	       (s->seq <= core->seq || says_the_same(s, core));
+}
+
+/*
+ * Another host may have used the leg while this one slept, or its table was suspended; or an older
+ * copy was put in its place. Nobody could tell that from the leg any more if that were overwritten.
+ * What can't be read is nobody's word.
+ */
+static int check_ours(struct mirror *m, enum leg_id leg)
+{
+	struct super *core = &m->meta->super[leg];
+	struct super_found found;
+	int r;
+
+	r = read_slots(m, leg, lockstep_slots_start(m->meta->size[leg]));
+	if (r)
+		return r == -ETIMEDOUT ? r : 0;
+	super_find(m->meta->slots[leg], m->meta->size[leg], &found);
+	if (is_ours(m, leg, &found)) {
+		if (found.kind == SUPER_VALID)
+			core->seq = max(core->seq, found.super.seq);
+		return 0;
+	}
+	DMERR_LIMIT("%s: the superblock of the %s leg (%s) isn't as this mirror has written it: it isn't overwritten",
+		    m->name, leg_name(leg), leg_path(&m->legs[leg]));
+	return -ESTALE;
+}
+
 /* No superblock at @sector any more. */
 static int clear_slots(struct mirror *m, enum leg_id leg, sector_t sector)
 {
@@ -190,8 +240,10 @@ static int write_slots(struct mirror *m, enum leg_id leg, struct super *next)
 
 int metadata_write(struct mirror *m, enum leg_id leg, struct super *next)
 {
-	int r;
+	int r = test_knob(overwrites) ? 0 : check_ours(m, leg);
 
+	if (r)
+		return r;
 	if (next->moved_from) {
 		r = clear_slots(m, leg, next->moved_from);
 		if (r)
@@ -257,15 +309,12 @@ int metadata_update(struct mirror *m, enum leg_id leg,
 /* Does it say on the disk what it says in core, as far as the other leg is concerned? */
 static bool as_in_core(struct mirror *m, enum leg_id leg)
 {
-	const struct super *core = &m->meta->super[leg], *s;
 	struct super_found found;
 
 	if (read_slots(m, leg, metadata_place(m, leg)) || check_found(m, leg, &found) ||
 	    found.kind != SUPER_VALID)
 		return false;
-	s = &found.super;
-	return s->state == core->state && generation_is(&s->cur, &core->cur) &&
-	       generation_is(&s->base, &core->base) && s->data_sectors == core->data_sectors;
+	return says_the_same(&found.super, &m->meta->super[leg]);
 }
 
 bool metadata_unsure(const struct mirror *m, enum leg_id leg)

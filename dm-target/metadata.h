@@ -65,7 +65,8 @@ void metadata_take(struct mirror *m, enum leg_id leg, const struct super *s);
 /*
  * Write @next to the leg; then it is the superblock in core. After an error it
  * isn't, but its seq is used up, and the leg may have it all the same. If it has
- * moved_from, the slots there are zeroed first, and it hasn't any more.
+ * moved_from, the slots there are zeroed first, and it hasn't any more. -ESTALE: what is there
+ * isn't this mirror's, and stays.
  * Under lock[leg].
  */
 int __must_check metadata_write(struct mirror *m, enum leg_id leg, struct super *next);

@@ -120,6 +120,22 @@ def test_a_leg_that_is_given_up_for_none_is_found() -> None:
     assert run.rc == 1, run.text
 
 
+ELSEWHERE = ["suspended", "asleep", "stopped", "survives", "put_back"]
+
+
+@pytest.mark.parametrize("part", ELSEWHERE)
+def test_a_leg_that_was_used_elsewhere(part: str) -> None:
+    run = lab("state_elsewhere.py", part, options=PATIENCE)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("part", ELSEWHERE)
+def test_a_leg_used_elsewhere_that_is_overwritten_is_found(part: str) -> None:
+    knob = ("--param", "dm_lockstep.test_overwrites=1")
+    run = lab("state_elsewhere.py", part, options=(*PATIENCE, *knob))
+    assert run.rc == 1, run.text
+
+
 @both_kernels
 @pytest.mark.parametrize("part", [
     "reloaded_local", "reloaded_remote", "blocked", "blocked_target", "held_again",
