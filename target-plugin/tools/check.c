@@ -78,7 +78,7 @@ int command_check(const struct options *o)
 		set_close(&s);
 		return FAILED;
 	}
-	retired = s.super.reason == DCD_RETIRED;
+	retired = set_retired(&s);
 	state = r ? "refused" : retired ? "retired" : s.n_lost ? "lost" :
 		s.nvram_unread ? "media_errors" : half(&s) ? "damaged_copy" :
 		t.entries ? "live" : "clean";

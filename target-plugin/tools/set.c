@@ -492,6 +492,11 @@ void set_witness_anew(struct set *s)
 	}
 }
 
+bool set_retired(const struct set *s)
+{
+	return s->super.reason == DCD_RETIRED || s->header.reason == DCD_RETIRED;
+}
+
 int set_witnesses(struct set *s, bool anyway)
 {
 	struct dcd_super *super = &s->super.super;
@@ -500,7 +505,7 @@ int set_witnesses(struct set *s, bool anyway)
 	u8 buf[DCD_BLOCK];
 	char text[256];
 
-	if (!s->has_data || s->super.reason == DCD_RETIRED)
+	if (!s->has_data || set_retired(s))
 		return 0;
 	if (le64_to_cpu(s->header.header.applied) > le64_to_cpu(super->applied))
 		dcd_witness_void(super);

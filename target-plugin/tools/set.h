@@ -94,6 +94,9 @@ struct tally {
 /* A set_visit; the context is a struct tally. */
 int set_tally(struct set *s, const struct group *g, void *context);
 
+/* Does one of the two say so? A log that took no writes when it was left can't. */
+bool set_retired(const struct set *s);
+
 /*
  * After a walk with set_tally(): is the data disk the one it was (dcd-format.h, witnesses)? As
  * set_open(). @anyway: it is told on stderr and not refused. Those that don't count from here

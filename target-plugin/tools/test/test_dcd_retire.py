@@ -172,6 +172,25 @@ def test_left_by_the_module(site: Site, lacks: int, marked: str) -> None:
     site.untouched_by("recover", *site.words, reason="retired")
 
 
+def test_left_when_all_was_on_the_data_disk(site: Site) -> None:
+    """A log that took no writes names blocks of the data disk that were written over since."""
+    assert run(site.dcd, "recover", *site.words).code == 0
+    log = site.content()["log"]
+    assert run(site.dcd, "retire", *site.words).code == 0
+    left(site.folder, "nvram", (0, 2048), 256, 0)
+    (site.folder / "log").write_bytes(log)
+    application_writes(site)
+    leg = bytearray((site.folder / "data").read_bytes())
+    put_log(leg, UUID, BEHIND)
+    (site.folder / "data").write_bytes(leg)
+    told = run(site.dcd, "check", *site.words, "--json")
+    assert (told.code, told.json()["state"]) == (0, "retired"), told
+    again = run(site.dcd, "retire", *site.words, "--json")
+    assert (again.code, again.json()["state"], again.json()["leg"]) == (0, "retired", True), again
+    assert site.content()["data"][: SIZE - 8192] == leg[: SIZE - 8192]
+    assert site.verdict() == "ok"
+
+
 def test_the_log_disk_is_lost(site: Site) -> None:
     """The leg isn't said to be good: it lacks what only the log had. Wiped, it is none."""
     words = ["none" if word.endswith("/log") or word == "log" else word for word in site.words]
