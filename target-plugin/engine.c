@@ -379,8 +379,8 @@ static void tell_end(struct dcd_engine *e)
 
 void dcd_close(struct dcd_engine *e)
 {
+	dcd_digest_engine_closing(e);	/* which ends those that submit reads of their own */
 	synchronize_srcu(&e->submitters);
-	dcd_digest_engine_closing(e);
 	flush_workqueue(e->intake_wq);
 	flush_delayed_work(&e->publish_work);
 	/* What NVRAM keeps is safe there; but a log that is whole is easier to carry away. */

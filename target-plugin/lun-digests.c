@@ -11,6 +11,7 @@
 
 struct digest_cmd {
 	struct work_struct work;
+	struct dcd_viewer viewer;
 	struct se_cmd *cmd;
 	struct scatterlist *sgl;
 	u32 nents;
@@ -53,6 +54,11 @@ u64 lun_digests_bytes(const struct dcd_dev *d)
 	return digest_lun_bytes(READ_ONCE(d->viewed));
 }
 
+static bool digest_unwanted(const struct dcd_viewer *viewer)
+{
+	return lun_unwanted(container_of(viewer, struct digest_cmd, viewer)->cmd);
+}
+
 static int read_digests(struct digest_cmd *c)
 {
 	struct se_cmd *cmd = c->cmd;
@@ -63,7 +69,8 @@ static int read_digests(struct digest_cmd *c)
 
 	if (!buf)
 		return -ENOMEM;
-	r = dcd_digest_read(d->set.digests_of, READ_ONCE(d->viewed), at, buf, cmd->data_length);
+	r = dcd_digest_read(d->set.digests_of, READ_ONCE(d->viewed), at, buf, cmd->data_length,
+			    &c->viewer);
 	if (!r)
 		sg_copy_from_buffer(c->sgl, c->nents, buf, cmd->data_length);
 	kvfree(buf);
@@ -92,6 +99,7 @@ static sense_reason_t digest_execute_rw(struct se_cmd *cmd, struct scatterlist *
 	c->cmd = cmd;
 	c->sgl = sgl;
 	c->nents = nents;
+	c->viewer.unwanted = digest_unwanted;
 	INIT_WORK(&c->work, digest_work);
 	queue_work(digest_wq, &c->work);
 	return 0;

@@ -84,6 +84,19 @@ def test_reads_that_hang_can_hold_others(knob: str, part: str, says: str) -> Non
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_digests_of_a_disk_that_hangs(kernel: str) -> None:
+    run = lab("dcd_hung_digest.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("part", ["reset", "closed"])
+def test_digests_of_a_disk_that_hangs_can_hold(part: str) -> None:
+    """The control: who asks for them waits for it."""
+    run = lab("dcd_hung_digest.py", part, options=("--param", "dcd.test_digests_wait=1"))
+    assert run.rc == 1 and "waits for a disk that hangs" in run.stderr, run.text
+
+
 @pytest.mark.parametrize(("kernel", "parts"), [("plain", ()), ("checked", ("holder",))])
 def test_late_writes_of_a_lost_session(kernel: str, parts: tuple[str, ...]) -> None:
     run = lab("dcd_preempt.py", *parts, kernel=kernel)
