@@ -117,6 +117,7 @@ static void begin_load(struct dcd_load *l)
 	l->buf = NULL;
 	l->error = 0;
 	l->unread = false;
+	l->asked = false;
 	l->there = false;
 	l->again = false;
 	l->alone = false;
@@ -202,6 +203,8 @@ bool dcd_batch_came(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch 
 				l->error = dcd_sums_check(e, &l->whole, l->raw, DCD_LATE);
 			}
 			l->unread = l->error;
+			if (!l->error)
+				dcd_lost_gave(e);
 			if (l->error == -ETIME)
 				dcd_lost_wait(l);
 		}
@@ -321,6 +324,7 @@ static void begin_reads(struct dcd_engine *e, struct dcd_batch *b, unsigned int 
 		l->io.status = BLK_STS_OK;
 		if (!at)
 			continue;
+		l->asked = true;
 		doubtful = dcd_lost_doubtful(e, l->whole.at);
 		if (!dcd_late_may_read(e, doubtful)) {
 			dcd_lost_wait(l);
@@ -427,6 +431,8 @@ static int read_rest(struct dcd_engine *e, struct dcd_batch *b, dcd_width *width
 		if (!l->error)
 			l->error = dcd_sums_check(e, &l->whole, l->raw, DCD_LATE);
 		l->unread = l->error;
+		if (!l->error && l->asked)
+			dcd_lost_gave(e);
 		if (l->error == -ETIME)
 			dcd_lost_wait(l);
 	}

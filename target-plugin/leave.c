@@ -14,6 +14,7 @@
 
 TEST_KNOB(bool, no_marks, "the log and the NVRAM that are left aren't marked");
 TEST_KNOB(bool, leave_hasty, "what the log that is left doesn't give just now is lost");
+TEST_KNOB(bool, leave_each, "each place of a log that gives nothing is waited for by itself");
 TEST_KNOB(bool, left_is_fine, "what the log that is left can't give is no medium error");
 
 bool dcd_leave_holds(const struct dcd_engine *e)
@@ -122,13 +123,18 @@ void dcd_leave_begin(struct dcd_engine *e)
 	spin_unlock(&e->lock);
 	e->sweep.n = 0;
 	e->sweep.asking = false;
+	e->mute.is = false;
 	trace_dcd_leave(e, READ_ONCE(e->leaving));
 }
 
-/* It has failed for no longer than a log may be away, or all of the log has (blip.h). */
+/*
+ * It has failed for no longer than a log may be away. Where all of the log gives nothing that is as
+ * long for all of its places, however many they are.
+ */
 static bool may_come(struct dcd_engine *e, const struct dcd_load *l)
 {
 	struct dcd_sweep *s = &e->sweep;
+	bool young;
 
 	if (test_knob(leave_hasty))
 		return false;
@@ -136,14 +142,29 @@ static bool may_come(struct dcd_engine *e, const struct dcd_load *l)
 		s->asking = true;
 		s->asked = jiffies;
 	}
-	return (time_before(jiffies, s->asked + ASKED_FOR) && dcd_lost_young(e, l->whole.at)) ||
-	       dcd_lost_mute(e);
+	young = time_before(jiffies, s->asked + ASKED_FOR) && dcd_lost_young(e, l->whole.at);
+	if (test_knob(leave_each) && young)
+		return true;
+	switch (dcd_lost_away(e)) {
+	case DCD_AWAY:
+		return true;
+	case DCD_AWAY_LONG:
+		return false;
+	default:
+		return young;
+	}
 }
 
 bool dcd_leave_unread(struct dcd_engine *e, struct dcd_load *l)
 {
-	if (!dcd_is_leaving(e) || l->error == -ENOMEM || !dcd_lost_gone(e, l))
+	if (!dcd_is_leaving(e) || l->error == -ENOMEM)
 		return false;
+	if (!dcd_lost_gone(e, l)) {
+		if (dcd_lost_doubtful(e, l->whole.at))
+			return false;
+		dcd_lost_wait(l);	/* for the next round, which reads it */
+		return true;
+	}
 	if (may_come(e, l)) {
 		dcd_lost_wait(l);
 		return true;

@@ -17,6 +17,7 @@
 TEST_KNOB(bool, lost_restless, "what couldn't be read is read again in every round");
 TEST_KNOB(bool, lost_stays, "a damaged place of the log holds its tail, and its next start");
 TEST_KNOB(bool, lost_at_once, "what can't be read is given up as soon as half of the ring is used");
+TEST_KNOB(bool, found_rests, "what could be read at last isn't read before its time, all the same");
 TEST_KNOB(bool, lost_in_log, "past a dead log nothing says what is lost, so nothing gets past it");
 
 bool dcd_lost_stays(void)
@@ -144,6 +145,17 @@ static int gives_others(struct dcd_engine *e)
 	return r == -ETIME || r == -ENOMEM ? -ETIME : r == 1;
 }
 
+/* It has been read: so it is in the next round, not later. */
+static void found(struct dcd_engine *e, u64 at)
+{
+	struct dcd_doubt *d;
+
+	dcd_lost_gave(e);
+	for (d = e->lost.doubts; d < e->lost.doubts + DCD_LOST_RANGES; d++)
+		if (d->at == at && !test_knob(found_rests))
+			d->used = false;
+}
+
 /* Once more, for the last time. What takes long has to have failed before. */
 bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l)
 {
@@ -152,6 +164,8 @@ bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l)
 	int r = buf ? dcd_place_read(e, &l->place, buf, DCD_LATE) : -ENOMEM;
 
 	kvfree(buf);
+	if (!r)
+		found(e, l->whole.at);
 	if (r == -ETIME)
 		return doubt_of(e, l->whole.at)->failed > 1;
 	return r && r != -ENOMEM;
@@ -164,13 +178,24 @@ bool dcd_lost_young(const struct dcd_engine *e, u64 at)
 	return !d || d->failed < 2 || time_before(jiffies, d->since + LEAST);
 }
 
-bool dcd_lost_mute(struct dcd_engine *e)
+/* Elsewhere a log that doesn't give its superblock isn't asked for a judgement (lost.h). */
+void dcd_lost_gave(struct dcd_engine *e)
+{
+	if (dcd_is_leaving(e))
+		e->mute.is = false;
+}
+
+enum dcd_away dcd_lost_away(struct dcd_engine *e)
 {
 	int others = gives_others(e);
 
-	if (others > 0)
+	if (others < 0)
+		return DCD_AWAY_UNKNOWN;
+	if (others) {
 		e->mute.is = false;
-	return !others && dcd_blip_mute(e);
+		return DCD_AWAY_NOT;
+	}
+	return dcd_blip_mute(e) ? DCD_AWAY : DCD_AWAY_LONG;
 }
 
 /*

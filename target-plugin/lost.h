@@ -58,6 +58,13 @@ struct dcd_doubt {
 	bool used;
 };
 
+enum dcd_away {
+	DCD_AWAY_UNKNOWN,	/* the log doesn't answer */
+	DCD_AWAY_NOT,
+	DCD_AWAY,
+	DCD_AWAY_LONG,
+};
+
 struct dcd_lost {
 	unsigned long n;
 	u64 sectors;
@@ -91,9 +98,13 @@ void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l);
 void dcd_lost_wait(struct dcd_load *l);
 /* Once more, for the last time: can't it be read? Sleeps for the log, a moment at most. */
 bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l);
-/* Has it failed for no longer than a moment? Does the log give nothing at all for a moment? */
+/*
+ * Has it failed for no longer than a moment? Does the log give nothing at all: for a moment, or for
+ * longer? _gave(): it has just been read somewhere. Of who leaves the log (leave.h).
+ */
 bool __must_check dcd_lost_young(const struct dcd_engine *e, u64 at);
-bool __must_check dcd_lost_mute(struct dcd_engine *e);
+enum dcd_away __must_check dcd_lost_away(struct dcd_engine *e);
+void dcd_lost_gave(struct dcd_engine *e);
 /* A load of what is lost already. */
 void dcd_lost_keep(struct dcd_engine *e, struct dcd_load *l, bool past_log);
 /* It, or a bad place's data, can't be logged again: what of that is whose error. */

@@ -240,10 +240,13 @@ def test_a_log_that_is_being_left_at_the_close() -> None:
     ("left_is_fine", "dead", "0 sectors are LOST"),
     ("through_cached", "dead", "the data disk lacks something"),
     ("leave_hasty", "blip", "sectors that are lost: got "),
+    ("found_rests", "beside", "a write took"), ("leave_each", "many", "writes that were refused"),
+    ("unread_holds", "ended", "the close waits for the log"),
 ])  # fmt: skip
 def test_a_log_that_is_left_can_lose(knob: str, part: str, says: str) -> None:
     """The control: the log comes back; what it had isn't told lost; the data disk's cache; a log
-    that is away for a moment isn't asked again."""
+    that is away for a moment isn't asked again, or not soon; nor is a dead one left, nor the LUN
+    closed, for as long."""
     run = lab("dcd_leave.py", part, options=("--param", f"dcd.test_{knob}=1"))
     assert run.rc == 1 and says in run.stderr, run.text
 

@@ -15,6 +15,7 @@ import random
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from dcdlab import TOOL, Box, Model, filled, some_write
@@ -24,6 +25,7 @@ from poisonlab import HELD, box_of
 
 AWAKE = "read_cache_bytes=0,destage_idle_ms=1"
 LOST, END = 640, 704  # what only the log has
+MANY = 400  # more places than are known one by one
 INCOMPAT, RETIRED, LACKS = 24, 1, 4
 
 
@@ -35,6 +37,15 @@ def left(box: Box) -> None:
     with lio.look(box.store, 1) as node:
         cache = Path(f"/sys/block/{Path(node).name}/queue/write_cache").read_text().strip()
         base.equal(cache, "write through", "the write cache, by what the LUN says")
+
+
+def only_in_log(box: Box, disk: blk.Disk, places: int) -> None:
+    for n in range(places):
+        disk.write(16 * n, blk.pattern(f"place {n}", 8))
+    for _ in range(2):  # so that no slot has it
+        for at in range(9000, 9000 + 8 * 112, 112):
+            disk.write(at, blk.pattern(f"slots {at}", 112))
+    base.until(lambda: "0 in use" in box.info(), "the log to have all")
 
 
 def is_lost(disk: blk.Disk, model: Model, what: str) -> None:
@@ -321,9 +332,74 @@ def blip() -> None:
         box.away()
 
 
+def beside() -> None:
+    base.step("a log that works gives nothing for 100 ms when it is left, and somebody writes")
+    box = Box(nvram="lab", settings=HELD, nvram_bytes=4096 + 16 * 65536)
+    with box.disk() as disk:
+        only_in_log(box, disk, 40)
+        writer = Writer(disk.node, 1)
+        box.log.fail("1 error_reads")
+        box.set("leave_log=1")
+        writer.start()
+        time.sleep(0.1)
+        box.log.heal()
+        left(box)
+        time.sleep(0.1)
+        writer.stopped = True
+        writer.join()
+        base.equal(box.count("lost_sectors"), 0, "sectors that are lost")
+        print(f"  {writer.count} writes, longest {writer.longest:.3f} s", flush=True)
+        base.expect(writer.longest < 1, f"a write took {writer.longest:.3f} s")
+    box.away()
+
+
+def many() -> None:
+    base.step(f"a log is dead that has {MANY} places, and somebody writes while it is left")
+    box = Box(nvram="lab", settings=HELD, nvram_bytes=4096 + 8 * 65536, log_mib=8)
+    with box.disk() as disk:
+        only_in_log(box, disk, MANY)
+        box.log.fail()
+        box.set("leave_log=1")
+        writer = Writer(disk.node, 4)
+        writer.start()
+        left(box)
+        time.sleep(0.1)
+        writer.stopped = True
+        writer.join()
+        base.expect(box.count("lost_sectors") > 0, "what only the log had is lost")
+        print(f"  {writer.count} writes, longest {writer.longest:.3f} s", flush=True)
+        base.equal(box.count("busy") + box.count("write_errors"), 0, "writes that were refused")
+        base.expect(writer.longest < 8, f"a write took {writer.longest:.3f} s")
+    box.away()
+
+
+def ended() -> None:
+    base.step("the LUN is closed while it waits for what the log may give yet")
+    box = Box(nvram="lab", settings=HELD, nvram_bytes=4096 + 8 * 65536, log_mib=8)
+
+    def in_time(close: Callable[[], None]) -> None:
+        took = blk.timed(close)
+        print(f"  the close took {took:.3f} s", flush=True)
+        base.expect(took < 2, f"the close waits for the log: {took:.1f} s")
+
+    with box.disk_closed_by(in_time) as disk:
+        only_in_log(box, disk, MANY)
+        disk.write(0, blk.pattern("in NVRAM", 8))
+        box.log.fail()
+        box.set("leave_log=1")
+        rounds = box.count("rounds")
+        base.until(lambda: box.count("rounds") > rounds, "a round")
+    box.log.heal()
+    with box.disk() as disk:
+        base.expect(disk.read(0, 8) == blk.pattern("in NVRAM", 8), "what was in NVRAM")
+        for n in range(1, MANY):
+            base.expect(disk.read(16 * n, 8) == blk.pattern(f"place {n}", 8), f"place {n}")
+    box.away()
+
+
 PARTS = {
     "dead": dead, "well": well, "unwritable": unwritable, "taken_back": taken_back, "load": load,
-    "cut": cut, "blip": blip,
+    "cut": cut, "blip": blip, "beside": beside, "many": many, "ended": ended,
 }  # fmt: skip
 for name in base.words(1, PARTS) or PARTS:
     PARTS[name]()
