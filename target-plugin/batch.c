@@ -309,6 +309,22 @@ static unsigned int log_width(struct dcd_engine *e, dcd_width *width)
 	return dcd_log_pressed(e) ? min(width(e), LOG_SHARED) : width(e);
 }
 
+/*
+ * No more may be late. It waits; but who leaves the log, and has waited for others of it for long
+ * enough, has to know whether it can be read at all.
+ */
+static void read_or_wait(struct dcd_engine *e, struct dcd_load *l, u64 at)
+{
+	int r;
+
+	if (!dcd_late_too_long(e)) {
+		dcd_lost_wait(l);
+		return;
+	}
+	r = dcd_aside_read(e, at, l->raw, dcd_place_sectors(&l->whole) << SECTOR_SHIFT, DCD_LATE);
+	l->io.status = r == -ETIME ? BLK_STS_IOERR : errno_to_blk_status(r);
+}
+
 /* The log's places are the destager's own: only it gives them away. */
 static void begin_reads(struct dcd_engine *e, struct dcd_batch *b, unsigned int most)
 {
@@ -327,7 +343,7 @@ static void begin_reads(struct dcd_engine *e, struct dcd_batch *b, unsigned int 
 		l->asked = true;
 		doubtful = dcd_lost_doubtful(e, l->whole.at);
 		if (!dcd_late_may_read(e, doubtful)) {
-			dcd_lost_wait(l);
+			read_or_wait(e, l, at);
 			continue;
 		}
 		dcd_io_begin(doubtful ? &b->doubtful : &b->reading, &l->io, REQ_OP_READ, at,

@@ -8,6 +8,7 @@
 
 TEST_KNOB(bool, late_waits, "the destager waits for a write of the data disk however long it takes");
 TEST_KNOB(bool, late_reads_wait, "the destager waits for a read of the log however long it takes");
+TEST_KNOB(bool, late_stays, "what can't be asked of a log that is left is waited for");
 TEST_KNOB(bool, late_lasts, "what has come late is on the data disk, whatever flush has failed since");
 TEST_KNOB(bool, late_unheld, "what a late write may come over is written all the same");
 
@@ -166,6 +167,19 @@ bool dcd_late_reads(const struct dcd_engine *e, u64 at, unsigned long *since)
 			*since = b->late_since;
 			return true;
 		}
+	}
+	return false;
+}
+
+bool dcd_late_too_long(const struct dcd_engine *e)
+{
+	unsigned int i;
+
+	for (i = 0; i < DCD_LATE_BATCHES && dcd_is_leaving(e); i++) {
+		const struct dcd_batch *b = e->lates.batch[i];
+
+		if (b && b->unanswered && time_after(jiffies, b->late_since + DCD_LATE_LEAVES))
+			return !test_knob(late_stays);
 	}
 	return false;
 }

@@ -70,6 +70,8 @@ bool __must_check dcd_late_may_be(struct dcd_engine *e);
 unsigned int dcd_late_unread(struct dcd_engine *e, struct dcd_batch *b);
 /* Is somebody reading what is at @at of the ring? *@since: when he began, or a moment later. */
 bool dcd_late_reads(const struct dcd_engine *e, u64 at, unsigned long *since);
+/* Has whoever leaves the log waited for some of them for as long as he does? */
+bool __must_check dcd_late_too_long(const struct dcd_engine *e);
 /* Those that have returned; the mark is what one is now. Sleeps for the data disk, and for room. */
 void dcd_late_look(struct dcd_engine *e, const struct dcd_mark *now, dcd_width *width);
 /*

@@ -156,7 +156,10 @@ static void found(struct dcd_engine *e, u64 at)
 			d->used = false;
 }
 
-/* Once more, for the last time. What takes long has to have failed before. */
+/*
+ * Once more, for the last time. What takes long has to have failed before, or others to have taken
+ * as long as who leaves the log waits for.
+ */
 bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l)
 {
 	size_t bytes = (size_t)dcd_place_sectors(&l->place) << SECTOR_SHIFT;
@@ -167,7 +170,7 @@ bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l)
 	if (!r)
 		found(e, l->whole.at);
 	if (r == -ETIME)
-		return doubt_of(e, l->whole.at)->failed > 1;
+		return doubt_of(e, l->whole.at)->failed > 1 || dcd_late_too_long(e);
 	return r && r != -ENOMEM;
 }
 

@@ -600,6 +600,7 @@ def test_reads_of_the_log_that_come_late(kernel: str, parts: tuple[str, ...]) ->
     ("late_reads_wait", "errors", "a write took"), ("aside_waits", "errors", "a write took"),
     ("late_stale", "overtaken", "has other bytes"), ("read_stale", "moved", "something else"),
     ("held_holds_all", "errors", "Input/output error"),
+    ("late_stays", "leave_all_hung", "the log to be left"),
 ])  # fmt: skip
 def test_reads_of_the_log_that_come_late_can_hold_or_overtake(
     knob: str, part: str, says: str

@@ -19,7 +19,7 @@ from probelab import SOON
 
 PARTS = (
     "errors", "few_slots", "away", "overtaken", "moved", "all_hang", "closed", "cut", "cut_held",
-    "dead_log", "dead_log_closed", "leave", "leave_hung",
+    "dead_log", "dead_log_closed", "leave", "leave_hung", "leave_all_hung",
 )  # fmt: skip
 SLOW_MS = 7000
 HOURS_MS = 3_600_000
@@ -324,6 +324,26 @@ def leave_hung() -> None:
     box.log.heal()
     free(box.log)
     box.away()
+
+
+def leave_all_hung() -> None:
+    held = f"{UNCACHED},{ASLEEP},destage_low=98,destage_high=99,scrub_kib=0"
+    for nvram in ("lab", "dram:battery"):
+        base.step(f"{nvram}: a log is left that returns from no read, and has more than may be late")
+        box, model = small(nvram, held)
+        with box.disk_closed_by(close_in_time) as disk:
+            filled(disk, model, FREE, FREE + 270 * SIZE, "fill", SIZE)
+            box.says("0 in use", "the log to have all")
+            box.log.slow_reads(HOURS_MS)
+            box.set("leave_log=1")
+            began = time.monotonic()
+            box.says("log LEFT", "the log to be left")
+            print(f"  it took {time.monotonic() - began:.0f} s", flush=True)
+            base.expect(lost_of(disk, model, SIZE) > 200, "what only the log had is lost")
+            disk.write(0, blk.pattern("through", 8))
+        box.log.heal()
+        free(box.log)
+        box.away()
 
 
 for part in base.words(1, PARTS) or PARTS:
