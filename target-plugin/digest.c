@@ -34,7 +34,6 @@ void dcd_digest_engine_closing(struct dcd_engine *e)
 {
 	mutex_lock(&lock);
 	list_del(&e->engines);
-	WRITE_ONCE(e->unseen, jiffies ?: 1);
 	mutex_unlock(&lock);
 	wait_event(let_go, !READ_ONCE(e->watched));
 	/* Whoever let it go is still in there. */
@@ -102,9 +101,9 @@ struct look {
 static bool look_unwanted(const struct dcd_request *rq)
 {
 	const struct look *l = container_of(rq, struct look, rq);
-	unsigned long unseen = READ_ONCE(rq->engine->unseen);
+	unsigned long ending = READ_ONCE(rq->engine->ending);
 
-	return (unseen && time_after(jiffies, unseen + CLOSING)) ||
+	return (ending && time_after(jiffies, ending + CLOSING)) ||
 	       l->viewer->unwanted(l->viewer);
 }
 

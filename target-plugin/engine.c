@@ -379,6 +379,8 @@ static void tell_end(struct dcd_engine *e)
 
 void dcd_close(struct dcd_engine *e)
 {
+	WRITE_ONCE(e->ending, jiffies ?: 1);
+	wake_up_all(&e->room);
 	dcd_digest_engine_closing(e);	/* which ends those that submit reads of their own */
 	synchronize_srcu(&e->submitters);
 	flush_workqueue(e->intake_wq);

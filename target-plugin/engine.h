@@ -312,7 +312,7 @@ struct dcd_engine {
 	struct dcd_sweep sweep;		/* likewise */
 	struct list_head engines;	/* digest.c's */
 	unsigned int watched;		/* likewise */
-	unsigned long unseen;		/* jiffies: nobody may watch it any more; likewise */
+	unsigned long ending;		/* jiffies: its close has begun; 0: it hasn't */
 	atomic64_t counters[DCD_COUNTERS];
 };
 

@@ -11,6 +11,7 @@
 #define PIN_PATIENCE (30 * HZ)	/* for slots that are pinned */
 #define OFTEN (60 * HZ)	/* a log that fails so often is tried again later, not at once */
 
+TEST_KNOB(bool, pins_hold, "a close waits for slots that are pinned");
 TEST_KNOB(bool, never_pin, "a segment that can't be read back from the log is a dead log");
 
 int dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first, u32 entries,
@@ -102,9 +103,14 @@ void dcd_log_works(struct dcd_engine *e)
 	mod_delayed_work(e->commit_wq, &e->commit_work, 0);
 }
 
+static bool may_pin_or_ends(struct dcd_engine *e)
+{
+	return dcd_slots_may_pin(e, false) || (READ_ONCE(e->ending) && !test_knob(pins_hold));
+}
+
 /*
- * Nobody knows whether it is there: so its slot is pinned as soon as another one isn't any more.
- * One that forgets can't keep it.
+ * Nobody knows whether it is there: so its slot is pinned as soon as another one isn't any more. A
+ * close doesn't wait for that. One that forgets can't keep it.
  */
 static bool may_pin(struct dcd_engine *e, int proof)
 {
@@ -112,7 +118,7 @@ static bool may_pin(struct dcd_engine *e, int proof)
 		return false;
 	if (proof == -ETIME && !dcd_slots_may_pin(e, false)) {
 		dcd_destage_kick(e);
-		wait_event_timeout(e->room, dcd_slots_may_pin(e, false), PIN_PATIENCE);
+		wait_event_timeout(e->room, may_pin_or_ends(e), PIN_PATIENCE);
 	}
 	return dcd_slots_may_pin(e, false);
 }

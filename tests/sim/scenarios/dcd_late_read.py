@@ -6,6 +6,7 @@ read, and what comes late doesn't come over what was written since.
     dcd_late_read.py [PART...]
 """
 
+import contextlib
 import errno
 import threading
 import time
@@ -20,6 +21,7 @@ from probelab import SOON
 PARTS = (
     "errors", "few_slots", "away", "overtaken", "moved", "all_hang", "closed", "cut", "cut_held",
     "dead_log", "dead_log_closed", "leave", "leave_hung", "leave_all_hung",
+    "pinned_closed",
 )  # fmt: skip
 SLOW_MS = 7000
 HOURS_MS = 3_600_000
@@ -329,7 +331,7 @@ def leave_hung() -> None:
 def leave_all_hung() -> None:
     held = f"{UNCACHED},{ASLEEP},destage_low=98,destage_high=99,scrub_kib=0"
     for nvram in ("lab", "dram:battery"):
-        base.step(f"{nvram}: a log is left that returns from no read, and has more than may be late")
+        base.step(f"{nvram}: a log that returns from no read is left, with more than may be late")
         box, model = small(nvram, held)
         with box.disk_closed_by(close_in_time) as disk:
             filled(disk, model, FREE, FREE + 270 * SIZE, "fill", SIZE)
@@ -344,6 +346,37 @@ def leave_all_hung() -> None:
         box.log.heal()
         free(box.log)
         box.away()
+
+
+def pinned_closed() -> None:
+    base.step("no slot can keep any more of what isn't read back, nor get rid of it: it is closed")
+    box = Box(data_mib=64, log_mib=5, nvram="lab", nvram_bytes=4096 + 6 * SEGMENT,
+              settings=f"{UNCACHED},scrub_kib=0,destage_low=98,destage_high=99")  # fmt: skip
+    model = Model(box.data.sectors)
+    whole = 112  # sectors of a write that fills a segment
+    with box.disk_closed_by(close_in_time, ASLEEP) as disk:
+        filled(disk, model, FREE, FREE + 24 * whole, "in places that can't be read", whole)
+        box.says("0 in use", "the log to have all")
+        box.log.fail("1 error_reads")
+        for at in range(FREE, FREE + 24 * whole, whole):
+            with contextlib.suppress(OSError):
+                disk.read(at, 8)
+        base.expect(box.count("doubted") > 8, box.info())
+        box.log.heal()
+        box.set(AWAKE)
+        box.destaged()
+        for _ in range(2):
+            filled(disk, model, FREE, FREE + 20 * whole, "up to the ring's end", whole)
+            box.destaged()
+        box.data.fail_writes()
+        box.log.slow_reads(HOURS_MS)
+        filled(disk, model, 0, 5 * whole, "read back late", whole)
+        base.until(lambda: box.count("read_back_late") > 3, "half of the slots to be pinned")
+        time.sleep(0.5)
+    box.data.heal()
+    box.log.heal()
+    free(box.log)
+    good_end(box, model)
 
 
 for part in base.words(1, PARTS) or PARTS:
