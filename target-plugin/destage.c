@@ -30,6 +30,7 @@
 #define AMID_UNREAD	(HZ / 4)	/* while a part of the log can't be read: the next round */
 #define LEAVING		(HZ / 50)	/* while the log is being left: the next look */
 
+TEST_KNOB(bool, close_hurries, "a close may not wait for the destager's round that is under way");
 TEST_KNOB(bool, held_holds_all, "what stays in the log holds all that was there before the sweep came by");
 TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
 
@@ -76,6 +77,21 @@ void dcd_destage_kick(struct dcd_engine *e)
 		mod_delayed_work(e->destage_wq, &e->destage_work, 0);
 	else
 		queue_delayed_work(e->destage_wq, &e->destage_work, idle_time(e));
+}
+
+void dcd_destage_now(struct dcd_engine *e)
+{
+	struct delayed_work *w = &e->destage_work;
+
+	mod_delayed_work(e->destage_wq, w, 0);
+	if (test_knob(close_hurries)) {
+		flush_delayed_work(w);
+		return;
+	}
+	/* While it is under way it may ask for itself anew, and whoever flushes that is let go. */
+	do
+		flush_workqueue(e->destage_wq);
+	while (work_pending(&w->work) && !timer_pending(&w->timer));
 }
 
 /* How many I/Os at a time now. */

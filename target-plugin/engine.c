@@ -329,8 +329,7 @@ static void destage_all(struct dcd_engine *e)
 	e->log_retry = jiffies;
 	spin_unlock(&e->lock);
 	do {
-		mod_delayed_work(e->destage_wq, &e->destage_work, 0);
-		flush_delayed_work(&e->destage_work);
+		dcd_destage_now(e);
 		spin_lock(&e->lock);
 		again = (e->round_error == -ENOMEM || e->leaving == DCD_LEAVE_LAST) &&
 			e->committed != e->head;

@@ -580,8 +580,7 @@ void dcd_answer(struct dcd_engine *e, struct dcd_request *rq, int error);
 /* A worker goes on with it. */
 void dcd_later(struct dcd_engine *e, struct dcd_request *rq);
 
-/* read.c: a test knob's: the tail waits for reads of the log. */
-void dcd_reads_hold(struct dcd_engine *e);
+void dcd_reads_hold(struct dcd_engine *e);	/* a test knob's: the tail waits for reads */
 /* Both answer the request themselves. _rest: in a worker. */
 void dcd_read(struct dcd_engine *e, struct dcd_request *rq);
 void dcd_read_rest(struct dcd_engine *e, struct dcd_request *rq);
@@ -638,6 +637,7 @@ int __must_check dcd_take_size(struct dcd_engine *e);
 /* destage.c */
 void dcd_destage_worker(struct work_struct *work);
 void dcd_destage_kick(struct dcd_engine *e);
+void dcd_destage_now(struct dcd_engine *e);	/* until a round that begins now is over */
 /*
  * All entries up to @applied, in segments below @target, are durable on the data disk, and that
  * is recorded. The destager's.

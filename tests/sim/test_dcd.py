@@ -235,6 +235,12 @@ def test_a_log_that_is_being_left_at_the_close() -> None:
     assert run.rc == 0, run.text
 
 
+def test_a_close_can_lose_what_the_destager_is_at() -> None:
+    """The control: it doesn't wait for the round that is under way."""
+    run = lab("dcd_leave_closed.py", "slow", options=("--param", "dcd.test_close_hurries=1"))
+    assert run.rc == 1 and "lacks what was acknowledged" in run.stderr, run.text
+
+
 @pytest.mark.parametrize(("knob", "part", "says"), [
     ("no_marks", "well", "the superblock: got 0"), ("no_marks", "cut", "has other bytes"),
     ("left_is_fine", "dead", "0 sectors are LOST"),

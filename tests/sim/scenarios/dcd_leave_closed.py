@@ -6,7 +6,7 @@ all that was acknowledged is on the data disk, and the log never gets over it.
 
 begun: the data disk failed, and works again just before the close. marks: the log doesn't take
 its superblock any more when all is on the data disk. cut: the same over a mirror's leg, which says
-it, and the host's power is cut instead.
+it, and the host's power is cut instead. slow: it isn't left, but only dead.
 """
 
 from dcdlab import Box, Model, filled, format_log
@@ -62,6 +62,23 @@ def closed(part: str) -> None:
     box.away()
 
 
-for part in base.words(1, PARTS) or PARTS:
-    closed(part)
+def slow() -> None:
+    base.step("slow: the log is dead, and the data disk is slow: the destager is at it yet")
+    box = Box(settings=HELD, log_mib=8)
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        filled(disk, model, 0, 600, "in the log", 8)
+        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        box.data.slow(50)
+        box.log.fail_writes()
+        filled(disk, model, 100, 150, "acknowledged", 10)
+        box.says("log FAILING", "the log to be dead")
+        base.until(lambda: box.count("rounds"), "a round to begin")
+    want = bytes(model.bytes[: 600 * blk.SECTOR])
+    base.expect(box.data.bytes(0, 600) == want, "the data disk lacks what was acknowledged")
+    box.away()
+
+
+for part in base.words(1, (*PARTS, "slow")) or (*PARTS, "slow"):
+    slow() if part == "slow" else closed(part)
 base.step("done")
