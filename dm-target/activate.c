@@ -457,7 +457,7 @@ static int write_idle(struct mirror *m, enum leg_id leg)
 	int r;
 
 	mutex_lock(&m->meta->lock[leg]);
-	next = m->meta->super[leg];
+	metadata_next(m, leg, &next);
 	super_set_active(&next, false);
 	/* What it kept when it was the home would be resynced once more at the next start. */
 	if (leg != mirror_home(m))

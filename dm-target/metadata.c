@@ -14,6 +14,7 @@
 #include "registry.h"
 #include "transfer.h"
 
+TEST_KNOB(bool, known_late, "a superblock says of the other leg what is known when it is written");
 TEST_KNOB(bool, overwrites, "a superblock is written, whatever somebody else has written there");
 TEST_KNOB(bool, one_slot, "a slot that can't be read makes both so");
 TEST_KNOB(bool, copies_unseen, "no superblock says which one of the other leg it knows");
@@ -222,7 +223,7 @@ static int write_slots(struct mirror *m, enum leg_id leg, struct super *next)
 	next->seq = m->meta->super[leg].seq;
 	super_touch(next, ktime_get_real_seconds());
 	m->meta->super[leg].seq = next->seq;
-	if (!test_knob(copies_unseen))
+	if (test_knob(known_late))
 		super_know(next, atomic64_read(&m->meta->said[other_leg(leg)]));
 	super_pack(next, size, slot);
 	WRITE_ONCE(m->meta->unsure[leg], true);
@@ -290,6 +291,14 @@ int metadata_move(struct mirror *m, enum leg_id leg, u64 sectors, const struct s
 	return 0;
 }
 
+void metadata_next(struct mirror *m, enum leg_id leg, struct super *next)
+{
+	lockdep_assert_held(&m->meta->lock[leg]);
+	*next = m->meta->super[leg];
+	if (!test_knob(copies_unseen))
+		super_know(next, atomic64_read(&m->meta->said[other_leg(leg)]));
+}
+
 int metadata_update(struct mirror *m, enum leg_id leg,
 		    int (*change)(struct mirror *m, struct super *s))
 {
@@ -297,7 +306,7 @@ int metadata_update(struct mirror *m, enum leg_id leg,
 	int r;
 
 	mutex_lock(&m->meta->lock[leg]);
-	next = m->meta->super[leg];
+	metadata_next(m, leg, &next);
 	super_set_active(&next, true);
 	r = change ? change(m, &next) : 0;
 	if (!r)
@@ -330,7 +339,7 @@ int metadata_make_sure(struct mirror *m, enum leg_id leg)
 	if (!metadata_unsure(m, leg))
 		return 0;
 	mutex_lock(&m->meta->lock[leg]);
-	next = m->meta->super[leg];
+	metadata_next(m, leg, &next);
 	super_set_active(&next, true);
 	r = metadata_write(m, leg, &next);
 	if (r && as_in_core(m, leg)) {

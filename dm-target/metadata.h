@@ -63,6 +63,13 @@ int metadata_read(struct mirror *m, enum leg_id leg, struct super_found *found);
 void metadata_take(struct mirror *m, enum leg_id leg, const struct super *s);
 
 /*
+ * The superblock in core, with what is known of the other leg by now, for who makes the next
+ * one of it: first, so that it never tells of an update of the other leg that came after what it
+ * was made by. Under lock[leg].
+ */
+void metadata_next(struct mirror *m, enum leg_id leg, struct super *next);
+
+/*
  * Write @next to the leg; then it is the superblock in core. After an error it
  * isn't, but its seq is used up, and the leg may have it all the same. If it has
  * moved_from, the slots there are zeroed first, and it hasn't any more. -ESTALE: what is there

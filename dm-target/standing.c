@@ -101,7 +101,7 @@ static int write_survivor(struct mirror *m, enum leg_id leg, bool move, bool alo
 			super_new_map(s);
 		r = dirty_map_write(&m->dirty, leg);
 	}
-	next = *s;
+	metadata_next(m, leg, &next);
 	if (!r && alone)
 		r = super_go_alone(&next, metadata_random(), ktime_get_real_seconds(),
 				   why_word(why));
