@@ -10,6 +10,7 @@
 #include "resync.h"
 #include "verify.h"
 
+TEST_KNOB(bool, blocked_waits, "who brings a verify waits for writes that the policy holds");
 TEST_KNOB(bool, message_stays, "who brings a message does it, however long a leg takes to answer");
 
 static int parse_leg(const char *word, enum leg_id *leg)
@@ -367,15 +368,19 @@ static void message_work(struct work_struct *work)
 }
 
 /*
- * Does it wait for a leg that doesn't answer, maybe by way of somebody else who does? Then who
- * brings it goes: dm waits for him before it suspends anything.
+ * Does it wait for a leg that doesn't answer, maybe by way of somebody else who does? Or for a
+ * verify, and that for the range of a write that the policy holds? Then who brings it goes: dm
+ * waits for him before it suspends anything.
  */
-static bool is_stuck(struct mirror *m, unsigned long since)
+static bool is_stuck(const struct message *msg, unsigned long since)
 {
+	bool verifies = messages[msg->which].handle == msg_verify && !test_knob(blocked_waits);
+	struct mirror *m = msg->m;
 	bool stuck;
 
 	spin_lock_irq(&m->lock);
-	stuck = (m->legs[LEG_LOCAL].silent || m->legs[LEG_REMOTE].silent) &&
+	stuck = (m->legs[LEG_LOCAL].silent || m->legs[LEG_REMOTE].silent ||
+		 (verifies && m->standing == BLOCKED)) &&
 		(m->closed || time_after(jiffies, since + MESSAGE_SECONDS * HZ));
 	spin_unlock_irq(&m->lock);
 	return stuck && !test_knob(message_stays);
@@ -390,7 +395,7 @@ static int await(struct message *msg)
 	int r;
 
 	while (!left && !wait_for_completion_timeout(&msg->done, HZ / 50 + 1))
-		left = is_stuck(m, since);
+		left = is_stuck(msg, since);
 	spin_lock_irq(&m->lock);
 	last = let_go(msg);
 	r = last ? msg->result : -EBUSY;
@@ -398,7 +403,7 @@ static int await(struct message *msg)
 	if (last)
 		kfree(msg);
 	else
-		DMWARN("%s: message %s: a leg doesn't answer: it ends by itself when that does, or is given up",
+		DMWARN("%s: message %s: a leg doesn't answer, or writes are held: it ends by itself when that does",
 		       dm_table_device_name(m->ti->table), messages[which].name);
 	return r;
 }

@@ -32,8 +32,10 @@
  * A message is done by a worker, and who brings it waits for that. dm waits for him before it
  * suspends or removes anything, and he can't be killed: so he goes, with -EBUSY, when a leg is
  * silent (leg.h) and either a suspend has begun or MESSAGE_SECONDS have passed, whether the message
- * needs that leg itself or waits for somebody who does. The message goes on, and has ended
- * when the table is suspended, for then nothing of ours waits for a silent leg (transfer.h).
+ * needs that leg itself or waits for somebody who does. So does who brings a verify's message while
+ * policy block holds writes: the verify may wait for their ranges. The message goes on, and has
+ * ended when the table is suspended, for then nothing of ours waits for a silent leg (transfer.h),
+ * and no write is held.
  */
 #ifndef LOCKSTEP_MESSAGE_H
 #define LOCKSTEP_MESSAGE_H

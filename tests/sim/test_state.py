@@ -120,6 +120,13 @@ def test_a_leg_that_is_given_up_for_none_is_found() -> None:
     assert run.rc == 1, run.text
 
 
+def test_a_message_ends_while_writes_are_held() -> None:
+    assert lab("state_blocked.py").rc == 0
+    knob = ("--sim-timeout", "600", "--param", "dm_lockstep.test_blocked_waits=1")
+    run = lab("state_blocked.py", options=knob)
+    assert run.rc != 0 and "in vain for: verify stop" in run.text, run.text
+
+
 ELSEWHERE = ["suspended", "asleep", "stopped", "survives", "put_back"]
 
 
