@@ -8,9 +8,10 @@ before they have returned, and so what comes late is never over what was written
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dcdlab import Box, Model, filled
@@ -54,10 +55,23 @@ def opened() -> tuple[Box, Model]:
     return box, Model(box.data.sectors)
 
 
-def left(box: Box, disk: blk.Disk, model: Model) -> None:
+def leave_log(box: Box, disk: blk.Disk, model: Model) -> None:
     filled(disk, model, 0, 2 * HUNG, "old")
     box.set("leave_log=1")
     box.says("log LEFT", "the log to be left")
+
+
+@contextlib.contextmanager
+def left(text: str, *more: str) -> Iterator[tuple[Box, Model, blk.Disk]]:
+    """A LUN whose log has been left: in the end it and its data disk have what the model has."""
+    base.step(text)
+    box, model = opened()
+    with box.disk(*more) as disk:
+        leave_log(box, disk, model)
+        yield box, model, disk
+        model.check(disk, "in the end")
+    base.expect(box.data.bytes(0, box.data.sectors) == model.bytes, "the data disk alone")
+    box.away()
 
 
 def works(disk: blk.Disk, model: Model) -> None:
@@ -77,10 +91,9 @@ def given_up(box: Box, count: int = 1) -> None:
 
 
 def overtaken() -> None:
-    base.step("a write isn't answered, and is sent again; then another one comes for a part of it")
-    box, model = opened()
-    with box.disk() as disk:
-        left(box, disk, model)
+    with left(
+        "a write isn't answered, and is sent again; then another one comes for a part of it",
+    ) as (box, model, disk):
         box.data.hold_write(HUNG + 12)
         late = blk.pattern("late", 16)
         first = begin(disk, HUNG, late)
@@ -103,16 +116,13 @@ def overtaken() -> None:
         model.put(HUNG, got)
         filled(disk, model, HUNG, HUNG + 16, "the newest", 16)
         time.sleep(PATIENCE_S)
-        model.check(disk, "in the end")
-    base.expect(box.data.bytes(0, box.data.sectors) == model.bytes, "the data disk alone")
-    box.away()
 
 
 def reset() -> None:
-    base.step("LOGICAL UNIT RESET ends it; what is written there then stays, whatever comes late")
-    box, model = opened()
-    with box.disk("busy_after_ms=0") as disk:
-        left(box, disk, model)
+    with left(
+        "LOGICAL UNIT RESET ends it; what is written there then stays, whatever comes late",
+        "busy_after_ms=0",
+    ) as (box, model, disk):
         box.data.hold_write(HUNG)
         first = begin(disk, HUNG, blk.pattern("late", 16))
         base.until(lambda: box.data.held() == 1, "the disk to have it")
@@ -127,16 +137,12 @@ def reset() -> None:
         for one in (first, newest):
             one.ends("a write")
         filled(disk, model, HUNG, HUNG + 16, "the newest", 16)
-        model.check(disk, "in the end")
-    base.expect(box.data.bytes(0, box.data.sectors) == model.bytes, "the data disk alone")
-    box.away()
 
 
 def zeroes() -> None:
-    base.step("zeroes that take the data disk longer than anybody waits for are done once")
-    box, model = opened()
-    with box.disk() as disk:
-        left(box, disk, model)
+    with left(
+        "zeroes that take the data disk longer than anybody waits for are done once",
+    ) as (box, model, disk):
         box.data.hold_write(HUNG)
         one = Begun(disk.node, lambda own: own.zero(HUNG, 2048))
         given_up(box)
@@ -148,16 +154,12 @@ def zeroes() -> None:
         base.expect(not one.error, f"the zeroing: {one.error}")
         base.equal(box.count("through"), done, "what has gone to the data disk since")
         model.put(HUNG, bytes(2048 * blk.SECTOR))
-        model.check(disk, "in the end")
-    base.expect(box.data.bytes(0, box.data.sectors) == model.bytes, "the data disk alone")
-    box.away()
 
 
 def many() -> None:
-    base.step(f"{MANY} writes aren't answered: reads are, and all are done in the end")
-    box, model = opened()
-    with box.disk() as disk:
-        left(box, disk, model)
+    with left(
+        f"{MANY} writes aren't answered: reads are, and all are done in the end",
+    ) as (box, model, disk):
         box.data.fails_and_dawdles((0, 7), (HUNG, box.data.sectors - 1), HOURS_MS)
         begun = []
         for n in range(MANY):
@@ -171,9 +173,6 @@ def many() -> None:
         for one in begun:
             one.ends("a write", 4 * PATIENCE_S)
             base.expect(not one.error, f"a write: {one.error}")
-        model.check(disk, "in the end")
-    base.expect(box.data.bytes(0, box.data.sectors) == model.bytes, "the data disk alone")
-    box.away()
 
 
 def closed() -> None:
@@ -181,7 +180,7 @@ def closed() -> None:
     box, model = opened()
     users = Path("/sys/module/dcd/refcnt")
     with box.disk() as disk:
-        left(box, disk, model)
+        leave_log(box, disk, model)
         before = int(users.read_text())
         box.data.hold_write(HUNG)
         late = blk.pattern("late", 16)
