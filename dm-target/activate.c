@@ -16,6 +16,7 @@
 TEST_KNOB(bool, swapped_later, "a new table with swapped legs is refused when it is resumed");
 TEST_KNOB(bool, drops_the_other, "a new table drops the leg not to be kept, not the one that takes no writes");
 TEST_KNOB(bool, suspend_keeps, "a leg that fails while the table is suspended isn't given up");
+TEST_KNOB(bool, resumes_foreign, "a table is resumed though somebody else has used all that it has");
 TEST_KNOB(bool, runs_held, "a resume lets the map run, whoever holds it");
 TEST_KNOB(bool, core_forgets, "core mode: what the table says that is stale isn't dirty");
 
@@ -529,44 +530,73 @@ static void set_resuming(struct mirror *m, bool resuming)
 	spin_unlock_irq(&m->lock);
 }
 
-/* Each leg is in use again. False: one that is to be doesn't answer. */
-static bool use_again(struct mirror *m)
+/* Of the legs that have everything. */
+static bool none_is_ours(struct mirror *m)
 {
+	bool none = true;
+	enum leg_id leg;
+
+	spin_lock_irq(&m->lock);
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		none &= !mirror_stands_in(m, leg) || metadata_foreign(m, leg);
+	spin_unlock_irq(&m->lock);
+	return none && !test_knob(resumes_foreign);
+}
+
+/*
+ * Each leg is in use again. -EBUSY: one that is to be doesn't answer. -ESTALE: whatever has
+ * everything has been used by somebody else meanwhile.
+ */
+static int use_again(struct mirror *m)
+{
+	bool foreign = false;
 	enum leg_id leg;
 	int r;
 
 	if (transfers_late(m))
-		return false;
+		return -EBUSY;
 	if (m->read_only)
-		return true;
+		return 0;
 	for (leg = LEG_LOCAL; m->meta && leg < LEGS; leg++) {
 		if (m->legs[leg].dead)
 			continue;
 		r = metadata_update(m, leg, NULL);
 		if (transfers_late(m) || (r == -ETIMEDOUT && !READ_ONCE(m->legs[leg].dead)))
-			return false;
+			return -EBUSY;
+		foreign |= r == -ESTALE;
 		/* It has gone meanwhile. If nobody stands in, I/O tells the callers. */
-		if (r)
+		if (r && r != -ESTALE)
 			(void)mirror_leg_failed(m, leg);
 	}
-	return true;
+	if (!foreign)
+		return 0;
+	if (none_is_ours(m))
+		return -ESTALE;
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		if (metadata_foreign(m, leg))
+			(void)mirror_leg_failed(m, leg);
+	return 0;
 }
 
 int activate_again(struct mirror *m)
 {
-	bool used;
+	int r;
 
 	/* First: from now on nothing more is late but what the resume writes itself. */
 	watch_start(m);
 	set_resuming(m, true);
-	used = use_again(m);
+	r = use_again(m);
 	set_resuming(m, false);
-	if (!used) {
+	if (r) {
 		standing_quiet(m);
 		watch_stop(m);
-		DMERR("%s: a leg hasn't answered all that the suspend, or a resume, has written to it: try again when it has",
-		      m->name);
-		return -EBUSY;
+		if (r == -ESTALE)
+			DMERR("%s: while this table was suspended somebody else has used what it would go on with: remove it, or load its table anew",
+			      m->name);
+		else
+			DMERR("%s: a leg hasn't answered all that the suspend, or a resume, has written to it: try again when it has",
+			      m->name);
+		return r;
 	}
 	if (m->read_only)
 		return 0;

@@ -35,7 +35,8 @@ int __must_check activate_begin(struct mirror *m);
  * In .postsuspend, and in the .preresume after it: a leg that has gone meanwhile is given up.
  * activate_again(): -EBUSY if a leg that is in use hasn't answered yet what the suspend has written
  * to it, or doesn't answer what the resume writes and can't be given up: then the table is as it
- * was, but that superblocks may say that they are in use.
+ * was, but that superblocks may say that they are in use. -ESTALE if each leg that has everything
+ * has been used by somebody else meanwhile: nothing is written to it.
  */
 void activate_suspend(struct mirror *m);
 int __must_check activate_again(struct mirror *m);

@@ -6,6 +6,7 @@
 
 #include "lockstep-test.h"
 #include "map-image.h"
+#include "metadata.h"
 #include "mirror.h"
 
 TEST_KNOB(bool, half_a_log, "the log is cleaned by halves, whatever a request needs");
@@ -246,6 +247,24 @@ static int settle_legs(struct dirty_map *dm, bool tick)
 	return r;
 }
 
+/*
+ * Nothing is cleaned if the home is somebody else's by now; nor does anybody write on then. A
+ * mirror at rest doesn't ask.
+ */
+static bool home_is_ours(struct dirty_map *dm)
+{
+	enum leg_id home = mirror_home(dm->m);
+	int r;
+
+	/* A start that failed has none. */
+	if (!dm->m->meta || home == LEGS || dirty_map_empty(dm))
+		return true;
+	r = metadata_look(dm->m, home);
+	if (r == -ESTALE)
+		(void)mirror_leg_failed(dm->m, home);
+	return !r;
+}
+
 static void clean(struct dirty_map *dm, bool tick)
 {
 	struct mirror *m = dm->m;
@@ -253,7 +272,7 @@ static void clean(struct dirty_map *dm, bool tick)
 	bool some, good;
 	int r;
 
-	if (!mirror_may_clean(m))
+	if (!home_is_ours(dm) || !mirror_may_clean(m))
 		return;
 	mutex_lock(&dm->table);
 	some = pick(dm, tick);

@@ -11,6 +11,7 @@
 #include "lockstep-test.h"
 #include "lockstep-trace.h"
 #include "map-image.h"
+#include "metadata.h"
 #include "mirror.h"
 #include "zero.h"
 
@@ -128,6 +129,15 @@ static void wait_for_home(struct dirty_map *dm, struct list_head *batch)
 	standing_retry(dm->m);
 }
 
+static void home_failed(struct dirty_map *dm, enum leg_id home, struct list_head *batch)
+{
+	/* There may be no other leg to keep the map: as if the write had failed. */
+	if (mirror_leg_failed(dm->m, home))
+		finish(batch, BLK_STS_IOERR);
+	else
+		wait_for_home(dm, batch);
+}
+
 /* Those for whom there was no room, first again. True: since now; false: as before. */
 static bool wait_for_room(struct dirty_map *dm, struct list_head *batch)
 {
@@ -157,6 +167,11 @@ static bool do_waiting(struct dirty_map *dm, struct list_head *batch)
 		wait_for_home(dm, batch);
 		return true;
 	}
+	r = metadata_look(dm->m, home);
+	if (r) {
+		home_failed(dm, home, batch);
+		return true;
+	}
 	mutex_lock(&dm->table);
 	keep_mapped(dm, batch);
 	place_all(dm, batch, &placed);
@@ -172,11 +187,8 @@ static bool do_waiting(struct dirty_map *dm, struct list_head *batch)
 		dirty_clean_kick(dm);
 	if (!r)
 		finish(&placed, BLK_STS_OK);
-	else if (mirror_leg_failed(dm->m, home))
-		/* There is no other leg to keep the map: as if the write had failed. */
-		finish(&placed, BLK_STS_IOERR);
 	else
-		wait_for_home(dm, &placed);
+		home_failed(dm, home, &placed);
 	return all;
 }
 
@@ -383,6 +395,7 @@ int dirty_map_clean(struct dirty_map *dm)
 	int r;
 
 	r = dirty_map_empty(dm) ? mirror_flush_legs(m) : mirror_stamp_legs(m);
+	r = r ?: metadata_look(m, mirror_home(m));
 	if (r)
 		return r;
 	mutex_lock(&dm->table);

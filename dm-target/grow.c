@@ -24,8 +24,11 @@ static int move_leg(struct mirror *m, enum leg_id leg, u64 has, const struct loc
 	home = mirror_home(m) == leg;
 	mutex_lock(&m->meta->lock[leg]);
 	before = *s;
-	growth_move(s, m->meta->size[leg], to);
-	r = dirty_map_write_whole(&m->dirty, leg, !home);
+	r = metadata_check(m, leg);
+	if (!r) {
+		growth_move(s, m->meta->size[leg], to);
+		r = dirty_map_write_whole(&m->dirty, leg, !home);
+	}
 	if (!r)
 		r = metadata_move(m, leg, has, &before);
 	if (r) {

@@ -19,6 +19,7 @@
 TEST_KNOB(bool, parting_stays, "a leg doesn't come back while the other one can't be written");
 TEST_KNOB(bool, voids_home, "a target forgets the map, although that counts, and stays its home");
 TEST_KNOB(bool, map_stays_stopped, "nobody looks after a mark that saw its home dead just before");
+TEST_KNOB(bool, other_unseen, "a leg comes back, whoever has used the other one");
 TEST_KNOB(bool, target_slips, "a leg that stays a target, as its last steps were cut short, counts as in sync");
 TEST_KNOB(uint, slow_home, "ms from when a leg has the map to when it is the map's home");
 
@@ -121,8 +122,11 @@ static int new_map(struct mirror *m, enum leg_id leg)
 	int r;
 
 	mutex_lock(&m->meta->lock[leg]);
-	super_new_map(&m->meta->super[leg]);
-	r = dirty_map_write(&m->dirty, leg);
+	r = metadata_check(m, leg);
+	if (!r) {
+		super_new_map(&m->meta->super[leg]);
+		r = dirty_map_write(&m->dirty, leg);
+	}
 	mutex_unlock(&m->meta->lock[leg]);
 	return r;
 }
@@ -203,6 +207,25 @@ static int take(struct mirror *m, enum leg_id leg, enum leg_why *why)
 	return -EINVAL;
 }
 
+/* A leg that somebody else has used isn't what the one that comes back is resynced from. */
+static int check_other(struct mirror *m, enum leg_id other, enum leg_why *why)
+{
+	int r;
+
+	if (test_knob(other_unseen))
+		return 0;
+	mutex_lock(&m->meta->lock[other]);
+	r = metadata_check(m, other);
+	mutex_unlock(&m->meta->lock[other]);
+	if (!r)
+		return 0;
+	/* Else it is the other leg's trouble. */
+	*why = r == -ESTALE ? WHY_DIVERGED : READ_ONCE(m->legs[other_leg(other)].why);
+	if (r == -ESTALE)
+		(void)mirror_leg_failed(m, other);
+	return r;
+}
+
 static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *found,
 		   bool *target, enum leg_why *why)
 {
@@ -211,6 +234,8 @@ static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *
 	int r;
 
 	r = judge(m, leg, found, &v, why);
+	if (!r)
+		r = check_other(m, other_leg(leg), why);
 	if (!r)
 		r = take(m, leg, why);
 	if (r)
@@ -383,8 +408,11 @@ static int both_in_sync(struct mirror *m, enum leg_id leg)
 		dirty_map_hold(&m->dirty);
 		r = new_map(m, leg);
 	}
-	if (!r && metadata_update(m, other_leg(leg), become_sync))
-		r = late(m) ? -EAGAIN : -EREMOTEIO;
+	if (!r) {
+		r = metadata_update(m, other_leg(leg), become_sync);
+		if (r && r != -ESTALE)
+			r = late(m) ? -EAGAIN : -EREMOTEIO;
+	}
 	if (!r)
 		r = metadata_update(m, leg, become_sync);
 	if (move) {

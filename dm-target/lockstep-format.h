@@ -57,6 +57,10 @@
  * says from which seq (`alone_seq`): an older copy that does is told by that, however much it
  * is used afterwards.
  *
+ * Owner. Each table that is loaded draws a random number, and its superblocks have it (`owner`). A
+ * mirror that finds another one than its own in a leg that it uses knows that somebody else has
+ * used that leg meanwhile, whatever else that superblock says.
+ *
  * Log. A leg may be written through a DCD, whose log then has writes that the
  * disk below it lacks. The superblock says which log that is, so that a host that
  * finds the disk itself knows that it isn't the leg (`log_state` BEHIND), until
@@ -194,7 +198,8 @@ struct lockstep_slot {
 	__le64 log_applied;	/* its entries up to this one are on the disk, by the DCD's word */
 	__le64 other_seq;	/* the other leg's seq was that, or is higher; 0: not known */
 	__le64 alone_seq;	/* ALONE: seq was that before it was; 0: not known */
-	__u8 reserved[3484];
+	__le64 owner;		/* of the table that wrote this, random; 0: a tool did */
+	__u8 reserved[3476];
 	__u8 digest_key[32];	/* random, or 0; at the leg's end: see lockstep-digest.h */
 } __attribute__((packed));
 

@@ -15,7 +15,10 @@
 #include "transfer.h"
 
 TEST_KNOB(bool, known_late, "a superblock says of the other leg what is known when it is written");
-TEST_KNOB(bool, overwrites, "a superblock is written, whatever somebody else has written there");
+TEST_KNOB(bool, overwrites, "metadata are written, whatever somebody else has written there");
+TEST_KNOB(bool, unowned, "a superblock doesn't say which table has written it");
+TEST_KNOB(bool, map_unlooked, "a page of the map is written, whatever somebody else has written to the leg");
+TEST_KNOB(bool, whole_is_damaged, "a superblock that is whole and can't be used is overwritten as a damaged one");
 TEST_KNOB(bool, one_slot, "a slot that can't be read makes both so");
 TEST_KNOB(bool, copies_unseen, "no superblock says which one of the other leg it knows");
 TEST_KNOB(bool, moved_for_good, "a superblock whose move was cut short isn't taken, wherever the device ends");
@@ -149,6 +152,8 @@ void metadata_take(struct mirror *m, enum leg_id leg, const struct super *s)
 {
 	m->meta->super[leg] = *s;
 	atomic64_set(&m->meta->said[leg], s->state == LOCKSTEP_NEW ? 0 : s->seq);
+	WRITE_ONCE(m->meta->foreign[leg], false);
+	m->meta->looked[leg] = ktime_get_boottime_ns();
 }
 
 /* Of what the other leg is told by it. */
@@ -159,9 +164,16 @@ static bool says_the_same(const struct super *a, const struct super *b)
 }
 
 /*
- * Is what was found still the superblock that this mirror knows? With a higher seq it is a DCD's if
- * it says the same.
+ * It is what this table found when it took the leg, and hasn't overwritten yet. With a higher seq
+ * it is a DCD's if it says the same.
  */
+static bool is_former(struct mirror *m, enum leg_id leg, const struct super *s)
+{
+	const struct super *core = &m->meta->super[leg];
+
+	return s->owner == core->owner && says_the_same(s, core);
+}
+
 static bool is_ours(struct mirror *m, enum leg_id leg, const struct super_found *found)
 {
 	const struct super *core = &m->meta->super[leg], *s = &found->super;
@@ -169,35 +181,62 @@ static bool is_ours(struct mirror *m, enum leg_id leg, const struct super_found 
 
 	if (found->kind == SUPER_BLANK)
 		return !said;
-	if (found->kind != SUPER_VALID)
+	if (found->reason == SUPER_BAD_CRC)
 		return true;
+	/* Somebody has written what is whole, with a newer lockstep, perhaps. */
+	if (found->kind != SUPER_VALID && found->reason != SUPER_MOVED_ON)
+		return test_knob(whole_is_damaged);
+	/* A lower seq is one of an older copy that was put in its place. */
 	return !memcmp(s->leg_uuid, core->leg_uuid, sizeof(s->leg_uuid)) && s->seq >= said &&
-	       (s->seq <= core->seq || says_the_same(s, core));
+	       (s->owner == m->meta->owner || is_former(m, leg, s));
 }
 
-/*
- * Another host may have used the leg while this one slept, or its table was suspended; or an older
- * copy was put in its place. Nobody could tell that from the leg any more if that were overwritten.
- * What can't be read is nobody's word.
- */
-static int check_ours(struct mirror *m, enum leg_id leg)
+/* Nobody could tell from the leg that somebody else has used it if that were overwritten. */
+int metadata_check(struct mirror *m, enum leg_id leg)
 {
-	struct super *core = &m->meta->super[leg];
+	struct metadata *meta = m->meta;
 	struct super_found found;
+	bool ours;
 	int r;
 
-	r = read_slots(m, leg, lockstep_slots_start(m->meta->size[leg]));
+	lockdep_assert_held(&meta->lock[leg]);
+
+	if (test_knob(overwrites))
+		return 0;
+	r = read_slots(m, leg, lockstep_slots_start(meta->size[leg]));
 	if (r)
 		return r == -ETIMEDOUT ? r : 0;
-	super_find(m->meta->slots[leg], m->meta->size[leg], &found);
-	if (is_ours(m, leg, &found)) {
-		if (found.kind == SUPER_VALID)
-			core->seq = max(core->seq, found.super.seq);
-		return 0;
+	super_find(meta->slots[leg], meta->size[leg], &found);
+	ours = is_ours(m, leg, &found);
+	WRITE_ONCE(meta->foreign[leg], !ours);
+	if (!ours) {
+		DMERR_LIMIT("%s: the superblock of the %s leg (%s) isn't as this mirror has written it: it isn't overwritten",
+			    m->name, leg_name(leg), leg_path(&m->legs[leg]));
+		return -ESTALE;
 	}
-	DMERR_LIMIT("%s: the superblock of the %s leg (%s) isn't as this mirror has written it: it isn't overwritten",
-		    m->name, leg_name(leg), leg_path(&m->legs[leg]));
-	return -ESTALE;
+	if (found.kind == SUPER_VALID)
+		meta->super[leg].seq = max(meta->super[leg].seq, found.super.seq);
+	meta->looked[leg] = ktime_get_boottime_ns();
+	return 0;
+}
+
+int metadata_look(struct mirror *m, enum leg_id leg)
+{
+	struct metadata *meta = m->meta;
+	int r = 0;
+
+	if (!meta || test_knob(map_unlooked))
+		return 0;
+	mutex_lock(&meta->lock[leg]);
+	if (ktime_get_boottime_ns() - meta->looked[leg] > METADATA_SECONDS * NSEC_PER_SEC)
+		r = metadata_check(m, leg);
+	mutex_unlock(&meta->lock[leg]);
+	return r;
+}
+
+bool metadata_foreign(const struct mirror *m, enum leg_id leg)
+{
+	return m->meta && READ_ONCE(m->meta->foreign[leg]);
 }
 
 /* No superblock at @sector any more. */
@@ -221,7 +260,7 @@ static int write_slots(struct mirror *m, enum leg_id leg, struct super *next)
 
 	/* A seq is never used twice, not even when it wasn't written for certain. */
 	next->seq = m->meta->super[leg].seq;
-	super_touch(next, ktime_get_real_seconds());
+	super_touch(next, ktime_get_real_seconds(), m->meta->owner);
 	m->meta->super[leg].seq = next->seq;
 	if (test_knob(known_late))
 		super_know(next, atomic64_read(&m->meta->said[other_leg(leg)]));
@@ -241,7 +280,7 @@ static int write_slots(struct mirror *m, enum leg_id leg, struct super *next)
 
 int metadata_write(struct mirror *m, enum leg_id leg, struct super *next)
 {
-	int r = test_knob(overwrites) ? 0 : check_ours(m, leg);
+	int r = metadata_check(m, leg);
 
 	if (r)
 		return r;
@@ -342,7 +381,7 @@ int metadata_make_sure(struct mirror *m, enum leg_id leg)
 	metadata_next(m, leg, &next);
 	super_set_active(&next, true);
 	r = metadata_write(m, leg, &next);
-	if (r && as_in_core(m, leg)) {
+	if (r && r != -ESTALE && as_in_core(m, leg)) {
 		WRITE_ONCE(m->meta->unsure[leg], false);
 		r = 0;
 	}
@@ -401,6 +440,7 @@ int metadata_create(struct mirror *m)
 
 	if (!meta)
 		return -ENOMEM;
+	meta->owner = test_knob(unowned) ? 0 : metadata_random();
 	m->meta = meta;
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		mutex_init(&meta->lock[leg]);

@@ -8,6 +8,12 @@
  * A mirror in core mode (mirror.meta is NULL) has none: then all that writes
  * does nothing and succeeds.
  *
+ * A leg in use may be used by another host all the same, while this one sleeps or its table is
+ * suspended. So a superblock is read before anything of the metadata is written to the leg: each
+ * time before a superblock or a whole map is, and before a page of the map if the last time is more
+ * than METADATA_SECONDS ago, sleep included. One that isn't this table's is told with -ESTALE, and
+ * nothing is written.
+ *
  * Everything here sleeps, for as long as a transfer takes (transfer.h): until the
  * leg dies, at most. Each write is durable on return. 0 or an errno.
  *
@@ -26,7 +32,10 @@
 
 struct mirror;
 
+#define METADATA_SECONDS	5
+
 struct metadata {
+	u64 owner;			/* in each superblock that this table writes; not 0 */
 	struct mutex lock[LEGS];	/* of that leg's superblock, see above */
 	struct super super[LEGS];	/* as last written, or tried to be */
 	atomic64_t said[LEGS];		/* the seq it has for certain; 0: none, or it is NEW */
@@ -35,6 +44,8 @@ struct metadata {
 	 * both, or not at all. The next write that succeeds ends this; see metadata_make_sure().
 	 */
 	bool unsure[LEGS];
+	bool foreign[LEGS];		/* what was found last isn't this table's */
+	u64 looked[LEGS];		/* when it last was; CLOCK_BOOTTIME in ns, 0: never */
 	/*
 	 * The device's size, in sectors, when a superblock was first found at its end:
 	 * that stays there, though the device may grow while it is in use. A table
@@ -58,6 +69,16 @@ sector_t metadata_place(struct mirror *m, enum leg_id leg);
  * Of a leg that can't be read, @found says that; the errno is returned beside it.
  */
 int metadata_read(struct mirror *m, enum leg_id leg, struct super_found *found);
+
+/*
+ * Is what the leg's superblock says still this table's word? 0, or -ESTALE; -ETIMEDOUT if the leg
+ * doesn't answer. What can't be read, or is damaged, is nobody else's word. check: it is read now,
+ * under lock[leg]; look: if it hasn't been lately, takes lock[leg]; foreign: by the last look, in
+ * any context.
+ */
+int __must_check metadata_check(struct mirror *m, enum leg_id leg);
+int __must_check metadata_look(struct mirror *m, enum leg_id leg);
+bool metadata_foreign(const struct mirror *m, enum leg_id leg);
 
 /* @s is what is on the leg, durably. Under lock[leg], or where no change can be under way. */
 void metadata_take(struct mirror *m, enum leg_id leg, const struct super *s);

@@ -15,6 +15,7 @@ TEST_KNOB(bool, target_acks, "a write that the target hasn't got is acknowledged
 TEST_KNOB(bool, cleans_forgotten, "the cleaner goes on while something forgotten isn't stale yet");
 TEST_KNOB(bool, neither_stays, "of two legs that take no superblock one is given up");
 TEST_KNOB(bool, home_once, "of the map's home the other leg knows what that said the time before");
+TEST_KNOB(bool, goes_on_foreign, "writes go on to the only leg, whoever else uses it");
 TEST_KNOB(bool, unstamped, "what is clean is flushed, and no superblock tells older copies of the legs from them");
 TEST_KNOB(bool, nothing_forgotten, "a flush that fails on a leg that stays changes nothing");
 
@@ -498,8 +499,10 @@ int mirror_stamp_legs(struct mirror *m)
 	r = metadata_update(m, other, NULL);
 	if (!of_home)
 		of_home = metadata_update(m, home, NULL);
+	if (of_home == -ESTALE)
+		(void)mirror_leg_failed(m, home);
 	/* Neither can say that it goes on without the other one; what is dirty stays so. */
-	if (r && of_home && !test_knob(neither_stays))
+	else if (r && r != -ESTALE && of_home && !test_knob(neither_stays))
 		return r;
 	/* Who doesn't answer is given up for one that does, or by the watch. */
 	if (r && (r != -ETIMEDOUT || !of_home))
@@ -507,6 +510,21 @@ int mirror_stamp_legs(struct mirror *m)
 	if (of_home && of_home != -ETIMEDOUT)
 		(void)mirror_leg_failed(m, home);
 	return r ?: of_home;
+}
+
+/*
+ * The only leg that has everything isn't this mirror's any more: nobody writes on to it. What comes
+ * waits for a parting, and that fails.
+ */
+static void stop_writes(struct mirror *m, enum leg_id leg)
+{
+	lockdep_assert_held(&m->lock);
+	if (test_knob(goes_on_foreign))
+		return;
+	/* It is dead already, or it is the target. */
+	(void)mirror_give_up(m, other_leg(leg), WHY_DIVERGED);
+	if (m->standing != PARTING)
+		standing_part(m);
 }
 
 int mirror_leg_failed(struct mirror *m, enum leg_id leg)
@@ -517,6 +535,8 @@ int mirror_leg_failed(struct mirror *m, enum leg_id leg)
 	r = mirror_give_up(m, leg, WHY_FAILED);
 	if (r)
 		forgot(m, leg);
+	if (r && metadata_foreign(m, leg))
+		stop_writes(m, leg);
 	spin_unlock_irq(&m->lock);
 	return r;
 }

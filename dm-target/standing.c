@@ -97,9 +97,10 @@ static int write_survivor(struct mirror *m, enum leg_id leg, bool move, bool alo
 
 	mutex_lock(&m->meta->lock[leg]);
 	if (move) {
-		if (!s->map_epoch)
+		r = metadata_check(m, leg);
+		if (!r && !s->map_epoch)
 			super_new_map(s);
-		r = dirty_map_write(&m->dirty, leg);
+		r = r ?: dirty_map_write(&m->dirty, leg);
 	}
 	metadata_next(m, leg, &next);
 	if (!r && alone)

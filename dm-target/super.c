@@ -57,6 +57,7 @@ void super_pack(const struct super *s, u64 dev_sectors, void *slot)
 	d->log_state = cpu_to_le32(s->log_state);
 	d->other_seq = cpu_to_le64(s->other_seq);
 	d->alone_seq = cpu_to_le64(s->alone_seq);
+	d->owner = cpu_to_le64(s->owner);
 	for (i = 0; i < LOCKSTEP_HISTORY; i++) {
 		put_generation(&d->history[i].generation, &s->history[i].gen);
 		d->history[i].time = cpu_to_le64(s->history[i].time);
@@ -98,6 +99,7 @@ static void get_fields(struct super *s, const struct lockstep_slot *d)
 	s->log_state = le32_to_cpu(d->log_state);
 	s->other_seq = le64_to_cpu(d->other_seq);
 	s->alone_seq = le64_to_cpu(d->alone_seq);
+	s->owner = le64_to_cpu(d->owner);
 	for (i = 0; i < LOCKSTEP_HISTORY; i++) {
 		s->history[i].gen = get_generation(&d->history[i].generation);
 		s->history[i].time = le64_to_cpu(d->history[i].time);
@@ -291,10 +293,11 @@ void super_set_log(struct super *s, const u8 uuid[16], u32 state)
 		s->ro_compat |= LOCKSTEP_RO_LOG;
 }
 
-void super_touch(struct super *s, u64 now)
+void super_touch(struct super *s, u64 now, u64 owner)
 {
 	s->seq++;
 	s->updated = now;
+	s->owner = owner;
 }
 
 const char *super_state_name(u32 state)

@@ -58,6 +58,7 @@ struct super {
 	u32 log_state;		/* LOCKSTEP_LOG_* */
 	u64 other_seq;		/* that the other leg's superblock has had; see super_know() */
 	u64 alone_seq;		/* ALONE: of the update before it was; see super_go_alone() */
+	u64 owner;		/* of the table that wrote it; see super_touch() */
 	struct generation_event history[LOCKSTEP_HISTORY];	/* newest first */
 };
 
@@ -141,8 +142,12 @@ int super_reason_text(const struct super_found *found, char *buf, size_t size);
 /* What is known of the log of a DCD in front of the disk. The caller super_touch()es it. */
 void super_set_log(struct super *s, const u8 uuid[16], u32 state);
 
-/* Each attempt to write a superblock, failed ones too, begins with this. */
-void super_touch(struct super *s, u64 now);
+/*
+ * Each attempt to write a superblock, failed ones too, begins with this. @owner: of the table that
+ * writes it. A tool gives 0 for a leg that it has changed, and leaves a running table's if all that
+ * the mirror says of itself stays.
+ */
+void super_touch(struct super *s, u64 now, u64 owner);
 
 static inline bool generation_is(const struct generation *a, const struct generation *b)
 {

@@ -131,7 +131,7 @@ static int put(struct leg *leg)
 {
 	struct super *s = &leg->found.super;
 
-	super_touch(s, now());
+	super_touch(s, now(), 0);
 	return device_put_map(leg->d, s, leg->bits) || device_put_super(leg->d, s) ? -1 : 0;
 }
 
@@ -143,7 +143,7 @@ static int settle(struct leg *leg)
 		return 0;
 	if (forget_old(leg))
 		return -1;
-	super_touch(s, now());
+	super_touch(s, now(), 0);
 	return device_put_super(leg->d, s);
 }
 
@@ -155,7 +155,7 @@ static int point(struct leg *leg)
 	if (forget_old(leg))
 		return -1;
 	s->moved_to = lockstep_slots_start(leg->d->sectors);
-	super_touch(s, now());
+	super_touch(s, now(), 0);
 	return device_put_super_at(leg->d, leg->sectors, s);
 }
 

@@ -166,7 +166,7 @@ static bool take_log(const struct device *d, struct super *s)
 static int write_leg(const struct device *d, struct super *s)
 {
 	take_log(d, s);
-	super_touch(s, now());
+	super_touch(s, now(), 0);
 	return device_clear_super(d) || device_put_map(d, s, NULL) || device_put_super(d, s) ? -1 : 0;
 }
 
@@ -355,7 +355,7 @@ int command_resolve(const struct options *o, const char *local, const char *remo
 	int r = 1;
 
 	if (!open_pair(d, local, remote) && !plan_resolve(path, d, keep, &s)) {
-		super_touch(&s, now());
+		super_touch(&s, now(), 0);
 		if (o->dry_run || !device_put_super(&d[!keep], &s)) {
 			put_made(&s);
 			r = 0;
@@ -450,7 +450,7 @@ int command_mark(const struct options *o, char **devices, int n)
 			return 1;
 		r = need_super(&d, &found);
 		if (!r && take_log(&d, &found.super) && !o->dry_run) {
-			super_touch(&found.super, now());
+			super_touch(&found.super, now(), 0);
 			r = device_put_super(&d, &found.super);
 		}
 		device_close(&d);
@@ -477,7 +477,7 @@ int command_leave_log(const struct options *o, const char *path)
 		refuse(path, "is the LUN of the DCD itself, which has all writes: nothing was changed");
 	} else {
 		super_set_log(&found.super, found.super.log_uuid, LOCKSTEP_LOG_LEFT);
-		super_touch(&found.super, now());
+		super_touch(&found.super, now(), 0);
 		r = !o->dry_run && device_put_super(&d, &found.super);
 	}
 out:

@@ -96,7 +96,7 @@ static int the_mirror_goes_on(void)
 
 	both(&s, slots);
 	CHECK(applies(slots, &first));
-	super_touch(&s, 0);
+	super_touch(&s, 0, 0);
 	super_pack(&s, DEVICE, slots);
 	CHECK(dcd_leg_applied(slots, DEVICE, log_uuid, EPOCH) == 99);
 	CHECK(!finds(slots, 11));

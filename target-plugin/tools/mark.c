@@ -26,7 +26,7 @@ static int put(const struct device *d, struct super *s)
 	u64 sectors = d->bytes / 512, at = lockstep_slots_start(sectors) * 512;
 	u8 slot[LOCKSTEP_SLOT_BYTES];
 
-	super_touch(s, (u64)time(NULL));
+	super_touch(s, (u64)time(NULL), s->owner);
 	super_pack(s, sectors, slot);
 	for (u32 i = 0; i < LOCKSTEP_SLOTS; i++) {
 		if (device_write(d, slot, sizeof(slot), at + i * sizeof(slot)) || device_flush(d))

@@ -37,6 +37,13 @@ def test_lives_of_the_mirror(part: int) -> None:
 
 
 @every_part
+def test_lives_of_a_leg_that_two_hosts_use(part: int) -> None:
+    count = seeds(6000)
+    run = lab("state_hosts.py", str(count), str(10_000 + part * count), options=HOURS)
+    assert run.rc == 0, run.text
+
+
+@every_part
 def test_schedules_of_failing_legs(part: int) -> None:
     count = seeds(1000)
     run = lab("mirror_churn.py", str(count), str(10_000 + part * count), options=HOURS)

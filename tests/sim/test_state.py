@@ -127,7 +127,11 @@ def test_a_message_ends_while_writes_are_held() -> None:
     assert run.rc != 0 and "in vain for: verify stop" in run.text, run.text
 
 
-ELSEWHERE = ["suspended", "asleep", "stopped", "survives", "put_back"]
+ELSEWHERE = [
+    "suspended", "asleep", "stopped", "survives", "put_back", "known_and_forgotten",
+    "alone_suspended", "alone_asleep", "alone_at_rest", "source_suspended", "source_asleep",
+    "both_suspended", "both_asleep", "newer",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("part", ELSEWHERE)
@@ -136,11 +140,35 @@ def test_a_leg_that_was_used_elsewhere(part: str) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("part", ELSEWHERE)
-def test_a_leg_used_elsewhere_that_is_overwritten_is_found(part: str) -> None:
-    knob = ("--param", "dm_lockstep.test_overwrites=1")
-    run = lab("state_elsewhere.py", part, options=(*PATIENCE, *knob))
+@pytest.mark.parametrize(("part", "knob"), [
+    ("suspended", "overwrites"), ("asleep", "overwrites"), ("stopped", "overwrites"),
+    ("survives", "overwrites"), ("put_back", "overwrites"), ("both_asleep", "overwrites"),
+    ("alone_suspended", "unowned"), ("source_asleep", "unowned"), ("alone_asleep", "map_unlooked"),
+    ("alone_asleep", "goes_on_foreign"), ("alone_at_rest", "goes_on_foreign"),
+    ("source_suspended", "resumes_foreign"), ("newer", "whole_is_damaged"),
+    ("known_and_forgotten", "other_unseen"),
+])  # fmt: skip
+def test_a_leg_used_elsewhere_that_is_overwritten_is_found(part: str, knob: str) -> None:
+    options = (*PATIENCE, "--param", f"dm_lockstep.test_{knob}=1")
+    run = lab("state_elsewhere.py", part, options=options)
     assert run.rc == 1, run.text
+
+
+@pytest.mark.parametrize(("kernel", "lives"), [("plain", 150), ("checked", 10)])
+def test_lives_of_a_leg_that_two_hosts_use(kernel: str, lives: int) -> None:
+    options = ("--sim-timeout", "360000", *PATIENCE)
+    run = lab("state_hosts.py", str(lives), "1", kernel=kernel, options=options)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("knob", "says"), [
+    ("unowned", "was acknowledged"), ("overwrites", "was acknowledged"),
+    ("map_unlooked", "differ, first in"),
+])  # fmt: skip
+def test_a_loss_between_two_hosts_is_found(knob: str, says: str) -> None:
+    options = ("--sim-timeout", "360000", "--param", f"dm_lockstep.test_{knob}=1")
+    run = lab("state_hosts.py", "60", "1", options=(*PATIENCE, *options))
+    assert run.rc == 1 and says in run.stderr, run.text
 
 
 @both_kernels

@@ -68,7 +68,7 @@ static void some_super(struct super *s)
 		case 3: super_set_active(s, !s->active); break;
 		case 4: CHECK(!super_adopt(s, &other, rnd() | 1, rnd())); break;
 		}
-		super_touch(s, rnd());
+		super_touch(s, rnd(), rnd());
 	}
 	other = *s;
 	if (!below(4))
@@ -162,7 +162,7 @@ static void test_slots(void)
 		some_super(&s);
 		next = s;
 		super_set_active(&next, !s.active);
-		super_touch(&next, rnd());
+		super_touch(&next, rnd(), rnd());
 		torn(&s, &next, 0, n);
 		torn(&s, &next, 1, n);
 	}

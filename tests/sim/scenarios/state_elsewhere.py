@@ -9,26 +9,62 @@ Args: the part.
 from __future__ import annotations
 
 import errno
+import struct
+import time
 from collections.abc import Callable
 
 from locklab import base, blk, dm, mirror
-from statelab import LOCAL, REMOTE, meta
-from statelegs import TWO_MIRRORS, Pair
+from statelab import LOCAL, REMOTE, SLOT_SECTORS, SLOTS, crc32c, meta
+from statelegs import MAP_SECTORS, TWO_MIRRORS, Leg, Pair
 
 AT, THEIRS = 512, b"\xa5" * (8 << 9)
+NEW_TO_MAP = 1024  # a write there has to be marked
+LOOKED = 6  # seconds after which a page of the map isn't written without a look
+VERSION_AT = 4
 
 
-def used(pair: Pair) -> None:
-    """By the other host: an acknowledged write, and a clean stop."""
-    disk = pair.remote.disk
+def used(pair: Pair, *legs: Leg) -> None:
+    """By the other host, the remote leg alone if none is named: an acknowledged write, and a clean
+    stop."""
     base.put(TWO_MIRRORS, 1)
-    node = dm.create("way", f"0 {disk.sectors} linear {disk.node} 0")
-    there = dm.create("there", mirror.table("-", node, sectors=pair.sectors))
+    ways = []
+    for leg in legs or (pair.remote,):
+        disk = leg.disk
+        ways.append(dm.create(f"way{leg.name}", f"0 {disk.sectors} linear {disk.node} 0"))
+    there = dm.create("there", mirror.table(*["-"] * (2 - len(ways)), *ways, sectors=pair.sectors))
     with blk.Disk(there) as opened:
         opened.write(AT, THEIRS)
-    for name in ("there", "way"):
-        dm.remove(name)
+    dm.remove("there")
+    for leg in legs or (pair.remote,):
+        dm.remove(f"way{leg.name}")
     base.put(TWO_MIRRORS, 0)
+
+
+def metadata(leg: Leg) -> bytes:
+    with blk.Disk(leg.disk.node, write=False) as disk:
+        return disk.read(disk.sectors - SLOTS - MAP_SECTORS, SLOTS + MAP_SECTORS)
+
+
+def refused(pair: Pair, what: str, at: int) -> None:
+    with base.refused(what, errno.EIO), blk.Disk(pair.node) as disk:
+        disk.write(at, bytes(8 << 9))
+
+
+def theirs_is_there(pair: Pair, said: bytes) -> None:
+    """The mirror is stopped; nothing of it came to the remote leg after that said this."""
+    pair.stop()
+    base.equal(metadata(pair.remote) == said, True, "the remote leg's metadata are as they were")
+    with blk.Disk(pair.remote.disk.node, write=False) as disk:
+        base.equal(disk.read(AT, 8), THEIRS, "what the other host has written")
+    pair.local.well()
+    pair.options = ("rejoin", 1)
+    pair.start()
+    pair.in_sync()
+    with blk.Disk(pair.node, write=False) as disk:
+        base.equal(disk.read(AT, 8), THEIRS, "what the other host has written")
+    pair.stop()
+    pair.same()
+    pair.close()
 
 
 def both_are_there(pair: Pair, seconds: float = 10) -> None:
@@ -90,17 +126,136 @@ def survives() -> None:
     base.step("the remote leg is used elsewhere while the host sleeps; then the local leg fails")
     pair = start()
     used(pair)
+    said = metadata(pair.remote)
     pair.local.gone()
-    with base.refused("a write", errno.EIO):
-        pair.put(256)
-    pair.stop()
+    refused(pair, "a write", 256)
+    theirs_is_there(pair, said)
+
+
+def known_and_forgotten() -> None:
+    base.step("likewise, and the local leg is well again")
+    pair = start()
+    pair.put(256)
+    used(pair)
+    said = metadata(pair.remote)
+    pair.local.gone()
+    refused(pair, "a write", 256)
     pair.local.well()
+    with base.refused("recover", errno.ESTALE, errno.EIO, errno.EINVAL, errno.EBUSY):
+        pair.message("recover")
+    time.sleep(10)
+    base.equal(pair.status().health, "DA", "no leg comes back to what somebody else has used")
+    base.equal(pair.word("why"), "diverged", "and it is said why")
+    refused(pair, "a write", 256)
+    theirs_is_there(pair, said)
+
+
+def alone() -> Pair:
+    """The remote leg alone: nothing is written to a superblock while it runs."""
+    pair = start()
+    pair.local.gone()
+    pair.put(256)
+    pair.wait("DA", "alone", 10)
+    return pair
+
+
+def source() -> Pair:
+    """The local leg is resynced from the remote one, and that takes long."""
+    pair = Pair("rejoin", 1, "resync_rate", 1, "resync_pace", "full")
+    pair.local.gone()
+    for region in range(8):
+        pair.put(region * 64)
+    pair.wait("DA", "alone", 10)
+    pair.local.well()
+    pair.wait("aA", "together", 10)
+    return pair
+
+
+def not_resumed(pair: Pair) -> None:
+    dm.suspend(pair.name)
+    used(pair)
+    said = metadata(pair.remote)
+    with base.refused("a resume", errno.ESTALE, kernel="load its table anew"):
+        dm.resume(pair.name)
+    theirs_is_there(pair, said)
+
+
+def not_written(pair: Pair) -> None:
+    used(pair)
+    said = metadata(pair.remote)
+    time.sleep(LOOKED)
+    refused(pair, "a write that has to be marked", NEW_TO_MAP)
+    refused(pair, "one to what is dirty", 256)
+    theirs_is_there(pair, said)
+
+
+def alone_suspended() -> None:
+    base.step("the only leg is used elsewhere while the table is suspended")
+    not_resumed(alone())
+
+
+def alone_asleep() -> None:
+    base.step("the only leg is used elsewhere while the host sleeps")
+    not_written(alone())
+
+
+def source_suspended() -> None:
+    base.step("the source of a resync is used elsewhere while the table is suspended")
+    not_resumed(source())
+
+
+def source_asleep() -> None:
+    base.step("the source of a resync is used elsewhere while the host sleeps")
+    not_written(source())
+
+
+def alone_at_rest() -> None:
+    base.step("the only leg is used elsewhere while the host sleeps; nobody writes for a tick")
+    pair = alone()
+    used(pair)
+    said = metadata(pair.remote)
+    pair.wait("DA", "parting", 70)
+    refused(pair, "a write to what is dirty", 256)
+    theirs_is_there(pair, said)
+
+
+def both_suspended() -> None:
+    base.step("both legs are used elsewhere while the table is suspended")
+    pair = start()
+    dm.suspend(pair.name)
+    used(pair, pair.local, pair.remote)
+    said = metadata(pair.remote)
+    with base.refused("a resume", errno.ESTALE, kernel="load its table anew"):
+        dm.resume(pair.name)
+    theirs_is_there(pair, said)
+
+
+def both_asleep() -> None:
+    base.step("both legs are used elsewhere while the host sleeps")
+    pair = start()
+    used(pair, pair.local, pair.remote)
+    said = metadata(pair.remote)
+    time.sleep(LOOKED)
+    refused(pair, "a write", 256)
+    refused(pair, "another one", 256)
+    theirs_is_there(pair, said)
+
+
+def newer() -> None:
+    base.step("while the table is suspended the remote leg gets a newer format's superblock")
+    pair = start()
+    dm.suspend(pair.name)
+    with blk.Disk(pair.remote.disk.node) as disk:
+        slot = bytearray(disk.read(disk.sectors - SLOTS, SLOT_SECTORS))
+        struct.pack_into("<I", slot, VERSION_AT, 99)
+        struct.pack_into("<I", slot, 0, crc32c(bytes(slot[4:])))
+        for at in (SLOTS, SLOT_SECTORS):
+            disk.write(disk.sectors - at, bytes(slot))
+    dm.resume(pair.name)
+    pair.wait("AD", "alone", 10)
     with blk.Disk(pair.remote.disk.node, write=False) as disk:
-        base.equal(disk.read(AT, 8), THEIRS, "what the other host has written")
-    pair.start()
-    pair.in_sync()
-    with blk.Disk(pair.node, write=False) as disk:
-        base.equal(disk.read(AT, 8), THEIRS, "what the other host has written")
+        base.equal(disk.read(disk.sectors - SLOTS, SLOTS) == bytes(slot) * 2, True, "it stays")
+    pair.check("the local leg goes on")
     pair.close()
 
 
@@ -125,7 +280,12 @@ def put_back() -> None:
 
 
 PARTS: dict[str, Callable[[], None]] = {
-    one.__name__: one for one in (suspended, asleep, stopped, survives, put_back)
+    one.__name__: one
+    for one in (
+        suspended, asleep, stopped, survives, put_back, known_and_forgotten, alone_suspended,
+        alone_asleep, alone_at_rest, source_suspended, source_asleep, both_suspended, both_asleep,
+        newer,
+    )
 }
 (part,) = base.words(1, PARTS)
 PARTS[part]()
