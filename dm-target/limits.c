@@ -5,10 +5,13 @@
 #include <linux/device-mapper.h>
 
 #include "lockstep-compat.h"
+#include "lockstep-test.h"
 #include "metadata.h"
 #include "mirror.h"
 #include "registry.h"
 #include "zero.h"
+
+TEST_KNOB(bool, odd_zeroes, "the mirror takes zeroes up to the smaller limit, whole blocks or not");
 
 /* Larger blocks than the device has had until now: what uses it would be refused. */
 static bool blocks_grow(struct mirror *m, unsigned int block)
@@ -61,11 +64,24 @@ int limits_check(struct mirror *m)
 	return r;
 }
 
+/*
+ * One leg's limit may be no multiple of the other one's blocks, and the block layer splits at it
+ * all the same: the piece would be refused by that other leg, which would be given up for it.
+ */
+static unsigned int most_zeroes(const struct queue_limits *limits)
+{
+	unsigned int most = min(limits->max_write_zeroes_sectors, ZERO_MAX_SECTORS);
+
+	if (test_knob(odd_zeroes))
+		return most;
+	return round_down(most, limits->logical_block_size >> SECTOR_SHIFT);
+}
+
 void limits_hints(struct dm_target *ti, struct queue_limits *limits)
 {
 	if (!ti->num_discard_bios)
 		return;
-	lockstep_limit_write_zeroes(limits, ZERO_MAX_SECTORS);
+	lockstep_limit_write_zeroes(limits, most_zeroes(limits));
 	/* Smaller ones would be written, and free nothing; larger ones would not be split. */
 	limits->discard_granularity = clamp(limits->discard_granularity,
 					    limits->logical_block_size,

@@ -8,6 +8,8 @@
  * needed for I/O. Beyond that:
  *  - A discard is a zeroing of both legs (zero.h): offered only if both can zero,
  *    at most ZERO_MAX_SECTORS at once, in pieces that the coarser leg can free.
+ *  - Zeroes are taken in whole blocks of the mirror: the smaller of two limits may
+ *    be less than that, such as a SCSI disk's 65535 sectors beside blocks of 4096.
  *  - Flush and FUA are always offered, whatever the legs' caches are set to now.
  *  - DAX, zones, integrity and atomic writes aren't: dm gives them only to a
  *    target that asks for them.

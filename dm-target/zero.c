@@ -8,6 +8,21 @@
 #include "mirror.h"
 
 TEST_KNOB(bool, zero_then_flush, "zeroes of a leg that is written through are flushed afterwards");
+TEST_KNOB(bool, zero_odd_pieces, "a leg is asked to zero as much as its limit is, whole blocks or not");
+
+/*
+ * What the device zeroes in one request. Its limit needn't be whole blocks: a device that is made
+ * of others has the largest block of them and the smallest limit, and a SCSI disk's is 65535
+ * blocks. The block layer would refuse a piece that isn't.
+ */
+static sector_t device_limit(const struct leg *l)
+{
+	sector_t most = bdev_write_zeroes_sectors(leg_bdev(l));
+
+	if (test_knob(zero_odd_pieces))
+		return most;
+	return round_down(most, bdev_logical_block_size(leg_bdev(l)) >> SECTOR_SHIFT);
+}
 
 bool zero_supported(const struct mirror *m)
 {
@@ -16,7 +31,7 @@ bool zero_supported(const struct mirror *m)
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		const struct leg *l = &m->legs[leg];
 
-		if (l->dev && (!bdev_write_zeroes_sectors(leg_bdev(l)) ||
+		if (l->dev && (!device_limit(l) ||
 			       (leg_write_flags(l) && !test_knob(zero_then_flush))))
 			return false;
 	}
@@ -24,13 +39,13 @@ bool zero_supported(const struct mirror *m)
 }
 
 /*
- * What the device zeroes in one request. If it has to be written, or may have to be since nothing
- * is to be unmapped: as much as a write has at most, since all that one call sends is as old as
- * the first of it.
+ * How much is done at once: what the device zeroes in one request. If it has to be written, or may
+ * have to be since nothing is to be unmapped: as much as a write has at most, since all that one
+ * call sends is as old as the first of it.
  */
 static sector_t most_at_once(const struct leg *l, bool written, bool keep)
 {
-	sector_t most = bdev_write_zeroes_sectors(leg_bdev(l));
+	sector_t most = device_limit(l);
 
 	return written || keep || !most ? IO_MAX_SECTORS : most;
 }

@@ -24,6 +24,22 @@ def test_on_two_disks(scenario: str, kernel: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("part", "knob", "found"),
+    [
+        ("zeroes up to what SCSI has, beside blocks of 4096", "odd_zeroes", "AD"),
+        ("blocks of 4096, beside zeroes up to what SCSI has", "odd_zeroes", "DA"),
+        ("zeroes up to what SCSI has, and blocks of 4096, on one leg", "zero_odd_pieces", "AD"),
+        ("the same on the local one", "zero_odd_pieces", "DA"),
+    ],
+)
+def test_a_leg_that_is_asked_for_half_a_block_is_given_up(
+    part: str, knob: str, found: str
+) -> None:
+    run = lab("mirror_limits.py", part, options=("--param", f"dm_lockstep.test_{knob}=1"))
+    assert run.rc == 1 and f"health: got '{found}'" in run.stderr, run.text
+
+
+@pytest.mark.parametrize(
     ("part", "found"),
     [
         ("loaded", "while it runs, {}: was accepted"), ("started", "other beside mirror: was acc"),

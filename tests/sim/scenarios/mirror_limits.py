@@ -55,13 +55,16 @@ def null(**settings: int) -> Maker:
     return make
 
 
-def loop(block: int, *, read_only: bool = False, cached: bool = False) -> Maker:
+def loop(
+    block: int, *, read_only: bool = False, cached: bool = False, mib: int = MIB
+) -> Maker:
     """It can discard, and write zeroes."""
 
     @contextlib.contextmanager
     def make(name: str) -> Iterator[str]:
         file = Path(f"/tmp/{name}.img")
-        file.write_bytes(bytes(MIB << 20))
+        file.touch()
+        os.truncate(file, mib << 20)
         node = base.run("losetup", "--find", "--show", "--direct-io=off", "--sector-size",
                         str(block), *["--read-only"] * read_only, str(file)).strip()  # fmt: skip
         blk.say_cached(node, cached)
@@ -72,17 +75,18 @@ def loop(block: int, *, read_only: bool = False, cached: bool = False) -> Maker:
     return make
 
 
-def scsi(block: int) -> Maker:
+def scsi(block: int, *, mib: int = MIB) -> Maker:
     """A SCSI disk, which unmaps and zeroes up to 65535 blocks at once."""
 
     @contextlib.contextmanager
     def make(name: str) -> Iterator[str]:
         file = Path(f"/tmp/{name}.img")
-        file.write_bytes(bytes(MIB << 20))
-        store = lio.Backstore("fileio", name, f"fd_dev_name={file},fd_dev_size={MIB << 20}")
+        file.touch()
+        os.truncate(file, mib << 20)
+        store = lio.Backstore("fileio", name, f"fd_dev_name={file},fd_dev_size={mib << 20}")
         for key, value in (("block_size", block), ("emulate_tpu", 1), ("emulate_tpws", 1)):
             store.attribute(key, value)
-        with lio.look(store) as node:
+        with lio.look(store, sum(name.encode()) % 1000) as node:
             yield node
         store.remove()
         file.unlink()
@@ -97,6 +101,21 @@ def shifted(below: Maker, start: int) -> Maker:
     def make(name: str) -> Iterator[str]:
         with below(f"{name}below") as node:
             yield dm.create(name, f"0 {dm.sectors(node) - 64} linear {node} {start}")
+            dm.remove(name)
+
+    return make
+
+
+def joined(first: Maker, second: Maker) -> Maker:
+    """One behind the other: the larger blocks of both, and the smaller requests."""
+
+    @contextlib.contextmanager
+    def make(name: str) -> Iterator[str]:
+        with first(f"{name}1") as one, second(f"{name}2") as two:
+            size, more = dm.sectors(one), dm.sectors(two)
+            node = dm.create(name, f"0 {size} linear {one} 0\n{size} {more} linear {two} 0")
+            blk.say_cached(node, False)
+            yield node
             dm.remove(name)
 
     return make
@@ -157,7 +176,7 @@ def right(a: Limits, b: Limits) -> Limits:
     lbs = max(a.lbs, b.lbs)
     pbs = max(a.pbs, b.pbs, lbs)
     # The remote one would have to keep zeroes as soon as they are acknowledged, and can't say so.
-    zeroes = 0 if b.cache == "write back" else min(a.zeroes, b.zeroes, ZERO_MAX)
+    zeroes = 0 if b.cache == "write back" else min(a.zeroes, b.zeroes, ZERO_MAX) // lbs * lbs
     optima = [opt for opt in (a.io_opt, b.io_opt) if opt]
     return Limits(
         lbs=lbs,
@@ -430,10 +449,54 @@ def read_only() -> None:
         dm.remove("mirror")
 
 
-wanted = base.words(1, [row.what for row in ROWS])
+def whole_blocks(what: str, local: Maker, remote: Maker) -> None:
+    """Zeroes and discards as long as the device: each leg's limit is 65535 sectors, or more."""
+    base.step(what)
+    with ExitStack() as stack:
+        nodes = [stack.enter_context(make(name))
+                 for make, name in ((local, "llocal"), (remote, "lremote"))]  # fmt: skip
+        legs = [limits(node) for node in nodes]
+        base.equal(min(leg.zeroes for leg in legs), 65535 * 512, f"the smaller limit of {legs}")
+        base.equal(max(leg.lbs for leg in legs), 4096, f"the larger block of {legs}")
+        sectors = min(dm.sectors(node) for node in nodes)
+        device = mirror.Mirror(*nodes, "nosync", "region_size", 64, sectors=sectors)
+        shown = limits(device.node)
+        # The discards first: a loop device over this file system can't zero and keep the space.
+        for how in ("discards", "zeroes"):
+            with blk.Disk(device.node) as disk:
+                for at in range(0, sectors, 4096):
+                    disk.write(at, blk.pattern(f"{how} {at}", 1) * 4096)
+                (disk.zero if how == "zeroes" else disk.discard)(0, sectors)
+                disk.flush()
+            no_leg_lost(device)
+            for node in nodes:
+                with blk.Disk(node, write=False) as leg:
+                    for at in range(0, sectors, 4096):
+                        zeroes = leg.read(at, 4096).count(0)
+                        base.equal(zeroes, 4096 * 512, f"{how}: {node} at {at}: zeroes")
+        base.equal(shown, right(*legs), f"{what}: the queue over {legs}")
+        device.remove()
+
+
+# Each is larger than the smaller limit, by which it is zeroed in two requests.
+LARGE = {
+    "zeroes up to what SCSI has, beside blocks of 4096":
+        (scsi(512, mib=40), loop(4096, mib=40)),
+    "blocks of 4096, beside zeroes up to what SCSI has":
+        (loop(4096, mib=40), scsi(512, mib=40)),
+    "zeroes up to what SCSI has, and blocks of 4096, on one leg":
+        (loop(512, mib=40), joined(scsi(512, mib=34), loop(4096, mib=6))),
+    "the same on the local one":
+        (joined(loop(4096, mib=6), scsi(512, mib=34)), loop(512, mib=40)),
+}  # fmt: skip
+
+wanted = base.words(1, [*(row.what for row in ROWS), *LARGE])
 for row in ROWS:
     if not wanted or row.what in wanted:
         combination(row)
+for title, makers in LARGE.items():
+    if not wanted or title in wanted:
+        whole_blocks(title, *makers)
 if not wanted:
     refusals()
     reloads()
