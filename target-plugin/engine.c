@@ -7,6 +7,7 @@
 #include "again.h"
 #include "batch.h"
 #include "beyond.h"
+#include "claim.h"
 #include "lockstep-compat.h"
 #include "lockstep-test.h"
 
@@ -143,6 +144,8 @@ void dcd_engine_free(struct dcd_engine *e)
 	dcd_sums_free(e);
 	if (e->nv)
 		dcd_nvram_close(e->nv);
+	/* Whoever is refused is told of these disks: they are open then. */
+	dcd_unclaim(e);
 	dcd_disk_close(&e->log);
 	dcd_disk_close(&e->data);
 	bioset_exit(&e->bios);
@@ -200,6 +203,8 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 	e->loses_acks = loses_acks(e, c);
 	e->after_log = e->nv->type->report_after_complete;
 	r = dcd_super_read(e, c->grow);
+	if (!r)
+		r = dcd_claim(e);
 	if (!r)
 		r = dcd_spares_open(e);
 	if (!r)
