@@ -38,5 +38,10 @@ int device_zero(const struct device *d, u64 bytes, u64 at);
 int device_flush(const struct device *d);
 /* Are these the same device or file? */
 bool device_same(const char *a, const char *b);
+/*
+ * Is @other the same disk as @d by another name, so that both begin with the same block? 1 or 0;
+ * -1 as above. Where both have the same bytes there, @d has others for a moment.
+ */
+int device_is(const struct device *d, const struct device *other);
 
 #endif

@@ -81,6 +81,17 @@ static bool same(const char *a, const char *a_is, const char *b, const char *b_i
 	return true;
 }
 
+/* The same by another name, which device_same() can't know. */
+static int check_names(const struct device *log, const struct device *data)
+{
+	int r = device_is(log, data);
+
+	if (r > 0)
+		fprintf(stderr, "dcd: %s is to be the log disk and %s the data disk, but they are the same disk\n",
+			log->path, data->path);
+	return r;
+}
+
 /* Is there a DCD's magic in one of the copies? Damaged ones count too. */
 static bool is_ours(const struct device *d, u64 magic, size_t copy, const char *what)
 {
@@ -247,6 +258,8 @@ int command_format(const struct options *o)
 	s.table_bytes = htole32((uint32_t)(segment / 16));
 	s.tail = htole64(1);
 	s.flags = htole32(has_nvram ? DCD_SUPER_NVRAM : 0);
+	if (check_names(&log, &data))
+		return 1;
 	/* First, so that there is no log of which the leg doesn't know. */
 	if (mark_behind(&data, s.uuid, o->force))
 		return 1;

@@ -60,6 +60,22 @@ static int find_left(struct set *s)
 	return refuse(s, "data_left", s->data.path, "this data disk was taken into use without this log, and has newer writes than the log: nothing of the log may be written there. To use the log again: dcd format");
 }
 
+/*
+ * Has the data disk the log's superblock, where a log has one? Then it is the same disk, by another
+ * name, or somebody has put a copy there since the log was used last.
+ */
+static bool data_is_log(const struct set *s)
+{
+	u8 blocks[2 * DCD_BLOCK] = { 0 }, unread[sizeof(blocks) >> SECTOR_SHIFT];
+	const struct dcd_super *super = &s->super.super;
+
+	if (!s->has_data || s->data.bytes < sizeof(blocks))
+		return false;
+	device_read_around(&s->data, blocks, sizeof(blocks), 0, unread);
+	return !memcmp(blocks, super, sizeof(*super)) ||
+	       !memcmp(blocks + DCD_BLOCK, super, sizeof(*super));
+}
+
 static int find_super(struct set *s)
 {
 	u8 blocks[2 * DCD_BLOCK] = { 0 }, unread[sizeof(blocks) >> SECTOR_SHIFT];
@@ -77,8 +93,11 @@ static int find_super(struct set *s)
 			      "it is empty: wrong data disk?");
 	dcd_super_find(blocks, s->has_data ? s->data.bytes >> SECTOR_SHIFT : 0,
 		       s->log.bytes >> SECTOR_SHIFT, &s->super);
-	if (!s->super.reason || (s->any && s->super.reason == DCD_RETIRED))
+	if (!s->super.reason || (s->any && s->super.reason == DCD_RETIRED)) {
+		if (data_is_log(s))
+			return refuse(s, "same_device", s->data.path, "this data disk is the log disk by another name, or it has a copy of that log");
 		return find_left(s);
+	}
 	dcd_super_text(&s->super, text, sizeof(text));
 	return refuse(s, dcd_reason_name(s->super.reason), s->log.path, text);
 }
