@@ -487,6 +487,23 @@ def unmaps(lbprz: int) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+def test_one_disk_by_two_names(kernel: str) -> None:
+    run = lab("dcd_twice.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("knob", "part", "says"), [
+    ("any_claim", "logs", "that log and the same data disk"), ("any_claim", "lingers", "its log"),
+    ("any_data_disk", "data", "such a data disk"),
+    ("any_data_disk", "other_log", "such a data disk"),
+])  # fmt: skip
+def test_one_disk_by_two_names_is_taken(knob: str, part: str, says: str) -> None:
+    """The control: two DCDs have one log, or a log is a data disk."""
+    run = lab("dcd_twice.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    assert run.rc == 1 and f"{says}: was accepted" in run.stderr, run.text
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_a_full_queue_holds_no_session(kernel: str) -> None:
     run = lab("dcd_queue.py", kernel=kernel, options=SCSI)
     assert run.rc == 0, run.text
