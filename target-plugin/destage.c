@@ -31,6 +31,7 @@
 #define LEAVING		(HZ / 50)	/* while the log is being left: the next look */
 
 TEST_KNOB(bool, close_hurries, "a close may not wait for the destager's round that is under way");
+TEST_KNOB(bool, commit_hurries, "past a dead log a round may not wait for a commit that is under way");
 TEST_KNOB(bool, held_holds_all, "what stays in the log holds all that was there before the sweep came by");
 TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
 
@@ -436,6 +437,19 @@ static void set_retry(struct dcd_engine *e, int error)
 	spin_unlock(&e->lock);
 }
 
+/*
+ * A commit that was under way when the log died has its slot until it ends; no other begins. Each
+ * slot that is sealed meanwhile calls for the committer once more (mod_delayed_work()): that takes
+ * the one back that is queued, and lets go whoever waits for it, so all of its queue is waited for.
+ */
+static void end_commit(struct dcd_engine *e)
+{
+	if (test_knob(commit_hurries))
+		flush_work(&e->commit_work.work);
+	else
+		flush_workqueue(e->commit_wq);
+}
+
 void dcd_destage_worker(struct work_struct *work)
 {
 	struct dcd_engine *e = container_of(to_delayed_work(work), struct dcd_engine,
@@ -451,9 +465,8 @@ void dcd_destage_worker(struct work_struct *work)
 	dcd_super_catch_up(e);
 	dcd_leave_begin(e);
 	dcd_leave_taken_back(e);
-	/* A commit that was under way when the log died has its slot; no other begins. */
 	if (READ_ONCE(e->log_dead))
-		flush_work(&e->commit_work.work);
+		end_commit(e);
 	s->untold = READ_ONCE(e->log_dead) && e->after_log && !dcd_is_leaving(e) &&
 		    dcd_witness_none(e);
 	log_dead = here(e, &m, &tail);

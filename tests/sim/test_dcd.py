@@ -225,6 +225,18 @@ def test_a_dead_log_disk_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+def test_a_commit_that_is_under_way_when_the_log_dies(kernel: str) -> None:
+    run = lab("dcd_commit.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+def test_a_commit_that_is_under_way_when_the_log_dies_can_lose() -> None:
+    """The control: nobody waits for it once the committer is called for again."""
+    run = lab("dcd_commit.py", options=("--param", "dcd.test_commit_hurries=1"))
+    assert run.rc == 1 and "ranges that are lost" in run.stderr, run.text
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_a_log_is_left_while_it_is_in_use(kernel: str) -> None:
     run = lab("dcd_leave.py", kernel=kernel)
     assert run.rc == 0, run.text
