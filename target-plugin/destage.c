@@ -297,6 +297,8 @@ static int advance(struct dcd_engine *e, const struct dcd_mark *m, bool log_dead
 		return -EAGAIN;
 	if (!log_dead && make_durable(e))
 		return 0;
+	if (log_dead)
+		e->sweep.asking = false;
 	if (log_dead && e->keeps) {
 		dcd_header_pass(e, m->applied);
 		dcd_settle(e, m->target, m->applied, true);
@@ -470,8 +472,10 @@ void dcd_destage_worker(struct work_struct *work)
 	s->untold = READ_ONCE(e->log_dead) && e->after_log && !dcd_is_leaving(e) &&
 		    dcd_witness_none(e);
 	log_dead = here(e, &m, &tail);
-	if (s->past_log != log_dead)
+	if (s->past_log != log_dead) {
 		s->n = 0;
+		s->asking = false;
+	}
 	s->past_log = log_dead;
 	if ((m.target == tail && !log_dead) || READ_ONCE(e->closing)) {
 		if (READ_ONCE(e->leaving))

@@ -19,6 +19,7 @@ TEST_KNOB(bool, lost_stays, "a damaged place of the log holds its tail, and its 
 TEST_KNOB(bool, lost_at_once, "what can't be read is given up as soon as half of the ring is used");
 TEST_KNOB(bool, found_rests, "what could be read at last isn't read before its time, all the same");
 TEST_KNOB(bool, lost_in_log, "past a dead log nothing says what is lost, so nothing gets past it");
+TEST_KNOB(bool, lost_past_log, "past a dead log nothing that can't be read is waited for");
 
 bool dcd_lost_stays(void)
 {
@@ -73,13 +74,36 @@ static const struct dcd_doubt *known(const struct dcd_engine *e, u64 at)
 	return NULL;
 }
 
-/* What took so long to fail for the first time that the second one may tell doesn't. */
+bool dcd_lost_young(const struct dcd_engine *e, u64 at)
+{
+	const struct dcd_doubt *d = known(e, at);
+
+	return !d || d->failed < 2 || time_before(jiffies, d->since + LEAST);
+}
+
+/*
+ * Past a dead log it is an error as soon as it isn't young any more: no round ends before it can be
+ * read. Where there are more such places than are known each is young for ever: so all of them
+ * together have their time, too.
+ */
+static bool is_waited_for(const struct dcd_engine *e, u64 at)
+{
+	const struct dcd_sweep *s = &e->sweep;
+
+	return s->past_log && !dcd_is_leaving(e) && !test_knob(lost_past_log) &&
+	       (!s->asking || time_before(jiffies, s->asked + PATIENCE)) && dcd_lost_young(e, at);
+}
+
+/*
+ * What took so long to fail for the first time that the second one may tell doesn't. Nor does what
+ * is waited for: NVRAM gets no room before it is read.
+ */
 bool dcd_lost_rests(const struct dcd_engine *e, u64 at)
 {
 	const struct dcd_doubt *d = known(e, at);
 
 	return d && !test_knob(lost_restless) && time_before(jiffies, d->seen + LEAST) &&
-	       (d->failed > 1 || time_before(jiffies, d->since + LEAST));
+	       (d->failed > 1 || time_before(jiffies, d->since + LEAST)) && !is_waited_for(e, at);
 }
 
 bool dcd_lost_doubtful(const struct dcd_engine *e, u64 at)
@@ -174,17 +198,10 @@ bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l)
 	return r && r != -ENOMEM;
 }
 
-bool dcd_lost_young(const struct dcd_engine *e, u64 at)
-{
-	const struct dcd_doubt *d = known(e, at);
-
-	return !d || d->failed < 2 || time_before(jiffies, d->since + LEAST);
-}
-
 /* Elsewhere a log that doesn't give its superblock isn't asked for a judgement (lost.h). */
 void dcd_lost_gave(struct dcd_engine *e)
 {
-	if (dcd_is_leaving(e))
+	if (e->sweep.past_log)
 		e->mute.is = false;
 }
 
@@ -276,6 +293,20 @@ static bool never_logged(const struct dcd_engine *e, const struct dcd_load *l)
 	return e->sweep.past_log && dcd_segment_of(e, &l->place) >= READ_ONCE(e->log_tried);
 }
 
+/* It stays where it is, for the next round. */
+static void wait_past_log(struct dcd_engine *e, struct dcd_load *l)
+{
+	struct dcd_sweep *s = &e->sweep;
+
+	if (!is_waited_for(e, l->whole.at))
+		return;
+	if (!s->asking) {
+		s->asking = true;
+		s->asked = jiffies;
+	}
+	dcd_lost_wait(l);
+}
+
 /* The log is dead: nobody who opens it and NVRAM is to ask that one alone. */
 static bool give_up_past_log(struct dcd_engine *e, const struct dcd_load *l)
 {
@@ -307,7 +338,8 @@ void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l)
 	others = never_logged(e, l) || gives_others(e);
 	if (others < 0) {
 		dcd_lost_wait(l);
-	} else if (!others && !e->sweep.past_log && dcd_blip_mute(e)) {
+	} else if (!others && (!e->sweep.past_log || !test_knob(lost_past_log)) &&
+		   dcd_blip_mute(e)) {
 		no_doubt(e, l->whole.at);
 		dcd_lost_wait(l);
 	}
@@ -317,6 +349,8 @@ void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l)
 	if (e->sweep.past_log) {
 		if (give_up_past_log(e, l))
 			is_lost(e, l);
+		else
+			wait_past_log(e, l);
 		return;
 	}
 	d = doubt_of(e, l->whole.at);

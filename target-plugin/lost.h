@@ -20,8 +20,10 @@
  * all before those is applied: at every moment an entry that counts says it, in the log before, in
  * NVRAM then, and in the log again when that works. What such a round finds damaged joins them at
  * once, as nothing else gets past it: if the log answers, and with other bytes, or was never given
- * them; what else it can't read is for whoever mends it, or leaves the log. No write is held by it,
- * as some slots are kept for it (admission.c), one of them always (slots.c): that is room for what
+ * them. What else it can't read is read again in each round for a few seconds, as a log may be away
+ * for a moment, and writes wait meanwhile when all slots are full; then it is for whoever mends it,
+ * or leaves the log, and they are refused. No write is held by what is lost, as some slots are kept
+ * for it (admission.c), one of them always (slots.c): that is room for what
  * is found in one round, 64 such places with tables of 4 KiB. NVRAM that is too small for that
  * (two slots are), or worn, can't go on: the round fails, and when all slots are full writes are
  * refused, with a message that says so. With any other NVRAM they are refused in any case, and the
@@ -80,8 +82,8 @@ void dcd_lost_free(struct dcd_engine *e);
 
 /*
  * Has what is at @at of the ring been read in vain just now? Then not again before it may be given
- * up. Has it been, or was it late, in the last half minute? It is late now, or has failed. The
- * destager's.
+ * up; but past a dead log it is read in each round while it may only be away for a moment. Has it
+ * been, or was it late, in the last half minute? It is late now, or has failed. The destager's.
  */
 bool dcd_lost_rests(const struct dcd_engine *e, u64 at);
 bool dcd_lost_doubtful(const struct dcd_engine *e, u64 at);
@@ -100,7 +102,7 @@ void dcd_lost_wait(struct dcd_load *l);
 bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l);
 /*
  * Has it failed for no longer than a moment? Does the log give nothing at all: for a moment, or for
- * longer? _gave(): it has just been read somewhere. Of who leaves the log (leave.h).
+ * longer? _gave(): it has just been read somewhere. Of who goes past the log, or leaves it.
  */
 bool __must_check dcd_lost_young(const struct dcd_engine *e, u64 at);
 enum dcd_away __must_check dcd_lost_away(struct dcd_engine *e);

@@ -30,7 +30,7 @@ struct dcd_sweep {
 	bool tried;		/* a round by the log that is to be left has failed */
 	u64 unread;		/* where something of the log last wasn't read */
 	bool skipped;		/* there is something that only who leaves the log goes past */
-	bool asking;		/* something can't be read since @asked (jiffies): leave.h */
+	bool asking;		/* something isn't read since @asked (jiffies): leave.h, lost.h */
 	unsigned long asked;
 	u64 short_target, short_applied;	/* no further, while room is short; 0: it isn't */
 };

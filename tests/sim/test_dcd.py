@@ -335,7 +335,7 @@ def test_a_log_that_is_away_for_a_second_can_lose() -> None:
 
 
 @pytest.mark.parametrize(("kernel", "parts"), [
-    ("plain", ()), ("checked", ("dram:battery", "full-lab", "dead")),
+    ("plain", ()), ("checked", ("dram:battery", "full-lab", "read-only-half", "dead")),
 ])  # fmt: skip
 def test_a_log_that_is_away_for_a_moment_refuses_nothing(
     kernel: str, parts: tuple[str, ...]
@@ -348,6 +348,13 @@ def test_a_log_that_is_away_for_a_moment_refuses_nothing(
 def test_a_log_that_is_away_for_a_moment_can_refuse(part: str) -> None:
     """The control: the first error is a dead log."""
     run = lab("dcd_moment.py", part, options=("--param", "dcd.test_no_blips=1"))
+    assert run.rc == 1 and "writes were refused" in run.stderr, run.text
+
+
+@pytest.mark.parametrize("part", ["read-only-half", "read-only-all"])
+def test_a_dead_log_that_gives_nothing_for_a_moment_can_refuse(part: str) -> None:
+    """The control: past a dead log what can't be read isn't waited for."""
+    run = lab("dcd_moment.py", part, options=("--param", "dcd.test_lost_past_log=1"))
     assert run.rc == 1 and "writes were refused" in run.stderr, run.text
 
 

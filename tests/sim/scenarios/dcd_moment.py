@@ -2,6 +2,8 @@
 """The log is away for a moment: for 50 ms all that it is asked for fails at once, and then it works
 again. Whoever writes meanwhile may have to wait, and is not refused.
 
+read-only-*: it takes no writes for good, and for 100 ms it can't be read either, half of it or all.
+
 Args: the parts, of which without any all are run.
 """
 
@@ -10,12 +12,15 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from dcdlab import SEGMENT, Box
+from dcdlab import RING_START, SEGMENT, Box, Model, filled
 from locklab import base, blk
 from poisonlab import HELD
 
 WRITERS, OWN = 4, 512  # sectors
 MOMENT_S = 0.05
+UNREAD_S = 0.1
+LOAD_S = 6.0
+RING = RING_START // blk.SECTOR
 
 
 class Writer(threading.Thread):
@@ -92,6 +97,40 @@ def full(nvram: str) -> None:
     box.away()
 
 
+def read_only(what: str) -> None:
+    base.step(f"lab: the log takes no writes any more, and {what} of it can't be read for a moment")
+    box = Box(nvram="lab", settings=f"{HELD},read_cache_bytes=0")
+    model = Model(box.data.sectors)
+    end = box.log.sectors
+    with box.disk() as disk:
+        filled(disk, model, WRITERS * OWN, WRITERS * OWN + 2000, "in the log", 16)
+        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        first = {"half": RING + 2 * SEGMENT // blk.SECTOR, "all": 0}[what]
+        last = {"half": RING + (end - RING) // 2, "all": end - 1}[what]
+        box.log.refuse_and_break(first, last)
+        stop = threading.Event()
+        writers = [Writer(disk.node, n, stop) for n in range(WRITERS)]
+        box.says("log FAILING", "the log to be found dead")
+        base.until(lambda: box.count("log_read_errors"), "a read that fails")
+        time.sleep(UNREAD_S)
+        box.log.refuse((0, end - 1))
+        time.sleep(LOAD_S)
+        stop.set()
+        for writer in writers:
+            writer.join()
+        refused = [err for writer in writers for err in writer.refused]
+        base.expect(not refused, f"{len(refused)} writes were refused: {refused[:1]} {box.info()}")
+        base.expect(box.count("bypass_rounds") > 0, f"nothing went past the log: {box.info()}")
+        base.equal(box.count("lost_places"), 0, "places that were given up")
+        box.log.heal()
+        box.says("log ok", "the log to work again")
+        for writer in writers:
+            for at, tag in writer.acknowledged.items():
+                model.put(at, blk.pattern(tag, 8))
+        model.check(disk, "with the log back")
+    box.away()
+
+
 def dead() -> None:
     base.step("dram:battery: a log that stays away is dead soon, and works again when it is back")
     box = Box()
@@ -110,6 +149,7 @@ def dead() -> None:
 PARTS: dict[str, Callable[[], None]] = {
     **{nvram: partial(idle, nvram) for nvram in ("dram:battery", "dram", "none", "lab")},
     **{f"full-{nvram}": partial(full, nvram) for nvram in ("lab", "dram:battery")},
+    **{f"read-only-{what}": partial(read_only, what) for what in ("half", "all")},
     "dead": dead,
 }
 for name in base.words(1, PARTS) or PARTS:

@@ -103,6 +103,16 @@ class Disk:
             good = last + 1
         self._load([*lines, self._linear(good, self.sectors)])
 
+    def refuse_and_break(self, first: int, last: int) -> None:
+        """Writes are I/O errors, and so are reads of these sectors; flushes are good."""
+        bad, medium = self._bad(), self._medium
+        lines = []
+        rest = last + 1
+        for at, end, read in (0, first, medium), (first, rest, bad), (rest, self.sectors, medium):
+            if end > at:
+                lines.append(f"{at} {end - at} delay {read} {at} 0 {bad} {at} 0 {medium} {at} 0")
+        self._load(lines)
+
     def fail_reads_late(self, ms: int, *parts: tuple[int, int]) -> None:
         """Only reads of them, likewise; writes are good, and mend nothing."""
         bad = self._bad()
