@@ -72,12 +72,16 @@ void dcd_destage_kick(struct dcd_engine *e)
 	unsigned long left = to_retry(e);
 
 	dcd_super_kick(e);
-	if (left)
+	if (left) {
 		queue_delayed_work(e->destage_wq, &e->destage_work, left);
-	else if (urgent(e))
+	} else if (urgent(e)) {
+		spin_lock(&e->lock);
+		e->sweep.called++;
+		spin_unlock(&e->lock);
 		mod_delayed_work(e->destage_wq, &e->destage_work, 0);
-	else
+	} else {
 		queue_delayed_work(e->destage_wq, &e->destage_work, idle_time(e));
+	}
 }
 
 void dcd_destage_now(struct dcd_engine *e)
@@ -452,10 +456,8 @@ static void end_commit(struct dcd_engine *e)
 		flush_workqueue(e->commit_wq);
 }
 
-void dcd_destage_worker(struct work_struct *work)
+static void do_round(struct dcd_engine *e)
 {
-	struct dcd_engine *e = container_of(to_delayed_work(work), struct dcd_engine,
-					    destage_work);
 	struct dcd_sweep *s = &e->sweep;
 	struct dcd_mark m;
 	bool log_dead;
@@ -515,4 +517,20 @@ void dcd_destage_worker(struct work_struct *work)
 		queue_delayed_work(e->destage_wq, &e->destage_work, wait_after(e, r));
 	else
 		dcd_destage_kick(e);
+}
+
+void dcd_destage_worker(struct work_struct *work)
+{
+	struct dcd_engine *e = container_of(to_delayed_work(work), struct dcd_engine,
+					    destage_work);
+	u64 called;
+
+	spin_lock(&e->lock);
+	called = e->sweep.called;
+	spin_unlock(&e->lock);
+	do_round(e);
+	spin_lock(&e->lock);
+	e->sweep.answered = called;
+	spin_unlock(&e->lock);
+	wake_up_all(&e->room);
 }

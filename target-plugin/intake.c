@@ -10,8 +10,15 @@
 #include "lockstep-test.h"
 #include "outcome.h"
 
+TEST_KNOB(bool, stuck_stale, "a write is refused by a round that has failed, though another one is asked for");
 TEST_KNOB(bool, unread_holds, "a close waits for what a log that is left may give yet");
 TEST_KNOB(bool, one_turn, "writes wait in one queue, however long they are");
+
+/* The last round has failed, and none is asked for at once, as disks may have been mended. */
+static bool is_stuck(const struct dcd_engine *e)
+{
+	return e->stuck && (e->sweep.called == e->sweep.answered || test_knob(stuck_stale));
+}
 
 /*
  * Nothing makes room: the committer does while the log works and has a place
@@ -23,14 +30,14 @@ static bool hopeless(struct dcd_engine *e)
 	if (e->closing)
 		return true;
 	if (e->leaving)	/* then they go through, if the data disk works */
-		return e->stuck && (e->worn || !e->keeps);
+		return is_stuck(e) && (e->worn || !e->keeps);
 	if (e->worn || (e->log_dead && !e->keeps))
 		return true;
 	if (dcd_slot_coming(e) || !dcd_may_reserve(e, 1))
 		return false;
 	if (dcd_ring_is_behind(e, e->tail))
 		return false;
-	return e->stuck && (e->log_dead || !dcd_ring_free(e));
+	return is_stuck(e) && (e->log_dead || !dcd_ring_free(e));
 }
 
 static bool can_go_on(struct dcd_engine *e, unsigned int entries)

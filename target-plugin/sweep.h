@@ -4,7 +4,8 @@
  * batch begins: when it has been passed again, the segments that were committed then are empty,
  * if all of it went well; or those before the first one that something had to stay in.
  *
- * The destager's, but for those who forecast, who may see any mix. Nothing sleeps.
+ * The destager's, but for those who forecast, who may see any mix, and for what the engine's @lock
+ * is for. Nothing sleeps.
  */
 #ifndef DCD_SWEEP_H
 #define DCD_SWEEP_H
@@ -33,6 +34,8 @@ struct dcd_sweep {
 	bool asking;		/* something isn't read since @asked (jiffies): leave.h, lost.h */
 	unsigned long asked;
 	u64 short_target, short_applied;	/* no further, while room is short; 0: it isn't */
+	u64 called;		/* so often a round was asked for at once; @lock */
+	u64 answered;		/* and so often before the last one began that has ended; @lock */
 };
 
 static inline u64 dcd_sweep_way(const struct dcd_sweep *s)

@@ -232,8 +232,14 @@ def test_a_commit_that_is_under_way_when_the_log_dies(kernel: str) -> None:
 
 def test_a_commit_that_is_under_way_when_the_log_dies_can_lose() -> None:
     """The control: nobody waits for it once the committer is called for again."""
-    run = lab("dcd_commit.py", options=("--param", "dcd.test_commit_hurries=1"))
+    run = lab("dcd_commit.py", "dawdles", options=("--param", "dcd.test_commit_hurries=1"))
     assert run.rc == 1 and "ranges that are lost" in run.stderr, run.text
+
+
+def test_a_round_that_was_asked_for_can_come_too_late() -> None:
+    """The control: a write is refused by what the one before it has found."""
+    run = lab("dcd_commit.py", "healed", options=("--param", "dcd.test_stuck_stale=1"))
+    assert run.rc == 1 and "Input/output error" in run.stderr, run.text
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
