@@ -11,6 +11,7 @@ suspend and removal ends; once all is well the mirror is in sync again.
 
 from __future__ import annotations
 
+import errno
 import sys
 import time
 
@@ -59,7 +60,6 @@ def gone(w: World) -> None:
 
 def local_fails(w: World) -> None:
     w.fail(w.wire)
-    w.local_bad = True
 
 
 def local_hangs(w: World) -> None:
@@ -96,7 +96,6 @@ def bad_place(w: World) -> None:
 def local_unsaid(w: World) -> None:
     """The leg doesn't take its superblock any more: what is to be said on both isn't."""
     w.fail_end(w.wire, SLOTS)
-    w.local_bad = True
 
 
 def unsaid(w: World) -> None:
@@ -106,7 +105,6 @@ def unsaid(w: World) -> None:
 def local_half_said(w: World) -> None:
     """Or one slot of it, and not the other."""
     w.fail_end(w.wire, SLOT_SECTORS)
-    w.local_bad = True
 
 
 def half_said(w: World) -> None:
@@ -168,9 +166,10 @@ def exchange(w: World, way: str, wire: str | None = None) -> None:
     if w.suspended or not w.there() or w.nobody_answers:
         raise Refused
     wire = wire or w.wire
+    remote_bad = w.status().remote != "A" or {w.way, way} & (w.holding | w.refusing)
     if wire == w.wire:
         w.local_well()
-    elif wire in w.failing | w.unsaid and (w.status().remote != "A" or way in w.hung | w.keeps):
+    elif wire in w.refusing and remote_bad:
         raise Refused  # nor is one brought that takes no writes, if it is the only one
     w.blocks |= OWN["policy"] != "degrade"
     try:
@@ -182,11 +181,13 @@ def exchange(w: World, way: str, wire: str | None = None) -> None:
     try:
         w.patient(lambda: dm.resume(MIRROR), "resume with the new table")
     except OSError as err:
-        if way not in w.failing | w.unsaid or not no_other:
+        # What is still under way by the old devices may come to the only leg that has all.
+        held = {w.wire, w.way} & w.holding if err.errno == errno.EBUSY else set()
+        if not no_other or not (held or way in w.refusing):
             raise base.Wrong(f"a table on these legs can't be started: {err}") from err
-        w.mend(way)
+        for name in (way, *held):
+            w.mend(name)
         w.resume()
-    w.local_bad &= wire == w.wire
     w.wire, w.way = wire, way
 
 
@@ -216,7 +217,9 @@ def stop(w: World) -> None:
 def anew(w: World) -> None:
     """Removed, and made again on the same leg by the other way. No mirror starts on legs in sync
     of which one takes no writes, but in the place of one that runs."""
-    if w.suspended or not w.there() or w.nobody_answers or w.other_way in w.failing | w.unsaid:
+    if w.suspended or not w.there() or w.nobody_answers:
+        raise Refused
+    if w.other_way in w.refusing | w.hung:
         raise Refused
     if w.wire in w.hung and w.status().local != "A":
         raise Refused  # a leg that can't be looked at has to be left out of the table
@@ -278,6 +281,8 @@ def suspend(w: World) -> None:
     if not w.there() or w.nobody_answers:
         raise Refused
     if w.suspended:
+        if w.resume_waits:
+            raise Refused
         w.resume()
     else:
         w.patient(lambda: dm.suspend(MIRROR), "suspend")

@@ -235,6 +235,16 @@ class Disks:
         self.keeps.add(name)
 
     @property
+    def holding(self) -> set[str]:
+        """What hangs, wholly or in part."""
+        return self.hung | self.keeps
+
+    @property
+    def refusing(self) -> set[str]:
+        """What takes no writes, or no superblock."""
+        return self.failing | self.unsaid
+
+    @property
     def other_wire(self) -> str:
         return WIRES[1 - WIRES.index(self.wire)]
 

@@ -61,7 +61,6 @@ class World(Disks):
         self.reads: list[Beside] = []
         self.suspended = False
         self.blocks = OWN["policy"] != "degrade"  # writes may wait, whatever is well
-        self.local_bad = False
         self.failed_writes = 0
         self.saw_failed = False
         self.node = dm.create(MIRROR, self.table())
@@ -74,12 +73,23 @@ class World(Disks):
         """A leg hangs, and the other one hangs, too, or can't stand in: what is out there holds a
         suspend, as it does on any disk."""
         ways = (self.wire, self.way)
-        hangs = [name in self.hung | self.keeps for name in ways]
+        hangs = [name in self.holding for name in ways]
         if not any(hangs) or not self.there():
             return False
         now = self.status()
         legs = zip(hangs, ways, (now.local, now.remote), strict=True)
         return all(hung or way in self.failing or leg != "A" for hung, way, leg in legs)
+
+    @property
+    def local_bad(self) -> bool:
+        """The local leg takes no writes, or no superblock."""
+        return self.wire in self.refusing
+
+    @property
+    def resume_waits(self) -> bool:
+        """A resume has to write a superblock, which no leg takes now: one hangs, and the other one
+        is bad, or hangs, too."""
+        return self.nobody_answers or (self.local_bad and self.way in self.holding)
 
     def table(self, way: str | None = None, wire: str | None = None) -> str:
         return mirror.table(
@@ -100,11 +110,12 @@ class World(Disks):
         return self.status().rest[FIELDS.index(field)]
 
     def message(self, text: str) -> None:
-        """May be refused, and may wait for a leg: to join again, for 10 s (join.h)."""
+        """May be refused, and may wait for a leg to join again: for a try under way and then for
+        its own, 10 s each (join.h)."""
         if not self.there():
             raise Refused
         with contextlib.suppress(OSError):
-            self.patient(lambda: dm.message(MIRROR, text), text, 11)
+            self.patient(lambda: dm.message(MIRROR, text), text, 22)
 
     def patient(self, work: Callable[[], object], what: str, seconds: float = 10) -> None:
         """Whatever a leg does, an administrator's word ends."""
@@ -158,6 +169,7 @@ class World(Disks):
     ) -> None:
         history = self.history
         history.issue(first, count, version)
+        history.begin(first, count, version, within=True)
         node = self.node
 
         def work() -> None:
@@ -169,6 +181,8 @@ class World(Disks):
                 self.failed_writes += 1
             else:
                 history.ack(first, count, version, True)
+            finally:
+                history.end(version)
 
         self.writes.append(Beside(work))
 
@@ -232,12 +246,11 @@ class World(Disks):
         """No table starts on a local leg that can't be written: an admin sees to that first."""
         if self.local_bad:
             self.mend(self.wire)
-            self.local_bad = False
 
     def blink(self, sectors: int) -> None:
         """The local leg fails for a moment, in which there is a write, and the end of the remote
         one for a longer one: it can't say that it is alone, or only half-way."""
-        if not self.there() or self.suspended or self.local_bad or self.hung | self.keeps:
+        if not self.there() or self.suspended or self.local_bad or self.holding:
             raise Refused
         if self.status().health != "AA":
             raise Refused
@@ -264,7 +277,7 @@ class World(Disks):
     def older(self, leg: str) -> None:
         """A stop, and a leg is put back as it was when the mirror was first started, all zeroes: no
         start takes it, unless it has the same as now. It is what it was then, and is taken."""
-        bad = self.hung | self.keeps | self.failing | self.unsaid | self.unread
+        bad = self.holding | self.refusing | self.unread
         if not self.there() or self.suspended or self.local_bad or bad or self.grown:
             raise Refused
         now = self.status()
@@ -330,10 +343,9 @@ class World(Disks):
     def _start_again(self) -> None:
         """An admin sees to it first that both legs can be used."""
         self.mend(self.wire)
-        self.local_bad = False
-        if self.way in self.hung | self.keeps:
+        if self.way in self.holding:
             self.way = self.other_way
-        if self.way in self.failing | self.unsaid | self.unread:
+        if self.way in self.holding | self.refusing | self.unread:
             self.mend(self.way)
         try:
             self.assemble()
@@ -402,8 +414,7 @@ class World(Disks):
     def judge(self) -> None:
         """Whatever is still on its way comes back as late as it can."""
         if self.suspended:
-            way_hangs = self.way in self.hung | self.keeps
-            if self.nobody_answers or (self.local_bad and way_hangs):
+            if self.resume_waits:
                 self._resumed()  # or not, but it ends
                 self.mend(self.way)
                 self.mend(self.wire)
@@ -417,7 +428,7 @@ class World(Disks):
         # Under another policy a write may wait for the leg that hangs.
         self.message("policy degrade")
         without = self.status().local == "D" and self.word("standing") == "alone"
-        if self.wire in self.hung and without and not self.hung & set(WAYS):
+        if self.wire in self.hung and without and not self.holding & set(WAYS):
             self.reads_end("reads while the local leg hangs")
         self.mend(self.wire)
         if self.way not in self.hung:

@@ -177,10 +177,13 @@ class History:
             self.ever[at].append(version)
         return True
 
-    def begin(self, first: int, count: int, version: int) -> None:
-        """Just issued; others may be under way, and may be done after it."""
+    def begin(self, first: int, count: int, version: int, *, within: bool = False) -> None:
+        """Just issued; others may be under way, and may be done after it. `within`: only if one of
+        them spans all of it, which may then have taken it in, before others that were issued later
+        (absorb.h): of all others the order is kept."""
         for at in range(first, first + count):
-            others = [v for v, (begin, end) in self._under_way.items() if begin <= at < end]
+            low, high = (first, first + count) if within else (at, at + 1)
+            others = [v for v, (b, e) in self._under_way.items() if b <= low and high <= e]
             if others:
                 self._oldest[at, version] = min(others)
         self._under_way[version] = (first, first + count)
