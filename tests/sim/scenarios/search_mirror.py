@@ -181,8 +181,8 @@ def exchange(w: World, way: str, wire: str | None = None) -> None:
     try:
         w.patient(lambda: dm.resume(MIRROR), "resume with the new table")
     except OSError as err:
-        # What is still under way by the old devices may come to the only leg that has all.
-        held = {w.wire, w.way} & w.holding if err.errno == errno.EBUSY else set()
+        # The only leg that has all doesn't answer, or may still get what the old devices hold.
+        held = {w.wire, w.way, wire, way} & w.holding if err.errno == errno.EBUSY else set()
         if not no_other or not (held or way in w.refusing):
             raise base.Wrong(f"a table on these legs can't be started: {err}") from err
         for name in (way, *held):
