@@ -38,6 +38,7 @@ _DISK = ("--al-updates=no",)
 NODE = "/dev/drbd0"
 _WELL = ("Connected", "UpToDate/UpToDate")
 _ON_THE_WAY_S = 5.0
+_FIRST_S = 1.0  # more than a round trip
 
 
 @contextlib.contextmanager
@@ -56,6 +57,9 @@ def mirrored(local: str, remote: str, options: str) -> Iterator[str]:
     attach("here", 0, local)
     attach("there", 1, remote)
     connect("here", _HERE, (wire.MIRROR_IP, _THERE[1]), net)
+    # If both begin at once their first packets cross, and DRBD draws lots whether it tries again in
+    # a minute: so one goes first.
+    time.sleep(_FIRST_S)
     connect("there", _THERE, (wire.mirror_ip(_BACK), _HERE[1]), net)
     try:
         with primary(minors=(0, 1)):
