@@ -20,6 +20,8 @@ TEST_KNOB(bool, parting_stays, "a leg doesn't come back while the other one can'
 TEST_KNOB(bool, voids_home, "a target forgets the map, although that counts, and stays its home");
 TEST_KNOB(bool, map_stays_stopped, "nobody looks after a mark that saw its home dead just before");
 TEST_KNOB(bool, other_unseen, "a leg comes back, whoever has used the other one");
+TEST_KNOB(bool, locks_on, "a join waits for the superblock of a leg that hangs");
+TEST_KNOB(bool, looks_always, "a leg that misses nothing waits for the other one, too, to come back");
 TEST_KNOB(bool, target_slips, "a leg that stays a target, as its last steps were cut short, counts as in sync");
 TEST_KNOB(uint, slow_home, "ms from when a leg has the map to when it is the map's home");
 
@@ -207,16 +209,46 @@ static int take(struct mirror *m, enum leg_id leg, enum leg_why *why)
 	return -EINVAL;
 }
 
-/* A leg that somebody else has used isn't what the one that comes back is resynced from. */
+/* Does it miss anything that the other leg has? */
+static bool is_target(struct mirror *m, const struct verdict *v)
+{
+	bool is;
+
+	spin_lock_irq(&m->lock);
+	is = v->full || v->join || m->map.nr_stale;
+	spin_unlock_irq(&m->lock);
+	return is;
+}
+
+/* Who has its lock may wait for it without end, and a join holds those up that come after it. */
+static int lock_other(struct mirror *m, enum leg_id other)
+{
+	unsigned long until = jiffies + JOIN_SECONDS * HZ;
+
+	while (!mutex_trylock(&m->meta->lock[other])) {
+		if ((READ_ONCE(m->legs[other].silent) || time_after(jiffies, until)) &&
+		    !test_knob(locks_on))
+			return -EBUSY;
+		schedule_timeout_uninterruptible(HZ / 50 + 1);
+	}
+	return 0;
+}
+
+/*
+ * A leg that somebody else has used isn't what the one that comes back is resynced from. One that
+ * misses nothing doesn't need the other, which may hang, and is given up as soon as there are two.
+ */
 static int check_other(struct mirror *m, enum leg_id other, enum leg_why *why)
 {
 	int r;
 
 	if (test_knob(other_unseen))
 		return 0;
-	mutex_lock(&m->meta->lock[other]);
-	r = metadata_check(m, other);
-	mutex_unlock(&m->meta->lock[other]);
+	r = lock_other(m, other);
+	if (!r) {
+		r = metadata_check(m, other);
+		mutex_unlock(&m->meta->lock[other]);
+	}
 	if (!r)
 		return 0;
 	/* Else it is the other leg's trouble. */
@@ -235,8 +267,6 @@ static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *
 
 	r = judge(m, leg, found, &v, why);
 	if (!r)
-		r = check_other(m, other_leg(leg), why);
-	if (!r)
 		r = take(m, leg, why);
 	if (r)
 		return r;
@@ -245,14 +275,13 @@ static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *
 	touched = found->super.seq != m->meta->super[leg].seq;
 	metadata_take(m, leg, &found->super);
 	mutex_unlock(&m->meta->lock[leg]);
-	if (v.full || touched) {
+	if (is_target(m, &v) || touched || test_knob(looks_always))
+		r = check_other(m, other_leg(leg), why);
+	if (!r && (v.full || touched))
 		r = widen(m, leg, v.full);
-		if (r)
-			return r;
-	}
-	spin_lock_irq(&m->lock);
-	*target = v.full || v.join || m->map.nr_stale;
-	spin_unlock_irq(&m->lock);
+	if (r)
+		return r;
+	*target = is_target(m, &v);
 	if (!*target)
 		return 0;
 	/* As a target it forgets its map; a parting that failed may have left the home there. */

@@ -12,6 +12,7 @@
 #include "message.h"
 #include "mirror.h"
 
+TEST_KNOB(bool, looks_on, "a join reads the leg that is alive, however long that hangs");
 TEST_KNOB(bool, resume_waits, "a resume waits for a leg that nobody stands in for");
 TEST_KNOB(bool, unwatched_waits, "what goes to a leg that nobody watches, the table being suspended, waits");
 TEST_KNOB(bool, silence_holds, "a suspend waits for a leg that doesn't answer, whatever for");
@@ -59,7 +60,8 @@ static bool is_needless(const struct transfer *t)
 	bool over = t->m->closed || (t->wanted && !READ_ONCE(*t->wanted));
 	bool chunk = !t->pool && !op_is_write(bio_op(&t->bio));
 
-	return ((over && chunk) || (t->m->closed && t->told)) && !test_knob(silence_holds);
+	return ((over && chunk) || (t->m->closed && t->told) ||
+		(t->looks && (t->m->join_off || t->m->closed))) && !test_knob(silence_holds);
 }
 
 /*
@@ -202,6 +204,8 @@ void transfer_submit(struct transfer *t)
 	sender_item_init(&t->item, &transfer_ops);
 	spin_lock_irq(&m->lock);
 	t->joins = l->joiner == current;
+	t->looks = m->legs[other_leg(t->leg)].joiner == current &&
+		   !op_is_write(bio_op(&t->bio)) && !test_knob(looks_on);
 	t->told = message_brought(m);
 	t->out = usable(t);
 	if (t->out) {
@@ -222,14 +226,15 @@ void transfer_submit(struct transfer *t)
 
 /*
  * Is it the transfer's own business to end, as its leg isn't watched, or the watch only gives up a
- * leg that somebody stands in for? One that only a join uses isn't, nor any before the first start,
- * nor while the table is suspended or being resumed. Under the state lock.
+ * leg that somebody stands in for? One that only a join uses isn't, nor what a join reads of the
+ * other one, nor any before the first start, nor while the table is suspended or being resumed.
+ * Under the state lock.
  */
 static bool is_unwatched(const struct transfer *t)
 {
 	const struct mirror *m = t->m;
 
-	return m->legs[t->leg].dead || !m->ran ||
+	return m->legs[t->leg].dead || !m->ran || t->looks ||
 	       (m->resuming && !test_knob(resume_waits)) ||
 	       (!m->watch.runs && !test_knob(unwatched_waits));
 }
@@ -240,7 +245,7 @@ static unsigned long patience(const struct transfer *t)
 	const struct mirror *m = t->m;
 	unsigned int ms = READ_ONCE(m->options.timeout[t->leg]);
 
-	if (READ_ONCE(m->legs[t->leg].dead))
+	if (READ_ONCE(m->legs[t->leg].dead) || t->looks)
 		return JOIN_SECONDS * HZ;
 	if (!m->ran)
 		return ms ? msecs_to_jiffies(ms) : MAX_SCHEDULE_TIMEOUT;

@@ -9,7 +9,9 @@
  *  - on a dead leg, which only a join uses (join.h): after JOIN_SECONDS, or as
  *    soon as joins are to stop. Anybody else's ends at once: the join may be
  *    about to find that the leg is no more this mirror's;
- *  - a chunk that is read from a silent leg (watch.h), when the table is suspended or nobody
+ *  - what a join reads of the other leg, which is alive: after JOIN_SECONDS, or if that leg is
+ *    silent (watch.h), as soon as joins are to stop;
+ *  - a chunk that is read from a silent leg, when the table is suspended or nobody
  *    waits for it any more;
  *  - what a message needs of a silent leg, as soon as the table is being suspended: dm waits for
  *    messages before it waits for anything else;
@@ -72,6 +74,7 @@ struct transfer {
 	unsigned int users;		/* who waits, and the leg */
 	bool out;			/* on the leg */
 	bool joins;			/* the leg is dead, and its join's own */
+	bool looks;			/* a read of the leg that is alive, by the join of the other */
 	bool told;			/* by who brings a message (message.h) */
 	bool abandoned;
 	bool late;			/* a write that may reach a leg which is alive */

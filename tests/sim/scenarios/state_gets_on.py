@@ -231,6 +231,61 @@ def free_kib() -> int:
     return int(words["MemFree"].split()[0])
 
 
+def returns() -> None:
+    base.step("policy error: a leg that misses nothing comes back while the other one hangs")
+    w = World("policy", "error", "local_timeout", 2000)
+    dm.message("mirror", "fail remote")
+    w.local.hang()
+    with blk.Disk(w.node, write=False) as disk:
+        read = Beside(lambda: disk.read(512, 8))
+        recover = Beside(lambda: dm.message("mirror", "recover"))
+        w.ends("the read", read, 30)
+        w.ends("recover", recover, 1)
+    base.equal(w.health(), "DA", "health")
+    w.local.wake()
+    base.until(lambda: w.health() == "AA", "in sync again", 60)
+    w.close()
+
+
+def told_in_vain(w: World) -> None:
+    """Nor does the second word wait without end for the first."""
+    for _ in range(2):
+        recover = Beside(lambda: dm.message("mirror", "recover"))
+        time.sleep(5)
+        with base.refused("recover", errno.EBUSY, errno.ETIMEDOUT):
+            w.ends("recover", recover, 20)
+    time.sleep(250)
+    base.equal(w.health(), "AD", "health")
+
+
+def waits() -> None:
+    base.step("a leg that would be resynced doesn't come back while the other one hangs")
+    w = World("local_timeout", 2000)
+    w.remote.gone()
+    w.put(0)
+    base.until(lambda: w.health() == "AD", "the remote leg to be given up", 10)
+    w.remote.well()
+    w.local.hang()
+    time.sleep(100)  # a tick of the cleaner
+    told_in_vain(w)
+    w.local.wake()
+    base.until(lambda: w.health() == "AA", "in sync again", 60)
+    w.close()
+
+
+def looks() -> None:
+    base.step("likewise, told to, with nothing to clean")
+    w = World("local_timeout", 2000)
+    dm.message("mirror", "fail remote")
+    time.sleep(65)
+    w.local.hang()
+    told_in_vain(w)
+    w.local.wake()
+    dm.message("mirror", "recover")
+    base.until(lambda: w.health() == "AA", "in sync again", 60)
+    w.close()
+
+
 PARTS = {
     "reloaded_local": lambda: reloaded("local"),
     "reloaded_remote": lambda: reloaded("remote"),
@@ -243,6 +298,9 @@ PARTS = {
     "stalled": stalled,
     "stalled_suspended": stalled_suspended,
     "reads": reads,
+    "returns": returns,
+    "waits": waits,
+    "looks": looks,
 }
 (part,) = base.words(1, PARTS)
 PARTS[part]()
