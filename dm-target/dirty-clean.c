@@ -9,6 +9,7 @@
 #include "metadata.h"
 #include "mirror.h"
 
+TEST_KNOB(bool, home_only, "a leg that hasn't the map isn't looked at while nothing is cleaned");
 TEST_KNOB(bool, half_a_log, "the log is cleaned by halves, whatever a request needs");
 
 /* Room that somebody waits for. */
@@ -247,22 +248,33 @@ static int settle_legs(struct dirty_map *dm, bool tick)
 	return r;
 }
 
-/*
- * Nothing is cleaned if the home is somebody else's by now; nor does anybody write on then. A
- * mirror at rest doesn't ask.
- */
-static bool home_is_ours(struct dirty_map *dm)
+/* False: it is somebody else's by now, and nobody writes on to it; or it doesn't answer. */
+static bool is_ours(struct dirty_map *dm, enum leg_id leg)
 {
-	enum leg_id home = mirror_home(dm->m);
-	int r;
+	int r = metadata_look(dm->m, leg);
+
+	if (r == -ESTALE)
+		(void)mirror_leg_failed(dm->m, leg);
+	return !r;
+}
+
+/*
+ * Nothing is cleaned if the home isn't ours. The other leg is asked, too, as nothing may be cleaned
+ * for long: where each tick finds new writes in the same regions. A mirror at rest doesn't ask.
+ */
+static bool home_is_ours(struct dirty_map *dm, bool tick)
+{
+	enum leg_id home = mirror_home(dm->m), other;
 
 	/* A start that failed has none. */
 	if (!dm->m->meta || home == LEGS || dirty_map_empty(dm))
 		return true;
-	r = metadata_look(dm->m, home);
-	if (r == -ESTALE)
-		(void)mirror_leg_failed(dm->m, home);
-	return !r;
+	if (!is_ours(dm, home))
+		return false;
+	other = other_leg(home);
+	if (tick && !READ_ONCE(dm->m->legs[other].dead) && !test_knob(home_only))
+		(void)is_ours(dm, other);
+	return true;
 }
 
 static void clean(struct dirty_map *dm, bool tick)
@@ -272,7 +284,7 @@ static void clean(struct dirty_map *dm, bool tick)
 	bool some, good;
 	int r;
 
-	if (!home_is_ours(dm) || !mirror_may_clean(m))
+	if (!home_is_ours(dm, tick) || !mirror_may_clean(m))
 		return;
 	mutex_lock(&dm->table);
 	some = pick(dm, tick);

@@ -15,6 +15,7 @@
 #include "mirror.h"
 #include "zero.h"
 
+TEST_KNOB(bool, widens_unlooked, "what a message makes dirty is written, whoever has used the leg");
 TEST_KNOB(uint, slow_wait, "ms from when the home is seen dead to when marks wait for another one");
 TEST_KNOB(bool, no_activity_log, "marks go to the map's bits, without a bound");
 TEST_KNOB(uint, log_slots, "so many regions the activity log names at most, whatever dirty_limit is");
@@ -341,12 +342,15 @@ static int change_page(struct dirty_map *dm, unsigned long page, const unsigned 
 
 int dirty_map_widen(struct dirty_map *dm, const unsigned long *bits)
 {
+	enum leg_id home = mirror_home(dm->m);
 	unsigned long page;
 	int r = 0;
 
 	lockdep_assert_held(&dm->change);
 	if (dm->parked)
 		return -EBUSY;
+	if (home != LEGS && !test_knob(widens_unlooked))
+		r = metadata_look(dm->m, home);
 	mutex_lock(&dm->table);
 	for (page = 0; page < map_pages(dm) && !r; page++) {
 		r = change_page(dm, page, bits ? bits + BIT_WORD(page_first(page)) : NULL, true);

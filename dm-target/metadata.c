@@ -65,7 +65,7 @@ static int read_one_slot(struct mirror *m, enum leg_id leg, sector_t sector)
 	if (bad == LOCKSTEP_SLOTS)
 		return last;
 	if (bad)
-		DMWARN("%s: one copy of the superblock of the %s leg (%s) can't be read: the other one counts",
+		DMWARN_LIMIT("%s: one copy of the superblock of the %s leg (%s) can't be read: the other one counts",
 		       m->name, leg_name(leg), leg_path(&m->legs[leg]));
 	return 0;
 }
@@ -195,28 +195,34 @@ static bool is_ours(struct mirror *m, enum leg_id leg, const struct super_found 
 int metadata_check(struct mirror *m, enum leg_id leg)
 {
 	struct metadata *meta = m->meta;
+	sector_t sector = lockstep_slots_start(meta->size[leg]);
 	struct super_found found;
-	bool ours;
+	bool one;
 	int r;
 
 	lockdep_assert_held(&meta->lock[leg]);
 
 	if (test_knob(overwrites))
 		return 0;
-	r = read_slots(m, leg, lockstep_slots_start(meta->size[leg]));
-	if (r)
-		return r == -ETIMEDOUT ? r : 0;
-	super_find(meta->slots[leg], meta->size[leg], &found);
-	ours = is_ours(m, leg, &found);
-	WRITE_ONCE(meta->foreign[leg], !ours);
-	if (!ours) {
+	r = read_slots(m, leg, sector);
+	one = r && r != -ETIMEDOUT && !test_knob(one_slot);
+	if (one)
+		r = read_one_slot(m, leg, sector);
+	if (r == -ETIMEDOUT)
+		return r;
+	/* What can't be read changes nothing. */
+	if (!r)
+		super_find(meta->slots[leg], meta->size[leg], &found);
+	if (!r && !(one && found.kind == SUPER_BLANK))
+		WRITE_ONCE(meta->foreign[leg], !is_ours(m, leg, &found));
+	if (metadata_foreign(m, leg)) {
 		DMERR_LIMIT("%s: the superblock of the %s leg (%s) isn't as this mirror has written it: it isn't overwritten",
 			    m->name, leg_name(leg), leg_path(&m->legs[leg]));
 		return -ESTALE;
 	}
-	if (found.kind == SUPER_VALID)
-		meta->super[leg].seq = max(meta->super[leg].seq, found.super.seq);
 	meta->looked[leg] = ktime_get_boottime_ns();
+	if (!r && found.kind == SUPER_VALID)
+		meta->super[leg].seq = max(meta->super[leg].seq, found.super.seq);
 	return 0;
 }
 
@@ -227,7 +233,9 @@ int metadata_look(struct mirror *m, enum leg_id leg)
 
 	if (!meta || test_knob(map_unlooked))
 		return 0;
-	mutex_lock(&meta->lock[leg]);
+	/* Who has it may wait for a leg that hangs, without end: nobody is a hung task for that. */
+	if (mutex_lock_killable(&meta->lock[leg]))
+		return -EINTR;
 	if (ktime_get_boottime_ns() - meta->looked[leg] > METADATA_SECONDS * NSEC_PER_SEC)
 		r = metadata_check(m, leg);
 	mutex_unlock(&meta->lock[leg]);

@@ -662,10 +662,13 @@ int mirror_resync_all(struct mirror *m)
 	if (!r)
 		r = mark_all(m);
 	dirty_map_release(&m->dirty);
+	if (r == -ESTALE)
+		(void)mirror_leg_failed(m, mirror_home(m));
 	if (r)
 		DMWARN("%s: can't resync all of the remote leg: %s",
 		       dm_table_device_name(m->ti->table),
 		       r == -EBUSY ? "the local leg is dead or not in sync everywhere" :
+		       r == -ESTALE ? "somebody else has used the leg that has the map" :
 				     "the map can't be written");
 	return r;
 }

@@ -130,7 +130,7 @@ def test_a_message_ends_while_writes_are_held() -> None:
 ELSEWHERE = [
     "suspended", "asleep", "stopped", "survives", "put_back", "known_and_forgotten",
     "alone_suspended", "alone_asleep", "alone_at_rest", "source_suspended", "source_asleep",
-    "both_suspended", "both_asleep", "newer",
+    "both_suspended", "both_asleep", "newer", "one_slot", "told", "hot",
 ]  # fmt: skip
 
 
@@ -146,7 +146,8 @@ def test_a_leg_that_was_used_elsewhere(part: str) -> None:
     ("alone_suspended", "unowned"), ("source_asleep", "unowned"), ("alone_asleep", "map_unlooked"),
     ("alone_asleep", "goes_on_foreign"), ("alone_at_rest", "goes_on_foreign"),
     ("source_suspended", "resumes_foreign"), ("newer", "whole_is_damaged"),
-    ("known_and_forgotten", "other_unseen"),
+    ("known_and_forgotten", "other_unseen"), ("one_slot", "one_slot"), ("told", "widens_unlooked"),
+    ("hot", "home_only"),
 ])  # fmt: skip
 def test_a_leg_used_elsewhere_that_is_overwritten_is_found(part: str, knob: str) -> None:
     options = (*PATIENCE, "--param", f"dm_lockstep.test_{knob}=1")
@@ -174,7 +175,8 @@ def test_a_loss_between_two_hosts_is_found(knob: str, says: str) -> None:
 @both_kernels
 @pytest.mark.parametrize("part", [
     "reloaded_local", "reloaded_remote", "blocked", "blocked_target", "held_again",
-    "silent_resync", "silent_verify", "parting", "stalled", "stalled_suspended", "reads",
+    "silent_resync", "silent_verify", "parting", "stalled", "stalled_suspended", "reads", "returns",
+    "waits", "looks",
 ])  # fmt: skip
 def test_gets_on(part: str, kernel: str) -> None:
     run = lab("state_gets_on.py", part, kernel=kernel, options=PATIENCE)
@@ -190,6 +192,8 @@ def test_gets_on(part: str, kernel: str) -> None:
     ("parting", "parting_stays", "recover"),
     ("stalled", "stays_stalled", "in sync again"),
     ("stalled_suspended", "runs_suspended", "what the disks have done"),
+    ("returns", "looks_always", "the read"), ("waits", "locks_on", "blocked for more than"),
+    ("looks", "looks_on", "blocked for more than"),
 ])  # fmt: skip
 def test_without_its_mend_it_does_not(part: str, knob: str, says: str) -> None:
     options = (*PATIENCE, "--param", f"dm_lockstep.test_{knob}=1")

@@ -279,12 +279,55 @@ def put_back() -> None:
     pair.close()
 
 
+def one_slot() -> None:
+    base.step("the only leg is used elsewhere, and one copy of its superblock can't be read then")
+    for slot in range(2):
+        pair = alone()
+        used(pair)
+        said = metadata(pair.remote)
+        node, end = pair.remote.disk.node, pair.remote.disk.sectors
+        bad = end - SLOTS + slot * SLOT_SECTORS
+        lines = [f"0 {bad} linear {node} 0", f"{bad} {SLOT_SECTORS} error"]
+        if not slot:
+            lines.append(f"{end - SLOT_SECTORS} {SLOT_SECTORS} linear {node} {end - SLOT_SECTORS}")
+        dm.reload(pair.remote.name, "\n".join(lines))
+        time.sleep(LOOKED)
+        refused(pair, "a write that has to be marked", NEW_TO_MAP)
+        pair.remote.well()
+        theirs_is_there(pair, said)
+
+
+def told() -> None:
+    base.step("both legs are used elsewhere while the host sleeps; then it is told to resync")
+    pair = start()
+    used(pair, pair.local, pair.remote)
+    said = [metadata(leg) for leg in (pair.local, pair.remote)]
+    time.sleep(LOOKED)
+    for _ in range(2):
+        with base.refused("resync", errno.ESTALE, errno.EBUSY, kernel="can't resync all"):
+            pair.message("resync")
+    base.equal(metadata(pair.local) == said[0], True, "the local leg's metadata are as they were")
+    theirs_is_there(pair, said[1])
+
+
+def hot() -> None:
+    base.step("the remote leg is used elsewhere; then the same region is written each second")
+    pair = start()
+    used(pair)
+    for _ in range(70):
+        pair.put(256)
+        if pair.status().health != "AA":
+            break
+        time.sleep(1)
+    both_are_there(pair)
+
+
 PARTS: dict[str, Callable[[], None]] = {
     one.__name__: one
     for one in (
         suspended, asleep, stopped, survives, put_back, known_and_forgotten, alone_suspended,
         alone_asleep, alone_at_rest, source_suspended, source_asleep, both_suspended, both_asleep,
-        newer,
+        newer, one_slot, told, hot,
     )
 }
 (part,) = base.words(1, PARTS)
