@@ -66,7 +66,7 @@ static int read_one_slot(struct mirror *m, enum leg_id leg, sector_t sector)
 		return last;
 	if (bad)
 		DMWARN_LIMIT("%s: one copy of the superblock of the %s leg (%s) can't be read: the other one counts",
-		       m->name, leg_name(leg), leg_path(&m->legs[leg]));
+			     m->name, leg_name(leg), leg_path(&m->legs[leg]));
 	return 0;
 }
 

@@ -74,7 +74,7 @@ struct transfer {
 	unsigned int users;		/* who waits, and the leg */
 	bool out;			/* on the leg */
 	bool joins;			/* the leg is dead, and its join's own */
-	bool looks;			/* a read of the leg that is alive, by the join of the other */
+	bool looks;			/* a read of the other leg, by a join */
 	bool told;			/* by who brings a message (message.h) */
 	bool abandoned;
 	bool late;			/* a write that may reach a leg which is alive */
