@@ -118,6 +118,7 @@ static void begin_load(struct dcd_load *l)
 	l->error = 0;
 	l->unread = false;
 	l->asked = false;
+	l->rests = false;
 	l->there = false;
 	l->again = false;
 	l->alone = false;
@@ -146,6 +147,7 @@ static bool rests(struct dcd_engine *e, struct dcd_load *l)
 		return false;
 	} else if (e->sweep.past_log) {
 		l->error = -EIO;
+		l->rests = true;
 	}
 	l->unread = true;
 	if (!l->error)

@@ -25,6 +25,7 @@ struct dcd_load {
 	int error;
 	bool unread;		/* it is the log's error, else the data disk's */
 	bool asked;		/* the log was asked for it */
+	bool rests;		/* it isn't now: it couldn't be read just before */
 	bool lost;		/* the log can't give it any more: lost.h */
 	u64 oldest;		/* segment that some of it is in */
 	bool there;		/* the data disk has it, in its cache maybe */

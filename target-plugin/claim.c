@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "claim.h"
 
+#include <linux/delay.h>
 #include <linux/list.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -10,6 +11,7 @@
 #include "lockstep-test.h"
 
 TEST_KNOB(bool, any_claim, "a log may be in several DCDs, by other names of its disk");
+TEST_KNOB(bool, claims_late, "three seconds pass from when the superblock is read to the claim");
 TEST_KNOB(bool, any_data_disk, "a data disk may be a log, by another name");
 
 struct claim {
@@ -64,7 +66,8 @@ static int check_data(const struct dcd_engine *e, const struct dcd_super *s)
 		return -EINVAL;
 	}
 	c = find(s->uuid);
-	if (!c)
+	/* Its own, as it was once. */
+	if (!c || c->e == e)
 		return 0;
 	pr_err("dcd: %s: %pg, which is to be the data disk, is the log (uuid %pU) of the DCD %s%s: it is the same disk by another name, %pg, or it has a copy of it\n",
 	       e->name, e->data.bdev, s->uuid, c->e->name, state_of(c), c->e->log.bdev);
@@ -85,26 +88,55 @@ static void read_supers(struct dcd_engine *e, u8 *blocks)
 int dcd_claim(struct dcd_engine *e)
 {
 	struct claim *c = kzalloc(sizeof(*c), GFP_KERNEL);
-	u8 *blocks = kmalloc(2 * DCD_BLOCK, GFP_KERNEL);
-	int r = c && blocks ? 0 : -ENOMEM;
+	int r;
 
-	if (!r) {
-		read_supers(e, blocks);
-		c->e = e;
-		memcpy(c->uuid, e->super.uuid, sizeof(c->uuid));
-		mutex_lock(&claims_lock);
-		r = check_log(e);
-		if (!r)
-			r = check_data(e, (const struct dcd_super *)blocks);
-		if (!r)
-			r = check_data(e, (const struct dcd_super *)(blocks + DCD_BLOCK));
-		if (!r)
-			list_add(&c->list, &claims);
-		mutex_unlock(&claims_lock);
-	}
-	kfree(blocks);
+	if (!c)
+		return -ENOMEM;
+	c->e = e;
+	memcpy(c->uuid, e->super.uuid, sizeof(c->uuid));
+	if (test_knob(claims_late))
+		msleep(3000);
+	mutex_lock(&claims_lock);
+	r = check_log(e);
+	if (!r)
+		list_add(&c->list, &claims);
+	mutex_unlock(&claims_lock);
 	if (r)
 		kfree(c);
+	return r;
+}
+
+static bool is_claimed(const struct dcd_engine *e)
+{
+	const struct claim *c;
+
+	lockdep_assert_held(&claims_lock);
+	list_for_each_entry(c, &claims, list)
+		if (c->e == e)
+			return !memcmp(c->uuid, e->super.uuid, sizeof(c->uuid));
+	return false;
+}
+
+int dcd_claim_check(struct dcd_engine *e)
+{
+	u8 *blocks = kmalloc(2 * DCD_BLOCK, GFP_KERNEL);
+	int r = 0;
+
+	if (!blocks)
+		return -ENOMEM;
+	read_supers(e, blocks);
+	mutex_lock(&claims_lock);
+	if (!is_claimed(e)) {
+		pr_err("dcd: %s: the log %pg was formatted while it was opened: try again\n",
+		       e->name, e->log.bdev);
+		r = -EBUSY;
+	}
+	if (!r)
+		r = check_data(e, (const struct dcd_super *)blocks);
+	if (!r)
+		r = check_data(e, (const struct dcd_super *)(blocks + DCD_BLOCK));
+	mutex_unlock(&claims_lock);
+	kfree(blocks);
 	return r;
 }
 

@@ -20,10 +20,15 @@
 struct dcd_engine;
 
 /*
- * At open, when the superblock has been read. -EBUSY: another engine has that log, or the data disk
- * is the log of one. -EINVAL: the data disk is the log disk, by two names. Both are told. Sleeps.
+ * At open, when the superblock has been read for its uuid. Until now another engine may have written
+ * it: so it has to be read again. -EBUSY: one has that log; it is told. Sleeps.
  */
 int __must_check dcd_claim(struct dcd_engine *e);
+/*
+ * When it has been. -EBUSY: it is another log by now, or the data disk is the log of another engine.
+ * -EINVAL: the data disk is the log disk, by two names. Each is told. Sleeps.
+ */
+int __must_check dcd_claim_check(struct dcd_engine *e);
 /*
  * When nothing is under way on its disks, which are still open. Does nothing if it has no claim.
  * Sleeps.

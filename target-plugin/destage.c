@@ -28,9 +28,11 @@
 #define READS		(HZ / 20)	/* so long ago they count as going on */
 #define READS_DEPTH	2
 #define AMID_UNREAD	(HZ / 4)	/* while a part of the log can't be read: the next round */
+#define CLOSE_TRIES	50	/* five seconds: more than a moment of the log's is (lost.h) */
 #define LEAVING		(HZ / 50)	/* while the log is being left: the next look */
 
 TEST_KNOB(bool, close_hurries, "a close may not wait for the destager's round that is under way");
+TEST_KNOB(bool, close_unread, "a close doesn't wait for what can't be read for a moment");
 TEST_KNOB(bool, commit_hurries, "past a dead log a round may not wait for a commit that is under way");
 TEST_KNOB(bool, held_holds_all, "what stays in the log holds all that was there before the sweep came by");
 TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
@@ -84,7 +86,8 @@ void dcd_destage_kick(struct dcd_engine *e)
 	}
 }
 
-void dcd_destage_now(struct dcd_engine *e)
+/* Until a round that begins now is over. */
+static void destage_now(struct dcd_engine *e)
 {
 	struct delayed_work *w = &e->destage_work;
 
@@ -97,6 +100,30 @@ void dcd_destage_now(struct dcd_engine *e)
 	do
 		flush_workqueue(e->destage_wq);
 	while (work_pending(&w->work) && !timer_pending(&w->timer));
+}
+
+/*
+ * Once more without memory, if leaving the log takes another round, or while it may be for a moment
+ * only that the log can't be read.
+ */
+void dcd_destage_all(struct dcd_engine *e)
+{
+	unsigned int tries = CLOSE_TRIES;
+	bool again;
+
+	spin_lock(&e->lock);
+	e->log_retry = jiffies;
+	spin_unlock(&e->lock);
+	do {
+		destage_now(e);
+		spin_lock(&e->lock);
+		again = (e->round_error == -ENOMEM || e->leaving == DCD_LEAVE_LAST ||
+			 (e->round_error == DCD_UNREAD && !test_knob(close_unread))) &&
+			e->committed != e->head;
+		spin_unlock(&e->lock);
+		if (again)
+			schedule_timeout_uninterruptible(HZ / 10);
+	} while (again && --tries);
 }
 
 /* How many I/Os at a time now. */

@@ -11,7 +11,6 @@
 #include "lockstep-compat.h"
 #include "lockstep-test.h"
 
-#define NOMEM_TRIES 50
 #define READERS 128	/* of the log at a time, as each is a thread */
 
 #define CREATE_TRACE_POINTS
@@ -202,9 +201,14 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 	e->keeps = !e->nv->type->volatile_content;
 	e->loses_acks = loses_acks(e, c);
 	e->after_log = e->nv->type->report_after_complete;
+	/* Whose log it is; and what it says, now that nobody else writes it. */
 	r = dcd_super_read(e, c->grow);
 	if (!r)
 		r = dcd_claim(e);
+	if (!r)
+		r = dcd_super_read(e, c->grow);
+	if (!r)
+		r = dcd_claim_check(e);
 	if (!r)
 		r = dcd_spares_open(e);
 	if (!r)
@@ -324,26 +328,6 @@ void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *c)
 }
 EXPORT_SYMBOL_GPL(dcd_reconfigure);
 
-/* A round, now; without memory, or if leaving the log takes another one, once more. */
-static void destage_all(struct dcd_engine *e)
-{
-	unsigned int tries = NOMEM_TRIES;
-	bool again;
-
-	spin_lock(&e->lock);
-	e->log_retry = jiffies;
-	spin_unlock(&e->lock);
-	do {
-		dcd_destage_now(e);
-		spin_lock(&e->lock);
-		again = (e->round_error == -ENOMEM || e->leaving == DCD_LEAVE_LAST) &&
-			e->committed != e->head;
-		spin_unlock(&e->lock);
-		if (again)
-			schedule_timeout_uninterruptible(HZ / 10);
-	} while (again && --tries);
-}
-
 /*
  * The log fails: to the data disk, then, or to the log if it works again. If it is being left and
  * that doesn't come to its end, it isn't left: else nothing would say that it is behind (beyond.h).
@@ -353,10 +337,10 @@ static int bypass_log(struct dcd_engine *e)
 	bool log_dead;
 	int r;
 
-	destage_all(e);
+	dcd_destage_all(e);
 	if (READ_ONCE(e->leaving) && !dcd_left(e)) {
 		dcd_leave(e, false);
-		destage_all(e);
+		dcd_destage_all(e);
 	}
 	spin_lock(&e->lock);
 	r = e->committed == e->head ? 0 : -EIO;

@@ -637,7 +637,7 @@ int __must_check dcd_take_size(struct dcd_engine *e);
 /* destage.c */
 void dcd_destage_worker(struct work_struct *work);
 void dcd_destage_kick(struct dcd_engine *e);
-void dcd_destage_now(struct dcd_engine *e);	/* until a round that begins now is over */
+void dcd_destage_all(struct dcd_engine *e);	/* for a close: a round, and what it takes */
 /*
  * All entries up to @applied, in segments below @target, are durable on the data disk, and that
  * is recorded. The destager's.

@@ -105,12 +105,14 @@ void dcd_log_works(struct dcd_engine *e)
 
 static bool may_pin_or_ends(struct dcd_engine *e)
 {
-	return dcd_slots_may_pin(e, false) || (READ_ONCE(e->ending) && !test_knob(pins_hold));
+	return dcd_slots_may_pin(e, false) ||
+	       ((READ_ONCE(e->ending) || READ_ONCE(e->log_dead)) && !test_knob(pins_hold));
 }
 
 /*
  * Nobody knows whether it is there: so its slot is pinned as soon as another one isn't any more. A
- * close doesn't wait for that. One that forgets can't keep it.
+ * close doesn't wait for that, nor does the destager when the log has died, who waits for this to
+ * end. One that forgets can't keep it.
  */
 static bool may_pin(struct dcd_engine *e, int proof)
 {

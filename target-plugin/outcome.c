@@ -9,6 +9,7 @@
 
 #define AT_A_TIME	64		/* loads that the index forgets before writes have a turn */
 
+TEST_KNOB(bool, rests_anew, "what isn't read for a while isn't from then on for as long again");
 TEST_KNOB(uint, forget_us, "the index takes so many microseconds to forget a load of zeroes");
 
 int dcd_data_failed(struct dcd_engine *e, int error)
@@ -32,7 +33,7 @@ int dcd_data_failed(struct dcd_engine *e, int error)
 
 static void log_failed_to_read(struct dcd_engine *e, const struct dcd_load *l)
 {
-	if (l->error == -ENOMEM || l->lost)
+	if (l->error == -ENOMEM || l->lost || (l->rests && !test_knob(rests_anew)))
 		return;
 	dcd_lost_failed(e, l->whole.at);
 	if (l->error == -EBADMSG) {	/* sums.c has told it */

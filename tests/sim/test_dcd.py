@@ -341,30 +341,6 @@ def test_a_log_that_is_away_for_a_second_can_lose() -> None:
 
 
 @pytest.mark.parametrize(("kernel", "parts"), [
-    ("plain", ()), ("checked", ("dram:battery", "full-lab", "read-only-half", "dead")),
-])  # fmt: skip
-def test_a_log_that_is_away_for_a_moment_refuses_nothing(
-    kernel: str, parts: tuple[str, ...]
-) -> None:
-    run = lab("dcd_moment.py", *parts, kernel=kernel)
-    assert run.rc == 0, run.text
-
-
-@pytest.mark.parametrize("part", ["dram:battery", "none", "full-lab"])
-def test_a_log_that_is_away_for_a_moment_can_refuse(part: str) -> None:
-    """The control: the first error is a dead log."""
-    run = lab("dcd_moment.py", part, options=("--param", "dcd.test_no_blips=1"))
-    assert run.rc == 1 and "writes were refused" in run.stderr, run.text
-
-
-@pytest.mark.parametrize("part", ["read-only-half", "read-only-all"])
-def test_a_dead_log_that_gives_nothing_for_a_moment_can_refuse(part: str) -> None:
-    """The control: past a dead log what can't be read isn't waited for."""
-    run = lab("dcd_moment.py", part, options=("--param", "dcd.test_lost_past_log=1"))
-    assert run.rc == 1 and "writes were refused" in run.stderr, run.text
-
-
-@pytest.mark.parametrize(("kernel", "parts"), [
     ("plain", ()), ("checked", ("lab", "opened", "no-room", "patience")),
 ])  # fmt: skip
 def test_what_the_log_lost(kernel: str, parts: tuple[str, ...]) -> None:
@@ -509,23 +485,6 @@ SCSI = ("--boot", "scsi_debug.dev_size_mb=8")
 def unmaps(lbprz: int) -> tuple[str, ...]:
     words = ("dev_size_mb=16", "lbpu=1", f"lbprz={lbprz}", f"lbpws={lbprz}")
     return tuple(part for word in words for part in ("--boot", f"scsi_debug.{word}"))
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_one_disk_by_two_names(kernel: str) -> None:
-    run = lab("dcd_twice.py", kernel=kernel)
-    assert run.rc == 0, run.text
-
-
-@pytest.mark.parametrize(("knob", "part", "says"), [
-    ("any_claim", "logs", "that log and the same data disk"), ("any_claim", "lingers", "its log"),
-    ("any_data_disk", "data", "such a data disk"),
-    ("any_data_disk", "other_log", "such a data disk"),
-])  # fmt: skip
-def test_one_disk_by_two_names_is_taken(knob: str, part: str, says: str) -> None:
-    """The control: two DCDs have one log, or a log is a data disk."""
-    run = lab("dcd_twice.py", part, options=("--param", f"dcd.test_{knob}=1"))
-    assert run.rc == 1 and f"{says}: was accepted" in run.stderr, run.text
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -3,6 +3,7 @@
 again. Whoever writes meanwhile may have to wait, and is not refused.
 
 read-only-*: it takes no writes for good, and for 100 ms it can't be read either, half of it or all.
+rests, closed: likewise, one place of it, for seconds; and what is found then.
 
 Args: the parts, of which without any all are run.
 """
@@ -20,6 +21,7 @@ WRITERS, OWN = 4, 512  # sectors
 MOMENT_S = 0.05
 UNREAD_S = 0.1
 LOAD_S = 6.0
+WHOLE = 112  # sectors of a write that fills a segment
 RING = RING_START // blk.SECTOR
 
 
@@ -131,6 +133,68 @@ def read_only(what: str) -> None:
     box.away()
 
 
+def small(nvram: str) -> tuple[Box, Model]:
+    box = Box(nvram=nvram, data_mib=8, log_mib=4, nvram_bytes=4096 + 8 * SEGMENT,
+              settings=f"{HELD},scrub_kib=0")  # fmt: skip
+    return box, Model(box.data.sectors)
+
+
+def refused_but_for(box: Box, place: int) -> None:
+    """The log takes no writes, and that place of the ring can't be read."""
+    first = RING + place * SEGMENT // blk.SECTOR
+    box.log.refuse_and_break(first, first + SEGMENT // blk.SECTOR - 1)
+
+
+def readable(box: Box) -> None:
+    box.log.refuse((0, box.log.sectors - 1))
+
+
+def rests() -> None:
+    base.step("lab: past a dead log that has lost a place, one that can't be read for 5 s is found")
+    box, model = small("lab")
+    with box.disk() as disk:
+        filled(disk, model, 4096, 4096 + 20 * WHOLE, "in the log", WHOLE)
+        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        raw = bytes(model.bytes[(4096 + 2 * WHOLE) << 9 :][:512])
+        with blk.Disk("/dev/mapper/log-medium") as medium:
+            at = medium.read(0, medium.sectors).find(raw)
+            base.expect(at >= 0, "it isn't in the log")
+            medium.write(at // 512, bytes([raw[0] ^ 4]) + raw[1:])
+        refused_but_for(box, 6)
+        filled(disk, model, 0, 3 * WHOLE, "past it", WHOLE)
+        time.sleep(5)
+        past = box.count("bypass_rounds")
+        readable(box)
+        base.until(lambda: box.count("bypass_rounds") > past, "a round past the log", 6)
+        filled(disk, model, 1024, 1024 + 8 * WHOLE, "then", WHOLE)
+        box.log.heal()
+        base.until(lambda: "log FAILING" not in box.info(), "the log to work again")
+        for first, count in (0, 3 * WHOLE), (1024, 8 * WHOLE):
+            same = disk.read(first, count) == bytes(model.bytes[first << 9 :][: count << 9])
+            base.expect(same, f"what was written at {first}")
+    box.away()
+
+
+def closed() -> None:
+    base.step("dram:battery: closed while a dead log can't be read for a moment: nothing is lost")
+    box, model = small("dram:battery")
+    with box.disk() as disk:
+        filled(disk, model, 4096, 4096 + 20 * WHOLE, "in the log", WHOLE)
+        filled(disk, model, 0, 64, "old", 8)
+        filled(disk, model, 8192, 8192 + 10 * WHOLE, "more", WHOLE)
+        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        refused_but_for(box, 3)
+        filled(disk, model, 0, 64, "new", 8)
+        time.sleep(2.5)
+        later = threading.Timer(0.5, lambda: readable(box))
+        later.start()
+    later.join()
+    box.log.heal()
+    with box.disk() as disk:
+        model.check(disk, "opened again")
+    box.away()
+
+
 def dead() -> None:
     base.step("dram:battery: a log that stays away is dead soon, and works again when it is back")
     box = Box()
@@ -150,6 +214,8 @@ PARTS: dict[str, Callable[[], None]] = {
     **{nvram: partial(idle, nvram) for nvram in ("dram:battery", "dram", "none", "lab")},
     **{f"full-{nvram}": partial(full, nvram) for nvram in ("lab", "dram:battery")},
     **{f"read-only-{what}": partial(read_only, what) for what in ("half", "all")},
+    "rests": rests,
+    "closed": closed,
     "dead": dead,
 }
 for name in base.words(1, PARTS) or PARTS:

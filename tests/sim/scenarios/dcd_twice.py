@@ -12,13 +12,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import subprocess
+import time
 from collections.abc import Iterator
 
 from dcdlab import TOOL, Box, Disk, Model, digest, filled, format_log
 from loadlab import SIZE, small
 from locklab import base, blk, dm, lio
+from poisonlab import HELD
+from statelab import Beside
 
-PARTS = ("logs", "lingers", "data", "other_log", "format", "tools")
+PARTS = ("logs", "lingers", "left", "data", "other_log", "format", "tools")
 
 
 @contextlib.contextmanager
@@ -129,6 +132,31 @@ def other_log() -> None:
         one.away()
 
 
+def left() -> None:
+    base.step("a log is opened by another name while its DCD leaves it, writes on and is closed")
+    box, model = small("dram:battery", HELD)
+    with again(box.log) as log, again(box.data) as data:
+        with box.disk() as disk:
+            filled(disk, model, 0, 64, "old")
+            opened: list[lio.Backstore] = []
+            opens = Beside(lambda: opened.append(second(box, data, log)))
+            time.sleep(1)
+            box.set("leave_log=1")
+            box.says("log LEFT", "the log to be left")
+            filled(disk, model, 0, 64, "new")
+            disk.flush()
+        base.until(lambda: opens.done, "the second one, or that it is refused")
+        try:
+            opens.result()
+        except OSError as err:
+            base.expect(err.errno in (errno.EBUSY, errno.EUCLEAN, errno.EMEDIUMTYPE), f"{err}")
+        for store in opened:
+            reads_back(store, model, "by its other name")
+            store.remove()
+    base.equal(box.data.bytes(0, 64), bytes(model.bytes[: 64 << 9]), "the data disk")
+    box.away()
+
+
 def refused_by(*words: str) -> str:
     done = subprocess.run([TOOL, *words], capture_output=True, text=True, check=False)
     base.equal(done.returncode, 1, f"dcd {words[0]}: {done.stdout}{done.stderr}")
@@ -175,7 +203,7 @@ def tools() -> None:
     box.away()
 
 
-WORK = {"logs": logs, "lingers": lingers, "data": data_is_log, "other_log": other_log,
+WORK = {"logs": logs, "lingers": lingers, "left": left, "data": data_is_log, "other_log": other_log,
         "format": formats, "tools": tools}  # fmt: skip
 for part in base.words(1, PARTS) or PARTS:
     WORK[part]()

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A DCD's log that is away for a moment, or that is there by two names."""
+
+from __future__ import annotations
+
+import pytest
+from labrun import KERNELS, lab
+
+
+@pytest.mark.parametrize(("kernel", "parts"), [
+    ("plain", ()),
+    ("checked", ("dram:battery", "full-lab", "read-only-half", "rests", "closed", "dead")),
+])  # fmt: skip
+def test_a_log_that_is_away_for_a_moment_refuses_nothing(
+    kernel: str, parts: tuple[str, ...]
+) -> None:
+    run = lab("dcd_moment.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("part", ["dram:battery", "none", "full-lab"])
+def test_a_log_that_is_away_for_a_moment_can_refuse(part: str) -> None:
+    """The control: the first error is a dead log."""
+    run = lab("dcd_moment.py", part, options=("--param", "dcd.test_no_blips=1"))
+    assert run.rc == 1 and "writes were refused" in run.stderr, run.text
+
+
+@pytest.mark.parametrize("part", ["read-only-half", "read-only-all"])
+def test_a_dead_log_that_gives_nothing_for_a_moment_can_refuse(part: str) -> None:
+    """The control: past a dead log what can't be read isn't waited for."""
+    run = lab("dcd_moment.py", part, options=("--param", "dcd.test_lost_past_log=1"))
+    assert run.rc == 1 and "writes were refused" in run.stderr, run.text
+
+
+@pytest.mark.parametrize(("part", "knob", "says"), [
+    ("rests", "rests_anew", "a round past the log"),
+    ("closed", "close_unread", "opened again: /dev/sda has other bytes"),
+])  # fmt: skip
+def test_a_dead_log_that_is_read_again_can_be_passed_by(part: str, knob: str, says: str) -> None:
+    """The control: what could be read again isn't, or a close doesn't wait for it."""
+    run = lab("dcd_moment.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_one_disk_by_two_names(kernel: str) -> None:
+    run = lab("dcd_twice.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("knob", "part", "says"), [
+    ("any_claim", "logs", "that log and the same data disk"), ("any_claim", "lingers", "its log"),
+    ("any_data_disk", "data", "such a data disk"),
+    ("any_data_disk", "other_log", "such a data disk"),
+])  # fmt: skip
+def test_one_disk_by_two_names_is_taken(knob: str, part: str, says: str) -> None:
+    """The control: two DCDs have one log, or a log is a data disk."""
+    run = lab("dcd_twice.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    assert run.rc == 1 and f"{says}: was accepted" in run.stderr, run.text
+
+
+@pytest.mark.parametrize(("knobs", "rc"), [
+    (("claims_late",), 0), (("claims_late", "super_once"), 1),
+])  # fmt: skip
+def test_what_a_log_said_before_it_was_claimed_is_not_believed(
+    knobs: tuple[str, ...], rc: int
+) -> None:
+    """However long it takes to claim it; the control: acknowledged writes are lost."""
+    options = [word for knob in knobs for word in ("--param", f"dcd.test_{knob}=1")]
+    run = lab("dcd_twice.py", "left", options=tuple(options))
+    assert run.rc == rc, run.text
+    assert not rc or "by its other name: /dev/sda has other bytes" in run.stderr, run.text
