@@ -20,13 +20,13 @@
 struct dcd_engine;
 
 /*
- * At open, when the superblock has been read for its uuid. Until now another engine may have written
- * it: so it has to be read again. -EBUSY: one has that log; it is told. Sleeps.
+ * At open, when the superblock has been read for its uuid. Until now another engine may have
+ * written it: so it has to be read again. -EBUSY: one has that log; it is told. Sleeps.
  */
 int __must_check dcd_claim(struct dcd_engine *e);
 /*
- * When it has been. -EBUSY: it is another log by now, or the data disk is the log of another engine.
- * -EINVAL: the data disk is the log disk, by two names. Each is told. Sleeps.
+ * When it has been. -EBUSY: it is another log by now, or the data disk is the log of another
+ * engine. -EINVAL: the data disk is the log disk, by two names. Each is told. Sleeps.
  */
 int __must_check dcd_claim_check(struct dcd_engine *e);
 /*
