@@ -233,9 +233,12 @@ int metadata_look(struct mirror *m, enum leg_id leg)
 
 	if (!meta || test_knob(map_unlooked))
 		return 0;
-	/* Who has it may wait for a leg that hangs, without end: nobody is a hung task for that. */
+	/*
+	 * Who has it may wait for a leg that hangs, without end: nobody is a hung task for that. A
+	 * suspend that is killed knows no more of the leg than one that got no answer.
+	 */
 	if (mutex_lock_killable(&meta->lock[leg]))
-		return -EINTR;
+		return -ETIMEDOUT;
 	if (ktime_get_boottime_ns() - meta->looked[leg] > METADATA_SECONDS * NSEC_PER_SEC)
 		r = metadata_check(m, leg);
 	mutex_unlock(&meta->lock[leg]);
