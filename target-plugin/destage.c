@@ -103,8 +103,8 @@ static void destage_now(struct dcd_engine *e)
 }
 
 /*
- * Once more without memory, if leaving the log takes another round, or while it may be for a moment
- * only that the log can't be read.
+ * Once more without memory, if leaving the log takes another round, or, unless NVRAM keeps it, while
+ * it may be for a moment only that the log can't be read.
  */
 void dcd_destage_all(struct dcd_engine *e)
 {
@@ -118,7 +118,7 @@ void dcd_destage_all(struct dcd_engine *e)
 		destage_now(e);
 		spin_lock(&e->lock);
 		again = (e->round_error == -ENOMEM || e->leaving == DCD_LEAVE_LAST ||
-			 (e->round_error == DCD_UNREAD && !test_knob(close_unread))) &&
+			 (e->round_error == DCD_UNREAD && !e->keeps && !test_knob(close_unread))) &&
 			e->committed != e->head;
 		spin_unlock(&e->lock);
 		if (again)
