@@ -17,6 +17,7 @@ TEST_KNOB(bool, swapped_later, "a new table with swapped legs is refused when it
 TEST_KNOB(bool, drops_the_other, "a new table drops the leg not to be kept, not the one that takes no writes");
 TEST_KNOB(bool, suspend_keeps, "a leg that fails while the table is suspended isn't given up");
 TEST_KNOB(bool, resumes_foreign, "a table is resumed though somebody else has used all that it has");
+TEST_KNOB(bool, reloads_foreign, "a new table goes on with what somebody else has used since the one before");
 TEST_KNOB(bool, runs_held, "a resume lets the map run, whoever holds it");
 TEST_KNOB(bool, core_forgets, "core mode: what the table says that is stale isn't dirty");
 
@@ -323,10 +324,38 @@ static int begin_core(struct mirror *m)
 	return 0;
 }
 
+static int tell_start_anew(struct mirror *m, const char *how)
+{
+	DMERR("%s: somebody else has used what this device would go on with %s, and whoever has it open would go on with what was read before: have its I/O fail (dmsetup wipe_table), unmount it, remove it and start it anew",
+	      m->name, how);
+	return -ESTALE;
+}
+
 /*
- * After a reload the callers go on with what they have read and written. A leg that
- * is ahead of it has been used by somebody else meanwhile, as in join.c.
+ * After a reload the callers go on with what they have read and written, so the leg that has it
+ * has to say what the table before, which was suspended, has said on it. @drop: the leg without
+ * which it is tried once more.
  */
+static int check_inherited(struct mirror *m, struct super_found found[LEGS], enum leg_id *drop)
+{
+	enum leg_id leg;
+
+	for (leg = LEG_LOCAL; m->keep < LEGS && leg < LEGS; leg++) {
+		if (m->legs[leg].dead || found[leg].kind != SUPER_VALID ||
+		    metadata_is_kept(m, leg, &found[leg]) || test_knob(reloads_foreign))
+			continue;
+		if (leg == m->keep) {
+			*drop = LEGS;
+			return tell_start_anew(m, "since its last table ran");
+		}
+		DMERR("%s: somebody else has used the %s leg (%s) since the last table ran",
+		      m->name, leg_name(leg), leg_path(&m->legs[leg]));
+		return -ESTALE;
+	}
+	return 0;
+}
+
+/* Likewise, a leg that is ahead of it has been used by somebody else meanwhile, as in join.c. */
 static int check_kept(struct mirror *m, const struct verdict *v)
 {
 	if (m->keep == LEGS || v->alone || v->source == m->keep || (!v->join && !v->full))
@@ -383,6 +412,8 @@ static int begin(struct mirror *m, enum leg_id *drop)
 			leave_out(m, leg);
 	if (!r)
 		r = take_legs(m, found);
+	if (!r)
+		r = check_inherited(m, found, drop);
 	if (!r)
 		r = check_kept(m, &v);
 	if (!r)
@@ -591,8 +622,7 @@ int activate_again(struct mirror *m)
 		standing_quiet(m);
 		watch_stop(m);
 		if (r == -ESTALE)
-			DMERR("%s: while this table was suspended somebody else has used what it would go on with: remove it, or load its table anew",
-			      m->name);
+			(void)tell_start_anew(m, "while it was suspended");
 		else
 			DMERR("%s: a leg hasn't answered all that the suspend, or a resume, has written to it: try again when it has",
 			      m->name);

@@ -27,7 +27,8 @@ int __must_check activate_check(struct mirror *m);
 /*
  * In .preresume of a mirror that hasn't run. A leg that is dead isn't touched.
  * After a table reload, when an error would leave the device suspended with all
- * its I/O, a leg that can't be taken is given up instead (field 12 says why).
+ * its I/O, a leg that can't be taken is given up instead (field 12 says why). -ESTALE, the
+ * device stays suspended: that is the leg that had everything, and somebody else has used it since.
  */
 int __must_check activate_begin(struct mirror *m);
 

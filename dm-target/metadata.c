@@ -152,6 +152,7 @@ void metadata_take(struct mirror *m, enum leg_id leg, const struct super *s)
 {
 	m->meta->super[leg] = *s;
 	atomic64_set(&m->meta->said[leg], s->state == LOCKSTEP_NEW ? 0 : s->seq);
+	m->meta->before[leg] = 0;
 	WRITE_ONCE(m->meta->foreign[leg], false);
 	m->meta->looked[leg] = ktime_get_boottime_ns();
 }
@@ -177,7 +178,7 @@ static bool is_former(struct mirror *m, enum leg_id leg, const struct super *s)
 static bool is_ours(struct mirror *m, enum leg_id leg, const struct super_found *found)
 {
 	const struct super *core = &m->meta->super[leg], *s = &found->super;
-	u64 said = atomic64_read(&m->meta->said[leg]);
+	u64 said = atomic64_read(&m->meta->said[leg]), before = m->meta->before[leg];
 
 	if (found->kind == SUPER_BLANK)
 		return !said;
@@ -188,7 +189,25 @@ static bool is_ours(struct mirror *m, enum leg_id leg, const struct super_found 
 		return test_knob(whole_is_damaged);
 	/* A lower seq is one of an older copy that was put in its place. */
 	return !memcmp(s->leg_uuid, core->leg_uuid, sizeof(s->leg_uuid)) && s->seq >= said &&
-	       (s->owner == m->meta->owner || is_former(m, leg, s));
+	       (s->owner == m->meta->owner || (before && s->owner == before) ||
+		is_former(m, leg, s));
+}
+
+void metadata_inherit(struct mirror *m, const struct mirror *from, enum leg_id leg)
+{
+	struct metadata *to = m->meta;
+
+	to->super[leg] = from->meta->super[leg];
+	atomic64_set(&to->said[leg], atomic64_read(&from->meta->said[leg]));
+	to->before[leg] = from->meta->before[leg] ?: from->meta->owner;
+}
+
+bool metadata_is_kept(struct mirror *m, enum leg_id leg, const struct super_found *found)
+{
+	const struct super *core = &m->meta->super[leg];
+
+	return memcmp(found->super.leg_uuid, core->leg_uuid, sizeof(core->leg_uuid)) ||
+	       is_ours(m, leg, found);
 }
 
 /* Nobody could tell from the leg that somebody else has used it if that were overwritten. */

@@ -44,6 +44,7 @@ struct metadata {
 	 * both, or not at all. The next write that succeeds ends this; see metadata_make_sure().
 	 */
 	bool unsure[LEGS];
+	u64 before[LEGS];		/* owner of the table that it was handed on by; 0: none */
 	bool foreign[LEGS];		/* what was found last isn't this table's */
 	u64 looked[LEGS];		/* when it last was; CLOCK_BOOTTIME in ns, 0: never */
 	/*
@@ -79,6 +80,15 @@ int metadata_read(struct mirror *m, enum leg_id leg, struct super_found *found);
 int __must_check metadata_check(struct mirror *m, enum leg_id leg);
 int __must_check metadata_look(struct mirror *m, enum leg_id leg);
 bool metadata_foreign(const struct mirror *m, enum leg_id leg);
+
+/*
+ * In a table reload: what the suspended table before has said on the leg is this table's word, too,
+ * until it takes the leg. And: is what was found on it still that, or what this table has said
+ * since? Of a leg that wasn't handed on, or was exchanged for one of another uuid, it is. Both
+ * where no change can be under way.
+ */
+void metadata_inherit(struct mirror *m, const struct mirror *from, enum leg_id leg);
+bool metadata_is_kept(struct mirror *m, enum leg_id leg, const struct super_found *found);
 
 /* @s is what is on the leg, durably. Under lock[leg], or where no change can be under way. */
 void metadata_take(struct mirror *m, enum leg_id leg, const struct super *s);

@@ -542,6 +542,9 @@ static void inherit(struct mirror *m, const struct mirror *from)
 		atomic64_set(&l->read_errors, atomic64_read(&old->read_errors));
 		atomic64_set(&l->write_errors, atomic64_read(&old->write_errors));
 	}
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		if (m->meta && from->meta && !m->legs[leg].dead && !from->legs[leg].dead)
+			metadata_inherit(m, from, leg);
 	m->keep = to_keep(m, from);
 	m->unblocked = from->unblocked;
 	m->heir = true;

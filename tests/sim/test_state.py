@@ -130,7 +130,8 @@ def test_a_message_ends_while_writes_are_held() -> None:
 ELSEWHERE = [
     "suspended", "asleep", "stopped", "survives", "put_back", "known_and_forgotten",
     "alone_suspended", "alone_asleep", "alone_at_rest", "source_suspended", "source_asleep",
-    "both_suspended", "both_asleep", "newer", "one_slot", "told", "hot",
+    "both_suspended", "both_asleep", "newer", "one_slot", "told", "hot", "reloaded",
+    "alone_reloaded", "alone_refused", "both_reloaded",
 ]  # fmt: skip
 
 
@@ -147,7 +148,8 @@ def test_a_leg_that_was_used_elsewhere(part: str) -> None:
     ("alone_asleep", "goes_on_foreign"), ("alone_at_rest", "goes_on_foreign"),
     ("source_suspended", "resumes_foreign"), ("newer", "whole_is_damaged"),
     ("known_and_forgotten", "other_unseen"), ("one_slot", "one_slot"), ("told", "widens_unlooked"),
-    ("hot", "home_only"),
+    ("hot", "home_only"), ("alone_reloaded", "reloads_foreign"),
+    ("alone_refused", "reloads_foreign"), ("both_reloaded", "reloads_foreign"),
 ])  # fmt: skip
 def test_a_leg_used_elsewhere_that_is_overwritten_is_found(part: str, knob: str) -> None:
     options = (*PATIENCE, "--param", f"dm_lockstep.test_{knob}=1")
@@ -162,13 +164,14 @@ def test_lives_of_a_leg_that_two_hosts_use(kernel: str, lives: int) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize(("knob", "says"), [
-    ("unowned", "was acknowledged"), ("overwrites", "was acknowledged"),
-    ("map_unlooked", "differ, first in"),
+@pytest.mark.parametrize(("knob", "lives", "says"), [
+    ("unowned", 100, "was acknowledged"), ("overwrites", 100, "was acknowledged"),
+    ("map_unlooked", 100, "differ, first in"), ("reloads_foreign", 100, "changes what was read"),
+    ("resumes_foreign", 300, "changes what was read"),
 ])  # fmt: skip
-def test_a_loss_between_two_hosts_is_found(knob: str, says: str) -> None:
+def test_a_loss_between_two_hosts_is_found(knob: str, lives: int, says: str) -> None:
     options = ("--sim-timeout", "360000", "--param", f"dm_lockstep.test_{knob}=1")
-    run = lab("state_hosts.py", "60", "1", options=(*PATIENCE, *options))
+    run = lab("state_hosts.py", str(lives), "1", options=(*PATIENCE, *options))
     assert run.rc == 1 and says in run.stderr, run.text
 
 

@@ -175,7 +175,7 @@ def not_resumed(pair: Pair) -> None:
     dm.suspend(pair.name)
     used(pair)
     said = metadata(pair.remote)
-    with base.refused("a resume", errno.ESTALE, kernel="load its table anew"):
+    with base.refused("a resume", errno.ESTALE, kernel="dmsetup wipe_table"):
         dm.resume(pair.name)
     theirs_is_there(pair, said)
 
@@ -225,7 +225,7 @@ def both_suspended() -> None:
     dm.suspend(pair.name)
     used(pair, pair.local, pair.remote)
     said = metadata(pair.remote)
-    with base.refused("a resume", errno.ESTALE, kernel="load its table anew"):
+    with base.refused("a resume", errno.ESTALE, kernel="dmsetup wipe_table"):
         dm.resume(pair.name)
     theirs_is_there(pair, said)
 
@@ -239,6 +239,57 @@ def both_asleep() -> None:
     refused(pair, "a write", 256)
     refused(pair, "another one", 256)
     theirs_is_there(pair, said)
+
+
+def not_reloaded(pair: Pair) -> None:
+    """What the new table doesn't take: whoever has the device open gets errors, and lets it go."""
+    said = metadata(pair.remote)
+    with blk.Disk(pair.node, write=False) as opened:
+        dm.load(pair.name, pair.table())
+        for _ in range(2):
+            with base.refused("a resume", errno.ESTALE, kernel="dmsetup wipe_table"):
+                dm.resume(pair.name)
+        dm.load(pair.name, f"0 {pair.sectors} error")
+        dm.resume(pair.name)
+        with base.refused("a read", errno.EIO):
+            opened.read(0, 8)
+    theirs_is_there(pair, said)
+
+
+def alone_reloaded() -> None:
+    base.step("the only leg is used elsewhere while the table is suspended; then a new one is loaded")
+    pair = alone()
+    dm.suspend(pair.name)
+    used(pair)
+    not_reloaded(pair)
+
+
+def alone_refused() -> None:
+    base.step("the only leg is used elsewhere, and writes are refused; then a new table is loaded")
+    pair = alone()
+    used(pair)
+    time.sleep(LOOKED)
+    refused(pair, "a write that has to be marked", NEW_TO_MAP)
+    dm.suspend(pair.name)
+    not_reloaded(pair)
+
+
+def both_reloaded() -> None:
+    base.step("both legs are used elsewhere while the table is suspended; then a new one is loaded")
+    pair = start()
+    dm.suspend(pair.name)
+    used(pair, pair.local, pair.remote)
+    not_reloaded(pair)
+
+
+def reloaded() -> None:
+    base.step("the remote leg is used elsewhere while the table is suspended; a new one is loaded")
+    pair = start()
+    dm.suspend(pair.name)
+    used(pair)
+    dm.load(pair.name, pair.table())
+    dm.resume(pair.name)
+    both_are_there(pair)
 
 
 def newer() -> None:
@@ -327,7 +378,7 @@ PARTS: dict[str, Callable[[], None]] = {
     for one in (
         suspended, asleep, stopped, survives, put_back, known_and_forgotten, alone_suspended,
         alone_asleep, alone_at_rest, source_suspended, source_asleep, both_suspended, both_asleep,
-        newer, one_slot, told, hot,
+        newer, one_slot, told, hot, reloaded, alone_reloaded, alone_refused, both_reloaded,
     )
 }
 (part,) = base.words(1, PARTS)

@@ -11,6 +11,8 @@ neither's writes can hide the other's. What is promised:
   - A start that is accepted has all of both lineages; from then on they are one.
   - After `resolve` the mirror has all of the lineage of the leg that is kept.
   - The other host finds all of the remote leg's lineage.
+  - A resume that is accepted, of the same table or of a new one, changes nothing of what was read
+    before the suspend, unless the other host had used the remote leg by then.
   - A write fails only if both legs have had trouble, or the other host has used the remote one.
 The other host comes when the mirror's does nothing, and its writes are followed by some seconds in
 which nobody writes: within these the mirror's host may not know of it (METADATA_SECONDS). Only
@@ -19,6 +21,7 @@ fencing helps against two hosts that write at the same moment.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import random
 import sys
@@ -46,12 +49,13 @@ class Life:
         self.all_well = True
         self.troubled: set[str] = set()  # legs, since they were in sync last
         self.told: list[str] = []
+        self.seen: bytes | None = None  # at the suspend
 
     def events(self) -> list[Callable[[], None]]:
         if not self.runs:
             return [self.use, self.start, self.start]
         if self.suspended:
-            return [self.use, self.resume, self.resume, self.stop]
+            return [self.use, self.use, self.load, self.load, self.resume, self.resume, self.stop]
         return [
             self.put, self.put, self.put, self.use, self.suspend, self.stop, self.gone, self.gone,
             self.well, self.well, self.rest, self.recover,
@@ -101,8 +105,16 @@ class Life:
         time.sleep(LOOKED)
 
     def suspend(self) -> None:
+        self.seen = None
+        if not self.used:
+            with contextlib.suppress(OSError):
+                self.seen = content(self.pair.node, self.pair.sectors)
         dm.suspend("mirror")
         self.suspended = True
+
+    def load(self) -> None:
+        self.well()
+        dm.load("mirror", self.pair.table())
 
     def resume(self) -> None:
         try:
@@ -113,6 +125,9 @@ class Life:
             base.expect(self.used, "a resume is refused though nobody else has used a leg")
             return
         self.suspended = False
+        with contextlib.suppress(OSError):
+            now = content(self.pair.node, self.pair.sectors)
+            base.expect(self.seen in (None, now), "a resume changes what was read before")
 
     def gone(self) -> None:
         leg = self.rng.choice((LOCAL, REMOTE))
