@@ -257,7 +257,7 @@ def not_reloaded(pair: Pair) -> None:
 
 
 def alone_reloaded() -> None:
-    base.step("the only leg is used elsewhere while the table is suspended; then a new one is loaded")
+    base.step("the only leg is used elsewhere while the table is suspended; a new one is loaded")
     pair = alone()
     dm.suspend(pair.name)
     used(pair)
