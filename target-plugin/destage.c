@@ -35,6 +35,7 @@ TEST_KNOB(bool, close_hurries, "a close may not wait for the destager's round th
 TEST_KNOB(bool, close_unread, "a close doesn't wait for what can't be read for a moment");
 TEST_KNOB(bool, commit_hurries, "past a dead log a round may not wait for a commit that is under way");
 TEST_KNOB(bool, held_holds_all, "what stays in the log holds all that was there before the sweep came by");
+TEST_KNOB(bool, lost_each, "past a dead log each round that fails says anew what is lost");
 TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
 
 /* Of a log that is damaged it is wrong to have more than what has to be there. */
@@ -69,21 +70,25 @@ static unsigned long to_retry(struct dcd_engine *e)
 	return left;
 }
 
+void dcd_destage_ask(struct dcd_engine *e)
+{
+	spin_lock(&e->lock);
+	e->sweep.called++;
+	spin_unlock(&e->lock);
+	mod_delayed_work(e->destage_wq, &e->destage_work, 0);
+}
+
 void dcd_destage_kick(struct dcd_engine *e)
 {
 	unsigned long left = to_retry(e);
 
 	dcd_super_kick(e);
-	if (left) {
+	if (left)
 		queue_delayed_work(e->destage_wq, &e->destage_work, left);
-	} else if (urgent(e)) {
-		spin_lock(&e->lock);
-		e->sweep.called++;
-		spin_unlock(&e->lock);
-		mod_delayed_work(e->destage_wq, &e->destage_work, 0);
-	} else {
+	else if (urgent(e))
+		dcd_destage_ask(e);
+	else
 		queue_delayed_work(e->destage_wq, &e->destage_work, idle_time(e));
-	}
 }
 
 /* Until a round that begins now is over. */
@@ -103,22 +108,26 @@ static void destage_now(struct dcd_engine *e)
 }
 
 /*
- * Once more without memory, if leaving the log takes another round, or, unless NVRAM keeps it, while
- * it may be for a moment only that the log can't be read.
+ * Once more without memory, if leaving the log takes another round, if this one was for a part only
+ * (no_further()), or, unless NVRAM keeps it, while it may be for a moment only that the log can't
+ * be read.
  */
 void dcd_destage_all(struct dcd_engine *e)
 {
 	unsigned int tries = CLOSE_TRIES;
 	bool again;
+	u64 before;
 
 	spin_lock(&e->lock);
 	e->log_retry = jiffies;
 	spin_unlock(&e->lock);
 	do {
+		before = READ_ONCE(e->committed);
 		destage_now(e);
 		spin_lock(&e->lock);
 		again = (e->round_error == -ENOMEM || e->leaving == DCD_LEAVE_LAST ||
-			 (e->round_error == DCD_UNREAD && !e->keeps && !test_knob(close_unread))) &&
+			 (e->round_error == DCD_UNREAD && !e->keeps && !test_knob(close_unread)) ||
+			 e->committed != before) &&
 			e->committed != e->head;
 		spin_unlock(&e->lock);
 		if (again)
@@ -358,6 +367,27 @@ static int advance(struct dcd_engine *e, const struct dcd_mark *m, bool log_dead
 	return 0;
 }
 
+/*
+ * What is logged again while room is short, or past the log, isn't once more, however often a round
+ * fails: until one has ended, all of them are for what there was when it was first. Needs @lock.
+ */
+static void no_further(struct dcd_engine *e, struct dcd_mark *m, bool log_dead)
+{
+	bool is_short = !log_dead && dcd_has_stuck(e) && !dcd_ring_free(e);
+	struct dcd_sweep *s = &e->sweep;
+
+	lockdep_assert_held(&e->lock);
+	if (s->short_target <= e->tail || log_dead != s->past_log || dcd_is_leaving(e) ||
+	    (log_dead ? s->short_target < e->committed || test_knob(lost_each) : !is_short))
+		s->short_target = 0;
+	if (is_short && !s->short_target)
+		dcd_sweep_bound(s, m);
+	if (s->short_target) {
+		m->target = s->short_target;
+		m->applied = s->short_applied;
+	}
+}
+
 /* What a mark would be now. True: the log is dead. */
 static bool here(struct dcd_engine *e, struct dcd_mark *m, u64 *tail)
 {
@@ -371,19 +401,9 @@ static bool here(struct dcd_engine *e, struct dcd_mark *m, u64 *tail)
 	spin_lock(&e->lock);
 	m->target = e->committed;
 	m->applied = e->committed_entry;
-	/* What is logged again while room is short isn't once more, however often a round fails. */
-	if (log_dead || !dcd_has_stuck(e) || dcd_ring_free(e)) {
-		s->short_target = 0;
-	} else {
-		if (s->short_target <= e->tail) {
-			s->short_target = m->target;
-			s->short_applied = m->applied;
-		}
-		m->target = s->short_target;
-		m->applied = s->short_applied;
-	}
 	if (log_dead && !s->untold)
 		dcd_published_segments(e, &m->target, &m->applied);
+	no_further(e, m, log_dead);
 	*tail = e->tail;
 	spin_unlock(&e->lock);
 	return log_dead;
@@ -496,11 +516,15 @@ static void do_round(struct dcd_engine *e)
 	dcd_super_catch_up(e);
 	dcd_leave_begin(e);
 	dcd_leave_taken_back(e);
-	if (READ_ONCE(e->log_dead))
+	log_dead = READ_ONCE(e->log_dead);
+	if (log_dead)
 		end_commit(e);
-	s->untold = READ_ONCE(e->log_dead) && e->after_log && !dcd_is_leaving(e) &&
-		    dcd_witness_none(e);
-	log_dead = here(e, &m, &tail);
+	s->untold = log_dead && e->after_log && !dcd_is_leaving(e) && dcd_witness_none(e);
+	/* By its superblock, just now: a commit may be under way. */
+	if (here(e, &m, &tail) != log_dead) {
+		dcd_destage_ask(e);
+		return;
+	}
 	if (s->past_log != log_dead) {
 		s->n = 0;
 		s->asking = false;

@@ -323,7 +323,7 @@ void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *c)
 			e->name, c->read_cache_bytes, dcd_cache_most(e->cache));
 	set_loses_acks(e, loses_acks(e, c));
 	dcd_leave(e, c->leave_log);
-	mod_delayed_work(e->destage_wq, &e->destage_work, 0);
+	dcd_destage_ask(e);
 	wake_up_all(&e->room);
 }
 EXPORT_SYMBOL_GPL(dcd_reconfigure);

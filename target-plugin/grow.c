@@ -89,7 +89,7 @@ int dcd_grow(struct dcd_engine *e)
 	flush_work(&g.work);
 	destroy_work_on_stack(&g.work);
 	WRITE_ONCE(e->growing, false);
-	mod_delayed_work(e->destage_wq, &e->destage_work, 0);
+	dcd_destage_ask(e);
 	return g.error;
 }
 EXPORT_SYMBOL_GPL(dcd_grow);

@@ -72,7 +72,7 @@ void dcd_leave(struct dcd_engine *e, bool yes)
 	else if (!yes && READ_ONCE(e->leaving))
 		pr_warn("dcd: %s: the log %pg is left, for good\n", e->name, e->log.bdev);
 	if (yes)
-		mod_delayed_work(e->destage_wq, &e->destage_work, 0);
+		dcd_destage_ask(e);
 	wake_up_all(&e->room);
 }
 
@@ -322,7 +322,7 @@ int dcd_leave_passed(struct dcd_engine *e, const struct dcd_mark *m)
 			return finish(e, m);
 	}
 	e->sweep.n = 0;
-	mod_delayed_work(e->destage_wq, &e->destage_work, 0);
+	dcd_destage_ask(e);
 	return 0;
 }
 

@@ -240,6 +240,8 @@ static int log_again(struct dcd_engine *e, struct dcd_batch *b)
 		if (r)
 			return -EAGAIN;
 		l->again = true;
+		if (e->sweep.past_log)
+			dcd_sweep_bound(&e->sweep, &b->mark);
 	}
 	return 0;
 }

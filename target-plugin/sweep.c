@@ -50,3 +50,9 @@ void dcd_sweep_drop(struct dcd_sweep *s, const struct dcd_mark *last)
 	s->n -= n;
 	memmove(s->marks, s->marks + n, s->n * sizeof(*s->marks));
 }
+
+void dcd_sweep_bound(struct dcd_sweep *s, const struct dcd_mark *m)
+{
+	s->short_target = m->target;
+	s->short_applied = m->applied;
+}

@@ -33,7 +33,7 @@ struct dcd_sweep {
 	bool skipped;		/* there is something that only who leaves the log goes past */
 	bool asking;		/* something isn't read since @asked (jiffies): leave.h, lost.h */
 	unsigned long asked;
-	u64 short_target, short_applied;	/* no further, while room is short; 0: it isn't */
+	u64 short_target, short_applied;	/* no further for now: dcd_sweep_bound(); or 0 */
 	u64 called;		/* so often a round was asked for at once; @lock */
 	u64 answered;		/* and so often before the last one began that has ended; @lock */
 };
@@ -49,6 +49,11 @@ void dcd_sweep_mark(struct dcd_sweep *s, const struct dcd_mark *m);
 bool dcd_sweep_passed(const struct dcd_sweep *s, sector_t round, struct dcd_mark *m);
 /* All marks so far: the segments from @target on aren't empty by then. */
 void dcd_sweep_hold(struct dcd_sweep *s, u64 target, u64 applied);
+/*
+ * Something is logged again by a round up to @m: until that has ended, no round goes further, so
+ * that none takes along what this one has logged.
+ */
+void dcd_sweep_bound(struct dcd_sweep *s, const struct dcd_mark *m);
 /* Drops it, and those before it. */
 void dcd_sweep_drop(struct dcd_sweep *s, const struct dcd_mark *last);
 

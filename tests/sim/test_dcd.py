@@ -609,6 +609,7 @@ def test_reads_of_the_log_that_come_late(kernel: str, parts: tuple[str, ...]) ->
     ("held_holds_all", "errors", "Input/output error"),
     ("late_stays", "leave_all_hung", "the log to be left"),
     ("pins_hold", "pinned_closed", "the close waits for the log"),
+    ("pins_hold", "pinned_dead", "a write took"),
 ])  # fmt: skip
 def test_reads_of_the_log_that_come_late_can_hold_or_overtake(
     knob: str, part: str, says: str

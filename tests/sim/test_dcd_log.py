@@ -33,8 +33,9 @@ def test_a_dead_log_that_gives_nothing_for_a_moment_can_refuse(part: str) -> Non
 
 
 @pytest.mark.parametrize(("part", "knob", "says"), [
-    ("rests", "rests_anew", "a round past the log"),
+    ("rests", "rests_anew", "no round has ended past the log"),
     ("closed", "close_unread", "opened again: /dev/sda has other bytes"),
+    ("says_lost", "lost_each", "writes were refused"),
 ])  # fmt: skip
 def test_a_dead_log_that_is_read_again_can_be_passed_by(part: str, knob: str, says: str) -> None:
     """The control: what could be read again isn't, or a close doesn't wait for it."""

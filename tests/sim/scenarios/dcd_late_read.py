@@ -11,25 +11,28 @@ import errno
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from dcdlab import RING_START, SEGMENT, SITE, Box, Disk, Model, filled
 from loadlab import SIZE, Load, small
 from locklab import base, blk, dm, media
+from poisonlab import HELD
 from probelab import SOON
 
 PARTS = (
     "errors", "few_slots", "away", "overtaken", "moved", "all_hang", "closed", "cut", "cut_held",
     "dead_log", "dead_log_closed", "leave", "leave_hung", "leave_all_hung",
-    "pinned_closed",
+    "pinned_closed", "pinned_dead",
 )  # fmt: skip
-SLOW_MS = 7000
+SLOW_MS, MINUTE_MS = 7000, 60_000
 HOURS_MS = 3_600_000
 BUSY_AFTER = 10.0  # the default
 UNCACHED = "read_cache_bytes=0"
 ASLEEP, AWAKE = "destage_idle_ms=3600000", "destage_idle_ms=1"
 RING, PER = RING_START // blk.SECTOR, SEGMENT // blk.SECTOR
 FIRST = RING + PER, RING + 2 * PER - 1  # the place of segment 1, which is the first
+WHOLE = 112  # sectors of a write that fills a segment
 AT = 4096  # what only the first segment has
 BEFORE, FREE = 40960, 65536  # from these sectors on the others are
 
@@ -353,12 +356,11 @@ def pinned_closed() -> None:
     box = Box(data_mib=64, log_mib=5, nvram="lab", nvram_bytes=4096 + 6 * SEGMENT,
               settings=f"{UNCACHED},scrub_kib=0,destage_low=98,destage_high=99")  # fmt: skip
     model = Model(box.data.sectors)
-    whole = 112  # sectors of a write that fills a segment
     with box.disk_closed_by(close_in_time, ASLEEP) as disk:
-        filled(disk, model, FREE, FREE + 24 * whole, "in places that can't be read", whole)
+        filled(disk, model, FREE, FREE + 24 * WHOLE, "in places that can't be read", WHOLE)
         box.says("0 in use", "the log to have all")
         box.log.fail("1 error_reads")
-        for at in range(FREE, FREE + 24 * whole, whole):
+        for at in range(FREE, FREE + 24 * WHOLE, WHOLE):
             with contextlib.suppress(OSError):
                 disk.read(at, 8)
         base.expect(box.count("doubted") > 8, box.info())
@@ -366,17 +368,70 @@ def pinned_closed() -> None:
         box.set(AWAKE)
         box.destaged()
         for _ in range(2):
-            filled(disk, model, FREE, FREE + 20 * whole, "up to the ring's end", whole)
+            filled(disk, model, FREE, FREE + 20 * WHOLE, "up to the ring's end", WHOLE)
             box.destaged()
         box.data.fail_writes()
         box.log.slow_reads(HOURS_MS)
-        filled(disk, model, 0, 5 * whole, "read back late", whole)
+        filled(disk, model, 0, 5 * WHOLE, "read back late", WHOLE)
         base.until(lambda: box.count("read_back_late") > 3, "half of the slots to be pinned")
         time.sleep(0.5)
     box.data.heal()
     box.log.heal()
     free(box.log)
     good_end(box, model)
+
+
+class Filler(threading.Thread):
+    """Writes whole segments, over and over, at twenty places of its own; the longest one's time."""
+
+    def __init__(self, node: str, number: int, stop: threading.Event) -> None:
+        super().__init__()
+        self.longest = 0.0
+        self._node, self._number, self._end = node, number, stop
+        self.start()
+
+    def run(self) -> None:
+        n = 0
+        with blk.Disk(self._node) as disk:
+            while not self._end.is_set():
+                at = (200 + 20 * self._number + n % 20) * WHOLE // 2
+                data = blk.pattern(f"{self._number} {n}", WHOLE)
+                self.longest = max(self.longest, blk.timed(partial(disk.write, at, data)))
+                time.sleep(0.01)
+                n += 1
+
+
+def pinned_dead() -> None:
+    base.step("a commit waits for a slot that it may pin; meanwhile the log is dead")
+    box = Box(data_mib=16, log_mib=3, nvram="lab", nvram_bytes=4096 + 6 * SEGMENT,
+              settings=f"{HELD},scrub_kib=0")  # fmt: skip
+    with box.disk() as disk:
+        filled(disk, Model(box.data.sectors), 0, 26 * WHOLE, "in places that can't be read", WHOLE)
+        box.says("0 in use", "the log to have all")
+        box.log.unreadable((RING, box.log.sectors - 1))
+        box.set("destage_idle_ms=1,destage_low=1,destage_high=2")
+        time.sleep(1.5)
+        base.expect(box.count("doubted") > 8, box.info())
+        box.log.heal()
+        box.destaged()
+        box.set("destage_idle_ms=3600000,destage_low=98,destage_high=99")
+        box.log.slow_reads_of(RING, box.log.sectors - 1, MINUTE_MS)
+        box.data.slow(1500)
+        stop = threading.Event()
+        fillers = [Filler(disk.node, n, stop) for n in range(3)]
+        time.sleep(1.25)
+        box.log.refuse_and_slow_reads(RING, MINUTE_MS)
+        box.data.heal()
+        box.says("log FAILING", "the log to be dead")
+        time.sleep(BUSY_AFTER + 1)
+        stop.set()
+        box.log.heal()
+        for filler in fillers:
+            filler.join()
+        longest = max(filler.longest for filler in fillers)
+        print(f"  the longest write took {longest:.1f} s", flush=True)
+        base.expect(longest < BUSY_AFTER, f"a write took {longest:.1f} s")
+    box.away()
 
 
 for part in base.words(1, PARTS) or PARTS:

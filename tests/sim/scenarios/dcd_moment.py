@@ -3,7 +3,7 @@
 again. Whoever writes meanwhile may have to wait, and is not refused.
 
 read-only-*: it takes no writes for good, and for 100 ms it can't be read either, half of it or all.
-rests, closed: likewise, one place of it, for seconds; and what is found then.
+rests, says_lost, closed: likewise, one place of it, for seconds; and what is found then.
 
 Args: the parts, of which without any all are run.
 """
@@ -149,27 +149,59 @@ def readable(box: Box) -> None:
     box.log.refuse((0, box.log.sectors - 1))
 
 
-def rests() -> None:
-    base.step("lab: past a dead log that has lost a place, one that can't be read for 5 s is found")
+def rotten(box: Box, disk: blk.Disk, model: Model) -> None:
+    """A sector of the log is damaged; the log takes no writes, and a place can't be read."""
+    filled(disk, model, 4096, 4096 + 20 * WHOLE, "in the log", WHOLE)
+    base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+    raw = bytes(model.bytes[(4096 + 2 * WHOLE) << 9 :][:512])
+    with blk.Disk("/dev/mapper/log-medium") as medium:
+        at = medium.read(0, medium.sectors).find(raw)
+        base.expect(at >= 0, "it isn't in the log")
+        medium.write(at // 512, bytes([raw[0] ^ 4]) + raw[1:])
+    refused_but_for(box, 6)
+
+
+def says_lost() -> None:
+    base.step("lab: likewise for 2 s, while four write: what is lost takes no more than a slot")
     box, model = small("lab")
     with box.disk() as disk:
-        filled(disk, model, 4096, 4096 + 20 * WHOLE, "in the log", WHOLE)
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
-        raw = bytes(model.bytes[(4096 + 2 * WHOLE) << 9 :][:512])
-        with blk.Disk("/dev/mapper/log-medium") as medium:
-            at = medium.read(0, medium.sectors).find(raw)
-            base.expect(at >= 0, "it isn't in the log")
-            medium.write(at // 512, bytes([raw[0] ^ 4]) + raw[1:])
-        refused_but_for(box, 6)
-        filled(disk, model, 0, 3 * WHOLE, "past it", WHOLE)
-        time.sleep(5)
-        past = box.count("bypass_rounds")
+        rotten(box, disk, model)
+        stop = threading.Event()
+        writers = [Writer(disk.node, n, stop) for n in range(WRITERS)]
+        base.until(lambda: box.count("lost_places"), "what is lost to be found")
+        time.sleep(2)
         readable(box)
-        base.until(lambda: box.count("bypass_rounds") > past, "a round past the log", 6)
+        time.sleep(LOAD_S)
+        stop.set()
+        for writer in writers:
+            writer.join()
+        refused = [err for writer in writers for err in writer.refused]
+        base.expect(not refused, f"{len(refused)} writes were refused: {refused[:1]} {box.info()}")
+        base.expect(box.count("bypass_rounds") > 0, f"nothing went past the log: {box.info()}")
+        box.log.heal()
+        base.until(lambda: "log FAILING" not in box.info(), "the log to work again")
+        for writer in writers:
+            for at, tag in writer.acknowledged.items():
+                base.equal(disk.read(at, 8), blk.pattern(tag, 8), f"sector {at}")
+    box.away()
+
+
+def rests() -> None:
+    base.step("lab: past a dead log that has lost a place, one that can't be read for 6 s is found")
+    box, model = small("lab")
+    with box.disk() as disk:
+        rotten(box, disk, model)
+        for n in range(6):  # each write asks for a round
+            if n == 3:
+                base.equal(box.count("bypass_rounds"), 0, "rounds past the log, before")
+                readable(box)
+            filled(disk, model, 0, 8, f"past it {n}", 8)
+            time.sleep(2)
+        base.expect(box.count("bypass_rounds") > 0, "no round has ended past the log")
         filled(disk, model, 1024, 1024 + 8 * WHOLE, "then", WHOLE)
         box.log.heal()
         base.until(lambda: "log FAILING" not in box.info(), "the log to work again")
-        for first, count in (0, 3 * WHOLE), (1024, 8 * WHOLE):
+        for first, count in (0, 8), (1024, 8 * WHOLE):
             same = disk.read(first, count) == bytes(model.bytes[first << 9 :][: count << 9])
             base.expect(same, f"what was written at {first}")
     box.away()
@@ -215,6 +247,7 @@ PARTS: dict[str, Callable[[], None]] = {
     **{f"full-{nvram}": partial(full, nvram) for nvram in ("lab", "dram:battery")},
     **{f"read-only-{what}": partial(read_only, what) for what in ("half", "all")},
     "rests": rests,
+    "says_lost": says_lost,
     "closed": closed,
     "dead": dead,
 }

@@ -113,6 +113,15 @@ class Disk:
                 lines.append(f"{at} {end - at} delay {read} {at} 0 {bad} {at} 0 {medium} {at} 0")
         self._load(lines)
 
+    def refuse_and_slow_reads(self, first: int, ms: int) -> None:
+        """Writes before this sector are I/O errors; reads from there on take so long."""
+        medium = self._medium
+        well, ring = f"{medium} 0 0", f"{medium} {first} 0"
+        self._load([
+            f"0 {first} delay {well} {self._bad()} 0 0 {well}",
+            f"{first} {self.sectors - first} delay {medium} {first} {ms} {ring} {ring}",
+        ])  # fmt: skip
+
     def fail_reads_late(self, ms: int, *parts: tuple[int, int]) -> None:
         """Only reads of them, likewise; writes are good, and mend nothing."""
         bad = self._bad()
