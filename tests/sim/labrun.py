@@ -7,9 +7,13 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 TREE = Path(__file__).resolve().parents[2]
 SCENARIOS = Path("tests/sim/scenarios")
-KERNELS = ("plain", "checked")
+# Of a test that runs the same on both. It hardly ever finds on the plain one what it doesn't on the
+# checked one, which has KASAN and lockdep.
+KERNELS = (pytest.param("plain", marks=pytest.mark.long), "checked")
 
 
 @dataclass(frozen=True)

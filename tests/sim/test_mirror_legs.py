@@ -9,22 +9,13 @@ from labrun import KERNELS, lab
 both_kernels = pytest.mark.parametrize("kernel", KERNELS)
 ON_TWO_DISKS = [
     "mirror_table", "mirror_nounmap", "mirror_verify", "mirror_repair", "mirror_late",
-    "mirror_coalesce", "mirror_hot", "mirror_twice", "meta_grown", "meta_reload",
-]  # fmt: skip
-# These take longest. On the plain kernel they show nothing that they don't on the checked one.
-LONG_ON_PLAIN = [
-    "mirror_legs", "mirror_resync", "mirror_hang", "mirror_scatter", "mirror_limits", "meta_grow",
+    "mirror_coalesce", "mirror_hot", "mirror_twice", "mirror_legs", "mirror_resync", "mirror_hang",
+    "mirror_scatter", "mirror_limits", "meta_grow", "meta_grown", "meta_reload",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("scenario", "kernel"),
-    [
-        *((scenario, kernel) for scenario in ON_TWO_DISKS for kernel in KERNELS),
-        *((scenario, "checked") for scenario in LONG_ON_PLAIN),
-        *(pytest.param(one, "plain", marks=pytest.mark.long) for one in LONG_ON_PLAIN),
-    ],
-)
+@both_kernels
+@pytest.mark.parametrize("scenario", ON_TWO_DISKS)
 def test_on_two_disks(scenario: str, kernel: str) -> None:
     run = lab(f"{scenario}.py", kernel=kernel)
     assert run.rc == 0, run.text
