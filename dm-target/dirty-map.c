@@ -19,6 +19,7 @@ TEST_KNOB(bool, widens_unlooked, "what a message makes dirty is written, whoever
 TEST_KNOB(uint, slow_wait, "ms from when the home is seen dead to when marks wait for another one");
 TEST_KNOB(bool, no_activity_log, "marks go to the map's bits, without a bound");
 TEST_KNOB(uint, log_slots, "so many regions the activity log names at most, whatever dirty_limit is");
+TEST_KNOB(bool, starved_stays, "who was refused, as another host has used the leg, waits for room");
 TEST_KNOB(bool, room_forgotten, "who waits for room while the map is held waits for a tick of the cleaner");
 
 static bool marked(const struct dirty_map *dm, unsigned long region)
@@ -170,7 +171,11 @@ static bool do_waiting(struct dirty_map *dm, struct list_head *batch)
 	}
 	r = metadata_look(dm->m, home);
 	if (r) {
+		LIST_HEAD(none);
+
 		home_failed(dm, home, batch);
+		if (!test_knob(starved_stays))
+			(void)wait_for_room(dm, &none);
 		return true;
 	}
 	mutex_lock(&dm->table);

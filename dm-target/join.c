@@ -20,6 +20,7 @@ TEST_KNOB(bool, parting_stays, "a leg doesn't come back while the other one can'
 TEST_KNOB(bool, voids_home, "a target forgets the map, although that counts, and stays its home");
 TEST_KNOB(bool, map_stays_stopped, "nobody looks after a mark that saw its home dead just before");
 TEST_KNOB(bool, other_unseen, "a leg comes back, whoever has used the other one");
+TEST_KNOB(bool, touched_once, "that a leg was touched is known to the first try to have it back only");
 TEST_KNOB(bool, locks_on, "a join waits for the superblock of a leg that hangs");
 TEST_KNOB(bool, looks_always, "a leg that misses nothing waits for the other one, too, to come back");
 TEST_KNOB(bool, target_slips, "a leg that stays a target, as its last steps were cut short, counts as in sync");
@@ -223,7 +224,7 @@ static bool is_target(struct mirror *m, const struct verdict *v)
 /* Who has its lock may wait for it without end, and a join holds those up that come after it. */
 static int lock_other(struct mirror *m, enum leg_id other)
 {
-	unsigned long until = jiffies + JOIN_SECONDS * HZ;
+	unsigned long until = jiffies + (m->join_needs ? JOIN_SECONDS : LOOK_SECONDS) * HZ;
 
 	while (!mutex_trylock(&m->meta->lock[other])) {
 		if ((READ_ONCE(m->legs[other].silent) || time_after(jiffies, until)) &&
@@ -235,14 +236,15 @@ static int lock_other(struct mirror *m, enum leg_id other)
 }
 
 /*
- * A leg that somebody else has used isn't what the one that comes back is resynced from. One that
- * misses nothing doesn't need the other, which may hang, and is given up as soon as there are two.
+ * Nobody comes back to a leg that somebody else has used, nor is resynced from it. One that misses
+ * nothing doesn't need the other, which may hang: then no answer is good enough, and isn't waited
+ * for so long.
  */
 static int check_other(struct mirror *m, enum leg_id other, enum leg_why *why)
 {
 	int r;
 
-	if (test_knob(other_unseen))
+	if (READ_ONCE(m->legs[other].dead) || test_knob(other_unseen))
 		return 0;
 	r = lock_other(m, other);
 	if (!r) {
@@ -258,11 +260,18 @@ static int check_other(struct mirror *m, enum leg_id other, enum leg_why *why)
 	return r;
 }
 
+static bool other_is_foreign(struct mirror *m, enum leg_id leg)
+{
+	enum leg_id other = other_leg(leg);
+
+	return !m->legs[other].dead && metadata_foreign(m, other) && !test_knob(other_unseen);
+}
+
 static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *found,
 		   bool *target, enum leg_why *why)
 {
-	struct verdict v;
 	bool touched;
+	struct verdict v;
 	int r;
 
 	r = judge(m, leg, found, &v, why);
@@ -272,15 +281,21 @@ static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *
 		return r;
 
 	mutex_lock(&m->meta->lock[leg]);
-	touched = found->super.seq != m->meta->super[leg].seq;
+	/* As often as it is tried: what is in core is what was found, the next time. */
+	touched = found->super.seq != m->meta->super[leg].seq || m->meta->touched[leg];
+	m->meta->touched[leg] = touched && !test_knob(touched_once);
 	metadata_take(m, leg, &found->super);
 	mutex_unlock(&m->meta->lock[leg]);
-	if (is_target(m, &v) || touched || test_knob(looks_always))
+	m->join_needs = is_target(m, &v) || touched || test_knob(looks_always);
+	if (m->join_needs || !READ_ONCE(m->legs[other_leg(leg)].silent))
 		r = check_other(m, other_leg(leg), why);
+	if (r != -ESTALE && !m->join_needs)
+		r = 0;
 	if (!r && (v.full || touched))
 		r = widen(m, leg, v.full);
 	if (r)
 		return r;
+	m->meta->touched[leg] = false;
 	*target = is_target(m, &v);
 	if (!*target)
 		return 0;
@@ -362,6 +377,10 @@ static int come_back(struct mirror *m, enum leg_id leg)
 
 	spin_lock_irq(&m->lock);
 	l->joiner = NULL;
+	if (!r && other_is_foreign(m, leg)) {
+		r = -ESTALE;
+		why = WHY_DIVERGED;
+	}
 	/* Not for what is our own trouble. */
 	if (r && r != -ENOMEM && r != -EAGAIN && l->why != WHY_TOLD)
 		l->why = why;

@@ -16,6 +16,7 @@
 
 TEST_KNOB(bool, known_late, "a superblock says of the other leg what is known when it is written");
 TEST_KNOB(bool, overwrites, "metadata are written, whatever somebody else has written there");
+TEST_KNOB(bool, higher_is_ours, "a seq that this table has never come to is its own");
 TEST_KNOB(bool, unowned, "a superblock doesn't say which table has written it");
 TEST_KNOB(bool, map_unlooked, "a page of the map is written, whatever somebody else has written to the leg");
 TEST_KNOB(bool, whole_is_damaged, "a superblock that is whole and can't be used is overwritten as a damaged one");
@@ -187,8 +188,13 @@ static bool is_ours(struct mirror *m, enum leg_id leg, const struct super_found 
 	/* Somebody has written what is whole, with a newer lockstep, perhaps. */
 	if (found->kind != SUPER_VALID && found->reason != SUPER_MOVED_ON)
 		return test_knob(whole_is_damaged);
-	/* A lower seq is one of an older copy that was put in its place. */
+	/*
+	 * A lower seq is one of an older copy that was put in its place. A higher one than was ever
+	 * tried is a DCD's, which says the same; or this table's own, of a time that it doesn't
+	 * remember, as its host's memory was put back.
+	 */
 	return !memcmp(s->leg_uuid, core->leg_uuid, sizeof(s->leg_uuid)) && s->seq >= said &&
+	       (s->seq <= core->seq || says_the_same(s, core) || test_knob(higher_is_ours)) &&
 	       (s->owner == m->meta->owner || (before && s->owner == before) ||
 		is_former(m, leg, s));
 }

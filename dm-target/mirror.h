@@ -116,6 +116,7 @@ struct mirror {
 	/* join.h */
 	struct mutex join_lock;
 	unsigned int join_changes;	/* changes as of the step under way */
+	bool join_needs;		/* what the other leg has; the joiner's */
 	bool join_off;
 	bool join_ends;			/* a leg is about to come back: see standing.h */
 	struct delayed_work joining;

@@ -245,6 +245,8 @@ static unsigned long patience(const struct transfer *t)
 	const struct mirror *m = t->m;
 	unsigned int ms = READ_ONCE(m->options.timeout[t->leg]);
 
+	if (t->looks && !m->join_needs)
+		return LOOK_SECONDS * HZ;
 	if (READ_ONCE(m->legs[t->leg].dead) || t->looks)
 		return JOIN_SECONDS * HZ;
 	if (!m->ran)

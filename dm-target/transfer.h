@@ -9,8 +9,8 @@
  *  - on a dead leg, which only a join uses (join.h): after JOIN_SECONDS, or as
  *    soon as joins are to stop. Anybody else's ends at once: the join may be
  *    about to find that the leg is no more this mirror's;
- *  - what a join reads of the other leg, which is alive: after JOIN_SECONDS, or if that leg is
- *    silent (watch.h), as soon as joins are to stop;
+ *  - what a join reads of the other leg, which is alive: after JOIN_SECONDS, or LOOK_SECONDS if
+ *    the join can do without, or as soon as joins are to stop;
  *  - a chunk that is read from a silent leg, when the table is suspended or nobody
  *    waits for it any more;
  *  - what a message needs of a silent leg, as soon as the table is being suspended: dm waits for
@@ -51,6 +51,7 @@
 struct mirror;
 
 #define JOIN_SECONDS		10
+#define LOOK_SECONDS		2
 #define TRANSFER_RESERVE	8
 
 struct transfer {

@@ -16,6 +16,13 @@ both_kernels = pytest.mark.parametrize("kernel", KERNELS)
 PATIENCE = ("--timeout", "900")
 
 
+def knobs(words: str) -> tuple[str, ...]:
+    """The runner's options that switch on the module's knobs of these names."""
+    return tuple(
+        option for word in words.split() for option in ("--param", f"dm_lockstep.test_{word}=1")
+    )
+
+
 @both_kernels
 @pytest.mark.parametrize(
     "scenario",
@@ -109,8 +116,7 @@ def test_an_older_copy_of_a_leg(part: str) -> None:
     ("rejoins_block", "unstamped"), ("alone_local", "alone_anew"), ("alone_remote", "alone_anew"),
 ])  # fmt: skip
 def test_an_older_copy_that_is_taken_is_found(part: str, knob: str) -> None:
-    knobs = [word for one in knob.split() for word in ("--param", f"dm_lockstep.test_{one}=1")]
-    run = lab("state_copies.py", part, options=tuple(knobs))
+    run = lab("state_copies.py", part, options=knobs(knob))
     assert run.rc == 1, run.text
     assert re.search("was accepted, has to be|in vain for: AD alone", run.stderr), run.text
 
@@ -158,6 +164,28 @@ def test_a_leg_used_elsewhere_that_is_overwritten_is_found(part: str, knob: str)
     assert run.rc == 1, run.text
 
 
+FOREIGN = ["auto", "known_error", "known_block", "second", "starved", "clone"]
+
+
+@pytest.mark.parametrize("part", FOREIGN)
+def test_nobody_comes_back_to_a_leg_of_others(part: str) -> None:
+    run = lab("state_foreign.py", part, options=PATIENCE)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("part", "knob", "says"), [
+    ("auto", "other_unseen", "was accepted"), ("known_error", "other_unseen", "was accepted"),
+    ("known_block", "other_unseen", "was accepted"),
+    ("second", "other_unseen touched_once", "was accepted"),
+    ("starved", "starved_stays", "reads of the remote leg"),
+    ("clone", "higher_is_ours", "superblock is as it was"),
+])  # fmt: skip
+def test_a_leg_comes_back_to_one_of_others(part: str, knob: str, says: str) -> None:
+    """The control, and of what else is done to a leg that somebody else has used."""
+    run = lab("state_foreign.py", part, options=(*PATIENCE, *knobs(knob)))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 @pytest.mark.parametrize(("kernel", "lives"), [("plain", 150), ("checked", 10)])
 def test_lives_of_a_leg_that_two_hosts_use(kernel: str, lives: int) -> None:
     options = ("--sim-timeout", "360000", *PATIENCE)
@@ -166,13 +194,13 @@ def test_lives_of_a_leg_that_two_hosts_use(kernel: str, lives: int) -> None:
 
 
 @pytest.mark.parametrize(("knob", "lives", "says"), [
-    ("unowned", 100, "was acknowledged"), ("overwrites", 100, "was acknowledged"),
+    ("unowned higher_is_ours", 100, "was acknowledged"), ("overwrites", 100, "was acknowledged"),
     ("map_unlooked", 100, "differ, first in"), ("reloads_foreign", 100, "changes what was read"),
     ("resumes_foreign", 300, "changes what was read"),
 ])  # fmt: skip
 def test_a_loss_between_two_hosts_is_found(knob: str, lives: int, says: str) -> None:
-    options = ("--sim-timeout", "360000", "--param", f"dm_lockstep.test_{knob}=1")
-    run = lab("state_hosts.py", str(lives), "1", options=(*PATIENCE, *options))
+    options = (*PATIENCE, "--sim-timeout", "360000", *knobs(knob))
+    run = lab("state_hosts.py", str(lives), "1", options=options)
     assert run.rc == 1 and says in run.stderr, run.text
 
 

@@ -240,7 +240,7 @@ def returns() -> None:
         read = Beside(lambda: disk.read(512, 8))
         recover = Beside(lambda: dm.message("mirror", "recover"))
         w.ends("the read", read, 30)
-        w.ends("recover", recover, 1)
+        w.ends("recover", recover, 3)
     base.equal(w.health(), "DA", "health")
     w.local.wake()
     base.until(lambda: w.health() == "AA", "in sync again", 60)
