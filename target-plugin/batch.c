@@ -19,6 +19,8 @@ TEST_KNOB(bool, late_stale, "what comes late of the log is written, whatever is 
 #define OF_RING	32			/* a batch is no larger than such a part of it, */
 #define LEAST	(256U << 10)		/* nor smaller than that */
 #define LOG_SHARED 2
+
+TEST_KNOB(bool, dead_shared, "a dead log has as few reads at a time as one that NVRAM waits for");
 #define JOINED 256			/* ranges of zeroes */
 
 struct dcd_batch *dcd_batch_new(struct dcd_engine *e)
@@ -304,11 +306,14 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 
 /*
  * How many reads of the log at a time: few while NVRAM waits for the log disk, as each
- * costs that as much time as a segment, and a full NVRAM stops all writes.
+ * costs that as much time as a segment, and a full NVRAM stops all writes. It doesn't wait for one
+ * that is dead.
  */
 static unsigned int log_width(struct dcd_engine *e, dcd_width *width)
 {
-	return dcd_log_pressed(e) ? min(width(e), LOG_SHARED) : width(e);
+	bool shared = (!READ_ONCE(e->log_dead) || test_knob(dead_shared)) && dcd_log_pressed(e);
+
+	return shared ? min(width(e), LOG_SHARED) : width(e);
 }
 
 /*

@@ -94,6 +94,7 @@ struct dcd_request {
 	struct list_head waiting;
 	sector_t entered;	/* so far */
 	u64 segment;		/* where its last entry is */
+	u64 asked;		/* for room: dcd_sweep.called then; 0: it hasn't */
 	u64 began;		/* how often entries had been taken back at its first one */
 	bool again;		/* its own may have been since: all of it once more */
 };

@@ -28,7 +28,7 @@
 #define READS		(HZ / 20)	/* so long ago they count as going on */
 #define READS_DEPTH	2
 #define AMID_UNREAD	(HZ / 4)	/* while a part of the log can't be read: the next round */
-#define CLOSE_TRIES	50	/* five seconds: more than a moment of the log's is (lost.h) */
+#define CLOSE_WAITS	(5 * HZ)	/* more than a moment of the log's is (lost.h) */
 #define LEAVING		(HZ / 50)	/* while the log is being left: the next look */
 
 TEST_KNOB(bool, close_hurries, "a close may not wait for the destager's round that is under way");
@@ -109,13 +109,13 @@ static void destage_now(struct dcd_engine *e)
 
 /*
  * Once more without memory, if leaving the log takes another round, if this one was for a part only
- * (no_further()), or, unless NVRAM keeps it, while it may be for a moment only that the log can't
- * be read.
+ * (no_further()), or, if only NVRAM has what was acknowledged and forgets it, while it may be for a
+ * moment only that the log can't be read.
  */
 void dcd_destage_all(struct dcd_engine *e)
 {
-	unsigned int tries = CLOSE_TRIES;
-	bool again;
+	unsigned long until = jiffies + CLOSE_WAITS;
+	bool again, waits;
 	u64 before;
 
 	spin_lock(&e->lock);
@@ -125,14 +125,15 @@ void dcd_destage_all(struct dcd_engine *e)
 		before = READ_ONCE(e->committed);
 		destage_now(e);
 		spin_lock(&e->lock);
-		again = (e->round_error == -ENOMEM || e->leaving == DCD_LEAVE_LAST ||
-			 (e->round_error == DCD_UNREAD && !e->keeps && !test_knob(close_unread)) ||
+		waits = e->round_error == DCD_UNREAD && !e->keeps && !e->after_log &&
+			!test_knob(close_unread);
+		again = (e->round_error == -ENOMEM || e->leaving == DCD_LEAVE_LAST || waits ||
 			 e->committed != before) &&
 			e->committed != e->head;
 		spin_unlock(&e->lock);
 		if (again)
 			schedule_timeout_uninterruptible(HZ / 10);
-	} while (again && --tries);
+	} while (again && time_before(jiffies, until));
 }
 
 /* How many I/Os at a time now. */

@@ -11,43 +11,49 @@
 #include "outcome.h"
 
 TEST_KNOB(bool, stuck_stale, "a write is refused by a round that has failed, though another one is asked for");
+TEST_KNOB(bool, stuck_starves, "a write waits while anybody asks for a round");
 TEST_KNOB(bool, unread_holds, "a close waits for what a log that is left may give yet");
 TEST_KNOB(bool, one_turn, "writes wait in one queue, however long they are");
 
-/* The last round has failed, and none is asked for at once, as disks may have been mended. */
-static bool is_stuck(const struct dcd_engine *e)
+/*
+ * The last round has failed, and none is under way that was asked for, as disks may have been
+ * mended: by @rq, that is, once it has asked.
+ */
+static bool is_stuck(const struct dcd_engine *e, const struct dcd_request *rq)
 {
-	return e->stuck && (e->sweep.called == e->sweep.answered || test_knob(stuck_stale));
+	u64 asked = rq->asked && !test_knob(stuck_starves) ? rq->asked : e->sweep.called;
+
+	return e->stuck && (e->sweep.answered >= asked || test_knob(stuck_stale));
 }
 
 /*
  * Nothing makes room: the committer does while the log works and has a place
  * for each slot; else only the destager can. Needs @lock.
  */
-static bool hopeless(struct dcd_engine *e)
+static bool hopeless(struct dcd_engine *e, const struct dcd_request *rq)
 {
 	lockdep_assert_held(&e->lock);
 	if (e->closing)
 		return true;
 	if (e->leaving)	/* then they go through, if the data disk works */
-		return is_stuck(e) && (e->worn || !e->keeps);
+		return is_stuck(e, rq) && (e->worn || !e->keeps);
 	if (e->worn || (e->log_dead && !e->keeps))
 		return true;
 	if (dcd_slot_coming(e) || !dcd_may_reserve(e, 1))
 		return false;
 	if (dcd_ring_is_behind(e, e->tail))
 		return false;
-	return is_stuck(e) && (e->log_dead || !dcd_ring_free(e));
+	return is_stuck(e, rq) && (e->log_dead || !dcd_ring_free(e));
 }
 
-static bool can_go_on(struct dcd_engine *e, unsigned int entries)
+static bool can_go_on(struct dcd_engine *e, const struct dcd_request *rq, unsigned int entries)
 {
 	bool yes;
 
 	spin_lock(&e->lock);
 	yes = (!e->held && !dcd_leave_holds(e) && dcd_may_reserve(e, entries) &&
 	       !dcd_open_is_kept(e) && (e->open || dcd_slot_free(e, false))) ||
-	      e->leaving == DCD_LEAVE_LEFT || hopeless(e);
+	      e->leaving == DCD_LEAVE_LEFT || hopeless(e, rq);
 	spin_unlock(&e->lock);
 	return yes;
 }
@@ -68,7 +74,7 @@ static int reserve(struct dcd_engine *e, struct dcd_place_in_slot *place)
 
 	spin_lock(&e->lock);
 	r = dcd_reserve(e, place);
-	if (r == -EAGAIN && hopeless(e))
+	if (r == -EAGAIN && hopeless(e, place->rq))
 		r = -EIO;
 	spin_unlock(&e->lock);
 	dcd_reserved(e, place);
@@ -240,6 +246,7 @@ void dcd_intake(struct dcd_engine *e, struct dcd_request *rq)
 	rq->engine = e;
 	rq->entered = 0;
 	rq->segment = 0;
+	rq->asked = 0;
 	rq->again = false;
 	if (!rq->sectors || !has_all_data(rq)) {
 		dcd_answer(e, rq, rq->sectors ? -EINVAL : 0);
@@ -260,6 +267,7 @@ void dcd_intake_again(struct dcd_engine *e, struct dcd_request *rq)
 {
 	rq->entered = 0;
 	rq->segment = 0;
+	rq->asked = 0;
 	rq->again = false;
 	if (dcd_wait_over(e, rq))
 		dcd_answer_over(e, rq);
@@ -319,11 +327,14 @@ static void wait_for_time_and_room(struct dcd_engine *e, struct dcd_request *rq,
 	if (early(e, &at)) {
 		dcd_count(e, DCD_N_THROTTLED, 1);
 		wait_for_time(e, rq, at);
-	} else if (!can_go_on(e, entries)) {
+	} else if (!can_go_on(e, rq, entries)) {
 		dcd_count(e, DCD_N_WAITS_FOR_ROOM, 1);
 		dcd_destage_kick(e);
+		spin_lock(&e->lock);
+		rq->asked = e->sweep.called;
+		spin_unlock(&e->lock);
 		while (!wait_event_timeout(e->room,
-					   can_go_on(e, entries) || dcd_wait_over(e, rq), DCD_LOOK))
+					   can_go_on(e, rq, entries) || dcd_wait_over(e, rq), DCD_LOOK))
 			;
 	}
 }

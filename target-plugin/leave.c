@@ -14,6 +14,7 @@
 
 TEST_KNOB(bool, no_marks, "the log and the NVRAM that are left aren't marked");
 TEST_KNOB(bool, leave_hasty, "what the log that is left doesn't give just now is lost");
+TEST_KNOB(bool, leave_quiet, "nobody is told that the log is dead, as it is left");
 TEST_KNOB(bool, leave_each, "each place of a log that gives nothing is waited for by itself");
 TEST_KNOB(bool, left_is_fine, "what the log that is left can't give is no medium error");
 
@@ -121,6 +122,8 @@ void dcd_leave_begin(struct dcd_engine *e)
 		e->stuck = false;
 	}
 	spin_unlock(&e->lock);
+	if (!test_knob(leave_quiet))
+		wake_up_all(&e->room);	/* a commit may wait there, and this round waits for it */
 	e->sweep.n = 0;
 	e->sweep.asking = false;
 	e->mute.is = false;

@@ -17,6 +17,8 @@
 TEST_KNOB(bool, lost_restless, "what couldn't be read is read again in every round");
 TEST_KNOB(bool, lost_stays, "a damaged place of the log holds its tail, and its next start");
 TEST_KNOB(bool, lost_at_once, "what can't be read is given up as soon as half of the ring is used");
+TEST_KNOB(bool, rests_closed, "at the close what couldn't be read just before isn't read");
+TEST_KNOB(bool, asks_each, "for each place that can't be read the log is asked for its superblock");
 TEST_KNOB(bool, found_rests, "what could be read at last isn't read before its time, all the same");
 TEST_KNOB(bool, lost_in_log, "past a dead log nothing says what is lost, so nothing gets past it");
 TEST_KNOB(bool, lost_past_log, "past a dead log nothing that can't be read is waited for");
@@ -96,13 +98,15 @@ static bool is_waited_for(const struct dcd_engine *e, u64 at)
 
 /*
  * What took so long to fail for the first time that the second one may tell doesn't. Nor does what
- * is waited for: NVRAM gets no room before it is read.
+ * is waited for: NVRAM gets no room before it is read. Nor anything past a dead log at the close:
+ * there may be no other time.
  */
 bool dcd_lost_rests(const struct dcd_engine *e, u64 at)
 {
 	const struct dcd_doubt *d = known(e, at);
+	bool last = READ_ONCE(e->ending) && e->sweep.past_log && !test_knob(rests_closed);
 
-	return d && !test_knob(lost_restless) && time_before(jiffies, d->seen + LEAST) &&
+	return d && !test_knob(lost_restless) && !last && time_before(jiffies, d->seen + LEAST) &&
 	       (d->failed > 1 || time_before(jiffies, d->since + LEAST)) && !is_waited_for(e, at);
 }
 
@@ -152,7 +156,7 @@ static bool within_bounds(const struct dcd_engine *e, const struct dcd_place *p)
 }
 
 /* Does the log give what it is known to have in another place? -ETIME: nobody knows. */
-static int gives_others(struct dcd_engine *e)
+static int ask_others(struct dcd_engine *e)
 {
 	struct dcd_super_found *f = kmalloc(sizeof(*f), GFP_NOIO);
 	u8 *buf = kmalloc(2 * DCD_BLOCK, GFP_NOIO);
@@ -167,6 +171,15 @@ static int gives_others(struct dcd_engine *e)
 	kfree(buf);
 	kfree(f);
 	return r == -ETIME || r == -ENOMEM ? -ETIME : r == 1;
+}
+
+/* Once for all loads of a batch, as it may take long. */
+static int gives_others(struct dcd_engine *e)
+{
+	if (!e->lost.others_known || test_knob(asks_each))
+		e->lost.others = ask_others(e);
+	e->lost.others_known = true;
+	return e->lost.others;
 }
 
 /* It has been read: so it is in the next round, not later. */
@@ -272,6 +285,7 @@ static bool give_up(struct dcd_engine *e, const struct dcd_load *l)
 
 void dcd_lost_begin(struct dcd_engine *e)
 {
+	e->lost.others_known = false;
 	e->lost.giving_n = 0;
 	e->lost.giving_sectors = 0;
 }

@@ -70,6 +70,8 @@ enum dcd_away {
 struct dcd_lost {
 	unsigned long n;
 	u64 sectors;
+	int others;			/* what gives_others() has found, if @others_known */
+	bool others_known;		/* for this batch */
 	unsigned long giving_n;		/* of this batch, which the index doesn't know yet */
 	u64 giving_sectors;
 	struct dcd_doubt *doubts;

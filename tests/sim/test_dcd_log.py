@@ -71,3 +71,26 @@ def test_what_a_log_said_before_it_was_claimed_is_not_believed(
     run = lab("dcd_twice.py", "left", options=tuple(options))
     assert run.rc == rc, run.text
     assert not rc or "by its other name: /dev/sda has other bytes" in run.stderr, run.text
+
+
+@pytest.mark.parametrize(("kernel", "parts"), [
+    ("plain", ()), ("checked", ("rests-dram:battery", "closed-lab-hang", "left", "starved")),
+])  # fmt: skip
+def test_past_a_dead_log(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_dead_log.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("part", "knob", "says"), [
+    ("rests-dram:battery", "rests_closed", "has other bytes"),
+    ("closed-dram:battery-ring", "unread_unbound", "the close took"),
+    ("closed-dram:battery-super", "asks_each", "the close took"),
+    ("closed-lab-hang", "unread_unbound", "the close took"),
+    ("refused-super", "asks_each", "a write was refused after"),
+    ("hangs", "dead_shared", "a write took"), ("left", "leave_quiet", "writes took"),
+    ("starved", "stuck_starves", "a write was refused after"),
+])  # fmt: skip
+def test_past_a_dead_log_something_can_take_long(part: str, knob: str, says: str) -> None:
+    """The control: or, at the close, be lost."""
+    run = lab("dcd_dead_log.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    assert run.rc == 1 and says in run.stderr, run.text

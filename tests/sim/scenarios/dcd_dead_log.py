@@ -1,168 +1,232 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The log disk dies for good: README's steps, to another log disk or without one.
+"""Past a dead log: a LUN is closed, or writes wait, while places of it can't be read, or only
+slowly. Nothing that can be read is lost, and nobody waits for long.
 
-Of what was acknowledged the data disk gets all that NVRAM has, never anything over what is newer
-there; that something may be lost is said. No later start brings the dead log back.
+    dcd_dead_log.py [PART...]
 """
 
-import errno
-import json
-import random
-import subprocess
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
 
-from dcdlab import SEGMENT, TOOL, Box, Disk, Model, filled, some_write
-from locklab import base, blk, dm, lio
+from dcdlab import RING_START, SEGMENT, Box, Disk, Model, filled
+from locklab import base, blk
+from poisonlab import HELD
 
-BLOCK = 4096
-LOSSES = 3
-HELD = "destage_idle_ms=3600000,destage_low=98,destage_high=99,read_cache_bytes=0"
-
-
-def tool(command: str, *words: str) -> tuple[int, dict[str, object]]:
-    done = subprocess.run([TOOL, command, *words, "--json"], capture_output=True, text=True,
-                          check=False)  # fmt: skip
-    print(done.stderr, end="")
-    return done.returncode, json.loads(done.stdout) if done.stdout else {}
-
-
-def rescue(box: Box, command: str) -> tuple[int, dict[str, object]]:
-    return tool(command, "--data", box.data.node, "--log", "none", "--nvram", box.view, "--salvage")
-
-
-def box_of(settings: str = "") -> Box:
-    return Box(nvram="lab", settings=settings, nvram_bytes=BLOCK + 6 * SEGMENT)
-
-
-def stopped(box: Box) -> None:
-    """The DCD has been closed, as well as can be; the log disk can't be read any more."""
-    box.log.fail()
-    with base.refused("with the dead log", kernel="can't read the superblock"):
-        lio.Backstore("dcd", "bad", box.control())
+WHOLE = 112  # sectors of a write that fills a segment
+RING = RING_START // blk.SECTOR
+UNREADABLE_S = 6  # longer than a place is waited for
+PLACES = 1200
+SLOW_MS, HOURS_MS = 200, 3_600_000
+CLOSE_S = 8  # five seconds, and a round
+REFUSED_S = 34  # thirty seconds, and a round
+HUNG_S = 170  # a minute each for a superblock, a place, and a superblock; it took 216 s once
+STARVED_S = 30
+BUSY_AFTER = 10  # the default
+HOW = {  # reads of the superblock, and of the ring: which fail (or don't), after so long
+    "ring": (None, (True, SLOW_MS)),
+    "all": ((True, SLOW_MS), (True, SLOW_MS)),
+    "super": ((False, SLOW_MS), (True, 0)),
+    "minute": ((False, 60_000), (False, 60_000)),
+    "hang": ((False, HOURS_MS), (False, HOURS_MS)),
+}
 
 
-def replaced() -> None:
-    base.step("another log disk, all that counts is in NVRAM and on the data disk")
-    box = box_of()
-    model = Model(box.data.sectors)
+def box_of(nvram: str, mib: int, more: str = "") -> tuple[Box, Model]:
+    box = Box(nvram=nvram, data_mib=64, log_mib=mib, nvram_bytes=4096 + 8 * SEGMENT,
+              settings=f"{HELD},scrub_kib=0{more}")  # fmt: skip
+    return box, Model(box.data.sectors)
+
+
+def patient(disk: blk.Disk) -> None:
+    """The initiator takes nothing back that takes long."""
+    base.put(f"/sys/block/{disk.node.split('/')[-1]}/device/timeout", 900)
+
+
+def at_rest(nvram: str) -> None:
+    base.step(f"{nvram}: closed soon after a place of a dead log can be read again")
+    box, model = box_of(nvram, 4)
     with box.disk() as disk:
-        filled(disk, model, 0, 3000, "before", 16)
-        box.destaged()
-        box.log.fail()
-        filled(disk, model, 1000, 1600, "past the log", 16)
-        box.says("log FAILING", "the log to be found dead")
-    stopped(box)
-    old = box.log
-    code, told = rescue(box, "retire")
-    base.equal((code, told["state"], told["log_lost"]), (LOSSES, "retired", True), f"{told}")
-    base.equal(rescue(box, "retire")[0], LOSSES, "once more")
-    with blk.Disk(box.data.node) as disk:
-        model.check(disk, "the data disk alone")
-    box.log = Disk("log2", 3)
-    base.run(TOOL, "format", "--data", box.data.node, "--log", box.log.node, "--nvram", box.view)
+        filled(disk, model, 4096, 4096 + 20 * WHOLE, "in the log", WHOLE)
+        filled(disk, model, 0, 64, "old", 8)
+        filled(disk, model, 8192, 8192 + 10 * WHOLE, "more", WHOLE)
+        box.says("0 in use", "all to be in the log")
+        first = RING + 3 * SEGMENT // blk.SECTOR
+        box.log.refuse_and_break(first, first + SEGMENT // blk.SECTOR - 1)
+        filled(disk, model, 0, 64, "new", 8)
+        box.says("log FAILING", "the log to be dead")
+        time.sleep(UNREADABLE_S)
+        box.log.refuse((0, box.log.sectors - 1))
+        time.sleep(0.5)
+    box.log.heal()
     with box.disk() as disk:
-        filled(disk, model, 0, 3000, "by the new log", 16)
-        model.check(disk, "the new log")
-    base.step("the dead one comes back")
-    old.heal()
-    new, box.log = box.log, old
-    with base.refused("the old log", errno.EMEDIUMTYPE, kernel="doesn't belong to the log"):
-        lio.Backstore("dcd", "bad", box.control())
-    box.log = new
+        model.check(disk, "opened again")
+    box.away()
+
+
+def broken(log: Disk, how: str) -> None:
+    """It takes no writes, and reads of it are as HOW says."""
+    log.refuse_and_read(*((part, HOW[how][n]) for n, part in enumerate(
+        ((0, RING - 1), (RING, log.sectors - 1)))))  # fmt: skip
+
+
+def in_log_only(box: Box, model: Model, disk: blk.Disk) -> None:
+    for n in range(PLACES):
+        filled(disk, model, 4096 + 16 * n, 4096 + 16 * n + 8, "in the log", 8)
+    box.says("0 in use", "all to be in the log")
+
+
+def closed(nvram: str, how: str) -> None:
+    base.step(f"{nvram}: closed past a dead log of which nothing can be read ({how})")
+    box, model = box_of(nvram, 8, ",busy_after_ms=0")
+
+    def in_time(close: Callable[[], None]) -> None:
+        took = blk.timed(close)
+        print(f"  the close took {took:.1f} s", flush=True)
+        base.expect(took < CLOSE_S, f"the close took {took:.1f} s")
+
+    with box.disk_closed_by(in_time) as disk:
+        patient(disk)
+        in_log_only(box, model, disk)
+        broken(box.log, how)
+        with contextlib.suppress(OSError):
+            disk.write(0, blk.pattern("new", 8))
+        box.says("log FAILING", "the log to be dead")
+    box.log.heal()
+    box.away()
+
+
+def refused(how: str) -> None:
+    base.step(f"lab: NVRAM is full past a dead log of which nothing can be read ({how})")
+    box, model = box_of("lab", 8, ",busy_after_ms=0")
     with box.disk() as disk:
-        model.check(disk, "and with the right one")
-    old.remove()
+        patient(disk)
+        in_log_only(box, model, disk)
+        broken(box.log, how)
+        began = time.monotonic()
+        with contextlib.suppress(OSError):
+            for n in range(200):
+                began = time.monotonic()
+                disk.write(65536 + WHOLE * (n % 20), blk.pattern(f"new {n}", WHOLE))
+        took = time.monotonic() - began
+        print(f"  refused after {took:.1f} s", flush=True)
+        base.expect(took < REFUSED_S, f"a write was refused after {took:.1f} s")
+        box.log.heal()
+    box.away()
+
+
+def hangs() -> None:
+    base.step("lab: NVRAM is full past a dead log that answers each read after a minute")
+    box, model = box_of("lab", 8, ",busy_after_ms=0")
+    with box.disk() as disk:
+        patient(disk)
+        in_log_only(box, model, disk)
+        broken(box.log, "minute")
+        took = 0.0
+        for n in range(20):
+            data = blk.pattern(f"new {n}", WHOLE)
+            took = max(took, blk.timed(partial(disk.write, 65536 + WHOLE * n, data)))
+            if took > 1:
+                break
+        print(f"  the longest write took {took:.1f} s", flush=True)
+        base.expect(1 < took < HUNG_S, f"a write took {took:.1f} s")
+        box.log.heal()
     box.away()
 
 
 def left() -> None:
-    base.step("none any more")
-    box = box_of()
+    base.step("a commit waits for a slot that it may pin; meanwhile the log is left")
+    box = Box(data_mib=64, log_mib=5, nvram="lab", nvram_bytes=4096 + 6 * SEGMENT,
+              settings=f"{HELD},scrub_kib=0")  # fmt: skip
     model = Model(box.data.sectors)
-    with box.disk_until_cut() as disk:
-        filled(disk, model, 0, 300, "only in NVRAM", 16)
-    stopped(box)
-    code, told = rescue(box, "recover")
-    base.equal((code, told["state"], told["log_lost"]), (LOSSES, "salvaged", True), f"{told}")
-    base.equal(rescue(box, "retire")[0], LOSSES, "retire")
-    with blk.Disk(box.data.node) as disk:
-        model.check(disk, "the data disk alone")
-        filled(disk, model, 0, 600, "without a DCD", 16)
+    with box.disk() as disk:
+        filled(disk, model, 65536, 65536 + 24 * WHOLE, "in places that can't be read", WHOLE)
+        box.says("0 in use", "the log to have all")
+        box.log.fail("1 error_reads")
+        for at in range(65536, 65536 + 24 * WHOLE, WHOLE):
+            with contextlib.suppress(OSError):
+                disk.read(at, 8)
+        base.expect(box.count("doubted") > 8, box.info())
+        box.log.heal()
+        box.set("destage_idle_ms=1")
+        box.destaged()
+        for _ in range(2):
+            filled(disk, model, 65536, 65536 + 20 * WHOLE, "up to the ring's end", WHOLE)
+            box.destaged()
+        box.data.fail_writes()
+        box.log.slow_reads(HOURS_MS)
+        filled(disk, model, 0, 5 * WHOLE, "read back late", WHOLE)
+        base.until(lambda: box.count("read_back_late") > 3, "half of the slots to be pinned")
+        time.sleep(0.5)
+        box.set("leave_log=1")
+        box.says("log LEAVING", "the log to be left")
+        time.sleep(0.3)
+        box.data.heal()
+        took = blk.timed(partial(filled, disk, model, 20000, 20000 + 12 * WHOLE, "then", WHOLE))
+        print(f"  twelve writes took {took:.1f} s", flush=True)
+        base.expect(took < BUSY_AFTER, f"writes took {took:.1f} s")
+        box.says("log LEFT", "the log to be left")
+        model.check(disk, "left")
     box.log.heal()
-    with base.refused("the old log", errno.EMEDIUMTYPE, kernel="was retired"):
-        lio.Backstore("dcd", "bad", box.control())
-    code, told = tool(
-        "recover", "--data", box.data.node, "--log", box.log.node, "--nvram", box.view
-    )
-    base.equal((code, told["state"]), (1, "refused"), f"{told}")
-    with blk.Disk(box.data.node) as disk:
-        model.check(disk, "nothing came back")
     box.away()
 
 
-def no_guess() -> None:
-    base.step("the newest entries can't be read")
-    box = box_of()
-    model = Model(box.data.sectors)
-    with box.disk_until_cut() as disk:
-        filled(disk, model, 0, 96, "only in NVRAM", 16)
-    for slot in range(6):
-        table = (BLOCK + slot * SEGMENT + BLOCK) // blk.SECTOR
-        dm.message(f"nv{box.tag}", f"poison {table} 1")
-    before = box.data.bytes(0, 2000)
-    code, told = rescue(box, "recover")
-    base.equal((code, told["reason"]), (1, "newest_entries_missing"), f"{told}")
-    base.expect(box.data.bytes(0, 2000) == before, "the data disk was written to")
+def starved() -> None:
+    base.step("neither disk takes writes, and somebody reads a damaged block of the log")
+    box, model = box_of("lab", 4, ",busy_after_ms=0")
+    stop = threading.Event()
+
+    def read() -> None:
+        end = time.monotonic() + 2 * STARVED_S
+        with blk.Disk(disk.node, write=False) as mine:
+            while not stop.is_set() and time.monotonic() < end:
+                with contextlib.suppress(OSError):
+                    mine.read(4096 + 2 * WHOLE, 8)
+                time.sleep(0.2)
+
+    def write() -> None:
+        for n in range(20):
+            disk.write(8192 + WHOLE * n, blk.pattern(f"new {n}", WHOLE))
+
+    with box.disk() as disk:
+        patient(disk)
+        filled(disk, model, 4096, 4096 + 20 * WHOLE, "in the log", WHOLE)
+        box.says("0 in use", "all to be in the log")
+        box.log.rot(bytes(model.bytes[(4096 + 2 * WHOLE) << 9 :][: blk.SECTOR]))
+        box.log.refuse_and_break(0, 15)
+        box.data.fail_late(100, (8, box.data.sectors - 9))
+        filled(disk, model, 0, 8, "new", 8)
+        box.says("log FAILING", "the log to be dead")
+        box.says("data FAILING", "the data disk to fail")
+        time.sleep(6)
+        reader = threading.Thread(target=read)
+        reader.start()
+        began = time.monotonic()
+        with base.refused("a write"):
+            write()
+        took = time.monotonic() - began
+        stop.set()
+        reader.join()
+        print(f"  refused after {took:.1f} s", flush=True)
+        base.expect(took < STARVED_S, f"a write was refused after {took:.1f} s")
+        box.data.heal()
+        box.log.heal()
     box.away()
 
 
-def chance() -> None:
-    """At any moment, by a cut: each block is the newest, or one that only the log had."""
-    behind = refusals = 0
-    for life in range(16):
-        rng = random.Random(f"dead log {base.SEED} {life}")
-        box = box_of(rng.choice((HELD, "", "destage_idle_ms=1")))
-        model, whole = Model(box.data.sectors), rng.random() < 0.5
-        with box.disk_until_cut() as disk:
-            for n in range(rng.randrange(50, 400)):
-                some_write(disk, model, rng, f"{life} {n}", within=3000)
-            if whole:
-                box.set("destage_idle_ms=1")
-                box.destaged()
-                for n in range(20):
-                    some_write(disk, model, rng, f"{life} newest {n}", within=3000)
-            held = Model(box.data.sectors)
-            held.bytes[:] = box.data.bytes(0, box.data.sectors)
-        with blk.Disk(box.view, write=False) as nvram:
-            good = nvram.read(0, nvram.sectors)
-        spoiled = life % 2 == 1
-        if spoiled:  # in half of the lives a part of NVRAM is unreadable, too
-            sector = rng.randrange(BLOCK // blk.SECTOR, len(good) // blk.SECTOR - 8)
-            dm.message(f"nv{box.tag}", f"poison {sector} {rng.choice((1, 8))}")
-        code, told = rescue(box, "recover")
-        if spoiled and code == 1:
-            base.equal(told["reason"], "newest_entries_missing", f"{told}")
-            refusals += 1
-        else:
-            base.equal((code, told["state"]), (LOSSES, "salvaged"), f"{told}")
-        now = box.data.bytes(0, box.data.sectors)
-        for at in range(0, len(now), blk.SECTOR):
-            part = slice(at, at + blk.SECTOR)
-            if now[part] == model.bytes[part]:
-                continue
-            base.expect(not whole or spoiled, f"sector {at // blk.SECTOR} isn't what it was")
-            base.expect(now[part] == held.bytes[part], f"sector {at // blk.SECTOR} went back")
-            behind += 1
-        with blk.Disk(box.view) as nvram:
-            nvram.write(0, good)
-        # And with the log after all: nothing was spoiled.
-        with box.disk() as disk:
-            model.check(disk, "with the log")
-        box.away()
-    base.expect(behind > 0, "the log never had anything alone")
-    print(f"  {behind} sectors were only in the log, {refusals} refusals")
-
-
-replaced()
-left()
-no_guess()
-chance()
+PARTS: dict[str, Callable[[], None]] = {
+    **{f"rests-{nvram}": partial(at_rest, nvram) for nvram in ("dram:battery", "dram")},
+    **{f"closed-{nvram}-{how}": partial(closed, nvram, how)
+       for nvram, how in (("dram:battery", "ring"), ("dram:battery", "all"),
+                          ("dram:battery", "super"), ("dram:battery", "hang"), ("none", "super"),
+                          ("lab", "hang"))},
+    **{f"refused-{how}": partial(refused, how) for how in ("ring", "all", "super")},
+    "hangs": hangs,
+    "left": left,
+    "starved": starved,
+}  # fmt: skip
+for name in base.words(1, PARTS) or PARTS:
+    PARTS[name]()
+base.step("done")

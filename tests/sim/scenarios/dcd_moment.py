@@ -153,11 +153,7 @@ def rotten(box: Box, disk: blk.Disk, model: Model) -> None:
     """A sector of the log is damaged; the log takes no writes, and a place can't be read."""
     filled(disk, model, 4096, 4096 + 20 * WHOLE, "in the log", WHOLE)
     base.until(lambda: "0 in use" in box.info(), "all to be in the log")
-    raw = bytes(model.bytes[(4096 + 2 * WHOLE) << 9 :][:512])
-    with blk.Disk("/dev/mapper/log-medium") as medium:
-        at = medium.read(0, medium.sectors).find(raw)
-        base.expect(at >= 0, "it isn't in the log")
-        medium.write(at // 512, bytes([raw[0] ^ 4]) + raw[1:])
+    box.log.rot(bytes(model.bytes[(4096 + 2 * WHOLE) << 9 :][:512]))
     refused_but_for(box, 6)
 
 

@@ -122,6 +122,24 @@ class Disk:
             f"{first} {self.sectors - first} delay {medium} {first} {ms} {ring} {ring}",
         ])  # fmt: skip
 
+    def refuse_and_read(self, *parts: tuple[tuple[int, int], tuple[bool, int] | None]) -> None:
+        """Writes are I/O errors; reads of each of these parts, which are all of it, are errors or
+        good (True or False) after so many ms, or good at once."""
+        bad, medium, lines = self._bad(), self._medium, []
+        for (first, last), how in parts:
+            fails, ms = how or (False, 0)
+            read = f"{bad if fails else medium} {first} {ms}"
+            write, flush = f"{bad} {first} 0", f"{medium} {first} 0"
+            lines.append(f"{first} {last + 1 - first} delay {read} {write} {flush}")
+        self._load(lines)
+
+    def rot(self, sector: bytes) -> None:
+        """One bit of the first sector that has these bytes changes."""
+        with blk.Disk(self._medium) as disk:
+            at = disk.read(0, disk.sectors).find(sector)
+            base.expect(at >= 0, f"nothing of {self.name} has these bytes")
+            disk.write(at // blk.SECTOR, bytes([sector[0] ^ 4]) + sector[1:])
+
     def fail_reads_late(self, ms: int, *parts: tuple[int, int]) -> None:
         """Only reads of them, likewise; writes are good, and mend nothing."""
         bad = self._bad()
