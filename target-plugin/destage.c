@@ -28,6 +28,7 @@
 #define READS		(HZ / 20)	/* so long ago they count as going on */
 #define READS_DEPTH	2
 #define AMID_UNREAD	(HZ / 4)	/* while a part of the log can't be read: the next round */
+#define CLOSE_TRIES	50
 #define CLOSE_WAITS	(5 * HZ)	/* more than a moment of the log's is (lost.h) */
 #define LEAVING		(HZ / 50)	/* while the log is being left: the next look */
 
@@ -114,7 +115,8 @@ static void destage_now(struct dcd_engine *e)
  */
 void dcd_destage_all(struct dcd_engine *e)
 {
-	unsigned long until = jiffies + CLOSE_WAITS;
+	unsigned int tries = CLOSE_TRIES;
+	unsigned long until = 0;
 	bool again, waits;
 	u64 before;
 
@@ -127,13 +129,16 @@ void dcd_destage_all(struct dcd_engine *e)
 		spin_lock(&e->lock);
 		waits = e->round_error == DCD_UNREAD && !e->keeps && !e->after_log &&
 			!test_knob(close_unread);
+		if (waits && !until)
+			until = jiffies + CLOSE_WAITS;
+		waits = waits && time_before(jiffies, until);
 		again = (e->round_error == -ENOMEM || e->leaving == DCD_LEAVE_LAST || waits ||
 			 e->committed != before) &&
 			e->committed != e->head;
 		spin_unlock(&e->lock);
 		if (again)
 			schedule_timeout_uninterruptible(HZ / 10);
-	} while (again && time_before(jiffies, until));
+	} while (again && --tries);
 }
 
 /* How many I/Os at a time now. */
