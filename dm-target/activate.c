@@ -402,6 +402,9 @@ static int begin(struct mirror *m, enum leg_id *drop)
 
 	/* Of a read-only mirror only what the verdict says is used. */
 	r = find_legs(m, found, &v, draining);
+	/* What somebody else has made of it is why it can't be judged. */
+	if (r == -EINVAL)
+		r = check_inherited(m, found, drop) ?: r;
 	if (!r && m->keep < LEGS && draining[m->keep]) {
 		tell_draining(m, m->keep, "it is the one to go on with; try again when it has");
 		*drop = LEGS;

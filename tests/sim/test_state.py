@@ -164,6 +164,24 @@ def test_a_leg_used_elsewhere_that_is_overwritten_is_found(part: str, knob: str)
     assert run.rc == 1, run.text
 
 
+@pytest.mark.parametrize(("kernel", "lives"), [("plain", 120), ("checked", 8)])
+def test_lives_of_legs_that_strangers_use(kernel: str, lives: int) -> None:
+    options = ("--sim-timeout", "360000", *PATIENCE)
+    run = lab("state_strangers.py", str(lives), "1", kernel=kernel, options=options)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("knob", "lives", "says"), [
+    ("overwrites", 60, "differ, first in"), ("map_unlooked", 60, "another's and has changed"),
+    ("goes_on_foreign", 60, "another's and has changed"),
+    ("other_unseen", 100, "another's and has changed"),
+])  # fmt: skip
+def test_a_leg_that_strangers_use_is_changed(knob: str, lives: int, says: str) -> None:
+    options = ("--sim-timeout", "360000", *PATIENCE, *knobs(knob))
+    run = lab("state_strangers.py", str(lives), "1", options=options)
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 FOREIGN = ["auto", "known_error", "known_block", "second", "starved", "clone"]
 
 
