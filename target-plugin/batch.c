@@ -347,6 +347,10 @@ static void begin_reads(struct dcd_engine *e, struct dcd_batch *b, unsigned int 
 		l->io.status = BLK_STS_OK;
 		if (!at)
 			continue;
+		if (e->sweep.blind) {
+			dcd_lost_wait(l);
+			continue;
+		}
 		l->asked = true;
 		doubtful = dcd_lost_doubtful(e, l->whole.at);
 		if (!dcd_late_may_read(e, doubtful)) {

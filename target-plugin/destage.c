@@ -37,6 +37,7 @@ TEST_KNOB(bool, close_unread, "a close doesn't wait for what can't be read for a
 TEST_KNOB(bool, commit_hurries, "past a dead log a round may not wait for a commit that is under way");
 TEST_KNOB(bool, held_holds_all, "what stays in the log holds all that was there before the sweep came by");
 TEST_KNOB(bool, lost_each, "past a dead log each round that fails says anew what is lost");
+TEST_KNOB(bool, missed_ends, "a round past a dead log ends when too much of that wasn't read");
 TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
 
 /* Of a log that is damaged it is wrong to have more than what has to be there. */
@@ -447,8 +448,11 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 	while (here(e, &now, &tail) == s->past_log) {
 		if (!s->past_log && now.target == tail)
 			return READ_ONCE(e->data_failing) ? dcd_destage_flush(e) : 0;
-		if (first && (failures >= DCD_FAILURES || now.way >= begin + e->data.sectors))
+		if (first && (failures >= DCD_FAILURES || now.way >= begin + e->data.sectors ||
+			      (s->blind && test_knob(missed_ends))))
 			return first;
+		if (s->past_log && s->missed >= DCD_FAILURES && !s->blind)
+			dcd_sweep_blind(s);
 		if (!width(e))
 			return -EAGAIN;
 		dcd_super_catch_up(e);
@@ -547,7 +551,9 @@ static void do_round(struct dcd_engine *e)
 	}
 	dcd_count(e, DCD_N_ROUNDS, 1);
 	set_retry(e, e->round_error);
+	s->missed = 0;
 	r = go_round(e, &m);
+	dcd_sweep_see(s, e->data.sectors);
 	dcd_foresee_nothing(e);
 	dcd_batch_drop(e, &e->ahead);
 	s->ahead = false;

@@ -365,6 +365,12 @@ static void tell_end(struct dcd_engine *e)
 			e->name, e->log.bdev, r);
 }
 
+static const char *what_fails(const struct dcd_engine *e)
+{
+	return e->data_failing ? "log and data disk fail" :
+				 "the log fails, and doesn't give all that it has";
+}
+
 void dcd_close(struct dcd_engine *e)
 {
 	WRITE_ONCE(e->ending, jiffies ?: 1);
@@ -394,11 +400,11 @@ void dcd_close(struct dcd_engine *e)
 		pr_err("dcd: %s: closed; all data are on %pg, but the log %pg can't be told. Only this kernel knows it, from now on: after a reboot that log would bring older data back: before that open the DCD with a log that works, or `dcd format` it\n",
 		       e->name, e->data.bdev, e->log.bdev);
 	} else if (e->bypassed > e->committed) {
-		pr_err("dcd: %s: closed while log and data disk fail: what was in NVRAM is lost but for a part on %pg, and the log %pg may bring older data back there\n",
-		       e->name, e->data.bdev, e->log.bdev);
+		pr_err("dcd: %s: closed while %s: what was in NVRAM is lost but for a part on %pg, and the log %pg may bring older data back there\n",
+		       e->name, what_fails(e), e->data.bdev, e->log.bdev);
 	} else {
-		pr_err("dcd: %s: closed while log and data disk fail: what was in NVRAM is lost\n",
-		       e->name);
+		pr_err("dcd: %s: closed while %s: what was in NVRAM is lost\n",
+		       e->name, what_fails(e));
 	}
 	spin_lock(&e->lock);
 	e->closing = true;

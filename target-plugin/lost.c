@@ -18,6 +18,7 @@ TEST_KNOB(bool, lost_restless, "what couldn't be read is read again in every rou
 TEST_KNOB(bool, lost_stays, "a damaged place of the log holds its tail, and its next start");
 TEST_KNOB(bool, lost_at_once, "what can't be read is given up as soon as half of the ring is used");
 TEST_KNOB(bool, rests_closed, "at the close what couldn't be read just before isn't read");
+TEST_KNOB(bool, gave_once, "what a batch has of the log's is given up though the log has gone since");
 TEST_KNOB(bool, asks_each, "for each place that can't be read the log is asked for its superblock");
 TEST_KNOB(bool, found_rests, "what could be read at last isn't read before its time, all the same");
 TEST_KNOB(bool, lost_in_log, "past a dead log nothing says what is lost, so nothing gets past it");
@@ -182,6 +183,12 @@ static int gives_others(struct dcd_engine *e)
 	return e->lost.others;
 }
 
+/* Before anything is given up, as it may have gone since. */
+static bool still_gives_others(struct dcd_engine *e)
+{
+	return test_knob(gave_once) || ask_others(e) == 1;
+}
+
 /* It has been read: so it is in the next round, not later. */
 static void found(struct dcd_engine *e, u64 at)
 {
@@ -325,7 +332,8 @@ static void wait_past_log(struct dcd_engine *e, struct dcd_load *l)
 static bool give_up_past_log(struct dcd_engine *e, const struct dcd_load *l)
 {
 	if (!e->keeps || (l->error != -EBADMSG && !never_logged(e, l)) ||
-	    test_knob(lost_in_log) || !dcd_lost_gone(e, l))
+	    test_knob(lost_in_log) || !dcd_lost_gone(e, l) ||
+	    (!never_logged(e, l) && !still_gives_others(e)))
 		return false;
 	dcd_header_feature(e, DCD_INCOMPAT_LOST);
 	tell(e, l);
@@ -377,7 +385,7 @@ void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l)
 		d->used = false;	/* so that it is read in the next round, not later */
 		wait = true;
 	}
-	if (!wait && give_up(e, l))
+	if (!wait && still_gives_others(e) && give_up(e, l))
 		is_lost(e, l);
 	else
 		dcd_lost_wait(l);

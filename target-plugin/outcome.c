@@ -120,14 +120,15 @@ static int errors_of(struct dcd_engine *e, const struct dcd_batch *b, unsigned i
 
 		if (l->error && !l->unread)
 			dcd_data_failed(e, l->error);
-		if (l->error) {
+		/* Past the log what needs none of its reads goes on (dcd_sweep_blind()). */
+		if (l->unread && e->sweep.past_log)
+			e->sweep.missed += !test_knob(unread_unbound);
+		else if (l->error)
 			++*failures;
+		if (l->error)
 			r = r ?: l->error;
-		} else if (l->kind == DCD_LOAD_LEFT && !(l->lost && dcd_is_leaving(e))) {
-			/* Past the log no round ends with one: the next one comes soon. */
-			*failures += l->unread && e->sweep.past_log && !test_knob(unread_unbound);
+		else if (l->kind == DCD_LOAD_LEFT && !(l->lost && dcd_is_leaving(e)))
 			r = r ?: l->unread ? DCD_UNREAD : DCD_LEFT;
-		}
 	}
 	return r;
 }

@@ -56,3 +56,19 @@ void dcd_sweep_bound(struct dcd_sweep *s, const struct dcd_mark *m)
 	s->short_target = m->target;
 	s->short_applied = m->applied;
 }
+
+void dcd_sweep_blind(struct dcd_sweep *s)
+{
+	s->blind = true;
+	s->blind_at = s->at;
+}
+
+void dcd_sweep_see(struct dcd_sweep *s, sector_t round)
+{
+	if (!s->blind)
+		return;
+	if (s->blind_at < s->at)
+		s->turn += round;	/* no way is gone backwards */
+	s->at = s->blind_at;
+	s->blind = false;
+}

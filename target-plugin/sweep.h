@@ -34,6 +34,13 @@ struct dcd_sweep {
 	bool asking;		/* something isn't read since @asked (jiffies): leave.h, lost.h */
 	unsigned long asked;
 	u64 short_target, short_applied;	/* no further for now: dcd_sweep_bound(); or 0 */
+	/*
+	 * Past a dead log, places of it that weren't read in this round. When there are too many it
+	 * goes on @blind, with what needs no read of the log: the next one begins at @blind_at.
+	 */
+	unsigned int missed;
+	bool blind;
+	sector_t blind_at;
 	u64 called;		/* so often a round was asked for at once; @lock */
 	u64 answered;		/* and so often before the last one began that has ended; @lock */
 };
@@ -54,6 +61,9 @@ void dcd_sweep_hold(struct dcd_sweep *s, u64 target, u64 applied);
  * that none takes along what this one has logged.
  */
 void dcd_sweep_bound(struct dcd_sweep *s, const struct dcd_mark *m);
+/* From where it is the round doesn't read the log; _see: it is over. @round as above. */
+void dcd_sweep_blind(struct dcd_sweep *s);
+void dcd_sweep_see(struct dcd_sweep *s, sector_t round);
 /* Drops it, and those before it. */
 void dcd_sweep_drop(struct dcd_sweep *s, const struct dcd_mark *last);
 

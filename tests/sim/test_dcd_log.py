@@ -87,6 +87,7 @@ def test_past_a_dead_log(kernel: str, parts: tuple[str, ...]) -> None:
     ("closed-dram:battery-super", "asks_each", "the close took"),
     ("closed-lab-hang", "unread_unbound", "the close took"),
     ("refused-super", "asks_each", "a write was refused after"),
+    ("behind-ring", "missed_ends", "the data disk lacks"), ("reset", "gave_once", "are LOST, not"),
     ("hangs", "dead_shared", "a write took"), ("left", "leave_quiet", "writes took"),
     ("starved", "stuck_starves", "a write was refused after"),
 ])  # fmt: skip

@@ -18,7 +18,7 @@ from poisonlab import HELD
 WHOLE = 112  # sectors of a write that fills a segment
 RING = RING_START // blk.SECTOR
 UNREADABLE_S = 6  # longer than a place is waited for
-PLACES = 1200
+PLACES, BEFORE = 1200, 2500
 SLOW_MS, HOURS_MS = 200, 3_600_000
 CLOSE_S = 8  # five seconds, and a round
 REFUSED_S = 34  # thirty seconds, and a round
@@ -29,6 +29,7 @@ HOW = {  # reads of the superblock, and of the ring: which fail (or don't), afte
     "ring": (None, (True, SLOW_MS)),
     "all": ((True, SLOW_MS), (True, SLOW_MS)),
     "super": ((False, SLOW_MS), (True, 0)),
+    "now": (None, (True, 0)),
     "minute": ((False, 60_000), (False, 60_000)),
     "hang": ((False, HOURS_MS), (False, HOURS_MS)),
 }
@@ -95,6 +96,57 @@ def closed(nvram: str, how: str) -> None:
             disk.write(0, blk.pattern("new", 8))
         box.says("log FAILING", "the log to be dead")
     box.log.heal()
+    box.away()
+
+
+def behind(how: str) -> None:
+    base.step(f"closed with what a forgetful NVRAM alone has, behind {BEFORE} places of a dead log"
+              f" that can't be read ({how})")  # fmt: skip
+    box, model = box_of("dram:battery", 16, ",busy_after_ms=0")
+    fresh = range(110_000, 110_128, 16)
+    with box.disk() as disk:
+        patient(disk)
+        for n in range(BEFORE):
+            filled(disk, model, 8192 + 16 * n, 8192 + 16 * n + 8, "in the log", 8)
+        filled(disk, model, 4096, 4096 + 20 * WHOLE, "in the log, too", WHOLE)
+        box.says("0 in use", "all to be in the log")
+        broken(box.log, how)
+        for at in fresh:
+            disk.write(at, blk.pattern(f"fresh {at}", 8))
+        box.says("log FAILING", "the log to be dead")
+        time.sleep(0.1)
+    for at in fresh:
+        there = box.data.bytes(at, 8) == blk.pattern(f"fresh {at}", 8)
+        base.expect(there, f"the data disk lacks what was written to sector {at}")
+    box.log.heal()
+    box.away()
+
+
+def reset() -> None:
+    base.step("places of the log are given up; meanwhile it is away for a moment")
+    box = Box(nvram="lab", data_mib=32, log_mib=8, nvram_bytes=4096 + 8 * SEGMENT,
+              settings=f"{HELD},scrub_kib=0")  # fmt: skip
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        for at in range(4096, 4096 + 64 * 40, 64):
+            filled(disk, model, at, at + 8, "in the log", 8)
+        filled(disk, model, 40000, 40000 + 20 * WHOLE, "more", WHOLE)
+        box.says("0 in use", "all to be in the log")
+        box.log.unreadable((RING, RING + 6 * 128 - 1))
+        box.set("destage_idle_ms=1,destage_low=0,destage_high=1")
+        for n in range(5000):
+            disk.write(20000 + 16 * (n % 100), blk.pattern(f"new {n}", 8))
+            if box.count("lost_places"):
+                break
+            time.sleep(0.02)
+        time.sleep(0.2)
+        given_up = box.count("lost_places")
+        box.log.fail("1 error_reads")
+        time.sleep(1.5)
+        now = box.count("lost_places")
+        box.log.heal()
+        print(f"  {given_up} are LOST, and {now} after a second and a half", flush=True)
+        base.expect(0 < given_up <= now <= given_up + 1, f"{now} places are LOST, not {given_up}")
     box.away()
 
 
@@ -223,6 +275,8 @@ PARTS: dict[str, Callable[[], None]] = {
                           ("dram:battery", "super"), ("dram:battery", "hang"), ("none", "super"),
                           ("lab", "hang"))},
     **{f"refused-{how}": partial(refused, how) for how in ("ring", "all", "super")},
+    **{f"behind-{how}": partial(behind, how) for how in ("now", "ring")},
+    "reset": reset,
     "hangs": hangs,
     "left": left,
     "starved": starved,
