@@ -46,7 +46,7 @@ struct metadata {
 	bool unsure[LEGS];
 	u64 before[LEGS];		/* owner of the table that it was handed on by; 0: none */
 	bool foreign[LEGS];		/* what was found last isn't this table's */
-	bool touched[LEGS];		/* by others; what its map says isn't taken in yet: join.c */
+	bool touched[LEGS];		/* by others; its map isn't taken in yet: join.c */
 	u64 looked[LEGS];		/* when it last was; CLOCK_BOOTTIME in ns, 0: never */
 	/*
 	 * The device's size, in sectors, when a superblock was first found at its end:

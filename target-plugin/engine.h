@@ -639,7 +639,7 @@ void dcd_destage_worker(struct work_struct *work);
 void dcd_destage_ask(struct dcd_engine *e);	/* for a round at once; it tells who waits */
 void dcd_destage_kick(struct dcd_engine *e);	/* likewise, if one is worth it */
 void dcd_destage_all(struct dcd_engine *e);	/* for a close: a round, and what it takes */
-/* All entries up to @applied, in segments below @target, are durable there, and that is recorded. */
+/* Entries up to @applied, in segments below @target, are durable there, and that is recorded. */
 void dcd_settle(struct dcd_engine *e, u64 target, u64 applied, bool log_dead);
 
 /*

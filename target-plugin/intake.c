@@ -333,8 +333,8 @@ static void wait_for_time_and_room(struct dcd_engine *e, struct dcd_request *rq,
 		spin_lock(&e->lock);
 		rq->asked = e->sweep.called;
 		spin_unlock(&e->lock);
-		while (!wait_event_timeout(e->room,
-					   can_go_on(e, rq, entries) || dcd_wait_over(e, rq), DCD_LOOK))
+		while (!wait_event_timeout(e->room, can_go_on(e, rq, entries) ||
+					   dcd_wait_over(e, rq), DCD_LOOK))
 			;
 	}
 }

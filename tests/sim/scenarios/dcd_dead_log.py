@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from dcdlab import RING_START, SEGMENT, Box, Disk, Model, filled
 from locklab import base, blk
@@ -43,7 +44,7 @@ def box_of(nvram: str, mib: int, more: str = "") -> tuple[Box, Model]:
 
 def patient(disk: blk.Disk) -> None:
     """The initiator takes nothing back that takes long."""
-    base.put(f"/sys/block/{disk.node.split('/')[-1]}/device/timeout", 900)
+    base.put(Path("/sys/block") / Path(disk.node).name / "device/timeout", 900)
 
 
 def at_rest(nvram: str) -> None:
