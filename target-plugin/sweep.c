@@ -70,5 +70,6 @@ void dcd_sweep_see(struct dcd_sweep *s, sector_t round)
 	if (s->blind_at < s->at)
 		s->turn += round;	/* no way is gone backwards */
 	s->at = s->blind_at;
+	s->n = 0;	/* nor is that way gone at all: nothing has been passed by it */
 	s->blind = false;
 }
