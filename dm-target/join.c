@@ -270,8 +270,8 @@ static bool other_is_foreign(struct mirror *m, enum leg_id leg)
 static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *found,
 		   bool *target, enum leg_why *why)
 {
-	bool touched;
 	struct verdict v;
+	bool touched;
 	int r;
 
 	r = judge(m, leg, found, &v, why);

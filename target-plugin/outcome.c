@@ -117,7 +117,10 @@ static int errors_of(struct dcd_engine *e, const struct dcd_batch *b, unsigned i
 
 	for (i = 0; i < b->n; i++) {
 		const struct dcd_load *l = b->loads + i;
+		bool left = l->kind == DCD_LOAD_LEFT && !(l->lost && dcd_is_leaving(e));
 
+		if (!l->error && !left)
+			continue;
 		if (l->error && !l->unread)
 			dcd_data_failed(e, l->error);
 		/* Past the log what needs none of its reads goes on (dcd_sweep_blind()). */
@@ -125,10 +128,7 @@ static int errors_of(struct dcd_engine *e, const struct dcd_batch *b, unsigned i
 			e->sweep.missed += !test_knob(unread_unbound);
 		else if (l->error)
 			++*failures;
-		if (l->error)
-			r = r ?: l->error;
-		else if (l->kind == DCD_LOAD_LEFT && !(l->lost && dcd_is_leaving(e)))
-			r = r ?: l->unread ? DCD_UNREAD : DCD_LEFT;
+		r = r ?: l->error ?: l->unread ? DCD_UNREAD : DCD_LEFT;
 	}
 	return r;
 }
