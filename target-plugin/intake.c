@@ -98,6 +98,8 @@ static int enter(struct dcd_engine *e, struct dcd_request *rq, u32 sectors)
 	if (r)
 		return r;
 	rq->entered += sectors;
+	/* A new wait asks anew: what an older round couldn't do refuses nothing. */
+	rq->asked = 0;
 	dcd_fill(e, &place);
 	return 0;
 }
