@@ -13,36 +13,13 @@ import struct
 import time
 from collections.abc import Callable
 
-from locklab import base, blk, dm, mirror
+from locklab import base, blk, dm
+from otherhost import AT, LOOKED, THEIRS, metadata, used
 from statelab import LOCAL, REMOTE, SLOT_SECTORS, SLOTS, crc32c, meta
-from statelegs import MAP_SECTORS, TWO_MIRRORS, Leg, Pair
+from statelegs import Pair
 
-AT, THEIRS = 512, b"\xa5" * (8 << 9)
 NEW_TO_MAP = 1024  # a write there has to be marked
-LOOKED = 6  # seconds after which a page of the map isn't written without a look
 VERSION_AT = 4
-
-
-def used(pair: Pair, *legs: Leg) -> None:
-    """By the other host, the remote leg alone if none is named: an acknowledged write, and a clean
-    stop."""
-    base.put(TWO_MIRRORS, 1)
-    ways = []
-    for leg in legs or (pair.remote,):
-        disk = leg.disk
-        ways.append(dm.create(f"way{leg.name}", f"0 {disk.sectors} linear {disk.node} 0"))
-    there = dm.create("there", mirror.table(*["-"] * (2 - len(ways)), *ways, sectors=pair.sectors))
-    with blk.Disk(there) as opened:
-        opened.write(AT, THEIRS)
-    dm.remove("there")
-    for leg in legs or (pair.remote,):
-        dm.remove(f"way{leg.name}")
-    base.put(TWO_MIRRORS, 0)
-
-
-def metadata(leg: Leg) -> bytes:
-    with blk.Disk(leg.disk.node, write=False) as disk:
-        return disk.read(disk.sectors - SLOTS - MAP_SECTORS, SLOTS + MAP_SECTORS)
 
 
 def refused(pair: Pair, what: str, at: int) -> None:

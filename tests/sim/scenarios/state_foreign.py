@@ -15,37 +15,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from locklab import base, blk, count, dm, mirror
+from locklab import base, blk, count
+from otherhost import AT, LOOKED, THEIRS, metadata, used
 from statelab import ALONE, SLOT_SECTORS, SLOTS, Beside, crc32c, meta, super_of
-from statelegs import MAP_SECTORS, TWO_MIRRORS, Leg, Pair
+from statelegs import MAP_SECTORS, Leg, Pair
 
-AT, THEIRS = 512, b"\xa5" * (8 << 9)
 NEW_TO_MAP = 1024  # a write there has to be marked
-LOOKED = 6  # seconds after which a page of the map isn't written without a look
 SEQ_AT = 40
 LOG_SLOTS = Path("/sys/module/dm_lockstep/parameters/test_log_slots")
-
-
-def used(pair: Pair, *legs: Leg) -> None:
-    """By the other host, these legs alone: an acknowledged write, and a clean stop."""
-    base.put(TWO_MIRRORS, 1)
-    ways = {}
-    for leg in legs:
-        disk = leg.disk
-        ways[leg] = dm.create(f"way{leg.name}", f"0 {disk.sectors} linear {disk.node} 0")
-    nodes = [ways.get(leg, "-") for leg in (pair.local, pair.remote)]
-    there = dm.create("there", mirror.table(*nodes, sectors=pair.sectors))
-    with blk.Disk(there) as opened:
-        opened.write(AT, THEIRS)
-    dm.remove("there")
-    for leg in legs:
-        dm.remove(f"way{leg.name}")
-    base.put(TWO_MIRRORS, 0)
-
-
-def metadata(leg: Leg) -> bytes:
-    with blk.Disk(leg.disk.node, write=False) as disk:
-        return disk.read(disk.sectors - SLOTS - MAP_SECTORS, SLOTS + MAP_SECTORS)
 
 
 def parts(said: bytes) -> tuple[bytes, bytes]:

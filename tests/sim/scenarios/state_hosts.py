@@ -28,12 +28,11 @@ import sys
 import time
 from collections.abc import Callable
 
-from locklab import base, blk, dm, mirror
-from statelab import LOCAL, REMOTE, Versions, content, meta, sector, version_in
-from statelegs import TWO_MIRRORS, Pair
+from locklab import base, blk, dm
+from otherhost import LOOKED, SETTLES, other_host, resolve
+from statelab import LOCAL, REMOTE, Versions, content, sector, version_in
+from statelegs import Pair
 
-LOOKED = 6
-SETTLES = 1.37  # nothing of the mirror's begins then: "rejoin" is 1
 WRITE = 8
 PLACES = 12  # of each host
 Lineage = dict[int, int]
@@ -82,26 +81,20 @@ class Life:
 
     def use(self) -> None:
         """The remote leg by the other host, as far as it is let to."""
-        disk = self.pair.remote.disk
         time.sleep(SETTLES)
-        base.put(TWO_MIRRORS, 1)
-        way = dm.create("way", f"0 {disk.sectors} linear {disk.node} 0")
         try:
-            there = dm.create("there", mirror.table("-", way, sectors=self.pair.sectors))
+            with other_host(self.pair, self.pair.remote) as there:
+                self.check(there, self.lineages[REMOTE], "the other host")
+                at = (PLACES + self.rng.randrange(PLACES)) * 64
+                version = self.versions.next()
+                with blk.Disk(there) as disk:
+                    disk.write(at, b"".join(sector(version, at + n) for n in range(WRITE)))
         except OSError as err:
             self.told.append(f"use {err.errno}")
             base.equal(err.errno, errno.EINVAL, "the other host's start")
         else:
-            self.check(there, self.lineages[REMOTE], "the other host")
-            at = (PLACES + self.rng.randrange(PLACES)) * 64
-            version = self.versions.next()
-            with blk.Disk(there) as opened:
-                opened.write(at, b"".join(sector(version, at + n) for n in range(WRITE)))
             self.lineages[REMOTE][at] = version
             self.used = True
-            dm.remove("there")
-        dm.remove("way")
-        base.put(TWO_MIRRORS, 0)
         time.sleep(LOOKED)
 
     def suspend(self) -> None:
@@ -163,7 +156,9 @@ class Life:
         except OSError as err:
             base.equal(err.errno, errno.EINVAL, "a start")
             base.expect(self.used, "a start is refused though nobody else has used a leg")
-            kept = self.lineages[self.resolve()]
+            keeps = resolve(self.pair, self.rng.choice((LOCAL, REMOTE)))
+            self.told.append(f"keeps {keeps}")
+            kept = self.lineages[keeps]
             self.pair.start()
         else:
             kept = {**self.lineages[LOCAL]}
@@ -174,18 +169,6 @@ class Life:
         self.check(self.pair.node, kept, "the mirror")
         self.lineages = {LOCAL: dict(kept), REMOTE: dict(kept)}
         self.pair.in_sync()
-
-    def resolve(self) -> str:
-        nodes = (self.pair.local.node, self.pair.remote.node)
-        first = self.rng.choice((LOCAL, REMOTE))
-        for keep in (first, REMOTE if first == LOCAL else LOCAL):
-            try:
-                meta("resolve", "--keep", keep, *nodes)
-            except base.Wrong:
-                continue  # it hasn't all of the data
-            self.told.append(f"keeps {keep}")
-            return keep
-        raise base.Wrong("neither leg can be kept")
 
     def check(self, node: str, lineage: Lineage, who: str) -> None:
         data = content(node, self.pair.sectors)

@@ -23,14 +23,13 @@ import sys
 import time
 from collections.abc import Callable
 
-from locklab import base, blk, dm, mirror
-from statelab import LOCAL, REMOTE, Beside, Versions, meta, sector
-from statelegs import TWO_MIRRORS, Pair
+from locklab import base, blk, dm
+from otherhost import LOOKED, SETTLES, other_host, resolve
+from statelab import LOCAL, REMOTE, Beside, Versions, sector
+from statelegs import Pair
 
 FOREIGN = "isn't as this mirror has written it"
 POLICIES = ("degrade", "error", "block")
-LOOKED = 6
-SETTLES = 1.37  # nothing of the mirror's begins then: "rejoin" is 1
 WRITE = 8
 PLACES = 24
 EVENTS = 22
@@ -97,26 +96,17 @@ class Life:
         self.look()
         legs = self.rng.choice(((LOCAL,), (REMOTE,), (LOCAL, REMOTE)))
         self.told.append("+".join(legs))
-        base.put(TWO_MIRRORS, 1)
-        ways = {}
-        for leg in legs:
-            disk = self.pair.legs[leg].disk
-            ways[leg] = dm.create(f"way{leg}", f"0 {disk.sectors} linear {disk.node} 0")
-        nodes = [ways.get(leg, "-") for leg in (LOCAL, REMOTE)]
         try:
-            there = dm.create("there", mirror.table(*nodes, sectors=self.pair.sectors))
+            with other_host(self.pair, *(self.pair.legs[leg] for leg in legs)) as there:
+                self.write(there)
         except OSError as err:
             self.told.append(str(err.errno))
             base.equal(err.errno, errno.EINVAL, "the other host's start")
         else:
-            self.write(there)
-            dm.remove("there")
             self.used = True
         for leg in legs:
-            dm.remove(f"way{leg}")
             if leg in self.theirs:
                 self.theirs[leg] = self.pair.legs[leg].image()
-        base.put(TWO_MIRRORS, 0)
         time.sleep(LOOKED)
 
     def suspend(self) -> None:
@@ -182,24 +172,13 @@ class Life:
         except OSError as err:
             base.equal(err.errno, errno.EINVAL, "a start")
             base.expect(self.used, "a start is refused though nobody else has used a leg")
-            self.resolve()
+            kept = resolve(self.pair, self.rng.choice((LOCAL, REMOTE)))
+            self.told.append(f"keeps {kept}")
             self.pair.start()
         self.runs, self.used = True, False
         self.log.new()
         self.theirs.clear()
         self.pair.in_sync()
-
-    def resolve(self) -> None:
-        nodes = (self.pair.local.node, self.pair.remote.node)
-        first = self.rng.choice((LOCAL, REMOTE))
-        for keep in (first, REMOTE if first == LOCAL else LOCAL):
-            try:
-                meta("resolve", "--keep", keep, *nodes)
-            except base.Wrong:
-                continue  # it hasn't all of the data
-            self.told.append(f"keeps {keep}")
-            return
-        raise base.Wrong("neither leg can be kept")
 
     def look(self) -> None:
         """Whether a leg is called another's now, and is as it was if it has been before."""
