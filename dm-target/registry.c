@@ -74,8 +74,7 @@ static bool same_leg(const struct mirror *a, enum leg_id i, const struct mirror 
 		return false;
 	if (a->meta && b->meta)
 		return same_uuid(a, i, b, j);
-	return i == j && a->registered.begin == b->registered.begin &&
-	       same_mapped(&a->registered, &b->registered);
+	return i == j && same_mapped(&a->registered, &b->registered);
 }
 
 /* Has it taken the leg, and can still use it, or is just making it usable? */
@@ -92,11 +91,10 @@ static bool has_leg(struct mirror *m, enum leg_id leg)
 	return uses;
 }
 
-/* The old and the new table of one device are one mirror; two targets of a table are two. */
+/* The old and the new table of one device are one mirror. */
 static bool same_mirror(const struct mirror *a, const struct mirror *b)
 {
-	return a == b || (a->ti->table != b->ti->table &&
-			  dm_table_get_md(a->ti->table) == dm_table_get_md(b->ti->table));
+	return dm_table_get_md(a->ti->table) == dm_table_get_md(b->ti->table);
 }
 
 /* Who else has this leg, by whatever device. Both have a target. */
@@ -132,7 +130,7 @@ static bool share_a_uuid(const struct mirror *a, const struct mirror *b)
 static bool hands_on(const struct mirror *other, const struct mirror *m)
 {
 	return other != m && other->ti && (other->ran || other->heir) &&
-	       dm_table_get_md(other->ti->table) == dm_table_get_md(m->ti->table) &&
+	       same_mirror(other, m) &&
 	       (share_a_leg(m, other) || (share_a_uuid(m, other) && !test_knob(both_strange)));
 }
 
@@ -155,12 +153,6 @@ void registry_learn(struct mirror *m)
 	mutex_lock(&mirrors_lock);
 	learn_name(m);
 	mutex_unlock(&mirrors_lock);
-}
-
-/* A leg that two targets of one table have, by whatever devices. */
-static bool table_shares(const struct mirror *m, const struct mirror *other)
-{
-	return share_a_leg(m, other) || (share_a_uuid(m, other) && !test_knob(two_mirrors));
 }
 
 /* By another device: as far as it is known before the start, which asks again. */
@@ -187,25 +179,16 @@ static int check_uuids(struct mirror *m)
 
 int registry_add(struct mirror *m)
 {
-	struct mapped_device *md = dm_table_get_md(m->ti->table);
 	struct mirror *other;
 	int r = 0;
 
-	m->registered.begin = m->ti->begin;
 	m->registered.had = LEGS;
 	mutex_lock(&mirrors_lock);
 	learn_name(m);
 	list_for_each_entry(other, &mirrors, registered.link) {
 		if (!other->ti)
 			continue;
-		if (other->ti->table == m->ti->table) {
-			if (!table_shares(m, other))
-				continue;
-			m->ti->error = "A device is a leg of two targets in one table";
-			r = -EBUSY;
-			break;
-		}
-		if (share_a_leg(m, other) && dm_table_get_md(other->ti->table) != md) {
+		if (share_a_leg(m, other) && !same_mirror(m, other)) {
 			DMERR("%s or %s is a leg of %s",
 			      leg_path(&m->legs[LEG_LOCAL]), leg_path(&m->legs[LEG_REMOTE]),
 			      dm_table_device_name(other->ti->table));

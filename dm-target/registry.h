@@ -83,7 +83,6 @@ struct registered {
 	u8 leg_uuid[LEGS][16];
 	bool known[LEGS];		/* that uuid */
 	bool taken[LEGS];		/* by that uuid; counts unless the leg is dead */
-	sector_t begin;			/* of the target in the mapped device */
 	/* Of the last mirror that ran: its leg that had everything. To be handed on. */
 	enum leg_id had;		/* its place; LEGS: there was none */
 	dev_t had_dev;

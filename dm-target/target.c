@@ -616,6 +616,11 @@ static int lockstep_iterate_devices(struct dm_target *ti, iterate_devices_callou
 static struct target_type lockstep_target = {
 	.name = "lockstep",
 	.version = { 1, 0, 0 },
+	/*
+	 * Alone in its table: dm resumes target after target, and leaves those running that were
+	 * before the one that refuses.
+	 */
+	.features = DM_TARGET_SINGLETON,
 	.module = THIS_MODULE,
 	.ctr = lockstep_ctr,
 	.dtr = lockstep_dtr,

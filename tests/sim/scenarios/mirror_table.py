@@ -42,11 +42,12 @@ def refused_tables() -> None:
         (f"0 {n} lockstep {a} {b}", errno.EINVAL, "superblock"),
         (f"0 {n} lockstep {a} - 1 nosync", errno.EINVAL, "not with sync or nosync"),
         (f"0 {n} lockstep - -", errno.EINVAL, 'Both legs are "-"'),
-        (f"0 1024 lockstep {a} {b} 1 sync\n1024 1024 lockstep {a} {b} 1 sync", errno.EBUSY,
-         "two targets"),
+        (f"0 1024 lockstep {a} {b} 1 sync\n1024 1024 lockstep {a} {b} 1 sync", errno.EINVAL,
+         "alone in table"),
+        (f"0 1024 lockstep {a} {b} 1 sync\n1024 1024 zero", errno.EINVAL, "alone in table"),
     ]
     for table, want, says in lines:
-        what = " | ".join(line.split("lockstep ")[1] for line in table.splitlines())
+        what = " | ".join(line.split(maxsplit=2)[2] for line in table.splitlines())
         with base.refused(what, want, kernel=says):
             dm.create("bad", table)
         base.expect(not dm.exists("bad"), f"{what}: left a device behind")

@@ -122,18 +122,6 @@ def reloads() -> None:
     late.close()
 
 
-def one_table() -> None:
-    base.step("two targets of one table")
-    late = Late()
-    dm.remove(late.name)
-    lines = [late.table(), second(late)]
-    lines[1] = f"{late.sectors} {lines[1].partition(' ')[2]}"
-    with base.refused("one leg in two targets", errno.EBUSY):
-        dm.create(OTHER, "\n".join(lines))
-    late.node = dm.create(late.name, late.table())
-    late.close()
-
-
 def dead() -> None:
     base.step("a dead leg is nobody's: another mirror may have it, and then it has diverged")
     late = Late()
@@ -167,7 +155,6 @@ PARTS = {
     "started": started,
     "joins": joins,
     "reloads": reloads,
-    "one_table": one_table,
     "dead": dead,
     "memory_only": memory_only,
 }
