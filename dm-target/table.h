@@ -4,7 +4,8 @@
  *
  *   <start> <len> lockstep <local_dev> <remote_dev> [<#opts> <opt>...]
  *
- * #opts counts all words that follow it. Options, each at most once:
+ * It is alone in its table, and <start> is 0. #opts counts all words that follow it.
+ * Options, each at most once:
  *
  *   sync | nosync            no metadata on the legs, as mdadm --build: what is
  *                            known about them is lost with this device. sync:
