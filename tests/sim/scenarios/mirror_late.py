@@ -12,7 +12,7 @@ import time
 
 from latelab import PARAMETERS, Late, draining, knob
 from locklab import base, blk, dm, mirror, ram
-from mirrorlab import FIELDS, Beside, Leg
+from mirrorlab import FIELDS, Beside
 from statelab import meta, refusal
 
 
@@ -221,31 +221,6 @@ def lingers() -> None:
     late.close()
 
 
-def two_targets() -> None:
-    base.step("core mode, two mirrors in one table: what drains of one isn't the other's")
-    legs = [Leg(f"leg{n}", mib=4) for n in range(4)]
-    words = "7 nosync region_size 64 remote_timeout 500 rejoin 1"
-    sectors = legs[0].disk.sectors
-    table = "\n".join(
-        f"{n * sectors} {sectors} lockstep {legs[2 * n].node} {legs[2 * n + 1].node} {words}"
-        for n in range(2)
-    )
-    node = dm.create("two", table)
-    with blk.Disk(node) as disk:
-        disk.write(0, blk.pattern("a", 8))
-        legs[1].hang()
-        disk.write(0, blk.pattern("b", 8))
-        dm.reload("two", table)
-        disk.write(sectors, blk.pattern("c", 8))
-    for leg in legs[2:]:
-        with blk.Disk(leg.disk.node, write=False) as disk:
-            base.equal(disk.read(0, 8), blk.pattern("c", 8), f"what {leg.name} has")
-    legs[1].wake()
-    dm.remove("two")
-    for leg in legs:
-        leg.close()
-
-
 def renamed() -> None:
     base.step("core mode: renamed, removed, and made again by another device")
     late = Late(core=True)
@@ -386,7 +361,6 @@ PARTS = {
     "unloaded": unloaded,
     "lingers": lingers,
     "renamed": renamed,
-    "two_targets": two_targets,
     "anew": made_anew,
     "leaves": leaves,
     "another": another_disk,
