@@ -475,4 +475,5 @@ void messages_destroy(struct mirror *m)
 {
 	if (m->message_wq)
 		destroy_workqueue(m->message_wq);
+	m->message_wq = NULL;
 }

@@ -14,6 +14,7 @@
 #include "registry.h"
 #include "transfer.h"
 
+TEST_KNOB(bool, any_is_a_dcds, "a superblock of a higher seq that says the same is a DCD's");
 TEST_KNOB(bool, known_late, "a superblock says of the other leg what is known when it is written");
 TEST_KNOB(bool, overwrites, "metadata are written, whatever somebody else has written there");
 TEST_KNOB(bool, higher_is_ours, "a seq that this table has never come to is its own");
@@ -165,10 +166,13 @@ static bool says_the_same(const struct super *a, const struct super *b)
 	       generation_is(&a->base, &b->base) && a->data_sectors == b->data_sectors;
 }
 
-/*
- * It is what this table found when it took the leg, and hasn't overwritten yet. With a higher seq
- * it is a DCD's if it says the same.
- */
+/* By its own word, and it changes nothing of what it has found there. */
+static bool is_a_dcds(const struct super *s, const struct super *core)
+{
+	return (s->log_applied || test_knob(any_is_a_dcds)) && says_the_same(s, core);
+}
+
+/* It is what this table found when it took the leg, and hasn't overwritten yet. */
 static bool is_former(struct mirror *m, enum leg_id leg, const struct super *s)
 {
 	const struct super *core = &m->meta->super[leg];
@@ -190,11 +194,11 @@ static bool is_ours(struct mirror *m, enum leg_id leg, const struct super_found 
 		return test_knob(whole_is_damaged);
 	/*
 	 * A lower seq is one of an older copy that was put in its place. A higher one than was ever
-	 * tried is a DCD's, which says the same; or this table's own, of a time that it doesn't
-	 * remember, as its host's memory was put back.
+	 * tried is a DCD's; or this table's own, of a time that it doesn't remember, as its host's
+	 * memory was put back; or, as this table is read-only, of whoever had the leg before it.
 	 */
 	return !memcmp(s->leg_uuid, core->leg_uuid, sizeof(s->leg_uuid)) && s->seq >= said &&
-	       (s->seq <= core->seq || says_the_same(s, core) || test_knob(higher_is_ours)) &&
+	       (s->seq <= core->seq || is_a_dcds(s, core) || test_knob(higher_is_ours)) &&
 	       (s->owner == m->meta->owner || (before && s->owner == before) ||
 		is_former(m, leg, s));
 }

@@ -97,6 +97,7 @@ static void get_fields(struct super *s, const struct lockstep_slot *d)
 	s->moved_from = le64_to_cpu(d->moved_from);
 	memcpy(s->log_uuid, d->log_uuid, sizeof(s->log_uuid));
 	s->log_state = le32_to_cpu(d->log_state);
+	s->log_applied = le64_to_cpu(d->log_applied);
 	s->other_seq = le64_to_cpu(d->other_seq);
 	s->alone_seq = le64_to_cpu(d->alone_seq);
 	s->owner = le64_to_cpu(d->owner);

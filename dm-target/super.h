@@ -56,6 +56,7 @@ struct super {
 	u64 moved_from;		/* from there; the slots there aren't zeroed yet; 0: none */
 	u8 log_uuid[16];	/* of the DCD through which it is written; see super_set_log() */
 	u32 log_state;		/* LOCKSTEP_LOG_* */
+	u64 log_applied;	/* not 0: a DCD has written this; super_pack() doesn't */
 	u64 other_seq;		/* that the other leg's superblock has had; see super_know() */
 	u64 alone_seq;		/* ALONE: of the update before it was; see super_go_alone() */
 	u64 owner;		/* of the table that wrote it; see super_touch() */

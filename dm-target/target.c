@@ -448,6 +448,7 @@ static void lockstep_dtr(struct dm_target *ti)
 {
 	struct mirror *m = ti->private;
 
+	messages_destroy(m);
 	watch_stop(m);		/* a message may have started it again */
 	WARN_ON_ONCE(!range_lock_idle(&m->ranges));
 	mirror_stop(m);

@@ -194,6 +194,8 @@ const u8 *dcd_log_uuid(const struct dcd_engine *e);
 bool dcd_volatile_cache(const struct dcd_engine *e);
 /* The log has been left: writes go through to the data disk, and there are no batches. */
 bool dcd_left(const struct dcd_engine *e);
+/* It is being left, or has been: what was asked for hasn't been refused or taken back. */
+bool dcd_leaves(const struct dcd_engine *e);
 
 enum dcd_counter {
 #define DCD_COUNTER(id, name) DCD_N_##id,

@@ -28,6 +28,9 @@
 #define READS		(HZ / 20)	/* so long ago they count as going on */
 #define READS_DEPTH	2
 #define AMID_UNREAD	(HZ / 4)	/* while a part of the log can't be read: the next round */
+#define DATA_BLIP	(3 * HZ)	/* the data disk may be away for so long */
+#define AMID_BLIP	(HZ / 2)	/* meanwhile: the next round */
+#define LOG_ANSWERS	HZ		/* a dead log that takes longer is asked once a round */
 #define CLOSE_TRIES	50
 #define CLOSE_WAITS	(5 * HZ)	/* more than a moment of the log's is (lost.h) */
 #define LEAVING		(HZ / 50)	/* while the log is being left: the next look */
@@ -35,9 +38,12 @@
 TEST_KNOB(bool, close_hurries, "a close may not wait for the destager's round that is under way");
 TEST_KNOB(bool, close_unread, "a close doesn't wait for what can't be read for a moment");
 TEST_KNOB(bool, commit_hurries, "past a dead log a round may not wait for a commit that is under way");
+TEST_KNOB(bool, failed_speaks, "a round that has failed refuses what comes before the next one, too");
+TEST_KNOB(bool, fails_at_once, "one round that fails refuses writes, and the next one is as late as any");
 TEST_KNOB(bool, held_holds_all, "what stays in the log holds all that was there before the sweep came by");
 TEST_KNOB(bool, lost_each, "past a dead log each round that fails says anew what is lost");
 TEST_KNOB(bool, missed_ends, "a round past a dead log ends when too much of that wasn't read");
+TEST_KNOB(bool, round_unasked, "whether a dead log works again isn't asked before a round is over");
 TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
 
 /* Of a log that is damaged it is wrong to have more than what has to be there. */
@@ -85,6 +91,11 @@ void dcd_destage_kick(struct dcd_engine *e)
 	unsigned long left = to_retry(e);
 
 	dcd_super_kick(e);
+	if (left && !test_knob(failed_speaks)) {
+		spin_lock(&e->lock);
+		e->sweep.called++;
+		spin_unlock(&e->lock);
+	}
 	if (left)
 		queue_delayed_work(e->destage_wq, &e->destage_work, left);
 	else if (urgent(e))
@@ -434,6 +445,20 @@ static bool worth_it(const struct dcd_engine *e, const struct dcd_mark *m, u64 t
 }
 
 /*
+ * Whether a dead log works again is a question of time, not of when the round is over, which may
+ * take minutes. That disk is written here: if it takes long, the round doesn't wait for it again.
+ */
+static void ask_log(struct dcd_engine *e, bool *slow)
+{
+	unsigned long began = jiffies;
+
+	if (*slow || READ_ONCE(e->closing) || test_knob(round_unasked))
+		return;
+	dcd_log_try(e);
+	*slow = time_after(jiffies, began + LOG_ANSWERS);
+}
+
+/*
  * Until nothing is left, or once round if something goes wrong. @m: how far it
  * came. 0 also if the log has died or works again meanwhile: then come again.
  */
@@ -442,10 +467,16 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 	struct dcd_sweep *s = &e->sweep;
 	u64 begin = dcd_sweep_way(s), tail;
 	unsigned int failures = 0;
+	bool log_slow = false;
 	struct dcd_mark now;
 	int r, first = 0;
 
 	while (here(e, &now, &tail) == s->past_log) {
+		if (s->past_log) {
+			ask_log(e, &log_slow);
+			if (!READ_ONCE(e->log_dead))
+				break;
+		}
 		if (!s->past_log && now.target == tail)
 			return READ_ONCE(e->data_failing) ? dcd_destage_flush(e) : 0;
 		if (first && (failures >= DCD_FAILURES || now.way >= begin + e->data.sectors ||
@@ -481,9 +512,18 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 	return first;
 }
 
+/* It may be away for a moment only. */
+static bool is_blip(const struct dcd_engine *e)
+{
+	return !e->log_dead && time_before(jiffies, e->round_well + DATA_BLIP) &&
+	       !test_knob(fails_at_once);
+}
+
 /* After so long a round that ended like this one is worth another. */
 static unsigned long wait_after(struct dcd_engine *e, int error)
 {
+	if (error && may_go_on(error) && !waits(error) && is_blip(e))
+		return AMID_BLIP;
 	if (error == DCD_UNREAD && (e->lates.n || urgent(e)))
 		return AMID_UNREAD;
 	return error == -EAGAIN ? idle_time(e) : error == -ENOMEM ? RETRY_NOMEM : DCD_RETRY;
@@ -527,8 +567,10 @@ static void do_round(struct dcd_engine *e)
 	dcd_leave_begin(e);
 	dcd_leave_taken_back(e);
 	log_dead = READ_ONCE(e->log_dead);
-	if (log_dead)
+	if (log_dead) {
 		end_commit(e);
+		dcd_seal_for_round(e);
+	}
 	s->untold = log_dead && e->after_log && !dcd_is_leaving(e) && dcd_witness_none(e);
 	/* By its superblock, just now: a commit may be under way. */
 	if (here(e, &m, &tail) != log_dead) {
@@ -550,6 +592,8 @@ static void do_round(struct dcd_engine *e)
 		return;
 	}
 	dcd_count(e, DCD_N_ROUNDS, 1);
+	if (!e->round_error)
+		e->round_well = jiffies;
 	set_retry(e, e->round_error);
 	s->missed = 0;
 	r = go_round(e, &m);
@@ -559,7 +603,7 @@ static void do_round(struct dcd_engine *e)
 	s->ahead = false;
 	if (r && dcd_is_leaving(e))
 		dcd_leave_failed(e);
-	else if (r && log_dead)
+	else if (r && READ_ONCE(e->log_dead))
 		dcd_log_try(e);	/* else one bad place keeps it dead for ever */
 	trace_dcd_round(e, m.target, m.applied, log_dead, r);
 	if (r == -EAGAIN)
@@ -568,7 +612,7 @@ static void do_round(struct dcd_engine *e)
 		dcd_count(e, DCD_N_NOMEM, 1);
 	set_retry(e, r);
 	spin_lock(&e->lock);
-	e->stuck = r && may_go_on(r) && !waits(r);
+	e->stuck = r && may_go_on(r) && !waits(r) && !is_blip(e);
 	log_dead = e->log_dead;
 	spin_unlock(&e->lock);
 	wake_up_all(&e->room);

@@ -245,6 +245,7 @@ struct dcd_engine {
 	bool stuck;			/* the last round of destaging failed */
 	int round_error;		/* its error, but for -EAGAIN; the destager's */
 	unsigned long round_retry;	/* jiffies: after an error the next one is due then */
+	unsigned long round_well;	/* jiffies: the last one began so that followed none that failed */
 	bool closing;
 	bool growing;			/* the destager is to make way */
 	bool held;			/* nobody may reserve: again.c */
@@ -552,6 +553,7 @@ void dcd_entered(struct dcd_engine *e, struct dcd_request *rq);
 
 /* log.c */
 unsigned long dcd_seal_after(struct dcd_engine *e);	/* jiffies, of an open slot */
+void dcd_seal_for_round(struct dcd_engine *e);	/* past a dead log; the destager's */
 void dcd_commit_worker(struct work_struct *work);
 /* A write to the log failed; @segment: which, or DCD_SUPERBLOCK. */
 #define DCD_SUPERBLOCK U64_MAX

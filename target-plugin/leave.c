@@ -37,6 +37,12 @@ bool dcd_left(const struct dcd_engine *e)
 }
 EXPORT_SYMBOL_GPL(dcd_left);
 
+bool dcd_leaves(const struct dcd_engine *e)
+{
+	return READ_ONCE(e->leaving) != DCD_LEAVE_NOT;
+}
+EXPORT_SYMBOL_GPL(dcd_leaves);
+
 const char *dcd_leave_text(const struct dcd_engine *e)
 {
 	enum dcd_leaving now = READ_ONCE(e->leaving);

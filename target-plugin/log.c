@@ -12,6 +12,7 @@
 #define OFTEN (60 * HZ)	/* a log that fails so often is tried again later, not at once */
 
 TEST_KNOB(bool, pins_hold, "a close waits for slots that are pinned");
+TEST_KNOB(bool, dead_seals, "past a dead log the clock seals slots, too");
 TEST_KNOB(bool, never_pin, "a segment that can't be read back from the log is a dead log");
 
 int dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first, u32 entries,
@@ -201,21 +202,39 @@ unsigned long dcd_seal_after(struct dcd_engine *e)
 	return dcd_pressed(e) ? SEAL_LATER : SEAL_AFTER;
 }
 
-/* Its time has come, or without NVRAM: somebody waits for it. */
-static void seal_in_time(struct dcd_engine *e)
+/*
+ * Past a dead log it is time for a round, which seals it: no slot gets free before that is over, and
+ * if the clock sealed them meanwhile, NVRAM would be full of slots that are nearly empty.
+ */
+static bool seals_by_round(const struct dcd_engine *e)
+{
+	return e->log_dead && e->keeps && !test_knob(dead_seals);
+}
+
+void dcd_seal_for_round(struct dcd_engine *e)
+{
+	spin_lock(&e->lock);
+	if (seals_by_round(e) && !dcd_open_is_kept(e))
+		dcd_seal_open(e);
+	spin_unlock(&e->lock);
+}
+
+/* Its time has come, or without NVRAM: somebody waits for it. True: a round is to seal it. */
+static bool seal_in_time(struct dcd_engine *e)
 {
 	unsigned long after = dcd_seal_after(e);
-	bool later = false;
+	bool due, later;
 
 	spin_lock(&e->lock);
-	if (e->open && !dcd_open_is_kept(e) &&
-	    (e->after_log || time_after_eq(jiffies, e->open->opened + after)))
+	due = e->open && !dcd_open_is_kept(e) &&
+	      (e->after_log || time_after_eq(jiffies, e->open->opened + after));
+	if (due && !seals_by_round(e))
 		dcd_seal_open(e);
-	else
-		later = e->open;
+	later = e->open;
 	spin_unlock(&e->lock);
 	if (later)
 		queue_delayed_work(e->commit_wq, &e->commit_work, SEAL_AFTER);
+	return due && later;
 }
 
 /* With the log dead it is only the clock of the destager, which then empties NVRAM. */
@@ -224,13 +243,14 @@ void dcd_commit_worker(struct work_struct *work)
 	struct dcd_engine *e = container_of(to_delayed_work(work), struct dcd_engine,
 					    commit_work);
 	struct dcd_slot *s;
+	bool due;
 
 	do {
 		while ((s = dcd_slot_next_sealed(e, false)))
 			if (commit(e, s))
 				break;
-		seal_in_time(e);
+		due = seal_in_time(e);
 	} while (dcd_slot_next_sealed(e, false));
-	if (!READ_ONCE(e->log_dead) || dcd_slot_next_sealed(e, true))
+	if (!READ_ONCE(e->log_dead) || due || dcd_slot_next_sealed(e, true))
 		dcd_destage_kick(e);
 }

@@ -6,7 +6,10 @@
 #include <linux/slab.h>
 
 #include "digest.h"
+#include "lockstep-test.h"
 #include "lun.h"
+
+TEST_KNOB(bool, leave_again, "any setting asks anew for a leave of the log that was refused");
 
 /*
  * Blocks of one UNMAP. An entry reaches over a few ranges of the index only, so with 4 KiB
@@ -51,6 +54,16 @@ static bool dcd_get_write_cache(struct se_device *dev)
 	return d->engine && dcd_volatile_cache(d->engine);
 }
 
+/*
+ * What the engine has made of leave_log: a leave that it has refused is over, and isn't asked for
+ * again by whoever sets another key; one that has come to its end is for good.
+ */
+static void learn_leave(struct dcd_dev *d)
+{
+	if (d->engine && !test_knob(leave_again))
+		d->set.config.leave_log = dcd_leaves(d->engine);
+}
+
 static ssize_t dcd_set_params(struct se_device *dev, const char *page, ssize_t count)
 {
 	struct dcd_dev *d = to_dcd(dev);
@@ -58,13 +71,13 @@ static ssize_t dcd_set_params(struct se_device *dev, const char *page, ssize_t c
 	int r;
 
 	mutex_lock(&d->lock);
+	learn_leave(d);
 	cache = dcd_get_write_cache(dev);
 	enabled = d->engine || d->viewed;
 	r = lun_settings_parse(&d->set, lun_name(d), page, enabled);
 	if (!r && d->engine)
 		dcd_reconfigure(d->engine, &d->set.config);
-	if (d->engine && dcd_left(d->engine))
-		d->set.config.leave_log = 1;
+	learn_leave(d);
 	if (dcd_get_write_cache(dev))
 		WRITE_ONCE(d->had_cache, true);
 	if (dcd_get_write_cache(dev) != cache)
@@ -85,6 +98,7 @@ static ssize_t dcd_show_params(struct se_device *dev, char *page)
 	ssize_t n;
 
 	mutex_lock(&d->lock);
+	learn_leave(d);
 	n = lun_settings_show(&d->set, page, size);
 	if (d->viewed)
 		n += scnprintf(page + n, size - n, "data_sectors %llu\n", (u64)d->viewed);
