@@ -275,6 +275,13 @@ def test_a_log_that_is_left_can_lose(knob: str, part: str, says: str) -> None:
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+def test_a_leave_that_was_refused_can_be_asked_for_by_others() -> None:
+    """The control: by any setting."""
+    options = ("--param", "target_core_dcd.test_leave_again=1")
+    run = lab("dcd_leave.py", "unwritable", options=options)
+    assert run.rc == 1 and "what was refused is still asked for" in run.stderr, run.text
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_data_disk_that_hangs_when_the_log_is_left_holds_nobody(kernel: str) -> None:
     run = lab("dcd_left_hangs.py", kernel=kernel)

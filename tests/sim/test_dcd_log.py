@@ -43,6 +43,26 @@ def test_a_dead_log_that_is_read_again_can_be_passed_by(part: str, knob: str, sa
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+@pytest.mark.parametrize(("kernel", "parts"), [
+    ("plain", ()), ("checked", ("log-lab-reads", "log-dram:battery", "bytes", "data-full")),
+])  # fmt: skip
+def test_that_a_disk_works_again_is_found(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_away.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("part", "knob", "says"), [
+    ("log-lab", "round_unasked", "before that was found"),
+    ("log-dram:battery", "round_unasked", "before that was found"),
+    ("bytes", "dead_seals", "NVRAM is full after"), ("data-lab", "fails_at_once", "a write waited"),
+    ("data-long", "failed_speaks", "writes that were refused"),
+])  # fmt: skip
+def test_that_a_disk_works_again_can_be_found_late(part: str, knob: str, says: str) -> None:
+    """The control: writes wait, or are refused."""
+    run = lab("dcd_away.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_one_disk_by_two_names(kernel: str) -> None:
     run = lab("dcd_twice.py", kernel=kernel)

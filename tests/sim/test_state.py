@@ -138,7 +138,7 @@ ELSEWHERE = [
     "suspended", "asleep", "stopped", "survives", "put_back", "known_and_forgotten",
     "alone_suspended", "alone_asleep", "alone_at_rest", "source_suspended", "source_asleep",
     "both_suspended", "both_asleep", "newer", "one_slot", "told", "hot", "reloaded",
-    "alone_reloaded", "alone_refused", "both_reloaded",
+    "alone_reloaded", "alone_refused", "both_reloaded", "read_only",
 ]  # fmt: skip
 
 
@@ -151,16 +151,17 @@ def test_a_leg_that_was_used_elsewhere(part: str) -> None:
 @pytest.mark.parametrize(("part", "knob"), [
     ("suspended", "overwrites"), ("asleep", "overwrites"), ("stopped", "overwrites"),
     ("survives", "overwrites"), ("put_back", "overwrites"), ("both_asleep", "overwrites"),
-    ("alone_suspended", "unowned"), ("source_asleep", "unowned"), ("alone_asleep", "map_unlooked"),
+    ("alone_suspended", "unowned any_is_a_dcds"), ("source_asleep", "unowned any_is_a_dcds"),
+    ("alone_asleep", "map_unlooked"),
     ("alone_asleep", "goes_on_foreign"), ("alone_at_rest", "goes_on_foreign"),
     ("source_suspended", "resumes_foreign"), ("newer", "whole_is_damaged"),
     ("known_and_forgotten", "other_unseen"), ("one_slot", "one_slot"), ("told", "widens_unlooked"),
     ("hot", "home_only"), ("alone_reloaded", "reloads_foreign"),
     ("alone_refused", "reloads_foreign"), ("both_reloaded", "reloads_foreign"),
+    ("read_only", "any_is_a_dcds"),
 ])  # fmt: skip
 def test_a_leg_used_elsewhere_that_is_overwritten_is_found(part: str, knob: str) -> None:
-    options = (*PATIENCE, "--param", f"dm_lockstep.test_{knob}=1")
-    run = lab("state_elsewhere.py", part, options=options)
+    run = lab("state_elsewhere.py", part, options=(*PATIENCE, *knobs(knob)))
     assert run.rc == 1, run.text
 
 

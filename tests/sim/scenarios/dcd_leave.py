@@ -185,9 +185,12 @@ def unwritable() -> None:
             base.expect(any("so it isn't" in line for line in log.new()), "why")
             model.check(disk, "as before")
             box.log.heal()
-            box.set("leave_log=0")
             box.set("destage_idle_ms=1")
             box.says("log ok", "the log to work again")
+            base.expect("leave_log=0" in box.info(), "what was refused is still asked for")
+            box.set("busy_after_ms=9000")
+            time.sleep(10)
+            box.says("log ok", "the log to be used")
             filled(disk, model, 320, 960, "on", 16)
         with box.disk() as disk:
             model.check(disk, "opened")

@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable
 
 from locklab import base, blk, dm
-from otherhost import AT, LOOKED, THEIRS, metadata, used
+from otherhost import AT, LOOKED, THEIRS, metadata, other_host, used
 from statelab import LOCAL, REMOTE, SLOT_SECTORS, SLOTS, crc32c, meta
 from statelegs import Pair
 
 NEW_TO_MAP = 1024  # a write there has to be marked
 VERSION_AT = 4
+CLEANED = 70  # seconds: then its superblocks have been written again
 
 
 def refused(pair: Pair, what: str, at: int) -> None:
@@ -259,6 +260,18 @@ def both_reloaded() -> None:
     not_reloaded(pair)
 
 
+def read_only() -> None:
+    base.step("a read-only table beside another host's mirror; then a writable one is loaded")
+    pair = start()
+    pair.stop()
+    with other_host(pair, pair.local, pair.remote) as there, blk.Disk(there) as disk:
+        dm.create(pair.name, pair.table(), readonly=True)
+        disk.write(AT, THEIRS)
+        time.sleep(CLEANED)
+    dm.suspend(pair.name)
+    not_reloaded(pair)
+
+
 def reloaded() -> None:
     base.step("the remote leg is used elsewhere while the table is suspended; a new one is loaded")
     pair = start()
@@ -356,6 +369,7 @@ PARTS: dict[str, Callable[[], None]] = {
         suspended, asleep, stopped, survives, put_back, known_and_forgotten, alone_suspended,
         alone_asleep, alone_at_rest, source_suspended, source_asleep, both_suspended, both_asleep,
         newer, one_slot, told, hot, reloaded, alone_reloaded, alone_refused, both_reloaded,
+        read_only,
     )
 }
 (part,) = base.words(1, PARTS)
