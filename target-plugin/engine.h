@@ -245,7 +245,7 @@ struct dcd_engine {
 	bool stuck;			/* the last round of destaging failed */
 	int round_error;		/* its error, but for -EAGAIN; the destager's */
 	unsigned long round_retry;	/* jiffies: after an error the next one is due then */
-	unsigned long round_well;	/* jiffies: the last one began so that followed none that failed */
+	unsigned long round_well;	/* jiffies: one began, and none failed before it */
 	bool closing;
 	bool growing;			/* the destager is to make way */
 	bool held;			/* nobody may reserve: again.c */

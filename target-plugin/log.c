@@ -203,8 +203,8 @@ unsigned long dcd_seal_after(struct dcd_engine *e)
 }
 
 /*
- * Past a dead log it is time for a round, which seals it: no slot gets free before that is over, and
- * if the clock sealed them meanwhile, NVRAM would be full of slots that are nearly empty.
+ * Past a dead log it is time for a round, which seals it: no slot gets free before that is over,
+ * and if the clock sealed them meanwhile, NVRAM would be full of slots that are nearly empty.
  */
 static bool seals_by_round(const struct dcd_engine *e)
 {

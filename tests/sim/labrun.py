@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 TREE = Path(__file__).resolve().parents[2]
 SCENARIOS = Path("tests/sim/scenarios")
 # Of a test that runs the same on both. It hardly ever finds on the plain one what it doesn't on the
 # checked one, which has KASAN and lockdep.
 KERNELS = (pytest.param("plain", marks=pytest.mark.long), "checked")
+# Of one that takes half a minute on the checked one.
+SLOW_KERNELS = ("plain", pytest.param("checked", marks=pytest.mark.long))
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,16 @@ class Run:
     def text(self) -> str:
         """All that was said, for an assertion's message."""
         return f"rc {self.rc}\n{self.stdout.decode(errors='replace')}\n{self.stderr}"
+
+
+def on_kernels(scenarios: list[str], slow: set[str]) -> list[ParameterSet]:
+    """Each scenario and each kernel: those that are slow as SLOW_KERNELS, the others as KERNELS."""
+    assert slow <= set(scenarios)
+    return [
+        pytest.param(one, kernel, marks=pytest.mark.long if long else ())
+        for one in scenarios
+        for kernel, long in (("plain", one not in slow), ("checked", one in slow))
+    ]
 
 
 def lab(scenario: str, *args: str, kernel: str = "plain", options: tuple[str, ...] = ()) -> Run:

@@ -38,6 +38,7 @@ def out(request: pytest.FixtureRequest) -> Path:
     return TOP / "build/test/bench" / str(request.node.name)
 
 
+@pytest.mark.long
 def test_two_runs_are_the_same_but_for_the_wall_times(out: Path) -> None:
     runs = []
     for name in ("once", "again"):

@@ -80,6 +80,11 @@ def test_what_cannot_run_is_said(tmp_path: Path) -> None:
     assert "MODULE.PARAMETER=VALUE" in run.stderr, run.text
 
 
+def test_a_knob_that_a_module_doesnt_have_is_refused() -> None:
+    run = lab("lab_hello.py", options=("--param", "dcd.test_nonsense=1"))
+    assert run.rc == 125 and "dcd/parameters/test_nonsense" in run.stderr, run.text
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -91,7 +91,10 @@ def test_whoever_waits_for_memory_gets_on(kernel: str) -> None:
 
 @pytest.mark.parametrize(
     "part",
-    ["bound", "setting", "costs", "crowded", "held", "large", "returned", "suspended", "parted"],
+    [
+        "bound", "setting", "costs", "crowded", "held", "large", "returned", "suspended",
+        pytest.param("parted", marks=pytest.mark.long),
+    ],
 )
 def test_a_crash_leaves_a_bounded_resync(part: str) -> None:
     run = lab("mirror_activity.py", part, options=("--mem", "3G"))
@@ -133,11 +136,9 @@ def test_resync_by_digests(part: str, kernel: str) -> None:
         ("mirror_budget.py", ("killed",), "sleeps_on", "in vain for: who is killed to be gone"),
         ("mirror_background.py", ("wan", "60"), "no_background", "p99 is"),
         ("mirror_activity.py", ("large",), "half_a_log", "the discard took 1."),
-        (
-            "mirror_activity.py",
-            ("held",),
-            "room_forgotten",
-            "the write that waits for room took",
+        pytest.param(
+            "mirror_activity.py", ("held",), "room_forgotten", "the write that waits for room took",
+            marks=pytest.mark.long,
         ),
         ("mirror_late.py", ("unjudged",), "unjudged_good", "health before the start"),
         ("mirror_late.py", ("renamed",), "name_of_before", "by another device"),

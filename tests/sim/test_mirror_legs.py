@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import pytest
-from labrun import KERNELS, lab
+from labrun import SLOW_KERNELS, lab, on_kernels
 
-both_kernels = pytest.mark.parametrize("kernel", KERNELS)
 ON_TWO_DISKS = [
     "mirror_table", "mirror_nounmap", "mirror_verify", "mirror_repair", "mirror_late",
     "mirror_coalesce", "mirror_hot", "mirror_twice", "mirror_legs", "mirror_resync", "mirror_hang",
@@ -14,8 +13,10 @@ ON_TWO_DISKS = [
 ]  # fmt: skip
 
 
-@both_kernels
-@pytest.mark.parametrize("scenario", ON_TWO_DISKS)
+@pytest.mark.parametrize(
+    ("scenario", "kernel"),
+    on_kernels(ON_TWO_DISKS, {"meta_grow", "mirror_limits", "mirror_scatter", "mirror_resync"}),
+)
 def test_on_two_disks(scenario: str, kernel: str) -> None:
     run = lab(f"{scenario}.py", kernel=kernel)
     assert run.rc == 0, run.text
@@ -63,13 +64,13 @@ def test_a_table_with_swapped_legs_that_is_taken_is_found() -> None:
     assert run.rc == 1 and "swapped legs: was accepted" in run.stderr, run.text
 
 
-@both_kernels
+@pytest.mark.parametrize("kernel", SLOW_KERNELS)
 def test_buffers_that_change_in_flight(kernel: str) -> None:
     run = lab("mirror_scribble.py", "md", kernel=kernel)
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize(("kernel", "schedules"), [("plain", 8), ("checked", 3)])
+@pytest.mark.parametrize(("kernel", "schedules"), [("plain", 4), ("checked", 2)])
 def test_schedules_of_failures(kernel: str, schedules: int) -> None:
     run = lab("mirror_churn.py", str(schedules), kernel=kernel)
     assert run.rc == 0, run.text
@@ -80,7 +81,10 @@ def test_schedules_of_failures_on_a_lun_that_takes_batches() -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize(("block", "parts"), [(512, ()), (4096, ("on_disk", "removed"))])
+@pytest.mark.parametrize(("block", "parts"), [
+    pytest.param(512, (), marks=pytest.mark.long), (512, ("on_disk", "removed")),
+    (4096, ("on_disk", "removed")),
+])  # fmt: skip
 def test_batches_as_one_command_to_another_target(block: int, parts: tuple[str, ...]) -> None:
     """The kernel's own SCSI disk in memory, whose target is none of ours."""
     options = ("--boot", f"scsi_debug.sector_size={block}", "--boot", "scsi_debug.dev_size_mb=8")
@@ -109,7 +113,7 @@ def test_a_hang_is_felt_without(
     assert run.rc == 1 and found in run.text, run.text
 
 
-@both_kernels
+@pytest.mark.parametrize("kernel", SLOW_KERNELS)
 def test_without_memory(kernel: str) -> None:
     options = ("--timeout", "900", "--boot", "slab_nomerge")
     run = lab("mirror_memory.py", kernel=kernel, options=options)

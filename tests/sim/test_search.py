@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Orders of two events around two overlapping writes, and that the search sees faults: of a mirror
-every second one, of a DCD one of many.
+every fourth one, of a DCD one of many.
 
 All of them, and three events, are in test_long.py. Each knob switches a mend off
 (compat/lockstep-test.h): with it the search has to fail, and only with it.
@@ -39,8 +39,8 @@ def search(
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_half_of_the_orders_of_two_events(shard: int) -> None:
-    run = search(2, shard, SHARDS, "every=2", f"but={OF_AXES},{IN_PART},{ANEW}")
+def test_a_quarter_of_the_orders_of_two_events(shard: int) -> None:
+    run = search(2, shard, SHARDS, "every=4", f"but={OF_AXES},{IN_PART},{ANEW}")
     assert run.rc == 0, run.text
     told = re.search(rb"(\d+) histories passed, (\d+) void", run.stdout)
     assert told, run.text
@@ -48,7 +48,7 @@ def test_half_of_the_orders_of_two_events(shard: int) -> None:
 
 
 def test_some_orders_of_two_events_with_queues_that_block() -> None:
-    run = search(2, 0, 1, "every=31", "queue=few", f"but={OF_AXES},{IN_PART},{ANEW}")
+    run = search(2, 0, 1, "every=61", "queue=few", f"but={OF_AXES},{IN_PART},{ANEW}")
     assert run.rc == 0, run.text
 
 
@@ -171,7 +171,7 @@ def test_what_a_target_is_made_by_is_not_older_than_what_it_knows() -> None:
 OF_NVRAM = "but=poison,lose,slot_fails,header_bad,newest_damaged,older_damaged,forgets,"
 
 
-@pytest.mark.parametrize(("nvram", "every"), [("lab", 61), ("none", 37), ("dram", 37)])
+@pytest.mark.parametrize(("nvram", "every"), [("lab", 127), ("none", 79), ("dram", 79)])
 def test_some_orders_of_two_events_of_a_dcd(nvram: str, every: int) -> None:
     never = OF_NVRAM if nvram != "lab" else "but="
     words = (f"every={every}", f"nvram={nvram}", f"{never}{LOG_IN_PART}")

@@ -120,7 +120,7 @@ def log_away(nvram: str, *, seconds: float = AWAY, reads: bool = False) -> None:
 
 def by_bytes() -> None:
     slots, fit = 16, (SEGMENT >> 12) - 4
-    base.step(f"lab: the log is dead in a round of two minutes; {slots} slots take {fit} writes each")
+    base.step(f"lab: a dead log, in a round of two minutes; {slots} slots take {fit} writes each")
     box = Box(data_mib=64, nvram="lab", nvram_bytes=4096 + slots * SEGMENT, log_mib=16)
     with box.disk() as disk:
         writer = Writer(box, disk)
