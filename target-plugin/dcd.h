@@ -143,8 +143,10 @@ struct dcd_config {
 
 /* Messages name what is wrong, where, and what to do. May sleep long: recovery. */
 struct dcd_engine * __must_check dcd_open(const struct dcd_config *config);
-/* Takes over what may change while it is open; the other members may be anything. */
+/* Takes over what may change while it is open, but leave_log; the others may be anything. */
 void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *config);
+/* Process context: asks to leave the log (leave.h), or takes it back if it can be. */
+void dcd_leave(struct dcd_engine *e, bool yes);
 /*
  * The data disk has become larger: takes over its size. 0 also if it hasn't. -EINVAL: it is
  * smaller; -EIO: the log can't be told. Then the size stays as it was. Sleeps; not

@@ -30,12 +30,14 @@
 #define AMID_UNREAD	(HZ / 4)	/* while a part of the log can't be read: the next round */
 #define DATA_BLIP	(3 * HZ)	/* the data disk may be away for so long */
 #define AMID_BLIP	(HZ / 2)	/* meanwhile: the next round */
-#define LOG_ANSWERS	HZ		/* a dead log that takes longer is asked once a round */
+#define ASKED_IN	16		/* a dead log has a part of a round in so many */
 #define CLOSE_TRIES	50
 #define CLOSE_WAITS	(5 * HZ)	/* more than a moment of the log's is (lost.h) */
 #define LEAVING		(HZ / 50)	/* while the log is being left: the next look */
 
 TEST_KNOB(bool, close_hurries, "a close may not wait for the destager's round that is under way");
+TEST_KNOB(bool, asks_at_once, "a dead log is asked before a round's first step, which puts off its end");
+TEST_KNOB(bool, close_flushes, "a close flushes the destager's queue");
 TEST_KNOB(bool, close_unread, "a close doesn't wait for what can't be read for a moment");
 TEST_KNOB(bool, commit_hurries, "past a dead log a round may not wait for a commit that is under way");
 TEST_KNOB(bool, failed_speaks, "a round that has failed refuses what comes before the next one, too");
@@ -44,6 +46,7 @@ TEST_KNOB(bool, held_holds_all, "what stays in the log holds all that was there 
 TEST_KNOB(bool, lost_each, "past a dead log each round that fails says anew what is lost");
 TEST_KNOB(bool, missed_ends, "a round past a dead log ends when too much of that wasn't read");
 TEST_KNOB(bool, round_unasked, "whether a dead log works again isn't asked before a round is over");
+TEST_KNOB(bool, well_at_begin, "a data disk was well when a round began, and not while it went on");
 TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
 
 /* Of a log that is damaged it is wrong to have more than what has to be there. */
@@ -104,20 +107,38 @@ void dcd_destage_kick(struct dcd_engine *e)
 		queue_delayed_work(e->destage_wq, &e->destage_work, idle_time(e));
 }
 
-/* Until a round that begins now is over. */
+static bool answered(struct dcd_engine *e, u64 asked)
+{
+	bool yes;
+
+	spin_lock(&e->lock);
+	yes = e->sweep.answered >= asked;
+	spin_unlock(&e->lock);
+	return yes;
+}
+
+/*
+ * Until a round that begins now is over. No flush of the work or of its queue will do: each kick
+ * takes back what is queued (mod_delayed_work()), and whoever flushes that is let go.
+ */
 static void destage_now(struct dcd_engine *e)
 {
 	struct delayed_work *w = &e->destage_work;
+	u64 asked;
 
-	mod_delayed_work(e->destage_wq, w, 0);
-	if (test_knob(close_hurries)) {
-		flush_delayed_work(w);
-		return;
-	}
-	/* While it is under way it may ask for itself anew, and whoever flushes that is let go. */
-	do
-		flush_workqueue(e->destage_wq);
-	while (work_pending(&w->work) && !timer_pending(&w->timer));
+	do {
+		spin_lock(&e->lock);
+		asked = ++e->sweep.called;
+		spin_unlock(&e->lock);
+		mod_delayed_work(e->destage_wq, w, 0);
+		if (test_knob(close_hurries))
+			flush_delayed_work(w);
+		else if (test_knob(close_flushes))
+			flush_workqueue(e->destage_wq);
+		else
+			wait_event(e->room, answered(e, asked));
+		/* It may have found that another one is due. */
+	} while (work_pending(&w->work) && !timer_pending(&w->timer) && !test_knob(close_hurries));
 }
 
 /*
@@ -446,16 +467,21 @@ static bool worth_it(const struct dcd_engine *e, const struct dcd_mark *m, u64 t
 
 /*
  * Whether a dead log works again is a question of time, not of when the round is over, which may
- * take minutes. That disk is written here: if it takes long, the round doesn't wait for it again.
+ * take minutes. A round that is over sooner gets past a place that is bad for good, so that isn't
+ * put off, nor held up much: what takes the log long to answer isn't asked again for much longer.
  */
-static void ask_log(struct dcd_engine *e, bool *slow)
+static void ask_log(struct dcd_engine *e, unsigned long *at)
 {
-	unsigned long began = jiffies;
+	unsigned long began = jiffies, retry = e->log_retry;
 
-	if (*slow || READ_ONCE(e->closing) || test_knob(round_unasked))
+	if (time_before(began, *at) || READ_ONCE(e->closing) || test_knob(round_unasked))
 		return;
-	dcd_log_try(e);
-	*slow = time_after(jiffies, began + LOG_ANSWERS);
+	dcd_log_ask(e);
+	spin_lock(&e->lock);
+	if (!test_knob(asks_at_once))
+		e->log_retry = retry;
+	spin_unlock(&e->lock);
+	*at = jiffies + DCD_RETRY + (jiffies - began) * ASKED_IN;
 }
 
 /*
@@ -467,13 +493,13 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 	struct dcd_sweep *s = &e->sweep;
 	u64 begin = dcd_sweep_way(s), tail;
 	unsigned int failures = 0;
-	bool log_slow = false;
+	unsigned long ask_at = jiffies + (test_knob(asks_at_once) ? 0 : DCD_RETRY);
 	struct dcd_mark now;
 	int r, first = 0;
 
 	while (here(e, &now, &tail) == s->past_log) {
 		if (s->past_log) {
-			ask_log(e, &log_slow);
+			ask_log(e, &ask_at);
 			if (!READ_ONCE(e->log_dead))
 				break;
 		}
@@ -489,6 +515,8 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 		dcd_super_catch_up(e);
 		dcd_foresee(e);
 		r = step(e, &now, &failures);
+		if (!r && !first && !e->round_error && !test_knob(well_at_begin))
+			e->data_well = jiffies;
 		if (r && !may_go_on(r))
 			return r;
 		if (!first || waits(first))
@@ -515,7 +543,7 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 /* It may be away for a moment only. */
 static bool is_blip(const struct dcd_engine *e)
 {
-	return !e->log_dead && time_before(jiffies, e->round_well + DATA_BLIP) &&
+	return !e->log_dead && time_before(jiffies, e->data_well + DATA_BLIP) &&
 	       !test_knob(fails_at_once);
 }
 
@@ -593,7 +621,7 @@ static void do_round(struct dcd_engine *e)
 	}
 	dcd_count(e, DCD_N_ROUNDS, 1);
 	if (!e->round_error)
-		e->round_well = jiffies;
+		e->data_well = jiffies;
 	set_retry(e, e->round_error);
 	s->missed = 0;
 	r = go_round(e, &m);
@@ -603,8 +631,8 @@ static void do_round(struct dcd_engine *e)
 	s->ahead = false;
 	if (r && dcd_is_leaving(e))
 		dcd_leave_failed(e);
-	else if (r && READ_ONCE(e->log_dead))
-		dcd_log_try(e);	/* else one bad place keeps it dead for ever */
+	else if (r && READ_ONCE(e->log_dead) && !time_before(jiffies, e->log_retry))
+		dcd_log_ask(e);	/* else one bad place keeps it dead for ever */
 	trace_dcd_round(e, m.target, m.applied, log_dead, r);
 	if (r == -EAGAIN)
 		dcd_count(e, DCD_N_PREEMPTED, 1);

@@ -322,7 +322,6 @@ void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *c)
 		pr_warn("dcd: %s: no memory for a read cache of %zu bytes: it stays at %llu\n",
 			e->name, c->read_cache_bytes, dcd_cache_most(e->cache));
 	set_loses_acks(e, loses_acks(e, c));
-	dcd_leave(e, c->leave_log);
 	dcd_destage_ask(e);
 	wake_up_all(&e->room);
 }

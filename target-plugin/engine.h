@@ -245,7 +245,7 @@ struct dcd_engine {
 	bool stuck;			/* the last round of destaging failed */
 	int round_error;		/* its error, but for -EAGAIN; the destager's */
 	unsigned long round_retry;	/* jiffies: after an error the next one is due then */
-	unsigned long round_well;	/* jiffies: one began, and none failed before it */
+	unsigned long data_well;	/* jiffies: nothing was known against the data disk */
 	bool closing;
 	bool growing;			/* the destager is to make way */
 	bool held;			/* nobody may reserve: again.c */
@@ -563,7 +563,7 @@ void dcd_log_works(struct dcd_engine *e);
 /* What the log has in this segment is wrong. */
 void dcd_log_damaged(struct dcd_engine *e, u64 segment);
 /* The log is dead; does it work again? The destager's, with no commit under way. */
-void dcd_log_try(struct dcd_engine *e);
+void dcd_log_ask(struct dcd_engine *e);
 int __must_check dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first,
 				   u32 entries, u32 used);
 

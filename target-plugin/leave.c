@@ -82,6 +82,7 @@ void dcd_leave(struct dcd_engine *e, bool yes)
 		dcd_destage_ask(e);
 	wake_up_all(&e->room);
 }
+EXPORT_SYMBOL_GPL(dcd_leave);
 
 /* The log alone can say that it was left. It has all that was acknowledged, if it works. */
 static bool log_can_tell(struct dcd_engine *e)

@@ -50,8 +50,6 @@ enum dcd_leaving {
 	DCD_LEAVE_LEFT,
 };
 
-/* Process context: asks for it, or takes it back if it can be. Any number of times. */
-void dcd_leave(struct dcd_engine *e, bool yes);
 /* Nobody gets a place now. Needs @lock. */
 bool dcd_leave_holds(const struct dcd_engine *e);
 /* Does it go on, so that a round is for it? */

@@ -174,13 +174,13 @@ static int commit(struct dcd_engine *e, struct dcd_slot *s)
  * what of it is there. What the destager has taken out of the index meanwhile
  * goes to the log too: it may be newer than what the log has of those ranges.
  */
-void dcd_log_try(struct dcd_engine *e)
+void dcd_log_ask(struct dcd_engine *e)
 {
 	u64 applied = max(le64_to_cpu(e->super.applied), le64_to_cpu(e->header.applied));
 	struct dcd_slot *s;
 	int r;
 
-	if (READ_ONCE(e->leaving) || time_before(jiffies, e->log_retry))
+	if (READ_ONCE(e->leaving))
 		return;
 	r = dcd_super_pass(e, e->tail, applied, true);
 	if (r) {
@@ -204,7 +204,8 @@ unsigned long dcd_seal_after(struct dcd_engine *e)
 
 /*
  * Past a dead log it is time for a round, which seals it: no slot gets free before that is over,
- * and if the clock sealed them meanwhile, NVRAM would be full of slots that are nearly empty.
+ * and if the clock sealed them meanwhile, NVRAM would be full of slots that are nearly empty. Nor
+ * does a round if another one is left, by one that has failed.
  */
 static bool seals_by_round(const struct dcd_engine *e)
 {
@@ -214,7 +215,8 @@ static bool seals_by_round(const struct dcd_engine *e)
 void dcd_seal_for_round(struct dcd_engine *e)
 {
 	spin_lock(&e->lock);
-	if (seals_by_round(e) && !dcd_open_is_kept(e))
+	if (seals_by_round(e) && e->open && !dcd_open_is_kept(e) &&
+	    e->open->segment == e->committed)
 		dcd_seal_open(e);
 	spin_unlock(&e->lock);
 }

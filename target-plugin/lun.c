@@ -54,29 +54,35 @@ static bool dcd_get_write_cache(struct se_device *dev)
 	return d->engine && dcd_volatile_cache(d->engine);
 }
 
-/*
- * What the engine has made of leave_log: a leave that it has refused is over, and isn't asked for
- * again by whoever sets another key; one that has come to its end is for good.
- */
+/* What the engine has made of leave_log: it may have refused it; and its end is for good. */
 static void learn_leave(struct dcd_dev *d)
 {
 	if (d->engine && !test_knob(leave_again))
 		d->set.config.leave_log = dcd_leaves(d->engine);
 }
 
+/* Of that nobody asks who sets another key. */
+static void reconfigure(struct dcd_dev *d, bool left)
+{
+	dcd_reconfigure(d->engine, &d->set.config);
+	if (d->set.config.leave_log != left || test_knob(leave_again))
+		dcd_leave(d->engine, d->set.config.leave_log);
+}
+
 static ssize_t dcd_set_params(struct se_device *dev, const char *page, ssize_t count)
 {
 	struct dcd_dev *d = to_dcd(dev);
-	bool enabled, cache;
+	bool enabled, cache, left;
 	int r;
 
 	mutex_lock(&d->lock);
 	learn_leave(d);
+	left = d->set.config.leave_log;
 	cache = dcd_get_write_cache(dev);
 	enabled = d->engine || d->viewed;
 	r = lun_settings_parse(&d->set, lun_name(d), page, enabled);
 	if (!r && d->engine)
-		dcd_reconfigure(d->engine, &d->set.config);
+		reconfigure(d, left);
 	learn_leave(d);
 	if (dcd_get_write_cache(dev))
 		WRITE_ONCE(d->had_cache, true);

@@ -44,7 +44,7 @@ def test_a_dead_log_that_is_read_again_can_be_passed_by(part: str, knob: str, sa
 
 
 @pytest.mark.parametrize(("kernel", "parts"), [
-    ("plain", ()), ("checked", ("log-lab-reads", "log-dram:battery", "bytes", "data-full")),
+    ("plain", ()), ("checked", ("log-lab-reads", "log-dram:battery", "bytes", "data-full", "zone")),
 ])  # fmt: skip
 def test_that_a_disk_works_again_is_found(kernel: str, parts: tuple[str, ...]) -> None:
     run = lab("dcd_away.py", *parts, kernel=kernel)
@@ -56,11 +56,24 @@ def test_that_a_disk_works_again_is_found(kernel: str, parts: tuple[str, ...]) -
     ("log-dram:battery", "round_unasked", "before that was found"),
     ("bytes", "dead_seals", "NVRAM is full after"), ("data-lab", "fails_at_once", "a write waited"),
     ("data-long", "failed_speaks", "writes that were refused"),
+    ("amid", "well_at_begin", "a write waited"), ("both", "dead_seals", "writes that were refused"),
+    ("zone", "asks_at_once", "no end after"),
 ])  # fmt: skip
 def test_that_a_disk_works_again_can_be_found_late(part: str, knob: str, says: str) -> None:
     """The control: writes wait, or are refused."""
     run = lab("dcd_away.py", part, options=("--param", f"dcd.test_{knob}=1"))
     assert run.rc == 1 and says in run.stderr, run.text
+
+
+@pytest.mark.parametrize(("knobs", "rc"), [
+    (("asks_at_once",), 0), (("asks_at_once", "close_flushes"), 1),
+])  # fmt: skip
+def test_a_close_waits_for_the_destagers_round(knobs: tuple[str, ...], rc: int) -> None:
+    """When somebody asks for another one at that moment; the control: what NVRAM had is lost."""
+    options = [word for knob in knobs for word in ("--param", f"dcd.test_{knob}=1")]
+    run = lab("dcd_dead_log.py", "rests-dram:battery", options=tuple(options))
+    assert run.rc == rc, run.text
+    assert not rc or "opened again: /dev/sda has other bytes" in run.stderr, run.text
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

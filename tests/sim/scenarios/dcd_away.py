@@ -13,8 +13,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from dcdlab import SEGMENT, Box, Model
+from dcdlab import RING_START, SEGMENT, Box, Model
 from locklab import base, blk
 
 AWAY = 3.0
@@ -24,6 +25,8 @@ PAUSE = 0.05
 SLOW_SEAL = 2.0  # what the clock lets a slot be open, when there is little room
 BLOCK = 8  # sectors
 LARGE = 112  # likewise: a segment each
+BAD_BLOCKS, MANY = 1200, 400  # four times what there are spares for; writes behind them
+WRITERS = 4
 WAITED = 1.0  # seconds: a write that took longer has waited
 
 
@@ -139,6 +142,41 @@ def by_bytes() -> None:
     box.away()
 
 
+def both() -> None:
+    slots, writes = 64, 400
+    base.step(f"lab: log and data disk are away: {slots} slots take {writes} writes, some a slot")
+    box = Box(nvram="lab", nvram_bytes=4096 + slots * SEGMENT, log_mib=8, data_mib=32)
+    with box.disk() as disk:
+        writer = Writer(box, disk)
+        box.log.fail_writes()
+        writer.put()
+        box.says("log FAILING", "its failure")
+        box.data.fail_writes()
+        writer.go_on(lambda: len(writer.writes) == writes, 120)
+        base.equal(writer.refused(0), [], "writes that were refused")
+        box.log.heal()
+        box.data.heal()
+        box.says("log ok", "the log to work")
+        writer.check("both away")
+    box.away()
+
+
+def zone() -> None:
+    base.step("dram: some places of the log refuse writes for good, and there aren't spares enough")
+    box = Box(data_mib=64, log_mib=16, nvram="dram", nvram_bytes=4096 + 8 * SEGMENT)
+    first = RING_START // blk.SECTOR + 20 * SEGMENT // blk.SECTOR
+    with box.disk() as disk:
+        writer = Writer(box, disk)
+        box.log.refuse((first, first + 8 * BAD_BLOCKS - 1))
+        writer.go_on(lambda: "log FAILING" in box.info(), 120)
+        # It goes by place after place, each at the end of a round.
+        writer.go_on(lambda: sum(not write.refused for write in writer.writes) > MANY, 120)
+        box.log.heal()
+        box.says("log ok", "the log to work")
+        writer.check("zone")
+    box.away()
+
+
 def idle() -> None:
     base.step("lab: past a dead log what little is in NVRAM gets to the data disk without more")
     box = Box(nvram="lab")
@@ -182,6 +220,40 @@ def data_away(nvram: str, *, full: bool = False, seconds: float = 0.3) -> None:
     box.away()
 
 
+def amid() -> None:
+    base.step("lab: the data disk is away for a second in a round that has been going on for ten")
+    box = Box(nvram="lab", nvram_bytes=4096 + 8 * SEGMENT, log_mib=8, data_mib=64,
+              data_model="spindle")  # fmt: skip
+    stop = threading.Event()
+    longest = [0.0] * WRITERS
+
+    def write_on(number: int) -> None:
+        rng = random.Random(f"{base.SEED} {number}")
+        with blk.Disk(box_node) as mine:
+            while not stop.is_set():
+                at = BLOCK * rng.randrange(mine.sectors // BLOCK - BLOCK)
+                took = blk.timed(partial(mine.write, at, blk.pattern(f"{number}", 64)))
+                longest[number] = max(longest[number], took)
+
+    with box.disk() as disk:
+        box_node = disk.node
+        writers = [threading.Thread(target=write_on, args=(n,)) for n in range(WRITERS)]
+        for writer in writers:
+            writer.start()
+        time.sleep(10)
+        rounds = box.count("rounds")
+        box.data.blink(10, 1)
+        time.sleep(20)
+        stop.set()
+        for writer in writers:
+            writer.join()
+        print(f"  {box.count('rounds') - rounds} rounds", flush=True)
+        base.expect(max(longest) < 3, f"a write waited {max(longest):.1f} s")
+        base.equal(box.count("write_errors"), 0, "writes that were refused")
+        box.data.heal()
+    box.away()
+
+
 def data_dead() -> None:
     base.step("lab: the data disk fails for long, the ring is full: writes are refused")
     box = Box(nvram="lab", nvram_bytes=4096 + 8 * SEGMENT, log_mib=3)
@@ -209,6 +281,9 @@ PARTS: dict[str, Callable[[], None]] = {
     "log-none": lambda: log_away("none"),
     "bytes": by_bytes,
     "idle": idle,
+    "both": both,
+    "zone": zone,
+    "amid": amid,
     "data-lab": lambda: data_away("lab"),
     "data-none": lambda: data_away("none"),
     "data-dram:battery": lambda: data_away("dram:battery"),

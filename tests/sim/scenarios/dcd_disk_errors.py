@@ -8,6 +8,8 @@ import time
 from dcdlab import SEGMENT, Box, Model, filled
 from locklab import base, blk
 
+BLIP = 4  # seconds: more than a moment
+
 
 def close_while_data_fails(nvram: str) -> None:
     base.step(f"{nvram}: closed while the data disk fails, the log has it all")
@@ -126,6 +128,14 @@ def flush_fails() -> None:
     box.away()
 
 
+def no_blip(box: Box) -> None:
+    """It fails for longer than for a moment, in which it is tried each half of a second."""
+    rounds = box.count("rounds")
+    time.sleep(BLIP)
+    rounds = box.count("rounds") - rounds
+    base.expect(rounds <= 2 * BLIP, f"{rounds} rounds in a second, or some")
+
+
 def tried_in_its_time() -> None:
     base.step("a failing data disk isn't tried at the rate of the writes")
     box = Box()
@@ -134,6 +144,7 @@ def tried_in_its_time() -> None:
         for n in range(220):  # above the low watermark
             disk.write(8 * n, blk.pattern(f"{n}", 8))
         box.says("data FAILING", "the failure to be seen")
+        no_blip(box)
         rounds, begin = box.count("rounds"), time.monotonic()
         for n in range(100):
             disk.write(8 * n, blk.pattern(f"again {n}", 8))
@@ -155,6 +166,7 @@ def zeroes_in_their_time() -> None:
             getattr(box.data, how)()
             disk.zero(0, 128)
             base.until(lambda: box.count("data_errors") > 0, "the failure to be seen")  # noqa: B023
+            no_blip(box)
             rounds = box.count("rounds")
             time.sleep(1)
             rounds = box.count("rounds") - rounds

@@ -200,6 +200,11 @@ class Disk:
         """Every request takes so long, any number at a time."""
         self._load([f"0 {self.sectors} delay {self._medium} 0 {ms}"])
 
+    def blink(self, up: int, down: int) -> None:
+        """By its own clock, over and over: well for so many seconds, then errors for so many."""
+        what = "2 error_reads error_writes"
+        self._load([f"0 {self.sectors} flakey {self._medium} 0 {up} {down} {what}"])
+
     def fails_and_dawdles(self, bad: tuple[int, int], slow: tuple[int, int], ms: int) -> None:
         """Reads and writes of the first part are I/O errors, writes of the second one are held back
         so long before they get to the medium."""
