@@ -396,7 +396,8 @@ static int begin(struct mirror *m, enum leg_id *drop)
 	struct verdict v;
 	int r;
 
-	*drop = m->keep < LEGS ? other_leg(m->keep) : LEGS;
+	/* Without metadata nobody would know what that leg misses. */
+	*drop = m->keep < LEGS && m->meta ? other_leg(m->keep) : LEGS;
 	if (!m->meta)
 		return begin_core(m);
 

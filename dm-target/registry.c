@@ -20,6 +20,10 @@ TEST_KNOB(bool, drain_by_device, "what was abandoned is looked for on the same b
 TEST_KNOB(bool, starts_beside, "a table starts while the one before still parts");
 TEST_KNOB(bool, keeps_the_rest, "of a table that couldn't be started the next one keeps the leg that it had");
 TEST_KNOB(bool, both_strange, "a table that has both legs by other devices takes over from none");
+TEST_KNOB(bool, copies_over, "a sync table copies a leg that misses something over the other one");
+TEST_KNOB(bool, core_over, "a table without metadata takes over from one with them");
+TEST_KNOB(bool, dead_unmarked, "without metadata a leg is dead, and nobody knows what it misses");
+TEST_KNOB(bool, grows_remote, "what a longer table has more is stale on the remote leg, dead or not");
 TEST_KNOB(bool, two_mirrors, "two mirrors have one leg, if they reach it by two block devices");
 
 static LIST_HEAD(mirrors);
@@ -129,8 +133,7 @@ static bool share_a_uuid(const struct mirror *a, const struct mirror *b)
 /* Does @m, which hasn't run, take over from @other? Both its legs may be by other devices. */
 static bool hands_on(const struct mirror *other, const struct mirror *m)
 {
-	return other != m && other->ti && (other->ran || other->heir) &&
-	       same_mirror(other, m) &&
+	return other != m && other->ti && (other->ran || other->heir) && same_mirror(other, m) &&
 	       (share_a_leg(m, other) || (share_a_uuid(m, other) && !test_knob(both_strange)));
 }
 
@@ -177,6 +180,27 @@ static int check_uuids(struct mirror *m)
 	return 0;
 }
 
+/*
+ * In core mode: @other, from which this mirror takes over, knows more than the words of its table
+ * say. It may know that the local leg misses something, which sync would copy over the remote one.
+ */
+static int check_core(struct mirror *m, const struct mirror *other)
+{
+	if (m->meta || !hands_on(other, m))
+		return 0;
+	if (other->meta && !test_knob(core_over)) {
+		m->ti->error = "sync, nosync: the last table has metadata; remove the device first";
+		return -EINVAL;
+	}
+	/* At the load that may change yet; at the resume, which asks again, it is suspended. */
+	if (m->options.mode != MODE_SYNC || same_legs(m, other) || test_knob(copies_over) ||
+	    !(READ_ONCE(other->legs[LEG_LOCAL].dead) ||
+	      (READ_ONCE(other->map.nr_stale) && other->map.target == LEG_LOCAL)))
+		return 0;
+	m->ti->error = "sync: the local leg misses something, and would be copied over the other";
+	return -EINVAL;
+}
+
 int registry_add(struct mirror *m)
 {
 	struct mirror *other;
@@ -196,9 +220,11 @@ int registry_add(struct mirror *m)
 			r = -EBUSY;
 			break;
 		}
+		r = check_core(m, other);
+		if (r)
+			break;
 	}
-	if (!r)
-		r = check_uuids(m);
+	r = r ?: check_uuids(m);
 	if (!r)
 		list_add_tail(&m->registered.link, &mirrors);
 	mutex_unlock(&mirrors_lock);
@@ -498,6 +524,11 @@ static void inherit(struct mirror *m, const struct mirror *from)
 	enum leg_id leg;
 
 	hand_on_had(m, from);
+	m->keep = to_keep(m, from);
+	/* The sectors that it didn't have are stale on the leg that is dead, if one is. */
+	if (map && (from->legs[LEG_LOCAL].dead || from->legs[LEG_REMOTE].dead) &&
+	    !test_knob(grows_remote))
+		m->map.target = other_leg(m->keep);
 
 	/* What is on the legs says the rest, and says it for an exchanged leg too. */
 	while (more) {
@@ -516,8 +547,8 @@ static void inherit(struct mirror *m, const struct mirror *from)
 			l->why = old->why;
 		if (!same_device(l, old))
 			continue;
-		/* Writes of the old table may still reach it, whatever else is exchanged. */
-		if (!m->meta && !same_legs(m, from) && !writes_draining(from, leg))
+		/* It isn't dead without what it misses. If it drains, that is all (activate.c). */
+		if (!m->meta && !map && !(writes_draining(from, leg) && test_knob(dead_unmarked)))
 			continue;
 		l->dead = old->dead && !died_unsaid(from, leg);
 		l->why = l->dead ? old->why : WHY_NONE;
@@ -528,7 +559,6 @@ static void inherit(struct mirror *m, const struct mirror *from)
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		if (m->meta && from->meta && !m->legs[leg].dead && !from->legs[leg].dead)
 			metadata_inherit(m, from, leg);
-	m->keep = to_keep(m, from);
 	m->unblocked = from->unblocked;
 	m->heir = true;
 	mirror_changed(m);
@@ -583,6 +613,9 @@ int registry_resume(struct mirror *m)
 		list_for_each_entry(other, &mirrors, registered.link) {
 			if (!hands_on(other, m))
 				continue;
+			r = check_core(m, other);
+			if (r)
+				break;
 			if (!other->suspended) {
 				DMERR("%s: another table on these legs is still active",
 				      dm_table_device_name(m->ti->table));

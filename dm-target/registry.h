@@ -7,8 +7,8 @@
  * whether that runs or not. But a leg may be reached by two devices: a LUN by two sessions or
  * portals. So a mirror with metadata takes a leg by its uuid, too, before it writes anything to
  * it: when it is started, and when the leg joins. It is refused while another mapped device's
- * mirror, or another target of the same table, has the leg. That one has it from then on until the
- * leg is dead, or the table has gone: a suspended mirror still has its legs, since it goes on with
+ * mirror has the leg. That one has it from then on until the leg is dead, or the table has
+ * gone: a suspended mirror still has its legs, since it goes on with
  * what it knows of them; a table that was never resumed has none. What is still out on a dead
  * leg is told by draining, see below. In a table reload the new table takes over what the old one
  * has. Without metadata a leg has no uuid, and its device is all that is known.
@@ -27,7 +27,8 @@
  * Without metadata (core mode) the regions that are stale are taken over in
  * memory; sync or nosync of the new table line then only mean the sectors that
  * the old one didn't have. If a leg is exchanged, or after a remove and create,
- * the new table line is all that is known.
+ * the new table line is all that is known. No leg is taken over as dead without what
+ * it misses. Such a table doesn't take over from one with metadata: it is refused.
  *
  * What the old one still writes then, for it was told to give a leg up while it was suspended, is
  * waited for, for a while.

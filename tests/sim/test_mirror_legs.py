@@ -9,7 +9,7 @@ from labrun import SLOW_KERNELS, lab, on_kernels
 ON_TWO_DISKS = [
     "mirror_table", "mirror_nounmap", "mirror_verify", "mirror_repair", "mirror_late",
     "mirror_coalesce", "mirror_hot", "mirror_twice", "mirror_legs", "mirror_resync", "mirror_hang",
-    "mirror_scatter", "mirror_limits", "meta_grow", "meta_grown", "meta_reload",
+    "mirror_scatter", "mirror_limits", "mirror_core", "meta_grow", "meta_grown", "meta_reload",
 ]  # fmt: skip
 
 
@@ -50,6 +50,33 @@ def test_a_leg_in_two_mirrors_is_found(part: str, found: str) -> None:
     knob = ("--param", "dm_lockstep.test_two_mirrors=1")
     run = lab("mirror_twice.py", part, options=knob)
     assert run.rc == 1 and found in run.text, run.text
+
+
+@pytest.mark.parametrize(("part", "knob", "found"), [
+    ("longer-sync-local", "grows_remote", "Input/output error"),
+    ("exchanged-nosync-local", "dead_unmarked", "it answers again: sector 4096 has other bytes"),
+    ("exchanged-nosync-remote", "dead_unmarked", "differ, first in sector 4096"),
+    ("copied_over", "copies_over", "a table: was accepted"),
+    ("over_metadata", "core_over", "sync: was accepted"),
+])  # fmt: skip
+def test_what_a_table_without_metadata_forgets_is_found(part: str, knob: str, found: str) -> None:
+    run = lab("mirror_core.py", part, options=("--param", f"dm_lockstep.test_{knob}=1"))
+    assert run.rc == 1 and found in run.stderr, run.text
+
+
+AGES = ("--sim-timeout", "360000", "--timeout", "900")
+
+
+@pytest.mark.parametrize(("kernel", "lives"), [("plain", 60), ("checked", 5)])
+def test_lives_of_a_mirror_without_metadata(kernel: str, lives: int) -> None:
+    run = lab("core_lives.py", str(lives), "1", kernel=kernel, options=AGES)
+    assert run.rc == 0, run.text
+
+
+def test_a_longer_table_that_marks_the_wrong_leg_is_found_by_lives() -> None:
+    knob = ("--param", "dm_lockstep.test_grows_remote=1")
+    run = lab("core_lives.py", "100", "1", options=(*AGES, *knob))
+    assert run.rc != 0 and "region_map_mark" in run.stderr, run.text
 
 
 @pytest.mark.parametrize("part", ["local no slot", "remote a slot"])
