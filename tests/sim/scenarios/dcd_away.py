@@ -19,6 +19,7 @@ from dcdlab import RING_START, SEGMENT, Box, Model
 from locklab import base, blk
 
 AWAY = 3.0
+HALF = 0.45  # of the log: so much is live
 SOON = 6  # seconds: a little more than a dead log isn't asked for
 SLOW_MS = 200  # so a round takes half a minute
 PAUSE = 0.05
@@ -88,7 +89,7 @@ class Writer:
 def half_full(box: Box, writer: Writer) -> None:
     """Then the destager's round takes long."""
     segments = int(box.info().split("log segments ")[1].split()[0])
-    while box.count("live") < 0.45 * segments:
+    while box.count("live") < HALF * segments:
         writer.put()
 
 
