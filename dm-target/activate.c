@@ -15,6 +15,7 @@
 
 TEST_KNOB(bool, swapped_later, "a new table with swapped legs is refused when it is resumed");
 TEST_KNOB(bool, drops_the_other, "a new table drops the leg not to be kept, not the one that takes no writes");
+TEST_KNOB(bool, keeps_any, "a leg that has forgotten is as good as the one to be kept, if it says the same");
 TEST_KNOB(bool, suspend_keeps, "a leg that fails while the table is suspended isn't given up");
 TEST_KNOB(bool, resumes_foreign, "a table is resumed though somebody else has used all that it has");
 TEST_KNOB(bool, reloads_foreign, "a new table goes on with what somebody else has used since the one before");
@@ -279,7 +280,6 @@ static void leave_out(struct mirror *m, enum leg_id leg)
 static int leave_out_core(struct mirror *m, enum leg_id leg)
 {
 	enum leg_id other = other_leg(leg);
-	unsigned long first;
 
 	if (m->legs[leg].dead || !registry_draining(m, leg))
 		return 0;
@@ -289,14 +289,7 @@ static int leave_out_core(struct mirror *m, enum leg_id leg)
 		return -EBUSY;
 	}
 	leave_out(m, leg);
-	for (first = 0; first < m->map.nr; first += REGION_PIECE) {
-		spin_lock_irq(&m->lock);
-		region_map_mark_bits(&m->map, leg, first, min(REGION_PIECE, m->map.nr - first),
-				     NULL);
-		spin_unlock_irq(&m->lock);
-		cond_resched();
-	}
-	return 0;
+	return mirror_mark_all(m, leg);
 }
 
 /* Without metadata: the region map and the dead leg, if any, are what they are. */
@@ -358,7 +351,14 @@ static int check_inherited(struct mirror *m, struct super_found found[LEGS], enu
 /* Likewise, a leg that is ahead of it has been used by somebody else meanwhile, as in join.c. */
 static int check_kept(struct mirror *m, const struct verdict *v)
 {
-	if (m->keep == LEGS || v->alone || v->source == m->keep || (!v->join && !v->full))
+	if (m->keep == LEGS || v->source == m->keep)
+		return 0;
+	if (m->keep_only && v->alone) {
+		DMERR("%s: the %s leg (%s), which alone has what was acknowledged, can't be taken; try again when it can",
+		      m->name, leg_name(m->keep), leg_path(&m->legs[m->keep]));
+		return -EBUSY;
+	}
+	if (v->alone || (!v->join && !v->full))
 		return 0;
 	DMERR("%s: the %s leg (%s) has been used without this mirror, which runs with what the %s leg has",
 	      m->name, leg_name(v->source),
@@ -438,9 +438,12 @@ static int begin(struct mirror *m, enum leg_id *drop)
 	}
 	if (v.alone)
 		return begin_alone(m, other_leg(v.source));
+	/* Else one that says the same, and has forgotten, would be copied over it. */
+	if (m->keep_only && !test_knob(keeps_any))
+		v.source = m->keep;
 	r = begin_together(m, &v, &bad);
 	if (r && *drop < LEGS && !v.join && !v.full && !test_knob(drops_the_other))
-		*drop = bad;
+		*drop = m->keep_only && bad == m->keep && !test_knob(keeps_any) ? LEGS : bad;
 	return r;
 }
 

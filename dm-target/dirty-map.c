@@ -516,6 +516,11 @@ void dirty_map_fail(struct dirty_map *dm, blk_status_t status)
 	finish(&batch, status);
 }
 
+bool dirty_map_unclean(const struct dirty_map *dm)
+{
+	return !bitmap_subset(dm->bits, dm->m->map.stale, dm->nr);
+}
+
 bool dirty_map_empty(const struct dirty_map *dm)
 {
 	return bitmap_empty(dm->bits, dm->nr);

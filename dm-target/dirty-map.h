@@ -111,6 +111,9 @@ struct dirty_map {
 	struct workqueue_struct *wq;
 };
 
+/* Is any region dirty that isn't stale? Nobody marks or cleans it. Sleeps. */
+bool dirty_map_unclean(const struct dirty_map *dm);
+
 /* May sleep. @nr regions of 1 << @shift sectors. All clear, stopped. 0 or -ENOMEM. */
 int __must_check dirty_map_create(struct dirty_map *dm, struct mirror *m, unsigned long nr,
 				  unsigned int shift, unsigned int limit_mib);

@@ -10,6 +10,7 @@
 #include "resync.h"
 #include "verify.h"
 
+TEST_KNOB(bool, doubts_remote, "of two legs that fail the remote one is the lesser, whichever has forgotten");
 TEST_KNOB(bool, restart_forgets, "a write that is sent again is as if no leg had it");
 TEST_KNOB(bool, target_acks, "a write that the target hasn't got is acknowledged, whatever the policy");
 TEST_KNOB(bool, cleans_forgotten, "the cleaner goes on while something forgotten isn't stale yet");
@@ -56,7 +57,8 @@ void mirror_changed(struct mirror *m)
 
 	lockdep_assert_held(&m->lock);
 
-	WRITE_ONCE(m->degraded, m->standing != TOGETHER || !region_map_all_in_sync(&m->map));
+	WRITE_ONCE(m->degraded, m->standing != TOGETHER || m->forgot || m->recalls ||
+		   !region_map_all_in_sync(&m->map));
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		if (mirror_health(m, leg) != m->shown[leg] ||
 		    m->legs[leg].silent != m->shown_silent[leg])
@@ -83,6 +85,13 @@ static bool mark(struct mirror *m, enum leg_id leg, const struct locked_range *r
 	return true;
 }
 
+/* It has forgotten what the other one has, and what that is isn't marked everywhere yet. */
+static bool in_doubt(const struct mirror *m, enum leg_id leg)
+{
+	return (m->forgot | m->recalled) == BIT(leg) && mirror_stands_in(m, other_leg(leg)) &&
+	       !test_knob(doubts_remote);
+}
+
 enum leg_id mirror_lesser(const struct mirror *m)
 {
 	enum leg_id leg;
@@ -91,7 +100,9 @@ enum leg_id mirror_lesser(const struct mirror *m)
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		if (m->legs[leg].dead)
 			return leg;
-	return mirror_has_target(m) ? m->map.target : LEG_REMOTE;
+	if (mirror_has_target(m))
+		return m->map.target;
+	return in_doubt(m, LEG_LOCAL) ? LEG_LOCAL : LEG_REMOTE;
 }
 
 /*
@@ -101,27 +112,30 @@ enum leg_id mirror_lesser(const struct mirror *m)
 static void forgot(struct mirror *m, enum leg_id leg)
 {
 	lockdep_assert_held(&m->lock);
-	if (m->forgot || !leg_may_forget(&m->legs[leg]) || test_knob(nothing_forgotten))
+	if ((m->forgot & BIT(leg)) || !leg_may_forget(&m->legs[leg]) ||
+	    test_knob(nothing_forgotten))
 		return;
-	m->forgot = true;
+	m->forgot |= BIT(leg);
 	m->changes++;
 	join_kick(m);
 }
 
 void mirror_take_forgotten(struct mirror *m)
 {
-	bool forgot;
+	u8 forgot;
 
 	spin_lock_irq(&m->lock);
 	forgot = m->forgot;
-	m->recalls += forgot;
-	m->forgot = false;
+	m->recalls += !!forgot;
+	m->recalled |= forgot;
+	m->forgot = 0;
 	spin_unlock_irq(&m->lock);
 	if (!forgot)
 		return;
 	dirty_map_to_stale(&m->dirty, LEGS);
 	spin_lock_irq(&m->lock);
-	m->recalls--;
+	if (!--m->recalls)
+		m->recalled = 0;
 	mirror_changed(m);
 	spin_unlock_irq(&m->lock);
 }
@@ -195,6 +209,9 @@ static blk_status_t route_degraded(struct write *w)
 		w->deaths[leg] = m->legs[leg].deaths;
 		if (!m->legs[leg].dead)
 			w->sent |= BIT(leg);
+		/* Nobody would know of its miss: a bug of ours, and no write is lost by it. */
+		else if (WARN_ON_ONCE(!region_map_takes(&m->map, leg)))
+			return BLK_STS_IOERR;
 		else if (w->kind != WRITE_FLUSH && mark(m, leg, &w->range))
 			/* Before it can be acknowledged, even before it is sent. */
 			mirror_changed(m);
@@ -333,8 +350,8 @@ static blk_status_t settle_half(struct write *w, enum leg_id bad)
 
 /*
  * No leg has it for certain: each may hold the old, the new or torn data. Any is
- * right for a failed write, but it must be the same on both. Neither leg is
- * better than the other, so neither is given up.
+ * right for a failed write, but it must be the same on both. For this write neither leg is
+ * better than the other, so neither is given up; one that has forgotten others is the lesser.
  */
 static void settle_none(struct write *w)
 {
@@ -342,11 +359,12 @@ static void settle_none(struct write *w)
 	enum leg_id leg;
 
 	lockdep_assert_held(&m->lock);
-	if (w->sent == (BIT(LEG_LOCAL) | BIT(LEG_REMOTE)))
-		mark_missed(w, mirror_lesser(m));
+	/* First: which one is the lesser depends on it. */
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		if (leg_in(w->sent, leg) && !m->legs[leg].dead)
 			forgot(m, leg);
+	if (w->sent == (BIT(LEG_LOCAL) | BIT(LEG_REMOTE)))
+		mark_missed(w, mirror_lesser(m));
 }
 
 void mirror_settle(struct write *w)
@@ -399,7 +417,7 @@ enum leg_id mirror_read_leg(struct mirror *m, sector_t start, sector_t last,
 
 	spin_lock_irqsave(&m->lock, flags);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		if (leg_in(tried, leg) || m->legs[leg].dead ||
+		if (leg_in(tried, leg) || m->legs[leg].dead || in_doubt(m, leg) ||
 		    !region_map_current(&m->map, leg, start, last))
 			continue;
 		found = leg;
@@ -623,16 +641,16 @@ int mirror_recover(struct mirror *m, enum leg_id leg)
 	return r;
 }
 
-/* All of the remote leg is stale. In pieces: those that are stay so, whatever happens. */
-static int mark_all(struct mirror *m)
+int mirror_mark_all(struct mirror *m, enum leg_id leg)
 {
 	unsigned long first;
 	int r = 0;
 
+	/* In pieces: those that are stale stay so, whatever happens. */
 	for (first = 0; first < m->map.nr && !r; first += REGION_PIECE) {
 		spin_lock_irq(&m->lock);
-		if (mirror_stands_in(m, LEG_LOCAL))
-			region_map_mark_bits(&m->map, LEG_REMOTE, first,
+		if (mirror_stands_in(m, other_leg(leg)))
+			region_map_mark_bits(&m->map, leg, first,
 					     min(REGION_PIECE, m->map.nr - first), NULL);
 		else
 			r = -EBUSY;
@@ -660,7 +678,7 @@ int mirror_resync_all(struct mirror *m)
 	if (ok)
 		r = dirty_map_widen(&m->dirty, NULL);
 	if (!r)
-		r = mark_all(m);
+		r = mirror_mark_all(m, LEG_REMOTE);
 	dirty_map_release(&m->dirty);
 	if (r == -ESTALE)
 		(void)mirror_leg_failed(m, mirror_home(m));

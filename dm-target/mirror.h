@@ -79,7 +79,7 @@ struct mirror {
 	spinlock_t lock;		/* the state lock: see above */
 	struct region_map map;
 	unsigned int region_shift;
-	bool degraded;			/* not together, or a region is stale */
+	bool degraded;			/* not together, a region is stale, or to be made so */
 	/*
 	 * map.target is the target of a resync, durably so on its superblock.
 	 * Never in core mode.
@@ -94,11 +94,12 @@ struct mirror {
 	bool forgets;
 	/*
 	 * A flush or a write has failed on a leg that stays in use, so what it had only in its
-	 * cache may be gone: what is dirty has to become stale on the other leg. Until that is
-	 * done nothing is written out as clean, and no leg joins or becomes in sync.
+	 * cache may be gone: what is dirty has to become stale on one leg, the lesser one. Until
+	 * that is done nothing is written out as clean, and no leg joins or becomes in sync.
 	 */
-	bool forgot;
-	unsigned int recalls;		/* so many are at it: mirror_take_forgotten() */
+	u8 forgot;			/* such legs, as bits */
+	u8 recalled;			/* likewise, while it is being done... */
+	unsigned int recalls;		/* ...by so many: mirror_take_forgotten() */
 
 	/* standing.h */
 	enum standing standing;
@@ -155,7 +156,8 @@ struct mirror {
 	bool ran;			/* has been resumed once */
 	bool heir;			/* it has taken over from one that ran */
 	enum leg_id keep;		/* after a reload: the leg to go on with; else LEGS */
-	bool suspended;
+	bool keep_only;			/* the other one has forgotten what was acknowledged */
+	bool suspended;			/* or not resumed yet: no I/O */
 };
 
 /* What a bio carries with it (dm's per-bio data); nothing is initialised by dm. */
@@ -223,13 +225,19 @@ int mirror_give_up(struct mirror *m, enum leg_id leg, enum leg_why why);
 enum leg_id mirror_lesser(const struct mirror *m);
 
 /*
- * If a leg that stays has forgotten anything (forgot): make that stale on the other one.
+ * If a leg that stays has forgotten anything (forgot): make that stale on the lesser one.
  * Sleeps; under join_lock, or when nobody joins.
  */
 void mirror_take_forgotten(struct mirror *m);
 
 /* Likewise, not under the state lock: a write or a flush of the mirror's own has failed there. */
 int mirror_leg_failed(struct mirror *m, enum leg_id leg);
+
+/*
+ * All of the leg is stale: nobody knows what it misses, or somebody wants it copied anew. -EBUSY:
+ * the other one can't stand in for it, being dead or the target. Process context, sleeps.
+ */
+int __must_check mirror_mark_all(struct mirror *m, enum leg_id leg);
 
 /**
  * mirror_mark_differs - it was found that a leg hasn't got what the other has

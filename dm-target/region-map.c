@@ -38,10 +38,9 @@ void region_map_destroy(struct region_map *map)
 	map->blocks = NULL;
 }
 
-/* May bits be set for this leg? */
 static bool take_target(struct region_map *map, enum leg_id leg)
 {
-	if (WARN_ON_ONCE(map->nr_stale && map->target != leg))
+	if (WARN_ON_ONCE(!region_map_takes(map, leg)))
 		return false;
 	map->target = leg;
 	return true;

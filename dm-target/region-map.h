@@ -62,6 +62,12 @@ struct region_map {
 int __must_check region_map_create(struct region_map *map, sector_t len, unsigned int shift);
 void region_map_destroy(struct region_map *map);
 
+/* May the leg be marked: isn't it the source? */
+static inline bool region_map_takes(const struct region_map *map, enum leg_id leg)
+{
+	return !map->nr_stale || map->target == leg;
+}
+
 /**
  * region_map_mark - the leg may miss a write in [start, last]
  *

@@ -4,6 +4,8 @@
 #include <linux/module.h>
 #include <linux/sched/signal.h>
 
+#include "handover.h"
+#include "identity.h"
 #include "join.h"
 #include "lockstep-test.h"
 #include "message.h"
@@ -12,74 +14,15 @@
 #include "resync.h"
 #include "scatter.h"
 
-TEST_KNOB(bool, death_handed_on, "a new table takes a leg for dead that nobody could call that");
-TEST_KNOB(bool, unsaid_kept, "a new table goes on with a leg that died though nobody could say so");
-TEST_KNOB(bool, told_kept, "likewise if it was told to be dead, or drains");
 TEST_KNOB(bool, name_of_before, "a renamed device is known by the name that it had");
-TEST_KNOB(bool, drain_by_device, "what was abandoned is looked for on the same block device only");
 TEST_KNOB(bool, starts_beside, "a table starts while the one before still parts");
-TEST_KNOB(bool, keeps_the_rest, "of a table that couldn't be started the next one keeps the leg that it had");
 TEST_KNOB(bool, both_strange, "a table that has both legs by other devices takes over from none");
-TEST_KNOB(bool, copies_over, "a sync table copies a leg that misses something over the other one");
-TEST_KNOB(bool, core_over, "a table without metadata takes over from one with them");
-TEST_KNOB(bool, dead_unmarked, "without metadata a leg is dead, and nobody knows what it misses");
-TEST_KNOB(bool, grows_remote, "what a longer table has more is stale on the remote leg, dead or not");
 TEST_KNOB(bool, two_mirrors, "two mirrors have one leg, if they reach it by two block devices");
 
 static LIST_HEAD(mirrors);
 static LIST_HEAD(lingering);
 static DEFINE_MUTEX(mirrors_lock);	/* both, and what registered says */
 static struct workqueue_struct *linger_wq;
-
-static bool same_device(const struct leg *a, const struct leg *b)
-{
-	return a->bdev && b->bdev && a->bdev->bd_dev == b->bdev->bd_dev;
-}
-
-static bool same_legs(const struct mirror *a, const struct mirror *b)
-{
-	return same_device(&a->legs[LEG_LOCAL], &b->legs[LEG_LOCAL]) &&
-	       same_device(&a->legs[LEG_REMOTE], &b->legs[LEG_REMOTE]);
-}
-
-static bool share_a_leg(const struct mirror *a, const struct mirror *b)
-{
-	enum leg_id i, j;
-
-	for (i = LEG_LOCAL; i < LEGS; i++)
-		for (j = LEG_LOCAL; j < LEGS; j++)
-			if (same_device(&a->legs[i], &b->legs[j]))
-				return true;
-	return false;
-}
-
-static bool same_mapped(const struct registered *a, const struct registered *b)
-{
-	if (*a->uuid || *b->uuid)
-		return !strcmp(a->uuid, b->uuid);
-	return *a->name && !strcmp(a->name, b->name);
-}
-
-static bool same_uuid(const struct mirror *a, enum leg_id i, const struct mirror *b, enum leg_id j)
-{
-	return a->meta && b->meta && a->registered.known[i] && b->registered.known[j] &&
-	       !memcmp(a->registered.leg_uuid[i], b->registered.leg_uuid[j],
-		       sizeof(a->registered.leg_uuid[i]));
-}
-
-/* See above, at two legs that are one. */
-static bool same_leg(const struct mirror *a, enum leg_id i, const struct mirror *b, enum leg_id j)
-{
-	if (!a->legs[i].bdev || !b->legs[j].bdev)
-		return false;
-	if (same_device(&a->legs[i], &b->legs[j]))
-		return true;
-	if (test_knob(drain_by_device))
-		return false;
-	if (a->meta && b->meta)
-		return same_uuid(a, i, b, j);
-	return i == j && same_mapped(&a->registered, &b->registered);
-}
 
 /* Has it taken the leg, and can still use it, or is just making it usable? */
 static bool has_leg(struct mirror *m, enum leg_id leg)
@@ -112,29 +55,24 @@ static const struct mirror *who_has(const struct mirror *m, enum leg_id leg)
 		if (!other->ti || same_mirror(other, m) || test_knob(two_mirrors))
 			continue;
 		for (i = LEG_LOCAL; i < LEGS; i++)
-			if (same_uuid(m, leg, other, i) && has_leg(other, i))
+			if (identity_same_uuid(m, leg, other, i) && has_leg(other, i))
 				return other;
 	}
 	return NULL;
 }
 
-/* A leg that both have, by whatever devices. */
-static bool share_a_uuid(const struct mirror *a, const struct mirror *b)
-{
-	enum leg_id i, j;
-
-	for (i = LEG_LOCAL; i < LEGS; i++)
-		for (j = LEG_LOCAL; j < LEGS; j++)
-			if (same_uuid(a, i, b, j))
-				return true;
-	return false;
-}
-
-/* Does @m, which hasn't run, take over from @other? Both its legs may be by other devices. */
+/*
+ * Does @m, which hasn't run, take over from @other? Both its legs may be by other devices; if one
+ * of them has no metadata, nobody can know which legs they are.
+ */
 static bool hands_on(const struct mirror *other, const struct mirror *m)
 {
-	return other != m && other->ti && (other->ran || other->heir) && same_mirror(other, m) &&
-	       (share_a_leg(m, other) || (share_a_uuid(m, other) && !test_knob(both_strange)));
+	if (other == m || !other->ti || !(other->ran || other->heir) || !same_mirror(other, m))
+		return false;
+	if (identity_share_device(m, other))
+		return true;
+	return !test_knob(both_strange) &&
+	       (!m->meta || !other->meta || identity_share_uuid(m, other));
 }
 
 /* Under mirrors_lock. Once it is about to be removed it has none, and keeps what it had. */
@@ -180,39 +118,19 @@ static int check_uuids(struct mirror *m)
 	return 0;
 }
 
-/*
- * In core mode: @other, from which this mirror takes over, knows more than the words of its table
- * say. It may know that the local leg misses something, which sync would copy over the remote one.
- */
-static int check_core(struct mirror *m, const struct mirror *other)
-{
-	if (m->meta || !hands_on(other, m))
-		return 0;
-	if (other->meta && !test_knob(core_over)) {
-		m->ti->error = "sync, nosync: the last table has metadata; remove the device first";
-		return -EINVAL;
-	}
-	/* At the load that may change yet; at the resume, which asks again, it is suspended. */
-	if (m->options.mode != MODE_SYNC || same_legs(m, other) || test_knob(copies_over) ||
-	    !(READ_ONCE(other->legs[LEG_LOCAL].dead) ||
-	      (READ_ONCE(other->map.nr_stale) && other->map.target == LEG_LOCAL)))
-		return 0;
-	m->ti->error = "sync: the local leg misses something, and would be copied over the other";
-	return -EINVAL;
-}
-
 int registry_add(struct mirror *m)
 {
 	struct mirror *other;
 	int r = 0;
 
 	m->registered.had = LEGS;
+	m->registered.lack.leg = LEGS;
 	mutex_lock(&mirrors_lock);
 	learn_name(m);
 	list_for_each_entry(other, &mirrors, registered.link) {
 		if (!other->ti)
 			continue;
-		if (share_a_leg(m, other) && !same_mirror(m, other)) {
+		if (identity_share_device(m, other) && !same_mirror(m, other)) {
 			DMERR("%s or %s is a leg of %s",
 			      leg_path(&m->legs[LEG_LOCAL]), leg_path(&m->legs[LEG_REMOTE]),
 			      dm_table_device_name(other->ti->table));
@@ -220,7 +138,7 @@ int registry_add(struct mirror *m)
 			r = -EBUSY;
 			break;
 		}
-		r = check_core(m, other);
+		r = hands_on(other, m) ? handover_check(m, other) : 0;
 		if (r)
 			break;
 	}
@@ -264,7 +182,7 @@ static bool reached_from(const struct list_head *list, const struct mirror *m, e
 
 	list_for_each_entry(other, list, registered.link)
 		for (i = LEG_LOCAL; i < LEGS; i++)
-			if (writes_draining(other, i) && same_leg(other, i, m, leg))
+			if (writes_draining(other, i) && identity_same_leg(other, i, m, leg))
 				return true;
 	return false;
 }
@@ -285,8 +203,8 @@ static bool given_up_by(const struct mirror *other, const struct mirror *m, enum
 	enum leg_id i;
 
 	for (i = LEG_LOCAL; i < LEGS && other->ran; i++)
-		if (READ_ONCE(other->legs[i].dead) && same_leg(other, i, m, leg) &&
-		    same_leg(other, other_leg(i), m, other_leg(leg)))
+		if (READ_ONCE(other->legs[i].dead) && identity_same_leg(other, i, m, leg) &&
+		    identity_same_leg(other, other_leg(i), m, other_leg(leg)))
 			return true;
 	return false;
 }
@@ -321,23 +239,6 @@ bool registry_knows(const struct mirror *m, enum leg_id leg)
 	return m->registered.known[leg];
 }
 
-/* The legs' metadata lie where they lay when the first of the mirrors began. */
-static void hand_on_places(struct mirror *m, const struct mirror *from)
-{
-	enum leg_id leg;
-
-	for (leg = LEG_LOCAL; m->meta && from->meta && leg < LEGS; leg++) {
-		if (!same_device(&m->legs[leg], &from->legs[leg]))
-			continue;
-		m->meta->size[leg] = from->meta->size[leg];
-		if (!from->registered.known[leg])
-			continue;
-		memcpy(m->registered.leg_uuid[leg], from->registered.leg_uuid[leg],
-		       sizeof(m->registered.leg_uuid[leg]));
-		m->registered.known[leg] = true;
-	}
-}
-
 bool registry_reload(struct mirror *m)
 {
 	const struct mirror *other;
@@ -347,7 +248,7 @@ bool registry_reload(struct mirror *m)
 	list_for_each_entry(other, &mirrors, registered.link) {
 		if (!hands_on(other, m))
 			continue;
-		hand_on_places(m, other);
+		handover_places(m, other);
 		found = true;
 	}
 	mutex_unlock(&mirrors_lock);
@@ -438,134 +339,6 @@ void registry_linger(struct mirror *m, void (*free)(struct mirror *m))
 }
 
 /*
- * It died, and the other one couldn't say so: nothing was acknowledged without it, for as far as is
- * known that one still says that both are in sync (standing.h).
- */
-static bool unsaid(const struct mirror *from, enum leg_id leg)
-{
-	return from->meta && from->legs[leg].dead && from->standing == PARTING &&
-	       from->meta->super[other_leg(leg)].state == LOCKSTEP_SYNC &&
-	       !test_knob(death_handed_on);
-}
-
-/* Likewise, and by itself: the new table looks at both, as the join of this one would have. */
-static bool died_unsaid(const struct mirror *from, enum leg_id leg)
-{
-	return unsaid(from, leg) && from->legs[leg].why != WHY_TOLD && !writes_draining(from, leg);
-}
-
-/*
- * The leg that has everything: the map's home; but not if it is dead unsaid, for the other one has
- * everything, too, and may say by now, or say later, that it is alone. So if it was told to be
- * dead, too, for by another device it isn't any more; and if it drains, which may be for ever.
- * LEGS: it never ran.
- */
-static enum leg_id has_all(const struct mirror *m)
-{
-	bool lost;
-
-	if (m->home == LEGS)
-		return LEGS;
-	lost = test_knob(told_kept) ? died_unsaid(m, m->home) : unsaid(m, m->home);
-	return lost && !test_knob(unsaid_kept) ? other_leg(m->home) : m->home;
-}
-
-/* Which leg had everything when a table of this device ran last? */
-static void hand_on_had(struct mirror *m, const struct mirror *from)
-{
-	struct registered *to = &m->registered;
-	enum leg_id had = has_all(from);
-
-	to->had = from->registered.had;
-	to->had_dev = from->registered.had_dev;
-	to->had_known = from->registered.had_known;
-	memcpy(to->had_uuid, from->registered.had_uuid, sizeof(to->had_uuid));
-	if (had == LEGS)
-		return;
-	to->had = had;
-	to->had_dev = from->legs[had].bdev ? from->legs[had].bdev->bd_dev : 0;
-	to->had_known = from->registered.known[had];
-	memcpy(to->had_uuid, from->registered.leg_uuid[had], sizeof(to->had_uuid));
-}
-
-/* Is it the leg that had everything? Without metadata its place is all that can be known. */
-static bool is_had(const struct mirror *m, enum leg_id leg)
-{
-	const struct registered *r = &m->registered;
-
-	if (leg != r->had || !m->legs[leg].bdev)
-		return false;
-	return !m->meta || m->legs[leg].bdev->bd_dev == r->had_dev ||
-	       (r->had_known && r->known[leg] &&
-		!memcmp(r->leg_uuid[leg], r->had_uuid, sizeof(r->had_uuid)));
-}
-
-/* The leg that had everything; the other one if that is the one exchanged. */
-static enum leg_id to_keep(const struct mirror *m, const struct mirror *from)
-{
-	enum leg_id keep = has_all(from);
-
-	if (keep == LEGS && m->registered.had < LEGS && !test_knob(keeps_the_rest))
-		return is_had(m, m->registered.had) ? m->registered.had :
-						     other_leg(m->registered.had);
-	if (keep == LEGS)
-		keep = from->keep < LEGS ? from->keep : LEG_LOCAL;
-	return same_leg(m, keep, from, keep) ? keep : other_leg(keep);
-}
-
-/*
- * from's lock isn't needed: it is suspended, without I/O or resync, and no
- * message to it is under way.
- */
-static void inherit(struct mirror *m, const struct mirror *from)
-{
-	bool map = !m->meta && !from->meta && same_legs(m, from), more = map;
-	unsigned long at = 0;
-	enum leg_id leg;
-
-	hand_on_had(m, from);
-	m->keep = to_keep(m, from);
-	/* The sectors that it didn't have are stale on the leg that is dead, if one is. */
-	if (map && (from->legs[LEG_LOCAL].dead || from->legs[LEG_REMOTE].dead) &&
-	    !test_knob(grows_remote))
-		m->map.target = other_leg(m->keep);
-
-	/* What is on the legs says the rest, and says it for an exchanged leg too. */
-	while (more) {
-		spin_lock_irq(&m->lock);
-		more = !region_map_inherit(&m->map, &from->map, &at);
-		spin_unlock_irq(&m->lock);
-		cond_resched();
-	}
-	spin_lock_irq(&m->lock);
-	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		struct leg *l = &m->legs[leg];
-		const struct leg *old = &from->legs[leg];
-
-		m->shown[leg] = from->shown[leg];
-		if (!l->dev && !old->dev)
-			l->why = old->why;
-		if (!same_device(l, old))
-			continue;
-		/* It isn't dead without what it misses. If it drains, that is all (activate.c). */
-		if (!m->meta && !map && !(writes_draining(from, leg) && test_knob(dead_unmarked)))
-			continue;
-		l->dead = old->dead && !died_unsaid(from, leg);
-		l->why = l->dead ? old->why : WHY_NONE;
-		l->deaths = old->deaths;
-		atomic64_set(&l->read_errors, atomic64_read(&old->read_errors));
-		atomic64_set(&l->write_errors, atomic64_read(&old->write_errors));
-	}
-	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		if (m->meta && from->meta && !m->legs[leg].dead && !from->legs[leg].dead)
-			metadata_inherit(m, from, leg);
-	m->unblocked = from->unblocked;
-	m->heir = true;
-	mirror_changed(m);
-	spin_unlock_irq(&m->lock);
-}
-
-/*
  * Does one that this mirror takes over from still write that it has given up a leg, or do what it
  * was told?
  */
@@ -613,9 +386,6 @@ int registry_resume(struct mirror *m)
 		list_for_each_entry(other, &mirrors, registered.link) {
 			if (!hands_on(other, m))
 				continue;
-			r = check_core(m, other);
-			if (r)
-				break;
 			if (!other->suspended) {
 				DMERR("%s: another table on these legs is still active",
 				      dm_table_device_name(m->ti->table));
@@ -623,10 +393,17 @@ int registry_resume(struct mirror *m)
 				break;
 			}
 			/* They may have moved since this table was loaded. */
-			hand_on_places(m, other);
-			inherit(m, other);
+			handover_places(m, other);
+			/* If it is refused, too: dm ends the one before all the same. */
+			handover_take(m, other);
+			r = r ?: handover_check(m, other);
 		}
 	}
+	if (!r && !m->ran)
+		r = handover_check_again(m);
+	/* At the load dm says it. */
+	if (r == -EINVAL)
+		DMERR("%s: %s", m->name, m->ti->error);
 	if (!r)
 		m->suspended = false;
 	mutex_unlock(&mirrors_lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Registry: all mirrors of this host, so that no leg serves two of them, and a
- * table reload hands the state on.
+ * table reload finds the table before.
  *
  * A leg serves one mirror of this host at a time. A block device belongs to one mapped device,
  * whether that runs or not. But a leg may be reached by two devices: a LUN by two sessions or
@@ -10,46 +10,20 @@
  * mirror has the leg. That one has it from then on until the leg is dead, or the table has
  * gone: a suspended mirror still has its legs, since it goes on with
  * what it knows of them; a table that was never resumed has none. What is still out on a dead
- * leg is told by draining, see below. In a table reload the new table takes over what the old one
- * has. Without metadata a leg has no uuid, and its device is all that is known.
+ * leg is told by draining, see below. Without metadata a leg has no uuid, and its device is all
+ * that is known.
  *
- * A reload makes a second mirror on the same legs, of the same mapped device,
- * before the first goes: dm suspends the old table, resumes the new one, then
- * destroys the old. When the new mirror is resumed for the first time, it takes
- * over from the suspended old one which leg is dead and why, and the counts of
- * errors. What each leg has, it reads from the legs' metadata, which the old one
- * has written when it was suspended. So a reload neither restarts a resync nor
- * forgets a stale region or that a leg was failed by hand, and a leg may be
- * exchanged by it: another device is a new word on that leg. Both may be, if they are the same legs
- * by their uuids. A leg isn't dead any more if the other one couldn't say that it is alone; as that
- * may be on its way yet, the new table doesn't start without the other one before it has answered.
- *
- * Without metadata (core mode) the regions that are stale are taken over in
- * memory; sync or nosync of the new table line then only mean the sectors that
- * the old one didn't have. If a leg is exchanged, or after a remove and create,
- * the new table line is all that is known. No leg is taken over as dead without what
- * it misses. Such a table doesn't take over from one with metadata: it is refused.
+ * In a table reload the new table takes over what the old one has: handover.h.
  *
  * What the old one still writes then, for it was told to give a leg up while it was suspended, is
  * waited for, for a while.
  *
- * A new mirror that couldn't be started has taken over all the same: the old one
- * is gone then. The next table takes over from it, also which leg had everything, though
- * the table that couldn't be started may have named another one in its place, or none.
- *
  * What was abandoned (write.h) belongs to the leg, not to the mirror that gave it up
  * nor to the block device by which it was sent: it may still reach the leg, and undo
  * newer writes there. So a leg that anybody's abandoned I/O may reach is dead, and
- * draining, in every mirror of this host, and joins when all of it has returned. Two
- * legs are one if
- *  - they are the same block device; or
- *  - their superblocks have the same uuid: a LUN by another session or portal, through
- *    an LV, after a logout and a login;
- *  - one of the mirrors has no metadata, and both are the same leg at one place of one mapped
- *    device (by its uuid, or by its name if it has none, as it was when anybody last looked
- *    at its status or a leg was given up): all that can be known then. A leg of the core mode
- *    that drains is resynced as a whole when it has returned, unless the table before has
- *    handed on what it misses.
+ * draining, in every mirror of this host, and joins when all of it has returned. When two
+ * legs are one: identity.h. A leg of the core mode that drains is resynced as a whole when it has
+ * returned, unless the table before has handed on what it misses.
  *
  * A mirror whose table goes while I/O is out lingers: a table swap or a remove doesn't
  * wait. It isn't dm's any more and has no target (mirror.ti is NULL); its memory, the
@@ -76,6 +50,15 @@
 struct mirror;
 struct super_found;
 
+/*
+ * In core mode: a leg missed what the other one had, when a table of this device ran last. By its
+ * device, for the next table may name it in another place.
+ */
+struct lack {
+	enum leg_id leg;		/* its place then; LEGS: none did */
+	dev_t dev, good;		/* the other one's */
+};
+
 /* What the registry has of a mirror. */
 struct registered {
 	struct list_head link;
@@ -89,6 +72,7 @@ struct registered {
 	dev_t had_dev;
 	u8 had_uuid[16];
 	bool had_known;			/* that uuid */
+	struct lack lack;		/* likewise; leg is LEGS: a map says it, or there is none */
 	struct work_struct work;	/* of one that lingers */
 	void (*free)(struct mirror *m);
 };

@@ -396,6 +396,7 @@ static int lockstep_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	INIT_LIST_HEAD(&m->registered.link);
 	m->options = options;
 	m->read_only = !(dm_table_get_mode(ti->table) & BLK_OPEN_WRITE);
+	m->suspended = true;	/* until its first resume */
 	spin_lock_init(&m->lock);
 	INIT_LIST_HEAD(&m->messages);
 	writes_init(m);

@@ -6,6 +6,8 @@ Args: the part.
 
 import errno
 import time
+from collections.abc import Callable
+from functools import partial
 
 from locklab import base, blk, dm, media, mirror
 from locklab.media import PRIMARY_SITE
@@ -213,7 +215,92 @@ def not_alone(policy: str) -> None:
     w.same()
 
 
-ALL = {
+def acknowledged(w: World) -> tuple[blk.Disk, bytes, bytes]:
+    """Something that both legs have, the local one in its cache; and another region is dirty."""
+    old, new = blk.pattern("old", 64), blk.pattern("new", 64)
+    disk = blk.Disk(w.node)
+    disk.write(0, old)
+    disk.flush()
+    time.sleep(70)  # it is clean
+    disk.write(0, new)
+    disk.write(2048, old)
+    return disk, old, new
+
+
+def both_fail(metadata: bool, remote: Callable[[World], None]) -> None:
+    base.step("one write fails on both legs, and the local one has lost its cache")
+    w = World(*(() if metadata else ("nosync", "region_size", REGION)), metadata=metadata)
+    disk, _old, new = acknowledged(w)
+    remote(w)
+    w.local.lose_power()
+    with base.refused("a write", errno.EIO):
+        disk.write(2048, new)
+    w.local.well()
+    w.remote.well()
+    base.expect(disk.read(0, 64) == new, "what was acknowledged, at once")
+    w.wait("AA", "idle", 90)
+    disk.flush()
+    base.expect(disk.read(0, 64) == new, "what was acknowledged")
+    disk.close()
+    w.same()
+
+
+def unsaid() -> None:
+    base.step("the local leg has lost its cache, the remote one can't say that it is alone")
+    w = World(metadata=True)
+    disk, _old, new = acknowledged(w)
+    w.remote.set(slots="nowrite")
+    w.local.lose_power()
+    with base.refused("a write", errno.EIO):
+        disk.write(2048, new)
+    w.local.well()
+    base.step("the same table is loaded, and can't be resumed before it can")
+    dm.load("mirror", w.table)
+    dm.suspend("mirror")
+    for _ in range(2):
+        with base.refused("the resume", errno.EIO):
+            dm.resume("mirror")
+        dm.load("mirror", w.table)
+    w.remote.well()
+    dm.resume("mirror")
+    w.wait("AA", "idle", 90)
+    base.expect(disk.read(0, 64) == new, "what was acknowledged")
+    disk.close()
+    w.same()
+
+
+def unflushed() -> None:
+    base.step("core mode: a suspend can't flush beside a leg that says nothing; another table")
+    w = World("nosync", "region_size", REGION, "remote_timeout", 0, metadata=False)
+    disk, _old, new = acknowledged(w)
+    w.remote.hang()
+    dm.message("mirror", "verify start")
+    time.sleep(14)  # it is silent
+    dm.load("mirror", w.table)
+    dm.suspend("mirror")
+    w.remote.wake()
+    time.sleep(1)
+    dm.resume("mirror")
+    w.wait("AA", "idle")
+    base.step("the local disk loses its power, and is given up for it")
+    w.local.lose_power()
+    disk.write(4096, new)
+    w.wait("DA")
+    w.local.well()
+    w.wait("AA", "idle")
+    base.expect(disk.read(0, 64) == new, "what was acknowledged")
+    disk.close()
+    w.same()
+
+
+ALL: dict[str, Callable[[], None]] = {
+    **{f"both-{mode}-{how}": partial(both_fail, mode == "metadata", remote)
+       for mode in ("metadata", "core") for how, remote in (
+           ("writes", lambda w: w.remote.set(data="nowrite")),
+           ("gone", lambda w: w.remote.gone()),
+       )},
+    "unsaid": unsaid,
+    "unflushed": unflushed,
     "block": lambda: not_alone("block"),
     "error": lambda: not_alone("error"),
     "core": lambda: reload(False),
@@ -223,7 +310,7 @@ ALL = {
     "write_source": lambda: source("write"),
     "cleaner_at_its_tick": lambda: in_between(full=False),
     "cleaner_of_a_full_log": lambda: in_between(full=True),
-}
+}  # fmt: skip
 (part,) = base.words(1, ALL)
 ALL[part]()
 base.step("done")

@@ -8,8 +8,11 @@ Args: the part.
 import contextlib
 import errno
 import functools
+import os
+import signal
 import threading
 import time
+from collections.abc import Callable
 
 from locklab import base, blk, dm
 from statelab import ALONE, META, SLOT_SECTORS, Beside, Super, superblock, tail
@@ -127,10 +130,41 @@ def told_while_suspended(ms: int) -> None:
     else:
         start = Beside(lambda: dm.resume("mirror"))
         while not start.done:
-            one, two = slots(pair.local)
-            base.expect(one == two or one.seq != two.seq, "the slots differ under one number")
-            time.sleep(0.05)
+            no_two_writers(pair)
         start.result()
+    pair.wait("AD", "alone")
+    pair.local.well()
+    pair.put(704)
+    pair.message("recover")
+    pair.good_end("the table after")
+
+
+def no_two_writers(pair: Pair) -> None:
+    one, two = slots(pair.local)
+    base.expect(one == two or one.seq != two.seq, "the slots differ under one number")
+    time.sleep(0.05)
+
+
+def killed() -> None:
+    base.step("a suspended mirror is told to part; who resumes another table is killed meanwhile")
+    pair = Pair("remote_timeout", 2000, "rejoin", 0)
+    pair.put(0)
+    dm.suspend("mirror")
+    pair.local.set(slots="stall:5000")
+    pair.message("fail remote")
+    dm.load("mirror", pair.table())
+    child = os.fork()
+    if not child:
+        with contextlib.suppress(OSError):
+            dm.resume("mirror")
+        os._exit(0)
+    time.sleep(0.5)
+    os.kill(child, signal.SIGKILL)
+    until = time.monotonic() + 12
+    while time.monotonic() < until:
+        no_two_writers(pair)
+    base.equal(os.WTERMSIG(os.waitpid(child, 0)[1]), signal.SIGKILL, "who was killed ended by")
+    dm.resume("mirror")
     pair.wait("AD", "alone")
     pair.local.well()
     pair.put(704)
@@ -147,9 +181,10 @@ def starts() -> bool:
     return True
 
 
-PARTS = {
+PARTS: dict[str, Callable[[], None]] = {
     "told": lambda: told_while_suspended(5000),
     "endless": lambda: told_while_suspended(40000),
+    "killed": killed,
     "writers": lambda: tried_again(4),
     "waits": lambda: half_way("waits"),
     "back": lambda: half_way("back"),
