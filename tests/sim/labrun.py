@@ -41,6 +41,11 @@ def on_kernels(scenarios: list[str], slow: set[str]) -> list[ParameterSet]:
     ]
 
 
+def knobs(module: str, words: str) -> tuple[str, ...]:
+    """The runner's options that switch on the knobs of these names of "dcd" or "dm_lockstep"."""
+    return tuple(o for word in words.split() for o in ("--param", f"{module}.test_{word}=1"))
+
+
 def lab(scenario: str, *args: str, kernel: str = "plain", options: tuple[str, ...] = ()) -> Run:
     """Runs tests/sim/scenarios/SCENARIO; options are the runner's, args the scenario's."""
     done = subprocess.run(

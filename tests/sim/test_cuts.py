@@ -15,7 +15,6 @@ to the same data disk as the module:
     tests/sim/lab run tests/sim/scenarios/cut_mirror.py --timeout 3000 -- --cuts 1000 --offline
 """
 
-import itertools
 import os
 import re
 import subprocess
@@ -83,7 +82,8 @@ def test_a_flush_afterwards_does_not_do(part: str, says: str) -> None:
 
 @pytest.mark.parametrize("part", [
     "core", "core_stays", "metadata", "flush_source", "write_source", "cleaner_at_its_tick",
-    "cleaner_of_a_full_log", "block", "error",
+    "cleaner_of_a_full_log", "block", "error", "unsaid", "unflushed",
+    "both-metadata-writes", "both-metadata-gone", "both-core-writes", "both-core-gone",
 ])  # fmt: skip
 def test_a_local_cache_that_is_lost(part: str) -> None:
     run = labrun.lab("mirror_volatile.py", part)
@@ -100,10 +100,13 @@ def test_a_local_cache_that_is_lost(part: str) -> None:
     # Whoever reads the remote leg has it say so, for another reason, too.
     ("block", "misses_unsaid reads_unsaid", "acknowledged and read is lost"),
     ("error", "misses_unsaid reads_unsaid", "acknowledged and read is lost"),
+    ("both-metadata-writes", "doubts_remote", "what was acknowledged"),
+    ("both-core-gone", "doubts_remote", "what was acknowledged"),
+    ("unsaid", "keeps_any", "the resume: was accepted"),
+    ("unflushed", "dirty_forgotten", "what was acknowledged"),
 ])  # fmt: skip
 def test_what_a_lost_cache_had_is_found_missing(part: str, knob: str, says: str) -> None:
-    knobs = (("--param", f"dm_lockstep.test_{one}=1") for one in knob.split())
-    run = labrun.lab("mirror_volatile.py", part, options=tuple(itertools.chain(*knobs)))
+    run = labrun.lab("mirror_volatile.py", part, options=labrun.knobs("dm_lockstep", knob))
     assert run.rc == 1 and says in run.stderr, run.text
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from labrun import KERNELS, SLOW_KERNELS, lab, on_kernels
+from labrun import KERNELS, SLOW_KERNELS, knobs, lab, on_kernels
 
 SCENARIOS = ["dcd_disk_errors", "dcd_log_errors", "dcd_bad_input", "dcd_pressure",
              "dcd_flush", "dcd_zero", "dcd_trace", "dcd_io_faults",
@@ -82,7 +82,7 @@ def test_reads_that_hang(kernel: str, parts: tuple[str, ...]) -> None:
 )
 def test_reads_that_hang_can_hold_others(knob: str, part: str, says: str) -> None:
     """The control: whoever asked waits, the log's tail does, memory goes, or flushes wait."""
-    run = lab("dcd_hung_read.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    run = lab("dcd_hung_read.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text
 
 
@@ -122,7 +122,7 @@ def test_damage_is_refused() -> None:
 ])  # fmt: skip
 def test_damage_can_be_taken_for_an_end(knob: str, what: str) -> None:
     """The control: with what tells them from each other switched off."""
-    run = lab("dcd_damage.py", options=("--param", f"dcd.test_{knob}=1"))
+    run = lab("dcd_damage.py", options=knobs("dcd", knob))
     assert run.rc == 1 and f"{what}: was accepted, has to be refused" in run.stderr, run.text
 
 
@@ -175,7 +175,7 @@ def test_media_errors_of_nvram(kernel: str, parts: tuple[str, ...]) -> None:
 ])  # fmt: skip
 def test_media_errors_of_nvram_get_through(knob: str, part: str, says: str) -> None:
     """The control: NVRAM is read as if it had none; its slots are used on; any NVRAM will do."""
-    run = lab("dcd_poison.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    run = lab("dcd_poison.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text
 
 
@@ -273,7 +273,7 @@ def test_a_log_that_is_left_can_lose(knob: str, part: str, says: str) -> None:
     """The control: the log comes back; what it had isn't told lost; the data disk's cache; a log
     that is away for a moment isn't asked again, or not soon; nor is a dead one left, nor the LUN
     closed, for as long."""
-    run = lab("dcd_leave.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    run = lab("dcd_leave.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text
 
 
@@ -298,7 +298,7 @@ def test_a_data_disk_that_hangs_when_the_log_is_left_holds_nobody(kernel: str) -
 def test_what_waits_for_it_is_given_up_and_its_sectors_are_held(
     knob: str, part: str, says: str
 ) -> None:
-    run = lab("dcd_left_hangs.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    run = lab("dcd_left_hangs.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text
 
 
@@ -335,8 +335,7 @@ def test_the_older_copy_of_the_superblock_is_right(kernel: str) -> None:
 def test_the_older_copy_of_the_superblock_can_be_wrong(knob: str, part: str, says: str) -> None:
     """The control: one copy is told what got past the log, or gives places of the ring, or slots,
     away."""
-    options = [word for one in knob.split() for word in ("--param", f"dcd.test_{one}=1")]
-    run = lab("dcd_super_older.py", part, options=tuple(options))
+    run = lab("dcd_super_older.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text
 
 
@@ -401,7 +400,7 @@ def test_a_bad_place_of_the_log_loses_once(
 ])  # fmt: skip
 def test_a_bad_place_of_the_log_can_lose_in_every_lap(knob: str, part: str, says: str) -> None:
     """The control: nothing is read back; that is a dead log; recovery believes the log."""
-    run = lab("dcd_bad_log_place.py", part, options=(*STAYS, "--param", f"dcd.test_{knob}=1"))
+    run = lab("dcd_bad_log_place.py", part, options=(*STAYS, *knobs("dcd", knob)))
     assert run.rc == 1 and says in run.stderr, run.text
 
 
@@ -563,7 +562,7 @@ def test_discards_that_hang(kernel: str, parts: tuple[str, ...]) -> None:
 )
 def test_discards_that_hang_can_hold_or_overtake(knob: str, part: str, says: str) -> None:
     """The control: destage waits for them, or writes where they may still come; so does a close."""
-    run = lab("dcd_hung_discard.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    run = lab("dcd_hung_discard.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text
 
 
@@ -585,7 +584,7 @@ def test_zeroes_that_come_late(kernel: str, parts: tuple[str, ...]) -> None:
 ])  # fmt: skip
 def test_zeroes_that_come_late_can_hold_or_overtake(knob: str, part: str, says: str) -> None:
     """The control: destage waits for them or for what it asks, or writes where they may come."""
-    run = lab("dcd_zeroing.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    run = lab("dcd_zeroing.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text
 
 
@@ -604,7 +603,7 @@ def test_writes_that_come_late(kernel: str, parts: tuple[str, ...]) -> None:
 def test_writes_that_come_late_can_hold_or_overtake(knob: str, part: str, says: str) -> None:
     """The control: destage waits for them, writes where they may still come, or believes a disk
     that has lost its cache."""
-    run = lab("dcd_late_write.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    run = lab("dcd_late_write.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text
 
 
@@ -628,7 +627,7 @@ def test_reads_of_the_log_that_come_late_can_hold_or_overtake(
     knob: str, part: str, says: str
 ) -> None:
     """The control: who asks the log waits for it, or what comes late is believed."""
-    run = lab("dcd_late_read.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    run = lab("dcd_late_read.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from labrun import KERNELS, lab
+from labrun import KERNELS, knobs, lab
 
 
 @pytest.mark.parametrize(("kernel", "parts"), [
@@ -39,7 +39,7 @@ def test_a_dead_log_that_gives_nothing_for_a_moment_can_refuse(part: str) -> Non
 ])  # fmt: skip
 def test_a_dead_log_that_is_read_again_can_be_passed_by(part: str, knob: str, says: str) -> None:
     """The control: what could be read again isn't, or a close doesn't wait for it."""
-    run = lab("dcd_moment.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    run = lab("dcd_moment.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text
 
 
@@ -61,17 +61,14 @@ def test_that_a_disk_works_again_is_found(kernel: str, parts: tuple[str, ...]) -
 ])  # fmt: skip
 def test_that_a_disk_works_again_can_be_found_late(part: str, knob: str, says: str) -> None:
     """The control: writes wait, or are refused."""
-    run = lab("dcd_away.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    run = lab("dcd_away.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text
 
 
-@pytest.mark.parametrize(("knobs", "rc"), [
-    (("asks_at_once",), 0), (("asks_at_once", "close_flushes"), 1),
-])  # fmt: skip
-def test_a_close_waits_for_the_destagers_round(knobs: tuple[str, ...], rc: int) -> None:
+@pytest.mark.parametrize(("knob", "rc"), [("asks_at_once", 0), ("asks_at_once close_flushes", 1)])
+def test_a_close_waits_for_the_destagers_round(knob: str, rc: int) -> None:
     """When somebody asks for another one at that moment; the control: what NVRAM had is lost."""
-    options = [word for knob in knobs for word in ("--param", f"dcd.test_{knob}=1")]
-    run = lab("dcd_dead_log.py", "rests-dram:battery", options=tuple(options))
+    run = lab("dcd_dead_log.py", "rests-dram:battery", options=knobs("dcd", knob))
     assert run.rc == rc, run.text
     assert not rc or "opened again: /dev/sda has other bytes" in run.stderr, run.text
 
@@ -89,19 +86,14 @@ def test_one_disk_by_two_names(kernel: str) -> None:
 ])  # fmt: skip
 def test_one_disk_by_two_names_is_taken(knob: str, part: str, says: str) -> None:
     """The control: two DCDs have one log, or a log is a data disk."""
-    run = lab("dcd_twice.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    run = lab("dcd_twice.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and f"{says}: was accepted" in run.stderr, run.text
 
 
-@pytest.mark.parametrize(("knobs", "rc"), [
-    (("claims_late",), 0), (("claims_late", "super_once"), 1),
-])  # fmt: skip
-def test_what_a_log_said_before_it_was_claimed_is_not_believed(
-    knobs: tuple[str, ...], rc: int
-) -> None:
+@pytest.mark.parametrize(("knob", "rc"), [("claims_late", 0), ("claims_late super_once", 1)])
+def test_what_a_log_said_before_it_was_claimed_is_not_believed(knob: str, rc: int) -> None:
     """However long it takes to claim it; the control: acknowledged writes are lost."""
-    options = [word for knob in knobs for word in ("--param", f"dcd.test_{knob}=1")]
-    run = lab("dcd_twice.py", "left", options=tuple(options))
+    run = lab("dcd_twice.py", "left", options=knobs("dcd", knob))
     assert run.rc == rc, run.text
     assert not rc or "by its other name: /dev/sda has other bytes" in run.stderr, run.text
 
@@ -126,5 +118,5 @@ def test_past_a_dead_log(kernel: str, parts: tuple[str, ...]) -> None:
 ])  # fmt: skip
 def test_past_a_dead_log_something_can_take_long(part: str, knob: str, says: str) -> None:
     """The control: or, at the close, be lost."""
-    run = lab("dcd_dead_log.py", part, options=("--param", f"dcd.test_{knob}=1"))
+    run = lab("dcd_dead_log.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from labrun import KERNELS, lab
+from labrun import KERNELS, knobs, lab
 
 # Ours on the checked kernel too; stock's shows what is the mirror's fault: plain will do for it.
 BACKSTORES = [("dcd", "plain"), ("dcd", "checked"), ("iblock", "plain")]
@@ -147,5 +147,5 @@ def test_resync_by_digests(part: str, kernel: str) -> None:
 def test_a_mend_that_is_switched_off_is_found(
     scenario: str, words: tuple[str, ...], knob: str, found: str
 ) -> None:
-    run = lab(scenario, *words, options=("--param", f"dm_lockstep.test_{knob}=1"))
+    run = lab(scenario, *words, options=knobs("dm_lockstep", knob))
     assert run.rc == 1 and found in run.text, run.text

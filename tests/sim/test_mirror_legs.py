@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from labrun import SLOW_KERNELS, lab, on_kernels
+from labrun import SLOW_KERNELS, knobs, lab, on_kernels
 
 ON_TWO_DISKS = [
     "mirror_table", "mirror_nounmap", "mirror_verify", "mirror_repair", "mirror_late",
@@ -34,7 +34,7 @@ def test_on_two_disks(scenario: str, kernel: str) -> None:
 def test_a_leg_that_is_asked_for_half_a_block_is_given_up(
     part: str, knob: str, found: str
 ) -> None:
-    run = lab("mirror_limits.py", part, options=("--param", f"dm_lockstep.test_{knob}=1"))
+    run = lab("mirror_limits.py", part, options=knobs("dm_lockstep", knob))
     assert run.rc == 1 and f"health: got '{found}'" in run.stderr, run.text
 
 
@@ -58,9 +58,16 @@ def test_a_leg_in_two_mirrors_is_found(part: str, found: str) -> None:
     ("exchanged-nosync-remote", "dead_unmarked", "differ, first in sector 4096"),
     ("copied_over", "copies_over", "a table: was accepted"),
     ("over_metadata", "core_over", "sync: was accepted"),
+    ("unstarted-nosync", "forgets_unmapped", "the table that it had: sector 0 has other bytes"),
+    ("unstarted-sync", "copies_over", "its resume: was accepted"),
+    ("over_core", "core_over", "metadata: was accepted"),
+    ("failed-nosync-local", "forgets_unmapped", "exchanged: sector 0 has other bytes"),
+    ("failed-nosync-remote", "forgets_unmapped", "differ, first in sector 0"),
+    ("swapped", "forgets_unmapped", "swapped: sector 0 has other bytes"),
+    ("both", "copies_over", "sync: was accepted"),
 ])  # fmt: skip
 def test_what_a_table_without_metadata_forgets_is_found(part: str, knob: str, found: str) -> None:
-    run = lab("mirror_core.py", part, options=("--param", f"dm_lockstep.test_{knob}=1"))
+    run = lab("mirror_core.py", part, options=knobs("dm_lockstep", knob))
     assert run.rc == 1 and found in run.stderr, run.text
 
 
@@ -76,7 +83,7 @@ def test_lives_of_a_mirror_without_metadata(kernel: str, lives: int) -> None:
 def test_a_longer_table_that_marks_the_wrong_leg_is_found_by_lives() -> None:
     knob = ("--param", "dm_lockstep.test_grows_remote=1")
     run = lab("core_lives.py", "100", "1", options=(*AGES, *knob))
-    assert run.rc != 0 and "region_map_mark" in run.stderr, run.text
+    assert run.rc != 0 and "mirror_route" in run.stderr, run.text
 
 
 @pytest.mark.parametrize("part", ["local no slot", "remote a slot"])
@@ -135,7 +142,7 @@ def test_a_hang_behind_a_queue_that_blocks() -> None:
 def test_a_hang_is_felt_without(
     scenario: str, words: tuple[str, ...], knob: str, found: str
 ) -> None:
-    options = ("--boot", "scsi_debug.dev_size_mb=16", "--param", f"dm_lockstep.test_{knob}=1")
+    options = ("--boot", "scsi_debug.dev_size_mb=16", *knobs("dm_lockstep", knob))
     run = lab(scenario, *words, options=options)
     assert run.rc == 1 and found in run.text, run.text
 

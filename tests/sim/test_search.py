@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from labrun import Run, lab
+from labrun import Run, knobs, lab
 
 SHARDS = 2
 # These have tests of their own below, as they mean something in few histories.
@@ -133,7 +133,7 @@ def test_some_orders_of_two_events_with(axis: str, only: str, every: int) -> Non
 )  # fmt: skip
 def test_a_mend_is_found_by_what_it_is_for(knob: str, most: int, words: str, found: str) -> None:
     assert search(most, 0, 1, *words.split()).rc == 0
-    options = ("--param", f"dm_lockstep.test_{knob}=1")
+    options = knobs("dm_lockstep", knob)
     run = search(most, 0, 1, *words.split(), options=options)
     assert run.rc == 1, run.text
     assert re.search(f"history .*{found}", run.stderr), run.text
@@ -232,7 +232,7 @@ def test_a_mend_for_a_log_that_fails_in_part_is_found(
     knob: str, most: int, words: str, found: str
 ) -> None:
     assert search(most, 0, 1, *words.split(), of="dcd").rc == 0
-    options = ("--param", f"dcd.test_{knob}=1")
+    options = knobs("dcd", knob)
     run = search(most, 0, 1, *words.split(), of="dcd", options=options)
     assert run.rc == 1, run.text
     assert re.search(f"history .*({found})", run.stderr), run.text
@@ -277,7 +277,7 @@ def test_a_mend_that_is_switched_off_is_found(knob: str, only: str, found: str) 
     assert search(2, 0, 1, *words).rc == 0
     # Else who brings a message goes, whatever it waits for.
     stays = ("--param", "dm_lockstep.test_message_stays=1") if knob == "messages_wait" else ()
-    run = search(2, 0, 1, *words, options=("--param", f"dm_lockstep.test_{knob}=1", *stays))
+    run = search(2, 0, 1, *words, options=(*knobs("dm_lockstep", knob), *stays))
     assert run.rc == 1, run.text
     assert re.search(f"history .*({found})", run.stderr), run.text
 
@@ -298,7 +298,7 @@ def test_a_mend_of_nvram_that_is_switched_off_is_found(
 ) -> None:
     words = (f"only={only}", "nvram=lab")
     assert search(most, 0, 1, *words, of="dcd").rc == 0
-    run = search(most, 0, 1, *words, of="dcd", options=("--param", f"dcd.test_{knob}=1"))
+    run = search(most, 0, 1, *words, of="dcd", options=knobs("dcd", knob))
     assert run.rc == 1, run.text
     assert re.search(f"history .*({found})", run.stderr), run.text
 
@@ -326,6 +326,6 @@ def test_what_is_found_lost_past_a_dead_log_holds_no_write() -> None:
 def test_a_mend_of_the_dcd_that_is_switched_off_is_found(knob: str, only: str, found: str) -> None:
     words = ("every=2", f"only={only}", "nvram=none")
     assert search(2, 0, 1, *words, of="dcd").rc == 0
-    run = search(2, 0, 1, *words, of="dcd", options=("--param", f"dcd.test_{knob}=1"))
+    run = search(2, 0, 1, *words, of="dcd", options=knobs("dcd", knob))
     assert run.rc == 1, run.text
     assert re.search(f"history .*({found})", run.stderr), run.text

@@ -10,17 +10,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from labrun import KERNELS, lab
+from labrun import KERNELS, knobs, lab
 
 both_kernels = pytest.mark.parametrize("kernel", KERNELS)
 PATIENCE = ("--timeout", "900")
-
-
-def knobs(words: str) -> tuple[str, ...]:
-    """The runner's options that switch on the module's knobs of these names."""
-    return tuple(
-        option for word in words.split() for option in ("--param", f"dm_lockstep.test_{word}=1")
-    )
 
 
 @both_kernels
@@ -70,7 +63,7 @@ def test_a_suspend_that_waits_for_the_only_leg_is_found(part: str) -> None:
     ("resumed_together", "resume_waits", "in vain for: resume"),
 ])  # fmt: skip
 def test_what_waits_for_who_waits_for_a_leg_is_found(part: str, knob: str, says: str) -> None:
-    options = (*PATIENCE, "--param", f"dm_lockstep.test_{knob}=1")
+    options = (*PATIENCE, *knobs("dm_lockstep", knob))
     run = lab("state_told.py", part, options=options)
     assert run.rc != 0 and says in run.text, run.text
 
@@ -116,7 +109,7 @@ def test_an_older_copy_of_a_leg(part: str) -> None:
     ("rejoins_block", "unstamped"), ("alone_local", "alone_anew"), ("alone_remote", "alone_anew"),
 ])  # fmt: skip
 def test_an_older_copy_that_is_taken_is_found(part: str, knob: str) -> None:
-    run = lab("state_copies.py", part, options=knobs(knob))
+    run = lab("state_copies.py", part, options=knobs("dm_lockstep", knob))
     assert run.rc == 1, run.text
     assert re.search("was accepted, has to be|in vain for: AD alone", run.stderr), run.text
 
@@ -161,7 +154,7 @@ def test_a_leg_that_was_used_elsewhere(part: str) -> None:
     ("read_only", "any_is_a_dcds"),
 ])  # fmt: skip
 def test_a_leg_used_elsewhere_that_is_overwritten_is_found(part: str, knob: str) -> None:
-    run = lab("state_elsewhere.py", part, options=(*PATIENCE, *knobs(knob)))
+    run = lab("state_elsewhere.py", part, options=(*PATIENCE, *knobs("dm_lockstep", knob)))
     assert run.rc == 1, run.text
 
 
@@ -178,7 +171,7 @@ def test_lives_of_legs_that_strangers_use(kernel: str, lives: int) -> None:
     ("other_unseen", 100, "another's and has changed"),
 ])  # fmt: skip
 def test_a_leg_that_strangers_use_is_changed(knob: str, lives: int, says: str) -> None:
-    options = ("--sim-timeout", "360000", *PATIENCE, *knobs(knob))
+    options = ("--sim-timeout", "360000", *PATIENCE, *knobs("dm_lockstep", knob))
     run = lab("state_strangers.py", str(lives), "1", options=options)
     assert run.rc == 1 and says in run.stderr, run.text
 
@@ -201,7 +194,7 @@ def test_nobody_comes_back_to_a_leg_of_others(part: str) -> None:
 ])  # fmt: skip
 def test_a_leg_comes_back_to_one_of_others(part: str, knob: str, says: str) -> None:
     """The control, and of what else is done to a leg that somebody else has used."""
-    run = lab("state_foreign.py", part, options=(*PATIENCE, *knobs(knob)))
+    run = lab("state_foreign.py", part, options=(*PATIENCE, *knobs("dm_lockstep", knob)))
     assert run.rc == 1 and says in run.stderr, run.text
 
 
@@ -218,7 +211,7 @@ def test_lives_of_a_leg_that_two_hosts_use(kernel: str, lives: int) -> None:
     pytest.param("resumes_foreign", 300, "changes what was read", marks=pytest.mark.long),
 ])  # fmt: skip
 def test_a_loss_between_two_hosts_is_found(knob: str, lives: int, says: str) -> None:
-    options = (*PATIENCE, "--sim-timeout", "360000", *knobs(knob))
+    options = (*PATIENCE, "--sim-timeout", "360000", *knobs("dm_lockstep", knob))
     run = lab("state_hosts.py", str(lives), "1", options=options)
     assert run.rc == 1 and says in run.stderr, run.text
 
@@ -247,7 +240,7 @@ def test_gets_on(part: str, kernel: str) -> None:
     ("looks", "looks_on", "blocked for more than"),
 ])  # fmt: skip
 def test_without_its_mend_it_does_not(part: str, knob: str, says: str) -> None:
-    options = (*PATIENCE, "--param", f"dm_lockstep.test_{knob}=1")
+    options = (*PATIENCE, *knobs("dm_lockstep", knob))
     run = lab("state_gets_on.py", part, options=options)
     assert run.rc != 0 and says in run.text, run.text
 
@@ -277,14 +270,14 @@ def test_the_home_comes_back(part: str, kernel: str) -> None:
     ("stopped", "map_stays_stopped", "no end after"), ("unread", "ask_once", "no end after"),
 ])  # fmt: skip
 def test_nobody_looks_after_the_home(part: str, knob: str, says: str) -> None:
-    options = (*PATIENCE, "--param", f"dm_lockstep.test_{knob}=1")
+    options = (*PATIENCE, *knobs("dm_lockstep", knob))
     run = lab("state_home.py", part, options=options)
     assert run.rc != 0 and says in run.text, run.text
 
 
 @both_kernels
 @pytest.mark.parametrize("part", [
-    "back", "crash", "takeover", "waits", "writers", "told", "endless",
+    "back", "crash", "takeover", "waits", "writers", "told", "endless", "killed",
 ])  # fmt: skip
 def test_a_parting(part: str, kernel: str) -> None:
     run = lab("state_parting.py", part, kernel=kernel, options=PATIENCE)
@@ -299,9 +292,10 @@ def test_a_parting(part: str, kernel: str) -> None:
     ("writers", "partings_first", "in vain for: AA together"),
     ("told", "starts_beside", "differ under one number"),
     ("endless", "starts_beside", "was accepted"),
+    ("killed", "starts_beside", "differ under one number"),
 ])  # fmt: skip
 def test_a_parting_that_is_taken_lightly(part: str, knob: str, says: str) -> None:
-    options = (*PATIENCE, "--param", f"dm_lockstep.test_{knob}=1")
+    options = (*PATIENCE, *knobs("dm_lockstep", knob))
     run = lab("state_parting.py", part, options=options)
     assert run.rc != 0 and says in run.text, run.text
 
@@ -319,7 +313,7 @@ def test_an_unreadable_sector_of_the_metadata(sector: str, leg: str, kernel: str
     ("map", "one_map", "can't suspend or resume"), ("log", "one_map", "can't suspend or resume"),
 ])  # fmt: skip
 def test_of_which_one_was_enough(sector: str, knob: str, says: str) -> None:
-    options = (*PATIENCE, "--param", f"dm_lockstep.test_{knob}=1")
+    options = (*PATIENCE, *knobs("dm_lockstep", knob))
     run = lab("meta_unreadable.py", sector, "local", options=options)
     assert run.rc == 1 and says in run.text, run.text
 
@@ -378,7 +372,7 @@ def test_between_the_last_steps(part: str, kernel: str) -> None:
     ("exchanged_parting", "both_strange", "Invalid argument"),
 ])  # fmt: skip
 def test_what_comes_between_is_found(part: str, knob: str, says: str) -> None:
-    options = (*PATIENCE, "--sim-timeout", "3600", "--param", f"dm_lockstep.test_{knob}=1")
+    options = (*PATIENCE, "--sim-timeout", "3600", *knobs("dm_lockstep", knob))
     run = lab("state_ends.py", part, options=options)
     assert run.rc != 0 and says in run.text, run.text
 
