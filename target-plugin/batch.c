@@ -20,6 +20,7 @@ TEST_KNOB(bool, late_stale, "what comes late of the log is written, whatever is 
 #define LEAST	(256U << 10)		/* nor smaller than that */
 #define LOG_SHARED 2
 
+TEST_KNOB(bool, closed_together, "a close past a dead log writes together what one bad place is in");
 TEST_KNOB(bool, dead_shared, "a dead log has as few reads at a time as one that NVRAM waits for");
 #define JOINED 256			/* ranges of zeroes */
 
@@ -559,7 +560,9 @@ static int write_all(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch
 			n = i + 1;
 			if (l->error || !is_written(l))
 				continue;
-			n = neighbours(b, i, fills);
+			if (!(dcd_last_chance(e) && READ_ONCE(e->round_error)) ||
+			    test_knob(closed_together))
+				n = neighbours(b, i, fills);
 			begin_write(b, &b->writing, i, n);
 			room--;
 		}

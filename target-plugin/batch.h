@@ -16,6 +16,15 @@
 
 #include "engine.h"
 
+/*
+ * It is being closed past a dead log, and NVRAM will have forgotten what the data disk hasn't got
+ * then: however many places fail, and each by itself after a round that has failed.
+ */
+static inline bool dcd_last_chance(const struct dcd_engine *e)
+{
+	return READ_ONCE(e->ending) && READ_ONCE(e->log_dead) && !e->keeps && !e->after_log;
+}
+
 struct dcd_load {
 	enum dcd_load_kind kind;
 	struct dcd_place place;

@@ -32,11 +32,11 @@
 #define AMID_BLIP	(HZ / 2)	/* meanwhile: the next round */
 #define ASKED_IN	16		/* a dead log has a part of a round in so many */
 #define CLOSE_TRIES	50
-#define CLOSE_WAITS	(5 * HZ)	/* more than a moment of the log's is (lost.h) */
 #define LEAVING		(HZ / 50)	/* while the log is being left: the next look */
 
 TEST_KNOB(bool, close_hurries, "a close may not wait for the destager's round that is under way");
 TEST_KNOB(bool, asks_at_once, "a dead log is asked before a round's first step, which puts off its end");
+TEST_KNOB(bool, close_asks, "a close that goes past a log lets go when that works for a moment");
 TEST_KNOB(bool, close_flushes, "a close flushes the destager's queue");
 TEST_KNOB(bool, close_unread, "a close doesn't wait for what can't be read for a moment");
 TEST_KNOB(bool, commit_hurries, "past a dead log a round may not wait for a commit that is under way");
@@ -163,7 +163,7 @@ void dcd_destage_all(struct dcd_engine *e)
 		waits = e->round_error == DCD_UNREAD && !e->keeps && !e->after_log &&
 			!test_knob(close_unread);
 		if (waits && !until)
-			until = jiffies + CLOSE_WAITS;
+			until = jiffies + DCD_CLOSE_WAITS;
 		waits = waits && time_before(jiffies, until);
 		again = (e->round_error == -ENOMEM || e->leaving == DCD_LEAVE_LAST || waits ||
 			 e->committed != before) &&
@@ -469,12 +469,14 @@ static bool worth_it(const struct dcd_engine *e, const struct dcd_mark *m, u64 t
  * Whether a dead log works again is a question of time, not of when the round is over, which may
  * take minutes. A round that is over sooner gets past a place that is bad for good, so that isn't
  * put off, nor held up much: what takes the log long to answer isn't asked again for much longer.
+ * Nor is it asked when this is the last chance: it may be away again just after that.
  */
 static void ask_log(struct dcd_engine *e, unsigned long *at)
 {
 	unsigned long began = jiffies, retry = e->log_retry;
 
-	if (time_before(began, *at) || READ_ONCE(e->closing) || test_knob(round_unasked))
+	if (time_before(began, *at) || READ_ONCE(e->closing) || test_knob(round_unasked) ||
+	    (dcd_last_chance(e) && !test_knob(close_asks)))
 		return;
 	dcd_log_ask(e);
 	spin_lock(&e->lock);
@@ -505,6 +507,8 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 		}
 		if (!s->past_log && now.target == tail)
 			return READ_ONCE(e->data_failing) ? dcd_destage_flush(e) : 0;
+		if (failures >= DCD_FAILURES && dcd_last_chance(e))
+			failures = 0;
 		if (first && (failures >= DCD_FAILURES || now.way >= begin + e->data.sectors ||
 			      (s->blind && test_knob(missed_ends))))
 			return first;

@@ -10,12 +10,14 @@
 #include "claim.h"
 #include "lockstep-compat.h"
 #include "lockstep-test.h"
+#include "outcome.h"
 
 #define READERS 128	/* of the log at a time, as each is a thread */
 
 #define CREATE_TRACE_POINTS
 #include "dcd-trace.h"
 
+TEST_KNOB(bool, close_once, "a close past a dead log tries once what NVRAM will have forgotten");
 TEST_KNOB(bool, one_queue, "flushes wait in a queue with reads of the log");
 
 static int carve(struct dcd_engine *e, size_t asked)
@@ -327,11 +329,7 @@ void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *c)
 }
 EXPORT_SYMBOL_GPL(dcd_reconfigure);
 
-/*
- * The log fails: to the data disk, then, or to the log if it works again. If it is being left and
- * that doesn't come to its end, it isn't left: else nothing would say that it is behind (beyond.h).
- */
-static int bypass_log(struct dcd_engine *e)
+static int bypass_once(struct dcd_engine *e)
 {
 	bool log_dead;
 	int r;
@@ -346,6 +344,25 @@ static int bypass_log(struct dcd_engine *e)
 	log_dead = e->log_dead;
 	spin_unlock(&e->lock);
 	return r && !log_dead ? dcd_commit_all(e) : r;
+}
+
+/*
+ * The log fails: to the data disk, then, or to the log if it works again. If it is being left and
+ * that doesn't come to its end, it isn't left: else nothing would say that it is behind (beyond.h).
+ * What NVRAM forgets is lost after this: so it is tried again for as long as a disk may be away for
+ * a moment, or keep what was sent to it before; for what the log doesn't give that has been done.
+ */
+static int bypass_log(struct dcd_engine *e)
+{
+	int r = bypass_once(e);
+	unsigned long until = jiffies + DCD_CLOSE_WAITS;
+
+	while (r && !e->keeps && !e->after_log && READ_ONCE(e->round_error) != DCD_UNREAD &&
+	       time_before(jiffies, until) && !test_knob(close_once)) {
+		schedule_timeout_uninterruptible(HZ / 10);
+		r = bypass_once(e);
+	}
+	return r;
 }
 
 /*

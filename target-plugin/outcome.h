@@ -11,6 +11,7 @@
 
 #include "batch.h"
 
+#define DCD_CLOSE_WAITS	(5 * HZ)	/* more than a moment of the log's is (lost.h) */
 #define DCD_FAILURES	16		/* of a round, before it is given up */
 #define DCD_LEFT	(-EUCLEAN)	/* only bad places of the data disk: stuck.h */
 #define DCD_UNREAD	(-ENOMSG)	/* or of the log, which may be mended yet: lost.h */

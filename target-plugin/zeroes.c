@@ -15,6 +15,7 @@
 #define BLOCK		(DCD_BLOCK >> SECTOR_SHIFT)
 #define PARTS		16	/* of a piece that the disk didn't take */
 #define AGAIN_MOST	BIT_ULL(31)	/* an entry's */
+#define UNDISCARDED	16	/* in a row that failed, and could be written */
 #define QUICK_US	5000
 #define SLOW_US		50000
 #define MOMENT_US	30000
@@ -23,6 +24,7 @@
 TEST_KNOB(bool, discard_waits, "the destager waits for a discard however long it takes");
 TEST_KNOB(bool, zeroing_waits, "the destager waits for a zeroing however long it takes");
 TEST_KNOB(bool, discard_keeps, "a discard is one, though the LUN says that it zeroes");
+TEST_KNOB(bool, any_refuses, "a disk that fails a discard, for whatever reason, can't discard");
 TEST_KNOB(bool, wipes_call, "a wipe that was waited for calls the destager, too");
 TEST_KNOB(bool, discard_unheld, "what a wipe that hangs may come over is written all the same");
 
@@ -315,6 +317,12 @@ static int do_or_hold(struct dcd_engine *e, enum dcd_load_kind kind, const struc
 	return w->error;
 }
 
+/* So it isn't asked again; any other error says that the disk fails, or is away. */
+static bool is_refusal(int error)
+{
+	return error == -EOPNOTSUPP || error == -EREMOTEIO || test_knob(any_refuses);
+}
+
 static void cannot_discard(struct dcd_engine *e, int error)
 {
 	pr_warn("dcd: %s: the data disk %pg can't discard: error %d; it is written instead\n",
@@ -378,8 +386,10 @@ static void failed(struct dcd_engine *e)
 
 	if (w->error == -ENOMEM)
 		return;
-	if (w->kind == DCD_LOAD_DISCARD)
+	if (w->kind == DCD_LOAD_DISCARD && is_refusal(w->error))
 		cannot_discard(e, w->error);
+	else if (w->kind == DCD_LOAD_DISCARD)
+		dcd_data_failed(e, w->error);
 	else if (w->n && (!dcd_stuck_others_since(e, w->bad[0].first, w->since) ||
 			  dcd_wipe_bad(e) < bad_sectors(w)))
 		dcd_data_failed(e, w->error);
@@ -412,21 +422,25 @@ int dcd_wipe(struct dcd_engine *e, enum dcd_load_kind kind, const struct dcd_pla
 {
 	sector_t sectors = p->last - p->sector + 1;
 	ktime_t began = ktime_get();
-	int r;
+	int r, discard = 0;
 
 	if (kind == DCD_LOAD_DISCARD) {
 		r = do_or_hold(e, kind, p);
 		if (r == -EINPROGRESS)
 			return r;
 		if (r && r != -ENOMEM) {
-			cannot_discard(e, r);
+			discard = r;
 			kind = DCD_LOAD_WIPE;
 		} else if (!r) {
+			e->wipes.undiscarded = 0;
 			dcd_count(e, DCD_N_DISCARDED_SECTORS, sectors);
 		}
 	}
 	if (kind == DCD_LOAD_WIPE)
 		r = do_or_hold(e, kind, p);
+	/* A disk that can be written there isn't away. */
+	if (discard && (is_refusal(discard) || (!r && ++e->wipes.undiscarded >= UNDISCARDED)))
+		cannot_discard(e, discard);
 	if (!r)
 		learn(&e->wipes, sectors, ktime_us_delta(ktime_get(), began));
 	return r;

@@ -63,7 +63,8 @@ struct dcd_wiped_part {
 /*
  * The destager's. @piece: sectors of a wipe, so that it takes a moment; @us: what one of
  * those takes. @no_room: of this turn no more can be logged again. @no_discard: the data
- * disk has refused it. @to_zeroes: how it is done, as it was at the opening, when the LUN was told.
+ * disk has refused it. @undiscarded: so many in a row have failed otherwise, on a disk that can be
+ * written there. @to_zeroes: how it is done, as it was at the opening, when the LUN was told.
  * @hangs: nobody waits any more for the wipe of @first to @last, of @kind, that @work does,
  * since @since (jiffies). @rests: after one that took long there is no DCD_LOAD_WIPE yet.
  * @flushes_failed: as it was when that was begun (late.h).
@@ -75,6 +76,7 @@ struct dcd_wipes {
 	u64 us;
 	bool no_room;
 	bool no_discard;
+	unsigned int undiscarded;
 	bool to_zeroes;
 	bool hangs;
 	bool rests;
