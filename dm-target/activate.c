@@ -19,6 +19,7 @@ TEST_KNOB(bool, keeps_any, "a leg that has forgotten is as good as the one to be
 TEST_KNOB(bool, suspend_keeps, "a leg that fails while the table is suspended isn't given up");
 TEST_KNOB(bool, resumes_foreign, "a table is resumed though somebody else has used all that it has");
 TEST_KNOB(bool, reloads_foreign, "a new table goes on with what somebody else has used since the one before");
+TEST_KNOB(bool, reads_missing, "a new table reads a leg that the one before has lost");
 TEST_KNOB(bool, runs_held, "a resume lets the map run, whoever holds it");
 TEST_KNOB(bool, core_forgets, "core mode: what the table says that is stale isn't dirty");
 
@@ -144,11 +145,15 @@ static int check_place(struct mirror *m, const struct super *s, enum leg_id leg)
 static const struct super *look_at_reload(struct mirror *m, struct super_found found[LEGS])
 {
 	const struct super *first = NULL;
-	enum leg_id leg;
+	enum leg_id leg, missing;
+	sector_t len;
 
+	registry_before(m, &len, &missing);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		/* Not for nothing: it may hang. */
-		if (!m->legs[leg].dev || (first && registry_knows(m, leg)))
+		/* Not for nothing: it may hang, as the one that the table before has lost. */
+		if (!m->legs[leg].dev ||
+		    ((first || (leg == missing && !test_knob(reads_missing))) &&
+		     registry_knows(m, leg)))
 			continue;
 		if (metadata_read(m, leg, &found[leg]) || found[leg].kind != SUPER_VALID)
 			continue;
@@ -533,14 +538,14 @@ void activate_suspend(struct mirror *m)
 	enum leg_id leg;
 	int r = 0;
 
-	mirror_take_forgotten(m);
+	lesser_take_forgotten(m);
 	dirty_map_hold(&m->dirty);
 	if (!m->read_only)
 		r = any_silent(m) ? -ETIMEDOUT : dirty_map_clean(&m->dirty);
 	if (r) {
 		if (r != -ETIMEDOUT)
 			fails_at_last(m, mirror_home(m));
-		mirror_take_forgotten(m);
+		lesser_take_forgotten(m);
 	}
 	dirty_map_park(&m->dirty);
 	if (!m->meta || m->read_only)

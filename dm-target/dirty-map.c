@@ -426,7 +426,7 @@ int dirty_map_clean(struct dirty_map *dm)
 
 static enum leg_id misses(const struct mirror *m, enum leg_id leg)
 {
-	return leg == LEGS ? mirror_lesser(m) : leg;
+	return leg == LEGS ? lesser_leg(m) : leg;
 }
 
 void dirty_map_to_stale(struct dirty_map *dm, enum leg_id leg)

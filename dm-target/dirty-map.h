@@ -178,7 +178,7 @@ int __must_check dirty_map_clean(struct dirty_map *dm);
 /*
  * All that is dirty becomes stale on @leg: it may have forgotten what it said it had.
  * In pieces: @leg mustn't be taken for what it is before this is done. LEGS: for each piece
- * the leg that misses anything then (mirror_lesser()). Sleeps.
+ * the leg that misses anything then (lesser_leg()). Sleeps.
  */
 void dirty_map_to_stale(struct dirty_map *dm, enum leg_id leg);
 

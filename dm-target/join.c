@@ -420,11 +420,50 @@ static int come_back(struct mirror *m, enum leg_id leg)
 	return 0;
 }
 
+/*
+ * The target has all that was acknowledged, but won't stand in once it says what it is: so not
+ * before it is known that its source can be read, where they may differ.
+ */
+static int ask_source(struct mirror *m, enum leg_id leg)
+{
+	enum leg_id source = other_leg(leg);
+	unsigned int bytes = bdev_logical_block_size(leg_bdev(&m->legs[source]));
+	unsigned long region;
+	void *block;
+	int r;
+
+	block = kmalloc(bytes, GFP_NOIO);
+	if (!block)
+		return -ENOMEM;
+	spin_lock_irq(&m->lock);
+	m->legs[leg].joiner = current;
+	m->join_needs = true;
+	region = region_map_next(&m->map, 0);
+	spin_unlock_irq(&m->lock);
+	r = region == REGION_NONE ? 0 :
+	    transfer_now(m, source, REQ_OP_READ | REQ_SYNC, region_start(&m->map, region), block,
+			 bytes);
+	kfree(block);
+	spin_lock_irq(&m->lock);
+	m->legs[leg].joiner = NULL;
+	if (!r && m->changes != m->join_changes)
+		r = -EAGAIN;
+	if (!r)
+		m->target_whole = false;
+	spin_unlock_irq(&m->lock);
+	/* One that says nothing is the watch's. */
+	if (r && r != -EAGAIN && r != -ETIMEDOUT)
+		(void)mirror_leg_failed(m, source);
+	return r;
+}
+
 /* Regions of a leg that is alive have become stale. */
 static int mark_target(struct mirror *m, enum leg_id leg)
 {
-	int r = 0;
+	int r = READ_ONCE(m->target_whole) ? ask_source(m, leg) : 0;
 
+	if (r)
+		return r;
 	if (mirror_home(m) == leg)
 		r = move_home(m, other_leg(leg));
 	if (!r)
@@ -543,7 +582,7 @@ static int step(struct mirror *m)
 
 	lockdep_assert_held(&m->join_lock);
 
-	mirror_take_forgotten(m);
+	lesser_take_forgotten(m);
 	spin_lock_irq(&m->lock);
 	m->join_changes = m->changes;
 	stale = m->map.nr_stale;

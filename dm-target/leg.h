@@ -77,7 +77,7 @@ struct leg {
 	 */
 	bool silent;
 	unsigned int deaths;
-	struct task_struct *joiner;	/* it is dead, and this one's join uses it (join.h) */
+	struct task_struct *joiner;	/* this one's join uses it, or asks for it (join.h) */
 	atomic64_t read_errors;
 	atomic64_t write_errors;
 	struct sender sender;		/* of all our I/O to it */

@@ -10,7 +10,6 @@
 #include "resync.h"
 #include "verify.h"
 
-TEST_KNOB(bool, doubts_remote, "of two legs that fail the remote one is the lesser, whichever has forgotten");
 TEST_KNOB(bool, restart_forgets, "a write that is sent again is as if no leg had it");
 TEST_KNOB(bool, target_acks, "a write that the target hasn't got is acknowledged, whatever the policy");
 TEST_KNOB(bool, cleans_forgotten, "the cleaner goes on while something forgotten isn't stale yet");
@@ -18,7 +17,6 @@ TEST_KNOB(bool, neither_stays, "of two legs that take no superblock one is given
 TEST_KNOB(bool, home_once, "of the map's home the other leg knows what that said the time before");
 TEST_KNOB(bool, goes_on_foreign, "writes go on to the only leg, whoever else uses it");
 TEST_KNOB(bool, unstamped, "what is clean is flushed, and no superblock tells older copies of the legs from them");
-TEST_KNOB(bool, nothing_forgotten, "a flush that fails on a leg that stays changes nothing");
 
 static bool leg_in(unsigned int mask, enum leg_id leg)
 {
@@ -79,71 +77,18 @@ static bool mark(struct mirror *m, enum leg_id leg, const struct locked_range *r
 {
 	lockdep_assert_held(&m->lock);
 
+	m->target_whole = false;
 	if (!region_map_mark(&m->map, leg, range->start, range->last))
 		return false;
 	trace_lockstep_stale(m, leg, range->start, range->last);
 	return true;
 }
 
-/* It has forgotten what the other one has, and what that is isn't marked everywhere yet. */
-static bool in_doubt(const struct mirror *m, enum leg_id leg)
-{
-	return (m->forgot | m->recalled) == BIT(leg) && mirror_stands_in(m, other_leg(leg)) &&
-	       !test_knob(doubts_remote);
-}
-
-enum leg_id mirror_lesser(const struct mirror *m)
-{
-	enum leg_id leg;
-
-	lockdep_assert_held(&m->lock);
-	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		if (m->legs[leg].dead)
-			return leg;
-	if (mirror_has_target(m))
-		return m->map.target;
-	return in_doubt(m, LEG_LOCAL) ? LEG_LOCAL : LEG_REMOTE;
-}
-
-/*
- * A flush has failed on this leg, which stays in use; or a write, and with it the device's power
- * may have gone.
- */
-static void forgot(struct mirror *m, enum leg_id leg)
-{
-	lockdep_assert_held(&m->lock);
-	if ((m->forgot & BIT(leg)) || !leg_may_forget(&m->legs[leg]) ||
-	    test_knob(nothing_forgotten))
-		return;
-	m->forgot |= BIT(leg);
-	m->changes++;
-	join_kick(m);
-}
-
-void mirror_take_forgotten(struct mirror *m)
-{
-	u8 forgot;
-
-	spin_lock_irq(&m->lock);
-	forgot = m->forgot;
-	m->recalls += !!forgot;
-	m->recalled |= forgot;
-	m->forgot = 0;
-	spin_unlock_irq(&m->lock);
-	if (!forgot)
-		return;
-	dirty_map_to_stale(&m->dirty, LEGS);
-	spin_lock_irq(&m->lock);
-	if (!--m->recalls)
-		m->recalled = 0;
-	mirror_changed(m);
-	spin_unlock_irq(&m->lock);
-}
-
 bool mirror_stands_in(const struct mirror *m, enum leg_id leg)
 {
 	lockdep_assert_held(&m->lock);
-	return !m->legs[leg].dead && !(mirror_has_target(m) && m->map.target == leg);
+	return !m->legs[leg].dead &&
+	       !(mirror_has_target(m) && m->map.target == leg && !m->target_whole);
 }
 
 int mirror_give_up(struct mirror *m, enum leg_id leg, enum leg_why why)
@@ -166,8 +111,10 @@ int mirror_give_up(struct mirror *m, enum leg_id leg, enum leg_why why)
 	 * degraded, too, or a write would go to the dead leg behind write_abandon()'s back.
 	 */
 	smp_store_release(&l->deaths, l->deaths + 1);
-	if (!m->map.nr_stale)
+	/* Where they may differ it is the other one that is believed from now on. */
+	if (!m->map.nr_stale || m->target_whole)
 		m->map.target = leg;
+	m->target_whole = false;
 	/*
 	 * What it acknowledged from its cache may be gone when it is back: that
 	 * is at most what hasn't been flushed since its bit was set. Not here, where
@@ -183,6 +130,16 @@ static void mark_missed(struct write *w, enum leg_id leg)
 {
 	if (w->kind != WRITE_FLUSH)
 		mark(w->m, leg, &w->range);
+}
+
+/* No leg has it for certain, and nobody was told that one has. */
+static void mark_failed(struct write *w)
+{
+	struct mirror *m = w->m;
+	bool whole = lesser_is_whole(m);
+
+	mark_missed(w, lesser_leg(m));
+	m->target_whole = whole && m->map.nr_stale;
 }
 
 /* Is there a leg that this may be sent to and be acknowledged from? */
@@ -228,7 +185,7 @@ static void missed_before(struct write *w)
 	if (!w->unacked || test_knob(restart_forgets))
 		return;
 	w->unacked = false;
-	mark_missed(w, mirror_lesser(w->m));
+	mark_failed(w);
 	mirror_changed(w->m);
 }
 
@@ -333,7 +290,7 @@ static blk_status_t settle_half(struct write *w, enum leg_id bad)
 	/* The source failed it, or the leg that has it has died meanwhile. */
 	if (!mirror_stands_in(m, good)) {
 		mark_missed(w, good);
-		forgot(m, bad);
+		lesser_forgot(m, bad);
 		return error_of(w, bad);
 	}
 
@@ -362,9 +319,9 @@ static void settle_none(struct write *w)
 	/* First: which one is the lesser depends on it. */
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		if (leg_in(w->sent, leg) && !m->legs[leg].dead)
-			forgot(m, leg);
+			lesser_forgot(m, leg);
 	if (w->sent == (BIT(LEG_LOCAL) | BIT(LEG_REMOTE)))
-		mark_missed(w, mirror_lesser(m));
+		mark_failed(w);
 }
 
 void mirror_settle(struct write *w)
@@ -417,7 +374,7 @@ enum leg_id mirror_read_leg(struct mirror *m, sector_t start, sector_t last,
 
 	spin_lock_irqsave(&m->lock, flags);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		if (leg_in(tried, leg) || m->legs[leg].dead || in_doubt(m, leg) ||
+		if (leg_in(tried, leg) || m->legs[leg].dead || lesser_in_doubt(m, leg) ||
 		    !region_map_current(&m->map, leg, start, last))
 			continue;
 		found = leg;
@@ -552,7 +509,7 @@ int mirror_leg_failed(struct mirror *m, enum leg_id leg)
 	spin_lock_irq(&m->lock);
 	r = mirror_give_up(m, leg, WHY_FAILED);
 	if (r)
-		forgot(m, leg);
+		lesser_forgot(m, leg);
 	if (r && metadata_foreign(m, leg))
 		stop_writes(m, leg);
 	spin_unlock_irq(&m->lock);
@@ -649,6 +606,7 @@ int mirror_mark_all(struct mirror *m, enum leg_id leg)
 	/* In pieces: those that are stale stay so, whatever happens. */
 	for (first = 0; first < m->map.nr && !r; first += REGION_PIECE) {
 		spin_lock_irq(&m->lock);
+		m->target_whole = false;
 		if (mirror_stands_in(m, other_leg(leg)))
 			region_map_mark_bits(&m->map, leg, first,
 					     min(REGION_PIECE, m->map.nr - first), NULL);

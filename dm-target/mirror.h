@@ -47,6 +47,7 @@
 #include "counters.h"
 #include "dirty-map.h"
 #include "leg.h"
+#include "lesser.h"
 #include "range-lock.h"
 #include "registry.h"
 #include "region-map.h"
@@ -85,6 +86,7 @@ struct mirror {
 	 * Never in core mode.
 	 */
 	bool target_ready;
+	bool target_whole;		/* it isn't, and has all that was acknowledged: lesser.h */
 	/* It is just being made SYNC: its superblock may say either. */
 	bool target_leaving;
 	/*
@@ -99,7 +101,7 @@ struct mirror {
 	 */
 	u8 forgot;			/* such legs, as bits */
 	u8 recalled;			/* likewise, while it is being done... */
-	unsigned int recalls;		/* ...by so many: mirror_take_forgotten() */
+	unsigned int recalls;		/* ...by so many: lesser_take_forgotten() */
 
 	/* standing.h */
 	enum standing standing;
@@ -217,18 +219,6 @@ bool mirror_stands_in(const struct mirror *m, enum leg_id leg);
  * in for it everywhere; then nothing is changed. The event is raised later.
  */
 int mirror_give_up(struct mirror *m, enum leg_id leg, enum leg_why why);
-
-/*
- * The leg that misses anything, or would be made to: the dead one, the target, else the
- * remote one. Under the state lock.
- */
-enum leg_id mirror_lesser(const struct mirror *m);
-
-/*
- * If a leg that stays has forgotten anything (forgot): make that stale on the lesser one.
- * Sleeps; under join_lock, or when nobody joins.
- */
-void mirror_take_forgotten(struct mirror *m);
 
 /* Likewise, not under the state lock: a write or a flush of the mirror's own has failed there. */
 int mirror_leg_failed(struct mirror *m, enum leg_id leg);

@@ -41,6 +41,7 @@ TEST_KNOB(bool, close_flushes, "a close flushes the destager's queue");
 TEST_KNOB(bool, close_unread, "a close doesn't wait for what can't be read for a moment");
 TEST_KNOB(bool, commit_hurries, "past a dead log a round may not wait for a commit that is under way");
 TEST_KNOB(bool, failed_speaks, "a round that has failed refuses what comes before the next one, too");
+TEST_KNOB(bool, dead_fails, "past a dead log writes are refused while the data disk is away for a moment");
 TEST_KNOB(bool, fails_at_once, "one round that fails refuses writes, and the next one is as late as any");
 TEST_KNOB(bool, held_holds_all, "what stays in the log holds all that was there before the sweep came by");
 TEST_KNOB(bool, lost_each, "past a dead log each round that fails says anew what is lost");
@@ -66,16 +67,23 @@ static bool idle(struct dcd_engine *e)
 	return time_after_eq(jiffies, READ_ONCE(e->last_intake) + idle_time(e));
 }
 
+/* The data disk may be away for a moment only. */
+static bool is_blip(const struct dcd_engine *e)
+{
+	return time_before(jiffies, e->data_well + DATA_BLIP) && !test_knob(fails_at_once) &&
+	       !(e->log_dead && test_knob(dead_fails));
+}
+
 /*
  * Of the next round, after one that failed: whoever would like it sooner waits for it. With
- * the log dead nobody waits: writes are refused as soon as NVRAM is full.
+ * the log dead nobody waits for more than a blip: writes are refused as soon as NVRAM is full.
  */
 static unsigned long to_retry(struct dcd_engine *e)
 {
 	unsigned long left = 0;
 
 	spin_lock(&e->lock);
-	if (e->round_error && !e->log_dead && time_before(jiffies, e->round_retry))
+	if (e->round_error && (!e->log_dead || is_blip(e)) && time_before(jiffies, e->round_retry))
 		left = e->round_retry - jiffies;
 	spin_unlock(&e->lock);
 	return left;
@@ -542,13 +550,6 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 		spin_unlock(&e->lock);
 	}
 	return first;
-}
-
-/* It may be away for a moment only. */
-static bool is_blip(const struct dcd_engine *e)
-{
-	return !e->log_dead && time_before(jiffies, e->data_well + DATA_BLIP) &&
-	       !test_knob(fails_at_once);
 }
 
 /* After so long a round that ended like this one is worth another. */

@@ -82,7 +82,7 @@ def test_a_flush_afterwards_does_not_do(part: str, says: str) -> None:
 
 @pytest.mark.parametrize("part", [
     "core", "core_stays", "metadata", "flush_source", "write_source", "cleaner_at_its_tick",
-    "cleaner_of_a_full_log", "block", "error", "unsaid", "unflushed",
+    "cleaner_of_a_full_log", "block", "error", "unsaid", "unsaid_mended", "unflushed",
     "both-metadata-writes", "both-metadata-gone", "both-core-writes", "both-core-gone",
 ])  # fmt: skip
 def test_a_local_cache_that_is_lost(part: str) -> None:
@@ -103,6 +103,7 @@ def test_a_local_cache_that_is_lost(part: str) -> None:
     ("both-metadata-writes", "doubts_remote", "what was acknowledged"),
     ("both-core-gone", "doubts_remote", "what was acknowledged"),
     ("unsaid", "keeps_any", "the resume: was accepted"),
+    ("unsaid_mended", "keeps_any", "what was acknowledged"),
     ("unflushed", "dirty_forgotten", "what was acknowledged"),
 ])  # fmt: skip
 def test_what_a_lost_cache_had_is_found_missing(part: str, knob: str, says: str) -> None:

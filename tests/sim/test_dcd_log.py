@@ -57,6 +57,8 @@ def test_that_a_disk_works_again_is_found(kernel: str, parts: tuple[str, ...]) -
     ("bytes", "dead_seals", "NVRAM is full after"), ("data-lab", "fails_at_once", "a write waited"),
     ("data-long", "failed_speaks", "writes that were refused"),
     ("amid", "well_at_begin", "a write waited"), ("both", "dead_seals", "writes that were refused"),
+    ("both-blip", "dead_fails", "writes that were refused"),
+    ("both-blip-dead", "dead_fails", "writes that were refused"),
     ("zone", "asks_at_once", "no end after"),
 ])  # fmt: skip
 def test_that_a_disk_works_again_can_be_found_late(part: str, knob: str, says: str) -> None:

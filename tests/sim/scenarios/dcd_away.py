@@ -162,6 +162,35 @@ def both() -> None:
     box.away()
 
 
+def both_blip(log_dead: bool) -> None:
+    seconds = 0.3 if log_dead else 0.6
+    base.step(f"lab: the data disk is away for {seconds} s, {log_dead=}; 8 slots, which fill up")
+    box = Box(nvram="lab", nvram_bytes=4096 + 8 * SEGMENT, log_mib=8)
+    with box.disk() as disk:
+        writer = Writer(box, disk, block=LARGE)
+        for _ in range(30):
+            writer.put()
+        box.destaged()
+        box.log.fail_writes()
+        if log_dead:
+            writer.put()
+            box.says("log FAILING", "its failure")
+        box.data.fail()
+
+        def back() -> None:
+            box.data.heal()
+            if not log_dead:
+                box.log.heal()
+
+        threading.Timer(seconds, back).start()
+        writer.go_on(lambda: len(writer.writes) > 300, 60, PAUSE / 2)
+        base.equal(len(writer.refused(0)), 0, "writes that were refused")
+        box.log.heal()
+        box.says("log ok", "the log to work")
+        writer.check("both away for a moment")
+    box.away()
+
+
 def zone() -> None:
     base.step("dram: some places of the log refuse writes for good, and there aren't spares enough")
     box = Box(data_mib=64, log_mib=16, nvram="dram", nvram_bytes=4096 + 8 * SEGMENT)
@@ -283,6 +312,8 @@ PARTS: dict[str, Callable[[], None]] = {
     "bytes": by_bytes,
     "idle": idle,
     "both": both,
+    "both-blip": lambda: both_blip(log_dead=False),
+    "both-blip-dead": lambda: both_blip(log_dead=True),
     "zone": zone,
     "amid": amid,
     "data-lab": lambda: data_away("lab"),

@@ -11,6 +11,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import statelegs
 from locklab import base, blk, dm, mirror
 from mirrorlab import LOAD, Beside, Leg, Pair
 from statelab import create, super_of
@@ -286,6 +287,57 @@ def looks() -> None:
     w.close()
 
 
+def failed_on_both(then: str) -> None:
+    base.step(f"a write fails on both legs; the remote one is well again, the local one {then}")
+    pair = statelegs.Pair("remote_timeout", 2000, "rejoin", 1)
+    pair.put(0)
+    pair.put(64)
+    pair.remote.set(data="nowrite")
+    if then == "takes no data":
+        pair.local.set(data="nowrite")
+    else:
+        pair.local.gone()
+    with base.refused("the write", errno.EIO):
+        pair.put(64)
+    pair.remote.well()
+    if then == "is back":
+        pair.local.well()
+        pair.in_sync()
+    else:
+        time.sleep(5)
+        for n in range(4):
+            pair.put(128 + 8 * n)
+        pair.wait("DA", "alone")
+        pair.check("the remote leg")
+        base.step("a table without the local leg, and one with it")
+        dm.reload("mirror", pair.table(local="-"))
+        pair.check("without the local leg")
+        pair.local.well()
+        dm.reload("mirror", pair.table())
+    pair.good_end("both are back")
+    pair.close()
+
+
+def loaded() -> None:
+    base.step("the local leg hangs, and is told to be dead: a table with it can be loaded")
+    pair = statelegs.Pair("remote_timeout", 2000, "rejoin", 1)
+    pair.put(0)
+    pair.local.hang()
+    pair.message("fail local")
+    pair.wait("DA", "alone")
+    pair.put(64)
+    load = Beside(lambda: dm.load("mirror", pair.table()))
+    base.until(lambda: load.done, "the load", 10)
+    load.result()
+    dm.suspend("mirror")
+    dm.resume("mirror")
+    pair.put(128)
+    pair.local.wake()
+    pair.message("recover")
+    pair.good_end("it answers again")
+    pair.close()
+
+
 PARTS = {
     "reloaded_local": lambda: reloaded("local"),
     "reloaded_remote": lambda: reloaded("remote"),
@@ -301,7 +353,11 @@ PARTS = {
     "returns": returns,
     "waits": waits,
     "looks": looks,
-}
+    **{f"both_{word}": partial(failed_on_both, then) for word, then in (
+        ("gone", "doesn't come back"), ("back", "is back"), ("nowrite", "takes no data"),
+    )},
+    "loaded": loaded,
+}  # fmt: skip
 (part,) = base.words(1, PARTS)
 PARTS[part]()
 base.step("done")
