@@ -307,11 +307,20 @@ static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *
 	return r ?: join_as_target(m, leg, v.full);
 }
 
+static int read_block(struct mirror *m, enum leg_id leg, sector_t sector)
+{
+	unsigned int bytes = bdev_logical_block_size(leg_bdev(&m->legs[leg]));
+	void *block = kmalloc(bytes, GFP_NOIO);
+	int r;
+
+	r = block ? transfer_now(m, leg, REQ_OP_READ | REQ_SYNC, sector, block, bytes) : -ENOMEM;
+	kfree(block);
+	return r;
+}
+
 /* Does it answer, and what does it say that it is? In core mode its first block has to do. */
 static int probe(struct mirror *m, enum leg_id leg, struct super_found *found)
 {
-	unsigned int bytes;
-	void *block;
 	int r;
 
 	if (m->meta) {
@@ -321,11 +330,7 @@ static int probe(struct mirror *m, enum leg_id leg, struct super_found *found)
 		if (!r && registry_draining(m, leg))
 			r = -EBUSY;
 	} else {
-		bytes = bdev_logical_block_size(leg_bdev(&m->legs[leg]));
-		block = kmalloc(bytes, GFP_NOIO);
-		r = block ? transfer_now(m, leg, REQ_OP_READ | REQ_SYNC, 0, block, bytes) :
-			    -ENOMEM;
-		kfree(block);
+		r = read_block(m, leg, 0);
 	}
 	return r ?: transfer_flush(m, leg);
 }
@@ -427,23 +432,15 @@ static int come_back(struct mirror *m, enum leg_id leg)
 static int ask_source(struct mirror *m, enum leg_id leg)
 {
 	enum leg_id source = other_leg(leg);
-	unsigned int bytes = bdev_logical_block_size(leg_bdev(&m->legs[source]));
 	unsigned long region;
-	void *block;
 	int r;
 
-	block = kmalloc(bytes, GFP_NOIO);
-	if (!block)
-		return -ENOMEM;
 	spin_lock_irq(&m->lock);
 	m->legs[leg].joiner = current;
 	m->join_needs = true;
 	region = region_map_next(&m->map, 0);
 	spin_unlock_irq(&m->lock);
-	r = region == REGION_NONE ? 0 :
-	    transfer_now(m, source, REQ_OP_READ | REQ_SYNC, region_start(&m->map, region), block,
-			 bytes);
-	kfree(block);
+	r = region == REGION_NONE ? 0 : read_block(m, source, region_start(&m->map, region));
 	spin_lock_irq(&m->lock);
 	m->legs[leg].joiner = NULL;
 	if (!r && m->changes != m->join_changes)
@@ -452,7 +449,7 @@ static int ask_source(struct mirror *m, enum leg_id leg)
 		m->target_whole = false;
 	spin_unlock_irq(&m->lock);
 	/* One that says nothing is the watch's. */
-	if (r && r != -EAGAIN && r != -ETIMEDOUT)
+	if (r && r != -EAGAIN && r != -ETIMEDOUT && r != -ENOMEM)
 		(void)mirror_leg_failed(m, source);
 	return r;
 }

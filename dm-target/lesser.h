@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Lesser leg: the one that is marked stale where the legs may differ and neither is known to be
- * better: a write failed on both, or a leg that stays in use has forgotten what it had in its cache.
+ * Lesser leg: the one that is marked stale where the legs may differ and neither is known to
+ * be better: a write failed on both, or a leg that stays in use has forgotten what it had in its
+ * cache.
  *
  * A dead leg is the lesser, or the target of a resync, as there is one direction only. Else a leg
  * that alone has forgotten: what was acknowledged is on the other one. Else the remote one.
  *
- * What is marked for a write that failed, and was acknowledged to nobody, is no reason yet not to
- * go on with the lesser leg if the other one is lost: it has all that was acknowledged (@target_whole
- * of the mirror). That ends when its superblock is about to say TARGET, before which the other leg
- * has to answer a read (join.c), or when it misses anything else.
+ * What is marked for a write that failed, and was acknowledged to nobody, is no reason yet not
+ * to go on with the lesser leg if the other one is lost: it has all that was acknowledged
+ * (@target_whole of the mirror). That ends when its superblock is about to say TARGET, before
+ * which the other leg has to answer a read (join.c), or when it misses anything else.
  *
  * Called under the mirror's state lock, but for lesser_take_forgotten(), which sleeps.
  */

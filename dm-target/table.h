@@ -16,9 +16,10 @@
  *                            "lockstep create"; what they say is what is known,
  *                            and <len> is the length of their data. One of the
  *                            two devices may then be "-": start without it.
- *                            sync and nosync are refused in the place of a table
- *                            without them; sync also if it exchanges the remote
- *                            device while the local leg misses something.
+ *                            A table with one of them is refused in the place of
+ *                            one without, and the other way round; while a leg
+ *                            misses something, also if both devices are others,
+ *                            and sync if the local leg is the one, or was.
  *   region_size <sectors>    unit of the dirty map: a power of two from 8 to
  *                            2^31; default what the legs say; with sync and
  *                            nosync 2048 (1 MiB)

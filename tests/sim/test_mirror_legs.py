@@ -54,8 +54,9 @@ def test_a_leg_in_two_mirrors_is_found(part: str, found: str) -> None:
 
 @pytest.mark.parametrize(("part", "knob", "found"), [
     ("longer-sync-local", "grows_remote", "Input/output error"),
-    ("exchanged-nosync-local", "dead_unmarked", "it answers again: sector 4096 has other bytes"),
-    ("exchanged-nosync-remote", "dead_unmarked", "differ, first in sector 4096"),
+    ("exchanged-nosync-local", "dead_unmarked forgets_unmapped",
+     "answers again: sector 4096 has other bytes"),
+    ("exchanged-nosync-remote", "dead_unmarked forgets_unmapped", "differ, first in sector 4096"),
     ("copied_over", "copies_over", "a table: was accepted"),
     ("over_metadata", "core_over", "sync: was accepted"),
     ("unstarted-nosync", "forgets_unmapped", "the table that it had: sector 0 has other bytes"),

@@ -8,6 +8,7 @@ Args: the part.
 import errno
 import subprocess
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -338,7 +339,7 @@ def loaded() -> None:
     pair.close()
 
 
-PARTS = {
+PARTS: dict[str, Callable[[], None]] = {
     "reloaded_local": lambda: reloaded("local"),
     "reloaded_remote": lambda: reloaded("remote"),
     "blocked": lambda: blocked(target=False),
