@@ -81,10 +81,12 @@ def test_lives_of_a_mirror_without_metadata(kernel: str, lives: int) -> None:
     assert run.rc == 0, run.text
 
 
-def test_a_longer_table_that_marks_the_wrong_leg_is_found_by_lives() -> None:
-    knob = ("--param", "dm_lockstep.test_grows_remote=1")
-    run = lab("core_lives.py", "100", "1", options=(*AGES, *knob))
-    assert run.rc != 0 and "mirror_route" in run.stderr, run.text
+@pytest.mark.parametrize(("knob", "says"), [
+    ("grows_remote", "mirror_route"), ("forgets_unmapped", "the legs differ"),
+])  # fmt: skip
+def test_what_is_forgotten_without_metadata_is_found_by_lives(knob: str, says: str) -> None:
+    run = lab("core_lives.py", "100", "1", options=(*AGES, *knobs("dm_lockstep", knob)))
+    assert run.rc != 0 and says in run.stderr, run.text
 
 
 @pytest.mark.parametrize("part", ["local no slot", "remote a slot"])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Seeded lives of a mirror without metadata: legs fail, hang and come back, it is told things,
-suspended, loaded anew, and grown. What was acknowledged is there at the end, on both legs.
+suspended, loaded anew, grown, and their tables exchange devices. What was acknowledged is there at
+the end, on both legs.
 
 Args: how many lives, the first seed.
 """
@@ -8,6 +9,7 @@ Args: how many lives, the first seed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import random
 import sys
 import threading
@@ -23,9 +25,14 @@ EVENTS = 14
 KINDS = (
     "gone", "fail_writes", "well", "well", "hang", "wake", "wake", "fail", "fail", "recover",
     "recover", "resync", "suspend", "noflush", "resume", "resume", "reload", "reload", "policy",
-    "verify", "grow", "grow", "grow",
+    "verify", "grow", "grow", "grow", "exchange", "exchange", "swap",
 )  # fmt: skip
 MESSAGES = {"resync": "resync", "verify": "verify start"}
+
+
+def leg_of(leg: Leg) -> str:
+    """What is done to the leg is done to this device of it, too."""
+    return f"0 {leg.disk.sectors} linear {leg.node} 0"
 
 
 class Life:
@@ -36,6 +43,8 @@ class Life:
             LOCAL: Leg("llocal", mib=2, cache_mib=rng.choice((0, 0, 1))),
             REMOTE: Leg("lremote", mib=2),
         }
+        self.ways = {name: (leg.node, dm.create(f"way-{name}", leg_of(leg)))
+                     for name, leg in self.legs.items()}  # fmt: skip
         self.hung: set[str] = set()
         self.lock, self.timer = threading.Lock(), threading.Timer(0, self.wake)
         self.mode = rng.choice(("sync", "nosync"))
@@ -53,7 +62,7 @@ class Life:
         words = (self.mode, "region_size", 64, "rejoin", self.rng.choice((0, 1, 1)),
                  "remote_timeout", 2000, "local_timeout", self.rng.choice((0, 2000)),
                  "policy", self.policy)  # fmt: skip
-        nodes = [leg.node for leg in self.legs.values()]
+        nodes = [ways[0] for ways in self.ways.values()]
         return mirror.table(*nodes, *words, sectors=self.sectors)
 
     def wake(self) -> None:
@@ -87,6 +96,32 @@ class Life:
         if self.rng.random() < 0.8:
             self.resume()
 
+    def exchange(self, name: str) -> None:
+        """Another device of a leg that misses nothing: of what it misses the table's word counts."""
+        if self.suspended:
+            return
+        self.suspend(flush=True)
+        if mirror.parse(dm.status("mirror")).health[list(self.ways).index(name)] == "A":
+            before = self.ways[name]
+            self.ways[name] = before[::-1]
+            try:
+                dm.load("mirror", self.table())
+            except OSError:
+                self.ways[name] = before
+                raise
+        if self.rng.random() < 0.8:
+            self.resume()
+
+    def swap(self) -> None:
+        before = self.ways
+        self.ways = dict(reversed(before.items()))
+        try:
+            self.reload()
+        except OSError as err:
+            if err.errno == errno.EINVAL:  # refused
+                self.ways = before
+            raise
+
     def do(self, what: str, name: str) -> None:
         if what in ("gone", "fail_writes", "well"):
             if name not in self.hung:
@@ -105,6 +140,10 @@ class Life:
             self.suspend(flush=what == "suspend")
         elif what == "resume":
             self.resume()
+        elif what == "exchange":
+            self.exchange(name)
+        elif what == "swap":
+            self.swap()
         else:
             if what == "grow":
                 self.sectors = min(self.sectors + self.rng.choice((64, 512, 100)), LARGE)
@@ -145,7 +184,8 @@ class Life:
         one, two = (content(leg.disk.node, self.sectors) for leg in self.legs.values())
         dm.remove("mirror")
         base.expect(one == two, "the legs differ")
-        for leg in self.legs.values():
+        for name, leg in self.legs.items():
+            dm.remove(f"way-{name}")
             leg.close()
 
 
