@@ -44,11 +44,13 @@ enum media_kind {
 /**
  * struct media_options - what the table says
  * @cache_bytes: how much may be unflushed before the oldest is destaged
+ * @zeroes: it writes them when it is told to
  * @lie: flushes and FUA are acknowledged without being done
  */
 struct media_options {
 	enum media_kind kind;
 	bool write_cache;
+	bool zeroes;
 	bool look;
 	bool spread;
 	bool lie;

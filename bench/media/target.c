@@ -10,6 +10,7 @@
  *
  *   block N              bytes of a logical block, 512 to 4096 (512); parts of one are I/O errors
  *   write_cache on|off   volatile write cache (on)
+ *   zeroes on|off        knows how to write zeroes, so discards needn't be relied on for that (on)
  *   cache_bytes N        its size (8388608); 0: no bound, except on a spindle
  *   site N               whose power it uses (0)
  *   flush honest|lie     lie: flushes and FUA are acknowledged, not done (honest)
@@ -23,6 +24,10 @@
  *           hold         discards, and zeroes that may unmap, don't return, and aren't done
  *           hold_write N the next write, or zeroing, of that sector, likewise
  *           let_go       they are done now, as far as there are some, and others at once
+ *           discards good|fail|refuse  discards are done; or not: they are I/O errors, or such as
+ *                        of a disk that knows none, though it says that it does; so are zeroes that
+ *                        may unmap
+ *           refuse_write N  writes that have that sector are I/O errors, and do nothing, from now on
  *
  * Status: <name> <void 0|1> <waiting> <dirty bytes>
  *
@@ -61,6 +66,8 @@ struct media {
 	bool hold;
 	sector_t hold_at;	/* NOWHERE: no write */
 	struct bio_list held;
+	blk_status_t discards;
+	sector_t refused;	/* NOWHERE: none */
 	char name[SITE_NAME_MAX];
 	char table[256];	/* the options as they came, for table status */
 };
@@ -94,6 +101,8 @@ static int parse_option(struct media_options *opt, const char *key, const char *
 
 	if (!strcmp(key, "write_cache"))
 		return parse_choice(value, "on", "off", &opt->write_cache);
+	if (!strcmp(key, "zeroes"))
+		return parse_choice(value, "on", "off", &opt->zeroes);
 	if (!strcmp(key, "flush"))
 		return parse_choice(value, "lie", "honest", &opt->lie);
 	if (!strcmp(key, "queue"))
@@ -124,7 +133,8 @@ static int parse_kind(const char *word, struct media_options *opt)
 	if (kind == ARRAY_SIZE(kinds))
 		return -EINVAL;
 	*opt = (struct media_options){
-		.kind = kind, .block = SECTOR_SIZE, .write_cache = true, .look = true,
+		.kind = kind, .block = SECTOR_SIZE, .write_cache = true, .zeroes = true,
+		.look = true,
 		.cache_bytes = SPINDLE_CACHE_BYTES,
 		.read_us = 80, .write_us = 20, .flush_us = 200, .channels = 8,
 	};
@@ -221,6 +231,7 @@ static int media_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	r = -EINVAL;
 	spin_lock_init(&m->hold_lock);
 	m->hold_at = NOWHERE;
+	m->refused = NOWHERE;
 	if (strscpy(m->name, argv[0], sizeof(m->name)) <= 0) {
 		ti->error = "The medium's name is empty or too long";
 		goto bad;
@@ -254,7 +265,7 @@ static int media_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 		ti->num_discard_bios = 1;
 		ti->discards_supported = true;
 	}
-	ti->num_write_zeroes_bios = 1;
+	ti->num_write_zeroes_bios = opt.zeroes;
 	ti->per_io_data_size = sizeof(struct media_io);
 	ti->private = m;
 	return 0;
@@ -268,11 +279,10 @@ static void media_dtr(struct dm_target *ti)
 	media_free(ti, ti->private);
 }
 
-static bool is_next_write(const struct media *m, sector_t sector, const struct bio *bio)
+static bool writes(const struct bio *bio, sector_t sector, sector_t at)
 {
 	return (bio_op(bio) == REQ_OP_WRITE || bio_op(bio) == REQ_OP_WRITE_ZEROES) &&
-	       m->hold_at >= sector &&
-	       m->hold_at - sector < bio_sectors(bio);
+	       at >= sector && at - sector < bio_sectors(bio);
 }
 
 static bool is_discard(const struct bio *bio)
@@ -288,7 +298,7 @@ static bool hold_back(struct dm_target *ti, struct bio *bio)
 	bool yes, write;
 
 	spin_lock_irq(&m->hold_lock);
-	write = is_next_write(m, sector, bio);
+	write = writes(bio, sector, m->hold_at);
 	if (write)
 		m->hold_at = NOWHERE;
 	yes = write || (m->hold && is_discard(bio));
@@ -319,8 +329,26 @@ static int media_do(struct dm_target *ti, struct bio *bio)
 	return DM_MAPIO_SUBMITTED;
 }
 
+static blk_status_t refusal(struct dm_target *ti, const struct bio *bio)
+{
+	const struct media *m = ti->private;
+
+	if (is_discard(bio) && READ_ONCE(m->discards))
+		return m->discards;
+	if (writes(bio, dm_target_offset(ti, bio->bi_iter.bi_sector), READ_ONCE(m->refused)))
+		return BLK_STS_IOERR;
+	return BLK_STS_OK;
+}
+
 static int media_map(struct dm_target *ti, struct bio *bio)
 {
+	blk_status_t status = refusal(ti, bio);
+
+	if (status) {
+		bio->bi_status = status;
+		bio_endio(bio);
+		return DM_MAPIO_SUBMITTED;
+	}
 	if (hold_back(ti, bio))
 		return DM_MAPIO_SUBMITTED;
 	return media_do(ti, bio);
@@ -373,6 +401,19 @@ static void media_status(struct dm_target *ti, status_type_t type, unsigned int 
 	}
 }
 
+static bool set_discards(struct media *m, const char *how)
+{
+	if (!strcasecmp(how, "good"))
+		WRITE_ONCE(m->discards, BLK_STS_OK);
+	else if (!strcasecmp(how, "fail"))
+		WRITE_ONCE(m->discards, BLK_STS_IOERR);
+	else if (!strcasecmp(how, "refuse"))
+		WRITE_ONCE(m->discards, BLK_STS_NOTSUPP);
+	else
+		return false;
+	return true;
+}
+
 static int media_message(struct dm_target *ti, unsigned int argc, char **argv, char *result,
 			 unsigned int maxlen)
 {
@@ -389,12 +430,19 @@ static int media_message(struct dm_target *ti, unsigned int argc, char **argv, c
 		spin_unlock_irq(&m->hold_lock);
 		return 0;
 	}
+	if (argc == 2 && !strcasecmp(argv[0], "refuse_write") &&
+	    !kstrtou64(argv[1], 0, &number)) {
+		WRITE_ONCE(m->refused, number);
+		return 0;
+	}
 	if (argc == 1 && !strcasecmp(argv[0], "let_go")) {
 		let_go(ti);
 		return 0;
 	}
+	if (argc == 2 && !strcasecmp(argv[0], "discards") && set_discards(m, argv[1]))
+		return 0;
 	if (argc != 2 || strcasecmp(argv[0], "cut") || kstrtou64(argv[1], 0, &number)) {
-		DMERR("%s: messages are: cut SEED, hold, hold_write SECTOR, let_go", m->name);
+		DMERR("%s: messages are: cut SEED, hold, hold_write SECTOR, let_go, discards HOW, refuse_write SECTOR", m->name);
 		return -EINVAL;
 	}
 	if (!m->gen) {

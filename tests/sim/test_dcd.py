@@ -541,6 +541,21 @@ def test_discards_hold_up_nothing(part: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_discards_that_fail_for_a_moment_or_always(kernel: str) -> None:
+    run = lab("dcd_discard.py", "away", "refused", "never", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("part", "says"), [
+    ("away", "the discards don't reach the pool"), ("never", "whether one error says"),
+])  # fmt: skip
+def test_a_discard_that_fails_can_be_taken_for_a_refusal(part: str, says: str) -> None:
+    """The control: no later one gets to the disk, and a trim writes to it."""
+    run = lab("dcd_discard.py", part, options=knobs("dcd", "any_refuses"))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 @pytest.mark.parametrize(
     ("kernel", "parts"), [
         ("plain", ()), ("checked", ("closed", "cut", "both")),

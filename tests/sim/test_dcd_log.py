@@ -122,3 +122,22 @@ def test_past_a_dead_log_something_can_take_long(part: str, knob: str, says: str
     """The control: or, at the close, be lost."""
     run = lab("dcd_dead_log.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text
+
+
+@pytest.mark.parametrize(("kernel", "parts"), [("plain", ()), ("checked", ("late", "both", "bad"))])
+def test_a_close_that_is_the_last_chance(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_last_chance.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize(("part", "knob", "says"), [
+    ("late", "close_once", "opened again: /dev/sda has other bytes"),
+    ("both", "close_once", "opened again: /dev/sda has other bytes"),
+    ("flap", "close_asks", "opened again: /dev/sda has other bytes"),
+    ("bad", "closed_together", "the data disk lacks 64 blocks"),
+])  # fmt: skip
+def test_a_close_that_is_the_last_chance_can_lose(part: str, knob: str, says: str) -> None:
+    """The control: it tries once, or asks the log amid that, or good blocks share a bad one's
+    fate."""
+    run = lab("dcd_last_chance.py", part, options=knobs("dcd", knob))
+    assert run.rc == 1 and says in run.stderr, run.text

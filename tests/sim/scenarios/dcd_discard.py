@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Large discards and zeroings hold up no write: 18 GB of a disk that has to write its zeroes
-itself, a log of 32 MiB, and 16 writers at random.
+itself, a log of 32 MiB, and 16 writers at random. And disks that discard, or fail to.
 
 Arguments: parts (all of them if there are none).
 """
@@ -10,6 +10,7 @@ import random
 import sys
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 
 from dcdlab import SEGMENT, Box, Model, counters, filled, format_log, some_write
@@ -23,6 +24,8 @@ RUN_S = 60
 TRIM_S = 0.2
 TRIM = 32 << 11  # sectors
 BLOCK = 128  # sectors of a block of the pool
+AWAY_S = 0.3
+UNDISCARDED = 16  # failures in a row, where the disk can be written
 
 
 def box_of_a_spindle() -> Box:
@@ -201,20 +204,44 @@ def drained(store: lio.Backstore) -> None:
     )
 
 
-def thin() -> None:
-    base.step("a thin volume below: discards reach it, and parts of its blocks are zeroed")
-    meta, pool = media.disk("thin-meta", 8, "ssd"), media.disk("thin-data", 64, "ssd")
-    dm.create("pool", f"0 {64 << 11} thin-pool {meta} {pool} {BLOCK} 0")
-    dm.message("pool", "create_thin 0")
-    volume = dm.create("volume", f"0 {64 << 11} thin /dev/mapper/pool 0")
-    log = media.disk("thin-log", 9, "ssd")
-    format_log(volume, log)
+class Pool:
+    """A thin volume of so many MiB, and a linear device over it that can be told to fail."""
 
-    def used() -> int:
+    def __init__(self, mib: int) -> None:
+        self._sectors = mib << 11
+        meta, pool = media.disk("thin-meta", 8, "ssd"), media.disk("thin-data", mib, "ssd")
+        dm.create("pool", f"0 {self._sectors} thin-pool {meta} {pool} {BLOCK} 0")
+        dm.message("pool", "create_thin 0")
+        self._volume = dm.create("volume", f"0 {self._sectors} thin /dev/mapper/pool 0")
+        self.node = dm.create("way", self._way("linear", ""))
+        self.log = media.disk("thin-log", 9, "ssd")
+        format_log(self.node, self.log)
+
+    def used(self) -> int:
+        """Blocks of it."""
         return int(dm.status("pool").split()[2].split("/")[0])
 
+    def fail(self) -> None:
+        dm.reload("way", self._way("flakey", "0 1 2 error_reads error_writes"))
+
+    def heal(self) -> None:
+        dm.reload("way", self._way("linear", ""))
+
+    def away(self) -> None:
+        for name in ("way", "volume", "pool", "thin-meta", "thin-data", "thin-log"):
+            dm.remove(name)
+        for name in ("thin-meta", "thin-data", "thin-log"):
+            media.forget(name)
+
+    def _way(self, kind: str, more: str) -> str:
+        return f"0 {self._sectors} {kind} {self._volume} 0 {more}"
+
+
+def thin() -> None:
+    base.step("a thin volume below: discards reach it, and parts of its blocks are zeroed")
+    pool = Pool(64)
     for session in range(2):
-        store = lio.Backstore("dcd", "d", f"data={volume},log={log},nvram=dram:battery")
+        store = lio.Backstore("dcd", "d", f"data={pool.node},log={pool.log},nvram=dram:battery")
         for name, value in (
             ("emulate_tpu", 1), ("emulate_tpws", 1), ("unmap_zeroes_data", 0),
             ("unmap_granularity", BLOCK),
@@ -230,11 +257,12 @@ def thin() -> None:
             for at in range(0, 16 << 11, 1024):
                 disk.write(at, blk.pattern(f"thin {at}", 1024))
             drained(store)
-            before = used()
+            before = pool.used()
             base.run("sg_unmap", "--force", "--lba=5", f"--num={8 << 11}", node)
             drained(store)
-            print(f"  {before} blocks of the pool were in use, {used()} are", flush=True)
-            base.equal(before - used(), (8 << 11) // BLOCK - 1, "blocks that the pool got back")
+            print(f"  {before} blocks of the pool were in use, {pool.used()} are", flush=True)
+            back = before - pool.used()
+            base.equal(back, (8 << 11) // BLOCK - 1, "blocks that the pool got back")
             base.expect(not any(disk.read(5, 8 << 11)), "zeroes")
             base.equal(disk.read(0, 5), blk.pattern("thin 0", 1024)[: 5 * 512], "before it")
             discards = counters(store)["discards"]
@@ -244,13 +272,73 @@ def thin() -> None:
             rest = blk.pattern(f"thin {at}", 1024)[5 * 512 :]
             base.equal(disk.read(at + 5, 1019), rest, "behind it")
         store.remove()
-    dm.remove("volume")
-    dm.remove("pool")
+    pool.away()
+
+def away() -> None:
+    base.step(f"a thin volume is away for {AWAY_S} s amid a discard: later ones reach it, too")
+    pool = Pool(128)
+    store = lio.Backstore(
+        "dcd", "d", f"data={pool.node},log={pool.log},nvram=dram:battery,destage_idle_ms=20"
+    )
+    with lio.look(store) as node, blk.Disk(node) as disk:
+        for at in range(0, 16 << 11, 1024):
+            disk.write(at, blk.pattern(f"away {at}", 1024))
+        drained(store)
+        before = pool.used()
+        pool.fail()
+        disk.discard(4 << 11, 2 << 11)
+        time.sleep(AWAY_S)
+        pool.heal()
+        drained(store)
+        disk.discard(8 << 11, 4 << 11)
+        disk.discard(64 << 11, 32 << 11)
+        drained(store)
+        print(f"  {before} blocks of the pool were in use, {pool.used()} are", flush=True)
+        base.expect(pool.used() <= before - (4 << 11) // BLOCK, "the discards don't reach the pool")
+        base.expect(not any(disk.read(4 << 11, 2 << 11)), "zeroes")
+    store.remove()
+    pool.away()
 
 
-PARTS = {
+def written_instead(how: str, zeroes: str) -> None:
+    base.step(f"a disk that says that it discards, and each is an error ({how}): it is written")
+    box = Box(data_mib=32, data_options={"zeroes": zeroes},
+              settings="destage_idle_ms=1,scrub_kib=0")  # fmt: skip
+    model = Model(box.data.sectors)
+    kernel = base.KernelLog()
+
+    def found() -> bool:
+        return any("can't discard" in line for line in kernel.new())
+
+    with box.disk() as disk:
+        box.data.discards(how)
+        for n in range(UNDISCARDED):
+            at = 2048 * n
+            filled(disk, model, at, at + 64, f"{n}", 64)
+            box.destaged()
+            disk.discard(at, 1024)
+            model.put(at, bytes(1024 * blk.SECTOR))
+            box.destaged()
+            if not n:
+                base.equal(found(), how == "refuse", "whether one error says that it can't")
+        base.expect(how == "refuse" or found(), "that it can't discard isn't found")
+        box.data.discards("good")
+        disk.discard(0, 1024)
+        box.destaged()
+        base.equal(box.count("discarded_sectors"), 0, "sectors that were discarded")
+        model.check(disk, "written instead")
+    base.expect(box.data.bytes(0, box.data.sectors) == model.bytes, "the data disk alone")
+    with box.disk() as disk:
+        disk.discard(0, 1024)
+        box.destaged()
+        base.equal(box.count("discarded_sectors"), 1024, "sectors, as it is opened again")
+    box.away()
+
+
+PARTS: dict[str, Callable[[], None]] = {
     "cut": cut, "thin": thin, "zeroing": zeroing, "trim": trim, "plain": plain, "remote": remote,
-    "mkfs": mkfs,
+    "mkfs": mkfs, "away": away, "refused": partial(written_instead, "refuse", "on"),
+    "never": partial(written_instead, "fail", "off"),
 }  # fmt: skip
 for part in sys.argv[1:] or PARTS:
     base.expect(part in PARTS, f"there is no part {part!r}")

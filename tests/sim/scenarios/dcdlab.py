@@ -234,6 +234,14 @@ class Disk:
         """They don't return, and aren't done, before let_go()."""
         dm.message(f"{self.name}-medium", "hold")
 
+    def discards(self, how: str) -> None:
+        """They are "good"; or "fail" or are "refuse"d, though the disk says that it does them."""
+        dm.message(f"{self.name}-medium", f"discards {how}")
+
+    def refuse_write(self, sector: int) -> None:
+        """From now on no write is done that has this sector, nor any part of such a one."""
+        dm.message(f"{self.name}-medium", f"refuse_write {sector}")
+
     def hold_write(self, sector: int) -> None:
         """The next write to this sector doesn't return, and isn't done, before let_go()."""
         dm.message(f"{self.name}-medium", f"hold_write {sector}")
