@@ -25,8 +25,9 @@ EVENTS = 14
 KINDS = (
     "gone", "fail_writes", "well", "well", "hang", "wake", "wake", "fail", "fail", "recover",
     "recover", "resync", "suspend", "noflush", "resume", "resume", "reload", "reload", "policy",
-    "verify", "grow", "grow", "grow", "exchange", "exchange", "swap",
+    "verify", "grow", "grow", "grow",
 )  # fmt: skip
+EXCHANGES = ("exchange", "exchange", "swap")  # of each other life
 MESSAGES = {"resync": "resync", "verify": "verify start"}
 
 
@@ -38,6 +39,7 @@ def leg_of(leg: Leg) -> str:
 class Life:
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(f"core {seed}")
+        self.kinds = KINDS + EXCHANGES if seed % 2 else KINDS
         self.told: list[str] = []
         self.legs = {
             LOCAL: Leg("llocal", mib=2, cache_mib=rng.choice((0, 0, 1))),
@@ -97,7 +99,7 @@ class Life:
             self.resume()
 
     def exchange(self, name: str) -> None:
-        """Another device of a leg that misses nothing: of what it misses the table's word counts."""
+        """Another device of a leg that misses nothing; else the table's word would count."""
         if self.suspended:
             return
         self.suspend(flush=True)
@@ -150,7 +152,7 @@ class Life:
             self.reload()
 
     def event(self) -> None:
-        what, name = self.rng.choice(KINDS), self.rng.choice((LOCAL, REMOTE))
+        what, name = self.rng.choice(self.kinds), self.rng.choice((LOCAL, REMOTE))
         self.told.append(f"{what} {name}")
         try:
             self.do(what, name)
@@ -159,8 +161,12 @@ class Life:
         time.sleep(self.rng.choice((0, 0.01, 0.1, 0.7, 3)))
 
     def resumed(self) -> bool:
-        with contextlib.suppress(OSError):
+        try:
             self.resume()
+        except OSError as err:
+            if err.errno == errno.EINVAL:  # what sync says isn't so any more
+                self.mode = "nosync"
+                dm.load("mirror", self.table())
         return not self.suspended
 
     def there(self) -> bool:
