@@ -27,7 +27,7 @@
  *           discards good|fail|refuse  discards are done; or not: they are I/O errors, or such as
  *                        of a disk that knows none, though it says that it does; so are zeroes that
  *                        may unmap
- *           refuse_write N  writes that have that sector are I/O errors, and do nothing, from now on
+ *           refuse_write N  from now on writes that have that sector are I/O errors as a whole
  *
  * Status: <name> <void 0|1> <waiting> <dirty bytes>
  *
@@ -442,7 +442,8 @@ static int media_message(struct dm_target *ti, unsigned int argc, char **argv, c
 	if (argc == 2 && !strcasecmp(argv[0], "discards") && set_discards(m, argv[1]))
 		return 0;
 	if (argc != 2 || strcasecmp(argv[0], "cut") || kstrtou64(argv[1], 0, &number)) {
-		DMERR("%s: messages are: cut SEED, hold, hold_write SECTOR, let_go, discards HOW, refuse_write SECTOR", m->name);
+		DMERR("%s: messages are: cut SEED, hold, hold_write N, let_go, discards HOW, refuse_write N",
+		      m->name);
 		return -EINVAL;
 	}
 	if (!m->gen) {
