@@ -11,7 +11,10 @@
 #define ASKED_FOR	(30 * HZ)	/* all in all, what can't be read at first */
 #define LISTED		64		/* ranges in the kernel's log; the rest is a number */
 #define RETRY_NOMEM	(HZ / 50)
+#define LITTLE		4		/* segments: the rest is done without the log */
+#define TRIES		8		/* to have less than ever, before that, too */
 
+TEST_KNOB(bool, leave_all_at_once, "what came while the log that is left was emptied is left to its end");
 TEST_KNOB(bool, no_marks, "the log and the NVRAM that are left aren't marked");
 TEST_KNOB(bool, leave_hasty, "what the log that is left doesn't give just now is lost");
 TEST_KNOB(bool, leave_quiet, "nobody is told that the log is dead, as it is left");
@@ -59,8 +62,11 @@ static bool go(struct dcd_engine *e, enum dcd_leaving from, enum dcd_leaving to)
 	yes = e->leaving == from;
 	if (yes)
 		WRITE_ONCE(e->leaving, to);
-	if (yes && to == DCD_LEAVE_ASKED)
+	if (yes && to == DCD_LEAVE_ASKED) {
 		e->leave_at = e->head;
+		e->leave_left = e->head - e->tail;
+		e->leave_tries = 0;
+	}
 	spin_unlock(&e->lock);
 	if (yes)
 		trace_dcd_leave(e, to);
@@ -103,11 +109,44 @@ static bool log_can_tell(struct dcd_engine *e)
 	return false;
 }
 
-bool dcd_leave_due(const struct dcd_engine *e)
+bool dcd_leave_paces(const struct dcd_engine *e)
 {
-	return READ_ONCE(e->leaving) == DCD_LEAVE_ASKED &&
-	       (READ_ONCE(e->log_dead) || e->sweep.tried ||
-		READ_ONCE(e->tail) >= READ_ONCE(e->leave_at));
+	return READ_ONCE(e->leaving) == DCD_LEAVE_ASKED && !test_knob(leave_all_at_once);
+}
+
+/*
+ * What the log had is on the data disk, and less has come meanwhile, as writes are paced: so that
+ * is next, until it is little, or doesn't get less however often. What is left then holds writes
+ * up, as no slot of NVRAM is free before all of it is done. Needs @lock.
+ */
+static bool is_empty_enough(struct dcd_engine *e)
+{
+	u64 left = e->head - e->tail;
+
+	lockdep_assert_held(&e->lock);
+	if (e->tail < e->leave_at)
+		return false;
+	if (left <= e->leave_left - e->leave_left / 8) {
+		e->leave_left = left;
+		e->leave_tries = 0;
+	}
+	if (left <= LITTLE || ++e->leave_tries > TRIES || test_knob(leave_all_at_once))
+		return true;
+	e->leave_at = e->head;
+	return false;
+}
+
+bool dcd_leave_due(struct dcd_engine *e)
+{
+	bool due;
+
+	if (READ_ONCE(e->leaving) != DCD_LEAVE_ASKED)
+		return false;
+	spin_lock(&e->lock);
+	due = e->leaving == DCD_LEAVE_ASKED &&
+	      (e->log_dead || e->sweep.tried || is_empty_enough(e));
+	spin_unlock(&e->lock);
+	return due;
 }
 
 void dcd_leave_tried(struct dcd_engine *e)

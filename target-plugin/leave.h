@@ -9,7 +9,8 @@
  * (through.h), so the LUN has no volatile write cache.
  *
  *   ASKED  by the admin. If the log works it is used until what it had then is on the data disk, so
- *	    that writes have its room meanwhile
+ *	    that writes have its room meanwhile; then until what came meanwhile is, and so on: they
+ *	    are paced so that this gets less each time, until little is left, or it doesn't get less
  *   ENDS   unless an NVRAM keeps its content: nobody gets a place any more, and what was
  *	    acknowledged gets to the log, if that works
  *   BEGUN  nothing goes to the log any more. The destager goes round once, as past a dead one. What
@@ -54,8 +55,10 @@ enum dcd_leaving {
 bool dcd_leave_holds(const struct dcd_engine *e);
 /* Does it go on, so that a round is for it? */
 bool dcd_is_leaving(const struct dcd_engine *e);
+/* Is the log to be emptied, with writes coming in more slowly than what is there goes out? */
+bool dcd_leave_paces(const struct dcd_engine *e);
 /* Is the log to be used no longer: no round by it any more? */
-bool dcd_leave_due(const struct dcd_engine *e);
+bool dcd_leave_due(struct dcd_engine *e);
 /* Before a round: begins if it is due. */
 void dcd_leave_begin(struct dcd_engine *e);
 /* A round by the log has failed: it doesn't get better by waiting. */

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from labrun import KERNELS, knobs, lab
+from labrun import KERNELS, SLOW_KERNELS, knobs, lab
 
 
 @pytest.mark.parametrize(("kernel", "parts"), [
@@ -141,3 +141,16 @@ def test_a_close_that_is_the_last_chance_can_lose(part: str, knob: str, says: st
     fate."""
     run = lab("dcd_last_chance.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text
+
+
+@pytest.mark.parametrize("kernel", SLOW_KERNELS)
+def test_a_log_is_left_under_load(kernel: str) -> None:
+    run = lab("dcd_leave_load.py", kernel=kernel, options=("--timeout", "600"))
+    assert run.rc == 0, run.text
+
+
+def test_a_log_that_is_left_under_load_can_hold_writes() -> None:
+    """The control: all that came meanwhile is left for its end, when no slot gets free."""
+    options = (*knobs("dcd", "leave_all_at_once"), "--timeout", "600")
+    run = lab("dcd_leave_load.py", "lab", options=options)
+    assert run.rc == 1 and "a write took" in run.stderr, run.text
