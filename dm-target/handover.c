@@ -255,7 +255,9 @@ void handover_take(struct mirror *m, const struct mirror *from)
 		spin_unlock_irq(&m->lock);
 		cond_resched();
 	}
-	if (!m->meta && !from->meta && (!map || !from->ran))
+	/* Else the map says it, unless it began after the last one that did. */
+	if (!m->meta && !from->meta &&
+	    (!map || (!from->ran && from->registered.lack.leg < LEGS)))
 		mark_lack(m, find_lack(from));
 	/* What the suspend couldn't flush. */
 	if (map && !test_knob(dirty_forgotten) && dirty_map_unclean(&from->dirty))

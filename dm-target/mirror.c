@@ -10,6 +10,7 @@
 #include "resync.h"
 #include "verify.h"
 
+TEST_KNOB(bool, silent_resyncs, "a resync of all is begun though the local leg says nothing");
 TEST_KNOB(bool, restart_forgets, "a write that is sent again is as if no leg had it");
 TEST_KNOB(bool, target_acks, "a write that the target hasn't got is acknowledged, whatever the policy");
 TEST_KNOB(bool, cleans_forgotten, "the cleaner goes on while something forgotten isn't stale yet");
@@ -619,31 +620,41 @@ int mirror_mark_all(struct mirror *m, enum leg_id leg)
 	return r;
 }
 
+/* A silent leg would hold whoever stops the map, for as long as it says nothing. */
+static bool local_stands_in(struct mirror *m)
+{
+	bool yes;
+
+	spin_lock_irq(&m->lock);
+	yes = mirror_stands_in(m, LEG_LOCAL) &&
+	      (!m->legs[LEG_LOCAL].silent || test_knob(silent_resyncs));
+	spin_unlock_irq(&m->lock);
+	return yes;
+}
+
 int mirror_resync_all(struct mirror *m)
 {
 	int r = -EBUSY;
-	bool ok;
 
 	if (m->read_only) {
 		DMWARN("%s: resync: the mirror is read-only", dm_table_device_name(m->ti->table));
 		return -EROFS;
 	}
-	dirty_map_hold(&m->dirty);
-	spin_lock_irq(&m->lock);
-	ok = mirror_stands_in(m, LEG_LOCAL);
-	spin_unlock_irq(&m->lock);
-	/* So that it goes on after a crash. */
-	if (ok)
-		r = dirty_map_widen(&m->dirty, NULL);
-	if (!r)
-		r = mirror_mark_all(m, LEG_REMOTE);
-	dirty_map_release(&m->dirty);
+	if (local_stands_in(m)) {
+		dirty_map_hold(&m->dirty);
+		/* So that it goes on after a crash. */
+		if (local_stands_in(m))
+			r = dirty_map_widen(&m->dirty, NULL);
+		if (!r)
+			r = mirror_mark_all(m, LEG_REMOTE);
+		dirty_map_release(&m->dirty);
+	}
 	if (r == -ESTALE)
 		(void)mirror_leg_failed(m, mirror_home(m));
 	if (r)
 		DMWARN("%s: can't resync all of the remote leg: %s",
 		       dm_table_device_name(m->ti->table),
-		       r == -EBUSY ? "the local leg is dead or not in sync everywhere" :
+		       r == -EBUSY ? "the local leg is dead, silent, or not in sync everywhere" :
 		       r == -ESTALE ? "somebody else has used the leg that has the map" :
 				     "the map can't be written");
 	return r;

@@ -18,7 +18,8 @@
 
 /*
  * It is being closed past a dead log, and NVRAM will have forgotten what the data disk hasn't got
- * then: however many places fail, and each by itself after a round that has failed.
+ * then. So a round doesn't end when places fail, for a while; and after one that has failed each
+ * place is written by itself.
  */
 static inline bool dcd_last_chance(const struct dcd_engine *e)
 {

@@ -32,6 +32,7 @@
 #define AMID_BLIP	(HZ / 2)	/* meanwhile: the next round */
 #define ASKED_IN	16		/* a dead log has a part of a round in so many */
 #define CLOSE_TRIES	50
+#define LAST_CHANCE	(30 * HZ)	/* of a close */
 #define LEAVING		(HZ / 50)	/* while the log is being left: the next look */
 
 TEST_KNOB(bool, close_hurries, "a close may not wait for the destager's round that is under way");
@@ -515,7 +516,9 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 		}
 		if (!s->past_log && now.target == tail)
 			return READ_ONCE(e->data_failing) ? dcd_destage_flush(e) : 0;
-		if (failures >= DCD_FAILURES && dcd_last_chance(e))
+		/* A disk that takes long to fail each isn't waited for without end. */
+		if (failures >= DCD_FAILURES && dcd_last_chance(e) &&
+		    time_before(jiffies, e->ending + LAST_CHANCE))
 			failures = 0;
 		if (first && (failures >= DCD_FAILURES || now.way >= begin + e->data.sectors ||
 			      (s->blind && test_knob(missed_ends))))

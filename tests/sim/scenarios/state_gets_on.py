@@ -339,6 +339,27 @@ def loaded() -> None:
     pair.close()
 
 
+def resyncs() -> None:
+    base.step("the only good leg is silent, and is told to resync all of the other one")
+    pair = statelegs.Pair("remote_timeout", 2000, "rejoin", 1)
+    pair.put(0)
+    pair.remote.gone()
+    pair.put(64)
+    pair.wait("AD", "alone")
+    pair.local.hang()
+    pair.remote.well()
+    write = Beside(lambda: pair.put(512))
+    time.sleep(15)
+    began = time.monotonic()
+    with base.refused("resync", errno.EBUSY, kernel="dead, silent, or not in sync"):
+        pair.message("resync")
+    base.expect(time.monotonic() < began + 1, "resync waited for that leg")
+    pair.local.wake()
+    write.result()
+    pair.good_end("it answers again")
+    pair.close()
+
+
 PARTS: dict[str, Callable[[], None]] = {
     "reloaded_local": lambda: reloaded("local"),
     "reloaded_remote": lambda: reloaded("remote"),
@@ -358,6 +379,7 @@ PARTS: dict[str, Callable[[], None]] = {
         ("gone", "doesn't come back"), ("back", "is back"), ("nowrite", "takes no data"),
     )},
     "loaded": loaded,
+    "resyncs": resyncs,
 }  # fmt: skip
 (part,) = base.words(1, PARTS)
 PARTS[part]()
