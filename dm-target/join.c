@@ -311,9 +311,9 @@ static int read_block(struct mirror *m, enum leg_id leg, sector_t sector)
 {
 	unsigned int bytes = bdev_logical_block_size(leg_bdev(&m->legs[leg]));
 	void *block = kmalloc(bytes, GFP_NOIO);
-	int r;
+	int r = !block ? -ENOMEM :
+		transfer_now(m, leg, REQ_OP_READ | REQ_SYNC, sector, block, bytes);
 
-	r = block ? transfer_now(m, leg, REQ_OP_READ | REQ_SYNC, sector, block, bytes) : -ENOMEM;
 	kfree(block);
 	return r;
 }
@@ -435,6 +435,8 @@ static int ask_source(struct mirror *m, enum leg_id leg)
 	unsigned long region;
 	int r;
 
+	if (writes_draining(m, source))
+		return -EBUSY;		/* it hasn't answered yet, as it was asked last */
 	spin_lock_irq(&m->lock);
 	m->legs[leg].joiner = current;
 	m->join_needs = true;
@@ -443,10 +445,8 @@ static int ask_source(struct mirror *m, enum leg_id leg)
 	r = region == REGION_NONE ? 0 : read_block(m, source, region_start(&m->map, region));
 	spin_lock_irq(&m->lock);
 	m->legs[leg].joiner = NULL;
-	if (!r && m->changes != m->join_changes)
-		r = -EAGAIN;
-	if (!r)
-		m->target_whole = false;
+	r = r ?: m->changes != m->join_changes ? -EAGAIN : 0;
+	m->target_whole &= !!r;
 	spin_unlock_irq(&m->lock);
 	/* One that says nothing is the watch's. */
 	if (r && r != -EAGAIN && r != -ETIMEDOUT && r != -ENOMEM)
