@@ -37,6 +37,7 @@
 
 TEST_KNOB(bool, close_hurries, "a close may not wait for the destager's round that is under way");
 TEST_KNOB(bool, asks_at_once, "a dead log is asked before a round's first step, which puts off its end");
+TEST_KNOB(bool, blip_leaves, "a log that is emptied is left at once when the data disk is away for a moment");
 TEST_KNOB(bool, close_asks, "a close that goes past a log lets go when that works for a moment");
 TEST_KNOB(bool, close_flushes, "a close flushes the destager's queue");
 TEST_KNOB(bool, close_unread, "a close doesn't wait for what can't be read for a moment");
@@ -652,7 +653,7 @@ static void do_round(struct dcd_engine *e)
 	log_dead = e->log_dead;
 	spin_unlock(&e->lock);
 	wake_up_all(&e->room);
-	if (r != -EAGAIN && r)
+	if (r != -EAGAIN && r && (!is_blip(e) || test_knob(blip_leaves)))
 		dcd_leave_tried(e);
 	if (READ_ONCE(e->leaving) && (!r || r == -EAGAIN || !log_dead))
 		queue_delayed_work(e->destage_wq, &e->destage_work, LEAVING);

@@ -149,8 +149,8 @@ def test_a_log_is_left_under_load(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
-def test_a_log_that_is_left_under_load_can_hold_writes() -> None:
+@pytest.mark.parametrize(("part", "knob"), [("lab", "leave_all_at_once"), ("blip", "blip_leaves")])
+def test_a_log_that_is_left_under_load_can_hold_writes(part: str, knob: str) -> None:
     """The control: all that came meanwhile is left for its end, when no slot gets free."""
-    options = (*knobs("dcd", "leave_all_at_once"), "--timeout", "600")
-    run = lab("dcd_leave_load.py", "lab", options=options)
+    run = lab("dcd_leave_load.py", part, options=(*knobs("dcd", knob), "--timeout", "600"))
     assert run.rc == 1 and "a write took" in run.stderr, run.text

@@ -2,7 +2,9 @@
 """A log that works is left (`leave_log=1`) while four write all over a disk that is much slower
 than they are. That takes a while, and none of their writes waits for long meanwhile.
 
-    dcd_leave_load.py [NVRAM...]
+    dcd_leave_load.py [NVRAM|blip...]
+
+blip: with an NVRAM that keeps its content, and the data disk is away for a moment just then.
 
 In the end the power is cut: what was acknowledged is on the data disk.
 """
@@ -18,6 +20,7 @@ LOG_MIB, DATA_MIB, SLOTS = 64, 512, 32
 WRITERS, BLOCK = 4, 8
 HALF = 0.5  # of the log: so much is live
 BEFORE_S, LEFT_S = 5, 120
+AWAY_S = 0.3
 LONGEST_S = 2.0
 
 
@@ -45,8 +48,9 @@ class Writer(threading.Thread):
                 self.acked[self.last] = data
 
 
-def left(nvram: str) -> None:
-    base.step(f"{nvram}: a log that works is left while four write to a spindle")
+def left(how: str) -> None:
+    base.step(f"{how}: a log that works is left while four write to a spindle")
+    nvram = "lab" if how == "blip" else how
     box = Box(nvram=nvram, nvram_bytes=4096 + SLOTS * SEGMENT, log_mib=LOG_MIB, data_mib=DATA_MIB,
               data_model="spindle", settings="scrub_kib=0")  # fmt: skip
     with box.disk_until_cut() as disk:
@@ -60,6 +64,9 @@ def left(nvram: str) -> None:
             one.longest = 0.0
         before = sum(len(one.acked) for one in writers)
         print(f"  {box.count('live')} of {segments} segments are live", flush=True)
+        if how == "blip":
+            box.data.fail()
+            threading.Timer(AWAY_S, box.data.heal).start()
         box.set("leave_log=1")
         began = time.monotonic()
         base.until(lambda: "log LEFT" in box.info(), "the log to be left", LEFT_S)
@@ -80,7 +87,7 @@ def left(nvram: str) -> None:
     box.away()
 
 
-NVRAMS = ("lab", "dram:battery", "none")
-for word in base.words(1, NVRAMS) or NVRAMS:
+HOW = ("lab", "dram:battery", "none", "blip")
+for word in base.words(1, HOW) or HOW:
     left(word)
 base.step("done")
