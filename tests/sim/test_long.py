@@ -103,8 +103,8 @@ def test_every_order_of_three_events(axis: str, of: int, part: int) -> None:
 @every_part
 @pytest.mark.parametrize(("of", "axis"), [
     *(("mirror", axis) for axis in (
-        "", "queue=few", "cache=on", "policy=block", "policy=error", "log=small", "size=more",
-        "queue=few policy=block log=small", "size=more policy=error cache=on")),
+        "", "queue=few", "cache=on", "cache=local", "policy=block", "policy=error", "log=small",
+        "size=more", "queue=few policy=block log=small", "size=more policy=error cache=on")),
     *(("dcd", f"nvram={nvram} ring={ring}") for nvram in ("lab", "none", "dram")
       for ring in ("idle", "full")),
 ])  # fmt: skip

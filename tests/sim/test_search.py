@@ -19,7 +19,7 @@ OF_AXES = "flush_hangs,elsewhere,look,grow_legs,grow_table,alone,fail_held"
 # What can't be read or written in part, and who comes by afterwards. Likewise.
 IN_PART = (
     "local_unread,unread,local_unsaid,unsaid,local_half_said,half_said,blink,half_blink,rest,see,"
-    "local_map_unread,map_unread,local_log_unread,bad_place"
+    "local_map_unread,map_unread,local_log_unread,bad_place,burns,local_power"
 )
 # What a new table may bring, a word that may come while the mirror is suspended, and with what a
 # mirror that was stopped may be started. Likewise.
@@ -125,6 +125,8 @@ def test_some_orders_of_two_events_with(axis: str, only: str, every: int) -> Non
         ("one_map", 2, "only=local_map_unread,reload every=3", "a table on these legs can't"),
         ("message_stays", 3, "only=gone,local_hangs,resync every=7", "in vain for: resync"),
         ("no_bounce", 2, "only=local_hangs,look every=3", "reads while the local leg hangs"),
+        ("failed_misses", 1, "only=burns", "in vain for: the remote leg goes on"),
+        ("doubts_remote", 1, "cache=local only=local_power", "the local medium: .* holds version"),
         (
             "zero_then_flush", 3, "cache=on only=flush_hangs,discard,mirror_cut every=31",
             "the remote medium: sector",
@@ -205,7 +207,8 @@ def test_some_orders_of_two_events_of_a_log_that_is_left(nvram: str) -> None:
 
 
 @pytest.mark.parametrize(("of", "words"), [
-    ("mirror", ""), ("mirror", "queue=few policy=block log=small"), ("dcd", "nvram=lab"),
+    ("mirror", ""), ("mirror", "queue=few policy=block log=small"), ("mirror", "cache=local"),
+    ("dcd", "nvram=lab"),
     ("dcd", "nvram=none ring=full"),
 ])  # fmt: skip
 def test_histories_of_many_events(of: str, words: str) -> None:

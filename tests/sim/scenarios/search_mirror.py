@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Every order of a few events of a mirror around two overlapping writes, all judged by one oracle.
-The arguments and what a history is: histories.py; own words: queue=none|few, cache=off|on|trust,
-policy=degrade|block|error, log=default|small, size=same|more (searchlab). At the end of each
-everything that was held anywhere arrives, as late as it can (searchlab.World.judge).
+The arguments and what a history is: histories.py; own words: queue=none|few,
+cache=off|on|trust|local, policy=degrade|block|error, log=default|small, size=same|more (searchlab).
+At the end of each everything that was held anywhere arrives, as late as it can
+(searchlab.World.judge).
 
 The oracle: no acknowledged write is lost; what both legs hold is the same once they say that they
 are in sync, and stays the same when what is late arrives; every write, read, message,
@@ -332,14 +333,24 @@ def mirror_cut(w: World) -> None:
 
 
 def primary_cut(w: World) -> None:
-    if not w.there():
-        raise Refused
+    if not w.there() or OWN["cache"] == "local":
+        raise Refused  # what isn't flushed goes with the host's power
     w.crash()
     w.assemble()
 
 
+def burns(w: World) -> None:
+    w.lose_local(power=False)
+
+
+def local_power(w: World) -> None:
+    if OWN["cache"] != "local":
+        raise Refused
+    w.lose_local(power=True)
+
+
 def take_over(w: World) -> None:
-    if not w.there():
+    if not w.there() or OWN["cache"] == "local":
         raise Refused
     w.crash()
     w.take_over()
@@ -352,7 +363,8 @@ EVENTS = [
     recover, resync, verify, block, unblock, mirror_cut, primary_cut, take_over, elsewhere, look,
     grow_legs, grow_table, alone, fail_held, local_unread, unread, local_unsaid, unsaid,
     local_half_said, half_said, blink, half_blink, rest, see, wire_only, local_map_unread,
-    map_unread, local_log_unread, bad_place, swapped, older, local_older, stop,
+    map_unread, local_log_unread, bad_place, swapped, older, local_older, stop, burns,
+    local_power,
 ]  # fmt: skip
 
 code = histories.main(World, EVENTS, LONG_S, searchlab.OWN)

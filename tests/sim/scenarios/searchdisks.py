@@ -62,7 +62,7 @@ def end() -> None:
 
 
 class Disks:
-    def __init__(self, *, few: bool, cached: bool, larger: bool) -> None:
+    def __init__(self, *, few: bool, cached: set[str], larger: bool) -> None:
         self._cached, self._larger = cached, larger
         self._turn = 0
         self._port = False
@@ -78,8 +78,8 @@ class Disks:
             media.forget(MEDIA[leg])
             self._power_on(leg)
         self._make_legs()
-        self._port = cached
-        if cached:
+        self._port = REMOTE in cached
+        if self._port:
             dm.create(PORT, f"0 {self._size} linear {self.media[REMOTE]} 0")
         for wire in WIRES:
             dm.create(wire, self._linear(LOCAL))
@@ -136,7 +136,7 @@ class Disks:
 
     def _power_on(self, leg: str) -> None:
         self._turn += 1
-        cache = "on" if leg == REMOTE and self._cached else "off"
+        cache = "on" if leg in self._cached else "off"
         words = f"4 site {SITES[leg]} write_cache {cache}"
         self.media[leg] = dm.create(
             f"{MEDIA[leg]}{self._turn}",
@@ -274,6 +274,19 @@ class Disks:
         old = self.media[LOCAL]
         self._power_on(LOCAL)
         for name in (*WAYS, *WIRES):
+            self.mend(name)
+        dm.remove(old.rpartition("/")[2])
+
+    def local_power_off(self) -> None:
+        """The local disk's, and not its host's: what it had in its cache is lost."""
+        media.cut(SITES[LOCAL], 1)
+        for name in WIRES:
+            self.drop(name)
+
+    def local_power_on(self) -> None:
+        old = self.media[LOCAL]
+        self._power_on(LOCAL)
+        for name in WIRES:
             self.mend(name)
         dm.remove(old.rpartition("/")[2])
 

@@ -42,6 +42,7 @@ TIMEOUT_MS, REJOIN_S = 100, 1
 # The oracle looks at what the writes of a history may reach.
 LOOK = 128
 OWN = {"queue": "none", "cache": "off", "policy": "degrade", "log": "default", "size": "same"}
+CACHED = {"off": set[str](), "on": {REMOTE}, "trust": {REMOTE}, "local": {LOCAL}}
 # What a write or a read may end with; the last: the mirror was just removed, to be made anew.
 NO_ANSWER = (errno.EIO, errno.ENXIO, errno.ENOENT)
 LOG_SLOTS = Path("/sys/module/dm_lockstep/parameters/test_log_slots")
@@ -52,7 +53,7 @@ class World(Disks):
         if OWN["log"] == "small":
             base.put(LOG_SLOTS, 2)
         super().__init__(
-            few=OWN["queue"] == "few", cached=OWN["cache"] != "off", larger=OWN["size"] == "more"
+            few=OWN["queue"] == "few", cached=CACHED[OWN["cache"]], larger=OWN["size"] == "more"
         )
         self.sectors = self.super_of(LOCAL).data_sectors
         self.history = History(LOOK)
@@ -268,6 +269,31 @@ class World(Disks):
             if now.in_sync == now.regions:
                 raise
         self.mend(self.way)
+
+    def lose_local(self, *, power: bool) -> None:
+        """A write fails on both legs: the remote one takes no data for a moment, and the local disk
+        has lost its power for one; or it is lost for good, as far as the mirror can know."""
+        if not self.there() or self.suspended or self.local_bad or self.holding or self.blocks:
+            raise Refused
+        if self.way in self.refusing or self.status().health != "AA":
+            raise Refused
+        self.fail(self.way)
+        if power:
+            self.local_power_off()
+        else:
+            for wire in WIRES:
+                self.drop(wire)
+        self.write(112, 8)
+        base.until(lambda: self.writes[-1].done, f"a write: {dm.status(MIRROR)}")
+        if power:
+            self.local_power_on()
+        self.mend(self.way)
+        if power:
+            return
+        base.until(lambda: self.status().local == "D" and self.word("standing") == "alone",
+                   f"the remote leg goes on: {dm.status(MIRROR)}")  # fmt: skip
+        for wire in WIRES:
+            self.mend(wire)
 
     @property
     def room(self) -> int:
