@@ -138,11 +138,11 @@ static bool died_unsaid(const struct mirror *from, enum leg_id leg)
 	return unsaid(from, leg) && from->legs[leg].why != WHY_TOLD && !writes_draining(from, leg);
 }
 
-/* Was just found to miss what the other one has, which isn't on the legs yet. */
+/* It stays in use, and was just found to miss what the other one has: no leg says so yet. */
 static bool is_new_target(const struct mirror *m, enum leg_id leg)
 {
 	return m->meta && m->map.nr_stale && m->map.target == leg && !m->target_ready &&
-	       !m->legs[other_leg(leg)].dead;
+	       !m->legs[leg].dead && !m->legs[other_leg(leg)].dead;
 }
 
 /*
