@@ -69,11 +69,11 @@ static bool idle(struct dcd_engine *e)
 	return time_after_eq(jiffies, READ_ONCE(e->last_intake) + idle_time(e));
 }
 
-/* The data disk may be away for a moment only. */
+/* The data disk may be away for a moment only. Past a dead log a round may fail by that one. */
 static bool is_blip(const struct dcd_engine *e)
 {
 	return time_before(jiffies, e->data_well + DATA_BLIP) && !test_knob(fails_at_once) &&
-	       !(e->log_dead && test_knob(dead_fails));
+	       (!e->log_dead || (e->data_failing && !test_knob(dead_fails)));
 }
 
 /*

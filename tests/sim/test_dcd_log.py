@@ -67,7 +67,9 @@ def test_that_a_disk_works_again_can_be_found_late(part: str, knob: str, says: s
     assert run.rc == 1 and says in run.stderr, run.text
 
 
-@pytest.mark.parametrize(("knob", "rc"), [("asks_at_once", 0), ("asks_at_once close_flushes", 1)])
+@pytest.mark.parametrize(("knob", "rc"), [
+    ("asks_at_once", 0), ("asks_at_once close_flushes close_once close_asks", 1),
+])
 def test_a_close_waits_for_the_destagers_round(knob: str, rc: int) -> None:
     """When somebody asks for another one at that moment; the control: what NVRAM had is lost."""
     run = lab("dcd_dead_log.py", "rests-dram:battery", options=knobs("dcd", knob))
@@ -109,13 +111,13 @@ def test_past_a_dead_log(kernel: str, parts: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(("part", "knob", "says"), [
-    ("rests-dram:battery", "rests_closed", "has other bytes"),
+    ("rests-dram:battery", "rests_closed close_once", "has other bytes"),
     ("closed-dram:battery-ring", "unread_unbound", "the close took"),
     ("closed-dram:battery-super", "asks_each", "the close took"),
     ("closed-lab-hang", "unread_unbound", "the close took"),
     ("refused-super", "asks_each", "a write was refused after"),
     ("behind-ring", "missed_ends", "the data disk lacks"), ("reset", "gave_once", "are LOST, not"),
-    ("hangs", "dead_shared", "a write took"), ("left", "leave_quiet", "writes took"),
+    ("hangs", "dead_shared", "a write took"), ("left", "leave_quiet blip_leaves", "writes took"),
     ("starved", "stuck_starves", "a write was refused after"),
 ])  # fmt: skip
 def test_past_a_dead_log_something_can_take_long(part: str, knob: str, says: str) -> None:

@@ -82,7 +82,7 @@ def test_lives_of_a_mirror_without_metadata(kernel: str, lives: int) -> None:
 
 
 @pytest.mark.parametrize(("knob", "says"), [
-    ("grows_remote", "mirror_route"), ("forgets_unmapped", "the legs differ"),
+    ("grows_remote", "mirror_route"), ("forgets_unmapped", "life 65, nosync"),
 ])  # fmt: skip
 def test_what_is_forgotten_without_metadata_is_found_by_lives(knob: str, says: str) -> None:
     run = lab("core_lives.py", "100", "1", options=(*AGES, *knobs("dm_lockstep", knob)))

@@ -55,7 +55,7 @@ def test_a_suspend_that_waits_for_the_only_leg_is_found(part: str) -> None:
 
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("join_recover", "message_stays", "in vain for: recover"),
-    ("cleaner_resync", "message_stays", "in vain for: resync"),
+    ("cleaner_resync", "message_stays silent_resyncs", "in vain for: resync"),
     ("verify_stop", "message_stays", "in vain for: verify stop"),
     ("parted", "unwatched_waits", "in vain for: suspend"),
     ("local_removed", "unwatched_waits", "in vain for: remove"),
