@@ -257,7 +257,7 @@ def test_a_log_that_is_being_left_at_the_close() -> None:
 
 def test_a_close_can_lose_what_the_destager_is_at() -> None:
     """The control: it doesn't wait for the round that is under way."""
-    run = lab("dcd_leave_closed.py", "slow", options=("--param", "dcd.test_close_hurries=1"))
+    run = lab("dcd_leave_closed.py", "slow", options=knobs("dcd", "close_hurries close_once"))
     assert run.rc == 1 and "lacks what was acknowledged" in run.stderr, run.text
 
 
@@ -265,8 +265,9 @@ def test_a_close_can_lose_what_the_destager_is_at() -> None:
     ("no_marks", "well", "the superblock: got 0"), ("no_marks", "cut", "has other bytes"),
     ("left_is_fine", "dead", "0 sectors are LOST"),
     ("through_cached", "dead", "the data disk lacks something"),
-    ("leave_hasty", "blip", "sectors that are lost: got "),
-    ("found_rests", "beside", "a write took"), ("leave_each", "many", "writes that were refused"),
+    ("leave_hasty blip_leaves", "blip", "sectors that are lost: got "),
+    ("found_rests blip_leaves", "beside", "a write took"),
+    ("leave_each", "many", "writes that were refused"),
     ("unread_holds", "ended", "the close waits for the log"),
 ])  # fmt: skip
 def test_a_log_that_is_left_can_lose(knob: str, part: str, says: str) -> None:
