@@ -102,7 +102,7 @@ def test_a_local_cache_that_is_lost(part: str) -> None:
     ("error", "misses_unsaid reads_unsaid", "acknowledged and read is lost"),
     ("both-metadata-writes", "doubts_remote", "what was acknowledged"),
     ("both-core-gone", "doubts_remote", "what was acknowledged"),
-    ("unsaid", "keeps_any", "the resume: was accepted"),
+    ("unsaid", "keeps_any", "refused with EBUSY"),
     ("unsaid_mended", "keeps_any", "what was acknowledged"),
     ("unflushed", "dirty_forgotten", "what was acknowledged"),
 ])  # fmt: skip
