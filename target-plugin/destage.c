@@ -556,10 +556,16 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 	return first;
 }
 
+/* A round that ended like this may have failed for a moment of the data disk's only. */
+static bool ended_by_blip(const struct dcd_engine *e, int error)
+{
+	return error && may_go_on(error) && !waits(error) && is_blip(e);
+}
+
 /* After so long a round that ended like this one is worth another. */
 static unsigned long wait_after(struct dcd_engine *e, int error)
 {
-	if (error && may_go_on(error) && !waits(error) && is_blip(e))
+	if (ended_by_blip(e, error))
 		return AMID_BLIP;
 	if (error == DCD_UNREAD && (e->lates.n || urgent(e)))
 		return AMID_UNREAD;
@@ -653,7 +659,7 @@ static void do_round(struct dcd_engine *e)
 	log_dead = e->log_dead;
 	spin_unlock(&e->lock);
 	wake_up_all(&e->room);
-	if (r != -EAGAIN && r && (!is_blip(e) || test_knob(blip_leaves)))
+	if (r != -EAGAIN && r && (!ended_by_blip(e, r) || test_knob(blip_leaves)))
 		dcd_leave_tried(e);
 	if (READ_ONCE(e->leaving) && (!r || r == -EAGAIN || !log_dead))
 		queue_delayed_work(e->destage_wq, &e->destage_work, LEAVING);

@@ -79,8 +79,11 @@ class World:
     def status(self) -> mirror.Status:
         return mirror.parse(dm.status("mirror"))
 
+    def word(self, field: str) -> str:
+        return self.status().rest[FIELDS.index(field)]
+
     def standing(self) -> str:
-        return self.status().rest[FIELDS.index("standing")]
+        return self.word("standing")
 
     def same(self) -> None:
         blk.same(self.local.node, self.remote.node, self.sectors)
@@ -221,7 +224,7 @@ def acknowledged(w: World) -> tuple[blk.Disk, bytes, bytes]:
     disk = blk.Disk(w.node)
     disk.write(0, old)
     disk.flush()
-    time.sleep(70)  # it is clean
+    base.until(lambda: w.word("dirty") == "0", "it is clean", 90)
     disk.write(0, new)
     disk.write(2048, old)
     return disk, old, new
