@@ -24,8 +24,10 @@ LONG_KERNELS := uml-smp x86-kcsan
 # The tools of requirements-dev.txt, built on first use.
 VENV = $$($(CACHE) path venv)/bin
 # PYTEST_ARGS="-k NAME" and the like reach pytest. Of each part test-long has the tests that are
-# marked `long`, test the others.
-PYTEST = $(VENV)/python3 -m pytest -m "$(if $(findstring -long,$@),long,not long)" $(PYTEST_ARGS)
+# marked `long`, test-controls those marked `control`, test the others.
+MARKED = $(or $(if $(findstring -long,$@),long),$(if $(findstring -controls,$@),control and not long)\
+	,not long and not control)
+PYTEST = $(VENV)/python3 -m pytest -m "$(MARKED)" $(PYTEST_ARGS)
 # Tests at a time: a guest of the sim lab takes one CPU and up to 1 GiB of memory.
 JOBS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n : 8)))
 PARALLEL = PYTEST_ADDOPTS="-n $(JOBS) --dist worksteal" $(PYTEST)
@@ -48,7 +50,7 @@ test: ## everything: lint, modules, unit, sim and vm tests, and their sum
 
 .PHONY: test-long
 test-long: ## hours: thousands of seeds, the whole search, millions of inputs, and their sum
-	@MAKE="$(MAKE)" python3 tests/lab/run-tests test-unit-long test-sim-long fuzz
+	@MAKE="$(MAKE)" python3 tests/lab/run-tests test-controls test-unit-long test-sim-long fuzz
 
 .PHONY: test-unit test-unit-long
 test-unit: ## userspace tests: no root, no kernel
@@ -56,10 +58,11 @@ test-unit test-unit-long: host-deps bins
 	@mkdir -p build/test
 	$(PARALLEL) --junit-xml=build/test/$@.xml $(UNIT_TESTS)
 
-.PHONY: test-sim test-sim-long
+.PHONY: test-sim test-controls test-sim-long
 test-sim: ## both sites and the wire in one UML kernel with simulated time
+test-controls: ## half an hour: each mend is switched off, and what proves it has to fail
 test-sim-long: $(LONG_KERNELS:%=modules-%)
-test-sim test-sim-long: modules-uml bins lab-sim peers
+test-sim test-controls test-sim-long: modules-uml bins lab-sim peers
 	@mkdir -p build/test
 	$(PARALLEL) --junit-xml=build/test/$@.xml tests/sim
 

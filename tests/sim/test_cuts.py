@@ -71,6 +71,7 @@ def test_zeroes_outlive_a_cut_behind_a_session_that_reconnects(part: str) -> Non
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "says"), [
     ("known", "a discard: was accepted"), ("later", "the legs differ"),
 ])  # fmt: skip
@@ -90,6 +91,7 @@ def test_a_local_cache_that_is_lost(part: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("core", "core_forgets", "what was acknowledged and flushed"),
     ("flush_source", "nothing_forgotten", "differ"),
@@ -146,6 +148,7 @@ def test_a_take_over_loses_nothing(nvram: str) -> None:
     assert f"takeover: {number} cuts passed" in done.stdout
 
 
+@pytest.mark.control
 def test_an_old_log_over_newer_data_is_reported() -> None:
     done = lab("takeover", "plain", 1, options=("--param", "dcd.test_use_left=1"))
     assert done.returncode == 1 and "the DCD started: old log and NVRAM" in done.stdout, done.stdout
@@ -155,6 +158,7 @@ def reported(done: subprocess.CompletedProcess[str]) -> bool:
     return done.returncode == 1 and LOSS.search(done.stdout) is not None
 
 
+@pytest.mark.control
 @pytest.mark.parametrize("nvram", ["lab", "none"])
 def test_acknowledging_before_the_nvram_or_log_has_it_is_reported(nvram: str) -> None:
     options = ("--param", "dcd.test_ack_early=1", "--param", "dcd.test_trust_end=1")

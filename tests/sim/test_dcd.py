@@ -22,12 +22,14 @@ def test_dcd(scenario: str, kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 def test_refused_writes_can_make_the_data_disk_strange() -> None:
     """The control: they go past a dead log, which goes on to name what was there before."""
     run = lab("dcd_none.py", "refused", options=("--param", "dcd.test_witnesses_stay=1"))
     assert run.rc == 1 and "Wrong medium type" in run.stderr, run.text
 
 
+@pytest.mark.control
 def test_io_faults_can_fail() -> None:
     """The control: acknowledged before it is persistent, a write is lost by a cut.
 
@@ -38,6 +40,7 @@ def test_io_faults_can_fail() -> None:
     assert run.rc == 1 and "has wrong bytes" in run.stderr, run.text
 
 
+@pytest.mark.control
 def test_a_failing_disk_can_be_tried_without_a_pause() -> None:
     """The control: each wipe that ends calls for another round."""
     run = lab("dcd_disk_errors.py", options=("--param", "dcd.test_wipes_call=1"))
@@ -50,6 +53,7 @@ def test_every_wait_ends(kernel: str, parts: tuple[str, ...]) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(
     ("knob", "part", "says"),
     [
@@ -71,6 +75,7 @@ def test_reads_that_hang(kernel: str, parts: tuple[str, ...]) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(
     ("knob", "part", "says"),
     [
@@ -92,6 +97,7 @@ def test_digests_of_a_disk_that_hangs(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize("part", ["reset", "closed"])
 def test_digests_of_a_disk_that_hangs_can_hold(part: str) -> None:
     """The control: who asks for them waits for it."""
@@ -105,6 +111,7 @@ def test_late_writes_of_a_lost_session(kernel: str, parts: tuple[str, ...]) -> N
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 def test_late_writes_can_hold_who_takes_over() -> None:
     """The control: what is aborted waits for room all the same."""
     options = ("--param", "dcd.test_wait_forever=1", "--sim-timeout", "600")
@@ -117,6 +124,7 @@ def test_damage_is_refused() -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("knob", "what"), [
     ("trust_end", "a line of the middle"), ("no_end", "the newest entry"),
 ])  # fmt: skip
@@ -139,6 +147,7 @@ def test_damage_is_found_without_memory() -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "says"), [
     ("reads", "was accepted, has to be refused"), ("destage", "the data disk got damaged bytes"),
 ])  # fmt: skip
@@ -155,6 +164,7 @@ def test_bad_places_fill_no_ring(kernel: str, parts: tuple[str, ...]) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 def test_bad_places_can_fill_the_ring() -> None:
     """The control: they keep their segments."""
     run = lab("dcd_bad_places.py", "lab", options=("--param", "dcd.test_stuck_stays=1"))
@@ -169,6 +179,7 @@ def test_media_errors_of_nvram(kernel: str, parts: tuple[str, ...]) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("knob", "part", "says"), [
     ("plain_loads", "reads", "has other bytes"), ("keep_bad_slots", "free", "to be retired"),
     ("any_nvram", "forgets", "was accepted, has to be refused"),
@@ -192,6 +203,7 @@ def test_what_nvram_cannot_keep_never_counts(part: str, more: tuple[str, ...], k
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "says"), [
     ("older", "it was acknowledged"), ("batches", "lost: got (8, 0)"),
     ("table", "acknowledged: got True"), ("lives", "Wrong"),
@@ -212,6 +224,7 @@ def test_nobody_waits_for_a_bad_slot(kernel: str, parts: tuple[str, ...]) -> Non
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "says"), [
     ("dead_log", "Input/output error"), ("full", "Input/output error"), ("behind", "a write took"),
 ])  # fmt: skip
@@ -232,12 +245,14 @@ def test_a_commit_that_is_under_way_when_the_log_dies(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 def test_a_commit_that_is_under_way_when_the_log_dies_can_lose() -> None:
     """The control: nobody waits for it once the committer is called for again."""
     run = lab("dcd_commit.py", "dawdles", options=("--param", "dcd.test_commit_hurries=1"))
     assert run.rc == 1 and "ranges that are lost" in run.stderr, run.text
 
 
+@pytest.mark.control
 def test_a_round_that_was_asked_for_can_come_too_late() -> None:
     """The control: a write is refused by what the one before it has found."""
     run = lab("dcd_commit.py", "healed", options=("--param", "dcd.test_stuck_stale=1"))
@@ -255,12 +270,14 @@ def test_a_log_that_is_being_left_at_the_close() -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 def test_a_close_can_lose_what_the_destager_is_at() -> None:
     """The control: it doesn't wait for the round that is under way."""
     run = lab("dcd_leave_closed.py", "slow", options=knobs("dcd", "close_hurries close_once"))
     assert run.rc == 1 and "lacks what was acknowledged" in run.stderr, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("knob", "part", "says"), [
     ("no_marks", "well", "the superblock: got 0"), ("no_marks", "cut", "has other bytes"),
     ("left_is_fine", "dead", "0 sectors are LOST"),
@@ -278,6 +295,7 @@ def test_a_log_that_is_left_can_lose(knob: str, part: str, says: str) -> None:
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+@pytest.mark.control
 def test_a_leave_that_was_refused_can_be_asked_for_by_others() -> None:
     """The control: by any setting."""
     options = ("--param", "target_core_dcd.test_leave_again=1")
@@ -291,6 +309,7 @@ def test_a_data_disk_that_hangs_when_the_log_is_left_holds_nobody(kernel: str) -
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("knob", "part", "says"), [
     ("through_stays", "overtaken", "in vain for: 1 to be given up"),
     ("through_over", "overtaken", "nothing goes there yet"),
@@ -309,6 +328,7 @@ def test_one_copy_of_the_superblock_is_enough(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 def test_one_copy_of_the_superblock_is_too_little() -> None:
     """The control: both are read at once."""
     run = lab("dcd_super.py", options=("--param", "dcd.test_both_copies=1"))
@@ -321,6 +341,7 @@ def test_the_older_copy_of_the_superblock_is_right(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("knob", "part", "says"), [
     ("one_told", "past_dram", "has other bytes in sector 100"),
     ("one_told", "past_battery", "has other bytes in sector 100"),
@@ -345,6 +366,7 @@ def test_a_log_that_is_away_for_a_second_loses_nothing() -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 def test_a_log_that_is_away_for_a_second_can_lose() -> None:
     """The control: given up as soon as more than half of the ring is used."""
     run = lab("dcd_blip.py", options=("--param", "dcd.test_lost_at_once=1"))
@@ -367,6 +389,7 @@ def test_bad_blocks_of_the_log_are_moved(kernel: str, parts: tuple[str, ...]) ->
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "says"), [
     ("unwritten-none", "refused"), ("unwritten-dram:battery", "refused"),
     ("unwritten-lab", "moved, Status"), ("unread-none", "refused"),
@@ -392,6 +415,7 @@ def test_a_bad_place_of_the_log_loses_once(
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("knob", "part", "says"), [
     ("unproven", "lab", "lap after lap acknowledged writes are lost"),
     ("unproven", "table", "Structure needs cleaning"),
@@ -411,6 +435,7 @@ def test_what_the_data_disk_has_is_not_lost(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize("part", ["lab", "none"])
 def test_what_the_data_disk_has_can_be_lost(part: str) -> None:
     """The control: the module doesn't ask it."""
@@ -418,6 +443,7 @@ def test_what_the_data_disk_has_can_be_lost(part: str) -> None:
     assert run.rc == 1 and "No data available" in run.stderr, run.text
 
 
+@pytest.mark.control
 def test_what_a_slot_has_can_be_refused() -> None:
     """The control: the module doesn't look there for a segment of which nothing is known."""
     run = lab("dcd_wounded.py", "slot", options=("--param", "dcd.test_no_copy=1"))
@@ -436,12 +462,14 @@ def test_two_things_at_once(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 def test_what_may_be_missing_is_not_told() -> None:
     """The control: nobody looks at damaged end records."""
     run = lab("dcd_double.py", "end_and_newest", options=("--param", "dcd.test_any_end=1"))
     assert run.rc == 1 and "isn't said that the newest write" in run.stderr, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize("part", ["past_the_log", "past_a_dead_log"])
 def test_the_data_disk_is_not_asked_for_what_nvram_had(part: str) -> None:
     """The control: what NVRAM can't give is lost, whatever got past the log."""
@@ -449,6 +477,7 @@ def test_the_data_disk_is_not_asked_for_what_nvram_had(part: str) -> None:
     assert run.rc == 1 and "No data available" in run.stderr, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize("part", ["lost_and_dead_log", "lost_and_dead_log_mended"])
 def test_what_is_lost_can_hold_a_dead_log(part: str) -> None:
     """The control: nothing but the log says what is lost."""
@@ -456,6 +485,7 @@ def test_what_is_lost_can_hold_a_dead_log(part: str) -> None:
     assert run.rc == 1 and "Input/output error" in run.stderr, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "says"), [
     ("lab", "Input/output error"), ("opened", "Structure needs cleaning"),
 ])  # fmt: skip
@@ -471,6 +501,7 @@ def test_a_log_that_failed_is_not_believed(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize("part", ["closed", "closed_volatile", "leg", "leg_cut"])
 def test_a_log_that_failed_is_believed(part: str) -> None:
     """The control: nobody asks how far the data disk has got past it."""
@@ -484,6 +515,7 @@ def test_the_wrong_data_disk_is_refused(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 def test_the_wrong_data_disk_is_taken() -> None:
     """The control: nobody asks the witnesses."""
     run = lab("dcd_witness.py", options=("--param", "dcd.test_any_data=1"))
@@ -504,6 +536,7 @@ def test_a_full_queue_holds_no_session(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 def test_a_full_queue_that_holds_a_session_is_found() -> None:
     """The control: who asks for a read waits for the data disk's queue."""
     options = (*SCSI, "--param", "dcd.test_read_waits=1")
@@ -517,6 +550,7 @@ def test_what_was_unmapped_is_as_it_is_said(lbprz: int, says: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 def test_what_was_unmapped_can_be_other_than_it_is_said() -> None:
     """The control: the data disk's discards are trusted."""
     run = lab("dcd_unmap.py", "1", options=(*unmaps(0), "--param", "dcd.test_discard_keeps=1"))
@@ -548,6 +582,7 @@ def test_discards_that_fail_for_a_moment_or_always(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "says"), [
     ("away", "the discards don't reach the pool"), ("never", "whether one error says"),
 ])  # fmt: skip
@@ -567,6 +602,7 @@ def test_discards_that_hang(kernel: str, parts: tuple[str, ...]) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(
     ("knob", "part", "says"),
     [
@@ -592,6 +628,7 @@ def test_zeroes_that_come_late(kernel: str, parts: tuple[str, ...]) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("knob", "part", "says"), [
     ("zeroing_waits", "some", "a write took"), ("looks_long", "quick", "a write took"),
     ("always_asks", "some", "a write took"),
@@ -612,6 +649,7 @@ def test_writes_that_come_late(kernel: str, parts: tuple[str, ...]) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("knob", "part", "says"), [
     ("late_waits", "errors", "a write took"), ("late_unheld", "dead_log", "has other bytes"),
     ("asks_held", "asked", "has other bytes"), ("late_lasts", "flushed", "has other bytes"),
@@ -631,6 +669,7 @@ def test_reads_of_the_log_that_come_late(kernel: str, parts: tuple[str, ...]) ->
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("knob", "part", "says"), [
     ("late_reads_wait", "errors", "a write took"), ("aside_waits", "errors", "a write took"),
     ("late_stale", "overtaken", "has other bytes"), ("read_stale", "moved", "something else"),
@@ -653,12 +692,14 @@ def test_sixteen_tib() -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 def test_long_writes_hold_up_short_ones() -> None:
     """The control: they wait in one queue."""
     run = lab("dcd_discard.py", "mkfs", options=("--param", "dcd.test_one_turn=1"))
     assert run.rc == 1 and "a write took 5." in run.stderr, run.text
 
 
+@pytest.mark.control
 def test_zeroes_in_turn_hold_up_writes() -> None:
     """The control: zeroes go to the data disk as they come, however long they are."""
     options = ("--param", "dcd.test_zero_in_turn=1", "--timeout", "600")

@@ -18,6 +18,7 @@ def test_a_log_that_is_away_for_a_moment_refuses_nothing(
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize("part", ["dram:battery", "none", "full-lab"])
 def test_a_log_that_is_away_for_a_moment_can_refuse(part: str) -> None:
     """The control: the first error is a dead log."""
@@ -25,6 +26,7 @@ def test_a_log_that_is_away_for_a_moment_can_refuse(part: str) -> None:
     assert run.rc == 1 and "writes were refused" in run.stderr, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize("part", ["read-only-half", "read-only-all"])
 def test_a_dead_log_that_gives_nothing_for_a_moment_can_refuse(part: str) -> None:
     """The control: past a dead log what can't be read isn't waited for."""
@@ -32,6 +34,7 @@ def test_a_dead_log_that_gives_nothing_for_a_moment_can_refuse(part: str) -> Non
     assert run.rc == 1 and "writes were refused" in run.stderr, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("rests", "rests_anew", "no round has ended past the log"),
     ("closed", "close_unread", "opened again: /dev/sda has other bytes"),
@@ -51,6 +54,7 @@ def test_that_a_disk_works_again_is_found(kernel: str, parts: tuple[str, ...]) -
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("log-lab", "round_unasked", "before that was found"),
     ("log-dram:battery", "round_unasked", "before that was found"),
@@ -67,6 +71,7 @@ def test_that_a_disk_works_again_can_be_found_late(part: str, knob: str, says: s
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("knob", "rc"), [
     ("asks_at_once", 0), ("asks_at_once close_flushes close_once close_asks", 1),
 ])
@@ -83,6 +88,7 @@ def test_one_disk_by_two_names(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("knob", "part", "says"), [
     ("any_claim", "logs", "that log and the same data disk"), ("any_claim", "lingers", "its log"),
     ("any_data_disk", "data", "such a data disk"),
@@ -94,6 +100,7 @@ def test_one_disk_by_two_names_is_taken(knob: str, part: str, says: str) -> None
     assert run.rc == 1 and f"{says}: was accepted" in run.stderr, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("knob", "rc"), [("claims_late", 0), ("claims_late super_once", 1)])
 def test_what_a_log_said_before_it_was_claimed_is_not_believed(knob: str, rc: int) -> None:
     """However long it takes to claim it; the control: acknowledged writes are lost."""
@@ -110,6 +117,7 @@ def test_past_a_dead_log(kernel: str, parts: tuple[str, ...]) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("rests-dram:battery", "rests_closed close_once", "has other bytes"),
     ("closed-dram:battery-ring", "unread_unbound", "the close took"),
@@ -132,6 +140,7 @@ def test_a_close_that_is_the_last_chance(kernel: str, parts: tuple[str, ...]) ->
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("late", "close_once", "opened again: /dev/sda has other bytes"),
     ("both", "close_once", "opened again: /dev/sda has other bytes"),
@@ -151,6 +160,7 @@ def test_a_log_is_left_under_load(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "knob"), [("lab", "leave_all_at_once"), ("blip", "blip_leaves")])
 def test_a_log_that_is_left_under_load_can_hold_writes(part: str, knob: str) -> None:
     """The control: all that came meanwhile is left for its end, when no slot gets free."""

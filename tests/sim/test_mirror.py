@@ -43,6 +43,7 @@ def test_writes_wait_for_the_wire(part: str, kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 def test_small_writes_that_wait_for_nothing_cost_the_leg() -> None:
     run = lab("mirror_window.py", "small", options=("--param", "dm_lockstep.test_small_at_once=1"))
     assert run.rc == 1, run.text
@@ -101,12 +102,14 @@ def test_a_crash_leaves_a_bounded_resync(part: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 def test_the_bound_is_the_activity_logs() -> None:
     """Without it the same load leaves a region for each of its writes."""
     run = lab("mirror_activity.py", "bound", "test_no_activity_log", options=("--mem", "3G"))
     assert run.rc == 1 and "MiB are left to resync" in run.text, run.text
 
 
+@pytest.mark.control
 def test_the_live_part_needs_its_promise() -> None:
     """The control: writes that wait for memory of a leg that is gone wait on, and the guest with
     them."""
@@ -128,6 +131,7 @@ def test_resync_by_digests(part: str, kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(
     ("scenario", "words", "knob", "found"),
     [

@@ -22,6 +22,7 @@ def test_on_two_disks(scenario: str, kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(
     ("part", "knob", "found"),
     [
@@ -38,6 +39,7 @@ def test_a_leg_that_is_asked_for_half_a_block_is_given_up(
     assert run.rc == 1 and f"health: got '{found}'" in run.stderr, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(
     ("part", "found"),
     [
@@ -52,6 +54,7 @@ def test_a_leg_in_two_mirrors_is_found(part: str, found: str) -> None:
     assert run.rc == 1 and found in run.text, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "knob", "found"), [
     ("longer-sync-local", "grows_remote", "Input/output error"),
     ("exchanged-nosync-local", "dead_unmarked forgets_unmapped",
@@ -81,6 +84,7 @@ def test_lives_of_a_mirror_without_metadata(kernel: str, lives: int) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("knob", "says"), [
     ("grows_remote", "mirror_route"), ("forgets_unmapped", "life 65, nosync"),
 ])  # fmt: skip
@@ -89,6 +93,7 @@ def test_what_is_forgotten_without_metadata_is_found_by_lives(knob: str, says: s
     assert run.rc != 0 and says in run.stderr, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize("part", ["local no slot", "remote a slot"])
 def test_a_leg_that_never_comes_back_from_growing_is_found(part: str) -> None:
     knob = ("--param", "dm_lockstep.test_moved_for_good=1")
@@ -96,6 +101,7 @@ def test_a_leg_that_never_comes_back_from_growing_is_found(part: str) -> None:
     assert run.rc == 1 and "can't send a message" in run.text, run.text
 
 
+@pytest.mark.control
 def test_a_table_with_swapped_legs_that_is_taken_is_found() -> None:
     run = lab("meta_reload.py", options=("--param", "dm_lockstep.test_swapped_later=1"))
     assert run.rc == 1 and "swapped legs: was accepted" in run.stderr, run.text
@@ -134,6 +140,7 @@ def test_a_hang_behind_a_queue_that_blocks() -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(
     ("scenario", "words", "knob", "found"),
     [

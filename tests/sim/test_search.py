@@ -104,6 +104,7 @@ def test_some_orders_of_two_events_with(axis: str, only: str, every: int) -> Non
     assert told and int(told[1]) > 50, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(
     ("knob", "most", "words", "found"),
     [
@@ -141,6 +142,7 @@ def test_a_mend_is_found_by_what_it_is_for(knob: str, most: int, words: str, fou
     assert re.search(f"history .*{found}", run.stderr), run.text
 
 
+@pytest.mark.control
 def test_a_home_that_has_no_map_is_found() -> None:
     """After a parting that failed. Five events, as the regions must be clean in between."""
     history = ("W1", "blink~", "rest", "fails", "elsewhere~", "primary_cut", "W2")
@@ -149,6 +151,7 @@ def test_a_home_that_has_no_map_is_found() -> None:
     assert run.rc == 1 and "the legs differ" in run.stderr, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("dies", "found"), [
     ("W1~ half_said fail_local~", "alone diverged"),
     ("local_hangs~ half_said W1~", "alone diverged"),
@@ -161,6 +164,7 @@ def test_a_dead_leg_that_comes_by_another_device_is_found(dies: str, found: str)
     assert run.rc == 1 and found in run.stderr, run.text
 
 
+@pytest.mark.control
 def test_what_a_target_is_made_by_is_not_older_than_what_it_knows() -> None:
     """It waits for its superblock to be read while the source goes on alone."""
     history = ("policy=error", "gone", "W1", "local_hangs", "fails~")
@@ -216,6 +220,7 @@ def test_histories_of_many_events(of: str, words: str) -> None:
     assert run.rc == 0 and b"50 histories passed, 0 void" in run.stdout, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(
     ("knob", "most", "words", "found"),
     [
@@ -241,6 +246,7 @@ def test_a_mend_for_a_log_that_fails_in_part_is_found(
     assert re.search(f"history .*({found})", run.stderr), run.text
 
 
+@pytest.mark.control
 def test_a_place_that_loses_in_each_lap_is_found() -> None:
     history = ("log_bad_place", "W1", "W2", "lap~", "lap~", "lap~", "nvram=lab", "ring=full")
     assert lab("search_dcd.py", *history).rc == 0
@@ -248,6 +254,7 @@ def test_a_place_that_loses_in_each_lap_is_found() -> None:
     assert run.rc == 1 and "lap after lap is lost" in run.stderr, run.text
 
 
+@pytest.mark.control
 def test_a_data_disk_that_is_strange_by_what_was_refused_is_found() -> None:
     history = ("W1", "flush~", "log_fails", "W2~", "again", "nvram=none")
     assert lab("search_dcd.py", *history).rc == 0
@@ -255,8 +262,18 @@ def test_a_data_disk_that_is_strange_by_what_was_refused_is_found() -> None:
     assert run.rc == 1 and "it isn't opened" in run.stderr, run.text
 
 
-def test_one_history_by_its_name() -> None:
-    run = lab("search_mirror.py", "W1", "hang~", "W2", "back")
+@pytest.mark.parametrize(("of", "history"), [
+    ("mirror", "W1 hang~ W2 back"),
+    ("mirror", "W1 blink~ rest fails elsewhere~ primary_cut W2"),
+    ("mirror", "W1~ half_said fail_local~ both_ways"),
+    ("mirror", "local_hangs~ half_said W1~ both_ways"),
+    ("mirror", "policy=error gone W1 local_hangs fails~"),
+    ("dcd", "log_bad_place W1 W2 lap~ lap~ lap~ nvram=lab ring=full"),
+    ("dcd", "W1 flush~ log_fails W2~ again nvram=none"),
+    ("dcd", "W1 W2 lose log_unwritable lap~"),
+])  # fmt: skip
+def test_one_history_by_its_name(of: str, history: str) -> None:
+    run = lab(f"search_{of}.py", *history.split())
     assert run.rc == 0 and run.stdout == b"passed\n", run.text
 
 
@@ -266,6 +283,7 @@ def test_an_unknown_event_is_refused(words: tuple[str, ...]) -> None:
     assert run.rc == 1 and "known: " in run.stderr, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(
     ("knob", "only", "found"),
     [
@@ -285,6 +303,7 @@ def test_a_mend_that_is_switched_off_is_found(knob: str, only: str, found: str) 
     assert re.search(f"history .*({found})", run.stderr), run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(
     ("knob", "most", "only", "found"),
     [
@@ -306,6 +325,7 @@ def test_a_mend_of_nvram_that_is_switched_off_is_found(
     assert re.search(f"history .*({found})", run.stderr), run.text
 
 
+@pytest.mark.control
 def test_what_is_found_lost_past_a_dead_log_holds_no_write() -> None:
     history = ("W1", "W2", "lose", "log_unwritable", "lap~")
     assert lab("search_dcd.py", *history).rc == 0
@@ -313,6 +333,7 @@ def test_what_is_found_lost_past_a_dead_log_holds_no_write() -> None:
     assert run.rc == 1 and "refused for a bad place of a disk" in run.stderr, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(
     ("knob", "only", "found"),
     [

@@ -29,6 +29,7 @@ def test_transitions(scenario: str, kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 def test_a_silent_leg_that_is_not_told_is_found() -> None:
     knob = ("--param", "dm_lockstep.test_silence_untold=1")
     run = lab("state_hang.py", "sole_leg", options=(*PATIENCE, *knob))
@@ -36,6 +37,7 @@ def test_a_silent_leg_that_is_not_told_is_found() -> None:
     assert "silent: remote" in run.text
 
 
+@pytest.mark.control
 def test_a_message_that_waits_without_end_is_found() -> None:
     knob = ("--param", "dm_lockstep.test_messages_wait=1")
     run = lab("state_hang.py", "grown", options=(*PATIENCE, *knob))
@@ -43,6 +45,7 @@ def test_a_message_that_waits_without_end_is_found() -> None:
     assert "still blocked" in run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize("part", [
     "sole_suspended_slots", "sole_suspended_map", "sole_removed", "sole_told_resync",
 ])  # fmt: skip
@@ -53,6 +56,7 @@ def test_a_suspend_that_waits_for_the_only_leg_is_found(part: str) -> None:
     assert "still blocked" in run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("join_recover", "message_stays", "in vain for: recover"),
     ("cleaner_resync", "message_stays silent_resyncs", "in vain for: resync"),
@@ -68,6 +72,7 @@ def test_what_waits_for_who_waits_for_a_leg_is_found(part: str, knob: str, says:
     assert run.rc != 0 and says in run.text, run.text
 
 
+@pytest.mark.control
 def test_a_leg_given_up_for_one_that_does_not_answer_is_found() -> None:
     knob = ("--param", "dm_lockstep.test_unasked=1")
     run = lab("state_hang.py", "both_local", options=(*PATIENCE, *knob))
@@ -83,6 +88,7 @@ def test_what_was_read_of_a_write_that_failed_stays(policy: str, leg: str, then:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize("policy", ["block", "error"])
 @pytest.mark.parametrize("then", ["stop", "crash", "reload"])
 def test_what_was_read_and_vanishes_is_found(policy: str, then: str) -> None:
@@ -101,6 +107,7 @@ def test_an_older_copy_of_a_leg(part: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "knob"), [
     ("stopped_local", "copies_unseen"), ("stopped_remote", "copies_unseen"),
     ("running_local", "copies_unseen"), ("running_remote", "unstamped"),
@@ -114,6 +121,7 @@ def test_an_older_copy_that_is_taken_is_found(part: str, knob: str) -> None:
     assert re.search("was accepted, has to be|in vain for: AD alone", run.stderr), run.text
 
 
+@pytest.mark.control
 def test_a_leg_that_is_given_up_for_none_is_found() -> None:
     knob = ("--param", "dm_lockstep.test_neither_stays=1")
     run = lab("state_copies.py", "neither", options=(*PATIENCE, *knob))
@@ -121,7 +129,12 @@ def test_a_leg_that_is_given_up_for_none_is_found() -> None:
 
 
 def test_a_message_ends_while_writes_are_held() -> None:
-    assert lab("state_blocked.py").rc == 0
+    run = lab("state_blocked.py")
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+def test_a_message_that_waits_with_the_writes_is_found() -> None:
     knob = ("--sim-timeout", "600", "--param", "dm_lockstep.test_blocked_waits=1")
     run = lab("state_blocked.py", options=knob)
     assert run.rc != 0 and "in vain for: verify stop" in run.text, run.text
@@ -141,6 +154,7 @@ def test_a_leg_that_was_used_elsewhere(part: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "knob"), [
     ("suspended", "overwrites"), ("asleep", "overwrites"), ("stopped", "overwrites"),
     ("survives", "overwrites"), ("put_back", "overwrites"), ("both_asleep", "overwrites"),
@@ -165,6 +179,7 @@ def test_lives_of_legs_that_strangers_use(kernel: str, lives: int) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("knob", "lives", "says"), [
     ("overwrites", 60, "differ, first in"), ("map_unlooked", 60, "another's and has changed"),
     ("goes_on_foreign", 60, "another's and has changed"),
@@ -185,6 +200,7 @@ def test_nobody_comes_back_to_a_leg_of_others(part: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("auto", "other_unseen", "was accepted"), ("known_error", "other_unseen", "was accepted"),
     ("known_block", "other_unseen", "was accepted"),
@@ -205,6 +221,7 @@ def test_lives_of_a_leg_that_two_hosts_use(kernel: str, lives: int) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("knob", "lives", "says"), [
     ("unowned higher_is_ours", 100, "was acknowledged"), ("overwrites", 100, "was acknowledged"),
     ("map_unlooked", 100, "differ, first in"), ("reloads_foreign", 100, "changes what was read"),
@@ -227,6 +244,7 @@ def test_gets_on(part: str, kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("reloaded_local", "suspend_keeps", "can't suspend or resume"),
     ("blocked_target", "target_acks", "the remote leg hasn't got it"),
@@ -254,6 +272,7 @@ def test_reads_of_a_leg_that_hangs(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize("part", ["answered", "suspend", "remote"])
 def test_a_read_in_its_callers_pages_waits(part: str) -> None:
     options = (*PATIENCE, "--sim-timeout", "3600", "--param", "dm_lockstep.test_no_bounce=1")
@@ -268,6 +287,7 @@ def test_the_home_comes_back(part: str, kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("alone", "voids_home", "sector 640 holds version 0"), ("crash", "voids_home", "differ"),
     ("stopped", "map_stays_stopped", "no end after"), ("unread", "ask_once", "no end after"),
@@ -287,6 +307,7 @@ def test_a_parting(part: str, kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("back", "sure_of_halves", "in vain for: AA together"),
     ("crash", "sure_of_halves", "load a table into copy"),
@@ -311,6 +332,7 @@ def test_an_unreadable_sector_of_the_metadata(sector: str, leg: str, kernel: str
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("sector", "knob", "says"), [
     ("slot0", "one_slot", "can't load a table"), ("slot1", "one_slot", "can't load a table"),
     ("map", "one_map", "can't suspend or resume"), ("log", "one_map", "can't suspend or resume"),
@@ -362,6 +384,7 @@ def test_between_the_last_steps(part: str, kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("joins", "target_slips", "says that it is a target"),
     ("resumes", "runs_held", "in vain for: the write"),
@@ -380,6 +403,7 @@ def test_what_comes_between_is_found(part: str, knob: str, says: str) -> None:
     assert run.rc != 0 and says in run.text, run.text
 
 
+@pytest.mark.control
 def test_a_suspend_that_is_kept_busy_is_found() -> None:
     """Its two workers are: in simulated time nobody else ever runs."""
     options = ("--timeout", "10", "--param", "dm_lockstep.test_requeues_at_once=1")
