@@ -14,7 +14,7 @@ from pathlib import Path
 from dcdlab import Box, Model
 from locklab import base, blk
 
-ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 3 if base.CHECKED else 15
+ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 6 if base.CHECKED else 15
 FAULT = Path("/sys/kernel/debug/fail_make_request")
 END = 3000  # sectors in use
 
@@ -66,7 +66,7 @@ def one(box: Box, may: May, rng: random.Random, number: int) -> tuple[int, int]:
         sick = rng.choice((("log",), ("data",), ("log", "data")))
         for name in sick:
             mark(getattr(box, name).node, on=True)
-        faults(rng.choice((2, 10, 40)))
+        faults(rng.choice((2, 10, 40, 95)))
         for n in range(rng.randint(20, 120)):
             count = rng.randint(1, 60)
             first = rng.randrange(END - count)
