@@ -234,7 +234,7 @@ static void mark_lack(struct mirror *m, struct lack lack)
 		m->registered.lack.leg = LEGS;
 }
 
-void handover_take(struct mirror *m, const struct mirror *from)
+void handover_take(struct mirror *m, const struct mirror *from, bool busy)
 {
 	bool map = !m->meta && !from->meta && identity_same_legs(m, from), more = map;
 	unsigned long at = 0;
@@ -283,7 +283,7 @@ void handover_take(struct mirror *m, const struct mirror *from)
 	}
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		if (m->meta && from->meta && !m->legs[leg].dead && !from->legs[leg].dead)
-			metadata_inherit(m, from, leg);
+			metadata_inherit(m, from, leg, busy);
 	m->unblocked = from->unblocked;
 	m->heir = true;
 	mirror_changed(m);

@@ -30,6 +30,8 @@
 #ifndef LOCKSTEP_HANDOVER_H
 #define LOCKSTEP_HANDOVER_H
 
+#include <linux/types.h>
+
 struct mirror;
 
 /*
@@ -45,8 +47,9 @@ void handover_places(struct mirror *m, const struct mirror *from);
 
 /*
  * At the first resume of @m. @from is suspended, has neither I/O nor resync, and no message to it
- * is under way: so its lock isn't needed.
+ * is under way: so its lock isn't needed. But if it is @busy, and @m refused for that, it may yet
+ * write what it was told before that.
  */
-void handover_take(struct mirror *m, const struct mirror *from);
+void handover_take(struct mirror *m, const struct mirror *from, bool busy);
 
 #endif

@@ -20,6 +20,8 @@ TEST_KNOB(bool, overwrites, "metadata are written, whatever somebody else has wr
 TEST_KNOB(bool, higher_is_ours, "a seq that this table has never come to is its own");
 TEST_KNOB(bool, unowned, "a superblock doesn't say which table has written it");
 TEST_KNOB(bool, map_unlooked, "a page of the map is written, whatever somebody else has written to the leg");
+TEST_KNOB(bool, unread_looked, "a superblock that can't be read has been looked at");
+TEST_KNOB(bool, none_later, "a table that takes over knows the last seq of the one before, parting or not");
 TEST_KNOB(bool, whole_is_damaged, "a superblock that is whole and can't be used is overwritten as a damaged one");
 TEST_KNOB(bool, one_slot, "a slot that can't be read makes both so");
 TEST_KNOB(bool, copies_unseen, "no superblock says which one of the other leg it knows");
@@ -155,6 +157,7 @@ void metadata_take(struct mirror *m, enum leg_id leg, const struct super *s)
 	m->meta->super[leg] = *s;
 	atomic64_set(&m->meta->said[leg], s->state == LOCKSTEP_NEW ? 0 : s->seq);
 	m->meta->before[leg] = 0;
+	m->meta->later[leg] = false;
 	WRITE_ONCE(m->meta->foreign[leg], false);
 	m->meta->looked[leg] = ktime_get_boottime_ns();
 }
@@ -184,6 +187,7 @@ static bool is_ours(struct mirror *m, enum leg_id leg, const struct super_found 
 {
 	const struct super *core = &m->meta->super[leg], *s = &found->super;
 	u64 said = atomic64_read(&m->meta->said[leg]), before = m->meta->before[leg];
+	bool befores = before && s->owner == before;
 
 	if (found->kind == SUPER_BLANK)
 		return !said;
@@ -196,20 +200,22 @@ static bool is_ours(struct mirror *m, enum leg_id leg, const struct super_found 
 	 * A lower seq is one of an older copy that was put in its place. A higher one than was ever
 	 * tried is a DCD's; or this table's own, of a time that it doesn't remember, as its host's
 	 * memory was put back; or, as this table is read-only, of whoever had the leg before it.
+	 * The table before may have written one since it handed on what it knew.
 	 */
 	return !memcmp(s->leg_uuid, core->leg_uuid, sizeof(s->leg_uuid)) && s->seq >= said &&
-	       (s->seq <= core->seq || is_a_dcds(s, core) || test_knob(higher_is_ours)) &&
-	       (s->owner == m->meta->owner || (before && s->owner == before) ||
-		is_former(m, leg, s));
+	       (s->seq <= core->seq || (befores && m->meta->later[leg]) || is_a_dcds(s, core) ||
+		test_knob(higher_is_ours)) &&
+	       (s->owner == m->meta->owner || befores || is_former(m, leg, s));
 }
 
-void metadata_inherit(struct mirror *m, const struct mirror *from, enum leg_id leg)
+void metadata_inherit(struct mirror *m, const struct mirror *from, enum leg_id leg, bool busy)
 {
 	struct metadata *to = m->meta;
 
 	to->super[leg] = from->meta->super[leg];
 	atomic64_set(&to->said[leg], atomic64_read(&from->meta->said[leg]));
 	to->before[leg] = from->meta->before[leg] ?: from->meta->owner;
+	to->later[leg] = from->meta->later[leg] || (busy && !test_knob(none_later));
 }
 
 bool metadata_is_kept(struct mirror *m, enum leg_id leg, const struct super_found *found)
@@ -249,7 +255,9 @@ int metadata_check(struct mirror *m, enum leg_id leg)
 			    m->name, leg_name(leg), leg_path(&m->legs[leg]));
 		return -ESTALE;
 	}
-	meta->looked[leg] = ktime_get_boottime_ns();
+	/* But whoever writes next looks again. */
+	if (!r || test_knob(unread_looked))
+		meta->looked[leg] = ktime_get_boottime_ns();
 	if (!r && found.kind == SUPER_VALID)
 		meta->super[leg].seq = max(meta->super[leg].seq, found.super.seq);
 	return 0;

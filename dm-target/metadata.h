@@ -45,6 +45,7 @@ struct metadata {
 	 */
 	bool unsure[LEGS];
 	u64 before[LEGS];		/* owner of the table that it was handed on by; 0: none */
+	bool later[LEGS];		/* that one may have written the leg since */
 	bool foreign[LEGS];		/* what was found last isn't this table's */
 	bool touched[LEGS];		/* by others; its map isn't taken in yet: join.c */
 	u64 looked[LEGS];		/* when it last was; CLOCK_BOOTTIME in ns, 0: never */
@@ -86,9 +87,10 @@ bool metadata_foreign(const struct mirror *m, enum leg_id leg);
  * In a table reload: what the suspended table before has said on the leg is this table's word, too,
  * until it takes the leg. And: is what was found on it still that, or what this table has said
  * since? Of a leg that wasn't handed on, or was exchanged for one of another uuid, it is. Both
- * where no change can be under way.
+ * where no change can be under way; but if the table before is @busy it may be at one yet, and all
+ * that it writes is its word.
  */
-void metadata_inherit(struct mirror *m, const struct mirror *from, enum leg_id leg);
+void metadata_inherit(struct mirror *m, const struct mirror *from, enum leg_id leg, bool busy);
 bool metadata_is_kept(struct mirror *m, enum leg_id leg, const struct super_found *found);
 
 /* @s is what is on the leg, durably. Under lock[leg], or where no change can be under way. */

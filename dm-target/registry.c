@@ -338,10 +338,13 @@ void registry_linger(struct mirror *m, void (*free)(struct mirror *m))
 	queue_work(linger_wq, &m->registered.work);
 }
 
-/*
- * Does one that this mirror takes over from still write that it has given up a leg, or do what it
- * was told?
- */
+/* Does it still write that it has given up a leg, or do what it was told? */
+static bool is_busy(struct mirror *m)
+{
+	return standing_busy(m) || messages_busy(m);
+}
+
+/* Is one busy that this mirror takes over from? */
 static bool before_parts(const struct mirror *m)
 {
 	struct mirror *other;
@@ -349,8 +352,7 @@ static bool before_parts(const struct mirror *m)
 
 	mutex_lock(&mirrors_lock);
 	list_for_each_entry(other, &mirrors, registered.link)
-		parts |= hands_on(other, m) && other->suspended &&
-			 (standing_busy(other) || messages_busy(other));
+		parts |= hands_on(other, m) && other->suspended && is_busy(other);
 	mutex_unlock(&mirrors_lock);
 	return parts;
 }
@@ -395,7 +397,7 @@ int registry_resume(struct mirror *m)
 			/* They may have moved since this table was loaded. */
 			handover_places(m, other);
 			/* If it is refused, too: dm ends the one before all the same. */
-			handover_take(m, other);
+			handover_take(m, other, is_busy(other));
 			r = r ?: handover_check(m, other);
 		}
 	}

@@ -144,7 +144,7 @@ ELSEWHERE = [
     "suspended", "asleep", "stopped", "survives", "put_back", "known_and_forgotten",
     "alone_suspended", "alone_asleep", "alone_at_rest", "source_suspended", "source_asleep",
     "both_suspended", "both_asleep", "newer", "one_slot", "told", "hot", "reloaded",
-    "alone_reloaded", "alone_refused", "both_reloaded", "read_only",
+    "alone_reloaded", "alone_refused", "both_reloaded", "read_only", "unread",
 ]  # fmt: skip
 
 
@@ -165,7 +165,7 @@ def test_a_leg_that_was_used_elsewhere(part: str) -> None:
     ("known_and_forgotten", "other_unseen"), ("one_slot", "one_slot"), ("told", "widens_unlooked"),
     ("hot", "home_only"), ("alone_reloaded", "reloads_foreign"),
     ("alone_refused", "reloads_foreign"), ("both_reloaded", "reloads_foreign"),
-    ("read_only", "any_is_a_dcds"),
+    ("read_only", "any_is_a_dcds"), ("unread", "unread_looked"),
 ])  # fmt: skip
 def test_a_leg_used_elsewhere_that_is_overwritten_is_found(part: str, knob: str) -> None:
     run = lab("state_elsewhere.py", part, options=(*PATIENCE, *knobs("dm_lockstep", knob)))
@@ -300,7 +300,7 @@ def test_nobody_looks_after_the_home(part: str, knob: str, says: str) -> None:
 
 @both_kernels
 @pytest.mark.parametrize("part", [
-    "back", "crash", "takeover", "waits", "writers", "told", "endless", "killed",
+    "back", "crash", "takeover", "waits", "writers", "told", "endless", "unread", "killed",
 ])  # fmt: skip
 def test_a_parting(part: str, kernel: str) -> None:
     run = lab("state_parting.py", part, kernel=kernel, options=PATIENCE)
@@ -316,6 +316,7 @@ def test_a_parting(part: str, kernel: str) -> None:
     ("writers", "partings_first", "in vain for: AA together"),
     ("told", "starts_beside", "differ under one number"),
     ("endless", "starts_beside", "was accepted"),
+    ("unread", "none_later", "Stale file handle"),
     ("killed", "starts_beside", "differ under one number"),
 ])  # fmt: skip
 def test_a_parting_that_is_taken_lightly(part: str, knob: str, says: str) -> None:

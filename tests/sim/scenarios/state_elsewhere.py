@@ -363,13 +363,28 @@ def hot() -> None:
     both_are_there(pair)
 
 
+def unread() -> None:
+    base.step("the remote leg is alone and away; it is used elsewhere, while the mirror is written to")
+    pair = alone()
+    pair.remote.gone()
+    used(pair)
+    said = metadata(pair.remote)
+    for n in range(62):
+        refused(pair, "a write to no leg", 640 + 64 * (n % 4))
+        time.sleep(1)
+    pair.remote.well()
+    for n in range(4):
+        refused(pair, "a write to what another host has used", 640 + 64 * n)
+    theirs_is_there(pair, said)
+
+
 PARTS: dict[str, Callable[[], None]] = {
     one.__name__: one
     for one in (
         suspended, asleep, stopped, survives, put_back, known_and_forgotten, alone_suspended,
         alone_asleep, alone_at_rest, source_suspended, source_asleep, both_suspended, both_asleep,
         newer, one_slot, told, hot, reloaded, alone_reloaded, alone_refused, both_reloaded,
-        read_only,
+        read_only, unread,
     )
 }
 (part,) = base.words(1, PARTS)

@@ -109,12 +109,13 @@ def slots(leg: Leg) -> tuple[Super, Super]:
     return one, two
 
 
-def told_while_suspended(ms: int) -> None:
+def told_while_suspended(how: str, ms: int) -> None:
+    """Reads take as long, too, if it lags."""
     base.step(f"a suspended mirror is told to part, and its leg takes {ms} ms for a slot")
     pair = Pair("remote_timeout", 2000, "rejoin", 0)
     pair.put(0)
     dm.suspend("mirror")
-    pair.local.set(slots=f"stall:{ms}")
+    pair.local.set(slots=f"{how}:{ms}")
     before = pair.local.super.seq
     pair.message("fail remote")
     base.equal(pair.local.super.seq, before, "the leg's superblock: the message didn't wait")
@@ -134,6 +135,26 @@ def told_while_suspended(ms: int) -> None:
         start.result()
     pair.wait("AD", "alone")
     pair.local.well()
+    pair.put(704)
+    pair.message("recover")
+    pair.good_end("the table after")
+
+
+def unread() -> None:
+    base.step("a suspended mirror is told to part, and its leg takes 9.5 s to be read, too")
+    pair = Pair("remote_timeout", 10000, "rejoin", 0)
+    pair.put(0)
+    dm.suspend("mirror")
+    pair.remote.all("lag:9500")
+    with contextlib.suppress(OSError):
+        pair.message("fail local")
+    dm.load("mirror", pair.table())
+    with base.refused("the start beside what a parting has yet to send", errno.EBUSY,
+                      kernel="resume once more"):  # fmt: skip
+        dm.resume("mirror")
+    time.sleep(60)
+    pair.remote.well()
+    dm.resume("mirror")
     pair.put(704)
     pair.message("recover")
     pair.good_end("the table after")
@@ -182,8 +203,9 @@ def starts() -> bool:
 
 
 PARTS: dict[str, Callable[[], None]] = {
-    "told": lambda: told_while_suspended(5000),
-    "endless": lambda: told_while_suspended(40000),
+    "told": lambda: told_while_suspended("stall", 5000),
+    "endless": lambda: told_while_suspended("stall", 40000),
+    "unread": unread,
     "killed": killed,
     "writers": lambda: tried_again(4),
     "waits": lambda: half_way("waits"),
