@@ -66,7 +66,7 @@ def one(box: Box, may: May, rng: random.Random, number: int) -> tuple[int, int]:
         sick = rng.choice((("log",), ("data",), ("log", "data")))
         for name in sick:
             mark(getattr(box, name).node, on=True)
-        faults(rng.choice((2, 10, 40, 95)))
+        faults(rng.choice((2, 10, 40)))
         for n in range(rng.randint(20, 120)):
             count = rng.randint(1, 60)
             first = rng.randrange(END - count)
