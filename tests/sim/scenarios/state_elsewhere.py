@@ -364,7 +364,7 @@ def hot() -> None:
 
 
 def unread() -> None:
-    base.step("the remote leg is alone and away; it is used elsewhere, while the mirror is written to")
+    base.step("the only leg is used elsewhere while the link is down, and somebody writes")
     pair = alone()
     pair.remote.gone()
     used(pair)
