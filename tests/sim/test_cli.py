@@ -18,6 +18,12 @@ def test_writes_that_arrive_late(part: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.parametrize("who", ["re-add", "monitor"])
+def test_writes_are_held_until_the_leg_is_back(who: str) -> None:
+    run = lab("cli_held.py", who)
+    assert run.rc == 0, run.text
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_by_the_command(scenario: str) -> None:
     run = lab(f"{scenario}.py", options=("--timeout", "900"))

@@ -107,13 +107,14 @@ def message(name: str, text: str) -> None:
 
 def reload(name: str, line: str) -> None:
     """The new table in the old one's place, while the device is in use. If the kernel refuses the
-    new one, the old one goes on."""
+    new one, the old one goes on. No flush: with one a suspend fails the writes that policy block
+    holds, and it may be for those that a leg comes back."""
     old = table(name)
     with kernel_says():
         program.run("dmsetup", "load", name, "--table", line)
     try:
         with kernel_says():
-            program.run("dmsetup", "resume", name)
+            program.run("dmsetup", "resume", "--noflush", name)
     except Failed as err:
         raise Failed(f"{name}: the new table doesn't start: {err}. {_go_on(name, old)}") from err
 
@@ -123,7 +124,7 @@ def _go_on(name: str, old: str) -> str:
     try:
         with kernel_says():
             program.run("dmsetup", "load", name, "--table", old)
-            program.run("dmsetup", "resume", name)
+            program.run("dmsetup", "resume", "--noflush", name)
     except Failed as err:
         return (
             f"THE DEVICE IS SUSPENDED, and its old table can't be started again: {err}. That table"
