@@ -30,6 +30,7 @@
 #define AMID_UNREAD	(HZ / 4)	/* while a part of the log can't be read: the next round */
 #define DATA_BLIP	(3 * HZ)	/* the data disk may be away for so long */
 #define AMID_BLIP	(HZ / 2)	/* meanwhile: the next round */
+#define ASKED_LATEST	(600 * HZ)
 #define ASKED_IN	16		/* a dead log has a part of a round in so many */
 #define CLOSE_TRIES	50
 #define LAST_CHANCE	(30 * HZ)	/* of a close */
@@ -48,6 +49,7 @@ TEST_KNOB(bool, fails_at_once, "one round that fails refuses writes, and the nex
 TEST_KNOB(bool, held_holds_all, "what stays in the log holds all that was there before the sweep came by");
 TEST_KNOB(bool, lost_each, "past a dead log each round that fails says anew what is lost");
 TEST_KNOB(bool, missed_ends, "a round past a dead log ends when too much of that wasn't read");
+TEST_KNOB(bool, refusal_hurries, "a dead log is asked as often however long it takes to refuse");
 TEST_KNOB(bool, round_unasked, "whether a dead log works again isn't asked before a round is over");
 TEST_KNOB(bool, well_at_begin, "a data disk was well when a round began, and not while it went on");
 TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
@@ -372,9 +374,19 @@ static int make_durable(struct dcd_engine *e)
 	return e->keeps ? 0 : dcd_commit_all(e);
 }
 
+/* Writes that go on past the log wait while it is asked: not often if the last answer took long. */
+static void ask_later(struct dcd_engine *e, unsigned long took)
+{
+	spin_lock(&e->lock);
+	if (e->keeps && took > HZ && !test_knob(refusal_hurries))
+		e->log_retry = jiffies + min(took * ASKED_IN, ASKED_LATEST);
+	spin_unlock(&e->lock);
+}
+
 /* The segments below the mark's are empty. */
 static int advance(struct dcd_engine *e, const struct dcd_mark *m, bool log_dead)
 {
+	unsigned long began;
 	int r;
 
 	if (log_dead && dcd_is_leaving(e))
@@ -399,9 +411,11 @@ static int advance(struct dcd_engine *e, const struct dcd_mark *m, bool log_dead
 	set_log_behind(e, log_dead && !e->keeps);
 	if (log_dead && time_before(jiffies, e->log_retry))
 		return e->keeps ? 0 : -EIO;
+	began = jiffies;
 	r = dcd_super_pass(e, m->target, m->applied, log_dead);
 	if (r) {
 		dcd_log_failed(e, DCD_SUPERBLOCK, r);
+		ask_later(e, jiffies - began);
 		return log_dead && !e->keeps ? r : 0;
 	}
 	set_log_behind(e, false);

@@ -10,8 +10,10 @@
 
 #define DURABLE (REQ_OP_WRITE | REQ_SYNC | REQ_PREFLUSH | REQ_FUA)
 #define PART (16U * DCD_BLOCK)	/* which is written at once while bad blocks are looked for */
+#define BLOCKS 4U	/* as many bad ones may take as long as the first part */
 #define BAD_SPARES 4U		/* one after the other: it isn't they that are bad */
 
+TEST_KNOB(bool, spares_hurry, "bad blocks are looked for as long, however long one takes");
 TEST_KNOB(bool, never_move, "a bad block of the log stays where it is");
 
 /* Blocks of a segment that are bad: bytes from where it begins. */
@@ -251,15 +253,20 @@ typedef int (*try_part)(struct dcd_engine *e, u64 sector, u8 *buf, u32 at, u32 b
 /* 0, or it isn't known which of them are bad, or it is all of the log. */
 static int find(struct dcd_engine *e, u64 sector, u8 *buf, u32 bytes, try_part try, struct bad *bad)
 {
-	unsigned long until = jiffies + DCD_SPARES_TIME;
+	unsigned long until = jiffies + DCD_SPARES_TIME, took;
 	u32 at, block;
 
 	bad->n = 0;
 	for (at = 0; at < bytes; at += PART) {
 		u32 part = min(PART, bytes - at);
 
+		took = jiffies;
 		if (!try(e, sector, buf, at, part))
 			continue;
+		/* It takes a disk as long to give up a block by itself. */
+		took = min(jiffies - took, DCD_SPARES_TIME);
+		if (time_after(jiffies + BLOCKS * took, until) && !test_knob(spares_hurry))
+			until = jiffies + BLOCKS * took;
 		for (block = at; block < at + part; block += DCD_BLOCK) {
 			int r = try(e, sector, buf, block, DCD_BLOCK);
 

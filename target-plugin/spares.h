@@ -9,8 +9,9 @@
  * A block is bad if it fails alone, and for good: the write that brought it up was tried for a
  * while before (blip.h), and the log works elsewhere, as spares and table are written. Where more
  * than DCD_SPARES_AT_ONCE of one segment fail, or they can't all be found within DCD_SPARES_TIME,
- * that is a log that fails. So is one without spares: what becomes of it then is said in engine.h
- * and proof.h, as it is of a superblock's copy that takes no writes: those have no spares.
+ * or in as much time as the disk takes to fail a few of them, that is a log that fails. So is one
+ * without spares: what becomes of it then is said in engine.h and proof.h, as it is of a
+ * superblock's copy that takes no writes: those have no spares.
  *
  * What disk.c reads and writes of the log goes the way that @now says (dcd_disk's @moves, which is
  * replaced as a whole, by RCU). It changes only for blocks of a segment that is being written,

@@ -14,8 +14,11 @@
 #include "engine.h"
 #include "lockstep-test.h"
 
+#define ZEROES 128U	/* sectors that are written at once */
+
 TEST_KNOB(bool, through_cached, "what goes through is left in the data disk's cache");
 TEST_KNOB(bool, through_over, "a write goes through to where one that was given up may still come");
+TEST_KNOB(bool, zeroes_fail, "what goes through and can't be zeroed isn't written either");
 TEST_KNOB(bool, through_stays, "what goes through waits for the data disk, as long as that takes");
 
 /*
@@ -78,10 +81,29 @@ static int write_data(struct through *t)
 	return r;
 }
 
+/* The disk has a command for it, and fails that. */
+static int write_zeroes(struct through *t)
+{
+	sector_t most = min_t(sector_t, t->sectors, ZEROES), at, n;
+	void *buf = kzalloc(most << SECTOR_SHIFT, GFP_NOIO);
+	int r = buf ? 0 : -ENOMEM;
+
+	for (at = 0; at < t->sectors && !r; at += n) {
+		n = min(most, t->sectors - at);
+		r = dcd_disk_io(&t->e->data, REQ_OP_WRITE | REQ_SYNC, t->sector + at, buf,
+				n << SECTOR_SHIFT);
+	}
+	kfree(buf);
+	return r;
+}
+
 static int zero_data(struct through *t)
 {
-	return blkdev_issue_zeroout(t->e->data.bdev, t->sector, t->sectors, GFP_NOIO, 0) ?:
-	       dcd_disk_flush(&t->e->data);
+	int r = blkdev_issue_zeroout(t->e->data.bdev, t->sector, t->sectors, GFP_NOIO, 0);
+
+	if (r && r != -ENOMEM && !test_knob(zeroes_fail))
+		r = write_zeroes(t);
+	return r ?: dcd_disk_flush(&t->e->data);
 }
 
 /* Some of it was LOST, perhaps. */

@@ -15,6 +15,7 @@
 #define BLOCK		(DCD_BLOCK >> SECTOR_SHIFT)
 #define PARTS		16	/* of a piece that the disk didn't take */
 #define AGAIN_MOST	BIT_ULL(31)	/* an entry's */
+#define FAILED_RESTS	(60 * HZ)	/* past the log, after one that failed */
 #define UNDISCARDED	16	/* in a row that failed, and could be written */
 #define QUICK_US	5000
 #define SLOW_US		50000
@@ -24,6 +25,7 @@
 TEST_KNOB(bool, discard_waits, "the destager waits for a discard however long it takes");
 TEST_KNOB(bool, zeroing_waits, "the destager waits for a zeroing however long it takes");
 TEST_KNOB(bool, discard_keeps, "a discard is one, though the LUN says that it zeroes");
+TEST_KNOB(bool, wiped_again, "what couldn't be wiped is wiped again in each round past the log");
 TEST_KNOB(bool, any_refuses, "a disk that fails a discard, for whatever reason, can't discard");
 TEST_KNOB(bool, wipes_call, "a wipe that was waited for calls the destager, too");
 TEST_KNOB(bool, discard_unheld, "what a wipe that hangs may come over is written all the same");
@@ -151,6 +153,7 @@ bool dcd_wipes_under_way(struct dcd_engine *e)
 void dcd_wipes_init(struct dcd_engine *e)
 {
 	e->wipes.piece = PIECE_FIRST;
+	e->wipes.failed_until = jiffies;
 	e->wipes.to_zeroes = bdev_max_discard_sectors(e->data.bdev) &&
 			     bdev_write_zeroes_sectors(e->data.bdev);
 	INIT_WORK(&e->wipes.work, wipe_work);
@@ -187,6 +190,16 @@ sector_t dcd_fill_most(const struct dcd_engine *e)
 	return most > GRANULE ? round_down(most, GRANULE) : round_down(most, BLOCK);
 }
 
+/*
+ * Past the log a round that fails begins anew at the same place. What can't be wiped there is
+ * written: else no round would ever end, though the disk takes writes.
+ */
+static void wipe_failed(struct dcd_engine *e, int error)
+{
+	if (error && error != -ENOMEM && error != -EINPROGRESS && !test_knob(wiped_again))
+		e->wipes.failed_until = jiffies + FAILED_RESTS;
+}
+
 /* Is none of these wiped now? */
 static bool rests(struct dcd_engine *e, bool discard, u64 granule)
 {
@@ -194,6 +207,7 @@ static bool rests(struct dcd_engine *e, bool discard, u64 granule)
 
 	w->rests = w->rests && time_before(jiffies, e->bad.next);
 	return w->hangs || (!discard && w->rests) ||
+	       (e->sweep.past_log && time_before(jiffies, w->failed_until)) ||
 	       (dcd_stuck_left(e) < granule && granule <= dcd_stuck_most(e));
 }
 
@@ -323,6 +337,12 @@ static bool is_refusal(int error)
 	return error == -EOPNOTSUPP || error == -EREMOTEIO || test_knob(any_refuses);
 }
 
+/* A disk that is @written meanwhile isn't away. */
+static bool never_discards(struct dcd_engine *e, int error, bool written)
+{
+	return is_refusal(error) || (written && ++e->wipes.undiscarded >= UNDISCARDED);
+}
+
 static void cannot_discard(struct dcd_engine *e, int error)
 {
 	pr_warn("dcd: %s: the data disk %pg can't discard: error %d; it is written instead\n",
@@ -383,10 +403,12 @@ sector_t dcd_wipe_bad(struct dcd_engine *e)
 static void failed(struct dcd_engine *e)
 {
 	struct dcd_wipes *w = &e->wipes;
+	bool written = dcd_stuck_others_since(e, w->first, w->since);
 
 	if (w->error == -ENOMEM)
 		return;
-	if (w->kind == DCD_LOAD_DISCARD && is_refusal(w->error))
+	wipe_failed(e, w->error);
+	if (w->kind == DCD_LOAD_DISCARD && never_discards(e, w->error, written))
 		cannot_discard(e, w->error);
 	else if (w->kind == DCD_LOAD_DISCARD)
 		dcd_data_failed(e, w->error);
@@ -438,9 +460,9 @@ int dcd_wipe(struct dcd_engine *e, enum dcd_load_kind kind, const struct dcd_pla
 	}
 	if (kind == DCD_LOAD_WIPE)
 		r = do_or_hold(e, kind, p);
-	/* A disk that can be written there isn't away. */
-	if (discard && (is_refusal(discard) || (!r && ++e->wipes.undiscarded >= UNDISCARDED)))
+	if (discard && never_discards(e, discard, !r))
 		cannot_discard(e, discard);
+	wipe_failed(e, r);
 	if (!r)
 		learn(&e->wipes, sectors, ktime_us_delta(ktime_get(), began));
 	return r;

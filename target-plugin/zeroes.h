@@ -80,6 +80,7 @@ struct dcd_wipes {
 	bool to_zeroes;
 	bool hangs;
 	bool rests;
+	unsigned long failed_until;	/* jiffies: past the log it is written before that */
 	bool under_way;
 	enum dcd_load_kind kind;
 	u64 first, last;

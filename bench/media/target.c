@@ -342,15 +342,16 @@ static blk_status_t refusal(struct dm_target *ti, const struct bio *bio)
 
 static int media_map(struct dm_target *ti, struct bio *bio)
 {
-	blk_status_t status = refusal(ti, bio);
+	blk_status_t status;
 
+	if (hold_back(ti, bio))
+		return DM_MAPIO_SUBMITTED;
+	status = refusal(ti, bio);
 	if (status) {
 		bio->bi_status = status;
 		bio_endio(bio);
 		return DM_MAPIO_SUBMITTED;
 	}
-	if (hold_back(ti, bio))
-		return DM_MAPIO_SUBMITTED;
 	return media_do(ti, bio);
 }
 
@@ -361,14 +362,22 @@ static void let_go(struct dm_target *ti)
 	struct bio *bio;
 
 	spin_lock_irq(&m->hold_lock);
-	m->hold = false;
+	if (!READ_ONCE(m->discards))
+		m->hold = false;
 	m->hold_at = NOWHERE;
 	held = m->held;
 	bio_list_init(&m->held);
 	spin_unlock_irq(&m->hold_lock);
-	while ((bio = bio_list_pop(&held)))
-		if (media_do(ti, bio) == DM_MAPIO_KILL)
+	while ((bio = bio_list_pop(&held))) {
+		blk_status_t status = refusal(ti, bio);
+
+		if (status) {
+			bio->bi_status = status;
+			bio_endio(bio);
+		} else if (media_do(ti, bio) == DM_MAPIO_KILL) {
 			bio_io_error(bio);
+		}
+	}
 }
 
 static void media_status(struct dm_target *ti, status_type_t type, unsigned int flags,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""policy block: the session is lost, and a write is held; the LUN is back as another device, and the
-write is acknowledged. Args: who brings the device: re-add, monitor.
+"""policy block: the session is lost, and a write is held; the LUN is back as another device, and
+the write is acknowledged. Args: who brings the device: re-add, monitor.
 """
 
 from __future__ import annotations

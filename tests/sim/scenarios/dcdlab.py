@@ -68,6 +68,14 @@ class Disk:
             good = last + 1
         self._load([*lines, self._good(good, self.sectors, slow_ms)])
 
+    def refuse_late(self, ms: int, first: int = 0, last: int | None = None) -> None:
+        """Writes to these sectors, or to any, are I/O errors after such a time; reads are good."""
+        end = self.sectors if last is None else last + 1
+        good = f"{self._medium} {first}"
+        lines = [self._linear(0, first)] if first else []
+        lines.append(f"{first} {end - first} delay {good} 0 {self._bad()} {first} {ms} {good} 0")
+        self._load([*lines, self._linear(end, self.sectors)] if end < self.sectors else lines)
+
     def fail_late(self, ms: int, *parts: tuple[int, int]) -> None:
         """Reads and writes of these parts, in their order, are I/O errors, after such a time."""
         bad = self._bad()

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A disk that takes its time to say that it can't: an error after a second or more, as of a command
+that is tried again and again, and no hang.
+
+  discard   each discard of the data disk fails late: while the log is left, and past a dead one
+  zeroing   so does each zeroing, at once
+  left      after the log was left, UNMAP and WRITE SAME are written
+  log       the log is dead, and takes 30 s to refuse a write
+  block     a block of the log is bad, and takes 7 s to refuse a write
+
+Arguments: parts (all of them if there are none).
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from dcdlab import RING_START, SEGMENT, Box, Model, filled
+from locklab import base, blk
+
+SLOTS = 8
+OLD, NEW = 4096, 8192  # sectors: what is there before; where is written
+WIPED = 2048
+
+
+def box_of(nvram: str, zeroes: str) -> tuple[Box, Model]:
+    box = Box(
+        nvram=nvram, data_mib=64, log_mib=8, nvram_bytes=4096 + SLOTS * SEGMENT,
+        data_options={"zeroes": zeroes}, settings="destage_idle_ms=50,scrub_kib=0",
+    )  # fmt: skip
+    return box, Model(box.data.sectors)
+
+
+@contextmanager
+def fails(box: Box, late: float) -> Iterator[None]:
+    """The data disk's discards and zeroings, after so many seconds each."""
+    stop = threading.Event()
+
+    def lets_go() -> None:
+        while not stop.wait(0.005):
+            if box.data.held():
+                time.sleep(late)
+                box.data.let_go()
+
+    box.data.discards("fail")
+    thread = threading.Thread(target=lets_go)
+    if late:
+        box.data.hold_discards()
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        if late:
+            thread.join()
+        box.data.discards("good")
+        box.data.let_go()
+
+
+def writes(disk: blk.Disk, model: Model, n: int) -> None:
+    """Each of them in time, and one more than NVRAM takes."""
+    for i in range(n):
+        at = NEW + 64 * (i % 64)
+        took = blk.timed(partial(filled, disk, model, at, at + 64, f"new {i}"))
+        base.expect(took < 5, f"write {i} took {took:.1f} s")
+        time.sleep(0.2)
+
+
+def leaves(nvram: str, zeroes: str, late: float, wipe: Callable[[blk.Disk], None]) -> None:
+    base.step(f"a log that works is left, {nvram}")
+    box, model = box_of(nvram, zeroes)
+    with box.disk() as disk:
+        filled(disk, model, 0, OLD, "old")
+        box.destaged()
+        with fails(box, late):
+            wipe(disk)
+            model.put(0, bytes(WIPED * blk.SECTOR))
+            box.set("leave_log=1")
+            writes(disk, model, 2 * SLOTS)
+            box.says("log LEFT", "the log to be left")
+        model.check(disk, "left")
+    box.away()
+
+
+def dead(nvram: str, zeroes: str, late: float, wipe: Callable[[blk.Disk], None]) -> None:
+    base.step(f"writes go on past a dead log, {nvram}")
+    box, model = box_of(nvram, zeroes)
+    with box.disk() as disk:
+        filled(disk, model, 0, OLD, "old")
+        box.destaged()
+        with fails(box, late):
+            wipe(disk)
+            model.put(0, bytes(WIPED * blk.SECTOR))
+            box.log.fail_writes()
+            writes(disk, model, 4 * SLOTS)
+        box.log.heal()
+        model.check(disk, "past it")
+    box.away()
+
+
+def discard() -> None:
+    for late in (0.0, 0.4):
+        leaves("dram:battery", "off", late, lambda disk: disk.discard(0, WIPED))
+        dead("lab", "off", late, lambda disk: disk.discard(0, WIPED))
+
+
+def zeroing() -> None:
+    leaves("lab", "on", 0, lambda disk: disk.zero(0, WIPED))
+    dead("lab", "on", 0, lambda disk: disk.zero(0, WIPED))
+
+
+def left() -> None:
+    base.step("the log is left, and the data disk's zeroing fails")
+    box, model = box_of("lab", "on")
+    with box.disk() as disk:
+        box.set("leave_log=1")
+        box.says("log LEFT", "the log to be left")
+        filled(disk, model, 0, OLD, "old")
+        with fails(box, 0):
+            disk.zero(0, WIPED + 8)
+            disk.discard(WIPED + 8, WIPED - 8)
+        model.put(0, bytes(2 * WIPED * blk.SECTOR))
+        model.check(disk, "zeroed")
+    box.away()
+
+
+def loaded(disk: blk.Disk, seconds: float) -> tuple[float, int]:
+    """For how long small writes stood, of those that took over a second; how many failed."""
+    stood = 0.0
+    failed = n = 0
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        began = time.monotonic()
+        try:
+            disk.write(8 * (n % 4000), blk.pattern(f"{n}", 8))
+        except OSError:
+            failed += 1
+        took = time.monotonic() - began
+        stood, n = stood + (took if took > 1 else 0), n + 1
+        time.sleep(0.02)
+    print(f"  {n} writes, {failed} failed, stood {stood:.0f} s", flush=True)
+    return stood, failed
+
+
+def log() -> None:
+    base.step("the log is dead, and takes 30 s to say so")
+    box = Box(nvram="lab", data_mib=64, log_mib=32, nvram_bytes=4096 + 32 * SEGMENT,
+              settings="scrub_kib=0,busy_after_ms=60000")  # fmt: skip
+    with box.disk() as disk:
+        box.log.refuse_late(30000)
+        stood, failed = loaded(disk, 400)
+        base.equal(failed, 0, "writes that failed")
+        base.expect(stood < 120, f"of 400 s writes stood for {stood:.0f}")
+        box.log.heal()
+    box.away()
+
+
+def block() -> None:
+    base.step("a block of the log is bad, and takes 7 s to say so")
+    box = Box(nvram="dram:battery", data_mib=64, log_mib=16, nvram_bytes=4096 + 32 * SEGMENT,
+              settings="scrub_kib=0,busy_after_ms=60000")  # fmt: skip
+    place = RING_START // blk.SECTOR + 40 * SEGMENT // blk.SECTOR + 24
+    with box.disk() as disk:
+        box.log.refuse_late(7000, place, place + 7)
+        loaded(disk, 150)
+        base.equal(box.count("moved_blocks"), 1, "blocks that were moved")
+        base.equal(loaded(disk, 150), (0, 0), "seconds that writes stood then, writes that failed")
+        box.log.heal()
+    box.away()
+
+
+PARTS: dict[str, Callable[[], None]] = {
+    one.__name__: one for one in (discard, zeroing, left, log, block)
+}
+for part in sys.argv[1:] or PARTS:
+    PARTS[part]()
+base.step("done")

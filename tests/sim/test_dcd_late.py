@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The DCD on disks that answer late, never, or with an error that comes late, and what a discard or
+a zeroing holds up."""
+
+from __future__ import annotations
+
+import pytest
+from labrun import KERNELS, knobs, lab
+
+
+@pytest.mark.parametrize("part", ["cut", "thin", "zeroing", "trim", "remote", "mkfs"])
+def test_discards_hold_up_nothing(part: str) -> None:
+    run = lab("dcd_discard.py", part)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_discards_that_fail_for_a_moment_or_always(kernel: str) -> None:
+    run = lab("dcd_discard.py", "away", "refused", "never", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("part", "says"), [
+    ("away", "the discards don't reach the pool"), ("never", "whether one error says"),
+])  # fmt: skip
+def test_a_discard_that_fails_can_be_taken_for_a_refusal(part: str, says: str) -> None:
+    """The control: no later one gets to the disk, and a trim writes to it."""
+    run = lab("dcd_discard.py", part, options=knobs("dcd", "any_refuses"))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
+@pytest.mark.parametrize(
+    ("kernel", "parts"), [
+        ("plain", ()), ("checked", ("closed", "cut", "both")),
+    ],
+)  # fmt: skip
+def test_discards_that_hang(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_hung_discard.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(
+    ("knob", "part", "says"),
+    [
+        ("discard_waits", "minutes", "Input/output error"),
+        ("discard_unheld", "minutes", "has other bytes"),
+        ("discard_unheld", "dead_log", "has other bytes"),
+        ("close_waits", "closed", "the close waits for the discard"),
+    ],
+)
+def test_discards_that_hang_can_hold_or_overtake(knob: str, part: str, says: str) -> None:
+    """The control: destage waits for them, or writes where they may still come; so does a close."""
+    run = lab("dcd_hung_discard.py", part, options=knobs("dcd", knob))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
+@pytest.mark.parametrize(("kernel", "parts"), [
+    pytest.param("plain", (), marks=pytest.mark.long),
+    ("plain", ("battery", "cut_bad", "dead_log_closed")),
+    ("checked", ("overtaken", "closed", "closed_bad", "cut", "dead_log")),
+])  # fmt: skip
+def test_zeroes_that_come_late(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_zeroing.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("knob", "part", "says"), [
+    ("zeroing_waits", "some", "a write took"), ("looks_long", "quick", "a write took"),
+    ("always_asks", "some", "a write took"),
+    ("discard_unheld", "overtaken", "has other bytes"),
+    ("discard_unheld", "dead_log", "has other bytes"),
+])  # fmt: skip
+def test_zeroes_that_come_late_can_hold_or_overtake(knob: str, part: str, says: str) -> None:
+    """The control: destage waits for them or for what it asks, or writes where they may come."""
+    run = lab("dcd_zeroing.py", part, options=knobs("dcd", knob))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
+@pytest.mark.parametrize(("kernel", "parts"), [
+    ("plain", ()), ("checked", ("closed", "cut", "dead_log", "dead_log_closed")),
+])  # fmt: skip
+def test_writes_that_come_late(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_late_write.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("knob", "part", "says"), [
+    ("late_waits", "errors", "a write took"), ("late_unheld", "dead_log", "has other bytes"),
+    ("asks_held", "asked", "has other bytes"), ("late_lasts", "flushed", "has other bytes"),
+])  # fmt: skip
+def test_writes_that_come_late_can_hold_or_overtake(knob: str, part: str, says: str) -> None:
+    """The control: destage waits for them, writes where they may still come, or believes a disk
+    that has lost its cache."""
+    run = lab("dcd_late_write.py", part, options=knobs("dcd", knob))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
+@pytest.mark.parametrize(("kernel", "parts"), [
+    ("plain", ()), ("checked", ("overtaken", "moved", "closed", "cut", "dead_log", "leave_hung")),
+])  # fmt: skip
+def test_reads_of_the_log_that_come_late(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_late_read.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("knob", "part", "says"), [
+    ("late_reads_wait", "errors", "a write took"), ("aside_waits", "errors", "a write took"),
+    ("late_stale", "overtaken", "has other bytes"), ("read_stale", "moved", "something else"),
+    ("held_holds_all", "errors", "Input/output error"),
+    ("late_stays", "leave_all_hung", "the log to be left"),
+    ("pins_hold", "pinned_closed", "the close waits for the log"),
+    ("pins_hold", "pinned_dead", "a write took"),
+])  # fmt: skip
+def test_reads_of_the_log_that_come_late_can_hold_or_overtake(
+    knob: str, part: str, says: str
+) -> None:
+    """The control: who asks the log waits for it, or what comes late is believed."""
+    run = lab("dcd_late_read.py", part, options=knobs("dcd", knob))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_refusals_that_come_late(kernel: str) -> None:
+    run = lab("dcd_slow_refusals.py", kernel=kernel, options=("--sim-timeout", "3600"))
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("part", "knob", "says"), [
+    ("discard", "wiped_again", "write 2 took"), ("zeroing", "wiped_again", "Input/output error"),
+    ("left", "zeroes_fail", "BLKZEROOUT"), ("log", "refusal_hurries", "of 400 s writes stood"),
+    ("block", "spares_hurry", "blocks that were moved: got 0"),
+])  # fmt: skip
+def test_refusals_that_come_late_can_hold(part: str, knob: str, says: str) -> None:
+    run = lab("dcd_slow_refusals.py", part, options=("--sim-timeout", "3600", *knobs("dcd", knob)))
+    assert run.rc == 1 and says in run.text, run.text
