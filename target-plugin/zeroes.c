@@ -403,12 +403,12 @@ sector_t dcd_wipe_bad(struct dcd_engine *e)
 static void failed(struct dcd_engine *e)
 {
 	struct dcd_wipes *w = &e->wipes;
-	bool written = dcd_stuck_others_since(e, w->first, w->since);
 
 	if (w->error == -ENOMEM)
 		return;
 	wipe_failed(e, w->error);
-	if (w->kind == DCD_LOAD_DISCARD && never_discards(e, w->error, written))
+	if (w->kind == DCD_LOAD_DISCARD &&
+	    never_discards(e, w->error, dcd_stuck_others_since(e, w->first, w->since)))
 		cannot_discard(e, w->error);
 	else if (w->kind == DCD_LOAD_DISCARD)
 		dcd_data_failed(e, w->error);
