@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The remote leg as a LUN: found again after a logout, logged in to, given back to the mirror."""
 
+import errno
 import subprocess
 import time
 import tomllib
@@ -67,6 +68,38 @@ def given_back(both: pair.Pair) -> None:
     blk.same(both.local.node, now, int(clilab.examined(both.local.node)["data_len"]))
 
 
+def taken(tag: str) -> bool:
+    try:
+        put(tag, 4096)
+    except OSError as err:
+        base.equal(err.errno, errno.EIO, "while no leg is there")
+        return False
+    return True
+
+
+def only_leg(both: pair.Pair) -> None:
+    good("assemble", "m")
+    for who in ("the monitor", "re-add"):
+        base.step(f"the only leg's session is closed below the mirror: {who}")
+        clilab.in_sync()
+        good("fail", "m", "local")
+        put(f"alone {who}", 0)
+        both.session.logout()
+        base.expect(not taken("nowhere"), "a write to no leg was accepted")
+        if who == "re-add":
+            base.until(lambda: clilab.run("re-add", "m", "remote").code == 0, "re-add")
+            put("back", 4096)
+        else:
+            with subprocess.Popen([clilab.COMMAND, "monitor", "m", "--interval", "3"]) as watch:
+                base.until(lambda: taken("back"), "the LUN to be given back", 60)
+                watch.terminate()
+        good("re-add", "m", "local")
+    clilab.in_sync()
+    now = clilab.status()["legs"]["remote"]["device"]
+    good("stop", "m")
+    blk.same(both.local.node, now, int(clilab.examined(both.local.node)["data_len"]))
+
+
 def logged_in(both: pair.Pair) -> None:
     base.step("assemble logs in by itself")
     both.session.logout()
@@ -95,5 +128,6 @@ clilab.udev()
 with pair.pair("iblock") as both:
     created(both)
     given_back(both)
+    only_leg(both)
     logged_in(both)
 base.step("done")
