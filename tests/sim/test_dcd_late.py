@@ -59,7 +59,8 @@ def test_discards_that_hang_can_hold_or_overtake(knob: str, part: str, says: str
 @pytest.mark.parametrize(("kernel", "parts"), [
     pytest.param("plain", (), marks=pytest.mark.long),
     ("plain", ("battery", "cut_bad", "dead_log_closed")),
-    ("checked", ("overtaken", "closed", "closed_bad", "cut", "dead_log")),
+    pytest.param("checked", ("overtaken", "closed", "closed_bad", "cut", "dead_log"),
+                 marks=pytest.mark.long),
 ])  # fmt: skip
 def test_zeroes_that_come_late(kernel: str, parts: tuple[str, ...]) -> None:
     run = lab("dcd_zeroing.py", *parts, kernel=kernel)
@@ -100,7 +101,9 @@ def test_writes_that_come_late_can_hold_or_overtake(knob: str, part: str, says: 
 
 
 @pytest.mark.parametrize(("kernel", "parts"), [
-    ("plain", ()), ("checked", ("overtaken", "moved", "closed", "cut", "dead_log", "leave_hung")),
+    ("plain", ()),
+    pytest.param("checked", ("overtaken", "moved", "closed", "cut", "dead_log", "leave_hung"),
+                 marks=pytest.mark.long),
 ])  # fmt: skip
 def test_reads_of_the_log_that_come_late(kernel: str, parts: tuple[str, ...]) -> None:
     run = lab("dcd_late_read.py", *parts, kernel=kernel)

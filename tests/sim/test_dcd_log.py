@@ -9,7 +9,10 @@ from labrun import KERNELS, SLOW_KERNELS, knobs, lab
 
 @pytest.mark.parametrize(("kernel", "parts"), [
     ("plain", ()),
-    ("checked", ("dram:battery", "full-lab", "read-only-half", "rests", "closed", "dead")),
+    pytest.param(
+        "checked", ("dram:battery", "full-lab", "read-only-half", "rests", "closed", "dead"),
+        marks=pytest.mark.long,
+    ),
 ])  # fmt: skip
 def test_a_log_that_is_away_for_a_moment_refuses_nothing(
     kernel: str, parts: tuple[str, ...]
@@ -47,7 +50,9 @@ def test_a_dead_log_that_is_read_again_can_be_passed_by(part: str, knob: str, sa
 
 
 @pytest.mark.parametrize(("kernel", "parts"), [
-    ("plain", ()), ("checked", ("log-lab-reads", "log-dram:battery", "bytes", "data-full", "zone")),
+    ("plain", ()),
+    pytest.param("checked", ("log-lab-reads", "log-dram:battery", "bytes", "data-full", "zone"),
+                 marks=pytest.mark.long),
 ])  # fmt: skip
 def test_that_a_disk_works_again_is_found(kernel: str, parts: tuple[str, ...]) -> None:
     run = lab("dcd_away.py", *parts, kernel=kernel)

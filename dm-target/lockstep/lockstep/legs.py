@@ -138,7 +138,7 @@ def _judge(
         if grown:
             way = f"{at.given}: {grown}. Don't replace it"
         raise Refused(f"{at.given} can't be the {leg} leg of {kept.name}: {verdict.text} {way}")
-    # One that the mirror has in use is that by itself. The kernel knows what it has said on it last.
+    # One that it has in use is the source by itself; the kernel knows what it has said there last.
     in_use = assembly.status_of(kept.name).health[leg] == "A"
     if verdict.join and verdict.source == leg and not in_use:
         raise Refused(
