@@ -72,16 +72,9 @@ def _dead_leg(args: argparse.Namespace) -> str:
     if leg is None:
         what = "both legs are dead: name one" if dead else "no leg is dead"
         raise Refused(f"{args.name}: {what}")
-    if leg not in dead and not is_gone(args.name, leg):
+    if leg not in dead:
         raise Refused(f"{args.name}: the {leg} leg isn't dead")
     return leg
-
-
-def is_gone(name: str, leg: str) -> bool:
-    """The table's device is. The kernel doesn't call the only leg that has everything dead, nor the
-    source of a resync: nothing stands in for it."""
-    number = table.Table.parse(dm.table(name)).devices[leg]
-    return number != ABSENT and not device.present(device.by_number(number))
 
 
 def attach(kept: config.Config, leg: str, at: device.Device, *, search: bool = True) -> bool:
@@ -138,9 +131,7 @@ def _judge(
         if grown:
             way = f"{at.given}: {grown}. Don't replace it"
         raise Refused(f"{at.given} can't be the {leg} leg of {kept.name}: {verdict.text} {way}")
-    # One that it has in use is the source by itself; the kernel knows what it has said there last.
-    in_use = assembly.status_of(kept.name).health[leg] == "A"
-    if verdict.join and verdict.source == leg and not in_use:
+    if verdict.join and verdict.source == leg:
         raise Refused(
             f"{at.given} went on without this mirror: {verdict.text} Nothing of it may be"
             f" overwritten by guess: lockstep stop {kept.name}, then lockstep assemble"

@@ -9,7 +9,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 from . import assembly, config, device, digests, dm, legs, show, status, table
@@ -191,7 +190,7 @@ def monitor(args: argparse.Namespace) -> int:
             if now is None:
                 event.sleep()
                 continue
-            dead = [leg for leg in LEGS if _is_missing(args.name, leg, now)]
+            dead = [leg for leg in LEGS if now.health[leg] in ("D", table.ABSENT)]
             for leg in dead:
                 complaint = ""
                 try:
@@ -214,14 +213,6 @@ def _is_new(name: str, leg: str, at: device.Device) -> bool:
     return table.Table.parse(dm.table(name)).devices[leg] != at.number
 
 
-def _is_missing(name: str, leg: str, now: Status) -> bool:
-    if now.health[leg] in ("D", table.ABSENT):
-        return True
-    with suppress(Failed, Refused):  # The mirror may have gone.
-        return legs.is_gone(name, leg)
-    return False
-
-
 def _give_back(name: str, leg: str, seen: Status, searched: set[device.Device]) -> None:
     """`searched`: devices that have been looked at for metadata of when they were smaller. That
     takes half a minute, and a slow wire, so it is done once."""
@@ -241,7 +232,7 @@ def _give_back(name: str, leg: str, seen: Status, searched: set[device.Device]) 
         if not dm.exists(name):
             return
         now = assembly.status_of(name)
-        if not _is_missing(name, leg, now) or _told(leg, now):
+        if now.health[leg] in ("A", "a") or _told(leg, now):
             return
         if _is_new(name, leg, at):
             search = at not in searched
