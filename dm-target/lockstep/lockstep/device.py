@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import json
+import mmap
 import os
 import stat
 from collections.abc import Iterator
@@ -95,6 +96,23 @@ def present(node: str) -> bool:
         state = at.disk() / "device/state"
         return at.sectors > 0 and (not state.exists() or state.read_text().strip() in _UP)
     except (Failed, Refused, OSError):
+        return False
+
+
+def answers(number: str) -> bool:
+    """The device MAJOR:MINOR is there, its session is up, and its first block can be read from it.
+    That takes as long as the kernel lets a read wait: not for under a lock."""
+    node = by_number(number)
+    if not present(node):
+        return False
+    try:
+        disk = os.open(node, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
+        try:
+            with mmap.mmap(-1, mmap.PAGESIZE) as block:
+                return os.preadv(disk, [block], 0) > 0
+        finally:
+            os.close(disk)
+    except OSError:
         return False
 
 

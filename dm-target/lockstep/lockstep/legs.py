@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 
 from . import assembly, config, device, digests, dm, grow, late, meta, table
 from .errors import Failed, Refused
+from .status import Status
 from .table import ABSENT
 
 _DEAD = ("D", ABSENT)
@@ -34,7 +36,7 @@ def re_add(args: argparse.Namespace) -> None:
     """A dead leg is back, maybe under another device number. What is on it decides whether the
     kernel takes it; nothing is written here."""
     dm.running(args.name)
-    leg = _dead_leg(args)
+    leg = _missing_leg(args)
     kept = config.load(args.name)
     node = args.device or kept.devices()[leg]
     if node == ABSENT:
@@ -48,7 +50,7 @@ def re_add(args: argparse.Namespace) -> None:
             device.log_in(kept.target, kept.portal)
             digests.wait(kept.options)
         dm.running(args.name)
-        leg = _dead_leg(args)
+        leg = _missing_leg(args)
     at = device.look(node)
     if attach(kept, leg, at):
         print(f"{args.name}: the {leg} leg is {node} ({at.kernel}) from now on")
@@ -64,17 +66,38 @@ def re_add(args: argparse.Namespace) -> None:
         print(f"{args.name}: the {leg} leg is back{missed}")
 
 
-def _dead_leg(args: argparse.Namespace) -> str:
+def _missing_leg(args: argparse.Namespace) -> str:
     """The one that is meant."""
+    kept = config.load(args.name)
+    seen = assembly.status_of(args.name)
+    asked = [args.leg] if args.leg else list(table.LEGS)
+    with config.unlocked():
+        gone = [
+            leg for leg in asked if is_lost(kept, leg, args.device or kept.devices()[leg], seen)
+        ]
     now = assembly.status_of(args.name)
-    dead = [leg for leg in table.LEGS if now.health[leg] in _DEAD]
-    leg: str | None = args.leg or (dead[0] if len(dead) == 1 else None)
+    missing = [leg for leg in table.LEGS if leg in gone or now.health[leg] in _DEAD]
+    leg: str | None = args.leg or (missing[0] if len(missing) == 1 else None)
     if leg is None:
-        what = "both legs are dead: name one" if dead else "no leg is dead"
+        what = "both legs are dead or their devices gone: name one" if missing else "no leg is dead"
         raise Refused(f"{args.name}: {what}")
-    if leg not in dead:
-        raise Refused(f"{args.name}: the {leg} leg isn't dead")
+    if leg not in missing:
+        raise Refused(f"{args.name}: the {leg} leg isn't dead, nor is its device gone")
     return leg
+
+
+def is_lost(kept: config.Config, leg: str, node: str, seen: Status) -> bool:
+    """The kernel doesn't call a leg dead without which nothing is left, whatever becomes of its
+    device. So: the device of the table is gone, or only fails, and the leg's name leads to
+    another one, or nowhere yet. While I/O waits for it nobody can take it away. It is asked, and
+    may take its time: not for under the lock."""
+    number = table.Table.parse(dm.table(kept.name)).devices[leg]
+    if seen.health[leg] in _DEAD or leg in seen.silent or number == ABSENT:
+        return False
+    with suppress(Failed):
+        if device.look(node).number == number:
+            return False
+    return not device.answers(number)
 
 
 def attach(kept: config.Config, leg: str, at: device.Device, *, search: bool = True) -> bool:
@@ -115,7 +138,13 @@ def _judge(
     kept: config.Config, leg: str, at: device.Device, now: table.Table, *, search: bool
 ) -> None:
     """Refuses what the kernel would refuse, before it has to do that with the device suspended."""
+    state = assembly.status_of(kept.name)
+    lost = state.health[leg] not in _DEAD
     rest = now.devices[table.other(leg)]
+    if lost and state.health[table.other(leg)] in _DEAD:
+        if state.standing == "alone":
+            _refuse_copy(kept, leg, at, rest)
+        rest = ABSENT  # The mirror runs without it.
     nodes = {leg: at.node, table.other(leg): rest if rest == ABSENT else device.by_number(rest)}
     verdict = meta.verdict(nodes[table.LOCAL], nodes[table.REMOTE])
     grown = ""
@@ -131,7 +160,8 @@ def _judge(
         if grown:
             way = f"{at.given}: {grown}. Don't replace it"
         raise Refused(f"{at.given} can't be the {leg} leg of {kept.name}: {verdict.text} {way}")
-    if verdict.join and verdict.source == leg:
+    # Of one that is lost the kernel knows what it had.
+    if verdict.join and verdict.source == leg and not lost:
         raise Refused(
             f"{at.given} went on without this mirror: {verdict.text} Nothing of it may be"
             f" overwritten by guess: lockstep stop {kept.name}, then lockstep assemble"
@@ -139,6 +169,24 @@ def _judge(
         )
     if verdict.unmarked:
         meta.mark(*(at.node if one == leg else ABSENT for one in table.LEGS))
+
+
+def _refuse_copy(kept: config.Config, leg: str, at: device.Device, rest: str) -> None:
+    """Of a leg that has gone on alone, from before that. The kernel would refuse it, and couldn't
+    go on with the table before: neither leg of that can be read."""
+    seen = meta.examine(at.node, given=at.given, search=False)
+    if not seen.exists or seen.state == "alone":
+        return
+    # Who has lost a leg that was being filled needn't say that it goes on alone.
+    if rest != ABSENT:
+        filled = meta.examine(device.by_number(rest), search=False)
+        if filled.exists and filled.state in ("new", "target"):
+            return
+    raise Refused(
+        f"{at.given} can't be the {leg} leg of {kept.name}: that has gone on alone, and what is"
+        f" here is from before ({seen.state}): a copy or a snapshot, maybe. Bring the disk itself:"
+        f" lockstep examine {at.given}"
+    )
 
 
 def _grown(kept: config.Config, at: device.Device, now: table.Table, *, search: bool) -> str:

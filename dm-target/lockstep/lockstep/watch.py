@@ -17,6 +17,7 @@ from .report import summary
 from .status import Status
 from .table import LEGS
 
+_ALIVE = ("A", "a")
 Change = tuple[str, str | None, str | None]
 
 
@@ -190,8 +191,8 @@ def monitor(args: argparse.Namespace) -> int:
             if now is None:
                 event.sleep()
                 continue
-            dead = [leg for leg in LEGS if now.health[leg] in ("D", table.ABSENT)]
-            for leg in dead:
+            looked_after = [leg for leg in LEGS if _may_need(leg, now)]
+            for leg in looked_after:
                 complaint = ""
                 try:
                     _give_back(args.name, leg, now, searched)
@@ -201,12 +202,17 @@ def monitor(args: argparse.Namespace) -> int:
                 if complaint and complaint != complaints.get(leg):
                     print(complaint, file=sys.stderr, flush=True)
                 complaints[leg] = complaint
-            event.sleep(args.interval if dead else None)
+            event.sleep(args.interval if looked_after else None)
 
 
 def _told(leg: str, now: Status) -> bool:
     """By `lockstep fail`: until `re-add` the leg stays where it is, and nobody logs in to it."""
     return now.reasons.get(leg) == "told"
+
+
+def _may_need(leg: str, now: Status) -> bool:
+    """It is dead, or nobody stands in for it, so that the kernel can't call it dead."""
+    return now.health[leg] not in _ALIVE or now.health[table.other(leg)] != "A"
 
 
 def _is_new(name: str, leg: str, at: device.Device) -> bool:
@@ -223,19 +229,22 @@ def _give_back(name: str, leg: str, seen: Status, searched: set[device.Device]) 
     if leg == table.REMOTE and kept.target and not device.present(node):
         # Without the lock: to a site that is down this takes minutes.
         device.log_in(kept.target, kept.portal)
-    if not device.present(node):
+    if not device.present(node) or not _is_new(name, leg, device.look(node)):
         return
-    if leg == table.REMOTE and _is_new(name, leg, device.look(node)):
+    before = dm.table(name)
+    if seen.health[leg] in _ALIVE and not legs.is_lost(kept, leg, node, seen):
+        return
+    if leg == table.REMOTE:
         digests.wait(kept.options)
     with config.locked(name):
         at = device.look(node)
-        if not dm.exists(name):
+        if not dm.exists(name) or dm.table(name) != before or config.load(name) != kept:
             return
         now = assembly.status_of(name)
-        if now.health[leg] in ("A", "a") or _told(leg, now):
+        if now.health[leg] != seen.health[leg] or _told(leg, now) or leg in now.silent:
             return
         if _is_new(name, leg, at):
             search = at not in searched
             searched.add(at)
-            legs.attach(config.load(name), leg, at, search=search)
+            legs.attach(kept, leg, at, search=search)
             print(f"{name}: the {leg} leg is {node} ({at.kernel}) from now on", flush=True)

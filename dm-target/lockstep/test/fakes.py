@@ -45,6 +45,7 @@ class Host:
     devices: dict[str, create.Found] = field(default_factory=dict)
     in_use: dict[str, list[str]] = field(default_factory=dict)
     tails: set[str] = field(default_factory=set)
+    failing: set[str] = field(default_factory=set)
     _answers: list[dict[str, Any]] = field(default_factory=list)
 
     def says(self, command: str, out: object = "", *, err: str = "", code: int = 0) -> None:
@@ -132,6 +133,9 @@ def host(
     monkeypatch.setattr(device, "has_tail", lambda at, start: at.given in found.tails)
     monkeypatch.setattr(
         device, "by_number", lambda number: f"/dev/{chr(ord('a') + int(number[2:]) // 16)}"
+    )
+    monkeypatch.setattr(
+        device, "answers", lambda number: device.by_number(number) not in found.failing
     )
     monkeypatch.setattr(device, "stable_name", lambda at: (at.given, True))
     monkeypatch.setattr(device, "iscsi", lambda at: None)

@@ -49,3 +49,35 @@ def test_the_monitor_searches_once(host: Host, monkeypatch: pytest.MonkeyPatch) 
     code, _, err = host.lockstep("re-add", "m", "--device", "/dev/c")
     assert (code, "lockstep replace m remote" in err) == (3, True), err
     assert searched == [True]
+
+
+GOOD = {"verdict": "ok", "text": "in sync", "set_uuid": "u", "data_len": 100}
+FILLED = "aA 0/1024 resync 0 0 degrade 1024 0 0 0 together - 30 0 - 0"
+
+
+@pytest.mark.parametrize(
+    ("line", "failing", "given_back"),
+    [
+        (FILLED, "/dev/b", True),
+        (FILLED, "", False),
+        (FILLED + " 0 yes 1/2/0 - remote", "/dev/b", False),
+        (fakes.STATUS, "/dev/b", False),
+    ],
+    ids=["gone", "it answers", "I/O waits for it", "the kernel will call it dead"],
+)
+def test_the_only_good_leg_is_another_device(
+    host: Host, line: str, failing: str, given_back: bool
+) -> None:
+    for node in ("/dev/a", "/dev/b", "/dev/c"):
+        host.disk(node)
+    host.failing.add(failing)
+    config.save(Config("m", "/dev/a", "/dev/c", "u", wait=0))
+    host.runs("m", line)
+    host.says("lockstep-meta verdict", {**GOOD, "join": True, "source": "remote"})
+    now = assembly.status_of("m")
+    for leg in ("local", "remote"):
+        if watch._may_need(leg, now):
+            watch._give_back("m", leg, now, set())
+    assert len(host.calls("dmsetup load")) == given_back
+    if given_back:
+        assert "8:0 8:32" in host.calls("dmsetup load")[0]
