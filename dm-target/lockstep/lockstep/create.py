@@ -281,6 +281,7 @@ def replace_leg(args: argparse.Namespace) -> None:
     found = inspect(args.device, besides=mirror)
     if found.at.number == device.look(source).number:
         raise Refused(f"{args.device} is the {table.other(leg)} leg")
+    refuse_source(kept, leg, source, found)
     refuse_content(found, force=args.force)
     force = args.force or found.mirror.ours
     plan = meta.join(source, leg, found.at.node, dry=True, force=force, in_use=running)
@@ -341,6 +342,25 @@ def keep_replaced(kept: config.Config, leg: str, at: device.Device, *, running: 
             f"{at.given} is made the {leg} leg, but {err}\nWhen that is mended: {then}. Not"
             " `replace` again"
         ) from err
+
+
+def refuse_source(kept: config.Config, leg: str, source: str, found: Found) -> None:
+    """By another number it may be the very disk that is to be kept."""
+    if not found.mirror.exists:
+        return
+    rest = table.other(leg)
+    seen = meta.examine(device.look(source).node, search=False)
+    same = found.mirror.leg_uuid != "" and found.mirror.leg_uuid == seen.leg_uuid
+    if not seen.exists:  # It can't be asked.
+        same = bool(kept.uuid) and (found.mirror.uuid, found.mirror.leg) == (kept.uuid, rest)
+    if same:
+        raise Refused(
+            f"{found.at.given} carries the superblock of the {rest} leg, which {kept.name} is to"
+            f" be filled from ({source}): it is that disk by another path, or a copy of it. It"
+            f" isn't overwritten, --force or not. Take another disk for the {leg} leg; if the"
+            f" {rest} leg's device is gone: lockstep re-add {kept.name} {rest} --device"
+            f" {found.at.given}"
+        )
 
 
 # Refusals because of a leg that can't say what it has.

@@ -153,10 +153,7 @@ def _judge(
     if grow.move(kept, leg, at.node, verdict, grown=bool(grown)):
         verdict = meta.verdict(nodes[table.LOCAL], nodes[table.REMOTE])
     if not verdict.good:
-        way = (
-            f"Look at it: lockstep examine {at.given}. To make it the leg, losing what is on it:"
-            f" lockstep replace {kept.name} {leg} {at.given}"
-        )
+        way = f"Look at it: lockstep examine {at.given}. {_way(kept, leg, at, verdict)}"
         if grown:
             way = f"{at.given}: {grown}. Don't replace it"
         raise Refused(f"{at.given} can't be the {leg} leg of {kept.name}: {verdict.text} {way}")
@@ -169,6 +166,28 @@ def _judge(
         )
     if verdict.unmarked:
         meta.mark(*(at.node if one == leg else ABSENT for one in table.LEGS))
+
+
+def _way(kept: config.Config, leg: str, at: device.Device, verdict: meta.Verdict) -> str:
+    """What to do with a device that can't be the leg. Whoever overwrites one of this mirror's own
+    legs may lose what only that has."""
+    seen = meta.examine(at.node, given=at.given, search=False)
+    rest = table.other(leg)
+    ours = seen.exists and bool(kept.uuid) and seen.uuid == kept.uuid
+    if ours and seen.leg == rest:
+        return (
+            f"It is the {rest} leg of this mirror, or was: don't overwrite it. If the {rest} leg's"
+            f" device is gone: lockstep re-add {kept.name} {rest} --device {at.given}"
+        )
+    if ours and verdict.word != "outdated":
+        return (
+            f"It is a leg of this mirror: don't overwrite it. lockstep stop {kept.name}, then"
+            f" lockstep assemble {kept.name}, says what to decide"
+        )
+    return (
+        "To make it the leg, losing what is on it:"
+        f" lockstep replace {kept.name} {leg} {at.given}"
+    )
 
 
 def _refuse_copy(kept: config.Config, leg: str, at: device.Device, rest: str) -> None:
