@@ -171,6 +171,12 @@ def _judge(
 def _way(kept: config.Config, leg: str, at: device.Device, verdict: meta.Verdict) -> str:
     """What to do with a device that can't be the leg. Whoever overwrites one of this mirror's own
     legs may lose what only that has."""
+    anew = (
+        "To make it the leg, losing what is on it:"
+        f" lockstep replace {kept.name} {leg} {at.given}"
+    )
+    if verdict.word == "blank" and verdict.leg == leg:
+        return anew
     seen = meta.examine(at.node, given=at.given, search=False)
     rest = table.other(leg)
     ours = seen.exists and bool(kept.uuid) and seen.uuid == kept.uuid
@@ -184,10 +190,7 @@ def _way(kept: config.Config, leg: str, at: device.Device, verdict: meta.Verdict
             f"It is a leg of this mirror: don't overwrite it. lockstep stop {kept.name}, then"
             f" lockstep assemble {kept.name}, says what to decide"
         )
-    return (
-        "To make it the leg, losing what is on it:"
-        f" lockstep replace {kept.name} {leg} {at.given}"
-    )
+    return anew
 
 
 def _refuse_copy(kept: config.Config, leg: str, at: device.Device, rest: str) -> None:
