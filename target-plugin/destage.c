@@ -30,7 +30,7 @@
 #define AMID_UNREAD	(HZ / 4)	/* while a part of the log can't be read: the next round */
 #define DATA_BLIP	(3 * HZ)	/* the data disk may be away for so long */
 #define AMID_BLIP	(HZ / 2)	/* meanwhile: the next round */
-#define ASKED_LATEST	(600 * HZ)
+#define ASKED_LATEST	(600 * HZ)	/* if writes go on past it */
 #define ASKED_IN	16		/* a dead log has a part of a round in so many */
 #define CLOSE_TRIES	50
 #define LAST_CHANCE	(30 * HZ)	/* of a close */

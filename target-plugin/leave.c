@@ -126,7 +126,7 @@ static bool is_empty_enough(struct dcd_engine *e)
 	lockdep_assert_held(&e->lock);
 	if (e->tail < e->leave_at)
 		return false;
-	if (left <= e->leave_left - e->leave_left / 8) {
+	if (left < e->leave_left - e->leave_left / 8) {
 		e->leave_left = left;
 		e->leave_tries = 0;
 	}

@@ -14,8 +14,6 @@
 #include "engine.h"
 #include "lockstep-test.h"
 
-#define ZEROES 128U	/* sectors that are written at once */
-
 TEST_KNOB(bool, through_cached, "what goes through is left in the data disk's cache");
 TEST_KNOB(bool, through_over, "a write goes through to where one that was given up may still come");
 TEST_KNOB(bool, zeroes_fail, "what goes through and can't be zeroed isn't written either");
@@ -59,17 +57,28 @@ static bool copy(struct through *t, void *buf, size_t bytes, size_t done)
 	return true;
 }
 
-static int write_data(struct through *t)
+static bool is_wanted(struct through *t)
+{
+	bool yes;
+
+	spin_lock(&t->e->lock);
+	yes = t->rq;
+	spin_unlock(&t->e->lock);
+	return yes;
+}
+
+/* @zeroes: these, else what the request has. */
+static int write_data(struct through *t, bool zeroes)
 {
 	size_t bytes = (size_t)t->sectors << SECTOR_SHIFT, done = 0;
 	size_t most = min_t(size_t, bytes, DCD_IO_MAX);
-	void *buf = kvmalloc(most, GFP_NOIO);
+	void *buf = zeroes ? kvzalloc(most, GFP_NOIO) : kvmalloc(most, GFP_NOIO);
 	int r = buf ? 0 : -ENOMEM;
 
 	while (!r && done < bytes) {
 		size_t n = min(most, bytes - done);
 
-		if (!copy(t, buf, n, done)) {
+		if (zeroes ? !is_wanted(t) : !copy(t, buf, n, done)) {
 			r = -EAGAIN;
 			break;
 		}
@@ -81,28 +90,13 @@ static int write_data(struct through *t)
 	return r;
 }
 
-/* The disk has a command for it, and fails that. */
-static int write_zeroes(struct through *t)
-{
-	sector_t most = min_t(sector_t, t->sectors, ZEROES), at, n;
-	void *buf = kzalloc(most << SECTOR_SHIFT, GFP_NOIO);
-	int r = buf ? 0 : -ENOMEM;
-
-	for (at = 0; at < t->sectors && !r; at += n) {
-		n = min(most, t->sectors - at);
-		r = dcd_disk_io(&t->e->data, REQ_OP_WRITE | REQ_SYNC, t->sector + at, buf,
-				n << SECTOR_SHIFT);
-	}
-	kfree(buf);
-	return r;
-}
-
+/* A disk that has a command for it, and fails that, may take writes all the same. */
 static int zero_data(struct through *t)
 {
 	int r = blkdev_issue_zeroout(t->e->data.bdev, t->sector, t->sectors, GFP_NOIO, 0);
 
 	if (r && r != -ENOMEM && !test_knob(zeroes_fail))
-		r = write_zeroes(t);
+		return write_data(t, true);
 	return r ?: dcd_disk_flush(&t->e->data);
 }
 
@@ -186,16 +180,6 @@ static void end(struct through *t, int error)
 	}
 }
 
-static bool is_wanted(struct through *t)
-{
-	bool yes;
-
-	spin_lock(&t->e->lock);
-	yes = t->rq;
-	spin_unlock(&t->e->lock);
-	return yes;
-}
-
 static int go_through(struct through *t)
 {
 	struct dcd_engine *e = t->e;
@@ -209,7 +193,7 @@ static int go_through(struct through *t)
 		r = dcd_disk_flush(&e->data);
 		break;
 	case DCD_WRITE:
-		r = write_data(t);
+		r = write_data(t, false);
 		break;
 	default:
 		r = zero_data(t);

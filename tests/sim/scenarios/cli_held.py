@@ -6,7 +6,6 @@ the write is acknowledged. Args: who brings the device: re-add, monitor.
 from __future__ import annotations
 
 import subprocess
-import time
 from pathlib import Path
 
 import clilab
@@ -24,14 +23,6 @@ def write() -> None:
         disk.write(AT, blk.pattern("held", 8))
 
 
-def by_the_monitor(remote: str, other: str) -> None:
-    CONFIG.write_text(CONFIG.read_text().replace(remote, other))
-    monitor = subprocess.Popen([clilab.COMMAND, "monitor", "m", "--interval", "5"])
-    time.sleep(30)
-    monitor.terminate()
-    monitor.wait()
-
-
 (who,) = base.words(1, ("re-add", "monitor"))
 local, remote = Leg("llocal", mib=16), Leg("lremote", mib=16)
 good("create", "m", local.node, remote.node, "--yes")
@@ -44,11 +35,14 @@ clilab.wait(health="AD", standing="blocked")
 base.expect(not held.done, "the write has ended")
 base.step(f"the LUN is another device now: {who}")
 other = dm.create("lother", f"0 {remote.disk.sectors} linear {remote.disk.node} 0")
-if who == "monitor":
-    by_the_monitor(remote.node, other)
-else:
+if who == "re-add":
     good("re-add", "m", "remote", "--device", other)
-base.until(lambda: held.done, "the held write to end", 60)
+    base.until(lambda: held.done, "the held write to end", 60)
+else:
+    CONFIG.write_text(CONFIG.read_text().replace(remote.node, other))
+    with subprocess.Popen([clilab.COMMAND, "monitor", "m", "--interval", "5"]) as monitor:
+        base.until(lambda: held.done, "the held write to end", 60)
+        monitor.terminate()
 held.result()
 clilab.in_sync()
 with blk.Disk("/dev/mapper/m", write=False) as disk:

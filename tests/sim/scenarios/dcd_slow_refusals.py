@@ -71,8 +71,11 @@ def writes(disk: blk.Disk, model: Model, n: int) -> None:
         time.sleep(0.2)
 
 
-def leaves(nvram: str, zeroes: str, late: float, wipe: Callable[[blk.Disk], None]) -> None:
-    base.step(f"a log that works is left, {nvram}")
+@contextmanager
+def wiped(
+    nvram: str, zeroes: str, late: float, wipe: Callable[[blk.Disk], None]
+) -> Iterator[tuple[Box, blk.Disk, Model]]:
+    """What was on the data disk is to be wiped, and that fails for as long as this lasts."""
     box, model = box_of(nvram, zeroes)
     with box.disk() as disk:
         filled(disk, model, 0, OLD, "old")
@@ -80,27 +83,25 @@ def leaves(nvram: str, zeroes: str, late: float, wipe: Callable[[blk.Disk], None
         with fails(box, late):
             wipe(disk)
             model.put(0, bytes(WIPED * blk.SECTOR))
-            box.set("leave_log=1")
-            writes(disk, model, 2 * SLOTS)
-            box.says("log LEFT", "the log to be left")
-        model.check(disk, "left")
+            yield box, disk, model
+        box.log.heal()
+        model.check(disk, "in the end")
     box.away()
+
+
+def leaves(nvram: str, zeroes: str, late: float, wipe: Callable[[blk.Disk], None]) -> None:
+    base.step(f"a log that works is left, {nvram}")
+    with wiped(nvram, zeroes, late, wipe) as (box, disk, model):
+        box.set("leave_log=1")
+        writes(disk, model, 2 * SLOTS)
+        box.says("log LEFT", "the log to be left")
 
 
 def dead(nvram: str, zeroes: str, late: float, wipe: Callable[[blk.Disk], None]) -> None:
     base.step(f"writes go on past a dead log, {nvram}")
-    box, model = box_of(nvram, zeroes)
-    with box.disk() as disk:
-        filled(disk, model, 0, OLD, "old")
-        box.destaged()
-        with fails(box, late):
-            wipe(disk)
-            model.put(0, bytes(WIPED * blk.SECTOR))
-            box.log.fail_writes()
-            writes(disk, model, 4 * SLOTS)
-        box.log.heal()
-        model.check(disk, "past it")
-    box.away()
+    with wiped(nvram, zeroes, late, wipe) as (box, disk, model):
+        box.log.fail_writes()
+        writes(disk, model, 4 * SLOTS)
 
 
 def discard() -> None:

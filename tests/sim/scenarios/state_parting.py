@@ -152,9 +152,8 @@ def unread() -> None:
     with base.refused("the start beside what a parting has yet to send", errno.EBUSY,
                       kernel="resume once more"):  # fmt: skip
         dm.resume("mirror")
-    time.sleep(60)
     pair.remote.well()
-    dm.resume("mirror")
+    base.until(starts, "the start once the parting has ended", 120)
     pair.put(704)
     pair.message("recover")
     pair.good_end("the table after")
