@@ -60,7 +60,7 @@ test-unit test-unit-long: host-deps bins
 
 .PHONY: test-sim test-controls test-sim-long
 test-sim: ## both sites and the wire in one UML kernel with simulated time
-test-controls: ## half an hour: each mend is switched off, and what proves it has to fail
+test-controls: ## a quarter of an hour: each mend is switched off, and what proves it has to fail
 test-sim-long: $(LONG_KERNELS:%=modules-%)
 test-sim test-controls test-sim-long: modules-uml bins lab-sim peers
 	@mkdir -p build/test

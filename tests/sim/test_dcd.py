@@ -254,8 +254,9 @@ def test_a_commit_that_is_under_way_when_the_log_dies_can_lose() -> None:
 
 @pytest.mark.control
 def test_a_round_that_was_asked_for_can_come_too_late() -> None:
-    """The control: a write is refused by what the one before it has found."""
-    run = lab("dcd_commit.py", "healed", options=("--param", "dcd.test_stuck_stale=1"))
+    """The control: a write is refused by what the one before it has found. Not while that may be a
+    blip, but for the other knob."""
+    run = lab("dcd_commit.py", "healed", options=knobs("dcd", "stuck_stale dead_fails"))
     assert run.rc == 1 and "Input/output error" in run.stderr, run.text
 
 
