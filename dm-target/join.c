@@ -2,11 +2,11 @@
 #include "join.h"
 
 #include <linux/blkdev.h>
-#include <linux/delay.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/timekeeping.h>
 
+#include "home.h"
 #include "life.h"
 #include "lockstep-test.h"
 #include "lockstep-trace.h"
@@ -24,7 +24,6 @@ TEST_KNOB(bool, touched_once, "that a leg was touched is known to the first try 
 TEST_KNOB(bool, locks_on, "a join waits for the superblock of a leg that hangs");
 TEST_KNOB(bool, looks_always, "a leg that misses nothing waits for the other one, too, to come back");
 TEST_KNOB(bool, target_slips, "a leg that stays a target, as its last steps were cut short, counts as in sync");
-TEST_KNOB(uint, slow_home, "ms from when a leg has the map to when it is the map's home");
 
 static int adopt(struct mirror *m, struct super *source)
 {
@@ -114,61 +113,6 @@ static int judge(struct mirror *m, enum leg_id leg, const struct super_found *fo
 		       leg_path(&m->legs[leg]), text);
 	}
 	return -EINVAL;
-}
-
-/*
- * A leg is about to get the map, under a new epoch that its superblock doesn't
- * name yet. The map is stopped.
- */
-static int new_map(struct mirror *m, enum leg_id leg)
-{
-	int r;
-
-	mutex_lock(&m->meta->lock[leg]);
-	r = metadata_check(m, leg);
-	if (!r) {
-		super_new_map(&m->meta->super[leg]);
-		r = dirty_map_write(&m->dirty, leg);
-	}
-	mutex_unlock(&m->meta->lock[leg]);
-	return r;
-}
-
-/*
- * It has the map, and its superblock says so. Not if it has died meanwhile: then a parting, which
- * may be over by now, has found the other leg to be the home.
- */
-static int set_home(struct mirror *m, enum leg_id to)
-{
-	int r = 0;
-
-	if (test_knob(slow_home))
-		msleep(test_knob(slow_home));
-	spin_lock_irq(&m->lock);
-	if (m->legs[to].dead)
-		r = -EAGAIN;
-	else
-		WRITE_ONCE(m->home, to);
-	spin_unlock_irq(&m->lock);
-	return r;
-}
-
-/*
- * The leg that keeps the map is to be a target, and would forget it; or the local
- * one is back, having missed nothing, and keeps it again.
- */
-static int move_home(struct mirror *m, enum leg_id to)
-{
-	int r;
-
-	dirty_map_hold(&m->dirty);
-	r = new_map(m, to);
-	if (!r)
-		r = metadata_update(m, to, NULL);
-	if (!r)
-		r = set_home(m, to);
-	dirty_map_release(&m->dirty);
-	return r;
 }
 
 /* Somebody else has written the leg, or it has nothing: what it may miss is more. */
@@ -302,7 +246,7 @@ static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *
 	/* As a target it forgets its map; a parting that failed may have left the home there. */
 	if (mirror_home(m) == leg && !test_knob(voids_home)) {
 		*why = READ_ONCE(m->legs[leg].why);	/* what fails is the other leg's trouble */
-		r = move_home(m, other_leg(leg));
+		r = home_move(m, other_leg(leg));
 	}
 	return r ?: join_as_target(m, leg, v.full);
 }
@@ -419,7 +363,7 @@ static int come_back(struct mirror *m, enum leg_id leg)
 	}
 	/* Else every mark would go over the wire from now on. */
 	if (m->meta && !target && leg == LEG_LOCAL && mirror_home(m) != leg &&
-	    move_home(m, leg))
+	    home_move(m, leg))
 		(void)mirror_leg_failed(m, leg);
 	standing_release(m);
 	return 0;
@@ -462,7 +406,7 @@ static int mark_target(struct mirror *m, enum leg_id leg)
 	if (r)
 		return r;
 	if (mirror_home(m) == leg)
-		r = move_home(m, other_leg(leg));
+		r = home_move(m, other_leg(leg));
 	if (!r)
 		r = join_as_target(m, leg, false);
 	if (r) {
@@ -490,7 +434,7 @@ static int both_in_sync(struct mirror *m, enum leg_id leg)
 
 	if (move) {
 		dirty_map_hold(&m->dirty);
-		r = new_map(m, leg);
+		r = home_new_map(m, leg);
 	}
 	if (!r) {
 		r = metadata_update(m, other_leg(leg), become_sync);
@@ -501,7 +445,7 @@ static int both_in_sync(struct mirror *m, enum leg_id leg)
 		r = metadata_update(m, leg, become_sync);
 	if (move) {
 		if (!r)
-			r = set_home(m, leg);
+			r = home_set(m, leg);
 		dirty_map_release(&m->dirty);
 	}
 	return r;
