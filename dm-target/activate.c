@@ -15,6 +15,7 @@
 
 TEST_KNOB(bool, swapped_later, "a new table with swapped legs is refused when it is resumed");
 TEST_KNOB(bool, drops_the_other, "a new table drops the leg not to be kept, not the one that takes no writes");
+TEST_KNOB(bool, keeps_unread, "a new table goes on with the leg to be kept, though that alone can't be read");
 TEST_KNOB(bool, keeps_any, "a leg that has forgotten is as good as the one to be kept, if it says the same");
 TEST_KNOB(bool, suspend_keeps, "a leg that fails while the table is suspended isn't given up");
 TEST_KNOB(bool, resumes_foreign, "a table is resumed though somebody else has used all that it has");
@@ -389,9 +390,18 @@ static int take_legs(struct mirror *m, const struct super_found found[LEGS])
 	return 0;
 }
 
+/* It can't be read, or drains, and the other one has everything, too. */
+static bool may_go(struct mirror *m, const struct super_found found[LEGS],
+		   const bool draining[LEGS])
+{
+	return m->keep_either && !test_knob(keeps_unread) &&
+	       (draining[m->keep] || found[m->keep].reason == SUPER_UNREADABLE);
+}
+
 /*
  * @drop: if it fails, and the table takes over from one, the leg to try it without; LEGS: none.
- * That is the one not to be kept; but of two that say the same, the one that can't be written.
+ * That is the one not to be kept; but of two that say the same, the one that can't be read or
+ * written.
  */
 static int begin(struct mirror *m, enum leg_id *drop)
 {
@@ -408,12 +418,14 @@ static int begin(struct mirror *m, enum leg_id *drop)
 
 	/* Of a read-only mirror only what the verdict says is used. */
 	r = find_legs(m, found, &v, draining);
+	if (m->keep < LEGS && may_go(m, found, draining))
+		*drop = m->keep;
 	/* What somebody else has made of it is why it can't be judged. */
 	if (r == -EINVAL)
 		r = check_inherited(m, found, drop) ?: r;
 	if (!r && m->keep < LEGS && draining[m->keep]) {
 		tell_draining(m, m->keep, "it is the one to go on with; try again when it has");
-		*drop = LEGS;
+		*drop = *drop == m->keep ? m->keep : LEGS;
 		r = -EBUSY;
 	}
 	for (leg = LEG_LOCAL; leg < LEGS && !r; leg++)

@@ -170,6 +170,14 @@ static bool has_forgotten(const struct mirror *m)
 				  (unsaid(m, m->home) && leg_may_forget(&m->legs[m->home])));
 }
 
+/* Had both legs everything, so that a new table can go on with either? */
+static bool both_had_all(const struct mirror *m)
+{
+	return m->meta && m->home < LEGS && m->standing == TOGETHER && !mirror_has_target(m) &&
+	       !m->forgot && !m->recalls && !metadata_foreign(m, LEG_LOCAL) &&
+	       !metadata_foreign(m, LEG_REMOTE);
+}
+
 /* Which leg had everything when a table of this device ran last? */
 static void hand_on_had(struct mirror *m, const struct mirror *from)
 {
@@ -243,6 +251,9 @@ void handover_take(struct mirror *m, const struct mirror *from, bool busy)
 	hand_on_had(m, from);
 	m->keep = to_keep(m, from);
 	m->keep_only = (from->ran ? has_forgotten(from) : from->keep_only) && is_had(m, m->keep);
+	m->keep_either = (from->ran ? both_had_all(from) : from->keep_either) &&
+			 identity_same_leg(m, LEG_LOCAL, from, LEG_LOCAL) &&
+			 identity_same_leg(m, LEG_REMOTE, from, LEG_REMOTE);
 	/* The sectors that it didn't have are stale on the leg that is dead, if one is. */
 	if (map && (from->legs[LEG_LOCAL].dead || from->legs[LEG_REMOTE].dead) &&
 	    !test_knob(grows_remote))

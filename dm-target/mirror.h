@@ -159,6 +159,7 @@ struct mirror {
 	bool heir;			/* it has taken over from one that ran */
 	enum leg_id keep;		/* after a reload: the leg to go on with; else LEGS */
 	bool keep_only;			/* the other one has forgotten what was acknowledged */
+	bool keep_either;		/* the other one has all of it, too */
 	bool suspended;			/* or not resumed yet: no I/O */
 };
 

@@ -399,7 +399,8 @@ def test_a_target_that_waits_for_its_source_is_found(part: str, says: str) -> No
 @both_kernels
 @pytest.mark.parametrize("part", [
     "joins", "resumes", "reloads", "reads", "opened", "requeues", "unsaid_local", "unsaid_remote",
-    "unsaid_late", "smaller", "exchanged", "exchanged_parting",
+    "unsaid_late", "unread", "unread_slots", "unread_hangs", "smaller", "exchanged",
+    "exchanged_parting",
 ])  # fmt: skip
 def test_between_the_last_steps(part: str, kernel: str) -> None:
     run = lab("state_ends.py", part, kernel=kernel, options=PATIENCE)
@@ -415,6 +416,9 @@ def test_between_the_last_steps(part: str, kernel: str) -> None:
     ("unsaid_local", "death_handed_on", "Input/output error"),
     ("unsaid_remote", "drops_the_other", "Input/output error"),
     ("unsaid_late", "unsaid_kept", "was accepted"),
+    ("unread", "keeps_unread", "a resume: got 22"),
+    ("unread_slots", "keeps_unread", "a resume: got 22"),
+    ("unread_hangs", "keeps_unread", "in vain for: a start"),
     ("smaller", "place_stays", "in vain for"),
     ("exchanged", "both_strange", "Input/output error"),
     ("exchanged_parting", "both_strange", "Invalid argument"),

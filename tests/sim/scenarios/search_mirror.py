@@ -168,7 +168,7 @@ def exchange(w: World, way: str, wire: str | None = None) -> None:
         raise Refused
     wire = wire or w.wire
     remote_bad = w.status().remote != "A" or {w.way, way} & (w.holding | w.refusing)
-    if wire == w.wire:
+    if wire == w.wire and remote_bad:
         w.local_well()
     elif wire in w.refusing and remote_bad:
         raise Refused  # nor is one brought that takes no writes, if it is the only one

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from locklab import base, blk, dm
-from statelab import SYNC, TARGET, Beside
-from statelegs import Pair
+from statelab import LOCAL, REMOTE, SYNC, TARGET, Beside
+from statelegs import Leg, Pair
 
 SLOW_LAST = Path("/sys/module/dm_lockstep/parameters/test_slow_last")
 SLOW_WAIT = Path("/sys/module/dm_lockstep/parameters/test_slow_wait")
@@ -260,6 +260,28 @@ def unsaid_late() -> None:
     pair.good_end("the new table")
 
 
+def unread(how: Callable[[Leg], object]) -> None:
+    for name in (LOCAL, REMOTE):
+        base.step(f"both legs have everything; the {name} one fails amid an exchange of the table")
+        pair = Pair("remote_timeout", 2000, "local_timeout", 2000, "rejoin", 1)
+        for at in range(0, 1024, 64):
+            pair.put(at)
+        dm.load(pair.name, pair.table())
+        dm.suspend(pair.name, flush=False)
+        leg = pair.legs[name]
+        how(leg)
+        base.until(partial(resumed, pair), "a start without that leg", 30)
+        pair.wait("DA" if name == LOCAL else "AD", "alone", 30)
+        pair.put(64)
+        pair.put(1280)
+        pair.check("the new table")
+        if how == Leg.hang:
+            leg.wake()
+        leg.well()
+        pair.good_end("that leg is back")
+        pair.close()
+
+
 def resumed(pair: Pair) -> bool:
     try:
         dm.resume(pair.name)
@@ -279,6 +301,9 @@ PARTS: dict[str, Callable[[], None]] = {
     "unsaid_local": lambda: unsaid("local"),
     "unsaid_remote": lambda: unsaid("remote"),
     "unsaid_late": unsaid_late,
+    "unread": lambda: unread(Leg.gone),
+    "unread_slots": lambda: unread(lambda leg: leg.set(slots="error")),
+    "unread_hangs": lambda: unread(Leg.hang),
     "smaller": smaller,
     "exchanged": lambda: exchanged(parts=False),
     "exchanged_parting": lambda: exchanged(parts=True),
