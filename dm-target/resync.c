@@ -15,6 +15,9 @@
 TEST_KNOB(bool, stays_stalled, "what couldn't be copied isn't tried again");
 TEST_KNOB(bool, runs_suspended, "whoever kicks the resync starts it, suspended or not");
 
+/* Regions of which the log says that they can't be copied, each once; then no more. */
+#define TOLD_MAX 16
+
 /* A region of which chunks are being copied. */
 struct open_region {
 	unsigned long region;		/* REGION_NONE: this entry is free */
@@ -49,6 +52,8 @@ struct resync {
 	/* A job's chunk may keep one open each, beside the current one. */
 	struct open_region open[RESYNC_JOBS_MAX + 1];
 	struct digest_window windows[RESYNC_JOBS_MAX + 1];
+	unsigned long told[TOLD_MAX];
+	unsigned int nr_told;
 
 	struct delayed_work retry;	/* of what could not be copied */
 	unsigned int nr_jobs;
@@ -107,11 +112,22 @@ static unsigned long next_region(struct resync *rs)
 	}
 }
 
+static unsigned int find_told(const struct resync *rs, unsigned long region)
+{
+	unsigned int i;
+
+	for (i = 0; i < rs->nr_told; i++)
+		if (rs->told[i] == region)
+			break;
+	return i;
+}
+
 /* All chunks of a region have been copied, or have failed. */
 static void close_region(struct resync *rs, struct open_region *of)
 {
 	struct mirror *m = rs->m;
 	unsigned long region = of->region;
+	unsigned int told;
 
 	of->region = REGION_NONE;
 	digest_window_close(of->window);
@@ -123,6 +139,9 @@ static void close_region(struct resync *rs, struct open_region *of)
 		return;
 	}
 	region_map_clear(&m->map, of->target, region);
+	told = find_told(rs, region);
+	if (told < rs->nr_told)
+		rs->told[told] = rs->told[--rs->nr_told];
 	trace_lockstep_in_sync(m, of->target, region);
 	mirror_changed(m);
 }
@@ -303,6 +322,29 @@ static int read_chunk(struct resync_job *job, enum leg_id from, enum leg_id to,
 	return 0;
 }
 
+/* The source can't be read in the chunk. Who is to mend that has to know the place. */
+static void tell_unread(struct resync_job *job, enum leg_id from, enum leg_id to, int error)
+{
+	const struct locked_range *range = chunk_range(job->chunk);
+	struct resync *rs = job->rs;
+	struct mirror *m = rs->m;
+	bool tell, last;
+
+	spin_lock_irq(&m->lock);
+	/* Paused, or without a leg, it says nothing of the place. */
+	tell = can_run(rs) && rs->nr_told < TOLD_MAX &&
+	       find_told(rs, job->of->region) == rs->nr_told;
+	if (tell)
+		rs->told[rs->nr_told++] = job->of->region;
+	last = rs->nr_told == TOLD_MAX;
+	spin_unlock_irq(&m->lock);
+	if (tell)
+		DMWARN("%s: resync: %s leg %s: somewhere in sectors %llu to %llu it can't be read: error %d. Their region isn't copied, and the %s leg isn't in sync, until that place is written anew%s",
+		       dm_table_device_name(m->ti->table), leg_name(from), m->legs[from].dev->name,
+		       (unsigned long long)range->start, (unsigned long long)range->last, error,
+		       leg_name(to), last ? ". Further regions aren't told" : "");
+}
+
 /* The chunk's range is held. */
 static int copy_chunk(struct resync_job *job)
 {
@@ -317,7 +359,11 @@ static int copy_chunk(struct resync_job *job)
 	r = can_run(job->rs) ? 0 : -EINTR;
 	spin_unlock_irq(&m->lock);
 
-	r = r ?: read_chunk(job, other_leg(target), target, &first, &sectors);
+	if (r)
+		return r;
+	r = read_chunk(job, other_leg(target), target, &first, &sectors);
+	if (r)
+		tell_unread(job, other_leg(target), target, r);
 	if (r || !sectors)
 		return r;
 

@@ -25,8 +25,9 @@
  * A region that can't be read stays stale; the pass goes on with the next one.
  * A pass ends at the last region; a new one starts if a region was copied or
  * marked since the pass began, so an unreadable region doesn't keep the resync
- * busy for ever: it ends "stalled". "recover", "resync" or a new mark starts it again, and it
- * starts by itself after RESYNC_RETRY_SECONDS: the source may have been away for a moment only.
+ * busy for ever: it ends "stalled", and the log says where, once. "recover",
+ * "resync" or a new mark starts it again, and it starts by itself after
+ * RESYNC_RETRY_SECONDS: the source may have been away for a moment only.
  *
  * Memory: all of it is allocated at creation, so a resync needs none: 256 KiB
  * for each job.

@@ -177,9 +177,16 @@ def read_errors() -> None:
 
         base.step("an unreadable source: resync does the rest and says stalled")
         disk.write(1000, data)
+        log = base.KernelLog()
         pair.mirror.message("recover")
         status = pair.mirror.wait("Aa", "stalled")
         base.equal(status.regions - status.in_sync, 1, "regions left")
+        pair.mirror.message("recover")
+        pair.mirror.wait("Aa", "stalled")
+        said = [line for line in log.new() if ": resync: local leg " in line]
+        base.equal(len(said), 1, f"lines of the log about the region: {said}")
+        first, last = said[0].partition("sectors ")[2].split()[:3:2]
+        base.expect(64 <= int(first) <= 70 <= int(last) <= 127, f"the place: {said}")
         with base.refused("failing the leg that alone has a region", errno.EBUSY):
             pair.mirror.message("fail local")
 
