@@ -253,17 +253,6 @@ static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *
 	return r ?: join_as_target(m, leg, v.full);
 }
 
-static int read_block(struct mirror *m, enum leg_id leg, sector_t sector)
-{
-	unsigned int bytes = bdev_logical_block_size(leg_bdev(&m->legs[leg]));
-	void *block = kmalloc(bytes, GFP_NOIO);
-	int r = !block ? -ENOMEM :
-		transfer_now(m, leg, REQ_OP_READ | REQ_SYNC, sector, block, bytes);
-
-	kfree(block);
-	return r;
-}
-
 /* Does it answer, and what does it say that it is? In core mode its first block has to do. */
 static int probe(struct mirror *m, enum leg_id leg, struct super_found *found)
 {
@@ -276,7 +265,8 @@ static int probe(struct mirror *m, enum leg_id leg, struct super_found *found)
 		if (!r && registry_draining(m, leg))
 			r = -EBUSY;
 	} else {
-		r = read_block(m, leg, 0);
+		r = transfer_now(m, leg, REQ_OP_READ | REQ_SYNC, 0, NULL,
+				 bdev_logical_block_size(leg_bdev(&m->legs[leg])));
 	}
 	return r ?: transfer_flush(m, leg);
 }
@@ -371,39 +361,10 @@ static int come_back(struct mirror *m, enum leg_id leg)
 	return 0;
 }
 
-/*
- * The target has all that was acknowledged, but won't stand in once it says what it is: so not
- * before it is known that its source can be read, where they may differ.
- */
-static int ask_source(struct mirror *m, enum leg_id leg)
-{
-	enum leg_id source = other_leg(leg);
-	unsigned long region;
-	int r;
-
-	if (writes_draining(m, source))
-		return -EBUSY;		/* it hasn't answered yet, as it was asked last */
-	spin_lock_irq(&m->lock);
-	m->legs[leg].joiner = current;
-	m->join_needs = true;
-	region = region_map_next(&m->map, 0);
-	spin_unlock_irq(&m->lock);
-	r = region == REGION_NONE ? 0 : read_block(m, source, region_start(&m->map, region));
-	spin_lock_irq(&m->lock);
-	m->legs[leg].joiner = NULL;
-	r = r ?: m->changes != m->join_changes ? -EAGAIN : 0;
-	m->target_whole &= !!r;
-	spin_unlock_irq(&m->lock);
-	/* One that says nothing is the watch's. */
-	if (r && r != -EAGAIN && r != -ETIMEDOUT && r != -ENOMEM)
-		(void)mirror_leg_failed(m, source);
-	return r;
-}
-
 /* Regions of a leg that is alive have become stale. */
 static int mark_target(struct mirror *m, enum leg_id leg)
 {
-	int r = READ_ONCE(m->target_whole) ? ask_source(m, leg) : 0;
+	int r = READ_ONCE(m->target_whole) ? lesser_ask_source(m, leg) : 0;
 
 	if (r)
 		return r;

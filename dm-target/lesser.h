@@ -10,9 +10,10 @@
  * What is marked for a write that failed, and was acknowledged to nobody, is no reason yet not
  * to go on with the lesser leg if the other one is lost: it has all that was acknowledged
  * (@target_whole of the mirror). That ends when its superblock is about to say TARGET, before
- * which the other leg has to answer a read (join.c), or when it misses anything else.
+ * which lesser_ask_source() reads from the other leg all that the resync will have to read, or when
+ * it misses anything else.
  *
- * Called under the mirror's state lock, but for lesser_take_forgotten(), which sleeps.
+ * Called under the mirror's state lock, but for those two at the end, which sleep.
  */
 #ifndef LOCKSTEP_LESSER_H
 #define LOCKSTEP_LESSER_H
@@ -42,5 +43,14 @@ void lesser_forgot(struct mirror *m, enum leg_id leg);
  * Under join_lock, or when nobody joins.
  */
 void lesser_take_forgotten(struct mirror *m);
+
+/*
+ * @leg, the lesser one and whole, is about to say that it is a target. Can its source be read
+ * wherever they may differ? If so @leg isn't whole any more, and 0 is returned. If not the source
+ * is given up: a resync could never copy that place, and what was acknowledged there is on @leg.
+ * What becomes stale meanwhile, before the place that is being read, isn't asked for. Under
+ * join_lock; ends with an errno when the mirror changes, or joins are to stop.
+ */
+int __must_check lesser_ask_source(struct mirror *m, enum leg_id leg);
 
 #endif

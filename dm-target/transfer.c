@@ -373,7 +373,7 @@ int transfer_now(struct mirror *m, enum leg_id leg, blk_opf_t opf, sector_t sect
 		copy(o, buffer, bytes, true);
 	transfer_submit(&o->t);
 	r = transfer_wait(&o->t);
-	if (!r && !op_is_write(opf))
+	if (!r && buffer && !op_is_write(opf))
 		copy(o, buffer, bytes, false);
 	put_owned(o);
 	return r;

@@ -36,7 +36,8 @@
  * reserves. TRANSFER_RESERVE is more than can be under way on both legs, abandoned
  * ones included: on each one superblock, one map page of the map's worker and one
  * of who has stopped it, and one of a join. A read that is tried again has another
- * reserve, and waits for it no longer than the leg lives. A chunk has its own pages.
+ * reserve, and waits for it no longer than the leg lives; a read of transfer_now() that is larger
+ * than a superblock waits for that. A chunk has its own pages.
  */
 #ifndef LOCKSTEP_TRANSFER_H
 #define LOCKSTEP_TRANSFER_H
@@ -98,8 +99,9 @@ void transfers_destroy(struct mirror *m);
 
 /**
  * transfer_now - do one, and wait for it
- * @buffer: is copied to or from pages of its own, so it is the caller's on return
- * @bytes: up to LOCKSTEP_SLOTS_BYTES, or a logical block of the leg; 0: a flush
+ * @buffer: is copied to or from pages of its own, so it is the caller's on return. NULL, of a read:
+ *	    that it can be read is all that is wanted
+ * @bytes: up to LOCKSTEP_SLOTS_BYTES; of a read up to IO_MAX_SECTORS; 0: a flush
  *
  * Process context, sleeps. 0 or an errno.
  */

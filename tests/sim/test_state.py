@@ -237,7 +237,7 @@ def test_a_loss_between_two_hosts_is_found(knob: str, lives: int, says: str) -> 
 @pytest.mark.parametrize("part", [
     "reloaded_local", "reloaded_remote", "blocked", "blocked_target", "held_again",
     "silent_resync", "silent_verify", "parting", "stalled", "stalled_suspended", "reads", "returns",
-    "waits", "looks", "both_gone", "both_back", "both_nowrite", "loaded", "resyncs",
+    "waits", "looks", "both_gone", "both_back", "both_nowrite", "both_place", "loaded", "resyncs",
 ])  # fmt: skip
 def test_gets_on(part: str, kernel: str) -> None:
     run = lab("state_gets_on.py", part, kernel=kernel, options=PATIENCE)
@@ -257,6 +257,7 @@ def test_gets_on(part: str, kernel: str) -> None:
     ("returns", "looks_always", "the read"), ("waits", "locks_on", "blocked for more than"),
     ("looks", "looks_on", "blocked for more than"),
     ("both_gone", "failed_misses", "Input/output error"),
+    ("both_place", "asks_a_block", "Input/output error"),
     ("loaded", "reads_missing", "blocked in I/O wait"),
     ("resyncs", "silent_resyncs", "resync"),
 ])  # fmt: skip

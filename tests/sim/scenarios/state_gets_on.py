@@ -319,6 +319,29 @@ def failed_on_both(then: str) -> None:
     pair.close()
 
 
+def failed_place() -> None:
+    base.step("a write fails on both legs; then only its place on the local leg is bad")
+    pair = statelegs.Pair("remote_timeout", 2000, "rejoin", 1)
+    pair.put(64, 64)  # a region
+    pair.local.disk.bad(96, 103)
+    pair.remote.set(data="nowrite")
+    with base.refused("the write", errno.EIO):
+        pair.put(96)
+    pair.remote.well()
+    time.sleep(5)
+    pair.check("what the remote leg has at that place")
+
+    base.step("all of the local leg goes")
+    pair.local.gone()
+    pair.put(80)
+    pair.wait("DA", "alone")
+    pair.check("the remote leg")
+    pair.local.disk.good(96, 103)
+    pair.local.well()
+    pair.good_end("both are well")
+    pair.close()
+
+
 def loaded() -> None:
     base.step("the local leg hangs, and is told to be dead: a table with it can be loaded")
     pair = statelegs.Pair("remote_timeout", 2000, "rejoin", 1)
@@ -378,6 +401,7 @@ PARTS: dict[str, Callable[[], None]] = {
     **{f"both_{word}": partial(failed_on_both, then) for word, then in (
         ("gone", "doesn't come back"), ("back", "is back"), ("nowrite", "takes no data"),
     )},
+    "both_place": failed_place,
     "loaded": loaded,
     "resyncs": resyncs,
 }  # fmt: skip
