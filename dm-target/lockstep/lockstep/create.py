@@ -400,18 +400,50 @@ def source_node(kept: config.Config, leg: str, *, running: bool) -> str:
     if not running:
         return kept.devices()[table.other(leg)]
     now = assembly.status_of(kept.name)
+    rest = table.other(leg)
+    if now.health[leg] == "A" and now.health[rest] != "A":
+        first = f"lockstep re-add {kept.name} {rest}, or replace that one, and wait"
+        if now.health[rest] == "a":
+            first = f"wait (lockstep status {kept.name})"
+        raise Refused(
+            f"the {leg} leg of {kept.name} is the only one that has everything, for the {rest} leg"
+            f" isn't in sync: {first} until it is. Then: lockstep fail {kept.name} {leg}, and"
+            f" replace it. If the same disk is another device now: lockstep re-add {kept.name}"
+            f" {leg} --device DEVICE"
+        )
     if now.health[leg] in ("A", "a"):
         raise Refused(
             f"the {leg} leg of {kept.name} is alive: take it out first:"
             f" lockstep fail {kept.name} {leg}"
         )
-    if now.health[table.other(leg)] != "A":
+    if now.health[rest] != "A":
         raise Refused(
-            f"the {table.other(leg)} leg of {kept.name} isn't in sync, so there is nothing to fill"
-            " a new disk from"
+            f"the {rest} leg of {kept.name} isn't in sync, so there is nothing to fill a new disk"
+            " from"
         )
-    number = table.Table.parse(dm.table(kept.name)).devices[table.other(leg)]
-    return device.by_number(number)
+    return device.by_number(table.Table.parse(dm.table(kept.name)).devices[rest])
+
+
+def refuse_running(found: Found) -> None:
+    """By another path, whose number nobody uses, it may be the leg of a mirror that runs."""
+    leg = found.mirror
+    for name in dm.names() if leg.exists else []:
+        there = dm.info(name)
+        if there is None or there.uuid not in ("", dm.UUID_PREFIX + leg.uuid):
+            continue
+        number = table.Table.parse(dm.table(name)).devices[leg.leg]
+        if number == table.ABSENT:
+            continue
+        seen = meta.examine(device.by_number(number), search=False)
+        # One that can't be asked may be it.
+        same = seen.leg_uuid == leg.leg_uuid if seen.exists else there.uuid != ""
+        if same:
+            raise Refused(
+                f"{found.at.given} carries the superblock of the {leg.leg} leg of {name}, which"
+                f" is in use as {number}: it is that disk by another path, or a copy of it."
+                f" Nothing was changed. If that leg is to go: lockstep fail {name} {leg.leg}, and"
+                " replace it. A copy is wiped while the mirror is stopped, or on another host"
+            )
 
 
 def wipe(args: argparse.Namespace) -> None:
@@ -419,6 +451,7 @@ def wipe(args: argparse.Namespace) -> None:
     found = inspect(args.device)
     if not found.mirror.ours:
         raise Refused(f"{args.device} is no leg of a mirror: {found.mirror.reason}")
+    refuse_running(found)
     grown = found.mirror.kind == "grown"
     if grown and not args.force:
         raise Refused(
@@ -431,5 +464,6 @@ def wipe(args: argparse.Namespace) -> None:
         file=sys.stderr,
     )
     confirmed(f"Wipe the metadata of {args.device}?", found, given=args.yes)
+    refuse_running(found)
     meta.wipe(found.at.node, force=grown)
     print(f"{args.device}: the metadata is gone")

@@ -274,6 +274,24 @@ def test_replace_a_leg_of_a_running_mirror(two: Host) -> None:
     assert not two.calls("lockstep-meta join")
 
 
+@pytest.mark.parametrize(("health", "leg", "way"), [
+    ("Aa", "local", "wait (lockstep status m) until it is"),
+    ("AD", "local", "lockstep re-add m remote, or replace"),
+    ("DA", "remote", "lockstep re-add m local, or replace"),
+])  # fmt: skip
+def test_replace_the_leg_that_alone_has_everything(
+    two: Host, health: str, leg: str, way: str
+) -> None:
+    """`lockstep fail` would be refused."""
+    two.lockstep("create", "m", "/dev/a", "/dev/b", "--yes", "--no-start")
+    two.disk("/dev/c")
+    two.runs("m", f"{health} 1023/1024 waiting 0 0 degrade 0 0 0 0 alone failed 0 0 - 0")
+    code, _, err = two.lockstep("replace", "m", leg, "/dev/c", "--yes")
+    assert (code, way in err) == (3, True), err
+    assert f"lockstep re-add m {leg} --device" in err
+    assert not two.calls("lockstep-meta join")
+
+
 ALONE = "AD 1024/1024 idle 0 0 degrade 0 0 0 0 alone foreign 0 0 - 0"
 
 
@@ -525,6 +543,7 @@ def test_replace_a_leg_that_can_not_be_asked(stopped: Host, word: str) -> None:
 def test_wipe_only_what_is_ours(host: Host) -> None:
     host.disk("/dev/a")
     host.disk("/dev/b", mirror="m")
+    host.says("dmsetup table --target")
     host.says("lockstep-meta wipe")
     code, _, err = host.lockstep("wipe", "/dev/a", "--yes")
     assert (code, "no leg of a mirror" in err) == (3, True)
@@ -533,6 +552,23 @@ def test_wipe_only_what_is_ours(host: Host) -> None:
     host.in_use.clear()
     assert host.lockstep("wipe", "/dev/b", "--yes")[0] == 0
     assert host.calls("lockstep-meta") == ["lockstep-meta wipe /dev/b"]
+
+
+@pytest.mark.parametrize(("other", "code"), [("b's", 3), ("a new one's", 0), ("", 3)])
+def test_wipe_a_running_mirrors_leg_by_another_path(host: Host, other: str, code: int) -> None:
+    """`other`: the leg uuid of the device that the mirror has; "": it can't be read."""
+    host.disk("/dev/b", mirror="m")
+    host.disk("/dev/c", mirror="m" if other else "")
+    for node, uuid in (("/dev/b", "b's"), ("/dev/c", other)):
+        old = host.devices[node]
+        host.devices[node] = replace(
+            old, mirror=replace(old.mirror, uuid="u", leg_uuid=uuid, leg="remote")
+        )
+    host.runs("m", table="8:0 8:32")
+    host.says("lockstep-meta wipe")
+    result, _, err = host.lockstep("wipe", "/dev/b", "--yes")
+    assert (result, "in use as 8:32" in err) == (code, code == 3), err
+    assert bool(host.calls("lockstep-meta wipe")) == (code == 0)
 
 
 def test_wipe_of_a_device_that_has_grown_needs_force(host: Host) -> None:

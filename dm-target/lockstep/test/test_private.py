@@ -69,6 +69,7 @@ def test_what_a_disk_says_reaches_no_terminal_raw(
     host.disk("/dev/a")
     leg = meta.Leg("/dev/a", "superblock", "", {"name": EVIL}, name=EVIL, leg=EVIL, state=EVIL)
     monkeypatch.setattr(meta, "examine", lambda node, given="", search=True: leg)
+    host.says("dmsetup table --target")
     for words in (("examine", "/dev/a"), ("examine", "--json", "/dev/a"), ("wipe", "/dev/a")):
         _, out, err = host.lockstep(*words)
         assert harmless(out) and harmless(err), (out, err)

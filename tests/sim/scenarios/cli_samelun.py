@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Another path of the only good leg's disk: nothing makes it the other leg, --force or not."""
+"""Another path of the only good leg's disk: nothing makes it the other leg, --force or not, nor
+wipes it while the mirror runs."""
 
 import clilab
 from clilab import good, refused
@@ -34,6 +35,12 @@ for force in ((), ("--force",)):
             says=("of the remote leg", other, "--force or not"))  # fmt: skip
 said = refused(3, "re-add", "m", "local", "--device", other, says=("It is the remote leg",))
 base.expect("lockstep replace" not in said.text, f"a hint to overwrite it: {said.text}")
+
+base.step("nor wiped, nor is a word said for a disk in its place that the next command refuses")
+refused(3, "wipe", other, "--yes", says=("the remote leg of m, which is in use", "another path"))
+refused(3, "replace", "m", "remote", other, "--yes",
+        says=("the only one that has everything", "re-add m local", "re-add m remote"))  # fmt: skip
+refused(3, "fail", "m", "remote", says=("isn't in sync",))
 has("both", 0)
 has("alone", 64)
 put("still", 128)
@@ -47,5 +54,13 @@ good("assemble", "m")
 clilab.in_sync()
 has("alone", 64)
 has("still", 128)
+
+base.step("with both in sync, by either path; once it is stopped nobody uses it")
+for leg in (local, remote):
+    path = dm.create("lthird", f"0 {leg.disk.sectors} linear {leg.disk.node} 0")
+    refused(3, "wipe", path, "--yes", says=(f"the {leg.name[1:]} leg of m, which is in use",))
+    dm.remove("lthird")
 good("stop", "m")
+good("wipe", other, "--yes")
+refused(3, "wipe", remote.node, "--yes", says=("no leg of a mirror",))
 base.step("done")
