@@ -345,9 +345,27 @@ def _way_out(kept: config.Config, verdict: meta.Verdict) -> str:
             "Only if that log is lost, and what only it has may be lost, too: add --log-lost to"
             " `lockstep assemble`"
         )
+    if verdict.word == "incomplete" and verdict.leg in LEGS:
+        return _mixture(kept, verdict.leg)
     if verdict.word == "swapped":
         return f"Exchange `local` and `remote` in {config.path(kept.name)}"
     return f"Look at both: lockstep examine {kept.local} {kept.remote}"
+
+
+def _mixture(kept: config.Config, leg: str) -> str:
+    """Of a leg that was being resynced. What it missed stands in the map of the other one only, so
+    nothing here can say how much that is, nor where: no word takes it for a mirror's leg."""
+    node = kept.devices()[leg]
+    if meta.examine(device.look(node).node, given=node, search=False).state != "target":
+        return f"Look at both: lockstep examine {kept.local} {kept.remote}"
+    return (
+        f"Only if that leg is lost for good: {node} is current where it was resynced, and has what"
+        " was there before where it wasn't, and only the lost leg's map, or the kernel's log of its"
+        " host, could tell how much that is and where. To salvage what it has:\n"
+        f"  lockstep wipe {node}\n"
+        "It is a plain disk then. Check all that is on it, restore what is old or damaged, and make"
+        " a new mirror of it: lockstep create"
+    )
 
 
 def _another_disk(kept: config.Config, leg: str) -> str:
