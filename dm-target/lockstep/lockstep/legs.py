@@ -140,12 +140,16 @@ def _judge(
     """Refuses what the kernel would refuse, before it has to do that with the device suspended."""
     state = assembly.status_of(kept.name)
     lost = state.health[leg] not in _DEAD
-    rest = now.devices[table.other(leg)]
-    if lost and state.health[table.other(leg)] in _DEAD:
+    other = table.other(leg)
+    rest = now.devices[other]
+    # The mirror runs without it; or it is a target, which decides nothing, and can't be asked.
+    if lost and (
+        state.health[other] in _DEAD or (state.health[other] == "a" and not device.answers(rest))
+    ):
         if state.standing == "alone":
             _refuse_copy(kept, leg, at, rest)
-        rest = ABSENT  # The mirror runs without it.
-    nodes = {leg: at.node, table.other(leg): rest if rest == ABSENT else device.by_number(rest)}
+        rest = ABSENT
+    nodes = {leg: at.node, other: rest if rest == ABSENT else device.by_number(rest)}
     verdict = meta.verdict(nodes[table.LOCAL], nodes[table.REMOTE])
     grown = ""
     if not verdict.good and verdict.leg == leg:
