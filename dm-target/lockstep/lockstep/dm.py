@@ -7,6 +7,7 @@ import fcntl
 import os
 import select
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from .errors import Failed, Refused
 
 TARGET = "lockstep"
 UUID_PREFIX = "LOCKSTEP-"
+PATIENCE = 30.0  # seconds in which an old table is tried again
 _FIELDS = "name,open,suspended,uuid"
 
 
@@ -114,23 +116,35 @@ def reload(name: str, line: str) -> None:
         program.run("dmsetup", "load", name, "--table", line)
     try:
         with kernel_says():
-            program.run("dmsetup", "resume", "--noflush", name)
+            resume(name)
     except Failed as err:
         raise Failed(f"{name}: the new table doesn't start: {err}. {_go_on(name, old)}") from err
 
 
 def _go_on(name: str, old: str) -> str:
-    """The new table may be in place already, and the device suspended: all I/O waits then."""
-    try:
-        with kernel_says():
-            program.run("dmsetup", "load", name, "--table", old)
-            program.run("dmsetup", "resume", "--noflush", name)
-    except Failed as err:
-        return (
-            f"THE DEVICE IS SUSPENDED, and its old table can't be started again: {err}. That table"
-            f" was: {old}"
-        )
-    return "The old table goes on"
+    """The new table may be in place already, and the device suspended: all I/O waits then. What
+    kept that from starting may keep the old one, too, and be over in a moment: a leg was away."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            with kernel_says():
+                program.run("dmsetup", "load", name, "--table", old)
+                resume(name)
+        except Failed as err:
+            if time.monotonic() < end:
+                time.sleep(1)
+                continue
+            return (
+                f"THE DEVICE IS SUSPENDED, and its old table can't be started again: {err}. If that"
+                f" is mended: dmsetup resume {name}, which lockstep-monitor@{name} tries, too. That"
+                f" table was: {old}"
+            )
+        return "The old table goes on"
+
+
+def resume(name: str) -> None:
+    """No flush: see reload()."""
+    program.run("dmsetup", "resume", "--noflush", name)
 
 
 def _quiet(what: str) -> tuple[str, ...]:

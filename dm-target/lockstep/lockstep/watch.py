@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from . import assembly, config, device, digests, dm, legs, show, status, table
@@ -191,6 +192,7 @@ def monitor(args: argparse.Namespace) -> int:
             if now is None:
                 event.sleep()
                 continue
+            _resume(args.name, now)
             looked_after = [leg for leg in LEGS if _may_need(leg, now)]
             for leg in looked_after:
                 complaint = ""
@@ -203,6 +205,18 @@ def monitor(args: argparse.Namespace) -> int:
                     print(complaint, file=sys.stderr, flush=True)
                 complaints[leg] = complaint
             event.sleep(args.interval if looked_after else None)
+
+
+def _resume(name: str, seen: Status) -> None:
+    """A new table couldn't be started, nor the one before, as a leg was away for longer than
+    `dm.reload` tries: the device is suspended with all its I/O, and nobody else looks after it."""
+    if seen.standing != "starting":
+        return
+    with config.locked(name), suppress(Failed, Refused):
+        there = dm.info(name)
+        if there and there.suspended and assembly.status_of(name).standing == "starting":
+            dm.resume(name)
+            print(f"{name}: it was suspended, and goes on", flush=True)
 
 
 def _told(leg: str, now: Status) -> bool:

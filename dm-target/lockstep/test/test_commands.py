@@ -10,7 +10,7 @@ from pathlib import Path
 import fakes
 import pytest
 from fakes import STATUS, Host
-from lockstep import ask, assembly, config, status, watch
+from lockstep import ask, assembly, config, dm, status, watch
 from lockstep.config import Config
 from lockstep.errors import Failed
 
@@ -527,7 +527,10 @@ def test_re_add_what_is_not_dead(m: Host) -> None:
     assert m.lockstep("re-add", "m", "local")[0] == 3
 
 
-def test_a_new_table_that_does_not_start_leaves_the_old_one(m: Host) -> None:
+def test_a_new_table_that_does_not_start_leaves_the_old_one(
+    m: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dm, "PATIENCE", 0)
     m.runs("m", DEAD, table="8:0 8:16 2 policy block")
     m.disk("/dev/c")
     m.says("lockstep-meta verdict", JOIN)

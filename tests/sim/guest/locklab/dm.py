@@ -140,6 +140,10 @@ def exists(name: str) -> bool:
     return True
 
 
+def suspended(name: str) -> bool:
+    return bool(_call(_STATUS, name).flags & _SUSPENDED)
+
+
 def opens(name: str) -> int:
     """How many openers the device has: tables on it, file systems, programs."""
     return _call(_STATUS, name).opens
