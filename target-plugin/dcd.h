@@ -70,12 +70,14 @@ struct dcd_range {
  *
  * A wait for time, room or a disk is counted from @since on. While it lasts the engine asks
  * @unwanted (NULL: it is always wanted) each DCD_LOOK whether the answer doesn't matter any
- * more; that is called with a spinlock held, and perhaps with interrupts off.
+ * more; that is called with a spinlock held, and perhaps with interrupts off. A write that is
+ * @once, whose second time would be another thing than its first, waits for longer than
+ * busy_after_ms where it may be done yet: -EAGAIN, while it is wanted, is that it never will be.
  */
 #define DCD_LOOK (HZ / 10)
 struct dcd_request {
 	enum dcd_op op;
-	bool fua;
+	bool fua, once;
 	sector_t sector;
 	sector_t sectors;
 	struct scatterlist *sgl;

@@ -42,19 +42,18 @@
  * - The data disk: everything stays in the log, FLUSH and close go on working;
  *   writes are refused once the log is full. A place of it: only that, and it doesn't
  *   fill the log (stuck.h).
- * - The log: a write that fails is tried again for a while (blip.h). What fails
- *   in few blocks only is moved to others (spares.h). Else (@log_dead: it failed all the same, or
- *   can't be read back: proof.h) what is in NVRAM
- *   goes to the data disk directly. An NVRAM that keeps its content also keeps account of that
- *   (its header's `applied`), and of what is lost (lost.h), so writes go on. With any
- *   other a crash loses what is there, and may bring back what the log had before: writes are
- *   refused, and FLUSH while something is in NVRAM only. Once all of it is on the data disk, that
- *   is said where that log's next opening finds it (beyond.h). Without NVRAM all that isn't in
- *   the log yet is refused too (it may be there later, as any write that failed); nothing that
- *   was acknowledged needs a FLUSH then.
- *   If all got to the data disk, a superblock that can be written is the end of
- *   it: it disowns the log's content. Else a superblock and the segment that
- *   failed: the log gets all of NVRAM, what went past it too, in its order.
+ * - The log: a write that fails is tried again for a while (blip.h). What fails in few blocks only
+ *   is moved to others (spares.h). Else (@log_dead: it failed all the same, or can't be read back:
+ *   proof.h) what is in NVRAM goes to the data disk directly. An NVRAM that keeps its content also
+ *   keeps account of that (its header's `applied`), and of what is lost (lost.h), so writes go on.
+ *   With any other a crash loses what is there, and may bring back what the log had before: writes
+ *   are refused, and FLUSH while something is in NVRAM only. Once all of it is on the data disk,
+ *   that is said where that log's next opening finds it (beyond.h). Without NVRAM all that isn't in
+ *   the log yet is refused too (it may be there later, as any write that failed); nothing that was
+ *   acknowledged needs a FLUSH then.
+ *   If all got to the data disk, a superblock that can be written is the end of it: it disowns
+ *   the log's content. Else a superblock and the segment that failed: the log gets all of NVRAM,
+ *   what went past it too, in its order.
  * - Both: writes are refused when NVRAM is full.
  * - A dead log that isn't mended is left for good when the admin says so: leave.h.
  * - A disk that doesn't answer a read, or a write when the log was left, holds nobody: the request
@@ -67,10 +66,10 @@
  *
  * Locks, outer first: @intake (mutex, of changes to the index; never held while
  * waiting for room or for a disk, but by recovery), @super_lock (mutex, for the time that a
- * superblock is written), the index's own spinlock or @lock (spinlock, slot
- * states, reservations and counters; never together). The SRCUs are entered with none
- * held, and nobody synchronizes one with @intake held: @copiers, never longer than a
- * copy takes; @submitters, around all of dcd_submit(), synchronized by dcd_close() only.
+ * superblock is written), the index's own spinlock or @lock (spinlock, slot states, reservations
+ * and counters; never together). The SRCUs are entered with none held, and nobody synchronizes one
+ * with @intake held: @copiers, never longer than a copy takes; @submitters, around all of
+ * dcd_submit(), synchronized by dcd_close() only.
  */
 #ifndef DCD_ENGINE_H
 #define DCD_ENGINE_H
@@ -531,8 +530,7 @@ void dcd_intake_again(struct dcd_engine *e, struct dcd_request *rq);
 void dcd_intake_worker(struct work_struct *work);
 /* @after_log: a write is entered; it is answered when the log has it or can't have it. */
 void dcd_report_after_log(struct dcd_engine *e, struct dcd_request *rq);
-/* More has left NVRAM, or the log is dead. No lock is held. */
-void dcd_report(struct dcd_engine *e);
+void dcd_report(struct dcd_engine *e);	/* More has left NVRAM, or the log is dead. No lock. */
 /*
  * Seal and wait until all that was acknowledged is durable without NVRAM. The second is for
  * a request, whose wait may be over: -EAGAIN.
@@ -542,6 +540,8 @@ int __must_check dcd_commit_for(struct dcd_engine *e, const struct dcd_request *
 
 /* patience.c. It has waited long enough, or isn't wanted any more. Any context. */
 bool dcd_wait_over(struct dcd_engine *e, const struct dcd_request *rq);
+/* The same where it may be done yet (it is entered, a disk is at it): what is @once waits on. */
+bool dcd_end_wait_over(struct dcd_engine *e, const struct dcd_request *rq);
 /* Then, if it is in no queue: the answer. No lock is held. */
 void dcd_answer_over(struct dcd_engine *e, struct dcd_request *rq);
 /* One was put into @waiting, @unreported or @reading. */

@@ -447,7 +447,7 @@ int dcd_commit_for(struct dcd_engine *e, const struct dcd_request *rq)
 	mod_delayed_work(e->commit_wq, &e->commit_work, 0);
 	do {
 		wait_event_timeout(e->room, (left = all_left(e, below)) ||
-				   (over = rq && dcd_wait_over(e, rq)), DCD_LOOK);
+				   (over = rq && dcd_end_wait_over(e, rq)), DCD_LOOK);
 	} while (!left && !over);
 	spin_lock(&e->lock);
 	r = committed(e, below) ? 0 : left ? -EIO : -EAGAIN;

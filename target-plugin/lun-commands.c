@@ -96,6 +96,7 @@ static sense_reason_t start(struct se_cmd *cmd, enum dcd_op op, sector_t sector,
 		return TCM_OUT_OF_RESOURCES;
 	c->cmd = cmd;
 	c->rq.op = op;
+	c->rq.once = cmd->t_task_cdb[0] == COMPARE_AND_WRITE;
 	c->rq.fua = cmd->se_cmd_flags & SCF_FUA;
 	c->rq.sector = sector;
 	c->rq.sectors = sectors;

@@ -7,8 +7,10 @@
  * unwanted (dcd_look()), but not of all (its session is lost), so it is asked.
  *
  * A write that was ended has no entry that isn't filled: nobody looks into its memory again,
- * and what hadn't been entered never will be. A read waits for disks that read into memory of
- * the engine's (read.h).
+ * and what hadn't been entered never will be. What had been may get to its disk all the same: to
+ * do that again does no harm, but where it was COMPARE AND WRITE, which wouldn't find any more what
+ * it compares with. So that waits for its end (@once), as long as it is wanted. A read waits for
+ * disks that read into memory of the engine's (read.h).
  */
 #include <linux/module.h>
 
@@ -16,6 +18,7 @@
 #include "lockstep-test.h"
 
 TEST_KNOB(bool, wait_forever, "a request waits until it can be done, whoever may still want it");
+TEST_KNOB(bool, done_twice, "what is to be done once is to be tried again though it may be done yet");
 
 bool dcd_waited_enough(struct dcd_engine *e, unsigned long since)
 {
@@ -36,6 +39,13 @@ bool dcd_wait_over(struct dcd_engine *e, const struct dcd_request *rq)
 	return unwanted(rq) || dcd_waited_enough(e, rq->since);
 }
 
+bool dcd_end_wait_over(struct dcd_engine *e, const struct dcd_request *rq)
+{
+	if (rq->once && !test_knob(done_twice))
+		return unwanted(rq);
+	return dcd_wait_over(e, rq);
+}
+
 static void count_over(struct dcd_engine *e, const struct dcd_request *rq)
 {
 	dcd_count(e, unwanted(rq) ? DCD_N_UNWANTED : DCD_N_BUSY, 1);
@@ -47,8 +57,8 @@ void dcd_answer_over(struct dcd_engine *e, struct dcd_request *rq)
 	dcd_answer(e, rq, -EAGAIN);
 }
 
-/* How many went from @list to @over. Needs @lock. */
-static unsigned int take_over(struct dcd_engine *e, struct list_head *list,
+/* How many went from @list, of requests that are @entered or not, to @over. Needs @lock. */
+static unsigned int take_over(struct dcd_engine *e, struct list_head *list, bool entered,
 			      struct list_head *over)
 {
 	struct dcd_request *rq, *next;
@@ -56,7 +66,7 @@ static unsigned int take_over(struct dcd_engine *e, struct list_head *list,
 
 	lockdep_assert_held(&e->lock);
 	list_for_each_entry_safe(rq, next, list, waiting) {
-		if (!dcd_wait_over(e, rq))
+		if (!(entered ? dcd_end_wait_over(e, rq) : dcd_wait_over(e, rq)))
 			continue;
 		list_move_tail(&rq->waiting, over);
 		n++;
@@ -76,10 +86,10 @@ void dcd_patience_worker(struct work_struct *work)
 
 	spin_lock(&e->lock);
 	for (i = 0; i < DCD_QUEUES; i++) {
-		WRITE_ONCE(e->nwaiting, e->nwaiting - take_over(e, &e->waiting[i], &over));
+		WRITE_ONCE(e->nwaiting, e->nwaiting - take_over(e, &e->waiting[i], false, &over));
 		more |= !list_empty(&e->waiting[i]);
 	}
-	take_over(e, &e->unreported, &over);
+	take_over(e, &e->unreported, true, &over);
 	more |= !list_empty(&e->unreported);
 	spin_unlock(&e->lock);
 	more |= dcd_reads_over(e, &over, &reads);

@@ -271,7 +271,7 @@ bool dcd_throughs_over(struct dcd_engine *e, struct list_head *over)
 	list_for_each_entry(t, &all->begun, list) {
 		if (!t->rq)
 			continue;
-		if (t->copied || !dcd_wait_over(e, t->rq) || test_knob(through_stays)) {
+		if (t->copied || !dcd_end_wait_over(e, t->rq) || test_knob(through_stays)) {
 			more = true;
 			continue;
 		}

@@ -5,10 +5,11 @@
  * batch can't be all or nothing here, so it is refused: the LUN takes single writes only.
  *
  * A data disk that doesn't answer holds nobody: like any other request one is given up when it has
- * waited for long enough (patience.c). What the disk is at may get there at any time, so nothing
- * else goes to those sectors before it has returned: who comes for them waits for that (parked), or
- * until his own wait is over; and so does everybody while DCD_THROUGH_MOST are given up. Zeroes
- * that were given up, and come in the end, are the answer to who was parked for the same.
+ * waited for long enough (patience.c), but for what is to be done once. What the disk is at may get
+ * there at any time, so nothing else goes to those sectors before it has returned: who comes for
+ * them waits for that (parked), or until his own wait is over; and so does everybody while
+ * DCD_THROUGH_MOST are given up. Zeroes that were given up, and come in the end, are the answer to
+ * who was parked for the same.
  *
  * What was LOST stays so below a write that was given up, whatever the disk has then.
  */

@@ -59,10 +59,14 @@ def test_every_wait_ends(kernel: str, parts: tuple[str, ...]) -> None:
     [
         ("dcd.test_wait_forever", "none", "Input/output error"),
         ("target_core_dcd.test_caw_inline", "deadline", "200 answers BUSY"),
+        ("dcd.test_done_twice", "once", "none: sense (14, 29, 0), 1 answers BUSY"),
+        ("dcd.test_done_twice", "once_fua", "fua: sense (14, 29, 0), 1 answers BUSY"),
+        ("dcd.test_done_twice", "once_left", "left: 1 answers BUSY"),
     ],
 )
 def test_waits_without_end_are_found(knob: str, part: str, says: str) -> None:
-    """The control: the reset isn't answered; who compares holds its session's thread."""
+    """The control: the reset isn't answered; who compares holds its session's thread, or finds
+    its own data."""
     run = lab("dcd_deadline.py", part, options=("--param", f"{knob}=1"))
     assert run.rc == 1 and says in run.stderr, run.text
 

@@ -2,7 +2,9 @@
 """Hundreds of commands wait for a log disk that hangs: none waits without end, and each can be
 aborted, whatever it is. What is over was never done, and isn't done later.
 
-Parts, all without arguments: deadline, reset, abort, logout, lost, disable, drop, none, flush.
+Parts, all without arguments: deadline, reset, abort, logout, lost, disable, drop, none, flush; and
+once, once_fua, once_left: one command that compares and writes, which would find its own data if it
+were done twice.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ PLACE = 4096  # where, one sector each
 DEADLINE_MS = 2000
 LEAST_MS = 7000  # SG_IO's shortest timeout
 SLOW = 60_000  # longer than anything here
-PARTS = ("deadline", "reset", "abort", "logout", "lost", "disable", "drop", "none", "flush")
+PARTS = ("deadline", "reset", "abort", "logout", "lost", "disable", "drop", "none", "flush", "once",
+         "once_fua", "once_left")  # fmt: skip
 
 
 def write(lun: scsi.Lun, n: int, timeout_ms: int) -> scsi.Answer:
@@ -33,8 +36,8 @@ def write(lun: scsi.Lun, n: int, timeout_ms: int) -> scsi.Answer:
     return lun.command(cdb, blk.pattern(f"late {n}", 1), timeout_ms=timeout_ms)
 
 
-def compare(lun: scsi.Lun, n: int, timeout_ms: int) -> scsi.Answer:
-    cdb = struct.pack(">BBQBBBBBB", 0x89, 0, PLACE + n, 0, 0, 0, 1, 0, 0)
+def compare(lun: scsi.Lun, n: int, timeout_ms: int, fua: bool = False) -> scsi.Answer:
+    cdb = struct.pack(">BBQBBBBBB", 0x89, 8 if fua else 0, PLACE + n, 0, 0, 0, 1, 0, 0)
     data = before()[n * 512 : n * 512 + 512] + blk.pattern(f"late {n}", 1)
     return lun.command(cdb, data, timeout_ms=timeout_ms)
 
@@ -289,6 +292,7 @@ def none() -> None:
     with scsi.Lun(one.node) as lun:
         timed("the reset", lun.reset, SOON)
     waiting.end(SOON)
+    one.works()  # and is told of the reset: who isn't comes again only when none is under way
     one.deadline(DEADLINE_MS)
     waiting = one.waiting(count=64)
     one.busy(64)
@@ -316,6 +320,43 @@ def flush() -> None:
             late.join(SOON)
             base.expect(not late.is_alive(), "a flush that was aborted")
     one.close()
+
+
+def only(how: str, nvram: str) -> None:
+    """The disk that is to have it answers after the deadline: nobody is told to try again."""
+    base.step(f"COMPARE AND WRITE, nobody else: {how}")
+    size = 4096 + 8 * SEGMENT
+    box = Box(nvram=nvram, nvram_bytes=size, settings=f"busy_after_ms={DEADLINE_MS}")
+    hold = threading.Timer(DEADLINE_MS / 1000 + SOON, dm.resume, (box.log.name,))
+    with box.disk() as disk, scsi.Lun(disk.node) as lun:
+        disk.write(PLACE, before())
+        if how == "left":
+            box.set("leave_log=1")
+            box.says("log LEFT", "the log to be left")
+            box.data.hold_write(PLACE)
+            hold = threading.Timer(DEADLINE_MS / 1000 + SOON, box.data.let_go)
+        else:
+            dm.suspend(box.log.name)
+        hold.start()
+        answer = compare(lun, 0, SLOW, fua=how == "fua")
+        hold.join()
+        busy = box.count("busy")
+        base.expect(answer.good, f"{how}: sense {answer.why}, {busy} answers BUSY before it")
+        base.expect(not busy, f"{how}: {busy} answers BUSY")
+        base.equal(disk.read(PLACE, 1), blk.pattern("late 0", 1), f"{how}: the block")
+    box.away()
+
+
+def once() -> None:
+    only("none", "none")
+
+
+def once_fua() -> None:
+    only("fua", "dram")
+
+
+def once_left() -> None:
+    only("left", "lab")
 
 
 WIRES = [wire.Wire("lan", number=n) for n in range(2)]
