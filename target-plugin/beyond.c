@@ -11,13 +11,14 @@
 #include "lockstep-test.h"
 
 TEST_KNOB(bool, use_left, "a data disk is written to that was taken into use without this log");
+TEST_KNOB(bool, untold_tried, "a close goes on for a log that can't be told, with all on the data disk");
 TEST_KNOB(bool, log_believed, "a log that failed is believed, however far the data disk has got");
 
 struct dcd_beyond {
 	struct list_head list;
 	u8 uuid[16];		/* the log's */
 	u64 epoch;
-	u64 applied;
+	u64 applied;		/* changed under the engine's lock */
 	bool on_leg;
 };
 
@@ -167,7 +168,9 @@ void dcd_beyond_say(struct dcd_engine *e, u64 applied)
 
 	if (b->on_leg && b->applied == applied)
 		return;
+	spin_lock(&e->lock);
 	b->applied = applied;
+	spin_unlock(&e->lock);
 	b->on_leg = say_on_leg(e, applied);
 	if (!b->on_leg)
 		return;
@@ -179,6 +182,16 @@ void dcd_beyond_say(struct dcd_engine *e, u64 applied)
 bool dcd_beyond_on_leg(const struct dcd_engine *e)
 {
 	return e->beyond->on_leg;
+}
+
+bool dcd_beyond_has_all(struct dcd_engine *e)
+{
+	bool yes;
+
+	spin_lock(&e->lock);
+	yes = e->log_behind && e->beyond->applied + 1 == e->next_entry;
+	spin_unlock(&e->lock);
+	return yes && !test_knob(untold_tried);
 }
 
 void dcd_beyond_close(struct dcd_engine *e, bool behind)

@@ -46,6 +46,12 @@ void dcd_beyond_say(struct dcd_engine *e, u64 applied);
 /* Is what was said last on the data disk? */
 bool dcd_beyond_on_leg(const struct dcd_engine *e);
 
+/*
+ * Is what was said last everything: was nothing even reserved since? Then all is on the data disk,
+ * and only the log can't be told. At the close.
+ */
+bool dcd_beyond_has_all(struct dcd_engine *e);
+
 /* At the close's end: @behind: what was said last is so, and the log doesn't know. Sleeps. */
 void dcd_beyond_close(struct dcd_engine *e, bool behind);
 

@@ -350,7 +350,8 @@ static int bypass_once(struct dcd_engine *e)
  * The log fails: to the data disk, then, or to the log if it works again. If it is being left and
  * that doesn't come to its end, it isn't left: else nothing would say that it is behind (beyond.h).
  * What NVRAM forgets is lost after this: so it is tried again for as long as a disk may be away for
- * a moment, or keep what was sent to it before; for what the log doesn't give that has been done.
+ * a moment, or keep what was sent to it before. For what the log doesn't give that has been done,
+ * and where the data disk has all of it nothing is lost.
  */
 static int bypass_log(struct dcd_engine *e)
 {
@@ -358,7 +359,7 @@ static int bypass_log(struct dcd_engine *e)
 	unsigned long until = jiffies + DCD_CLOSE_WAITS;
 
 	while (r && !e->keeps && !e->after_log && READ_ONCE(e->round_error) != DCD_UNREAD &&
-	       time_before(jiffies, until) && !test_knob(close_once)) {
+	       !dcd_beyond_has_all(e) && time_before(jiffies, until) && !test_knob(close_once)) {
 		schedule_timeout_uninterruptible(HZ / 10);
 		r = bypass_once(e);
 	}
@@ -457,7 +458,6 @@ static void work_on(struct work_struct *work)
 {
 	struct dcd_request *rq = container_of(work, struct dcd_request, work);
 	struct dcd_engine *e = rq->engine;
-
 	int r;
 
 	if (rq->op == DCD_READ) {

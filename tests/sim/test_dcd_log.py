@@ -151,10 +151,11 @@ def test_a_close_that_is_the_last_chance(kernel: str, parts: tuple[str, ...]) ->
     ("both", "close_once", "opened again: /dev/sda has other bytes"),
     ("flap", "close_asks", "opened again: /dev/sda has other bytes"),
     ("bad", "closed_together", "the data disk lacks 64 blocks"),
+    ("untold", "untold_tried", "the close took 5"),
 ])  # fmt: skip
 def test_a_close_that_is_the_last_chance_can_lose(part: str, knob: str, says: str) -> None:
     """The control: it tries once, or asks the log amid that, or good blocks share a bad one's
-    fate."""
+    fate; or it goes on though nothing can be lost."""
     run = lab("dcd_last_chance.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text
 

@@ -10,6 +10,7 @@ flap: the log works for a moment amid the round that goes past it, and is away a
 bad: one bad place of the data disk, among many good ones. There the data disk itself is looked at:
 the log isn't behind it as long as the bad place isn't mended, so the next opening brings older data
 from the log, which the kernel's log says at the close.
+untold: all is on the data disk, and only the log can't be told: that isn't waited for.
 """
 
 import threading
@@ -24,6 +25,7 @@ AWAY_S = 2.5
 FLAP_SLOTS, FLAP_MS = 32, 400  # a write takes so long: the round half a minute
 UP_AFTER_S, UP_MS = 3, 200
 BAD_BLOCKS, BAD = 200, 10
+UNTOLD_S = 2.0
 
 
 def box_of(slots: int = 16, mib: int = 8) -> tuple[Box, Model]:
@@ -152,7 +154,26 @@ def bad() -> None:
     box.away()
 
 
-PARTS = {"late": late, "both": both, "flap": flap, "bad": bad}
+def untold() -> None:
+    base.step("untold: the log is dead, and all is on the data disk before the close")
+    box, model = box_of()
+    with lio.look(box.open()) as node, blk.Disk(node) as disk:
+        written(disk, model, range(0, 1600, 8), "old")
+        box.set("destage_idle_ms=1")
+        box.destaged()
+        box.log.fail_writes()
+        written(disk, model, range(0, 1600, 8), "new")
+        box.says("log FAILING", "the log to be dead")
+        time.sleep(10)
+    took = blk.timed(box.close)
+    print(f"  the close took {took:.1f} s", flush=True)
+    lacks = box.data.bytes(0, 1600) != bytes(model.bytes[: 1600 * blk.SECTOR])
+    base.expect(not lacks, "the data disk lacks something")
+    base.expect(took < UNTOLD_S, f"the close took {took:.1f} s")
+    opened_again(box, model)
+
+
+PARTS = {"late": late, "both": both, "flap": flap, "bad": bad, "untold": untold}
 for part in base.words(1, PARTS) or PARTS:
     PARTS[part]()
 base.step("done")
