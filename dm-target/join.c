@@ -2,7 +2,6 @@
 #include "join.h"
 
 #include <linux/blkdev.h>
-#include <linux/delay.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/timekeeping.h>
@@ -24,7 +23,6 @@ TEST_KNOB(bool, other_unseen, "a leg comes back, whoever has used the other one"
 TEST_KNOB(bool, touched_once, "that a leg was touched is known to the first try to have it back only");
 TEST_KNOB(bool, locks_on, "a join waits for the superblock of a leg that hangs");
 TEST_KNOB(bool, looks_always, "a leg that misses nothing waits for the other one, too, to come back");
-TEST_KNOB(uint, slow_last, "ms from the last step of the source to that of the target");
 TEST_KNOB(bool, target_slips, "a leg that stays a target, as its last steps were cut short, counts as in sync");
 
 static int adopt(struct mirror *m, struct super *source)
@@ -386,46 +384,11 @@ static int mark_target(struct mirror *m, enum leg_id leg)
 	return 0;
 }
 
-/* Before the target's superblock is to say SYNC: nothing has changed since all was flushed. */
-static int leave_target(struct mirror *m, u64 marks)
-{
-	int r = 0;
-
-	spin_lock_irq(&m->lock);
-	if (m->changes != m->join_changes || m->map.nr_stale || m->map.marks != marks) {
-		r = -EAGAIN;
-	} else {
-		m->target_ready = false;
-		m->target_leaving = true;
-	}
-	spin_unlock_irq(&m->lock);
-	if (!r && test_knob(slow_last))
-		msleep(test_knob(slow_last));
-	return r;
-}
-
 /*
- * The source's superblock. If it can't be written, the target, which has all that the source has,
- * takes over; one that says nothing is the watch's.
+ * The superblocks of both, in this order. From the first of them on the target may
+ * be SYNC for all that a parting knows; to the last it can't stand in for the source.
  */
-static int source_in_sync(struct mirror *m, enum leg_id source)
-{
-	int r = metadata_update(m, source, become_sync);
-
-	if (!r || r == -ESTALE)
-		return r;
-	if (late(m))
-		return -EAGAIN;
-	if (r != -ETIMEDOUT && r != -ENOMEM)
-		(void)mirror_leg_failed(m, source);
-	return -EREMOTEIO;
-}
-
-/*
- * The superblocks of both, in this order. From the second on the target may be SYNC for all that a
- * parting knows; to its end it can't stand in for the source.
- */
-static int both_in_sync(struct mirror *m, enum leg_id leg, u64 marks)
+static int both_in_sync(struct mirror *m, enum leg_id leg)
 {
 	bool move = leg == LEG_LOCAL && mirror_home(m) != leg;
 	int r = 0;
@@ -434,10 +397,11 @@ static int both_in_sync(struct mirror *m, enum leg_id leg, u64 marks)
 		dirty_map_hold(&m->dirty);
 		r = home_new_map(m, leg);
 	}
-	if (!r)
-		r = source_in_sync(m, other_leg(leg));
-	if (!r)
-		r = leave_target(m, marks);
+	if (!r) {
+		r = metadata_update(m, other_leg(leg), become_sync);
+		if (r && r != -ESTALE)
+			r = late(m) ? -EAGAIN : -EREMOTEIO;
+	}
 	if (!r)
 		r = metadata_update(m, leg, become_sync);
 	if (move) {
@@ -449,13 +413,17 @@ static int both_in_sync(struct mirror *m, enum leg_id leg, u64 marks)
 }
 
 /*
- * The last step has been cut short, with an error from before anything was written to the target:
+ * The last steps have been cut short, with these errors before anything was written to the target:
  * it is still one for certain. Unless it has died: then a parting has taken it for what it may be.
  */
 static bool stays_target(const struct mirror *m, enum leg_id leg, int r)
 {
 	lockdep_assert_held(&m->lock);
-	return r == -EAGAIN && !m->legs[leg].dead && !test_knob(target_slips);
+	if (m->legs[leg].dead)
+		return false;
+	if (test_knob(target_slips))
+		return r == -EREMOTEIO && m->changes == m->join_changes;
+	return r == -EREMOTEIO || r == -EAGAIN;
 }
 
 static int in_sync(struct mirror *m, enum leg_id leg)
@@ -469,16 +437,30 @@ static int in_sync(struct mirror *m, enum leg_id leg)
 	spin_unlock_irq(&m->lock);
 	if (leg_may_forget(&m->legs[leg]))
 		r = transfer_flush(m, leg);
-	if (!r)
-		r = both_in_sync(m, leg, marks);
+	if (r) {
+		(void)mirror_leg_failed(m, leg);
+		return r;
+	}
+
+	spin_lock_irq(&m->lock);
+	if (m->changes != m->join_changes || m->map.nr_stale || m->map.marks != marks) {
+		r = -EAGAIN;
+	} else {
+		m->target_ready = false;
+		m->target_leaving = true;
+	}
+	spin_unlock_irq(&m->lock);
+	if (r)
+		return r;
+
+	r = both_in_sync(m, leg);
 	/* Of the source: it stays, with data that the target can't be believed to have. */
 	if (r && r != -EAGAIN && r != -EREMOTEIO)
 		(void)mirror_leg_failed(m, leg);
 
 	spin_lock_irq(&m->lock);
-	if (m->target_leaving)
-		m->target_ready = stays_target(m, leg, r);
 	m->target_leaving = false;
+	m->target_ready = stays_target(m, leg, r);
 	/* That is tried again in a while, and not at once. */
 	if (r != -EREMOTEIO)
 		mirror_changed(m);

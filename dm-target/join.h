@@ -14,10 +14,10 @@
  *    it) comes back without that.
  *  - Likewise when regions of a leg that is alive have become stale.
  *  - When nothing is stale any more: what the target holds in a volatile cache
- *    is flushed, the source's superblock says SYNC, and then the target's. From the
- *    second write on, a new parting begins a new generation. If the target is the
- *    local leg, the map's home moves to it in between (home.h).
- *    If the source can't be written, the target takes over (standing.h).
+ *    is flushed, its superblock says SYNC, then the source forgets that it was
+ *    alone. From the first of these writes on, a new parting begins a new
+ *    generation. If the target is the local leg, the map's home moves to it in
+ *    between.
  *
  * The leg that is coming back may hang: each I/O to it is waited for no longer than
  * JOIN_SECONDS, or until joins are to stop (transfer.h). Parting doesn't wait for it.

@@ -9,12 +9,6 @@ static bool has_all(const struct super *s)
 	return s->state == LOCKSTEP_SYNC || s->state == LOCKSTEP_ALONE;
 }
 
-static void forget_how_alone(struct super *s)
-{
-	s->alone_seq = 0;
-	s->took_from = 0;
-}
-
 static void begin_generation(struct super *s, u64 id, u64 now, u32 why)
 {
 	memmove(&s->history[1], &s->history[0], sizeof(s->history) - sizeof(s->history[0]));
@@ -62,7 +56,7 @@ int super_join(struct super *s, const struct super *source)
 	s->cur = source->cur;
 	s->data_sectors = source->data_sectors;
 	s->base = no_generation;
-	forget_how_alone(s);
+	s->alone_seq = 0;
 	memset(s->adopted, 0, sizeof(s->adopted));
 	memcpy(s->history, source->history, sizeof(s->history));
 	super_forget_map(s);
@@ -82,14 +76,14 @@ int super_adopt(struct super *source, const struct super *leg, u64 generation_id
 	begin_generation(source, generation_id, now, LOCKSTEP_WHY_NEW_LEG);
 	source->state = LOCKSTEP_ALONE;
 	source->base = no_generation;
-	forget_how_alone(source);
+	source->alone_seq = 0;
 	return 0;
 }
 
 void super_forget_base(struct super *source)
 {
 	source->base = no_generation;
-	forget_how_alone(source);
+	source->alone_seq = 0;
 }
 
 int super_in_sync(struct super *s)
@@ -98,17 +92,9 @@ int super_in_sync(struct super *s)
 		return -EPERM;
 	s->state = LOCKSTEP_SYNC;
 	s->base = no_generation;
-	forget_how_alone(s);
+	s->alone_seq = 0;
 	memset(s->adopted, 0, sizeof(s->adopted));
 	return 0;
-}
-
-static void go_alone(struct super *s, u64 id, u64 now, u32 why)
-{
-	s->base = s->cur;
-	s->state = LOCKSTEP_ALONE;
-	s->alone_seq = s->seq;
-	begin_generation(s, id, now, why);
 }
 
 int super_go_alone(struct super *s, u64 generation_id, u64 now, u32 why)
@@ -117,16 +103,10 @@ int super_go_alone(struct super *s, u64 generation_id, u64 now, u32 why)
 		return 0;
 	if (s->state != LOCKSTEP_SYNC)
 		return -EPERM;
-	go_alone(s, generation_id, now, why);
-	return 1;
-}
-
-int super_take_over(struct super *s, u64 generation_id, u64 now, u32 why)
-{
-	if (s->state != LOCKSTEP_TARGET)
-		return -EPERM;
-	go_alone(s, generation_id, now, why);
-	s->took_from = s->owner;
+	s->base = s->cur;
+	s->state = LOCKSTEP_ALONE;
+	s->alone_seq = s->seq;
+	begin_generation(s, generation_id, now, why);
 	return 1;
 }
 
@@ -143,7 +123,7 @@ void super_give_up(struct super *s, const struct super *source)
 	super_forget_map(s);
 	s->active = false;
 	s->other_seq = 0;
-	forget_how_alone(s);
+	s->alone_seq = 0;
 }
 
 void super_know(struct super *s, u64 seq)

@@ -12,8 +12,7 @@
  *                 may be SYNC at G too, and may be brought up without us.
  *   ALONE at G    this leg has all that was acknowledged in G; the other leg is
  *                 neither SYNC nor ALONE at G, so it can never be taken for it.
- *                 `base` is the generation that the other may be SYNC at, or, if
- *                 that is who this leg took over from, ALONE; the
+ *                 `base` is the generation that the other may be SYNC at; the
  *                 union of both maps covers all that happened since.
  *   TARGET at G   this leg has G but for what the other leg's map says.
  *   NEW           this leg has nothing. Only the administrator makes one, to be
@@ -53,11 +52,7 @@
  *    though it ends with an error. The verdict of two SYNC legs is the local one, and what
  *    was read of that write must not vanish. (A local leg needs it for acknowledging only;
  *    a write that both legs have failed meanwhile doesn't wait for it.)
- *    A TARGET leg, if the mirror that resyncs it loses the source when nothing is left to
- *    copy: all data is durable on it -> [its new map is durable] -> super_take_over() -> a
- *    write that the source has not got may be acknowledged, or read. Whoever has used the
- *    source meanwhile has said so on it first, as another owner.
- *    An ALONE leg: nothing. Any other TARGET, or a NEW leg: must not.
+ *    An ALONE leg: nothing. A TARGET or NEW leg: must not.
  *  a bit is set for a new write: durable on a map that a superblock names, before
  *  the write is sent anywhere; so after the map's home is lost, not before the
  *  other leg's superblock names its new map, even if nothing is acknowledged.
@@ -113,12 +108,6 @@ int __must_check super_in_sync(struct super *s);
  * if the leg can't (TARGET, NEW).
  */
 int __must_check super_go_alone(struct super *s, u64 generation_id, u64 now, u32 why);
-
-/*
- * Likewise a TARGET that misses nothing of what its source has, which is lost. The table that made
- * it one had written the source, too, and so as the same owner. -EPERM: it is no TARGET.
- */
-int __must_check super_take_over(struct super *s, u64 generation_id, u64 now, u32 why);
 
 /* Explicit consent to throw away what the leg has; it will be filled from @source. */
 void super_give_up(struct super *s, const struct super *source);

@@ -59,8 +59,7 @@
  *
  * Owner. Each table that is loaded draws a random number, and its superblocks have it (`owner`). A
  * mirror that finds another one than its own in a leg that it uses knows that somebody else has
- * used that leg meanwhile, whatever else that superblock says. A target that takes over from a leg
- * which can't be written any more says who had written that last (`took_from`).
+ * used that leg meanwhile, whatever else that superblock says.
  *
  * Log. A leg may be written through a DCD, whose log then has writes that the
  * disk below it lacks. The superblock says which log that is, so that a host that
@@ -200,8 +199,7 @@ struct lockstep_slot {
 	__le64 other_seq;	/* the other leg's seq was that, or is higher; 0: not known */
 	__le64 alone_seq;	/* ALONE: seq was that before it was; 0: not known */
 	__le64 owner;		/* of the table that wrote this, random; 0: a tool did */
-	__le64 took_from;	/* ALONE: was a target, of what that owner had written; or 0 */
-	__u8 reserved[3468];
+	__u8 reserved[3476];
 	__u8 digest_key[32];	/* random, or 0; at the leg's end: see lockstep-digest.h */
 } __attribute__((packed));
 

@@ -16,7 +16,6 @@ TEST_KNOB(bool, target_acks, "a write that the target hasn't got is acknowledged
 TEST_KNOB(bool, cleans_forgotten, "the cleaner goes on while something forgotten isn't stale yet");
 TEST_KNOB(bool, neither_stays, "of two legs that take no superblock one is given up");
 TEST_KNOB(bool, home_once, "of the map's home the other leg knows what that said the time before");
-TEST_KNOB(bool, target_waits, "a target that misses nothing doesn't take over from its source");
 TEST_KNOB(bool, goes_on_foreign, "writes go on to the only leg, whoever else uses it");
 TEST_KNOB(bool, unstamped, "what is clean is flushed, and no superblock tells older copies of the legs from them");
 
@@ -93,22 +92,6 @@ bool mirror_stands_in(const struct mirror *m, enum leg_id leg)
 	       !(mirror_has_target(m) && m->map.target == leg && !m->target_whole);
 }
 
-/*
- * Nothing is left to copy to the target. Its superblock doesn't say so yet, as the source's has to
- * before, and the source may take no more writes: then the parting says it.
- */
-static bool takes_over(const struct mirror *m, enum leg_id target)
-{
-	return m->target_ready && m->map.target == target && !m->legs[target].dead &&
-	       !m->map.nr_stale && !((m->forgot | m->recalled) & BIT(target)) &&
-	       !test_knob(target_waits);
-}
-
-bool mirror_may_lose(const struct mirror *m, enum leg_id leg)
-{
-	return mirror_stands_in(m, other_leg(leg)) || takes_over(m, other_leg(leg));
-}
-
 int mirror_give_up(struct mirror *m, enum leg_id leg, enum leg_why why)
 {
 	struct leg *l = &m->legs[leg];
@@ -117,7 +100,7 @@ int mirror_give_up(struct mirror *m, enum leg_id leg, enum leg_why why)
 
 	if (l->dead)
 		return 0;
-	if (!mirror_may_lose(m, leg))
+	if (!mirror_stands_in(m, other_leg(leg)))
 		return -EBUSY;
 
 	l->dead = true;
@@ -130,10 +113,8 @@ int mirror_give_up(struct mirror *m, enum leg_id leg, enum leg_why why)
 	 */
 	smp_store_release(&l->deaths, l->deaths + 1);
 	/* Where they may differ it is the other one that is believed from now on. */
-	if (!m->map.nr_stale || m->target_whole) {
-		m->target_ready &= m->map.target == leg;
+	if (!m->map.nr_stale || m->target_whole)
 		m->map.target = leg;
-	}
 	m->target_whole = false;
 	/*
 	 * What it acknowledged from its cache may be gone when it is back: that

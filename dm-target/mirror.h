@@ -213,17 +213,11 @@ enum leg_id mirror_read_leg(struct mirror *m, sector_t start, sector_t last,
 /* Is the leg alive, and has it all that the other one has? Under the state lock. */
 bool mirror_stands_in(const struct mirror *m, enum leg_id leg);
 
-/*
- * Likewise: can the mirror go on without the leg? If the other one stands in, or is a target to
- * which nothing is left to copy.
- */
-bool mirror_may_lose(const struct mirror *m, enum leg_id leg);
-
 /**
  * mirror_give_up - stop using a leg
  *
- * Under the state lock. Returns 0, or -EBUSY if the mirror can't go on without it; then
- * nothing is changed. The event is raised later.
+ * Under the state lock. Returns 0, or -EBUSY if the other leg couldn't stand
+ * in for it everywhere; then nothing is changed. The event is raised later.
  */
 int mirror_give_up(struct mirror *m, enum leg_id leg, enum leg_why why);
 

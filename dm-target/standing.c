@@ -87,42 +87,25 @@ static u32 why_word(enum leg_why why)
 	}
 }
 
-/* It may have been the target of the leg that is lost; then nothing was left to copy to it. */
-static int say_alone(struct mirror *m, struct super *s, enum leg_why why)
-{
-	u64 id = metadata_random(), now = ktime_get_real_seconds();
-
-	if (s->state != LOCKSTEP_TARGET)
-		return super_go_alone(s, id, now, why_word(why));
-	return super_take_over(s, id, now, why_word(why));
-}
-
-/* What was copied to it is durable, before it says that it has all. See mirror_stamp_legs(). */
-static int flush_target(struct mirror *m, enum leg_id leg)
-{
-	return m->meta->super[leg].state == LOCKSTEP_TARGET && leg_may_forget(&m->legs[leg]) ?
-	       transfer_flush(m, leg) : 0;
-}
-
 /* The survivor's map, if it becomes the map's home, and its superblock. */
 static int write_survivor(struct mirror *m, enum leg_id leg, bool move, bool alone,
 			  enum leg_why why)
 {
 	struct super *s = &m->meta->super[leg];
 	struct super next;
-	int r;
+	int r = 0;
 
 	mutex_lock(&m->meta->lock[leg]);
-	r = flush_target(m, leg);
-	if (!r && move) {
+	if (move) {
 		r = metadata_check(m, leg);
 		if (!r && !s->map_epoch)
 			super_new_map(s);
 		r = r ?: dirty_map_write(&m->dirty, leg);
 	}
 	metadata_next(m, leg, &next);
-	if (!r && (alone || next.state == LOCKSTEP_TARGET))
-		r = say_alone(m, &next, why);
+	if (!r && alone)
+		r = super_go_alone(&next, metadata_random(), ktime_get_real_seconds(),
+				   why_word(why));
 	if (test_knob(alone_anew))
 		next.alone_seq = 0;
 	super_set_active(&next, true);

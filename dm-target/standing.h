@@ -34,9 +34,6 @@
  * can tell which one has everything, and what the other misses. While the survivor's
  * metadata can't be written, none of this can be promised.
  *
- * A target to which nothing is left to copy takes over likewise, under any policy: its source can't
- * be written, or says nothing, and so can't be made to say first that both are in sync (join.h).
- *
  * Held writes wait in mirror.held: those that may not be sent yet, and those
  * that one leg has and that may not be acknowledged yet. Whoever changes the
  * standing then calls standing_release().

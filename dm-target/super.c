@@ -58,7 +58,6 @@ void super_pack(const struct super *s, u64 dev_sectors, void *slot)
 	d->other_seq = cpu_to_le64(s->other_seq);
 	d->alone_seq = cpu_to_le64(s->alone_seq);
 	d->owner = cpu_to_le64(s->owner);
-	d->took_from = cpu_to_le64(s->took_from);
 	for (i = 0; i < LOCKSTEP_HISTORY; i++) {
 		put_generation(&d->history[i].generation, &s->history[i].gen);
 		d->history[i].time = cpu_to_le64(s->history[i].time);
@@ -102,7 +101,6 @@ static void get_fields(struct super *s, const struct lockstep_slot *d)
 	s->other_seq = le64_to_cpu(d->other_seq);
 	s->alone_seq = le64_to_cpu(d->alone_seq);
 	s->owner = le64_to_cpu(d->owner);
-	s->took_from = le64_to_cpu(d->took_from);
 	for (i = 0; i < LOCKSTEP_HISTORY; i++) {
 		s->history[i].gen = get_generation(&d->history[i].generation);
 		s->history[i].time = le64_to_cpu(d->history[i].time);

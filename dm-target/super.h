@@ -60,7 +60,6 @@ struct super {
 	u64 other_seq;		/* that the other leg's superblock has had; see super_know() */
 	u64 alone_seq;		/* ALONE: of the update before it was; see super_go_alone() */
 	u64 owner;		/* of the table that wrote it; see super_touch() */
-	u64 took_from;		/* ALONE: see super_take_over() */
 	struct generation_event history[LOCKSTEP_HISTORY];	/* newest first */
 };
 

@@ -109,17 +109,6 @@ static bool went_on_from_copy(const struct super *s, const struct super *other)
 	return s->alone_seq && s->alone_seq < other->other_seq;
 }
 
-/*
- * @other has all of the generation that @s, which is ahead, went on from, and can't be SYNC with
- * it. Unless @s was its target and took over from it: then it is as @s has left it, if nobody has
- * used it since.
- */
-static bool both_went_on(const struct super *s, const struct super *other)
-{
-	return other->state == LOCKSTEP_ALONE &&
-	       (!s->took_from || s->took_from != other->owner);
-}
-
 /* Is one of them an older copy than the other leg has seen? Neither is NEW. */
 static void decide_copies(const struct super *l, const struct super *r, struct verdict *v)
 {
@@ -147,13 +136,13 @@ static void decide_pair(const struct super *l, const struct super *r, struct ver
 		decide_equal(l, r, v);
 		break;
 	case RELATION_LOCAL_AHEAD:
-		if (both_went_on(l, r) || went_on_from_copy(l, r))
+		if (r->state == LOCKSTEP_ALONE || went_on_from_copy(l, r))
 			refuse(v, VERDICT_BOTH, LOCKSTEP_LOCAL);
 		else
 			accept(v, LOCKSTEP_LOCAL, true);
 		break;
 	case RELATION_REMOTE_AHEAD:
-		if (both_went_on(r, l) || went_on_from_copy(r, l))
+		if (l->state == LOCKSTEP_ALONE || went_on_from_copy(r, l))
 			refuse(v, VERDICT_BOTH, LOCKSTEP_LOCAL);
 		else
 			accept(v, LOCKSTEP_REMOTE, true);

@@ -37,7 +37,6 @@
  *
  *  L went on (L.base = R.cur, so L     R SYNC        R ALONE       R TARGET
  *  is ALONE), R didn't go on from L    L             refuse BOTH   L
- *                                      and R ALONE, by the owner that L took over from    L
  *                                      and with L.alone_seq below what R knows of L: it
  *                                      went on from an older copy    refuse BOTH
  *  R went on (R.base = L.cur)          the same with L and R exchanged

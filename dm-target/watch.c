@@ -66,7 +66,7 @@ static int may_give_up(struct mirror *m, struct leg *leg, bool never)
 	if (never)
 		return -EPERM;
 	spin_lock_irq(&m->lock);
-	asks = !leg->dead && mirror_may_lose(m, leg->id);
+	asks = !leg->dead && mirror_stands_in(m, other_leg(leg->id));
 	spin_unlock_irq(&m->lock);
 	return asks && !test_knob(unasked) ? ask_leg(m, other_leg(leg->id)) : 0;
 }

@@ -378,27 +378,6 @@ def test_seeded_lives(kernel: str, lives: int) -> None:
 
 @both_kernels
 @pytest.mark.parametrize("part", [
-    "writes", "remote", "idle", "hangs", "held", "late", "crash", "elsewhere",
-])  # fmt: skip
-def test_a_target_takes_over_from_its_source(part: str, kernel: str) -> None:
-    run = lab("state_takes_over.py", part, kernel=kernel, options=PATIENCE)
-    assert run.rc == 0, run.text
-
-
-@pytest.mark.control
-@pytest.mark.parametrize(("part", "says"), [
-    ("writes", "writes fail for good"), ("remote", "writes fail for good"),
-    ("idle", "in vain for: DA alone"), ("held", "in vain for: DA blocked"),
-    ("hangs", "no end after"),
-])  # fmt: skip
-def test_a_target_that_waits_for_its_source_is_found(part: str, says: str) -> None:
-    options = (*PATIENCE, "--sim-timeout", "3600", *knobs("dm_lockstep", "target_waits"))
-    run = lab("state_takes_over.py", part, options=options)
-    assert run.rc != 0 and says in run.text, run.text
-
-
-@both_kernels
-@pytest.mark.parametrize("part", [
     "joins", "resumes", "reloads", "reads", "opened", "requeues", "unsaid_local", "unsaid_remote",
     "unsaid_late", "unread", "unread_slots", "unread_hangs", "smaller", "exchanged",
     "exchanged_parting",

@@ -30,14 +30,11 @@ class Super(NamedTuple):
     seq: int = 1
     other_seq: int = 0
     alone_seq: int = 0
-    owner: int = 0
-    took_from: int = 0
 
     def text(self) -> str:
         numbers = (self.leg, self.state, self.active, self.cur, self.base, self.epoch,
                    self.epochs, self.set_uuid, self.uuid or 2 + self.leg, self.sectors,
-                   self.shift, self.adopted, self.seq, self.other_seq, self.alone_seq,
-                   self.owner, self.took_from)  # fmt: skip
+                   self.shift, self.adopted, self.seq, self.other_seq, self.alone_seq)  # fmt: skip
         return "/".join(map(str, numbers)) + "/" + ".".join(map(str, self.history))
 
     def parsed(self, text: str) -> Super:
@@ -47,7 +44,7 @@ class Super(NamedTuple):
         return self._replace(
             leg=leg, state=state, active=active, cur=cur, base=base, epoch=epoch, epochs=epochs,
             adopted=int(numbers[11]), seq=int(numbers[12]), other_seq=int(numbers[13]),
-            alone_seq=int(numbers[14]), owner=int(numbers[15]), took_from=int(numbers[16]),
+            alone_seq=int(numbers[14]),
             history=tuple(map(int, history.split("."))) if history else (),
         )  # fmt: skip
 

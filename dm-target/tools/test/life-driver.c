@@ -7,8 +7,7 @@
  *   EVENT SUPER OTHER NUMBER       -> what it returned, and SUPER as it is then
  *
  * A leg of a verdict is "absent", "blank", "bad" or a SUPER:
- *   leg/state/active/cur/base/epoch/epochs/set/uuid/sectors/shift/adopted/seq/other_seq/alone_seq/
- *   owner/took_from/gen.gen...
+ *   leg/state/active/cur/base/epoch/epochs/set/uuid/sectors/shift/adopted/seq/other_seq/alone_seq/gen.gen...
  * all numbers; a generation is its id. Every superblock passes through its
  * format on the disk.
  */
@@ -33,11 +32,11 @@ static struct generation generation(u64 id)
 
 static void parse(const char *text, struct super *s)
 {
-	u64 n[17];
+	u64 n[15];
 	char *end;
 
 	memset(s, 0, sizeof(*s));
-	for (int i = 0; i < 17; i++) {
+	for (int i = 0; i < 15; i++) {
 		n[i] = strtoull(text, &end, 10);
 		if (end == text || *end != '/')
 			die("not a superblock", text);
@@ -60,8 +59,6 @@ static void parse(const char *text, struct super *s)
 	s->seq = n[12];
 	s->other_seq = n[13];
 	s->alone_seq = n[14];
-	s->owner = n[15];
-	s->took_from = n[16];
 	for (int i = 0; i < LOCKSTEP_HISTORY && *text; i++) {
 		s->history[i].gen = generation(strtoull(text, &end, 10));
 		text = *end ? end + 1 : end;
@@ -70,10 +67,10 @@ static void parse(const char *text, struct super *s)
 
 static void print(const struct super *s)
 {
-	printf("%u/%u/%d/%" PRIu64 "/%" PRIu64 "/%" PRIu64 "/%" PRIu64 "/%u/%u/%" PRIu64 "/%u/%u/%" PRIu64 "/%" PRIu64 "/%" PRIu64 "/%" PRIu64 "/%" PRIu64 "/",
+	printf("%u/%u/%d/%" PRIu64 "/%" PRIu64 "/%" PRIu64 "/%" PRIu64 "/%u/%u/%" PRIu64 "/%u/%u/%" PRIu64 "/%" PRIu64 "/%" PRIu64 "/",
 	       s->leg, s->state, s->active, s->cur.id, s->base.id, s->map_epoch, s->map_epochs,
 	       s->set_uuid[0], s->leg_uuid[0], s->data_sectors, s->region_shift,
-	       s->adopted[0], s->seq, s->other_seq, s->alone_seq, s->owner, s->took_from);
+	       s->adopted[0], s->seq, s->other_seq, s->alone_seq);
 	for (int i = 0; i < LOCKSTEP_HISTORY && s->history[i].gen.id; i++)
 		printf("%s%" PRIu64, i ? "." : "", s->history[i].gen.id);
 }
@@ -137,8 +134,6 @@ static void event(const char *name, const char *text, const char *other, const c
 		r = super_in_sync(&s);
 	} else if (!strcmp(name, "go_alone")) {
 		r = super_go_alone(&s, id, 0, LOCKSTEP_WHY_FAILED);
-	} else if (!strcmp(name, "take_over")) {
-		r = super_take_over(&s, id, 0, LOCKSTEP_WHY_FAILED);
 	} else if (!strcmp(name, "know")) {
 		super_know(&s, id);
 	} else if (!strcmp(name, "give_up")) {

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from driver import ALONE, NEW, SYNC, TARGET, Driver, Super, Verdict
+from driver import ALONE, NEW, SYNC, Driver, Super, Verdict
 
 BLOCKS = 3
 REGION = (0, 0, 1)
@@ -76,7 +76,6 @@ class Running(NamedTuple):
     fresh: int = -1  # the leg whose new map isn't named by its superblock yet
     write: tuple[int, int, frozenset[int], frozenset[int]] | None = None
     todo: tuple[Step, ...] = ()
-    owner: int = 0  # in each superblock that it writes
 
 
 class World(NamedTuple):
@@ -147,11 +146,6 @@ def new_uuid(w: World) -> int:
     return 1 + max(d.sb.uuid or 9 for d in disks_of(w))
 
 
-def new_owner(w: World) -> int:
-    owners = [n for d in disks_of(w) for n in (d.sb.owner, d.sb.took_from)]
-    return 1 + max([*owners, w.run.owner if w.run else 0])
-
-
 def new_generation(w: World) -> int:
     return 1 + max(g for d in disks_of(w) for g in (d.sb.cur, d.sb.base, *d.sb.history))
 
@@ -172,9 +166,8 @@ class Model:
         disk = w.disks[leg]
         s = disk.sb
         for name in events:
-            number = new_generation(w) if name in ("go_alone", "take_over", "adopt") else 0
+            number = new_generation(w) if name in ("go_alone", "adopt") else 0
             s = self.driver.event(name, s, w.disks[1 - leg].sb, number)
-        s = s._replace(owner=w.run.owner if w.run else 0)
         return w._replace(disks=put(w.disks, leg, disk._replace(sb=s)))
 
     def write_map(self, w: World, leg: int, bits: int, *, fresh: bool) -> World:
@@ -230,24 +223,16 @@ class Model:
         v = self.judge(w, local, remote)
         if not v.good:
             return None
-        # Each leg that isn't joined first is written before the first I/O; here at once.
-        owner = new_owner(w)
-        w = w._replace(run=Running(v.source, "S", frozenset(), owner=owner))
-        w = self.sb(w, v.source)
-        if not v.alone and not v.join:
-            w = self.sb(w, 1 - v.source)
         source = w.disks[v.source]
         if v.alone:
             w = w._replace(went=flag(w.went, v.source, True))
-            run = Running(v.source, "D", frozenset({v.source}), dirty=source.map(), owner=owner)
+            run = Running(v.source, "D", frozenset({v.source}), dirty=source.map())
             w = self.part(w._replace(run=run))
             if "lazy_alone" in self.faults and w.run:
                 w = w._replace(run=w.run._replace(served=True))
             return w
         scope = ALL if v.full else w.disks[0].map() | w.disks[1].map()
-        run = Running(
-            v.source, "S", frozenset({v.source}), dirty=source.map(), add=scope, owner=owner
-        )
+        run = Running(v.source, "S", frozenset({v.source}), dirty=source.map(), add=scope)
         todo: list[Step] = []
         if not source.sb.epoch:
             todo += [Step("map_ahead", v.source), Step("new_map", v.source)]
@@ -278,14 +263,13 @@ class Model:
         if source.sb.state == ALONE and source.sb.epoch:
             return w._replace(run=run._replace(may_miss=True, served=True, todo=()))
         todo = []
-        says = "take_over" if source.sb.state == TARGET else "alone"
         if run.source not in run.homes or not source.sb.epoch:
             if "home_without_map" not in self.faults:
                 todo.append(Step("map_ahead", run.source))
-            todo.append(Step(f"{says}_new_map", run.source))
+            todo.append(Step("alone_new_map", run.source))
             run = run._replace(homes=frozenset())
         else:
-            todo.append(Step(says, run.source))
+            todo.append(Step("alone", run.source))
         early = "early_ack" in self.faults
         return w._replace(
             went=flag(w.went, run.source, True),
@@ -301,17 +285,13 @@ class Model:
         if run is None:
             return w
         source, other = run.source, 1 - run.source
-        whole = not run.stale or "takes_over_stale" in self.faults
-        takes_over = run.other == "T" and whole and not run.maybe_sync
-        if Step("forget_base", source) in run.todo:
-            takes_over = False
-        if run.other == "D" or (leg == source and run.other != "S" and not takes_over):
+        if run.other == "D" or (leg == source and run.other != "S"):
             # A dead other leg is dead already; without a source there is no mirror.
             return w if leg == other else w._replace(run=None)
         was, survivor = run.other, 1 - leg
         run = run._replace(source=survivor, other="D", stale=0, add=0, todo=(), fresh=-1)
         w = w._replace(run=run)
-        if was == "T" and leg == other and not run.maybe_sync:
+        if was == "T" and not run.maybe_sync:
             # It is a target on its disk, so it can't be taken for in sync.
             run = run._replace(may_miss=True, served=True, homes=frozenset({survivor}))
             return w._replace(run=run)
@@ -349,8 +329,6 @@ class Model:
                 return self.sb(w, step.leg, "go_alone")
             case "alone_new_map":
                 return self.sb(w, step.leg, "new_map", "go_alone")
-            case "take_over_new_map":
-                return self.sb(w, step.leg, "new_map", "take_over")
             case "join":
                 disk = w.disks[step.leg]
                 w = w._replace(disks=put(w.disks, step.leg, disk._replace(synced=False)))
@@ -369,10 +347,7 @@ class Model:
                 run = run._replace(fresh=step.leg)
             case "new_map":
                 run = run._replace(fresh=-1, homes=frozenset({step.leg}))
-            case "alone" | "alone_new_map" | "take_over" | "take_over_new_map":
-                if step.what.startswith("take_over"):
-                    disk = w.disks[step.leg]
-                    w = w._replace(disks=put(w.disks, step.leg, disk._replace(synced=True)))
+            case "alone" | "alone_new_map":
                 homes = frozenset({step.leg})
                 run = run._replace(may_miss=True, fresh=-1, served=True, homes=homes)
             case "join":
@@ -456,10 +431,8 @@ class Model:
 
     def take_over(self, w: World, leg: int) -> World:
         disk = w.disks[leg]
-        bits, run, owner = disk.map(), w.run, new_owner(w)
-        w = w._replace(run=Running(leg, "D", frozenset(), owner=owner))
+        bits = disk.map()
         w = self.sb(w, leg, *([] if disk.sb.epoch else ["new_map"]), "go_alone")
-        w = w._replace(run=run)
         w, value = new_value(w, disk.data[0])
         w = self.write_map(w, leg, bits | 1, fresh=False)
         w = promise(self.write_data(w, leg, 0, value), 0, value)

@@ -12,7 +12,7 @@ from life_model import JUNK, Disk, World, disks_of
 def canonical(w: World) -> World:
     """The same world with its generations, values and epochs counted from 1, so that worlds that
     differ only in these are one."""
-    return _rename_owners(_rename_values(_rename_generations(_rename_epochs(_rename_uuids(w)))))
+    return _rename_values(_rename_generations(_rename_epochs(_rename_uuids(w))))
 
 
 def _map_disks(w: World, change: Callable[[Disk], Disk]) -> World:
@@ -61,19 +61,6 @@ def _rename_generations(w: World) -> World:
         ))  # fmt: skip
 
     return _map_disks(w, one)
-
-
-def _rename_owners(w: World) -> World:
-    """Only which are the same matters, and of those that may be compared: 0 is a tool."""
-    used = [n for d in disks_of(w) for n in (d.sb.took_from, d.sb.owner)]
-    used += [w.run.owner] if w.run else []
-    names = {0: 0}
-    for owner in used:
-        names.setdefault(owner, len(names))
-    w = _map_disks(w, lambda d: d._replace(sb=d.sb._replace(
-        owner=names[d.sb.owner], took_from=names[d.sb.took_from]
-    )))  # fmt: skip
-    return w._replace(run=w.run._replace(owner=names[w.run.owner])) if w.run else w
 
 
 def _rename_values(w: World) -> World:

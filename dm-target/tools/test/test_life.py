@@ -110,9 +110,6 @@ FAULTS = {
         leg 0 is back, acknowledge"""),
     "forget_targets_map": (True, "5", """assemble LR, write 0, write lands on 0, crash, assemble R,
         alone 1, leg 0 rejoins, map 1, join 0"""),
-    "takes_over_stale": (True, "1", """assemble LR, write 0, write lands on 0, crash, assemble LR,
-        map 0, join 1, forget_base 0, read 0, leg 0 is lost, map_ahead 1, take_over_new_map 1,
-        crash, leg 0 is back"""),
     "join_what_is_ahead": (True, "1", """assemble LR, leg 1 is lost, another host writes on leg 1,
         leg 1 is back, leg 1 rejoins, map 0, join 1, crash"""),
 }  # fmt: skip
@@ -156,30 +153,6 @@ def test_a_whole_life(driver: Driver) -> None:
         region 0 is copied, region 1 is copied, resync is complete, in_sync 0, in_sync 1, crash,
         assemble LR"""
     assert follow(Model(driver), False, story)
-
-
-# All is copied, and the source, which went on alone before, takes no more writes.
-TAKEN_OVER = """assemble LR, adopt 0, map 0, join 1, forget_base 0, region 0 is copied,
-    region 1 is copied, leg 0 is lost, map_ahead 1, take_over_new_map 1, write 2,
-    write lands on 1, acknowledge"""
-
-
-def test_a_target_takes_over(driver: Driver) -> None:
-    """The source comes back, amid that life or after it, and is resynced."""
-    back = """map 1, join 0, forget_base 1, region 0 is copied, region 1 is copied,
-        resync is complete, map_ahead 0, new_map 0, in_sync 1, in_sync 0, crash, assemble LR"""
-    assert follow(Model(driver), False, f"{TAKEN_OVER}, leg 0 is back, leg 0 rejoins, {back}")
-    assert follow(Model(driver), False, f"{TAKEN_OVER}, crash, leg 0 is back, assemble LR, {back}")
-
-
-@pytest.mark.parametrize("used", [
-    "another host writes on leg 0, leg 0 is back", "crash, leg 0 is back, assemble L, crash"
-])  # fmt: skip
-def test_who_has_used_the_source_that_was_left(driver: Driver, used: str) -> None:
-    """It says ALONE, at the generation that it was left at, and has more all the same."""
-    assert follow(Model(driver), False, f"{TAKEN_OVER}, {used}")
-    for more in ("assemble LR", "leg 0 rejoins"):
-        assert not follow(Model(driver), False, f"{TAKEN_OVER}, {used}, {more}")
 
 
 @pytest.mark.parametrize(

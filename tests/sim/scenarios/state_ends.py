@@ -13,10 +13,9 @@ from functools import partial
 from pathlib import Path
 
 from locklab import base, blk, dm
-from statelab import LOCAL, REMOTE, SYNC, TARGET, Beside
+from statelab import LOCAL, REMOTE, TARGET, Beside
 from statelegs import Leg, Pair
 
-SLOW_LAST = Path("/sys/module/dm_lockstep/parameters/test_slow_last")
 SLOW_WAIT = Path("/sys/module/dm_lockstep/parameters/test_slow_wait")
 SLOW_CLOSE = Path("/sys/module/dm_lockstep/parameters/test_slow_close")
 
@@ -31,19 +30,19 @@ def joins() -> None:
     pair = Pair("remote_timeout", 30000, "rejoin", 1, cache_mib=1)
     pair.message("fail remote")
     pair.wait("AD", "alone")
-    base.put(SLOW_LAST, 2000)
+    pair.local.set(slots="slow:1000")
     recover = Beside(lambda: pair.message("recover"))
     base.until(lambda: pair.status().health == "Aa", "the remote leg is the target", 30)
-    base.until(lambda: pair.local.super.state == SYNC, "the local leg says it", 30)
-    pair.local.set(data="nowrite")
+    time.sleep(0.5)  # the first slot is on its way
+    pair.local.set(slots="slow:1000", data="nowrite")
     with base.refused("a flush that fails on the source", errno.EIO):
         flush(pair)
-    base.put(SLOW_LAST, 0)
-    pair.local.well()
+    pair.local.set(slots="slow:1000")
     recover.result()
     time.sleep(10)
     base.expect(pair.status().health != "AA" or pair.remote.super.state != TARGET,
                 f"a leg that is in sync says that it is a target: {dm.status(pair.name)}")
+    pair.local.well()
     pair.in_sync()
 
     base.step("the local leg goes: the remote one can stand in")

@@ -62,8 +62,6 @@ class Super:
     map_epoch: int
     cur: tuple[int, int]
     base: tuple[int, int]
-    owner: int
-    took_from: int
 
     @property
     def whole(self) -> bool:
@@ -80,7 +78,7 @@ def _slot(data: bytes) -> Super | None:
     sectors, map_start, _, _, _, state, epoch = struct.unpack_from("<QQIIIIQ", data, 160)
     cur_id, cur_count, _, base_id, base_count = struct.unpack_from("<QIIQI", data, 208)
     return Super(seq, state, bool(flags & 1), sectors, map_start, epoch, (cur_id, cur_count),
-                 (base_id, base_count), *struct.unpack_from("<QQ", data, 580))  # fmt: skip
+                 (base_id, base_count))  # fmt: skip
 
 
 def superblock(image: bytes) -> Super | None:
@@ -102,12 +100,6 @@ def super_of(node: str) -> Super:
     return found
 
 
-def _is_left(one: Super, other: Super) -> bool:
-    """Has the other leg gone on without this one?"""
-    taken_over = other.took_from and other.took_from == one.owner
-    return other.base == one.cur and (one.state != ALONE or bool(taken_over))
-
-
 def source_of(local: Super, remote: Super) -> str | None:
     """Which leg has the data, of two of one mirror; None: they must be refused. (verdict.h)"""
     if NEW in (local.state, remote.state):
@@ -119,9 +111,11 @@ def source_of(local: Super, remote: Super) -> str | None:
                 return None
             return LOCAL if remote.state == TARGET else REMOTE
         return None if ALONE in (local.state, remote.state) else LOCAL
-    if _is_left(remote, local):
+    if local.base == remote.cur and remote.state != ALONE:
         return LOCAL
-    return REMOTE if _is_left(local, remote) else None
+    if remote.base == local.cur and local.state != ALONE:
+        return REMOTE
+    return None
 
 
 def meta(*words: str) -> str:
