@@ -12,12 +12,14 @@
 #define DUE		8		/* no more than such a part is free: in the next round, */
 #define LEAST		(4 * HZ)	/* which is so long after it was found, at least; */
 #define PATIENCE	(30 * HZ)	/* else after as long */
-#define TRIES		6U		/* before it is given up */
+#define TRIES		6U		/* before it is given up, */
+#define OTHERS		4U		/* and by each of them others, so often */
 
 TEST_KNOB(bool, lost_restless, "what couldn't be read is read again in every round");
 TEST_KNOB(bool, lost_stays, "a damaged place of the log holds its tail, and its next start");
 TEST_KNOB(bool, lost_at_once, "what can't be read is given up as soon as half of the ring is used");
 TEST_KNOB(bool, rests_closed, "at the close what couldn't be read just before isn't read");
+TEST_KNOB(bool, others_fail, "what can't be read is given up though others often can't be read either");
 TEST_KNOB(bool, gave_once, "what a batch has of the log's is given up though the log has gone since");
 TEST_KNOB(bool, asks_each, "for each place that can't be read the log is asked for its superblock");
 TEST_KNOB(bool, found_rests, "what could be read at last isn't read before its time, all the same");
@@ -239,11 +241,30 @@ enum dcd_away dcd_lost_away(struct dcd_engine *e)
 }
 
 /*
- * The same of a log that fails now and then: it gives what it has at one of several times. What is
- * wrong, or takes long, isn't asked for so often.
+ * Where the log fails at random it isn't the place that does: others aren't given each time either.
+ * @copies: those of the superblock that are yet asked; one of them may be a bad place, too.
+ */
+static bool gives_each_time(struct dcd_engine *e, unsigned long *copies)
+{
+	u8 *buf = kmalloc(DCD_BLOCK, GFP_NOIO);
+	unsigned int i, copy;
+
+	for (i = 0; buf && i < OTHERS; i++)
+		for_each_set_bit(copy, copies, 2)
+			if (dcd_log_read(e, copy * (DCD_BLOCK >> SECTOR_SHIFT), buf, DCD_BLOCK,
+					 DCD_LATE))
+				__clear_bit(copy, copies);
+	kfree(buf);
+	return buf && *copies;
+}
+
+/*
+ * The same of a log that fails now and then: it gives what it has at one of several times, and
+ * others not at each. What is wrong, or takes long, isn't asked for so often.
  */
 static bool gone_for_good(struct dcd_engine *e, const struct dcd_load *l)
 {
+	unsigned long copies = BIT(0) | BIT(1);
 	unsigned int i;
 
 	if (l->error == -EBADMSG || test_knob(lost_at_once))
@@ -257,6 +278,8 @@ static bool gone_for_good(struct dcd_engine *e, const struct dcd_load *l)
 			return false;
 		if (time_after(jiffies, began + DCD_LATE))
 			break;
+		if (!test_knob(others_fail) && !gives_each_time(e, &copies))
+			return false;
 	}
 	return true;
 }

@@ -8,6 +8,8 @@
  * as a disk or its cable may be mended; each for half a minute, and when no more than an eighth of
  * the ring is free for a few seconds and a second read at least, which is less than a write waits
  * for room, but where a read takes seconds itself: then writes are slowed meanwhile (admission.c).
+ * And it has to be that place: at each of several times it can't be read, and one copy of the
+ * superblock can, many times. A log that fails at random is waited for as one that is away.
  * Then what is left of it in the index is logged at the head as DCD_ENTRY_LOST, 64 bytes however
  * long it is, and that is logged again as bad places of the data disk are (stuck.h): so it outlives
  * everything, and costs no more than all of it once for each quarter of the ring. Recovery makes

@@ -379,7 +379,7 @@ def test_a_log_that_is_away_for_a_second_can_lose() -> None:
 
 
 @pytest.mark.parametrize(("kernel", "parts"), [
-    ("plain", ()), ("checked", ("lab", "opened", "no-room", "patience")),
+    ("plain", ()), ("checked", ("lab", "opened", "no-room", "patience", "flaky")),
 ])  # fmt: skip
 def test_what_the_log_lost(kernel: str, parts: tuple[str, ...]) -> None:
     run = lab("dcd_lost.py", *parts, kernel=kernel)
@@ -498,6 +498,13 @@ def test_damage_of_the_log_can_hold_it(part: str, says: str) -> None:
     """The control: the tail stays where it is, and so does the next start."""
     run = lab("dcd_lost.py", part, options=("--param", "dcd.test_lost_stays=1"))
     assert run.rc == 1 and says in run.stderr, run.text
+
+
+@pytest.mark.control
+def test_what_a_flaky_log_has_can_be_given_up() -> None:
+    """The control: nobody asks whether others can be read each time."""
+    run = lab("dcd_lost.py", "flaky", options=knobs("dcd", "others_fail"))
+    assert run.rc == 1 and "places that were given up" in run.stderr, run.text
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -9,28 +9,13 @@ if it was flushed).
 import random
 import sys
 import time
-from pathlib import Path
 
 from dcdlab import Box, Model
+from faultlab import faults, mark
 from locklab import base, blk
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 6 if base.CHECKED else 15
-FAULT = Path("/sys/kernel/debug/fail_make_request")
 END = 3000  # sectors in use
-
-
-def faults(percent: int) -> None:
-    for key, value in (("verbose", 0), ("times", -1), ("interval", 1), ("probability", percent)):
-        base.put(FAULT / key, value)
-
-
-def mark(node: str, on: bool) -> None:
-    name = Path(node).resolve().name
-    for block in Path("/sys/block").iterdir():
-        if (block / "dm/name").exists() and (block / "dm/name").read_text().strip() == name:
-            base.put(block / "make-it-fail", int(on))
-            return
-    raise base.Wrong(f"no block device {name}")
 
 
 class May:

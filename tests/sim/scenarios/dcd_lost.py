@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from dcdlab import RING_START, SEGMENT, TOOL, Box, Model, filled
-from locklab import base, blk
+from faultlab import faults, mark
+from locklab import base, blk, dm
 
 TRACING = Path("/sys/kernel/tracing")
 RING = 8  # MiB
@@ -24,6 +25,7 @@ SIZE = 16
 BAD, UNREADABLE = 320, 1600  # entries of SIZE sectors
 INCOMPAT = 24  # byte of the superblock
 LOST = 2
+FLAKY = 60  # of a hundred
 
 
 def box_of(nvram: str = "lab", settings: str = "read_cache_bytes=0") -> Box:
@@ -398,6 +400,32 @@ def cable() -> None:
     box.away()
 
 
+def flaky() -> None:
+    base.step(f"of all reads of the log {FLAKY} percent fail: nothing of it is given up")
+    box = box_of("lab", HELD)
+    model = Model(box.data.sectors)
+    reads = dm.create("reads", f"0 {box.log.sectors} linear /dev/mapper/log-medium 0")
+    with box.disk() as disk:
+        box.log.read_by(reads)
+        first = 0
+        while box.count("free") > (RING << 20) // SEGMENT // 10:
+            filled(disk, model, first, first + SIZE, "each by itself", SIZE)
+            first += 2 * SIZE
+        mark(reads, on=True)
+        faults(FLAKY)
+        box.set("destage_idle_ms=1,destage_low=50,destage_high=60")
+        time.sleep(60)
+        faults(0)
+        print(f"  {first // 2 // SIZE} places, {box.count('log_read_errors')} reads failed",
+              flush=True)  # fmt: skip
+        base.equal(box.count("lost_places"), 0, "places that were given up")
+        box.destaged()
+        model.check(disk, "the log is well")
+        box.log.heal()
+    dm.remove("reads")
+    box.away()
+
+
 def no_room() -> None:
     base.step("more is lost than a small log has room for to say again: not the data disk's fault")
     box = Box(log_mib=2, nvram="lab", nvram_bytes=4096 + 3 * SEGMENT, settings=HELD)
@@ -466,6 +494,7 @@ ALL = {
     "lives": lives,
     "super": superblock,
     "cable": cable,
+    "flaky": flaky,
 }
 base.put(TRACING / "events/dcd/dcd_lost/enable", "1")
 for name in base.words(1, ALL) or ALL:

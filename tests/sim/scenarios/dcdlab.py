@@ -231,6 +231,11 @@ class Disk:
         self.sectors = sectors
         self.heal()
 
+    def read_by(self, node: str) -> None:
+        """Reads go by another device, which is above the same medium."""
+        medium = self._medium
+        self._load([f"0 {self.sectors} delay {node} 0 0 {medium} 0 0 {medium} 0 0"])
+
     def slow_reads(self, ms: int) -> None:
         """Every read takes so long, writes don't."""
         self._load([f"0 {self.sectors} delay {self._medium} 0 {ms} {self._medium} 0 0"])
