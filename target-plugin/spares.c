@@ -13,6 +13,7 @@
 #define BLOCKS 4U	/* as many bad ones may take as long as the first part */
 #define BAD_SPARES 4U		/* one after the other: it isn't they that are bad */
 
+TEST_KNOB(bool, dead_searched, "in a log that takes no writes at all bad blocks are searched for, however slowly they fail");
 TEST_KNOB(bool, spares_hurry, "bad blocks are looked for as long, however long one takes");
 TEST_KNOB(bool, never_move, "a bad block of the log stays where it is");
 
@@ -250,6 +251,17 @@ static int read_part(struct dcd_engine *e, u64 sector, u8 *buf, u32 at, u32 byte
 
 typedef int (*try_part)(struct dcd_engine *e, u64 sector, u8 *buf, u32 at, u32 bytes);
 
+/* Does it take anything elsewhere? One spare may be bad, too. */
+static bool takes_others(struct dcd_engine *e, void *from)
+{
+	u32 spare = dcd_moves_free_one(&e->spares.now);
+
+	if (spare < DCD_SPARES && !fill(e, spare, from))
+		return true;
+	make_table(e, &e->spares.now);
+	return !write_table(e, e->spares.first);
+}
+
 /* 0, or it isn't known which of them are bad, or it is all of the log. */
 static int find(struct dcd_engine *e, u64 sector, u8 *buf, u32 bytes, try_part try, struct bad *bad)
 {
@@ -265,6 +277,10 @@ static int find(struct dcd_engine *e, u64 sector, u8 *buf, u32 bytes, try_part t
 			continue;
 		/* It takes a disk as long to give up a block by itself. */
 		took = min(jiffies - took, DCD_SPARES_TIME);
+		/* Before one block after the other is waited for: of a dead log they all fail. */
+		if (try == write_part && took > HZ && !bad->n && !test_knob(dead_searched) &&
+		    !takes_others(e, buf + at))
+			return -EIO;
 		if (time_after(jiffies + BLOCKS * took, until) && !test_knob(spares_hurry))
 			until = jiffies + BLOCKS * took;
 		for (block = at; block < at + part; block += DCD_BLOCK) {

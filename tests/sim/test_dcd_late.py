@@ -137,6 +137,7 @@ def test_refusals_that_come_late(kernel: str) -> None:
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("discard", "wiped_again", "write 2 took"), ("zeroing", "wiped_again", "Input/output error"),
     ("left", "zeroes_fail", "BLKZEROOUT"), ("log", "refusal_hurries", "of 400 s writes stood"),
+    ("slow_death", "dead_searched", "of 75 s writes stood"),
     ("block", "spares_hurry", "blocks that were moved: got 0"),
 ])  # fmt: skip
 def test_refusals_that_come_late_can_hold(part: str, knob: str, says: str) -> None:

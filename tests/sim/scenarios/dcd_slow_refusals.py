@@ -161,6 +161,20 @@ def log() -> None:
     box.away()
 
 
+def slow_death() -> None:
+    base.step("all of the log takes no more writes, and takes 9 s to say so each time")
+    box = Box(nvram="lab", data_mib=64, log_mib=32, nvram_bytes=4096 + 32 * SEGMENT,
+              settings="scrub_kib=0,busy_after_ms=90000")  # fmt: skip
+    with box.disk() as disk:
+        disk.write(0, blk.pattern("before", 8))
+        box.log.refuse_late(9000)
+        stood, failed = loaded(disk, 75)
+        base.equal(failed, 0, "writes that failed")
+        base.expect(stood < 45, f"of 75 s writes stood for {stood:.0f}")
+        box.log.heal()
+    box.away()
+
+
 def block() -> None:
     base.step("a block of the log is bad, and takes 7 s to say so")
     box = Box(nvram="dram:battery", data_mib=64, log_mib=16, nvram_bytes=4096 + 32 * SEGMENT,
@@ -176,7 +190,7 @@ def block() -> None:
 
 
 PARTS: dict[str, Callable[[], None]] = {
-    one.__name__: one for one in (discard, zeroing, left, log, block)
+    one.__name__: one for one in (discard, zeroing, left, log, slow_death, block)
 }
 for part in sys.argv[1:] or PARTS:
     PARTS[part]()
