@@ -384,6 +384,17 @@ static int mark_target(struct mirror *m, enum leg_id leg)
 	return 0;
 }
 
+/* Nobody but it can say first that both are in sync: who is to mend that has to know it. */
+static int source_stays(struct mirror *m, enum leg_id target, int error)
+{
+	struct leg *source = &m->legs[other_leg(target)];
+
+	DMERR_LIMIT("%s: all is copied to the %s leg, but it isn't in sync before the %s leg (%s), its source, has said so, and that takes no superblock: error %d",
+		    dm_table_device_name(m->ti->table), leg_name(target), leg_name(source->id),
+		    leg_path(source), error);
+	return -EREMOTEIO;
+}
+
 /*
  * The superblocks of both, in this order. From the first of them on the target may
  * be SYNC for all that a parting knows; to the last it can't stand in for the source.
@@ -400,7 +411,7 @@ static int both_in_sync(struct mirror *m, enum leg_id leg)
 	if (!r) {
 		r = metadata_update(m, other_leg(leg), become_sync);
 		if (r && r != -ESTALE)
-			r = late(m) ? -EAGAIN : -EREMOTEIO;
+			r = late(m) ? -EAGAIN : source_stays(m, leg, r);
 	}
 	if (!r)
 		r = metadata_update(m, leg, become_sync);
