@@ -638,7 +638,7 @@ static void do_round(struct dcd_engine *e)
 		s->n = 0;
 		s->asking = false;
 	}
-	s->past_log = log_dead;
+	WRITE_ONCE(s->past_log, log_dead);
 	if ((m.target == tail && !log_dead) || READ_ONCE(e->closing)) {
 		if (READ_ONCE(e->leaving))
 			queue_delayed_work(e->destage_wq, &e->destage_work, LEAVING);
@@ -660,8 +660,8 @@ static void do_round(struct dcd_engine *e)
 	s->ahead = false;
 	if (r && dcd_is_leaving(e))
 		dcd_leave_failed(e);
-	else if (r && READ_ONCE(e->log_dead) && !time_before(jiffies, e->log_retry))
-		dcd_log_ask(e);	/* else one bad place keeps it dead for ever */
+	else if (r)
+		dcd_log_ask_failed(e);	/* else one bad place keeps it dead for ever */
 	trace_dcd_round(e, m.target, m.applied, log_dead, r);
 	if (r == -EAGAIN)
 		dcd_count(e, DCD_N_PREEMPTED, 1);

@@ -560,10 +560,10 @@ void dcd_commit_worker(struct work_struct *work);
 #define DCD_RETRY (5 * HZ)	/* what failed is tried again */
 void dcd_log_failed(struct dcd_engine *e, u64 segment, int error);
 void dcd_log_works(struct dcd_engine *e);
-/* What the log has in this segment is wrong. */
-void dcd_log_damaged(struct dcd_engine *e, u64 segment);
+void dcd_log_damaged(struct dcd_engine *e, u64 segment);	/* what the log has is wrong */
 /* The log is dead; does it work again? The destager's, with no commit under way. */
 void dcd_log_ask(struct dcd_engine *e);
+void dcd_log_ask_failed(struct dcd_engine *e);	/* if it is time; a round has failed */
 int __must_check dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first,
 				   u32 entries, u32 used);
 

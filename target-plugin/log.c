@@ -12,6 +12,7 @@
 #define OFTEN (60 * HZ)	/* a log that fails so often is tried again later, not at once */
 
 TEST_KNOB(bool, pins_hold, "a close waits for slots that are pinned");
+TEST_KNOB(bool, asked_late, "a dead log that took long to refuse is asked late, though the data disk fails, too");
 TEST_KNOB(bool, dead_seals, "past a dead log the clock seals slots, too");
 TEST_KNOB(bool, never_pin, "a segment that can't be read back from the log is a dead log");
 
@@ -190,6 +191,20 @@ void dcd_log_ask(struct dcd_engine *e)
 	s = dcd_slot_next_sealed(e, true);
 	if (!s || !commit(e, s))
 		dcd_log_works(e);
+}
+
+/*
+ * That it takes long to refuse is no reason not to ask it now: a round has failed, so writes don't
+ * go on past it for long anyway.
+ */
+void dcd_log_ask_failed(struct dcd_engine *e)
+{
+	unsigned long at = e->log_failed + DCD_RETRY;
+
+	if (test_knob(asked_late) || time_before(e->log_retry, at))
+		at = e->log_retry;
+	if (READ_ONCE(e->log_dead) && !time_before(jiffies, at))
+		dcd_log_ask(e);
 }
 
 /*

@@ -93,10 +93,16 @@ static int write_data(struct through *t, bool zeroes)
 /* A disk that has a command for it, and fails that, may take writes all the same. */
 static int zero_data(struct through *t)
 {
-	int r = blkdev_issue_zeroout(t->e->data.bdev, t->sector, t->sectors, GFP_NOIO, 0);
+	unsigned long began = jiffies;
+	int r;
 
-	if (r && r != -ENOMEM && !test_knob(zeroes_fail))
+	if (dcd_zeroing_rests(t->e))
 		return write_data(t, true);
+	r = blkdev_issue_zeroout(t->e->data.bdev, t->sector, t->sectors, GFP_NOIO, 0);
+	if (r && r != -ENOMEM && !test_knob(zeroes_fail)) {
+		dcd_zeroing_failed(t->e, jiffies - began);
+		return write_data(t, true);
+	}
 	return r ?: dcd_disk_flush(&t->e->data);
 }
 

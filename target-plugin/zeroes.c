@@ -15,6 +15,8 @@
 #define BLOCK		(DCD_BLOCK >> SECTOR_SHIFT)
 #define PARTS		16	/* of a piece that the disk didn't take */
 #define AGAIN_MOST	BIT_ULL(31)	/* an entry's */
+#define LATE_RESTS	16		/* times as long as it took to fail there is no zeroing, */
+#define LATE_MOST	(600 * HZ)	/* at most, when the log was left */
 #define FAILED_RESTS	(60 * HZ)	/* past the log, after one that failed */
 #define UNDISCARDED	16	/* in a row that failed, and could be written */
 #define QUICK_US	5000
@@ -25,6 +27,8 @@
 TEST_KNOB(bool, discard_waits, "the destager waits for a discard however long it takes");
 TEST_KNOB(bool, zeroing_waits, "the destager waits for a zeroing however long it takes");
 TEST_KNOB(bool, discard_keeps, "a discard is one, though the LUN says that it zeroes");
+TEST_KNOB(bool, late_parts, "past the log all parts of what couldn't be wiped are tried, however late they fail");
+TEST_KNOB(bool, zeroed_again, "after a leave a data disk is asked for zeroes however late it fails them");
 TEST_KNOB(bool, wiped_again, "what couldn't be wiped is wiped again in each round past the log");
 TEST_KNOB(bool, any_refuses, "a disk that fails a discard, for whatever reason, can't discard");
 TEST_KNOB(bool, wipes_call, "a wipe that was waited for calls the destager, too");
@@ -76,6 +80,13 @@ static void add_bad(struct dcd_wipes *w, u64 first, u64 last)
 		w->bad[w->n++] = (struct dcd_wiped_part){ first, last };
 }
 
+/* Past the log, which may just have come, the rest of it is written, and all waits for that. */
+static bool is_late(const struct dcd_engine *e, const struct dcd_wipes *w)
+{
+	return READ_ONCE(e->sweep.past_log) && time_after(jiffies, w->since + PATIENCE) &&
+	       !test_knob(late_parts);
+}
+
 /*
  * All at once, if the disk takes it. Else in smaller pieces up to the first bad block, and behind
  * that again in larger ones, unless the next block is bad, too, as bad blocks come in rows.
@@ -86,7 +97,8 @@ static void zero_parts(struct dcd_engine *e, struct dcd_wipes *w)
 	u64 block = max(bdev_physical_block_size(e->data.bdev), DCD_BLOCK) >> SECTOR_SHIFT;
 	unsigned int failures = 0;
 
-	while (at < end && failures < DCD_WIPE_FAILURES && !(failures && gives_up(e))) {
+	while (at < end && failures < DCD_WIPE_FAILURES &&
+	       !(failures && (gives_up(e) || is_late(e, w)))) {
 		u64 to = min(end, at + size);
 		int r = blkdev_issue_zeroout(e->data.bdev, at, to - at, GFP_NOIO, 0);
 
@@ -154,6 +166,7 @@ void dcd_wipes_init(struct dcd_engine *e)
 {
 	e->wipes.piece = PIECE_FIRST;
 	e->wipes.failed_until = jiffies;
+	e->wipes.zeroing_until = jiffies;
 	e->wipes.to_zeroes = bdev_max_discard_sectors(e->data.bdev) &&
 			     bdev_write_zeroes_sectors(e->data.bdev);
 	INIT_WORK(&e->wipes.work, wipe_work);
@@ -198,6 +211,23 @@ static void wipe_failed(struct dcd_engine *e, int error)
 {
 	if (error && error != -ENOMEM && error != -EINPROGRESS && !test_knob(wiped_again))
 		e->wipes.failed_until = jiffies + FAILED_RESTS;
+}
+
+bool dcd_zeroing_rests(struct dcd_engine *e)
+{
+	bool rests;
+
+	spin_lock(&e->lock);
+	rests = time_before(jiffies, e->wipes.zeroing_until);
+	spin_unlock(&e->lock);
+	return rests && !test_knob(zeroed_again);
+}
+
+void dcd_zeroing_failed(struct dcd_engine *e, unsigned long took)
+{
+	spin_lock(&e->lock);
+	e->wipes.zeroing_until = jiffies + min_t(unsigned long, LATE_RESTS * took, LATE_MOST);
+	spin_unlock(&e->lock);
 }
 
 /* Is none of these wiped now? */

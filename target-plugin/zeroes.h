@@ -81,6 +81,7 @@ struct dcd_wipes {
 	bool hangs;
 	bool rests;
 	unsigned long failed_until;	/* jiffies: past the log it is written before that */
+	unsigned long zeroing_until;	/* likewise when the log was left; under @lock */
 	bool under_way;
 	enum dcd_load_kind kind;
 	u64 first, last;
@@ -124,6 +125,12 @@ sector_t dcd_wipe_bad(struct dcd_engine *e);
  * was wiped, is durable then, and forgotten. Sleeps for the data disk.
  */
 void dcd_wipes_look(struct dcd_engine *e, const struct dcd_mark *now);
+/*
+ * When the log was left (through.h), whoever zeroes: one has failed, which @took so long (jiffies).
+ * Are zeroes written for now, as the next might take as long? Any process context.
+ */
+void dcd_zeroing_failed(struct dcd_engine *e, unsigned long took);
+bool __must_check dcd_zeroing_rests(struct dcd_engine *e);
 /* Any process context. */
 bool dcd_wipes_under_way(struct dcd_engine *e);
 /* Does the data disk discard? */

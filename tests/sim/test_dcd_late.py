@@ -137,6 +137,8 @@ def test_refusals_that_come_late(kernel: str) -> None:
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("discard", "wiped_again", "write 2 took"), ("zeroing", "wiped_again", "Input/output error"),
     ("left", "zeroes_fail", "BLKZEROOUT"), ("log", "refusal_hurries", "of 400 s writes stood"),
+    ("zeroing", "late_parts", "write 8 took"), ("left_late", "zeroed_again", "Input/output error"),
+    ("well_again", "asked_late", "writes that failed"),
     ("slow_death", "dead_searched", "of 75 s writes stood"),
     ("block", "spares_hurry", "blocks that were moved: got 0"),
 ])  # fmt: skip

@@ -111,8 +111,9 @@ def discard() -> None:
 
 
 def zeroing() -> None:
-    leaves("lab", "on", 0, lambda disk: disk.zero(0, WIPED))
-    dead("lab", "on", 0, lambda disk: disk.zero(0, WIPED))
+    for late in (0.0, 2.0):
+        leaves("lab", "on", late, lambda disk: disk.zero(0, WIPED))
+        dead("lab", "on", late, lambda disk: disk.zero(0, WIPED))
 
 
 def left() -> None:
@@ -127,6 +128,37 @@ def left() -> None:
             disk.discard(WIPED + 8, WIPED - 8)
         model.put(0, bytes(2 * WIPED * blk.SECTOR))
         model.check(disk, "zeroed")
+    box.away()
+
+
+def left_late() -> None:
+    base.step("the log is left, and the data disk's zeroing fails after 30 s")
+    box, model = box_of("lab", "on")
+    with box.disk() as disk:
+        box.set("leave_log=1")
+        box.says("log LEFT", "the log to be left")
+        filled(disk, model, 0, OLD, "old")
+        with fails(box, 30):
+            disk.zero(0, WIPED)
+            took = blk.timed(partial(disk.zero, WIPED, WIPED))
+        base.expect(took < 5, f"the next one took {took:.1f} s")
+        model.put(0, bytes(2 * WIPED * blk.SECTOR))
+        model.check(disk, "zeroed")
+    box.away()
+
+
+def well_again() -> None:
+    base.step("a log hung for 30 s once, is well, and the data disk is away for 20 s then")
+    box = Box(nvram="lab", data_mib=64, log_mib=32, nvram_bytes=4096 + 32 * SEGMENT,
+              settings="scrub_kib=0,busy_after_ms=60000")  # fmt: skip
+    with box.disk() as disk:
+        box.log.refuse_late(30000)
+        loaded(disk, 45)
+        box.log.heal()
+        loaded(disk, 60)
+        box.data.fail()
+        base.equal(loaded(disk, 20)[1], 0, "writes that failed")
+        box.data.heal()
     box.away()
 
 
@@ -190,7 +222,8 @@ def block() -> None:
 
 
 PARTS: dict[str, Callable[[], None]] = {
-    one.__name__: one for one in (discard, zeroing, left, log, slow_death, block)
+    one.__name__: one
+    for one in (discard, zeroing, left, left_late, log, well_again, slow_death, block)
 }
 for part in sys.argv[1:] or PARTS:
     PARTS[part]()
