@@ -660,8 +660,8 @@ static void do_round(struct dcd_engine *e)
 	s->ahead = false;
 	if (r && dcd_is_leaving(e))
 		dcd_leave_failed(e);
-	else if (r)
-		dcd_log_ask_failed(e);	/* else one bad place keeps it dead for ever */
+	else if (r)	/* else one bad place keeps it dead for ever */
+		dcd_log_ask_failed(e, may_go_on(r) && !waits(r) && !is_blip(e));
 	trace_dcd_round(e, m.target, m.applied, log_dead, r);
 	if (r == -EAGAIN)
 		dcd_count(e, DCD_N_PREEMPTED, 1);

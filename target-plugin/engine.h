@@ -561,9 +561,9 @@ void dcd_commit_worker(struct work_struct *work);
 void dcd_log_failed(struct dcd_engine *e, u64 segment, int error);
 void dcd_log_works(struct dcd_engine *e);
 void dcd_log_damaged(struct dcd_engine *e, u64 segment);	/* what the log has is wrong */
-/* The log is dead; does it work again? The destager's, with no commit under way. */
+/* Of a dead log: does it work? The destager's, no commit under way. If a round failed: @stuck? */
 void dcd_log_ask(struct dcd_engine *e);
-void dcd_log_ask_failed(struct dcd_engine *e);	/* if it is time; a round has failed */
+void dcd_log_ask_failed(struct dcd_engine *e, bool stuck);
 int __must_check dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first,
 				   u32 entries, u32 used);
 

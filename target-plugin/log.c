@@ -193,15 +193,12 @@ void dcd_log_ask(struct dcd_engine *e)
 		dcd_log_works(e);
 }
 
-/*
- * That it takes long to refuse is no reason not to ask it now: a round has failed, so writes don't
- * go on past it for long anyway.
- */
-void dcd_log_ask_failed(struct dcd_engine *e)
+/* That it takes long to refuse is no reason not to ask it where writes don't go on past it. */
+void dcd_log_ask_failed(struct dcd_engine *e, bool stuck)
 {
 	unsigned long at = e->log_failed + DCD_RETRY;
 
-	if (test_knob(asked_late) || time_before(e->log_retry, at))
+	if (!stuck || test_knob(asked_late) || time_before(e->log_retry, at))
 		at = e->log_retry;
 	if (READ_ONCE(e->log_dead) && !time_before(jiffies, at))
 		dcd_log_ask(e);
