@@ -425,7 +425,8 @@ static int begin(struct mirror *m, enum leg_id *drop)
 		r = check_inherited(m, found, drop) ?: r;
 	if (!r && m->keep < LEGS && draining[m->keep]) {
 		tell_draining(m, m->keep, "it is the one to go on with; try again when it has");
-		*drop = *drop == m->keep ? m->keep : LEGS;
+		if (*drop != m->keep)
+			*drop = LEGS;
 		r = -EBUSY;
 	}
 	for (leg = LEG_LOCAL; leg < LEGS && !r; leg++)

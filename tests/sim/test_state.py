@@ -246,7 +246,7 @@ def test_gets_on(part: str, kernel: str) -> None:
 
 @pytest.mark.control
 @pytest.mark.parametrize(("part", "knob", "says"), [
-    ("reloaded_local", "suspend_keeps", "can't suspend or resume"),
+    ("reloaded_local", "suspend_keeps keeps_unread", "can't suspend or resume"),
     ("blocked_target", "target_acks", "the remote leg hasn't got it"),
     ("held_again", "restart_forgets", "differ"),
     ("silent_verify", "silence_holds", "verify stop"),
