@@ -120,7 +120,7 @@ int lesser_ask_source(struct mirror *m, enum leg_id leg)
 	m->target_whole &= !!r;
 	spin_unlock_irq(&m->lock);
 	/* One that says nothing is the watch's. */
-	if (r && r != -EAGAIN && r != -EBUSY && r != -ETIMEDOUT)
+	if (r && r != -EAGAIN && r != -EBUSY && r != -ETIMEDOUT && r != -ENOMEM)
 		(void)mirror_leg_failed(m, source);
 	return r;
 }

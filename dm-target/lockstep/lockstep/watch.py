@@ -212,7 +212,7 @@ def _resume(name: str, seen: Status) -> None:
     `dm.reload` tries: the device is suspended with all its I/O, and nobody else looks after it."""
     if seen.standing != "starting":
         return
-    with config.locked(name), suppress(Failed, Refused):
+    with suppress(Failed, Refused), config.locked(name):
         there = dm.info(name)
         if there and there.suspended and assembly.status_of(name).standing == "starting":
             dm.resume(name)
