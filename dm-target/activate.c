@@ -5,6 +5,7 @@
 
 #include "grow.h"
 #include "growth.h"
+#include "handover.h"
 #include "join.h"
 #include "life.h"
 #include "lockstep-test.h"
@@ -16,6 +17,7 @@
 TEST_KNOB(bool, swapped_later, "a new table with swapped legs is refused when it is resumed");
 TEST_KNOB(bool, drops_the_other, "a new table drops the leg not to be kept, not the one that takes no writes");
 TEST_KNOB(bool, keeps_unread, "a new table goes on with the leg to be kept, though that alone can't be read");
+TEST_KNOB(bool, dirty_unread, "a new table without a leg forgets what was dirty there");
 TEST_KNOB(bool, keeps_any, "a leg that has forgotten is as good as the one to be kept, if it says the same");
 TEST_KNOB(bool, suspend_keeps, "a leg that fails while the table is suspended isn't given up");
 TEST_KNOB(bool, resumes_foreign, "a table is resumed though somebody else has used all that it has");
@@ -196,6 +198,8 @@ static int begin_alone(struct mirror *m, enum leg_id missing)
 {
 	int r;
 
+	/* What of it was dirty when the table before was suspended its own map alone may know. */
+	m->meta->touched[missing] = !test_knob(dirty_unread);
 	spin_lock_irq(&m->lock);
 	m->legs[missing].dead = true;
 	spin_unlock_irq(&m->lock);
@@ -206,6 +210,8 @@ static int begin_alone(struct mirror *m, enum leg_id missing)
 	r = standing_part_now(m);
 	if (!r && m->grows)
 		r = metadata_update(m, other_leg(missing), grow_extend);
+	if (r && m->keep == missing)
+		handover_keep_other(m);
 	return r;
 }
 

@@ -19,6 +19,7 @@ TEST_KNOB(bool, core_over, "a table without metadata takes over from one with th
 TEST_KNOB(bool, dead_unmarked, "without metadata a leg is dead, and nobody knows what it misses");
 TEST_KNOB(bool, grows_remote, "what a longer table has more is stale on the remote leg, dead or not");
 TEST_KNOB(bool, forgets_unmapped, "what a leg misses is forgotten when a table exchanges the other one");
+TEST_KNOB(bool, keeps_the_gone, "a leg without which a table tried to go on is kept nevertheless");
 TEST_KNOB(bool, dirty_forgotten, "what a suspend couldn't flush is clean in the next table");
 
 static dev_t dev_of(const struct mirror *m, enum leg_id leg)
@@ -178,6 +179,14 @@ static bool both_had_all(const struct mirror *m)
 	       !metadata_foreign(m, LEG_REMOTE);
 }
 
+static void set_had(struct registered *to, const struct mirror *of, enum leg_id had)
+{
+	to->had = had;
+	to->had_dev = of->legs[had].bdev ? of->legs[had].bdev->bd_dev : 0;
+	to->had_known = of->registered.known[had];
+	memcpy(to->had_uuid, of->registered.leg_uuid[had], sizeof(to->had_uuid));
+}
+
 /* Which leg had everything when a table of this device ran last? */
 static void hand_on_had(struct mirror *m, const struct mirror *from)
 {
@@ -188,12 +197,8 @@ static void hand_on_had(struct mirror *m, const struct mirror *from)
 	to->had_dev = from->registered.had_dev;
 	to->had_known = from->registered.had_known;
 	memcpy(to->had_uuid, from->registered.had_uuid, sizeof(to->had_uuid));
-	if (had == LEGS)
-		return;
-	to->had = had;
-	to->had_dev = from->legs[had].bdev ? from->legs[had].bdev->bd_dev : 0;
-	to->had_known = from->registered.known[had];
-	memcpy(to->had_uuid, from->registered.leg_uuid[had], sizeof(to->had_uuid));
+	if (had < LEGS)
+		set_had(to, from, had);
 }
 
 /* Is it the leg that had everything? Without metadata its place is all that can be known. */
@@ -240,6 +245,15 @@ static void mark_lack(struct mirror *m, struct lack lack)
 	/* Neither leg is dead yet. */
 	if (!WARN_ON_ONCE(mirror_mark_all(m, leg)))
 		m->registered.lack.leg = LEGS;
+}
+
+void handover_keep_other(struct mirror *m)
+{
+	if (test_knob(keeps_the_gone))
+		return;
+	m->keep = other_leg(m->keep);
+	m->keep_either = false;
+	set_had(&m->registered, m, m->keep);
 }
 
 void handover_take(struct mirror *m, const struct mirror *from, bool busy)

@@ -25,7 +25,7 @@
  * mode such a table may have exchanged a leg, and what the last map called stale went with the old
  * one: then all of the other leg is stale, if the one that had everything is named again.
  *
- * All are called under the registry's lock, and sleep.
+ * All but the last are called under the registry's lock, and sleep.
  */
 #ifndef LOCKSTEP_HANDOVER_H
 #define LOCKSTEP_HANDOVER_H
@@ -51,5 +51,11 @@ void handover_places(struct mirror *m, const struct mirror *from);
  * write what it was told before that.
  */
 void handover_take(struct mirror *m, const struct mirror *from, bool busy);
+
+/*
+ * In .preresume: @m has tried in vain to go on without the leg to be kept, and the other one may
+ * say by now, or say later, that it is alone. So that is the one to be kept, by the next table too.
+ */
+void handover_keep_other(struct mirror *m);
 
 #endif

@@ -47,7 +47,7 @@ struct metadata {
 	u64 before[LEGS];		/* owner of the table that it was handed on by; 0: none */
 	bool later[LEGS];		/* that one may have written the leg since */
 	bool foreign[LEGS];		/* what was found last isn't this table's */
-	bool touched[LEGS];		/* by others; its map isn't taken in yet: join.c */
+	bool touched[LEGS];		/* its map isn't taken in yet: join.c, begin_alone() */
 	u64 looked[LEGS];		/* when it last was; CLOCK_BOOTTIME in ns, 0: never */
 	/*
 	 * The device's size, in sectors, when a superblock was first found at its end:

@@ -379,8 +379,8 @@ def test_seeded_lives(kernel: str, lives: int) -> None:
 @both_kernels
 @pytest.mark.parametrize("part", [
     "joins", "resumes", "reloads", "reads", "opened", "requeues", "unsaid_local", "unsaid_remote",
-    "unsaid_late", "unread", "unread_slots", "unread_hangs", "smaller", "exchanged",
-    "exchanged_parting",
+    "unsaid_late", "unread", "unread_slots", "unread_hangs", "half", "half_late", "forgets",
+    "smaller", "exchanged", "exchanged_parting",
 ])  # fmt: skip
 def test_between_the_last_steps(part: str, kernel: str) -> None:
     run = lab("state_ends.py", part, kernel=kernel, options=PATIENCE)
@@ -399,6 +399,9 @@ def test_between_the_last_steps(part: str, kernel: str) -> None:
     ("unread", "keeps_unread", "a resume: got 22"),
     ("unread_slots", "keeps_unread", "a resume: got 22"),
     ("unread_hangs", "keeps_unread", "in vain for: a start"),
+    ("half", "keeps_the_gone", "alone diverged"),
+    ("half_late", "keeps_the_gone", "alone diverged"),
+    ("forgets", "dirty_unread", "both legs: sector 0 holds version 0"),
     ("smaller", "place_stays", "in vain for"),
     ("exchanged", "both_strange", "Input/output error"),
     ("exchanged_parting", "both_strange", "Invalid argument"),

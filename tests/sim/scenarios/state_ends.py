@@ -281,6 +281,59 @@ def unread(how: Callable[[Leg], object]) -> None:
         pair.close()
 
 
+def half(how: str) -> None:
+    for anew in (False, True):
+        base.step(f"amid an exchange of the table the leg to be kept can't be read, and what the"
+                  f" other one says is {how}; then all is well, {anew=}")  # fmt: skip
+        pair = Pair("remote_timeout", 2000, "local_timeout", 2000, "rejoin", 1)
+        for at in range(0, 1024, 64):
+            pair.put(at)
+        dm.load(pair.name, pair.table())
+        dm.suspend(pair.name, flush=False)
+        pair.local.gone()
+        pair.remote.set(slots=how)
+        with contextlib.suppress(OSError):
+            dm.resume(pair.name)
+            raise base.Wrong("it is resumed with no leg")
+        pair.local.well()
+        pair.remote.well()
+        if anew:
+            dm.load(pair.name, pair.table())
+        base.until(partial(resumed, pair), "a start with both legs", 30)
+        pair.put(64)
+        pair.in_sync()
+        pair.good_end("both legs")
+        pair.close()
+
+
+def forgets() -> None:
+    """The disk hangs while only the mirror writes to it, and comes back by a reset."""
+    base.step("a new table goes on without a leg that hangs, and that loses what its cache had")
+    pair = Pair("remote_timeout", 2000, "rejoin", 1, cache_mib=1)
+    log = base.KernelLog()
+    flush(pair)
+    pair.clean()
+    old = pair.local.image()
+    for at in range(0, 512, 64):
+        pair.put(at)
+    dm.load(pair.name, pair.table())
+    pair.local.hang()
+    base.until(lambda: "not answered" in "".join(log.new()), "a leg that says nothing", 100)
+    dm.suspend(pair.name, flush=False)
+    base.until(partial(resumed, pair), "a start without that leg", 30)
+    pair.put(1024)
+    with blk.Disk(pair.local.disk.node) as disk:
+        disk.write(0, old[: 512 * blk.SECTOR])
+    dm.load(pair.local.name, f"0 {pair.local.disk.sectors} error")
+    pair.local.wake()
+    time.sleep(0.5)  # what was on its way fails
+    pair.local.well()
+    pair.in_sync()
+    pair.check("both legs")
+    pair.good_end("both legs")
+    pair.close()
+
+
 def resumed(pair: Pair) -> bool:
     try:
         dm.resume(pair.name)
@@ -303,6 +356,9 @@ PARTS: dict[str, Callable[[], None]] = {
     "unread": lambda: unread(Leg.gone),
     "unread_slots": lambda: unread(lambda leg: leg.set(slots="error")),
     "unread_hangs": lambda: unread(Leg.hang),
+    "half": lambda: half("half"),
+    "half_late": lambda: half("stall:4000"),
+    "forgets": forgets,
     "smaller": smaller,
     "exchanged": lambda: exchanged(parts=False),
     "exchanged_parting": lambda: exchanged(parts=True),

@@ -15,6 +15,7 @@ from mirrorlab import FIELDS
 from statelab import (
     LOCAL,
     REMOTE,
+    SLOT_SECTORS,
     SLOTS,
     History,
     Super,
@@ -42,8 +43,9 @@ class Leg:
         self.node = dm.create(name, self._table({}))
 
     def set(self, **how: str) -> None:
-        """What the named parts are: linear, error, nowrite (writes fail), slow:MS (writes
-        and flushes), stall:MS (writes only), lag:MS (reads, too)."""
+        """What the named parts are: linear, error, nowrite (writes fail), half (so do those behind
+        the first slot), slow:MS (writes and flushes), stall:MS (writes only), lag:MS (reads, too).
+        """
         dm.load(self.name, self._table(how))
         dm.suspend(self.name, flush=False)
         dm.resume(self.name)
@@ -85,6 +87,9 @@ class Leg:
         for part, (start, end) in self._parts.items():
             word, _, number = how.get(part, "linear").partition(":")
             node = self.disk.node
+            if word == "half":
+                lines.append(f"{start} {SLOT_SECTORS} linear {node} {start}")
+                start, word = start + SLOT_SECTORS, "nowrite"
             rest = {
                 "linear": f"linear {node} {start}",
                 "error": "error",
