@@ -11,7 +11,7 @@ import re
 
 import pytest
 from labrun import lab
-from test_search import ANEW, IN_PART, LOG_IN_PART, OF_AXES
+from test_search import ANEW, DCD_LATE, IN_PART, LATE, LOG_IN_PART, PLAIN
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(4 * 3600)]
 
@@ -85,9 +85,8 @@ def test_power_cuts(scenario: str, words: tuple[str, ...], part: int) -> None:
 @pytest.mark.parametrize(
     ("axis", "of"),
     [
-        (f"but={OF_AXES},{IN_PART},{ANEW}", 1), (f"queue=few but={OF_AXES},{IN_PART},{ANEW}", 10),
-        (f"cache=on but={OF_AXES},{IN_PART},{ANEW}", 10),
-        (f"with={IN_PART}", 60), (f"with={ANEW}", 60),
+        (PLAIN, 1), (f"queue=few {PLAIN}", 10), (f"cache=on {PLAIN}", 10),
+        (f"with={IN_PART}", 60), (f"with={ANEW}", 60), (f"with={LATE}", 60),
         ("policy=block", 40), ("policy=error", 80), ("log=small", 40), ("size=more", 40),
         ("size=more policy=block log=small", 80), ("queue=few policy=block log=small", 80),
     ],
@@ -152,8 +151,9 @@ def test_every_order_of_two_events_with(axis: str, part: int) -> None:
 @every_part
 @pytest.mark.parametrize(("most", "of"), [(2, 1), (3, 180)])
 @pytest.mark.parametrize("axis", [
-    "nvram=lab", "nvram=none", "nvram=dram", *(f"nvram={nvram} ring=full with={LOG_IN_PART}"
-                                               for nvram in ("lab", "none", "dram")),
+    "nvram=lab", "nvram=none", "nvram=dram",
+    *(f"nvram={nvram} ring=full with={some}"
+      for some in (LOG_IN_PART, DCD_LATE) for nvram in ("lab", "none", "dram")),
 ])  # fmt: skip
 def test_every_order_of_events_of_a_dcd(axis: str, most: int, of: int, part: int) -> None:
     every = max(1, round(of / SCALE))

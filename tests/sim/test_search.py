@@ -27,6 +27,12 @@ ANEW = "both_ways,wire_only,other_fails,fail_local,swapped,stop,older,local_olde
 LOG_IN_PART = (
     "log_blinks,log_away,half_unread,log_bad_place,log_refuses,super_bad,other_super_bad"
 )
+# Disks that take their time to say that they can't. Likewise.
+LATE = "late,too_late,local_late,local_too_late,local_dies_late"
+PLAIN = f"but={OF_AXES},{IN_PART},{ANEW},{LATE}"
+DCD_LATE = (
+    "log_refuses_late,log_fails_late,log_place_late,data_fails_late,data_place_late,wipes_fail"
+)
 PATIENCE = ("--timeout", "1100")
 
 
@@ -40,7 +46,7 @@ def search(
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_quarter_of_the_orders_of_two_events(shard: int) -> None:
-    run = search(2, shard, SHARDS, "every=4", f"but={OF_AXES},{IN_PART},{ANEW}")
+    run = search(2, shard, SHARDS, "every=4", PLAIN)
     assert run.rc == 0, run.text
     told = re.search(rb"(\d+) histories passed, (\d+) void", run.stdout)
     assert told, run.text
@@ -48,12 +54,12 @@ def test_a_quarter_of_the_orders_of_two_events(shard: int) -> None:
 
 
 def test_some_orders_of_two_events_with_queues_that_block() -> None:
-    run = search(2, 0, 1, "every=61", "queue=few", f"but={OF_AXES},{IN_PART},{ANEW}")
+    run = search(2, 0, 1, "every=61", "queue=few", PLAIN)
     assert run.rc == 0, run.text
 
 
 def test_some_orders_of_two_events_with_a_volatile_cache() -> None:
-    run = search(2, 0, 1, "every=61", "cache=on", f"but={OF_AXES},{IN_PART},{ANEW}")
+    run = search(2, 0, 1, "every=61", "cache=on", PLAIN)
     assert run.rc == 0, run.text
     run = search(1, 0, 1, "only=mirror_cut", "cache=trust")
     assert run.rc == 1 and "the remote medium: sector" in run.stderr, run.text
@@ -68,7 +74,7 @@ def test_some_orders_of_two_events_with_flushes_that_hang() -> None:
     ("policy=degrade", 257), ("policy=block", 383), ("policy=error", 383), ("queue=few", 569),
 ])  # fmt: skip
 def test_some_orders_of_two_events_with_what_fails_in_part(axis: str, every: int) -> None:
-    run = search(2, 0, 1, f"every={every}", axis, f"with={IN_PART}")
+    run = search(2, 0, 1, f"every={every}", axis, f"with={IN_PART}", f"but={LATE}")
     assert run.rc == 0, run.text
     told = re.search(rb"(\d+) histories passed", run.stdout)
     assert told and int(told[1]) > 30, run.text
@@ -78,10 +84,20 @@ def test_some_orders_of_two_events_with_what_fails_in_part(axis: str, every: int
     ("policy=degrade", 79), ("policy=block", 163), ("queue=few", 163),
 ])  # fmt: skip
 def test_some_orders_of_two_events_with_another_table(axis: str, every: int) -> None:
-    run = search(2, 0, 1, f"every={every}", axis, f"with={ANEW}", f"but={IN_PART}")
+    run = search(2, 0, 1, f"every={every}", axis, f"with={ANEW}", f"but={IN_PART},{LATE}")
     assert run.rc == 0, run.text
     told = re.search(rb"(\d+) histories passed", run.stdout)
     assert told and int(told[1]) > 50, run.text
+
+
+@pytest.mark.parametrize(("axis", "every"), [
+    ("policy=degrade", 211), ("policy=block", 293), ("queue=few", 293),
+])  # fmt: skip
+def test_some_orders_of_two_events_with_errors_that_come_late(axis: str, every: int) -> None:
+    run = search(2, 0, 1, f"every={every}", axis, f"with={LATE}")
+    assert run.rc == 0, run.text
+    told = re.search(rb"(\d+) histories passed", run.stdout)
+    assert told and int(told[1]) > 40, run.text
 
 
 HOLDS = "hang,back,fails,alone,fail_held,recover,reload,suspend,primary_cut,local_fails,local_back"
@@ -174,13 +190,16 @@ def test_what_a_target_is_made_by_is_not_older_than_what_it_knows() -> None:
 
 
 # Without an NVRAM that keeps its content these never happen.
-OF_NVRAM = "but=poison,lose,slot_fails,header_bad,newest_damaged,older_damaged,forgets,"
+OF_NVRAM = "poison,lose,slot_fails,header_bad,newest_damaged,older_damaged,forgets"
+
+
+def without(events: str, nvram: str) -> str:
+    return f"but={events}" if nvram == "lab" else f"but={events},{OF_NVRAM}"
 
 
 @pytest.mark.parametrize(("nvram", "every"), [("lab", 127), ("none", 79), ("dram", 79)])
 def test_some_orders_of_two_events_of_a_dcd(nvram: str, every: int) -> None:
-    never = OF_NVRAM if nvram != "lab" else "but="
-    words = (f"every={every}", f"nvram={nvram}", f"{never}{LOG_IN_PART}")
+    words = (f"every={every}", f"nvram={nvram}", without(f"{LOG_IN_PART},{DCD_LATE}", nvram))
     run = search(2, 0, 1, *words, of="dcd")
     assert run.rc == 0, run.text
     told = re.search(rb"(\d+) histories passed, (\d+) void", run.stdout)
@@ -195,16 +214,26 @@ def test_some_orders_of_two_events_of_a_log_that_fails_in_part(
     nvram: str, ring: str, every: int
 ) -> None:
     words = (f"every={every}", f"nvram={nvram}", f"ring={ring}", f"with={LOG_IN_PART}")
-    run = search(2, 0, 1, *words, *(() if nvram == "lab" else (OF_NVRAM[:-1],)), of="dcd")
+    run = search(2, 0, 1, *words, without(DCD_LATE, nvram), of="dcd")
     assert run.rc == 0, run.text
     told = re.search(rb"(\d+) histories passed", run.stdout)
     assert told and int(told[1]) > 25, run.text
 
 
+@pytest.mark.parametrize(("axis", "every"), [
+    ("nvram=lab", 127), ("nvram=none ring=full", 127), ("nvram=dram", 127),
+])  # fmt: skip
+def test_some_orders_of_two_events_of_a_dcd_whose_disks_fail_late(axis: str, every: int) -> None:
+    run = search(2, 0, 1, f"every={every}", *axis.split(), f"with={DCD_LATE}", of="dcd")
+    assert run.rc == 0, run.text
+    told = re.search(rb"(\d+) histories passed", run.stdout)
+    assert told and int(told[1]) > 30, run.text
+
+
 @pytest.mark.parametrize("nvram", ["lab", "none", "dram"])
 def test_some_orders_of_two_events_of_a_log_that_is_left(nvram: str) -> None:
-    words = ("every=13", f"nvram={nvram}", "with=log_left")
-    run = search(2, 0, 1, *words, *(() if nvram == "lab" else (OF_NVRAM[:-1],)), of="dcd")
+    words = ("every=13", f"nvram={nvram}", "with=log_left", without(DCD_LATE, nvram))
+    run = search(2, 0, 1, *words, of="dcd")
     assert run.rc == 0, run.text
     told = re.search(rb"(\d+) histories passed", run.stdout)
     assert told and int(told[1]) > 10, run.text

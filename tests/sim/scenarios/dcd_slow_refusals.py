@@ -116,35 +116,33 @@ def zeroing() -> None:
         dead("lab", "on", late, lambda disk: disk.zero(0, WIPED))
 
 
-def left() -> None:
-    base.step("the log is left, and the data disk's zeroing fails")
+@contextmanager
+def zeroes_fail(late: float) -> Iterator[blk.Disk]:
+    """The log is left, and two times WIPED are to be zeroed meanwhile."""
+    base.step(f"the log is left, and the data disk's zeroing fails after {late} s")
     box, model = box_of("lab", "on")
     with box.disk() as disk:
         box.set("leave_log=1")
         box.says("log LEFT", "the log to be left")
         filled(disk, model, 0, OLD, "old")
-        with fails(box, 0):
-            disk.zero(0, WIPED + 8)
-            disk.discard(WIPED + 8, WIPED - 8)
+        with fails(box, late):
+            yield disk
         model.put(0, bytes(2 * WIPED * blk.SECTOR))
         model.check(disk, "zeroed")
     box.away()
+
+
+def left() -> None:
+    with zeroes_fail(0) as disk:
+        disk.zero(0, WIPED + 8)
+        disk.discard(WIPED + 8, WIPED - 8)
 
 
 def left_late() -> None:
-    base.step("the log is left, and the data disk's zeroing fails after 30 s")
-    box, model = box_of("lab", "on")
-    with box.disk() as disk:
-        box.set("leave_log=1")
-        box.says("log LEFT", "the log to be left")
-        filled(disk, model, 0, OLD, "old")
-        with fails(box, 30):
-            disk.zero(0, WIPED)
-            took = blk.timed(partial(disk.zero, WIPED, WIPED))
+    with zeroes_fail(30) as disk:
+        disk.zero(0, WIPED)
+        took = blk.timed(partial(disk.zero, WIPED, WIPED))
         base.expect(took < 5, f"the next one took {took:.1f} s")
-        model.put(0, bytes(2 * WIPED * blk.SECTOR))
-        model.check(disk, "zeroed")
-    box.away()
 
 
 def well_again() -> None:

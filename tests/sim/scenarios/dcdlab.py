@@ -77,10 +77,11 @@ class Disk:
         self._load([*lines, self._linear(end, self.sectors)] if end < self.sectors else lines)
 
     def fail_late(self, ms: int, *parts: tuple[int, int]) -> None:
-        """Reads and writes of these parts, in their order, are I/O errors, after such a time."""
+        """Reads and writes of these parts, in their order, or of all of it if there are none, are
+        I/O errors, after such a time; flushes are good."""
         bad = self._bad()
         lines, good = [], 0
-        for first, last in parts:
+        for first, last in parts or [(0, self.sectors - 1)]:
             slow = f"{bad} {first} {ms}"
             lines.append(self._linear(good, first))
             flush = f"{self._medium} {first} 0"
@@ -231,6 +232,9 @@ class Disk:
         self.sectors = sectors
         self.heal()
 
+    def unused(self) -> bool:
+        return not dm.opens(self.name)
+
     def read_by(self, node: str) -> None:
         """Reads go by another device, which is above the same medium."""
         medium = self._medium
@@ -295,10 +299,11 @@ class Disk:
 
     def _bad(self) -> str:
         """A disk of errors, which stays until it is removed."""
-        name = f"{self.name}-bad"
-        if dm.exists(name):
-            return f"/dev/mapper/{name}"
-        return dm.create(name, f"0 {self.sectors} error")
+        name, table = f"{self.name}-bad", f"0 {self.sectors} error"
+        if not dm.exists(name):
+            return dm.create(name, table)
+        dm.reload(name, table)
+        return f"/dev/mapper/{name}"
 
     def _good(self, first: int, end: int, ms: int) -> str:
         if not ms or end == first:
@@ -397,6 +402,8 @@ class Box:
     def power_on(self) -> None:
         """After a cut, with the DCD closed."""
         for disk_ in (self.data, self.log):
+            # What is late to fail has it open until it has.
+            base.until(disk_.unused, f"{disk_.name} to be closed", 30)
             dm.remove(disk_.name)
             disk_.remake()
             dm.create(disk_.name, f"0 {disk_.sectors} linear /dev/mapper/{disk_.name}-medium 0")

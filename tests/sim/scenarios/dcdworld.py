@@ -19,6 +19,8 @@ from statelab import Beside, History, Versions, sector
 
 # The deadline of a command, the probing of a disk that failed and a destage have passed.
 LONG_S = 4.0
+# What a disk takes to say no that is late: longer than a command waits.
+LATE_MS = 3000
 SETTINGS = "busy_after_ms=1500,destage_idle_ms=300,scrub_kib=0"
 # With ring=full nothing is destaged that needn't be, and what is is read from the log.
 HELD = "read_cache_bytes=0,destage_idle_ms=3600000,destage_low=85,destage_high=95"
@@ -127,8 +129,11 @@ class World:
 
     def leave(self) -> None:
         """As an admin closes it: not while a disk hangs, nor while nothing would keep what a DRAM
-        has."""
-        if self.hung or not self.node or (self.volatile and len(self.faults) == len(self.disks)):
+        has. So if the log fails, and has what is older than that: it would bring it back."""
+        if self.hung or not self.node:
+            raise Refused
+        loses = "log" in self.faults and ("data" in self.faults or self.box.count("live"))
+        if self.volatile and loses:
             raise Refused
         self._shut()
         self.writes_end("writes to a LUN that is gone")
@@ -253,6 +258,7 @@ class World:
             dm.resume(name)
             self.hung.discard(name)
         if self.faults.pop(name, None):
+            self.disks[name].discards("good")
             self.disks[name].heal()
 
     # The site.

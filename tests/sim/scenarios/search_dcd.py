@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 import harmlab
 import histories
-from dcdworld import BAD_PLACE, HALF, LONG_S, OWN, REFUSES, World
+from dcdworld import BAD_PLACE, HALF, LATE_MS, LONG_S, OWN, REFUSES, World
 from histories import Refused
 
 
@@ -85,6 +85,21 @@ def other_super_bad(w: World) -> None:
     w.fault("log", "super_bad", lambda: w.box.log.unreadable((8, 8)))
 
 
+def log_refuses_late(w: World) -> None:
+    """The log takes no writes, and takes its time to say so."""
+    w.fault("log", "log_late", lambda: w.box.log.refuse_late(LATE_MS))
+
+
+def log_fails_late(w: World) -> None:
+    """Reads, too."""
+    w.fault("log", "log_late", lambda: w.box.log.fail_late(LATE_MS))
+
+
+def log_place_late(w: World) -> None:
+    """Two blocks of the ring do so."""
+    w.fault("log", "log_late", lambda: w.box.log.fail_late(LATE_MS, *REFUSES))
+
+
 def log_hangs(w: World) -> None:
     w.hang("log")
 
@@ -100,6 +115,21 @@ def data_fails(w: World) -> None:
 def data_bad(w: World) -> None:
     """A bad place where the writes overlap."""
     w.fault("data", "data_bad", lambda: w.box.data.fail_part(105, 105))
+
+
+def data_fails_late(w: World) -> None:
+    """Reads and writes."""
+    w.fault("data", "data_late", lambda: w.box.data.fail_late(LATE_MS))
+
+
+def data_place_late(w: World) -> None:
+    """The same of a place where the writes overlap."""
+    w.fault("data", "data_late", lambda: w.box.data.fail_late(LATE_MS, (104, 111)))
+
+
+def wipes_fail(w: World) -> None:
+    """The data disk's discards and zeroings do, and nothing else."""
+    w.fault("data", "wipes_fail", lambda: w.box.data.discards("fail"))
 
 
 def data_hangs(w: World) -> None:
@@ -221,9 +251,9 @@ OF_LOG = [
     log_fails, log_unreadable, log_unwritable, log_hangs, log_back, rot, poison, lose, slot_fails,
     header_bad, newest_damaged, older_damaged, wound, forgets, recover, retire, older, grow,
     log_blinks, log_away, half_unread, log_bad_place, log_refuses, super_bad, other_super_bad,
-    log_left,
+    log_left, log_refuses_late, log_fails_late, log_place_late,
 ]  # fmt: skip
 EVENTS = [lap, flush, zero, discard, data_fails, data_bad, data_hangs, data_back, cut, again,
-          *map(of_log, OF_LOG)]  # fmt: skip
+          data_fails_late, data_place_late, wipes_fail, *map(of_log, OF_LOG)]  # fmt: skip
 
 sys.exit(histories.main(World, EVENTS, LONG_S, OWN))

@@ -22,12 +22,14 @@ import searchlab
 from histories import Refused
 from locklab import base, dm
 from searchdisks import REQUESTS
-from searchlab import MIRROR, OWN, World
+from searchlab import MIRROR, OWN, TIMEOUT_MS, World
 from statelab import LOCAL, REMOTE, SLOT_SECTORS, SLOTS
 
 TICK_S = 30
 # A time-out and a rejoin have passed.
 LONG_S = 2.5
+# What a leg takes to say no that is late, and what it takes when it isn't waited for any more.
+LATE_MS, TOO_LATE_MS = TIMEOUT_MS - 40, TIMEOUT_MS + 50
 
 
 def hang(w: World) -> None:
@@ -61,6 +63,28 @@ def gone(w: World) -> None:
 
 def local_fails(w: World) -> None:
     w.fail(w.wire)
+
+
+def late(w: World) -> None:
+    """It takes no writes, and its time to say so."""
+    w.fail_late(w.way, LATE_MS)
+
+
+def too_late(w: World) -> None:
+    w.fail_late(w.way, TOO_LATE_MS)
+
+
+def local_late(w: World) -> None:
+    w.fail_late(w.wire, LATE_MS)
+
+
+def local_too_late(w: World) -> None:
+    w.fail_late(w.wire, TOO_LATE_MS)
+
+
+def local_dies_late(w: World) -> None:
+    """Nor can it be read."""
+    w.fail_late(w.wire, LATE_MS, reads=True)
 
 
 def local_hangs(w: World) -> None:
@@ -364,7 +388,7 @@ EVENTS = [
     grow_legs, grow_table, alone, fail_held, local_unread, unread, local_unsaid, unsaid,
     local_half_said, half_said, blink, half_blink, rest, see, wire_only, local_map_unread,
     map_unread, local_log_unread, bad_place, swapped, older, local_older, stop, burns,
-    local_power,
+    local_power, late, too_late, local_late, local_too_late, local_dies_late,
 ]  # fmt: skip
 
 code = histories.main(World, EVENTS, LONG_S, searchlab.OWN)

@@ -31,7 +31,7 @@ LOG_SECTORS = 32
 TAIL = SLOTS + 40  # the slots, the activity log, and a page of the map
 MEDIA = {LOCAL: "p-medium", REMOTE: "m-medium"}
 SITES = {LOCAL: PRIMARY_SITE, REMOTE: MIRROR_SITE}
-WIRES, WAYS, PORT = ("wl", "wm"), ("wa", "wb"), "mp"
+WIRES, WAYS, PORT, ERRORS = ("wl", "wm"), ("wa", "wb"), "mp", "errors"
 # A request that hangs is older than any timeout; mending its way ends it.
 NEVER_MS = 3_600_000
 REQUESTS = 4
@@ -52,6 +52,11 @@ def _disk(way: str) -> str:
         base.put(device / "queue/nr_requests", REQUESTS)
         _disks[way] = node
     return _disks[way]
+
+
+def _leg(name: str) -> str:
+    """Whose a way or a wire is."""
+    return LOCAL if name in WIRES else REMOTE
 
 
 def end() -> None:
@@ -169,23 +174,40 @@ class Disks:
         self.hung.add(name)
 
     def mend(self, name: str) -> None:
-        self._set(name, self._linear(LOCAL if name in WIRES else REMOTE))
+        self._set(name, self._linear(_leg(name)))
 
     def fail(self, name: str) -> None:
         """Writes fail, what was held too. Reads don't: so the leg isn't just away."""
-        node = self._below(LOCAL if name in WIRES else REMOTE)
+        node = self._below(_leg(name))
         self._set(name, f"0 {self._size} flakey {node} 0 0 36000 1 error_writes")
         self.failing.add(name)
 
+    def fail_late(self, name: str, ms: int, *, reads: bool = False) -> None:
+        """Writes and flushes fail after such a time, reads too or not at all. What was held is
+        done at once."""
+        if name in self.hung:
+            raise Refused
+        table = f"0 {self._size} error"
+        if dm.exists(ERRORS):
+            dm.reload(ERRORS, table)
+        else:
+            dm.create(ERRORS, table)
+        bad, well = f"/dev/mapper/{ERRORS} 0 {ms}", f"{self._below(_leg(name))} 0 0"
+        self._set(name, f"0 {self._size} delay {bad if reads else well} {bad} {bad}")
+        self.failing.add(name)
+        self.keeps.add(name)
+        if reads:
+            self.unread.add(name)
+
     def drop(self, name: str) -> None:
         """Nothing gets there, what was held is gone."""
-        node = self._below(LOCAL if name in WIRES else REMOTE)
+        node = self._below(_leg(name))
         self._set(name, f"0 {self._size} flakey {node} 0 0 36000")
         self.failing.add(name)
 
     def stick(self, name: str, first: int, sectors: int) -> None:
         """Writes to these sectors never return; all else does."""
-        node = self._below(LOCAL if name in WIRES else REMOTE)
+        node = self._below(_leg(name))
         end = first + sectors
         lines = [f"{first} {sectors} delay {node} {first} 0 {node} {first} {NEVER_MS}",
                  f"{end} {self._size - end} linear {node} {end}"]  # fmt: skip
@@ -198,7 +220,7 @@ class Disks:
         """These sectors can't be read, or not be written. All others can."""
         if name in self.hung:
             raise Refused
-        node = self._below(LOCAL if name in WIRES else REMOTE)
+        node = self._below(_leg(name))
         end = first + sectors
         lines = [f"0 {first} linear {node} 0",
                  f"{first} {sectors} flakey {node} {first} 0 36000 1 {how}"]  # fmt: skip
@@ -224,12 +246,12 @@ class Disks:
 
     def hide_map(self, name: str) -> None:
         """The first sector of the map."""
-        start = self.super_of(LOCAL if name in WIRES else REMOTE).map_start
+        start = self.super_of(_leg(name)).map_start
         self.fail_place(name, start, 1, "error_reads")
 
     def keep_flushes(self, name: str) -> None:
         """Flushes never return; all else does."""
-        node = self._below(LOCAL if name in WIRES else REMOTE)
+        node = self._below(_leg(name))
         at_once = f"{node} 0 0 {node} 0 0"
         self._set(name, f"0 {self._size} delay {at_once} {node} 0 {NEVER_MS}")
         self.keeps.add(name)
@@ -333,5 +355,7 @@ class Disks:
                 dm.remove(way)
         if self._port:
             dm.remove(PORT)
+        if dm.exists(ERRORS):
+            dm.remove(ERRORS)
         for node in self.media.values():
             dm.remove(node.rpartition("/")[2])

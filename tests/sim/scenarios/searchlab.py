@@ -272,7 +272,10 @@ class World(Disks):
 
     def lose_local(self, *, power: bool) -> None:
         """A write fails on both legs: the remote one takes no data for a moment, and the local disk
-        has lost its power for one; or it is lost for good, as far as the mirror can know."""
+        has lost its power for one; or it is lost for good, as far as the mirror can know. What was
+        under way may have got to the local one only, which the remote one misses then."""
+        if not all(one.done for one in self.writes):
+            raise Refused
         if not self.there() or self.suspended or self.local_bad or self.holding or self.blocks:
             raise Refused
         if self.way in self.refusing or self.status().health != "AA":
