@@ -5,7 +5,7 @@
 
 #include "grow.h"
 #include "growth.h"
-#include "handover.h"
+#include "heir.h"
 #include "join.h"
 #include "life.h"
 #include "lockstep-test.h"
@@ -16,12 +16,10 @@
 
 TEST_KNOB(bool, swapped_later, "a new table with swapped legs is refused when it is resumed");
 TEST_KNOB(bool, drops_the_other, "a new table drops the leg not to be kept, not the one that takes no writes");
-TEST_KNOB(bool, keeps_unread, "a new table goes on with the leg to be kept, though that alone can't be read");
 TEST_KNOB(bool, dirty_unread, "a new table without a leg forgets what was dirty there");
 TEST_KNOB(bool, keeps_any, "a leg that has forgotten is as good as the one to be kept, if it says the same");
 TEST_KNOB(bool, suspend_keeps, "a leg that fails while the table is suspended isn't given up");
 TEST_KNOB(bool, resumes_foreign, "a table is resumed though somebody else has used all that it has");
-TEST_KNOB(bool, reloads_foreign, "a new table goes on with what somebody else has used since the one before");
 TEST_KNOB(bool, reads_missing, "a new table reads a leg that the one before has lost");
 TEST_KNOB(bool, runs_held, "a resume lets the map run, whoever holds it");
 TEST_KNOB(bool, core_forgets, "core mode: what the table says that is stale isn't dirty");
@@ -183,7 +181,7 @@ int activate_check(struct mirror *m)
 			return r;
 	}
 	if (s)
-		return check_geometry(m, s);
+		return heir_check_load(m, found) ?: check_geometry(m, s);
 
 	r = find_legs(m, found, &v, draining);
 	if (r) {
@@ -211,7 +209,7 @@ static int begin_alone(struct mirror *m, enum leg_id missing)
 	if (!r && m->grows)
 		r = metadata_update(m, other_leg(missing), grow_extend);
 	if (r && m->keep == missing)
-		handover_keep_other(m);
+		heir_keep_other(m);
 	return r;
 }
 
@@ -329,55 +327,6 @@ static int begin_core(struct mirror *m)
 	return 0;
 }
 
-static int tell_start_anew(struct mirror *m, const char *how)
-{
-	DMERR("%s: somebody else has used what this device would go on with %s, and whoever has it open would go on with what was read before: have its I/O fail (dmsetup wipe_table), unmount it, remove it and start it anew",
-	      m->name, how);
-	return -ESTALE;
-}
-
-/*
- * After a reload the callers go on with what they have read and written, so the leg that has it
- * has to say what the table before, which was suspended, has said on it. @drop: the leg without
- * which it is tried once more.
- */
-static int check_inherited(struct mirror *m, struct super_found found[LEGS], enum leg_id *drop)
-{
-	enum leg_id leg;
-
-	for (leg = LEG_LOCAL; m->keep < LEGS && leg < LEGS; leg++) {
-		if (m->legs[leg].dead || found[leg].kind != SUPER_VALID ||
-		    metadata_is_kept(m, leg, &found[leg]) || test_knob(reloads_foreign))
-			continue;
-		if (leg == m->keep) {
-			*drop = LEGS;
-			return tell_start_anew(m, "since its last table ran");
-		}
-		DMERR("%s: somebody else has used the %s leg (%s) since the last table ran",
-		      m->name, leg_name(leg), leg_path(&m->legs[leg]));
-		return -ESTALE;
-	}
-	return 0;
-}
-
-/* Likewise, a leg that is ahead of it has been used by somebody else meanwhile, as in join.c. */
-static int check_kept(struct mirror *m, const struct verdict *v)
-{
-	if (m->keep == LEGS || v->source == m->keep)
-		return 0;
-	if (m->keep_only && v->alone) {
-		DMERR("%s: the %s leg (%s), which alone has what was acknowledged, can't be taken; try again when it can",
-		      m->name, leg_name(m->keep), leg_path(&m->legs[m->keep]));
-		return -EBUSY;
-	}
-	if (v->alone || (!v->join && !v->full))
-		return 0;
-	DMERR("%s: the %s leg (%s) has been used without this mirror, which runs with what the %s leg has",
-	      m->name, leg_name(v->source),
-	      leg_path(&m->legs[v->source]), leg_name(m->keep));
-	return -EINVAL;
-}
-
 /* Before anything is written to them. */
 static int take_legs(struct mirror *m, const struct super_found found[LEGS])
 {
@@ -394,14 +343,6 @@ static int take_legs(struct mirror *m, const struct super_found found[LEGS])
 		return -EBUSY;
 	}
 	return 0;
-}
-
-/* It can't be read, or drains, and the other one has everything, too. */
-static bool may_go(struct mirror *m, const struct super_found found[LEGS],
-		   const bool draining[LEGS])
-{
-	return m->keep_either && !test_knob(keeps_unread) &&
-	       (draining[m->keep] || found[m->keep].reason == SUPER_UNREADABLE);
 }
 
 /*
@@ -424,11 +365,11 @@ static int begin(struct mirror *m, enum leg_id *drop)
 
 	/* Of a read-only mirror only what the verdict says is used. */
 	r = find_legs(m, found, &v, draining);
-	if (m->keep < LEGS && may_go(m, found, draining))
+	if (m->keep < LEGS && heir_goes_without(m, found, draining))
 		*drop = m->keep;
 	/* What somebody else has made of it is why it can't be judged. */
 	if (r == -EINVAL)
-		r = check_inherited(m, found, drop) ?: r;
+		r = heir_check_used(m, found, drop) ?: r;
 	if (!r && m->keep < LEGS && draining[m->keep]) {
 		tell_draining(m, m->keep, "it is the one to go on with; try again when it has");
 		if (*drop != m->keep)
@@ -441,9 +382,9 @@ static int begin(struct mirror *m, enum leg_id *drop)
 	if (!r)
 		r = take_legs(m, found);
 	if (!r)
-		r = check_inherited(m, found, drop);
+		r = heir_check_used(m, found, drop);
 	if (!r)
-		r = check_kept(m, &v);
+		r = heir_check_source(m, &v);
 	if (!r)
 		r = check_geometry(m, &found[v.source].super);
 	for (leg = LEG_LOCAL; leg < LEGS && !r; leg++) {
@@ -653,7 +594,7 @@ int activate_again(struct mirror *m)
 		standing_quiet(m);
 		watch_stop(m);
 		if (r == -ESTALE)
-			(void)tell_start_anew(m, "while it was suspended");
+			(void)heir_start_anew(m, "while it was suspended");
 		else
 			DMERR("%s: a leg hasn't answered all that the suspend, or a resume, has written to it: try again when it has",
 			      m->name);

@@ -19,7 +19,6 @@ TEST_KNOB(bool, core_over, "a table without metadata takes over from one with th
 TEST_KNOB(bool, dead_unmarked, "without metadata a leg is dead, and nobody knows what it misses");
 TEST_KNOB(bool, grows_remote, "what a longer table has more is stale on the remote leg, dead or not");
 TEST_KNOB(bool, forgets_unmapped, "what a leg misses is forgotten when a table exchanges the other one");
-TEST_KNOB(bool, keeps_the_gone, "a leg without which a table tried to go on is kept nevertheless");
 TEST_KNOB(bool, dirty_forgotten, "what a suspend couldn't flush is clean in the next table");
 
 static dev_t dev_of(const struct mirror *m, enum leg_id leg)
@@ -106,22 +105,6 @@ int handover_check_again(struct mirror *m)
 	return refuse(m, m->meta ? NULL : contradicts(m, &m->registered.lack));
 }
 
-void handover_places(struct mirror *m, const struct mirror *from)
-{
-	enum leg_id leg;
-
-	for (leg = LEG_LOCAL; m->meta && from->meta && leg < LEGS; leg++) {
-		if (!leg_same_device(&m->legs[leg], &from->legs[leg]))
-			continue;
-		m->meta->size[leg] = from->meta->size[leg];
-		if (!from->registered.known[leg])
-			continue;
-		memcpy(m->registered.leg_uuid[leg], from->registered.leg_uuid[leg],
-		       sizeof(m->registered.leg_uuid[leg]));
-		m->registered.known[leg] = true;
-	}
-}
-
 /*
  * It died, and the other one couldn't say so: nothing was acknowledged without it, for as far as is
  * known that one still says that both are in sync (standing.h).
@@ -179,38 +162,60 @@ static bool both_had_all(const struct mirror *m)
 	       !metadata_foreign(m, LEG_REMOTE);
 }
 
-static void set_had(struct registered *to, const struct mirror *of, enum leg_id had)
-{
-	to->had = had;
-	to->had_dev = of->legs[had].bdev ? of->legs[had].bdev->bd_dev : 0;
-	to->had_known = of->registered.known[had];
-	memcpy(to->had_uuid, of->registered.leg_uuid[had], sizeof(to->had_uuid));
-}
-
 /* Which leg had everything when a table of this device ran last? */
 static void hand_on_had(struct mirror *m, const struct mirror *from)
 {
-	struct registered *to = &m->registered;
 	enum leg_id had = has_all(from);
 
-	to->had = from->registered.had;
-	to->had_dev = from->registered.had_dev;
-	to->had_known = from->registered.had_known;
-	memcpy(to->had_uuid, from->registered.had_uuid, sizeof(to->had_uuid));
-	if (had < LEGS)
-		set_had(to, from, had);
+	m->registered.had = had < LEGS ? had : from->registered.had;
+}
+
+/* Of the last table that ran: its legs. */
+static void hand_on_legs(struct mirror *m, const struct mirror *from)
+{
+	const struct registered *old = &from->registered;
+	struct registered *r = &m->registered;
+	enum leg_id leg;
+
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		r->was_dev[leg] = from->ran ? dev_of(from, leg) : old->was_dev[leg];
+		r->was_known[leg] = from->ran ? old->known[leg] : old->was_known[leg];
+		memcpy(r->was_uuid[leg], from->ran ? old->leg_uuid[leg] : old->was_uuid[leg],
+		       sizeof(r->was_uuid[leg]));
+	}
+}
+
+void handover_legs(struct mirror *m, const struct mirror *from)
+{
+	enum leg_id leg;
+
+	hand_on_legs(m, from);
+	for (leg = LEG_LOCAL; m->meta && from->meta && leg < LEGS; leg++) {
+		if (!leg_same_device(&m->legs[leg], &from->legs[leg]))
+			continue;
+		m->meta->size[leg] = from->meta->size[leg];
+		if (!from->registered.known[leg])
+			continue;
+		memcpy(m->registered.leg_uuid[leg], from->registered.leg_uuid[leg],
+		       sizeof(m->registered.leg_uuid[leg]));
+		m->registered.known[leg] = true;
+	}
+}
+
+bool handover_was(const struct mirror *m, enum leg_id leg)
+{
+	const struct registered *r = &m->registered;
+
+	if (m->meta && r->known[leg] && r->was_known[leg])
+		return !memcmp(r->leg_uuid[leg], r->was_uuid[leg], sizeof(r->was_uuid[leg]));
+	return dev_of(m, leg) && dev_of(m, leg) == r->was_dev[leg];
 }
 
 /* Is it the leg that had everything? Without metadata its place is all that can be known. */
 static bool is_had(const struct mirror *m, enum leg_id leg)
 {
-	const struct registered *r = &m->registered;
-
-	if (leg != r->had || !m->legs[leg].bdev)
-		return false;
-	return !m->meta || m->legs[leg].bdev->bd_dev == r->had_dev ||
-	       (r->had_known && r->known[leg] &&
-		!memcmp(r->leg_uuid[leg], r->had_uuid, sizeof(r->had_uuid)));
+	return leg == m->registered.had && m->legs[leg].bdev &&
+	       (!m->meta || handover_was(m, leg));
 }
 
 /* The leg that had everything; the other one if that is the one exchanged. */
@@ -245,15 +250,6 @@ static void mark_lack(struct mirror *m, struct lack lack)
 	/* Neither leg is dead yet. */
 	if (!WARN_ON_ONCE(mirror_mark_all(m, leg)))
 		m->registered.lack.leg = LEGS;
-}
-
-void handover_keep_other(struct mirror *m)
-{
-	if (test_knob(keeps_the_gone))
-		return;
-	m->keep = other_leg(m->keep);
-	m->keep_either = false;
-	set_had(&m->registered, m, m->keep);
 }
 
 void handover_take(struct mirror *m, const struct mirror *from, bool busy)

@@ -25,12 +25,14 @@
  * mode such a table may have exchanged a leg, and what the last map called stale went with the old
  * one: then all of the other leg is stale, if the one that had everything is named again.
  *
- * All but the last are called under the registry's lock, and sleep.
+ * All but those that say otherwise are called under the registry's lock, and sleep.
  */
 #ifndef LOCKSTEP_HANDOVER_H
 #define LOCKSTEP_HANDOVER_H
 
 #include <linux/types.h>
+
+#include "leg.h"
 
 struct mirror;
 
@@ -42,8 +44,17 @@ int __must_check handover_check(struct mirror *m, const struct mirror *from);
 /* Likewise for one that has taken over: its first resume was refused, and this is the next one. */
 int __must_check handover_check_again(struct mirror *m);
 
-/* The legs' metadata lie where they lay when the first of the mirrors began. */
-void handover_places(struct mirror *m, const struct mirror *from);
+/*
+ * At the load, and at the first resume: the legs of the last table that ran, and where their
+ * metadata lay when the first of the mirrors began.
+ */
+void handover_legs(struct mirror *m, const struct mirror *from);
+
+/*
+ * Did the last table that ran have this leg, by its uuid or, as long as that isn't known, by its
+ * device? No lock needed before @m runs.
+ */
+bool handover_was(const struct mirror *m, enum leg_id leg);
 
 /*
  * At the first resume of @m. @from is suspended, has neither I/O nor resync, and no message to it
@@ -51,11 +62,5 @@ void handover_places(struct mirror *m, const struct mirror *from);
  * write what it was told before that.
  */
 void handover_take(struct mirror *m, const struct mirror *from, bool busy);
-
-/*
- * In .preresume: @m has tried in vain to go on without the leg to be kept, and the other one may
- * say by now, or say later, that it is alone. So that is the one to be kept, by the next table too.
- */
-void handover_keep_other(struct mirror *m);
 
 #endif

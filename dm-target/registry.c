@@ -248,7 +248,7 @@ bool registry_reload(struct mirror *m)
 	list_for_each_entry(other, &mirrors, registered.link) {
 		if (!hands_on(other, m))
 			continue;
-		handover_places(m, other);
+		handover_legs(m, other);
 		found = true;
 	}
 	mutex_unlock(&mirrors_lock);
@@ -395,7 +395,7 @@ int registry_resume(struct mirror *m)
 				break;
 			}
 			/* They may have moved since this table was loaded. */
-			handover_places(m, other);
+			handover_legs(m, other);
 			/* If it is refused, too: dm ends the one before all the same. */
 			handover_take(m, other, is_busy(other));
 			r = r ?: handover_check(m, other);

@@ -67,11 +67,11 @@ struct registered {
 	u8 leg_uuid[LEGS][16];
 	bool known[LEGS];		/* that uuid */
 	bool taken[LEGS];		/* by that uuid; counts unless the leg is dead */
-	/* Of the last mirror that ran: its leg that had everything. To be handed on. */
-	enum leg_id had;		/* its place; LEGS: there was none */
-	dev_t had_dev;
-	u8 had_uuid[16];
-	bool had_known;			/* that uuid */
+	/* Of the last mirror that ran, to be handed on: which leg had everything, and its legs. */
+	enum leg_id had;		/* LEGS: there was none */
+	dev_t was_dev[LEGS];
+	u8 was_uuid[LEGS][16];
+	bool was_known[LEGS];		/* that uuid */
 	struct lack lack;		/* likewise; leg is LEGS: a map says it, or there is none */
 	struct work_struct work;	/* of one that lingers */
 	void (*free)(struct mirror *m);

@@ -36,6 +36,12 @@ def test_the_only_good_leg_is_another_device(other: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.parametrize("what", ["foreign", "filled", "older"])
+def test_the_name_of_the_only_good_leg_leads_to_another(what: str) -> None:
+    run = lab("cli_strange.py", what, options=("--timeout", "900"))
+    assert run.rc == 0, run.text
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_by_the_command(scenario: str) -> None:
     run = lab(f"{scenario}.py", options=("--timeout", "900"))

@@ -151,6 +151,11 @@ def _judge(
         rest = ABSENT
     nodes = {leg: at.node, other: rest if rest == ABSENT else device.by_number(rest)}
     verdict = meta.verdict(nodes[table.LOCAL], nodes[table.REMOTE])
+    if verdict.uuid and kept.uuid and verdict.uuid != kept.uuid:
+        raise Refused(
+            f"{at.given} is a leg of another mirror, whose set is {verdict.uuid}: that of"
+            f" {kept.name} is {kept.uuid}. Look at it: lockstep examine {at.given}"
+        )
     grown = ""
     if not verdict.good and verdict.leg == leg:
         grown = _grown(kept, at, now, search=search)

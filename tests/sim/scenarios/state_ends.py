@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from locklab import base, blk, dm
-from statelab import LOCAL, REMOTE, TARGET, Beside
+from statelab import LOCAL, REMOTE, TARGET, Beside, create
 from statelegs import Leg, Pair
 
 SLOW_WAIT = Path("/sys/module/dm_lockstep/parameters/test_slow_wait")
@@ -306,6 +306,44 @@ def half(how: str) -> None:
         pair.close()
 
 
+def strange() -> None:
+    for good in (LOCAL, REMOTE):
+        base.step(f"in the place of the {good} leg, which alone is left, comes another mirror's")
+        other = {LOCAL: Leg("xlocal"), REMOTE: Leg("xremote")}
+        create(*(leg.node for leg in other.values()), "--assume-clean")
+        pair = Pair("remote_timeout", 2000, "rejoin", 1)
+        dead = pair.remote if good == LOCAL else pair.local
+
+        def table(node: str, good: str = good, pair: Pair = pair) -> str:
+            return pair.table(local=node) if good == LOCAL else pair.table(remote=node)
+
+        pair.put(0)
+        dead.gone()
+        pair.put(64)
+        word = "none of those that the last"
+        with base.refused("a table with it", errno.EINVAL, kernel=word):
+            dm.load(pair.name, table(other[good].node))
+        dead.well()
+        pair.in_sync()
+        base.step("it comes while both are left, and the other one fails before the resume")
+        dm.load(pair.name, table(other[good].node))
+        dead.gone()
+        pair.put(64)
+        dm.suspend(pair.name, flush=False)
+        with base.refused("its resume", errno.EINVAL, kernel=word):
+            dm.resume(pair.name)
+        base.step("that leg itself comes by another device")
+        again = dm.create("again", f"0 {dead.disk.sectors} linear {pair.legs[good].node} 0")
+        dm.load(pair.name, table(again))
+        dm.resume(pair.name)
+        pair.check("the new table")
+        dead.well()
+        pair.good_end("both legs")
+        dm.remove("again")
+        for leg in (*pair.legs.values(), *other.values()):
+            leg.close()
+
+
 def forgets() -> None:
     """The disk hangs while only the mirror writes to it, and comes back by a reset."""
     base.step("a new table goes on without a leg that hangs, and that loses what its cache had")
@@ -359,6 +397,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "half": lambda: half("half"),
     "half_late": lambda: half("stall:4000"),
     "forgets": forgets,
+    "strange": strange,
     "smaller": smaller,
     "exchanged": lambda: exchanged(parts=False),
     "exchanged_parting": lambda: exchanged(parts=True),
