@@ -15,6 +15,8 @@
 TEST_KNOB(bool, looks_on, "a join reads the leg that is alive, however long that hangs");
 TEST_KNOB(bool, resume_waits, "a resume waits for a leg that nobody stands in for");
 TEST_KNOB(bool, unwatched_waits, "what goes to a leg that nobody watches, the table being suspended, waits");
+TEST_KNOB(bool, errors_differ, "what a device answers is told from other errors of it");
+TEST_KNOB(int, answers, "a write that fails has this status (blk_types.h)");
 TEST_KNOB(bool, silence_holds, "a suspend waits for a leg that doesn't answer, whatever for");
 
 /* One with pages of its own. */
@@ -151,6 +153,8 @@ static void transfer_done(struct bio *bio)
 		t->ns = ktime_to_ns(ktime_sub(ktime_get(), t->began));
 		t->ended = jiffies;
 		t->status = bio->bi_status;
+		if (t->status && op_is_write(bio_op(bio)) && test_knob(answers))
+			t->status = (__force blk_status_t)test_knob(answers);
 		complete(&t->done);
 	}
 	put(t);
@@ -281,6 +285,15 @@ static void too_late(struct transfer *t, unsigned long most)
 		       jiffies_to_msecs(most));
 }
 
+/* Of whatever a device says only that: else one of them would be what this code means by it. */
+static int error_of(const struct transfer *t)
+{
+	lockdep_assert_held(&t->m->lock);
+	if (test_knob(errors_differ))
+		return blk_status_to_errno(t->status);
+	return !t->status ? 0 : t->abandoned ? -ETIMEDOUT : -EIO;
+}
+
 int transfer_wait(struct transfer *t)
 {
 	struct mirror *m = t->m;
@@ -288,6 +301,7 @@ int transfer_wait(struct transfer *t)
 	unsigned long most = patience(t);
 	blk_status_t status;
 	bool tell;
+	int r;
 
 	/* Once it is watched, the watch ends it, or nobody. */
 	while (!wait_for_completion_io_timeout(&t->done, most))
@@ -295,13 +309,14 @@ int transfer_wait(struct transfer *t)
 	/* Who has woken us is still in there. */
 	spin_lock_irq(&m->lock);
 	status = t->status;
+	r = error_of(t);
 	tell = status && !t->abandoned && !l->dead;
 	spin_unlock_irq(&m->lock);
 	if (tell) {
 		atomic64_inc(op_is_write(bio_op(&t->bio)) ? &l->write_errors : &l->read_errors);
 		trace_lockstep_leg_error(m, t->leg, t->sector, status);
 	}
-	return blk_status_to_errno(status);
+	return r;
 }
 
 int transfer_ended(struct transfer *t, unsigned long *ended)
@@ -311,7 +326,7 @@ int transfer_ended(struct transfer *t, unsigned long *ended)
 
 	spin_lock_irqsave(&t->m->lock, flags);
 	if (!t->out || t->abandoned) {
-		r = blk_status_to_errno(t->status);
+		r = error_of(t);
 		*ended = t->ended;
 	}
 	spin_unlock_irqrestore(&t->m->lock, flags);

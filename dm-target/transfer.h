@@ -25,7 +25,8 @@
  *    for it, what a resume of the same table writes: it is refused then;
  *  - while the mirror has not been started yet, so that nothing can be given up: after
  *    the leg's timeout, if it has one. Then the start fails.
- * What is abandoned ends for who waits with -ETIMEDOUT. Unless it was still with the
+ * What is abandoned ends for who waits with -ETIMEDOUT, and what the leg has answered with an
+ * error, whichever that is, with -EIO. Unless it was still with the
  * sender, it may reach the leg, so it counts with the abandoned writes (write.h), and the leg
  * isn't used again before it has returned. Its memory stays until then.
  *

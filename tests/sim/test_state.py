@@ -387,6 +387,25 @@ def test_between_the_last_steps(part: str, kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+# BLK_STS_TIMEOUT, _TARGET and _OFFLINE.
+@pytest.mark.parametrize("status", [2, 5, 16])
+def test_what_error_a_leg_answers_with_is_all_the_same(status: int) -> None:
+    options = (*PATIENCE, "--param", f"dm_lockstep.test_answers={status}")
+    run = lab("state_ends.py", "answers", options=options)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("status", "says"), [
+    (2, "can't suspend or resume mirror"), (5, "in vain for: AD alone"),
+])  # fmt: skip
+def test_an_error_that_means_something_is_found(status: int, says: str) -> None:
+    options = (*PATIENCE, "--sim-timeout", "3600", *knobs("dm_lockstep", "errors_differ"),
+               "--param", f"dm_lockstep.test_answers={status}")  # fmt: skip
+    run = lab("state_ends.py", "answers", options=options)
+    assert run.rc != 0 and says in run.text, run.text
+
+
 @pytest.mark.control
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("joins", "target_slips", "says that it is a target"),

@@ -306,6 +306,33 @@ def half(how: str) -> None:
         pair.close()
 
 
+def answers() -> None:
+    """By the kernel's parameter a write fails with another error than EIO."""
+    base.step("a leg takes no writes when the mirror is resumed")
+    pair = Pair("remote_timeout", 2000, "local_timeout", 2000, "rejoin", 1)
+    pair.put(0)
+    dm.suspend(pair.name)
+    pair.local.set(slots="nowrite")
+    dm.resume(pair.name)
+    pair.put(64)
+    pair.wait("DA", "alone")
+    pair.local.well()
+    pair.in_sync()
+
+    base.step("a target takes half of what it is to say at the end")
+    pair.message("fail remote")
+    pair.put(0)
+    pair.remote.set(slots="slow:1000")
+    recover = Beside(lambda: pair.message("recover"))
+    base.until(lambda: pair.status().health == "Aa", "the remote leg is the target", 30)
+    pair.remote.set(slots="half")
+    recover.result()
+    pair.wait("AD", "alone")
+    pair.remote.well()
+    pair.good_end("both legs")
+    pair.close()
+
+
 def strange() -> None:
     for good in (LOCAL, REMOTE):
         base.step(f"in the place of the {good} leg, which alone is left, comes another mirror's")
@@ -396,6 +423,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "unread_hangs": lambda: unread(Leg.hang),
     "half": lambda: half("half"),
     "half_late": lambda: half("stall:4000"),
+    "answers": answers,
     "forgets": forgets,
     "strange": strange,
     "smaller": smaller,
