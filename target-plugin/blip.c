@@ -7,8 +7,12 @@
 
 #define FIRST_MS 4U
 #define LAST_MS 128U
+#define DATA (3 * HZ)
 #define OTHER (10 * HZ)	/* a log that was found mute so long ago has worked meanwhile */
 
+TEST_KNOB(bool, stall_counts, "a log that was mute before it refused isn't asked again");
+TEST_KNOB(bool, dead_fails, "past a dead log writes are refused while the data disk is away for a moment");
+TEST_KNOB(bool, fails_at_once, "one round that fails refuses writes, and the next one is as late as any");
 TEST_KNOB(bool, no_blips, "a log that fails once is dead, and one that gives nothing holds the ring");
 
 void dcd_blip_begin(struct dcd_blip *b)
@@ -29,6 +33,9 @@ static bool may_wait(const struct dcd_engine *e, const struct dcd_blip *b)
 
 bool dcd_blip_again(struct dcd_engine *e, struct dcd_blip *b, int error)
 {
+	/* What was under way when a path broke is slow to fail, what comes next may be good. */
+	if (error && !b->failed && !e->keeps && !test_knob(stall_counts))
+		b->since = jiffies;
 	if (!error && b->failed)
 		pr_warn_ratelimited("dcd: %s: the log %pg does what it has refused %u times within %u ms: look after that disk\n",
 				    e->name, e->log.bdev, b->failed,
@@ -53,4 +60,10 @@ bool dcd_blip_mute(struct dcd_engine *e)
 	}
 	m->seen = jiffies;
 	return time_before(jiffies, m->since + DCD_BLIP_READS) && !test_knob(no_blips);
+}
+
+bool dcd_blip_data(const struct dcd_engine *e)
+{
+	return time_before(jiffies, e->data_well + DATA) && !test_knob(fails_at_once) &&
+	       (!e->log_dead || (e->data_failing && !test_knob(dead_fails)));
 }

@@ -5,15 +5,19 @@
  *
  * A log that is dead costs much (engine.h): without an NVRAM that keeps its content all writes are
  * refused until everything is on the data disk. So who writes to the log tries the same again,
- * after a pause that grows from 4 to 128 ms, and only what has failed for DCD_BLIP, all in all,
- * has failed. What NVRAM has room for is acknowledged meanwhile, and all else waits. Where NVRAM
- * keeps its content writes can go on past a dead log, so there that time is shorter: they wait no
- * longer than NVRAM has room for. A disk that takes that long to say that it has failed isn't asked
- * again.
+ * after a pause that grows from 4 to 128 ms, and only what has failed for DCD_BLIP since it was
+ * refused first has failed. What NVRAM has room for is acknowledged meanwhile, and all else waits.
+ * Where NVRAM keeps its content writes can go on past a dead log, so there that time is shorter,
+ * and the first try counts: they wait no longer than NVRAM has room for. Where it doesn't a log
+ * that takes that long to say that it has failed is asked once more: what was under way when a path
+ * broke is slow to fail, and its next request may be good.
  *
  * Reads of the destager fail, too, and with the log full no room comes before they succeed. A log
  * that doesn't give its superblock either may be away: for DCD_BLIP_READS that is nothing to refuse
  * a write for, who waits for room waits.
+ *
+ * The data disk may be away, too, for three seconds since it was last known to be well, or hung
+ * before it refused anything: the destager tries again, and no write is refused meanwhile.
  *
  * Process context; they sleep.
  */
@@ -28,7 +32,7 @@ struct dcd_engine;
 #define DCD_BLIP_KEEPS	(HZ / 2)
 #define DCD_BLIP_READS	(4 * HZ)
 
-/* What is tried: since when (jiffies), how often in vain, the next pause in ms. */
+/* What is tried, or refused: since when (jiffies), how often in vain, the next pause in ms. */
 struct dcd_blip {
 	unsigned long since;
 	unsigned int failed;
@@ -49,5 +53,10 @@ void dcd_blip_begin(struct dcd_blip *b);
 bool __must_check dcd_blip_again(struct dcd_engine *e, struct dcd_blip *b, int error);
 /* The log gives nothing at all just now: may it yet be away for a moment only? The destager's. */
 bool __must_check dcd_blip_mute(struct dcd_engine *e);
+/*
+ * A round of the destager has failed: may the data disk yet be away for a moment only? Past a dead
+ * log a round may fail by that one. Any context.
+ */
+bool __must_check dcd_blip_data(const struct dcd_engine *e);
 
 #endif /* DCD_BLIP_H */

@@ -28,7 +28,6 @@
 #define READS		(HZ / 20)	/* so long ago they count as going on */
 #define READS_DEPTH	2
 #define AMID_UNREAD	(HZ / 4)	/* while a part of the log can't be read: the next round */
-#define DATA_BLIP	(3 * HZ)	/* the data disk may be away for so long */
 #define AMID_BLIP	(HZ / 2)	/* meanwhile: the next round */
 #define ASKED_LATEST	(600 * HZ)	/* if writes go on past it */
 #define ASKED_IN	16		/* a dead log has a part of a round in so many */
@@ -44,13 +43,12 @@ TEST_KNOB(bool, close_flushes, "a close flushes the destager's queue");
 TEST_KNOB(bool, close_unread, "a close doesn't wait for what can't be read for a moment");
 TEST_KNOB(bool, commit_hurries, "past a dead log a round may not wait for a commit that is under way");
 TEST_KNOB(bool, failed_speaks, "a round that has failed refuses what comes before the next one, too");
-TEST_KNOB(bool, dead_fails, "past a dead log writes are refused while the data disk is away for a moment");
-TEST_KNOB(bool, fails_at_once, "one round that fails refuses writes, and the next one is as late as any");
 TEST_KNOB(bool, held_holds_all, "what stays in the log holds all that was there before the sweep came by");
 TEST_KNOB(bool, lost_each, "past a dead log each round that fails says anew what is lost");
 TEST_KNOB(bool, missed_ends, "a round past a dead log ends when too much of that wasn't read");
 TEST_KNOB(bool, refusal_hurries, "a dead log is asked as often however long it takes to refuse");
 TEST_KNOB(bool, round_unasked, "whether a dead log works again isn't asked before a round is over");
+TEST_KNOB(bool, stall_fails, "a data disk that was mute before it refused isn't away for a moment");
 TEST_KNOB(bool, well_at_begin, "a data disk was well when a round began, and not while it went on");
 TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
 
@@ -71,13 +69,6 @@ static bool idle(struct dcd_engine *e)
 	return time_after_eq(jiffies, READ_ONCE(e->last_intake) + idle_time(e));
 }
 
-/* The data disk may be away for a moment only. Past a dead log a round may fail by that one. */
-static bool is_blip(const struct dcd_engine *e)
-{
-	return time_before(jiffies, e->data_well + DATA_BLIP) && !test_knob(fails_at_once) &&
-	       (!e->log_dead || (e->data_failing && !test_knob(dead_fails)));
-}
-
 /*
  * Of the next round, after one that failed: whoever would like it sooner waits for it. With
  * the log dead nobody waits for more than a blip: writes are refused as soon as NVRAM is full.
@@ -87,7 +78,8 @@ static unsigned long to_retry(struct dcd_engine *e)
 	unsigned long left = 0;
 
 	spin_lock(&e->lock);
-	if (e->round_error && (!e->log_dead || is_blip(e)) && time_before(jiffies, e->round_retry))
+	if (e->round_error && (!e->log_dead || dcd_blip_data(e)) &&
+	    time_before(jiffies, e->round_retry))
 		left = e->round_retry - jiffies;
 	spin_unlock(&e->lock);
 	return left;
@@ -573,7 +565,7 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 /* A round that ended like this may have failed for a moment of the data disk's only. */
 static bool ended_by_blip(const struct dcd_engine *e, int error)
 {
-	return error && may_go_on(error) && !waits(error) && is_blip(e);
+	return error && may_go_on(error) && !waits(error) && dcd_blip_data(e);
 }
 
 /* After so long a round that ended like this one is worth another. */
@@ -654,6 +646,8 @@ static void do_round(struct dcd_engine *e)
 	set_retry(e, e->round_error);
 	s->missed = 0;
 	r = go_round(e, &m);
+	if (!e->round_error && !test_knob(stall_fails))
+		e->data_well = jiffies;	/* what hung before it was refused is no refusal */
 	dcd_sweep_see(s, e->data.sectors);
 	dcd_foresee_nothing(e);
 	dcd_batch_drop(e, &e->ahead);
@@ -661,7 +655,7 @@ static void do_round(struct dcd_engine *e)
 	if (r && dcd_is_leaving(e))
 		dcd_leave_failed(e);
 	else if (r)	/* else one bad place keeps it dead for ever */
-		dcd_log_ask_failed(e, may_go_on(r) && !waits(r) && !is_blip(e));
+		dcd_log_ask_failed(e, may_go_on(r) && !waits(r) && !dcd_blip_data(e));
 	trace_dcd_round(e, m.target, m.applied, log_dead, r);
 	if (r == -EAGAIN)
 		dcd_count(e, DCD_N_PREEMPTED, 1);
@@ -669,7 +663,7 @@ static void do_round(struct dcd_engine *e)
 		dcd_count(e, DCD_N_NOMEM, 1);
 	set_retry(e, r);
 	spin_lock(&e->lock);
-	e->stuck = r && may_go_on(r) && !waits(r) && !is_blip(e);
+	e->stuck = r && may_go_on(r) && !waits(r) && !dcd_blip_data(e);
 	log_dead = e->log_dead;
 	spin_unlock(&e->lock);
 	wake_up_all(&e->room);

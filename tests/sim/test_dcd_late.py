@@ -140,6 +140,8 @@ def test_refusals_that_come_late(kernel: str) -> None:
     ("zeroing", "late_parts", "write 8 took"), ("left_late", "zeroed_again", "Input/output error"),
     ("well_again", "asked_late", "writes that failed"),
     ("slow_death", "dead_searched", "of 75 s writes stood"),
+    ("stall", "stall_counts", "writes that failed"),
+    ("data_stall", "stall_fails", "writes that failed"),
     ("block", "spares_hurry", "blocks that were moved: got 0"),
 ])  # fmt: skip
 def test_refusals_that_come_late_can_hold(part: str, knob: str, says: str) -> None:

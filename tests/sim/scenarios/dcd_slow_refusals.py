@@ -6,6 +6,8 @@ that is tried again and again, and no hang.
   zeroing   so does each zeroing, at once
   left      after the log was left, UNMAP and WRITE SAME are written
   log       the log is dead, and takes 30 s to refuse a write
+  stall     the log is away for a moment, and what was under way hangs for 3 s before
+  data_stall  the same of the data disk, of which all writes have need
   block     a block of the log is bad, and takes 7 s to refuse a write
 
 Arguments: parts (all of them if there are none).
@@ -22,6 +24,7 @@ from functools import partial
 
 from dcdlab import RING_START, SEGMENT, Box, Model, filled
 from locklab import base, blk
+from statelab import Beside
 
 SLOTS = 8
 OLD, NEW = 4096, 8192  # sectors: what is there before; where is written
@@ -160,15 +163,42 @@ def well_again() -> None:
     box.away()
 
 
-def loaded(disk: blk.Disk, seconds: float) -> tuple[float, int]:
-    """For how long small writes stood, of those that took over a second; how many failed."""
+def stall() -> None:
+    for nvram in ("dram:battery", "none"):
+        base.step(f"the log's path breaks: 3 s of nothing, 5 ms of errors, {nvram}")
+        box = Box(nvram=nvram, data_mib=64, log_mib=32, nvram_bytes=4096 + 32 * SEGMENT,
+                  settings="scrub_kib=0")  # fmt: skip
+        with box.disk() as disk:
+            loaded(disk, 1)
+            beside = Beside(partial(box.log.stall, 3000, 5))
+            base.equal(loaded(disk, 12)[1], 0, "writes that failed")
+            beside.result()
+        box.away()
+
+
+def data_stall() -> None:
+    """The ring is full, so each write waits for the data disk."""
+    for nvram in ("dram:battery", "lab"):
+        base.step(f"the data disk's path breaks: 4 s of nothing, 5 ms of errors, {nvram}")
+        box = Box(nvram=nvram, data_mib=64, log_mib=3, nvram_bytes=4096 + 32 * SEGMENT,
+                  settings="scrub_kib=0,read_cache_bytes=0")  # fmt: skip
+        with box.disk() as disk:
+            loaded(disk, 6, 100)
+            beside = Beside(partial(box.data.stall, 4000, 5))
+            base.equal(loaded(disk, 12, 100)[1], 0, "writes that failed")
+            beside.result()
+        box.away()
+
+
+def loaded(disk: blk.Disk, seconds: float, sectors: int = 8) -> tuple[float, int]:
+    """For how long writes of this size stood, of those that took over a second; how many failed."""
     stood = 0.0
     failed = n = 0
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         began = time.monotonic()
         try:
-            disk.write(8 * (n % 4000), blk.pattern(f"{n}", 8))
+            disk.write(8 * (n % 4000), blk.pattern(f"{n}", sectors))
         except OSError:
             failed += 1
         took = time.monotonic() - began
@@ -221,7 +251,8 @@ def block() -> None:
 
 PARTS: dict[str, Callable[[], None]] = {
     one.__name__: one
-    for one in (discard, zeroing, left, left_late, log, well_again, slow_death, block)
+    for one in (discard, zeroing, left, left_late, log, well_again, slow_death, stall, data_stall,
+                block)
 }
 for part in sys.argv[1:] or PARTS:
     PARTS[part]()

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import random
 import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -234,6 +235,18 @@ class Disk:
 
     def unused(self) -> bool:
         return not dm.opens(self.name)
+
+    def stall(self, ms: int, refuses_ms: int) -> None:
+        """Writes that are under way from now on are I/O errors after such a time, and all that
+        come for so long afterwards are at once. Returns when the disk is well again."""
+        low, medium = f"{self.name}-stall", self._medium
+        slow = f"delay {medium} 0 0 {self._bad()} 0 {ms} {medium} 0 0"
+        self._load([f"0 {self.sectors} linear {dm.create(low, f'0 {self.sectors} {slow}')} 0"])
+        time.sleep(ms / 2000)
+        self.fail_writes()  # which waits for what is under way
+        time.sleep(refuses_ms / 1000)
+        self.heal()
+        dm.remove(low)
 
     def read_by(self, node: str) -> None:
         """Reads go by another device, which is above the same medium."""
