@@ -11,6 +11,7 @@
 #include "dcd-trace.h"
 #include "engine.h"
 #include "lockstep-test.h"
+#include "opening.h"
 #include "plan.h"
 #include "wounded.h"
 
@@ -29,6 +30,7 @@ struct recovery {
 	u64 wiped;
 	u8 *unread;			/* sectors of the slot that was read last */
 	struct xarray wounded;		/* segments that were taken so */
+	struct dcd_opening log;
 	char text[512];
 };
 
@@ -101,19 +103,6 @@ static int whole_blocks(struct dcd_engine *e, const u8 *seg, u32 entries, u64 ap
 	return 0;
 }
 
-int dcd_segment_read(struct dcd_engine *e, u64 sequence)
-{
-	u64 sector = dcd_segment_sector(e, sequence);
-	int r = dcd_disk_io(&e->log, REQ_OP_READ, sector, e->commit_buf, e->segment_bytes);
-	u32 at;
-
-	for (at = 0; r && r != -ENOMEM && at < e->segment_bytes; at += e->log.block)
-		if (dcd_disk_io(&e->log, REQ_OP_READ, sector + (at >> SECTOR_SHIFT),
-				e->commit_buf + at, e->log.block))
-			memset(e->commit_buf + at, 0, e->log.block);
-	return r;
-}
-
 /* The log has got segment @sequence, which is in @commit_buf: does it have it? */
 static bool is_there(struct dcd_engine *e, u64 sequence, u32 used)
 {
@@ -173,6 +162,7 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 			e->name, sequence, e->log.bdev);
 		r = dcd_segment_write(e, e->commit_buf, sequence, le64_to_cpu(h->first_entry),
 				      le32_to_cpu(h->entries), le32_to_cpu(h->used_bytes));
+		dcd_opening_written(e, &c->log, sequence);
 		if (!r)
 			return keep_slot(e, c, e->slots + i, sequence);
 		pr_err("dcd: %s: segment %llu can't be written: error %d, so the DCD isn't opened: copy the log %pg to a disk that takes writes, and use that; or `dcd recover` brings what log and NVRAM have to the data disk, and the DCD can be opened without writing to that segment\n",
@@ -186,10 +176,10 @@ static int read_segment(struct dcd_engine *e, struct recovery *c)
 {
 	const struct dcd_segment *h = e->commit_buf;
 	u64 sequence = c->plan.place;
-	int r = dcd_segment_read(e, sequence), mended = 0;
+	int r = dcd_opening_segment(e, &c->log, sequence), mended = 0;
 
 	c->bytes += e->segment_bytes;
-	if (r == -ENOMEM)
+	if (r == -ENOMEM || c->log.over)
 		return r;
 	if (c->plan.take)
 		mended = mend(e, c, sequence);
@@ -199,6 +189,11 @@ static int read_segment(struct dcd_engine *e, struct recovery *c)
 		dcd_proof_doubt(e, sequence);
 	if (!dcd_plan_segment(&c->plan, e->commit_buf, r))
 		return 0;
+	if (c->plan.wounded && c->log.random) {
+		pr_err("dcd: %s: the log %pg doesn't give segment %llu now, nor its superblock each time: it fails at random, and may give it at another time, so nothing is lost for that, and the DCD isn't opened: look after that disk, and try again\n",
+		       e->name, e->log.bdev, sequence);
+		return r;
+	}
 	if (c->plan.wounded) {
 		dcd_log_damaged(e, sequence);
 		r = xa_err(xa_store(&c->wounded, sequence, xa_mk_value(1), GFP_KERNEL));
@@ -209,15 +204,17 @@ static int read_segment(struct dcd_engine *e, struct recovery *c)
 	       index_entries(e, e->commit_buf, sequence, le32_to_cpu(h->entries), c, true);
 }
 
-static void read_header(struct dcd_engine *e, struct recovery *c)
+static int read_header(struct dcd_engine *e, struct recovery *c)
 {
-	int r = dcd_disk_io(&e->log, REQ_OP_READ, dcd_segment_sector(e, c->plan.place),
-			    e->commit_buf, e->log.block);
+	int r = dcd_opening_header(e, &c->log, c->plan.place);
 
 	c->bytes += e->log.block;
+	if (c->log.over)
+		return r;
 	if (r)
 		dcd_proof_doubt(e, c->plan.place);
 	dcd_plan_header(&c->plan, e->commit_buf, r);
+	return 0;
 }
 
 static void scan_slots(struct dcd_engine *e, struct recovery *c)
@@ -251,7 +248,7 @@ static int find_out(struct dcd_engine *e, struct recovery *c)
 			r = read_segment(e, c);
 			break;
 		case DCD_WANT_HEADER:
-			read_header(e, c);
+			r = read_header(e, c);
 			break;
 		default:
 			scan_slots(e, c);
@@ -309,7 +306,7 @@ static int from_data(struct dcd_engine *e, struct recovery *c, struct dcd_slot_s
 
 		if (dcd_entry_valid(&c->geometry, e->commit_buf, i))
 			continue;
-		r = dcd_wounded_data_has(e, n);
+		r = dcd_wounded_data_has(e, &c->log, n);
 		if (r <= 0)
 			continue;
 		memcpy(e->commit_buf + ((size_t)at << SECTOR_SHIFT), e->scrub.buf,
@@ -348,7 +345,7 @@ static int without_log(struct dcd_engine *e, struct recovery *c, const struct dc
 
 		if (!dcd_entry_unread(n, c->unread))
 			continue;
-		r = dcd_wounded_data_has(e, n);
+		r = dcd_wounded_data_has(e, &c->log, n);
 		if (r > 0)
 			r = leave_to_data(e, s, n);
 	}
@@ -385,7 +382,8 @@ static void tell_all_lost(struct dcd_engine *e, struct recovery *c)
 		read_slot(e, c, s);
 		for (k = 0; k < s->entries; k++)
 			if (dcd_entry_unread(dcd_entry_at(e->commit_buf, k), c->unread) &&
-			    dcd_wounded_data_has(e, dcd_entry_at(e->commit_buf, k)) <= 0)
+			    dcd_wounded_data_has(e, &c->log,
+						 dcd_entry_at(e->commit_buf, k)) <= 0)
 				tell_lost(e, s, dcd_entry_at(e->commit_buf, k));
 	}
 }
@@ -520,7 +518,7 @@ static int recover(struct dcd_engine *e, struct recovery *c)
 	if (!r)
 		r = read_nvram(e, c);
 	if (!r)
-		r = dcd_wounded_ask(e, &c->wounded, p->applied, c->unread);
+		r = dcd_wounded_ask(e, &c->log, &c->wounded, p->applied, c->unread);
 	if (!r) {
 		tell_all_lost(e, c);
 		wipe_leftovers(e, c);
@@ -549,8 +547,9 @@ int dcd_recover(struct dcd_engine *e)
 	xa_init(&c->wounded);
 	c->scans = kvcalloc(e->nslots, sizeof(*c->scans), GFP_KERNEL);
 	c->unread = kvzalloc(e->segment_bytes >> SECTOR_SHIFT, GFP_KERNEL);
-	if (c->scans && c->unread)
+	if (!dcd_opening_begin(e, &c->log) && c->scans && c->unread)
 		r = recover(e, c);
+	dcd_opening_end(&c->log);
 	xa_destroy(&c->wounded);
 	kvfree(c->unread);
 	kvfree(c->scans);

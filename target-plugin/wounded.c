@@ -3,6 +3,7 @@
 
 #include "engine.h"
 #include "lockstep-test.h"
+#include "opening.h"
 #include "wounded.h"
 
 #define FAILURES 16	/* of the data disk, before it isn't asked any more */
@@ -11,6 +12,7 @@ TEST_KNOB(bool, unasked, "what is damaged in the log is lost, whatever the data 
 
 struct wounded {
 	struct dcd_geometry geometry;
+	struct dcd_opening *log;
 	u64 sequence;			/* of what is in @commit_buf */
 	u64 applied;
 	u8 *left;
@@ -71,7 +73,7 @@ static int to_log(struct dcd_engine *e, struct wounded *w, const struct dcd_entr
 		dcd_log_failed(e, w->sequence, r);
 		return r;
 	}
-	r = dcd_disk_io(&e->log, REQ_OP_READ, at, e->scrub.buf, bytes);
+	r = dcd_aside_read(e, at, e->scrub.buf, bytes, DCD_LATE);
 	return r ?: memcmp(payload, e->scrub.buf, bytes) ? -EIO : 0;
 }
 
@@ -122,14 +124,17 @@ static int one(struct dcd_engine *e, struct wounded *w, u32 number)
 	return r;
 }
 
-int dcd_wounded_data_has(struct dcd_engine *e, const struct dcd_entry *n)
+int dcd_wounded_data_has(struct dcd_engine *e, struct dcd_opening *o, const struct dcd_entry *n)
 {
 	size_t bytes = (size_t)le32_to_cpu(n->stored) << SECTOR_SHIFT;
+	unsigned long began = jiffies;
 	int r;
 
-	if (!bytes || test_knob(unasked))
+	if (!bytes || o->data_late >= FAILURES || test_knob(unasked))
 		return 0;
 	r = dcd_disk_io(&e->data, REQ_OP_READ, le64_to_cpu(n->sector), e->scrub.buf, bytes);
+	if (r && time_after(jiffies, began + DCD_LATE))
+		o->data_late++;
 	if (r)
 		return r == -ENOMEM ? r : 0;
 	return dcd_crc(e->scrub.buf, bytes) == le32_to_cpu(n->payload_crc);
@@ -138,12 +143,14 @@ int dcd_wounded_data_has(struct dcd_engine *e, const struct dcd_entry *n)
 static int one_segment(struct dcd_engine *e, struct wounded *w)
 {
 	const struct dcd_segment *h = e->commit_buf;
-	int r = dcd_segment_read(e, w->sequence);
+	int r = dcd_opening_segment(e, w->log, w->sequence);
 	u32 i;
 
+	if (r == -ENOMEM || w->log->over)
+		return r;
 	/* It has been taken as it was, and may read otherwise now. */
-	if (r == -ENOMEM || !dcd_segment_named(&w->geometry, e->commit_buf, w->sequence))
-		return r == -ENOMEM ? r : 0;
+	if (!dcd_segment_named(&w->geometry, e->commit_buf, w->sequence))
+		return 0;
 	w->closed = 0;
 	r = 0;
 	for (i = 0; i < le32_to_cpu(h->entries) && !r && w->failures < FAILURES; i++)
@@ -156,9 +163,12 @@ static int one_segment(struct dcd_engine *e, struct wounded *w)
 	return r;
 }
 
-int dcd_wounded_ask(struct dcd_engine *e, struct xarray *segments, u64 applied, u8 *left)
+int dcd_wounded_ask(struct dcd_engine *e, struct dcd_opening *o, struct xarray *segments,
+		    u64 applied, u8 *left)
 {
-	struct wounded w = { .applied = applied, .left = left };
+	struct wounded w = {
+		.log = o, .applied = applied, .left = left, .failures = o->data_late,
+	};
 	unsigned long sequence;
 	void *entry;
 	int r = 0;
@@ -170,7 +180,7 @@ int dcd_wounded_ask(struct dcd_engine *e, struct xarray *segments, u64 applied, 
 	xa_for_each(segments, sequence, entry) {
 		w.sequence = sequence;
 		r = one_segment(e, &w);
-		if (r || w.failures == FAILURES)
+		if (r || w.failures >= FAILURES)
 			break;
 	}
 	return r;

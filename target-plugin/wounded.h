@@ -15,10 +15,11 @@
  * Then the log gets the payload again, in its place, and the write is live as if it had never been
  * damaged. Leaving it out of the index instead wouldn't last: when something is written over a part
  * of it and destaged, and another crash comes, nobody can tell any more. Only if the log doesn't
- * take it, it is left out: the data disk is right then, as what is older is out of the index too.
+ * take it, or doesn't give it within a moment then, it is left out: the data disk is right then, as
+ * what is older is out of the index too.
  *
  * The time is that of a read of the data disk for each damaged write; a data disk that fails, too,
- * isn't asked on and on.
+ * or takes long to, isn't asked on and on.
  */
 #ifndef DCD_WOUNDED_H
 #define DCD_WOUNDED_H
@@ -27,20 +28,20 @@
 
 struct dcd_engine;
 struct dcd_entry;
+struct dcd_opening;
 
 /*
  * At recovery, by who has @intake. @segments: those that were taken wounded. @left: a byte for
- * each sector of a segment. Uses @commit_buf and @scrub.buf. -ENOMEM.
+ * each sector of a segment. Uses @commit_buf and @scrub.buf. -ENOMEM, or opening.h's end.
  */
-int __must_check dcd_wounded_ask(struct dcd_engine *e, struct xarray *segments, u64 applied,
-				 u8 *left);
+int __must_check dcd_wounded_ask(struct dcd_engine *e, struct dcd_opening *o,
+				 struct xarray *segments, u64 applied, u8 *left);
 /*
  * A write in NVRAM whose payload can't be read there: does the data disk have all of it? 1: then it
  * is in @scrub.buf; 0: no, or nobody knows; -ENOMEM. What was brought there past a dead log is live
  * until the NVRAM's header says more. (Of a part of one nothing can be known here.)
  */
-int __must_check dcd_wounded_data_has(struct dcd_engine *e, const struct dcd_entry *n);
-/* recovery.c's: a segment to @commit_buf; what can't be read of it is zeroes. -ENOMEM, or why. */
-int dcd_segment_read(struct dcd_engine *e, u64 sequence);
+int __must_check dcd_wounded_data_has(struct dcd_engine *e, struct dcd_opening *o,
+				      const struct dcd_entry *n);
 
 #endif /* DCD_WOUNDED_H */

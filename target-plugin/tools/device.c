@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <linux/falloc.h>
 #include <linux/fs.h>
@@ -12,12 +13,22 @@
 #include "../dcd-format.h"
 #include "device.h"
 
+/* One that takes longer isn't asked again. */
+#define LATE_MS 250
+
+/* Blocks with sectors that took long to fail: a bit each. */
+struct device_late {
+	size_t n;
+	struct { u64 block; u8 sectors; } *of;
+};
+
 int device_open(struct device *d, const char *what, const char *path, bool for_writing)
 {
 	struct stat st;
 
 	d->path = path;
 	d->moves = NULL;
+	d->late = NULL;
 	d->fd = open(path, (for_writing ? O_RDWR | O_EXCL : O_RDONLY) | O_CLOEXEC);
 	if (d->fd < 0 || fstat(d->fd, &st)) {
 		fprintf(stderr, "dcd: %s %s: %s%s\n", what, path, strerror(errno),
@@ -36,6 +47,7 @@ int device_open(struct device *d, const char *what, const char *path, bool for_w
 		fprintf(stderr, "dcd: %s %s: neither a block device nor a file\n", what, path);
 		return -1;
 	}
+	d->late = calloc(1, sizeof(*d->late));
 	return 0;
 }
 
@@ -44,6 +56,10 @@ void device_close(struct device *d)
 	if (d->fd >= 0)
 		close(d->fd);
 	d->fd = -1;
+	if (d->late)
+		free(d->late->of);
+	free(d->late);
+	d->late = NULL;
 }
 
 int device_try_read(const struct device *d, void *buf, size_t bytes, u64 at)
@@ -72,6 +88,7 @@ static struct device direct(const struct device *d, int how, u32 *block)
 
 	*block = DCD_BLOCK;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", d->fd);
+	raw.late = NULL;
 	raw.fd = open(path, how | O_DIRECT | O_CLOEXEC);
 	if (raw.fd < 0)
 		raw.fd = dup(d->fd);
@@ -80,30 +97,149 @@ static struct device direct(const struct device *d, int how, u32 *block)
 	return raw;
 }
 
+static u8 *late_at(const struct device *d, u64 block)
+{
+	for (size_t i = 0; d->late && i < d->late->n; i++)
+		if (d->late->of[i].block == block)
+			return &d->late->of[i].sectors;
+	return NULL;
+}
+
+static bool is_late(const struct device *d, u64 at)
+{
+	const u8 *sectors = late_at(d, at / DCD_BLOCK);
+
+	return sectors && *sectors & (1U << (at % DCD_BLOCK >> SECTOR_SHIFT));
+}
+
+/* Without memory they are asked again. */
+static void remember(const struct device *d, u64 at, size_t bytes)
+{
+	for (u64 end = at + bytes; at < end; at += SECTOR_SIZE) {
+		u8 *sectors = late_at(d, at / DCD_BLOCK);
+		void *more;
+
+		if (!sectors && d->late) {
+			more = realloc(d->late->of, (d->late->n + 1) * sizeof(*d->late->of));
+			if (!more)
+				return;
+			d->late->of = more;
+			d->late->of[d->late->n].block = at / DCD_BLOCK;
+			sectors = &d->late->of[d->late->n++].sectors;
+			*sectors = 0;
+		}
+		if (sectors)
+			*sectors |= (u8)(1U << (at % DCD_BLOCK >> SECTOR_SHIFT));
+	}
+}
+
+/* They were written. */
+static void forget(const struct device *d, u64 at, size_t bytes)
+{
+	for (size_t i = 0; d->late && i < d->late->n; i++)
+		if ((d->late->of[i].block + 1) * DCD_BLOCK > at &&
+		    d->late->of[i].block * DCD_BLOCK < at + bytes)
+			d->late->of[i].sectors = 0;
+}
+
+/* As device_try_read(); @late: whether it took long. */
+static int timed_read(const struct device *d, void *buf, size_t bytes, u64 at, bool *late)
+{
+	struct timespec began, now;
+	int r;
+
+	clock_gettime(CLOCK_MONOTONIC, &began);
+	r = device_try_read(d, buf, bytes, at);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	*late = (now.tv_sec - began.tv_sec) * 1000 + (now.tv_nsec - began.tv_nsec) / 1000000 >
+		LATE_MS;
+	return r;
+}
+
+/* What is read around: @bytes from @at on, to @buf; @unread of them. */
+struct around {
+	const struct device *d;
+	struct device raw;
+	u8 *part;		/* a block */
+	u32 block;
+	u64 at, end;
+	u8 *buf, *unread;
+};
+
+/* One part of the device, if it is wanted: how many sectors of it can't be read. */
+static u32 read_part(struct around *a, u64 from, u64 to, bool *failed, bool *late)
+{
+	u64 first = from > a->at ? from : a->at, end = to < a->end ? to : a->end;
+	size_t bytes = end > first ? end - first : 0;
+
+	*failed = false;
+	*late = false;
+	if (!bytes)
+		return 0;
+	if (!is_late(a->d, first)) {
+		*failed = !a->part || a->raw.fd < 0 ||
+			  timed_read(&a->raw, a->part, to - from, from, late);
+		if (!*failed)
+			memcpy(a->buf + (first - a->at), a->part + (first - from), bytes);
+		if (!*failed)
+			return 0;
+	}
+	memset(a->buf + (first - a->at), 0, bytes);
+	memset(a->unread + ((first - a->at) >> SECTOR_SHIFT), 1, bytes >> SECTOR_SHIFT);
+	return (u32)(bytes >> SECTOR_SHIFT);
+}
+
+/* A block of the device as a whole; and else by what can be read by itself. */
+static u32 read_block(struct around *a, u64 from)
+{
+	u64 to = min_t(u64, from + DCD_BLOCK, a->d->bytes);
+	u8 *known = late_at(a->d, from / DCD_BLOCK);
+	bool failed, late;
+	u32 size = DCD_BLOCK, n = 0;
+
+	if (!known || !*known) {
+		n = read_part(a, from, to, &failed, &late);
+		if (!failed)
+			return n;
+		if (ioctl(a->d->fd, BLKPBSZGET, &size) || a->block == DCD_BLOCK)
+			size = a->block;
+		if (late && size >= DCD_BLOCK)
+			remember(a->d, from, to - from);
+		if (a->block == DCD_BLOCK || (late && size >= DCD_BLOCK))
+			return n;
+		memset(a->unread + ((max_t(u64, from, a->at) - a->at) >> SECTOR_SHIFT), 0,
+		       (min_t(u64, to, a->end) - max_t(u64, from, a->at)) >> SECTOR_SHIFT);
+	}
+	for (n = 0; from < to; from += a->block) {
+		n += read_part(a, from, from + a->block, &failed, &late);
+		if (failed && late)
+			remember(a->d, from, a->block);
+	}
+	return n;
+}
+
+static bool any_late(const struct device *d, u64 at, size_t bytes)
+{
+	for (size_t from = 0; from < bytes; from += SECTOR_SIZE)
+		if (is_late(d, at + from))
+			return true;
+	return false;
+}
+
 u32 device_read_around(const struct device *d, void *buf, size_t bytes, u64 at, u8 *unread)
 {
-	u8 *part;
-	struct device raw;
-	u32 block, n = 0;
+	struct around a = { .d = d, .at = at, .end = at + bytes, .buf = buf, .unread = unread };
+	u32 n = 0;
 
 	memset(unread, 0, bytes >> SECTOR_SHIFT);
-	if (!device_try_read(d, buf, bytes, at))
+	if (!any_late(d, at, bytes) && !device_try_read(d, buf, bytes, at))
 		return 0;
-	raw = direct(d, O_RDONLY, &block);
-	part = aligned_alloc(DCD_BLOCK, DCD_BLOCK);
-	for (size_t from = 0; from < bytes; from += block) {
-		size_t size = min_t(size_t, block, bytes - from);
-
-		if (part && raw.fd >= 0 && !device_try_read(&raw, part, size, at + from)) {
-			memcpy((u8 *)buf + from, part, size);
-			continue;
-		}
-		memset((u8 *)buf + from, 0, size);
-		memset(unread + (from >> SECTOR_SHIFT), 1, size >> SECTOR_SHIFT);
-		n += (u32)(size >> SECTOR_SHIFT);
-	}
-	free(part);
-	device_close(&raw);
+	a.raw = direct(d, O_RDONLY, &a.block);
+	a.part = aligned_alloc(DCD_BLOCK, DCD_BLOCK);
+	for (u64 from = at / DCD_BLOCK * DCD_BLOCK; from < a.end; from += DCD_BLOCK)
+		n += read_block(&a, from);
+	free(a.part);
+	device_close(&a.raw);
 	return n;
 }
 
@@ -120,6 +256,7 @@ int device_read(const struct device *d, void *buf, size_t bytes, u64 at)
 
 int device_write(const struct device *d, const void *buf, size_t bytes, u64 at)
 {
+	forget(d, at, bytes);
 	while (bytes) {
 		u64 where, part = dcd_moves_part(d->moves, at, bytes, &where);
 		ssize_t n = pwrite(d->fd, buf, part, (off_t)where);
@@ -169,6 +306,7 @@ int device_rewrite(const struct device *d, const void *buf, size_t bytes, u64 at
 	struct device raw = direct(d, O_RDWR, &block);
 	int r = -1;
 
+	forget(d, at, bytes);
 	if (copy) {
 		memcpy(copy, buf, bytes);
 		if (raw.fd >= 0)

@@ -10,11 +10,13 @@
 #include "../moves.h"
 
 /* @moves: of a log: whatever is read or written goes the way that says; NULL: none is moved. */
+struct device_late;
 struct device {
 	const char *path;
 	int fd;
 	u64 bytes;
 	const struct dcd_moves *moves;
+	struct device_late *late;
 };
 
 /*
@@ -27,7 +29,8 @@ void device_close(struct device *d);
 int device_try_read(const struct device *d, void *buf, size_t bytes, u64 at);
 /*
  * All but what can't be read: that is zeroes and set in @unread, a byte for each sector. Returns how
- * many sectors. @at and @bytes are whole ones.
+ * many sectors. @at and @bytes are whole ones. What took long to fail isn't asked for again before
+ * it is written, nor by its sectors if the disk has none: as the module does (opening.h).
  */
 u32 device_read_around(const struct device *d, void *buf, size_t bytes, u64 at, u8 *unread);
 int device_read(const struct device *d, void *buf, size_t bytes, u64 at);

@@ -443,8 +443,9 @@ static int step(struct set *s, set_visit visit, void *context)
 	case DCD_WANT_SEGMENT:
 		return segment(s, visit, context);
 	case DCD_WANT_HEADER:
-		r = device_try_read(&s->log, s->buf, SECTOR_SIZE,
-				    dcd_place_of(g, s->plan.place) << SECTOR_SHIFT);
+		r = device_read_around(&s->log, s->buf, SECTOR_SIZE,
+				       dcd_place_of(g, s->plan.place) << SECTOR_SHIFT,
+				       s->unread) ? -EIO : 0;
 		dcd_plan_header(&s->plan, s->buf, r);
 		return 0;
 	case DCD_WANT_SLOTS:

@@ -5,7 +5,7 @@ a zeroing holds up."""
 from __future__ import annotations
 
 import pytest
-from labrun import KERNELS, knobs, lab
+from labrun import KERNELS, SLOW_KERNELS, knobs, lab
 
 
 @pytest.mark.parametrize("part", ["cut", "thin", "zeroing", "trim", "remote", "mkfs"])
@@ -146,4 +146,22 @@ def test_refusals_that_come_late(kernel: str) -> None:
 ])  # fmt: skip
 def test_refusals_that_come_late_can_hold(part: str, knob: str, says: str) -> None:
     run = lab("dcd_slow_refusals.py", part, options=("--sim-timeout", "3600", *knobs("dcd", knob)))
+    assert run.rc == 1 and says in run.text, run.text
+
+
+@pytest.mark.parametrize("kernel", SLOW_KERNELS)
+def test_opens_of_what_is_late_or_fails_now_and_then(kernel: str) -> None:
+    run = lab("dcd_late_open.py", kernel=kernel, options=("--sim-timeout", "36000"))
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("part", "knob", "says"), [
+    ("block", "opens_late", "the open took"), ("sector", "opens_late", "the open took"),
+    ("segment", "opens_late", "the open took"), ("rest", "opens_late", "the refusal took long"),
+    ("random", "opens_once", "what is lost: got"),
+])  # fmt: skip
+def test_an_open_can_take_long_or_lose(part: str, knob: str, says: str) -> None:
+    """The control: each is waited for by itself, and again; or nothing is asked for again."""
+    run = lab("dcd_late_open.py", part, options=("--sim-timeout", "36000", *knobs("dcd", knob)))
     assert run.rc == 1 and says in run.text, run.text

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * How the log is read by who opens the DCD: as long as that lasts the device isn't there, and
+ * whoever asked for it can't be killed. A disk may try a bad sector for seconds before it says so.
+ *
+ * What of a segment can't be read as a whole is asked for by its blocks, and what of those can't by
+ * its sectors (unless the disk itself has none that are smaller than a block): so no sector is
+ * missed that the disk can give. All of a kind are asked for at the same time, each by itself: a
+ * path that is gone takes its time once for all of them. What took long to fail isn't asked for
+ * again in this opening, but by who has written there. What failed at once may be given a moment
+ * later: it is asked for several times over a quarter of a second, and meanwhile the superblock is:
+ * if that isn't given each time, either, it isn't the place that fails, but the log, at random, and
+ * then nothing may be lost for it (@random).
+ *
+ * A log that fails as a whole, and takes its time for that, isn't searched: if it doesn't give its
+ * superblock any more, nor the header of DCD_OPENING_HEADERS places in a row, or if all that it
+ * didn't give has taken longer than DCD_OPENING_TIME, that is the end of it (@over). Nothing is
+ * taken for lost, or for an end, then: the DCD isn't opened.
+ *
+ * Who opens only; process context.
+ */
+#ifndef DCD_OPENING_H
+#define DCD_OPENING_H
+
+#include <linux/types.h>
+#include <linux/xarray.h>
+
+struct dcd_engine;
+struct dcd_io;
+
+#define DCD_OPENING_TIME	(300 * HZ)
+#define DCD_OPENING_HEADERS	8U
+
+struct dcd_opening {
+	struct xarray bad;	/* blocks with sectors that took long to fail: a bit each */
+	unsigned long spent;	/* jiffies, for what took long to fail */
+	unsigned long copies;	/* of the superblock, that have been given each time: bits */
+	unsigned int headers;	/* in a row that took long to fail */
+	unsigned int data_late;	/* reads of the data disk that took long to fail: wounded.c's */
+	bool asked;		/* whether it gives its superblock, as something has taken long */
+	bool random;		/* so are other reads, of what it is known to have */
+	bool over;		/* told */
+	u8 *state;		/* of each sector of the segment that is read */
+	struct dcd_io *ios;
+};
+
+int __must_check dcd_opening_begin(struct dcd_engine *e, struct dcd_opening *o);
+void dcd_opening_end(struct dcd_opening *o);
+/*
+ * A segment to @commit_buf; what can't be read of it is zeroes. 0, -ENOMEM, or why not all of it
+ * could be read; with @over it is of no use.
+ */
+int __must_check dcd_opening_segment(struct dcd_engine *e, struct dcd_opening *o, u64 sequence);
+/* Its header only, likewise. */
+int __must_check dcd_opening_header(struct dcd_engine *e, struct dcd_opening *o, u64 sequence);
+/* It was written. */
+void dcd_opening_written(struct dcd_engine *e, struct dcd_opening *o, u64 sequence);
+
+#endif /* DCD_OPENING_H */
