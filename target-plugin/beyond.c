@@ -9,6 +9,7 @@
 #include "engine.h"
 #include "leg.h"
 #include "lockstep-test.h"
+#include "opening.h"
 
 TEST_KNOB(bool, use_left, "a data disk is written to that was taken into use without this log");
 TEST_KNOB(bool, untold_tried, "a close goes on for a log that can't be told, with all on the data disk");
@@ -69,19 +70,9 @@ static struct dcd_beyond *find(const struct dcd_engine *e)
 static int read_slots(struct dcd_engine *e, void *slots)
 {
 	u64 at = lockstep_slots_start(e->data.sectors);
-	unsigned int i, bad = 0;
-	int r = dcd_disk_io(&e->data, REQ_OP_READ, at, slots, LOCKSTEP_SLOTS_BYTES);
 
-	for (i = 0; r && i < LOCKSTEP_SLOTS; i++) {
-		void *slot = slots + i * LOCKSTEP_SLOT_BYTES;
-
-		if (!dcd_disk_io(&e->data, REQ_OP_READ, at + i * LOCKSTEP_SLOT_SECTORS, slot,
-				 LOCKSTEP_SLOT_BYTES))
-			continue;
-		memset(slot, 0, LOCKSTEP_SLOT_BYTES);
-		bad++;
-	}
-	return bad == LOCKSTEP_SLOTS ? r : 0;
+	static_assert(LOCKSTEP_SLOTS == DCD_PARTS);
+	return dcd_opening_parts(e, at, slots, LOCKSTEP_SLOT_BYTES) < LOCKSTEP_SLOTS ? 0 : -EIO;
 }
 
 /* An error when asking says nothing: a DCD serves what it can of a data disk with bad places. */

@@ -9,6 +9,7 @@
 
 #include "engine.h"
 #include "lockstep-test.h"
+#include "opening.h"
 
 TEST_KNOB(bool, any_claim, "a log may be in several DCDs, by other names of its disk");
 TEST_KNOB(bool, claims_late, "three seconds pass from when the superblock is read to the claim");
@@ -74,17 +75,6 @@ static int check_data(const struct dcd_engine *e, const struct dcd_super *s)
 	return -EBUSY;
 }
 
-/* What can't be read is blank: a DCD serves what it can of a data disk with bad places. */
-static void read_supers(struct dcd_engine *e, u8 *blocks)
-{
-	unsigned int i;
-
-	for (i = 0; i < 2; i++, blocks += DCD_BLOCK)
-		if (dcd_disk_io(&e->data, REQ_OP_READ, i * (DCD_BLOCK >> SECTOR_SHIFT), blocks,
-				DCD_BLOCK))
-			memset(blocks, 0, DCD_BLOCK);
-}
-
 int dcd_claim(struct dcd_engine *e)
 {
 	struct claim *c = kzalloc(sizeof(*c), GFP_KERNEL);
@@ -124,7 +114,8 @@ int dcd_claim_check(struct dcd_engine *e)
 
 	if (!blocks)
 		return -ENOMEM;
-	read_supers(e, blocks);
+	/* What can't be read is blank: a DCD serves what it can of a data disk with bad places. */
+	(void)dcd_opening_parts(e, 0, blocks, DCD_BLOCK);
 	mutex_lock(&claims_lock);
 	if (!is_claimed(e)) {
 		pr_err("dcd: %s: the log %pg was formatted while it was opened: try again\n",

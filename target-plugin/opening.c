@@ -260,3 +260,24 @@ void dcd_opening_written(struct dcd_engine *e, struct dcd_opening *o, u64 sequen
 	for (; at < end; at++)
 		xa_erase(&o->bad, at);
 }
+
+unsigned int dcd_opening_parts(struct dcd_engine *e, u64 sector, void *buf, size_t bytes)
+{
+	DECLARE_WAIT_QUEUE_HEAD_ONSTACK(wait);
+	struct dcd_io io[DCD_PARTS];
+	unsigned int i, bad = 0;
+	struct dcd_ios ios;
+
+	dcd_ios_init(&ios, &e->data, &wait);
+	for (i = 0; i < DCD_PARTS; i++)
+		dcd_io_begin(&ios, &io[i], REQ_OP_READ | REQ_NOMERGE,
+			     sector + i * (bytes >> SECTOR_SHIFT), buf + i * bytes, bytes);
+	dcd_ios_wait(&ios, 0);
+	for (i = 0; i < DCD_PARTS; i++) {
+		if (!io[i].status)
+			continue;
+		memset(buf + i * bytes, 0, bytes);
+		bad++;
+	}
+	return bad;
+}

@@ -56,4 +56,11 @@ int __must_check dcd_opening_header(struct dcd_engine *e, struct dcd_opening *o,
 /* It was written. */
 void dcd_opening_written(struct dcd_engine *e, struct dcd_opening *o, u64 sequence);
 
+/*
+ * Of the data disk: two parts of @bytes, one behind the other, at the same time. How many can't be
+ * read: those are zeroes. At any time.
+ */
+#define DCD_PARTS	2U
+unsigned int dcd_opening_parts(struct dcd_engine *e, u64 sector, void *buf, size_t bytes);
+
 #endif /* DCD_OPENING_H */

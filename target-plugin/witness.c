@@ -25,6 +25,7 @@
 #define MOST		(DCD_BLOCK >> SECTOR_SHIFT)	/* sectors of one */
 
 TEST_KNOB(bool, witnesses_stay, "refused writes go past a dead log over what its superblock names");
+TEST_KNOB(bool, in_turn, "an open asks the data disk for one witness after the other");
 TEST_KNOB(bool, any_data, "any data disk of the right size is taken for the right one");
 
 void dcd_witness_begin(struct dcd_engine *e)
@@ -95,26 +96,57 @@ static bool covered(struct dcd_engine *e, const struct dcd_witnessed *w)
 	return p.value || p.last != last;
 }
 
-int dcd_witness_check(struct dcd_engine *e)
+/* What is asked for, and what the disk gives. */
+struct asked {
+	struct dcd_witnessed w[DCD_WITNESSES];
+	struct dcd_io ios[DCD_WITNESSES];
+	u8 bytes[DCD_WITNESSES][DCD_BLOCK];
+	unsigned int n;
+};
+
+/*
+ * All at a time, and none merged with another one: a disk that is gone may take long to fail, and
+ * it takes that once.
+ */
+static void ask(struct dcd_engine *e, struct asked *a)
 {
-	u8 *buf = kmalloc(DCD_BLOCK, GFP_KERNEL);
-	unsigned int asked = 0, wrong = 0;
+	DECLARE_WAIT_QUEUE_HEAD_ONSTACK(wait);
 	struct dcd_witnessed w;
-	int r = 0;
+	struct dcd_ios ios;
 	u32 i;
 
-	if (!buf)
-		return -ENOMEM;
+	dcd_ios_init(&ios, &e->data, &wait);
 	for (i = 0; i < DCD_WITNESSES; i++) {
 		if (!dcd_witness_of(&e->super, i, &w) || covered(e, &w))
 			continue;
+		a->w[a->n] = w;
+		dcd_io_begin(&ios, &a->ios[a->n], REQ_OP_READ | REQ_NOMERGE, w.sector,
+			     a->bytes[a->n], w.sectors << SECTOR_SHIFT);
+		a->n++;
+		if (test_knob(in_turn))
+			dcd_ios_wait(&ios, 0);
+	}
+	dcd_ios_wait(&ios, 0);
+}
+
+int dcd_witness_check(struct dcd_engine *e)
+{
+	struct asked *a = kvzalloc(sizeof(*a), GFP_KERNEL);
+	unsigned int asked = 0, wrong = 0;
+	int r = 0;
+	u32 i;
+
+	if (!a)
+		return -ENOMEM;
+	ask(e, a);
+	for (i = 0; i < a->n; i++) {
 		/* An error says nothing: a DCD serves what it can of a disk with bad places. */
-		if (dcd_disk_io(&e->data, REQ_OP_READ, w.sector, buf, w.sectors << SECTOR_SHIFT))
+		if (a->ios[i].status)
 			continue;
 		asked++;
-		wrong += dcd_crc(buf, w.sectors << SECTOR_SHIFT) != w.crc;
+		wrong += dcd_crc(a->bytes[i], a->w[i].sectors << SECTOR_SHIFT) != a->w[i].crc;
 	}
-	kfree(buf);
+	kvfree(a);
 	if (dcd_witnesses_deny(asked, wrong, e->keeps) && !test_knob(any_data)) {
 		pr_err("dcd: %s: %u of %u blocks that the data disk had when the log %pg (uuid %pU) was used last are others on %pg: it is another disk, or an older copy, or was written to without the DCD. Nothing of the log is written there. If it is to have what is in the log for all that: dcd recover --force, once\n",
 		       e->name, wrong, asked, e->log.bdev, e->super.uuid, e->data.bdev);

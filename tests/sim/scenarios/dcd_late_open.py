@@ -6,6 +6,7 @@ request, or it fails now and then. The power was cut, so the live part of the lo
   sector    a sector of it, of writes of one sector each: those beside it are there
   segment   all that was written to a place
   rest      the log gives nothing from a place on: it isn't opened; once it is well nothing is lost
+  data      the data disk gives nothing: it is asked whether it is the right one, all the same
   random    one of five requests fails: nothing is lost for that
 
 Arguments: parts (all of them if there are none).
@@ -131,6 +132,20 @@ def rest() -> None:
         box.away()
 
 
+def data() -> None:
+    base.step("the data disk gives nothing, and takes 7 s to say so")
+    box = Box(nvram="lab", settings="destage_idle_ms=1,scrub_kib=0", log_mib=4)
+    with box.disk() as disk:
+        for n in range(64):
+            disk.write(n * 128, blk.pattern(f"{n}", SIZE))
+        box.destaged()
+    box.data.fail_late(LATE_MS)
+    opened(box, 25)
+    box.data.heal()
+    box.close()
+    box.away()
+
+
 def random() -> None:
     for nvram in NVRAMS:
         base.step(f"{nvram}: one of five requests for the log fails while it is opened")
@@ -154,7 +169,7 @@ def random() -> None:
 
 
 PARTS: dict[str, Callable[[], None]] = {
-    one.__name__: one for one in (block, sector, segment, rest, random)
+    one.__name__: one for one in (block, sector, segment, rest, data, random)
 }
 base.put(Path("/proc/sys/kernel/hung_task_timeout_secs"), 0)
 for part in sys.argv[1:] or PARTS:
