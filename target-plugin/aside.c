@@ -35,8 +35,7 @@ static void read_aside(struct work_struct *work)
 	bool left;
 
 	a->error = dcd_disk_io(&e->log, REQ_OP_READ | REQ_SYNC, a->sector, a->buf, a->bytes);
-	if (!a->error && time_before(jiffies, began + DCD_LATE))
-		dcd_proof_in_time(e, a->sector);
+	dcd_proof_read(e, a->sector, a->error, began);
 	spin_lock(&e->lock);
 	left = a->left;
 	a->done = true;

@@ -153,7 +153,7 @@ static void end(struct dcd_engine *e, struct dcd_request *rq, struct log_read *l
 		r = -ESTALE;
 	} else if (r) {
 		dcd_count(e, DCD_N_LOG_READ_ERRORS, 1);
-		dcd_proof_doubt(e, dcd_segment_of(e, &l->place));
+		dcd_proof_unread(e, dcd_segment_of(e, &l->place));
 		pr_err_ratelimited("dcd: %s: can't read what is at sector %llu from the log disk %pg: error %d\n",
 				   e->name, (u64)l->place.sector, e->log.bdev, r);
 	} else {

@@ -42,7 +42,7 @@ static void log_failed_to_read(struct dcd_engine *e, const struct dcd_load *l)
 		return;
 	}
 	dcd_count(e, DCD_N_LOG_READ_ERRORS, 1);
-	dcd_proof_doubt(e, dcd_segment_of(e, &l->place));
+	dcd_proof_unread(e, dcd_segment_of(e, &l->place));
 	if (!e->log_unreadable)
 		pr_err("dcd: %s: can't read %llu sectors from %llu on from the log %pg: error %d; the data disk has older data there, trying again\n",
 		       e->name, (u64)(l->place.last - l->place.sector + 1), (u64)l->place.sector,

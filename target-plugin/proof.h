@@ -8,8 +8,12 @@
  * moment (aside.h; where that was so the last time nobody waits for it at all), its slot is pinned
  * (slots.c): what is read of it comes from there, and the destager brings it to the data disk at
  * once. After a cut recovery takes it from that slot. If too many slots are pinned it is a write
- * that failed: the log is dead (engine.h). So it is at once with an NVRAM that doesn't keep its
- * content, or none, if nothing can be moved; what takes long there is believed.
+ * that failed: the log is dead (engine.h).
+ *
+ * With an NVRAM that doesn't keep its content, or none, it is that at once if nothing can be moved.
+ * What takes long there is believed, but where a read has failed it is waited for, as long as
+ * DCD_PROOF_WAITS: a disk may try a bad block for seconds before it says so, and then that is moved
+ * as any other.
  *
  * It is known in memory only, one bit a place; the next opening has to find it again: recovery and
  * scrub do, as soon as something that counts is there. A disk that answers from a cache of its own
@@ -22,10 +26,16 @@
 
 struct dcd_engine;
 
-/* @places, and those of them that take long, @slow: bits; @buf: for who commits. */
+#define DCD_PROOF_WAITS (60 * HZ)
+
+/*
+ * @places, those of them that take long, @slow, and those where a read failed, @failed: bits. @buf:
+ * for who commits.
+ */
 struct dcd_proof {
 	unsigned long *places;
 	unsigned long *slow;
+	unsigned long *failed;
 	void *buf;
 };
 
@@ -34,11 +44,14 @@ void dcd_proof_free(struct dcd_engine *e);
 
 /* The place of this segment is in doubt from now on. Any context. */
 void dcd_proof_doubt(struct dcd_engine *e, u64 segment);
-/* What was read at this sector of the log came soon. Any context. */
-void dcd_proof_in_time(struct dcd_engine *e, u64 sector);
+void dcd_proof_unread(struct dcd_engine *e, u64 segment);	/* the same, as a read has failed */
+/* What was read at this sector of the log has come, or failed, since @began. Any context. */
+void dcd_proof_read(struct dcd_engine *e, u64 sector, int error, unsigned long began);
+/* How long who proves waits for what he reads there (jiffies). */
+unsigned long dcd_proof_patience(const struct dcd_engine *e, u64 sector);
 /*
  * What was written there, and is durable, is there, or needn't be proved: 0. -ETIME: nobody knows.
- * Sleeps for a moment.
+ * Sleeps for a moment, or as long as the disk takes to fail.
  */
 int __must_check dcd_proof(struct dcd_engine *e, u64 segment, void *buf, u32 bytes);
 

@@ -243,8 +243,9 @@ static int write_part(struct dcd_engine *e, u64 sector, u8 *buf, u32 at, u32 byt
 
 static int read_part(struct dcd_engine *e, u64 sector, u8 *buf, u32 at, u32 bytes)
 {
+	unsigned long patience = max_t(unsigned long, dcd_proof_patience(e, sector), DCD_LATE);
 	int r = dcd_aside_read(e, sector + (at >> SECTOR_SHIFT), e->proof.buf + at, bytes,
-			       DCD_LATE);
+			       patience);
 
 	return r ?: memcmp(e->proof.buf + at, buf + at, bytes) ? -EBADMSG : 0;
 }

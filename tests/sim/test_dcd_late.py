@@ -143,6 +143,7 @@ def test_refusals_that_come_late(kernel: str) -> None:
     ("stall", "stall_counts", "writes that failed"),
     ("data_stall", "stall_fails", "writes that failed"),
     ("block", "spares_hurry", "blocks that were moved: got 0"),
+    ("unread", "late_believed", "lap after lap writes are lost"),
 ])  # fmt: skip
 def test_refusals_that_come_late_can_hold(part: str, knob: str, says: str) -> None:
     run = lab("dcd_slow_refusals.py", part, options=("--sim-timeout", "3600", *knobs("dcd", knob)))

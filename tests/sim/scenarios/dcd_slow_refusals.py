@@ -9,6 +9,7 @@ that is tried again and again, and no hang.
   stall     the log is away for a moment, and what was under way hangs for 3 s before
   data_stall  the same of the data disk, of which all writes have need
   block     a block of the log is bad, and takes 7 s to refuse a write
+  unread    one takes writes, doesn't give what it was given, and takes 7 s to say so
 
 Arguments: parts (all of them if there are none).
 """
@@ -249,10 +250,34 @@ def block() -> None:
     box.away()
 
 
+def unread() -> None:
+    for nvram in ("none", "dram:battery"):
+        base.step(f"{nvram}: a block of the log can't be read, and takes 7 s to say so")
+        box = Box(nvram=nvram, log_mib=4, nvram_bytes=4096 + SLOTS * SEGMENT,
+                  settings="busy_after_ms=60000,scrub_kib=0,read_cache_bytes=0,"
+                  "destage_idle_ms=3600000,destage_low=60,destage_high=95")  # fmt: skip
+        place = RING_START // blk.SECTOR + 5 * SEGMENT // blk.SECTOR + 40
+        model = Model(box.data.sectors)
+        with box.disk() as disk:
+            box.log.fail_reads_late(7000, (place, place + 7))
+            for lap in range(6):
+                for n in range(48):
+                    filled(disk, model, 128 * (n + 48 * (lap % 2)), 128 * (n + 48 * (lap % 2)) + 96,
+                           f"{lap} {n}", 96)  # fmt: skip
+                    time.sleep(0.15)
+                print(f"  lap {lap}: lost {box.count('lost_places')} moved "
+                      f"{box.count('moved_blocks')}", flush=True)  # fmt: skip
+            said = box.info()
+            base.expect(box.count("lost_places") <= 1, f"lap after lap writes are lost: {said}")
+            base.equal(box.count("moved_blocks"), 1, f"blocks that were moved: {said}")
+            box.log.heal()
+        box.away()
+
+
 PARTS: dict[str, Callable[[], None]] = {
     one.__name__: one
     for one in (discard, zeroing, left, left_late, log, well_again, slow_death, stall, data_stall,
-                block)
+                block, unread)
 }
 for part in sys.argv[1:] or PARTS:
     PARTS[part]()
