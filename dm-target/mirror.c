@@ -244,9 +244,12 @@ static void count_errors(struct write *w, unsigned int failed)
 }
 
 /* What the caller is told: a leg that was abandoned has said nothing. */
+/* BLK_STS_AGAIN is what this file says of a write that is held. */
 static blk_status_t error_of(const struct write *w, enum leg_id leg)
 {
-	return leg_in(w->abandoned, leg) ? BLK_STS_IOERR : w->status[leg];
+	bool ours = leg_in(w->abandoned, leg) || w->status[leg] == BLK_STS_AGAIN;
+
+	return ours ? BLK_STS_IOERR : w->status[leg];
 }
 
 /* Keep it until the standing changes, or the target is marked. */
