@@ -8,12 +8,13 @@
  *
  * A block is bad if it fails alone, and for good: the write that brought it up was tried for a
  * while before (blip.h), and the log works elsewhere, as spares and table are written. Where more
- * than DCD_SPARES_AT_ONCE of one segment fail, or they can't all be found within DCD_SPARES_TIME,
- * or in as much time as the disk takes to fail a few of them, that is a log that fails. Where one
- * takes over a second to fail, it has to take a write of a spare, or of the table, before any is
- * searched for: of a log that is dead each would be waited for. A log that fails is one
- * without spares, too: what becomes of it then is said in engine.h and proof.h, as it is of a
- * superblock's copy that takes no writes: those have no spares.
+ * than DCD_SPARES_AT_ONCE of one segment fail that is a log that fails. Of those that can't all be
+ * found within DCD_SPARES_TIME, or in as much time as the disk takes to fail a few of them, those
+ * that were found are moved, and the next try looks for the next ones. Where one takes over a
+ * second to fail, it has to take a write of a spare, or of the table, before any is searched for:
+ * of a log that is dead each would be waited for. A log that fails is one without spares, too: what
+ * becomes of it then is said in engine.h and proof.h, as it is of a superblock's copy that takes no
+ * writes: those have no spares.
  *
  * What disk.c reads and writes of the log goes the way that @now says (dcd_disk's @moves, which is
  * replaced as a whole, by RCU). It changes only for blocks of a segment that is being written,

@@ -142,7 +142,9 @@ def test_refusals_that_come_late(kernel: str) -> None:
     ("slow_death", "dead_searched", "of 75 s writes stood"),
     ("stall", "stall_counts", "writes that failed"),
     ("data_stall", "stall_fails", "writes that failed"),
-    ("block", "spares_hurry", "blocks that were moved: got 0"),
+    ("close", "close_others", "the close took"),
+    ("scratch", "spares_forget", "writes that failed"),
+    ("scratch", "spares_hurry", "writes that failed"),
     ("unread", "late_believed", "lap after lap writes are lost"),
 ])  # fmt: skip
 def test_refusals_that_come_late_can_hold(part: str, knob: str, says: str) -> None:

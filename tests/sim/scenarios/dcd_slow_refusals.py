@@ -8,7 +8,9 @@ that is tried again and again, and no hang.
   log       the log is dead, and takes 30 s to refuse a write
   stall     the log is away for a moment, and what was under way hangs for 3 s before
   data_stall  the same of the data disk, of which all writes have need
+  close     the data disk is dead, and takes 30 s to say so
   block     a block of the log is bad, and takes 7 s to refuse a write
+  scratch   likewise six of them in a row
   unread    one takes writes, doesn't give what it was given, and takes 7 s to say so
 
 Arguments: parts (all of them if there are none).
@@ -22,9 +24,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 from dcdlab import RING_START, SEGMENT, Box, Model, filled
-from locklab import base, blk
+from locklab import base, blk, lio
 from statelab import Beside
 
 SLOTS = 8
@@ -236,16 +239,43 @@ def slow_death() -> None:
     box.away()
 
 
+def close() -> None:
+    base.step("the data disk is dead, and takes 30 s to say so: a close")
+    box = Box(nvram="none", data_mib=16, log_mib=4,
+              settings="scrub_kib=0,busy_after_ms=3000,destage_idle_ms=200")  # fmt: skip
+    with lio.look(box.open()) as node, blk.Disk(node) as disk:
+        box.data.fail_late(30000)
+        for at in (16, 9000, 23000):
+            disk.write(at, blk.pattern("late", 8))
+        time.sleep(33)
+    took = blk.timed(box.close)
+    base.expect(took < 62, f"the close took {took:.0f} s")
+    base.until(box.data.unused, "what is late to come back", 100)
+    box.data.heal()
+    box.away()
+
+
 def block() -> None:
     base.step("a block of the log is bad, and takes 7 s to say so")
+    bad_blocks(1, 150, 8)
+
+
+def scratch() -> None:
+    base.step("six blocks of the log are, in a row")
+    bad_blocks(6, 300, 64)
+
+
+def bad_blocks(n: int, seconds: float, written: int) -> None:
     box = Box(nvram="dram:battery", data_mib=64, log_mib=16, nvram_bytes=4096 + 32 * SEGMENT,
               settings="scrub_kib=0,busy_after_ms=60000")  # fmt: skip
     place = RING_START // blk.SECTOR + 40 * SEGMENT // blk.SECTOR + 24
     with box.disk() as disk:
-        box.log.refuse_late(7000, place, place + 7)
-        loaded(disk, 150)
-        base.equal(box.count("moved_blocks"), 1, "blocks that were moved")
-        base.equal(loaded(disk, 150), (0, 0), "seconds that writes stood then, writes that failed")
+        # Longer than writes stand: SCSI would give the LUN up.
+        base.put(Path("/sys/block", Path(disk.node).name, "device/timeout"), 600)
+        box.log.refuse_late(7000, place, place + 8 * n - 1)
+        base.equal(loaded(disk, seconds, written)[1], 0, "writes that failed")
+        base.equal(box.count("moved_blocks"), n, "blocks that were moved")
+        base.equal(loaded(disk, 150, written), (0, 0), "seconds that writes stood then, failed")
         box.log.heal()
     box.away()
 
@@ -277,7 +307,7 @@ def unread() -> None:
 PARTS: dict[str, Callable[[], None]] = {
     one.__name__: one
     for one in (discard, zeroing, left, left_late, log, well_again, slow_death, stall, data_stall,
-                block, unread)
+                close, block, scratch, unread)
 }
 for part in sys.argv[1:] or PARTS:
     PARTS[part]()
