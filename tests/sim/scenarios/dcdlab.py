@@ -429,10 +429,10 @@ class Box:
         assert self.store
         return self.store.info()
 
-    def says(self, text: str, what: str) -> None:
+    def says(self, text: str, what: str, seconds: float = 120) -> None:
         """Waits until info has it."""
         try:
-            base.until(lambda: text in self.info(), what)
+            base.until(lambda: text in self.info(), what, seconds)
         except base.Wrong as err:
             raise base.Wrong(f"{err}; info: {self.info()}") from None
 

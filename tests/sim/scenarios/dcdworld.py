@@ -404,7 +404,8 @@ class World:
         if OWN["ring"] == "full" and failing:
             # What the data disk didn't take is tried when something is destaged.
             self.box.set(LET_GO)
-        self.box.says("log ok, data ok", "the disks to be told well")
+        # One that is slow to fail is asked as seldom.
+        self.box.says("log ok, data ok", "the disks to be told well", 900)
         if self.worn and "header" not in self.worn and self.box.count("nvram_errors"):
             base.until(lambda: self.box.count("slots_retired"), "a bad slot to be retired")
         self.write(100, 12)
@@ -424,7 +425,7 @@ class World:
     def _judge_left(self) -> None:
         base.equal(len(self.look("without the log")), 0, "sectors that are lost")
         base.until(partial(self.written, 100, 12), "a write without the log")
-        self.box.says("log LEFT, data ok", "the data disk to be told well")
+        self.box.says("log LEFT, data ok", "the data disk to be told well", 900)
         self.look_at_data("written through")
         self.write(98, 12)
         self.writes_end("a write before the cut")
