@@ -48,8 +48,8 @@ class Found:
 
 
 def inspect(given: str, *, search: bool = True, besides: str = "") -> Found:
-    """Looks at a device; refuses one in use, whatever it carries. `besides`: the mirror that may
-    have it."""
+    """Looks at a device; refuses one in use, by whatever path, whatever it carries. `besides`: the
+    mirror that may have it."""
     at = device.look(given)
     used = device.uses(at, besides=besides)
     if used:
@@ -59,6 +59,7 @@ def inspect(given: str, *, search: bool = True, besides: str = "") -> Found:
     leg = meta.examine(at.node, search=search)
     if leg.kind == "absent":
         raise Failed(f"{given}: {leg.reason}")
+    refuse_running(at, leg, besides=besides)
     if leg.warning:
         print(f"Warning: {given}: {leg.warning}.", file=sys.stderr)
     return Found(at, device.signs(at), replace(leg, raw={}), device.has_data(at))
@@ -424,11 +425,10 @@ def source_node(kept: config.Config, leg: str, *, running: bool) -> str:
     return device.by_number(table.Table.parse(dm.table(kept.name)).devices[rest])
 
 
-def refuse_running(found: Found) -> None:
+def refuse_running(at: device.Device, leg: meta.Leg, *, besides: str) -> None:
     """By another path, whose number nobody uses, it may be the leg of a mirror that runs."""
-    leg = found.mirror
     for name in dm.names() if leg.exists else []:
-        there = dm.info(name)
+        there = None if name == besides else dm.info(name)
         if there is None or there.uuid not in ("", dm.UUID_PREFIX + leg.uuid):
             continue
         number = table.Table.parse(dm.table(name)).devices[leg.leg]
@@ -439,7 +439,7 @@ def refuse_running(found: Found) -> None:
         same = seen.leg_uuid == leg.leg_uuid if seen.exists else there.uuid != ""
         if same:
             raise Refused(
-                f"{found.at.given} carries the superblock of the {leg.leg} leg of {name}, which"
+                f"{at.given} carries the superblock of the {leg.leg} leg of {name}, which"
                 f" is in use as {number}: it is that disk by another path, or a copy of it."
                 f" Nothing was changed. If that leg is to go: lockstep fail {name} {leg.leg}, and"
                 " replace it. A copy is wiped while the mirror is stopped, or on another host"
@@ -451,7 +451,6 @@ def wipe(args: argparse.Namespace) -> None:
     found = inspect(args.device)
     if not found.mirror.ours:
         raise Refused(f"{args.device} is no leg of a mirror: {found.mirror.reason}")
-    refuse_running(found)
     grown = found.mirror.kind == "grown"
     if grown and not args.force:
         raise Refused(
@@ -464,6 +463,5 @@ def wipe(args: argparse.Namespace) -> None:
         file=sys.stderr,
     )
     confirmed(f"Wipe the metadata of {args.device}?", found, given=args.yes)
-    refuse_running(found)
     meta.wipe(found.at.node, force=grown)
     print(f"{args.device}: the metadata is gone")

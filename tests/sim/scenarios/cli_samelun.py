@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Another path of the only good leg's disk: nothing makes it the other leg, --force or not, nor
-wipes it while the mirror runs."""
+"""Another path of the only good leg's disk: nothing makes it the other leg, or one of another
+mirror, --force or not, nor wipes it while the mirror runs."""
 
 import clilab
 from clilab import good, refused
@@ -20,7 +20,7 @@ def has(tag: str, sector: int) -> None:
         base.expect(disk.read(sector, 8) == blk.pattern(tag, 8), f"{tag!r} is there")
 
 
-local, remote = Leg("llocal", mib=16), Leg("lremote", mib=16)
+local, remote, spare = (Leg(name, mib=16) for name in ("llocal", "lremote", "lspare"))
 good("create", "m", local.node, remote.node, "--yes")
 clilab.in_sync()
 put("both", 0)
@@ -41,6 +41,9 @@ refused(3, "wipe", other, "--yes", says=("the remote leg of m, which is in use",
 refused(3, "replace", "m", "remote", other, "--yes",
         says=("the only one that has everything", "re-add m local", "re-add m remote"))  # fmt: skip
 refused(3, "fail", "m", "remote", says=("isn't in sync",))
+for legs in ((other, spare.node), (spare.node, other)):
+    refused(3, "create", "n", *legs, "--yes", "--force", "--force-local",
+            says=("the remote leg of m, which is in use", "another path"))  # fmt: skip
 has("both", 0)
 has("alone", 64)
 put("still", 128)
