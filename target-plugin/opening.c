@@ -13,6 +13,7 @@
 #define OTHERS	4U	/* before each of them so many of each copy of the superblock */
 
 TEST_KNOB(bool, opens_late, "an open asks for each bad sector by itself, and for all of them anew each time");
+TEST_KNOB(bool, opens_blind, "an open past a log that is away for a moment is refused");
 TEST_KNOB(bool, opens_once, "an open takes for lost what the log doesn't give at once");
 
 /* What is known of a sector of the segment that is read. */
@@ -86,14 +87,37 @@ static bool took_long(struct dcd_opening *o, unsigned long began)
 	return true;
 }
 
+/*
+ * Does it give its superblock? A path that breaks lets what is under way wait before that fails,
+ * refuses what comes next at once, and may be whole a moment later.
+ */
+static bool is_there(struct dcd_engine *e, struct dcd_opening *o)
+{
+	u8 *buf = kmalloc(DCD_BLOCK, GFP_KERNEL);
+	unsigned long until = jiffies + DCD_BLIP;
+	unsigned int i;
+	int r = 0;
+
+	for (i = 0; buf; i++) {
+		r = dcd_disk_io(&e->log, REQ_OP_READ, o->copy * SECTORS, buf, DCD_BLOCK);
+		if (!r)
+			break;
+		o->copy ^= 1;
+		if (i && (time_after(jiffies, until) || test_knob(opens_blind)))
+			break;
+		msleep(i * 20);
+	}
+	kfree(buf);
+	return !r;
+}
+
 /* Some of what took long has failed: is it worth to go on? */
 static int go_on(struct dcd_engine *e, struct dcd_opening *o)
 {
 	if (test_knob(opens_late))
 		return 0;
-	if (!o->asked && !gives_others(e, o, 1))
+	if (!is_there(e, o))
 		return give_up(e, o, "doesn't give its superblock any more");
-	o->asked = true;
 	return o->spent < DCD_OPENING_TIME ? 0 :
 	       give_up(e, o, "that has taken five minutes by now");
 }
@@ -144,6 +168,8 @@ static int all_bad(struct dcd_engine *e, struct dcd_opening *o, u64 start)
 		o->state[i] = BAD;
 		r = remember(o, start + i);
 	}
+	if (!r)
+		o->random = !gives_others(e, o, OTHERS) && !test_knob(opens_once);
 	return r ?: go_on(e, o);
 }
 

@@ -8,14 +8,14 @@
  * missed that the disk can give. All of a kind are asked for at the same time, each by itself: a
  * path that is gone takes its time once for all of them. What took long to fail isn't asked for
  * again in this opening, but by who has written there. What failed at once may be given a moment
- * later: it is asked for several times over a quarter of a second, and meanwhile the superblock is:
- * if that isn't given each time, either, it isn't the place that fails, but the log, at random, and
- * then nothing may be lost for it (@random).
+ * later: it is asked for several times over a quarter of a second. Before anything is given up the
+ * superblock is asked for as well: if that isn't given each time, either, it isn't the place that
+ * fails, but the log, at random, and then nothing may be lost for it (@random).
  *
  * A log that fails as a whole, and takes its time for that, isn't searched: if it doesn't give its
- * superblock any more, nor the header of DCD_OPENING_HEADERS places in a row, or if all that it
- * didn't give has taken longer than DCD_OPENING_TIME, that is the end of it (@over). Nothing is
- * taken for lost, or for an end, then: the DCD isn't opened.
+ * superblock for DCD_BLIP (blip.h), nor the header of DCD_OPENING_HEADERS places in a row, or if
+ * all that it didn't give has taken longer than DCD_OPENING_TIME, that is the end of it (@over).
+ * Nothing is taken for lost, or for an end, then: the DCD isn't opened.
  *
  * Who opens only; process context.
  */
@@ -36,8 +36,8 @@ struct dcd_opening {
 	unsigned long spent;	/* jiffies, for what took long to fail */
 	unsigned long copies;	/* of the superblock, that have been given each time: bits */
 	unsigned int headers;	/* in a row that took long to fail */
+	unsigned int copy;	/* of the superblock, that was given last */
 	unsigned int data_late;	/* reads of the data disk that took long to fail: wounded.c's */
-	bool asked;		/* whether it gives its superblock, as something has taken long */
 	bool random;		/* so are other reads, of what it is known to have */
 	bool over;		/* told */
 	u8 *state;		/* of each sector of the segment that is read */

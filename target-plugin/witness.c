@@ -96,11 +96,12 @@ static bool covered(struct dcd_engine *e, const struct dcd_witnessed *w)
 	return p.value || p.last != last;
 }
 
-/* What is asked for, and what the disk gives. */
+/* What the disk gives, and what it is asked for. */
 struct asked {
+	/* First, so that each is in one page: dm-crypt refuses parts of its sectors. */
+	u8 bytes[DCD_WITNESSES][DCD_BLOCK];
 	struct dcd_witnessed w[DCD_WITNESSES];
 	struct dcd_io ios[DCD_WITNESSES];
-	u8 bytes[DCD_WITNESSES][DCD_BLOCK];
 	unsigned int n;
 };
 

@@ -8,7 +8,8 @@
  *         survives the dm device, until it is forgotten (site-cut.h)
  * DEVICE  data are on that block device, only the time is modelled
  *
- *   block N              bytes of a logical block, 512 to 4096 (512); parts of one are I/O errors
+ *   block N              bytes of a logical block, 512 to 4096 (512); parts of one are I/O errors,
+ *                        and so is one in two pieces of memory
  *   write_cache on|off   volatile write cache (on)
  *   zeroes on|off        knows how to write zeroes, so discards needn't be relied on for that (on)
  *   cache_bytes N        its size (8388608); 0: no bound, except on a spindle
@@ -308,13 +309,28 @@ static bool hold_back(struct dm_target *ti, struct bio *bio)
 	return yes;
 }
 
+/* Is a block of the disk in two pieces of memory? dm-crypt and dm-integrity refuse that, too. */
+static bool is_split(struct bio *bio, unsigned int block)
+{
+	struct bvec_iter iter;
+	struct bio_vec bv;
+	bool split = false;
+
+	if (block == SECTOR_SIZE || !bio_has_data(bio))
+		return false;
+	bio_for_each_segment(bv, bio, iter)
+		split |= bv.bv_len & (block - 1);
+	return split;
+}
+
 static int media_do(struct dm_target *ti, struct bio *bio)
 {
 	struct media_io *io = dm_per_bio_data(bio, sizeof(*io));
 	sector_t sector = dm_target_offset(ti, bio->bi_iter.bi_sector);
 	struct media *m = ti->private;
 
-	if (((sector << SECTOR_SHIFT) | bio->bi_iter.bi_size) & (m->block - 1))
+	if ((((sector << SECTOR_SHIFT) | bio->bi_iter.bi_size) & (m->block - 1)) ||
+	    is_split(bio, m->block))
 		return DM_MAPIO_KILL;
 	if (m->dev) {
 		bio_set_dev(bio, m->dev->bdev);

@@ -16,11 +16,13 @@
 /* One that takes longer isn't asked again. */
 #define LATE_MS 250
 
-/* Blocks with sectors that took long to fail: a bit each. */
-struct device_late {
-	size_t n;
-	struct { u64 block; u8 sectors; } *of;
-};
+/* Blocks of what is open with sectors that took long to fail: a bit each. */
+static struct slow {
+	int fd;
+	u8 sectors;
+	u64 block;
+} *slow;
+static size_t nr_slow;
 
 int device_open(struct device *d, const char *what, const char *path, bool for_writing)
 {
@@ -28,7 +30,6 @@ int device_open(struct device *d, const char *what, const char *path, bool for_w
 
 	d->path = path;
 	d->moves = NULL;
-	d->late = NULL;
 	d->fd = open(path, (for_writing ? O_RDWR | O_EXCL : O_RDONLY) | O_CLOEXEC);
 	if (d->fd < 0 || fstat(d->fd, &st)) {
 		fprintf(stderr, "dcd: %s %s: %s%s\n", what, path, strerror(errno),
@@ -47,19 +48,25 @@ int device_open(struct device *d, const char *what, const char *path, bool for_w
 		fprintf(stderr, "dcd: %s %s: neither a block device nor a file\n", what, path);
 		return -1;
 	}
-	d->late = calloc(1, sizeof(*d->late));
 	return 0;
+}
+
+/* They were written, or it is closed. */
+static void forget(const struct device *d, u64 at, u64 end)
+{
+	for (size_t i = 0; i < nr_slow; i++)
+		if (slow[i].fd == d->fd && (slow[i].block + 1) * DCD_BLOCK > at &&
+		    slow[i].block * DCD_BLOCK < end)
+			slow[i].sectors = 0;
 }
 
 void device_close(struct device *d)
 {
-	if (d->fd >= 0)
+	if (d->fd >= 0) {
+		forget(d, 0, d->bytes);
 		close(d->fd);
+	}
 	d->fd = -1;
-	if (d->late)
-		free(d->late->of);
-	free(d->late);
-	d->late = NULL;
 }
 
 int device_try_read(const struct device *d, void *buf, size_t bytes, u64 at)
@@ -88,7 +95,6 @@ static struct device direct(const struct device *d, int how, u32 *block)
 
 	*block = DCD_BLOCK;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", d->fd);
-	raw.late = NULL;
 	raw.fd = open(path, how | O_DIRECT | O_CLOEXEC);
 	if (raw.fd < 0)
 		raw.fd = dup(d->fd);
@@ -99,9 +105,9 @@ static struct device direct(const struct device *d, int how, u32 *block)
 
 static u8 *late_at(const struct device *d, u64 block)
 {
-	for (size_t i = 0; d->late && i < d->late->n; i++)
-		if (d->late->of[i].block == block)
-			return &d->late->of[i].sectors;
+	for (size_t i = 0; i < nr_slow; i++)
+		if (slow[i].fd == d->fd && slow[i].block == block)
+			return &slow[i].sectors;
 	return NULL;
 }
 
@@ -117,29 +123,18 @@ static void remember(const struct device *d, u64 at, size_t bytes)
 {
 	for (u64 end = at + bytes; at < end; at += SECTOR_SIZE) {
 		u8 *sectors = late_at(d, at / DCD_BLOCK);
-		void *more;
 
-		if (!sectors && d->late) {
-			more = realloc(d->late->of, (d->late->n + 1) * sizeof(*d->late->of));
+		if (!sectors) {
+			struct slow *more = realloc(slow, (nr_slow + 1) * sizeof(*slow));
+
 			if (!more)
 				return;
-			d->late->of = more;
-			d->late->of[d->late->n].block = at / DCD_BLOCK;
-			sectors = &d->late->of[d->late->n++].sectors;
-			*sectors = 0;
+			slow = more;
+			slow[nr_slow] = (struct slow){ .fd = d->fd, .block = at / DCD_BLOCK };
+			sectors = &slow[nr_slow++].sectors;
 		}
-		if (sectors)
-			*sectors |= (u8)(1U << (at % DCD_BLOCK >> SECTOR_SHIFT));
+		*sectors |= (u8)(1U << (at % DCD_BLOCK >> SECTOR_SHIFT));
 	}
-}
-
-/* They were written. */
-static void forget(const struct device *d, u64 at, size_t bytes)
-{
-	for (size_t i = 0; d->late && i < d->late->n; i++)
-		if ((d->late->of[i].block + 1) * DCD_BLOCK > at &&
-		    d->late->of[i].block * DCD_BLOCK < at + bytes)
-			d->late->of[i].sectors = 0;
 }
 
 /* As device_try_read(); @late: whether it took long. */
@@ -256,7 +251,7 @@ int device_read(const struct device *d, void *buf, size_t bytes, u64 at)
 
 int device_write(const struct device *d, const void *buf, size_t bytes, u64 at)
 {
-	forget(d, at, bytes);
+	forget(d, at, at + bytes);
 	while (bytes) {
 		u64 where, part = dcd_moves_part(d->moves, at, bytes, &where);
 		ssize_t n = pwrite(d->fd, buf, part, (off_t)where);
@@ -306,7 +301,7 @@ int device_rewrite(const struct device *d, const void *buf, size_t bytes, u64 at
 	struct device raw = direct(d, O_RDWR, &block);
 	int r = -1;
 
-	forget(d, at, bytes);
+	forget(d, at, at + bytes);
 	if (copy) {
 		memcpy(copy, buf, bytes);
 		if (raw.fd >= 0)

@@ -10,13 +10,11 @@
 #include "../moves.h"
 
 /* @moves: of a log: whatever is read or written goes the way that says; NULL: none is moved. */
-struct device_late;
 struct device {
 	const char *path;
 	int fd;
 	u64 bytes;
 	const struct dcd_moves *moves;
-	struct device_late *late;
 };
 
 /*

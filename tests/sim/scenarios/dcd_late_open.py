@@ -7,6 +7,7 @@ request, or it fails now and then. The power was cut, so the live part of the lo
   segment   all that was written to a place
   rest      the log gives nothing from a place on: it isn't opened; once it is well nothing is lost
   data      the data disk gives nothing: it is asked whether it is the right one, all the same
+  path      what is under way waits for 3 s and fails, the next errors come at once, then it is well
   random    one of five requests fails: nothing is lost for that
 
 Arguments: parts (all of them if there are none).
@@ -19,11 +20,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from dcdlab import RING_START, SEGMENT, TOOL, Box
 from faultlab import faults, mark
 from locklab import base, blk, lio
+from statelab import Beside
 
 HELD = "destage_idle_ms=3600000,destage_low=98,destage_high=99,scrub_kib=0,read_cache_bytes=0"
 LATE_MS = 7000
@@ -146,6 +149,24 @@ def data() -> None:
     box.away()
 
 
+def path() -> None:
+    for nvram in NVRAMS:
+        base.step(f"{nvram}: the log's path breaks while it is opened, and is whole after 3 s")
+        box = cut(nvram)
+        box.log.slow_reads(20)
+        beside = Beside(partial(breaks, box))
+        store = opened(box, 10)
+        beside.result()
+        base.equal(lost(box, store), set(), "what is lost")
+        box.close()
+        box.away()
+
+
+def breaks(box: Box) -> None:
+    time.sleep(0.06)
+    box.log.stall(3000, 5, reads=True)
+
+
 def random() -> None:
     for nvram in NVRAMS:
         base.step(f"{nvram}: one of five requests for the log fails while it is opened")
@@ -169,7 +190,7 @@ def random() -> None:
 
 
 PARTS: dict[str, Callable[[], None]] = {
-    one.__name__: one for one in (block, sector, segment, rest, data, random)
+    one.__name__: one for one in (block, sector, segment, rest, data, path, random)
 }
 base.put(Path("/proc/sys/kernel/hung_task_timeout_secs"), 0)
 for part in sys.argv[1:] or PARTS:

@@ -113,6 +113,24 @@ def ever(nvram: str) -> None:
     box.away()
 
 
+def blocks() -> None:
+    """A disk that refuses a block in two pieces of memory gives what it is asked for."""
+    base.step("blocks of 4096")
+    box = Box(nvram="lab", data_options={"block": "4096"})
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        filled(disk, model, 0, 400, "first", 8)
+        box.destaged()
+    with box.disk(HELD) as disk:
+        model.check(disk, "its own disk")
+        filled(disk, model, 600, 1000, "second", 8)
+    refused(box, "blank", bytes(box.data.sectors * blk.SECTOR))
+    with box.disk() as disk:
+        model.check(disk, "its own disk again")
+    box.away()
+
+
+blocks()
 for kind in ("lab", "none"):
     one(kind)
     ever(kind)

@@ -236,14 +236,15 @@ class Disk:
     def unused(self) -> bool:
         return not dm.opens(self.name)
 
-    def stall(self, ms: int, refuses_ms: int) -> None:
-        """Writes that are under way from now on are I/O errors after such a time, and all that
-        come for so long afterwards are at once. Returns when the disk is well again."""
+    def stall(self, ms: int, refuses_ms: int, *, reads: bool = False) -> None:
+        """Writes that are under way from now on are I/O errors after such a time, maybe reads, too,
+        and all that come for so long afterwards are at once. Returns when the disk is well."""
         low, medium = f"{self.name}-stall", self._medium
-        slow = f"delay {medium} 0 0 {self._bad()} 0 {ms} {medium} 0 0"
+        slow = f"{self._bad()} 0 {ms}"
+        slow = f"delay {slow if reads else f'{medium} 0 0'} {slow} {medium} 0 0"
         self._load([f"0 {self.sectors} linear {dm.create(low, f'0 {self.sectors} {slow}')} 0"])
         time.sleep(ms / 2000)
-        self.fail_writes()  # which waits for what is under way
+        self.fail("2 error_reads error_writes" if reads else "1 error_writes")  # when that is back
         time.sleep(refuses_ms / 1000)
         self.heal()
         dm.remove(low)
