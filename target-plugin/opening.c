@@ -12,6 +12,7 @@
 #define TRIES	6U	/* of what fails at once; */
 #define OTHERS	4U	/* before each of them so many of each copy of the superblock */
 
+TEST_KNOB(bool, data_once, "what the data disk doesn't give at once an open does without");
 TEST_KNOB(bool, opens_late, "an open asks for each bad sector by itself, and for all of them anew each time");
 TEST_KNOB(bool, opens_blind, "an open past a log that is away for a moment is refused");
 TEST_KNOB(bool, opens_once, "an open takes for lost what the log doesn't give at once");
@@ -56,7 +57,7 @@ static int remember(struct dcd_opening *o, u64 sector)
 static int give_up(struct dcd_engine *e, struct dcd_opening *o, const char *why)
 {
 	if (!o->over)
-		pr_err("dcd: %s: the log %pg takes long to say what it can't give, and %s: that isn't a bad place, so the DCD isn't opened: copy that log to a good disk (ddrescue), and use that; or `dcd recover` brings what log and NVRAM have to the data disk\n",
+		pr_err("dcd: %s: the log %pg doesn't give all that it has, and %s: that isn't a bad place, so the DCD isn't opened: copy that log to a good disk (ddrescue), and use that; or `dcd recover` brings what log and NVRAM have to the data disk\n",
 		       e->name, e->log.bdev, why);
 	o->over = true;
 	return -EIO;
@@ -100,8 +101,10 @@ static bool is_there(struct dcd_engine *e, struct dcd_opening *o)
 
 	for (i = 0; buf; i++) {
 		r = dcd_disk_io(&e->log, REQ_OP_READ, o->copy * SECTORS, buf, DCD_BLOCK);
-		if (!r)
+		if (!r) {
+			o->copies = BIT(0) | BIT(1);
 			break;
+		}
 		o->copy ^= 1;
 		if (i && (time_after(jiffies, until) || test_knob(opens_blind)))
 			break;
@@ -206,6 +209,8 @@ static int search_again(struct dcd_engine *e, struct dcd_opening *o, u64 start)
 		unsigned long began;
 
 		o->random = !gives_others(e, o, OTHERS);
+		if (o->random && !is_there(e, o) && !test_knob(opens_blind))
+			return give_up(e, o, "doesn't give its superblock any more");
 		msleep(4U << i);
 		began = jiffies;
 		r = read_parts(e, o, start, e->log.block >> SECTOR_SHIFT);
@@ -268,6 +273,10 @@ int dcd_opening_header(struct dcd_engine *e, struct dcd_opening *o, u64 sequence
 	if (known(o, sector / SECTORS) & BIT(sector % SECTORS))
 		return -EIO;
 	error = dcd_disk_io(&e->log, REQ_OP_READ, sector, e->commit_buf, e->log.block);
+	/* It may be away for a moment. */
+	if (error && time_before(jiffies, began + DCD_LATE) && !gives_others(e, o, 1) &&
+	    is_there(e, o) && !test_knob(opens_blind))
+		error = dcd_disk_io(&e->log, REQ_OP_READ, sector, e->commit_buf, e->log.block);
 	if (!error || !took_long(o, began)) {
 		o->headers = 0;
 		return error;
@@ -287,7 +296,7 @@ void dcd_opening_written(struct dcd_engine *e, struct dcd_opening *o, u64 sequen
 		xa_erase(&o->bad, at);
 }
 
-unsigned int dcd_opening_parts(struct dcd_engine *e, u64 sector, void *buf, size_t bytes)
+static unsigned int read_data(struct dcd_engine *e, u64 sector, void *buf, size_t bytes)
 {
 	DECLARE_WAIT_QUEUE_HEAD_ONSTACK(wait);
 	struct dcd_io io[DCD_PARTS];
@@ -306,4 +315,17 @@ unsigned int dcd_opening_parts(struct dcd_engine *e, u64 sector, void *buf, size
 		bad++;
 	}
 	return bad;
+}
+
+unsigned int dcd_opening_parts(struct dcd_engine *e, u64 sector, void *buf, size_t bytes)
+{
+	unsigned long until = jiffies + DCD_BLIP_READS;
+	unsigned int bad;
+
+	for (;;) {
+		bad = read_data(e, sector, buf, bytes);
+		if (bad < DCD_PARTS || time_after(jiffies, until) || test_knob(data_once))
+			return bad;
+		msleep(50);
+	}
 }

@@ -15,6 +15,7 @@
  *
  * The destager's, and who opens. They are kept in @super.
  */
+#include <linux/delay.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 
@@ -25,6 +26,7 @@
 #define MOST		(DCD_BLOCK >> SECTOR_SHIFT)	/* sectors of one */
 
 TEST_KNOB(bool, witnesses_stay, "refused writes go past a dead log over what its superblock names");
+TEST_KNOB(bool, asks_once, "a witness that fails once says nothing");
 TEST_KNOB(bool, in_turn, "an open asks the data disk for one witness after the other");
 TEST_KNOB(bool, any_data, "any data disk of the right size is taken for the right one");
 
@@ -107,27 +109,51 @@ struct asked {
 
 /*
  * All at a time, and none merged with another one: a disk that is gone may take long to fail, and
- * it takes that once.
+ * it takes that once. @again: those that failed. How many did.
  */
-static void ask(struct dcd_engine *e, struct asked *a)
+static unsigned int ask_once(struct dcd_engine *e, struct asked *a, bool again)
 {
 	DECLARE_WAIT_QUEUE_HEAD_ONSTACK(wait);
-	struct dcd_witnessed w;
+	unsigned int i, failed = 0;
 	struct dcd_ios ios;
-	u32 i;
 
 	dcd_ios_init(&ios, &e->data, &wait);
-	for (i = 0; i < DCD_WITNESSES; i++) {
-		if (!dcd_witness_of(&e->super, i, &w) || covered(e, &w))
+	for (i = 0; i < a->n; i++) {
+		if (again && !a->ios[i].status)
 			continue;
-		a->w[a->n] = w;
-		dcd_io_begin(&ios, &a->ios[a->n], REQ_OP_READ | REQ_NOMERGE, w.sector,
-			     a->bytes[a->n], w.sectors << SECTOR_SHIFT);
-		a->n++;
+		dcd_io_begin(&ios, &a->ios[i], REQ_OP_READ | REQ_NOMERGE, a->w[i].sector,
+			     a->bytes[i], a->w[i].sectors << SECTOR_SHIFT);
 		if (test_knob(in_turn))
 			dcd_ios_wait(&ios, 0);
 	}
 	dcd_ios_wait(&ios, 0);
+	for (i = 0; i < a->n; i++)
+		failed += !!a->ios[i].status;
+	return failed;
+}
+
+/*
+ * What fails once is asked once more: all of them were under way when a path broke. If none is
+ * given the disk may be away for a moment.
+ */
+static void ask(struct dcd_engine *e, struct asked *a)
+{
+	unsigned long until = jiffies + DCD_BLIP_READS;
+	unsigned int failed, i;
+
+	for (i = 0; i < DCD_WITNESSES; i++)
+		if (dcd_witness_of(&e->super, i, &a->w[a->n]) && !covered(e, &a->w[a->n]))
+			a->n++;
+	failed = ask_once(e, a, false);
+	for (i = 0; failed && !test_knob(asks_once); i++) {
+		if (i && (failed < a->n || time_after(jiffies, until)))
+			break;
+		msleep(50);
+		failed = ask_once(e, a, true);
+	}
+	if (failed && failed == a->n)
+		pr_warn("dcd: %s: nothing of %pg can be read by which the log %pg would know that it is its data disk\n",
+			e->name, e->data.bdev, e->log.bdev);
 }
 
 int dcd_witness_check(struct dcd_engine *e)

@@ -521,6 +521,12 @@ def test_a_log_that_failed_is_believed(part: str) -> None:
     assert run.rc == 1 and "sector 100 has other bytes" in run.stderr, run.text
 
 
+@pytest.mark.control
+def test_what_the_data_disk_says_is_asked_for_once() -> None:
+    run = lab("dcd_beyond.py", "end_away", options=("--param", "dcd.test_data_once=1"))
+    assert run.rc == 1 and "has other bytes" in run.stderr, run.text
+
+
 @pytest.mark.parametrize("kernel", SLOW_KERNELS)
 def test_the_wrong_data_disk_is_refused(kernel: str) -> None:
     run = lab("dcd_witness.py", kernel=kernel)
@@ -528,10 +534,11 @@ def test_the_wrong_data_disk_is_refused(kernel: str) -> None:
 
 
 @pytest.mark.control
-def test_the_wrong_data_disk_is_taken() -> None:
-    """The control: nobody asks the witnesses."""
-    run = lab("dcd_witness.py", options=("--param", "dcd.test_any_data=1"))
-    assert run.rc == 1 and "blank: was accepted, has to be refused" in run.stderr, run.text
+@pytest.mark.parametrize(("knob", "what"), [("any_data", "blank"), ("asks_once", "a blank disk")])
+def test_the_wrong_data_disk_is_taken(knob: str, what: str) -> None:
+    """The control: nobody asks the witnesses, or not again."""
+    run = lab("dcd_witness.py", options=knobs("dcd", knob))
+    assert run.rc == 1 and f"{what}: was accepted, has to be refused" in run.stderr, run.text
 
 
 SCSI = ("--boot", "scsi_debug.dev_size_mb=8")

@@ -9,12 +9,14 @@ Control: with dcd.test_log_believed=1 the log is believed, and old data comes ov
 import json
 import subprocess
 import sys
+import time
+from functools import partial
 from pathlib import Path
 
 from crashlab import assembled, data_of
 from dcdlab import TOOL, Box, Model, digest, filled, format_log
 from locklab import base, blk, lio, ram
-from statelab import META, create, super_of
+from statelab import META, Beside, create, super_of
 
 HELD = "destage_idle_ms=3600000,destage_low=98,destage_high=99"
 PART = 400  # sectors that are looked at: at its end a leg has something of its own
@@ -98,6 +100,27 @@ def on_leg(nvram: str, cut: bool) -> None:
     box.away()
 
 
+def healed(box: Box) -> None:
+    time.sleep(0.5)
+    box.data.heal()
+
+
+def end_away() -> None:
+    base.step("over a mirror's leg, whose end can't be read for half a second while it is opened")
+    box = leg("dram:battery")
+    model = Model(box.data.sectors)
+    with box.disk_until_cut() as disk:
+        fails(box, model, disk)
+        marked(box)
+    box.log.heal()
+    box.data.unreadable((box.data.sectors - 16, box.data.sectors - 1))
+    beside = Beside(partial(healed, box))
+    with box.disk() as disk:
+        beside.result()
+        check(disk, model, "the log works")
+    box.away()
+
+
 def works_again() -> None:
     base.step("over a mirror's leg, which has said it, and the log works again while it is open")
     box = leg("dram:battery")
@@ -175,6 +198,7 @@ PARTS = {
     "closed_volatile": lambda: closed("dram"),
     "leg": lambda: on_leg("dram:battery", False),
     "leg_cut": lambda: on_leg("dram:battery", True),
+    "end_away": end_away,
     "works_again": works_again,
     "mirror_idle": lambda: mirrored(True),
     "mirror_alone": lambda: mirrored(False),

@@ -143,7 +143,7 @@ def data() -> None:
             disk.write(n * 128, blk.pattern(f"{n}", SIZE))
         box.destaged()
     box.data.fail_late(LATE_MS)
-    opened(box, 25)
+    opened(box, 40)
     box.data.heal()
     box.close()
     box.away()

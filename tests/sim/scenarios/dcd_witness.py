@@ -7,9 +7,12 @@ import errno
 import json
 import random
 import subprocess
+import time
+from functools import partial
 
 from dcdlab import TOOL, Box, Model, digest, filled, some_write
 from locklab import base, blk, lio
+from statelab import Beside
 
 HELD = "destage_idle_ms=3600000,destage_low=98,destage_high=99"
 
@@ -130,7 +133,29 @@ def blocks() -> None:
     box.away()
 
 
+def breaks(box: Box) -> None:
+    time.sleep(0.45)
+    box.data.stall(1000, 0, reads=True)
+
+
+def away() -> None:
+    base.step("the data disk's path breaks when all the witnesses are asked for")
+    box = Box(nvram="lab", log_mib=4)
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        filled(disk, model, 0, 400, "first", 8)
+        box.destaged()
+    put(box, bytes(box.data.sectors * blk.SECTOR))
+    box.data.slow_reads(300)
+    beside = Beside(partial(breaks, box))
+    with base.refused("a blank disk", errno.EMEDIUMTYPE, kernel="it is another disk"):
+        box.open()
+    beside.result()
+    box.away()
+
+
 blocks()
+away()
 for kind in ("lab", "none"):
     one(kind)
     ever(kind)
