@@ -359,12 +359,15 @@ static int begin(struct mirror *m, enum leg_id *drop)
 	int r;
 
 	/* Without metadata nobody would know what that leg misses. */
-	*drop = m->keep < LEGS && m->meta ? other_leg(m->keep) : LEGS;
+	*drop = LEGS;
 	if (!m->meta)
 		return begin_core(m);
 
 	/* Of a read-only mirror only what the verdict says is used. */
 	r = find_legs(m, found, &v, draining);
+	heir_find_kept(m);
+	if (m->keep < LEGS)
+		*drop = other_leg(m->keep);
 	if (m->keep < LEGS && heir_goes_without(m, found, draining))
 		*drop = m->keep;
 	/* What somebody else has made of it is why it can't be judged. */

@@ -162,12 +162,19 @@ static bool both_had_all(const struct mirror *m)
 	       !metadata_foreign(m, LEG_REMOTE);
 }
 
-/* Which leg had everything when a table of this device ran last? */
+/*
+ * Which leg had everything when a table of this device ran last? If that is in sync, and not alone,
+ * nothing was acknowledged without the other one.
+ */
 static void hand_on_had(struct mirror *m, const struct mirror *from)
 {
+	struct registered *r = &m->registered;
 	enum leg_id had = has_all(from);
 
-	m->registered.had = had < LEGS ? had : from->registered.had;
+	r->had = had < LEGS ? had : from->registered.had;
+	r->had_both = had == LEGS ? from->registered.had_both :
+		      from->meta && from->meta->super[had].state == LOCKSTEP_SYNC &&
+		      !has_forgotten(from) && !from->forgot && !from->recalls;
 }
 
 /* Of the last table that ran: its legs. */
@@ -194,7 +201,8 @@ void handover_legs(struct mirror *m, const struct mirror *from)
 		if (!leg_same_device(&m->legs[leg], &from->legs[leg]))
 			continue;
 		m->meta->size[leg] = from->meta->size[leg];
-		if (!from->registered.known[leg])
+		/* What this table has read itself is newer than what the one before knew. */
+		if (m->registered.known[leg] || !from->registered.known[leg])
 			continue;
 		memcpy(m->registered.leg_uuid[leg], from->registered.leg_uuid[leg],
 		       sizeof(m->registered.leg_uuid[leg]));

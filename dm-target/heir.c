@@ -9,6 +9,7 @@
 #include "verdict.h"
 
 TEST_KNOB(bool, takes_strange, "a new table goes on with a leg that the one before hadn't");
+TEST_KNOB(bool, takes_stale, "a new table goes on with a leg that misses what the last one had acknowledged");
 TEST_KNOB(bool, reloads_foreign, "a new table goes on with what somebody else has used since the one before");
 TEST_KNOB(bool, keeps_unread, "a new table goes on with the leg to be kept, though that alone can't be read");
 TEST_KNOB(bool, keeps_the_gone, "a leg without which a table tried to go on is kept nevertheless");
@@ -67,19 +68,37 @@ int heir_check_used(struct mirror *m, const struct super_found found[LEGS], enum
 	return 0;
 }
 
+/* It isn't there, or can't be known, and nothing else will do. */
+static int tell_missing(const struct mirror *m, enum leg_id leg)
+{
+	DMERR("%s: the %s leg (%s), which alone has what was acknowledged, can't be taken; try again when it can",
+	      m->name, leg_name(leg), leg_path(&m->legs[leg]));
+	return -EBUSY;
+}
+
+void heir_find_kept(struct mirror *m)
+{
+	enum leg_id had = m->registered.had;
+
+	if (m->keep < LEGS && had < LEGS && m->keep != had && !m->legs[had].dead &&
+	    handover_was(m, had) && !test_knob(takes_stale))
+		m->keep = had;
+}
+
 int heir_check_source(struct mirror *m, const struct verdict *v)
 {
+	enum leg_id had = m->registered.had;
+
 	if (m->keep == LEGS)
 		return 0;
 	if (is_strange(m, v->source))
 		return -EINVAL;
+	if (had < LEGS && v->source != had && !m->registered.had_both && !test_knob(takes_stale))
+		return tell_missing(m, had);
 	if (v->source == m->keep)
 		return 0;
-	if (m->keep_only && v->alone) {
-		DMERR("%s: the %s leg (%s), which alone has what was acknowledged, can't be taken; try again when it can",
-		      m->name, leg_name(m->keep), leg_path(&m->legs[m->keep]));
-		return -EBUSY;
-	}
+	if (m->keep_only && v->alone)
+		return tell_missing(m, m->keep);
 	/* One that is ahead of the leg to be kept has been used by somebody else, as in join.c. */
 	if (v->alone || (!v->join && !v->full))
 		return 0;

@@ -37,9 +37,15 @@ int __must_check heir_check_used(struct mirror *m, const struct super_found foun
 				 enum leg_id *drop);
 
 /*
+ * The legs have been looked at: the one that had everything is known by its uuid now, by whatever
+ * device it comes. Then that is the one to be kept.
+ */
+void heir_find_kept(struct mirror *m);
+
+/*
  * Is what @v reads from what the callers go on with? -EINVAL: it is none of the last table's legs,
- * or was used without this mirror. -EBUSY: the one to be kept can't be read, and nothing else will
- * do.
+ * or was used without this mirror. -EBUSY: the one that has everything can't be read, and nothing
+ * else will do.
  */
 int __must_check heir_check_source(struct mirror *m, const struct verdict *v);
 

@@ -69,6 +69,7 @@ struct registered {
 	bool taken[LEGS];		/* by that uuid; counts unless the leg is dead */
 	/* Of the last mirror that ran, to be handed on: which leg had everything, and its legs. */
 	enum leg_id had;		/* LEGS: there was none */
+	bool had_both;			/* the other one, too */
 	dev_t was_dev[LEGS];
 	u8 was_uuid[LEGS][16];
 	bool was_known[LEGS];		/* that uuid */

@@ -380,7 +380,7 @@ def test_seeded_lives(kernel: str, lives: int) -> None:
 @pytest.mark.parametrize("part", [
     "joins", "resumes", "reloads", "reads", "opened", "requeues", "unsaid_local", "unsaid_remote",
     "unsaid_late", "unread", "unread_slots", "unread_hangs", "half", "half_late", "forgets",
-    "strange", "smaller", "exchanged", "exchanged_parting",
+    "strange", "stale", "answers", "smaller", "exchanged", "exchanged_parting",
 ])  # fmt: skip
 def test_between_the_last_steps(part: str, kernel: str) -> None:
     run = lab("state_ends.py", part, kernel=kernel, options=PATIENCE)
@@ -422,6 +422,7 @@ def test_an_error_that_means_something_is_found(status: int, says: str) -> None:
     ("half_late", "keeps_the_gone", "alone diverged"),
     ("forgets", "dirty_unread", "both legs: sector 0 holds version 0"),
     ("strange", "takes_strange", "a table with it: was accepted"),
+    ("stale", "takes_stale", "a start without it: was accepted"),
     ("smaller", "place_stays", "in vain for"),
     ("exchanged", "both_strange", "Input/output error"),
     ("exchanged_parting", "both_strange", "Invalid argument"),

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from locklab import base, blk, dm
-from statelab import LOCAL, REMOTE, TARGET, Beside, create
+from statelab import LOCAL, REMOTE, TARGET, Beside, content, create
 from statelegs import Leg, Pair
 
 SLOW_WAIT = Path("/sys/module/dm_lockstep/parameters/test_slow_wait")
@@ -371,6 +371,41 @@ def strange() -> None:
             leg.close()
 
 
+def stale() -> None:
+    base.step("the local leg alone has everything, and a table that couldn't be started is between")
+    pair = Pair("remote_timeout", 2000, "local_timeout", 2000, "rejoin", 1)
+    for at in range(0, 1024, 64):
+        pair.put(at)
+    pair.remote.gone()
+    pair.put(0)
+    pair.wait("AD", "alone")
+    pair.remote.well()
+    end = pair.local.disk.sectors
+    there = {leg: f"0 {end} linear {pair.legs[leg].disk.node} 0" for leg in (LOCAL, REMOTE)}
+    remote = dm.create("again", there[REMOTE])
+    dm.load(pair.name, pair.table(remote=remote))
+    dm.suspend(pair.name, flush=False)
+    pair.local.gone()
+    with base.refused("a start without it"):
+        dm.resume(pair.name)
+    base.step("the next one has both by other devices, and the local one can't be read yet")
+    local = dm.create("other", f"0 {end} error")
+    dm.load(pair.name, pair.table(local=local, remote=remote))
+    with base.refused("a start without it", errno.EBUSY, kernel="alone has what was acknowledged"):
+        dm.resume(pair.name)
+    dm.reload("other", there[LOCAL])
+    dm.resume(pair.name)
+    pair.check("the new table")
+    pair.in_sync()
+    pair.put(64)
+    pair.stop()
+    pair.history.check(content(pair.local.disk.node, pair.sectors), "the local disk")
+    pair.history.check(content(pair.remote.disk.node, pair.sectors), "the remote disk")
+    for name in ("again", "other"):
+        dm.remove(name)
+    pair.close()
+
+
 def forgets() -> None:
     """The disk hangs while only the mirror writes to it, and comes back by a reset."""
     base.step("a new table goes on without a leg that hangs, and that loses what its cache had")
@@ -426,6 +461,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "answers": answers,
     "forgets": forgets,
     "strange": strange,
+    "stale": stale,
     "smaller": smaller,
     "exchanged": lambda: exchanged(parts=False),
     "exchanged_parting": lambda: exchanged(parts=True),
