@@ -241,10 +241,11 @@ def stop(w: World) -> None:
 
 def anew(w: World) -> None:
     """Removed, and made again on the same leg by the other way. No mirror starts on legs in sync
-    of which one takes no writes, but in the place of one that runs."""
+    of which one takes no writes, but in the place of one that runs; nor on one whose newest
+    superblock can't be read."""
     if w.suspended or not w.there() or w.nobody_answers:
         raise Refused
-    if w.other_way in w.refusing | w.hung:
+    if w.other_way in w.refusing | w.hung | w.unread:
         raise Refused
     if w.wire in w.hung and w.status().local != "A":
         raise Refused  # a leg that can't be looked at has to be left out of the table
