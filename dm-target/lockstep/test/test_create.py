@@ -202,6 +202,7 @@ def test_a_leg_of_another_mirror(two: Host, leg: str, clean: list[str]) -> None:
     if not clean:
         two.disk("/dev/b")
     two.disk(leg, mirror="other")
+    two.says("dmsetup table --target")
     refused(two, "create", "m", "/dev/a", "/dev/b", "--yes", "--keep-data", *clean,
             says=("lockstep mirror 'other'", "--force"))  # fmt: skip
     words = ("create", "m", "/dev/a", "/dev/b", "--yes", "--keep-data", *clean)
