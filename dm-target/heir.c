@@ -80,9 +80,11 @@ void heir_find_kept(struct mirror *m)
 {
 	enum leg_id had = m->registered.had;
 
-	if (m->keep < LEGS && had < LEGS && m->keep != had && !m->legs[had].dead &&
-	    handover_was(m, had) && !test_knob(takes_stale))
-		m->keep = had;
+	if (m->keep == LEGS || had == LEGS || m->keep == had || m->legs[had].dead ||
+	    !handover_was(m, had) || test_knob(takes_stale))
+		return;
+	m->keep = had;
+	m->keep_only = !m->registered.had_both;
 }
 
 int heir_check_source(struct mirror *m, const struct verdict *v)
