@@ -410,7 +410,7 @@ def test_an_error_that_means_something_is_found(status: int, says: str) -> None:
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("joins", "target_slips", "says that it is a target"),
     ("resumes", "runs_held", "in vain for: the write"),
-    ("reloads", "keeps_the_rest", "in vain for: a read"),
+    ("reloads", "keeps_the_rest takes_stale", "no end after"),
     ("opened", "writes_taken", "still blocked"),
     ("unsaid_local", "death_handed_on", "Input/output error"),
     ("unsaid_remote", "drops_the_other", "Input/output error"),
