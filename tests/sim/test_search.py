@@ -125,7 +125,7 @@ def test_some_orders_of_two_events_with(axis: str, only: str, every: int) -> Non
     ("knob", "most", "words", "found"),
     [
         ("ask_once", 2, "only=local_unread,hang every=3", "writes while a way hangs"),
-        ("one_slot", 2, "only=local_unread,reload every=3", "can't be started"),
+        ("one_slot keeps_unread", 2, "only=local_unread,reload every=3", "can't be started"),
         ("parting_stays", 1, "only=blink,half_blink", "a leg that misses nothing"),
         ("sure_of_halves", 2, "only=half_blink,fails every=3", "it isn't in sync|has the data"),
         (

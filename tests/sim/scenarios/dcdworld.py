@@ -41,6 +41,8 @@ SLOTS = 6
 PATIENCE_S = 110
 PLACES = range(96, 128)
 ERRORS = (errno.EIO, errno.ENODATA)
+# With these a log doesn't give what it has.
+UNREAD = ("log_fails", "log_unreadable", "log_bad_place", "log_late")
 # What no write is refused for.
 BORNE = ("rot", "nvram", "super_bad", "log_blinks", "log_refuses")
 BORNE_BY_NVRAM = ("log_unwritable", "half_unread", "log_bad_place")
@@ -132,7 +134,8 @@ class World:
         has. So if the log fails, and has what is older than that: it would bring it back."""
         if self.hung or not self.node:
             raise Refused
-        loses = "log" in self.faults and ("data" in self.faults or self.box.count("live"))
+        why = self.faults["log"][0] if "log" in self.faults else ""
+        loses = why and ("data" in self.faults or (why in UNREAD and self.box.count("live")))
         if self.volatile and loses:
             raise Refused
         self._shut()
