@@ -26,7 +26,7 @@ def test_a_race_is_found() -> None:
         ("mirror_race.py", ("reloads", "40")),
         ("mirror_race.py", ("removes", "40")),
         ("mirror_race.py", ("log", "4")),
-        ("cut_mirror.py", ("--cuts", "10")),
+        ("cut_mirror.py", ("--cuts", "9")),
         ("dcd_race.py", ("dram", "4")),
         ("dcd_race.py", ("lab", "4")),
         ("dcd_race.py", ("none", "4")),
