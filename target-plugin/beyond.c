@@ -66,13 +66,15 @@ static struct dcd_beyond *find(const struct dcd_engine *e)
 	return NULL;
 }
 
+typedef unsigned int (*read_parts)(struct dcd_engine *e, u64 sector, void *buf, size_t bytes);
+
 /* One of them is enough, as with whoever else reads them. */
-static int read_slots(struct dcd_engine *e, void *slots)
+static int read_slots(struct dcd_engine *e, void *slots, read_parts read)
 {
 	u64 at = lockstep_slots_start(e->data.sectors);
 
 	static_assert(LOCKSTEP_SLOTS == DCD_PARTS);
-	return dcd_opening_parts(e, at, slots, LOCKSTEP_SLOT_BYTES) < LOCKSTEP_SLOTS ? 0 : -EIO;
+	return read(e, at, slots, LOCKSTEP_SLOT_BYTES) < LOCKSTEP_SLOTS ? 0 : -EIO;
 }
 
 /* An error when asking says nothing: a DCD serves what it can of a data disk with bad places. */
@@ -86,7 +88,7 @@ static int ask_leg(struct dcd_engine *e, u64 *applied)
 	slots = kmalloc(LOCKSTEP_SLOTS_BYTES, GFP_KERNEL);
 	if (!slots)
 		return -ENOMEM;
-	r = read_slots(e, slots);
+	r = read_slots(e, slots, dcd_opening_parts);
 	if (r) {
 		pr_warn("dcd: %s: can't read the end of the data disk %pg: error %d\n", e->name,
 			e->data.bdev, r);
@@ -137,7 +139,8 @@ static bool say_on_leg(struct dcd_engine *e, u64 applied)
 	slots = kmalloc(LOCKSTEP_SLOTS_BYTES, GFP_NOIO);
 	if (!slots)
 		return false;
-	r = read_slots(e, slots);
+	/* Whoever writes past the log waits for this. */
+	r = read_slots(e, slots, dcd_opening_parts_once);
 	if (!r && !dcd_leg_apply(slots, e->data.sectors, e->super.uuid, e->epoch, applied, &slot))
 		r = -ENOENT;
 	if (!r)

@@ -296,7 +296,7 @@ void dcd_opening_written(struct dcd_engine *e, struct dcd_opening *o, u64 sequen
 		xa_erase(&o->bad, at);
 }
 
-static unsigned int read_data(struct dcd_engine *e, u64 sector, void *buf, size_t bytes)
+unsigned int dcd_opening_parts_once(struct dcd_engine *e, u64 sector, void *buf, size_t bytes)
 {
 	DECLARE_WAIT_QUEUE_HEAD_ONSTACK(wait);
 	struct dcd_io io[DCD_PARTS];
@@ -320,12 +320,13 @@ static unsigned int read_data(struct dcd_engine *e, u64 sector, void *buf, size_
 unsigned int dcd_opening_parts(struct dcd_engine *e, u64 sector, void *buf, size_t bytes)
 {
 	unsigned long until = jiffies + DCD_BLIP_READS;
-	unsigned int bad;
+	unsigned int bad = dcd_opening_parts_once(e, sector, buf, bytes), i;
 
-	for (;;) {
-		bad = read_data(e, sector, buf, bytes);
-		if (bad < DCD_PARTS || time_after(jiffies, until) || test_knob(data_once))
-			return bad;
+	for (i = 0; bad == DCD_PARTS && !test_knob(data_once); i++) {
+		if (i && time_after(jiffies, until))
+			break;
 		msleep(50);
+		bad = dcd_opening_parts_once(e, sector, buf, bytes);
 	}
+	return bad;
 }

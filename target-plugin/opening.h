@@ -58,10 +58,12 @@ void dcd_opening_written(struct dcd_engine *e, struct dcd_opening *o, u64 sequen
 
 /*
  * Of the data disk: two parts of @bytes, one behind the other, at the same time. How many can't be
- * read: those are zeroes. What it says decides whether the log may be written to it, and it may be
- * away for a moment: as long as neither is given it is tried again, for DCD_BLIP_READS (blip.h).
+ * read: those are zeroes. What it says at an open decides whether the log may be written to it, and
+ * it may be away for a moment: if neither is given they are asked for once more, and then on for
+ * DCD_BLIP_READS (blip.h). Once: at any time.
  */
 #define DCD_PARTS	2U
 unsigned int dcd_opening_parts(struct dcd_engine *e, u64 sector, void *buf, size_t bytes);
+unsigned int dcd_opening_parts_once(struct dcd_engine *e, u64 sector, void *buf, size_t bytes);
 
 #endif /* DCD_OPENING_H */

@@ -143,7 +143,7 @@ def data() -> None:
             disk.write(n * 128, blk.pattern(f"{n}", SIZE))
         box.destaged()
     box.data.fail_late(LATE_MS)
-    opened(box, 40)
+    opened(box, 50)
     box.data.heal()
     box.close()
     box.away()

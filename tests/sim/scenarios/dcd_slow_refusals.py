@@ -170,28 +170,25 @@ def well_again() -> None:
 def stall() -> None:
     for nvram in ("dram:battery", "none"):
         base.step(f"the log's path breaks: 3 s of nothing, 5 ms of errors, {nvram}")
-        box = Box(nvram=nvram, data_mib=64, log_mib=32, nvram_bytes=4096 + 32 * SEGMENT,
-                  settings="scrub_kib=0")  # fmt: skip
-        with box.disk() as disk:
-            loaded(disk, 1)
-            beside = Beside(partial(box.log.stall, 3000, 5))
-            base.equal(loaded(disk, 12)[1], 0, "writes that failed")
-            beside.result()
-        box.away()
+        stalled(nvram, 32, "log", 3000, 8)
 
 
 def data_stall() -> None:
     """The ring is full, so each write waits for the data disk."""
     for nvram in ("dram:battery", "lab"):
         base.step(f"the data disk's path breaks: 4 s of nothing, 5 ms of errors, {nvram}")
-        box = Box(nvram=nvram, data_mib=64, log_mib=3, nvram_bytes=4096 + 32 * SEGMENT,
-                  settings="scrub_kib=0,read_cache_bytes=0")  # fmt: skip
-        with box.disk() as disk:
-            loaded(disk, 6, 100)
-            beside = Beside(partial(box.data.stall, 4000, 5))
-            base.equal(loaded(disk, 12, 100)[1], 0, "writes that failed")
-            beside.result()
-        box.away()
+        stalled(nvram, 3, "data", 4000, 100)
+
+
+def stalled(nvram: str, log_mib: int, name: str, ms: int, sectors: int) -> None:
+    box = Box(nvram=nvram, data_mib=64, log_mib=log_mib, nvram_bytes=4096 + 32 * SEGMENT,
+              settings="scrub_kib=0,read_cache_bytes=0")  # fmt: skip
+    with box.disk() as disk:
+        loaded(disk, 6, sectors)
+        beside = Beside(partial((box.log if name == "log" else box.data).stall, ms, 5))
+        base.equal(loaded(disk, 12, sectors)[1], 0, "writes that failed")
+        beside.result()
+    box.away()
 
 
 def loaded(disk: blk.Disk, seconds: float, sectors: int = 8) -> tuple[float, int]:
