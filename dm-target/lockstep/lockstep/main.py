@@ -98,7 +98,7 @@ def _add_makers(add: Add) -> None:
     for name, option in table.OPTIONS.items():
         more.add_argument(f"--{name.replace('_', '-')}", dest=name, choices=option.values or None,
                           metavar="|".join(option.values) or ("DEVICE" if option.path else "N"),
-                          help=f"{option.what} (default {option.default})")  # fmt: skip
+                          help=f"{option.what} (default {option.default})".replace("%", "%%"))  # fmt: skip
 
     one = add("assemble", "start a mirror", assembly.assemble)
     one.add_argument("name", metavar="NAME", nargs="?")

@@ -56,6 +56,12 @@ def test_the_manual_has_every_command_and_option() -> None:
         assert f"\\fB{name}\\fR" in text, name
 
 
+def test_every_command_tells_its_options() -> None:
+    for name, parser in {"lockstep": main.parser(), **commands()}.items():
+        told = parser.format_help()
+        assert all(option in told for option in options(parser)), name
+
+
 def test_the_completion_has_every_command_and_option() -> None:
     text = (HERE / "completion/lockstep").read_text()
     top = re.search(r"words='(create .*?)'", text, re.S)
