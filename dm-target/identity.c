@@ -58,14 +58,3 @@ bool identity_same_leg(const struct mirror *a, enum leg_id i,
 		return identity_same_uuid(a, i, b, j);
 	return i == j && same_mapped(&a->registered, &b->registered);
 }
-
-bool identity_share_uuid(const struct mirror *a, const struct mirror *b)
-{
-	enum leg_id i, j;
-
-	for (i = LEG_LOCAL; i < LEGS; i++)
-		for (j = LEG_LOCAL; j < LEGS; j++)
-			if (identity_same_uuid(a, i, b, j))
-				return true;
-	return false;
-}

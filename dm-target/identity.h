@@ -32,8 +32,7 @@ bool identity_same_uuid(const struct mirror *a, enum leg_id i,
 			const struct mirror *b, enum leg_id j);
 /* Each leg is on the same block device as that of the other mirror. */
 bool identity_same_legs(const struct mirror *a, const struct mirror *b);
-/* Is any leg of one a leg of the other: by its block device; by its uuid? */
+/* Is any leg of one a leg of the other, by its block device? */
 bool identity_share_device(const struct mirror *a, const struct mirror *b);
-bool identity_share_uuid(const struct mirror *a, const struct mirror *b);
 
 #endif

@@ -62,17 +62,14 @@ static const struct mirror *who_has(const struct mirror *m, enum leg_id leg)
 }
 
 /*
- * Does @m, which hasn't run, take over from @other? Both its legs may be by other devices; if one
- * of them has no metadata, nobody can know which legs they are.
+ * Does @m, which hasn't run, take over from @other? Both its legs may be by other devices, or one
+ * may not be known yet: heir.h says what it may go on with, and that it is none of them.
  */
 static bool hands_on(const struct mirror *other, const struct mirror *m)
 {
 	if (other == m || !other->ti || !(other->ran || other->heir) || !same_mirror(other, m))
 		return false;
-	if (identity_share_device(m, other))
-		return true;
-	return !test_knob(both_strange) &&
-	       (!m->meta || !other->meta || identity_share_uuid(m, other));
+	return identity_share_device(m, other) || !test_knob(both_strange);
 }
 
 /* Under mirrors_lock. Once it is about to be removed it has none, and keeps what it had. */
@@ -268,7 +265,7 @@ void registry_before(struct mirror *m, sector_t *len, enum leg_id *missing)
 			continue;
 		*len = other->ti->len;
 		for (leg = LEG_LOCAL; leg < LEGS; leg++)
-			if (READ_ONCE(other->legs[leg].dead))
+			if (other->ran && READ_ONCE(other->legs[leg].dead))
 				*missing = leg;
 	}
 	mutex_unlock(&mirrors_lock);

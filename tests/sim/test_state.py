@@ -381,6 +381,7 @@ def test_seeded_lives(kernel: str, lives: int) -> None:
     "joins", "resumes", "reloads", "reads", "opened", "requeues", "unsaid_local", "unsaid_remote",
     "unsaid_late", "unread", "unread_slots", "unread_hangs", "half", "half_late", "forgets",
     "strange", "stale", "answers", "smaller", "exchanged", "exchanged_parting",
+    "parted_local", "parted_remote",
 ])  # fmt: skip
 def test_between_the_last_steps(part: str, kernel: str) -> None:
     run = lab("state_ends.py", part, kernel=kernel, options=PATIENCE)
@@ -426,6 +427,8 @@ def test_an_error_that_means_something_is_found(status: int, says: str) -> None:
     ("smaller", "place_stays", "in vain for"),
     ("exchanged", "both_strange", "Input/output error"),
     ("exchanged_parting", "both_strange", "Invalid argument"),
+    ("parted_local", "both_strange", "was accepted"),
+    ("parted_remote", "both_strange", "was accepted"),
 ])  # fmt: skip
 def test_what_comes_between_is_found(part: str, knob: str, says: str) -> None:
     options = (*PATIENCE, "--sim-timeout", "3600", *knobs("dm_lockstep", knob))

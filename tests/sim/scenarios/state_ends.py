@@ -406,6 +406,30 @@ def stale() -> None:
     pair.close()
 
 
+def parted(first: str) -> None:
+    base.step(f"a table with the {first} leg alone, and then one with the other alone")
+    pair = Pair("remote_timeout", 2000, "rejoin", 1)
+    pair.put(0)
+
+    def alone(leg: str) -> None:
+        gone = pair.table(remote="-") if leg == LOCAL else pair.table(local="-")
+        dm.load(pair.name, gone)
+        dm.suspend(pair.name, flush=False)
+        dm.resume(pair.name)
+
+    alone(first)
+    pair.put(0)
+    (other,) = set(pair.legs) - {first}
+    with base.refused("the other one alone", errno.EINVAL, kernel="none of those"):
+        alone(other)
+    dm.load(pair.name, pair.table())
+    with contextlib.suppress(OSError):  # it is suspended, if it wasn't the load that was refused
+        dm.suspend(pair.name, flush=False)
+    dm.resume(pair.name)
+    pair.good_end("both")
+    pair.close()
+
+
 def forgets() -> None:
     """The disk hangs while only the mirror writes to it, and comes back by a reset."""
     base.step("a new table goes on without a leg that hangs, and that loses what its cache had")
@@ -459,6 +483,8 @@ PARTS: dict[str, Callable[[], None]] = {
     "half": lambda: half("half"),
     "half_late": lambda: half("stall:4000"),
     "answers": answers,
+    "parted_local": lambda: parted(LOCAL),
+    "parted_remote": lambda: parted(REMOTE),
     "forgets": forgets,
     "strange": strange,
     "stale": stale,
