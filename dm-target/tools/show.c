@@ -168,6 +168,7 @@ static int examine(const struct options *o, const char *path)
 		json_text("kind", found.kind == SUPER_ABSENT ? "absent" : grown ? "grown" :
 				  found.kind == SUPER_BLANK ? "blank" : "bad");
 		json_text("reason", text);
+		json_bool("unread", found.reason == SUPER_UNREADABLE);
 		r = 1;
 	}
 	json_close('}');
@@ -267,10 +268,12 @@ int command_verdict(const char *local, const char *remote)
 		json_number("data_len", s->data_sectors);
 		json_number("region_size", 1ULL << s->region_shift);
 	}
-	if (v.reason == VERDICT_OK)
+	if (v.reason == VERDICT_OK) {
 		put_accepted(&v, path, d, found);
-	else
+	} else {
 		json_text("leg", leg_word(v.leg));
+		json_bool("unread", v.leg <= LOCKSTEP_REMOTE && found[v.leg].reason == SUPER_UNREADABLE);
+	}
 	if (found[0].kind == SUPER_VALID && found[1].kind == SUPER_VALID) {
 		json_open("histories", '{');
 		put_history("local", &found[0].super);

@@ -19,7 +19,13 @@ def test_writes_that_arrive_late(part: str) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("who", ["re-add", "monitor"])
+@pytest.mark.parametrize("leg", ["local", "remote"])
+def test_a_start_with_a_leg_that_gives_errors(leg: str) -> None:
+    run = lab("cli_boot.py", leg)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("who", ["re-add", "monitor", "hangs"])
 def test_writes_are_held_until_the_leg_is_back(who: str) -> None:
     run = lab("cli_held.py", who)
     assert run.rc == 0, run.text

@@ -109,18 +109,20 @@ def _assemble(kept: config.Config, args: argparse.Namespace) -> None:
 
 
 def find_legs(kept: config.Config, wait: float) -> dict[str, str]:
-    """The nodes of the legs, as many as appear in time. It waits for all that there are, and
+    """The nodes of the legs, as many as appear in time, and can be read: a disk that is away for a
+    moment, or dead, may have its name yet. It waits for all that there are, and
     without the lock: who needs the mirror meanwhile, with one leg or two, doesn't wait for that."""
     named = {leg: node for leg, node in kept.devices().items() if node != ABSENT}
-    nodes = _there(named)
-    if len(nodes) == len(named):
-        return nodes
     with config.unlocked():
         return _await(kept, named, wait)
 
 
 def _there(named: Mapping[str, str]) -> dict[str, str]:
-    return {leg: node for leg, node in named.items() if device.present(node)}
+    return {leg: node for leg, node in named.items() if device.present(node) and not _unread(node)}
+
+
+def _unread(node: str) -> bool:
+    return meta.examine(device.look(node).node, search=False).unread
 
 
 def _await(kept: config.Config, named: Mapping[str, str], wait: float) -> dict[str, str]:
@@ -156,7 +158,7 @@ def start(kept: config.Config, nodes: Mapping[str, str], *, run: bool, yes: bool
     mirror's uuid. `run`: with one leg, if the other isn't there; `yes`: even if nobody knows
     whether the other one went on alone."""
     if not nodes:
-        raise Failed(f"{kept.name}: neither leg is there: {kept.local}, {kept.remote}")
+        raise Failed(f"{kept.name}: neither leg is there to be read: {kept.local}, {kept.remote}")
     found = unused(kept.name, nodes)
     for leg in list(found):
         _take(kept, leg, found, run=run)
@@ -269,6 +271,8 @@ def _absent(kept: config.Config, leg: str) -> str:
     node = kept.devices()[leg]
     if node == ABSENT:
         return f"it has no {leg} leg on this host ({config.path(kept.name)} says {ABSENT})"
+    if device.present(node):
+        return f"the {leg} leg {node} can't be read: I/O error"
     return f"the {leg} leg {node} isn't there"
 
 
@@ -284,7 +288,7 @@ def check_set(kept: config.Config, uuid: str) -> None:
 def _refuse(kept: config.Config, verdict: meta.Verdict) -> None:
     check_set(kept, verdict.uuid)
     if not verdict.good:
-        raise Refused(refusal(kept, verdict))
+        raise (Failed if verdict.unread else Refused)(refusal(kept, verdict))
 
 
 def refusal(kept: config.Config, verdict: meta.Verdict) -> str:
@@ -374,7 +378,11 @@ def _another_disk(kept: config.Config, leg: str) -> str:
     node = kept.devices()[leg]
     seen = meta.examine(device.look(node).node, given=node)
     if seen.kind == "grown":
-        return f"{node}: {seen.reason}: lockstep grow {kept.name}. Don't replace it"
+        way = f"lockstep grow {kept.name}"
+        if not config.path(kept.name).exists():  # a take-over
+            operands = " ".join(node if one == leg else ABSENT for one in LEGS)
+            way = f"lockstep-meta grow {operands}, then this again"
+        return f"{node}: {seen.reason}: {way}. Don't replace it"
     return (
         f"If {node} has grown since the mirror ran: lockstep grow {kept.name}\n"
         f"If it is another disk now, and nobody needs its content nor what the {leg} leg had:\n"

@@ -15,6 +15,26 @@ _DEAD = ("D", ABSENT)
 
 
 def fail(args: argparse.Namespace) -> None:
+    """At once, whoever is at work on the mirror: that may be one who reads a leg that hangs. What
+    that one has begun may give the leg back, so when it is done the leg is looked at again."""
+    _fail(args)
+    try:
+        with config.locked(args.name):
+            if dm.exists(args.name) and not _is_told(args):
+                dm.message(args.name, f"fail {args.leg}")
+    except Failed as err:
+        raise Failed(
+            f"{args.name}: the {args.leg} leg was given up, but another command is at work on the"
+            f" mirror, and may give it back. See lockstep status {args.name} when that has ended"
+        ) from err
+
+
+def _is_told(args: argparse.Namespace) -> bool:
+    now = assembly.status_of(args.name)
+    return now.health[args.leg] in _DEAD and now.reasons.get(args.leg) == "told"
+
+
+def _fail(args: argparse.Namespace) -> None:
     dm.running(args.name)
     now = assembly.status_of(args.name)
     if now.health[args.leg] in _DEAD:

@@ -36,7 +36,8 @@ Work = Callable[[argparse.Namespace], int | None]
 
 
 def _alone(work: Work) -> Work:
-    """One command at a time on a mirror."""
+    """One command at a time on a mirror. Not so those that only send a message, by which writes go
+    on or fail: another one may be reading a leg that hangs (legs.fail looks again then)."""
 
     def locked(args: argparse.Namespace) -> int | None:
         with config.locked(args.name):
@@ -96,9 +97,10 @@ def _add_makers(add: Add) -> None:
                      help="unit of the dirty map: a power of two from 32K, e.g. 4M")  # fmt: skip
     more = one.add_argument_group("options of the mirror, which `lockstep set` changes")
     for name, option in table.OPTIONS.items():
+        what = option.what.replace("%", "%%")
         more.add_argument(f"--{name.replace('_', '-')}", dest=name, choices=option.values or None,
                           metavar="|".join(option.values) or ("DEVICE" if option.path else "N"),
-                          help=f"{option.what} (default {option.default})".replace("%", "%%"))  # fmt: skip
+                          help=f"{what} (default {option.default})")  # fmt: skip
 
     one = add("assemble", "start a mirror", assembly.assemble)
     one.add_argument("name", metavar="NAME", nargs="?")
@@ -148,7 +150,7 @@ def _add_makers(add: Add) -> None:
 
 
 def _add_running(add: Add) -> None:
-    one = add("fail", "give a leg up", _alone(legs.fail))
+    one = add("fail", "give a leg up", legs.fail)
     one.add_argument("name", metavar="NAME")
     one.add_argument("leg", choices=table.LEGS)
 
@@ -177,9 +179,9 @@ def _add_running(add: Add) -> None:
                      " copied there")  # fmt: skip
     one.add_argument("--json", action="store_true", help="status: for programs")
 
-    one = add("unblock", "policy block: go on alone with the held writes", _alone(legs.unblock))
+    one = add("unblock", "policy block: go on alone with the held writes", legs.unblock)
     one.add_argument("name", metavar="NAME")
-    one = add("fail-held", "policy block: fail the held writes", _alone(legs.fail_held))
+    one = add("fail-held", "policy block: fail the held writes", legs.fail_held)
     one.add_argument("name", metavar="NAME")
 
 

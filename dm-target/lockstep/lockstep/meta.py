@@ -42,6 +42,7 @@ class Leg:
     reason: str
     raw: Mapping[str, Any]
     warning: str = ""
+    unread: bool = False  # it may be one: its end gives I/O errors
     uuid: str = ""
     leg_uuid: str = ""
     leg: str = ""
@@ -106,6 +107,8 @@ class Verdict:
     guess: bool
     # A leg is a DCD's LUN, and its superblock doesn't say so yet.
     unmarked: bool
+    # Refused, as the leg gives I/O errors: that may pass.
+    unread: bool
     raw: Mapping[str, Any]
 
     @property
@@ -119,7 +122,7 @@ def examine(node: str, *, given: str = "", search: bool = True) -> Leg:
     (said,) = _answer("examine", *[] if search else ["--no-search"], node)
     raw = {**said, "device": given or node}
     leg = Leg(given or node, str(said["kind"]), str(said.get("reason") or ""), raw,
-              str(said.get("warning") or ""))  # fmt: skip
+              str(said.get("warning") or ""), bool(said.get("unread")))  # fmt: skip
     if not leg.exists:
         return leg
     return Leg(
@@ -169,6 +172,7 @@ def verdict(local: str, remote: str) -> Verdict:
         },
         guess=bool(said.get("guess")),
         unmarked=bool(said.get("unmarked")),
+        unread=bool(said.get("unread")),
         raw=said,
     )  # fmt: skip
 

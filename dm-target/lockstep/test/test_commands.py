@@ -197,7 +197,7 @@ def test_a_login_takes_no_longer_than_the_wait(m: Host, tmp_path: Path) -> None:
 def test_no_leg_at_all(m: Host) -> None:
     m.devices.clear()
     code, _, err = m.lockstep("assemble", "m", "--run")
-    assert (code, "neither leg is there" in err) == (1, True)
+    assert (code, "neither leg is there to be read" in err) == (1, True)
 
 
 def test_a_split_brain_shows_both_histories_and_the_way_out(m: Host) -> None:
@@ -360,7 +360,7 @@ def test_assemble_all_goes_on_after_a_failure(m: Host) -> None:
     m.says("lockstep-meta verdict", GOOD)
     code, out, err = m.lockstep("assemble", "--all")
     assert (code, out) == (1, "m: in sync\n")
-    assert "a: neither leg is there" in err
+    assert "a: neither leg is there to be read" in err
 
 
 def test_stop_refuses_one_in_use(m: Host) -> None:
@@ -416,10 +416,11 @@ def test_fail_keeps_one_good_leg(m: Host) -> None:
     # The kernel never does it, so there is no word for it.
     assert m.lockstep("fail", "m", "local", "--force")[0] == 2
     assert m.lockstep("fail", "m", "remote")[0] == 0
-    assert m.calls("dmsetup message") == ["dmsetup message m 0 fail remote"]
+    # Once more, as the fake's status doesn't change: somebody may have given it back.
+    assert m.calls("dmsetup message") == ["dmsetup message m 0 fail remote"] * 2
 
 
-@pytest.mark.parametrize(("why", "messages"), [("timeout", 1), ("told", 0)])
+@pytest.mark.parametrize(("why", "messages"), [("timeout", 2), ("told", 0)])
 def test_fail_of_a_dead_leg_keeps_it_out(m: Host, why: str, messages: int) -> None:
     """It would be tried again, and taken back."""
     m.runs("m", DEAD.replace("timeout", why))
