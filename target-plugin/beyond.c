@@ -13,6 +13,8 @@
 
 TEST_KNOB(bool, use_left, "a data disk is written to that was taken into use without this log");
 TEST_KNOB(bool, untold_tried, "a close goes on for a log that can't be told, with all on the data disk");
+TEST_KNOB(bool, leg_at_end, "a mirror's leg is looked for at the end of the data disk only");
+TEST_KNOB(bool, kernel_forgets, "what this kernel knows of logs that nobody has told yet is as after a reboot");
 TEST_KNOB(bool, log_believed, "a log that failed is believed, however far the data disk has got");
 
 struct dcd_beyond {
@@ -69,18 +71,38 @@ static struct dcd_beyond *find(const struct dcd_engine *e)
 typedef unsigned int (*read_parts)(struct dcd_engine *e, u64 sector, void *buf, size_t bytes);
 
 /* One of them is enough, as with whoever else reads them. */
-static int read_slots(struct dcd_engine *e, void *slots, read_parts read)
+static int read_slots_of(struct dcd_engine *e, void *slots, read_parts read, u64 sectors)
 {
-	u64 at = lockstep_slots_start(e->data.sectors);
+	u64 at = lockstep_slots_start(sectors);
 
 	static_assert(LOCKSTEP_SLOTS == DCD_PARTS);
 	return read(e, at, slots, LOCKSTEP_SLOT_BYTES) < LOCKSTEP_SLOTS ? 0 : -EIO;
+}
+
+/* @sectors: the size of the data disk, today's or an earlier one, at the end of which they lie. */
+static int read_slots(struct dcd_engine *e, void *slots, read_parts read, u64 *sectors)
+{
+	u64 before;
+	u32 i;
+	int r;
+
+	*sectors = e->data.sectors;
+	r = read_slots_of(e, slots, read, *sectors);
+	for (i = 0; !r && !dcd_leg_there(slots, *sectors) && i < DCD_GROWN; i++) {
+		before = dcd_grown_from(&e->super, i);
+		if (!before || test_knob(leg_at_end))
+			continue;
+		*sectors = before;
+		r = read_slots_of(e, slots, read, before);
+	}
+	return r;
 }
 
 /* An error when asking says nothing: a DCD serves what it can of a data disk with bad places. */
 static int ask_leg(struct dcd_engine *e, u64 *applied)
 {
 	void *slots;
+	u64 sectors;
 	int r;
 
 	if (!lockstep_slots_start(e->data.sectors))
@@ -88,17 +110,17 @@ static int ask_leg(struct dcd_engine *e, u64 *applied)
 	slots = kmalloc(LOCKSTEP_SLOTS_BYTES, GFP_KERNEL);
 	if (!slots)
 		return -ENOMEM;
-	r = read_slots(e, slots, dcd_opening_parts);
+	r = read_slots(e, slots, dcd_opening_parts, &sectors);
 	if (r) {
 		pr_warn("dcd: %s: can't read the end of the data disk %pg: error %d\n", e->name,
 			e->data.bdev, r);
 		r = 0;
-	} else if (dcd_leg_left(slots, e->data.sectors, e->super.uuid) && !test_knob(use_left)) {
+	} else if (dcd_leg_left(slots, sectors, e->super.uuid) && !test_knob(use_left)) {
 		pr_err("dcd: %s: the data disk %pg was taken into use without the log %pg (uuid %pU): what the log has is older. Nothing of it may be written there. To use the log again: dcd format\n",
 		       e->name, e->data.bdev, e->log.bdev, e->super.uuid);
 		r = -EMEDIUMTYPE;
 	} else {
-		*applied = dcd_leg_applied(slots, e->data.sectors, e->super.uuid, e->epoch);
+		*applied = dcd_leg_applied(slots, sectors, e->super.uuid, e->epoch);
 	}
 	kfree(slots);
 	return r;
@@ -114,7 +136,7 @@ int dcd_beyond_open(struct dcd_engine *e)
 		return r;
 	mutex_lock(&known_lock);
 	b = find(e);
-	if (b)
+	if (b && !test_knob(kernel_forgets))
 		applied = max(applied, b->applied);
 	mutex_unlock(&known_lock);
 	if (applied <= le64_to_cpu(e->super.applied))
@@ -128,21 +150,23 @@ int dcd_beyond_open(struct dcd_engine *e)
 /* What is there belongs to a mirror's leg, or not: true if it is durable there. */
 static bool say_on_leg(struct dcd_engine *e, u64 applied)
 {
-	u64 at = lockstep_slots_start(e->data.sectors);
-	struct dcd_place there = { .sector = at, .last = at + LOCKSTEP_SLOTS_SECTORS - 1 };
 	struct lockstep_slot *slots;
+	struct dcd_place there;
 	unsigned int i, slot;
+	u64 at, sectors;
 	int r;
 
-	if (!at)
+	if (!lockstep_slots_start(e->data.sectors))
 		return false;
 	slots = kmalloc(LOCKSTEP_SLOTS_BYTES, GFP_NOIO);
 	if (!slots)
 		return false;
 	/* Whoever writes past the log waits for this. */
-	r = read_slots(e, slots, dcd_opening_parts_once);
-	if (!r && !dcd_leg_apply(slots, e->data.sectors, e->super.uuid, e->epoch, applied, &slot))
+	r = read_slots(e, slots, dcd_opening_parts_once, &sectors);
+	if (!r && !dcd_leg_apply(slots, sectors, e->super.uuid, e->epoch, applied, &slot))
 		r = -ENOENT;
+	at = lockstep_slots_start(sectors);
+	there = (struct dcd_place){ .sector = at, .last = at + LOCKSTEP_SLOTS_SECTORS - 1 };
 	if (!r)
 		dcd_witness_over(e, &there);
 	for (i = 0; !r && i < LOCKSTEP_SLOTS; i++, slot = !slot)

@@ -9,9 +9,10 @@
  * the data disk. That entries up to it are there stays true whatever comes later, so
  * nothing has to take it back:
  * - On the data disk, where that is the leg of a mirror that knows of this log
- *   (lockstep-format.h, log_applied). It is the DCD that writes the leg's superblock then, below
- *   the mirror that uses it. That one's own writes are refused meanwhile, and what it had written
- *   before is what is on the disk, as the round has ended. This outlives everything.
+ *   (lockstep-format.h, log_applied), where that has its superblock (leg.h). It is the DCD that
+ *   writes this superblock then, below the mirror that uses it. That one's own writes are refused
+ *   meanwhile, and what it had written before is what is on the disk, as the round has ended. This
+ *   outlives everything.
  * - A data disk that is no leg has no place for it. Then this kernel knows it, from the close on,
  *   and the module can't be unloaded: as long as a "dram:battery" keeps its promise.
  *   It is told that a reboot ends that. The module's parameter logs_behind tells the command

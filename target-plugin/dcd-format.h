@@ -91,6 +91,11 @@
  * Where no live entry is over one, it is there still. They are void if the NVRAM header's
  * `applied` is above the superblock's.
  *
+ * Grown. A mirror's leg has its superblock at the end of the data disk that the mirror knows, which
+ * is the one before the data disk grew until the mirror grows, too. So `grown` has the sizes that
+ * the disk had before, the newest first. Their low byte is 0: earlier versions had witnesses
+ * there, of so many sectors.
+ *
  * Both copies. A place of the ring isn't written to again before both copies of the superblock
  * have a tail behind what is there. What the log lacks, or has of before, since the data disk got
  * past it, is below the tail, or up to `applied`, of both before it gets a segment again, and
@@ -152,11 +157,18 @@ struct dcd_features {
 /* flags of struct dcd_super */
 #define DCD_SUPER_NVRAM		1U	/* belongs to an NVRAM with a header */
 
-#define DCD_WITNESSES		32U
+#define DCD_WITNESSES		28U
 
 struct dcd_witness {
 	__le64 place;		/* first sector << 8 | sectors; 0: none */
 	__le32 crc;		/* of those sectors */
+} __attribute__((packed));
+
+#define DCD_GROWN		4U
+
+struct dcd_grown {
+	__le64 sectors;		/* << 8; 0: none */
+	__le32 reserved;
 } __attribute__((packed));
 
 struct dcd_super {
@@ -178,6 +190,7 @@ struct dcd_super {
 	__le64 newest;		/* entries up to it were durable in the log, or applied */
 	__le32 witnessed;	/* low half of their generation; of another they are void */
 	struct dcd_witness witnesses[DCD_WITNESSES];
+	struct dcd_grown grown[DCD_GROWN];
 } __attribute__((packed));
 
 #define DCD_MOVED_START	(2U * DCD_BLOCK)	/* of its first copy */

@@ -33,6 +33,7 @@ static int record(struct dcd_engine *e, sector_t sectors)
 	int r;
 
 	e->super.data_sectors = cpu_to_le64(sectors);
+	dcd_grown_add(&e->super, e->data.sectors);
 	r = write_super(e) ?: write_super(e);
 	if (!r)
 		return 0;

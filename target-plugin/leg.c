@@ -17,9 +17,7 @@ static bool valid(const struct lockstep_slot *s, u64 data_sectors)
 	       le32_to_cpu(s->crc) == crc_of(s);
 }
 
-/* The newest that says this of this log, or NULL. */
-static const struct lockstep_slot *newest_of(const void *slots, u64 data_sectors,
-					     const u8 log_uuid[16], u32 state)
+static const struct lockstep_slot *newest_slot(const void *slots, u64 data_sectors)
 {
 	const struct lockstep_slot *slot = slots, *newest = NULL;
 	unsigned int i;
@@ -29,6 +27,20 @@ static const struct lockstep_slot *newest_of(const void *slots, u64 data_sectors
 		    (!newest || le64_to_cpu(slot[i].seq) > le64_to_cpu(newest->seq)))
 			newest = &slot[i];
 	}
+	return newest;
+}
+
+bool dcd_leg_there(const void *slots, u64 data_sectors)
+{
+	return newest_slot(slots, data_sectors);
+}
+
+/* The newest, if it says this of this log, or NULL. */
+static const struct lockstep_slot *newest_of(const void *slots, u64 data_sectors,
+					     const u8 log_uuid[16], u32 state)
+{
+	const struct lockstep_slot *newest = newest_slot(slots, data_sectors);
+
 	if (!newest || le32_to_cpu(newest->log_state) != state ||
 	    memcmp(newest->log_uuid, log_uuid, sizeof(newest->log_uuid)))
 		return NULL;

@@ -6,6 +6,9 @@
  * what the log has is older than the disk, and must never be written over it. It may say, too,
  * up to which entry of the log that is so: beyond.h.
  *
+ * It lies at the end of the data disk, or, as long as the mirror hasn't grown with that, where the
+ * end was before: whoever looks for it looks at all of these places (dcd_grown_from()).
+ *
  * Pure: any context, no locks, doesn't sleep. Module and `dcd` ask the same function.
  */
 #ifndef DCD_LEG_H
@@ -13,6 +16,9 @@
 
 #include "dcd-port.h"
 #include "../dm-target/lockstep-format.h"
+
+/* Is there a leg's superblock at all? */
+bool dcd_leg_there(const void *slots, u64 data_sectors);
 
 /*
  * @slots: LOCKSTEP_SLOTS_BYTES, as read at lockstep_slots_start(@data_sectors).

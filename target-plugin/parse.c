@@ -263,6 +263,19 @@ void dcd_witness_set(struct dcd_super *s, u32 i, const struct dcd_witnessed *w)
 	s->witnesses[i].crc = cpu_to_le32(w ? w->crc : 0);
 }
 
+u64 dcd_grown_from(const struct dcd_super *s, u32 i)
+{
+	u64 word = le64_to_cpu(s->grown[i].sectors), sectors = word >> 8;
+
+	return word & 0xff || sectors >= le64_to_cpu(s->data_sectors) ? 0 : sectors;
+}
+
+void dcd_grown_add(struct dcd_super *s, u64 sectors)
+{
+	memmove(s->grown + 1, s->grown, sizeof(s->grown) - sizeof(s->grown[0]));
+	s->grown[0] = (struct dcd_grown){ .sectors = cpu_to_le64(sectors << 8) };
+}
+
 bool dcd_witnesses_deny(unsigned int asked, unsigned int wrong, bool exact)
 {
 	return exact ? wrong : wrong > asked / 2;

@@ -318,7 +318,7 @@ static int refusal_text(const struct dcd_plan *p, char *buf, size_t size)
 
 	switch (p->refusal) {
 	case DCD_REFUSE_UNREADABLE:
-		return scnprintf(buf, size, "can't read segment %llu: error %d; it may hold acknowledged writes: mend that disk or copy it to a good one.",
+		return scnprintf(buf, size, "can't read segment %llu: error %d; it may hold acknowledged writes: mend that disk. A copy of it with holes opens as if nothing had been there: `dcd recover --salvage` tells what is lost.",
 				 a, p->error);
 	case DCD_REFUSE_NEWER:
 		return scnprintf(buf, size, "segment %llu is of a newer format: use a newer program",

@@ -2,28 +2,29 @@
 #include <time.h>
 
 #include "../../dm-target/super.h"
+#include "../parse.h"
 #include "mark.h"
 
-/* Whether there is a good superblock; -1: the disk can't be read. */
-static int find(const struct device *d, struct super *s)
+/* Whether there is a good superblock, as of a disk of so many sectors; -1: it can't be read. */
+static int find(const struct device *d, u64 sectors, struct super *s)
 {
 	u8 slots[LOCKSTEP_SLOTS_BYTES];
-	u64 at = lockstep_slots_start(d->bytes / 512);
+	u64 at = lockstep_slots_start(sectors);
 	struct super_found found;
 
 	if (!at)
 		return 0;
 	if (device_read(d, slots, sizeof(slots), at * 512))
 		return -1;
-	super_find(slots, d->bytes / 512, &found);
+	super_find(slots, sectors, &found);
 	*s = found.super;
 	return found.kind == SUPER_VALID;
 }
 
 /* One copy after the other, so that one of them is always whole. */
-static int put(const struct device *d, struct super *s)
+static int put(const struct device *d, u64 sectors, struct super *s)
 {
-	u64 sectors = d->bytes / 512, at = lockstep_slots_start(sectors) * 512;
+	u64 at = lockstep_slots_start(sectors) * 512;
 	u8 slot[LOCKSTEP_SLOT_BYTES];
 
 	super_touch(s, (u64)time(NULL), s->owner);
@@ -38,8 +39,9 @@ static int put(const struct device *d, struct super *s)
 int mark_behind(const struct device *data, const u8 log_uuid[16], bool force)
 {
 	char uuid[UUID_TEXT];
+	u64 sectors = data->bytes / 512;
 	struct super s;
-	int r = find(data, &s);
+	int r = find(data, sectors, &s);
 
 	if (r <= 0)
 		return r;
@@ -50,17 +52,22 @@ int mark_behind(const struct device *data, const u8 log_uuid[16], bool force)
 		return -1;
 	}
 	super_set_log(&s, log_uuid, LOCKSTEP_LOG_BEHIND);
-	return put(data, &s);
+	return put(data, sectors, &s);
 }
 
-int mark_left(const struct device *data, const u8 log_uuid[16], bool *marked)
+int mark_left(const struct device *data, const struct dcd_super *log, bool grown, bool *marked)
 {
+	u64 sectors = data->bytes / 512;
 	struct super s;
-	int r = find(data, &s);
+	int r = find(data, sectors, &s);
 
-	*marked = r > 0 && s.log_state && !memcmp(s.log_uuid, log_uuid, 16);
+	for (u32 i = 0; grown && !r && i < DCD_GROWN; i++) {
+		sectors = dcd_grown_from(log, i);
+		r = find(data, sectors, &s);
+	}
+	*marked = r > 0 && s.log_state && !memcmp(s.log_uuid, log->uuid, sizeof(log->uuid));
 	if (!*marked || s.log_state == LOCKSTEP_LOG_LEFT)
 		return r < 0 ? -1 : 0;
-	super_set_log(&s, log_uuid, LOCKSTEP_LOG_LEFT);
-	return put(data, &s);
+	super_set_log(&s, log->uuid, LOCKSTEP_LOG_LEFT);
+	return put(data, sectors, &s);
 }

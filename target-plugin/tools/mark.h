@@ -7,6 +7,7 @@
 #ifndef DCD_MARK_H
 #define DCD_MARK_H
 
+#include "../dcd-format.h"
 #include "device.h"
 
 /*
@@ -16,9 +17,10 @@
 int mark_behind(const struct device *data, const u8 log_uuid[16], bool force);
 
 /*
- * The disk has all of that log. @marked: whether it is a leg that was behind this log, or
+ * The disk has all of the log with this superblock. @grown: it may have grown, and the leg may lie
+ * where its end was (../leg.h). @marked: whether it is a leg that was behind this log, or
  * has been told before that it has all of it.
  */
-int mark_left(const struct device *data, const u8 log_uuid[16], bool *marked);
+int mark_left(const struct device *data, const struct dcd_super *log, bool grown, bool *marked);
 
 #endif

@@ -45,16 +45,15 @@ static bool lacks(const struct set *s)
 /* The leg, where it lies. The data disk is closed before a part of it is opened. */
 static int leave(struct set *s, const struct options *o, bool *marked)
 {
-	const u8 *uuid = s->super.super.uuid;
 	struct device leg;
 	int r;
 
 	if (!o->leg)
-		return mark_left(&s->data, uuid, marked);
+		return mark_left(&s->data, &s->super.super, true, marked);
 	device_close(&s->data);
 	if (device_open(&leg, "leg", o->leg, true))
 		return -1;
-	r = mark_left(&leg, uuid, marked);
+	r = mark_left(&leg, &s->super.super, false, marked);
 	device_close(&leg);
 	return r;
 }

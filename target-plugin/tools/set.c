@@ -32,6 +32,15 @@ static u64 kernel_knows(const struct set *s)
 	return most;
 }
 
+/* Of a bad place recovery finds out by itself. */
+static void read_slots(const struct set *s, u64 sectors, u8 slots[LOCKSTEP_SLOTS_BYTES])
+{
+	u8 unread[LOCKSTEP_SLOTS_BYTES >> SECTOR_SHIFT];
+
+	device_read_around(&s->data, slots, LOCKSTEP_SLOTS_BYTES,
+			   lockstep_slots_start(sectors) * 512, unread);
+}
+
 /*
  * Has the data disk been taken into use without this log? Or has it got past a log that had
  * failed: then that stands for what an NVRAM's header would say, where there is none (beyond.h).
@@ -39,15 +48,19 @@ static u64 kernel_knows(const struct set *s)
 static int find_left(struct set *s)
 {
 	u64 sectors = s->has_data ? s->data.bytes >> SECTOR_SHIFT : 0;
-	u64 at = lockstep_slots_start(sectors) * 512;
 	const u8 *uuid = s->super.super.uuid;
-	u8 slots[LOCKSTEP_SLOTS_BYTES], unread[sizeof(slots) >> SECTOR_SHIFT];
+	u8 slots[LOCKSTEP_SLOTS_BYTES];
 	u64 applied;
 
-	if (!at)
+	if (!lockstep_slots_start(sectors))
 		return 0;
-	/* Of a bad place recovery finds out by itself. */
-	device_read_around(&s->data, slots, sizeof(slots), at, unread);
+	read_slots(s, sectors, slots);
+	for (u32 i = 0; i < DCD_GROWN && !dcd_leg_there(slots, sectors); i++) {
+		u64 before = dcd_grown_from(&s->super.super, i);
+
+		if (before)
+			read_slots(s, sectors = before, slots);
+	}
 	if (s->super.reason == DCD_RETIRED)
 		return 0;
 	if (!dcd_leg_left(slots, sectors, uuid)) {

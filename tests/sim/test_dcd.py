@@ -522,6 +522,12 @@ def test_a_log_that_failed_is_believed(part: str) -> None:
 
 
 @pytest.mark.control
+def test_a_mirror_s_leg_is_looked_for_at_the_end_only() -> None:
+    run = lab("dcd_beyond.py", "grown", options=knobs("dcd", "leg_at_end"))
+    assert run.rc == 1 and "in vain for: the leg to say it" in run.stderr, run.text
+
+
+@pytest.mark.control
 def test_what_the_data_disk_says_is_asked_for_once() -> None:
     run = lab("dcd_beyond.py", "end_away", options=("--param", "dcd.test_data_once=1"))
     assert run.rc == 1 and "has other bytes" in run.stderr, run.text

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import clilab
 from clilab import BY_PATH, good, refused
-from locklab import base, blk, lio, pair
+from locklab import base, blk, dm, lio, pair, ram
 from locklab.pair import DCD_TOOL, NVRAM_BYTES
+from statelab import META
 
 NODE = "/dev/mapper/m"
 CONFIG = Path("/etc/lockstep/m.toml")
@@ -102,7 +103,27 @@ def back(both: pair.Pair, words: tuple[str, ...]) -> None:
     base.equal((log["state"], log["bypassed"]), ("behind", False), "the new log")
 
 
+def grown() -> None:
+    base.step("a leg has grown, and its mirror was lost before that did")
+    low, local = ram.Ram("low", 24), ram.Ram("other", 16)
+    leg = dm.create("grown", f"0 {local.sectors} linear {low.node} 0")
+    good("create", "m", local.node, leg, "--yes")
+    clilab.in_sync()
+    put("before", 0)
+    good("stop", "m")
+    CONFIG.unlink()
+    dm.reload("grown", f"0 {low.sectors} linear {low.node} 0")
+    over = ("assemble", "m", "--local", "-", "--remote", leg, "--run", "--wait", "0", "--yes")
+    refused(3, *over, says=("has grown", f"lockstep-meta grow - {leg}, then this again"))
+    base.run(META, "grow", "-", leg)
+    good(*over)
+    has("before", 0)
+    good("stop", "m")
+
+
 clilab.udev()
+grown()
+CONFIG.unlink()
 with pair.pair("dcd") as both:
     with_a_dcd(both)
     back(both, taken_over(both))

@@ -20,6 +20,7 @@ from statelab import META, Beside, create, super_of
 
 HELD = "destage_idle_ms=3600000,destage_low=98,destage_high=99"
 PART = 400  # sectors that are looked at: at its end a leg has something of its own
+FORGETS = Path("/sys/module/dcd/parameters/test_kernel_forgets")
 USERS = Path("/sys/module/dcd/refcnt")
 
 
@@ -65,9 +66,9 @@ def closed(nvram: str) -> None:
     box.away()
 
 
-def leg(nvram: str) -> Box:
+def leg(nvram: str, spare_mib: int = 0) -> Box:
     """Its data disk is a leg."""
-    box = Box(nvram=nvram, settings=HELD)
+    box = Box(nvram=nvram, settings=HELD, data_spare_mib=spare_mib)
     local = ram.Ram("local", box.data_mib)
     base.run(META, "create", "--local", local.node, "--remote", box.data.node, "--assume-clean")
     local.remove()
@@ -98,6 +99,37 @@ def on_leg(nvram: str, cut: bool) -> None:
         check(disk, model, "once more")
     base.equal(tool(box, "check"), "live", "dcd check")
     box.away()
+
+
+def larger(box: Box) -> None:
+    box.data.resize(box.data.sectors + (2 << 11))
+    box.set("grow=1")
+
+
+def grown() -> None:
+    base.step("over a mirror's leg, twice before the mirror has grown, and once after")
+    base.put(FORGETS, 1)
+    box = leg("dram:battery", 8)
+    model = Model(box.data.sectors + (8 << 11))
+    for times, mirror_grows in ((1, False), (1, True), (0, False)):
+        with box.disk_until_cut() as disk:
+            for _ in range(times):
+                larger(box)
+            if mirror_grows:
+                base.run(META, "grow", "-", disk.node)
+            fails(box, model, disk)
+            marked(box)
+        box.log.heal()
+        base.equal(tool(box, "check"), "clean", "dcd check")
+        with box.disk() as disk:
+            check(disk, model, "the log works")
+    with box.disk() as disk:
+        larger(box)
+        end = model.bytes[: PART * blk.SECTOR]
+    base.equal(tool(box, "retire", "leg"), "True", "dcd retire, of a leg that was told")
+    base.expect(box.data.bytes(0, PART) == end, "the data disk's")
+    box.away()
+    base.put(FORGETS, 0)
 
 
 def healed(box: Box) -> None:
@@ -186,11 +218,11 @@ def tools() -> None:
         box.away()
 
 
-def tool(box: Box, command: str) -> str:
+def tool(box: Box, command: str, what: str = "state") -> str:
     words = ("--data", box.data.node, "--log", box.log.node, "--json")
     done = subprocess.run([TOOL, command, *words], capture_output=True, text=True, check=False)
     base.equal(done.returncode, 0, f"exit code of dcd {command}: {done.stderr}")
-    return str(json.loads(done.stdout)["state"])
+    return str(json.loads(done.stdout)[what])
 
 
 PARTS = {
@@ -198,6 +230,7 @@ PARTS = {
     "closed_volatile": lambda: closed("dram"),
     "leg": lambda: on_leg("dram:battery", False),
     "leg_cut": lambda: on_leg("dram:battery", True),
+    "grown": grown,
     "end_away": end_away,
     "works_again": works_again,
     "mirror_idle": lambda: mirrored(True),
