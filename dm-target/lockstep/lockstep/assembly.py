@@ -117,8 +117,12 @@ def find_legs(kept: config.Config, wait: float) -> dict[str, str]:
         return _await(kept, named, wait)
 
 
-def _there(named: Mapping[str, str]) -> dict[str, str]:
-    return {leg: node for leg, node in named.items() if device.present(node) and not _unread(node)}
+def _there(named: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
+    return {
+        leg: node
+        for leg, node in named.items()
+        if device.present(node) and (leg in before or not _unread(node))
+    }
 
 
 def _unread(node: str) -> bool:
@@ -133,8 +137,9 @@ def _await(kept: config.Config, named: Mapping[str, str], wait: float) -> dict[s
             device.log_in(kept.target, kept.portal, max(wait, _LOGIN_S))
         except (Failed, Refused) as err:
             trouble = str(err)
+    nodes: dict[str, str] = {}
     while True:
-        nodes = _there(named)
+        nodes = _there(named, nodes)
         if len(nodes) == len(named) or time.monotonic() >= until:
             break
         time.sleep(_PAUSE_S)
