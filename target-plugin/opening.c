@@ -159,12 +159,17 @@ static int read_parts(struct dcd_engine *e, struct dcd_opening *o, u64 start, un
 	return nomem ? -ENOMEM : failed;
 }
 
-/* What took long to fail isn't asked for again: all that is UNREAD yet. */
-static int all_bad(struct dcd_engine *e, struct dcd_opening *o, u64 start)
+/* All parts that are UNREAD yet have taken long to fail: once more, and then never again. */
+static int all_bad(struct dcd_engine *e, struct dcd_opening *o, u64 start, unsigned int sectors)
 {
 	unsigned int i, n = e->segment_bytes >> SECTOR_SHIFT;
-	int r = 0;
+	unsigned long began = jiffies;
+	int r = test_knob(opens_once) ? 1 : read_parts(e, o, start, sectors);
 
+	if (r <= 0)
+		return r;
+	(void)took_long(o, began);
+	r = 0;
 	for (i = 0; i < n && !r; i++) {
 		if (o->state[i] != UNREAD)
 			continue;
@@ -189,20 +194,21 @@ static int search(struct dcd_engine *e, struct dcd_opening *o, u64 start)
 			return r;
 		if (r && took_long(o, began)) {
 			if (bdev_physical_block_size(e->log.bdev) >= DCD_BLOCK)
-				return all_bad(e, o, start);
+				return all_bad(e, o, start, SECTORS);
 			if (go_on(e, o))
 				return -EIO;
 		}
 	}
 	began = jiffies;
 	r = read_parts(e, o, start, least);
-	return r > 0 && took_long(o, began) ? all_bad(e, o, start) : r;
+	return r > 0 && took_long(o, began) ? all_bad(e, o, start, least) : r;
 }
 
 /* As lost.c judges the log that is in use. */
 static int search_again(struct dcd_engine *e, struct dcd_opening *o, u64 start)
 {
 	unsigned int i;
+	unsigned int least = e->log.block >> SECTOR_SHIFT;
 	int r = 1;
 
 	for (i = 1; r > 0 && i < TRIES && !test_knob(opens_once); i++) {
@@ -213,9 +219,9 @@ static int search_again(struct dcd_engine *e, struct dcd_opening *o, u64 start)
 			return give_up(e, o, "doesn't give its superblock any more");
 		msleep(4U << i);
 		began = jiffies;
-		r = read_parts(e, o, start, e->log.block >> SECTOR_SHIFT);
+		r = read_parts(e, o, start, least);
 		if (r > 0 && took_long(o, began))
-			r = all_bad(e, o, start);
+			r = all_bad(e, o, start, least);
 	}
 	return min(r, 0);
 }

@@ -6,11 +6,11 @@
  * What of a segment can't be read as a whole is asked for by its blocks, and what of those can't by
  * its sectors (unless the disk itself has none that are smaller than a block): so no sector is
  * missed that the disk can give. All of a kind are asked for at the same time, each by itself: a
- * path that is gone takes its time once for all of them. What took long to fail isn't asked for
- * again in this opening, but by who has written there. What failed at once may be given a moment
- * later: it is asked for several times over a quarter of a second. Before anything is given up the
- * superblock is asked for as well: if that isn't given each time, either, it isn't the place that
- * fails, but the log, at random, and then nothing may be lost for it (@random).
+ * path that is gone takes its time once for all of them. What took long to fail is asked for once
+ * more, and not again in this opening, but by who has written there. What failed at once may be
+ * given a moment later: it is asked for several times over a quarter of a second. Before anything
+ * is given up the superblock is asked for as well: if that isn't given each time, either, it isn't
+ * the place that fails, but the log, at random, and then nothing may be lost for it (@random).
  *
  * A log that fails as a whole, and takes its time for that, isn't searched: if it doesn't give its
  * superblock for DCD_BLIP (blip.h), nor the header of DCD_OPENING_HEADERS places in a row, or if

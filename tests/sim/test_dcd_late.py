@@ -162,7 +162,8 @@ def test_opens_of_what_is_late_or_fails_now_and_then(kernel: str) -> None:
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("block", "opens_late", "the open took"), ("sector", "opens_late", "the open took"),
     ("segment", "opens_late", "the open took"), ("rest", "opens_late", "the refusal took long"),
-    ("random", "opens_once", "what is lost: got"), ("data", "in_turn", "the open took"),
+    ("random", "opens_once", "what is lost: got"), ("late", "opens_once", "what is lost: got"),
+    ("data", "in_turn", "the open took"),
     ("path", "opens_blind", "Input/output error"),
 ])  # fmt: skip
 def test_an_open_can_take_long_or_lose(part: str, knob: str, says: str) -> None:

@@ -9,12 +9,14 @@ request, or it fails now and then. The power was cut, so the live part of the lo
   data      the data disk gives nothing: it is asked whether it is the right one, all the same
   path      what is under way waits for 3 s and fails, the next errors come at once, then it is well
   random    one of five requests fails: nothing is lost for that
+  late      three of a hundred fail, and all take 300 ms: nor for that
 
 Arguments: parts (all of them if there are none).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -189,8 +191,27 @@ def random() -> None:
         print(f"  {refused} of 25 opens were refused", flush=True)
 
 
+def late() -> None:
+    base.step("three of a hundred reads of the log fail while it is opened, and all are slow")
+    gone = 0
+    for _ in range(40):
+        box = cut("lab", count=24)
+        box.log.slow_reads(300)
+        mark(box.log.medium, True)
+        faults(3)
+        with contextlib.suppress(OSError):
+            box.open()
+        faults(0)
+        mark(box.log.medium, False)
+        box.log.heal()
+        gone += len(lost(box, box.store or box.open(), count=24))
+        box.close()
+        box.away()
+    base.equal(gone, 0, "what is lost")
+
+
 PARTS: dict[str, Callable[[], None]] = {
-    one.__name__: one for one in (block, sector, segment, rest, data, path, random)
+    one.__name__: one for one in (block, sector, segment, rest, data, path, random, late)
 }
 base.put(Path("/proc/sys/kernel/hung_task_timeout_secs"), 0)
 for part in sys.argv[1:] or PARTS:

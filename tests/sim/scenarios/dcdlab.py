@@ -254,6 +254,11 @@ class Disk:
         medium = self._medium
         self._load([f"0 {self.sectors} delay {node} 0 0 {medium} 0 0 {medium} 0 0"])
 
+    @property
+    def medium(self) -> str:
+        """What is below all that this class puts before it."""
+        return self._medium
+
     def slow_reads(self, ms: int) -> None:
         """Every read takes so long, writes don't."""
         self._load([f"0 {self.sectors} delay {self._medium} 0 {ms} {self._medium} 0 0"])
