@@ -16,6 +16,7 @@
 #include "resync.h"
 #include "verdict.h"
 
+TEST_KNOB(bool, tried_counts, "a leg that is an older copy is none after as many superblocks that failed");
 TEST_KNOB(bool, parting_stays, "a leg doesn't come back while the other one can't be written");
 TEST_KNOB(bool, voids_home, "a target forgets the map, although that counts, and stays its home");
 TEST_KNOB(bool, map_stays_stopped, "nobody looks after a mark that saw its home dead just before");
@@ -89,18 +90,24 @@ static int judge(struct mirror *m, enum leg_id leg, const struct super_found *fo
 		 struct verdict *v, enum leg_why *why)
 {
 	struct super_found legs[LEGS] = { };
+	enum leg_id other = other_leg(leg);
 	char text[400];
+	u64 said;
 
 	legs[leg] = *found;
-	legs[other_leg(leg)].kind = SUPER_VALID;
-	legs[other_leg(leg)].super = m->meta->super[other_leg(leg)];
+	legs[other].kind = SUPER_VALID;
+	legs[other].super = m->meta->super[other];
+	/* What was only tried makes no older copy of it a newer one. */
+	said = atomic64_read(&m->meta->said[other]);
+	if (said && !test_knob(tried_counts))
+		legs[other].super.seq = said;
 	verdict_decide(&legs[LEG_LOCAL], &legs[LEG_REMOTE], v);
 	/*
 	 * Both in sync with one generation (policy block): it doesn't matter
 	 * whom the verdict would have taken. A leg that is ahead has been used
 	 * by somebody else meanwhile.
 	 */
-	if (!v->reason && (v->source == other_leg(leg) || (!v->join && !v->full)))
+	if (!v->reason && (v->source == other || (!v->join && !v->full)))
 		return 0;
 
 	*why = !v->reason || v->reason == VERDICT_SPLIT_BRAIN || v->reason == VERDICT_BOTH ?

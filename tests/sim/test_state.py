@@ -233,6 +233,22 @@ def test_a_loss_between_two_hosts_is_found(knob: str, lives: int, says: str) -> 
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+# In it the local leg can't be written, again and again, and the remote one is another host's.
+OLDER = "23281"
+
+
+def test_a_leg_that_is_an_older_copy_stays_one() -> None:
+    run = lab("state_strangers.py", "1", OLDER, options=PATIENCE)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+def test_a_leg_that_is_an_older_copy_is_none_after_some_tries() -> None:
+    run = lab("state_strangers.py", "1", OLDER,
+              options=(*PATIENCE, *knobs("dm_lockstep", "tried_counts")))  # fmt: skip
+    assert run.rc == 1 and "the remote leg is another's and has changed" in run.stderr, run.text
+
+
 @both_kernels
 @pytest.mark.parametrize("part", [
     "reloaded_local", "reloaded_remote", "blocked", "blocked_target", "held_again",
