@@ -51,6 +51,13 @@ def test_lives_of_legs_that_strangers_use(part: int) -> None:
 
 
 @every_part
+def test_lives_of_a_mirror_whose_table_is_exchanged(part: int) -> None:
+    count = seeds(3000)
+    run = lab("state_exchanges.py", str(count), str(10_000 + part * count), options=HOURS)
+    assert run.rc == 0, run.text
+
+
+@every_part
 def test_lives_of_a_mirror_without_metadata(part: int) -> None:
     count = seeds(3000)
     run = lab("core_lives.py", str(count), str(10_000 + part * count), options=HOURS)

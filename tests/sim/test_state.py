@@ -233,6 +233,21 @@ def test_a_loss_between_two_hosts_is_found(knob: str, lives: int, says: str) -> 
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+@pytest.mark.parametrize(("kernel", "lives"), [("plain", 150), ("checked", 8)])
+def test_lives_of_a_mirror_whose_table_is_exchanged(kernel: str, lives: int) -> None:
+    options = ("--sim-timeout", "360000", *PATIENCE)
+    run = lab("state_exchanges.py", str(lives), "1", kernel=kernel, options=options)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize("knob", ["takes_stale", "both_strange"])
+def test_a_table_that_goes_on_with_the_wrong_leg_is_found(knob: str) -> None:
+    options = ("--sim-timeout", "360000", *PATIENCE, *knobs("dm_lockstep", knob))
+    run = lab("state_exchanges.py", "60", "1", options=options)
+    assert run.rc == 1 and "alone diverged" in run.stderr, run.text
+
+
 # In it the local leg can't be written, again and again, and the remote one is another host's.
 OLDER = "23281"
 
