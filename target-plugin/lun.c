@@ -205,8 +205,6 @@ static int dcd_configure_device(struct se_device *dev)
 	dev->dev_attrib.unmap_zeroes_data = t.discards_to_zeroes;
 	dev->dev_attrib.max_write_same_len = 0xffff;
 	dev->dev_attrib.is_nonrot = !t.rotates;
-	/* LIO's EXTENDED COPY doesn't survive a LUN RESET amid it: the session never ends then. */
-	dev->dev_attrib.emulate_3pc = false;
 	return 0;
 }
 

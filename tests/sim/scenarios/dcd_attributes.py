@@ -32,7 +32,6 @@ def main() -> None:
     base.step("in use they are what info says")
     store = box.open()
     base.expect("are LOST by a panic, a forced reset" in store.info(), store.info())
-    base.equal(store.attribute("emulate_3pc"), "0", "EXTENDED COPY, with which LIO's resets hang")
     with lio.look(store) as node, blk.Disk(node) as disk:
         for at in range(0, 800, 8):
             disk.write(at, blk.pattern(f"{at}", 8))
