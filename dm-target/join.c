@@ -16,7 +16,7 @@
 #include "resync.h"
 #include "verdict.h"
 
-TEST_KNOB(bool, tried_counts, "a leg that is an older copy is none after as many superblocks that failed");
+TEST_KNOB(bool, tried_counts, "a leg that knows of a newer superblock on the other one comes back after as many that failed");
 TEST_KNOB(bool, parting_stays, "a leg doesn't come back while the other one can't be written");
 TEST_KNOB(bool, voids_home, "a target forgets the map, although that counts, and stays its home");
 TEST_KNOB(bool, map_stays_stopped, "nobody looks after a mark that saw its home dead just before");
@@ -90,24 +90,18 @@ static int judge(struct mirror *m, enum leg_id leg, const struct super_found *fo
 		 struct verdict *v, enum leg_why *why)
 {
 	struct super_found legs[LEGS] = { };
-	enum leg_id other = other_leg(leg);
 	char text[400];
-	u64 said;
 
 	legs[leg] = *found;
-	legs[other].kind = SUPER_VALID;
-	legs[other].super = m->meta->super[other];
-	/* What was only tried makes no older copy of it a newer one. */
-	said = atomic64_read(&m->meta->said[other]);
-	if (said && !test_knob(tried_counts))
-		legs[other].super.seq = said;
+	legs[other_leg(leg)].kind = SUPER_VALID;
+	legs[other_leg(leg)].super = m->meta->super[other_leg(leg)];
 	verdict_decide(&legs[LEG_LOCAL], &legs[LEG_REMOTE], v);
 	/*
 	 * Both in sync with one generation (policy block): it doesn't matter
 	 * whom the verdict would have taken. A leg that is ahead has been used
 	 * by somebody else meanwhile.
 	 */
-	if (!v->reason && (v->source == other || (!v->join && !v->full)))
+	if (!v->reason && (v->source == other_leg(leg) || (!v->join && !v->full)))
 		return 0;
 
 	*why = !v->reason || v->reason == VERDICT_SPLIT_BRAIN || v->reason == VERDICT_BOTH ?
@@ -218,6 +212,18 @@ static bool other_is_foreign(struct mirror *m, enum leg_id leg)
 	return !m->legs[other].dead && metadata_foreign(m, other) && !test_knob(other_unseen);
 }
 
+/*
+ * Does the leg know of a newer superblock on the other one than this mirror has written there? Then
+ * somebody else has used both. The verdict goes by what was tried last, which counts up with each
+ * try that fails; and a leg that can't be read was nobody else's by metadata_check().
+ */
+static bool knows_more(struct mirror *m, enum leg_id leg, const struct super_found *found)
+{
+	u64 said = atomic64_read(&m->meta->said[other_leg(leg)]);
+
+	return said && said < found->super.other_seq && !test_knob(tried_counts);
+}
+
 static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *found,
 		   bool *target, enum leg_why *why)
 {
@@ -240,6 +246,10 @@ static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *
 	m->join_needs = is_target(m, &v) || touched || test_knob(looks_always);
 	if (m->join_needs || !READ_ONCE(m->legs[other_leg(leg)].silent))
 		r = check_other(m, other_leg(leg), why);
+	if (!r && knows_more(m, leg, found)) {
+		*why = WHY_DIVERGED;
+		r = -ESTALE;
+	}
 	if (r != -ESTALE && !m->join_needs)
 		r = 0;
 	if (!r && (v.full || touched))
