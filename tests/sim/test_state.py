@@ -204,7 +204,7 @@ def test_nobody_comes_back_to_a_leg_of_others(part: str) -> None:
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("auto", "other_unseen", "was accepted"), ("known_error", "other_unseen", "was accepted"),
     ("known_block", "other_unseen", "was accepted"),
-    ("second", "other_unseen touched_once", "was accepted"),
+    ("second", "other_unseen touched_once tried_counts", "was accepted"),
     ("starved", "starved_stays", "reads of the remote leg"),
     ("clone", "higher_is_ours", "superblock is as it was"),
 ])  # fmt: skip
