@@ -25,6 +25,7 @@ program = metalab.program
 SIZE = 4 << 20
 BEHIND = 1
 INCOMPAT, RETIRED, LACKS = 24, 1, 4  # dcd-format.h
+GROWN, GROWNS, GROWN_BYTES = 464, 4, 12
 UUID_TEXT = "01020304-0506-0708-090a-0b0c0d0e0f10"
 
 
@@ -81,6 +82,50 @@ class Site:
 @pytest.fixture
 def site(dcd: Path, program: Path, tmp_path: Path) -> Site:
     return Site(dcd, program, tmp_path)
+
+
+class GrownSite(Site):
+    """The data disk has grown, and the mirror hasn't: the leg's superblock is where it was. One of
+    the sizes in the log's superblock says so, which is the word @said there."""
+
+    def __init__(self, dcd: Path, meta: Path, folder: Path, place: int, said: int) -> None:
+        self.place, self.said = place, said
+        super().__init__(dcd, meta, folder)
+
+    def _cut(self, nvram: bool) -> Images:
+        old = super()._cut(nvram)
+        images = after_a_cut(nvram, sectors=2 * SIZE // 512)
+        for image, before in ((images.data, old.data), (images.right, old.right)):
+            image[:SIZE] = before
+        for copy in (0, dcdimage.BLOCK):
+            raw = images.log[copy : copy + 512]
+            for n in range(GROWNS):
+                # The older ones were smaller: no leg is there.
+                words = (self.said, 0) if n == self.place else ((SIZE - 8192 * n) // 1024 << 8, 0)
+                struct.pack_into("<QI", raw, GROWN + GROWN_BYTES * n, *words)
+            images.log[copy : copy + 512] = dcdimage.sealed(bytes(raw), 12)
+        return images
+
+
+@pytest.mark.parametrize("place", range(GROWNS))
+def test_of_a_disk_that_has_grown(dcd: Path, program: Path, tmp_path: Path, place: int) -> None:
+    site = GrownSite(dcd, program, tmp_path, place, SIZE // 512 << 8)
+    old = site.content()
+    told = run(dcd, "retire", *site.words, "--json")
+    assert (told.code, told.json()["leg"]) == (0, True), told
+    (site.folder / "log").write_bytes(old["log"])
+    (site.folder / "nvram").write_bytes(old["nvram"])
+    site.untouched_by("recover", *site.words, reason="data_left")
+
+
+def test_a_witness_of_an_earlier_version_is_no_size(
+    dcd: Path, program: Path, tmp_path: Path
+) -> None:
+    """It is in the same place; nobody takes what happens to be there for the leg's superblock."""
+    site = GrownSite(dcd, program, tmp_path, 0, SIZE // 512 << 8 | 8)
+    told = run(dcd, "retire", *site.words, "--json")
+    assert (told.code, told.json()["leg"]) == (0, False), told
+    assert site.content()["data"] == site.images.right
 
 
 def application_writes(site: Site) -> None:
