@@ -66,6 +66,17 @@ def test_a_missing_leg_needs_run(m: Host) -> None:
     assert m.calls("lockstep-meta")[-1] == "lockstep-meta verdict /dev/a -"
 
 
+@pytest.mark.parametrize(("unread", "code"), [(True, 1), (False, 3)])
+def test_a_leg_that_can_not_be_read_may_be_read_later(m: Host, unread: bool, code: int) -> None:
+    """It gave I/O errors after the legs had been found: the unit at boot tries it again."""
+    m.says("lockstep-meta verdict", {
+        "verdict": "no-superblock", "text": "the remote leg: I/O error", "leg": "remote",
+        "unread": unread})  # fmt: skip
+    told, _, err = m.lockstep("assemble", "m")
+    assert (told, "I/O error" in err) == (code, True)
+    assert not m.calls("dmsetup create")
+
+
 def test_another_host_takes_over_the_remote_leg(m: Host) -> None:
     m.says("lockstep-meta verdict", {**GOOD, "source": "remote"})
     config.remove("m")
