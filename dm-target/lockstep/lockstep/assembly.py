@@ -154,7 +154,8 @@ def unused(name: str, nodes: Mapping[str, str]) -> dict[str, device.Device]:
     for at in found.values():
         used = device.uses(at)
         if used:
-            raise Refused(f"{name}: {at.given} is in use: {'; '.join(used)}")
+            error = Failed if used == [device.HELD] else Refused
+            raise error(f"{name}: {at.given} is in use: {'; '.join(used)}")
     return found
 
 

@@ -202,6 +202,10 @@ def _any(device: Device, place: int) -> bool:
 # --- who uses it ---
 
 
+# It may be for a moment: who looks at each disk that appears holds it while he does.
+HELD = "held by the kernel or a program (it can't be opened exclusively)"
+
+
 def uses(device: Device, *, besides: str = "") -> list[str]:
     """Who has the device, a part of it or the disk that it is a part of; empty if nobody has.
     `besides`: a mapped device that doesn't count. While it has the device, nobody else can have it
@@ -214,7 +218,7 @@ def uses(device: Device, *, besides: str = "") -> list[str]:
         except OSError as err:
             if err.errno != errno.EBUSY:
                 raise Failed(f"{device.given} can't be opened: {err.strerror}") from err
-            found.append("held by the kernel or a program (it can't be opened exclusively)")
+            found.append(HELD)
     return found
 
 

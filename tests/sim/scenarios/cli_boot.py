@@ -3,6 +3,7 @@
 good; then the other one, which went on alone, is all that there is. Args: which leg.
 """
 
+import os
 import threading
 import time
 
@@ -47,6 +48,11 @@ refused(1, "assemble", "m", "--wait", "5",
         says=(f"the {leg} leg {legs[leg].node} can't be read", "with --run"))  # fmt: skip
 base.expect(time.monotonic() - before < 8, "it waited for as long as it was told")
 legs[leg].well()
+
+base.step("somebody holds it: he may let it go, so the unit at boot tries it again")
+holds = os.open(legs[leg].node, os.O_RDONLY | os.O_EXCL)
+refused(1, "assemble", "m", "--wait", "0", "--run", says=(f"{legs[leg].node} is in use: held",))
+os.close(holds)
 
 base.step("for good, and the other one knows that it has everything: by a word, or for always")
 good("assemble", "m")
