@@ -14,6 +14,9 @@
 TEST_KNOB(bool, use_left, "a data disk is written to that was taken into use without this log");
 TEST_KNOB(bool, untold_tried, "a close goes on for a log that can't be told, with all on the data disk");
 TEST_KNOB(bool, leg_at_end, "a mirror's leg is looked for at the end of the data disk only");
+TEST_KNOB(bool, first_leg, "the leg is looked for until any mirror's superblock is found");
+TEST_KNOB(bool, over_data, "the leg is told where its end was, although one slot of it is something else");
+TEST_KNOB(bool, leg_grown_away, "where the leg's end is may be forgotten when the data disk grows");
 TEST_KNOB(bool, kernel_forgets, "what this kernel knows of logs that nobody has told yet is as after a reboot");
 TEST_KNOB(bool, log_believed, "a log that failed is believed, however far the data disk has got");
 
@@ -79,22 +82,26 @@ static int read_slots_of(struct dcd_engine *e, void *slots, read_parts read, u64
 	return read(e, at, slots, LOCKSTEP_SLOT_BYTES) < LOCKSTEP_SLOTS ? 0 : -EIO;
 }
 
-/* @sectors: the size of the data disk, today's or an earlier one, at the end of which they lie. */
+/*
+ * The slots of the leg that names this log. @sectors: the size of the data disk, today's or an
+ * earlier one, at the end of which they lie; 0: there is none, unless an end couldn't be read.
+ */
 static int read_slots(struct dcd_engine *e, void *slots, read_parts read, u64 *sectors)
 {
-	u64 before;
+	int r = 0;
 	u32 i;
-	int r;
 
-	*sectors = e->data.sectors;
-	r = read_slots_of(e, slots, read, *sectors);
-	for (i = 0; !r && !dcd_leg_there(slots, *sectors) && i < DCD_GROWN; i++) {
-		before = dcd_grown_from(&e->super, i);
-		if (!before || test_knob(leg_at_end))
+	for (i = 0; i <= DCD_GROWN; i++) {
+		*sectors = i ? dcd_grown_from(&e->super, i - 1) : e->data.sectors;
+		if (!lockstep_slots_start(*sectors) || (i && test_knob(leg_at_end)))
 			continue;
-		*sectors = before;
-		r = read_slots_of(e, slots, read, before);
+		r = read_slots_of(e, slots, read, *sectors) ?: r;
+		if (dcd_leg_names(slots, *sectors, e->super.uuid))
+			return 0;
+		if (test_knob(first_leg) && dcd_leg_whole(slots, *sectors))
+			break;
 	}
+	*sectors = 0;
 	return r;
 }
 
@@ -105,8 +112,6 @@ static int ask_leg(struct dcd_engine *e, u64 *applied)
 	u64 sectors;
 	int r;
 
-	if (!lockstep_slots_start(e->data.sectors))
-		return 0;
 	slots = kmalloc(LOCKSTEP_SLOTS_BYTES, GFP_KERNEL);
 	if (!slots)
 		return -ENOMEM;
@@ -147,6 +152,12 @@ int dcd_beyond_open(struct dcd_engine *e)
 	return 0;
 }
 
+/* Is it safe to write there? Where the disk's end was before there may be data by now. */
+static bool is_leg(const struct dcd_engine *e, const void *slots, u64 sectors)
+{
+	return sectors == e->data.sectors || dcd_leg_whole(slots, sectors) || test_knob(over_data);
+}
+
 /* What is there belongs to a mirror's leg, or not: true if it is durable there. */
 static bool say_on_leg(struct dcd_engine *e, u64 applied)
 {
@@ -156,14 +167,13 @@ static bool say_on_leg(struct dcd_engine *e, u64 applied)
 	u64 at, sectors;
 	int r;
 
-	if (!lockstep_slots_start(e->data.sectors))
-		return false;
 	slots = kmalloc(LOCKSTEP_SLOTS_BYTES, GFP_NOIO);
 	if (!slots)
 		return false;
 	/* Whoever writes past the log waits for this. */
 	r = read_slots(e, slots, dcd_opening_parts_once, &sectors);
-	if (!r && !dcd_leg_apply(slots, sectors, e->super.uuid, e->epoch, applied, &slot))
+	if (!r && (!is_leg(e, slots, sectors) ||
+		   !dcd_leg_apply(slots, sectors, e->super.uuid, e->epoch, applied, &slot)))
 		r = -ENOENT;
 	at = lockstep_slots_start(sectors);
 	there = (struct dcd_place){ .sector = at, .last = at + LOCKSTEP_SLOTS_SECTORS - 1 };
@@ -178,6 +188,17 @@ static bool say_on_leg(struct dcd_engine *e, u64 applied)
 		pr_err("dcd: %s: can't write to the end of the data disk %pg that it has got past the log: error %d\n",
 		       e->name, e->data.bdev, r);
 	return !r;
+}
+
+u64 dcd_beyond_leg(struct dcd_engine *e)
+{
+	void *slots = kmalloc(LOCKSTEP_SLOTS_BYTES, GFP_NOIO);
+	u64 sectors = 0;
+
+	if (slots && !test_knob(leg_grown_away))
+		(void)read_slots(e, slots, dcd_opening_parts_once, &sectors);
+	kfree(slots);
+	return sectors;
 }
 
 void dcd_beyond_say(struct dcd_engine *e, u64 applied)

@@ -38,6 +38,9 @@ void dcd_beyond_free(struct dcd_beyond *b);
  */
 int __must_check dcd_beyond_open(struct dcd_engine *e);
 
+/* The size of the data disk at the end of which that leg lies, or 0: none is known. Sleeps. */
+u64 dcd_beyond_leg(struct dcd_engine *e);
+
 /*
  * The log is dead, and doesn't know that everything up to entry @applied is durable on
  * the data disk, and there is nothing else. The destager's.

@@ -93,8 +93,8 @@
  *
  * Grown. A mirror's leg has its superblock at the end of the data disk that the mirror knows, which
  * is the one before the data disk grew until the mirror grows, too. So `grown` has the sizes that
- * the disk had before, the newest first. Their low byte is 0: earlier versions had witnesses
- * there, of so many sectors.
+ * the disk had before, the newest first, of more than four those before but that of the leg. Their
+ * low byte is 0: earlier versions had witnesses there, of so many sectors.
  *
  * Both copies. A place of the ring isn't written to again before both copies of the superblock
  * have a tail behind what is there. What the log lacks, or has of before, since the data disk got

@@ -9,11 +9,16 @@ static u32 crc_of(const struct lockstep_slot *s)
 	return crc32c(~0U, (const u8 *)s + sizeof(s->crc), sizeof(*s) - sizeof(s->crc));
 }
 
-static bool valid(const struct lockstep_slot *s, u64 data_sectors)
+/* It may be torn: these words are the same in each version of a slot of this place. */
+static bool lies_here(const struct lockstep_slot *s, u64 data_sectors)
 {
 	return le64_to_cpu(s->magic) == LOCKSTEP_MAGIC &&
-	       le32_to_cpu(s->version) == LOCKSTEP_VERSION &&
-	       le64_to_cpu(s->slots_start) == lockstep_slots_start(data_sectors) &&
+	       le64_to_cpu(s->slots_start) == lockstep_slots_start(data_sectors);
+}
+
+static bool valid(const struct lockstep_slot *s, u64 data_sectors)
+{
+	return lies_here(s, data_sectors) && le32_to_cpu(s->version) == LOCKSTEP_VERSION &&
 	       le32_to_cpu(s->crc) == crc_of(s);
 }
 
@@ -30,9 +35,23 @@ static const struct lockstep_slot *newest_slot(const void *slots, u64 data_secto
 	return newest;
 }
 
-bool dcd_leg_there(const void *slots, u64 data_sectors)
+bool dcd_leg_names(const void *slots, u64 data_sectors, const u8 log_uuid[16])
 {
-	return newest_slot(slots, data_sectors);
+	const struct lockstep_slot *newest = newest_slot(slots, data_sectors);
+
+	return newest && newest->log_state &&
+	       !memcmp(newest->log_uuid, log_uuid, sizeof(newest->log_uuid));
+}
+
+bool dcd_leg_whole(const void *slots, u64 data_sectors)
+{
+	const struct lockstep_slot *slot = slots;
+	unsigned int i;
+
+	for (i = 0; i < LOCKSTEP_SLOTS; i++)
+		if (!lies_here(&slot[i], data_sectors))
+			return false;
+	return true;
 }
 
 /* The newest, if it says this of this log, or NULL. */

@@ -7,7 +7,10 @@
  * up to which entry of the log that is so: beyond.h.
  *
  * It lies at the end of the data disk, or, as long as the mirror hasn't grown with that, where the
- * end was before: whoever looks for it looks at all of these places (dcd_grown_from()).
+ * end was before: whoever looks for it looks at all of these places (dcd_grown_from()), until one
+ * names this log. A disk may have superblocks of earlier mirrors in any of them. Where the end was
+ * before there may be data by now, in one of the slots or in both; so who writes there asks that
+ * both are slots of that place (dcd_leg_whole()).
  *
  * Pure: any context, no locks, doesn't sleep. Module and `dcd` ask the same function.
  */
@@ -17,13 +20,15 @@
 #include "dcd-port.h"
 #include "../dm-target/lockstep-format.h"
 
-/* Is there a leg's superblock at all? */
-bool dcd_leg_there(const void *slots, u64 data_sectors);
-
 /*
- * @slots: LOCKSTEP_SLOTS_BYTES, as read at lockstep_slots_start(@data_sectors).
- * False also if the data disk carries no such superblock, or a damaged one.
+ * @slots: LOCKSTEP_SLOTS_BYTES, as read at lockstep_slots_start(@data_sectors). Is that the
+ * superblock of a leg that has been told of this log? False also of a damaged one.
  */
+bool dcd_leg_names(const void *slots, u64 data_sectors, const u8 log_uuid[16]);
+/* Is neither slot anything else, nor unreadable? One that is torn is a slot. */
+bool dcd_leg_whole(const void *slots, u64 data_sectors);
+
+/* The leg says that it was taken into use without this log. */
 bool dcd_leg_left(const void *slots, u64 data_sectors, const u8 log_uuid[16]);
 
 /* Entries of that log up to this one are on the data disk, as the leg says; 0: it says nothing. */

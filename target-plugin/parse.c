@@ -270,9 +270,13 @@ u64 dcd_grown_from(const struct dcd_super *s, u32 i)
 	return word & 0xff || sectors >= le64_to_cpu(s->data_sectors) ? 0 : sectors;
 }
 
-void dcd_grown_add(struct dcd_super *s, u64 sectors)
+void dcd_grown_add(struct dcd_super *s, u64 sectors, u64 leg)
 {
-	memmove(s->grown + 1, s->grown, sizeof(s->grown) - sizeof(s->grown[0]));
+	u32 kept = DCD_GROWN - 1;
+
+	if (leg && dcd_grown_from(s, kept) == leg)
+		kept--;
+	memmove(s->grown + 1, s->grown, kept * sizeof(s->grown[0]));
 	s->grown[0] = (struct dcd_grown){ .sectors = cpu_to_le64(sectors << 8) };
 }
 

@@ -133,7 +133,8 @@ void dcd_witness_set(struct dcd_super *s, u32 i, const struct dcd_witnessed *w);
 void dcd_witness_void(struct dcd_super *s);	/* all of them */
 /* Size @i that the data disk had before it grew, the newest first, or 0: dcd-format.h, grown. */
 u64 dcd_grown_from(const struct dcd_super *s, u32 i);
-void dcd_grown_add(struct dcd_super *s, u64 sectors);
+/* It had @sectors. The size at the end of which the @leg lies stays in any case; 0: none does. */
+void dcd_grown_add(struct dcd_super *s, u64 sectors, u64 leg);
 /*
  * Of @asked ones @wrong have other bytes on this disk: is it another disk? Any says so, if the
  * set's NVRAM keeps what it has (@exact). Else most of them have to: past a dead log the data disk

@@ -2,19 +2,20 @@
 #include <time.h>
 
 #include "../../dm-target/super.h"
+#include "../leg.h"
 #include "../parse.h"
 #include "mark.h"
 
 /* Whether there is a good superblock, as of a disk of so many sectors; -1: it can't be read. */
-static int find(const struct device *d, u64 sectors, struct super *s)
+static int find(const struct device *d, u64 sectors, u8 slots[LOCKSTEP_SLOTS_BYTES],
+		struct super *s)
 {
-	u8 slots[LOCKSTEP_SLOTS_BYTES];
 	u64 at = lockstep_slots_start(sectors);
 	struct super_found found;
 
 	if (!at)
 		return 0;
-	if (device_read(d, slots, sizeof(slots), at * 512))
+	if (device_read(d, slots, LOCKSTEP_SLOTS_BYTES, at * 512))
 		return -1;
 	super_find(slots, sectors, &found);
 	*s = found.super;
@@ -40,8 +41,9 @@ int mark_behind(const struct device *data, const u8 log_uuid[16], bool force)
 {
 	char uuid[UUID_TEXT];
 	u64 sectors = data->bytes / 512;
+	u8 slots[LOCKSTEP_SLOTS_BYTES];
 	struct super s;
-	int r = find(data, sectors, &s);
+	int r = find(data, sectors, slots, &s);
 
 	if (r <= 0)
 		return r;
@@ -57,17 +59,22 @@ int mark_behind(const struct device *data, const u8 log_uuid[16], bool force)
 
 int mark_left(const struct device *data, const struct dcd_super *log, bool grown, bool *marked)
 {
-	u64 sectors = data->bytes / 512;
+	u64 end = data->bytes / 512, sectors = end;
+	u8 slots[LOCKSTEP_SLOTS_BYTES];
 	struct super s;
-	int r = find(data, sectors, &s);
+	int r;
 
-	for (u32 i = 0; grown && !r && i < DCD_GROWN; i++) {
-		sectors = dcd_grown_from(log, i);
-		r = find(data, sectors, &s);
+	*marked = false;
+	for (u32 i = 0; i <= (grown ? DCD_GROWN : 0) && !*marked; i++) {
+		sectors = i ? dcd_grown_from(log, i - 1) : end;
+		r = find(data, sectors, slots, &s);
+		if (r < 0)
+			return -1;
+		*marked = r && s.log_state && !memcmp(s.log_uuid, log->uuid, sizeof(log->uuid)) &&
+			  (sectors == end || dcd_leg_whole(slots, sectors));
 	}
-	*marked = r > 0 && s.log_state && !memcmp(s.log_uuid, log->uuid, sizeof(log->uuid));
 	if (!*marked || s.log_state == LOCKSTEP_LOG_LEFT)
-		return r < 0 ? -1 : 0;
+		return 0;
 	super_set_log(&s, log->uuid, LOCKSTEP_LOG_LEFT);
 	return put(data, sectors, &s);
 }

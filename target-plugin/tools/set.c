@@ -55,7 +55,7 @@ static int find_left(struct set *s)
 	if (!lockstep_slots_start(sectors))
 		return 0;
 	read_slots(s, sectors, slots);
-	for (u32 i = 0; i < DCD_GROWN && !dcd_leg_there(slots, sectors); i++) {
+	for (u32 i = 0; i < DCD_GROWN && !dcd_leg_names(slots, sectors, uuid); i++) {
 		u64 before = dcd_grown_from(&s->super.super, i);
 
 		if (before)

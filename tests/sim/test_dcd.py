@@ -522,9 +522,20 @@ def test_a_log_that_failed_is_believed(part: str) -> None:
 
 
 @pytest.mark.control
-def test_a_mirror_s_leg_is_looked_for_at_the_end_only() -> None:
-    run = lab("dcd_beyond.py", "grown", options=knobs("dcd", "leg_at_end"))
+@pytest.mark.parametrize(
+    ("part", "knob"),
+    [("grown", "leg_at_end"), ("grown_over", "first_leg"), ("grown_often", "leg_grown_away")],
+)
+def test_a_mirror_s_leg_is_not_looked_for_where_it_lies(part: str, knob: str) -> None:
+    run = lab("dcd_beyond.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and "in vain for: the leg to say it" in run.stderr, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize("slot", [0, 1])
+def test_where_the_leg_was_there_is_data(slot: int) -> None:
+    run = lab("dcd_beyond.py", f"given_up_{slot}", options=knobs("dcd", "over_data"))
+    assert run.rc == 1 and "legs that were told: got 1, want 0" in run.stderr, run.text
 
 
 @pytest.mark.control

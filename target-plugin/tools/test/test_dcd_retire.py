@@ -118,6 +118,38 @@ def test_of_a_disk_that_has_grown(dcd: Path, program: Path, tmp_path: Path, plac
     site.untouched_by("recover", *site.words, reason="data_left")
 
 
+@pytest.mark.parametrize("slot", [0, 1])
+def test_where_the_end_was_may_be_data(
+    dcd: Path, program: Path, tmp_path: Path, slot: int
+) -> None:
+    """The mirror was given up, and a file has one of the slots."""
+    site = GrownSite(dcd, program, tmp_path, 0, SIZE // 512 << 8)
+    at = SIZE - 8192 + 4096 * slot
+    with open(site.folder / "data", "r+b") as disk:
+        disk.seek(at)
+        disk.write(b"FILE" * 1024)
+    site.images.right[at : at + 4096] = b"FILE" * 1024
+    told = run(dcd, "retire", *site.words, "--json")
+    assert (told.code, told.json()["leg"]) == (0, False), told
+    assert site.content()["data"] == site.images.right
+
+
+def test_another_mirror_had_the_new_end(dcd: Path, program: Path, tmp_path: Path) -> None:
+    """Nobody wiped its superblock: that isn't the leg that knows of this log."""
+    site = GrownSite(dcd, program, tmp_path, 0, SIZE // 512 << 8)
+    for name in ("one", "two"):
+        (site.folder / name).write_bytes(bytes(2 * SIZE))
+    assert site.ask("create", "--local", "one", "--remote", "two", "--assume-clean").code == 0
+    old = site.content()
+    with open(site.folder / "data", "r+b") as disk:
+        disk.seek(2 * SIZE - 8192)
+        disk.write(old["two"][-8192:])
+    assert run(dcd, "retire", *site.words, "--json").json()["leg"] is True
+    (site.folder / "log").write_bytes(old["log"])
+    (site.folder / "nvram").write_bytes(old["nvram"])
+    site.untouched_by("recover", *site.words, reason="data_left")
+
+
 def test_a_witness_of_an_earlier_version_is_no_size(
     dcd: Path, program: Path, tmp_path: Path
 ) -> None:

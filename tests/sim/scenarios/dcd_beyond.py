@@ -132,6 +132,68 @@ def grown() -> None:
     base.put(FORGETS, 0)
 
 
+def judged(box: Box, model: Model) -> None:
+    box.log.heal()
+    with box.disk() as disk:
+        check(disk, model, "the log works")
+    base.put(FORGETS, 0)
+    box.away()
+
+
+def grown_often() -> None:
+    base.step("over a mirror's leg, whose disk grows more often than the log's superblock has room")
+    base.put(FORGETS, 1)
+    box = leg("dram:battery", 16)
+    model = Model(box.data.sectors + (16 << 11))
+    with box.disk_until_cut() as disk:
+        for _ in range(6):
+            larger(box)
+        fails(box, model, disk)
+        marked(box)
+    judged(box, model)
+
+
+def grown_over() -> None:
+    base.step("where the disk has grown to there is the superblock of another mirror")
+    base.put(FORGETS, 1)
+    box = leg("dram:battery", 8)
+    model = Model(box.data.sectors + (8 << 11))
+    with box.disk_until_cut() as disk:
+        larger(box)
+        other = ram.Ram("other", box.data.sectors >> 11)
+        peer = ram.Ram("peer", box.data.sectors >> 11)
+        words = ("--local", peer.node, "--remote", other.node, "--assume-clean")
+        base.run(META, "create", *words)
+        end = box.data.sectors - 16
+        with blk.Disk(other.node, write=False) as there, blk.Disk(box.data.node) as data:
+            data.write(end, there.read(end, 16), fua=True)
+        fails(box, model, disk)
+        marked(box)
+    judged(box, model)
+    for one in (other, peer):
+        one.remove()
+
+
+def given_up(slot: int) -> None:
+    base.step(f"the mirror is given up, and a file has slot {slot} of where the disk's end was")
+    base.put(FORGETS, 1)
+    box = leg("dram:battery", 8)
+    model = Model(box.data.sectors + (8 << 11))
+    at = box.data.sectors - 16 + 8 * slot
+    with box.disk() as disk:
+        larger(box)
+        filled(disk, model, at, at + 8, "a file")
+        fails(box, model, disk)
+        time.sleep(60)  # it is given up, and all is on the data disk
+        base.equal(box.count("leg_marks"), 0, "legs that were told")
+        base.expect(disk.read(at, 8) == model.bytes[at * 512 : (at + 8) * 512], "the file")
+    base.put(FORGETS, 0)
+    box.log.heal()
+    with box.disk():
+        pass
+    box.away()
+
+
 def healed(box: Box) -> None:
     time.sleep(0.5)
     box.data.heal()
@@ -231,6 +293,10 @@ PARTS = {
     "leg": lambda: on_leg("dram:battery", False),
     "leg_cut": lambda: on_leg("dram:battery", True),
     "grown": grown,
+    "grown_often": grown_often,
+    "grown_over": grown_over,
+    "given_up_0": lambda: given_up(0),
+    "given_up_1": lambda: given_up(1),
     "end_away": end_away,
     "works_again": works_again,
     "mirror_idle": lambda: mirrored(True),
