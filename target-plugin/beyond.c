@@ -91,8 +91,8 @@ static int read_slots(struct dcd_engine *e, void *slots, read_parts read, u64 *s
 	int r = 0;
 	u32 i;
 
-	for (i = 0; i <= DCD_GROWN; i++) {
-		*sectors = i ? dcd_grown_from(&e->super, i - 1) : e->data.sectors;
+	for (i = 0; i < DCD_ENDS; i++) {
+		*sectors = dcd_data_end(&e->super, e->data.sectors, i);
 		if (!lockstep_slots_start(*sectors) || (i && test_knob(leg_at_end)))
 			continue;
 		r = read_slots_of(e, slots, read, *sectors) ?: r;

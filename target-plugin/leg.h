@@ -7,7 +7,7 @@
  * up to which entry of the log that is so: beyond.h.
  *
  * It lies at the end of the data disk, or, as long as the mirror hasn't grown with that, where the
- * end was before: whoever looks for it looks at all of these places (dcd_grown_from()), until one
+ * end was before: whoever looks for it looks at all of these places (dcd_data_end()), until one
  * names this log. A disk may have superblocks of earlier mirrors in any of them. Where the end was
  * before there may be data by now, in one of the slots or in both; so who writes there asks that
  * both are slots of that place (dcd_leg_whole()).

@@ -263,18 +263,27 @@ void dcd_witness_set(struct dcd_super *s, u32 i, const struct dcd_witnessed *w)
 	s->witnesses[i].crc = cpu_to_le32(w ? w->crc : 0);
 }
 
-u64 dcd_grown_from(const struct dcd_super *s, u32 i)
+static u64 grown_from(const struct dcd_super *s, u32 i)
 {
 	u64 word = le64_to_cpu(s->grown[i].sectors), sectors = word >> 8;
 
 	return word & 0xff || sectors >= le64_to_cpu(s->data_sectors) ? 0 : sectors;
 }
 
+u64 dcd_data_end(const struct dcd_super *s, u64 sectors, u32 i)
+{
+	u64 said = le64_to_cpu(s->data_sectors);
+
+	if (i > 1)
+		return grown_from(s, i - 2);
+	return i && said >= sectors ? 0 : i ? said : sectors;
+}
+
 void dcd_grown_add(struct dcd_super *s, u64 sectors, u64 leg)
 {
 	u32 kept = DCD_GROWN - 1;
 
-	if (leg && dcd_grown_from(s, kept) == leg)
+	if (leg && grown_from(s, kept) == leg)
 		kept--;
 	memmove(s->grown + 1, s->grown, kept * sizeof(s->grown[0]));
 	s->grown[0] = (struct dcd_grown){ .sectors = cpu_to_le64(sectors << 8) };
@@ -288,7 +297,12 @@ bool dcd_witnesses_deny(unsigned int asked, unsigned int wrong, bool exact)
 unsigned int dcd_super_next(struct dcd_super *s, u64 tail, u64 applied)
 {
 	u64 generation = le64_to_cpu(s->generation) + 1;
+	u32 i;
 
+	/* Witnesses of an earlier version: they aren't kept true, and it would believe them. */
+	for (i = 0; i < DCD_GROWN; i++)
+		if (!grown_from(s, i))
+			s->grown[i] = (struct dcd_grown){ 0 };
 	/* Who doesn't know of them doesn't do this, so what it leaves doesn't count. */
 	if (witnesses_count(s))
 		s->witnessed = cpu_to_le32((u32)generation);

@@ -131,9 +131,14 @@ bool dcd_witness_of(const struct dcd_super *s, u32 i, struct dcd_witnessed *w);
 /* NULL: none. dcd_super_next() comes before it is written. */
 void dcd_witness_set(struct dcd_super *s, u32 i, const struct dcd_witnessed *w);
 void dcd_witness_void(struct dcd_super *s);	/* all of them */
-/* Size @i that the data disk had before it grew, the newest first, or 0: dcd-format.h, grown. */
-u64 dcd_grown_from(const struct dcd_super *s, u32 i);
-/* It had @sectors. The size at the end of which the @leg lies stays in any case; 0: none does. */
+/*
+ * Where the end of the data disk may be for a mirror's leg: of the disk that has @sectors now, or
+ * that it had before it grew (dcd-format.h, grown; the superblock of a log that was left doesn't
+ * grow). @i is below DCD_ENDS, the newest has 0. In sectors, or 0: none.
+ */
+#define DCD_ENDS	(DCD_GROWN + 2)
+u64 dcd_data_end(const struct dcd_super *s, u64 sectors, u32 i);
+/* The disk had @sectors. That at the end of which the @leg lies stays in any case; 0: none does. */
 void dcd_grown_add(struct dcd_super *s, u64 sectors, u64 leg);
 /*
  * Of @asked ones @wrong have other bytes on this disk: is it another disk? Any says so, if the

@@ -114,6 +114,17 @@ static bool is_ours(const struct device *d, u64 magic, size_t copy, const char *
 	return false;
 }
 
+/* The log that is there, retired or not. */
+static bool find_log(const struct device *log, struct dcd_super_found *super)
+{
+	u8 buf[2 * DCD_BLOCK] = { 0 };
+
+	if (pread(log->fd, buf, sizeof(buf), 0) != sizeof(buf))
+		return false;
+	dcd_super_find(buf, 0, log->bytes / 512, super);
+	return !super->reason || super->reason == DCD_RETIRED;
+}
+
 /* `dcd retire` has brought all that they had to the data disk. */
 static bool both_retired(const struct device *log, const struct device *nv)
 {
@@ -121,10 +132,8 @@ static bool both_retired(const struct device *log, const struct device *nv)
 	struct dcd_header_found header;
 	struct dcd_super_found super;
 
-	if (pread(log->fd, buf, sizeof(buf), 0) != sizeof(buf))
-		return false;
-	dcd_super_find(buf, 0, log->bytes / 512, &super);
-	if (super.reason != DCD_RETIRED || super.geometry.nvram != !!nv)
+	if (!find_log(log, &super) || super.reason != DCD_RETIRED ||
+	    super.geometry.nvram != !!nv)
 		return false;
 	if (!nv)
 		return true;
@@ -201,7 +210,9 @@ int command_format(const struct options *o)
 	bool has_nvram = strcmp(nvram_path, "none") != 0;
 	struct device data, log, nv = { 0 };
 	struct dcd_super s = { 0 };
+	struct dcd_super_found before;
 	uint64_t epoch, segments;
+	u64 end;
 
 	if (same(data_path, "data disk", log_path, "log disk") ||
 	    (has_nvram && (same(log_path, "log disk", nvram_path, "NVRAM") ||
@@ -261,8 +272,11 @@ int command_format(const struct options *o)
 	if (check_names(&log, &data))
 		return 1;
 	/* First, so that there is no log of which the leg doesn't know. */
-	if (mark_behind(&data, s.uuid, o->force))
+	if (mark_behind(&data, s.uuid, find_log(&log, &before) ? &before.super : NULL, o->force,
+			&end))
 		return 1;
+	if (end && end != data.bytes / 512)
+		dcd_grown_add(&s, end, 0);
 	if (has_nvram && clear_errors(&nv, nvram_bytes))
 		return 1;
 	if (write_super(&log, &s) || (has_nvram && write_header(&nv, &s, nvram_bytes)))

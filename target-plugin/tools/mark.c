@@ -37,14 +37,40 @@ static int put(const struct device *d, u64 sectors, struct super *s)
 	return 0;
 }
 
-int mark_behind(const struct device *data, const u8 log_uuid[16], bool force)
+/*
+ * Whether there is the leg that has been told of this log: at the end of the disk or, if that may
+ * have grown, where that was before. There both slots have to be its; -1: an end can't be read.
+ */
+static int find_of(const struct device *d, const struct dcd_super *log, bool grown, u64 *sectors,
+		   struct super *s)
 {
+	u8 slots[LOCKSTEP_SLOTS_BYTES];
+	u64 end = d->bytes / 512;
+
+	for (u32 i = 0; i < (grown ? DCD_ENDS : 1); i++) {
+		int r = find(d, *sectors = dcd_data_end(log, end, i), slots, s);
+
+		if (r < 0)
+			return r;
+		if (r && s->log_state && !memcmp(s->log_uuid, log->uuid, sizeof(log->uuid)) &&
+		    (*sectors == end || dcd_leg_whole(slots, *sectors)))
+			return 1;
+	}
+	return 0;
+}
+
+int mark_behind(const struct device *data, const u8 log_uuid[16], const struct dcd_super *before,
+		bool force, u64 *end)
+{
+	u8 slots[LOCKSTEP_SLOTS_BYTES];
 	char uuid[UUID_TEXT];
 	u64 sectors = data->bytes / 512;
-	u8 slots[LOCKSTEP_SLOTS_BYTES];
 	struct super s;
 	int r = find(data, sectors, slots, &s);
 
+	if (!r && before)
+		r = find_of(data, before, true, &sectors, &s);
+	*end = r > 0 ? sectors : 0;
 	if (r <= 0)
 		return r;
 	if (s.log_state == LOCKSTEP_LOG_BEHIND && !force) {
@@ -59,22 +85,13 @@ int mark_behind(const struct device *data, const u8 log_uuid[16], bool force)
 
 int mark_left(const struct device *data, const struct dcd_super *log, bool grown, bool *marked)
 {
-	u64 end = data->bytes / 512, sectors = end;
-	u8 slots[LOCKSTEP_SLOTS_BYTES];
+	u64 sectors;
 	struct super s;
-	int r;
+	int r = find_of(data, log, grown, &sectors, &s);
 
-	*marked = false;
-	for (u32 i = 0; i <= (grown ? DCD_GROWN : 0) && !*marked; i++) {
-		sectors = i ? dcd_grown_from(log, i - 1) : end;
-		r = find(data, sectors, slots, &s);
-		if (r < 0)
-			return -1;
-		*marked = r && s.log_state && !memcmp(s.log_uuid, log->uuid, sizeof(log->uuid)) &&
-			  (sectors == end || dcd_leg_whole(slots, sectors));
-	}
-	if (!*marked || s.log_state == LOCKSTEP_LOG_LEFT)
-		return 0;
+	*marked = r > 0;
+	if (r <= 0 || s.log_state == LOCKSTEP_LOG_LEFT)
+		return r < 0 ? -1 : 0;
 	super_set_log(&s, log->uuid, LOCKSTEP_LOG_LEFT);
 	return put(data, sectors, &s);
 }

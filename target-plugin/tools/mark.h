@@ -12,9 +12,12 @@
 
 /*
  * The disk lacks, from now on, what the log may have. With another log's mark on it:
- * refused, unless @force. Returns 0, or -1 after saying on stderr what is wrong.
+ * refused, unless @force. @before: the log that the disk had before, or NULL: that one knows where
+ * the leg lies if the disk has grown and the mirror hasn't. *end: the size of the disk at the end of
+ * which it lies; 0: it carries none. Returns 0, or -1 after saying on stderr what is wrong.
  */
-int mark_behind(const struct device *data, const u8 log_uuid[16], bool force);
+int mark_behind(const struct device *data, const u8 log_uuid[16], const struct dcd_super *before,
+		bool force, u64 *end);
 
 /*
  * The disk has all of the log with this superblock. @grown: it may have grown, and the leg may lie

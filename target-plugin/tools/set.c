@@ -47,22 +47,21 @@ static void read_slots(const struct set *s, u64 sectors, u8 slots[LOCKSTEP_SLOTS
  */
 static int find_left(struct set *s)
 {
-	u64 sectors = s->has_data ? s->data.bytes >> SECTOR_SHIFT : 0;
+	u64 end = s->has_data ? s->data.bytes >> SECTOR_SHIFT : 0, sectors = end;
 	const u8 *uuid = s->super.super.uuid;
 	u8 slots[LOCKSTEP_SLOTS_BYTES];
 	u64 applied;
 
-	if (!lockstep_slots_start(sectors))
+	if (!lockstep_slots_start(end) || s->super.reason == DCD_RETIRED)
 		return 0;
-	read_slots(s, sectors, slots);
-	for (u32 i = 0; i < DCD_GROWN && !dcd_leg_names(slots, sectors, uuid); i++) {
-		u64 before = dcd_grown_from(&s->super.super, i);
-
-		if (before)
-			read_slots(s, sectors = before, slots);
+	for (u32 i = 0; i < DCD_ENDS; i++) {
+		sectors = dcd_data_end(&s->super.super, end, i);
+		if (!lockstep_slots_start(sectors))
+			continue;
+		read_slots(s, sectors, slots);
+		if (dcd_leg_names(slots, sectors, uuid))
+			break;
 	}
-	if (s->super.reason == DCD_RETIRED)
-		return 0;
 	if (!dcd_leg_left(slots, sectors, uuid)) {
 		applied = max(dcd_leg_applied(slots, sectors, uuid, s->super.geometry.epoch),
 			      kernel_knows(s));
@@ -93,6 +92,7 @@ static int find_super(struct set *s)
 {
 	u8 blocks[2 * DCD_BLOCK] = { 0 }, unread[sizeof(blocks) >> SECTOR_SHIFT];
 	u64 bytes = min_t(u64, sizeof(blocks), s->log.bytes);
+	struct dcd_super_found again;
 	char text[512];
 
 	/* One copy is enough. */
@@ -106,6 +106,12 @@ static int find_super(struct set *s)
 			      "it is empty: wrong data disk?");
 	dcd_super_find(blocks, s->has_data ? s->data.bytes >> SECTOR_SHIFT : 0,
 		       s->log.bytes >> SECTOR_SHIFT, &s->super);
+	/* One that was left isn't told when the data disk grows. */
+	if (s->any && s->super.reason == DCD_OTHER_DATA && s->super.b > s->super.a) {
+		dcd_super_find(blocks, 0, s->log.bytes >> SECTOR_SHIFT, &again);
+		if (again.reason == DCD_RETIRED)
+			s->super = again;
+	}
 	if (!s->super.reason || (s->any && s->super.reason == DCD_RETIRED)) {
 		if (data_is_log(s))
 			return refuse(s, "same_device", s->data.path, "this data disk is the log disk by another name, or it has a copy of that log");

@@ -150,6 +150,46 @@ def test_another_mirror_had_the_new_end(dcd: Path, program: Path, tmp_path: Path
     site.untouched_by("recover", *site.words, reason="data_left")
 
 
+def test_left_and_then_grown(site: Site) -> None:
+    """A log that was left isn't told that the data disk has grown."""
+    for name, copies in (("log", (0, 4096)), ("nvram", (0, 2048))):
+        raw = bytearray((site.folder / name).read_bytes())
+        for at in copies:
+            size = 512 if name == "log" else 256
+            struct.pack_into("<I", raw, at + INCOMPAT, RETIRED)
+            raw[at : at + size] = dcdimage.sealed(bytes(raw[at : at + size]), 12)
+        (site.folder / name).write_bytes(raw)
+    with open(site.folder / "data", "r+b") as disk:
+        disk.truncate(SIZE + (1 << 20))
+    told = run(site.dcd, "retire", *site.words, "--json")
+    assert (told.code, told.json()["leg"]) == (0, True), told
+    with open(site.folder / "data", "r+b") as disk:
+        disk.truncate(SIZE)
+    assert site.verdict() == "ok"
+
+
+def test_formatted_before_the_mirror_has_grown(dcd: Path, program: Path, tmp_path: Path) -> None:
+    """The leg is told of the new log, where it lies, and that one knows where."""
+    site = GrownSite(dcd, program, tmp_path, 0, SIZE // 512 << 8)
+    assert run(dcd, "retire", *site.words).code == 0
+    assert run(dcd, "format", *site.words).code == 0
+    told = run(dcd, "check", *site.words, "--json").json()
+    uuid = told["log"]["uuid"]
+    leg = site.content()["data"][SIZE - 8192 :]
+    assert leg[528:544].hex() == uuid and struct.unpack_from("<I", leg, 544) == (BEHIND,)
+    assert run(dcd, "retire", *site.words, "--json").json()["leg"] is True
+
+
+def test_an_earlier_version_gets_no_witness_that_is_not_true(
+    dcd: Path, program: Path, tmp_path: Path
+) -> None:
+    site = GrownSite(dcd, program, tmp_path, 0, SIZE // 512 << 8 | 8)
+    assert run(dcd, "retire", *site.words).code == 0
+    log = site.content()["log"]
+    for copy in (0, 4096):
+        assert struct.unpack_from("<QI", log, copy + GROWN) == (0, 0)
+
+
 def test_a_witness_of_an_earlier_version_is_no_size(
     dcd: Path, program: Path, tmp_path: Path
 ) -> None:
