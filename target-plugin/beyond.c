@@ -16,6 +16,7 @@ TEST_KNOB(bool, untold_tried, "a close goes on for a log that can't be told, wit
 TEST_KNOB(bool, leg_at_end, "a mirror's leg is looked for at the end of the data disk only");
 TEST_KNOB(bool, first_leg, "the leg is looked for until any mirror's superblock is found");
 TEST_KNOB(bool, over_data, "the leg is told where its end was, although one slot of it is something else");
+TEST_KNOB(bool, mark_unseen, "the LUN goes on to give the leg's superblock of before the DCD wrote there");
 TEST_KNOB(bool, leg_grown_away, "where the leg's end is may be forgotten when the data disk grows");
 TEST_KNOB(bool, kernel_forgets, "what this kernel knows of logs that nobody has told yet is as after a reboot");
 TEST_KNOB(bool, log_believed, "a log that failed is believed, however far the data disk has got");
@@ -98,7 +99,7 @@ static int read_slots(struct dcd_engine *e, void *slots, read_parts read, u64 *s
 		r = read_slots_of(e, slots, read, *sectors) ?: r;
 		if (dcd_leg_names(slots, *sectors, e->super.uuid))
 			return 0;
-		if (test_knob(first_leg) && dcd_leg_whole(slots, *sectors))
+		if (test_knob(first_leg) && dcd_leg_slots(slots, *sectors))
 			break;
 	}
 	*sectors = 0;
@@ -152,18 +153,20 @@ int dcd_beyond_open(struct dcd_engine *e)
 	return 0;
 }
 
-/* Is it safe to write there? Where the disk's end was before there may be data by now. */
-static bool is_leg(const struct dcd_engine *e, const void *slots, u64 sectors)
+/* Which of the slots may be written? Others may be data by now. */
+static unsigned int may_write(const struct dcd_engine *e, const void *slots, u64 sectors)
 {
-	return sectors == e->data.sectors || dcd_leg_whole(slots, sectors) || test_knob(over_data);
+	unsigned int there = test_knob(over_data) ? DCD_LEG_BOTH : dcd_leg_slots(slots, sectors);
+
+	return sectors == e->data.sectors || there == DCD_LEG_BOTH ? there : 0;
 }
 
 /* What is there belongs to a mirror's leg, or not: true if it is durable there. */
 static bool say_on_leg(struct dcd_engine *e, u64 applied)
 {
 	struct lockstep_slot *slots;
-	struct dcd_place there;
-	unsigned int i, slot;
+	struct dcd_place written;
+	unsigned int i, slot, there;
 	u64 at, sectors;
 	int r;
 
@@ -172,19 +175,28 @@ static bool say_on_leg(struct dcd_engine *e, u64 applied)
 		return false;
 	/* Whoever writes past the log waits for this. */
 	r = read_slots(e, slots, dcd_opening_parts_once, &sectors);
-	if (!r && (!is_leg(e, slots, sectors) ||
+	there = may_write(e, slots, sectors);
+	if (!r && (!there ||
 		   !dcd_leg_apply(slots, sectors, e->super.uuid, e->epoch, applied, &slot)))
 		r = -ENOENT;
 	at = lockstep_slots_start(sectors);
-	there = (struct dcd_place){ .sector = at, .last = at + LOCKSTEP_SLOTS_SECTORS - 1 };
+	written = (struct dcd_place){ .sector = at, .last = at + LOCKSTEP_SLOTS_SECTORS - 1 };
 	if (!r)
-		dcd_witness_over(e, &there);
+		dcd_witness_over(e, &written);
 	for (i = 0; !r && i < LOCKSTEP_SLOTS; i++, slot = !slot)
-		r = dcd_disk_io(&e->data, REQ_OP_WRITE | REQ_SYNC | REQ_PREFLUSH | REQ_FUA,
+		r = !(there & 1U << slot) ? 0 :
+		    dcd_disk_io(&e->data, REQ_OP_WRITE | REQ_SYNC | REQ_PREFLUSH | REQ_FUA,
 				at + slot * LOCKSTEP_SLOT_SECTORS, &slots[slot],
 				LOCKSTEP_SLOT_BYTES);
 	kfree(slots);
-	if (r && r != -ENOENT)
+	if (r == -ENOENT)
+		return false;
+	/* The mirror reads it by the LUN. */
+	mutex_lock(&e->intake);
+	if (sectors && !test_knob(mark_unseen))
+		dcd_cache_destaged(e->cache, &written);
+	mutex_unlock(&e->intake);
+	if (r)
 		pr_err("dcd: %s: can't write to the end of the data disk %pg that it has got past the log: error %d\n",
 		       e->name, e->data.bdev, r);
 	return !r;

@@ -10,7 +10,8 @@
  *
  * - A range in the log: the value of the index. There is one such value for each
  *   entry, and its bytes never change.
- * - The data disk (NULL). Its bytes change by destaging only, and from before that
+ * - The data disk (NULL). Its bytes change by destaging only, but for a leg's superblock
+ *   (beyond.h, which calls the same function behind its writes), and from before that
  *   until dcd_cache_destaged() has gone by the index names another origin.
  *
  * So a write, discard or zeroing makes what is here stale by its way into the

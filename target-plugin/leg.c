@@ -43,15 +43,15 @@ bool dcd_leg_names(const void *slots, u64 data_sectors, const u8 log_uuid[16])
 	       !memcmp(newest->log_uuid, log_uuid, sizeof(newest->log_uuid));
 }
 
-bool dcd_leg_whole(const void *slots, u64 data_sectors)
+unsigned int dcd_leg_slots(const void *slots, u64 data_sectors)
 {
 	const struct lockstep_slot *slot = slots;
-	unsigned int i;
+	unsigned int i, there = 0;
 
 	for (i = 0; i < LOCKSTEP_SLOTS; i++)
-		if (!lies_here(&slot[i], data_sectors))
-			return false;
-	return true;
+		if (lies_here(&slot[i], data_sectors))
+			there |= 1U << i;
+	return there;
 }
 
 /* The newest, if it says this of this log, or NULL. */
@@ -91,7 +91,7 @@ bool dcd_leg_apply(void *slots, u64 data_sectors, const u8 log_uuid[16], u64 epo
 						       LOCKSTEP_LOG_BEHIND);
 	struct lockstep_slot *slot = slots;
 
-	if (!newest || newest->moved_to)
+	if (!newest)
 		return false;
 	*first = newest == slot;
 	slot[*first] = *newest;

@@ -7,10 +7,12 @@
  * up to which entry of the log that is so: beyond.h.
  *
  * It lies at the end of the data disk, or, as long as the mirror hasn't grown with that, where the
- * end was before: whoever looks for it looks at all of these places (dcd_data_end()), until one
- * names this log. A disk may have superblocks of earlier mirrors in any of them. Where the end was
- * before there may be data by now, in one of the slots or in both; so who writes there asks that
- * both are slots of that place (dcd_leg_whole()).
+ * end was before: whoever looks for it looks at all of these places (dcd_data_end()) until one
+ * names this log. A disk may have superblocks of earlier mirrors in any of them. The newest end
+ * goes first, so wherever the one that is found may point to (moved_to), there is none that counts.
+ *
+ * A disk that was a leg may be a file system's by now. So only what is a slot yet is written
+ * (dcd_leg_slots()), and, where the end was before, nothing unless both are.
  *
  * Pure: any context, no locks, doesn't sleep. Module and `dcd` ask the same function.
  */
@@ -25,8 +27,9 @@
  * superblock of a leg that has been told of this log? False also of a damaged one.
  */
 bool dcd_leg_names(const void *slots, u64 data_sectors, const u8 log_uuid[16]);
-/* Is neither slot anything else, nor unreadable? One that is torn is a slot. */
-bool dcd_leg_whole(const void *slots, u64 data_sectors);
+/* A bit for each of them that is a slot of this place, torn or not, and nothing else. */
+#define DCD_LEG_BOTH	3U
+unsigned int dcd_leg_slots(const void *slots, u64 data_sectors);
 
 /* The leg says that it was taken into use without this log. */
 bool dcd_leg_left(const void *slots, u64 data_sectors, const u8 log_uuid[16]);

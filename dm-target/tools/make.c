@@ -463,12 +463,19 @@ int command_leave_log(const struct options *o, const char *path)
 	char text[256] = "isn't behind a log: nothing was changed";
 	struct super_found found;
 	struct device d;
+	u64 sectors;
 	int r = 1;
 
 	if (device_open(&d, path, true))
 		return 1;
+	sectors = d.sectors;
 	if (device_find(&d, &found))
 		goto out;
+	/* The disk has grown, and its log was lost before the mirror did. */
+	if (found.kind == SUPER_BLANK) {
+		search_all(&d, &found, &sectors);
+		found.bypassed = found.kind == SUPER_VALID && device_bypasses(&d, &found.super);
+	}
 	if (found.kind != SUPER_VALID)
 		super_reason_text(&found, text, sizeof(text));
 	if (found.kind != SUPER_VALID || found.super.log_state != LOCKSTEP_LOG_BEHIND) {
@@ -478,7 +485,7 @@ int command_leave_log(const struct options *o, const char *path)
 	} else {
 		super_set_log(&found.super, found.super.log_uuid, LOCKSTEP_LOG_LEFT);
 		super_touch(&found.super, now(), 0);
-		r = !o->dry_run && device_put_super(&d, &found.super);
+		r = !o->dry_run && device_put_super_at(&d, sectors, &found.super);
 	}
 out:
 	device_close(&d);

@@ -122,6 +122,21 @@ static int the_good_slot_stays(void)
 	return 0;
 }
 
+/* It says where the superblock is to be, and there is none yet. */
+static int a_growth_was_cut_short(void)
+{
+	struct super s = leg(LOCKSTEP_LOG_BEHIND);
+	u8 slots[LOCKSTEP_SLOTS_BYTES];
+	unsigned int first;
+
+	s.moved_to = 2 * DEVICE;
+	both(&s, slots);
+	CHECK(dcd_leg_names(slots, DEVICE, log_uuid) && !dcd_leg_names(slots, DEVICE, other_uuid));
+	CHECK(applies(slots, &first));
+	CHECK(dcd_leg_applied(slots, DEVICE, log_uuid, EPOCH) == 99);
+	return 0;
+}
+
 static int not_its_leg(void)
 {
 	u8 slots[LOCKSTEP_SLOTS_BYTES] = { 0 }, was[sizeof(slots)];
@@ -142,5 +157,6 @@ static int not_its_leg(void)
 
 int main(void)
 {
-	return it_is_said() || the_mirror_goes_on() || the_good_slot_stays() || not_its_leg();
+	return it_is_said() || the_mirror_goes_on() || the_good_slot_stays() ||
+	       a_growth_was_cut_short() || not_its_leg();
 }

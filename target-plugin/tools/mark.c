@@ -6,24 +6,35 @@
 #include "../parse.h"
 #include "mark.h"
 
-/* Whether there is a good superblock, as of a disk of so many sectors; -1: it can't be read. */
+/*
+ * Whether there is a good superblock, as of a disk of so many sectors; -1: it can't be read. One
+ * that points to a place behind it counts, too: the growth was cut short, or that place was looked
+ * at before.
+ */
 static int find(const struct device *d, u64 sectors, u8 slots[LOCKSTEP_SLOTS_BYTES],
 		struct super *s)
 {
 	u64 at = lockstep_slots_start(sectors);
+	u8 unread[LOCKSTEP_SLOTS_BYTES / 512];
 	struct super_found found;
 
 	if (!at)
 		return 0;
-	if (device_read(d, slots, LOCKSTEP_SLOTS_BYTES, at * 512))
+	/* One slot is enough. */
+	if (device_read_around(d, slots, LOCKSTEP_SLOTS_BYTES, at * 512, unread) == sizeof(unread) &&
+	    device_read(d, slots, LOCKSTEP_SLOTS_BYTES, at * 512))
 		return -1;
 	super_find(slots, sectors, &found);
 	*s = found.super;
-	return found.kind == SUPER_VALID;
+	return found.kind == SUPER_VALID || found.reason == SUPER_MOVED_ON;
 }
 
-/* One copy after the other, so that one of them is always whole. */
-static int put(const struct device *d, u64 sectors, struct super *s)
+/*
+ * One copy after the other, so that one of them is always whole; but what isn't a slot any more may
+ * be data by now.
+ */
+static int put(const struct device *d, u64 sectors, const u8 slots[LOCKSTEP_SLOTS_BYTES],
+	       struct super *s)
 {
 	u64 at = lockstep_slots_start(sectors) * 512;
 	u8 slot[LOCKSTEP_SLOT_BYTES];
@@ -31,6 +42,8 @@ static int put(const struct device *d, u64 sectors, struct super *s)
 	super_touch(s, (u64)time(NULL), s->owner);
 	super_pack(s, sectors, slot);
 	for (u32 i = 0; i < LOCKSTEP_SLOTS; i++) {
+		if (!(dcd_leg_slots(slots, sectors) & 1U << i))
+			continue;
 		if (device_write(d, slot, sizeof(slot), at + i * sizeof(slot)) || device_flush(d))
 			return -1;
 	}
@@ -39,24 +52,24 @@ static int put(const struct device *d, u64 sectors, struct super *s)
 
 /*
  * Whether there is the leg that has been told of this log: at the end of the disk or, if that may
- * have grown, where that was before. There both slots have to be its; -1: an end can't be read.
+ * have grown, where that was before. There both slots have to be its; -1: it isn't found, and an
+ * end can't be read.
  */
 static int find_of(const struct device *d, const struct dcd_super *log, bool grown, u64 *sectors,
-		   struct super *s)
+		   u8 slots[LOCKSTEP_SLOTS_BYTES], struct super *s)
 {
-	u8 slots[LOCKSTEP_SLOTS_BYTES];
 	u64 end = d->bytes / 512;
+	bool bad = false;
 
 	for (u32 i = 0; i < (grown ? DCD_ENDS : 1); i++) {
 		int r = find(d, *sectors = dcd_data_end(log, end, i), slots, s);
 
-		if (r < 0)
-			return r;
-		if (r && s->log_state && !memcmp(s->log_uuid, log->uuid, sizeof(log->uuid)) &&
-		    (*sectors == end || dcd_leg_whole(slots, *sectors)))
+		bad |= r < 0;
+		if (r > 0 && s->log_state && !memcmp(s->log_uuid, log->uuid, sizeof(log->uuid)) &&
+		    (*sectors == end || dcd_leg_slots(slots, *sectors) == DCD_LEG_BOTH))
 			return 1;
 	}
-	return 0;
+	return bad ? -1 : 0;
 }
 
 int mark_behind(const struct device *data, const u8 log_uuid[16], const struct dcd_super *before,
@@ -69,7 +82,7 @@ int mark_behind(const struct device *data, const u8 log_uuid[16], const struct d
 	int r = find(data, sectors, slots, &s);
 
 	if (!r && before)
-		r = find_of(data, before, true, &sectors, &s);
+		r = find_of(data, before, true, &sectors, slots, &s);
 	*end = r > 0 ? sectors : 0;
 	if (r <= 0)
 		return r;
@@ -80,18 +93,19 @@ int mark_behind(const struct device *data, const u8 log_uuid[16], const struct d
 		return -1;
 	}
 	super_set_log(&s, log_uuid, LOCKSTEP_LOG_BEHIND);
-	return put(data, sectors, &s);
+	return put(data, sectors, slots, &s);
 }
 
 int mark_left(const struct device *data, const struct dcd_super *log, bool grown, bool *marked)
 {
-	u64 sectors;
+	u8 slots[LOCKSTEP_SLOTS_BYTES];
 	struct super s;
-	int r = find_of(data, log, grown, &sectors, &s);
+	u64 sectors;
+	int r = find_of(data, log, grown, &sectors, slots, &s);
 
 	*marked = r > 0;
 	if (r <= 0 || s.log_state == LOCKSTEP_LOG_LEFT)
 		return r < 0 ? -1 : 0;
 	super_set_log(&s, log->uuid, LOCKSTEP_LOG_LEFT);
-	return put(data, sectors, &s);
+	return put(data, sectors, slots, &s);
 }

@@ -532,10 +532,16 @@ def test_a_mirror_s_leg_is_not_looked_for_where_it_lies(part: str, knob: str) ->
 
 
 @pytest.mark.control
-@pytest.mark.parametrize("slot", [0, 1])
-def test_where_the_leg_was_there_is_data(slot: int) -> None:
-    run = lab("dcd_beyond.py", f"given_up_{slot}", options=knobs("dcd", "over_data"))
-    assert run.rc == 1 and "legs that were told: got 1, want 0" in run.stderr, run.text
+def test_the_leg_s_superblock_is_read_as_it_was() -> None:
+    run = lab("dcd_beyond.py", "leg", options=knobs("dcd", "mark_unseen"))
+    assert run.rc == 1 and "Wrong: the leg's superblock, by the LUN" in run.stderr, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize("part", ["given_up_0", "given_up_1", "given_up_end"])
+def test_where_the_leg_was_there_is_data(part: str) -> None:
+    run = lab("dcd_beyond.py", part, options=knobs("dcd", "over_data"))
+    assert run.rc == 1 and "Wrong: the file" in run.stderr, run.text
 
 
 @pytest.mark.control

@@ -119,6 +119,19 @@ def test_of_a_disk_that_has_grown(dcd: Path, program: Path, tmp_path: Path, plac
 
 
 @pytest.mark.parametrize("slot", [0, 1])
+@pytest.mark.parametrize("command", ["retire", "format"])
+def test_a_file_has_one_of_the_slots(site: Site, command: str, slot: int) -> None:
+    """The mirror was given up, and its leg is a file system's, as it is."""
+    at = SIZE - 8192 + 4096 * slot
+    with open(site.folder / "data", "r+b") as disk:
+        disk.seek(at)
+        disk.write(b"FILE" * 1024)
+    told = run(site.dcd, command, *site.words, *(("--force",) if command == "format" else ()))
+    assert told.code == 0, told
+    assert site.content()["data"][at : at + 4096] == b"FILE" * 1024
+
+
+@pytest.mark.parametrize("slot", [0, 1])
 def test_where_the_end_was_may_be_data(
     dcd: Path, program: Path, tmp_path: Path, slot: int
 ) -> None:
@@ -178,6 +191,17 @@ def test_formatted_before_the_mirror_has_grown(dcd: Path, program: Path, tmp_pat
     leg = site.content()["data"][SIZE - 8192 :]
     assert leg[528:544].hex() == uuid and struct.unpack_from("<I", leg, 544) == (BEHIND,)
     assert run(dcd, "retire", *site.words, "--json").json()["leg"] is True
+
+
+def test_the_log_is_lost_before_the_mirror_has_grown(
+    dcd: Path, program: Path, tmp_path: Path
+) -> None:
+    site = GrownSite(dcd, program, tmp_path, 0, SIZE // 512 << 8)
+    assert site.ask("grow", "-", "data").code == 1
+    assert site.ask("leave-log", "data").code == 0
+    assert site.ask("grow", "-", "data").code == 0
+    assert site.verdict() == "ok"
+    site.untouched_by("recover", *site.words, reason="data_left")
 
 
 def test_an_earlier_version_gets_no_witness_that_is_not_true(
