@@ -170,7 +170,7 @@ static bool say_on_leg(struct dcd_engine *e, u64 applied)
 	u64 at, sectors;
 	int r;
 
-	slots = kmalloc(LOCKSTEP_SLOTS_BYTES, GFP_NOIO);
+	slots = kzalloc(LOCKSTEP_SLOTS_BYTES, GFP_NOIO);
 	if (!slots)
 		return false;
 	/* Whoever writes past the log waits for this. */

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,8 +15,8 @@ from .errors import DONE, Failed, Refused, Usage
 from .table import ABSENT, LEGS, LOCAL, REMOTE
 
 _PAUSE_S = 0.2
-# What a login may take, whatever --wait says.
-_LOGIN_S = 5.0
+# What a login may take, and a leg to be read, whatever --wait says.
+_LOGIN_S = _LOOK_S = 5.0
 CHANGED = "{name}: its legs have changed since they were shown. Nothing was written. Try again"
 
 
@@ -110,23 +111,35 @@ def _assemble(kept: config.Config, args: argparse.Namespace) -> None:
 
 def find_legs(kept: config.Config, wait: float) -> dict[str, str]:
     """The nodes of the legs, as many as appear in time, and can be read: a disk that is away for a
-    moment, or dead, may have its name yet. It waits for all that there are, and
-    without the lock: who needs the mirror meanwhile, with one leg or two, doesn't wait for that."""
+    moment, or dead, may have its name yet, and one that hangs holds nobody. It waits for all that
+    there are, and without the lock: who needs the mirror meanwhile, with one leg or two, doesn't
+    wait for that."""
     named = {leg: node for leg, node in kept.devices().items() if node != ABSENT}
     with config.unlocked():
         return _await(kept, named, wait)
 
 
-def _there(named: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
-    return {
-        leg: node
-        for leg, node in named.items()
-        if device.present(node) and (leg in before or not _unread(node))
-    }
+class _Look(threading.Thread):
+    """Whether a leg can be read. Nobody waits for the end of it: a disk may take minutes."""
 
+    def __init__(self, node: str) -> None:
+        super().__init__(daemon=True)
+        self.node = node
+        self.good = False
+        self.error: Failed | None = None
+        self.start()
 
-def _unread(node: str) -> bool:
-    return meta.examine(device.look(node).node, search=False).unread
+    def run(self) -> None:
+        if not device.present(self.node):
+            return
+        try:
+            at = device.look(self.node)
+        except (Failed, Refused):  # It has gone since.
+            return
+        try:
+            self.good = not meta.examine(at.node, search=False).unread
+        except Failed as err:
+            self.error = err
 
 
 def _await(kept: config.Config, named: Mapping[str, str], wait: float) -> dict[str, str]:
@@ -137,12 +150,22 @@ def _await(kept: config.Config, named: Mapping[str, str], wait: float) -> dict[s
             device.log_in(kept.target, kept.portal, max(wait, _LOGIN_S))
         except (Failed, Refused) as err:
             trouble = str(err)
-    nodes: dict[str, str] = {}
+    looks = {leg: _Look(node) for leg, node in named.items()}
     while True:
-        nodes = _there(named, nodes)
-        if len(nodes) == len(named) or time.monotonic() >= until:
+        for look in looks.values():
+            look.join(_PAUSE_S)
+            if look.error:
+                raise look.error
+        nodes = {leg: look.node for leg, look in looks.items() if look.good}
+        nodes = {leg: node for leg, node in nodes.items() if device.present(node)}
+        late_s = time.monotonic() - until
+        busy = any(look.is_alive() for look in looks.values())
+        if len(nodes) == len(named) or late_s >= (_LOOK_S if busy else 0):
             break
         time.sleep(_PAUSE_S)
+        for leg, look in looks.items():
+            if leg not in nodes and not look.is_alive():
+                looks[leg] = _Look(look.node)
     if trouble and REMOTE not in nodes:
         print(f"lockstep: {kept.name}: {trouble}", file=sys.stderr)
     return nodes
@@ -278,7 +301,7 @@ def _absent(kept: config.Config, leg: str) -> str:
     if node == ABSENT:
         return f"it has no {leg} leg on this host ({config.path(kept.name)} says {ABSENT})"
     if device.present(node):
-        return f"the {leg} leg {node} can't be read: I/O error"
+        return f"the {leg} leg {node} can't be read: I/O error, or no answer"
     return f"the {leg} leg {node} isn't there"
 
 

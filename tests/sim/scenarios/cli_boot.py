@@ -9,7 +9,7 @@ import time
 
 import clilab
 from clilab import good, refused, run
-from locklab import base, blk
+from locklab import base, blk, dm
 from statelab import LOCAL, REMOTE
 from statelegs import Leg
 
@@ -48,6 +48,13 @@ refused(1, "assemble", "m", "--wait", "5",
         says=(f"the {leg} leg {legs[leg].node} can't be read", "with --run"))  # fmt: skip
 base.expect(time.monotonic() - before < 8, "it waited for as long as it was told")
 legs[leg].well()
+
+base.step("it hangs: as with a leg that isn't there, and it doesn't take longer")
+dm.suspend(legs[leg].name, flush=False)
+before = time.monotonic()
+refused(1, "assemble", "m", "--wait", "5", says=("with --run",))
+base.expect(time.monotonic() - before < 15, "it waited for as long as it was told")
+dm.resume(legs[leg].name)
 
 base.step("somebody holds it: he may let it go, so the unit at boot tries it again")
 holds = os.open(legs[leg].node, os.O_RDONLY | os.O_EXCL)

@@ -91,7 +91,8 @@ def on_leg(nvram: str, cut: bool) -> None:
         marked(box)
         time.sleep(0.1)
         with blk.Disk(box.data.node, write=False) as data:
-            base.expect(disk.read(end, 16) == data.read(end, 16), "the leg's superblock, by the LUN")
+            same = disk.read(end, 16) == data.read(end, 16)
+        base.expect(same, "the leg's superblock, by the LUN")
         check(disk, model, "the log fails")
     base.equal(users(), before, "users of the module: the leg has it")
     box.log.heal()
