@@ -202,13 +202,27 @@ static bool say_on_leg(struct dcd_engine *e, u64 applied)
 	return !r;
 }
 
+/* What the mirror has written last may be in the log only. */
+static unsigned int read_as_the_lun(struct dcd_engine *e, u64 sector, void *buf, size_t bytes)
+{
+	unsigned int i, bad = 0;
+
+	for (i = 0; i < DCD_PARTS; i++, buf += bytes, sector += bytes >> SECTOR_SHIFT) {
+		if (!dcd_read_now(e, sector, bytes >> SECTOR_SHIFT, buf))
+			continue;
+		memset(buf, 0, bytes);
+		bad++;
+	}
+	return bad;
+}
+
 u64 dcd_beyond_leg(struct dcd_engine *e)
 {
 	void *slots = kmalloc(LOCKSTEP_SLOTS_BYTES, GFP_NOIO);
 	u64 sectors = 0;
 
 	if (slots && !test_knob(leg_grown_away))
-		(void)read_slots(e, slots, dcd_opening_parts_once, &sectors);
+		(void)read_slots(e, slots, read_as_the_lun, &sectors);
 	kfree(slots);
 	return sectors;
 }
