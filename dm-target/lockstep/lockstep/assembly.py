@@ -100,7 +100,10 @@ def _assemble(kept: config.Config, args: argparse.Namespace) -> None:
         _give_log_up(kept, nodes, given=args.yes)
     if REMOTE in nodes:
         digests.wait(kept.options, min(wait, digests.PATIENCE_S))
-    uuid = start(kept, nodes, run=args.run or kept.start_alone, yes=args.yes or kept.start_alone)
+    uuid = start(
+        kept, nodes, run=args.run or kept.start_alone, yes=args.yes or kept.start_alone,
+        unasked=not (args.run or args.yes),
+    )  # fmt: skip
     if config.path(kept.name).exists():
         return
     try:
@@ -182,10 +185,14 @@ def unused(name: str, nodes: Mapping[str, str]) -> dict[str, device.Device]:
     return found
 
 
-def start(kept: config.Config, nodes: Mapping[str, str], *, run: bool, yes: bool = False) -> str:
+def start(
+    kept: config.Config, nodes: Mapping[str, str], *,
+    run: bool, yes: bool = False, unasked: bool = False,
+) -> str:  # fmt: skip
     """The verdict first; then a table. Refuses with what is wrong and what resolves it. Returns the
     mirror's uuid. `run`: with one leg, if the other isn't there; `yes`: even if nobody knows
-    whether the other one went on alone."""
+    whether the other one went on alone. `unasked`: both are by start_alone, so not if that one is
+    there and can't be read: a disk that is ill for a while may have everything."""
     if not nodes:
         raise Failed(f"{kept.name}: neither leg is there to be read: {kept.local}, {kept.remote}")
     found = unused(kept.name, nodes)
@@ -202,6 +209,11 @@ def start(kept: config.Config, nodes: Mapping[str, str], *, run: bool, yes: bool
             f"{kept.name}: {_absent(kept, leg)}. {_alone(kept, leg, verdict)}"
         )
     if missing and verdict.guess:
+        if unasked and device.present(kept.devices()[missing[0]]):
+            raise Failed(
+                f"{kept.name}: {_absent(kept, missing[0])}, and start_alone is for one that isn't"
+                f" there. {_alone(kept, missing[0], verdict)}"
+            )
         _warn(kept, missing[0], verdict, found, given=yes)
     legs = {leg: found[leg].number if leg in found else ABSENT for leg in LEGS}
     line = table.Table(verdict.data_len, legs, dict(kept.options)).line()
