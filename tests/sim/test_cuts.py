@@ -104,8 +104,8 @@ def test_a_local_cache_that_is_lost(part: str) -> None:
     ("error", "misses_unsaid reads_unsaid", "acknowledged and read is lost"),
     ("both-metadata-writes", "doubts_remote", "what was acknowledged"),
     ("both-core-gone", "doubts_remote", "what was acknowledged"),
-    ("unsaid", "keeps_any", "refused with EBUSY"),
-    ("unsaid_mended", "keeps_any", "what was acknowledged"),
+    ("unsaid", "keeps_any takes_stale", "refused with EBUSY"),
+    ("unsaid_mended", "keeps_any takes_stale", "what was acknowledged"),
     ("unflushed", "dirty_forgotten", "what was acknowledged"),
 ])  # fmt: skip
 def test_what_a_lost_cache_had_is_found_missing(part: str, knob: str, says: str) -> None:

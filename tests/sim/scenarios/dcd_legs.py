@@ -142,14 +142,17 @@ class Life:
         self.dead = False
 
     def looks(self, disk: blk.Disk) -> None:
-        """By the LUN, and at the disk; not while it may be written."""
-        if self.leg > disk.sectors or self.dead:
+        """By the LUN, and at the disk if that has all."""
+        if self.leg > disk.sectors:
             return
+        disk.read(self.leg - SLOTS, SLOTS)
+        if not self._in_log():
+            base.until(lambda: self._same(disk), "the leg's superblock by the LUN", 3)
+
+    def _same(self, disk: blk.Disk) -> bool:
         with blk.Disk(self.box.data.node, write=False) as data:
             there = data.read(self.leg - SLOTS, SLOTS)
-        if self._in_log():
-            return
-        base.expect(disk.read(self.leg - SLOTS, SLOTS) == there, "the leg's superblock by the LUN")
+        return disk.read(self.leg - SLOTS, SLOTS) == there
 
     def _in_log(self) -> bool:
         return bool(self.box.count("live")) or "0 in use" not in self.box.info()
