@@ -11,6 +11,7 @@ SCENARIOS = ["dcd_disk_errors", "dcd_log_errors", "dcd_bad_input", "dcd_pressure
              "dcd_digests", "dcd_memory", "dcd_read", "dcd_waiting",
              "dcd_none", "dcd_attributes", "dcd_grow", "dcd_blocks",
              "dcd_cache"]  # fmt: skip
+LIVES = ("--sim-timeout", "1e6", "--timeout", "300")
 
 
 @pytest.mark.parametrize(
@@ -542,6 +543,23 @@ def test_the_leg_s_superblock_is_read_as_it_was() -> None:
 def test_where_the_leg_was_there_is_data(part: str) -> None:
     run = lab("dcd_beyond.py", part, options=knobs("dcd", "over_data"))
     assert run.rc == 1 and "Wrong: the file" in run.stderr, run.text
+
+
+@pytest.mark.parametrize(("kernel", "lives"), [("plain", 100), ("checked", 15)])
+def test_lives_of_a_dcd_over_a_leg(kernel: str, lives: int) -> None:
+    run = lab("dcd_legs.py", str(lives), "1", kernel=kernel, options=LIVES)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("knob", "says"), [
+    ("leg_at_end", "has other bytes"), ("first_leg", "retire has told the leg"),
+    ("leg_grown_away", "retire has told the leg"), ("mark_unseen", "the leg's superblock by"),
+    ("log_believed", "has other bytes"),
+])  # fmt: skip
+def test_what_loses_a_leg_is_found_by_lives(knob: str, says: str) -> None:
+    run = lab("dcd_legs.py", "100", "1", options=(*LIVES, *knobs("dcd", knob)))
+    assert run.rc == 1 and says in run.stderr, run.text
 
 
 @pytest.mark.control

@@ -65,6 +65,13 @@ def test_lives_of_a_mirror_without_metadata(part: int) -> None:
 
 
 @every_part
+def test_lives_of_a_dcd_over_a_leg(part: int) -> None:
+    count = seeds(4000)
+    run = lab("dcd_legs.py", str(count), str(10_000 + part * count), options=HOURS)
+    assert run.rc == 0, run.text
+
+
+@every_part
 def test_schedules_of_failing_legs(part: int) -> None:
     count = seeds(1000)
     run = lab("mirror_churn.py", str(count), str(10_000 + part * count), options=HOURS)

@@ -176,10 +176,12 @@ class Life:
         end = "closed"
         with lio.look(self.box.open()) as node, blk.Disk(node) as disk:
             self.check(disk, "opened")
+            self.looks(disk)
             for _ in range(self.rng.randrange(2, 9)):
                 (what,) = self.rng.choices(list(WEIGHTS), list(WEIGHTS.values()))
                 self.done.append(what)
                 getattr(self, what)(disk)
+            self.looks(disk)
             if self.rng.random() < 0.5 and self.may_be_cut():
                 time.sleep(3)
                 self.check(disk, "before a cut")
