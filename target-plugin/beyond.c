@@ -113,7 +113,7 @@ static int ask_leg(struct dcd_engine *e, u64 *applied)
 	u64 sectors;
 	int r;
 
-	slots = kmalloc(LOCKSTEP_SLOTS_BYTES, GFP_KERNEL);
+	slots = kzalloc(LOCKSTEP_SLOTS_BYTES, GFP_KERNEL);
 	if (!slots)
 		return -ENOMEM;
 	r = read_slots(e, slots, dcd_opening_parts, &sectors);

@@ -77,12 +77,13 @@ int mark_behind(const struct device *data, const u8 log_uuid[16], const struct d
 {
 	u8 slots[LOCKSTEP_SLOTS_BYTES];
 	char uuid[UUID_TEXT];
-	u64 sectors = data->bytes / 512;
 	struct super s;
-	int r = find(data, sectors, slots, &s);
+	u64 sectors;
+	/* First the leg that is known: at the end there may be an earlier mirror's superblock. */
+	int r = before ? find_of(data, before, true, &sectors, slots, &s) : 0;
 
-	if (!r && before)
-		r = find_of(data, before, true, &sectors, slots, &s);
+	if (r <= 0)
+		r = find(data, sectors = data->bytes / 512, slots, &s);
 	*end = r > 0 ? sectors : 0;
 	if (r <= 0)
 		return r;

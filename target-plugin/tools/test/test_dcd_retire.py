@@ -158,9 +158,15 @@ def test_another_mirror_had_the_new_end(dcd: Path, program: Path, tmp_path: Path
         disk.seek(2 * SIZE - 8192)
         disk.write(old["two"][-8192:])
     assert run(dcd, "retire", *site.words, "--json").json()["leg"] is True
+    retired = site.content()
     (site.folder / "log").write_bytes(old["log"])
     (site.folder / "nvram").write_bytes(old["nvram"])
     site.untouched_by("recover", *site.words, reason="data_left")
+    for name in ("log", "nvram"):
+        (site.folder / name).write_bytes(retired[name])
+    assert run(dcd, "format", *site.words).code == 0
+    assert site.content()["data"][-8192:] == old["two"][-8192:]
+    assert run(dcd, "retire", *site.words, "--json").json()["leg"] is True
 
 
 def test_left_and_then_grown(site: Site) -> None:
