@@ -7,6 +7,7 @@
 #include <linux/string.h>
 
 #include "mirror.h"
+#include "sender.h"
 
 struct chunk_leg {
 	struct transfer transfer;
@@ -73,8 +74,19 @@ static void chunk_granted(struct locked_range *range)
 	complete(&container_of(range, struct chunk, range)->granted);
 }
 
+/* What was in it before may be on its way yet, by a path that was lost. */
+static void own_pages(struct chunk_leg *l)
+{
+	unsigned int i;
+
+	for (i = 0; i < IO_MAX_PAGES && l->pages[i]; i++)
+		l->pages[i] = sender_page(l->pages[i], GFP_NOIO | __GFP_NOFAIL);
+}
+
 void chunk_lock(struct chunk *c, sector_t start, unsigned int sectors)
 {
+	own_pages(&c->local);
+	own_pages(&c->remote);
 	c->range.start = start;
 	c->range.last = start + sectors - 1;
 	leg_part(c, LEG_LOCAL)->took = 0;

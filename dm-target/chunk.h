@@ -7,7 +7,8 @@
  * stay as they are, and reads, compares and writes in a buffer for each leg.
  *
  * Each chunk belongs to one worker at a time, in process context; everything
- * but the comparisons sleeps. All memory is allocated at creation.
+ * but the comparisons sleeps. All memory is allocated at creation, but for pages that the network
+ * has yet when a chunk is locked anew (sender_page()).
  */
 #ifndef LOCKSTEP_CHUNK_H
 #define LOCKSTEP_CHUNK_H

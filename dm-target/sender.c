@@ -3,10 +3,12 @@
 
 #include <linux/blkdev.h>
 #include <linux/jiffies.h>
+#include <linux/mm.h>
 
 #include "leg.h"
 #include "lockstep-test.h"
 
+TEST_KNOB(bool, pages_shared, "what the network has yet is used again for another write");
 TEST_KNOB(bool, send_inline, "who gives I/O to a leg submits it, if it may sleep");
 TEST_KNOB(bool, any_answer, "an answer to any request is one to all that are out");
 
@@ -288,4 +290,19 @@ void sender_destroy(struct sender *s)
 		destroy_workqueue(s->wq);
 	s->zero_wq = NULL;
 	s->wq = NULL;
+}
+
+bool sender_has_page(struct page *page)
+{
+	return page_count(page) == 1 || test_knob(pages_shared);
+}
+
+struct page *sender_page(struct page *page, gfp_t gfp)
+{
+	struct page *other = sender_has_page(page) ? NULL : alloc_page(gfp);
+
+	if (!other)
+		return page;
+	put_page(page);
+	return other;
 }

@@ -39,6 +39,18 @@
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
+struct page;
+
+/*
+ * A page that was sent, whose I/O has returned, may still be held by somebody: iSCSI gives pages to
+ * the network without a copy, and what has failed there, or was sent once more by another path, may
+ * leave the host later. With other content it would be another write. So whoever uses a page again
+ * uses what sender_page() gives instead: the page itself if nobody else has it, else a new one; for
+ * want of memory, if @gfp may fail, the page. Any context that @gfp allows.
+ */
+struct page *sender_page(struct page *page, gfp_t gfp);
+bool sender_has_page(struct page *page);	/* and nobody else */
+
 /* Under way at once on a leg: enough for its queue, and no crowd of threads. */
 #define SENDER_ZEROINGS	16
 

@@ -348,6 +348,7 @@ static void fill(struct owned *o, mempool_t *pool, struct mirror *m,
 	WARN_ON_ONCE(!transfer_init(&o->t, m, leg, opf, sector));	/* nobody else has it */
 	for (i = 0; bytes; i++, bytes -= len) {
 		len = min_t(unsigned int, bytes, PAGE_SIZE);
+		o->pages[i] = sender_page(o->pages[i], GFP_NOWAIT | __GFP_NOWARN);
 		__bio_add_page(&o->t.bio, o->pages[i], len, 0);
 	}
 }

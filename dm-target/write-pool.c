@@ -5,6 +5,7 @@
 #include <linux/slab.h>
 
 #include "lockstep-compat.h"
+#include "sender.h"
 #include "write.h"
 
 #define SPARE_GFP	(GFP_NOIO | __GFP_NORETRY | __GFP_NOWARN)
@@ -67,10 +68,16 @@ struct write *write_pool_get(struct write_pool *pool, gfp_t gfp)
 	return w;
 }
 
+/* What is in the reserve is given out again: not what the network has yet. */
+static void put_page_back(struct write_pool *pool, struct page *page)
+{
+	mempool_free(sender_page(page, GFP_NOWAIT | __GFP_NOWARN), &pool->pages);
+}
+
 static void put_pages(struct write_pool *pool, struct write *w)
 {
 	while (w->nr_pages)
-		mempool_free(w->vecs[--w->nr_pages].bv_page, &pool->pages);
+		put_page_back(pool, w->vecs[--w->nr_pages].bv_page);
 }
 
 void write_pool_put(struct write_pool *pool, struct write *w)
@@ -78,7 +85,7 @@ void write_pool_put(struct write_pool *pool, struct write *w)
 	/* What somebody may be waiting for goes back to where he looks. */
 	bool keep = mempool_is_saturated(&pool->objects) && mempool_is_saturated(&pool->pages);
 
-	if (keep && !w->kept && w->nr_pages) {
+	if (keep && !w->kept && w->nr_pages && sender_has_page(w->vecs[0].bv_page)) {
 		w->kept = w->vecs[0].bv_page;
 		w->vecs[0].bv_page = w->vecs[--w->nr_pages].bv_page;
 	}

@@ -30,6 +30,22 @@ def test_several_sessions_and_multipath() -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.parametrize("part", ["pages", "lease", "other"])
+def test_a_way_that_holds_what_is_sent(part: str) -> None:
+    run = lab("mirror_held.py", part)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("words", "knob", "says"), [
+    ("pages", "pages_shared", "a place has what belongs elsewhere"),
+    ("lease open", "", "the remote leg's: got"), ("other open", "", "the remote leg's: got"),
+])  # fmt: skip
+def test_a_way_that_holds_what_is_sent_can_bring_it_late(words: str, knob: str, says: str) -> None:
+    run = lab("mirror_held.py", *words.split(), options=knobs("dm_lockstep", knob))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 @pytest.mark.parametrize(
     ("part", "kernel"),
     # Its simulated minutes of a full wire cost the checked kernel too much.

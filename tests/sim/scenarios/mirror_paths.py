@@ -1,94 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The remote leg by three sessions of three wires, dm-multipath on top, the mirror on that.
-
-multipathd's part is played here: a path that has failed is reinstated when its session is back.
-What a lost path and what the loss of all of them is to the mirror, with paths that fail at once
-and with queue_if_no_path; a LUN that is another device after a new login.
+"""What a lost path and what the loss of all of them is to the mirror (pathlab.py), with paths that
+fail at once and with queue_if_no_path; a LUN that is another device after a new login.
 """
 
 import contextlib
 import os
-import re
 import time
 from collections.abc import Iterator
 
-from locklab import base, count, dm, iscsi, lio, ram, wire
+from locklab import base, dm
+from pathlab import FAILOVER_S, MPATH, PATHS, PORTALS, Pair, table
 from statelab import SYNC, super_of
-from statewire import Mirrored
 
-PATHS = 3
-MIB = 4
-MPATH = "mpath"
-# A dead link is noticed after 2 + 2 s (iscsi.SETTINGS); then commands on that path fail after
-# PATIENCE_S. A leg that waits for a path to fail isn't one that hangs.
-PATIENCE_S = 2
-FAILOVER_S = 2 + 2 + PATIENCE_S + 2
+# A leg that waits for a path to fail isn't one that hangs.
 TIMEOUT_S = 20
-PORTALS = [f"{wire.mirror_ip(number)}:{lio.PORT}" for number in range(PATHS)]
-
-
-class Site:
-    def __init__(self) -> None:
-        self.wires = [wire.Wire(number=number) for number in range(PATHS)]
-        self.disk = ram.Ram("mdata", MIB)
-        self.target = lio.Target(lio.iblock("leg", self.disk.node), portals=PORTALS)
-        self.session = iscsi.Session(
-            PORTALS, **{"node.session.timeo.replacement_timeout": str(PATIENCE_S)}
-        )
-        self.session.login()
-        for one in self.wires:
-            one.profile("lan")
-        self.paths = [self._node(portal) for portal in PORTALS]
-        self.local = ram.Ram("local", MIB)
-        self.remote = dm.create(MPATH, table(self.paths))
-
-    @staticmethod
-    def _node(portal: str) -> str:
-        found = iscsi.disk_of(portal)
-        base.expect(found, f"a disk by {portal}")
-        return f"/dev/{found}"
-
-    def alive(self) -> list[bool]:
-        """As dm-multipath has it: MAJOR:MINOR A or F of each path."""
-        states = dict(re.findall(r"(\d+:\d+) ([AF])", dm.status(MPATH)))
-        return [states[number(node)] == "A" for node in self.paths]
-
-    def cut(self, *numbers: int) -> None:
-        for one in numbers:
-            self.wires[one].cut()
-
-    def mend(self, *numbers: int) -> None:
-        for one in numbers:
-            self.wires[one].mend("lan")
-        for one in numbers:
-            base.until(lambda: self.session.up_by(PORTALS[one]), f"session {one}")  # noqa: B023
-            dm.message(MPATH, f"reinstate_path {number(self.paths[one])}")
-
-    def requests(self) -> list[int]:
-        return [count.disk(node)["writes"] for node in self.paths]
-
-    def login_anew(self, one: int) -> None:
-        """The path's session is closed and made again, its disk may be another one."""
-        self.session.logout_by(PORTALS[one])
-        self.paths[one] = self.session.login_by(PORTALS[one])
-
-
-def table(nodes: list[str]) -> str:
-    """Round robin over all, a request each."""
-    paths = " ".join(f"{node} 1" for node in nodes)
-    return f"0 {MIB << 11} multipath 0 0 1 1 round-robin 0 {len(nodes)} 1 {paths}"
-
-
-def number(node: str) -> str:
-    device = os.stat(node).st_rdev
-    return f"{os.major(device)}:{os.minor(device)}"
-
-
-class Pair(Mirrored):
-    def __init__(self) -> None:
-        self.site = Site()
-        super().__init__(self.site.local.node, self.site.remote, self.site.disk.node,
-                         "remote_timeout", TIMEOUT_S * 1000, "rejoin", 2)  # fmt: skip
 
 
 def one_path(pair: Pair) -> None:
@@ -223,7 +148,7 @@ def other_leg(pair: Pair) -> None:
     pair.whole("other leg")
 
 
-pair = Pair()
+pair = Pair(TIMEOUT_S)
 one_path(pair)
 all_paths(pair, queue=False)
 all_paths(pair, queue=True)

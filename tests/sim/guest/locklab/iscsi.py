@@ -11,7 +11,7 @@ from pathlib import Path
 from . import base, lio
 
 _CLASS = Path("/sys/class/iscsi_session")
-_INITIATOR = "iqn.2026-11.org.lockstep:primary"
+INITIATOR = "iqn.2026-11.org.lockstep:primary"
 
 # What the lab wants to be short. noop: a dead link is noticed after interval + timeout;
 # replacement_timeout: then commands wait that long for the session to come back before they fail.
@@ -34,7 +34,7 @@ class Session:
 
     def __init__(self, portals: Sequence[str] = (lio.PORTAL,), **settings: str) -> None:
         chosen = SETTINGS | {key.replace("__", "."): value for key, value in settings.items()}
-        Path("/etc/iscsi/initiatorname.iscsi").write_text(f"InitiatorName={_INITIATOR}\n")
+        Path("/etc/iscsi/initiatorname.iscsi").write_text(f"InitiatorName={INITIATOR}\n")
         Path("/etc/iscsi/iscsid.conf").write_text(
             "".join(f"{key} = {value}\n" for key, value in chosen.items())
         )

@@ -67,6 +67,7 @@ class Target:
         self._iqn = base.made(_TARGET / "iscsi" / iqn)
         self.tpg = base.made(self._iqn / "tpgt_1")
         self._luns: dict[int, Path] = {}
+        self._acl: Path | None = None
         self.add(store, 0)
         for name, value in (
             ("authentication", 0),
@@ -86,6 +87,14 @@ class Target:
         self._luns[lun] = place / store.path.name
         self._luns[lun].symlink_to(store.path)
 
+    def acl(self, initiator: str, **attributes: int) -> None:
+        """One of that initiator's own, with LUN 0; else LIO makes one for who logs in."""
+        self._acl = base.made(self.tpg / "acls" / initiator)
+        mapped = base.made(self._acl / "lun_0")
+        (mapped / "default").symlink_to(self.tpg / "lun/lun_0")
+        for name, value in attributes.items():
+            base.put(self._acl / "attrib" / name, value)
+
     def drop(self, lun: int) -> None:
         link = self._luns.pop(lun)
         link.unlink()
@@ -93,6 +102,10 @@ class Target:
 
     def remove(self) -> None:
         base.put(self.tpg / "enable", 0)
+        if self._acl:
+            (self._acl / "lun_0/default").unlink()
+            (self._acl / "lun_0").rmdir()
+            self._acl.rmdir()
         for lun in list(self._luns):
             self.drop(lun)
         for portal in self._portals:

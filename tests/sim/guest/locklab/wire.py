@@ -83,6 +83,13 @@ peer name {self._far} address {mac_there} gso_max_segs 1 netns mirror
             _tc("qdisc", "replace", device, "handle", "9:", "root", "netem", "loss", "100%")
             self._shaped[device] = True
 
+    def hold(self, seconds: float) -> None:
+        """What the primary sends arrives so much later, all of it, in its order."""
+        self._stop_changing()
+        delay = ("delay", f"{seconds}s", "limit", "100000")
+        _tc("qdisc", "replace", self._near, "handle", "9:", "root", "netem", *delay)
+        self._shaped[self._near] = True
+
     def mend(self, name: str) -> None:
         """Plugs it in again, with that profile."""
         for device in self._shaped:
