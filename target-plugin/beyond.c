@@ -14,6 +14,7 @@
 TEST_KNOB(bool, use_left, "a data disk is written to that was taken into use without this log");
 TEST_KNOB(bool, untold_tried, "a close goes on for a log that can't be told, with all on the data disk");
 TEST_KNOB(bool, leg_at_end, "a mirror's leg is looked for at the end of the data disk only");
+TEST_KNOB(bool, end_as_told, "a data disk that has grown since its log was used ends where that says");
 TEST_KNOB(bool, first_leg, "the leg is looked for until any mirror's superblock is found");
 TEST_KNOB(bool, over_data, "the leg is told where its end was, although one slot of it is something else");
 TEST_KNOB(bool, mark_unseen, "the LUN goes on to give the leg's superblock of before the DCD wrote there");
@@ -74,29 +75,27 @@ static struct dcd_beyond *find(const struct dcd_engine *e)
 
 typedef unsigned int (*read_parts)(struct dcd_engine *e, u64 sector, void *buf, size_t bytes);
 
-/* One of them is enough, as with whoever else reads them. */
-static int read_slots_of(struct dcd_engine *e, void *slots, read_parts read, u64 sectors)
-{
-	u64 at = lockstep_slots_start(sectors);
-
-	static_assert(LOCKSTEP_SLOTS == DCD_PARTS);
-	return read(e, at, slots, LOCKSTEP_SLOT_BYTES) < LOCKSTEP_SLOTS ? 0 : -EIO;
-}
-
 /*
- * The slots of the leg that names this log. @sectors: the size of the data disk, today's or an
+ * The slots of the leg that names this log; one of them is enough, as with whoever else reads them.
+ * @sectors: the size of the data disk, today's (when it is opened, too, and has grown) or an
  * earlier one, at the end of which they lie; 0: there is none, unless an end couldn't be read.
+ * @unread: how many couldn't be.
  */
-static int read_slots(struct dcd_engine *e, void *slots, read_parts read, u64 *sectors)
+static int read_slots(struct dcd_engine *e, void *slots, read_parts read, u64 *sectors,
+		      unsigned int *unread)
 {
+	u64 size = test_knob(end_as_told) ? e->data.sectors : bdev_nr_sectors(e->data.bdev);
 	int r = 0;
 	u32 i;
 
+	static_assert(LOCKSTEP_SLOTS == DCD_PARTS);
 	for (i = 0; i < DCD_ENDS; i++) {
-		*sectors = dcd_data_end(&e->super, e->data.sectors, i);
+		*sectors = dcd_data_end(&e->super, size, i);
 		if (!lockstep_slots_start(*sectors) || (i && test_knob(leg_at_end)))
 			continue;
-		r = read_slots_of(e, slots, read, *sectors) ?: r;
+		*unread = read(e, lockstep_slots_start(*sectors), slots, LOCKSTEP_SLOT_BYTES);
+		if (*unread == LOCKSTEP_SLOTS)
+			r = -EIO;
 		if (dcd_leg_names(slots, *sectors, e->super.uuid))
 			return 0;
 		if (test_knob(first_leg) && dcd_leg_slots(slots, *sectors))
@@ -109,6 +108,7 @@ static int read_slots(struct dcd_engine *e, void *slots, read_parts read, u64 *s
 /* An error when asking says nothing: a DCD serves what it can of a data disk with bad places. */
 static int ask_leg(struct dcd_engine *e, u64 *applied)
 {
+	unsigned int unread;
 	void *slots;
 	u64 sectors;
 	int r;
@@ -116,7 +116,7 @@ static int ask_leg(struct dcd_engine *e, u64 *applied)
 	slots = kzalloc(LOCKSTEP_SLOTS_BYTES, GFP_KERNEL);
 	if (!slots)
 		return -ENOMEM;
-	r = read_slots(e, slots, dcd_opening_parts, &sectors);
+	r = read_slots(e, slots, dcd_opening_parts, &sectors, &unread);
 	if (r) {
 		pr_warn("dcd: %s: can't read the end of the data disk %pg: error %d\n", e->name,
 			e->data.bdev, r);
@@ -153,12 +153,13 @@ int dcd_beyond_open(struct dcd_engine *e)
 	return 0;
 }
 
-/* Which of the slots may be written? Others may be data by now. */
-static unsigned int may_write(const struct dcd_engine *e, const void *slots, u64 sectors)
+/* Which of the slots may be written? Others may be data by now, if they can be read. */
+static unsigned int may_write(const struct dcd_engine *e, const void *slots, u64 sectors,
+			      unsigned int unread)
 {
 	unsigned int there = test_knob(over_data) ? DCD_LEG_BOTH : dcd_leg_slots(slots, sectors);
 
-	return sectors == e->data.sectors || there == DCD_LEG_BOTH ? there : 0;
+	return sectors == e->data.sectors || there == DCD_LEG_BOTH || unread ? there : 0;
 }
 
 /* What is there belongs to a mirror's leg, or not: true if it is durable there. */
@@ -166,7 +167,7 @@ static bool say_on_leg(struct dcd_engine *e, u64 applied)
 {
 	struct lockstep_slot *slots;
 	struct dcd_place written;
-	unsigned int i, slot, there;
+	unsigned int i, slot, there, unread;
 	u64 at, sectors;
 	int r;
 
@@ -174,8 +175,8 @@ static bool say_on_leg(struct dcd_engine *e, u64 applied)
 	if (!slots)
 		return false;
 	/* Whoever writes past the log waits for this. */
-	r = read_slots(e, slots, dcd_opening_parts_once, &sectors);
-	there = may_write(e, slots, sectors);
+	r = read_slots(e, slots, dcd_opening_parts_once, &sectors, &unread);
+	there = may_write(e, slots, sectors, unread);
 	if (!r && (!there ||
 		   !dcd_leg_apply(slots, sectors, e->super.uuid, e->epoch, applied, &slot)))
 		r = -ENOENT;
@@ -219,10 +220,11 @@ static unsigned int read_as_the_lun(struct dcd_engine *e, u64 sector, void *buf,
 u64 dcd_beyond_leg(struct dcd_engine *e)
 {
 	void *slots = kmalloc(LOCKSTEP_SLOTS_BYTES, GFP_NOIO);
+	unsigned int unread;
 	u64 sectors = 0;
 
 	if (slots && !test_knob(leg_grown_away))
-		(void)read_slots(e, slots, read_as_the_lun, &sectors);
+		(void)read_slots(e, slots, read_as_the_lun, &sectors, &unread);
 	kfree(slots);
 	return sectors;
 }

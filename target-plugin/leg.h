@@ -12,7 +12,7 @@
  * goes first, so wherever the one that is found may point to (moved_to), there is none that counts.
  *
  * A disk that was a leg may be a file system's by now. So only what is a slot yet is written
- * (dcd_leg_slots()), and, where the end was before, nothing unless both are.
+ * (dcd_leg_slots()), and, where the end was before, nothing if one that can be read isn't.
  *
  * Pure: any context, no locks, doesn't sleep. Module and `dcd` ask the same function.
  */

@@ -162,6 +162,21 @@ static bool take_log(const struct device *d, struct super *s)
 	return true;
 }
 
+/*
+ * What is on the device is used without the log from now on, if it wasn't before: that log mustn't
+ * come back over what the new leg gets.
+ */
+static int keep_left(const struct device *d, struct super *s)
+{
+	struct super_found found;
+
+	if (device_find(d, &found))
+		return -1;
+	if (found.kind == SUPER_VALID && found.super.log_state)
+		super_set_log(s, found.super.log_uuid, LOCKSTEP_LOG_LEFT);
+	return 0;
+}
+
 /* Metadata of a leg, whole. Whatever was there doesn't count from the first step on. */
 static int write_leg(const struct device *d, struct super *s)
 {
@@ -237,6 +252,7 @@ int command_create(const struct options *o)
 
 	/* The remote leg first: without the local one it is nothing. */
 	if (!open_pair(d, o->local, o->remote) && !plan_create(o, d, s) &&
+	    !keep_left(&d[0], &s[0]) && !keep_left(&d[1], &s[1]) &&
 	    (o->dry_run || (!device_clear_super(&d[0]) && !write_leg(&d[1], &s[1]) &&
 			    !write_leg(&d[0], &s[0])))) {
 		put_made(&s[0]);
@@ -305,10 +321,11 @@ int command_join(const struct options *o, const char *path)
 
 	/* The source is only read, and may be in a running mirror. */
 	if (!device_open(&source, o->source, false) && !device_open(&d, path, !o->in_use) &&
-	    !plan_join(o, &source, &d, &s) && (o->dry_run || !write_leg(&d, &s)))
-		r = 0;
-	if (!r)
+	    !plan_join(o, &source, &d, &s) && !keep_left(&d, &s) &&
+	    (o->dry_run || !write_leg(&d, &s))) {
 		put_made(&s);
+		r = 0;
+	}
 	device_close(&source);
 	device_close(&d);
 	return r;
@@ -485,7 +502,7 @@ int command_leave_log(const struct options *o, const char *path)
 	} else {
 		super_set_log(&found.super, found.super.log_uuid, LOCKSTEP_LOG_LEFT);
 		super_touch(&found.super, now(), 0);
-		r = !o->dry_run && device_put_super_at(&d, sectors, &found.super);
+		r = !o->dry_run && search_put(&d, sectors, &found.super);
 	}
 out:
 	device_close(&d);

@@ -9,20 +9,21 @@
 /*
  * Whether there is a good superblock, as of a disk of so many sectors; -1: it can't be read. One
  * that points to a place behind it counts, too: the growth was cut short, or that place was looked
- * at before.
+ * at before. @unread: sectors that can't be.
  */
 static int find(const struct device *d, u64 sectors, u8 slots[LOCKSTEP_SLOTS_BYTES],
-		struct super *s)
+		struct super *s, u32 *unread)
 {
 	u64 at = lockstep_slots_start(sectors);
-	u8 unread[LOCKSTEP_SLOTS_BYTES / 512];
+	u8 where[LOCKSTEP_SLOTS_BYTES / 512];
 	struct super_found found;
 
+	*unread = 0;
 	if (!at)
 		return 0;
 	/* One slot is enough. */
-	if (device_read_around(d, slots, LOCKSTEP_SLOTS_BYTES, at * 512, unread) == sizeof(unread) &&
-	    device_read(d, slots, LOCKSTEP_SLOTS_BYTES, at * 512))
+	*unread = device_read_around(d, slots, LOCKSTEP_SLOTS_BYTES, at * 512, where);
+	if (*unread == sizeof(where) && device_read(d, slots, LOCKSTEP_SLOTS_BYTES, at * 512))
 		return -1;
 	super_find(slots, sectors, &found);
 	*s = found.super;
@@ -52,21 +53,22 @@ static int put(const struct device *d, u64 sectors, const u8 slots[LOCKSTEP_SLOT
 
 /*
  * Whether there is the leg that has been told of this log: at the end of the disk or, if that may
- * have grown, where that was before. There both slots have to be its; -1: it isn't found, and an
- * end can't be read.
+ * have grown, where that was before. There both slots have to be its, as far as they can be read;
+ * -1: it isn't found, and an end can't be.
  */
 static int find_of(const struct device *d, const struct dcd_super *log, bool grown, u64 *sectors,
 		   u8 slots[LOCKSTEP_SLOTS_BYTES], struct super *s)
 {
 	u64 end = d->bytes / 512;
 	bool bad = false;
+	u32 unread;
 
 	for (u32 i = 0; i < (grown ? DCD_ENDS : 1); i++) {
-		int r = find(d, *sectors = dcd_data_end(log, end, i), slots, s);
+		int r = find(d, *sectors = dcd_data_end(log, end, i), slots, s, &unread);
 
 		bad |= r < 0;
 		if (r > 0 && s->log_state && !memcmp(s->log_uuid, log->uuid, sizeof(log->uuid)) &&
-		    (*sectors == end || dcd_leg_slots(slots, *sectors) == DCD_LEG_BOTH))
+		    (*sectors == end || unread || dcd_leg_slots(slots, *sectors) == DCD_LEG_BOTH))
 			return 1;
 	}
 	return bad ? -1 : 0;
@@ -79,11 +81,12 @@ int mark_behind(const struct device *data, const u8 log_uuid[16], const struct d
 	char uuid[UUID_TEXT];
 	struct super s;
 	u64 sectors;
+	u32 unread;
 	/* First the leg that is known: at the end there may be an earlier mirror's superblock. */
 	int r = before ? find_of(data, before, true, &sectors, slots, &s) : 0;
 
 	if (r <= 0)
-		r = find(data, sectors = data->bytes / 512, slots, &s);
+		r = find(data, sectors = data->bytes / 512, slots, &s, &unread);
 	*end = r > 0 ? sectors : 0;
 	if (r <= 0)
 		return r;
