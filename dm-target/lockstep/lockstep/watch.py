@@ -192,7 +192,6 @@ def monitor(args: argparse.Namespace) -> int:
             if now is None:
                 event.sleep()
                 continue
-            _resume(args.name, now)
             looked_after = [leg for leg in LEGS if _may_need(leg, now)]
             for leg in looked_after:
                 complaint = ""
@@ -204,6 +203,8 @@ def monitor(args: argparse.Namespace) -> int:
                 if complaint and complaint != complaints.get(leg):
                     print(complaint, file=sys.stderr, flush=True)
                 complaints[leg] = complaint
+            # Behind that: what it sends to the old device of a leg is waited for before a new one.
+            _resume(args.name, now)
             event.sleep(args.interval if looked_after else None)
 
 

@@ -119,14 +119,17 @@ def test_of_a_disk_that_has_grown(dcd: Path, program: Path, tmp_path: Path, plac
 
 
 @pytest.mark.parametrize("slot", [0, 1])
-@pytest.mark.parametrize("command", ["retire", "format"])
+@pytest.mark.parametrize("command", ["retire", "format", "leave-log"])
 def test_a_file_has_one_of_the_slots(site: Site, command: str, slot: int) -> None:
     """The mirror was given up, and its leg is a file system's, as it is."""
     at = SIZE - 8192 + 4096 * slot
     with open(site.folder / "data", "r+b") as disk:
         disk.seek(at)
         disk.write(b"FILE" * 1024)
-    told = run(site.dcd, command, *site.words, *(("--force",) if command == "format" else ()))
+    if command == "leave-log":
+        told = site.ask(command, "data")
+    else:
+        told = run(site.dcd, command, *site.words, *(("--force",) if command == "format" else ()))
     assert told.code == 0, told
     assert site.content()["data"][at : at + 4096] == b"FILE" * 1024
 
@@ -145,6 +148,22 @@ def test_where_the_end_was_may_be_data(
     told = run(dcd, "retire", *site.words, "--json")
     assert (told.code, told.json()["leg"]) == (0, False), told
     assert site.content()["data"] == site.images.right
+    assert site.ask("leave-log", "data").code == 1
+    assert site.content()["data"] == site.images.right
+
+
+@pytest.mark.parametrize("command", ["create", "join"])
+def test_a_new_leg_where_a_log_was_given_up(site: Site, command: str) -> None:
+    """That log doesn't come back over it."""
+    assert site.ask("leave-log", "data").code == 0
+    if command == "create":
+        words = ["create", "--local", "peer", "--remote", "data", "--assume-clean", "--force"]
+    else:
+        words = ["join", "--source", "peer", "--leg", "remote", "--force", "data"]
+    assert site.ask(*words).code == 0
+    assert site.ask("examine", "data").json()[0]["log"]["state"] == "left"
+    site.untouched_by("recover", *site.words, reason="data_left")
+    site.untouched_by("retire", *site.words, reason="data_left")
 
 
 def test_another_mirror_had_the_new_end(dcd: Path, program: Path, tmp_path: Path) -> None:

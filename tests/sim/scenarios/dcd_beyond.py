@@ -6,6 +6,7 @@ ordinary memory, with a battery or without.
 Control: with dcd.test_log_believed=1 the log is believed, and old data comes over newer.
 """
 
+import errno
 import json
 import subprocess
 import sys
@@ -201,6 +202,23 @@ def given_up(slot: int, grows: bool) -> None:
     box.away()
 
 
+def left_grown() -> None:
+    base.step("the disk was used without the log, and has grown since; grow=1, as it says")
+    box = leg("dram:battery", 8)
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        filled(disk, model, 0, PART, "in the log")
+    base.run(META, "leave-log", box.data.node)
+    with blk.Disk(box.data.node) as data:
+        filled(data, model, 0, PART, "newer")
+    box.data.resize(box.data.sectors + (2 << 11))
+    base.run(META, "grow", "-", box.data.node)
+    with base.refused("the old log", errno.EMEDIUMTYPE):
+        box.open("grow=1")
+    base.expect(box.data.bytes(0, PART) == model.bytes[: PART * blk.SECTOR], "the data disk's")
+    box.away()
+
+
 def healed(box: Box) -> None:
     time.sleep(0.5)
     box.data.heal()
@@ -302,6 +320,7 @@ PARTS = {
     "grown": grown,
     "grown_often": grown_often,
     "grown_over": grown_over,
+    "left_grown": left_grown,
     "given_up_0": lambda: given_up(0, True),
     "given_up_1": lambda: given_up(1, True),
     "given_up_end": lambda: given_up(0, False),
