@@ -54,7 +54,7 @@ def taken_over(both: pair.Pair) -> tuple[str, ...]:
     base.step("the mirror site's host: the disk is the DCD's, then nobody's")
     CONFIG.rename(AWAY)
     over = ("assemble", "m", "--local", "-", "--remote", data, "--run", "--wait", "0")
-    refused(3, *over, "--yes", says=("in use",))
+    refused(1, *over, "--yes", says=("in use",))
     tool("retire", *words, code=1)
     both.site.target.remove()
     both.site.store.remove()
