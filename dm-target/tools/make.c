@@ -162,17 +162,14 @@ static bool take_log(const struct device *d, struct super *s)
 	return true;
 }
 
-/*
- * What is on the device is used without the log from now on, if it wasn't before: that log mustn't
- * come back over what the new leg gets.
- */
+/* A log that was given up mustn't come back over what the new leg gets. */
 static int keep_left(const struct device *d, struct super *s)
 {
 	struct super_found found;
 
 	if (device_find(d, &found))
 		return -1;
-	if (found.kind == SUPER_VALID && found.super.log_state)
+	if (found.kind == SUPER_VALID && found.super.log_state == LOCKSTEP_LOG_LEFT)
 		super_set_log(s, found.super.log_uuid, LOCKSTEP_LOG_LEFT);
 	return 0;
 }

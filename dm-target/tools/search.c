@@ -208,28 +208,30 @@ void search_all(const struct device *d, struct super_found *found, u64 *sectors)
 	each_slot(&s, 0, lockstep_slots_start(d->sectors));
 }
 
-/* Both slots are read; a bit for each that is one of this place. -1: they can't be. */
-static int slots_at(const struct device *d, u64 start, u8 slots[LOCKSTEP_SLOTS_BYTES])
+/* A bit for each slot that is one of this place, and in @unread for each that can't be read. */
+static u32 slots_at(const struct device *d, u64 start, u32 *unread)
 {
-	int there = 0;
+	static u8 block[LOCKSTEP_SLOT_BYTES] __attribute__((aligned(4096)));
+	const struct lockstep_slot *slot = (void *)block;
+	u32 there = 0;
 
-	if (device_read(d, slots, LOCKSTEP_SLOTS_BYTES, start))
-		return -1;
+	*unread = 0;
 	for (u32 i = 0; i < LOCKSTEP_SLOTS; i++) {
-		const struct lockstep_slot *slot = (void *)&slots[i * LOCKSTEP_SLOT_BYTES];
+		u64 at = start + i * LOCKSTEP_SLOT_SECTORS;
 
-		if (is_slot(slot, start + i * LOCKSTEP_SLOT_SECTORS) &&
-		    le64toh(slot->slots_start) == start)
-			there |= 1 << i;
+		if (!device_try_read(d, block, sizeof(block), at))
+			*unread |= 1U << i;
+		else if (is_slot(slot, at) && le64toh(slot->slots_start) == start)
+			there |= 1U << i;
 	}
 	return there;
 }
 
 /* Each of these. */
-static int put_each(const struct device *d, u64 start, int there, const u8 *slot)
+static int put_each(const struct device *d, u64 start, u32 there, const u8 *slot)
 {
 	for (u32 i = 0; i < LOCKSTEP_SLOTS; i++) {
-		if (there & 1 << i && (device_write(d, slot, LOCKSTEP_SLOT_BYTES,
+		if (there & 1U << i && (device_write(d, slot, LOCKSTEP_SLOT_BYTES,
 						    start + i * LOCKSTEP_SLOT_SECTORS) ||
 				       device_flush(d)))
 			return -1;
@@ -242,24 +244,25 @@ int search_clear(const struct device *d, u64 sectors)
 	static u8 slots[LOCKSTEP_SLOTS_BYTES] __attribute__((aligned(4096)));
 	static const u8 zeroes[LOCKSTEP_SLOT_BYTES] __attribute__((aligned(4096)));
 	u64 start = lockstep_slots_start(sectors);
-	int there = slots_at(d, start, slots);
+	u32 unread, there = slots_at(d, start, &unread);
 
-	return there < 0 ? -1 : put_each(d, start, there, zeroes);
+	/* What can't be read now may be there later. */
+	if (unread && device_read(d, slots, sizeof(slots), start))
+		return -1;
+	return put_each(d, start, there, zeroes);
 }
 
 int search_put(const struct device *d, u64 sectors, const struct super *s)
 {
-	static u8 slots[LOCKSTEP_SLOTS_BYTES] __attribute__((aligned(4096)));
+	static u8 slot[LOCKSTEP_SLOT_BYTES] __attribute__((aligned(4096)));
 	u64 start = lockstep_slots_start(sectors);
-	int there = slots_at(d, start, slots);
+	u32 unread, there = slots_at(d, start, &unread);
 
-	if (there < 0)
-		return -1;
-	if (sectors != d->sectors && there != (1 << LOCKSTEP_SLOTS) - 1) {
-		fprintf(stderr, "lockstep-meta: %s: it has grown, and where its end was there is something else by now: nothing was changed\n",
+	if (!there || (sectors != d->sectors && (there | unread) != (1U << LOCKSTEP_SLOTS) - 1)) {
+		fprintf(stderr, "lockstep-meta: %s: where its superblock was there is something else by now: nothing was changed\n",
 			d->path);
 		return -1;
 	}
-	super_pack(s, sectors, slots);
-	return put_each(d, start, there, slots);
+	super_pack(s, sectors, slot);
+	return put_each(d, start, there, slot);
 }

@@ -43,7 +43,7 @@ int search_likely(const struct device *d, u64 data_sectors, struct super_found *
  * that still is one. 0, or -1 after saying on stderr what was wrong.
  */
 int search_clear(const struct device *d, u64 sectors);
-/* Likewise written anew. Where the device's end was before there may be data: then only if both are. */
+/* Likewise written anew; but where the device's end was before only if neither is anything else. */
 int search_put(const struct device *d, u64 sectors, const struct super *s);
 
 #endif

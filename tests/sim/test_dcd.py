@@ -541,7 +541,7 @@ def test_a_disk_that_was_used_without_the_log_ends_where_that_says() -> None:
 @pytest.mark.control
 def test_the_leg_s_superblock_is_read_as_it_was() -> None:
     run = lab("dcd_beyond.py", "leg", options=knobs("dcd", "mark_unseen"))
-    assert run.rc == 1 and "Wrong: the leg's superblock, by the LUN" in run.stderr, run.text
+    assert run.rc == 1 and "in vain for: the LUN to have it" in run.stderr, run.text
 
 
 @pytest.mark.control

@@ -11,7 +11,7 @@ ssize_t __wrap_pread(int fd, void *buf, size_t bytes, off_t at);
 
 ssize_t __wrap_pread(int fd, void *buf, size_t bytes, off_t at)
 {
-	if (at < FROM || at >= TO)
+	if (at + (off_t)bytes <= FROM || at >= TO)
 		return __real_pread(fd, buf, bytes, at);
 	errno = EIO;
 	return -1;

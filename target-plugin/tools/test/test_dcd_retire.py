@@ -152,6 +152,23 @@ def test_where_the_end_was_may_be_data(
     assert site.content()["data"] == site.images.right
 
 
+def test_a_log_is_given_up_though_one_slot_can_not_be_read(site: Site, tmp_path: Path) -> None:
+    """The other one says it; bad-place.c begins with the second one."""
+    for name in ("one", "two"):
+        (site.folder / name).write_bytes(bytes((1 << 20) + 4096))
+    assert site.ask("create", "--local", "one", "--remote", "two", "--assume-clean").code == 0
+    leg = bytearray((site.folder / "two").read_bytes())
+    put_log(leg, UUID, BEHIND)
+    (site.folder / "two").write_bytes(leg)
+    bad = metalab.compile_meta(
+        tmp_path.parent / f"{tmp_path.name}-bad", "-Wl,--wrap=pread",
+        extra=(metalab.HERE / "bad-place.c",),
+    )  # fmt: skip
+    told = run(bad, "leave-log", "two", cwd=site.folder)
+    assert told.code == 0, told
+    assert site.ask("examine", "two").json()[0]["log"]["state"] == "left"
+
+
 @pytest.mark.parametrize("command", ["create", "join"])
 def test_a_new_leg_where_a_log_was_given_up(site: Site, command: str) -> None:
     """That log doesn't come back over it."""

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from crashlab import assembled, data_of
-from dcdlab import TOOL, Box, Model, digest, filled, format_log
+from dcdlab import TOOL, Box, Disk, Model, digest, filled, format_log
 from locklab import base, blk, lio, ram
 from statelab import META, Beside, create, super_of
 
@@ -81,6 +81,11 @@ def marked(box: Box, times: int = 1) -> None:
     base.until(lambda: box.count("leg_marks") == times, "the leg to say it")
 
 
+def slots(of: blk.Disk | Disk, end: int) -> bytes:
+    with blk.Disk(of.node, write=False) as disk:
+        return disk.read(end, 16)
+
+
 def on_leg(nvram: str, cut: bool) -> None:
     base.step(f"{nvram}: over a mirror's leg, {'a power cut' if cut else 'closed'}")
     box = leg(nvram)
@@ -90,10 +95,7 @@ def on_leg(nvram: str, cut: bool) -> None:
         disk.read(end, 16)
         fails(box, model, disk)
         marked(box)
-        time.sleep(0.1)
-        with blk.Disk(box.data.node, write=False) as data:
-            same = disk.read(end, 16) == data.read(end, 16)
-        base.expect(same, "the leg's superblock, by the LUN")
+        base.until(lambda: slots(disk, end) == slots(box.data, end), "the LUN to have it", 3)
         check(disk, model, "the log fails")
     base.equal(users(), before, "users of the module: the leg has it")
     box.log.heal()
