@@ -36,6 +36,7 @@
 #define LEAVING		(HZ / 50)	/* while the log is being left: the next look */
 
 TEST_KNOB(bool, close_hurries, "a close may not wait for the destager's round that is under way");
+TEST_KNOB(bool, asks_beside, "a log that dies within a round is asked while a commit is under way");
 TEST_KNOB(bool, asks_at_once, "a dead log is asked before a round's first step, which puts off its end");
 TEST_KNOB(bool, blip_leaves, "a log that is emptied is left at once when the data disk is away for a moment");
 TEST_KNOB(bool, close_asks, "a close that goes past a log lets go when that works for a moment");
@@ -652,10 +653,14 @@ static void do_round(struct dcd_engine *e)
 	dcd_foresee_nothing(e);
 	dcd_batch_drop(e, &e->ahead);
 	s->ahead = false;
-	if (r && dcd_is_leaving(e))
+	if (r && dcd_is_leaving(e)) {
 		dcd_leave_failed(e);
-	else if (r)	/* else one bad place keeps it dead for ever */
+	} else if (r && READ_ONCE(e->log_dead)) {
+		if (!test_knob(asks_beside))	/* it may have died in this round */
+			end_commit(e);
+		/* Else one bad place keeps it dead for ever. */
 		dcd_log_ask_failed(e, may_go_on(r) && !waits(r) && !dcd_blip_data(e));
+	}
 	trace_dcd_round(e, m.target, m.applied, log_dead, r);
 	if (r == -EAGAIN)
 		dcd_count(e, DCD_N_PREEMPTED, 1);
