@@ -2,10 +2,12 @@
 #include <linux/bitmap.h>
 #include <linux/hash.h>
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/slab.h>
 
 #include "dcd-trace.h"
 #include "lockstep-compat.h"
+#include "lockstep-test.h"
 
 #define SHARDS		16U
 #define CLOCKS		256U
@@ -15,6 +17,8 @@
 #define AFTER_SHRINK	HZ		/* so long nothing new is taken */
 #define BLOCK_BYTES	(PAGE_SIZE + sizeof(struct dcd_block) + sizeof(struct hlist_head))
 #define NOWHERE		U64_MAX
+
+TEST_KNOB(bool, time_of_whole, "the rest of a read has the time of all of it, and of its own regions");
 
 /* The blocks whose number's hash says so. */
 struct shard {
@@ -163,9 +167,14 @@ void dcd_cache_begin(struct dcd_cache *c, struct dcd_request *rq)
 	if (!g->look)
 		return;
 	g->keep = !sequential(c, rq->sector, rq->sectors);
-	if (!g->keep)
+	dcd_cache_go_on(c, rq);
+}
+
+void dcd_cache_go_on(struct dcd_cache *c, struct dcd_request *rq)
+{
+	if (!rq->gather.keep || (rq->gather.own && test_knob(time_of_whole)))
 		return;
-	g->time = time_at(c, rq);
+	rq->gather.time = time_at(c, rq);
 	smp_mb();	/* what the index says is of this time or later */
 }
 

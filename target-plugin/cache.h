@@ -72,6 +72,8 @@ u64 dcd_cache_most(const struct dcd_cache *c);
 
 /* A read begins, before it asks the index: sets its gather's members. */
 void dcd_cache_begin(struct dcd_cache *c, struct dcd_request *rq);
+/* Likewise a read that has the rest of one that has begun: its times are those of its own range. */
+void dcd_cache_go_on(struct dcd_cache *c, struct dcd_request *rq);
 /*
  * The first sectors of a place that isn't in a slot, as many as are here one after
  * the other: copied into the request. How many; negative: its memory is too short.

@@ -183,6 +183,7 @@ void dcd_read_to_own(struct dcd_engine *e, struct dcd_request *rq)
 	list_add_tail(&o->list, &r->owns);
 	spin_unlock_irqrestore(&r->lock, irq);
 	dcd_wait_begins(e);
+	dcd_cache_go_on(e->cache, &o->rq);
 	/* From here on the request may be answered, and be gone. */
 	blk_start_plug(&plug);
 	log = dcd_read_walk(e, &o->rq) == DCD_WALK_LOG;

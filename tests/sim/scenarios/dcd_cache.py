@@ -12,6 +12,7 @@ from dcdlab import SEGMENT, Box, Model, filled
 from locklab import base, blk, faults
 
 BLOCK = 8  # sectors
+EDGE = 2048  # likewise, of a region
 READERS = 4
 ROUNDS = 50 if base.CHECKED else 120  # of each of them
 
@@ -159,6 +160,32 @@ def race(kind: str) -> None:
         box.data.heal()
         for n in range(2):
             right(disk, model, 0, 64, f"afterwards, {n}")
+        base.equal(now("cache_late"), 2, "blocks that came late")
+    box.away()
+
+
+def race_at_an_edge() -> None:
+    base.step("likewise, of a read over two of the regions that have a time, the first one in memory")
+    box = Box(data_mib=16, settings="destage_idle_ms=1")
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        filled(disk, model, EDGE, EDGE + 64, "old", 64)
+        box.destaged()
+        filled(disk, model, EDGE - 8, EDGE, "before it", 8)
+        box.destaged()
+        right(disk, model, EDGE - 8, 8, "it is in the cache")
+        box.data.slow_reads_of(EDGE + 8, EDGE + 15, 5000)
+        now = Delta(box, "cache_late", "cache_misses")
+        reading = Reading(disk.node, EDGE - 8, 24)
+        reading.start()
+        base.until(lambda: now("cache_misses") == 1, "the read to be under way")
+        put(disk, model, EDGE, "new", 8)
+        box.destaged()
+        base.expect(reading.is_alive(), "the read has ended before the race")
+        reading.join(60)
+        box.data.heal()
+        for n in range(2):
+            right(disk, model, EDGE - 8, 64, f"at the edge, {n}")
         base.equal(now("cache_late"), 2, "blocks that came late")
     box.away()
 
@@ -394,6 +421,7 @@ hits()
 stale()
 for kind in ("write", "zero", "discard"):
     race(kind)
+race_at_an_edge()
 sequences()
 bound()
 shrinks()
