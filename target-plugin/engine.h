@@ -409,9 +409,8 @@ extern struct dcd_nvram_type dcd_nvram_pmem;
 #endif
 
 /*
- * super.c: read and check both headers; write their next generation, durable, in the
- * place of the older copy. @grown: the
- * data disk may be larger than the superblock says; then the rest isn't used.
+ * super.c: read and check both headers; write their next generation, durable, in the place of the
+ * older copy. @grown: the data disk may be larger than it says; then the rest isn't used.
  */
 int __must_check dcd_super_read(struct dcd_engine *e, bool grown);
 /*
@@ -438,8 +437,9 @@ u64 dcd_super_told(const struct dcd_engine *e);	/* entries up to it are applied,
  * @lock.
  */
 u64 dcd_kept_from(const struct dcd_engine *e);
-/* All copies of the superblock have this bit of @incompat from now on. Takes @super_lock. */
+/* All copies of it have this bit of @incompat, or size, from now on. They take @super_lock. */
 int __must_check dcd_super_feature(struct dcd_engine *e, u32 bit);
+int __must_check dcd_super_grow(struct dcd_engine *e, sector_t sectors, u64 leg);
 void dcd_header_write(struct dcd_engine *e, u64 applied);	/* the destager's */
 void dcd_header_pass(struct dcd_engine *e, u64 applied);	/* both copies; likewise */
 void dcd_header_feature(struct dcd_engine *e, u32 bit);		/* likewise, as the superblock's */

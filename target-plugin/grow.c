@@ -22,28 +22,12 @@ struct growth {
 	int error;
 };
 
-/* As it was written last: what it says of tail and applied is still so. */
-static int write_super(struct dcd_engine *e)
-{
-	return dcd_super_write(e, le64_to_cpu(e->super.tail), le64_to_cpu(e->super.applied));
-}
-
 static int record(struct dcd_engine *e, sector_t sectors)
 {
-	u64 leg = dcd_beyond_leg(e);
-	struct dcd_grown grown[DCD_GROWN];
-	__le64 old = e->super.data_sectors;
-	int r;
+	int r = dcd_super_grow(e, sectors, dcd_beyond_leg(e));
 
-	memcpy(grown, e->super.grown, sizeof(grown));
-	e->super.data_sectors = cpu_to_le64(sectors);
-	dcd_grown_add(&e->super, e->data.sectors, leg);
-	r = write_super(e) ?: write_super(e);
 	if (!r)
 		return 0;
-	/* Whatever is there: the next one that is written is newer, and either size is right. */
-	e->super.data_sectors = old;
-	memcpy(e->super.grown, grown, sizeof(grown));
 	pr_err("dcd: %s: the data disk %pg has grown, but the superblock of the log %pg can't be written: error %d; the size stays as it was, try again\n",
 	       e->name, e->data.bdev, e->log.bdev, r);
 	dcd_log_failed(e, DCD_SUPERBLOCK, r);

@@ -12,6 +12,7 @@ TEST_KNOB(bool, both_copies, "the superblock can't be read if one of its copies 
 TEST_KNOB(bool, super_once, "an open takes what the superblock said before the log was claimed");
 TEST_KNOB(bool, one_passes, "a place of the ring is used again when one copy of the superblock has passed it");
 TEST_KNOB(bool, one_told, "that the log was passed over is told to one copy of its superblock");
+TEST_KNOB(bool, grows_beside, "the data disk's size is changed while the superblock may be written");
 TEST_KNOB(bool, one_header, "slots are used again by what one copy of the NVRAM header says");
 TEST_KNOB(bool, any_end, "end records that are damaged are as if they had never been written");
 
@@ -236,6 +237,14 @@ void dcd_super_kick(struct dcd_engine *e)
 		queue_work(e->destage_wq, &e->super_work);
 }
 
+/* What was changed of it. */
+static int write_both(struct dcd_engine *e)
+{
+	u64 tail = le64_to_cpu(e->super.tail), applied = le64_to_cpu(e->super.applied);
+
+	return write_super(e, tail, applied) ?: write_super(e, tail, applied);
+}
+
 int dcd_super_feature(struct dcd_engine *e, u32 bit)
 {
 	__le32 was;
@@ -245,12 +254,38 @@ int dcd_super_feature(struct dcd_engine *e, u32 bit)
 	was = e->super.features.incompat;
 	if (!(le32_to_cpu(was) & bit)) {
 		e->super.features.incompat |= cpu_to_le32(bit);
-		r = write_super(e, le64_to_cpu(e->super.tail), le64_to_cpu(e->super.applied));
-		if (!r)
-			r = write_super(e, le64_to_cpu(e->super.tail),
-					le64_to_cpu(e->super.applied));
+		r = write_both(e);
 		if (r)
 			e->super.features.incompat = was;
+	}
+	mutex_unlock(&e->super_lock);
+	return r;
+}
+
+static void take_size(struct dcd_engine *e, sector_t sectors, u64 leg)
+{
+	e->super.data_sectors = cpu_to_le64(sectors);
+	dcd_grown_add(&e->super, e->data.sectors, leg);
+}
+
+int dcd_super_grow(struct dcd_engine *e, sector_t sectors, u64 leg)
+{
+	struct dcd_grown grown[DCD_GROWN];
+	__le64 was = e->super.data_sectors;
+	int r;
+
+	memcpy(grown, e->super.grown, sizeof(grown));
+	if (test_knob(grows_beside))
+		take_size(e, sectors, leg);
+	/* The committer may be writing what was, and would take it back. */
+	mutex_lock(&e->super_lock);
+	if (!test_knob(grows_beside))
+		take_size(e, sectors, leg);
+	r = write_both(e);
+	/* Whatever is there: the next one that is written is newer, and either size is right. */
+	if (r) {
+		e->super.data_sectors = was;
+		memcpy(e->super.grown, grown, sizeof(grown));
 	}
 	mutex_unlock(&e->super_lock);
 	return r;

@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from dcdlab import SITE, Box, Model, filled
+from dcdlab import RING_START, SEGMENT, SITE, Box, Model, filled
 from locklab import base, blk, dm, lio, media
 from locklab.iscsi import Session
 from locklab.wire import Wire
@@ -321,7 +321,39 @@ def hangs() -> None:
     box.away()
 
 
+def beside_a_move() -> None:
+    base.step("it grows while the log's first bad block is moved, which changes the superblock, too")
+    box = Box(data_mib=SMALL >> 11, data_spare_mib=8, nvram="lab", log_mib=3,
+              settings="destage_idle_ms=3600000,destage_low=98,destage_high=99")  # fmt: skip
+    model = Model(SMALL)
+    store = box.open()
+    with lio.look(store) as node, blk.Disk(node) as disk:
+        filled(disk, model, 0, 256, "before")
+        base.until(lambda: "0 in use" in box.info(), "all in the log")
+        bad = RING_START // blk.SECTOR + (box.count("segments") + 1) * SEGMENT // blk.SECTOR + 24
+        box.log.refuse_and_dawdle((bad, bad + 7), (0, 15), 1000)
+        box.data.resize(LARGE)
+        filled(disk, model, 1024, 1088, "over the bad block", 64)
+        time.sleep(1.5)
+        base.equal(box.count("superblocks"), 0, "superblocks, of which the first takes a second")
+        grow(store)
+        base.until(lambda: box.count("superblocks") >= 4, "two by each")
+        base.equal(box.count("blocks_moved"), 1, "blocks moved")
+        rescan(node, LARGE)
+        larger(model, LARGE)
+        with blk.Disk(node) as again:
+            filled(again, model, LARGE - 64, LARGE, "behind")
+        media.cut(SITE, base.SEED)
+    box.close()
+    box.power_on()
+    with box.disk() as disk:
+        base.equal(disk.sectors, LARGE, "the size after the cut")
+        model.check(disk, "after the cut")
+    box.away()
+
+
 refused_at_opening()
+beside_a_move()
 online()
 hangs()
 cuts()

@@ -102,11 +102,11 @@ class Disk:
         self._load([*lines, self._linear(good, self.sectors)])
 
     def refuse_and_dawdle(self, bad: tuple[int, int], slow: tuple[int, int], ms: int) -> None:
-        """Writes to the first part are I/O errors, those to the one behind it take so long; reads
-        and flushes are good."""
+        """Writes to the one part are I/O errors, those to the other take so long; reads and flushes
+        are good."""
         medium, lines, good = self._medium, [], 0
         refused, late = f"{self._bad()} {bad[0]} 0", f"{medium} {slow[0]} {ms}"
-        for (first, last), write in (bad, refused), (slow, late):
+        for (first, last), write in sorted([(bad, refused), (slow, late)]):
             well = f"{medium} {first} 0"
             lines.append(self._linear(good, first))
             lines.append(f"{first} {last + 1 - first} delay {well} {write} {well}")
