@@ -105,10 +105,28 @@ static int read_slots(struct dcd_engine *e, void *slots, read_parts read, u64 *s
 	return r;
 }
 
-/* An error when asking says nothing: a DCD serves what it can of a data disk with bad places. */
-static int ask_leg(struct dcd_engine *e, u64 *applied)
+/*
+ * A DCD serves what it can of a data disk with bad places, and its end may be one. But one that
+ * gives nothing may have been taken into use without this log, and gives all a moment later.
+ */
+static int ask_slots(struct dcd_engine *e, void *slots, u64 *sectors)
 {
 	unsigned int unread;
+	int r = read_slots(e, slots, dcd_opening_parts, sectors, &unread);
+
+	if (!r)
+		return 0;
+	if (!dcd_opening_gives(e))
+		return r;
+	r = read_slots(e, slots, dcd_opening_parts_once, sectors, &unread);
+	if (r)
+		pr_warn("dcd: %s: can't read the end of the data disk %pg: error %d\n", e->name,
+			e->data.bdev, r);
+	return 0;
+}
+
+static int ask_leg(struct dcd_engine *e, u64 *applied)
+{
 	void *slots;
 	u64 sectors;
 	int r;
@@ -116,18 +134,14 @@ static int ask_leg(struct dcd_engine *e, u64 *applied)
 	slots = kzalloc(LOCKSTEP_SLOTS_BYTES, GFP_KERNEL);
 	if (!slots)
 		return -ENOMEM;
-	r = read_slots(e, slots, dcd_opening_parts, &sectors, &unread);
-	if (r) {
-		pr_warn("dcd: %s: can't read the end of the data disk %pg: error %d\n", e->name,
-			e->data.bdev, r);
-		r = 0;
-	} else if (dcd_leg_left(slots, sectors, e->super.uuid) && !test_knob(use_left)) {
+	r = ask_slots(e, slots, &sectors);
+	if (!r && dcd_leg_left(slots, sectors, e->super.uuid) && !test_knob(use_left)) {
 		pr_err("dcd: %s: the data disk %pg was taken into use without the log %pg (uuid %pU): what the log has is older. Nothing of it may be written there. To use the log again: dcd format\n",
 		       e->name, e->data.bdev, e->log.bdev, e->super.uuid);
 		r = -EMEDIUMTYPE;
-	} else {
-		*applied = dcd_leg_applied(slots, sectors, e->super.uuid, e->epoch);
 	}
+	if (!r)
+		*applied = dcd_leg_applied(slots, sectors, e->super.uuid, e->epoch);
 	kfree(slots);
 	return r;
 }

@@ -11,8 +11,10 @@
 #define SECTORS (DCD_BLOCK >> SECTOR_SHIFT)	/* of a block */
 #define TRIES	6U	/* of what fails at once; */
 #define OTHERS	4U	/* before each of them so many of each copy of the superblock */
+#define PLACES	4U	/* of the data disk, all over it */
 
 TEST_KNOB(bool, data_once, "what the data disk doesn't give at once an open does without");
+TEST_KNOB(bool, mute_is_well, "a log is used though nothing of its data disk can be read");
 TEST_KNOB(bool, opens_late, "an open asks for each bad sector by itself, and for all of them anew each time");
 TEST_KNOB(bool, opens_blind, "an open past a log that is away for a moment is refused");
 TEST_KNOB(bool, opens_once, "an open takes for lost what the log doesn't give at once");
@@ -335,4 +337,28 @@ unsigned int dcd_opening_parts(struct dcd_engine *e, u64 sector, void *buf, size
 		bad = dcd_opening_parts_once(e, sector, buf, bytes);
 	}
 	return bad;
+}
+
+bool dcd_opening_gives(struct dcd_engine *e)
+{
+	u64 part = round_down(e->data.sectors / PLACES, SECTORS);
+	DECLARE_WAIT_QUEUE_HEAD_ONSTACK(wait);
+	u8 *buf = kmalloc(DCD_BLOCK, GFP_KERNEL);
+	bool yes = test_knob(mute_is_well);
+	struct dcd_io io[PLACES];
+	struct dcd_ios ios;
+	unsigned int i;
+
+	/* All into the same memory, as nobody wants what is there. */
+	dcd_ios_init(&ios, &e->data, &wait);
+	for (i = 0; buf && i < PLACES; i++)
+		dcd_io_begin(&ios, &io[i], REQ_OP_READ | REQ_NOMERGE, i * part, buf, DCD_BLOCK);
+	dcd_ios_wait(&ios, 0);
+	for (i = 0; buf && i < PLACES; i++)
+		yes = yes || !io[i].status;
+	kfree(buf);
+	if (!yes)
+		pr_err("dcd: %s: nothing of the data disk %pg can be read, so it isn't known whether that is what the log %pg belongs to, and wasn't used without it: the DCD isn't opened; try again when it can be read\n",
+		       e->name, e->data.bdev, e->log.bdev);
+	return yes;
 }

@@ -65,5 +65,10 @@ void dcd_opening_written(struct dcd_engine *e, struct dcd_opening *o, u64 sequen
 #define DCD_PARTS	2U
 unsigned int dcd_opening_parts(struct dcd_engine *e, u64 sector, void *buf, size_t bytes);
 unsigned int dcd_opening_parts_once(struct dcd_engine *e, u64 sector, void *buf, size_t bytes);
+/*
+ * What decides can't be read: is it a bad place, or is the data disk away? Then it may be any disk,
+ * and be there a moment later: it mustn't be written to. False, told: it gives nothing at all.
+ */
+bool dcd_opening_gives(struct dcd_engine *e);
 
 #endif /* DCD_OPENING_H */

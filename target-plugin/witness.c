@@ -21,6 +21,7 @@
 
 #include "batch.h"
 #include "lockstep-test.h"
+#include "opening.h"
 
 #define EACH_BATCH	4
 #define MOST		(DCD_BLOCK >> SECTOR_SHIFT)	/* sectors of one */
@@ -134,9 +135,9 @@ static unsigned int ask_once(struct dcd_engine *e, struct asked *a, bool again)
 
 /*
  * What fails once is asked once more: all of them were under way when a path broke. If none is
- * given the disk may be away for a moment.
+ * given the disk may be away for a moment; -EIO: for longer.
  */
-static void ask(struct dcd_engine *e, struct asked *a)
+static int ask(struct dcd_engine *e, struct asked *a)
 {
 	unsigned long until = jiffies + DCD_BLIP_READS;
 	unsigned int failed, i;
@@ -151,23 +152,27 @@ static void ask(struct dcd_engine *e, struct asked *a)
 		msleep(50);
 		failed = ask_once(e, a, true);
 	}
-	if (failed && failed == a->n)
+	if (!failed || failed < a->n)
+		return 0;
+	if (!dcd_opening_gives(e))
+		return -EIO;
+	if (ask_once(e, a, true) == a->n)
 		pr_warn("dcd: %s: nothing of %pg can be read by which the log %pg would know that it is its data disk\n",
 			e->name, e->data.bdev, e->log.bdev);
+	return 0;
 }
 
 int dcd_witness_check(struct dcd_engine *e)
 {
 	struct asked *a = kvzalloc(sizeof(*a), GFP_KERNEL);
-	unsigned int asked = 0, wrong = 0;
-	int r = 0;
-	u32 i;
+	unsigned int asked = 0, wrong = 0, i;
+	int r;
 
 	if (!a)
 		return -ENOMEM;
-	ask(e, a);
-	for (i = 0; i < a->n; i++) {
-		/* An error says nothing: a DCD serves what it can of a disk with bad places. */
+	r = ask(e, a);
+	for (i = 0; !r && i < a->n; i++) {
+		/* One error says nothing: a DCD serves what it can of a disk with bad places. */
 		if (a->ios[i].status)
 			continue;
 		asked++;

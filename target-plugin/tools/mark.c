@@ -54,20 +54,21 @@ static int put(const struct device *d, u64 sectors, const u8 slots[LOCKSTEP_SLOT
 /*
  * Whether there is the leg that has been told of this log: at the end of the disk or, if that may
  * have grown, where that was before. There both slots have to be its, as far as they can be read;
- * -1: it isn't found, and an end can't be.
+ * -1: it isn't found, and an end can't be. @any: of any log; at the end of the disk any leg.
  */
-static int find_of(const struct device *d, const struct dcd_super *log, bool grown, u64 *sectors,
-		   u8 slots[LOCKSTEP_SLOTS_BYTES], struct super *s)
+static int find_of(const struct device *d, const struct dcd_super *log, bool grown, bool any,
+		   u64 *sectors, u8 slots[LOCKSTEP_SLOTS_BYTES], struct super *s)
 {
 	u64 end = d->bytes / 512;
-	bool bad = false;
+	bool bad = false, its;
 	u32 unread;
 
 	for (u32 i = 0; i < (grown ? DCD_ENDS : 1); i++) {
 		int r = find(d, *sectors = dcd_data_end(log, end, i), slots, s, &unread);
 
 		bad |= r < 0;
-		if (r > 0 && s->log_state && !memcmp(s->log_uuid, log->uuid, sizeof(log->uuid)) &&
+		its = s->log_state && !memcmp(s->log_uuid, log->uuid, sizeof(log->uuid));
+		if (r > 0 && (its || (any && (s->log_state || *sectors == end))) &&
 		    (*sectors == end || unread || dcd_leg_slots(slots, *sectors) == DCD_LEG_BOTH))
 			return 1;
 	}
@@ -83,9 +84,12 @@ int mark_behind(const struct device *data, const u8 log_uuid[16], const struct d
 	u64 sectors;
 	u32 unread;
 	/* First the leg that is known: at the end there may be an earlier mirror's superblock. */
-	int r = before ? find_of(data, before, true, &sectors, slots, &s) : 0;
+	int r = before ? find_of(data, before, true, false, &sectors, slots, &s) : 0;
 
-	if (r <= 0)
+	/* A format of that log that was cut short has told the leg of another one already. */
+	if (before && r <= 0)
+		r = find_of(data, before, true, true, &sectors, slots, &s);
+	if (!before)
 		r = find(data, sectors = data->bytes / 512, slots, &s, &unread);
 	*end = r > 0 ? sectors : 0;
 	if (r <= 0)
@@ -105,7 +109,7 @@ int mark_left(const struct device *data, const struct dcd_super *log, bool grown
 	u8 slots[LOCKSTEP_SLOTS_BYTES];
 	struct super s;
 	u64 sectors;
-	int r = find_of(data, log, grown, &sectors, slots, &s);
+	int r = find_of(data, log, grown, false, &sectors, slots, &s);
 
 	*marked = r > 0;
 	if (r <= 0 || s.log_state == LOCKSTEP_LOG_LEFT)

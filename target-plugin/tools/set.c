@@ -32,13 +32,35 @@ static u64 kernel_knows(const struct set *s)
 	return most;
 }
 
-/* Of a bad place recovery finds out by itself. */
-static void read_slots(const struct set *s, u64 sectors, u8 slots[LOCKSTEP_SLOTS_BYTES])
+/* At the end of how many @sectors the leg that names this log lies. True: an end can't be read. */
+static bool look_for_leg(const struct set *s, u8 slots[LOCKSTEP_SLOTS_BYTES], u64 *sectors)
 {
 	u8 unread[LOCKSTEP_SLOTS_BYTES >> SECTOR_SHIFT];
+	bool bad = false;
 
-	device_read_around(&s->data, slots, LOCKSTEP_SLOTS_BYTES,
-			   lockstep_slots_start(sectors) * 512, unread);
+	for (u32 i = 0; i < DCD_ENDS; i++) {
+		*sectors = dcd_data_end(&s->super.super, s->data.bytes >> SECTOR_SHIFT, i);
+		if (!lockstep_slots_start(*sectors))
+			continue;
+		bad |= device_read_around(&s->data, slots, LOCKSTEP_SLOTS_BYTES,
+					  lockstep_slots_start(*sectors) * 512,
+					  unread) == sizeof(unread);
+		if (dcd_leg_names(slots, *sectors, s->super.super.uuid))
+			return false;
+	}
+	return bad;
+}
+
+/* As opening.c asks: some places are bad, or the disk is away? */
+static bool gives_some(const struct set *s)
+{
+	u64 part = s->data.bytes / 4 / DCD_BLOCK * DCD_BLOCK;
+	u8 buf[DCD_BLOCK];
+
+	for (u32 i = 0; i < 4; i++)
+		if (!device_try_read(&s->data, buf, sizeof(buf), i * part))
+			return true;
+	return false;
 }
 
 /*
@@ -47,20 +69,17 @@ static void read_slots(const struct set *s, u64 sectors, u8 slots[LOCKSTEP_SLOTS
  */
 static int find_left(struct set *s)
 {
-	u64 end = s->has_data ? s->data.bytes >> SECTOR_SHIFT : 0, sectors = end;
+	u64 end = s->has_data ? s->data.bytes >> SECTOR_SHIFT : 0, sectors;
 	const u8 *uuid = s->super.super.uuid;
 	u8 slots[LOCKSTEP_SLOTS_BYTES];
 	u64 applied;
 
 	if (!lockstep_slots_start(end) || s->super.reason == DCD_RETIRED)
 		return 0;
-	for (u32 i = 0; i < DCD_ENDS; i++) {
-		sectors = dcd_data_end(&s->super.super, end, i);
-		if (!lockstep_slots_start(sectors))
-			continue;
-		read_slots(s, sectors, slots);
-		if (dcd_leg_names(slots, sectors, uuid))
-			break;
+	if (look_for_leg(s, slots, &sectors)) {
+		if (!gives_some(s))
+			return refuse(s, "data_unread", s->data.path, "nothing of it can be read, so it isn't known whether it was used without this log: nothing of the log is written there");
+		(void)look_for_leg(s, slots, &sectors);
 	}
 	if (!dcd_leg_left(slots, sectors, uuid)) {
 		applied = max(dcd_leg_applied(slots, sectors, uuid, s->super.geometry.epoch),

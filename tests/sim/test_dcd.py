@@ -10,8 +10,7 @@ SCENARIOS = ["dcd_disk_errors", "dcd_log_errors", "dcd_bad_input", "dcd_pressure
              "dcd_flush", "dcd_zero", "dcd_trace", "dcd_io_faults",
              "dcd_digests", "dcd_memory", "dcd_read", "dcd_waiting",
              "dcd_none", "dcd_attributes", "dcd_grow", "dcd_blocks",
-             "dcd_cache"]  # fmt: skip
-LIVES = ("--sim-timeout", "1e6", "--timeout", "300")
+             "dcd_cache", "dcd_dies_amid"]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -28,6 +27,18 @@ def test_refused_writes_can_make_the_data_disk_strange() -> None:
     """The control: they go past a dead log, which goes on to name what was there before."""
     run = lab("dcd_none.py", "refused", options=("--param", "dcd.test_witnesses_stay=1"))
     assert run.rc == 1 and "Wrong medium type" in run.stderr, run.text
+
+
+@pytest.mark.control
+def test_a_segment_can_be_committed_twice_at_once() -> None:
+    run = lab("dcd_dies_amid.py", options=knobs("dcd", "asks_beside"))
+    assert run.rc == 125 and "kernel splat" in run.text, run.text
+
+
+@pytest.mark.control
+def test_the_read_cache_can_keep_what_came_late() -> None:
+    run = lab("dcd_cache.py", options=knobs("dcd", "time_of_whole"))
+    assert run.rc == 1 and "at the edge, 0: sectors from 2040 on" in run.stderr, run.text
 
 
 @pytest.mark.control
@@ -506,72 +517,6 @@ def test_what_a_flaky_log_has_can_be_given_up() -> None:
     """The control: nobody asks whether others can be read each time."""
     run = lab("dcd_lost.py", "flaky", options=knobs("dcd", "others_fail"))
     assert run.rc == 1 and "places that were given up" in run.stderr, run.text
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_a_log_that_failed_is_not_believed(kernel: str) -> None:
-    run = lab("dcd_beyond.py", kernel=kernel)
-    assert run.rc == 0, run.text
-
-
-@pytest.mark.control
-@pytest.mark.parametrize("part", ["closed", "closed_volatile", "leg", "leg_cut"])
-def test_a_log_that_failed_is_believed(part: str) -> None:
-    """The control: nobody asks how far the data disk has got past it."""
-    run = lab("dcd_beyond.py", part, options=("--param", "dcd.test_log_believed=1"))
-    assert run.rc == 1 and "sector 100 has other bytes" in run.stderr, run.text
-
-
-@pytest.mark.control
-@pytest.mark.parametrize(
-    ("part", "knob"),
-    [("grown", "leg_at_end"), ("grown_over", "first_leg"), ("grown_often", "leg_grown_away")],
-)
-def test_a_mirror_s_leg_is_not_looked_for_where_it_lies(part: str, knob: str) -> None:
-    run = lab("dcd_beyond.py", part, options=knobs("dcd", knob))
-    assert run.rc == 1 and "in vain for: the leg to say it" in run.stderr, run.text
-
-
-@pytest.mark.control
-def test_a_disk_that_was_used_without_the_log_ends_where_that_says() -> None:
-    run = lab("dcd_beyond.py", "left_grown", options=knobs("dcd", "end_as_told"))
-    assert run.rc == 1 and "the old log" in run.stderr, run.text
-
-
-@pytest.mark.control
-def test_the_leg_s_superblock_is_read_as_it_was() -> None:
-    run = lab("dcd_beyond.py", "leg", options=knobs("dcd", "mark_unseen"))
-    assert run.rc == 1 and "in vain for: the LUN to have it" in run.stderr, run.text
-
-
-@pytest.mark.control
-@pytest.mark.parametrize("part", ["given_up_0", "given_up_1", "given_up_end"])
-def test_where_the_leg_was_there_is_data(part: str) -> None:
-    run = lab("dcd_beyond.py", part, options=knobs("dcd", "over_data"))
-    assert run.rc == 1 and "Wrong: the file" in run.stderr, run.text
-
-
-@pytest.mark.parametrize(("kernel", "lives"), [("plain", 100), ("checked", 15)])
-def test_lives_of_a_dcd_over_a_leg(kernel: str, lives: int) -> None:
-    run = lab("dcd_legs.py", str(lives), "1", kernel=kernel, options=LIVES)
-    assert run.rc == 0, run.text
-
-
-@pytest.mark.control
-@pytest.mark.parametrize(("knob", "says"), [
-    ("leg_at_end", "has other bytes"), ("first_leg", "retire has told the leg"),
-    ("leg_grown_away", "retire has told the leg"), ("mark_unseen", "the leg's superblock by"),
-    ("log_believed", "has other bytes"),
-])  # fmt: skip
-def test_what_loses_a_leg_is_found_by_lives(knob: str, says: str) -> None:
-    run = lab("dcd_legs.py", "100", "1", options=(*LIVES, *knobs("dcd", knob)))
-    assert run.rc == 1 and says in run.stderr, run.text
-
-
-@pytest.mark.control
-def test_what_the_data_disk_says_is_asked_for_once() -> None:
-    run = lab("dcd_beyond.py", "end_away", options=("--param", "dcd.test_data_once=1"))
-    assert run.rc == 1 and "has other bytes" in run.stderr, run.text
 
 
 @pytest.mark.parametrize("kernel", SLOW_KERNELS)

@@ -15,7 +15,7 @@ import dcdtool
 import metalab
 import pytest
 from dcdimage import UUID, Images, after_a_cut
-from dcdtool import TOP, compile_dcd
+from dcdtool import HERE, TOP, compile_dcd
 from sanitized import Said, run
 
 # Fixtures.
@@ -169,9 +169,17 @@ def test_a_log_is_given_up_though_one_slot_can_not_be_read(site: Site, tmp_path:
     assert site.ask("examine", "two").json()[0]["log"]["state"] == "left"
 
 
+@pytest.mark.parametrize("grown", [False, True])
 @pytest.mark.parametrize("command", ["create", "join"])
-def test_a_new_leg_where_a_log_was_given_up(site: Site, command: str) -> None:
-    """That log doesn't come back over it."""
+def test_a_new_leg_where_a_log_was_given_up(
+    dcd: Path, program: Path, tmp_path: Path, command: str, *, grown: bool
+) -> None:
+    """That log doesn't come back over it; nor when the disk had grown, and the mirror hadn't."""
+    site: Site = Site(dcd, program, tmp_path)
+    if grown:
+        for name in site.content():
+            (tmp_path / name).unlink()
+        site = GrownSite(dcd, program, tmp_path, 0, SIZE // 512 << 8)
     assert site.ask("leave-log", "data").code == 0
     if command == "create":
         words = ["create", "--local", "peer", "--remote", "data", "--assume-clean", "--force"]
@@ -233,6 +241,42 @@ def test_formatted_before_the_mirror_has_grown(dcd: Path, program: Path, tmp_pat
     leg = site.content()["data"][SIZE - 8192 :]
     assert leg[528:544].hex() == uuid and struct.unpack_from("<I", leg, 544) == (BEHIND,)
     assert run(dcd, "retire", *site.words, "--json").json()["leg"] is True
+
+
+@pytest.mark.parametrize("grown", [False, True])
+def test_a_format_that_was_cut_short(
+    dcd: Path, program: Path, tmp_path: Path, *, grown: bool
+) -> None:
+    """The leg was told of the new log, which wasn't written: whoever tries again is told that."""
+    if grown:
+        site: Site = GrownSite(dcd, program, tmp_path, 0, SIZE // 512 << 8)
+    else:
+        site = Site(dcd, program, tmp_path)
+    assert run(dcd, "retire", *site.words).code == 0
+    old = site.content()
+    assert run(dcd, "format", *site.words).code == 0
+    for name in ("log", "nvram"):
+        (tmp_path / name).write_bytes(old[name])
+    before = site.content()
+    told = run(dcd, "format", *site.words)
+    assert told.code == 1 and "another log (uuid" in told.err, told
+    assert site.content() == before
+    assert run(dcd, "format", *site.words, "--force").code == 0
+    assert run(dcd, "retire", *site.words, "--json").json()["leg"] is True
+
+
+@pytest.mark.parametrize("command", ["recover", "retire"])
+def test_nothing_of_the_data_disk_can_be_read(site: Site, tmp_path: Path, command: str) -> None:
+    """Whether it was used without its log isn't known. If only its end can't be, it is a bad
+    place, and what the log has is brought there."""
+    other = compile_dcd(tmp_path.parent / f"{tmp_path.name}-away", HERE / "data-away.c",
+                        "-Wl,--wrap=pread")  # fmt: skip
+    before = site.content()
+    told = run(other, command, *site.words, "--json", FROM="0")
+    assert (told.code, told.json()["reason"]) == (1, "data_unread"), told
+    assert site.content() == before
+    run(other, command, *site.words, "--json", FROM=str(SIZE - 8192))
+    assert site.has_all()
 
 
 def test_the_log_is_lost_before_the_mirror_has_grown(

@@ -10,6 +10,7 @@ import errno
 import json
 import subprocess
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -221,6 +222,38 @@ def left_grown() -> None:
     box.away()
 
 
+def left_away(which: str) -> None:
+    base.step(f"a disk that was used without its log, or another one ({which}), gives nothing at first")
+    box = leg("none")
+    with box.disk() as disk:
+        filled(disk, Model(box.data.sectors), 0, PART, "old")
+        box.set("destage_idle_ms=1,destage_low=0")
+        box.destaged()
+        box.set(HELD)
+        filled(disk, Model(box.data.sectors), 0, PART // 2, "old, too")
+        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+    if which == "left":
+        base.run(META, "leave-log", box.data.node)
+    else:
+        with blk.Disk(box.data.node) as data:  # as the leg's end isn't read any more
+            data.write(box.data.sectors - 16, bytes(16 * blk.SECTOR))
+    model = Model(box.data.sectors)
+    with blk.Disk(box.data.node) as data:
+        filled(data, model, 0, PART, "newer")
+    box.settings = "destage_idle_ms=1"
+    box.data.fail("1 error_reads")
+    healing = threading.Timer(14, box.data.heal)
+    healing.start()
+    with base.refused("a disk that gives nothing", errno.EIO, kernel="nothing of the data disk"):
+        box.open()
+    healing.join()
+    with base.refused("it gives all again", errno.EMEDIUMTYPE):
+        box.open()
+    with blk.Disk(box.data.node) as data:
+        check(data, model, "the data disk")
+    box.away()
+
+
 def healed(box: Box) -> None:
     time.sleep(0.5)
     box.data.heal()
@@ -323,6 +356,8 @@ PARTS = {
     "grown_often": grown_often,
     "grown_over": grown_over,
     "left_grown": left_grown,
+    "left_away": lambda: left_away("left"),
+    "other_away": lambda: left_away("other"),
     "given_up_0": lambda: given_up(0, True),
     "given_up_1": lambda: given_up(1, True),
     "given_up_end": lambda: given_up(0, False),
