@@ -166,9 +166,13 @@ static bool take_log(const struct device *d, struct super *s)
 static int keep_left(const struct device *d, struct super *s)
 {
 	struct super_found found;
+	u64 sectors;
 
 	if (device_find(d, &found))
 		return -1;
+	/* The disk has grown since, and so will what the log takes for its end. */
+	if (found.kind == SUPER_BLANK)
+		(void)search_likely(d, 0, &found, &sectors);
 	if (found.kind == SUPER_VALID && found.super.log_state == LOCKSTEP_LOG_LEFT)
 		super_set_log(s, found.super.log_uuid, LOCKSTEP_LOG_LEFT);
 	return 0;
