@@ -82,7 +82,7 @@ int grow_legs(struct mirror *m)
 		return 0;
 	/* No parting and no join changes the map's home, or what a leg is, meanwhile. */
 	standing_await(m);
-	mutex_lock(&m->join_lock);
+	join_enter(m);
 	if (m->join_off || READ_ONCE(m->standing) == PARTING) {
 		DMWARN("%s: not now: it is suspended, read-only, or has just lost a leg",
 		       dm_table_device_name(m->ti->table));
@@ -93,7 +93,7 @@ int grow_legs(struct mirror *m)
 		if (one)
 			r = one;
 	}
-	mutex_unlock(&m->join_lock);
+	join_leave(m);
 	return r;
 }
 

@@ -24,6 +24,7 @@ TEST_KNOB(bool, other_unseen, "a leg comes back, whoever has used the other one"
 TEST_KNOB(bool, touched_once, "that a leg was touched is known to the first try to have it back only");
 TEST_KNOB(bool, locks_on, "a join waits for the superblock of a leg that hangs");
 TEST_KNOB(bool, looks_always, "a leg that misses nothing waits for the other one, too, to come back");
+TEST_KNOB(bool, one_patience, "a join waits for an answer as long as the first time");
 TEST_KNOB(bool, target_slips, "a leg that stays a target, as its last steps were cut short, counts as in sync");
 
 static int adopt(struct mirror *m, struct super *source)
@@ -562,6 +563,10 @@ static void join_work(struct work_struct *work)
 
 	mutex_lock(&m->join_lock);
 	r = step(m);
+	if (r != -ETIMEDOUT || test_knob(one_patience))
+		m->join_seconds = JOIN_SECONDS;
+	else
+		m->join_seconds = min(2 * m->join_seconds, JOIN_SECONDS_MOST);
 	mutex_unlock(&m->join_lock);
 
 	/* More to do, or what has failed may succeed later. */
@@ -571,15 +576,27 @@ static void join_work(struct work_struct *work)
 		join_kick_later(m);
 }
 
+void join_enter(struct mirror *m)
+{
+	atomic_inc(&m->join_wanted);
+	mutex_lock(&m->join_lock);
+}
+
+void join_leave(struct mirror *m)
+{
+	mutex_unlock(&m->join_lock);
+	atomic_dec(&m->join_wanted);
+}
+
 int join_now(struct mirror *m)
 {
 	int r;
 
 	do {
 		standing_await(m);
-		mutex_lock(&m->join_lock);
+		join_enter(m);
 		r = step(m);
-		mutex_unlock(&m->join_lock);
+		join_leave(m);
 	} while (r == -EAGAIN && !READ_ONCE(m->closed));
 	if (r == -ENOMEM)
 		DMWARN("%s: no memory to probe a leg: it stays dead; try again",
@@ -628,6 +645,7 @@ void join_run(struct mirror *m)
 void join_init(struct mirror *m)
 {
 	mutex_init(&m->join_lock);
+	m->join_seconds = JOIN_SECONDS;
 	INIT_DELAYED_WORK(&m->joining, join_work);
 	m->join_off = true;
 }

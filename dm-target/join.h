@@ -19,8 +19,11 @@
  *    generation. If the target is the local leg, the map's home moves to it in
  *    between.
  *
- * The leg that is coming back may hang: each I/O to it is waited for no longer than
- * JOIN_SECONDS, or until joins are to stop (transfer.h). Parting doesn't wait for it.
+ * The leg that is coming back may hang: each I/O to it is waited for no longer than JOIN_SECONDS,
+ * or until joins are to stop (transfer.h). Parting doesn't wait for it. But a link may have so much
+ * to carry (reads of the callers, another mirror's) that no answer comes in that time, as long as
+ * that lasts. So after each try that was too late the next one waits twice as long, up to
+ * JOIN_SECONDS_MOST, unless somebody wants the join's lock.
  * Each step ends by looking, under the state lock, whether the standing has
  * changed meanwhile (mirror.changes); then its result doesn't count.
  *
@@ -40,6 +43,13 @@ void join_init(struct mirror *m);
 /* Any context: there is something to do now, or in a while. */
 void join_kick(struct mirror *m);
 void join_kick_later(struct mirror *m);
+
+/*
+ * The lock that keeps joins out, for a message: a try under way ends within JOIN_SECONDS, or at
+ * once if that has passed. Sleeps.
+ */
+void join_enter(struct mirror *m);
+void join_leave(struct mirror *m);
 
 /*
  * Try now, in the caller's context, which sleeps. Returns 0 if no leg is dead

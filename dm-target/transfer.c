@@ -261,6 +261,16 @@ static unsigned long patience(const struct transfer *t)
 	return msecs_to_jiffies(ms ?: WATCH_TELLS_MS);
 }
 
+/* A join's, which has waited for @passed jiffies: is that no longer than it may, this time? */
+static bool is_early(const struct transfer *t, unsigned long passed)
+{
+	const struct mirror *m = t->m;
+	bool joins = READ_ONCE(m->legs[t->leg].dead) || (t->looks && m->join_needs);
+
+	return joins && !atomic_read(&m->join_wanted) &&
+	       passed < READ_ONCE(m->join_seconds) * HZ;
+}
+
 static bool give_up(struct transfer *t, bool unwatched)
 {
 	unsigned long flags;
@@ -274,7 +284,7 @@ static bool give_up(struct transfer *t, bool unwatched)
 	return late;
 }
 
-static void too_late(struct transfer *t, unsigned long most)
+static void too_late(struct transfer *t, unsigned long passed)
 {
 	struct mirror *m = t->m;
 	const struct leg *l = &m->legs[t->leg];
@@ -282,7 +292,7 @@ static void too_late(struct transfer *t, unsigned long most)
 	if (give_up(t, true) && !l->dead)
 		DMWARN("%s: the %s leg (%s) has not answered for %u ms",
 		       dm_table_device_name(m->ti->table), leg_name(l->id), leg_path(l),
-		       jiffies_to_msecs(most));
+		       jiffies_to_msecs(passed));
 }
 
 /* Of whatever a device says only that: else one of them would be what this code means by it. */
@@ -298,14 +308,18 @@ int transfer_wait(struct transfer *t)
 {
 	struct mirror *m = t->m;
 	struct leg *l = &m->legs[t->leg];
-	unsigned long most = patience(t);
+	unsigned long most = patience(t), began = jiffies, slice = most;
 	blk_status_t status;
 	bool tell;
 	int r;
 
 	/* Once it is watched, the watch ends it, or nobody. */
-	while (!wait_for_completion_io_timeout(&t->done, most))
-		too_late(t, most);
+	while (!wait_for_completion_io_timeout(&t->done, slice)) {
+		if (is_early(t, jiffies - began))
+			slice = HZ / 2;
+		else
+			too_late(t, jiffies - began);
+	}
 	/* Who has woken us is still in there. */
 	spin_lock_irq(&m->lock);
 	status = t->status;

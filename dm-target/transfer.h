@@ -6,11 +6,11 @@
  * A leg may hang, and nobody who could go on without it is to wait for it. So a
  * transfer is waited for until it returns, or is abandoned:
  *  - when its leg dies: by an error, because it hangs (watch.h), or by "fail";
- *  - on a dead leg, which only a join uses (join.h): after JOIN_SECONDS, or as
- *    soon as joins are to stop. Anybody else's ends at once: the join may be
+ *  - on a dead leg, which only a join uses (join.h): after JOIN_SECONDS, or later if nobody wants
+ *    the join to end, or as soon as joins are to stop. Anybody else's ends at once: the join may be
  *    about to find that the leg is no more this mirror's;
- *  - what a join reads of the other leg, which is alive: after JOIN_SECONDS, or LOOK_SECONDS if
- *    the join can do without, or as soon as joins are to stop;
+ *  - what a join reads of the other leg, which is alive: likewise, or after LOOK_SECONDS if the
+ *    join can do without;
  *  - a chunk that is read from a silent leg, when the table is suspended or nobody
  *    waits for it any more;
  *  - what a message needs of a silent leg, as soon as the table is being suspended: dm waits for
@@ -52,7 +52,8 @@
 
 struct mirror;
 
-#define JOIN_SECONDS		10
+#define JOIN_SECONDS		10U
+#define JOIN_SECONDS_MOST	1280U
 #define LOOK_SECONDS		2
 #define TRANSFER_RESERVE	8
 

@@ -46,6 +46,19 @@ def test_a_way_that_holds_what_is_sent_can_bring_it_late(words: str, knob: str, 
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+@pytest.mark.parametrize("words", ["block 8 128 600", "error 1 2048 900"])
+def test_a_leg_comes_back_though_every_answer_of_the_other_one_takes_long(words: str) -> None:
+    run = lab("mirror_readers.py", *words.split(), options=("--sim-timeout", "3000"))
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+def test_a_join_that_waits_no_longer_each_time_never_ends() -> None:
+    options = ("--sim-timeout", "3000", *knobs("dm_lockstep", "one_patience"))
+    run = lab("mirror_readers.py", "block", "8", "128", "600", options=options)
+    assert run.rc == 1 and "in sync: " in run.stderr, run.text
+
+
 @pytest.mark.parametrize(
     ("part", "kernel"),
     # Its simulated minutes of a full wire cost the checked kernel too much.
