@@ -56,6 +56,13 @@ refused(1, "assemble", "m", "--wait", "5", says=("with --run",))
 base.expect(time.monotonic() - before < 15, "it waited for as long as it was told")
 dm.resume(legs[leg].name)
 
+base.step("meanwhile the other one can't be read for a while: that is looked at again")
+dm.suspend(legs[leg].name, flush=False)
+legs[rest].gone()
+threading.Timer(3, legs[rest].well).start()
+refused(1, "assemble", "m", "--wait", "8", says=("with --run",))
+dm.resume(legs[leg].name)
+
 base.step("somebody holds it: he may let it go, so the unit at boot tries it again")
 holds = os.open(legs[leg].node, os.O_RDONLY | os.O_EXCL)
 refused(1, "assemble", "m", "--wait", "0", "--run", says=(f"{legs[leg].node} is in use: held",))
