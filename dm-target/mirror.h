@@ -49,6 +49,7 @@
 #include "leg.h"
 #include "lesser.h"
 #include "range-lock.h"
+#include "read.h"
 #include "registry.h"
 #include "region-map.h"
 #include "scatter.h"
@@ -109,6 +110,7 @@ struct mirror {
 	bool closed;			/* being suspended: nothing may be held */
 	bool quiet;			/* suspended, or just about to be: no caller's I/O is out */
 	bool resuming;			/* the same table, and not yet: likewise */
+	unsigned int start_late;	/* tries to start or resume with no answer in time */
 	unsigned int changes;		/* of the standing, and of forgot */
 	enum leg_id home;		/* whose map counts; LEGS before the first resume */
 	struct list_head held;
@@ -153,6 +155,7 @@ struct mirror {
 	struct watch watch;
 	struct workqueue_struct *wq;	/* events */
 	struct workqueue_struct *read_wq;	/* reads that are tried again */
+	struct reads_again again[LEGS];	/* on this leg */
 	struct work_struct event;
 
 	/* registry.c */

@@ -1,9 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "read.h"
 
+#include <linux/ktime.h>
+
+#include "lockstep-test.h"
 #include "lockstep-trace.h"
 #include "mirror.h"
 #include "repair.h"
+
+TEST_KNOB(bool, again_at_once, "as many reads are tried again at once as there is memory for");
+
+void reads_init(struct mirror *m)
+{
+	enum leg_id leg;
+
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		init_waitqueue_head(&m->again[leg].room);
+		m->again[leg].limit = 1;
+	}
+}
 
 static sector_t last_of(const struct bvec_iter *iter)
 {
@@ -80,6 +95,30 @@ int read_map(struct mirror *m, struct bio *bio)
 	return hand_over(io);
 }
 
+static void enter(struct reads_again *a)
+{
+	spin_lock_irq(&a->room.lock);
+	wait_event_lock_irq(a->room, a->nr < a->limit || test_knob(again_at_once), a->room.lock);
+	a->nr++;
+	spin_unlock_irq(&a->room.lock);
+}
+
+/* @ns: what a part has taken, of those that are asked for one after the other. */
+static void leave(struct mirror *m, enum leg_id leg, u64 ns)
+{
+	unsigned int ms = READ_ONCE(m->options.timeout[leg]) ?: REMOTE_TIMEOUT_DEFAULT;
+	struct reads_again *a = &m->again[leg];
+
+	spin_lock_irq(&a->room.lock);
+	a->nr--;
+	if (ns > (u64)ms * NSEC_PER_MSEC / WINDOW_PART)
+		a->limit = max(a->limit / 2, 1U);
+	else
+		a->limit = min(a->limit + 1, READS_AGAIN);
+	wake_up_all_locked(&a->room);
+	spin_unlock_irq(&a->room.lock);
+}
+
 /*
  * The caller's bio stays as the leg's driver left it. Its iter is put back: whoever
  * gets the bio back may look at it.
@@ -87,12 +126,18 @@ int read_map(struct mirror *m, struct bio *bio)
 static void retry_work(struct work_struct *work)
 {
 	struct mirror_io *io = container_of(work, struct mirror_io, work);
+	unsigned int parts = DIV_ROUND_UP(io->iter.bi_size, IO_MAX_SECTORS << SECTOR_SHIFT);
 	struct bio *bio = io->bio;
+	struct mirror *m = io->m;
+	u64 began;
 	int r;
 
+	enter(&m->again[io->leg]);
+	began = ktime_get_ns();
 	bio->bi_iter = io->iter;
-	r = transfer_read(io->m, io->leg, bio);
+	r = transfer_read(m, io->leg, bio);
 	bio->bi_iter = io->iter;
+	leave(m, io->leg, (ktime_get_ns() - began) / parts);
 	/* The leg may have said nothing at all. */
 	bio->bi_status = r == -ETIMEDOUT ? BLK_STS_IOERR : errno_to_blk_status(r);
 	bio_endio(bio);		/* to read_end_io() a second time */

@@ -16,6 +16,12 @@
  * the remote leg, or in pages of the mirror's own, by the leg's sender (sender.h). Both count for
  * the leg's timeout, if it has one.
  *
+ * What is tried again is as many reads at a time as the other leg answers within a part of its
+ * timeout, as window.h says of writes: first one, one more with each that was in time, half as many
+ * with each that was late. Else what queues there would be taken for a leg that hangs, and the only
+ * one that has these sectors would be given up: eight readers of a bad area were enough, with 256
+ * kbit/s back. The others wait, with the caller's pages only.
+ *
  * Reads take no range: a read that overlaps a write in flight may return old
  * or new data, as on any disk.
  */
@@ -23,14 +29,20 @@
 #define LOCKSTEP_READ_H
 
 #include <linux/blk_types.h>
+#include <linux/wait.h>
 
 struct mirror;
 
-/*
- * So many are tried again at once, each with pages of its own (IO_MAX_PAGES), when thousands were
- * in flight on a leg that fails. The others wait, with the caller's pages only.
- */
+/* At most so many are tried again at once, each with pages of its own (IO_MAX_PAGES). */
 #define READS_AGAIN	16
+
+struct reads_again {
+	wait_queue_head_t room;		/* its lock guards the rest */
+	unsigned int nr;		/* under way */
+	unsigned int limit;		/* of them */
+};
+
+void reads_init(struct mirror *m);
 
 /* For .map: returns DM_MAPIO_REMAPPED, DM_MAPIO_SUBMITTED or DM_MAPIO_KILL. */
 int read_map(struct mirror *m, struct bio *bio);

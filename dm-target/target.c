@@ -323,6 +323,7 @@ static int mirror_init(struct mirror *m)
 	INIT_WORK(&m->event, event_work);
 	standing_init(m);
 	join_init(m);
+	reads_init(m);
 	m->shown[LEG_LOCAL] = m->legs[LEG_LOCAL].dev ? 'A' : '-';
 	m->shown[LEG_REMOTE] = !m->legs[LEG_REMOTE].dev ? '-' : resync ? 'a' : 'A';
 
@@ -572,6 +573,7 @@ static int lockstep_preresume(struct dm_target *ti)
 		return r;
 	}
 	registry_ran(m);
+	m->start_late = 0;
 	budget_open(&m->writes.budget);
 	standing_open(m);
 	return 0;

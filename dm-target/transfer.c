@@ -15,6 +15,7 @@
 TEST_KNOB(bool, looks_on, "a join reads the leg that is alive, however long that hangs");
 TEST_KNOB(bool, resume_waits, "a resume waits for a leg that nobody stands in for");
 TEST_KNOB(bool, unwatched_waits, "what goes to a leg that nobody watches, the table being suspended, waits");
+TEST_KNOB(bool, one_start, "a start waits for an answer as long as the first time");
 TEST_KNOB(bool, errors_differ, "what a device answers is told from other errors of it");
 TEST_KNOB(int, answers, "a write that fails has this status (blk_types.h)");
 TEST_KNOB(bool, silence_holds, "a suspend waits for a leg that doesn't answer, whatever for");
@@ -243,6 +244,17 @@ static bool is_unwatched(const struct transfer *t)
 	       (!m->watch.runs && !test_knob(unwatched_waits));
 }
 
+/*
+ * What others have given the link to carry comes before our answer, each time: so a start that was
+ * too late waits longer the next time, as a join does. In ms.
+ */
+static unsigned int start_patience(const struct mirror *m, unsigned int ms)
+{
+	if (ms >= START_MS_MOST || test_knob(one_start))
+		return ms;
+	return min(ms << min(READ_ONCE(m->start_late), 3U), START_MS_MOST);
+}
+
 /* How long it may take, if nobody gives the leg up; jiffies. */
 static unsigned long patience(const struct transfer *t)
 {
@@ -254,10 +266,10 @@ static unsigned long patience(const struct transfer *t)
 	if (READ_ONCE(m->legs[t->leg].dead) || t->looks)
 		return JOIN_SECONDS * HZ;
 	if (!m->ran)
-		return ms ? msecs_to_jiffies(ms) : MAX_SCHEDULE_TIMEOUT;
+		return ms ? msecs_to_jiffies(start_patience(m, ms)) : MAX_SCHEDULE_TIMEOUT;
 	/* The watch comes first, should somebody stand in for that leg (watch.h). */
 	if (ms && READ_ONCE(m->resuming))
-		ms += ms / 8 + 2 * ASK_MS;
+		ms = start_patience(m, ms) + ms / 8 + 2 * ASK_MS;
 	return msecs_to_jiffies(ms ?: WATCH_TELLS_MS);
 }
 
@@ -289,7 +301,11 @@ static void too_late(struct transfer *t, unsigned long passed)
 	struct mirror *m = t->m;
 	const struct leg *l = &m->legs[t->leg];
 
-	if (give_up(t, true) && !l->dead)
+	if (!give_up(t, true))
+		return;
+	if (!m->ran || READ_ONCE(m->resuming))
+		WRITE_ONCE(m->start_late, m->start_late + 1);
+	if (!l->dead)
 		DMWARN("%s: the %s leg (%s) has not answered for %u ms",
 		       dm_table_device_name(m->ti->table), leg_name(l->id), leg_path(l),
 		       jiffies_to_msecs(passed));

@@ -23,8 +23,9 @@
  *    suspended and nobody watches it any more: a parting that a message has begun then;
  *  - likewise, but some seconds later than the watch would give the leg up if somebody stood in
  *    for it, what a resume of the same table writes: it is refused then;
- *  - while the mirror has not been started yet, so that nothing can be given up: after
- *    the leg's timeout, if it has one. Then the start fails.
+ *  - while the mirror has not been started yet, so that nothing can be given up: after the leg's
+ *    timeout, if it has one. Then the start fails; the next one by this table, and the next resume,
+ *    waits twice as long, up to START_MS_MOST.
  * What is abandoned ends for who waits with -ETIMEDOUT, and what the leg has answered with an
  * error, whichever that is, with -EIO. Unless it was still with the
  * sender, it may reach the leg, so it counts with the abandoned writes (write.h), and the leg
@@ -55,6 +56,7 @@ struct mirror;
 #define JOIN_SECONDS		10U
 #define JOIN_SECONDS_MOST	1280U
 #define LOOK_SECONDS		2
+#define START_MS_MOST		60000U
 #define TRANSFER_RESERVE	8
 
 struct transfer {

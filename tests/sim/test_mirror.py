@@ -52,11 +52,24 @@ def test_a_leg_comes_back_though_every_answer_of_the_other_one_takes_long(words:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.parametrize("scenario", ["mirror_bad_area", "mirror_two"])
+def test_what_queues_on_a_slow_wire_is_not_taken_for_a_leg_that_hangs(scenario: str) -> None:
+    run = lab(f"{scenario}.py", options=("--sim-timeout", "3000"))
+    assert run.rc == 0, run.text
+
+
 @pytest.mark.control
-def test_a_join_that_waits_no_longer_each_time_never_ends() -> None:
-    options = ("--sim-timeout", "3000", *knobs("dm_lockstep", "one_patience"))
-    run = lab("mirror_readers.py", "block", "8", "128", "600", options=options)
-    assert run.rc == 1 and "in sync: " in run.stderr, run.text
+@pytest.mark.parametrize(("words", "knob", "says"), [
+    ("mirror_readers.py block 8 128 600", "one_patience", "in sync: "),
+    ("mirror_bad_area.py", "again_at_once", "Input/output error"),
+    ("mirror_two.py", "one_start", "no start: "),
+])  # fmt: skip
+def test_what_queues_on_a_slow_wire_is_taken_for_a_leg_that_hangs(
+    words: str, knob: str, says: str
+) -> None:
+    options = ("--sim-timeout", "3000", *knobs("dm_lockstep", knob))
+    run = lab(*words.split(), options=options)
+    assert run.rc == 1 and says in run.stderr, run.text
 
 
 @pytest.mark.parametrize(

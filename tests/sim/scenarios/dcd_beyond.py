@@ -223,7 +223,7 @@ def left_grown() -> None:
 
 
 def left_away(which: str) -> None:
-    base.step(f"a disk that was used without its log, or another one ({which}), gives nothing at first")
+    base.step(f"{which}: a disk that may not get what the log has gives nothing at first")
     box = leg("none")
     with box.disk() as disk:
         filled(disk, Model(box.data.sectors), 0, PART, "old")

@@ -165,7 +165,7 @@ def race(kind: str) -> None:
 
 
 def race_at_an_edge() -> None:
-    base.step("likewise, of a read over two of the regions that have a time, the first one in memory")
+    base.step("likewise, over two of the regions that have a time, the first one in memory")
     box = Box(data_mib=16, settings="destage_idle_ms=1")
     model = Model(box.data.sectors)
     with box.disk() as disk:

@@ -322,7 +322,7 @@ def hangs() -> None:
 
 
 def beside_a_move() -> None:
-    base.step("it grows while the log's first bad block is moved, which changes the superblock, too")
+    base.step("it grows while the log's first bad block is moved, which the superblock says")
     box = Box(data_mib=SMALL >> 11, data_spare_mib=8, nvram="lab", log_mib=3,
               settings="destage_idle_ms=3600000,destage_low=98,destage_high=99")  # fmt: skip
     model = Model(SMALL)

@@ -10,6 +10,7 @@ import random
 import sys
 import threading
 import time
+from functools import partial
 
 import statelab
 from locklab import base, blk, dm, iscsi, lio, mirror, ram, wire
@@ -51,7 +52,7 @@ base.step(f"policy {policy}: the local leg is away, {readers} readers of {sector
 local.gone()
 writing = Beside(write)
 base.until(lambda: m.status().health == "DA", "the remote leg alone", 60)
-reading = [Beside(lambda seed=seed: read(seed)) for seed in range(readers)]
+reading = [Beside(partial(read, seed)) for seed in range(readers)]
 time.sleep(AWAY_S)
 local.well()
 base.step("it is well again")
