@@ -41,9 +41,11 @@ dm.create("bad", f"0 {SLOTS} error")
 dm.create(LATE, f"0 {SLOTS} delay {medium} 0 0 /dev/mapper/bad 0 {REFUSAL_MS} {medium} 0 0")
 well = f"0 {SLOTS} linear {medium} 0"
 dm.create(SUPERS, well)
-at = f"{medium} {SLOTS}"
-dm.reload(box.log.name, f"0 {SLOTS} linear /dev/mapper/{SUPERS} 0\n"
-                        f"{SLOTS} {box.log.sectors - SLOTS} delay {at} 0 {at} 4 {at} 0")  # fmt: skip
+at, rest = f"{medium} {SLOTS}", box.log.sectors - SLOTS
+dm.reload(
+    box.log.name,
+    f"0 {SLOTS} linear /dev/mapper/{SUPERS} 0\n{SLOTS} {rest} delay {at} 0 {at} 4 {at} 0",
+)
 with box.disk() as disk:
     filled(disk, model, 0, BAD, "old", 512)
     box.destaged()
