@@ -231,16 +231,17 @@ static unsigned int read_as_the_lun(struct dcd_engine *e, u64 sector, void *buf,
 	return bad;
 }
 
-u64 dcd_beyond_leg(struct dcd_engine *e)
+int dcd_beyond_leg(struct dcd_engine *e, u64 *sectors)
 {
 	void *slots = kmalloc(LOCKSTEP_SLOTS_BYTES, GFP_NOIO);
 	unsigned int unread;
-	u64 sectors = 0;
+	int r = slots ? 0 : -ENOMEM;
 
+	*sectors = 0;
 	if (slots && !test_knob(leg_grown_away))
-		(void)read_slots(e, slots, read_as_the_lun, &sectors, &unread);
+		r = read_slots(e, slots, read_as_the_lun, sectors, &unread);
 	kfree(slots);
-	return sectors;
+	return r;
 }
 
 void dcd_beyond_say(struct dcd_engine *e, u64 applied)

@@ -39,8 +39,11 @@ void dcd_beyond_free(struct dcd_beyond *b);
  */
 int __must_check dcd_beyond_open(struct dcd_engine *e);
 
-/* The size of the data disk at the end of which that leg lies, or 0: none is known. Sleeps. */
-u64 dcd_beyond_leg(struct dcd_engine *e);
+/*
+ * @sectors: the size of the data disk at the end of which that leg lies, or 0: none is known. An
+ * errno, with 0: one may be where nothing can be read. Sleeps.
+ */
+int __must_check dcd_beyond_leg(struct dcd_engine *e, u64 *sectors);
 
 /*
  * The log is dead, and doesn't know that everything up to entry @applied is durable on

@@ -12,9 +12,13 @@
  * may be another disk), unless the admin says there that it has grown.
  */
 #include <linux/export.h>
+#include <linux/module.h>
 
 #include "beyond.h"
 #include "engine.h"
+#include "lockstep-test.h"
+
+TEST_KNOB(bool, end_unread, "where a leg lies is forgotten by a growth when it can't be read");
 
 struct growth {
 	struct work_struct work;
@@ -24,8 +28,16 @@ struct growth {
 
 static int record(struct dcd_engine *e, sector_t sectors)
 {
-	int r = dcd_super_grow(e, sectors, dcd_beyond_leg(e));
+	u64 leg;
+	int r = dcd_beyond_leg(e, &leg);
 
+	/* The oldest end is forgotten, and a mirror's leg may lie there. */
+	if (r && dcd_data_end(&e->super, e->data.sectors, DCD_ENDS - 1) && !test_knob(end_unread)) {
+		pr_err("dcd: %s: where the data disk %pg ended before can't be read, and the superblock of a mirror's leg may be there: error %d; the size stays as it was, try again\n",
+		       e->name, e->data.bdev, r);
+		return r;
+	}
+	r = dcd_super_grow(e, sectors, leg);
 	if (!r)
 		return 0;
 	pr_err("dcd: %s: the data disk %pg has grown, but the superblock of the log %pg can't be written: error %d; the size stays as it was, try again\n",

@@ -36,6 +36,12 @@ def test_a_mirror_s_leg_is_not_looked_for_where_it_lies(part: str, knob: str) ->
 
 
 @pytest.mark.control
+def test_a_growth_forgets_where_the_leg_lies() -> None:
+    run = lab("dcd_beyond.py", "grown_unread", options=knobs("dcd", "end_unread"))
+    assert run.rc == 1 and "to grow: was accepted" in run.stderr, run.text
+
+
+@pytest.mark.control
 def test_a_disk_that_was_used_without_the_log_ends_where_that_says() -> None:
     run = lab("dcd_beyond.py", "left_grown", options=knobs("dcd", "end_as_told"))
     assert run.rc == 1 and "the old log" in run.stderr, run.text

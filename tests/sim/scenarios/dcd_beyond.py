@@ -162,6 +162,26 @@ def grown_often() -> None:
     judged(box, model)
 
 
+def grown_unread() -> None:
+    base.step("likewise, and just when it would be forgotten where the leg is that can't be read")
+    base.put(FORGETS, 1)
+    box = leg("dram:battery", 16)
+    model = Model(box.data.sectors + (16 << 11))
+    end = box.data.sectors
+    with box.disk_until_cut() as disk:
+        for _ in range(4):
+            larger(box)
+        box.data.resize(box.data.sectors + 2048)
+        box.data.unreadable((end - 16, end - 1))
+        with base.refused("to grow", errno.EIO, kernel="ended before can't be read"):
+            box.set("grow=1")
+        box.data.heal()
+        box.set("grow=1")
+        fails(box, model, disk)
+        marked(box)
+    judged(box, model)
+
+
 def grown_over() -> None:
     base.step("where the disk has grown to there is the superblock of another mirror")
     base.put(FORGETS, 1)
@@ -355,6 +375,7 @@ PARTS = {
     "grown": grown,
     "grown_often": grown_often,
     "grown_over": grown_over,
+    "grown_unread": grown_unread,
     "left_grown": left_grown,
     "left_away": lambda: left_away("left"),
     "other_away": lambda: left_away("other"),
