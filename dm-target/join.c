@@ -563,9 +563,9 @@ static void join_work(struct work_struct *work)
 
 	mutex_lock(&m->join_lock);
 	r = step(m);
-	if (r != -ETIMEDOUT || test_knob(one_patience))
+	if (!r || test_knob(one_patience))
 		m->join_seconds = JOIN_SECONDS;
-	else
+	else if (r == -ETIMEDOUT)
 		m->join_seconds = min(2 * m->join_seconds, JOIN_SECONDS_MOST);
 	mutex_unlock(&m->join_lock);
 

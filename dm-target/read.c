@@ -16,7 +16,7 @@ void reads_init(struct mirror *m)
 
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		init_waitqueue_head(&m->again[leg].room);
-		m->again[leg].limit = 1;
+		m->again[leg].limit = READS_AGAIN_FIRST;
 	}
 }
 
@@ -95,26 +95,33 @@ int read_map(struct mirror *m, struct bio *bio)
 	return hand_over(io);
 }
 
-static void enter(struct reads_again *a)
+static bool room(const struct reads_again *a, unsigned int bytes)
+{
+	return !a->bytes || a->bytes + bytes <= a->limit || test_knob(again_at_once);
+}
+
+static void enter(struct reads_again *a, unsigned int bytes)
 {
 	spin_lock_irq(&a->room.lock);
-	wait_event_lock_irq(a->room, a->nr < a->limit || test_knob(again_at_once), a->room.lock);
-	a->nr++;
+	wait_event_lock_irq(a->room, room(a, bytes), a->room.lock);
+	a->bytes += bytes;
 	spin_unlock_irq(&a->room.lock);
 }
 
-/* @ns: what a part has taken, of those that are asked for one after the other. */
-static void leave(struct mirror *m, enum leg_id leg, u64 ns)
+/* @bytes: of a part; @ns: that it has taken. */
+static void leave(struct mirror *m, enum leg_id leg, unsigned int bytes, u64 ns)
 {
 	unsigned int ms = READ_ONCE(m->options.timeout[leg]) ?: REMOTE_TIMEOUT_DEFAULT;
 	struct reads_again *a = &m->again[leg];
 
 	spin_lock_irq(&a->room.lock);
-	a->nr--;
-	if (ns > (u64)ms * NSEC_PER_MSEC / WINDOW_PART)
-		a->limit = max(a->limit / 2, 1U);
-	else
-		a->limit = min(a->limit + 1, READS_AGAIN);
+	a->bytes -= bytes;
+	if (!a->bytes)
+		a->limit = READS_AGAIN_FIRST;
+	else if (ns > (u64)ms * NSEC_PER_MSEC / WINDOW_PART)
+		a->limit = max(a->limit / 2, READS_AGAIN_FIRST);
+	else if (wq_has_sleeper(&a->room))
+		a->limit = min(a->limit + bytes, READS_AGAIN * READS_AGAIN_FIRST);
 	wake_up_all_locked(&a->room);
 	spin_unlock_irq(&a->room.lock);
 }
@@ -126,18 +133,19 @@ static void leave(struct mirror *m, enum leg_id leg, u64 ns)
 static void retry_work(struct work_struct *work)
 {
 	struct mirror_io *io = container_of(work, struct mirror_io, work);
-	unsigned int parts = DIV_ROUND_UP(io->iter.bi_size, IO_MAX_SECTORS << SECTOR_SHIFT);
+	unsigned int part = min(io->iter.bi_size, READS_AGAIN_FIRST);
+	unsigned int parts = DIV_ROUND_UP(io->iter.bi_size, READS_AGAIN_FIRST);
 	struct bio *bio = io->bio;
 	struct mirror *m = io->m;
 	u64 began;
 	int r;
 
-	enter(&m->again[io->leg]);
+	enter(&m->again[io->leg], part);
 	began = ktime_get_ns();
 	bio->bi_iter = io->iter;
 	r = transfer_read(m, io->leg, bio);
 	bio->bi_iter = io->iter;
-	leave(m, io->leg, (ktime_get_ns() - began) / parts);
+	leave(m, io->leg, part, (ktime_get_ns() - began) / parts);
 	/* The leg may have said nothing at all. */
 	bio->bi_status = r == -ETIMEDOUT ? BLK_STS_IOERR : errno_to_blk_status(r);
 	bio_endio(bio);		/* to read_end_io() a second time */

@@ -16,11 +16,12 @@
  * the remote leg, or in pages of the mirror's own, by the leg's sender (sender.h). Both count for
  * the leg's timeout, if it has one.
  *
- * What is tried again is as many reads at a time as the other leg answers within a part of its
- * timeout, as window.h says of writes: first one, one more with each that was in time, half as many
- * with each that was late. Else what queues there would be taken for a leg that hangs, and the only
- * one that has these sectors would be given up: eight readers of a bad area were enough, with 256
- * kbit/s back. The others wait, with the caller's pages only.
+ * What is tried again at a time is as many bytes as the other leg answers within a part of its
+ * timeout, as window.h says of writes: first READS_AGAIN_FIRST; while others wait, more by what has
+ * come in time; half as many with what was late. Else what queues there would be taken for a leg
+ * that hangs, and the only one that has these sectors would be given up: eight readers of a bad
+ * area were enough, with 256 kbit/s back. The others wait, with the caller's pages only. When
+ * nothing is under way it begins anew: the wire may be another one by then.
  *
  * Reads take no range: a read that overlaps a write in flight may return old
  * or new data, as on any disk.
@@ -33,13 +34,17 @@
 
 struct mirror;
 
-/* At most so many are tried again at once, each with pages of its own (IO_MAX_PAGES). */
-#define READS_AGAIN	16
+/*
+ * At most so many are tried again at once, each with pages of its own (IO_MAX_PAGES), and its parts
+ * of that size one after the other.
+ */
+#define READS_AGAIN		16
+#define READS_AGAIN_FIRST	(IO_MAX_SECTORS << SECTOR_SHIFT)
 
 struct reads_again {
 	wait_queue_head_t room;		/* its lock guards the rest */
-	unsigned int nr;		/* under way */
-	unsigned int limit;		/* of them */
+	unsigned int bytes;		/* under way */
+	unsigned int limit;		/* of them; one read may have more */
 };
 
 void reads_init(struct mirror *m);
