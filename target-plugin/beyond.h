@@ -34,8 +34,8 @@ void dcd_beyond_free(struct dcd_beyond *b);
 
 /*
  * At open, with the superblock: sets the header's @applied. -EMEDIUMTYPE, told: the data disk was
- * taken into use without this log, whatever its NVRAM is (leg.h); -EIO, told: it gives nothing, so
- * it may have been. Sleeps.
+ * taken into use without this log, whatever its NVRAM is (leg.h); -EIO, told: where it would say so
+ * can't be read. Sleeps.
  */
 int __must_check dcd_beyond_open(struct dcd_engine *e);
 

@@ -43,6 +43,13 @@ bool dcd_leg_names(const void *slots, u64 data_sectors, const u8 log_uuid[16])
 	       !memcmp(newest->log_uuid, log_uuid, sizeof(newest->log_uuid));
 }
 
+bool dcd_leg_names_another(const void *slots, u64 data_sectors, const u8 log_uuid[16])
+{
+	const struct lockstep_slot *newest = newest_slot(slots, data_sectors);
+
+	return newest && newest->log_state && !dcd_leg_names(slots, data_sectors, log_uuid);
+}
+
 unsigned int dcd_leg_slots(const void *slots, u64 data_sectors)
 {
 	const struct lockstep_slot *slot = slots;

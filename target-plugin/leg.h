@@ -27,6 +27,8 @@
  * superblock of a leg that has been told of this log? False also of a damaged one.
  */
 bool dcd_leg_names(const void *slots, u64 data_sectors, const u8 log_uuid[16]);
+/* Likewise of another one. */
+bool dcd_leg_names_another(const void *slots, u64 data_sectors, const u8 log_uuid[16]);
 /* A bit for each of them that is a slot of this place, torn or not, and nothing else. */
 #define DCD_LEG_BOTH	3U
 unsigned int dcd_leg_slots(const void *slots, u64 data_sectors);

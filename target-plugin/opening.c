@@ -14,7 +14,7 @@
 #define PLACES	4U	/* of the data disk, all over it */
 
 TEST_KNOB(bool, data_once, "what the data disk doesn't give at once an open does without");
-TEST_KNOB(bool, mute_is_well, "a log is used though nothing of its data disk can be read");
+TEST_KNOB(bool, mute_is_right, "a log is used though nothing of its data disk can be read");
 TEST_KNOB(bool, opens_late, "an open asks for each bad sector by itself, and for all of them anew each time");
 TEST_KNOB(bool, opens_blind, "an open past a log that is away for a moment is refused");
 TEST_KNOB(bool, opens_once, "an open takes for lost what the log doesn't give at once");
@@ -344,7 +344,7 @@ bool dcd_opening_gives(struct dcd_engine *e)
 	u64 part = round_down(e->data.sectors / PLACES, SECTORS);
 	DECLARE_WAIT_QUEUE_HEAD_ONSTACK(wait);
 	u8 *buf = kmalloc(DCD_BLOCK, GFP_KERNEL);
-	bool yes = test_knob(mute_is_well);
+	bool yes = test_knob(mute_is_right);
 	struct dcd_io io[PLACES];
 	struct dcd_ios ios;
 	unsigned int i;
@@ -358,7 +358,7 @@ bool dcd_opening_gives(struct dcd_engine *e)
 		yes = yes || !io[i].status;
 	kfree(buf);
 	if (!yes)
-		pr_err("dcd: %s: nothing of the data disk %pg can be read, so it isn't known whether that is what the log %pg belongs to, and wasn't used without it: the DCD isn't opened; try again when it can be read\n",
+		pr_err("dcd: %s: nothing of the data disk %pg can be read, so it isn't known whether that is what the log %pg belongs to: the DCD isn't opened; try again when it can be read\n",
 		       e->name, e->data.bdev, e->log.bdev);
 	return yes;
 }

@@ -401,7 +401,7 @@ static int text(const char *what, enum dcd_reason reason, u64 a, char *buf, size
 int dcd_super_text(const struct dcd_super_found *f, char *buf, size_t size)
 {
 	static const char grown[] =
-		" If it is the right one, has grown, and wasn't used without this log, say grow=1 when the DCD is opened";
+		" If it is the right one, has grown and wasn't used without this log, say grow=1";
 
 	switch (f->reason) {
 	case DCD_BLANK:

@@ -51,18 +51,6 @@ static bool look_for_leg(const struct set *s, u8 slots[LOCKSTEP_SLOTS_BYTES], u6
 	return bad;
 }
 
-/* As opening.c asks: some places are bad, or the disk is away? */
-static bool gives_some(const struct set *s)
-{
-	u64 part = s->data.bytes / 4 / DCD_BLOCK * DCD_BLOCK;
-	u8 buf[DCD_BLOCK];
-
-	for (u32 i = 0; i < 4; i++)
-		if (!device_try_read(&s->data, buf, sizeof(buf), i * part))
-			return true;
-	return false;
-}
-
 /*
  * Has the data disk been taken into use without this log? Or has it got past a log that had
  * failed: then that stands for what an NVRAM's header would say, where there is none (beyond.h).
@@ -70,16 +58,19 @@ static bool gives_some(const struct set *s)
 static int find_left(struct set *s)
 {
 	u64 end = s->has_data ? s->data.bytes >> SECTOR_SHIFT : 0, sectors;
+	u8 slots[LOCKSTEP_SLOTS_BYTES], unread[LOCKSTEP_SLOTS_BYTES >> SECTOR_SHIFT];
 	const u8 *uuid = s->super.super.uuid;
-	u8 slots[LOCKSTEP_SLOTS_BYTES];
 	u64 applied;
 
 	if (!lockstep_slots_start(end) || s->super.reason == DCD_RETIRED)
 		return 0;
-	if (look_for_leg(s, slots, &sectors)) {
-		if (!gives_some(s))
-			return refuse(s, "data_unread", s->data.path, "nothing of it can be read, so it isn't known whether it was used without this log: nothing of the log is written there");
-		(void)look_for_leg(s, slots, &sectors);
+	if (look_for_leg(s, slots, &sectors))
+		return refuse(s, "data_unread", s->data.path, "its end can't be read, so it isn't known whether it was used without this log: nothing of the log is written there. If that is a bad place for good, write over its last 8 KiB, which are lost");
+	if (!dcd_leg_names(slots, sectors, uuid)) {
+		device_read_around(&s->data, slots, sizeof(slots), lockstep_slots_start(end) * 512,
+				   unread);
+		if (dcd_leg_names_another(slots, end, uuid))
+			return refuse(s, "data_has_another", s->data.path, "it is a mirror's leg that has another log by now: nothing of this one is written there. Is that leg no more: lockstep-meta wipe --force");
 	}
 	if (!dcd_leg_left(slots, sectors, uuid)) {
 		applied = max(dcd_leg_applied(slots, sectors, uuid, s->super.geometry.epoch),

@@ -84,10 +84,19 @@ def test_what_the_data_disk_says_is_asked_for_once() -> None:
 
 
 @pytest.mark.control
-@pytest.mark.parametrize("part", ["left_away", "other_away"])
-def test_a_data_disk_that_gives_nothing_is_taken(part: str) -> None:
-    run = lab("dcd_beyond.py", part, options=knobs("dcd", "mute_is_well"))
+@pytest.mark.parametrize(
+    ("part", "knob"),
+    [("left_away", "mute_is_well mute_is_right"), ("other_away", "mute_is_right")],
+)
+def test_a_data_disk_that_gives_nothing_is_taken(part: str, knob: str) -> None:
+    run = lab("dcd_beyond.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and "a disk that gives nothing: was accepted" in run.stderr, run.text
+
+
+@pytest.mark.control
+def test_an_old_log_is_taken_over_a_leg_that_has_another_one() -> None:
+    run = lab("dcd_beyond.py", "another_log", options=knobs("dcd", "any_leg"))
+    assert run.rc == 1 and "the old log: was accepted" in run.stderr, run.text
 
 
 @pytest.mark.control

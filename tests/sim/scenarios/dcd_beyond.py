@@ -243,7 +243,7 @@ def left_grown() -> None:
 
 
 def left_away(which: str) -> None:
-    base.step(f"{which}: a disk that may not get what the log has gives nothing at first")
+    base.step(f"{which}: a disk that mustn't get what the log has can't be read at first")
     box = leg("none")
     with box.disk() as disk:
         filled(disk, Model(box.data.sectors), 0, PART, "old")
@@ -252,25 +252,48 @@ def left_away(which: str) -> None:
         box.set(HELD)
         filled(disk, Model(box.data.sectors), 0, PART // 2, "old, too")
         base.until(lambda: "0 in use" in box.info(), "all to be in the log")
-    if which == "left":
-        base.run(META, "leave-log", box.data.node)
+    size = box.data.sectors
+    bad, says = {
+        "left": ((0, size - 1), "the end of the data disk"),
+        "half": ((size // 2, size - 1), "the end of the data disk"),
+        "other": ((0, size - 17), "nothing of the data disk"),
+    }[which]
+    if which == "other":
+        with blk.Disk(box.data.node) as data:
+            data.write(size - 16, bytes(16 * blk.SECTOR))
     else:
-        with blk.Disk(box.data.node) as data:  # as the leg's end isn't read any more
-            data.write(box.data.sectors - 16, bytes(16 * blk.SECTOR))
+        base.run(META, "leave-log", box.data.node)
     model = Model(box.data.sectors)
     with blk.Disk(box.data.node) as data:
         filled(data, model, 0, PART, "newer")
     box.settings = "destage_idle_ms=1"
-    box.data.fail("1 error_reads")
+    box.data.unreadable(bad)
     healing = threading.Timer(14, box.data.heal)
     healing.start()
-    with base.refused("a disk that gives nothing", errno.EIO, kernel="nothing of the data disk"):
+    with base.refused("a disk that gives nothing", errno.EIO, kernel=says):
         box.open()
     healing.join()
     with base.refused("it gives all again", errno.EMEDIUMTYPE):
         box.open()
     with blk.Disk(box.data.node) as data:
         check(data, model, "the data disk")
+    box.away()
+
+
+def another_log() -> None:
+    base.step("over a mirror's leg that was given another log, the old one is there again")
+    box = leg("none")
+    with box.disk() as disk:
+        filled(disk, Model(box.data.sectors), 0, PART, "old")
+        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+    with blk.Disk(box.log.node, write=False) as log:
+        old = [log.read(at, 512) for at in range(0, log.sectors, 512)]
+    format_log(box.data.node, box.log.node, "none", "--force")
+    with blk.Disk(box.log.node) as log:
+        for n, part in enumerate(old):
+            log.write(512 * n, part)
+    with base.refused("the old log", errno.EMEDIUMTYPE, kernel="has another log by now"):
+        box.open()
     box.away()
 
 
@@ -377,7 +400,9 @@ PARTS = {
     "grown_over": grown_over,
     "grown_unread": grown_unread,
     "left_grown": left_grown,
+    "another_log": another_log,
     "left_away": lambda: left_away("left"),
+    "half_away": lambda: left_away("half"),
     "other_away": lambda: left_away("other"),
     "given_up_0": lambda: given_up(0, True),
     "given_up_1": lambda: given_up(1, True),

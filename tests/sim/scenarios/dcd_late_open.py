@@ -17,6 +17,7 @@ Arguments: parts (all of them if there are none).
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import subprocess
 import sys
@@ -138,15 +139,22 @@ def rest() -> None:
 
 
 def data() -> None:
-    base.step("the data disk gives nothing, and takes 7 s to say so")
+    base.step("the data disk gives nothing, or not what it had last, and takes 7 s to say so")
     box = Box(nvram="lab", settings="destage_idle_ms=1,scrub_kib=0", log_mib=4)
     with box.disk() as disk:
         for n in range(64):
             disk.write(n * 128, blk.pattern(f"{n}", SIZE))
         box.destaged()
-    box.data.fail_late(LATE_MS)
+    box.data.fail_late(LATE_MS, (0, 64 * 128 - 1))
     opened(box, 50)
+    box.close()
+    box.data.fail_late(LATE_MS)
+    began = time.monotonic()
+    with base.refused("a disk that gives nothing", errno.EIO, kernel="the end of the data disk"):
+        box.open()
+    base.expect(time.monotonic() - began < 50, "it took longer than an open may")
     box.data.heal()
+    opened(box, 1)
     box.close()
     box.away()
 
