@@ -52,6 +52,7 @@ int command_mark(const struct options *o, char **devices, int count);
  * and the DCD of that log won't write to it any more.
  */
 int command_leave_log(const struct options *o, const char *path);
+/* Not without force if that makes it forget a log: then nothing keeps that one from the disk. */
 int command_wipe(const struct options *o, const char *path);
 
 #endif

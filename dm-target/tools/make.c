@@ -162,28 +162,89 @@ static bool take_log(const struct device *d, struct super *s)
 	return true;
 }
 
-/* A log that was given up mustn't come back over what the new leg gets. */
-static int keep_left(const struct device *d, struct super *s)
+/* In which sector the slot lies that counts, of a superblock that was found for this size. */
+static u64 slot_that_counts(const struct device *d, u64 sectors, const struct super *found)
+{
+	static u8 slot[LOCKSTEP_SLOT_BYTES] __attribute__((aligned(4096)));
+	u64 start = lockstep_slots_start(sectors), detail;
+	struct super s;
+
+	if (device_try_read(d, slot, sizeof(slot), start) &&
+	    super_unpack(slot, sectors, &s, &detail) == SUPER_OK && s.seq == found->seq)
+		return start;
+	return start + LOCKSTEP_SLOT_SECTORS;
+}
+
+/*
+ * A log that was given up mustn't come back over what the new leg gets. @left: the sector of the
+ * slot that says so, or 0.
+ */
+static int keep_left(const struct device *d, struct super *s, u64 *left)
 {
 	struct super_found found;
-	u64 sectors;
+	u64 sectors = d->sectors;
 
+	*left = 0;
 	if (device_find(d, &found))
 		return -1;
-	/* The disk has grown since, and so will what the log takes for its end. */
-	if (found.kind == SUPER_BLANK)
-		(void)search_likely(d, 0, &found, &sectors);
-	if (found.kind == SUPER_VALID && found.super.log_state == LOCKSTEP_LOG_LEFT)
-		super_set_log(s, found.super.log_uuid, LOCKSTEP_LOG_LEFT);
+	/*
+	 * The disk has grown since, and so will what the log takes for its end. A crash of this
+	 * command, or of a growth, may have left a part of a superblock at the new one.
+	 */
+	if (found.kind != SUPER_VALID)
+		(void)search_likely(d, s->data_sectors, &found, &sectors);
+	if ((found.kind != SUPER_VALID && found.reason != SUPER_MOVED_ON) ||
+	    found.super.log_state != LOCKSTEP_LOG_LEFT)
+		return 0;
+	super_set_log(s, found.super.log_uuid, LOCKSTEP_LOG_LEFT);
+	/* The log believes the newest slot. */
+	s->seq = found.super.seq;
+	*left = slot_that_counts(d, sectors, &found.super);
 	return 0;
 }
 
-/* Metadata of a leg, whole. Whatever was there doesn't count from the first step on. */
+/* Both slots, each durable before the next; the last one is that which lies at @left. */
+static int put_slots(const struct device *d, const struct super *s, u64 left)
+{
+	static u8 slot[LOCKSTEP_SLOT_BYTES] __attribute__((aligned(4096)));
+	u64 start = lockstep_slots_start(d->sectors);
+	u32 first = start == left;
+
+	super_pack(s, d->sectors, slot);
+	for (u32 i = 0; i < LOCKSTEP_SLOTS; i++) {
+		if (device_write(d, slot, sizeof(slot),
+				 start + (i ^ first) * LOCKSTEP_SLOT_SECTORS) || device_flush(d))
+			return -1;
+	}
+	return 0;
+}
+
+/*
+ * Whatever was there doesn't count from here on. If it said that a log was given up, some slot says
+ * so at any time: from now on that of a leg that has nothing, of a mirror that isn't there.
+ */
+static int end_leg(const struct device *d, struct super *s, u64 left)
+{
+	struct super none;
+
+	take_log(d, s);
+	if (!left)
+		return device_clear_super(d);
+	super_touch(s, now(), 0);
+	none = *s;
+	strcpy(none.name, "(unfinished)");
+	if (none.state == LOCKSTEP_NEW)
+		super_forget_map(&none);
+	else
+		super_give_up(&none, s);
+	return random_uuid(none.set_uuid) || put_slots(d, &none, left) ? -1 : 0;
+}
+
+/* Metadata of a leg, whole, after end_leg(). */
 static int write_leg(const struct device *d, struct super *s)
 {
-	take_log(d, s);
 	super_touch(s, now(), 0);
-	return device_clear_super(d) || device_put_map(d, s, NULL) || device_put_super(d, s) ? -1 : 0;
+	return device_put_map(d, s, NULL) || device_put_super(d, s) ? -1 : 0;
 }
 
 void put_made(const struct super *s)
@@ -249,13 +310,14 @@ int command_create(const struct options *o)
 {
 	struct super s[2] = { 0 };
 	struct device d[2] = { { .fd = -1 }, { .fd = -1 } };
+	u64 left[2];
 	int r = 1;
 
 	/* The remote leg first: without the local one it is nothing. */
 	if (!open_pair(d, o->local, o->remote) && !plan_create(o, d, s) &&
-	    !keep_left(&d[0], &s[0]) && !keep_left(&d[1], &s[1]) &&
-	    (o->dry_run || (!device_clear_super(&d[0]) && !write_leg(&d[1], &s[1]) &&
-			    !write_leg(&d[0], &s[0])))) {
+	    !keep_left(&d[0], &s[0], &left[0]) && !keep_left(&d[1], &s[1], &left[1]) &&
+	    (o->dry_run || (!end_leg(&d[0], &s[0], left[0]) && !end_leg(&d[1], &s[1], left[1]) &&
+			    !write_leg(&d[1], &s[1]) && !write_leg(&d[0], &s[0])))) {
 		put_made(&s[0]);
 		r = 0;
 	}
@@ -318,12 +380,13 @@ int command_join(const struct options *o, const char *path)
 {
 	struct device source = { .fd = -1 }, d = { .fd = -1 };
 	struct super s = { 0 };
+	u64 left;
 	int r = 1;
 
 	/* The source is only read, and may be in a running mirror. */
 	if (!device_open(&source, o->source, false) && !device_open(&d, path, !o->in_use) &&
-	    !plan_join(o, &source, &d, &s) && !keep_left(&d, &s) &&
-	    (o->dry_run || !write_leg(&d, &s))) {
+	    !plan_join(o, &source, &d, &s) && !keep_left(&d, &s, &left) &&
+	    (o->dry_run || (!end_leg(&d, &s, left) && !write_leg(&d, &s)))) {
 		put_made(&s);
 		r = 0;
 	}
@@ -399,6 +462,31 @@ static int clear_moves(const struct device *d, const struct super *s)
 }
 
 /*
+ * What keeps a log from being written over newer data of this disk goes with its superblock. One
+ * that was moved has all of its words, too.
+ */
+static int check_log(const struct options *o, const struct device *d,
+		     const struct super_found *found)
+{
+	const struct super *s = &found->super;
+	char uuid[UUID_TEXT];
+
+	if (o->force || (found->kind != SUPER_VALID && found->reason != SUPER_MOVED_ON &&
+			 found->reason != SUPER_MOVED_BACK))
+		return 0;
+	super_uuid_text(s->log_uuid, uuid);
+	if (s->log_state == LOCKSTEP_LOG_LEFT)
+		fprintf(stderr, "lockstep-meta: %s: its superblock says that the log (uuid %s) of its DCD isn't to be used any more. Is that forgotten, that log may be written over newer data here, should it come back: join, create and `lockstep replace` keep it, with --force, a wipe doesn't. Only if that log was retired or formatted, or is destroyed: --force wipes it\n",
+			d->path, uuid);
+	else if (device_bypasses(d, s))
+		fprintf(stderr, "lockstep-meta: %s: is the disk below a DCD whose log (uuid %s) may hold acknowledged writes that it lacks: `dcd retire` first. If that log is lost: `lockstep-meta leave-log`, and before any mirror uses the disk as it is, make it a new leg without a wipe (join, create and `lockstep replace` keep that the log was given up, with --force). Only if that log is destroyed, or NVRAM was retired without it: --force wipes it\n",
+			d->path, uuid);
+	else
+		return 0;
+	return -1;
+}
+
+/*
  * Of a device that has grown: the superblock that lies where its end was, and no
  * more. Around it there may be data by now, where the map was and where the other
  * slot was, and even this may be a block of an image that lies there.
@@ -416,6 +504,7 @@ static int wipe_grown(const struct options *o, const struct device *d)
 		fprintf(stderr, "lockstep-meta: %s: has none at its end, but that of the %s leg of the mirror \"%s\" at sector %" PRIu64 ", where its end was once: if no mirror needs it, --force clears it, 8 KiB of what may be in use for data by now\n",
 			d->path, found.super.leg == LOCKSTEP_LOCAL ? "local" : "remote",
 			name_of(&found.super), (uint64_t)lockstep_slots_start(sectors));
+		(void)check_log(o, d, &found);
 		return -1;
 	}
 	if (o->dry_run)
@@ -434,6 +523,8 @@ static int wipe(const struct options *o, const struct device *d)
 		return refuse(d->path, "has no lockstep superblock: nothing was changed");
 	if (found.kind == SUPER_BLANK)
 		return wipe_grown(o, d);
+	if (check_log(o, d, &found))
+		return -1;
 	if (o->dry_run)
 		return 0;
 	if (found.kind == SUPER_VALID && clear_moves(d, &found.super))

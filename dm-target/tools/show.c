@@ -137,6 +137,8 @@ static bool find_grown(const struct device *d, char *text, size_t size)
 
 	if (search_likely(d, 0, &old, &sectors) == SEARCH_ENDED)
 		json_text("warning", SEARCH_ENDED_TEXT);
+	if (old.kind == SUPER_VALID)
+		put_log(d, &old.super);
 	if (old.kind != SUPER_BLANK)
 		snprintf(text, size, "it is the %s leg of the mirror \"%s\", and has grown from %" PRIu64 " to %" PRIu64 " sectors: grow the mirror, or shrink the device back",
 			 leg_word(old.super.leg), old.super.name, sectors, d->sectors);

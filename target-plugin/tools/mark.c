@@ -96,7 +96,7 @@ int mark_behind(const struct device *data, const u8 log_uuid[16], const struct d
 		return r;
 	if (s.log_state == LOCKSTEP_LOG_BEHIND && !force) {
 		super_uuid_text(s.log_uuid, uuid);
-		fprintf(stderr, "dcd: data disk %s is a mirror's leg, and another log (uuid %s) may hold acknowledged writes that it lacks: dcd retire that one first. If it is lost, the leg lacks what only that had: lockstep-meta wipe it, and lockstep replace fills it anew. --force goes on without, and tells the mirror nothing\n",
+		fprintf(stderr, "dcd: data disk %s is a mirror's leg, and another log (uuid %s) may hold acknowledged writes that it lacks: dcd retire that one first. If it is lost, the leg lacks what only that had: lockstep-meta wipe --force it, and lockstep replace fills it anew. --force goes on without, and tells the mirror nothing\n",
 			data->path, uuid);
 		return -1;
 	}

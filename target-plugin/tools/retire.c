@@ -82,7 +82,7 @@ static void say(const struct set *s, const struct options *o, const struct tally
 		       s->has_nvram ? o->nvram : "");
 		if (s->log_lost) {
 			lost_text(s);
-			printf("%s: if that is a mirror's leg, it lacks what is lost: lockstep-meta wipe it, and lockstep replace fills it anew\n",
+			printf("%s: if that is a mirror's leg, it lacks what is lost: lockstep-meta wipe --force it, and lockstep replace fills it anew\n",
 			       leg);
 			return;
 		}

@@ -451,17 +451,32 @@ def wipe(args: argparse.Namespace) -> None:
     found = inspect(args.device)
     if not found.mirror.ours:
         raise Refused(f"{args.device} is no leg of a mirror: {found.mirror.reason}")
-    grown = found.mirror.kind == "grown"
-    if grown and not args.force:
-        raise Refused(
-            f"{args.device} carries {found.carries()}. What would be cleared lies where its end was"
-            " once, and may be in use for data by now. If no mirror needs it, say --force"
+    why = []
+    if found.mirror.kind == "grown":
+        why.append(
+            "What would be cleared lies where its end was once, and may be in use for data by now."
+            " If no mirror needs it, say --force"
         )
+    if found.mirror.bypassed:
+        why.append(
+            "It is the disk below a DCD, whose log may hold acknowledged writes that it lacks: dcd"
+            " retire first. Only if that log is destroyed, or NVRAM was retired without it, say"
+            " --force"
+        )
+    if found.mirror.left:
+        why.append(
+            "It says that its DCD's log isn't to be used any more; is that forgotten, that log may"
+            " be written over newer data here, should it come back. lockstep replace and create"
+            " keep it, with --force, a wipe doesn't. Only if that log was retired or formatted, or"
+            " is destroyed, say --force"
+        )
+    if why and not args.force:
+        raise Refused(f"{args.device} carries {found.carries()}. {'. '.join(why)}")
     print(
         f"{args.device} carries {found.carries()}. Its data stays; that it belongs to the mirror,"
         " and what the other leg may have missed, is forgotten.",
         file=sys.stderr,
     )
     confirmed(f"Wipe the metadata of {args.device}?", found, given=args.yes)
-    meta.wipe(found.at.node, force=grown)
+    meta.wipe(found.at.node, force=args.force)
     print(f"{args.device}: the metadata is gone")

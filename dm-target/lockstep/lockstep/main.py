@@ -145,7 +145,7 @@ def _add_makers(add: Add) -> None:
 
     one = add("wipe", "make a leg an ordinary device; its data stays", create.wipe)
     one.add_argument("device", metavar="DEVICE")
-    _force(one, "even if it lies where the device's end was once")
+    _force(one, "even where the device's end was once, or what it says of a log")
     _yes(one)
 
 

@@ -51,7 +51,8 @@ class Leg:
     active: bool = False
     data_len: int = 0
     room: int = 0  # for data: the mirror may be so long
-    bypassed: bool = False  # the disk below a DCD whose log may have more
+    bypassed: bool = False  # the disk below a DCD whose log may have more; of a grown one, too
+    left: bool = False  # of a DCD whose log was given up, or retired; likewise
     region_size: int = 0
     created: float = 0
     updated: float = 0
@@ -121,15 +122,17 @@ def examine(node: str, *, given: str = "", search: bool = True) -> Leg:
     may take half a minute, so only the first look does it."""
     (said,) = _answer("examine", *[] if search else ["--no-search"], node)
     raw = {**said, "device": given or node}
+    log = said.get("log") or {}
     leg = Leg(given or node, str(said["kind"]), str(said.get("reason") or ""), raw,
-              str(said.get("warning") or ""), bool(said.get("unread")))  # fmt: skip
+              str(said.get("warning") or ""), bool(said.get("unread")),
+              bypassed=bool(log.get("bypassed")), left=log.get("state") == "left")  # fmt: skip
     if not leg.exists:
         return leg
     return Leg(
         device=leg.device, kind=leg.kind, reason=leg.reason, raw=raw,
         uuid=said["set_uuid"], leg_uuid=said["leg_uuid"], leg=said["leg"], name=said["name"],
         state=said["state"], active=said["active"], data_len=said["data_len"],
-        room=said["map_start"], bypassed=bool((said.get("log") or {}).get("bypassed")),
+        room=said["map_start"], bypassed=leg.bypassed, left=leg.left,
         region_size=said["region_size"], created=said["created"], updated=said["updated"],
         seq=said["seq"], current=_generation(said["cur"]), base=_generation(said["base"]),
         history=[Generation.of(one) for one in said["history"]],

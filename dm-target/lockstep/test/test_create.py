@@ -581,3 +581,21 @@ def test_wipe_of_a_device_that_has_grown_needs_force(host: Host) -> None:
     assert not host.calls("lockstep-meta")
     assert host.lockstep("wipe", "/dev/a", "--yes", "--force")[0] == 0
     assert host.calls("lockstep-meta") == ["lockstep-meta wipe --force /dev/a"]
+
+
+@pytest.mark.parametrize("grown", [False, True])
+@pytest.mark.parametrize("log", ["bypassed", "left"])
+def test_wipe_would_forget_a_log(host: Host, log: str, *, grown: bool) -> None:
+    """It would come back over newer data."""
+    host.disk("/dev/a", grown=grown, mirror="" if grown else "m")
+    old = host.devices["/dev/a"]
+    leg = replace(old.mirror, bypassed=log == "bypassed", left=log == "left")
+    host.devices["/dev/a"] = replace(old, mirror=leg)
+    host.says("dmsetup table --target")
+    host.says("lockstep-meta wipe")
+    code, _, err = host.lockstep("wipe", "/dev/a", "--yes")
+    assert (code, "DCD" in err, "say --force" in err) == (3, True, True)
+    assert ("data by now" in err) == grown
+    assert not host.calls("lockstep-meta")
+    assert host.lockstep("wipe", "/dev/a", "--yes", "--force")[0] == 0
+    assert host.calls("lockstep-meta") == ["lockstep-meta wipe --force /dev/a"]

@@ -265,17 +265,19 @@ def test_a_format_that_was_cut_short(
     assert run(dcd, "retire", *site.words, "--json").json()["leg"] is True
 
 
+@pytest.mark.parametrize("first", [0, SIZE - 8192])
 @pytest.mark.parametrize("command", ["recover", "retire"])
-def test_nothing_of_the_data_disk_can_be_read(site: Site, tmp_path: Path, command: str) -> None:
-    """Whether it was used without its log isn't known. If only its end can't be, it is a bad
-    place, and what the log has is brought there."""
+def test_the_end_of_the_data_disk_can_not_be_read(
+    site: Site, tmp_path: Path, command: str, first: int
+) -> None:
+    """Whether it was used without its log isn't known. One of the slots is enough."""
     other = compile_dcd(tmp_path.parent / f"{tmp_path.name}-away", HERE / "data-away.c",
                         "-Wl,--wrap=pread")  # fmt: skip
     before = site.content()
-    told = run(other, command, *site.words, "--json", FROM="0")
+    told = run(other, command, *site.words, "--json", FROM=str(first))
     assert (told.code, told.json()["reason"]) == (1, "data_unread"), told
     assert site.content() == before
-    run(other, command, *site.words, "--json", FROM=str(SIZE - 8192))
+    run(other, command, *site.words, "--json", FROM=str(SIZE - 4096))
     assert site.has_all()
 
 
@@ -433,7 +435,8 @@ def test_the_log_disk_is_lost(site: Site) -> None:
     site.untouched_by("recover", *site.words, reason="retired")
     refused = run(site.dcd, "format", *site.words, "--json")
     assert refused.code == 1, refused
-    assert site.ask("wipe", "data").code == 0
+    assert site.ask("wipe", "data").code == 1
+    assert site.ask("wipe", "data", "--force").code == 0
     (site.folder / "log").write_bytes(bytes((site.folder / "log").stat().st_size))
     assert run(site.dcd, "format", *site.words).code == 0
     assert site.verdict() != "ok"
@@ -447,6 +450,8 @@ def test_formatted_over_it_by_another_log(site: Site) -> None:
     assert said.code == 1 and UUID_TEXT in said.err and "dcd retire" in said.err
     assert site.content() == before
     assert run(site.dcd, "format", *words, "--force").code == 0
+    for command in ("recover", "retire"):
+        site.untouched_by(command, *site.words, reason="data_has_another")
 
 
 def test_the_log_is_lost(site: Site) -> None:
