@@ -556,17 +556,24 @@ static int step(struct mirror *m)
 	return r ?: come_back(m, leg);
 }
 
+static int try_once(struct mirror *m)
+{
+	int r = step(m);
+
+	if (!r || test_knob(one_patience))
+		m->join_seconds = JOIN_SECONDS;
+	else if (r == -ETIMEDOUT)
+		m->join_seconds = min(2 * m->join_seconds, JOIN_SECONDS_MOST);
+	return r;
+}
+
 static void join_work(struct work_struct *work)
 {
 	struct mirror *m = container_of(to_delayed_work(work), struct mirror, joining);
 	int r;
 
 	mutex_lock(&m->join_lock);
-	r = step(m);
-	if (!r || test_knob(one_patience))
-		m->join_seconds = JOIN_SECONDS;
-	else if (r == -ETIMEDOUT)
-		m->join_seconds = min(2 * m->join_seconds, JOIN_SECONDS_MOST);
+	r = try_once(m);
 	mutex_unlock(&m->join_lock);
 
 	/* More to do, or what has failed may succeed later. */
@@ -588,16 +595,36 @@ void join_leave(struct mirror *m)
 	atomic_dec(&m->join_wanted);
 }
 
+/* A try that is under way may be just what is needed: it isn't cut short for another one. */
+static int enter_soon(struct mirror *m)
+{
+	unsigned long until = jiffies + JOIN_SECONDS * HZ;
+
+	while (!mutex_trylock(&m->join_lock)) {
+		if (time_after(jiffies, until) || READ_ONCE(m->closed))
+			return -EBUSY;
+		schedule_timeout_uninterruptible(HZ / 50 + 1);
+	}
+	return 0;
+}
+
 int join_now(struct mirror *m)
 {
 	int r;
 
 	do {
 		standing_await(m);
-		join_enter(m);
-		r = step(m);
-		join_leave(m);
+		r = enter_soon(m);
+		if (r)
+			break;
+		atomic_inc(&m->join_wanted);	/* by who waits for this try */
+		r = try_once(m);
+		atomic_dec(&m->join_wanted);
+		mutex_unlock(&m->join_lock);
 	} while (r == -EAGAIN && !READ_ONCE(m->closed));
+	/* Nobody waits for the next one, which has more patience. */
+	if (r == -ETIMEDOUT && !test_knob(one_patience))
+		join_kick(m);
 	if (r == -ENOMEM)
 		DMWARN("%s: no memory to probe a leg: it stays dead; try again",
 		       dm_table_device_name(m->ti->table));

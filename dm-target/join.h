@@ -23,7 +23,8 @@
  * or until joins are to stop (transfer.h). Parting doesn't wait for it. But a link may have so much
  * to carry (reads of the callers, another mirror's) that no answer comes in that time, as long as
  * that lasts. So after each try that was too late the next one waits twice as long, up to
- * JOIN_SECONDS_MOST, unless somebody wants the join's lock.
+ * JOIN_SECONDS_MOST, unless somebody waits for its end: by join_enter() or join_now(), behind which
+ * there is such a next one at once.
  * Each step ends by looking, under the state lock, whether the standing has
  * changed meanwhile (mirror.changes); then its result doesn't count.
  *
@@ -45,15 +46,16 @@ void join_kick(struct mirror *m);
 void join_kick_later(struct mirror *m);
 
 /*
- * The lock that keeps joins out, for a message: a try under way ends within JOIN_SECONDS, or at
- * once if that has passed. Sleeps.
+ * The lock that keeps joins out, for who changes what they go by: a try under way ends within
+ * JOIN_SECONDS, or at once if that has passed. Sleeps.
  */
 void join_enter(struct mirror *m);
 void join_leave(struct mirror *m);
 
 /*
- * Try now, in the caller's context, which sleeps. Returns 0 if no leg is dead
- * any more, else an errno, with the reason in leg.why and a DMWARN.
+ * Try now, in the caller's context, which sleeps. Returns 0 if no leg is dead any more, else an
+ * errno, with the reason in leg.why and a DMWARN; -EBUSY, too, if a try has been under way for
+ * JOIN_SECONDS, which goes on.
  */
 int __must_check join_now(struct mirror *m);
 

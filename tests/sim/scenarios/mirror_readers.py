@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The local leg was away for a moment, and is back, while the application reads what it can from
 the remote one, by a wire that carries 256 kbit/s back: each answer takes longer than a join waits
-for one. The leg comes back nevertheless, and no message waits for that.
+for one. The leg comes back nevertheless: by itself, or by `re-add`, each 15 s, with rejoin 0.
 
-Args: the policy, readers, sectors of each read, seconds in which it has to be whole.
+Args: the policy, readers, sectors of each read, seconds in which it has to be whole; [re-add].
 """
 
+import contextlib
 import random
 import sys
 import threading
@@ -21,7 +22,8 @@ MIB = 8
 AWAY_S = 20
 
 policy = sys.argv[1]
-readers, sectors, most_s = map(int, sys.argv[2:])
+readers, sectors, most_s = map(int, sys.argv[2:5])
+readds = sys.argv[5:] == ["re-add"]
 line = wire.Wire("none")
 disk = ram.Ram("mdata", MIB)
 target = lio.Target(lio.iblock("leg", disk.node))
@@ -31,7 +33,9 @@ local = Leg("llocal", mib=MIB)
 statelab.create(local.node, remote, "--assume-clean")
 size = statelab.super_of(local.node).data_sectors
 line.profile("wan")
-m = mirror.Mirror(local.node, remote, "policy", policy, name="mirror", sectors=size)
+m = mirror.Mirror(
+    local.node, remote, "policy", policy, "rejoin", 0 if readds else 5, name="mirror", sectors=size
+)
 
 
 def write() -> None:
@@ -59,7 +63,10 @@ base.step("it is well again")
 began = time.monotonic()
 while (m.status().health, m.status().action) != ("AA", "idle"):
     base.expect(time.monotonic() - began < most_s, f"in sync: {dm.status('mirror')}")
-    time.sleep(1)
+    if readds:
+        with contextlib.suppress(OSError):
+            dm.message("mirror", "recover local")
+    time.sleep(15 if readds else 1)
 print(f"  in sync after {time.monotonic() - began:.1f} s", flush=True)
 base.until(lambda: writing.done, "the write to end")
 over.set()
