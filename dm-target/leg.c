@@ -2,6 +2,7 @@
 #include "leg.h"
 
 #include "lockstep-compat.h"
+#include "zero.h"
 
 #define DM_MSG_PREFIX "lockstep"
 
@@ -23,6 +24,7 @@ int leg_open(struct leg *leg, struct dm_target *ti, const char *path, enum leg_i
 
 	leg->id = id;
 	sender_init(&leg->sender);
+	zero_init(leg);
 	if (!strcmp(path, "-")) {
 		leg->dead = true;
 		leg->why = WHY_ABSENT;

@@ -3,11 +3,16 @@
 
 #include <linux/bio.h>
 #include <linux/blkdev.h>
+#include <linux/ktime.h>
 
 #include "lockstep-test.h"
 #include "mirror.h"
 
 TEST_KNOB(bool, zero_then_flush, "zeroes of a leg that is written through are flushed afterwards");
+#define ZEROES_FIRST	((1U << 20) >> SECTOR_SHIFT)
+#define ZEROES_MOST	((1U << 30) >> SECTOR_SHIFT)	/* no device's limit is more */
+
+TEST_KNOB(bool, zeroes_whole, "as much is zeroed at once as the device does in one request, however long");
 TEST_KNOB(bool, zero_odd_pieces, "a leg is asked to zero as much as its limit is, whole blocks or not");
 
 /*
@@ -22,6 +27,11 @@ static sector_t device_limit(const struct leg *l)
 	if (test_knob(zero_odd_pieces))
 		return most;
 	return round_down(most, bdev_logical_block_size(leg_bdev(l)) >> SECTOR_SHIFT);
+}
+
+void zero_init(struct leg *l)
+{
+	l->zeroes_most = ZEROES_FIRST;
 }
 
 bool zero_supported(const struct mirror *m)
@@ -39,15 +49,34 @@ bool zero_supported(const struct mirror *m)
 }
 
 /*
- * How much is done at once: what the device zeroes in one request. If it has to be written, or may
- * have to be since nothing is to be unmapped: as much as a write has at most, since all that one
- * call sends is as old as the first of it.
+ * How much is done at once: what the device zeroes in one request, and in a part of the leg's
+ * timeout. If it has to be written, or may have to be since nothing is to be unmapped: as much as a
+ * write has at most, since all that one call sends is as old as the first of it.
  */
 static sector_t most_at_once(const struct leg *l, bool written, bool keep)
 {
 	sector_t most = device_limit(l);
 
-	return written || keep || !most ? IO_MAX_SECTORS : most;
+	if (written || keep || !most)
+		return IO_MAX_SECTORS;
+	return test_knob(zeroes_whole) ? most : min_t(sector_t, most, READ_ONCE(l->zeroes_most));
+}
+
+/*
+ * So many sectors have taken so long, and as many pieces as have a worker (sender.h) are under way
+ * beside them. What one request zeroes the device, or the target, may have to write: sixteen times
+ * 32 MiB would be older than a leg that hangs. So pieces begin small, are twice as long after one
+ * that was in time, and half as long after one that wasn't, as window.h has it.
+ */
+static void learn(struct mirror *m, struct leg *l, sector_t nr, u64 ns)
+{
+	unsigned int ms = READ_ONCE(m->options.timeout[l->id]) ?: REMOTE_TIMEOUT_DEFAULT;
+	unsigned int most = READ_ONCE(l->zeroes_most);
+
+	if (ns > (u64)ms * NSEC_PER_MSEC / WINDOW_PART)
+		WRITE_ONCE(l->zeroes_most, max(most / 2, IO_MAX_SECTORS));
+	else if (nr == most)
+		WRITE_ONCE(l->zeroes_most, min(2 * most, ZEROES_MOST));
 }
 
 /* Sleeps until the device is done. */
@@ -82,14 +111,18 @@ blk_status_t zero_leg(struct write *w, enum leg_id leg)
 	/* What is allocated stays so: it was asked for, as space that is reserved. */
 	bool keep = w->opf & REQ_NOUNMAP;
 	sector_t sector = w->range.start, left, nr;
+	u64 began;
 	int r = 0;
 
 	for (left = write_sectors(w); left && !r; left -= nr, sector += nr) {
 		nr = min(left, most_at_once(l, written, keep));
 		sender_anew(&l->sender, &w->part[leg].item);
+		began = ktime_get_ns();
 		r = written ? write_zeroes(l, sector, nr) :
 			      blkdev_issue_zeroout(leg_bdev(l), sector, nr, GFP_NOIO,
 						   keep ? BLKDEV_ZERO_NOUNMAP : 0);
+		if (!r && !written && !keep)
+			learn(w->m, l, nr, ktime_get_ns() - began);
 	}
 	/* There is no FUA for zeroing, so: what FUA would have done, afterwards. */
 	if (!r && !written && (through || (w->opf & REQ_FUA))) {

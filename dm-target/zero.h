@@ -26,6 +26,8 @@
 struct mirror;
 struct write;
 
+void zero_init(struct leg *l);
+
 /* Do a leg's part. Sleeps until the device is done: for the sender's workers. */
 blk_status_t zero_leg(struct write *w, enum leg_id leg);
 

@@ -46,7 +46,7 @@ def test_a_way_that_holds_what_is_sent_can_bring_it_late(words: str, knob: str, 
     assert run.rc == 1 and says in run.stderr, run.text
 
 
-@pytest.mark.parametrize("words", ["block 8 128 600", "error 1 2048 900"])
+@pytest.mark.parametrize("words", ["block 8 128 600", "error 1 2048 900", "block 8 128 900 re-add"])
 def test_a_leg_comes_back_though_every_answer_of_the_other_one_takes_long(words: str) -> None:
     run = lab("mirror_readers.py", *words.split(), options=("--sim-timeout", "3000"))
     assert run.rc == 0, run.text
@@ -56,6 +56,19 @@ def test_a_leg_comes_back_though_every_answer_of_the_other_one_takes_long(words:
 def test_what_queues_on_a_slow_wire_is_not_taken_for_a_leg_that_hangs(scenario: str) -> None:
     run = lab(f"{scenario}.py", options=("--sim-timeout", "3000"))
     assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("policy", ["block", "error"])
+def test_zeroes_that_have_to_be_written_are_not_taken_for_a_leg_that_hangs(policy: str) -> None:
+    run = lab("mirror_slow_zeroes.py", policy)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+def test_zeroes_that_have_to_be_written_are_taken_for_a_leg_that_hangs() -> None:
+    options = ("--sim-timeout", "400", *knobs("dm_lockstep", "zeroes_whole"))
+    run = lab("mirror_slow_zeroes.py", "block", options=options)
+    assert run.rc and "in vain for: the discard to end" in run.text, run.text
 
 
 @pytest.mark.control

@@ -22,14 +22,17 @@ def test_on_two_disks(scenario: str, kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
+ODD = "zero_odd_pieces zeroes_whole"
+
+
 @pytest.mark.control
 @pytest.mark.parametrize(
     ("part", "knob", "found"),
     [
         ("zeroes up to what SCSI has, beside blocks of 4096", "odd_zeroes", "AD"),
         ("blocks of 4096, beside zeroes up to what SCSI has", "odd_zeroes", "DA"),
-        ("zeroes up to what SCSI has, and blocks of 4096, on one leg", "zero_odd_pieces", "AD"),
-        ("the same on the local one", "zero_odd_pieces", "DA"),
+        ("zeroes up to what SCSI has, and blocks of 4096, on one leg", ODD, "AD"),
+        ("the same on the local one", ODD, "DA"),
     ],
 )
 def test_a_leg_that_is_asked_for_half_a_block_is_given_up(

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A discard of a mirror whose mirror site's disk has to write the zeroes, at 15 MB/s, though its
+LUN offers to zero 32 MiB in one request: no leg is taken for one that hangs. Args: the policy.
+"""
+
+import sys
+import threading
+import time
+from pathlib import Path
+
+import statelab
+from locklab import base, blk, dm, iscsi, lio, mirror, ram, wire
+from mirrorlab import Leg
+from statelab import Beside
+
+MIB, ENDS, MBPS = 256, 8, 15
+SLOW = Path("/sys/kernel/config/nullb/slow")
+WORDS = {"memory_backed": 0, "size": MIB, "discard": 0, "irqmode": 0, "hw_queue_depth": 64,
+         "mbps": MBPS, "power": 1}  # fmt: skip
+
+policy = sys.argv[1]
+base.made(SLOW)
+for word, value in WORDS.items():
+    base.put(SLOW / word, value)
+base.until(Path("/dev/slow").exists, "the slow disk")
+# It forgets what is written to it: the beginning and the metadata are elsewhere.
+head, tail = (ram.Ram(name, ENDS) for name in ("head", "tail"))
+end, last = ENDS << 11, (MIB - ENDS) << 11
+far = dm.create("far", f"0 {end} linear {head.node} 0\n{end} {last - end} linear /dev/slow 0\n"
+                       f"{last} {end} linear {tail.node} 0")  # fmt: skip
+line = wire.Wire("none")
+target = lio.Target(lio.iblock("leg", far))
+session = iscsi.Session(**{"node.session.timeo.replacement_timeout": "120"})
+remote = session.login()
+local = Leg("llocal", mib=MIB, zeroes=True)
+statelab.create(local.node, remote, "--assume-clean")
+size = statelab.super_of(local.node).data_sectors
+m = mirror.Mirror(local.node, remote, "policy", policy, name="mirror", sectors=size)
+
+
+def write(over: threading.Event) -> float:
+    """Elsewhere, once in a second: how long the longest took."""
+    longest = 0.0
+    with blk.Disk(m.node) as disk:
+        while not over.is_set():
+            began = time.monotonic()
+            disk.write(size - 2048, blk.pattern("beside", 8))
+            longest = max(longest, time.monotonic() - began)
+            time.sleep(1)
+    return longest
+
+
+over = threading.Event()
+longest: list[float] = []
+writing = Beside(lambda: longest.append(write(over)))
+log = base.KernelLog()
+base.step(f"policy {policy}: {MIB} MiB are discarded")
+began = time.monotonic()
+with blk.Disk(m.node) as disk_:
+    discarding = Beside(lambda: disk_.discard(0, size - 4096))
+    base.until(lambda: discarding.done, "the discard to end", 120)
+    discarding.result()
+print(f"  it took {time.monotonic() - began:.1f} s", flush=True)
+over.set()
+base.until(lambda: writing.done, "the writer to end")
+writing.result()
+print(f"  the longest write took {longest[0]:.1f} s", flush=True)
+gone = [line for line in log.new() if "is dead" in line]
+base.expect(not gone, f"a leg was given up: {gone}")
+base.step("done")
