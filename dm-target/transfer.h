@@ -54,7 +54,7 @@
 struct mirror;
 
 #define JOIN_SECONDS		10U
-#define JOIN_SECONDS_MOST	1280U
+#define JOIN_SECONDS_MOST	320U
 #define LOOK_SECONDS		2
 #define START_MS_MOST		60000U
 #define TRANSFER_RESERVE	8
