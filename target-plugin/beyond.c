@@ -80,14 +80,15 @@ typedef unsigned int (*read_parts)(struct dcd_engine *e, u64 sector, void *buf, 
 /*
  * The slots of the leg that names this log; one of them is enough, as with whoever else reads them.
  * @sectors: the size of the data disk, today's (when it is opened, too, and has grown) or an
- * earlier one, at the end of which they lie; 0: there is none, unless an end couldn't be read.
+ * earlier one, at the end of which they lie; 0: there is none. -EIO: @sectors is one of which the
+ * end can't be read.
  * @unread: how many couldn't be.
  */
 static int read_slots(struct dcd_engine *e, void *slots, read_parts read, u64 *sectors,
 		      unsigned int *unread)
 {
 	u64 size = test_knob(end_as_told) ? e->data.sectors : bdev_nr_sectors(e->data.bdev);
-	int r = 0;
+	u64 bad = 0;
 	u32 i;
 
 	static_assert(LOCKSTEP_SLOTS == DCD_PARTS);
@@ -97,14 +98,14 @@ static int read_slots(struct dcd_engine *e, void *slots, read_parts read, u64 *s
 			continue;
 		*unread = read(e, lockstep_slots_start(*sectors), slots, LOCKSTEP_SLOT_BYTES);
 		if (*unread == LOCKSTEP_SLOTS)
-			r = -EIO;
+			bad = *sectors;
 		if (dcd_leg_names(slots, *sectors, e->super.uuid))
 			return 0;
 		if (test_knob(first_leg) && dcd_leg_slots(slots, *sectors))
 			break;
 	}
-	*sectors = 0;
-	return r;
+	*sectors = bad;
+	return bad ? -EIO : 0;
 }
 
 /* No leg names this log: is there one at the end that has been given another log since? */
@@ -136,8 +137,9 @@ static int ask_leg(struct dcd_engine *e, u64 *applied)
 	if (r && test_knob(mute_is_well))
 		r = 0;
 	if (r)
-		pr_err("dcd: %s: the end of the data disk %pg can't be read, so it isn't known whether that was used without the log %pg: error %d; the DCD isn't opened. Try again when it can be read; if it is a bad place for good, write over the last 8 KiB, which are lost\n",
-		       e->name, e->data.bdev, e->log.bdev, r);
+		pr_err("dcd: %s: the end of the data disk %pg, of now or before it has grown, can't be read: %u sectors from %llu on; so it isn't known whether it was used without the log %pg: the DCD isn't opened. Try again when they can be read; if they are bad for good, write over them\n",
+		       e->name, e->data.bdev, (unsigned int)LOCKSTEP_SLOTS_SECTORS,
+		       lockstep_slots_start(sectors), e->log.bdev);
 	if (!r && !sectors && has_another(e, slots)) {
 		pr_err("dcd: %s: the data disk %pg is a mirror's leg that has another log by now than %pg (uuid %pU): nothing of this one may be written there. To use it again: dcd format; is that leg no more: lockstep-meta wipe --force\n",
 		       e->name, e->data.bdev, e->log.bdev, e->super.uuid);
@@ -249,6 +251,8 @@ int dcd_beyond_leg(struct dcd_engine *e, u64 *sectors)
 	if (slots && !test_knob(leg_grown_away))
 		r = read_slots(e, slots, read_as_the_lun, sectors, &unread);
 	kfree(slots);
+	if (r)
+		*sectors = 0;
 	return r;
 }
 

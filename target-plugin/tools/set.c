@@ -32,22 +32,25 @@ static u64 kernel_knows(const struct set *s)
 	return most;
 }
 
-/* At the end of how many @sectors the leg that names this log lies. True: an end can't be read. */
+/* At the end of how many @sectors the leg that names this log lies; or true: can't that be read? */
 static bool look_for_leg(const struct set *s, u8 slots[LOCKSTEP_SLOTS_BYTES], u64 *sectors)
 {
 	u8 unread[LOCKSTEP_SLOTS_BYTES >> SECTOR_SHIFT];
-	bool bad = false;
+	u64 bad = 0;
 
 	for (u32 i = 0; i < DCD_ENDS; i++) {
 		*sectors = dcd_data_end(&s->super.super, s->data.bytes >> SECTOR_SHIFT, i);
 		if (!lockstep_slots_start(*sectors))
 			continue;
-		bad |= device_read_around(&s->data, slots, LOCKSTEP_SLOTS_BYTES,
-					  lockstep_slots_start(*sectors) * 512,
-					  unread) == sizeof(unread);
+		if (device_read_around(&s->data, slots, LOCKSTEP_SLOTS_BYTES,
+				       lockstep_slots_start(*sectors) * 512,
+				       unread) == sizeof(unread))
+			bad = *sectors;
 		if (dcd_leg_names(slots, *sectors, s->super.super.uuid))
 			return false;
 	}
+	if (bad)
+		*sectors = bad;
 	return bad;
 }
 
@@ -60,12 +63,16 @@ static int find_left(struct set *s)
 	u64 end = s->has_data ? s->data.bytes >> SECTOR_SHIFT : 0, sectors;
 	u8 slots[LOCKSTEP_SLOTS_BYTES], unread[LOCKSTEP_SLOTS_BYTES >> SECTOR_SHIFT];
 	const u8 *uuid = s->super.super.uuid;
+	char text[512];
 	u64 applied;
 
 	if (!lockstep_slots_start(end) || s->super.reason == DCD_RETIRED)
 		return 0;
-	if (look_for_leg(s, slots, &sectors))
-		return refuse(s, "data_unread", s->data.path, "its end can't be read, so it isn't known whether it was used without this log: nothing of the log is written there. If that is a bad place for good, write over its last 8 KiB, which are lost");
+	if (look_for_leg(s, slots, &sectors)) {
+		snprintf(text, sizeof(text), "its end, of now or before it has grown, can't be read: %u sectors from %" PRIu64 " on; so it isn't known whether it was used without this log: nothing of the log is written there. If they are bad for good, write over them",
+			 (u32)LOCKSTEP_SLOTS_SECTORS, (uint64_t)lockstep_slots_start(sectors));
+		return refuse(s, "data_unread", s->data.path, text);
+	}
 	if (!dcd_leg_names(slots, sectors, uuid)) {
 		device_read_around(&s->data, slots, sizeof(slots), lockstep_slots_start(end) * 512,
 				   unread);
