@@ -99,7 +99,7 @@ def test_power_cuts(scenario: str, words: tuple[str, ...], part: int) -> None:
 @pytest.mark.parametrize(
     ("axis", "of"),
     [
-        (PLAIN, 1), (f"queue=few {PLAIN}", 10), (f"cache=on {PLAIN}", 10),
+        (f"shorter=1 {PLAIN}", 1), (f"queue=few {PLAIN}", 10), (f"cache=on {PLAIN}", 10),
         (f"with={IN_PART}", 60), (f"with={ANEW}", 60), (f"with={LATE}", 60),
         ("policy=block", 40), ("policy=error", 80), ("log=small", 40), ("size=more", 40),
         ("size=more policy=block log=small", 80), ("queue=few policy=block log=small", 80),

@@ -91,6 +91,10 @@ class World:
         """Nobody waits for an answer."""
         return all(one.done for one in (*self.writes, *self.zeroings))
 
+    def still(self) -> bool:
+        """The log is destaged by itself."""
+        return False
+
     @property
     def well(self) -> bool:
         return not self.faults and not self.hung and not self.rotten

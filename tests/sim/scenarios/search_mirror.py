@@ -19,7 +19,7 @@ import time
 import histories
 import searchdisks
 import searchlab
-from histories import Refused
+from histories import Refused, needless
 from locklab import base, dm
 from searchdisks import REQUESTS
 from searchlab import MIRROR, OWN, TIMEOUT_MS, World
@@ -39,12 +39,12 @@ def hang(w: World) -> None:
 
 def back(w: World) -> None:
     """The way that the mirror uses is well again."""
-    w.mend(w.way)
+    w.again(w.way)
 
 
 def old_back(w: World) -> None:
     """The other way is: what it held arrives."""
-    w.mend(w.other_way)
+    w.again(w.other_way)
 
 
 def fails(w: World) -> None:
@@ -158,7 +158,7 @@ def see(w: World) -> None:
 def local_back(w: World) -> None:
     if w.local_bad:
         raise Refused
-    w.mend(w.wire)
+    w.again(w.wire)
 
 
 def one_hangs(w: World) -> None:
@@ -324,6 +324,7 @@ def fail_local(w: World) -> None:
 
 
 def recover(w: World) -> None:
+    needless(w.still())
     w.message("recover")
 
 
@@ -336,12 +337,12 @@ def verify(w: World) -> None:
 
 
 def block(w: World) -> None:
-    w.message("policy block")
+    w.policy("block")
     w.blocks = True
 
 
 def unblock(w: World) -> None:
-    w.message("policy degrade")
+    w.policy("degrade")
     w.blocks = False
 
 

@@ -20,7 +20,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from histories import Refused
+from histories import Refused, needless
 from locklab import base, blk, dm, lio, media
 from locklab.media import MIRROR_SITE, PRIMARY_SITE
 from statelab import LOCAL, REMOTE, SLOTS, Super, create, superblock
@@ -175,6 +175,11 @@ class Disks:
 
     def mend(self, name: str) -> None:
         self._set(name, self._linear(_leg(name)))
+
+    def again(self, name: str) -> None:
+        """If it was well all the time that is nothing."""
+        needless(name not in self.holding | self.refusing | self.unread)
+        self.mend(name)
 
     def fail(self, name: str) -> None:
         """Writes fail, what was held too. Reads don't: so the leg isn't just away."""

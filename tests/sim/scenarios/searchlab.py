@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from histories import Refused
+from histories import Refused, needless
 from locklab import base, blk, dm, mirror
 from mirrorlab import FIELDS
 from searchdisks import TAIL, WAYS, WIRES, Disks
@@ -107,6 +107,14 @@ class World(Disks):
     def status(self) -> mirror.Status:
         return mirror.parse(dm.status(MIRROR))
 
+    def still(self) -> bool:
+        """Nothing is under way, no leg is away, and the cleaner comes by later than `~` waits."""
+        ended = all(one.done for one in self.writes + self.reads)
+        if self.holding or not self.there() or not ended:
+            return False
+        now = self.status()
+        return (now.health, now.action) == ("AA", "idle")
+
     def word(self, field: str) -> str:
         return self.status().rest[FIELDS.index(field)]
 
@@ -117,6 +125,10 @@ class World(Disks):
             raise Refused
         with contextlib.suppress(OSError):
             self.patient(lambda: dm.message(MIRROR, text), text, 22)
+
+    def policy(self, word: str) -> None:
+        needless(self.there() and self.word("policy") == word)
+        self.message(f"policy {word}")
 
     def patient(self, work: Callable[[], object], what: str, seconds: float = 10) -> None:
         """Whatever a leg does, an administrator's word ends."""
