@@ -119,9 +119,9 @@ struct mirror {
 	struct workqueue_struct *state_wq;	/* ordered */
 
 	/* join.h */
-	struct mutex join_lock;		/* join_enter(), but by the join's own work */
-	atomic_t join_wanted;		/* who has it, or waits for it, by join_enter() */
-	unsigned int join_seconds;	/* that a leg's answer is waited for, if nobody wants it */
+	struct mutex join_lock;		/* for messages: join_enter(), join_now() */
+	atomic_t join_wanted;		/* who waits for the end of a try, by those */
+	unsigned int join_seconds;	/* that an answer is waited for, if nobody does */
 	unsigned int join_changes;	/* changes as of the step under way */
 	bool join_needs;		/* what the other leg has; the joiner's */
 	bool join_off;
