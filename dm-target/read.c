@@ -16,6 +16,7 @@ void reads_init(struct mirror *m)
 
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		init_waitqueue_head(&m->again[leg].room);
+		spin_lock_init(&m->again[leg].lock);
 		m->again[leg].limit = READS_AGAIN_FIRST;
 	}
 }
@@ -102,10 +103,10 @@ static bool room(const struct reads_again *a, unsigned int bytes)
 
 static void enter(struct reads_again *a, unsigned int bytes)
 {
-	spin_lock_irq(&a->room.lock);
-	wait_event_lock_irq(a->room, room(a, bytes), a->room.lock);
+	spin_lock_irq(&a->lock);
+	wait_event_lock_irq(a->room, room(a, bytes), a->lock);
 	a->bytes += bytes;
-	spin_unlock_irq(&a->room.lock);
+	spin_unlock_irq(&a->lock);
 }
 
 /* @bytes: of a part; @ns: that it has taken. */
@@ -114,7 +115,7 @@ static void leave(struct mirror *m, enum leg_id leg, unsigned int bytes, u64 ns)
 	unsigned int ms = READ_ONCE(m->options.timeout[leg]) ?: REMOTE_TIMEOUT_DEFAULT;
 	struct reads_again *a = &m->again[leg];
 
-	spin_lock_irq(&a->room.lock);
+	spin_lock_irq(&a->lock);
 	a->bytes -= bytes;
 	if (!a->bytes)
 		a->limit = READS_AGAIN_FIRST;
@@ -122,8 +123,8 @@ static void leave(struct mirror *m, enum leg_id leg, unsigned int bytes, u64 ns)
 		a->limit = max(a->limit / 2, READS_AGAIN_FIRST);
 	else if (wq_has_sleeper(&a->room))
 		a->limit = min(a->limit + bytes, READS_AGAIN * READS_AGAIN_FIRST);
-	wake_up_all_locked(&a->room);
-	spin_unlock_irq(&a->room.lock);
+	spin_unlock_irq(&a->lock);
+	wake_up_all(&a->room);
 }
 
 /*

@@ -30,6 +30,7 @@
 #define LOCKSTEP_READ_H
 
 #include <linux/blk_types.h>
+#include <linux/spinlock.h>
 #include <linux/wait.h>
 
 struct mirror;
@@ -42,7 +43,8 @@ struct mirror;
 #define READS_AGAIN_FIRST	(IO_MAX_SECTORS << SECTOR_SHIFT)
 
 struct reads_again {
-	wait_queue_head_t room;		/* its lock guards the rest */
+	wait_queue_head_t room;
+	spinlock_t lock;		/* guards the rest */
 	unsigned int bytes;		/* under way */
 	unsigned int limit;		/* of them; one read may have more */
 };

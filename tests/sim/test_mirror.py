@@ -52,9 +52,12 @@ def test_a_leg_comes_back_though_every_answer_of_the_other_one_takes_long(words:
     assert run.rc == 0, run.text
 
 
+@both_kernels
 @pytest.mark.parametrize("scenario", ["mirror_bad_area", "mirror_two"])
-def test_what_queues_on_a_slow_wire_is_not_taken_for_a_leg_that_hangs(scenario: str) -> None:
-    run = lab(f"{scenario}.py", options=("--sim-timeout", "3000"))
+def test_what_queues_on_a_slow_wire_is_not_taken_for_a_leg_that_hangs(
+    scenario: str, kernel: str
+) -> None:
+    run = lab(f"{scenario}.py", kernel=kernel, options=("--sim-timeout", "3000"))
     assert run.rc == 0, run.text
 
 
