@@ -50,7 +50,7 @@ enum counter {
 	COUNT_SCATTERED_RUNS,	/* runs in them */
 	COUNT_SCATTERED_AGAIN,	/* of these: sent once more, as the command failed */
 	COUNT_SCATTERED_PUNTED,	/* runs sent singly for want of memory, or of room in the queue */
-	COUNT_PARKED,		/* runs that waited for others on the wire (window.h) */
+	COUNT_PARKED,		/* runs and reads that waited for others on the wire (window.h) */
 	COUNT_WINDOW_HALVED,	/* times that the wire was found to be slower than believed */
 	COUNT_BUDGET_WAITED,	/* writes that waited for the budget (budget.h)... */
 	COUNT_BUDGET_BACKGROUND, /* ...and background writes that did */

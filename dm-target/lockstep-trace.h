@@ -270,7 +270,7 @@ TRACE_EVENT(lockstep_scattered,
 		  !__entry->sent ? "no room" : __entry->good ? "good" : "failed", __entry->key)
 );
 
-/* A large write has returned, and the limit has changed (window.h). */
+/* A write or a read has returned, and its class' limit has changed (window.h). */
 TRACE_EVENT(lockstep_window,
 	TP_PROTO(struct mirror *m, size_t limit, size_t bytes, u64 ns),
 	TP_ARGS(m, limit, bytes, ns),

@@ -24,7 +24,7 @@ static unsigned int bytes_of(const struct write *run)
 	return run->part[LEG_REMOTE].size;
 }
 
-static bool room(const struct window_class *c, size_t bytes)
+bool window_room(const struct window_class *c, size_t bytes)
 {
 	return !c->bytes || (c->bytes < c->limit && bytes <= c->limit - c->bytes);
 }
@@ -55,7 +55,8 @@ bool window_take(struct mirror *m, struct write **runs, unsigned int nr)
 	c = class_of(m, id);
 
 	spin_lock_irqsave(&m->writes.lock, flags);
-	now = READ_ONCE(m->legs[LEG_REMOTE].dead) || (list_empty(&c->parked) && room(c, bytes));
+	now = READ_ONCE(m->legs[LEG_REMOTE].dead) ||
+	      (list_empty(&c->parked) && window_room(c, bytes));
 	for (i = 0; i < nr; i++) {
 		runs[i]->window = id;
 		if (now)
@@ -82,7 +83,7 @@ static bool unpark(struct window_class *c, struct list_head *lanes)
 		bytes += bytes_of(write_of(item));
 		item = list_next_entry(item, link);
 	}
-	if (!nr || !room(c, bytes))
+	if (!nr || !window_room(c, bytes))
 		return false;
 	for (i = 0; i < nr; i++) {
 		struct write *run = write_of(first);
@@ -94,7 +95,7 @@ static bool unpark(struct window_class *c, struct list_head *lanes)
 	return true;
 }
 
-/* ns within which a write of the class should be answered. */
+/* ns within which one of the class should be answered. */
 static u64 aim(const struct mirror *m, const struct window_class *c)
 {
 	unsigned int ms = READ_ONCE(m->options.timeout[LEG_REMOTE]) ?: REMOTE_TIMEOUT_DEFAULT;
@@ -103,31 +104,32 @@ static u64 aim(const struct mirror *m, const struct window_class *c)
 }
 
 /* It has taken too long: was it in the queue? Then halve that. */
-static void late(struct mirror *m, struct window_class *c, const struct write *run, u64 now)
+static void late(struct mirror *m, struct window_class *c, u64 sent_at, u64 now)
 {
 	/* It has seen a longer queue than there is now. */
-	if (run->sent_at < c->halved)
+	if (sent_at < c->halved)
 		return;
 	if (c->limit > c->least) {
 		c->limit = max(c->limit / 2, c->least);
 		c->halved = now;
 		count(&m->counters, COUNT_WINDOW_HALVED);
 	} else {
-		c->lone = now - run->sent_at;
+		c->lone = now - sent_at;
 	}
 }
 
-static void follow(struct mirror *m, struct window_class *c, const struct write *run)
+void window_back(struct mirror *m, struct window_class *c, unsigned int bytes, u64 sent_at)
 {
-	u64 now = ktime_get_ns(), took = now - run->sent_at;
+	u64 now = ktime_get_ns(), took = now - sent_at;
 	size_t old = c->limit;
 
+	c->bytes -= bytes;
 	if (took > clamp(WINDOW_LONE * c->lone, aim(m, c), aim(m, c) * c->part / 2)) {
-		late(m, c, run, now);
+		late(m, c, sent_at, now);
 	} else {
 		c->lone = min(c->lone, took);
 		if (!list_empty(&c->parked))
-			c->limit += c->halved ? bytes_of(run) / 8 : bytes_of(run);
+			c->limit += c->halved ? bytes / 8 : bytes;
 	}
 	if (c->limit != old)
 		trace_lockstep_window(m, c->limit, c->bytes, took);
@@ -148,8 +150,7 @@ void window_returned(struct write *run)
 	c = class_of(m, run->window);
 
 	spin_lock_irqsave(&m->writes.lock, flags);
-	c->bytes -= bytes_of(run);
-	follow(m, c, run);
+	window_back(m, c, bytes_of(run), run->sent_at);
 	run->sent_at = 0;
 	/* What is parked for a dead leg is dropped, by who has given it up. */
 	while (!READ_ONCE(m->legs[LEG_REMOTE].dead) && unpark(c, lanes))
@@ -169,16 +170,17 @@ void window_drop(struct mirror *m, struct list_head *items)
 		list_splice_tail_init(&class_of(m, id)->parked, items);
 }
 
+void window_class_init(struct window_class *c, size_t first, size_t least, unsigned int part)
+{
+	c->limit = first;
+	c->least = least;
+	c->part = part;
+	INIT_LIST_HEAD(&c->parked);
+}
+
 void window_init(struct mirror *m)
 {
-	enum window_class_id id;
-
-	for (id = 0; id < WINDOWS; id++) {
-		struct window_class *c = class_of(m, id);
-
-		c->limit = WINDOW_FIRST;
-		c->least = id == WINDOW_OF_SMALL ? WINDOW_SMALL_LEAST : WINDOW_LEAST;
-		c->part = id == WINDOW_OF_SMALL ? WINDOW_SMALL_PART : WINDOW_PART;
-		INIT_LIST_HEAD(&c->parked);
-	}
+	window_class_init(class_of(m, WINDOW_OF_SMALL), WINDOW_FIRST, WINDOW_SMALL_LEAST,
+			  WINDOW_SMALL_PART);
+	window_class_init(class_of(m, WINDOW_OF_LARGE), WINDOW_FIRST, WINDOW_LEAST, WINDOW_PART);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Window: how many bytes of writes are on the way to the remote leg.
+ * Window: how many bytes of the callers' writes and reads are on the way to the remote leg.
  *
  * Why: what the device is given at once queues there, and a request that queues is as old as one
  * that hangs (watch.h): a burst of small writes that the wire takes 20 s for has requests of 20 s,
@@ -17,19 +17,23 @@
  * somebody's commit more often than not. What isn't a caller's write isn't counted: a
  * resync chooses its chunks by the time that they take (throttle.h).
  *
+ * Reads are a class, too (bounce.h parks them): what eight readers have asked for at once fills a
+ * slow wire for half a minute, and whatever else comes by it is as late: another mirror's writes,
+ * which took that for a leg that hangs; the metadata of a leg that is to come back; `lockstep
+ * assemble`, which failed as long as another mirror read.
+ *
  * The limit follows the wire, so that a write is answered within about a part of remote_timeout
  * (of its default, if that is never): a WINDOW_PART, small ones a WINDOW_SMALL_PART.
  *  - one that took longer halves it, but only if it was sent since the last time;
  *  - else, if others are parked, it grows: by all that returns until it has been
  *    halved once (so it doubles in a round trip), by an eighth of that afterwards.
- * It starts at WINDOW_FIRST and isn't less than WINDOW_LEAST, WINDOW_SMALL_LEAST for small
- * ones. A write that takes longer with no more than that on the way isn't late for a queue of
- * ours, and a shorter one wouldn't help it: the way is far (what is beyond the first burst takes
- * two round trips), or the leg slow. From then on WINDOW_LONE times that is allowed
- * (but half of remote_timeout at most), until others take less. So a wire where a lone
- * write takes less than a sixth of remote_timeout isn't left idle for long. 7 MiB at 155
- * Mbit/s and 400 ms take 25 s the first time, then 6 (always 128 KiB on the way: 45; no
- * window: 9, then 8).
+ * It starts at WINDOW_FIRST, of reads at WINDOW_LEAST, and isn't less than WINDOW_LEAST,
+ * WINDOW_SMALL_LEAST for small ones. What takes longer with no more than that on the way isn't
+ * late for a queue of ours, and a shorter one wouldn't help it: the way is far (what is beyond the
+ * first burst takes two round trips), or the leg slow. From then on WINDOW_LONE times that is
+ * allowed (but half of remote_timeout at most), until others take less. So a wire where a lone
+ * write takes less than a sixth of remote_timeout isn't left idle for long. 7 MiB at 155 Mbit/s and
+ * 400 ms take 25 s the first time, then 6 (always 128 KiB on the way: 45; no window: 9, then 8).
  *
  * Why a 16th: a commit beside a burst waits for what is on the way. Measured
  * (mirror_window.py: 7 MiB at 3 Mbit/s and 14 ms, a small write with FUA always beside
@@ -47,7 +51,7 @@
  * A wire that becomes slower by a hundred times within a second has been given too much by
  * then: such a leg may be given up, and comes back.
  *
- * Locking: writes.lock guards all of it.
+ * Locking: writes.lock guards the writes', bounces.lock the reads'.
  */
 #ifndef LOCKSTEP_WINDOW_H
 #define LOCKSTEP_WINDOW_H
@@ -78,13 +82,24 @@ struct window_class {
 	size_t least;			/* of the limit */
 	unsigned int part;		/* of remote_timeout */
 	u64 halved;			/* ktime, ns; 0: never */
-	u64 lone;			/* ns: a write took, limit at its least; 0: no matter */
-	struct list_head parked;	/* the remote parts' items of runs (batch.h) */
+	u64 lone;			/* ns: one took, limit at its least; 0: no matter */
+	struct list_head parked;	/* sender items; of writes: runs' remote parts (batch.h) */
 };
 
 struct window {
 	struct window_class classes[WINDOWS];
 };
+
+/* May so many bytes more be on the way? Any context, with the class' lock. */
+bool __must_check window_room(const struct window_class *c, size_t bytes);
+
+/*
+ * So many bytes, which were counted in c->bytes at @sent_at (ktime, ns), have returned: the limit
+ * follows. Likewise.
+ */
+void window_back(struct mirror *m, struct window_class *c, unsigned int bytes, u64 sent_at);
+
+void window_class_init(struct window_class *c, size_t first, size_t least, unsigned int part);
 
 void window_init(struct mirror *m);
 

@@ -53,11 +53,14 @@ def test_a_leg_comes_back_though_every_answer_of_the_other_one_takes_long(words:
 
 
 @both_kernels
-@pytest.mark.parametrize("scenario", ["mirror_bad_area", "mirror_two"])
+@pytest.mark.parametrize("words", [
+    "mirror_bad_area.py", "mirror_beside.py start", "mirror_beside.py blip",
+    "mirror_beside.py assemble",
+])  # fmt: skip
 def test_what_queues_on_a_slow_wire_is_not_taken_for_a_leg_that_hangs(
-    scenario: str, kernel: str
+    words: str, kernel: str
 ) -> None:
-    run = lab(f"{scenario}.py", kernel=kernel, options=("--sim-timeout", "3000"))
+    run = lab(*words.split(), kernel=kernel, options=("--sim-timeout", "3000"))
     assert run.rc == 0, run.text
 
 
@@ -76,9 +79,11 @@ def test_zeroes_that_have_to_be_written_are_taken_for_a_leg_that_hangs() -> None
 
 @pytest.mark.control
 @pytest.mark.parametrize(("words", "knob", "says"), [
-    ("mirror_readers.py block 8 128 600", "one_patience", "in sync: "),
+    ("mirror_readers.py block 8 128 600", "one_patience reads_at_once", "in sync: "),
     ("mirror_bad_area.py", "again_at_once", "Input/output error"),
-    ("mirror_two.py", "one_start", "no start: "),
+    ("mirror_beside.py start", "one_start reads_at_once", "no start: "),
+    ("mirror_beside.py blip", "reads_at_once", "in vain for: whole"),
+    ("mirror_beside.py assemble", "reads_at_once", "doesn't answer"),
 ])  # fmt: skip
 def test_what_queues_on_a_slow_wire_is_taken_for_a_leg_that_hangs(
     words: str, knob: str, says: str
@@ -92,13 +97,20 @@ def test_what_queues_on_a_slow_wire_is_taken_for_a_leg_that_hangs(
     ("part", "kernel"),
     # Its simulated minutes of a full wire cost the checked kernel too much.
     [
-        *((part, "plain") for part in ("wire", "commands", "small", "far", "legs")),
+        *((part, "plain") for part in ("wire", "commands", "small", "far", "reads", "legs")),
         ("legs", "checked"),
     ],
 )
-def test_writes_wait_for_the_wire(part: str, kernel: str) -> None:
-    run = lab("mirror_window.py", part, kernel=kernel)
+def test_who_waits_for_the_wire(part: str, kernel: str) -> None:
+    run = lab("mirror_window.py", part, kernel=kernel, options=("--sim-timeout", "900"))
     assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+def test_reads_that_wait_for_nothing_cost_the_session() -> None:
+    options = ("--sim-timeout", "900", *knobs("dm_lockstep", "reads_at_once"))
+    run = lab("mirror_window.py", "reads", options=options)
+    assert run.rc and "Input/output error" in run.text, run.text
 
 
 @pytest.mark.control

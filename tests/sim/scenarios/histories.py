@@ -45,7 +45,7 @@ class Refused(Exception):
     """The event can't happen in this state: the history is no other than the one without it."""
 
 
-def needless(nothing: bool) -> None:  # noqa: FBT001
+def needless(nothing: bool) -> None:
     """The event changes nothing: of shorter histories the one without it is enough."""
     if nothing and SHORTER["shorter"]:
         raise Refused

@@ -8,25 +8,17 @@ import threading
 import time
 from functools import partial
 
-import statelab
-from locklab import base, blk, iscsi, lio, mirror, ram, wire
-from mirrorlab import Leg
+from locklab import base, blk
+from slowlab import Site
 from statelab import Beside
 
-MIB = 8
 READERS, PART = 8, 128
 BAD = READERS * PART  # sectors, the first ones
 TURNS = 3
 
-line = wire.Wire("none")
-disk = ram.Ram("mdata", MIB)
-target = lio.Target(lio.iblock("leg", disk.node))
-session = iscsi.Session(**{"node.session.timeo.replacement_timeout": "120"})
-remote = session.login()
-local = Leg("llocal", mib=MIB)
-statelab.create(local.node, remote, "--assume-clean")
-size = statelab.super_of(local.node).data_sectors
-m = mirror.Mirror(local.node, remote, "rejoin", 5, name="mirror", sectors=size)
+site = Site()
+local = site.locals[0]
+m = site.mirror(0, "rejoin", 5)
 
 
 def data(number: int) -> bytes:
@@ -50,7 +42,7 @@ def write(over: threading.Event) -> None:
 with blk.Disk(m.node) as disk_:
     for number in range(READERS):
         disk_.write(number * PART, data(number))
-line.profile("wan")
+site.slow()
 base.step(f"the local disk can't read {BAD} sectors")
 local.bad_reads(0, BAD - 1)
 over = threading.Event()

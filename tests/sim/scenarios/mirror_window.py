@@ -6,6 +6,7 @@ wire: a burst that takes longer than remote_timeout costs no leg, and a commit b
 commands: so do commands of many small writes.
 small: and small writes by themselves, of which a queue may be as old as a leg that hangs.
 far: where each write takes long, however little is on the way, many are on the way all the same.
+reads: so do reads; a wire that is far, or fast, is used as before.
 legs: whatever becomes of the leg while writes are parked.
 """
 
@@ -177,6 +178,35 @@ def far() -> None:
     whole_again(legs, burst)
 
 
+def reads() -> None:
+    """8 MiB from the remote leg alone, as much at once as a read-ahead of 4 MiB: twice each."""
+    with pair.pair("iblock", "none", mib=8) as both:
+        device = pair.mirrored(both)
+        device.message("fail local")
+        for profile, *most in (("outsourcing-200", 12, 8), ("lan", 2, 2), ("wan", 300, 300)):
+            base.step(f"{profile}: 32 readers of 128 KiB")
+            both.wire.profile(profile)
+            for seconds in most:
+                read_whole(device, seconds)
+
+
+def read_whole(device: Mirror, most: float) -> None:
+    began = time.monotonic()
+    parts = iter(range(0, 16 << 10, LARGE))
+
+    def read() -> None:
+        for at in parts:
+            disk.read(at, LARGE)
+
+    with blk.Disk(device.node, write=False) as disk:
+        for one in [Beside(read) for _ in range(32)]:
+            one.result()
+    took = time.monotonic() - began
+    print(f"  {took:.3f} s, {told(device, 'parked')} parked", flush=True)
+    base.equal(device.status().health, "DA", "health")
+    base.expect(took < most, f"that is more than {most} s")
+
+
 def parked(what: str, *, timeout_ms: int = TIMEOUT_MS, slow_ms: int = 1000) -> tuple[Pair, Burst]:
     base.step(what)
     legs = Pair("nosync", "remote_timeout", timeout_ms)
@@ -269,7 +299,8 @@ def legs_die() -> None:
 
 
 PARTS = {
-    "wire": on_the_wire, "commands": commands, "small": small, "far": far, "legs": legs_die,
+    "wire": on_the_wire, "commands": commands, "small": small, "far": far, "reads": reads,
+    "legs": legs_die,
 }  # fmt: skip
 for name in base.words(1, PARTS) or ["legs"]:
     PARTS[name]()

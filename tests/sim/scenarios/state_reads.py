@@ -5,6 +5,7 @@ later. (bounce.h)
     state_reads.py [PART...]
 """
 
+import errno
 import mmap
 import os
 import time
@@ -163,6 +164,86 @@ def remote() -> None:
     pair.close()
 
 
+def of_remote(pair: Pair, count: int, part: int = 64) -> list[Read]:
+    """Reads that only the remote leg can answer: so many that most are parked (window.h)."""
+    before = pair.count("parked")
+    reads = [Read(pair.node, 0, part) for _ in range(count)]
+    base.until(lambda: pair.count("parked") - before > count / 2, "most to be parked")
+    return reads
+
+
+def all_answered(reads: list[Read], seconds: float) -> None:
+    for read in reads:
+        base.equal(read.result(seconds), sectors(1, 0, len(read.memory) // 512), "the answer")
+        read.close()
+
+
+def parked() -> None:
+    base.step("a crowd reads the remote leg, which hangs, and the local one becomes in sync")
+    pair = Pair(*OPTIONS)
+    pair.put(0, 64)
+    pair.message("fail local")
+    pair.put(640)
+    disk, end = pair.remote.disk, pair.remote.disk.sectors
+    dm.reload(pair.remote.name, f"0 64 delay {disk.node} 0 600000\n"
+                                f"64 {end - 64} linear {disk.node} 64")  # fmt: skip
+    reads = of_remote(pair, 24)
+    pair.message("recover local")
+    all_answered(reads, 2 * IN_TIME)
+    pair.wait("AD", "alone")
+    base.equal(pair.count("reads_abandoned"), len(reads), "reads abandoned")
+    Beside(pair.remote.well).result(700)  # it waits for what is delayed
+    pair.good_end("a crowd of the remote leg's")
+    pair.close()
+
+
+def parked_slow(how: str) -> None:
+    base.step(f"{how} while reads of the remote leg are parked: they end in their turn")
+    pair = Pair(*OPTIONS)
+    pair.put(0, 256)
+    pair.message("fail local")
+    pair.put(640)
+    pair.remote.set(data="lag:200")
+    reads = of_remote(pair, 12, 256)
+    if how == "suspend":
+        Beside(lambda: dm.suspend(pair.name)).result(10)
+        dm.resume(pair.name)
+    elif how == "reload":
+        Beside(lambda: dm.reload(pair.name, pair.table())).result(10)
+    all_answered(reads, 10)
+    pair.remote.well()
+    pair.message("recover local")
+    pair.good_end(how)
+    pair.close()
+
+
+def parked_gone() -> None:
+    base.step("the only leg fails while its reads are parked: each has an error, and none waits")
+    pair = Pair(*OPTIONS)
+    pair.put(0, 256)
+    pair.message("fail local")
+    pair.put(640)
+    pair.remote.set(data="lag:200")
+    reads = of_remote(pair, 12, 256)
+    # dm-delay holds nothing while it is exchanged.
+    time.sleep(0.1)
+    pair.remote.gone()
+    failed = 0
+    for read in reads:
+        try:
+            read.result(5)
+        except OSError as err:
+            base.equal(err.errno, errno.EIO, "its error")
+            failed += 1
+        read.close()
+    print(f"  {failed} of {len(reads)} have an error", flush=True)
+    base.expect(failed, "none has an error")
+    pair.remote.well()
+    pair.message("recover local")
+    pair.good_end("gone")
+    pair.close()
+
+
 def large() -> None:
     base.step("a read that is larger than one piece, whole and from both legs")
     pair = Pair(*OPTIONS)
@@ -190,6 +271,11 @@ PARTS: dict[str, Callable[[], None]] = {
     "removed": removed,
     "queue": queue,
     "remote": remote,
+    "parked": parked,
+    "parked_slow": lambda: parked_slow("nothing"),
+    "parked_suspend": lambda: parked_slow("suspend"),
+    "parked_reload": lambda: parked_slow("reload"),
+    "parked_gone": parked_gone,
 }
 for part in base.words(1, PARTS) or PARTS:
     PARTS[part]()

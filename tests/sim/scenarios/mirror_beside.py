@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Two mirrors by one slow wire. The local disk of the one dies, and its application reads what it
+can: that is no reason to keep the other one down.
+
+start: the other one's local disk has died, too, and it gets a new one: its new table starts.
+blip: the wire is cut for a moment, and the other one's remote leg given up: it comes back for good.
+assemble: the other one is stopped, and `lockstep assemble` starts it.
+"""
+
+import time
+
+import clilab
+import statelab
+from locklab import base, blk, dm, mirror
+from mirrorlab import Leg
+from slowlab import MIB, Readers, Site, data_sectors, lose_local
+
+
+def whole(m: mirror.Mirror, most_s: float) -> None:
+    base.until(lambda: (m.status().health, m.status().action) == ("AA", "idle"), "whole", most_s)
+
+
+def start() -> None:
+    site = Site(2)
+    one, other = (site.mirror(n, "rejoin", 5) for n in range(2))
+    site.slow()
+    for leg, m in zip(site.locals, (one, other), strict=True):
+        lose_local(leg, m.name)
+    reading = Readers(other.name)
+    time.sleep(20)
+    base.step("another local disk for the one that isn't read")
+    new = Leg("new", mib=MIB)
+    statelab.meta("join", "--no-search", "--source", site.remotes[0], "--leg", "local", new.node)
+    table = mirror.table(new.node, site.remotes[0], sectors=data_sectors(new.node))
+    dm.load(one.name, table)
+    dm.suspend(one.name, flush=False)
+    began = time.monotonic()
+    # As the monitor does.
+    while not resumes(one.name):
+        base.expect(time.monotonic() - began < 600, f"no start: {dm.status(one.name)}")
+        time.sleep(10)
+    print(f"  started after {time.monotonic() - began:.0f} s", flush=True)
+    with blk.Disk(one.node) as disk:
+        disk.write(16, blk.pattern("goes on", 8))
+    reading.end()
+
+
+def resumes(name: str) -> bool:
+    try:
+        dm.resume(name)
+    except OSError:
+        return False
+    return True
+
+
+def blip() -> None:
+    site = Site(2)
+    one, other = (site.mirror(n, "rejoin", 5) for n in range(2))
+    site.slow()
+    lose_local(site.locals[1], other.name)
+    base.step("the wire is cut until the other one's remote leg is given up")
+    site.line.cut()
+    with blk.Disk(one.node) as disk:
+        disk.write(0, blk.pattern("without it", 8))
+    base.until(lambda: one.status().health == "AD", "the local leg alone", 120)
+    site.line.mend("wan")
+    reading = Readers(other.name)
+    began = time.monotonic()
+    whole(one, 300)
+    print(f"  in sync after {time.monotonic() - began:.0f} s", flush=True)
+    for _ in range(60):
+        base.equal(one.status().health, "AA", "the other one")
+        with blk.Disk(one.node) as disk:
+            disk.write(0, blk.pattern("beside", 8))
+        time.sleep(1)
+    base.expect(reading.done, "nobody has read")
+    reading.end()
+
+
+def assemble() -> None:
+    site = Site(2)
+    for name, leg, remote in zip("ab", site.locals, site.remotes, strict=True):
+        clilab.good("create", name, leg.node, remote, "--assume-clean", "--yes")
+    site.slow()
+    lose_local(site.locals[1], "b")
+    reading = Readers("b")
+    time.sleep(20)
+    clilab.good("stop", "a")
+    began = time.monotonic()
+    clilab.good("assemble", "a")
+    print(f"  assembled after {time.monotonic() - began:.0f} s", flush=True)
+    base.expect(reading.done, "nobody has read")
+    reading.end()
+
+
+PARTS = {"start": start, "blip": blip, "assemble": assemble}
+(name,) = base.words(1, PARTS)
+PARTS[name]()
+base.step("done")
