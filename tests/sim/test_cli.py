@@ -8,9 +8,11 @@ from labrun import lab
 
 # On the plain kernel alone: what they make the module do other scenarios do on the checked one,
 # where a start of Python takes seconds, and these start it a hundred times.
-SCENARIOS = ["cli_devices", "cli_create", "cli_iscsi", "cli_life", "cli_verify", "cli_guess",
-             "cli_takeover", "cli_samelun", "cli_stalled",
-             "cli_nowrite"]  # fmt: skip
+LONG = ("cli_samelun", "cli_stalled", "cli_nowrite")
+SCENARIOS = [
+    "cli_devices", "cli_create", "cli_iscsi", "cli_life", "cli_verify", "cli_guess", "cli_takeover",
+    *(pytest.param(one, marks=pytest.mark.long) for one in LONG),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("part", ["readd", "lost", "made", "bare"])

@@ -24,7 +24,7 @@ import labrun
 import pytest
 
 TREE = Path(__file__).resolve().parents[2]
-CUTS = int(os.environ.get("LOCKSTEP_CUTS", "30"))
+CUTS = int(os.environ.get("LOCKSTEP_CUTS", "15"))
 FIRST = int(os.environ.get("LAB_SEED", "1"))
 LOSS = re.compile(r"(lost|stale|mixed|foreign|misplaced|phantom|differ): sector \d+")
 
@@ -137,7 +137,7 @@ def test_parts_of_a_batch_are_reported() -> None:
     assert done.returncode == 1 and "a part of a batch is there" in done.stdout, done.stdout
 
 
-TAKEOVERS = int(os.environ.get("LOCKSTEP_TAKEOVERS", "12"))
+TAKEOVERS = int(os.environ.get("LOCKSTEP_TAKEOVERS", "8"))
 
 
 @pytest.mark.parametrize("nvram", ["lab", "none"])

@@ -12,7 +12,10 @@ SCENARIOS = ("rtslib_targetcli", "rtslib_refused", "rtslib_no_module", "rtslib_s
 # refuses is the same there, and its starts are slow. And none that unloads a module: User Mode
 # Linux leaves KASAN's marks on its memory, and whoever gets that memory next is reported.
 CHECKED = ("rtslib_state", "rtslib_digests")
-RUNS = [(s, "plain") for s in SCENARIOS] + [
+LONG = ("rtslib_no_module", "rtslib_digests")
+RUNS = [
+    pytest.param(s, "plain", marks=pytest.mark.long if s in LONG else ()) for s in SCENARIOS
+] + [
     pytest.param(s, "checked", marks=pytest.mark.long) for s in CHECKED
 ]
 
