@@ -137,6 +137,8 @@ unsigned int write_abandon(struct mirror *m, enum leg_id leg)
 			abandon_unsent(write_of(item), LEG_REMOTE);
 	}
 	bounces_abandon(m, leg);
+	if (leg == LEG_REMOTE)
+		read_window_drop(m);
 	sender_drop(&m->legs[leg].sender);
 	writes_other_returned(m, leg);
 	mutex_unlock(&ws->abandoning);

@@ -2,7 +2,6 @@
 #include "bounce.h"
 
 #include <linux/bio.h>
-#include <linux/ktime.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 
@@ -10,7 +9,6 @@
 #include "lockstep-test.h"
 #include "mirror.h"
 
-TEST_KNOB(bool, reads_at_once, "reads are sent however many are on the way");
 TEST_KNOB(bool, no_bounce, "a read has its caller's pages, whatever the leg's timeout is");
 
 #define BOUNCE_GFP	(GFP_NOIO | __GFP_NORETRY | __GFP_NOWARN)
@@ -22,10 +20,8 @@ struct bounce {
 	struct mirror *m;
 	enum leg_id leg;
 	struct mirror_io *io;		/* the caller's; gone once it was abandoned */
-	bool abandoned;			/* bounces.lock, and the next */
-	u64 sent_at;			/* ktime, ns; 0: the window doesn't count it */
-	unsigned int bytes;
-	struct sender_item item;	/* in the window's parked, or the sender's */
+	bool abandoned;			/* bounces.lock */
+	struct read_item sent;
 	unsigned int nr_pages;
 	struct bio bio;
 	struct bio_vec vecs[IO_MAX_PAGES];
@@ -56,11 +52,6 @@ static struct bounce *alloc_bounce(unsigned int bytes)
 		bytes -= len;
 	}
 	return b;
-}
-
-static struct bounce *of_item(struct sender_item *item)
-{
-	return container_of(item, struct bounce, item);
 }
 
 static bool is_dead(const struct mirror *m, enum leg_id leg)
@@ -98,52 +89,6 @@ static void give_room_back(struct bounces *bs, unsigned int bytes)
 	spin_unlock_irq(&bs->lock);
 }
 
-/* Under the lock: it is counted from now on. */
-static void on_the_way(struct window_class *c, struct bounce *b)
-{
-	b->sent_at = ktime_get_ns();
-	c->bytes += b->bytes;
-}
-
-/*
- * Under the lock: it goes to the leg now, if the window has room for it and nothing was there
- * before; else it is parked.
- */
-static bool may_go(struct bounce *b)
-{
-	struct window_class *c = &b->m->bounces.window;
-
-	if (b->leg != LEG_REMOTE || test_knob(reads_at_once))
-		return true;
-	if (list_empty(&c->parked) && window_room(c, b->bytes)) {
-		on_the_way(c, b);
-		return true;
-	}
-	list_add_tail(&b->item.link, &c->parked);
-	count(&b->m->counters, COUNT_PARKED);
-	return false;
-}
-
-/*
- * Under the lock: one that has been on the way has returned. What there is room for now goes to
- * @items; what is parked for a dead leg is dropped, by who has given it up.
- */
-static void unpark(struct bounce *returned, struct list_head *items)
-{
-	struct mirror *m = returned->m;
-	struct window_class *c = &m->bounces.window;
-	struct bounce *b;
-
-	window_back(m, c, returned->bytes, returned->sent_at);
-	while (!is_dead(m, LEG_REMOTE) && !list_empty(&c->parked)) {
-		b = of_item(list_first_entry(&c->parked, struct sender_item, link));
-		if (!window_room(c, b->bytes))
-			break;
-		on_the_way(c, b);
-		list_move_tail(&b->item.link, items);
-	}
-}
-
 /* It has returned from the leg; or was never sent: nobody was asked, nobody has given an error. */
 static void bounce_over(struct bounce *b, blk_status_t status, bool sent)
 {
@@ -152,22 +97,19 @@ static void bounce_over(struct bounce *b, blk_status_t status, bool sent)
 	enum leg_id leg = b->leg;
 	struct bio *bio = NULL;
 	unsigned long flags;
-	LIST_HEAD(unparked);
 
+	read_window_returned(m, &b->sent);
 	spin_lock_irqsave(&bs->lock, flags);
-	if (b->sent_at)
-		unpark(b, &unparked);
 	if (!b->abandoned) {
 		list_del(&b->link);
 		bio = b->io->bio;
 		b->io->unanswered = !sent;
-		give_room(bs, b->bytes);
+		give_room(bs, b->sent.bytes);
 	}
 	spin_unlock_irqrestore(&bs->lock, flags);
-	sender_give(&m->legs[leg].sender, LANE_URGENT, &unparked);
 
 	if (bio && !status) {
-		b->bio.bi_iter = (struct bvec_iter){ .bi_size = b->bytes };
+		b->bio.bi_iter = (struct bvec_iter){ .bi_size = b->sent.bytes };
 		bio_copy_data(bio, &b->bio);
 	}
 	bio_uninit(&b->bio);
@@ -185,8 +127,13 @@ static void bounce_done(struct bio *bio)
 {
 	struct bounce *b = bio->bi_private;
 
-	sender_returned(&b->m->legs[b->leg].sender, &b->item);
+	sender_returned(&b->m->legs[b->leg].sender, &b->sent.item);
 	bounce_over(b, bio->bi_status, true);
+}
+
+static struct bounce *of_item(struct sender_item *item)
+{
+	return container_of(item, struct bounce, sent.item);
 }
 
 static void send_bounce(struct sender_item **items, unsigned int nr)
@@ -209,19 +156,14 @@ bool bounce_wanted(const struct mirror *m, enum leg_id leg)
 static bool take_off(struct bounce *b)
 {
 	struct bounces *bs = &b->m->bounces;
-	bool alive, goes = false;
+	bool alive;
 
 	spin_lock_irq(&bs->lock);
 	/* Who abandons the leg's reads has found it dead before he takes this lock. */
 	alive = !is_dead(b->m, b->leg);
-	if (alive) {
+	if (alive)
 		list_add_tail(&b->link, &bs->flying[b->leg]);
-		goes = may_go(b);
-	}
 	spin_unlock_irq(&bs->lock);
-	/* One that is parked may be over by now. */
-	if (goes)
-		sender_give_one(&b->m->legs[b->leg].sender, LANE_URGENT, &b->item);
 	return alive;
 }
 
@@ -231,6 +173,7 @@ enum bounced bounce_read(struct mirror_io *io)
 	struct mirror *m = io->m;
 	struct bounces *bs = &m->bounces;
 	unsigned int bytes = io->bio->bi_iter.bi_size;
+	struct leg *l = &m->legs[io->leg];
 	enum leg_id leg = io->leg;
 	bool room = false;
 	struct bounce *b;
@@ -247,9 +190,7 @@ enum bounced bounce_read(struct mirror_io *io)
 	b->leg = leg;
 	b->io = io;
 	b->abandoned = false;
-	b->sent_at = 0;
-	b->bytes = bytes;
-	bio_init(&b->bio, leg_bdev(&m->legs[leg]), b->vecs, b->nr_pages,
+	bio_init(&b->bio, leg_bdev(l), b->vecs, b->nr_pages,
 		 REQ_OP_READ | (io->bio->bi_opf & READ_FLAGS));
 	b->bio.bi_vcnt = b->nr_pages;
 	b->bio.bi_iter.bi_sector = io->bio->bi_iter.bi_sector;
@@ -257,13 +198,17 @@ enum bounced bounce_read(struct mirror_io *io)
 	b->bio.bi_ioprio = io->bio->bi_ioprio;
 	b->bio.bi_private = b;
 	b->bio.bi_end_io = bounce_done;
-	sender_item_init(&b->item, &ops);
+	read_item_init(&b->sent, &ops, bytes);
 	if (!take_off(b)) {
 		bio_uninit(&b->bio);
 		free_bounce(b);
 		give_room_back(bs, bytes);
 		return BOUNCE_DIED;
 	}
+	if (leg == LEG_REMOTE)
+		read_window_give(m, &b->sent);
+	else
+		sender_give_one(&l->sender, LANE_URGENT, &b->sent.item);
 	return BOUNCED;
 }
 
@@ -280,7 +225,7 @@ static unsigned int abandon_some(struct mirror *m, enum leg_id leg, struct bio_l
 		list_del(&b->link);
 		b->abandoned = true;
 		b->io->unanswered = true;
-		bs->bytes -= b->bytes;
+		bs->bytes -= b->sent.bytes;
 		bio_list_add(bios, b->io->bio);
 		nr++;
 	}
@@ -291,20 +236,6 @@ static unsigned int abandon_some(struct mirror *m, enum leg_id leg, struct bio_l
 	wake_up_all(&bs->room);
 	spin_unlock_irq(&bs->lock);
 	return nr;
-}
-
-/* All are abandoned, and the leg is dead: nothing is parked any more. */
-static void drop_parked(struct mirror *m)
-{
-	struct bounces *bs = &m->bounces;
-	struct sender_item *item, *next;
-	LIST_HEAD(parked);
-
-	spin_lock_irq(&bs->lock);
-	list_splice_init(&bs->window.parked, &parked);
-	spin_unlock_irq(&bs->lock);
-	list_for_each_entry_safe(item, next, &parked, link)
-		drop_bounce(item);
 }
 
 void bounces_abandon(struct mirror *m, enum leg_id leg)
@@ -322,8 +253,6 @@ void bounces_abandon(struct mirror *m, enum leg_id leg)
 			bio_endio(bio);		/* to read_end_io() */
 		}
 	} while (nr);
-	if (leg == LEG_REMOTE)
-		drop_parked(m);
 }
 
 void bounces_init(struct mirror *m)
@@ -335,5 +264,4 @@ void bounces_init(struct mirror *m)
 	init_waitqueue_head(&bs->room);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		INIT_LIST_HEAD(&bs->flying[leg]);
-	window_class_init(&bs->window, WINDOW_LEAST, WINDOW_LEAST, WINDOW_PART);
 }

@@ -20,9 +20,7 @@
  * isn't used again before, and its mirror lingers (registry.h). One that was still in a lane of the
  * sender is dropped, and has never been sent.
  *
- * The wire: as many bytes of the remote leg's reads are on the way at once as the window allows
- * (window.h). The others are parked, in their order; each is sent when others have returned, or
- * dropped when the leg dies.
+ * The wire: reads of the remote leg go by its read window (read-window.h).
  *
  * Memory: in flight are at most as many bytes as the mirror's writes may hold (memory_kib, see
  * budget.h), and one read. Who has more to read sleeps in .map; he holds nothing meanwhile, so
@@ -41,7 +39,6 @@
 #include <linux/wait.h>
 
 #include "leg.h"
-#include "window.h"
 
 struct mirror;
 struct mirror_io;
@@ -51,7 +48,6 @@ struct bounces {
 	struct list_head flying[LEGS];	/* neither completed nor abandoned */
 	size_t bytes;			/* of these */
 	wait_queue_head_t room;		/* fewer, or a leg has died */
-	struct window_class window;	/* of the remote leg's */
 };
 
 enum bounced {

@@ -50,6 +50,7 @@
 #include "lesser.h"
 #include "range-lock.h"
 #include "read.h"
+#include "read-window.h"
 #include "registry.h"
 #include "region-map.h"
 #include "scatter.h"
@@ -151,6 +152,7 @@ struct mirror {
 
 	struct writes writes;
 	struct bounces bounces;
+	struct read_window read_window;
 	struct scatter scatter;
 	struct watch watch;
 	struct workqueue_struct *wq;	/* events */
@@ -175,7 +177,7 @@ struct mirror_io {
 	struct work_struct work;
 	struct bvec_iter iter;		/* as it came, to try again */
 	enum leg_id leg;		/* where it was sent */
-	struct sender_item item;
+	struct read_item sent;
 	bool watched;			/* it is with the leg's sender, or out; not bounced */
 	bool unanswered;		/* the leg was given up before it said anything */
 	bool retried;			/* already failed over */

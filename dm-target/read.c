@@ -28,7 +28,7 @@ static sector_t last_of(const struct bvec_iter *iter)
 
 static struct mirror_io *io_of(struct sender_item *item)
 {
-	return container_of(item, struct mirror_io, item);
+	return container_of(item, struct mirror_io, sent.item);
 }
 
 static void send_read(struct sender_item **items, unsigned int nr)
@@ -41,6 +41,7 @@ static void drop_read(struct sender_item *item)
 	struct mirror_io *io = io_of(item);
 
 	io->watched = false;
+	read_window_returned(io->m, &io->sent);
 	io->bio->bi_status = BLK_STS_IOERR;
 	bio_endio(io->bio);	/* to read_end_io() */
 }
@@ -53,12 +54,12 @@ static int hand_over(struct mirror_io *io)
 	io->watched = io->leg == LEG_REMOTE || READ_ONCE(io->m->options.timeout[LEG_LOCAL]);
 	if (likely(!io->watched))
 		return DM_MAPIO_REMAPPED;
-	sender_item_init(&io->item, &ops);
+	read_item_init(&io->sent, &ops, io->bio->bi_iter.bi_size);
 	if (io->leg == LEG_LOCAL) {
-		sender_began(s, &io->item);
+		sender_began(s, &io->sent.item);
 		return DM_MAPIO_REMAPPED;
 	}
-	sender_give_one(s, LANE_URGENT, &io->item);
+	read_window_give(io->m, &io->sent);
 	return DM_MAPIO_SUBMITTED;
 }
 
@@ -66,6 +67,7 @@ int read_map(struct mirror *m, struct bio *bio)
 {
 	struct mirror_io *io = mirror_io(bio);
 	enum bounced bounced;
+	bool wanted;
 
 	bio->bi_iter.bi_sector = dm_target_offset(m->ti, bio->bi_iter.bi_sector);
 
@@ -80,9 +82,10 @@ int read_map(struct mirror *m, struct bio *bio)
 		if (io->leg == LEGS)
 			return DM_MAPIO_KILL;
 		bounced = BOUNCE_DIRECT;
-		if (unlikely(bounce_wanted(m, io->leg))) {
-			if (bio_sectors(bio) > IO_MAX_SECTORS)
-				dm_accept_partial_bio(bio, IO_MAX_SECTORS);
+		wanted = bounce_wanted(m, io->leg);
+		if (unlikely(wanted || io->leg == LEG_REMOTE) && bio_sectors(bio) > IO_MAX_SECTORS)
+			dm_accept_partial_bio(bio, IO_MAX_SECTORS);
+		if (unlikely(wanted)) {
 			io->iter = bio->bi_iter;
 			bounced = bounce_read(io);
 		}
@@ -159,7 +162,8 @@ int read_end_io(struct mirror *m, struct bio *bio, blk_status_t *error)
 
 	if (unlikely(io->watched)) {
 		io->watched = false;
-		sender_returned(&m->legs[io->leg].sender, &io->item);
+		sender_returned(&m->legs[io->leg].sender, &io->sent.item);
+		read_window_returned(m, &io->sent);
 	}
 	if (likely(!*error)) {
 		if (unlikely(io->retried))

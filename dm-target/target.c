@@ -402,6 +402,7 @@ static int lockstep_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	INIT_LIST_HEAD(&m->messages);
 	writes_init(m);
 	bounces_init(m);
+	read_window_init(m);
 
 	r = open_legs(m, argv);
 	if (!r) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Window: how many bytes of the callers' writes and reads are on the way to the remote leg.
+ * Window: how many bytes of writes are on the way to the remote leg. Reads go by the same rule,
+ * with a class of their own (read-window.h).
  *
  * Why: what the device is given at once queues there, and a request that queues is as old as one
  * that hangs (watch.h): a burst of small writes that the wire takes 20 s for has requests of 20 s,
@@ -16,11 +17,6 @@
  * parked: they need not be asked for, are complete in the order in which they were sent, and are
  * somebody's commit more often than not. What isn't a caller's write isn't counted: a
  * resync chooses its chunks by the time that they take (throttle.h).
- *
- * Reads are a class, too (bounce.h parks them): what eight readers have asked for at once fills a
- * slow wire for half a minute, and whatever else comes by it is as late: another mirror's writes,
- * which took that for a leg that hangs; the metadata of a leg that is to come back; `lockstep
- * assemble`, which failed as long as another mirror read.
  *
  * The limit follows the wire, so that a write is answered within about a part of remote_timeout
  * (of its default, if that is never): a WINDOW_PART, small ones a WINDOW_SMALL_PART.
@@ -51,7 +47,7 @@
  * A wire that becomes slower by a hundred times within a second has been given too much by
  * then: such a leg may be given up, and comes back.
  *
- * Locking: writes.lock guards the writes', bounces.lock the reads'.
+ * Locking: writes.lock guards the classes of writes.
  */
 #ifndef LOCKSTEP_WINDOW_H
 #define LOCKSTEP_WINDOW_H

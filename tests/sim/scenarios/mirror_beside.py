@@ -4,7 +4,8 @@ can: that is no reason to keep the other one down.
 
 start: the other one's local disk has died, too, and it gets a new one: its new table starts.
 blip: the wire is cut for a moment, and the other one's remote leg given up: it comes back for good.
-assemble: the other one is stopped, and `lockstep assemble` starts it.
+assemble: the other one is stopped, and `lockstep assemble` starts it. assemble_alone: the one was
+started without its local leg; assemble_never: its remote_timeout is 0.
 """
 
 import time
@@ -77,12 +78,17 @@ def blip() -> None:
     reading.end()
 
 
-def assemble() -> None:
+def assemble(one_is: str) -> None:
     site = Site(2)
     for name, leg, remote in zip("ab", site.locals, site.remotes, strict=True):
         clilab.good("create", name, leg.node, remote, "--assume-clean", "--yes")
-    site.slow()
+    if one_is == "never":
+        dm.message("b", "remote_timeout 0")
     lose_local(site.locals[1], "b")
+    if one_is == "alone":
+        clilab.good("stop", "b")
+        clilab.good("assemble", "b", "--wait", "0", "--run")
+    site.slow()
     reading = Readers("b")
     time.sleep(20)
     clilab.good("stop", "a")
@@ -93,7 +99,10 @@ def assemble() -> None:
     reading.end()
 
 
-PARTS = {"start": start, "blip": blip, "assemble": assemble}
+PARTS = {
+    "start": start, "blip": blip, "assemble": lambda: assemble("running"),
+    "assemble_alone": lambda: assemble("alone"), "assemble_never": lambda: assemble("never"),
+}  # fmt: skip
 (name,) = base.words(1, PARTS)
 PARTS[name]()
 base.step("done")

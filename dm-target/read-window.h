@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Read window: how many bytes of the callers' reads are on the way to the remote leg.
+ *
+ * Why: what eight readers have asked for at once fills a slow wire for half a minute, and whatever
+ * else comes by it is as late: another mirror's writes, which took that for a leg that hangs; the
+ * metadata of a leg that is to come back; `lockstep assemble`, which failed as long as another
+ * mirror read. With 32 readers the iSCSI session itself was lost.
+ *
+ * Rule: window.h's, with a class of its own that begins at WINDOW_LEAST. A read for which there is
+ * no room is parked, and sent in its turn when others have returned. That goes for each read of the
+ * remote leg that a caller has asked for, whether it is bounced (bounce.h) or not, and whatever
+ * else the mirror has. None has more than IO_MAX_SECTORS. A second try has a bound of its own
+ * (read.h); what isn't a caller's is paced by throttle.h.
+ *
+ * Ways out: something is on the way while any read is parked. It returns, or the leg is given up;
+ * then read_window_drop() hands out those that are parked, which have never been sent. To a dead
+ * leg nothing is parked.
+ *
+ * Locking: the window's own spinlock, with interrupts off; inside bounces.lock and the state lock.
+ */
+#ifndef LOCKSTEP_READ_WINDOW_H
+#define LOCKSTEP_READ_WINDOW_H
+
+#include <linux/spinlock.h>
+
+#include "sender.h"
+#include "window.h"
+
+struct mirror;
+
+struct read_window {
+	spinlock_t lock;		/* what follows, and each read_item's sent_at */
+	struct window_class class;
+};
+
+struct read_item {
+	struct sender_item item;	/* parked, or the sender's; it has a drop function */
+	unsigned int bytes;
+	u64 sent_at;			/* ktime, ns; 0: isn't counted */
+};
+
+void read_window_init(struct mirror *m);
+
+/* A new item, or one that has returned. */
+static inline void read_item_init(struct read_item *r, const struct sender_ops *ops,
+				  unsigned int bytes)
+{
+	sender_item_init(&r->item, ops);
+	r->bytes = bytes;
+	r->sent_at = 0;
+}
+
+/* It goes to the remote leg's sender, now or later, or is dropped. Any context, no locks held. */
+void read_window_give(struct mirror *m, struct read_item *r);
+
+/*
+ * It has returned from the remote leg, or was dropped. Gives what there is room for to the sender.
+ * Nothing, if it wasn't given here. Any context, no locks held.
+ */
+void read_window_returned(struct mirror *m, struct read_item *r);
+
+/* The remote leg is dead: drop all that are parked. Likewise. */
+void read_window_drop(struct mirror *m);
+
+#endif
