@@ -24,6 +24,13 @@ static void on_the_way(struct window_class *c, struct read_item *r)
 	c->bytes += r->bytes;
 }
 
+unsigned int read_window_piece(const struct mirror *m)
+{
+	size_t limit = round_down(READ_ONCE(m->read_window.class.limit), PAGE_SIZE);
+
+	return min_t(size_t, limit >> SECTOR_SHIFT, IO_MAX_SECTORS);
+}
+
 void read_window_give(struct mirror *m, struct read_item *r)
 {
 	struct read_window *w = &m->read_window;
@@ -92,5 +99,6 @@ void read_window_drop(struct mirror *m)
 void read_window_init(struct mirror *m)
 {
 	spin_lock_init(&m->read_window.lock);
-	window_class_init(&m->read_window.class, WINDOW_LEAST, WINDOW_LEAST, WINDOW_PART);
+	window_class_init(&m->read_window.class, IO_MAX_SECTORS << SECTOR_SHIFT, READ_WINDOW_LEAST,
+			  WINDOW_PART);
 }

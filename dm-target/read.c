@@ -67,6 +67,7 @@ int read_map(struct mirror *m, struct bio *bio)
 {
 	struct mirror_io *io = mirror_io(bio);
 	enum bounced bounced;
+	unsigned int most;
 	bool wanted;
 
 	bio->bi_iter.bi_sector = dm_target_offset(m->ti, bio->bi_iter.bi_sector);
@@ -83,8 +84,9 @@ int read_map(struct mirror *m, struct bio *bio)
 			return DM_MAPIO_KILL;
 		bounced = BOUNCE_DIRECT;
 		wanted = bounce_wanted(m, io->leg);
-		if (unlikely(wanted || io->leg == LEG_REMOTE) && bio_sectors(bio) > IO_MAX_SECTORS)
-			dm_accept_partial_bio(bio, IO_MAX_SECTORS);
+		most = io->leg == LEG_REMOTE ? read_window_piece(m) : IO_MAX_SECTORS;
+		if (unlikely(wanted || io->leg == LEG_REMOTE) && bio_sectors(bio) > most)
+			dm_accept_partial_bio(bio, most);
 		if (unlikely(wanted)) {
 			io->iter = bio->bi_iter;
 			bounced = bounce_read(io);

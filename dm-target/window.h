@@ -23,13 +23,13 @@
  *  - one that took longer halves it, but only if it was sent since the last time;
  *  - else, if others are parked, it grows: by all that returns until it has been
  *    halved once (so it doubles in a round trip), by an eighth of that afterwards.
- * It starts at WINDOW_FIRST, of reads at WINDOW_LEAST, and isn't less than WINDOW_LEAST,
- * WINDOW_SMALL_LEAST for small ones. What takes longer with no more than that on the way isn't
- * late for a queue of ours, and a shorter one wouldn't help it: the way is far (what is beyond the
- * first burst takes two round trips), or the leg slow. From then on WINDOW_LONE times that is
- * allowed (but half of remote_timeout at most), until others take less. So a wire where a lone
- * write takes less than a sixth of remote_timeout isn't left idle for long. 7 MiB at 155 Mbit/s and
- * 400 ms take 25 s the first time, then 6 (always 128 KiB on the way: 45; no window: 9, then 8).
+ * It starts at WINDOW_FIRST, and isn't less than WINDOW_LEAST, WINDOW_SMALL_LEAST for small ones.
+ * What takes longer with no more than that on the way isn't late for a queue of ours, and a shorter
+ * one wouldn't help it: the way is far (what is beyond the first burst takes two round trips), or
+ * the leg slow. From then on WINDOW_LONE times that is allowed (but half of remote_timeout at
+ * most), until others take less. So a wire where a lone write takes less than a sixth of remote_timeout
+ * isn't left idle for long. 7 MiB at 155 Mbit/s and 400 ms take 25 s the first time, then 6 (always
+ * 128 KiB on the way: 45; no window: 9, then 8).
  *
  * Why a 16th: a commit beside a burst waits for what is on the way. Measured
  * (mirror_window.py: 7 MiB at 3 Mbit/s and 14 ms, a small write with FUA always beside

@@ -4,17 +4,21 @@ can: that is no reason to keep the other one down.
 
 start: the other one's local disk has died, too, and it gets a new one: its new table starts.
 blip: the wire is cut for a moment, and the other one's remote leg given up: it comes back for good.
+large: large writes of the other one, which ask twice for an answer, are none too late.
 assemble: the other one is stopped, and `lockstep assemble` starts it. assemble_alone: the one was
 started without its local leg; assemble_never: its remote_timeout is 0.
 """
 
 import time
+from collections.abc import Callable
+from functools import partial
 
 import clilab
 import statelab
 from locklab import base, blk, dm, mirror
 from mirrorlab import Leg
 from slowlab import MIB, Readers, Site, data_sectors, lose_local
+from statelab import Beside
 
 
 def whole(m: mirror.Mirror, most_s: float) -> None:
@@ -78,6 +82,27 @@ def blip() -> None:
     reading.end()
 
 
+def large() -> None:
+    site = Site(2)
+    one = site.mirror(0, "policy", "error")
+    other = site.mirror(1, "rejoin", 5)
+    lose_local(site.locals[1], other.name)
+    site.slow()
+    reading = Readers(other.name)
+    writing = [Beside(partial(write_large, one, n)) for n in range(4)]
+    for writer in writing:
+        base.until(lambda: writer.done, "a writer to end", 400)  # noqa: B023
+        writer.result()
+    base.equal(one.status().health, "AA", "the other one")
+    reading.end()
+
+
+def write_large(m: mirror.Mirror, n: int) -> None:
+    with blk.Disk(m.node) as disk:
+        for _ in range(8):
+            disk.write(256 * n, blk.pattern("large", 256))
+
+
 def assemble(one_is: str) -> None:
     site = Site(2)
     for name, leg, remote in zip("ab", site.locals, site.remotes, strict=True):
@@ -99,8 +124,8 @@ def assemble(one_is: str) -> None:
     reading.end()
 
 
-PARTS = {
-    "start": start, "blip": blip, "assemble": lambda: assemble("running"),
+PARTS: dict[str, Callable[[], None]] = {
+    "start": start, "blip": blip, "large": large, "assemble": lambda: assemble("running"),
     "assemble_alone": lambda: assemble("alone"), "assemble_never": lambda: assemble("never"),
 }  # fmt: skip
 (name,) = base.words(1, PARTS)

@@ -183,7 +183,7 @@ def reads() -> None:
     with pair.pair("iblock", "none", mib=8) as both:
         device = pair.mirrored(both)
         device.message("fail local")
-        for profile, *most in (("outsourcing-200", 12, 8), ("lan", 2, 2), ("wan", 300, 300)):
+        for profile, *most in (("outsourcing-200", 25, 10), ("lan", 2, 2), ("wan", 300, 300)):
             base.step(f"{profile}: 32 readers of 128 KiB")
             both.wire.profile(profile)
             for seconds in most:
