@@ -36,11 +36,12 @@
 struct mirror;
 
 /*
- * At most so many are tried again at once, each with pages of its own (IO_MAX_PAGES), and its parts
- * of that size one after the other.
+ * At most so many are tried again at once, each with pages of its own, and its parts, of so many
+ * bytes, one after the other. A part is a second of 256 kbit/s: with 128 KiB, which take four, and
+ * a remote_timeout of 8 s the remote leg was given up for one large write beside a bad area.
  */
 #define READS_AGAIN		16
-#define READS_AGAIN_FIRST	(IO_MAX_SECTORS << SECTOR_SHIFT)
+#define READS_AGAIN_FIRST	(32u << 10)
 
 struct reads_again {
 	wait_queue_head_t room;

@@ -27,9 +27,9 @@
  * What takes longer with no more than that on the way isn't late for a queue of ours, and a shorter
  * one wouldn't help it: the way is far (what is beyond the first burst takes two round trips), or
  * the leg slow. From then on WINDOW_LONE times that is allowed (but half of remote_timeout at
- * most), until others take less. So a wire where a lone write takes less than a sixth of remote_timeout
- * isn't left idle for long. 7 MiB at 155 Mbit/s and 400 ms take 25 s the first time, then 6 (always
- * 128 KiB on the way: 45; no window: 9, then 8).
+ * most), until others take less. So a wire where a lone write takes less than a sixth of
+ * remote_timeout isn't left idle for long. 7 MiB at 155 Mbit/s and 400 ms take 25 s the first
+ * time, then 6 (always 128 KiB on the way: 45; no window: 9, then 8).
  *
  * Why a 16th: a commit beside a burst waits for what is on the way. Measured
  * (mirror_window.py: 7 MiB at 3 Mbit/s and 14 ms, a small write with FUA always beside

@@ -2,8 +2,11 @@
 """An area of the local disk can't be read. Eight readers are there at once, by a wire that carries
 256 kbit/s back, and beside them somebody writes: the remote leg, which alone has that area, isn't
 given up for the queue of the mirror's own second tries, and mends the local one.
+
+Args: remote_timeout, ms.
 """
 
+import sys
 import threading
 import time
 from functools import partial
@@ -18,7 +21,7 @@ TURNS = 3
 
 site = Site()
 local = site.locals[0]
-m = site.mirror(0, "rejoin", 5)
+m = site.mirror(0, "rejoin", 5, "remote_timeout", int(sys.argv[1]))
 
 
 def data(number: int) -> bytes:
