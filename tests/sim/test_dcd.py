@@ -174,7 +174,9 @@ def test_damage_gets_through(part: str, says: str) -> None:
 
 
 # All of it takes the checked kernel five minutes.
-@pytest.mark.parametrize(("kernel", "parts"), [("plain", ()), ("checked", ("lab",))])
+@pytest.mark.parametrize(("kernel", "parts"), [
+    ("plain", ()), pytest.param("checked", ("lab",), marks=pytest.mark.long),
+])  # fmt: skip
 def test_bad_places_fill_no_ring(kernel: str, parts: tuple[str, ...]) -> None:
     run = lab("dcd_bad_places.py", *parts, kernel=kernel)
     assert run.rc == 0, run.text
@@ -391,7 +393,8 @@ def test_a_log_that_is_away_for_a_second_can_lose() -> None:
 
 
 @pytest.mark.parametrize(("kernel", "parts"), [
-    ("plain", ()), ("checked", ("lab", "opened", "no-room", "patience", "flaky")),
+    ("plain", ()), ("checked", ("lab",)),
+    pytest.param("checked", ("opened", "no-room", "patience", "flaky"), marks=pytest.mark.long),
 ])  # fmt: skip
 def test_what_the_log_lost(kernel: str, parts: tuple[str, ...]) -> None:
     run = lab("dcd_lost.py", *parts, kernel=kernel)
@@ -399,7 +402,8 @@ def test_what_the_log_lost(kernel: str, parts: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(("kernel", "parts"), [
-    ("plain", ()), ("checked", ("unwritten-none", "unread-lab", "cut-lab", "opened", "no_table")),
+    ("plain", ()), ("checked", ("unwritten-none", "cut-lab")),
+    pytest.param("checked", ("unread-lab", "opened", "no_table"), marks=pytest.mark.long),
 ])  # fmt: skip
 def test_bad_blocks_of_the_log_are_moved(kernel: str, parts: tuple[str, ...]) -> None:
     run = lab("dcd_spare.py", *parts, kernel=kernel)
@@ -422,7 +426,8 @@ STAYS = ("--param", "dcd.test_never_move=1")
 
 
 @pytest.mark.parametrize(("kernel", "parts", "options"), [
-    ("plain", ("lab", "table"), ()), ("plain", (), STAYS), ("checked", ("table",), ()),
+    ("plain", ("lab", "table"), ()), ("plain", (), STAYS),
+    pytest.param("checked", ("table",), (), marks=pytest.mark.long),
 ])  # fmt: skip
 def test_a_bad_place_of_the_log_loses_once(
     kernel: str, parts: tuple[str, ...], options: tuple[str, ...]

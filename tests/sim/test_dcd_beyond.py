@@ -60,7 +60,7 @@ def test_where_the_leg_was_there_is_data(part: str) -> None:
     assert run.rc == 1 and "Wrong: the file" in run.stderr, run.text
 
 
-@pytest.mark.parametrize(("kernel", "lives"), [("plain", 100), ("checked", 15)])
+@pytest.mark.parametrize(("kernel", "lives"), [("plain", 50), ("checked", 8)])
 def test_lives_of_a_dcd_over_a_leg(kernel: str, lives: int) -> None:
     run = lab("dcd_legs.py", str(lives), "1", kernel=kernel, options=LIVES)
     assert run.rc == 0, run.text

@@ -32,7 +32,7 @@ def test_a_discard_that_fails_can_be_taken_for_a_refusal(part: str, says: str) -
 
 @pytest.mark.parametrize(
     ("kernel", "parts"), [
-        ("plain", ()), ("checked", ("closed", "cut", "both")),
+        ("plain", ()), pytest.param("checked", ("closed", "cut", "both"), marks=pytest.mark.long),
     ],
 )  # fmt: skip
 def test_discards_that_hang(kernel: str, parts: tuple[str, ...]) -> None:
@@ -81,7 +81,9 @@ def test_zeroes_that_come_late_can_hold_or_overtake(knob: str, part: str, says: 
 
 
 @pytest.mark.parametrize(("kernel", "parts"), [
-    ("plain", ()), ("checked", ("closed", "cut", "dead_log", "dead_log_closed")),
+    ("plain", ()),
+    pytest.param("checked", ("closed", "cut", "dead_log", "dead_log_closed"),
+                 marks=pytest.mark.long),
 ])  # fmt: skip
 def test_writes_that_come_late(kernel: str, parts: tuple[str, ...]) -> None:
     run = lab("dcd_late_write.py", *parts, kernel=kernel)
@@ -127,7 +129,7 @@ def test_reads_of_the_log_that_come_late_can_hold_or_overtake(
     assert run.rc == 1 and says in run.stderr, run.text
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", SLOW_KERNELS)
 def test_refusals_that_come_late(kernel: str) -> None:
     run = lab("dcd_slow_refusals.py", kernel=kernel, options=("--sim-timeout", "3600"))
     assert run.rc == 0, run.text

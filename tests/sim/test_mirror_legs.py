@@ -81,7 +81,7 @@ def test_what_a_table_without_metadata_forgets_is_found(part: str, knob: str, fo
 AGES = ("--sim-timeout", "360000", "--timeout", "900")
 
 
-@pytest.mark.parametrize(("kernel", "lives"), [("plain", 60), ("checked", 5)])
+@pytest.mark.parametrize(("kernel", "lives"), [("plain", 30), ("checked", 3)])
 def test_lives_of_a_mirror_without_metadata(kernel: str, lives: int) -> None:
     run = lab("core_lives.py", str(lives), "1", kernel=kernel, options=AGES)
     assert run.rc == 0, run.text

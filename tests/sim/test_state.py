@@ -172,7 +172,7 @@ def test_a_leg_used_elsewhere_that_is_overwritten_is_found(part: str, knob: str)
     assert run.rc == 1, run.text
 
 
-@pytest.mark.parametrize(("kernel", "lives"), [("plain", 120), ("checked", 8)])
+@pytest.mark.parametrize(("kernel", "lives"), [("plain", 60), ("checked", 4)])
 def test_lives_of_legs_that_strangers_use(kernel: str, lives: int) -> None:
     options = ("--sim-timeout", "360000", *PATIENCE)
     run = lab("state_strangers.py", str(lives), "1", kernel=kernel, options=options)
@@ -214,7 +214,7 @@ def test_a_leg_comes_back_to_one_of_others(part: str, knob: str, says: str) -> N
     assert run.rc == 1 and says in run.stderr, run.text
 
 
-@pytest.mark.parametrize(("kernel", "lives"), [("plain", 150), ("checked", 10)])
+@pytest.mark.parametrize(("kernel", "lives"), [("plain", 75), ("checked", 5)])
 def test_lives_of_a_leg_that_two_hosts_use(kernel: str, lives: int) -> None:
     options = ("--sim-timeout", "360000", *PATIENCE)
     run = lab("state_hosts.py", str(lives), "1", kernel=kernel, options=options)
@@ -233,7 +233,7 @@ def test_a_loss_between_two_hosts_is_found(knob: str, lives: int, says: str) -> 
     assert run.rc == 1 and says in run.stderr, run.text
 
 
-@pytest.mark.parametrize(("kernel", "lives"), [("plain", 150), ("checked", 8)])
+@pytest.mark.parametrize(("kernel", "lives"), [("plain", 75), ("checked", 4)])
 def test_lives_of_a_mirror_whose_table_is_exchanged(kernel: str, lives: int) -> None:
     options = ("--sim-timeout", "360000", *PATIENCE)
     run = lab("state_exchanges.py", str(lives), "1", kernel=kernel, options=options)
@@ -401,7 +401,7 @@ def test_a_crash_after_some_durable_steps_on_the_checked_kernel() -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize(("kernel", "lives"), [("plain", 60), ("checked", 4)])
+@pytest.mark.parametrize(("kernel", "lives"), [("plain", 30), ("checked", 4)])
 def test_seeded_lives(kernel: str, lives: int) -> None:
     run = lab("state_schedules.py", str(lives), kernel=kernel, options=PATIENCE)
     assert run.rc == 0, run.text

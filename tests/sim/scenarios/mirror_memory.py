@@ -18,7 +18,6 @@ from mirrorlab import MIB, SECTORS, Background, Pair, load
 
 TABLE = "0 {} lockstep {} {} 5 sync region_size 64 resync_jobs 4"
 SMALL = 2 if base.CHECKED else MIB  # a leg that is resynced again and again
-ROUNDS = 1 if base.CHECKED else 3
 REFERENCES = Path("/sys/module/dm_lockstep/refcnt")
 STAYS = Path("/sys/module/dm_lockstep/parameters/test_message_stays")
 
@@ -185,7 +184,7 @@ def over_the_wire() -> None:
         device.in_sync()
         # LIO frees a command twice when it has no memory for a list of its own.
         with faults.no_memory(every=3, but="lio_"):
-            done = load("verify", device.node, 300 * ROUNDS, span=4096, depth=32)
+            done = load("verify", device.node, 300, span=4096, depth=32)
         try:
             base.until(both.session.up, "the session", 30)
         except base.Wrong:  # the kernel had no memory to tell iscsid that it had died
@@ -211,17 +210,16 @@ def requests_fail() -> None:
     background = Background("verify", legs.mirror.node, span=SMALL << 11, depth=16)
     for names, every in ((("lremotedisk",), 13), (("llocaldisk",), 13),
                         (("llocaldisk", "lremotedisk"), 17)):  # fmt: skip
-        for _ in range(ROUNDS):
-            seen = errors(legs)
-            with faults.failing_requests(*names, every=every):
-                while errors(legs) == seen:
-                    time.sleep(0.001)
-                with contextlib.suppress(OSError):  # the probe may be hit as well
-                    legs.mirror.message("recover")
-            legs.mirror.message("recover")
-            with contextlib.suppress(OSError):  # the local leg may be the one that is resynced
-                legs.mirror.message("resync")
-            legs.mirror.in_sync()
+        seen = errors(legs)
+        with faults.failing_requests(*names, every=every):
+            while errors(legs) == seen:
+                time.sleep(0.001)
+            with contextlib.suppress(OSError):  # the probe may be hit as well
+                legs.mirror.message("recover")
+        legs.mirror.message("recover")
+        with contextlib.suppress(OSError):  # the local leg may be the one that is resynced
+            legs.mirror.message("resync")
+        legs.mirror.in_sync()
     _, _, _, bad_writes, bad_reads = background.stop()
     print(f"  {bad_writes} writes and {bad_reads} reads failed on both legs", flush=True)
     load("verify", legs.mirror.node, 100, span=SMALL << 11)
