@@ -21,6 +21,8 @@ TEST_KNOB(bool, mark_unseen, "the LUN goes on to give the leg's superblock of be
 TEST_KNOB(bool, leg_grown_away, "where the leg's end is may be forgotten when the data disk grows");
 TEST_KNOB(bool, kernel_forgets, "what this kernel knows of logs that nobody has told yet is as after a reboot");
 TEST_KNOB(bool, any_leg, "a log is used over a leg that has been given another one");
+TEST_KNOB(bool, older_end, "the leg is where an end names this log, whatever is at a newer one");
+TEST_KNOB(bool, half_said, "what one slot of the leg says is said");
 TEST_KNOB(bool, mute_is_well, "a log is used though the end of its data disk can't be read");
 TEST_KNOB(bool, log_believed, "a log that failed is believed, however far the data disk has got");
 
@@ -81,7 +83,8 @@ typedef unsigned int (*read_parts)(struct dcd_engine *e, u64 sector, void *buf, 
  * The slots of the leg that names this log; one of them is enough, as with whoever else reads them.
  * @sectors: the size of the data disk, today's (when it is opened, too, and has grown) or an
  * earlier one, at the end of which they lie; 0: there is none. -EIO: @sectors is one of which the
- * end can't be read.
+ * end can't be read; an older one, where an earlier superblock of this log may be, says nothing
+ * then.
  * @unread: how many couldn't be.
  */
 static int read_slots(struct dcd_engine *e, void *slots, read_parts read, u64 *sectors,
@@ -99,6 +102,8 @@ static int read_slots(struct dcd_engine *e, void *slots, read_parts read, u64 *s
 		*unread = read(e, lockstep_slots_start(*sectors), slots, LOCKSTEP_SLOT_BYTES);
 		if (*unread == LOCKSTEP_SLOTS)
 			bad = *sectors;
+		if (bad && !test_knob(older_end))
+			break;
 		if (dcd_leg_names(slots, *sectors, e->super.uuid))
 			return 0;
 		if (test_knob(first_leg) && dcd_leg_slots(slots, *sectors))
@@ -108,15 +113,31 @@ static int read_slots(struct dcd_engine *e, void *slots, read_parts read, u64 *s
 	return bad ? -EIO : 0;
 }
 
-/* No leg names this log: is there one at the end that has been given another log since? */
-static bool has_another(struct dcd_engine *e, void *slots)
+/*
+ * Is there a leg at the end of the data disk that has been given another log since? Then what names
+ * this one, at the end of @sectors, where the disk ended before, is from before that. 0, or
+ * -EMEDIUMTYPE, told.
+ */
+static int ask_for_another(struct dcd_engine *e, u64 sectors)
 {
 	u64 size = bdev_nr_sectors(e->data.bdev);
+	bool another;
+	void *slots;
 
-	if (!lockstep_slots_start(size) || test_knob(any_leg))
-		return false;
+	if (!lockstep_slots_start(size) || sectors == size || test_knob(any_leg) ||
+	    (sectors && test_knob(older_end)))
+		return 0;
+	slots = kzalloc(LOCKSTEP_SLOTS_BYTES, GFP_KERNEL);
+	if (!slots)
+		return -ENOMEM;
 	dcd_opening_parts(e, lockstep_slots_start(size), slots, LOCKSTEP_SLOT_BYTES);
-	return dcd_leg_names_another(slots, size, e->super.uuid);
+	another = dcd_leg_names_another(slots, size, e->super.uuid);
+	kfree(slots);
+	if (!another)
+		return 0;
+	pr_err("dcd: %s: the data disk %pg is a mirror's leg that has another log by now than %pg (uuid %pU): nothing of this one may be written there. To use it again: dcd format. Is that leg no more, or one of before the disk had grown: lockstep-meta wipe --force\n",
+	       e->name, e->data.bdev, e->log.bdev, e->super.uuid);
+	return -EMEDIUMTYPE;
 }
 
 /*
@@ -140,11 +161,7 @@ static int ask_leg(struct dcd_engine *e, u64 *applied)
 		pr_err("dcd: %s: the end of the data disk %pg, of now or before it has grown, can't be read: %u sectors from %llu on; so it isn't known whether it was used without the log %pg: the DCD isn't opened. Try again when they can be read; if they are bad for good, write over them\n",
 		       e->name, e->data.bdev, (unsigned int)LOCKSTEP_SLOTS_SECTORS,
 		       lockstep_slots_start(sectors), e->log.bdev);
-	if (!r && !sectors && has_another(e, slots)) {
-		pr_err("dcd: %s: the data disk %pg is a mirror's leg that has another log by now than %pg (uuid %pU): nothing of this one may be written there. To use it again: dcd format; is that leg no more: lockstep-meta wipe --force\n",
-		       e->name, e->data.bdev, e->log.bdev, e->super.uuid);
-		r = -EMEDIUMTYPE;
-	}
+	r = r ?: ask_for_another(e, sectors);
 	if (!r && dcd_leg_left(slots, sectors, e->super.uuid) && !test_knob(use_left)) {
 		pr_err("dcd: %s: the data disk %pg was taken into use without the log %pg (uuid %pU): what the log has is older. Nothing of it may be written there. To use the log again: dcd format\n",
 		       e->name, e->data.bdev, e->log.bdev, e->super.uuid);
@@ -177,13 +194,18 @@ int dcd_beyond_open(struct dcd_engine *e)
 	return 0;
 }
 
-/* Which of the slots may be written? Others may be data by now, if they can be read. */
+/*
+ * Which of the slots may be written? Others may be data by now, if they can be read. At the end of
+ * the disk, where one is there, both places are the leg's, and a write may heal one.
+ */
 static unsigned int may_write(const struct dcd_engine *e, const void *slots, u64 sectors,
 			      unsigned int unread)
 {
 	unsigned int there = test_knob(over_data) ? DCD_LEG_BOTH : dcd_leg_slots(slots, sectors);
 
-	return sectors == e->data.sectors || there == DCD_LEG_BOTH || unread ? there : 0;
+	if (sectors == e->data.sectors)
+		return there && unread && !test_knob(half_said) ? DCD_LEG_BOTH : there;
+	return there == DCD_LEG_BOTH || unread ? there : 0;
 }
 
 /* What is there belongs to a mirror's leg, or not: true if it is durable there. */
@@ -224,7 +246,8 @@ static bool say_on_leg(struct dcd_engine *e, u64 applied)
 	if (r)
 		pr_err("dcd: %s: can't write to the end of the data disk %pg that it has got past the log: error %d\n",
 		       e->name, e->data.bdev, r);
-	return !r;
+	/* One slot is enough for who reads it; but it may be able to read just the other one. */
+	return !r && (!unread || there == DCD_LEG_BOTH || test_knob(half_said));
 }
 
 /* What the mirror has written last may be in the log only. */

@@ -8,11 +8,16 @@
  *
  * It lies at the end of the data disk, or, as long as the mirror hasn't grown with that, where the
  * end was before: whoever looks for it looks at all of these places (dcd_data_end()) until one
- * names this log. A disk may have superblocks of earlier mirrors in any of them. The newest end
- * goes first, so wherever the one that is found may point to (moved_to), there is none that counts.
+ * names this log. A disk may have superblocks of earlier mirrors in any of them, and earlier ones
+ * of the leg where the end was before. The newest end goes first, so wherever the one that is found
+ * may point to (moved_to), there is none that counts; and an end that can't be read says that it
+ * isn't known, whatever an older one says. What is at today's end, and names another log, goes
+ * before what names this one where the end was before: the log isn't used.
  *
  * A disk that was a leg may be a file system's by now. So only what is a slot yet is written
- * (dcd_leg_slots()), and, where the end was before, nothing if one that can be read isn't.
+ * (dcd_leg_slots()), and, where the end was before, nothing if one that can be read isn't. But at
+ * today's end, beside one that is, what can't be read is written, too: said is what both say, as
+ * who asks may be able to read just the other one.
  *
  * Pure: any context, no locks, doesn't sleep. Module and `dcd` ask the same function.
  */

@@ -264,5 +264,14 @@ int search_put(const struct device *d, u64 sectors, const struct super *s)
 		return -1;
 	}
 	super_pack(s, sectors, slot);
-	return put_each(d, start, there, slot);
+	/* Who comes next may be able to read only the one that can't be read now: a write may mend it. */
+	if (sectors == d->sectors)
+		there |= unread;
+	if (put_each(d, start, there, slot))
+		return -1;
+	if (there == (1U << LOCKSTEP_SLOTS) - 1 || !unread)
+		return 0;
+	fprintf(stderr, "lockstep-meta: %s: only one of the two copies of its superblock says so: the other one can't be read, and may be something else's by now\n",
+		d->path);
+	return -1;
 }

@@ -32,18 +32,21 @@ static int find(const struct device *d, u64 sectors, u8 slots[LOCKSTEP_SLOTS_BYT
 
 /*
  * One copy after the other, so that one of them is always whole; but what isn't a slot any more may
- * be data by now.
+ * be data by now. At the end of the disk one that can't be read (@unread) is written, too: who
+ * comes next may be able to read that one only.
  */
 static int put(const struct device *d, u64 sectors, const u8 slots[LOCKSTEP_SLOTS_BYTES],
-	       struct super *s)
+	       u32 unread, struct super *s)
 {
+	u32 there = unread && sectors == d->bytes / 512 ? DCD_LEG_BOTH :
+							  dcd_leg_slots(slots, sectors);
 	u64 at = lockstep_slots_start(sectors) * 512;
 	u8 slot[LOCKSTEP_SLOT_BYTES];
 
 	super_touch(s, (u64)time(NULL), s->owner);
 	super_pack(s, sectors, slot);
 	for (u32 i = 0; i < LOCKSTEP_SLOTS; i++) {
-		if (!(dcd_leg_slots(slots, sectors) & 1U << i))
+		if (!(there & 1U << i))
 			continue;
 		if (device_write(d, slot, sizeof(slot), at + i * sizeof(slot)) || device_flush(d))
 			return -1;
@@ -54,25 +57,26 @@ static int put(const struct device *d, u64 sectors, const u8 slots[LOCKSTEP_SLOT
 /*
  * Whether there is the leg that has been told of this log: at the end of the disk or, if that may
  * have grown, where that was before. There both slots have to be its, as far as they can be read;
- * -1: it isn't found, and an end can't be. @any: of any log; at the end of the disk any leg.
+ * -1: an end can't be, and it isn't at a newer one. @any: of any log; at the end of the disk any
+ * leg.
  */
 static int find_of(const struct device *d, const struct dcd_super *log, bool grown, bool any,
-		   u64 *sectors, u8 slots[LOCKSTEP_SLOTS_BYTES], struct super *s)
+		   u64 *sectors, u8 slots[LOCKSTEP_SLOTS_BYTES], u32 *unread, struct super *s)
 {
 	u64 end = d->bytes / 512;
-	bool bad = false, its;
-	u32 unread;
+	bool its;
 
 	for (u32 i = 0; i < (grown ? DCD_ENDS : 1); i++) {
-		int r = find(d, *sectors = dcd_data_end(log, end, i), slots, s, &unread);
+		int r = find(d, *sectors = dcd_data_end(log, end, i), slots, s, unread);
 
-		bad |= r < 0;
+		if (r < 0)
+			return r;
 		its = s->log_state && !memcmp(s->log_uuid, log->uuid, sizeof(log->uuid));
 		if (r > 0 && (its || (any && (s->log_state || *sectors == end))) &&
-		    (*sectors == end || unread || dcd_leg_slots(slots, *sectors) == DCD_LEG_BOTH))
+		    (*sectors == end || *unread || dcd_leg_slots(slots, *sectors) == DCD_LEG_BOTH))
 			return 1;
 	}
-	return bad ? -1 : 0;
+	return 0;
 }
 
 int mark_behind(const struct device *data, const u8 log_uuid[16], const struct dcd_super *before,
@@ -84,11 +88,11 @@ int mark_behind(const struct device *data, const u8 log_uuid[16], const struct d
 	u64 sectors;
 	u32 unread;
 	/* First the leg that is known: at the end there may be an earlier mirror's superblock. */
-	int r = before ? find_of(data, before, true, false, &sectors, slots, &s) : 0;
+	int r = before ? find_of(data, before, true, false, &sectors, slots, &unread, &s) : 0;
 
 	/* A format of that log that was cut short has told the leg of another one already. */
 	if (before && r <= 0)
-		r = find_of(data, before, true, true, &sectors, slots, &s);
+		r = find_of(data, before, true, true, &sectors, slots, &unread, &s);
 	if (!before)
 		r = find(data, sectors = data->bytes / 512, slots, &s, &unread);
 	*end = r > 0 ? sectors : 0;
@@ -101,7 +105,7 @@ int mark_behind(const struct device *data, const u8 log_uuid[16], const struct d
 		return -1;
 	}
 	super_set_log(&s, log_uuid, LOCKSTEP_LOG_BEHIND);
-	return put(data, sectors, slots, &s);
+	return put(data, sectors, slots, unread, &s);
 }
 
 int mark_left(const struct device *data, const struct dcd_super *log, bool grown, bool *marked)
@@ -109,11 +113,12 @@ int mark_left(const struct device *data, const struct dcd_super *log, bool grown
 	u8 slots[LOCKSTEP_SLOTS_BYTES];
 	struct super s;
 	u64 sectors;
-	int r = find_of(data, log, grown, false, &sectors, slots, &s);
+	u32 unread;
+	int r = find_of(data, log, grown, false, &sectors, slots, &unread, &s);
 
 	*marked = r > 0;
 	if (r <= 0 || s.log_state == LOCKSTEP_LOG_LEFT)
 		return r < 0 ? -1 : 0;
 	super_set_log(&s, log->uuid, LOCKSTEP_LOG_LEFT);
-	return put(data, sectors, slots, &s);
+	return put(data, sectors, slots, unread, &s);
 }

@@ -32,26 +32,32 @@ static u64 kernel_knows(const struct set *s)
 	return most;
 }
 
-/* At the end of how many @sectors the leg that names this log lies; or true: can't that be read? */
+/* At the end of how many @sectors the leg that names this log lies; or true: one can't be read. */
 static bool look_for_leg(const struct set *s, u8 slots[LOCKSTEP_SLOTS_BYTES], u64 *sectors)
 {
 	u8 unread[LOCKSTEP_SLOTS_BYTES >> SECTOR_SHIFT];
-	u64 bad = 0;
 
 	for (u32 i = 0; i < DCD_ENDS; i++) {
 		*sectors = dcd_data_end(&s->super.super, s->data.bytes >> SECTOR_SHIFT, i);
 		if (!lockstep_slots_start(*sectors))
 			continue;
-		if (device_read_around(&s->data, slots, LOCKSTEP_SLOTS_BYTES,
-				       lockstep_slots_start(*sectors) * 512,
-				       unread) == sizeof(unread))
-			bad = *sectors;
+		if (device_read_around(&s->data, slots, sizeof(unread) << SECTOR_SHIFT,
+				       lockstep_slots_start(*sectors) * 512, unread) == sizeof(unread))
+			return true;
 		if (dcd_leg_names(slots, *sectors, s->super.super.uuid))
 			return false;
 	}
-	if (bad)
-		*sectors = bad;
-	return bad;
+	return false;
+}
+
+/* Is there a leg at the end of the data disk that has been given another log than this one? */
+static bool has_another(const struct set *s)
+{
+	u8 slots[LOCKSTEP_SLOTS_BYTES], unread[LOCKSTEP_SLOTS_BYTES >> SECTOR_SHIFT];
+	u64 end = s->data.bytes >> SECTOR_SHIFT;
+
+	device_read_around(&s->data, slots, sizeof(slots), lockstep_slots_start(end) * 512, unread);
+	return dcd_leg_names_another(slots, end, s->super.super.uuid);
 }
 
 /*
@@ -61,8 +67,8 @@ static bool look_for_leg(const struct set *s, u8 slots[LOCKSTEP_SLOTS_BYTES], u6
 static int find_left(struct set *s)
 {
 	u64 end = s->has_data ? s->data.bytes >> SECTOR_SHIFT : 0, sectors;
-	u8 slots[LOCKSTEP_SLOTS_BYTES], unread[LOCKSTEP_SLOTS_BYTES >> SECTOR_SHIFT];
 	const u8 *uuid = s->super.super.uuid;
+	u8 slots[LOCKSTEP_SLOTS_BYTES];
 	char text[512];
 	u64 applied;
 
@@ -73,12 +79,8 @@ static int find_left(struct set *s)
 			 (u32)LOCKSTEP_SLOTS_SECTORS, (uint64_t)lockstep_slots_start(sectors));
 		return refuse(s, "data_unread", s->data.path, text);
 	}
-	if (!dcd_leg_names(slots, sectors, uuid)) {
-		device_read_around(&s->data, slots, sizeof(slots), lockstep_slots_start(end) * 512,
-				   unread);
-		if (dcd_leg_names_another(slots, end, uuid))
-			return refuse(s, "data_has_another", s->data.path, "it is a mirror's leg that has another log by now: nothing of this one is written there. Is that leg no more: lockstep-meta wipe --force");
-	}
+	if (has_another(s))
+		return refuse(s, "data_has_another", s->data.path, "it is a mirror's leg that has another log by now: nothing of this one is written there. Is that leg no more, or one of before the disk had grown: lockstep-meta wipe --force");
 	if (!dcd_leg_left(slots, sectors, uuid)) {
 		applied = max(dcd_leg_applied(slots, sectors, uuid, s->super.geometry.epoch),
 			      kernel_knows(s));

@@ -94,6 +94,17 @@ def test_a_data_disk_that_gives_nothing_is_taken(part: str, knob: str) -> None:
 
 
 @pytest.mark.control
+@pytest.mark.parametrize(("part", "knob", "says"), [
+    ("stale_unread", "older_end", "its end can't be read: was accepted"),
+    ("stale_another", "older_end", "no 'has another log by now'"),
+    ("one_slot_0", "half_said", "has other bytes"), ("one_slot_1", "half_said", "has other bytes"),
+])  # fmt: skip
+def test_what_the_leg_says_now_is_not_heard(part: str, knob: str, says: str) -> None:
+    run = lab("dcd_beyond.py", part, options=knobs("dcd", knob))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
+@pytest.mark.control
 def test_an_old_log_is_taken_over_a_leg_that_has_another_one() -> None:
     run = lab("dcd_beyond.py", "another_log", options=knobs("dcd", "any_leg"))
     assert run.rc == 1 and "the old log: was accepted" in run.stderr, run.text

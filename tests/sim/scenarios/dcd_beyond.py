@@ -297,6 +297,82 @@ def another_log() -> None:
     box.away()
 
 
+def made_anew(what: str) -> None:
+    """The remote leg, on a LUN that has grown: its superblock of before stays behind the data."""
+    base.step(f"{what}: an earlier superblock of this log, where the data disk ended before")
+    box = Box(nvram="dram:battery", settings=HELD, data_spare_mib=8)
+    local = ram.Ram("local", box.data_mib)
+    base.run(META, "create", "--local", local.node, "--remote", box.data.node, "--assume-clean")
+    format_log(box.data.node, box.log.node, "none", "--force")
+    with lio.look(box.open()) as node:
+        box.data.resize(box.data.sectors + (8 << 11))
+        box.set("grow=1")
+        base.put(Path("/sys/block", Path(node).name, "device/rescan"), 1)
+        base.run(META, "join", "--source", local.node, "--leg", "remote", "--force", node)
+        box.set("destage_idle_ms=1,destage_low=0")
+        box.destaged()
+        box.set(HELD)
+        with blk.Disk(node) as disk:
+            filled(disk, Model(box.data.sectors), 0, PART, "old")
+    box.close()
+    base.run(META, "leave-log", box.data.node)
+    if what == "another":
+        new = Disk("another", 3)
+        format_log(box.data.node, new.node, "none")
+    model = Model(box.data.sectors)
+    with blk.Disk(box.data.node) as data:
+        filled(data, model, 0, PART, "newer")
+    box.settings = "destage_idle_ms=1"
+    if what == "unread":
+        box.data.unreadable((box.data.sectors - 16, box.data.sectors - 1))
+        with base.refused("its end can't be read", errno.EIO, kernel="the end of the data disk"):
+            box.open()
+        base.equal(refusal(box, "recover"), "data_unread", "dcd recover")
+        box.data.heal()
+    says = "has another log by now" if what == "another" else "taken into use without"
+    with base.refused("the old log", errno.EMEDIUMTYPE, kernel=says):
+        box.open()
+    base.equal(refusal(box, "recover"), f"data_{'has_another' if what == 'another' else 'left'}",
+               "dcd recover")  # fmt: skip
+    with blk.Disk(box.data.node) as data:
+        check(data, model, "the data disk")
+    if what == "another":
+        new.remove()
+    local.remove()
+    box.away()
+
+
+def one_slot(which: int, left: bool) -> None:
+    base.step(f"the leg is told while its slot {which} can't be read, and opened while the other")
+    box = leg("dram:battery")
+    model = Model(box.data.sectors)
+    first = box.data.sectors - 16
+    with box.disk_until_cut() as disk:
+        if left:
+            filled(disk, model, 0, PART, "in the log")
+        else:
+            box.data.unreadable((first + 8 * which, first + 8 * which + 7))
+            fails(box, model, disk)
+            marked(box)
+    box.log.heal()
+    if left:
+        box.data.unreadable((first + 8 * which, first + 8 * which + 7))
+        base.run(META, "leave-log", box.data.node)
+        model = Model(box.data.sectors)
+        with blk.Disk(box.data.node) as data:
+            filled(data, model, 0, PART, "newer")
+    box.data.unreadable((first + 8 * (1 - which), first + 8 * (1 - which) + 7))
+    if left:
+        with base.refused("the old log", errno.EMEDIUMTYPE):
+            box.open()
+        with blk.Disk(box.data.node) as data:
+            check(data, model, "the data disk")
+    else:
+        with box.disk() as disk:
+            check(disk, model, "the log works")
+    box.away()
+
+
 def healed(box: Box) -> None:
     time.sleep(0.5)
     box.data.heal()
@@ -390,6 +466,13 @@ def tool(box: Box, command: str, what: str = "state") -> str:
     return str(json.loads(done.stdout)[what])
 
 
+def refusal(box: Box, command: str) -> str:
+    words = ("--data", box.data.node, "--log", box.log.node, "--json")
+    done = subprocess.run([TOOL, command, *words], capture_output=True, text=True, check=False)
+    base.expect(done.returncode, f"dcd {command} was accepted")
+    return str(json.loads(done.stdout)["reason"])
+
+
 PARTS = {
     "closed": lambda: closed("dram:battery"),
     "closed_volatile": lambda: closed("dram"),
@@ -407,6 +490,11 @@ PARTS = {
     "given_up_0": lambda: given_up(0, True),
     "given_up_1": lambda: given_up(1, True),
     "given_up_end": lambda: given_up(0, False),
+    "stale_unread": lambda: made_anew("unread"),
+    "stale_another": lambda: made_anew("another"),
+    "one_slot_0": lambda: one_slot(0, False),
+    "one_slot_1": lambda: one_slot(1, False),
+    "one_slot_left": lambda: one_slot(1, True),
     "end_away": end_away,
     "works_again": works_again,
     "mirror_idle": lambda: mirrored(True),
