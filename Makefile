@@ -50,7 +50,7 @@ test: ## everything: lint, modules, unit, sim and vm tests, and their sum
 
 .PHONY: test-long
 test-long: ## hours: thousands of seeds, the whole search, millions of inputs, and their sum
-	@MAKE="$(MAKE)" python3 tests/lab/run-tests test-controls test-unit-long test-sim-long fuzz
+	@MAKE="$(MAKE)" python3 tests/lab/run-tests test-controls test-unit-long test-sim-long test-vm-long fuzz
 
 .PHONY: test-unit test-unit-long
 test-unit: ## userspace tests: no root, no kernel
@@ -66,8 +66,9 @@ test-sim test-controls test-sim-long: modules-uml bins lab-sim peers
 	@mkdir -p build/test
 	$(PARALLEL) --junit-xml=build/test/$@.xml tests/sim
 
-.PHONY: test-vm
-test-vm: modules-vm bins lab-vm ## two QEMU hosts with Debian 13
+.PHONY: test-vm test-vm-long
+test-vm: ## two QEMU hosts with Debian 13
+test-vm test-vm-long: modules-vm bins lab-vm
 	@mkdir -p build/test
 	$(PYTEST) --junit-xml=build/test/$@.xml tests/vm
 

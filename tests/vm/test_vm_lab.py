@@ -99,6 +99,7 @@ def test_the_wire_takes_the_profiles_time_both_ways(clean_lab: Lab) -> None:
     assert ping_ms(clean_lab, "primary", "10.9.0.2") < 12
 
 
+@pytest.mark.long
 def test_a_varying_wire_varies(clean_lab: Lab) -> None:
     clean_lab.wire("wan-varying", seed=1)
     seen: set[str] = set()
@@ -195,11 +196,13 @@ def cut_under_load(lab: Lab, seed: int, flags: str) -> tuple[list[int], list[int
     return acked, lost
 
 
-@pytest.mark.parametrize("seed", [1])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_cut_under_load_keeps_every_write_that_was_flushed(clean_lab: Lab, seed: int) -> None:
     assert cut_under_load(clean_lab, seed, "os.O_DSYNC")[1] == []
 
 
+@pytest.mark.long
 def test_the_same_without_a_flush_loses_some_and_not_all(clean_lab: Lab) -> None:
     acked, lost = cut_under_load(clean_lab, 4, "0")
     assert 0 < len(lost) < len(acked)
@@ -262,6 +265,7 @@ def until(there: Callable[[], bool], what: str, seconds: float) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_a_mortal_lab_ends_with_its_program(tmp_path: Path) -> None:
     script = (f"import sys; sys.path[:] = {sys.path!r}; from pathlib import Path; "
               f"from vmlab import Lab; Lab(Path({str(tmp_path)!r}), mortal=True).up()")  # fmt: skip
@@ -281,6 +285,7 @@ def test_a_host_that_cant_start_says_why(clean_lab: Lab) -> None:
         clean_lab.boot("mirror")
 
 
+@pytest.mark.long
 def test_a_host_that_doesnt_come_up_shows_its_console(
     clean_lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
