@@ -185,6 +185,12 @@ struct mirror_io {
 	struct budget_share share;	/* a write's, until it has a struct write */
 };
 
+/* A logical block of the mirror, in bytes: of each leg whole blocks, too. Any context. */
+static inline unsigned int mirror_block(const struct mirror *m)
+{
+	return queue_logical_block_size(dm_disk(dm_table_get_md(m->ti->table))->queue);
+}
+
 static inline struct mirror_io *mirror_io(struct bio *bio)
 {
 	return dm_per_bio_data(bio, sizeof(struct mirror_io));

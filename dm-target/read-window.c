@@ -26,7 +26,8 @@ static void on_the_way(struct window_class *c, struct read_item *r)
 
 unsigned int read_window_piece(const struct mirror *m)
 {
-	size_t limit = round_down(READ_ONCE(m->read_window.class.limit), PAGE_SIZE);
+	size_t block = max(mirror_block(m), 4096U);
+	size_t limit = max(round_down(READ_ONCE(m->read_window.class.limit), block), block);
 
 	return min_t(size_t, limit >> SECTOR_SHIFT, IO_MAX_SECTORS);
 }

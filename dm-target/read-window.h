@@ -58,7 +58,7 @@ static inline void read_item_init(struct read_item *r, const struct sender_ops *
 	r->sent_at = 0;
 }
 
-/* How many sectors a read of the remote leg may have now. Any context. */
+/* How many sectors, whole blocks, a read of the remote leg may have now. Any context. */
 unsigned int read_window_piece(const struct mirror *m);
 
 /* It goes to the remote leg's sender, now or later, or is dropped. Any context, no locks held. */

@@ -101,6 +101,11 @@ int read_map(struct mirror *m, struct bio *bio)
 	return hand_over(io);
 }
 
+unsigned int reads_again_part(const struct mirror *m)
+{
+	return max(READS_AGAIN_FIRST, mirror_block(m));
+}
+
 static bool room(const struct reads_again *a, unsigned int bytes)
 {
 	return !a->bytes || a->bytes + bytes <= a->limit || test_knob(again_at_once);
@@ -139,10 +144,10 @@ static void leave(struct mirror *m, enum leg_id leg, unsigned int bytes, u64 ns)
 static void retry_work(struct work_struct *work)
 {
 	struct mirror_io *io = container_of(work, struct mirror_io, work);
-	unsigned int part = min(io->iter.bi_size, READS_AGAIN_FIRST);
-	unsigned int parts = DIV_ROUND_UP(io->iter.bi_size, READS_AGAIN_FIRST);
-	struct bio *bio = io->bio;
 	struct mirror *m = io->m;
+	unsigned int part = min(io->iter.bi_size, reads_again_part(m));
+	unsigned int parts = DIV_ROUND_UP(io->iter.bi_size, reads_again_part(m));
+	struct bio *bio = io->bio;
 	u64 began;
 	int r;
 

@@ -42,6 +42,8 @@ struct mirror;
  */
 #define READS_AGAIN		16
 #define READS_AGAIN_FIRST	(32u << 10)
+/* What it is with blocks that may be larger. */
+unsigned int reads_again_part(const struct mirror *m);
 
 struct reads_again {
 	wait_queue_head_t room;

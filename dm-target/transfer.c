@@ -453,7 +453,7 @@ int transfer_read(struct mirror *m, enum leg_id leg, struct bio *bio)
 		o = wait_for_memory(m, leg);
 		if (!o)
 			return -ETIMEDOUT;
-		bytes = min(bio->bi_iter.bi_size, READS_AGAIN_FIRST);
+		bytes = min(bio->bi_iter.bi_size, reads_again_part(m));
 		fill(o, &m->transfers.reads, m, leg, REQ_OP_READ | REQ_SYNC,
 		     bio->bi_iter.bi_sector, bytes);
 		transfer_submit(&o->t);
