@@ -95,8 +95,9 @@ if part == "both":
     again(local)
     again(remote)
     with monitor():
-        base.until(lambda: taken("third"), "both are back", 120)
-    good("set", "m", "resync_rate=0")
+        base.until(lambda: taken("third"), "the remote leg is back", 120)
+        good("set", "m", "resync_rate=0")
+        clilab.in_sync()
 else:
     base.step("the remote leg is another device, and the local one is away as it is given back")
     remote.gone()
