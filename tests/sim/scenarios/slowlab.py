@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Mirrors whose remote legs are LUNs of one session, by a wire that carries 256 kbit/s back: what
+"""Mirrors whose remote legs are slices of one LUN, by a wire that carries 256 kbit/s back: what
 eight readers ask for at once is on its way for longer than remote_timeout.
 """
 
@@ -32,6 +32,7 @@ class Site:
             dm.create(f"r{n}", f"0 {MIB << 11} linear {node} {n * (MIB << 11)}")
             for n in range(count)
         ]
+
     def slow(self) -> None:
         self.line.profile("wan")
 

@@ -144,15 +144,26 @@ def queue() -> None:
     pair.close()
 
 
-def remote() -> None:
-    base.step("one read of the remote leg hangs, and the local leg becomes in sync meanwhile")
+def on_remote(count: int) -> Pair:
+    """So many sectors are written, and the local leg is out: reads go to the remote one."""
     pair = Pair(*OPTIONS)
-    pair.put(0, 64)
+    pair.put(0, count)
     pair.message("fail local")
     pair.put(640)
+    return pair
+
+
+def reads_hang(pair: Pair) -> None:
+    """Those of the remote leg's first 64 sectors; the others, and its metadata, don't."""
     disk, end = pair.remote.disk, pair.remote.disk.sectors
     dm.reload(pair.remote.name, f"0 64 delay {disk.node} 0 600000\n"
                                 f"64 {end - 64} linear {disk.node} 64")  # fmt: skip
+
+
+def remote() -> None:
+    base.step("one read of the remote leg hangs, and the local leg becomes in sync meanwhile")
+    pair = on_remote(64)
+    reads_hang(pair)
     read = Read(pair.node, 8, 8)
     pair.message("recover local")
     base.equal(read.result(2 * IN_TIME), sectors(1, 8, 16)[:4096], "the answer")
@@ -165,7 +176,7 @@ def remote() -> None:
 
 
 def of_remote(pair: Pair, count: int, part: int = 64) -> list[Read]:
-    """Reads that only the remote leg can answer: so many that most are parked (window.h)."""
+    """Reads that only the remote leg can answer: so many that most are parked (read-window.h)."""
     before = pair.count("parked")
     reads = [Read(pair.node, 0, part) for _ in range(count)]
     base.until(lambda: pair.count("parked") - before > count / 2, "most to be parked")
@@ -180,13 +191,8 @@ def all_answered(reads: list[Read], seconds: float) -> None:
 
 def parked() -> None:
     base.step("a crowd reads the remote leg, which hangs, and the local one becomes in sync")
-    pair = Pair(*OPTIONS)
-    pair.put(0, 64)
-    pair.message("fail local")
-    pair.put(640)
-    disk, end = pair.remote.disk, pair.remote.disk.sectors
-    dm.reload(pair.remote.name, f"0 64 delay {disk.node} 0 600000\n"
-                                f"64 {end - 64} linear {disk.node} 64")  # fmt: skip
+    pair = on_remote(64)
+    reads_hang(pair)
     reads = of_remote(pair, 24)
     pair.message("recover local")
     all_answered(reads, 2 * IN_TIME)
@@ -199,10 +205,7 @@ def parked() -> None:
 
 def parked_slow(how: str) -> None:
     base.step(f"{how} while reads of the remote leg are parked: they end in their turn")
-    pair = Pair(*OPTIONS)
-    pair.put(0, 256)
-    pair.message("fail local")
-    pair.put(640)
+    pair = on_remote(256)
     pair.remote.set(data="lag:200")
     reads = of_remote(pair, 12, 256)
     if how == "suspend":
@@ -219,10 +222,7 @@ def parked_slow(how: str) -> None:
 
 def parked_gone() -> None:
     base.step("the only leg fails while its reads are parked: each has an error, and none waits")
-    pair = Pair(*OPTIONS)
-    pair.put(0, 256)
-    pair.message("fail local")
-    pair.put(640)
+    pair = on_remote(256)
     pair.remote.set(data="lag:200")
     reads = of_remote(pair, 12, 256)
     # dm-delay holds nothing while it is exchanged.
