@@ -85,7 +85,7 @@ def test_zeroes_that_have_to_be_written_are_taken_for_a_leg_that_hangs() -> None
     ("mirror_beside.py start", "one_start reads_at_once", "no start: "),
     ("mirror_beside.py blip", "reads_at_once", "in vain for: whole"),
     ("mirror_beside.py large", "reads_at_once", "Input/output error"),
-    ("mirror_beside.py assemble", "reads_at_once", "doesn't answer"),
+    ("mirror_beside.py assemble", "reads_at_once", "lockstep assemble a: rc 1"),
 ])  # fmt: skip
 def test_what_queues_on_a_slow_wire_is_taken_for_a_leg_that_hangs(
     words: str, knob: str, says: str
