@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #define _GNU_SOURCE
+#include <endian.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -180,20 +181,43 @@ int device_flush(const struct device *d)
 	return fsync(d->fd) ? complain(d, "can't be flushed") : 0;
 }
 
-void device_log(const struct device *d, u8 uuid[16])
+/* Whether the whole of @answer came. */
+static bool ask_scsi(const struct device *d, u8 *cdb, u8 cdb_bytes, void *answer, u32 bytes)
 {
-	u8 cdb[] = { 0x12, 1, DCD_IDENTITY_PAGE, 0, DCD_IDENTITY_BYTES, 0 };
-	struct dcd_identity page = { 0 };
 	struct sg_io_hdr io = {
-		.interface_id = 'S', .cmd_len = sizeof(cdb), .cmdp = cdb,
-		.dxfer_direction = SG_DXFER_FROM_DEV, .dxfer_len = sizeof(page), .dxferp = &page,
+		.interface_id = 'S', .cmd_len = cdb_bytes, .cmdp = cdb,
+		.dxfer_direction = SG_DXFER_FROM_DEV, .dxfer_len = bytes, .dxferp = answer,
 		.timeout = ASK_MS,
 	};
 
+	memset(answer, 0, bytes);
+	return d->node && !ioctl(d->fd, SG_IO, &io) && !(io.info & SG_INFO_CHECK) && io.resid <= 0;
+}
+
+void device_log(const struct device *d, u8 uuid[16])
+{
+	u8 inquiry[] = { 0x12, 1, DCD_IDENTITY_PAGE, 0, DCD_IDENTITY_BYTES, 0 };
+	struct dcd_identity page;
+
 	memset(uuid, 0, 16);
-	if (d->node && !ioctl(d->fd, SG_IO, &io) && !(io.info & SG_INFO_CHECK) &&
-	    io.resid <= 0 && dcd_identity_right(&page))
+	if (ask_scsi(d, inquiry, sizeof(inquiry), &page, sizeof(page)) && dcd_identity_right(&page))
 		memcpy(uuid, page.log_uuid, sizeof(page.log_uuid));
+}
+
+u64 device_part_of(const struct device *d)
+{
+	static const u8 none[16];
+	struct { __be64 last; __be32 block_bytes; u8 more[20]; } capacity;
+	u8 read_capacity[16] = { 0x9e, 0x10, [13] = sizeof(capacity) };
+	u8 log[16];
+	u64 sectors;
+
+	device_log(d, log);
+	if (!memcmp(log, none, sizeof(none)) ||
+	    !ask_scsi(d, read_capacity, sizeof(read_capacity), &capacity, sizeof(capacity)))
+		return 0;
+	sectors = (be64toh(capacity.last) + 1) * (be32toh(capacity.block_bytes) / 512);
+	return sectors == d->sectors ? 0 : sectors;
 }
 
 bool device_bypasses(const struct device *d, const struct super *s)

@@ -54,6 +54,13 @@ int device_flush(const struct device *d);
  */
 void device_log(const struct device *d, u8 uuid[16]);
 
+/*
+ * How many sectors the LUN of a DCD has of which @d is only a part (a partition, a linear mapping);
+ * 0 if it is the LUN whole, or none. A DCD looks for a leg's superblock at the end of its data
+ * disk, and nowhere else: a leg in a part of it couldn't say that the log was given up.
+ */
+u64 device_part_of(const struct device *d);
+
 /* Of a good superblock: is @d the disk itself, while the log of its DCD may have more? */
 bool device_bypasses(const struct device *d, const struct super *s);
 /* Is it the LUN of a DCD, and the superblock doesn't name that DCD's log? @uuid: the log's. */

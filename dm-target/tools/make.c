@@ -113,6 +113,18 @@ static int check_drained(const struct device *d, const struct super_found *found
 	return refuse(d->path, "writes that were given up may still reach it, and would undo newer ones: nothing is changed before they have returned, or the session that they were sent by has ended");
 }
 
+/* Not even with --force. */
+static int check_whole(const struct device *d)
+{
+	u64 lun = device_part_of(d);
+
+	if (!lun)
+		return 0;
+	fprintf(stderr, "lockstep-meta: %s: has %" PRIu64 " sectors, and is a part of the LUN of a DCD, which has %" PRIu64 ": a DCD knows a leg only at the end of its LUN, so a partition or a logical volume of that can't be one. Take the LUN itself; if this is the LUN, and it has another size by now, its sessions have to be rescanned first (iscsiadm -m session --rescan)\n",
+		d->path, d->sectors, lun);
+	return -1;
+}
+
 /*
  * A device that is to get a superblock: may it lose the one that it has?
  * @data_sectors: the size of the mirror that it may be a leg of, or 0.
@@ -122,7 +134,7 @@ static int check_free(const struct options *o, const struct device *d, u64 data_
 	struct super_found found;
 	char uuid[UUID_TEXT];
 
-	if (device_find(d, &found) || check_drained(d, &found))
+	if (check_whole(d) || device_find(d, &found) || check_drained(d, &found))
 		return -1;
 	if (found.reason == SUPER_TOO_SMALL || o->force)
 		return 0;
@@ -557,7 +569,7 @@ int command_mark(const struct options *o, char **devices, int n)
 			continue;
 		if (device_open(&d, devices[i], true))
 			return 1;
-		r = need_super(&d, &found);
+		r = need_super(&d, &found) || check_whole(&d);
 		if (!r && take_log(&d, &found.super) && !o->dry_run) {
 			super_touch(&found.super, now(), 0);
 			r = device_put_super(&d, &found.super);

@@ -19,7 +19,6 @@ struct options {
 	bool force;
 	bool json;
 	bool dry_run;		/* recover: all checks, nothing is written */
-	const char *leg;	/* retire: where the mirror's leg lies; NULL: the data disk */
 	bool salvage;		/* recover: what is right of what is damaged; with log "none": retire, too */
 	bool all;		/* dump: every place of the ring */
 	bool progress;		/* even if stderr isn't a terminal */

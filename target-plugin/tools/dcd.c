@@ -19,7 +19,7 @@ static void usage(void)
 	      "       dcd dump --log DEV [--nvram DEV] [--data DEV] [--all] [--json]\n"
 	      "       dcd recover --data DEV --log DEV [--nvram DEV] [--salvage] [--dry-run]\n"
 	      "                   [--force] [--progress] [--json]\n"
-	      "       dcd retire --data DEV --log DEV [--nvram DEV] [--leg DEV] [--force]\n"
+	      "       dcd retire --data DEV --log DEV [--nvram DEV] [--force]\n"
 	      "                  [--progress] [--json]\n"
 	      "       dcd recover|retire --data DEV --log none --nvram DEV --salvage ...   (the log is lost)\n"
 	      "DEV is a block device or a file with its content.\n"
@@ -57,7 +57,7 @@ static int parse(int argc, char **argv, const char *allowed, struct options *o)
 		{ "data", 1, NULL, 'd' }, { "log", 1, NULL, 'l' }, { "nvram", 1, NULL, 'n' },
 		{ "segment-bytes", 1, NULL, 's' }, { "nvram-bytes", 1, NULL, 'b' },
 		{ "force", 0, NULL, 'f' }, { "json", 0, NULL, 'j' }, { "dry-run", 0, NULL, 'y' },
-		{ "all", 0, NULL, 'a' }, { "salvage", 0, NULL, 'S' }, { "progress", 0, NULL, 'p' }, { "leg", 1, NULL, 'L' },
+		{ "all", 0, NULL, 'a' }, { "salvage", 0, NULL, 'S' }, { "progress", 0, NULL, 'p' },
 		{ 0 },
 	};
 	int c, which = 0;
@@ -77,7 +77,6 @@ static int parse(int argc, char **argv, const char *allowed, struct options *o)
 			if (number(optarg, &o->nvram_bytes))
 				return -1;
 			break;
-		case 'L': o->leg = optarg; break;
 		case 'f': o->force = true; break;
 		case 'j': o->json = true; break;
 		case 'y': o->dry_run = true; break;
@@ -99,7 +98,7 @@ int main(int argc, char **argv)
 		{ "examine", "json" }, { "check", "data log nvram json" },
 		{ "dump", "data log nvram all json" },
 		{ "recover", "data log nvram salvage dry-run force progress json" },
-		{ "retire", "data log nvram salvage leg force progress json" },
+		{ "retire", "data log nvram salvage force progress json" },
 	};
 	const char *command = argc > 1 ? argv[1] : "", *allowed = NULL;
 	struct options o = { .data = NULL };

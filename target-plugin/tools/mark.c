@@ -55,18 +55,18 @@ static int put(const struct device *d, u64 sectors, const u8 slots[LOCKSTEP_SLOT
 }
 
 /*
- * Whether there is the leg that has been told of this log: at the end of the disk or, if that may
- * have grown, where that was before. There both slots have to be its, as far as they can be read;
+ * Whether there is the leg that has been told of this log: at the end of the disk or, if that
+ * has grown, where that was before. There both slots have to be its, as far as they can be read;
  * -1: an end can't be, and it isn't at a newer one. @any: of any log; at the end of the disk any
  * leg.
  */
-static int find_of(const struct device *d, const struct dcd_super *log, bool grown, bool any,
-		   u64 *sectors, u8 slots[LOCKSTEP_SLOTS_BYTES], u32 *unread, struct super *s)
+static int find_of(const struct device *d, const struct dcd_super *log, bool any, u64 *sectors,
+		   u8 slots[LOCKSTEP_SLOTS_BYTES], u32 *unread, struct super *s)
 {
 	u64 end = d->bytes / 512;
 	bool its;
 
-	for (u32 i = 0; i < (grown ? DCD_ENDS : 1); i++) {
+	for (u32 i = 0; i < DCD_ENDS; i++) {
 		int r = find(d, *sectors = dcd_data_end(log, end, i), slots, s, unread);
 
 		if (r < 0)
@@ -88,11 +88,11 @@ int mark_behind(const struct device *data, const u8 log_uuid[16], const struct d
 	u64 sectors;
 	u32 unread;
 	/* First the leg that is known: at the end there may be an earlier mirror's superblock. */
-	int r = before ? find_of(data, before, true, false, &sectors, slots, &unread, &s) : 0;
+	int r = before ? find_of(data, before, false, &sectors, slots, &unread, &s) : 0;
 
 	/* A format of that log that was cut short has told the leg of another one already. */
 	if (before && r <= 0)
-		r = find_of(data, before, true, true, &sectors, slots, &unread, &s);
+		r = find_of(data, before, true, &sectors, slots, &unread, &s);
 	if (!before)
 		r = find(data, sectors = data->bytes / 512, slots, &s, &unread);
 	*end = r > 0 ? sectors : 0;
@@ -108,13 +108,13 @@ int mark_behind(const struct device *data, const u8 log_uuid[16], const struct d
 	return put(data, sectors, slots, unread, &s);
 }
 
-int mark_left(const struct device *data, const struct dcd_super *log, bool grown, bool *marked)
+int mark_left(const struct device *data, const struct dcd_super *log, bool *marked)
 {
 	u8 slots[LOCKSTEP_SLOTS_BYTES];
 	struct super s;
 	u64 sectors;
 	u32 unread;
-	int r = find_of(data, log, grown, false, &sectors, slots, &unread, &s);
+	int r = find_of(data, log, false, &sectors, slots, &unread, &s);
 
 	*marked = r > 0;
 	if (r <= 0 || s.log_state == LOCKSTEP_LOG_LEFT)

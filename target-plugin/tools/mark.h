@@ -20,10 +20,9 @@ int mark_behind(const struct device *data, const u8 log_uuid[16], const struct d
 		bool force, u64 *end);
 
 /*
- * The disk has all of the log with this superblock. @grown: it may have grown, and the leg may lie
- * where its end was (../leg.h). @marked: whether it is a leg that was behind this log, or
- * has been told before that it has all of it.
+ * The disk has all of the log with this superblock. @marked: whether it is a leg that was behind
+ * this log, or has been told before that it has all of it.
  */
-int mark_left(const struct device *data, const struct dcd_super *log, bool grown, bool *marked);
+int mark_left(const struct device *data, const struct dcd_super *log, bool *marked);
 
 #endif

@@ -42,26 +42,8 @@ static bool lacks(const struct set *s)
 	       cpu_to_le32(DCD_INCOMPAT_LACKS);
 }
 
-/* The leg, where it lies. The data disk is closed before a part of it is opened. */
-static int leave(struct set *s, const struct options *o, bool *marked)
-{
-	struct device leg;
-	int r;
-
-	if (!o->leg)
-		return mark_left(&s->data, &s->super.super, true, marked);
-	device_close(&s->data);
-	if (device_open(&leg, "leg", o->leg, true))
-		return -1;
-	r = mark_left(&leg, &s->super.super, false, marked);
-	device_close(&leg);
-	return r;
-}
-
 static void say(const struct set *s, const struct options *o, const struct tally *t, bool marked)
 {
-	const char *leg = o->leg ? o->leg : o->data;
-
 	if (*s->reason)
 		fprintf(stderr, "dcd: %s\n", s->message);
 	if (o->json) {
@@ -83,11 +65,11 @@ static void say(const struct set *s, const struct options *o, const struct tally
 		if (s->log_lost) {
 			lost_text(s);
 			printf("%s: if that is a mirror's leg, it lacks what is lost: lockstep-meta wipe --force it, and lockstep replace fills it anew\n",
-			       leg);
+			       o->data);
 			return;
 		}
 		printf(marked ? "%s: the mirror's leg, may be used without them\n" :
-		       "%s: no mirror's leg that knows of this log is at its end\n", leg);
+		       "%s: no mirror's leg that knows of this log is at its end\n", o->data);
 	}
 }
 
@@ -104,7 +86,8 @@ int command_retire(const struct options *o)
 	} else if (!r) {
 		r = set_recover(&s, o, &found);
 	}
-	if (!r && (seal(&s) || (!s.log_lost && !lacks(&s) && leave(&s, o, &marked)))) {
+	if (!r && (seal(&s) || (!s.log_lost && !lacks(&s) &&
+				mark_left(&s.data, &s.super.super, &marked)))) {
 		s.failed = true;
 		r = -1;
 	}

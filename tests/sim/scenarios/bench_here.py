@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import fcntl
 import os
 import signal
 import struct
@@ -24,7 +22,6 @@ from locklab import base, blk, dm
 from locklab.ram import Ram
 
 MIB = 64
-BLKPG, BLKPG_ADD, BLKPG_DELETE = 0x1269, 1, 2
 # A partition of 16 MiB.
 MBR = bytes(446) + struct.pack("<B3xB3xII", 0, 0x83, 2048, 32768) + bytes(48) + b"\x55\xaa"
 
@@ -43,17 +40,6 @@ def refused(says: str) -> Iterator[None]:
 def wiped(disk: Ram) -> None:
     with blk.Disk(disk.node) as one:
         one.zero(0, one.sectors)
-
-
-def partition(disk: Ram, what: int) -> None:
-    """The kernel's alone: a table on the disk isn't needed for it."""
-    part = ctypes.create_string_buffer(struct.pack("qqi64s64s", 1 << 20, 16 << 20, 1, b"", b""))
-    order = struct.pack("iiiP", what, 0, len(part), ctypes.addressof(part))
-    fd = os.open(disk.node, os.O_RDWR)
-    try:
-        fcntl.ioctl(fd, BLKPG, order)
-    finally:
-        os.close(fd)
 
 
 def refusals(one: Ram, two: Ram) -> None:
@@ -88,10 +74,10 @@ def refusals(one: Ram, two: Ram) -> None:
         here.check([one.node], MIB)
     dm.remove("held")
 
-    partition(one, BLKPG_ADD)
+    blk.partition(one.node, blk.ADDED, 2048, 32768)
     with refused("has partitions: "):
         here.check([one.node], MIB)
-    partition(one, BLKPG_DELETE)
+    blk.partition(one.node, blk.DELETED, 2048, 32768)
     with blk.Disk(one.node) as disk:
         disk.write(0, MBR)
     with refused("has a signature on it: dos"):

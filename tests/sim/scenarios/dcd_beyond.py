@@ -15,9 +15,10 @@ import time
 from functools import partial
 from pathlib import Path
 
+import statelab
 from crashlab import assembled, data_of
 from dcdlab import TOOL, Box, Disk, Model, digest, filled, format_log
-from locklab import base, blk, lio, ram
+from locklab import base, blk, dm, lio, ram
 from statelab import META, Beside, create, super_of
 
 HELD = "destage_idle_ms=3600000,destage_low=98,destage_high=99"
@@ -473,6 +474,29 @@ def refusal(box: Box, command: str) -> str:
     return str(json.loads(done.stdout)["reason"])
 
 
+def part_of_lun() -> None:
+    base.step("a part of the LUN can't be a leg: nobody would find its superblock")
+    box = Box(nvram="dram:battery", settings=HELD)
+    local = ram.Ram("local", box.data_mib)
+    made = ("create", "--local", local.node, "--assume-clean", "--force", "--remote")
+    joined = ("join", "--source", local.node, "--leg", "remote", "--force")
+    with lio.look(box.open()) as node:
+        first, sectors = 2048, box.data.sectors - 4096
+        blk.partition(node, blk.ADDED, first, sectors)
+        base.until(Path(f"{node}1").exists, f"{node}1")
+        for words in (made, joined):
+            if words is joined:
+                base.run(META, *made, node)
+            said = statelab.refusal(*words, f"{node}1")
+            base.expect("is a part of the LUN" in said, f"{words[0]} on a partition: {said}")
+            volume = dm.create("volume", f"0 {sectors} linear {node} {first}")
+            said = statelab.refusal(*words, volume)
+            base.expect("is a part of the LUN" in said, f"{words[0]} on a volume: {said}")
+            dm.remove("volume")
+    box.close()
+    box.away()
+
+
 PARTS = {
     "closed": lambda: closed("dram:battery"),
     "closed_volatile": lambda: closed("dram"),
@@ -496,6 +520,7 @@ PARTS = {
     "one_slot_1": lambda: one_slot(1, False),
     "one_slot_left": lambda: one_slot(1, True),
     "end_away": end_away,
+    "part_of_lun": part_of_lun,
     "works_again": works_again,
     "mirror_idle": lambda: mirrored(True),
     "mirror_alone": lambda: mirrored(False),

@@ -8,9 +8,6 @@ nobody uses; `scsi_debug [PART...]` makes one of the kernel's own (see test_mirr
 """
 
 import contextlib
-import ctypes
-import fcntl
-import struct
 import sys
 import threading
 from collections.abc import Callable
@@ -22,7 +19,6 @@ from mirrorlab import Beside
 from scatterlab import MIB, PIPELINE, SERIAL, Mirrored, Sent, Site
 
 WRITES = 100 if base.CHECKED else 600
-BLKPG, BLKPG_ADD, BLKPG_RESIZE = 0x1269, 1, 3
 AUTO = 32 << 10
 LIST = 4096  # at most, before the data
 DEBUG_HOST = Path("/sys/bus/pseudo/drivers/scsi_debug/add_host")
@@ -126,19 +122,10 @@ def cache_switched(site: Site) -> None:
     battery(1)
 
 
-def blkpg(node: str, what: int, start: int, length: int) -> None:
-    """Of the disk's first partition. As the kernel's structs have it, with their padding."""
-    part = ctypes.create_string_buffer(struct.pack("qqi64s64s4x", start << 9, length << 9, 1,
-                                                   b"", b""))  # fmt: skip
-    with open(node, "rb") as disk:
-        fcntl.ioctl(disk, BLKPG, struct.pack("iiiPi", what, 0, len(part),
-                                             ctypes.addressof(part), 0))  # fmt: skip
-
-
 def partition(site: Site) -> None:
     base.step("a partition")
     start, length = 2048 + 8, (MIB << 11) - 4096
-    blkpg(site.remote, BLKPG_ADD, start, length)
+    blk.partition(site.remote, blk.ADDED, start, length)
     node = f"{site.remote}1"
     base.until(lambda: base.opens(Path(node)), f"{node} to open")
     with blk.Disk(site.remote, write=False) as disk:
@@ -168,7 +155,7 @@ def smaller(site: Site, m: Mirrored, start: int, length: int) -> None:
         with blk.Disk(m.of.node) as disk:
             disk.write(sector, blk.pattern(f"behind {sector}", 8))
 
-    blkpg(site.remote, BLKPG_RESIZE, start, end)
+    blk.partition(site.remote, blk.RESIZED, start, end)
     before, batched = behind(), m.count("batched")
     # The first has room; while it is on the way the others become a batch.
     together([partial(write, sector) for sector in (0, *range(end, length, 64))])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import hashlib
 import mmap
@@ -19,6 +20,8 @@ from . import base, dm
 SECTOR = 512
 _BLKDISCARD, _BLKZEROOUT = 0x1277, 0x127F
 _RWF_DSYNC = 0x2
+_BLKPG = 0x1269
+ADDED, DELETED, RESIZED = 1, 2, 3
 _CHUNK = 1 << 20
 
 
@@ -80,6 +83,17 @@ def pattern(tag: str, sectors: int) -> bytes:
     return b"".join(
         hashlib.sha512(f"{tag} {n}".encode()).digest() * (SECTOR // 64) for n in range(sectors)
     )
+
+
+def partition(node: str, what: int, first: int, sectors: int) -> None:
+    """ADDED, DELETED or RESIZED: the disk's first partition, known to the kernel alone."""
+    # As the kernel's structs have it, with their padding.
+    part = ctypes.create_string_buffer(
+        struct.pack("qqi64s64s4x", first * SECTOR, sectors * SECTOR, 1, b"", b"")
+    )
+    words = struct.pack("iiiPi", what, 0, len(part), ctypes.addressof(part), 0)
+    with open(node, "rb") as disk:
+        fcntl.ioctl(disk, _BLKPG, words)
 
 
 def say_cached(node: str, cached: bool) -> None:
