@@ -274,7 +274,7 @@ class Lab:
         tick = started + TICK_S
         waiting = {name: self.machine(name) for name in names}
         while True:
-            for name in [name for name, machine in waiting.items() if machine.ready()]:
+            for name in [name for name, machine in waiting.items() if _answers(machine)]:
                 del waiting[name]
                 self._say(f"{name} takes ssh after {time.monotonic() - started:.1f} s")
             if not waiting:
@@ -318,6 +318,14 @@ class Lab:
                 self._say("waiting for another command of this lab")
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+def _answers(machine: Machine) -> bool:
+    """Whether the guest takes ssh. QEMU's network gives a first connection up that a guest without
+    a CPU to itself leaves unanswered for a while: then the next one is tried. It stays open."""
+    if not machine.ready():
+        return False
+    return machine.shell.run("true", check=False, timeout=BOOT_S).returncode != shell.SSH_FAILED
 
 
 def _free_ports(count: int) -> list[int]:
