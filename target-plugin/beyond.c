@@ -114,30 +114,58 @@ static int read_slots(struct dcd_engine *e, void *slots, read_parts read, u64 *s
 }
 
 /*
- * Is there a leg at the end of the data disk that has been given another log since? Then what names
- * this one, at the end of @sectors, where the disk ended before, is from before that. 0, or
- * -EMEDIUMTYPE, told.
+ * The end of the disk itself, of today's @size: 0, -EMEDIUMTYPE (there is a leg that has been given
+ * another log), -EIO (it can't be read).
  */
-static int ask_for_another(struct dcd_engine *e, u64 sectors)
+static int look_at_end(struct dcd_engine *e, u64 size)
 {
-	u64 size = bdev_nr_sectors(e->data.bdev);
+	unsigned int unread;
 	bool another;
 	void *slots;
 
-	if (!lockstep_slots_start(size) || sectors == size || test_knob(any_leg) ||
-	    (sectors && test_knob(older_end)))
+	if (!lockstep_slots_start(size) || test_knob(any_leg))
 		return 0;
-	slots = kzalloc(LOCKSTEP_SLOTS_BYTES, GFP_KERNEL);
+	slots = kzalloc(LOCKSTEP_SLOTS_BYTES, GFP_NOIO);
 	if (!slots)
 		return -ENOMEM;
-	dcd_opening_parts(e, lockstep_slots_start(size), slots, LOCKSTEP_SLOT_BYTES);
+	unread = dcd_opening_parts(e, lockstep_slots_start(size), slots, LOCKSTEP_SLOT_BYTES);
 	another = dcd_leg_names_another(slots, size, e->super.uuid);
 	kfree(slots);
-	if (!another)
-		return 0;
+	return another ? -EMEDIUMTYPE : unread == LOCKSTEP_SLOTS ? -EIO : 0;
+}
+
+int dcd_beyond_may_end(struct dcd_engine *e, u64 sectors)
+{
+	u64 start = lockstep_slots_start(sectors);
+	int r = look_at_end(e, sectors);
+
+	if (r == -EMEDIUMTYPE)
+		pr_err("dcd: %s: what the data disk %pg has got ends with the superblock of a mirror's leg that another DCD's log is in front of: the size stays as it was. Is that leg no more, clear it and try again: dd if=/dev/zero of=/dev/%pg bs=512 seek=%llu count=%u oflag=direct\n",
+		       e->name, e->data.bdev, e->data.bdev, start,
+		       (unsigned int)LOCKSTEP_SLOTS_SECTORS);
+	else if (r)
+		pr_err("dcd: %s: the last %u sectors that the data disk %pg has got can't be read, so the DCD couldn't be opened with them: error %d; the size stays as it was, try again\n",
+		       e->name, (unsigned int)LOCKSTEP_SLOTS_SECTORS, e->data.bdev, r);
+	return r;
+}
+
+/*
+ * Is there a leg at the end of the data disk that has been given another log since? Then what names
+ * this one, at the end of @sectors, where the disk ended before, is from before that. 0,
+ * -EMEDIUMTYPE, told, or an errno; -EIO: the end of @sectors, as it is then, can't be read.
+ */
+static int ask_for_another(struct dcd_engine *e, u64 *sectors)
+{
+	u64 size = bdev_nr_sectors(e->data.bdev);
+	int r = *sectors == size || (*sectors && test_knob(older_end)) ? 0 : look_at_end(e, size);
+
+	if (r == -EIO)
+		*sectors = size;
+	if (r != -EMEDIUMTYPE)
+		return r;
 	pr_err("dcd: %s: the data disk %pg is a mirror's leg that has another log by now than %pg (uuid %pU): nothing of this one may be written there. To use it again: dcd format. Is that leg no more, or one of before the disk had grown: lockstep-meta wipe --force\n",
 	       e->name, e->data.bdev, e->log.bdev, e->super.uuid);
-	return -EMEDIUMTYPE;
+	return r;
 }
 
 /*
@@ -155,13 +183,13 @@ static int ask_leg(struct dcd_engine *e, u64 *applied)
 	if (!slots)
 		return -ENOMEM;
 	r = read_slots(e, slots, dcd_opening_parts, &sectors, &unread);
-	if (r && test_knob(mute_is_well))
+	r = r ?: ask_for_another(e, &sectors);
+	if (r == -EIO && test_knob(mute_is_well))
 		r = 0;
-	if (r)
-		pr_err("dcd: %s: the end of the data disk %pg, of now or before it has grown, can't be read: %u sectors from %llu on; so it isn't known whether it was used without the log %pg: the DCD isn't opened. Try again when they can be read; if they are bad for good, write over them\n",
+	if (r == -EIO)
+		pr_err("dcd: %s: the end of the data disk %pg, of now or before it has grown, can't be read: %u sectors from %llu on; so it isn't known whether it was used without the log %pg: the DCD isn't opened. Try again when they can be read; if they are bad for good, write over them or, if that fails too, give it a copy of that disk\n",
 		       e->name, e->data.bdev, (unsigned int)LOCKSTEP_SLOTS_SECTORS,
 		       lockstep_slots_start(sectors), e->log.bdev);
-	r = r ?: ask_for_another(e, sectors);
 	if (!r && dcd_leg_left(slots, sectors, e->super.uuid) && !test_knob(use_left)) {
 		pr_err("dcd: %s: the data disk %pg was taken into use without the log %pg (uuid %pU): what the log has is older. Nothing of it may be written there. To use the log again: dcd format\n",
 		       e->name, e->data.bdev, e->log.bdev, e->super.uuid);

@@ -46,6 +46,13 @@ int __must_check dcd_beyond_open(struct dcd_engine *e);
 int __must_check dcd_beyond_leg(struct dcd_engine *e, u64 *sectors);
 
 /*
+ * May the data disk end there from now on, which is larger than it was? 0; -EMEDIUMTYPE, told:
+ * there is a leg that names another log, so the DCD couldn't be opened any more; -EIO, told: that
+ * can't be read. Sleeps.
+ */
+int __must_check dcd_beyond_may_end(struct dcd_engine *e, u64 sectors);
+
+/*
  * The log is dead, and doesn't know that everything up to entry @applied is durable on
  * the data disk, and there is nothing else. The destager's.
  */

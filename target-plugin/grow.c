@@ -29,8 +29,11 @@ struct growth {
 static int record(struct dcd_engine *e, sector_t sectors)
 {
 	u64 leg;
-	int r = dcd_beyond_leg(e, &leg);
+	int r = dcd_beyond_may_end(e, sectors);
 
+	if (r)
+		return r;
+	r = dcd_beyond_leg(e, &leg);
 	/* The oldest end is forgotten, and a mirror's leg may lie there. */
 	if (r && dcd_data_end(&e->super, e->data.sectors, DCD_ENDS - 1) && !test_knob(end_unread)) {
 		pr_err("dcd: %s: where the data disk %pg ended before can't be read, and the superblock of a mirror's leg may be there: error %d; the size stays as it was, try again\n",

@@ -75,7 +75,7 @@ static int find_left(struct set *s)
 	if (!lockstep_slots_start(end) || s->super.reason == DCD_RETIRED)
 		return 0;
 	if (look_for_leg(s, slots, &sectors)) {
-		snprintf(text, sizeof(text), "its end, of now or before it has grown, can't be read: %u sectors from %" PRIu64 " on; so it isn't known whether it was used without this log: nothing of the log is written there. If they are bad for good, write over them",
+		snprintf(text, sizeof(text), "its end, of now or before it has grown, can't be read: %u sectors from %" PRIu64 " on; so it isn't known whether it was used without this log: nothing of the log is written there. If they are bad for good, write over them or, if that fails too, take a copy of that disk",
 			 (u32)LOCKSTEP_SLOTS_SECTORS, (uint64_t)lockstep_slots_start(sectors));
 		return refuse(s, "data_unread", s->data.path, text);
 	}

@@ -105,6 +105,12 @@ def test_what_the_leg_says_now_is_not_heard(part: str, knob: str, says: str) -> 
 
 
 @pytest.mark.control
+def test_it_grows_to_an_end_with_which_it_cant_be_opened() -> None:
+    run = lab("dcd_beyond.py", "grown_another", options=knobs("dcd", "any_leg"))
+    assert run.rc == 1 and "another DCD's leg: was accepted" in run.stderr, run.text
+
+
+@pytest.mark.control
 def test_an_old_log_is_taken_over_a_leg_that_has_another_one() -> None:
     run = lab("dcd_beyond.py", "another_log", options=knobs("dcd", "any_leg"))
     assert run.rc == 1 and "the old log: was accepted" in run.stderr, run.text

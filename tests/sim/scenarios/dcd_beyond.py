@@ -204,6 +204,40 @@ def grown_over() -> None:
         one.remove()
 
 
+def grown_another() -> None:
+    base.step("it doesn't grow to an end with which it couldn't be opened again")
+    box = leg("dram:battery", 8)
+    model = Model(box.data.sectors + (8 << 11))
+    before = box.data.sectors
+    with box.disk() as disk:
+        box.data.resize(before + (8 << 11))
+        end = box.data.sectors - 16
+        other, log = ram.Ram("other", box.data.sectors >> 11), Disk("log2", 3)
+        peer = ram.Ram("peer", box.data.sectors >> 11)
+        words = ("--local", peer.node, "--remote", other.node, "--assume-clean")
+        base.run(META, "create", *words)
+        format_log(other.node, log.node, "none", "--force")
+        with blk.Disk(other.node, write=False) as there, blk.Disk(box.data.node) as data:
+            data.write(end, there.read(end, 16), fua=True)
+        with base.refused("another DCD's leg", kernel="another DCD's log is in front of"):
+            box.set("grow=1")
+        base.run("dd", "if=/dev/zero", f"of={box.data.node}", "bs=512", f"seek={end}", "count=16",
+                 "oflag=direct")  # fmt: skip
+        box.data.unreadable((end, end + 15))
+        with base.refused("it can't be read", kernel="has got can't be read"):
+            box.set("grow=1")
+        base.equal(disk.sectors, before, "sectors")
+        filled(disk, model, 0, PART, "goes on")
+        box.data.heal()
+        box.set("grow=1")
+    with box.disk() as disk:
+        base.equal(disk.sectors, before + (8 << 11), "sectors")
+        check(disk, model, "opened again")
+    for one in (other, peer, log):
+        one.remove()
+    box.away()
+
+
 def given_up(slot: int, grows: bool) -> None:
     where = "where the disk's end was" if grows else "the disk's end"
     base.step(f"the mirror is given up, and a file has slot {slot} of {where}")
@@ -505,6 +539,7 @@ PARTS = {
     "grown": grown,
     "grown_often": grown_often,
     "grown_over": grown_over,
+    "grown_another": grown_another,
     "grown_unread": grown_unread,
     "left_grown": left_grown,
     "another_log": another_log,
