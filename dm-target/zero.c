@@ -10,9 +10,15 @@
 
 TEST_KNOB(bool, zero_then_flush, "zeroes of a leg that is written through are flushed afterwards");
 #define ZEROES_FIRST	((1U << 20) >> SECTOR_SHIFT)
-#define ZEROES_MOST	((1U << 30) >> SECTOR_SHIFT)	/* no device's limit is more */
+/*
+ * The sender's workers have sixteen of these under way: 128 MiB are in time even if the device has
+ * to write what it is asked for next, at 13 MB/s, though it had nothing to write until then (what
+ * was never allocated, a cache that had room).
+ */
+#define ZEROES_MOST	((8U << 20) >> SECTOR_SHIFT)
 
 TEST_KNOB(bool, zeroes_whole, "as much is zeroed at once as the device does in one request, however long");
+TEST_KNOB(bool, zeroes_grow, "what is zeroed at once grows up to a device's limit");
 TEST_KNOB(bool, zero_odd_pieces, "a leg is asked to zero as much as its limit is, whole blocks or not");
 
 /*
@@ -76,7 +82,8 @@ static void learn(struct mirror *m, struct leg *l, sector_t nr, u64 ns)
 	if (ns > (u64)ms * NSEC_PER_MSEC / WINDOW_PART)
 		WRITE_ONCE(l->zeroes_most, max(most / 2, IO_MAX_SECTORS));
 	else if (nr == most)
-		WRITE_ONCE(l->zeroes_most, min(2 * most, ZEROES_MOST));
+		WRITE_ONCE(l->zeroes_most,
+			   min(2 * most, test_knob(zeroes_grow) ? ZERO_MAX_SECTORS : ZEROES_MOST));
 }
 
 /* Sleeps until the device is done. */

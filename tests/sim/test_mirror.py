@@ -65,9 +65,9 @@ def test_what_queues_on_a_slow_wire_is_not_taken_for_a_leg_that_hangs(
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("policy", ["block", "error"])
-def test_zeroes_that_have_to_be_written_are_not_taken_for_a_leg_that_hangs(policy: str) -> None:
-    run = lab("mirror_slow_zeroes.py", policy)
+@pytest.mark.parametrize("words", ["block", "error", "error later"])
+def test_zeroes_that_have_to_be_written_are_not_taken_for_a_leg_that_hangs(words: str) -> None:
+    run = lab("mirror_slow_zeroes.py", *words.split())
     assert run.rc == 0, run.text
 
 
@@ -76,6 +76,12 @@ def test_zeroes_that_have_to_be_written_are_taken_for_a_leg_that_hangs() -> None
     options = ("--sim-timeout", "400", *knobs("dm_lockstep", "zeroes_whole"))
     run = lab("mirror_slow_zeroes.py", "block", options=options)
     assert run.rc and "in vain for: the discard to end" in run.text, run.text
+
+
+@pytest.mark.control
+def test_zeroes_that_have_to_be_written_later_are_taken_for_a_leg_that_hangs() -> None:
+    run = lab("mirror_slow_zeroes.py", "error", "later", options=knobs("dm_lockstep", "zeroes_grow"))
+    assert run.rc and "Input/output error" in run.text, run.text
 
 
 @pytest.mark.control

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A discard of a mirror whose mirror site's disk has to write the zeroes, at 15 MB/s, though its
-LUN offers to zero 32 MiB in one request: no leg is taken for one that hangs. Args: the policy.
+LUN offers to zero 32 MiB in one request: no leg is taken for one that hangs. Args: the policy; and
+`later`, if the first half of that disk has nothing to write (it wasn't allocated yet).
 """
 
 import sys
@@ -13,21 +14,32 @@ from locklab import base, blk, dm, iscsi, lio, mirror, ram, wire
 from mirrorlab import Leg
 from statelab import Beside
 
-MIB, ENDS, MBPS = 256, 8, 15
-SLOW = Path("/sys/kernel/config/nullb/slow")
-WORDS = {"memory_backed": 0, "size": MIB, "discard": 0, "irqmode": 0, "hw_queue_depth": 64,
-         "mbps": MBPS, "power": 1}  # fmt: skip
+ENDS, MBPS = 8, 15
+NULLB = Path("/sys/kernel/config/nullb")
+WORDS = {"memory_backed": 0, "discard": 0, "irqmode": 0, "hw_queue_depth": 64}
 
-policy = sys.argv[1]
-base.made(SLOW)
-for word, value in WORDS.items():
-    base.put(SLOW / word, value)
-base.until(Path("/dev/slow").exists, "the slow disk")
+
+def null_disk(name: str, mib: int, mbps: int) -> str:
+    """Its table of a device-mapper target, without the start."""
+    base.made(NULLB / name)
+    for word, value in {**WORDS, "size": mib, "mbps": mbps, "power": 1}.items():
+        base.put(NULLB / name / word, value)
+    base.until(Path("/dev", name).exists, name)
+    return f"{mib << 11} linear /dev/{name} 0"
+
+
+policy, later = sys.argv[1], sys.argv[2:] == ["later"]
+slow = 256
+fast = slow if later else 0
+MIB = fast + slow + 2 * ENDS
 # It forgets what is written to it: the beginning and the metadata are elsewhere.
 head, tail = (ram.Ram(name, ENDS) for name in ("head", "tail"))
 end, last = ENDS << 11, (MIB - ENDS) << 11
-far = dm.create("far", f"0 {end} linear {head.node} 0\n{end} {last - end} linear /dev/slow 0\n"
-                       f"{last} {end} linear {tail.node} 0")  # fmt: skip
+parts = [f"0 {end} linear {head.node} 0", f"{end + (fast << 11)} {null_disk('slow', slow, MBPS)}",
+         f"{last} {end} linear {tail.node} 0"]  # fmt: skip
+if fast:
+    parts.insert(1, f"{end} {null_disk('fast', fast, 0)}")
+far = dm.create("far", "\n".join(parts))
 line = wire.Wire("none")
 target = lio.Target(lio.iblock("leg", far))
 session = iscsi.Session(**{"node.session.timeo.replacement_timeout": "120"})
