@@ -80,7 +80,8 @@ def test_zeroes_that_have_to_be_written_are_taken_for_a_leg_that_hangs() -> None
 
 @pytest.mark.control
 def test_zeroes_that_have_to_be_written_later_are_taken_for_a_leg_that_hangs() -> None:
-    run = lab("mirror_slow_zeroes.py", "error", "later", options=knobs("dm_lockstep", "zeroes_grow"))
+    options = knobs("dm_lockstep", "zeroes_grow")
+    run = lab("mirror_slow_zeroes.py", "error", "later", options=options)
     assert run.rc and "Input/output error" in run.text, run.text
 
 
