@@ -22,6 +22,9 @@ struct bounce {
 	struct mirror_io *io;		/* the caller's; gone once it was abandoned */
 	bool abandoned;			/* bounces.lock */
 	struct read_item sent;
+	sector_t sector;
+	blk_opf_t opf;
+	unsigned short ioprio;
 	unsigned int nr_pages;
 	struct bio bio;
 	struct bio_vec vecs[IO_MAX_PAGES];
@@ -89,7 +92,7 @@ static void give_room_back(struct bounces *bs, unsigned int bytes)
 	spin_unlock_irq(&bs->lock);
 }
 
-/* It has returned from the leg; or was never sent: nobody was asked, nobody has given an error. */
+/* It has returned from the leg, whole or not; or was never sent: nobody was asked, nobody has given an error. */
 static void bounce_over(struct bounce *b, blk_status_t status, bool sent)
 {
 	struct mirror *m = b->m;
@@ -98,7 +101,6 @@ static void bounce_over(struct bounce *b, blk_status_t status, bool sent)
 	struct bio *bio = NULL;
 	unsigned long flags;
 
-	read_window_returned(m, &b->sent);
 	spin_lock_irqsave(&bs->lock, flags);
 	if (!b->abandoned) {
 		list_del(&b->link);
@@ -127,8 +129,11 @@ static void bounce_done(struct bio *bio)
 {
 	struct bounce *b = bio->bi_private;
 
+	blk_status_t status = bio->bi_status;
+
 	sender_returned(&b->m->legs[b->leg].sender, &b->sent.item);
-	bounce_over(b, bio->bi_status, true);
+	if (!read_window_returned(b->m, &b->sent, !status))
+		bounce_over(b, status, true);
 }
 
 static struct bounce *of_item(struct sender_item *item)
@@ -138,12 +143,26 @@ static struct bounce *of_item(struct sender_item *item)
 
 static void send_bounce(struct sender_item **items, unsigned int nr)
 {
-	submit_bio_noacct(&of_item(items[0])->bio);
+	struct bounce *b = of_item(items[0]);
+	struct bio *bio = &b->bio;
+
+	bio_reset(bio, leg_bdev(&b->m->legs[b->leg]), b->opf);
+	bio->bi_vcnt = b->nr_pages;
+	bio->bi_iter.bi_sector = b->sector;
+	bio->bi_iter.bi_size = b->sent.bytes;
+	bio_trim(bio, b->sent.done >> SECTOR_SHIFT, b->sent.part >> SECTOR_SHIFT);
+	bio->bi_ioprio = b->ioprio;
+	bio->bi_private = b;
+	bio->bi_end_io = bounce_done;
+	submit_bio_noacct(bio);
 }
 
 static void drop_bounce(struct sender_item *item)
 {
-	bounce_over(of_item(item), BLK_STS_TIMEOUT, false);
+	struct bounce *b = of_item(item);
+
+	read_window_dropped(b->m, &b->sent);
+	bounce_over(b, BLK_STS_TIMEOUT, false);
 }
 
 bool bounce_wanted(const struct mirror *m, enum leg_id leg)
@@ -190,14 +209,10 @@ enum bounced bounce_read(struct mirror_io *io)
 	b->leg = leg;
 	b->io = io;
 	b->abandoned = false;
-	bio_init(&b->bio, leg_bdev(l), b->vecs, b->nr_pages,
-		 REQ_OP_READ | (io->bio->bi_opf & READ_FLAGS));
-	b->bio.bi_vcnt = b->nr_pages;
-	b->bio.bi_iter.bi_sector = io->bio->bi_iter.bi_sector;
-	b->bio.bi_iter.bi_size = bytes;
-	b->bio.bi_ioprio = io->bio->bi_ioprio;
-	b->bio.bi_private = b;
-	b->bio.bi_end_io = bounce_done;
+	b->sector = io->bio->bi_iter.bi_sector;
+	b->opf = REQ_OP_READ | (io->bio->bi_opf & READ_FLAGS);
+	b->ioprio = io->bio->bi_ioprio;
+	bio_init(&b->bio, NULL, b->vecs, b->nr_pages, REQ_OP_READ);
 	read_item_init(&b->sent, &ops, bytes);
 	if (!take_off(b)) {
 		bio_uninit(&b->bio);

@@ -178,11 +178,12 @@ struct mirror_io {
 	struct bvec_iter iter;		/* as it came, to try again */
 	enum leg_id leg;		/* where it was sent */
 	struct read_item sent;
-	bool watched;			/* it is with the leg's sender, or out; not bounced */
+	bool watched;			/* it is out, without a part or a bounce */
 	bool unanswered;		/* the leg was given up before it said anything */
 	bool retried;			/* already failed over */
 	struct throttle_io app;
 	struct budget_share share;	/* a write's, until it has a struct write */
+	struct bio part;		/* what is sent now of a read in its caller's pages */
 };
 
 /* A logical block of the mirror, in bytes: of each leg whole blocks, too. Any context. */

@@ -7,6 +7,7 @@
 #include "mirror.h"
 
 TEST_KNOB(bool, reads_at_once, "reads are sent however many are on the way");
+TEST_KNOB(bool, reads_whole, "a read is sent as large as it has come, whatever the limit is by then");
 
 static struct read_item *of_item(struct sender_item *item)
 {
@@ -21,15 +22,18 @@ static bool is_dead(const struct mirror *m)
 static void on_the_way(struct window_class *c, struct read_item *r)
 {
 	r->sent_at = ktime_get_ns();
-	c->bytes += r->bytes;
+	c->bytes += r->part;
 }
 
-unsigned int read_window_piece(const struct mirror *m)
+/* Is there room for the next part? */
+static bool has_room(const struct mirror *m, struct read_item *r)
 {
+	const struct window_class *c = &m->read_window.class;
 	size_t block = max(mirror_block(m), 4096U);
-	size_t limit = max(round_down(READ_ONCE(m->read_window.class.limit), block), block);
+	size_t most = test_knob(reads_whole) ? r->bytes : max(round_down(c->limit, block), block);
 
-	return min_t(size_t, limit >> SECTOR_SHIFT, IO_MAX_SECTORS);
+	r->part = min_t(size_t, r->bytes - r->done, most);
+	return window_room(c, r->part);
 }
 
 void read_window_give(struct mirror *m, struct read_item *r)
@@ -41,7 +45,7 @@ void read_window_give(struct mirror *m, struct read_item *r)
 
 	spin_lock_irqsave(&w->lock, flags);
 	now = is_dead(m) || test_knob(reads_at_once) ||
-	      (list_empty(&c->parked) && window_room(c, r->bytes));
+	      (list_empty(&c->parked) && has_room(m, r));
 	if (now) {
 		on_the_way(c, r);
 	} else {
@@ -55,33 +59,58 @@ void read_window_give(struct mirror *m, struct read_item *r)
 }
 
 /* The first one, if there is room for it. */
-static bool unpark(struct window_class *c, struct list_head *items)
+static bool unpark(struct mirror *m, struct list_head *items)
 {
+	struct window_class *c = &m->read_window.class;
 	struct sender_item *first = list_first_entry_or_null(&c->parked, struct sender_item, link);
 
-	if (!first || !window_room(c, of_item(first)->bytes))
+	if (!first || !has_room(m, of_item(first)))
 		return false;
 	on_the_way(c, of_item(first));
 	list_move_tail(&first->link, items);
 	return true;
 }
 
-void read_window_returned(struct mirror *m, struct read_item *r)
+static bool returned(struct mirror *m, struct read_item *r, bool good)
 {
 	struct read_window *w = &m->read_window;
+	struct window_class *c = &w->class;
 	unsigned long flags;
 	LIST_HEAD(items);
+	bool more;
 
 	if (!r->sent_at)
-		return;
+		return false;
 	spin_lock_irqsave(&w->lock, flags);
-	window_back(m, &w->class, r->bytes, r->sent_at);
+	more = good && r->done + r->part < r->bytes;
+	if (more) {
+		sender_item_init(&r->item, r->item.ops);
+		list_add(&r->item.link, &c->parked);
+	}
+	window_back(m, c, r->part, r->sent_at);
+	r->done += r->part;
 	r->sent_at = 0;
-	/* What is parked for a dead leg is dropped, by who has given it up. */
-	while (!is_dead(m) && unpark(&w->class, &items))
+	/* Who has given it up has dropped what was parked, and doesn't look again. */
+	if (unlikely(more && is_dead(m))) {
+		r->part = r->bytes - r->done;
+		on_the_way(c, r);
+		list_move_tail(&r->item.link, &items);
+	}
+	while (!is_dead(m) && unpark(m, &items))
 		;
 	spin_unlock_irqrestore(&w->lock, flags);
 	sender_give(&m->legs[LEG_REMOTE].sender, LANE_URGENT, &items);
+	return more;
+}
+
+bool read_window_returned(struct mirror *m, struct read_item *r, bool good)
+{
+	return returned(m, r, good);
+}
+
+void read_window_dropped(struct mirror *m, struct read_item *r)
+{
+	returned(m, r, false);	/* what isn't good has no next part */
 }
 
 void read_window_drop(struct mirror *m)

@@ -12,11 +12,13 @@
  * has asked for, whether it is bounced (bounce.h) or not, and whatever else the mirror has. A
  * second try has a bound of its own (read.h); what isn't a caller's is paced by throttle.h.
  *
- * None is larger than the limit. So that can be as small as READ_WINDOW_LEAST, which 256 kbit/s
- * carry within a 16th of the default of remote_timeout: with a largest read, which they carry in
- * four seconds, a mirror that reads would take half of the other ones' remote_timeout, and a write
- * of theirs that the target asks for the rest of waits for that twice. 8 MiB at 155 Mbit/s and
- * 400 ms, 32 readers, take 17 s the first time, then 7 (mirror_window.py, simulated).
+ * What is sent at once is no larger than the limit is by then: of a larger read a part after the
+ * other, and its rest goes before what is parked. So the limit can be as small as
+ * READ_WINDOW_LEAST, which 256 kbit/s carry within a 16th of the default of remote_timeout: with a
+ * largest read, which they carry in four seconds, a mirror that reads would take half of the other
+ * ones' remote_timeout, and a write of theirs that the target asks for the rest of waits for that
+ * twice. 8 MiB at 155 Mbit/s and 400 ms, 32 readers, take 21 s the first time, then 6
+ * (mirror_window.py, simulated).
  *
  * Ways out: something is on the way while any read is parked. It returns, or the leg is given up;
  * then read_window_drop() hands out those that are parked, which have never been sent. To a dead
@@ -44,31 +46,40 @@ struct read_window {
 struct read_item {
 	struct sender_item item;	/* parked, or the sender's; it has a drop function */
 	unsigned int bytes;
+	unsigned int done;		/* of them have come */
+	unsigned int part;		/* behind those: what is to be sent now */
 	u64 sent_at;			/* ktime, ns; 0: isn't counted */
 };
 
 void read_window_init(struct mirror *m);
 
-/* A new item, or one that has returned. */
+/* A new one; as it is, all of it is sent at once. */
 static inline void read_item_init(struct read_item *r, const struct sender_ops *ops,
 				  unsigned int bytes)
 {
 	sender_item_init(&r->item, ops);
 	r->bytes = bytes;
+	r->done = 0;
+	r->part = bytes;
 	r->sent_at = 0;
 }
 
-/* How many sectors, whole blocks, a read of the remote leg may have now. Any context. */
-unsigned int read_window_piece(const struct mirror *m);
-
-/* It goes to the remote leg's sender, now or later, or is dropped. Any context, no locks held. */
+/*
+ * It goes to the remote leg's sender, now or later, or is dropped. What is sent is r->part, whole
+ * blocks of it. Any context, no locks held.
+ */
 void read_window_give(struct mirror *m, struct read_item *r);
 
 /*
- * It has returned from the remote leg, or was dropped. Gives what there is room for to the sender.
- * Nothing, if it wasn't given here. Any context, no locks held.
+ * Its part has returned from the remote leg, @good or not. Gives what there is room for to the
+ * sender. True: the read has a next part, which goes by the window, too, and isn't the caller's
+ * until that has returned. False, and nothing else, if it wasn't given here. Any context, no locks
+ * held.
  */
-void read_window_returned(struct mirror *m, struct read_item *r);
+bool __must_check read_window_returned(struct mirror *m, struct read_item *r, bool good);
+
+/* It was dropped. Likewise. */
+void read_window_dropped(struct mirror *m, struct read_item *r);
 
 /* The remote leg is dead: drop all that are parked. Likewise. */
 void read_window_drop(struct mirror *m);

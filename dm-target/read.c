@@ -31,32 +31,63 @@ static struct mirror_io *io_of(struct sender_item *item)
 	return container_of(item, struct mirror_io, sent.item);
 }
 
-static void send_read(struct sender_item **items, unsigned int nr)
+/* A part of a read of the remote leg has returned, and the bio that it had is no more. */
+static void part_over(struct mirror_io *io, blk_status_t status)
 {
-	submit_bio_noacct(io_of(items[0])->bio);
+	sender_returned(&io->m->legs[LEG_REMOTE].sender, &io->sent.item);
+	if (read_window_returned(io->m, &io->sent, !status))
+		return;
+	io->bio->bi_status = status;
+	bio_endio(io->bio);	/* to read_end_io() */
+}
+
+static void part_done(struct bio *part)
+{
+	struct mirror_io *io = part->bi_private;
+	blk_status_t status = part->bi_status;
+
+	bio_uninit(part);
+	part_over(io, status);
+}
+
+static void send_part(struct sender_item **items, unsigned int nr)
+{
+	struct mirror_io *io = io_of(items[0]);
+	struct bio *part = &io->part;
+	int r;
+
+	r = bio_init_clone(leg_bdev(&io->m->legs[LEG_REMOTE]), part, io->bio, GFP_NOIO);
+	if (r) {
+		part_over(io, errno_to_blk_status(r));
+		return;
+	}
+	bio_clear_polled(part);		/* nobody asks for it */
+	bio_trim(part, io->sent.done >> SECTOR_SHIFT, io->sent.part >> SECTOR_SHIFT);
+	part->bi_private = io;
+	part->bi_end_io = part_done;
+	submit_bio_noacct(part);
 }
 
 static void drop_read(struct sender_item *item)
 {
 	struct mirror_io *io = io_of(item);
 
-	io->watched = false;
-	read_window_returned(io->m, &io->sent);
+	read_window_dropped(io->m, &io->sent);
+	io->unanswered = true;
 	io->bio->bi_status = BLK_STS_IOERR;
 	bio_endio(io->bio);	/* to read_end_io() */
 }
 
 static int hand_over(struct mirror_io *io)
 {
-	static const struct sender_ops ops = { .send = send_read, .drop = drop_read };
-	struct sender *s = &io->m->legs[io->leg].sender;
+	static const struct sender_ops ops = { .send = send_part, .drop = drop_read };
 
-	io->watched = io->leg == LEG_REMOTE || READ_ONCE(io->m->options.timeout[LEG_LOCAL]);
-	if (likely(!io->watched))
+	io->watched = io->leg == LEG_LOCAL && READ_ONCE(io->m->options.timeout[LEG_LOCAL]);
+	if (likely(io->leg == LEG_LOCAL && !io->watched))
 		return DM_MAPIO_REMAPPED;
 	read_item_init(&io->sent, &ops, io->bio->bi_iter.bi_size);
 	if (io->leg == LEG_LOCAL) {
-		sender_began(s, &io->sent.item);
+		sender_began(&io->m->legs[LEG_LOCAL].sender, &io->sent.item);
 		return DM_MAPIO_REMAPPED;
 	}
 	read_window_give(io->m, &io->sent);
@@ -67,7 +98,6 @@ int read_map(struct mirror *m, struct bio *bio)
 {
 	struct mirror_io *io = mirror_io(bio);
 	enum bounced bounced;
-	unsigned int most;
 	bool wanted;
 
 	bio->bi_iter.bi_sector = dm_target_offset(m->ti, bio->bi_iter.bi_sector);
@@ -84,9 +114,8 @@ int read_map(struct mirror *m, struct bio *bio)
 			return DM_MAPIO_KILL;
 		bounced = BOUNCE_DIRECT;
 		wanted = bounce_wanted(m, io->leg);
-		most = io->leg == LEG_REMOTE ? read_window_piece(m) : IO_MAX_SECTORS;
-		if (unlikely(wanted || io->leg == LEG_REMOTE) && bio_sectors(bio) > most)
-			dm_accept_partial_bio(bio, most);
+		if (unlikely(wanted || io->leg == LEG_REMOTE) && bio_sectors(bio) > IO_MAX_SECTORS)
+			dm_accept_partial_bio(bio, IO_MAX_SECTORS);
 		if (unlikely(wanted)) {
 			io->iter = bio->bi_iter;
 			bounced = bounce_read(io);
@@ -169,8 +198,7 @@ int read_end_io(struct mirror *m, struct bio *bio, blk_status_t *error)
 
 	if (unlikely(io->watched)) {
 		io->watched = false;
-		sender_returned(&m->legs[io->leg].sender, &io->sent.item);
-		read_window_returned(m, &io->sent);
+		sender_returned(&m->legs[LEG_LOCAL].sender, &io->sent.item);
 	}
 	if (likely(!*error)) {
 		if (unlikely(io->retried))

@@ -4,7 +4,8 @@ can: that is no reason to keep the other one down.
 
 start: the other one's local disk has died, too, and it gets a new one: its new table starts.
 blip: the wire is cut for a moment, and the other one's remote leg given up: it comes back for good.
-large: large writes of the other one, which ask twice for an answer, are none too late.
+large: large writes of the other one, which ask twice for an answer, are none too late. large_read:
+nor if what is read is one large read, which is on its way since the wire was thought to be fast.
 assemble: the other one is stopped, and `lockstep assemble` starts it. assemble_alone: the one was
 started without its local leg; assemble_never: its remote_timeout is 0.
 """
@@ -82,13 +83,13 @@ def blip() -> None:
     reading.end()
 
 
-def large() -> None:
+def large(*reads: int) -> None:
     site = Site(2)
     one = site.mirror(0, "policy", "error")
     other = site.mirror(1, "rejoin", 5)
     lose_local(site.locals[1], other.name)
     site.slow()
-    reading = Readers(other.name)
+    reading = Readers(other.name, *reads)
     writing = [Beside(partial(write_large, one, n)) for n in range(4)]
     for writer in writing:
         base.until(lambda: writer.done, "a writer to end", 400)  # noqa: B023
@@ -125,7 +126,8 @@ def assemble(one_is: str) -> None:
 
 
 PARTS: dict[str, Callable[[], None]] = {
-    "start": start, "blip": blip, "large": large, "assemble": lambda: assemble("running"),
+    "start": start, "blip": blip, "large": large, "large_read": lambda: large(1, 12288),
+    "assemble": lambda: assemble("running"),
     "assemble_alone": lambda: assemble("alone"), "assemble_never": lambda: assemble("never"),
 }  # fmt: skip
 (name,) = base.words(1, PARTS)

@@ -84,5 +84,5 @@ class Readers:
     def end(self) -> None:
         self._over.set()
         for one in self._all:
-            base.until(lambda: one.done, "a reader to end", 120)  # noqa: B023
+            base.until(lambda: one.done, "a reader to end", 600)  # noqa: B023
             one.result()
