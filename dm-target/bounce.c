@@ -92,7 +92,10 @@ static void give_room_back(struct bounces *bs, unsigned int bytes)
 	spin_unlock_irq(&bs->lock);
 }
 
-/* It has returned from the leg, whole or not; or was never sent: nobody was asked, nobody has given an error. */
+/*
+ * It has returned from the leg, whole or with an error; or it wasn't sent whole, as the leg is
+ * dead, and that is nobody's error.
+ */
 static void bounce_over(struct bounce *b, blk_status_t status, bool sent)
 {
 	struct mirror *m = b->m;

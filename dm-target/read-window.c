@@ -44,6 +44,7 @@ void read_window_give(struct mirror *m, struct read_item *r)
 	bool now;
 
 	spin_lock_irqsave(&w->lock, flags);
+	window_wake(c);
 	now = is_dead(m) || test_knob(reads_at_once) ||
 	      (list_empty(&c->parked) && has_room(m, r));
 	if (now) {

@@ -7,6 +7,7 @@
 #include "lockstep-trace.h"
 #include "mirror.h"
 
+TEST_KNOB(bool, learned_stays, "what a window has learned is as good after any time");
 TEST_KNOB(bool, small_at_once, "small writes are sent however many are on the way");
 
 static struct window_class *class_of(struct mirror *m, enum window_class_id id)
@@ -27,6 +28,15 @@ static unsigned int bytes_of(const struct write *run)
 bool window_room(const struct window_class *c, size_t bytes)
 {
 	return !c->bytes || (c->bytes < c->limit && bytes <= c->limit - c->bytes);
+}
+
+void window_wake(struct window_class *c)
+{
+	if (c->bytes || ktime_get_ns() - c->back < WINDOW_IDLE || test_knob(learned_stays))
+		return;
+	c->limit = c->first;
+	c->halved = 0;
+	c->lone = 0;
 }
 
 static void on_the_way(struct window_class *c, struct write *run, u64 now)
@@ -55,6 +65,7 @@ bool window_take(struct mirror *m, struct write **runs, unsigned int nr)
 	c = class_of(m, id);
 
 	spin_lock_irqsave(&m->writes.lock, flags);
+	window_wake(c);
 	now = READ_ONCE(m->legs[LEG_REMOTE].dead) ||
 	      (list_empty(&c->parked) && window_room(c, bytes));
 	for (i = 0; i < nr; i++) {
@@ -124,6 +135,7 @@ void window_back(struct mirror *m, struct window_class *c, unsigned int bytes, u
 	size_t old = c->limit;
 
 	c->bytes -= bytes;
+	c->back = now;
 	if (took > clamp(WINDOW_LONE * c->lone, aim(m, c), aim(m, c) * c->part / 2)) {
 		late(m, c, sent_at, now);
 	} else {
@@ -173,6 +185,7 @@ void window_drop(struct mirror *m, struct list_head *items)
 void window_class_init(struct window_class *c, size_t first, size_t least, unsigned int part)
 {
 	c->limit = first;
+	c->first = first;
 	c->least = least;
 	c->part = part;
 	INIT_LIST_HEAD(&c->parked);

@@ -45,7 +45,8 @@
  * been sent. To a dead leg nothing is parked.
  *
  * A wire that becomes slower by a hundred times within a second has been given too much by
- * then: such a leg may be given up, and comes back.
+ * then: such a leg may be given up, and comes back. But what was learned is forgotten when nothing
+ * was on the way for WINDOW_IDLE: the wire may be another one.
  *
  * Locking: writes.lock guards the classes of writes.
  */
@@ -53,6 +54,7 @@
 #define LOCKSTEP_WINDOW_H
 
 #include <linux/list.h>
+#include <linux/time64.h>
 #include <linux/types.h>
 
 struct mirror;
@@ -65,6 +67,7 @@ struct write;
 #define WINDOW_PART		16
 #define WINDOW_SMALL_PART	8
 #define WINDOW_LONE		3
+#define WINDOW_IDLE		(10ULL * NSEC_PER_SEC)
 
 enum window_class_id {
 	WINDOW_OF_SMALL,
@@ -75,9 +78,10 @@ enum window_class_id {
 struct window_class {
 	size_t bytes;			/* on the way */
 	size_t limit;			/* of them */
-	size_t least;			/* of the limit */
+	size_t first, least;		/* of the limit */
 	unsigned int part;		/* of remote_timeout */
 	u64 halved;			/* ktime, ns; 0: never */
+	u64 back;			/* ktime, ns, when the last one has returned */
 	u64 lone;			/* ns: one took, limit at its least; 0: no matter */
 	struct list_head parked;	/* sender items; of writes: runs' remote parts (batch.h) */
 };
@@ -88,6 +92,9 @@ struct window {
 
 /* May so many bytes more be on the way? Any context, with the class' lock. */
 bool __must_check window_room(const struct window_class *c, size_t bytes);
+
+/* Something new is to go: is the limit of another time? Likewise. */
+void window_wake(struct window_class *c);
 
 /*
  * So many bytes, which were counted in c->bytes at @sent_at (ktime, ns), have returned: the limit

@@ -56,7 +56,7 @@ def test_a_leg_comes_back_though_every_answer_of_the_other_one_takes_long(words:
 @pytest.mark.parametrize("words", [
     "mirror_bad_area.py 10000", "mirror_bad_area.py 4000", "mirror_beside.py start",
     "mirror_beside.py blip", "mirror_beside.py large", "mirror_beside.py large_read",
-    "mirror_beside.py assemble",
+    "mirror_beside.py assemble", "mirror_beside.py later",
     "mirror_beside.py assemble_alone", "mirror_beside.py assemble_never",
 ])  # fmt: skip
 def test_what_queues_on_a_slow_wire_is_not_taken_for_a_leg_that_hangs(
@@ -94,6 +94,7 @@ def test_zeroes_that_have_to_be_written_later_are_taken_for_a_leg_that_hangs() -
     ("mirror_beside.py blip", "reads_at_once", "in vain for: whole"),
     ("mirror_beside.py large", "reads_at_once", "Input/output error"),
     ("mirror_beside.py large_read", "reads_whole", "Input/output error"),
+    ("mirror_beside.py later", "learned_stays", "Input/output error"),
     ("mirror_beside.py assemble", "reads_at_once", "lockstep assemble a: rc 1"),
 ])  # fmt: skip
 def test_what_queues_on_a_slow_wire_is_taken_for_a_leg_that_hangs(

@@ -6,6 +6,7 @@ start: the other one's local disk has died, too, and it gets a new one: its new 
 blip: the wire is cut for a moment, and the other one's remote leg given up: it comes back for good.
 large: large writes of the other one, which ask twice for an answer, are none too late. large_read:
 nor if what is read is one large read, which is on its way since the wire was thought to be fast.
+later: what was learned of a fast wire isn't believed of a slow one, a minute later.
 assemble: the other one is stopped, and `lockstep assemble` starts it. assemble_alone: the one was
 started without its local leg; assemble_never: its remote_timeout is 0.
 """
@@ -98,6 +99,23 @@ def large(*reads: int) -> None:
     reading.end()
 
 
+def later() -> None:
+    site = Site(2)
+    one = site.mirror(0, "policy", "error")
+    other = site.mirror(1, "rejoin", 5)
+    lose_local(site.locals[1], other.name)
+    Readers(other.name, 64).end_after(4)
+    time.sleep(60)
+    site.slow()
+    reading = Readers(other.name, 64)
+    with blk.Disk(one.node) as disk:
+        for _ in range(60):
+            disk.write(0, blk.pattern("beside", 8))
+            time.sleep(1)
+    base.equal(one.status().health, "AA", "the other one")
+    reading.end()
+
+
 def write_large(m: mirror.Mirror, n: int) -> None:
     with blk.Disk(m.node) as disk:
         for _ in range(8):
@@ -128,6 +146,7 @@ def assemble(one_is: str) -> None:
 PARTS: dict[str, Callable[[], None]] = {
     "start": start, "blip": blip, "large": large, "large_read": lambda: large(1, 12288),
     "assemble": lambda: assemble("running"),
+    "later": later,
     "assemble_alone": lambda: assemble("alone"), "assemble_never": lambda: assemble("never"),
 }  # fmt: skip
 (name,) = base.words(1, PARTS)
