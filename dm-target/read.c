@@ -8,6 +8,7 @@
 #include "mirror.h"
 #include "repair.h"
 
+TEST_KNOB(bool, again_whole, "a read that is tried again has to come from one leg");
 TEST_KNOB(bool, again_at_once, "as many reads are tried again at once as there is memory for");
 
 void reads_init(struct mirror *m)
@@ -166,6 +167,40 @@ static void leave(struct mirror *m, enum leg_id leg, unsigned int bytes, u64 ns)
 	wake_up_all(&a->room);
 }
 
+/* Each leg has bad places of its own: what this one can't give either is asked for by blocks. */
+static int read_by_blocks(struct mirror_io *io)
+{
+	unsigned int block = max(mirror_block(io->m), 4096U), left = io->iter.bi_size, n;
+	struct bvec_iter at = io->iter;
+	struct mirror *m = io->m;
+	struct bio *bio = io->bio;
+	enum leg_id leg;
+	int r = -EIO;
+
+	if (left <= block || test_knob(again_whole))
+		return r;
+	for (; left; left -= n) {
+		n = min(left, block);
+		bio->bi_iter = at;
+		bio->bi_iter.bi_size = n;
+		r = transfer_read(m, io->leg, bio);
+		bio->bi_iter = at;
+		bio->bi_iter.bi_size = n;
+		leg = r ? mirror_read_leg(m, at.bi_sector, last_of(&bio->bi_iter), BIT(io->leg)) :
+			  LEGS;
+		if (leg < LEGS) {
+			r = transfer_read(m, leg, bio);
+			if (!r)
+				repair_request(m->repair, io->leg, at.bi_sector,
+					       at.bi_sector + (n >> SECTOR_SHIFT) - 1);
+		}
+		if (r)
+			return r;
+		bio_advance_iter(bio, &at, n);
+	}
+	return 0;
+}
+
 /*
  * The caller's bio stays as the leg's driver left it. Its iter is put back: whoever
  * gets the bio back may look at it.
@@ -184,6 +219,8 @@ static void retry_work(struct work_struct *work)
 	began = ktime_get_ns();
 	bio->bi_iter = io->iter;
 	r = transfer_read(m, io->leg, bio);
+	if (unlikely(r && r != -ETIMEDOUT))
+		r = read_by_blocks(io);
 	bio->bi_iter = io->iter;
 	leave(m, io->leg, part, (ktime_get_ns() - began) / parts);
 	/* The leg may have said nothing at all. */

@@ -244,6 +244,16 @@ static void repair_work(struct work_struct *work)
 				break;
 }
 
+unsigned int repair_piece_sectors(const struct repair *rp)
+{
+	return rp->piece;
+}
+
+bool repair_busy(struct repair *rp)
+{
+	return work_busy(&rp->work);
+}
+
 void repair_run(struct repair *rp)
 {
 	unsigned long flags;

@@ -3,7 +3,7 @@
  * Repair: writes anew what a leg couldn't read, from the other leg, so that a
  * bad sector is replaced by the disk's own means while the mirror has a copy.
  *
- * A read that failed on one leg and came good on the other, and a chunk that
+ * A read that failed on one leg and came good on the other, and a piece that
  * verify couldn't read, is a request for the sectors of that read. One request
  * at a time is worked off, in pieces of a physical block (at least 4 KiB), each
  * under its range: read the piece from the leg; if that fails read it from the
@@ -54,6 +54,11 @@ void repair_destroy(struct repair *rp);
 
 /* Any context: the leg couldn't read [start, last], the other one could. */
 void repair_request(struct repair *rp, enum leg_id leg, sector_t start, sector_t last);
+
+/* Sectors of a piece. */
+unsigned int repair_piece_sectors(const struct repair *rp);
+/* Is a request under way, or waiting? Any context. */
+bool repair_busy(struct repair *rp);
 
 /* Requests are taken, and not (those that wait are dropped). Any context. */
 void repair_run(struct repair *rp);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "verify.h"
 
+#include <linux/delay.h>
 #include <linux/mutex.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
@@ -173,17 +174,20 @@ static bool equal_by_digests(struct verify_job *job)
 	       digests_differ(job->digests, job->chunk, &first, &sectors) && !sectors;
 }
 
-/* The chunk's range is held. Returns false if the chunk is to be compared later. */
-static bool compare_chunk(struct verify_job *job)
+/*
+ * The chunk's range is held. @error: of each leg, if it couldn't be read. Returns false if the
+ * chunk is to be compared later.
+ */
+static bool compare_chunk(struct verify_job *job, int error[LEGS])
 {
 	struct verify *v = job->v;
 	struct mirror *m = v->m;
 	const struct locked_range *range = chunk_range(job->chunk);
 	unsigned int first, last, differing;
-	int error[LEGS];
-	enum leg_id leg;
 	bool ready, equal;
 
+	error[LEG_LOCAL] = 0;
+	error[LEG_REMOTE] = 0;
 	spin_lock_irq(&m->lock);
 	ready = comparable(v);
 	/* It may have become stale since it was taken. */
@@ -197,9 +201,6 @@ static bool compare_chunk(struct verify_job *job)
 		return true;
 	}
 	if (chunk_read_both(job->chunk, error)) {
-		for (leg = LEG_LOCAL; leg < LEGS; leg++)
-			if (error[leg] && !error[other_leg(leg)])
-				repair_request(m->repair, leg, range->start, range->last);
 		spin_lock_irq(&m->lock);
 		ready = comparable(v);
 		spin_unlock_irq(&m->lock);
@@ -212,6 +213,67 @@ static bool compare_chunk(struct verify_job *job)
 	return true;
 }
 
+static bool compare_range(struct verify_job *job, sector_t start, unsigned int sectors,
+			  int error[LEGS])
+{
+	bool compared;
+
+	chunk_lock(job->chunk, start, sectors);
+	compared = compare_chunk(job, error);
+	chunk_unlock(job->chunk);
+	return compared;
+}
+
+/* Writes anew what only one leg can't give, and waits for that. False: there is no such leg. */
+static bool repaired(struct verify_job *job, sector_t start, unsigned int sectors,
+		     const int error[LEGS])
+{
+	struct repair *rp = job->v->m->repair;
+
+	if (error[LEG_LOCAL] && error[LEG_REMOTE])
+		return false;
+	repair_request(rp, error[LEG_LOCAL] ? LEG_LOCAL : LEG_REMOTE, start, start + sectors - 1);
+	while (repair_busy(rp) && chunk_wanted(job))
+		fsleep(USEC_PER_MSEC);
+	return true;
+}
+
+static void couldnt_compare(struct verify_job *job, sector_t start, unsigned int sectors,
+			    const int error[LEGS])
+{
+	struct mirror *m = job->v->m;
+
+	spin_lock_irq(&m->lock);
+	job->v->differing += sectors;
+	spin_unlock_irq(&m->lock);
+	DMWARN_LIMIT("%s: verify: sectors %llu to %llu can't be read from %s: not compared",
+		     dm_table_device_name(m->ti->table), (unsigned long long)start,
+		     (unsigned long long)start + sectors - 1,
+		     !error[LEG_REMOTE] ? "the local leg" :
+		     !error[LEG_LOCAL] ? "the remote leg" : "either leg");
+}
+
+/* A leg couldn't be read somewhere in the chunk. False: it is to be compared later. */
+static bool compare_pieces(struct verify_job *job, unsigned int sectors)
+{
+	unsigned int piece = repair_piece_sectors(job->v->m->repair), nr;
+	sector_t at = job->at, end = at + sectors;
+	int error[LEGS];
+
+	job->digests = NULL;
+	for (; at < end; at += nr) {
+		nr = min_t(sector_t, piece - (at & (piece - 1)), end - at);
+		if (!compare_range(job, at, nr, error))
+			return false;
+		if ((error[LEG_LOCAL] || error[LEG_REMOTE]) && repaired(job, at, nr, error) &&
+		    !compare_range(job, at, nr, error))
+			return false;
+		if (error[LEG_LOCAL] || error[LEG_REMOTE])
+			couldnt_compare(job, at, nr, error);
+	}
+	return true;
+}
+
 static void tell_end(struct verify *v)
 {
 	struct mirror *m = v->m;
@@ -220,7 +282,7 @@ static void tell_end(struct verify *v)
 	spin_lock_irq(&m->lock);
 	differing = v->differing;
 	spin_unlock_irq(&m->lock);
-	DMINFO("%s: verify has ended: %llu sectors differed",
+	DMINFO("%s: verify has ended: %llu sectors differed, or couldn't be compared",
 	       dm_table_device_name(m->ti->table), (unsigned long long)differing);
 	dm_table_event(m->ti->table);
 }
@@ -231,20 +293,23 @@ static void job_work(struct work_struct *work)
 	struct verify *v = job->v;
 	struct mirror *m = v->m;
 	struct throttle_grant grant;
+	struct digest_set *digests;
+	int error[LEGS];
 	bool compared, ends;
 	enum leg_id leg;
 
 	throttle_watch(m->throttle);
 	while (throttle_begin(m->throttle, &grant, false, chunk_wanted, job)) {
 		if (take_chunk(job, &grant.sectors)) {
-			job->digests = digests_fetch(m, &v->window, 0, m->map.len - 1, job->at,
-						     grant.sectors);
-			chunk_lock(job->chunk, job->at, grant.sectors);
-			compared = compare_chunk(job);
-			chunk_unlock(job->chunk);
-			digests_put(job->digests);
+			digests = digests_fetch(m, &v->window, 0, m->map.len - 1, job->at,
+						grant.sectors);
+			job->digests = digests;
+			compared = compare_range(job, job->at, grant.sectors, error);
+			digests_put(digests);
 			for (leg = LEG_LOCAL; leg < LEGS; leg++)
 				grant.ns[leg] = chunk_took(job->chunk, leg);
+			if (compared && (error[LEG_LOCAL] || error[LEG_REMOTE]))
+				compared = compare_pieces(job, grant.sectors);
 			spin_lock_irq(&m->lock);
 			job->busy = false;
 			if (!compared)

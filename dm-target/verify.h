@@ -19,8 +19,9 @@
  * With digests (digest.h) the remote leg is read by the mirror site, and over the
  * wire only where its digests don't fit the local one.
  *
- * A chunk that can't be read from one leg is handed to the repair, and passed
- * over.
+ * A chunk that can't be read from a leg is compared in pieces of a block. One of those that only
+ * one leg can't give is handed to the repair, and compared when that is through. What can't be
+ * compared then counts as if it differed, and is told with its place.
  *
  * A run keeps its place while a leg is dead and while the device is suspended.
  * It ends with the mirror, or with a reload: it isn't kept anywhere.
@@ -65,7 +66,7 @@ void verify_stop(struct verify *v);
  * way, or of one that has ended by itself; false: there is none.
  */
 bool verify_progress(const struct verify *v, unsigned long *done);
-u64 verify_differing(const struct verify *v);
+u64 verify_differing(const struct verify *v);	/* or couldn't be compared */
 /* verify, paused, or waiting (for a leg or the resync); NULL: no run under way. */
 const char *verify_action(const struct verify *v);
 

@@ -180,7 +180,9 @@ def _verify_lines(now: Status) -> list[str]:
     elif now.verify and not now.out_of_sync:
         lines.append("  verify has compared everything: equal")
     if now.out_of_sync:
-        lines.append(f"  verify found {now.out_of_sync} sectors that differed")
+        lines.append(
+            f"  verify found {now.out_of_sync} sectors that differed, or that a leg can't give"
+        )
     return lines
 
 

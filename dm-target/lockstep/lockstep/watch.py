@@ -163,7 +163,10 @@ def _wait_verified(name: str) -> int:
 def _found(now: Status) -> str:
     if not now.out_of_sync:
         return "no sector differed"
-    return f"{now.out_of_sync} sectors differed (their places are in the kernel's log)"
+    return (
+        f"{now.out_of_sync} sectors differed, or couldn't be read from a leg"
+        " (their places are in the kernel's log)"
+    )
 
 
 # --- monitor ---

@@ -68,6 +68,30 @@ def mended() -> None:
     pair.close()
 
 
+def both() -> None:
+    base.step("a bad sector of each leg in one read: it comes from both, and both are mended")
+    pair = filled()
+    pair.local.bad_reads(3001, 3003)
+    pair.remote.bad_reads(3020, 3020)
+    reads(pair, 2900, 256)
+    becomes(pair, "repaired", 2)
+    pair.same()
+    pair.close()
+
+
+def compared() -> None:
+    base.step("verify doesn't call equal what can't be repaired, nor leaves out what is beside it")
+    pair = filled()
+    stays_bad(pair.local, 5000)
+    with blk.Disk(pair.remote.disk.node) as disk:
+        disk.write(5064, blk.pattern("rot", 8))
+    pair.mirror.message("verify check")
+    all_of_it = f"{SECTORS // 64}/{SECTORS // 64}"
+    base.until(lambda: pair.word("verify") == all_of_it, "the end")
+    base.equal(pair.count("differing"), 16, "sectors that differ or can't be read")
+    pair.close()
+
+
 def under_load() -> None:
     base.step("places go bad again and again beside a load that verifies what it reads")
     pair = filled()
@@ -198,6 +222,8 @@ def in_between() -> None:
 
 
 mended()
+both()
+compared()
 under_load()
 stays()
 broken()
