@@ -156,6 +156,12 @@ struct dcd_features {
 
 /* flags of struct dcd_super */
 #define DCD_SUPER_NVRAM		1U	/* belongs to an NVRAM with a header */
+/*
+ * Both copies of that header were of this superblock's generation or a later one, less
+ * DCD_APART at most, when it was written: one that is older is an NVRAM of an earlier time.
+ */
+#define DCD_SUPER_JOINED	2U
+#define DCD_APART		4U
 
 #define DCD_WITNESSES		28U
 

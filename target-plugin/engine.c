@@ -66,7 +66,7 @@ static int make_workers(struct dcd_engine *e)
 	e->aside_wq = alloc_workqueue("dcd-aside", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	e->commit_buf = vzalloc(e->segment_bytes);
 	e->destage_buf = vzalloc(DCD_BLOCK);
-	e->super_buf = vzalloc(DCD_BLOCK);
+	e->super_buf = vzalloc(2 * DCD_BLOCK);
 	e->scrub.buf = vzalloc(e->segment_bytes);
 	e->batch = dcd_batch_new(e);
 	e->ahead = dcd_batch_new(e);
@@ -75,9 +75,8 @@ static int make_workers(struct dcd_engine *e)
 	e->pending = kvcalloc(DCD_PENDING, sizeof(*e->pending), GFP_KERNEL);
 	if (!e->intake_wq || !e->quick_wq || !e->commit_wq || !e->destage_wq || !e->io_wq ||
 	    !e->commit_buf || !e->destage_buf || !e->pending || !e->batch || !e->ahead ||
-	    !e->super_buf ||
-	    !e->again || !e->beyond || !e->scrub.buf || !e->submit_wq || !e->flush_wq ||
-	    !e->wipe_wq || !e->aside_wq || dcd_stuck_init(e) || dcd_lost_init(e) ||
+	    !e->super_buf || !e->again || !e->beyond || !e->scrub.buf || !e->submit_wq ||
+	    !e->flush_wq || !e->wipe_wq || !e->aside_wq || dcd_stuck_init(e) || dcd_lost_init(e) ||
 	    dcd_proof_init(e))
 		return -ENOMEM;
 	return bioset_init(&e->bios, 16, dcd_piece_pad, BIOSET_NEED_BVECS);
@@ -152,6 +151,7 @@ void dcd_engine_free(struct dcd_engine *e)
 	bioset_exit(&e->bios);
 	free_srcus(e);
 	mutex_destroy(&e->super_lock);
+	mutex_destroy(&e->header_lock);
 	mutex_destroy(&e->intake);
 	kfree(e);
 }
@@ -261,6 +261,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	strscpy(e->name, c->name, sizeof(e->name));
 	mutex_init(&e->intake);
 	mutex_init(&e->super_lock);
+	mutex_init(&e->header_lock);
 	spin_lock_init(&e->lock);
 	init_waitqueue_head(&e->room);
 	init_waitqueue_head(&e->moved);

@@ -66,10 +66,10 @@
  *
  * Locks, outer first: @intake (mutex, of changes to the index; never held while
  * waiting for room or for a disk, but by recovery), @super_lock (mutex, for the time that a
- * superblock is written), the index's own spinlock or @lock (spinlock, slot states, reservations
- * and counters; never together). The SRCUs are entered with none held, and nobody synchronizes one
- * with @intake held: @copiers, never longer than a copy takes; @submitters, around all of
- * dcd_submit(), synchronized by dcd_close() only.
+ * superblock is written), @header_lock (mutex), the index's own spinlock or @lock (spinlock, slot
+ * states, reservations and counters; never together). The SRCUs are entered with none held, and
+ * nobody synchronizes one with @intake held: @copiers, never longer than a copy takes; @submitters,
+ * around all of dcd_submit(), synchronized by dcd_close() only.
  */
 #ifndef DCD_ENGINE_H
 #define DCD_ENGINE_H
@@ -190,7 +190,8 @@ struct dcd_engine {
 	 */
 	struct dcd_super super;
 	struct mutex super_lock;	/* while it is written, or its witnesses change */
-	struct dcd_super *super_buf;	/* a block; likewise */
+	struct mutex header_lock;	/* while the NVRAM's header is written */
+	struct dcd_super *super_buf;	/* a block; likewise; and one behind it for that header */
 	struct dcd_spares spares;
 	unsigned int next_witness;
 	bool super_differs;		/* at open: its other copy is bad, or of another size */
@@ -293,9 +294,8 @@ struct dcd_engine {
 	struct workqueue_struct *wipe_wq;	/* of wipes, zeroes.h */
 	struct workqueue_struct *submit_wq;	/* who waits for the data disk's queue */
 	struct workqueue_struct *aside_wq;	/* aside.h */
-	struct work_struct intake_work;
+	struct work_struct intake_work, super_work;	/* the latter on @destage_wq */
 	struct delayed_work commit_work, destage_work, scrub_work;
-	struct work_struct super_work;		/* on @destage_wq */
 	struct dcd_scrub scrub;
 	unsigned int scrub_kib;		/* may change */
 	void *commit_buf, *destage_buf;
@@ -444,8 +444,8 @@ void dcd_header_write(struct dcd_engine *e, u64 applied);	/* the destager's */
 void dcd_header_pass(struct dcd_engine *e, u64 applied);	/* both copies; likewise */
 void dcd_header_feature(struct dcd_engine *e, u32 bit);		/* likewise, as the superblock's */
 int __must_check dcd_header_mend(struct dcd_engine *e);		/* at open, when all is known */
-/* Entries up to @newest are persistent. Who is @publishing; doesn't sleep. */
-void dcd_end_write(struct dcd_engine *e, u64 newest);
+void dcd_end_raise(struct dcd_engine *e, u64 newest);	/* at open, before the log gets them */
+void dcd_end_write(struct dcd_engine *e, u64 newest);	/* who is @publishing; doesn't sleep */
 void dcd_geometry_of(const struct dcd_engine *e, struct dcd_geometry *g);
 
 /*

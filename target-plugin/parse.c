@@ -325,6 +325,27 @@ unsigned int dcd_header_next(struct dcd_nvram_header *h, u64 applied)
 	return generation & 1;
 }
 
+void dcd_generations_join(struct dcd_super *s, struct dcd_nvram_header *h)
+{
+	u64 old = le64_to_cpu(s->generation), header = le64_to_cpu(h->generation);
+	u64 next = max(old, header + DCD_APART) + 1;
+	bool witnesses = witnesses_count(s);
+
+	next += !((next - old) & 1);
+	s->flags |= cpu_to_le32(DCD_SUPER_JOINED);
+	s->generation = cpu_to_le64(next - 1);
+	if (witnesses)
+		s->witnessed = cpu_to_le32((u32)(next - 1));
+	next += !((next - header) & 1);
+	h->generation = cpu_to_le64(next - 1);
+}
+
+bool dcd_header_is_old(const struct dcd_super *s, const struct dcd_nvram_header *h)
+{
+	return le32_to_cpu(s->flags) & DCD_SUPER_JOINED &&
+	       le64_to_cpu(h->generation) + DCD_APART < le64_to_cpu(s->generation);
+}
+
 void dcd_super_retire(struct dcd_super *s)
 {
 	s->features.incompat |= cpu_to_le32(DCD_INCOMPAT_RETIRED);

@@ -150,6 +150,14 @@ bool dcd_witnesses_deny(unsigned int asked, unsigned int wrong, bool exact);
 /* The next generation of it, ready to be written to copy number (generation & 1), its result. */
 unsigned int dcd_super_next(struct dcd_super *s, u64 tail, u64 applied);
 unsigned int dcd_header_next(struct dcd_nvram_header *h, u64 applied);
+/*
+ * Before a superblock is written: two dcd_header_next(), both written, and then dcd_super_next().
+ * The superblock is then newer than any header of before (DCD_SUPER_JOINED), and both go on with
+ * the copies whose turn it is.
+ */
+void dcd_generations_join(struct dcd_super *s, struct dcd_nvram_header *h);
+/* It is of a time before the log's superblock. */
+bool dcd_header_is_old(const struct dcd_super *s, const struct dcd_nvram_header *h);
 /* An end record, ready to be written. @end is read, too, so it isn't NVRAM itself. */
 void dcd_end_make(struct dcd_nvram_end *end, u64 epoch, u64 newest);
 

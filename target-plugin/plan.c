@@ -3,6 +3,14 @@
 
 #define LOOKS	1024U	/* places of a large log that are looked at: as many as can be quickly */
 
+static void refuse(struct dcd_plan *p, enum dcd_refusal refusal, u64 a, u64 b)
+{
+	p->want = DCD_REFUSED;
+	p->refusal = refusal;
+	p->a = a;
+	p->b = b;
+}
+
 void dcd_plan_begin(struct dcd_plan *p, const struct dcd_geometry *g,
 		    const struct dcd_super *super, const struct dcd_nvram_header *header,
 		    u64 newest)
@@ -18,14 +26,9 @@ void dcd_plan_begin(struct dcd_plan *p, const struct dcd_geometry *g,
 	p->next = p->tail;
 	p->place = p->tail;
 	p->want = DCD_WANT_SEGMENT;
-}
-
-static void refuse(struct dcd_plan *p, enum dcd_refusal refusal, u64 a, u64 b)
-{
-	p->want = DCD_REFUSED;
-	p->refusal = refusal;
-	p->a = a;
-	p->b = b;
+	if (header && g->nvram && dcd_header_is_old(super, header))
+		refuse(p, DCD_REFUSE_OLD, le64_to_cpu(header->generation),
+		       le64_to_cpu(super->generation));
 }
 
 static void go_on_at(struct dcd_plan *p, u64 sequence)
@@ -268,6 +271,12 @@ static void slots_end(struct dcd_plan *p, u64 next, const struct dcd_slot_scan *
 			goes_on = min(goes_on, s->resumes);
 	}
 	p->most = max(most, p->known);
+	p->last = next - 1;
+	/* Nothing gets to the log of which the end record hasn't been written before. */
+	if (p->ends && !p->end_bad && p->ends < p->newest) {
+		refuse(p, DCD_REFUSE_OLD, p->ends, p->newest);
+		return;
+	}
 	if ((most >= end || p->known >= next) && take_wounded(p))
 		return;
 	if (most >= end)
@@ -351,6 +360,9 @@ static int refusal_text(const struct dcd_plan *p, char *buf, size_t size)
 				 a, b, p->g->nvram ? "neither " : "not ",
 				 p->g->nvram ? " nor in NVRAM" : "", b - a + 1,
 				 p->g->nvram ? "log and NVRAM" : "the log");
+	case DCD_REFUSE_OLD:
+		return scnprintf(buf, size, "the NVRAM is of an earlier time than the log (%llu there, %llu in the log): what it had acknowledged since may be lost; restore the NVRAM as it was last, not an earlier copy.",
+				 a, b);
 	case DCD_REFUSE_UNREAD:
 		return scnprintf(buf, size, "the NVRAM has media errors where entry %llu may have been, and in the record that would tell: it may be an acknowledged write; restore the NVRAM from a copy.",
 				 a);
@@ -419,6 +431,7 @@ const char *dcd_refusal_name(enum dcd_refusal refusal)
 		[DCD_REFUSE_SLOT] = "nvram_entry_damaged",
 		[DCD_REFUSE_TWICE] = "nvram_slot_twice",
 		[DCD_REFUSE_LOST] = "newest_entries_missing",
+		[DCD_REFUSE_OLD] = "nvram_older",
 		[DCD_REFUSE_UNREAD] = "nvram_unreadable",
 	};
 

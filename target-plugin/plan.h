@@ -66,6 +66,7 @@ enum dcd_refusal {
 	DCD_REFUSE_SLOT,	/* an entry in NVRAM is damaged */
 	DCD_REFUSE_TWICE,	/* two slots have the same entries */
 	DCD_REFUSE_LOST,	/* nothing is behind the end, but there was */
+	DCD_REFUSE_OLD,		/* the NVRAM is of an earlier time than the log */
 	DCD_REFUSE_UNREAD,	/* the newest entry can't be known, and more can't be read */
 	DCD_REFUSALS,
 };
@@ -90,6 +91,7 @@ struct dcd_plan {
 	u64 known;		/* entries up to it were there once */
 	bool end_bad;		/* the caller's, from the NVRAM's header: perhaps more were */
 	u64 ends;		/* what the end records say */
+	u64 last;		/* NVRAM: entry, the newest of all */
 	u64 missing;		/* at most so many writes, behind @newest; U64_MAX: any number */
 	u64 most;		/* GAP: the highest entry that is or was there */
 	bool wounded;		/* of the segment that was taken last */

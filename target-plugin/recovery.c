@@ -515,6 +515,8 @@ static int recover(struct dcd_engine *e, struct recovery *c)
 	else if (!r && copies_differ(e, p))
 		disown(e, e->tail, e->keeps ? le64_to_cpu(e->super.applied) : p->applied);
 	settled(e, p);
+	if (!r && e->keeps)
+		dcd_end_raise(e, p->last);
 	if (!r)
 		r = read_nvram(e, c);
 	if (!r)

@@ -14,6 +14,7 @@ TEST_KNOB(bool, one_passes, "a place of the ring is used again when one copy of 
 TEST_KNOB(bool, one_told, "that the log was passed over is told to one copy of its superblock");
 TEST_KNOB(bool, grows_beside, "the data disk's size is changed while the superblock may be written");
 TEST_KNOB(bool, one_header, "slots are used again by what one copy of the NVRAM header says");
+TEST_KNOB(bool, nvram_apart, "an NVRAM of an earlier time than its log is believed");
 TEST_KNOB(bool, any_end, "end records that are damaged are as if they had never been written");
 
 void dcd_geometry_of(const struct dcd_engine *e, struct dcd_geometry *g)
@@ -120,6 +121,18 @@ static u64 durable(struct dcd_engine *e)
 	return newest;
 }
 
+static void write_header(struct dcd_engine *e, u64 applied);
+
+/* The superblock that is written next says that no header of before can be its own. */
+static void join_header(struct dcd_engine *e, struct dcd_super *s)
+{
+	mutex_lock(&e->header_lock);
+	dcd_generations_join(s, &e->header);
+	write_header(e, le64_to_cpu(e->header.applied));
+	write_header(e, le64_to_cpu(e->header.applied));
+	mutex_unlock(&e->header_lock);
+}
+
 static int write_super(struct dcd_engine *e, u64 tail, u64 applied)
 {
 	struct dcd_super *s = e->super_buf;
@@ -131,6 +144,8 @@ static int write_super(struct dcd_engine *e, u64 tail, u64 applied)
 	memset(s, 0, DCD_BLOCK);
 	*s = e->super;
 	s->newest = cpu_to_le64(durable(e));
+	if (e->keeps && !test_knob(nvram_apart))
+		join_header(e, s);
 	copy = dcd_super_next(s, tail, applied);
 	dcd_blip_begin(&blip);
 	do {
@@ -379,6 +394,11 @@ int dcd_header_mend(struct dcd_engine *e)
 		dcd_header_write(e, le64_to_cpu(e->header.applied));
 	if (!r && e->keeps)
 		mend_ends(e);
+	/* Else an NVRAM as it was before this opening would be believed at the next one. */
+	if (!r && e->keeps && !e->log_dead &&
+	    dcd_super_write(e, le64_to_cpu(e->super.tail), le64_to_cpu(e->super.applied)))
+		pr_warn("dcd: %s: the superblock of the log %pg can't be written: look after that disk\n",
+			e->name, e->log.bdev);
 	if (r)
 		pr_err("dcd: %s: a media error in the headers of the NVRAM %s can't be cleared: error %d; `dcd recover` brings what it has to the data disk; then replace that memory\n",
 		       e->name, e->nv->type->name, r);
@@ -388,20 +408,22 @@ int dcd_header_mend(struct dcd_engine *e)
 	return r;
 }
 
-void dcd_header_write(struct dcd_engine *e, u64 applied)
+static void write_header(struct dcd_engine *e, u64 applied)
 {
 	unsigned int copy = dcd_header_next(&e->header, applied);
+	void *buf = (void *)e->super_buf + DCD_BLOCK;
 	size_t at = copy * DCD_NVRAM_COPY;
 
+	lockdep_assert_held(&e->header_lock);
 	memcpy(e->nv->base + at, &e->header, sizeof(e->header));
 	e->nv->type->persist(e->nv, at, sizeof(e->header));
-	if (!dcd_nvram_read(e->nv, e->nv->base + at, e->destage_buf, sizeof(e->header), NULL))
+	if (!dcd_nvram_read(e->nv, e->nv->base + at, buf, sizeof(e->header), NULL))
 		return;
 	/* A media error that is new: slots will be used again because of what it says. */
-	memset(e->destage_buf, 0, SECTOR_SIZE);
-	memcpy(e->destage_buf, &e->header, sizeof(e->header));
+	memset(buf, 0, SECTOR_SIZE);
+	memcpy(buf, &e->header, sizeof(e->header));
 	dcd_count(e, DCD_N_NVRAM_ERRORS, 1);
-	if (!dcd_nvram_mend(e->nv, at, e->destage_buf, SECTOR_SIZE)) {
+	if (!dcd_nvram_mend(e->nv, at, buf, SECTOR_SIZE)) {
 		dcd_count(e, DCD_N_NVRAM_MENDED, 1);
 		return;
 	}
@@ -409,6 +431,13 @@ void dcd_header_write(struct dcd_engine *e, u64 applied)
 	at = dcd_header_next(&e->header, applied) * DCD_NVRAM_COPY;
 	memcpy(e->nv->base + at, &e->header, sizeof(e->header));
 	e->nv->type->persist(e->nv, at, sizeof(e->header));
+}
+
+void dcd_header_write(struct dcd_engine *e, u64 applied)
+{
+	mutex_lock(&e->header_lock);
+	write_header(e, applied);
+	mutex_unlock(&e->header_lock);
 }
 
 void dcd_header_pass(struct dcd_engine *e, u64 applied)
@@ -437,6 +466,12 @@ static void write_end(struct dcd_engine *e, u64 newest)
 	dcd_end_make(&end, e->epoch, newest);
 	memcpy(e->nv->base + at, &end, sizeof(end));
 	e->nv->type->persist(e->nv, at, sizeof(end));
+}
+
+void dcd_end_raise(struct dcd_engine *e, u64 newest)
+{
+	if (e->end_known && e->end_known < newest)
+		write_end(e, newest);
 }
 
 void dcd_end_write(struct dcd_engine *e, u64 newest)

@@ -52,10 +52,12 @@ static int mark(struct set *s)
 {
 	u8 block[DCD_BLOCK] = { 0 };
 
-	if (s->has_nvram &&
-	    (set_mend_ends(s) ||
-	     set_put_header(s, dcd_header_next(&s->header.header, s->plan.newest))))
+	if (s->has_nvram && set_mend_ends(s))
 		return -1;
+	/* Both copies here, too: the next superblock is to be no newer than they are. */
+	for (int i = 0; s->has_nvram && i < 2; i++)
+		if (set_put_header(s, dcd_header_next(&s->header.header, s->plan.newest)))
+			return -1;
 	/* Both: with the other one, what is on the data disk would be older than that some day. */
 	for (int i = 0; i < 2; i++) {
 		unsigned int copy = dcd_super_next(&s->super.super, s->plan.next, s->plan.newest);

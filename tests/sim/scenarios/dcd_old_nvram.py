@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The NVRAM is as it was at an earlier time when it comes back: a save of its content that failed
+(an NVDIMM has that of the last power loss then), or an older copy of it. What it had acknowledged
+since would be missing without a word, so it is refused.
+
+Control: with dcd.test_nvram_apart=1 it is believed.
+"""
+
+import errno
+import json
+import subprocess
+
+from dcdlab import SITE, TOOL, Box, Model, filled
+from locklab import base, blk, lio, media
+
+HELD = "destage_idle_ms=3600000,destage_low=98,destage_high=99"
+PART = 400
+
+
+def image(node: str) -> bytes:
+    with blk.Disk(node, write=False) as disk:
+        return disk.read(0, disk.sectors)
+
+
+def tool(box: Box, command: str, *words: str) -> tuple[int, str]:
+    sets = ("--data", box.data.node, "--log", box.log.node, "--nvram", box.view, "--json")
+    done = subprocess.run([TOOL, command, *sets, *words], capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    return done.returncode, str(json.loads(done.stdout)["reason"])
+
+
+def part(what: str) -> None:
+    base.step(what)
+    box = Box(nvram="lab", log_mib=8, settings=HELD)
+    model = Model(box.data.sectors)
+    with lio.look(box.open()) as node, blk.Disk(node) as disk:
+        filled(disk, model, 0, PART, "first", 8)
+        if what == "a copy of the same time":
+            old = image(box.view)
+            filled(disk, model, 0, PART, "second", 8)
+        if what != "a copy of before it was closed":
+            media.cut(SITE, base.SEED)
+    box.close()
+    if what != "a copy of before it was closed":
+        box.power_on()
+    if what != "a copy of the same time":
+        old = image(box.view)
+        with lio.look(box.open()) as node, blk.Disk(node) as disk:
+            filled(disk, model, 0, 8, "the last one", 8)
+            media.cut(SITE, base.SEED)
+        box.close()
+        box.power_on()
+    right = image(box.view)
+    with blk.Disk(box.view) as nvram:
+        nvram.write(0, old)
+    with base.refused("an older NVRAM", errno.EUCLEAN, kernel="is of an earlier time"):
+        box.open()
+    for command in ("check", "recover", "retire"):
+        code, reason = tool(box, command)
+        base.expect(code, f"dcd {command} took an older NVRAM")
+        base.equal(reason, "nvram_older", f"dcd {command}")
+    with blk.Disk(box.view) as nvram:
+        nvram.write(0, right)
+    with box.disk() as disk:
+        base.expect(disk.read(0, PART) == model.bytes[: PART * blk.SECTOR], "what was written")
+    box.away()
+
+
+for what in ("a copy of the same time", "a copy of before it was closed", "a save that failed"):
+    part(what)
