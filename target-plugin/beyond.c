@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "beyond.h"
 
+#include <linux/delay.h>
 #include <linux/list.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -84,7 +85,7 @@ typedef unsigned int (*read_parts)(struct dcd_engine *e, u64 sector, void *buf, 
  * @sectors: the size of the data disk, today's (when it is opened, too, and has grown) or an
  * earlier one, at the end of which they lie; 0: there is none. -EIO: @sectors is one of which the
  * end can't be read; an older one, where an earlier superblock of this log may be, says nothing
- * then.
+ * then. -EMEDIUMTYPE: the leg at the end of @sectors has been given another log since.
  * @unread: how many couldn't be.
  */
 static int read_slots(struct dcd_engine *e, void *slots, read_parts read, u64 *sectors,
@@ -106,6 +107,9 @@ static int read_slots(struct dcd_engine *e, void *slots, read_parts read, u64 *s
 			break;
 		if (dcd_leg_names(slots, *sectors, e->super.uuid))
 			return 0;
+		if (dcd_leg_names_another(slots, *sectors, e->super.uuid) && !test_knob(any_leg) &&
+		    !test_knob(older_end))
+			return -EMEDIUMTYPE;
 		if (test_knob(first_leg) && dcd_leg_slots(slots, *sectors))
 			break;
 	}
@@ -113,59 +117,32 @@ static int read_slots(struct dcd_engine *e, void *slots, read_parts read, u64 *s
 	return bad ? -EIO : 0;
 }
 
-/*
- * The end of the disk itself, of today's @size: 0, -EMEDIUMTYPE (there is a leg that has been given
- * another log), -EIO (it can't be read).
- */
-static int look_at_end(struct dcd_engine *e, u64 size)
+int dcd_beyond_may_end(struct dcd_engine *e, u64 sectors)
 {
+	u64 start = lockstep_slots_start(sectors);
 	unsigned int unread;
 	bool another;
 	void *slots;
 
-	if (!lockstep_slots_start(size) || test_knob(any_leg))
+	if (!start || test_knob(any_leg))
 		return 0;
 	slots = kzalloc(LOCKSTEP_SLOTS_BYTES, GFP_NOIO);
 	if (!slots)
 		return -ENOMEM;
-	unread = dcd_opening_parts(e, lockstep_slots_start(size), slots, LOCKSTEP_SLOT_BYTES);
-	another = dcd_leg_names_another(slots, size, e->super.uuid);
+	unread = dcd_opening_parts(e, start, slots, LOCKSTEP_SLOT_BYTES);
+	another = dcd_leg_names_another(slots, sectors, e->super.uuid);
 	kfree(slots);
-	return another ? -EMEDIUMTYPE : unread == LOCKSTEP_SLOTS ? -EIO : 0;
-}
-
-int dcd_beyond_may_end(struct dcd_engine *e, u64 sectors)
-{
-	u64 start = lockstep_slots_start(sectors);
-	int r = look_at_end(e, sectors);
-
-	if (r == -EMEDIUMTYPE)
+	if (another) {
 		pr_err("dcd: %s: what the data disk %pg has got ends with the superblock of a mirror's leg that another DCD's log is in front of: the size stays as it was. Is that leg no more, clear it and try again: dd if=/dev/zero of=/dev/%pg bs=512 seek=%llu count=%u oflag=direct\n",
 		       e->name, e->data.bdev, e->data.bdev, start,
 		       (unsigned int)LOCKSTEP_SLOTS_SECTORS);
-	else if (r)
-		pr_err("dcd: %s: the last %u sectors that the data disk %pg has got can't be read, so the DCD couldn't be opened with them: error %d; the size stays as it was, try again\n",
-		       e->name, (unsigned int)LOCKSTEP_SLOTS_SECTORS, e->data.bdev, r);
-	return r;
-}
-
-/*
- * Is there a leg at the end of the data disk that has been given another log since? Then what names
- * this one, at the end of @sectors, where the disk ended before, is from before that. 0,
- * -EMEDIUMTYPE, told, or an errno; -EIO: the end of @sectors, as it is then, can't be read.
- */
-static int ask_for_another(struct dcd_engine *e, u64 *sectors)
-{
-	u64 size = bdev_nr_sectors(e->data.bdev);
-	int r = *sectors == size || (*sectors && test_knob(older_end)) ? 0 : look_at_end(e, size);
-
-	if (r == -EIO)
-		*sectors = size;
-	if (r != -EMEDIUMTYPE)
-		return r;
-	pr_err("dcd: %s: the data disk %pg is a mirror's leg that has another log by now than %pg (uuid %pU): nothing of this one may be written there. To use it again: dcd format. Is that leg no more, or one of before the disk had grown: lockstep-meta wipe --force\n",
-	       e->name, e->data.bdev, e->log.bdev, e->super.uuid);
-	return r;
+		return -EMEDIUMTYPE;
+	}
+	if (unread < LOCKSTEP_SLOTS)
+		return 0;
+	pr_err("dcd: %s: the last %u sectors that the data disk %pg has got can't be read, so the DCD couldn't be opened with them: the size stays as it was, try again\n",
+	       e->name, (unsigned int)LOCKSTEP_SLOTS_SECTORS, e->data.bdev);
+	return -EIO;
 }
 
 /*
@@ -183,13 +160,15 @@ static int ask_leg(struct dcd_engine *e, u64 *applied)
 	if (!slots)
 		return -ENOMEM;
 	r = read_slots(e, slots, dcd_opening_parts, &sectors, &unread);
-	r = r ?: ask_for_another(e, &sectors);
 	if (r == -EIO && test_knob(mute_is_well))
 		r = 0;
 	if (r == -EIO)
-		pr_err("dcd: %s: the end of the data disk %pg, of now or before it has grown, can't be read: %u sectors from %llu on; so it isn't known whether it was used without the log %pg: the DCD isn't opened. Try again when they can be read; if they are bad for good, write over them or, if that fails too, give it a copy of that disk\n",
+		pr_err("dcd: %s: the end of the data disk %pg, of now or before it has grown, can't be read: %u sectors from %llu on; so it isn't known whether it was used without the log %pg: the DCD isn't opened. Try again when they can be read; if they are bad for good, and this log was the last one in use here, write over them (or, if that fails too, give it a copy of that disk); else dcd format\n",
 		       e->name, e->data.bdev, (unsigned int)LOCKSTEP_SLOTS_SECTORS,
 		       lockstep_slots_start(sectors), e->log.bdev);
+	if (r == -EMEDIUMTYPE)
+		pr_err("dcd: %s: the data disk %pg is a mirror's leg that has another log by now than %pg (uuid %pU): nothing of this one may be written there. To use it again: dcd format. Is that leg no more, or one of before the disk had grown: lockstep-meta wipe --force\n",
+		       e->name, e->data.bdev, e->log.bdev, e->super.uuid);
 	if (!r && dcd_leg_left(slots, sectors, e->super.uuid) && !test_knob(use_left)) {
 		pr_err("dcd: %s: the data disk %pg was taken into use without the log %pg (uuid %pU): what the log has is older. Nothing of it may be written there. To use the log again: dcd format\n",
 		       e->name, e->data.bdev, e->log.bdev, e->super.uuid);
@@ -239,6 +218,7 @@ static unsigned int may_write(const struct dcd_engine *e, const void *slots, u64
 /* What is there belongs to a mirror's leg, or not: true if it is durable there. */
 static bool say_on_leg(struct dcd_engine *e, u64 applied)
 {
+	unsigned long until = jiffies + DCD_BLIP_READS;
 	struct lockstep_slot *slots;
 	struct dcd_place written;
 	unsigned int i, slot, there, unread;
@@ -248,12 +228,22 @@ static bool say_on_leg(struct dcd_engine *e, u64 applied)
 	slots = kzalloc(LOCKSTEP_SLOTS_BYTES, GFP_NOIO);
 	if (!slots)
 		return false;
-	/* Whoever writes past the log waits for this. */
+	/*
+	 * Whoever writes past the log waits for this. What can't be read beside a slot is written
+	 * over, and may be somebody's if that is no leg any more: so it is asked for a while.
+	 */
 	r = read_slots(e, slots, dcd_opening_parts_once, &sectors, &unread);
+	while (!r && sectors && unread && time_before(jiffies, until) && !test_knob(half_said)) {
+		msleep(50);
+		r = read_slots(e, slots, dcd_opening_parts_once, &sectors, &unread);
+	}
 	there = may_write(e, slots, sectors, unread);
 	if (!r && (!there ||
 		   !dcd_leg_apply(slots, sectors, e->super.uuid, e->epoch, applied, &slot)))
 		r = -ENOENT;
+	if (!r && unread && there == DCD_LEG_BOTH)
+		pr_warn("dcd: %s: one of the two copies of the leg's superblock on the data disk %pg can't be read: it is written anew\n",
+			e->name, e->data.bdev);
 	at = lockstep_slots_start(sectors);
 	written = (struct dcd_place){ .sector = at, .last = at + LOCKSTEP_SLOTS_SECTORS - 1 };
 	if (!r)
@@ -264,7 +254,7 @@ static bool say_on_leg(struct dcd_engine *e, u64 applied)
 				at + slot * LOCKSTEP_SLOT_SECTORS, &slots[slot],
 				LOCKSTEP_SLOT_BYTES);
 	kfree(slots);
-	if (r == -ENOENT)
+	if (r == -ENOENT || r == -EMEDIUMTYPE)
 		return false;
 	/* The mirror reads it by the LUN. */
 	mutex_lock(&e->intake);
@@ -304,7 +294,7 @@ int dcd_beyond_leg(struct dcd_engine *e, u64 *sectors)
 	kfree(slots);
 	if (r)
 		*sectors = 0;
-	return r;
+	return r == -EMEDIUMTYPE ? 0 : r;	/* that one isn't this DCD's */
 }
 
 void dcd_beyond_say(struct dcd_engine *e, u64 applied)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <endian.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,6 +23,7 @@
 #define DRAINING	"/sys/module/dm_lockstep/parameters/draining"
 #define ASK_MS		30000U	/* an answer may have to wait for a session to come back */
 #define PAGE_SECTORS	(PAGE / 512U)
+#define DEPTH		8		/* of devices that are made of others */
 
 static int complain(const struct device *d, const char *what)
 {
@@ -111,6 +113,17 @@ int device_read(const struct device *d, void *buf, size_t bytes, u64 sector)
 bool device_try_read(const struct device *d, void *buf, size_t bytes, u64 sector)
 {
 	return pread(d->fd, buf, bytes, (off_t)(sector * 512)) == (ssize_t)bytes;
+}
+
+bool device_patient_read(const struct device *d, void *buf, size_t bytes, u64 sector)
+{
+	bool good = device_try_read(d, buf, bytes, sector);
+
+	for (u32 i = 0; !good && i < 10; i++) {
+		usleep(100000);
+		good = device_try_read(d, buf, bytes, sector);
+	}
+	return good;
 }
 
 /*
@@ -204,20 +217,68 @@ void device_log(const struct device *d, u8 uuid[16])
 		memcpy(uuid, page.log_uuid, sizeof(page.log_uuid));
 }
 
-u64 device_part_of(const struct device *d)
+/* The size of the LUN of a DCD that answers for @d; 0: none does. */
+static u64 lun_sectors(const struct device *d)
 {
 	static const u8 none[16];
 	struct { __be64 last; __be32 block_bytes; u8 more[20]; } capacity;
 	u8 read_capacity[16] = { 0x9e, 0x10, [13] = sizeof(capacity) };
 	u8 log[16];
-	u64 sectors;
 
 	device_log(d, log);
 	if (!memcmp(log, none, sizeof(none)) ||
 	    !ask_scsi(d, read_capacity, sizeof(read_capacity), &capacity, sizeof(capacity)))
 		return 0;
-	sectors = (be64toh(capacity.last) + 1) * (be32toh(capacity.block_bytes) / 512);
-	return sectors == d->sectors ? 0 : sectors;
+	return (be64toh(capacity.last) + 1) * (be32toh(capacity.block_bytes) / 512);
+}
+
+/*
+ * What is made of several devices, or changes what is written, doesn't pass the question on: those
+ * that it is made of are asked. @place: its folder in sysfs.
+ */
+static u64 lun_below(const char *place, int depth)
+{
+	char path[1024];
+	struct dirent *one;
+	u64 sectors = 0;
+	DIR *slaves;
+
+	snprintf(path, sizeof(path), "%s/slaves", place);
+	slaves = opendir(path);
+	while (slaves && !sectors && (one = readdir(slaves))) {
+		struct device below = { .path = path };
+		struct stat st;
+
+		if (*one->d_name == '.')
+			continue;
+		snprintf(path, sizeof(path), "/dev/%s", one->d_name);
+		for (char *c = path; *c; c++)
+			*c = *c == '!' ? '/' : *c;
+		below.fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+		if (below.fd >= 0 && !fstat(below.fd, &st) && S_ISBLK(st.st_mode)) {
+			below.node = st.st_rdev;
+			sectors = lun_sectors(&below);
+		}
+		if (below.fd >= 0)
+			close(below.fd);
+		snprintf(path, sizeof(path), "/sys/class/block/%s", one->d_name);
+		if (!sectors && depth)
+			sectors = lun_below(path, depth - 1);
+	}
+	if (slaves)
+		closedir(slaves);
+	return sectors;
+}
+
+u64 device_part_of(const struct device *d)
+{
+	u64 sectors = lun_sectors(d);
+	char place[64];
+
+	if (sectors || !d->node)
+		return sectors == d->sectors ? 0 : sectors;
+	snprintf(place, sizeof(place), "/sys/dev/block/%u:%u", major(d->node), minor(d->node));
+	return lun_below(place, DEPTH);
 }
 
 bool device_bypasses(const struct device *d, const struct super *s)
@@ -365,19 +426,6 @@ int device_put_map(const struct device *d, const struct super *s, const u8 *bits
 				set_bits(&sectors[i], done + i, s, bits);
 		}
 		if (device_write(d, sectors, n * 512, s->map_start + done))
-			return -1;
-	}
-	return device_flush(d);
-}
-
-int device_clear_map(const struct device *d, const struct super *s)
-{
-	u8 *buf = buffer();
-
-	memset(buf, 0, CHUNK);
-	for (u32 done = 0, n; done < s->map_sectors; done += n) {
-		n = chunk_sectors(s, done);
-		if (device_write(d, buf, n * 512, s->map_start + done))
 			return -1;
 	}
 	return device_flush(d);

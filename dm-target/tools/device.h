@@ -33,8 +33,9 @@ bool device_same(const struct device *a, const struct device *b);
 
 int device_read(const struct device *d, void *buf, size_t bytes, u64 sector);
 
-/* The same without a word. Returns whether it was read. */
+/* The same without a word; patient: for a second. Returns whether it was read. */
 bool device_try_read(const struct device *d, void *buf, size_t bytes, u64 sector);
+bool device_patient_read(const struct device *d, void *buf, size_t bytes, u64 sector);
 
 /*
  * @n places, DEVICE_MANY at most, at the same time where the device can that;
@@ -55,8 +56,9 @@ int device_flush(const struct device *d);
 void device_log(const struct device *d, u8 uuid[16]);
 
 /*
- * How many sectors the LUN of a DCD has of which @d is only a part (a partition, a linear mapping);
- * 0 if it is the LUN whole, or none. A DCD looks for a leg's superblock at the end of its data
+ * How many sectors the LUN of a DCD has of which @d is only a part (a partition, a linear mapping),
+ * or which @d is made of (a logical volume of several segments, dm-crypt, md); 0 if it is the LUN
+ * itself, also by a multipath, or none. A DCD looks for a leg's superblock at the end of its data
  * disk, and nowhere else: a leg in a part of it couldn't say that the log was given up.
  */
 u64 device_part_of(const struct device *d);
@@ -94,9 +96,6 @@ int device_clear_slots(const struct device *d, u64 start);
  * set, as device_get_map() has them; NULL: none.
  */
 int device_put_map(const struct device *d, const struct super *s, const u8 *bits);
-
-/* The map's sectors zeroed. */
-int device_clear_map(const struct device *d, const struct super *s);
 
 /*
  * Add the regions that are set in the map to @bits (a bit for each region, as

@@ -120,7 +120,7 @@ static int check_whole(const struct device *d)
 
 	if (!lun)
 		return 0;
-	fprintf(stderr, "lockstep-meta: %s: has %" PRIu64 " sectors, and is a part of the LUN of a DCD, which has %" PRIu64 ": a DCD knows a leg only at the end of its LUN, so a partition or a logical volume of that can't be one. Take the LUN itself; if this is the LUN, and it has another size by now, its sessions have to be rescanned first (iscsiadm -m session --rescan)\n",
+	fprintf(stderr, "lockstep-meta: %s: has %" PRIu64 " sectors, and is a part of the LUN of a DCD, which has %" PRIu64 ", or made of it: a DCD knows a leg only at the end of its LUN, so a partition, a logical volume, an encrypted device there can't be one. Take the LUN itself; if this is the LUN, and it has another size by now, its sessions have to be rescanned first (iscsiadm -m session --rescan)\n",
 		d->path, d->sectors, lun);
 	return -1;
 }
@@ -524,7 +524,10 @@ static int wipe_grown(const struct options *o, const struct device *d)
 	return clear_moves(d, &found.super) || search_clear(d, sectors) ? -1 : 0;
 }
 
-/* All that is there: of one without a good superblock nobody knows where its map is. */
+/*
+ * Only the superblock: the map is nothing without it, and where one of before the device had grown
+ * says that its map is there are data of somebody by now.
+ */
 static int wipe(const struct options *o, const struct device *d)
 {
 	struct super_found found;
@@ -541,9 +544,7 @@ static int wipe(const struct options *o, const struct device *d)
 		return 0;
 	if (found.kind == SUPER_VALID && clear_moves(d, &found.super))
 		return -1;
-	if (device_clear_super(d))
-		return -1;
-	return found.kind == SUPER_VALID ? device_clear_map(d, &found.super) : 0;
+	return device_clear_super(d);
 }
 
 int command_wipe(const struct options *o, const char *path)

@@ -208,7 +208,10 @@ void search_all(const struct device *d, struct super_found *found, u64 *sectors)
 	each_slot(&s, 0, lockstep_slots_start(d->sectors));
 }
 
-/* A bit for each slot that is one of this place, and in @unread for each that can't be read. */
+/*
+ * A bit for each slot that is one of this place, and in @unread for each that can't be read, for a
+ * while: what is written over for that may be somebody's data.
+ */
 static u32 slots_at(const struct device *d, u64 start, u32 *unread)
 {
 	static u8 block[LOCKSTEP_SLOT_BYTES] __attribute__((aligned(4096)));
@@ -219,7 +222,7 @@ static u32 slots_at(const struct device *d, u64 start, u32 *unread)
 	for (u32 i = 0; i < LOCKSTEP_SLOTS; i++) {
 		u64 at = start + i * LOCKSTEP_SLOT_SECTORS;
 
-		if (!device_try_read(d, block, sizeof(block), at))
+		if (!device_patient_read(d, block, sizeof(block), at))
 			*unread |= 1U << i;
 		else if (is_slot(slot, at) && le64toh(slot->slots_start) == start)
 			there |= 1U << i;
@@ -265,8 +268,11 @@ int search_put(const struct device *d, u64 sectors, const struct super *s)
 	}
 	super_pack(s, sectors, slot);
 	/* Who comes next may be able to read only the one that can't be read now: a write may mend it. */
-	if (sectors == d->sectors)
+	if (sectors == d->sectors && unread) {
+		fprintf(stderr, "lockstep-meta: %s: one of the two copies of its superblock can't be read: it is written anew (a block of %u sectors in the last %u)\n",
+			d->path, LOCKSTEP_SLOT_SECTORS, LOCKSTEP_SLOTS_SECTORS);
 		there |= unread;
+	}
 	if (put_each(d, start, there, slot))
 		return -1;
 	if (there == (1U << LOCKSTEP_SLOTS) - 1 || !unread)

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <time.h>
+#include <unistd.h>
 
 #include "../../dm-target/super.h"
 #include "../leg.h"
 #include "../parse.h"
 #include "mark.h"
+
+#define TRIES	10	/* in a second: a path may be away for a moment */
 
 /*
  * Whether there is a good superblock, as of a disk of so many sectors; -1: it can't be read. One
@@ -21,8 +24,12 @@ static int find(const struct device *d, u64 sectors, u8 slots[LOCKSTEP_SLOTS_BYT
 	*unread = 0;
 	if (!at)
 		return 0;
-	/* One slot is enough. */
-	*unread = device_read_around(d, slots, LOCKSTEP_SLOTS_BYTES, at * 512, where);
+	/* One slot is enough; but what can't be read of the other one may be written over (put()). */
+	for (u32 tries = 0; !tries || (*unread && tries < TRIES); tries++) {
+		if (tries)
+			usleep(100000);
+		*unread = device_read_around(d, slots, LOCKSTEP_SLOTS_BYTES, at * 512, where);
+	}
 	if (*unread == sizeof(where) && device_read(d, slots, LOCKSTEP_SLOTS_BYTES, at * 512))
 		return -1;
 	super_find(slots, sectors, &found);
@@ -43,6 +50,9 @@ static int put(const struct device *d, u64 sectors, const u8 slots[LOCKSTEP_SLOT
 	u64 at = lockstep_slots_start(sectors) * 512;
 	u8 slot[LOCKSTEP_SLOT_BYTES];
 
+	if (there & ~dcd_leg_slots(slots, sectors))
+		fprintf(stderr, "dcd: %s: one of the two copies of the leg's superblock can't be read: it is written anew (a block of %u sectors in the last %u)\n",
+			d->path, LOCKSTEP_SLOT_SECTORS, LOCKSTEP_SLOTS_SECTORS);
 	super_touch(s, (u64)time(NULL), s->owner);
 	super_pack(s, sectors, slot);
 	for (u32 i = 0; i < LOCKSTEP_SLOTS; i++) {

@@ -32,8 +32,11 @@ static u64 kernel_knows(const struct set *s)
 	return most;
 }
 
-/* At the end of how many @sectors the leg that names this log lies; or true: one can't be read. */
-static bool look_for_leg(const struct set *s, u8 slots[LOCKSTEP_SLOTS_BYTES], u64 *sectors)
+/*
+ * At the end of how many @sectors the leg that names this log lies. -EIO: one can't be read;
+ * -EMEDIUMTYPE: at a newer one is a leg that names another log.
+ */
+static int look_for_leg(const struct set *s, u8 slots[LOCKSTEP_SLOTS_BYTES], u64 *sectors)
 {
 	u8 unread[LOCKSTEP_SLOTS_BYTES >> SECTOR_SHIFT];
 
@@ -43,21 +46,13 @@ static bool look_for_leg(const struct set *s, u8 slots[LOCKSTEP_SLOTS_BYTES], u6
 			continue;
 		if (device_read_around(&s->data, slots, sizeof(unread) << SECTOR_SHIFT,
 				       lockstep_slots_start(*sectors) * 512, unread) == sizeof(unread))
-			return true;
+			return -EIO;
 		if (dcd_leg_names(slots, *sectors, s->super.super.uuid))
-			return false;
+			return 0;
+		if (dcd_leg_names_another(slots, *sectors, s->super.super.uuid))
+			return -EMEDIUMTYPE;
 	}
-	return false;
-}
-
-/* Is there a leg at the end of the data disk that has been given another log than this one? */
-static bool has_another(const struct set *s)
-{
-	u8 slots[LOCKSTEP_SLOTS_BYTES], unread[LOCKSTEP_SLOTS_BYTES >> SECTOR_SHIFT];
-	u64 end = s->data.bytes >> SECTOR_SHIFT;
-
-	device_read_around(&s->data, slots, sizeof(slots), lockstep_slots_start(end) * 512, unread);
-	return dcd_leg_names_another(slots, end, s->super.super.uuid);
+	return 0;
 }
 
 /*
@@ -71,15 +66,17 @@ static int find_left(struct set *s)
 	u8 slots[LOCKSTEP_SLOTS_BYTES];
 	char text[512];
 	u64 applied;
+	int r;
 
 	if (!lockstep_slots_start(end) || s->super.reason == DCD_RETIRED)
 		return 0;
-	if (look_for_leg(s, slots, &sectors)) {
-		snprintf(text, sizeof(text), "its end, of now or before it has grown, can't be read: %u sectors from %" PRIu64 " on; so it isn't known whether it was used without this log: nothing of the log is written there. If they are bad for good, write over them or, if that fails too, take a copy of that disk",
+	r = look_for_leg(s, slots, &sectors);
+	if (r == -EIO) {
+		snprintf(text, sizeof(text), "its end, of now or before it has grown, can't be read: %u sectors from %" PRIu64 " on; so it isn't known whether it was used without this log: nothing of the log is written there. If they are bad for good, and this log was the last one in use here, write over them (or, if that fails too, take a copy of that disk); else dcd format",
 			 (u32)LOCKSTEP_SLOTS_SECTORS, (uint64_t)lockstep_slots_start(sectors));
 		return refuse(s, "data_unread", s->data.path, text);
 	}
-	if (has_another(s))
+	if (r)
 		return refuse(s, "data_has_another", s->data.path, "it is a mirror's leg that has another log by now: nothing of this one is written there. Is that leg no more, or one of before the disk had grown: lockstep-meta wipe --force");
 	if (!dcd_leg_left(slots, sectors, uuid)) {
 		applied = max(dcd_leg_applied(slots, sectors, uuid, s->super.geometry.epoch),
@@ -319,10 +316,13 @@ int set_mend_ends(struct set *s)
 {
 	struct dcd_nvram_end end;
 
-	for (u32 i = 0; i < 2 && s->header.end_bad; i++) {
+	for (u32 i = 0; i < 2; i++) {
 		u64 at = DCD_NVRAM_END + i * DCD_NVRAM_COPY;
+		bool bad = s->header.end_bad && s->header.ends[i] != DCD_COPY_VALID;
 
-		if (s->header.ends[i] == DCD_COPY_VALID)
+		/* The log's superblock may not say more than the newer one. */
+		if (!bad && (i != s->header.end_older || !s->header.newest ||
+			     s->header.newest >= s->plan.newest))
 			continue;
 		dcd_end_make(&end, s->super.geometry.epoch, s->plan.newest);
 		memcpy(s->page + at, &end, sizeof(end));

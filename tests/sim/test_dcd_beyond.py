@@ -80,7 +80,7 @@ def test_what_loses_a_leg_is_found_by_lives(knob: str, says: str) -> None:
 @pytest.mark.control
 def test_what_the_data_disk_says_is_asked_for_once() -> None:
     run = lab("dcd_beyond.py", "end_away", options=("--param", "dcd.test_data_once=1"))
-    assert run.rc == 1 and "has other bytes" in run.stderr, run.text
+    assert run.rc == 1 and "enable: Input/output error" in run.stderr, run.text
 
 
 @pytest.mark.control
@@ -111,8 +111,9 @@ def test_it_grows_to_an_end_with_which_it_cant_be_opened() -> None:
 
 
 @pytest.mark.control
-def test_an_old_log_is_taken_over_a_leg_that_has_another_one() -> None:
-    run = lab("dcd_beyond.py", "another_log", options=knobs("dcd", "any_leg"))
+@pytest.mark.parametrize("part", ["another_log", "another_log_grown"])
+def test_an_old_log_is_taken_over_a_leg_that_has_another_one(part: str) -> None:
+    run = lab("dcd_beyond.py", part, options=knobs("dcd", "any_leg"))
     assert run.rc == 1 and "the old log: was accepted" in run.stderr, run.text
 
 
@@ -120,3 +121,14 @@ def test_an_old_log_is_taken_over_a_leg_that_has_another_one() -> None:
 def test_a_move_beside_a_growth_takes_it_back() -> None:
     run = lab("dcd_grow.py", options=knobs("dcd", "grows_beside"))
     assert run.rc == 1 and "Wrong medium type" in run.stderr, run.text
+
+
+def test_an_nvram_of_an_earlier_time_is_refused() -> None:
+    run = lab("dcd_old_nvram.py")
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+def test_an_nvram_of_an_earlier_time_is_believed() -> None:
+    run = lab("dcd_old_nvram.py", options=knobs("dcd", "nvram_apart"))
+    assert run.rc == 1 and "an older NVRAM: was accepted" in run.stderr, run.text

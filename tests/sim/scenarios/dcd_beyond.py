@@ -315,10 +315,13 @@ def left_away(which: str) -> None:
     box.away()
 
 
-def another_log() -> None:
-    base.step("over a mirror's leg that was given another log, the old one is there again")
-    box = leg("none")
+def another_log(grows: bool) -> None:
+    what = "where the disk has ended" if grows else "at its end"
+    base.step(f"over a mirror's leg that was given another log, {what}, the old one is there again")
+    box = leg("none", 8)
     with box.disk() as disk:
+        if grows:
+            larger(box)
         filled(disk, Model(box.data.sectors), 0, PART, "old")
         base.until(lambda: "0 in use" in box.info(), "all to be in the log")
     with blk.Disk(box.log.node, write=False) as log:
@@ -329,6 +332,7 @@ def another_log() -> None:
             log.write(512 * n, part)
     with base.refused("the old log", errno.EMEDIUMTYPE, kernel="has another log by now"):
         box.open()
+    base.equal(refusal(box, "recover"), "data_has_another", "dcd recover")
     box.away()
 
 
@@ -527,7 +531,15 @@ def part_of_lun() -> None:
             said = statelab.refusal(*words, volume)
             base.expect("is a part of the LUN" in said, f"{words[0]} on a volume: {said}")
             dm.remove("volume")
+            half = box.data.sectors >> 1
+            dm.create("halves", f"0 {half} linear {node} {half}\n{half} {half} linear {node} 0")
+            volume = dm.create("volume", f"0 {2 * half} linear /dev/mapper/halves 0")
+            said = statelab.refusal(*words, volume)
+            base.expect("or made of it" in said, f"{words[0]} on what is made of it: {said}")
+            dm.remove("volume")
+            dm.remove("halves")
     box.close()
+    local.remove()
     box.away()
 
 
@@ -542,7 +554,8 @@ PARTS = {
     "grown_another": grown_another,
     "grown_unread": grown_unread,
     "left_grown": left_grown,
-    "another_log": another_log,
+    "another_log": lambda: another_log(False),
+    "another_log_grown": lambda: another_log(True),
     "left_away": lambda: left_away("left"),
     "half_away": lambda: left_away("half"),
     "other_away": lambda: left_away("other"),
