@@ -247,6 +247,8 @@ static int begin_together(struct mirror *m, const struct verdict *v, enum leg_id
 		dirty_map_to_stale(&m->dirty, leg);
 	spin_lock_irq(&m->lock);
 	m->target_ready = target;
+	/* Each has all that was acknowledged; so it stays until one misses anything. */
+	m->both_whole = target && !v->full && !v->join;
 	m->home = source;
 	mirror_changed(m);
 	spin_unlock_irq(&m->lock);

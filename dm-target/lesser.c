@@ -63,8 +63,10 @@ void lesser_take_forgotten(struct mirror *m)
 	m->recalls += !!forgot;
 	m->recalled |= forgot;
 	m->forgot = 0;
-	if (forgot)
+	if (forgot) {
 		m->target_whole = false;
+		m->both_whole = false;
+	}
 	spin_unlock_irq(&m->lock);
 	if (!forgot)
 		return;

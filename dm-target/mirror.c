@@ -79,6 +79,7 @@ static bool mark(struct mirror *m, enum leg_id leg, const struct locked_range *r
 	lockdep_assert_held(&m->lock);
 
 	m->target_whole = false;
+	m->both_whole = false;
 	if (!region_map_mark(&m->map, leg, range->start, range->last))
 		return false;
 	trace_lockstep_stale(m, leg, range->start, range->last);
@@ -116,6 +117,7 @@ int mirror_give_up(struct mirror *m, enum leg_id leg, enum leg_why why)
 	if (!m->map.nr_stale || m->target_whole)
 		m->map.target = leg;
 	m->target_whole = false;
+	m->both_whole = false;
 	/*
 	 * What it acknowledged from its cache may be gone when it is back: that
 	 * is at most what hasn't been flushed since its bit was set. Not here, where
@@ -611,6 +613,7 @@ int mirror_mark_all(struct mirror *m, enum leg_id leg)
 	for (first = 0; first < m->map.nr && !r; first += REGION_PIECE) {
 		spin_lock_irq(&m->lock);
 		m->target_whole = false;
+		m->both_whole = false;
 		if (mirror_stands_in(m, other_leg(leg)))
 			region_map_mark_bits(&m->map, leg, first,
 					     min(REGION_PIECE, m->map.nr - first), NULL);

@@ -89,6 +89,7 @@ struct mirror {
 	 */
 	bool target_ready;
 	bool target_whole;		/* it isn't, and has all that was acknowledged: lesser.h */
+	bool both_whole;		/* stale is only what was under way at a crash: repair.h */
 	/* It is just being made SYNC: its superblock may say either. */
 	bool target_leaving;
 	/*

@@ -6,8 +6,11 @@
 #include <linux/workqueue.h>
 
 #include "chunk.h"
+#include "lockstep-test.h"
 #include "lockstep-trace.h"
 #include "mirror.h"
+
+TEST_KNOB(bool, crash_forgets, "what is stale since a crash isn't taken from the target of the resync");
 
 #define PIECE_MIN	8u		/* sectors */
 
@@ -119,8 +122,8 @@ static bool next_request(struct repair *rp, struct request *r)
 	return got;
 }
 
-/* The chunk's range is held. */
-static bool may_repair(struct repair *rp)
+/* The chunk's range is held. @leg: that can't be read. */
+static bool may_repair(struct repair *rp, enum leg_id leg)
 {
 	const struct locked_range *range = chunk_range(rp->chunk);
 	struct mirror *m = rp->m;
@@ -128,7 +131,8 @@ static bool may_repair(struct repair *rp)
 
 	spin_lock_irq(&m->lock);
 	may = READ_ONCE(rp->running) && m->standing == TOGETHER && !m->read_only &&
-	      region_map_current(&m->map, m->map.target, range->start, range->last);
+	      (region_map_current(&m->map, m->map.target, range->start, range->last) ||
+	       (m->both_whole && leg != m->map.target && !test_knob(crash_forgets)));
 	spin_unlock_irq(&m->lock);
 	return may;
 }
@@ -158,7 +162,7 @@ static enum outcome read_back(struct repair *rp, enum leg_id leg)
 	unsigned int first, last;
 
 	if (chunk_read(rp->chunk, leg))
-		return may_repair(rp) ? BAD : STOP;
+		return may_repair(rp, leg) ? BAD : STOP;
 	if (!chunk_differs(rp->chunk, &first, &last)) {
 		count(&m->counters, COUNT_REPAIRED);
 		DMINFO("%s: %s leg %s: sectors %llu to %llu couldn't be read; written anew from the other leg, and good",
@@ -181,16 +185,16 @@ static enum outcome repair_piece(struct repair *rp, enum leg_id leg)
 	struct chunk *c = rp->chunk;
 	enum outcome outcome;
 
-	if (!may_repair(rp))
+	if (!may_repair(rp, leg))
 		return STOP;
 	if (!chunk_read(c, leg))
 		return WELL;
 	/* A leg that has died meanwhile fails, too; and without the other's data there's no way. */
-	if (!may_repair(rp) || chunk_read(c, other_leg(leg)) || !may_repair(rp))
+	if (!may_repair(rp, leg) || chunk_read(c, other_leg(leg)) || !may_repair(rp, leg))
 		return STOP;
 
 	if (chunk_write(c, leg, other_leg(leg), 0, chunk_sectors(c)))
-		outcome = may_repair(rp) ? BROKEN : STOP;
+		outcome = may_repair(rp, leg) ? BROKEN : STOP;
 	else
 		outcome = read_back(rp, leg);
 	trace_lockstep_repair(rp->m, leg, chunk_range(c)->start, outcome == WELL);

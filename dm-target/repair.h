@@ -11,7 +11,10 @@
  * the caller's buffer, and what can be read isn't written.
  *
  * Only while both legs are alive and current there: a stale copy is copied anew
- * by the resync.
+ * by the resync. But at a start after a crash what was being written then becomes stale on the
+ * target of a resync, which has all that was acknowledged, as the source has (@both_whole of the
+ * mirror): so as long as neither has missed anything since, what the source can't give is taken
+ * from the target, as md's raid1 does.
  *
  * What a failure means:
  *  - The write fails: the leg is given up as after any failed write, if the

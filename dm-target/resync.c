@@ -9,6 +9,7 @@
 #include "lockstep-test.h"
 #include "lockstep-trace.h"
 #include "mirror.h"
+#include "repair.h"
 #include "throttle.h"
 #include "verify.h"
 
@@ -362,8 +363,12 @@ static int copy_chunk(struct resync_job *job)
 	if (r)
 		return r;
 	r = read_chunk(job, other_leg(target), target, &first, &sectors);
-	if (r)
+	if (r) {
+		/* If the target has it; what couldn't be copied is tried again. */
+		repair_request(m->repair, other_leg(target), chunk_range(job->chunk)->start,
+			       chunk_range(job->chunk)->last);
 		tell_unread(job, other_leg(target), target, r);
+	}
 	if (r || !sectors)
 		return r;
 

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import pytest
-from labrun import lab
+from labrun import knobs, lab
 
 # On the plain kernel alone: what they make the module do other scenarios do on the checked one,
 # where a start of Python takes seconds, and these start it a hundred times.
 LONG = ("cli_samelun", "cli_stalled", "cli_nowrite")
 SCENARIOS = [
     "cli_devices", "cli_create", "cli_iscsi", "cli_life", "cli_verify", "cli_guess", "cli_takeover",
+    "cli_crash",
     *(pytest.param(one, marks=pytest.mark.long) for one in LONG),
 ]  # fmt: skip
 
@@ -55,3 +56,10 @@ def test_the_name_of_the_only_good_leg_leads_to_another(what: str) -> None:
 def test_by_the_command(scenario: str) -> None:
     run = lab(f"{scenario}.py", options=("--timeout", "900"))
     assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+def test_a_bad_sector_behind_a_crash_stalls_the_resync() -> None:
+    options = ("--sim-timeout", "30", *knobs("dm_lockstep", "crash_forgets"))
+    run = lab("cli_crash.py", options=options)
+    assert run.rc == 124 and "lockstep assemble m" in run.text, run.text
