@@ -131,7 +131,6 @@ static void bounce_over(struct bounce *b, blk_status_t status, bool sent)
 static void bounce_done(struct bio *bio)
 {
 	struct bounce *b = bio->bi_private;
-
 	blk_status_t status = bio->bi_status;
 
 	sender_returned(&b->m->legs[b->leg].sender, &b->sent.item);

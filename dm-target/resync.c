@@ -363,12 +363,12 @@ static int copy_chunk(struct resync_job *job)
 	if (r)
 		return r;
 	r = read_chunk(job, other_leg(target), target, &first, &sectors);
-	if (r) {
-		/* If the target has it; what couldn't be copied is tried again. */
+	/* The target has it, and what couldn't be copied is tried again. */
+	if (r && READ_ONCE(m->both_whole))
 		repair_request(m->repair, other_leg(target), chunk_range(job->chunk)->start,
 			       chunk_range(job->chunk)->last);
+	if (r)
 		tell_unread(job, other_leg(target), target, r);
-	}
 	if (r || !sectors)
 		return r;
 
