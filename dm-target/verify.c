@@ -77,6 +77,17 @@ static bool chunk_wanted(void *arg)
 	return wanted;
 }
 
+/* Does anybody wait for what a job has taken? */
+static bool result_wanted(struct verify *v)
+{
+	bool wanted;
+
+	spin_lock_irq(&v->m->lock);
+	wanted = comparable(v);
+	spin_unlock_irq(&v->m->lock);
+	return wanted;
+}
+
 static bool any_busy(const struct verify *v)
 {
 	unsigned int i;
@@ -200,12 +211,8 @@ static bool compare_chunk(struct verify_job *job, int error[LEGS])
 		count_add(&m->counters, COUNT_VERIFIED, chunk_sectors(job->chunk));
 		return true;
 	}
-	if (chunk_read_both(job->chunk, error)) {
-		spin_lock_irq(&m->lock);
-		ready = comparable(v);
-		spin_unlock_irq(&m->lock);
-		return ready;
-	}
+	if (chunk_read_both(job->chunk, error))
+		return result_wanted(v);
 	count_add(&m->counters, COUNT_VERIFIED, chunk_sectors(job->chunk));
 	differing = chunk_differs(job->chunk, &first, &last);
 	if (differing)
@@ -233,7 +240,7 @@ static bool repaired(struct verify_job *job, sector_t start, unsigned int sector
 	if (error[LEG_LOCAL] && error[LEG_REMOTE])
 		return false;
 	repair_request(rp, error[LEG_LOCAL] ? LEG_LOCAL : LEG_REMOTE, start, start + sectors - 1);
-	while (repair_busy(rp) && chunk_wanted(job))
+	while (repair_busy(rp) && result_wanted(job->v))
 		fsleep(USEC_PER_MSEC);
 	return true;
 }
