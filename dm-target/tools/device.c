@@ -473,6 +473,31 @@ static void get_activity(const struct device *d, const struct super *s, u8 *bits
 	}
 }
 
+/* Is that page of the map, of any epoch? */
+static bool is_map(const struct lockstep_map_sector *page, u32 first)
+{
+	for (u32 i = 0; i < LOCKSTEP_MAP_PAGE; i++)
+		if (map_sector_check(&page[i], first + i, 1) == MAP_SECTOR_BAD)
+			return false;
+	return true;
+}
+
+int device_clear_map(const struct device *d, const struct super *s)
+{
+	static const u8 zeroes[LOCKSTEP_MAP_PAGE * 512] __attribute__((aligned(4096)));
+	struct lockstep_map_sector *sectors = buffer();
+
+	for (u32 done = 0, n; done < s->map_sectors; done += n) {
+		n = chunk_sectors(s, done);
+		read_map(d, sectors, n, s->map_start + done);
+		for (u32 i = 0; i + LOCKSTEP_MAP_PAGE <= n; i += LOCKSTEP_MAP_PAGE)
+			if (is_map(&sectors[i], done + i) &&
+			    device_write(d, zeroes, sizeof(zeroes), s->map_start + done + i))
+				return -1;
+	}
+	return device_flush(d);
+}
+
 void device_get_map(const struct device *d, const struct super *s, u8 *bits, u32 *bad)
 {
 	struct lockstep_map_sector *sectors = buffer();

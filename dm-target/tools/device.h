@@ -98,6 +98,12 @@ int device_clear_slots(const struct device *d, u64 start);
 int device_put_map(const struct device *d, const struct super *s, const u8 *bits);
 
 /*
+ * The map's pages zeroed, as far as they are such: where a superblock of before the device had
+ * grown says that they are there may be somebody's data by now.
+ */
+int device_clear_map(const struct device *d, const struct super *s);
+
+/*
  * Add the regions that are set in the map to @bits (a bit for each region, as
  * on the disk). @bad: map sectors that can't be read or aren't valid, and count as all set.
  */

@@ -524,10 +524,7 @@ static int wipe_grown(const struct options *o, const struct device *d)
 	return clear_moves(d, &found.super) || search_clear(d, sectors) ? -1 : 0;
 }
 
-/*
- * Only the superblock: the map is nothing without it, and where one of before the device had grown
- * says that its map is there are data of somebody by now.
- */
+/* All that is there: of one without a good superblock nobody knows where its map is. */
 static int wipe(const struct options *o, const struct device *d)
 {
 	struct super_found found;
@@ -544,7 +541,9 @@ static int wipe(const struct options *o, const struct device *d)
 		return 0;
 	if (found.kind == SUPER_VALID && clear_moves(d, &found.super))
 		return -1;
-	return device_clear_super(d);
+	if (device_clear_super(d))
+		return -1;
+	return found.kind == SUPER_VALID ? device_clear_map(d, &found.super) : 0;
 }
 
 int command_wipe(const struct options *o, const char *path)
