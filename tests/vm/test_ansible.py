@@ -459,6 +459,7 @@ def test_a_boot_without_the_mirror_site(site: Lab) -> None:
     assert resynced(site) == REGION
 
 
+@pytest.mark.long
 def test_a_boot_without_the_mirror_site_that_may_start_degraded(site: Lab) -> None:
     """On the local leg alone; the remote one gets what it missed, when it is there."""
     may = ("-e", "primary_start_degraded=true", "-e", "primary_device_wait=10")
@@ -485,6 +486,7 @@ def test_a_boot_without_the_mirror_site_that_may_start_degraded(site: Lab) -> No
     assert "start_alone = false" in kept and "wait = 60" in kept
 
 
+@pytest.mark.long
 def test_a_local_disk_that_vanishes_and_is_back_after_a_power_cut(site: Lab) -> None:
     """All that was written since is on the remote leg only: the local one gets it."""
     rested(site)
