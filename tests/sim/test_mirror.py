@@ -55,14 +55,19 @@ def test_a_leg_comes_back_though_every_answer_of_the_other_one_takes_long(words:
 @both_kernels
 @pytest.mark.parametrize("words", [
     "mirror_bad_area.py 10000", "mirror_bad_area.py 4000", "mirror_beside.py start",
-    "mirror_beside.py blip", "mirror_beside.py large", "mirror_beside.py large_read",
-    "mirror_beside.py assemble", "mirror_beside.py later",
+    "mirror_beside.py blip", "mirror_beside.py large", "mirror_beside.py assemble",
     "mirror_beside.py assemble_alone", "mirror_beside.py assemble_never",
 ])  # fmt: skip
 def test_what_queues_on_a_slow_wire_is_not_taken_for_a_leg_that_hangs(
     words: str, kernel: str
 ) -> None:
     run = lab(*words.split(), kernel=kernel, options=("--sim-timeout", "3000"))
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("part", ["large_read", "later"])
+def test_a_window_is_as_large_as_the_wire_is_now(part: str) -> None:
+    run = lab("mirror_beside.py", part, options=("--sim-timeout", "3000"))
     assert run.rc == 0, run.text
 
 
