@@ -32,11 +32,12 @@ bool window_room(const struct window_class *c, size_t bytes)
 
 void window_wake(struct window_class *c)
 {
-	if (c->bytes || ktime_get_ns() - c->back < WINDOW_IDLE || test_knob(learned_stays))
+	/* What a slow wire has taught isn't too much for any. */
+	if (c->bytes || c->limit <= c->first || ktime_get_ns() - c->back < WINDOW_IDLE ||
+	    test_knob(learned_stays))
 		return;
 	c->limit = c->first;
 	c->halved = 0;
-	c->lone = 0;
 }
 
 static void on_the_way(struct window_class *c, struct write *run, u64 now)

@@ -45,8 +45,8 @@
  * been sent. To a dead leg nothing is parked.
  *
  * A wire that becomes slower by a hundred times within a second has been given too much by
- * then: such a leg may be given up, and comes back. But what was learned is forgotten when nothing
- * was on the way for WINDOW_IDLE: the wire may be another one.
+ * then: such a leg may be given up, and comes back. But a limit above the first one is forgotten
+ * when nothing was on the way for WINDOW_IDLE: the wire may be another one.
  *
  * Locking: writes.lock guards the classes of writes.
  */
