@@ -429,6 +429,7 @@ static int refuse_newest(struct set *s)
 
 int set_salvage(struct set *s, bool dry, bool anyway, struct tally *done)
 {
+	bool old = s->plan.refusal == DCD_REFUSE_OLD;
 	struct salvage v = { .s = s };
 	int r = 0;
 
@@ -447,6 +448,9 @@ int set_salvage(struct set *s, bool dry, bool anyway, struct tally *done)
 			return refuse_newest(s);
 		}
 		tell_missing(&v);
+		/* What the NVRAM had acknowledged since is nowhere, and nobody knows how much it is. */
+		if (old)
+			s->plan.missing = U64_MAX;
 		find_lost(&v);
 		find_guards(&v);
 		for (size_t i = 0; i < v.n; i++)

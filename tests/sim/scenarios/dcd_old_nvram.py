@@ -9,6 +9,7 @@ Control: with dcd.test_nvram_apart=1 it is believed.
 import errno
 import json
 import subprocess
+from typing import Any
 
 from dcdlab import SITE, TOOL, Box, Model, filled
 from locklab import base, blk, lio, media
@@ -22,11 +23,11 @@ def image(node: str) -> bytes:
         return disk.read(0, disk.sectors)
 
 
-def tool(box: Box, command: str, *words: str) -> tuple[int, str]:
+def tool(box: Box, command: str, *words: str) -> tuple[int, dict[str, Any]]:
     sets = ("--data", box.data.node, "--log", box.log.node, "--nvram", box.view, "--json")
     done = subprocess.run([TOOL, command, *sets, *words], capture_output=True, text=True,
                           check=False)  # fmt: skip
-    return done.returncode, str(json.loads(done.stdout)["reason"])
+    return done.returncode, json.loads(done.stdout)
 
 
 def part(what: str) -> None:
@@ -56,9 +57,11 @@ def part(what: str) -> None:
     with base.refused("an older NVRAM", errno.EUCLEAN, kernel="is of an earlier time"):
         box.open()
     for command in ("check", "recover", "retire"):
-        code, reason = tool(box, command)
+        code, said = tool(box, command)
         base.expect(code, f"dcd {command} took an older NVRAM")
-        base.equal(reason, "nvram_older", f"dcd {command}")
+        base.equal(said["reason"], "nvram_older", f"dcd {command}")
+    code, said = tool(box, "recover", "--salvage", "--dry-run")
+    base.equal((code, said["may_be_missing"]), (3, None), "losses of a salvage that nobody can count")
     with blk.Disk(box.view) as nvram:
         nvram.write(0, right)
     with box.disk() as disk:

@@ -81,10 +81,6 @@ class Readers:
                 self.done += 1
                 time.sleep(0.05)  # a read of the local leg takes no time
 
-    def end_after(self, seconds: float) -> None:
-        time.sleep(seconds)
-        self.end()
-
     def end(self) -> None:
         self._over.set()
         for one in self._all:
