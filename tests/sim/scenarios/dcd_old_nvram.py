@@ -16,6 +16,7 @@ from locklab import base, blk, lio, media
 
 HELD = "destage_idle_ms=3600000,destage_low=98,destage_high=99"
 PART = 400
+ENDS = (2, 6)  # sectors of the end records
 
 
 def image(node: str) -> bytes:
@@ -69,5 +70,33 @@ def part(what: str) -> None:
     box.away()
 
 
+def unpublished(by_tool: bool) -> None:
+    what = "dcd recover" if by_tool else "opened and cut off again"
+    base.step(f"cut off between an entry and its end record, {what}: that is no earlier time")
+    box = Box(nvram="lab", log_mib=8, settings=HELD)
+    model = Model(box.data.sectors)
+    with lio.look(box.open()) as node, blk.Disk(node) as disk:
+        filled(disk, model, 0, PART, "first", 8)
+        before = image(box.view)
+        filled(disk, model, 0, 8, "the last one", 8)
+        media.cut(SITE, base.SEED)
+    box.close()
+    box.power_on()
+    with blk.Disk(box.view) as nvram:
+        for at in ENDS:
+            nvram.write(at, before[at * blk.SECTOR : (at + 1) * blk.SECTOR])
+    if by_tool:
+        base.equal(tool(box, "recover")[0], 0, "exit code of dcd recover")
+    for _ in range(2):
+        with lio.look(box.open()) as node, blk.Disk(node) as disk:
+            base.expect(disk.read(0, PART) == model.bytes[: PART * blk.SECTOR], "what was written")
+            media.cut(SITE, base.SEED)
+        box.close()
+        box.power_on()
+    box.away()
+
+
+unpublished(False)
+unpublished(True)
 for what in ("a copy of the same time", "a copy of before it was closed", "a save that failed"):
     part(what)
