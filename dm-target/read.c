@@ -59,6 +59,7 @@ static void send_part(struct sender_item **items, unsigned int nr)
 
 	r = bio_init_clone(leg_bdev(&io->m->legs[LEG_REMOTE]), part, io->bio, GFP_NOIO);
 	if (r) {
+		io->unanswered = true;	/* nobody was asked */
 		part_over(io, errno_to_blk_status(r));
 		return;
 	}
