@@ -6,6 +6,7 @@ ordinary memory, with a battery or without.
 Control: with dcd.test_log_believed=1 the log is believed, and old data comes over newer.
 """
 
+import contextlib
 import errno
 import json
 import subprocess
@@ -412,8 +413,8 @@ def one_slot(which: int, left: bool) -> None:
     box.away()
 
 
-def healed(box: Box) -> None:
-    time.sleep(0.5)
+def healed(box: Box, seconds: float = 0.5) -> None:
+    time.sleep(seconds)
     box.data.heal()
 
 
@@ -430,6 +431,41 @@ def end_away() -> None:
     with box.disk() as disk:
         beside.result()
         check(disk, model, "the log works")
+    box.away()
+
+
+def file_away(how: str) -> None:
+    base.step(f"{how}: the leg is no more, and a file's block there can't be read for a moment")
+    box = leg("dram:battery")
+    model = Model(box.data.sectors)
+    at = box.data.sectors - 8
+    with box.disk() as disk:
+        filled(disk, model, at, at + 8, "a file")
+        box.set("destage_idle_ms=1,destage_low=0")
+        box.destaged()
+        box.set(HELD)
+        if how == "the log fails":
+            box.data.unreadable((at, at + 7))
+            # The leg is told 2.3 s after the log has failed.
+            beside = Beside(partial(healed, box, 3))
+            fails(box, model, disk)
+            time.sleep(60)  # the file is to be there after all that comes of it
+            beside.result()
+    if how != "the log fails":
+        box.data.unreadable((at, at + 7))
+        beside = Beside(partial(healed, box))
+        if how == "dcd retire":
+            tool(box, "retire")
+        else:
+            base.run(META, "leave-log", box.data.node)
+        beside.result()
+    want = bytes(model.bytes[at * blk.SECTOR : (at + 8) * blk.SECTOR])
+    base.expect(box.data.bytes(at, 8) == want, f"{how}: the file's block")
+    base.put(FORGETS, 1)
+    box.log.heal()
+    with box.disk() if how == "the log fails" else contextlib.nullcontext():
+        pass
+    base.put(FORGETS, 0)
     box.away()
 
 
@@ -569,6 +605,9 @@ PARTS = {
     "one_slot_left": lambda: one_slot(1, True),
     "end_away": end_away,
     "part_of_lun": part_of_lun,
+    "file_away_log": lambda: file_away("the log fails"),
+    "file_away_retire": lambda: file_away("dcd retire"),
+    "file_away_leave": lambda: file_away("lockstep-meta leave-log"),
     "works_again": works_again,
     "mirror_idle": lambda: mirrored(True),
     "mirror_alone": lambda: mirrored(False),

@@ -62,7 +62,7 @@ def part(what: str) -> None:
         base.expect(code, f"dcd {command} took an older NVRAM")
         base.equal(said["reason"], "nvram_older", f"dcd {command}")
     code, said = tool(box, "recover", "--salvage", "--dry-run")
-    base.equal((code, said["may_be_missing"]), (3, None), "losses of a salvage that nobody can count")
+    base.equal((code, said["may_be_missing"]), (3, None), "losses that nobody can count")
     with blk.Disk(box.view) as nvram:
         nvram.write(0, right)
     with box.disk() as disk:
