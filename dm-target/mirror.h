@@ -42,6 +42,7 @@
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
+#include "again.h"
 #include "bounce.h"
 #include "budget.h"
 #include "counters.h"
@@ -158,7 +159,7 @@ struct mirror {
 	struct watch watch;
 	struct workqueue_struct *wq;	/* events */
 	struct workqueue_struct *read_wq;	/* reads that are tried again */
-	struct reads_again again[LEGS];	/* on this leg */
+	struct again_bound again[LEGS];	/* of reads on this leg */
 	struct work_struct event;
 
 	/* registry.c */

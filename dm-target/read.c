@@ -1,26 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "read.h"
 
-#include <linux/ktime.h>
-
 #include "lockstep-test.h"
 #include "lockstep-trace.h"
 #include "mirror.h"
 #include "repair.h"
 
 TEST_KNOB(bool, again_whole, "a read that is tried again has to come from one leg");
-TEST_KNOB(bool, again_at_once, "as many reads are tried again at once as there is memory for");
-
-void reads_init(struct mirror *m)
-{
-	enum leg_id leg;
-
-	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		init_waitqueue_head(&m->again[leg].room);
-		spin_lock_init(&m->again[leg].lock);
-		m->again[leg].limit = READS_AGAIN_FIRST;
-	}
-}
 
 static sector_t last_of(const struct bvec_iter *iter)
 {
@@ -132,47 +118,10 @@ int read_map(struct mirror *m, struct bio *bio)
 	return hand_over(io);
 }
 
-unsigned int reads_again_part(const struct mirror *m)
-{
-	return max(READS_AGAIN_FIRST, mirror_block(m));
-}
-
-static bool room(const struct reads_again *a, unsigned int bytes)
-{
-	return !a->bytes || a->bytes + bytes <= a->limit || test_knob(again_at_once);
-}
-
-static void enter(struct reads_again *a, unsigned int bytes)
-{
-	spin_lock_irq(&a->lock);
-	wait_event_lock_irq(a->room, room(a, bytes), a->lock);
-	a->bytes += bytes;
-	spin_unlock_irq(&a->lock);
-}
-
-/* @bytes: of a part; @ns: that it has taken. */
-static void leave(struct mirror *m, enum leg_id leg, unsigned int bytes, u64 ns)
-{
-	unsigned int ms = READ_ONCE(m->options.timeout[leg]) ?: REMOTE_TIMEOUT_DEFAULT;
-	struct reads_again *a = &m->again[leg];
-
-	spin_lock_irq(&a->lock);
-	a->bytes -= bytes;
-	if (!a->bytes)
-		a->limit = READS_AGAIN_FIRST;
-	else if (ns > (u64)ms * NSEC_PER_MSEC / WINDOW_PART)
-		a->limit = max(a->limit / 2, READS_AGAIN_FIRST);
-	else if (wq_has_sleeper(&a->room))
-		a->limit = min(a->limit + bytes, READS_AGAIN * READS_AGAIN_FIRST);
-	spin_unlock_irq(&a->lock);
-	wake_up_all(&a->room);
-}
-
 /* Each leg has bad places of its own: what this one can't give either is asked for by blocks. */
-static int read_by_blocks(struct mirror_io *io)
+static int read_by_blocks(struct mirror_io *io, struct bvec_iter at)
 {
-	unsigned int block = max(mirror_block(io->m), 4096U), left = io->iter.bi_size, n;
-	struct bvec_iter at = io->iter;
+	unsigned int block = max(mirror_block(io->m), 4096U), left = at.bi_size, n;
 	struct mirror *m = io->m;
 	struct bio *bio = io->bio;
 	enum leg_id leg;
@@ -185,8 +134,6 @@ static int read_by_blocks(struct mirror_io *io)
 		bio->bi_iter = at;
 		bio->bi_iter.bi_size = n;
 		r = transfer_read(m, io->leg, bio);
-		bio->bi_iter = at;
-		bio->bi_iter.bi_size = n;
 		leg = r ? mirror_read_leg(m, at.bi_sector, last_of(&bio->bi_iter), BIT(io->leg)) :
 			  LEGS;
 		if (leg < LEGS) {
@@ -202,6 +149,28 @@ static int read_by_blocks(struct mirror_io *io)
 	return 0;
 }
 
+/* Part by part, each in its turn. */
+static int read_again(struct mirror_io *io)
+{
+	unsigned int part = max(AGAIN_FIRST, mirror_block(io->m));
+	struct bvec_iter at = io->iter;
+	struct bio *bio = io->bio;
+	struct again_turn turn;
+	int r = 0;
+
+	while (at.bi_size && !r) {
+		bio->bi_iter = at;
+		bio->bi_iter.bi_size = min(at.bi_size, part);
+		again_enter(io->m, io->leg, &turn, bio->bi_iter.bi_size);
+		r = transfer_read(io->m, io->leg, bio);
+		if (unlikely(r && r != -ETIMEDOUT))
+			r = read_by_blocks(io, bio->bi_iter);
+		again_leave(io->m, io->leg, &turn);
+		bio_advance_iter(bio, &at, turn.bytes);
+	}
+	return r;
+}
+
 /*
  * The caller's bio stays as the leg's driver left it. Its iter is put back: whoever
  * gets the bio back may look at it.
@@ -209,21 +178,10 @@ static int read_by_blocks(struct mirror_io *io)
 static void retry_work(struct work_struct *work)
 {
 	struct mirror_io *io = container_of(work, struct mirror_io, work);
-	struct mirror *m = io->m;
-	unsigned int part = min(io->iter.bi_size, reads_again_part(m));
-	unsigned int parts = DIV_ROUND_UP(io->iter.bi_size, reads_again_part(m));
 	struct bio *bio = io->bio;
-	u64 began;
-	int r;
+	int r = read_again(io);
 
-	enter(&m->again[io->leg], part);
-	began = ktime_get_ns();
 	bio->bi_iter = io->iter;
-	r = transfer_read(m, io->leg, bio);
-	if (unlikely(r && r != -ETIMEDOUT))
-		r = read_by_blocks(io);
-	bio->bi_iter = io->iter;
-	leave(m, io->leg, part, (ktime_get_ns() - began) / parts);
 	/* The leg may have said nothing at all. */
 	bio->bi_status = r == -ETIMEDOUT ? BLK_STS_IOERR : errno_to_blk_status(r);
 	bio_endio(bio);		/* to read_end_io() a second time */

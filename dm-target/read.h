@@ -17,12 +17,8 @@
  * the remote leg, or in pages of the mirror's own, by the leg's sender (sender.h). Both count for
  * the leg's timeout, if it has one.
  *
- * What is tried again at a time is as many bytes as the other leg answers within a part of its
- * timeout, as window.h says of writes: first READS_AGAIN_FIRST; while others wait, more by what has
- * come in time; half as many with what was late. Else what queues there would be taken for a leg
- * that hangs, and the only one that has these sectors would be given up: eight readers of a bad
- * area were enough, with 256 kbit/s back. The others wait, with the caller's pages only. When
- * nothing is under way it begins anew: the wire may be another one by then.
+ * What is tried again goes in parts, one after the other, and how many of them at a time again.h
+ * says.
  *
  * Reads take no range: a read that overlaps a write in flight may return old
  * or new data, as on any disk.
@@ -31,29 +27,8 @@
 #define LOCKSTEP_READ_H
 
 #include <linux/blk_types.h>
-#include <linux/spinlock.h>
-#include <linux/wait.h>
 
 struct mirror;
-
-/*
- * At most so many are tried again at once, each with pages of its own, and its parts, of so many
- * bytes, one after the other. A part is a second of 256 kbit/s: with 128 KiB, which take four, and
- * a remote_timeout of 8 s the remote leg was given up for one large write beside a bad area.
- */
-#define READS_AGAIN		16
-#define READS_AGAIN_FIRST	(32u << 10)
-/* What it is with blocks that may be larger. */
-unsigned int reads_again_part(const struct mirror *m);
-
-struct reads_again {
-	wait_queue_head_t room;
-	spinlock_t lock;		/* guards the rest */
-	unsigned int bytes;		/* under way */
-	unsigned int limit;		/* of them; one read may have more */
-};
-
-void reads_init(struct mirror *m);
 
 /* For .map: returns DM_MAPIO_REMAPPED, DM_MAPIO_SUBMITTED or DM_MAPIO_KILL. */
 int read_map(struct mirror *m, struct bio *bio);

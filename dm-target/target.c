@@ -32,6 +32,7 @@
 #include "lockstep-compat.h"
 #include "lockstep-test.h"
 #include "activate.h"
+#include "again.h"
 #include "digest.h"
 #include "grow.h"
 #include "join.h"
@@ -323,7 +324,7 @@ static int mirror_init(struct mirror *m)
 	INIT_WORK(&m->event, event_work);
 	standing_init(m);
 	join_init(m);
-	reads_init(m);
+	again_init(m);
 	m->shown[LEG_LOCAL] = m->legs[LEG_LOCAL].dev ? 'A' : '-';
 	m->shown[LEG_REMOTE] = !m->legs[LEG_REMOTE].dev ? '-' : resync ? 'a' : 'A';
 
@@ -350,7 +351,7 @@ static int mirror_init(struct mirror *m)
 	if (r)
 		return r;
 	m->wq = alloc_workqueue("lockstep", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	m->read_wq = alloc_workqueue("lockstep-read", WQ_UNBOUND | WQ_MEM_RECLAIM, READS_AGAIN);
+	m->read_wq = alloc_workqueue("lockstep-read", WQ_UNBOUND | WQ_MEM_RECLAIM, AGAIN_READS);
 	m->state_wq = alloc_ordered_workqueue("lockstep-state", WQ_MEM_RECLAIM);
 	m->join_wq = alloc_ordered_workqueue("lockstep-join", WQ_MEM_RECLAIM);
 	if (!m->wq || !m->read_wq || !m->state_wq || !m->join_wq)

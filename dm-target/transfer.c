@@ -445,26 +445,20 @@ static struct owned *wait_for_memory(struct mirror *m, enum leg_id leg)
 
 int transfer_read(struct mirror *m, enum leg_id leg, struct bio *bio)
 {
-	unsigned int bytes;
-	struct owned *o;
-	int r = 0;
+	struct owned *o = wait_for_memory(m, leg);
+	int r;
 
-	while (bio->bi_iter.bi_size && !r) {
-		o = wait_for_memory(m, leg);
-		if (!o)
-			return -ETIMEDOUT;
-		bytes = min(bio->bi_iter.bi_size, reads_again_part(m));
-		fill(o, &m->transfers.reads, m, leg, REQ_OP_READ | REQ_SYNC,
-		     bio->bi_iter.bi_sector, bytes);
-		transfer_submit(&o->t);
-		r = transfer_wait(&o->t);
-		if (!r) {
-			o->t.bio.bi_iter = (struct bvec_iter){ .bi_size = bytes };
-			bio_copy_data(bio, &o->t.bio);
-			bio_advance(bio, bytes);
-		}
-		put_owned(o);
+	if (!o)
+		return -ETIMEDOUT;
+	fill(o, &m->transfers.reads, m, leg, REQ_OP_READ | REQ_SYNC, bio->bi_iter.bi_sector,
+	     bio->bi_iter.bi_size);
+	transfer_submit(&o->t);
+	r = transfer_wait(&o->t);
+	if (!r) {
+		o->t.bio.bi_iter = (struct bvec_iter){ .bi_size = bio->bi_iter.bi_size };
+		bio_copy_data(bio, &o->t.bio);
 	}
+	put_owned(o);
 	return r;
 }
 

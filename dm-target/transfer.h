@@ -116,8 +116,8 @@ int __must_check transfer_now(struct mirror *m, enum leg_id leg, blk_opf_t opf, 
 int __must_check transfer_flush(struct mirror *m, enum leg_id leg);
 
 /*
- * Read from the leg what @bio asks for, and advance it. Goes through pages of its own,
- * as an abandoned one must not write to the caller's. Likewise.
+ * Read from the leg what @bio asks for, up to IO_MAX_SECTORS; its iter stays. Goes through pages of
+ * the mirror's own, as an abandoned one must not write to the caller's. Likewise.
  */
 int __must_check transfer_read(struct mirror *m, enum leg_id leg, struct bio *bio);
 

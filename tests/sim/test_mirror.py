@@ -54,7 +54,7 @@ def test_a_leg_comes_back_though_every_answer_of_the_other_one_takes_long(words:
 
 @both_kernels
 @pytest.mark.parametrize("words", [
-    "mirror_bad_area.py 10000", "mirror_bad_area.py 4000", "mirror_beside.py start",
+    "mirror_bad_area.py 10000 1", "mirror_bad_area.py 4000 1", "mirror_beside.py start",
     "mirror_beside.py blip", "mirror_beside.py large", "mirror_beside.py assemble",
     "mirror_beside.py assemble_alone", "mirror_beside.py assemble_never",
 ])  # fmt: skip
@@ -62,6 +62,12 @@ def test_what_queues_on_a_slow_wire_is_not_taken_for_a_leg_that_hangs(
     words: str, kernel: str
 ) -> None:
     run = lab(*words.split(), kernel=kernel, options=("--sim-timeout", "3000"))
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("words", ["10000 8", "10000 4 hangs"])
+def test_what_mirrors_try_again_together_is_not_taken_for_a_leg_that_hangs(words: str) -> None:
+    run = lab("mirror_bad_area.py", *words.split(), options=("--sim-timeout", "3000"))
     assert run.rc == 0, run.text
 
 
@@ -94,7 +100,9 @@ def test_zeroes_that_have_to_be_written_later_are_taken_for_a_leg_that_hangs() -
 @pytest.mark.control
 @pytest.mark.parametrize(("words", "knob", "says"), [
     ("mirror_readers.py block 8 128 600", "one_patience reads_at_once", "in sync: "),
-    ("mirror_bad_area.py 4000", "again_at_once", "Input/output error"),
+    ("mirror_bad_area.py 4000 1", "again_at_once", "Input/output error"),
+    ("mirror_bad_area.py 10000 8", "again_apart", "Input/output error"),
+    ("mirror_bad_area.py 10000 4 hangs", "again_stuck", "in vain for: a reader to end"),
     ("mirror_beside.py start", "one_start reads_at_once", "no start: "),
     ("mirror_beside.py blip", "reads_at_once", "in vain for: whole"),
     ("mirror_beside.py large", "reads_at_once", "Input/output error"),
@@ -107,7 +115,8 @@ def test_what_queues_on_a_slow_wire_is_taken_for_a_leg_that_hangs(
 ) -> None:
     options = ("--sim-timeout", "3000", *knobs("dm_lockstep", knob))
     run = lab(*words.split(), options=options)
-    assert run.rc == 1 and says in run.stderr, run.text
+    # 124: a reader that waits for ever keeps the scenario from ending.
+    assert run.rc in (1, 124) and says in run.stderr, run.text
 
 
 @pytest.mark.parametrize(
