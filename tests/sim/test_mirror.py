@@ -57,6 +57,7 @@ def test_a_leg_comes_back_though_every_answer_of_the_other_one_takes_long(words:
     "mirror_bad_area.py 10000 1", "mirror_bad_area.py 4000 1", "mirror_beside.py start",
     "mirror_beside.py blip", "mirror_beside.py large", "mirror_beside.py assemble",
     "mirror_beside.py assemble_alone", "mirror_beside.py assemble_never",
+    "mirror_beside.py assemble_idle",
 ])  # fmt: skip
 def test_what_queues_on_a_slow_wire_is_not_taken_for_a_leg_that_hangs(
     words: str, kernel: str

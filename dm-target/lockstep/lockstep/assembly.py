@@ -167,7 +167,8 @@ def _await(kept: config.Config, named: Mapping[str, str], wait: float) -> dict[s
             break
         time.sleep(_PAUSE_S)
         for leg, look in looks.items():
-            if leg not in nodes and not look.is_alive():
+            # One may have ended meanwhile, and be good.
+            if not look.is_alive() and not (look.good and device.present(look.node)):
                 looks[leg] = _Look(look.node)
     if trouble and REMOTE not in nodes:
         print(f"lockstep: {kept.name}: {trouble}", file=sys.stderr)

@@ -8,7 +8,8 @@ large: large writes of the other one, which ask twice for an answer, are none to
 nor if what is read is one large read, which is on its way since the wire was thought to be fast.
 later: what was learned of a fast wire isn't believed of a slow one, a minute later.
 assemble: the other one is stopped, and `lockstep assemble` starts it. assemble_alone: the one was
-started without its local leg; assemble_never: its remote_timeout is 0.
+started without its local leg; assemble_never: its remote_timeout is 0; assemble_idle: there is no
+other one.
 """
 
 import time
@@ -145,11 +146,23 @@ def assemble(one_is: str) -> None:
     reading.end()
 
 
+def assemble_idle() -> None:
+    site = Site(1)
+    clilab.good("create", "a", site.locals[0].node, site.remotes[0], "--assume-clean", "--yes")
+    clilab.good("stop", "a")
+    site.slow()
+    time.sleep(10)
+    began = time.monotonic()
+    clilab.good("assemble", "a")
+    base.expect(time.monotonic() - began < 10, "it has waited for legs that are there")
+
+
 PARTS: dict[str, Callable[[], None]] = {
     "start": start, "blip": blip, "large": large, "large_read": lambda: large(1, 12288),
     "assemble": lambda: assemble("running"),
     "later": later,
     "assemble_alone": lambda: assemble("alone"), "assemble_never": lambda: assemble("never"),
+    "assemble_idle": assemble_idle,
 }  # fmt: skip
 (name,) = base.words(1, PARTS)
 PARTS[name]()
