@@ -248,7 +248,8 @@ static int begin_together(struct mirror *m, const struct verdict *v, enum leg_id
 	spin_lock_irq(&m->lock);
 	m->target_ready = target;
 	/* Each has all that was acknowledged; so it stays until one misses anything. */
-	m->both_whole = target && !v->full && !v->join;
+	m->both_whole = target && !v->full &&
+			(!v->join || (m->keep_whole && m->keep == source));
 	m->home = source;
 	mirror_changed(m);
 	spin_unlock_irq(&m->lock);

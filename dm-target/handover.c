@@ -272,6 +272,10 @@ void handover_take(struct mirror *m, const struct mirror *from, bool busy)
 	m->keep_either = (from->ran ? both_had_all(from) : from->keep_either) &&
 			 identity_same_leg(m, LEG_LOCAL, from, LEG_LOCAL) &&
 			 identity_same_leg(m, LEG_REMOTE, from, LEG_REMOTE);
+	m->keep_whole = (from->ran ? from->both_whole && !from->forgot && !from->recalls :
+				     from->keep_whole) &&
+			identity_same_leg(m, LEG_LOCAL, from, LEG_LOCAL) &&
+			identity_same_leg(m, LEG_REMOTE, from, LEG_REMOTE);
 	/* The sectors that it didn't have are stale on the leg that is dead, if one is. */
 	if (map && (from->legs[LEG_LOCAL].dead || from->legs[LEG_REMOTE].dead) &&
 	    !test_knob(grows_remote))

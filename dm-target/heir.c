@@ -123,5 +123,6 @@ void heir_keep_other(struct mirror *m)
 		return;
 	m->keep = other_leg(m->keep);
 	m->keep_either = false;
+	m->keep_whole = false;
 	m->registered.had = m->keep;
 }

@@ -169,6 +169,7 @@ struct mirror {
 	enum leg_id keep;		/* after a reload: the leg to go on with; else LEGS */
 	bool keep_only;			/* the other one has forgotten what was acknowledged */
 	bool keep_either;		/* the other one has all of it, too */
+	bool keep_whole;		/* ... but for what was under way at a crash: both_whole */
 	bool suspended;			/* or not resumed yet: no I/O */
 };
 
@@ -183,6 +184,7 @@ struct mirror_io {
 	bool watched;			/* it is out, without a part or a bounce */
 	bool unanswered;		/* the leg was given up before it said anything */
 	bool retried;			/* already failed over */
+	bool mends;			/* not that: tried again behind a repair from the target */
 	struct throttle_io app;
 	struct budget_share share;	/* a write's, until it has a struct write */
 	struct bio part;		/* what is sent now of a read in its caller's pages */

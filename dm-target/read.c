@@ -179,8 +179,11 @@ static void retry_work(struct work_struct *work)
 {
 	struct mirror_io *io = container_of(work, struct mirror_io, work);
 	struct bio *bio = io->bio;
-	int r = read_again(io);
+	int r;
 
+	if (io->mends)
+		repair_now(io->m->repair, io->leg, io->iter.bi_sector, last_of(&io->iter));
+	r = read_again(io);
 	bio->bi_iter = io->iter;
 	/* The leg may have said nothing at all. */
 	bio->bi_status = r == -ETIMEDOUT ? BLK_STS_IOERR : errno_to_blk_status(r);
@@ -197,9 +200,9 @@ int read_end_io(struct mirror *m, struct bio *bio, blk_status_t *error)
 		sender_returned(&m->legs[LEG_LOCAL].sender, &io->sent.item);
 	}
 	if (likely(!*error)) {
-		if (unlikely(io->retried))
+		if (unlikely(io->retried && !io->mends))
 			count(&m->counters, COUNT_FAILOVERS);
-		if (unlikely(io->retried && !io->unanswered))
+		if (unlikely(io->retried && !io->mends && !io->unanswered))
 			repair_request(m->repair, other_leg(io->leg), io->iter.bi_sector,
 				       last_of(&io->iter));
 		return DM_ENDIO_DONE;
@@ -215,11 +218,13 @@ int read_end_io(struct mirror *m, struct bio *bio, blk_status_t *error)
 	}
 
 	leg = mirror_read_leg(m, io->iter.bi_sector, last_of(&io->iter), BIT(io->leg));
-	if (leg == LEGS)
+	io->mends = leg == LEGS && repair_from_target(m->repair, io->leg);
+	if (leg == LEGS && !io->mends)
 		return DM_ENDIO_DONE;
 
 	io->retried = true;
-	io->leg = leg;
+	if (!io->mends)
+		io->leg = leg;
 	INIT_WORK(&io->work, retry_work);
 	queue_work(m->read_wq, &io->work);
 	return DM_ENDIO_INCOMPLETE;

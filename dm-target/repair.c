@@ -84,7 +84,7 @@ static bool note_bad(struct repair *rp, enum leg_id leg, sector_t start)
 	return young >= REPAIR_BAD_MAX;
 }
 
-void repair_request(struct repair *rp, enum leg_id leg, sector_t start, sector_t last)
+static bool take(struct repair *rp, enum leg_id leg, sector_t start, sector_t last)
 {
 	const struct request *r;
 	unsigned long flags;
@@ -103,8 +103,23 @@ void repair_request(struct repair *rp, enum leg_id leg, sector_t start, sector_t
 		taken = true;
 	}
 	spin_unlock_irqrestore(&rp->lock, flags);
-	if (!taken)
+	return taken;
+}
+
+void repair_request(struct repair *rp, enum leg_id leg, sector_t start, sector_t last)
+{
+	if (!take(rp, leg, start, last))
 		count(&rp->m->counters, COUNT_REPAIRS_DROPPED);
+}
+
+void repair_now(struct repair *rp, enum leg_id leg, sector_t start, sector_t last)
+{
+	bool taken;
+
+	do {
+		taken = take(rp, leg, start, last);
+		flush_work(&rp->work);
+	} while (!taken && READ_ONCE(rp->running));
 }
 
 static bool next_request(struct repair *rp, struct request *r)
@@ -122,6 +137,25 @@ static bool next_request(struct repair *rp, struct request *r)
 	return got;
 }
 
+static bool from_target(const struct mirror *m, enum leg_id leg)
+{
+	lockdep_assert_held(&m->lock);
+	return m->standing == TOGETHER && m->both_whole && leg != m->map.target &&
+	       !test_knob(crash_forgets);
+}
+
+bool repair_from_target(struct repair *rp, enum leg_id leg)
+{
+	struct mirror *m = rp->m;
+	unsigned long flags;
+	bool may;
+
+	spin_lock_irqsave(&m->lock, flags);
+	may = from_target(m, leg);
+	spin_unlock_irqrestore(&m->lock, flags);
+	return may;
+}
+
 /* The chunk's range is held. @leg: that can't be read. */
 static bool may_repair(struct repair *rp, enum leg_id leg)
 {
@@ -132,7 +166,7 @@ static bool may_repair(struct repair *rp, enum leg_id leg)
 	spin_lock_irq(&m->lock);
 	may = READ_ONCE(rp->running) && m->standing == TOGETHER && !m->read_only &&
 	      (region_map_current(&m->map, m->map.target, range->start, range->last) ||
-	       (m->both_whole && leg != m->map.target && !test_knob(crash_forgets)));
+	       from_target(m, leg));
 	spin_unlock_irq(&m->lock);
 	return may;
 }

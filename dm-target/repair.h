@@ -14,7 +14,9 @@
  * by the resync. But at a start after a crash what was being written then becomes stale on the
  * target of a resync, which has all that was acknowledged, as the source has (@both_whole of the
  * mirror): so as long as neither has missed anything since, what the source can't give is taken
- * from the target, as md's raid1 does.
+ * from the target, as md's raid1 does, and a caller's read of it waits for that. Who read the
+ * target itself might get what was never acknowledged, and the source's older data behind the
+ * resync.
  *
  * What a failure means:
  *  - The write fails: the leg is given up as after any failed write, if the
@@ -57,6 +59,15 @@ void repair_destroy(struct repair *rp);
 
 /* Any context: the leg couldn't read [start, last], the other one could. */
 void repair_request(struct repair *rp, enum leg_id leg, sector_t start, sector_t last);
+
+/*
+ * Likewise, in process context, and wait for the end of it: the sectors are read again then. A
+ * repair that is paused does nothing.
+ */
+void repair_now(struct repair *rp, enum leg_id leg, sector_t start, sector_t last);
+
+/* May what this leg, a source, can't give be taken from the target? Any context. */
+bool repair_from_target(struct repair *rp, enum leg_id leg);
 
 /* Sectors of a piece. */
 unsigned int repair_piece_sectors(const struct repair *rp);

@@ -364,7 +364,7 @@ static int copy_chunk(struct resync_job *job)
 		return r;
 	r = read_chunk(job, other_leg(target), target, &first, &sectors);
 	/* The target has it, and what couldn't be copied is tried again. */
-	if (r && READ_ONCE(m->both_whole))
+	if (r && repair_from_target(m->repair, other_leg(target)))
 		repair_request(m->repair, other_leg(target), chunk_range(job->chunk)->start,
 			       chunk_range(job->chunk)->last);
 	if (r)

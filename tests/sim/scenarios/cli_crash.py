@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A crash of the primary, and then a bad sector of the local disk in a region that had just been
-written: the remote leg has all that was acknowledged there, so nothing is lost.
+written: the remote leg has all that was acknowledged there, so nothing is lost. The resync mends
+it; `read`: a caller who reads there before the resync has come to it; `reload`: likewise behind
+`lockstep set`, by a new table.
 
 Control: with dm_lockstep.test_crash_forgets=1 the place can't be read, and the resync stalls.
 """
@@ -9,13 +11,18 @@ import clilab
 from locklab import base, blk
 from mirrorlab import Leg
 
-AT, COUNT, BAD = 1024, 256, 1100
+REGION = 2048  # sectors
+AT, COUNT, BAD = 3 * REGION + 1024, 256, 3 * REGION + 1100
 
+(part,) = base.words(1, ("resync", "read", "reload"))
 one, two = Leg("one"), Leg("two")
-clilab.good("create", "m", one.node, two.node, "--yes", "--assume-clean")
+pace = [] if part == "resync" else ["--resync-rate", "64", "--resync-least", "0"]
+clilab.good("create", "m", one.node, two.node, "--yes", "--assume-clean", *pace)
 clilab.in_sync()
 want = blk.pattern("acknowledged", COUNT)
 with blk.Disk("/dev/mapper/m") as disk:
+    for region in range(4):
+        disk.write(region * REGION, blk.pattern("before it", 8), fua=True)
     disk.write(AT, want, fua=True)
     base.step("what is on both disks at the crash")
     images = []
@@ -29,9 +36,16 @@ for leg, image in zip((one, two), images, strict=True):
             raw.write(at, image[at * blk.SECTOR : (at + 2048) * blk.SECTOR])
 one.bad_reads(BAD, BAD)
 clilab.good("assemble", "m")
-clilab.in_sync()
+if part == "reload":
+    clilab.good("set", "m", "resync_jobs=3")
+if part == "resync":
+    clilab.in_sync()
+else:
+    base.equal(clilab.status()["health"], "Aa", "the resync hasn't come to it")
 with blk.Disk("/dev/mapper/m", write=False) as disk:
     base.expect(disk.read(AT, COUNT) == want, "what was acknowledged")
+clilab.good("set", "m", "resync_rate=0")
+clilab.in_sync()
 with blk.Disk(one.node, write=False) as disk:
     base.expect(disk.read(AT, COUNT) == want, "the local leg's")
 base.step("done")
