@@ -33,8 +33,8 @@ bool window_room(const struct window_class *c, size_t bytes)
 void window_wake(struct window_class *c)
 {
 	/* What a slow wire has taught isn't too much for any. */
-	if (c->bytes || c->limit <= c->first || ktime_get_ns() - c->back < WINDOW_IDLE ||
-	    test_knob(learned_stays))
+	if (c->bytes > c->first || c->limit <= c->first ||
+	    ktime_get_ns() - c->used < WINDOW_IDLE || test_knob(learned_stays))
 		return;
 	c->limit = c->first;
 	c->halved = 0;
@@ -135,8 +135,9 @@ void window_back(struct mirror *m, struct window_class *c, unsigned int bytes, u
 	u64 now = ktime_get_ns(), took = now - sent_at;
 	size_t old = c->limit;
 
+	if (c->bytes > c->first || !list_empty(&c->parked))
+		c->used = now;
 	c->bytes -= bytes;
-	c->back = now;
 	if (took > clamp(WINDOW_LONE * c->lone, aim(m, c), aim(m, c) * c->part / 2)) {
 		late(m, c, sent_at, now);
 	} else {

@@ -46,7 +46,8 @@
  *
  * A wire that becomes slower by a hundred times within a second has been given too much by
  * then: such a leg may be given up, and comes back. But a limit above the first one is forgotten
- * when nothing was on the way for WINDOW_IDLE: the wire may be another one.
+ * when that would have been enough for WINDOW_IDLE: the wire may be another one, and what is little
+ * for it tells nothing.
  *
  * Locking: writes.lock guards the classes of writes.
  */
@@ -81,7 +82,7 @@ struct window_class {
 	size_t first, least;		/* of the limit */
 	unsigned int part;		/* of remote_timeout */
 	u64 halved;			/* ktime, ns; 0: never */
-	u64 back;			/* ktime, ns, when the last one has returned */
+	u64 used;			/* ktime, ns, when the first limit wasn't enough last */
 	u64 lone;			/* ns: one took, limit at its least; 0: no matter */
 	struct list_head parked;	/* sender items; of writes: runs' remote parts (batch.h) */
 };

@@ -6,7 +6,7 @@ start: the other one's local disk has died, too, and it gets a new one: its new 
 blip: the wire is cut for a moment, and the other one's remote leg given up: it comes back for good.
 large: large writes of the other one, which ask twice for an answer, are none too late. large_read:
 nor if what is read is one large read, which is on its way since the wire was thought to be fast.
-later: what was learned of a fast wire isn't believed of a slow one, a minute later.
+later: what was learned of a fast wire isn't believed of a slow one, a minute of single reads later.
 assemble: the other one is stopped, and `lockstep assemble` starts it. assemble_alone: the one was
 started without its local leg; assemble_never: its remote_timeout is 0; assemble_idle: there is no
 other one.
@@ -100,6 +100,14 @@ def large(*reads: int) -> None:
     reading.end()
 
 
+def light(name: str, seconds: int) -> None:
+    """What tells a window nothing of what it may be."""
+    with blk.Disk(f"/dev/mapper/{name}", write=False) as disk:
+        for n in range(seconds // 5):
+            disk.read(n * 8, 8)
+            time.sleep(5)
+
+
 def later() -> None:
     site = Site(2)
     one = site.mirror(0, "policy", "error")
@@ -108,8 +116,9 @@ def later() -> None:
     fast = Readers(other.name, 64)
     base.until(lambda: fast.done > 2000, "reads by a fast wire", 60)
     fast.end()
-    time.sleep(60)  # nothing is on the way, which is no event
+    light(other.name, 30)
     site.slow()
+    light(other.name, 30)
     reading = Readers(other.name, 64)
     with blk.Disk(one.node) as disk:
         for _ in range(60):
