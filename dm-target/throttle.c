@@ -177,13 +177,19 @@ void throttle_unwatch(struct throttle *t)
 
 /* --- the jobs --- */
 
+/* What a chunk took beyond the fastest one: the way there and back has no part in it. */
+static u64 judge_idle(const struct throttle *t, u64 ns)
+{
+	u64 more = ns > t->fastest ? ns - t->fastest : 0;
+
+	return max(div64_u64(more << 8, THROTTLE_IDLE_CHUNK), 1ULL);
+}
+
 /* For how long a leg may be busy with a chunk of this pace; 0 = no opinion. */
 static u64 limit(const struct throttle *t, enum leg_id leg, enum pace pace)
 {
 	u64 latency = t->latency[leg];
 
-	if (pace == PACE_IDLE)
-		return t->fastest + THROTTLE_IDLE_CHUNK;
 	/* Without reads the local leg still has its part in each write. */
 	if (!latency && leg == LEG_LOCAL)
 		latency = t->latency[LEG_REMOTE];
@@ -192,8 +198,6 @@ static u64 limit(const struct throttle *t, enum leg_id leg, enum pace pace)
 	 * beyond the way there and back, which both have. A forced chunk waits
 	 * itself for the I/O that was there before.
 	 */
-	if (pace == PACE_LEAST)
-		return max(t->fastest + THROTTLE_IDLE_CHUNK, 2 * latency);
 	return pace == PACE_GAP ? latency + latency / 3 : 2 * latency;
 }
 
@@ -204,10 +208,16 @@ static u64 judge(const struct throttle *t, const struct throttle_grant *grant)
 	u64 worst = 0;
 
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		u64 may = limit(t, leg, grant->pace);
+		u64 ns = grant->ns[leg], may = limit(t, leg, grant->pace), part;
 
-		if (grant->ns[leg] && may)
-			worst = max(worst, div64_u64(grant->ns[leg] << 8, may));
+		if (!ns)
+			continue;
+		part = may ? div64_u64(ns << 8, may) : 0;
+		if (grant->pace == PACE_IDLE)
+			part = judge_idle(t, ns);
+		else if (grant->pace == PACE_LEAST)
+			part = part ? min(part, judge_idle(t, ns)) : judge_idle(t, ns);
+		worst = max(worst, part);
 	}
 	return worst;
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What the resync leaves of the application's latency, and how fast it is when nobody is there.
 
-Arguments: the wire (`lan`, `wan`, or `none`: the remote leg is a disk of this host), the disks of
+Arguments: the wire (a profile, or `none`: the remote leg is a disk of this host), the disks of
 both sites (`spindle`, `ram`), and the KiB/s that a resync has to reach when it is alone. Each
 application runs twice over the same places with the same pauses: alone, and with a full resync
 that is started again whenever it ends. Neither the mean nor the 99th percentile may more than
@@ -67,7 +67,7 @@ def main() -> None:
 
         base.step("nobody is there: full speed")
         device = mirror.Mirror(local, remote, "sync")
-        some = 1 << 10 if profile == "wan" else MIB << 10 >> 2
+        some = MIB << 10 >> 2 if profile in ("lan", "none") else 1 << 10
         alone(device, some)
         rate, told = alone(device, 2 * some)
         print(f"  {rate:.0f} KiB/s; status says {told} KiB/s", flush=True)
