@@ -133,9 +133,9 @@ int dcd_beyond_may_end(struct dcd_engine *e, u64 sectors)
 	another = dcd_leg_names_another(slots, sectors, e->super.uuid);
 	kfree(slots);
 	if (another) {
-		pr_err("dcd: %s: what the data disk %pg has got ends with the superblock of a mirror's leg that another DCD's log is in front of: the size stays as it was. Is that leg no more, clear it and try again: dd if=/dev/zero of=/dev/%pg bs=512 seek=%llu count=%u oflag=direct\n",
-		       e->name, e->data.bdev, e->data.bdev, start,
-		       (unsigned int)LOCKSTEP_SLOTS_SECTORS);
+		pr_err("dcd: %s: what the data disk %pg has got ends with the superblock of a mirror's leg that another DCD's log is in front of: the size stays as it was. Is that leg no more, clear it and try again: dd if=/dev/zero of=/dev/%pg bs=%u seek=%llu count=%u oflag=direct\n",
+		       e->name, e->data.bdev, e->data.bdev, LOCKSTEP_SLOT_BYTES,
+		       start / LOCKSTEP_SLOT_SECTORS, LOCKSTEP_SLOTS);
 		return -EMEDIUMTYPE;
 	}
 	if (unread < LOCKSTEP_SLOTS)

@@ -298,12 +298,10 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 		dcd_engine_free(e);
 		return ERR_PTR(r);
 	}
-	/*
-	 * Only now there are readers. Recovery goes through millions of nodes, and RCU
-	 * would keep what it has replaced until it ends.
-	 */
+	/* Only now are there readers: RCU would keep millions of nodes until a recovery ends. */
 	mt_set_in_rcu(&e->index);
 	dcd_leave(e, c->leave_log);
+	dcd_super_tell(e);
 	dcd_slots_kick(e);
 	dcd_destage_kick(e);
 	dcd_scrub_begin(e);

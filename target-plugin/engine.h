@@ -277,6 +277,7 @@ struct dcd_engine {
 	struct work_struct linger_work;
 	wait_queue_head_t room;		/* slot freed, committed or tail moved, errors */
 	bool log_unreadable;		/* a part of it that counts; destager */
+	bool untold;			/* by no superblock yet: what NVRAM was before; @lock */
 	unsigned long unread_at;	/* jiffies: something of it last wasn't read; destager */
 	struct dcd_mute mute;		/* likewise: blip.h */
 	unsigned long log_away;		/* jiffies: it may be dead by then; who writes to it */
@@ -422,19 +423,18 @@ int __must_check dcd_header_read(struct dcd_engine *e);
 int __must_check dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied);
 /*
  * The same for a tail that moves: also to the other copy if that is due, or if @both have to know
- * it before anything relies on it. An error: perhaps the newer one alone says it.
- * _catch_up(): the other one, if that is due now. _kick(): if so, the destager does it soon. Any
- * context.
+ * it first. An error: perhaps the newer one alone says it. _catch_up(): the other one, if due now.
+ * _kick(): if so, soon, any context. _tell(): that it was opened, @untold; waits, not for long.
  */
 int __must_check dcd_super_pass(struct dcd_engine *e, u64 tail, u64 applied, bool both);
 void dcd_super_catch_up(struct dcd_engine *e);
 void dcd_super_kick(struct dcd_engine *e);
+void dcd_super_tell(struct dcd_engine *e);
 void dcd_super_worker(struct work_struct *work);
 u64 dcd_super_told(const struct dcd_engine *e);	/* entries up to it are applied, by both copies */
 /*
  * The oldest segment whose place in the ring is kept, as a copy of the superblock counts it. With
- * the log dead no place is written to: before it works again both copies have the tail. Needs
- * @lock.
+ * the log dead none is written to: before it works again both copies have the tail. Needs @lock.
  */
 u64 dcd_kept_from(const struct dcd_engine *e);
 /* All copies of it have this bit of @incompat, or size, from now on. They take @super_lock. */

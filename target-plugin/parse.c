@@ -342,7 +342,9 @@ void dcd_generations_join(struct dcd_super *s, struct dcd_nvram_header *h)
 
 bool dcd_header_is_old(const struct dcd_super *s, const struct dcd_nvram_header *h)
 {
+	/* Of a log that is retired the data disk has all. */
 	return le32_to_cpu(s->flags) & DCD_SUPER_JOINED &&
+	       !(le32_to_cpu(s->features.incompat) & DCD_INCOMPAT_RETIRED) &&
 	       le64_to_cpu(h->generation) + DCD_APART < le64_to_cpu(s->generation);
 }
 

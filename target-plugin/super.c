@@ -8,6 +8,8 @@
 
 #define TEXT 512	/* bytes of a reason */
 
+#define TELL	(10 * HZ)	/* an opening waits for its superblock for so long at most */
+
 TEST_KNOB(bool, both_copies, "the superblock can't be read if one of its copies can't");
 TEST_KNOB(bool, super_once, "an open takes what the superblock said before the log was claimed");
 TEST_KNOB(bool, one_passes, "a place of the ring is used again when one copy of the superblock has passed it");
@@ -159,6 +161,7 @@ static int write_super(struct dcd_engine *e, u64 tail, u64 applied)
 	spin_lock(&e->lock);
 	e->older_tail = min(le64_to_cpu(e->super.tail), tail);
 	e->older_applied = min(le64_to_cpu(e->super.applied), applied);
+	e->untold = false;
 	spin_unlock(&e->lock);
 	e->super = *s;
 	return 0;
@@ -197,7 +200,7 @@ static bool is_due(struct dcd_engine *e, u64 tail)
 	yes = dcd_ring_is_behind(e, tail) ||
 	      (!test_knob(one_passes) && (e->damaged > older || READ_ONCE(e->log_unreadable)));
 	yes = yes || (e->head == tail && !test_knob(one_told));
-	yes = yes && older < tail && !e->log_dead;
+	yes = ((yes && older < tail) || e->untold) && !e->log_dead;
 	spin_unlock(&e->lock);
 	return yes;
 }
@@ -250,6 +253,18 @@ void dcd_super_kick(struct dcd_engine *e)
 {
 	if (is_due(e, READ_ONCE(e->tail)))
 		queue_work(e->destage_wq, &e->super_work);
+}
+
+void dcd_super_tell(struct dcd_engine *e)
+{
+	if (!READ_ONCE(e->untold))
+		return;
+	if (!READ_ONCE(e->log_dead))
+		queue_work(e->destage_wq, &e->super_work);
+	wait_event_timeout(e->room, !READ_ONCE(e->untold) || READ_ONCE(e->log_dead), TELL);
+	if (READ_ONCE(e->untold))
+		pr_warn("dcd: %s: the log %pg takes no superblock, which is tried again: look after that disk. Until it has taken one, an NVRAM as it was before this opening isn't recognised\n",
+			e->name, e->log.bdev);
 }
 
 /* What was changed of it. */
@@ -394,11 +409,7 @@ int dcd_header_mend(struct dcd_engine *e)
 		dcd_header_write(e, le64_to_cpu(e->header.applied));
 	if (!r && e->keeps)
 		mend_ends(e);
-	/* Else an NVRAM as it was before this opening would be believed at the next one. */
-	if (!r && e->keeps && !e->log_dead &&
-	    dcd_super_write(e, le64_to_cpu(e->super.tail), le64_to_cpu(e->super.applied)))
-		pr_warn("dcd: %s: the superblock of the log %pg can't be written: look after that disk\n",
-			e->name, e->log.bdev);
+	e->untold = !r && e->keeps;
 	if (r)
 		pr_err("dcd: %s: a media error in the headers of the NVRAM %s can't be cleared: error %d; `dcd recover` brings what it has to the data disk; then replace that memory\n",
 		       e->name, e->nv->type->name, r);

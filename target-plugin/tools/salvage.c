@@ -435,9 +435,11 @@ int set_salvage(struct set *s, bool dry, bool anyway, struct tally *done)
 
 	dcd_plan_begin(&s->plan, &s->super.geometry, &s->super.super, &s->header.header,
 		       s->header.newest);
+	old = old || s->plan.refusal == DCD_REFUSE_OLD;
 	v.applied = s->plan.applied;
 	v.newest = s->plan.known;
-	v.known = s->has_nvram && s->header.newest;
+	/* One of an earlier time doesn't know what was the newest. */
+	v.known = s->has_nvram && s->header.newest && !old;
 	s->plan.end_bad = s->has_nvram && s->header.end_bad;
 	memset(done, 0, sizeof(*done));
 	lost_none(s);	/* what a walk has found */

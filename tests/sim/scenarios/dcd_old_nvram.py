@@ -9,6 +9,7 @@ Control: with dcd.test_nvram_apart=1 it is believed.
 import errno
 import json
 import subprocess
+import time
 from typing import Any
 
 from dcdlab import SITE, TOOL, Box, Model, filled
@@ -96,6 +97,92 @@ def unpublished(by_tool: bool) -> None:
     box.away()
 
 
+def salvaged() -> None:
+    base.step("the log has all: `dcd recover --salvage` takes that, and not the older NVRAM's word")
+    box = Box(nvram="lab", log_mib=8, settings=HELD)
+    model = Model(box.data.sectors)
+    for boot in ("first", "second"):
+        with lio.look(box.open()) as node, blk.Disk(node) as disk:
+            filled(disk, model, 0, 40, boot, 8)
+            disk.flush()
+            time.sleep(5)
+            media.cut(SITE, base.SEED)
+        box.close()
+        box.power_on()
+        if boot == "first":
+            old = image(box.view)
+    with blk.Disk(box.view) as nvram:
+        nvram.write(0, old)
+    code, said = tool(box, "recover", "--salvage")
+    base.equal((code, said["may_be_missing"]), (3, None), "losses that nobody can count")
+    with blk.Disk(box.data.node, write=False) as disk:
+        base.expect(disk.read(0, 40) == model.bytes[: 40 * blk.SECTOR], "what was written last")
+    box.away()
+
+
+def untold() -> None:
+    base.step("a log that takes no writes is told of the opening when it works again")
+    box = Box(nvram="lab", log_mib=8, settings=HELD)
+    model = Model(box.data.sectors)
+    with lio.look(box.open()) as node, blk.Disk(node) as disk:
+        filled(disk, model, 0, PART, "first", 8)
+        time.sleep(5)  # it is in the log
+        media.cut(SITE, base.SEED)
+    box.close()
+    box.power_on()
+    old = image(box.view)
+    box.log.fail_writes()
+    with lio.look(box.open()) as node, blk.Disk(node) as disk:
+        box.log.heal()
+        time.sleep(30)
+        box.log.fail_writes()  # so that only the NVRAM has it
+        filled(disk, model, 0, 8, "the last one", 8)
+        media.cut(SITE, base.SEED)
+    box.close()
+    box.log.heal()
+    box.power_on()
+    with blk.Disk(box.view) as nvram:
+        nvram.write(0, old)
+    with base.refused("an older NVRAM", errno.EUCLEAN, kernel="is of an earlier time"):
+        box.open()
+    box.away()
+
+
+def mute() -> None:
+    base.step("a log whose write of that opening hangs doesn't hold it for long")
+    box = Box(nvram="lab", log_mib=8)
+    with box.disk() as disk:
+        disk.write(0, blk.pattern("before", 8))
+        box.destaged()
+    box.log.hold_write(0)
+    box.log.hold_write(8)
+    began = time.monotonic()
+    box.open()
+    base.expect(time.monotonic() - began < 15, "the opening has waited for that")
+    box.log.let_go()
+    box.close()
+    box.away()
+
+
+def retired() -> None:
+    base.step("`dcd retire` cut off again and again, when the log was marked and the NVRAM wasn't")
+    box = Box(nvram="lab", log_mib=8)
+    with box.disk() as disk:
+        disk.write(0, blk.pattern("before", 8))
+    before = image(box.view)
+    for _ in range(5):
+        base.equal(tool(box, "retire")[0], 0, "exit code of dcd retire")
+        with blk.Disk(box.view) as nvram:
+            nvram.write(0, before)
+    with base.refused("a log that is retired", errno.EMEDIUMTYPE, kernel="retired"):
+        box.open()
+    box.away()
+
+
+retired()
+mute()
+untold()
+salvaged()
 unpublished(False)
 unpublished(True)
 for what in ("a copy of the same time", "a copy of before it was closed", "a save that failed"):
