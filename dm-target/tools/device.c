@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 #include <linux/aio_abi.h>
 #include <linux/fs.h>
@@ -19,11 +20,18 @@
 #include "device.h"
 
 #define PAGE		4096U
-#define CHUNK		(256U * PAGE)
+#define CHUNK		DEVICE_MOST
 #define DRAINING	"/sys/module/dm_lockstep/parameters/draining"
 #define ASK_MS		30000U	/* an answer may have to wait for a session to come back */
 #define PAGE_SECTORS	(PAGE / 512U)
 #define DEPTH		8		/* of devices that are made of others */
+
+/* Reads and writes apart: a wire may be slow in one direction only. */
+static struct pace {
+	int fd;			/* of the device; -1: none */
+	size_t bytes;
+	u64 least_ms;		/* any has taken; the first one is of a superblock, so a small one */
+} reads = { .fd = -1 }, writes = { .fd = -1 };
 
 static int complain(const struct device *d, const char *what)
 {
@@ -79,6 +87,11 @@ void device_close(struct device *d)
 {
 	if (d->fd >= 0)
 		close(d->fd);
+	/* The next device may get the same number. */
+	if (reads.fd == d->fd)
+		reads.fd = -1;
+	if (writes.fd == d->fd)
+		writes.fd = -1;
 	d->fd = -1;
 }
 
@@ -99,20 +112,70 @@ static void *buffer(void)
 	return b;
 }
 
+static u64 clock_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (u64)t.tv_sec * 1000 + (u64)t.tv_nsec / 1000000;
+}
+
+static size_t at_once(struct pace *p, const struct device *d)
+{
+	if (p->fd != d->fd)
+		*p = (struct pace){ .fd = d->fd, .bytes = DEVICE_LEAST, .least_ms = UINT32_MAX };
+	return p->bytes;
+}
+
+/* So many bytes, asked for at @began, have come, or (not @good) it has failed. */
+static void returned(struct pace *p, size_t bytes, u64 began, bool good)
+{
+	u64 took = clock_ms() - began;
+
+	if (good && took < p->least_ms)
+		p->least_ms = took;
+	if (took > p->least_ms + DEVICE_SOON_MS)
+		p->bytes = p->bytes / 2 > DEVICE_LEAST ? p->bytes / 2 : DEVICE_LEAST;
+	else if (good && bytes >= p->bytes && p->bytes < DEVICE_MOST)
+		p->bytes *= 2;
+}
+
+size_t device_at_once(const struct device *d)
+{
+	return at_once(&reads, d);
+}
+
+/* From @from, or else to @to. If not all of it: with errno. */
+static bool transfer(const struct device *d, void *to, const void *from, size_t bytes, u64 sector)
+{
+	struct pace *p = from ? &writes : &reads;
+
+	for (size_t done = 0, part; done < bytes; done += part) {
+		size_t most = at_once(p, d);
+		off_t at = (off_t)(sector * 512 + done);
+		u64 began = clock_ms();
+		ssize_t n;
+
+		part = bytes - done < most ? bytes - done : most;
+		n = from ? pwrite(d->fd, (const u8 *)from + done, part, at) :
+			   pread(d->fd, (u8 *)to + done, part, at);
+		if (n >= 0 && n != (ssize_t)part)
+			errno = EIO;
+		returned(p, part, began, n == (ssize_t)part);
+		if (n != (ssize_t)part)
+			return false;
+	}
+	return true;
+}
+
 int device_read(const struct device *d, void *buf, size_t bytes, u64 sector)
 {
-	ssize_t n = pread(d->fd, buf, bytes, (off_t)(sector * 512));
-
-	if (n == (ssize_t)bytes)
-		return 0;
-	if (n >= 0)
-		errno = EIO;
-	return complain(d, "can't be read");
+	return transfer(d, buf, NULL, bytes, sector) ? 0 : complain(d, "can't be read");
 }
 
 bool device_try_read(const struct device *d, void *buf, size_t bytes, u64 sector)
 {
-	return pread(d->fd, buf, bytes, (off_t)(sector * 512)) == (ssize_t)bytes;
+	return transfer(d, buf, NULL, bytes, sector);
 }
 
 bool device_patient_read(const struct device *d, void *buf, size_t bytes, u64 sector)
@@ -163,16 +226,19 @@ void device_read_many(const struct device *d, u8 *buf, size_t bytes, const u64 *
 {
 	/* Kept: to destroy it takes 20 ms, an RCU grace period, and a search reads often. */
 	static aio_context_t aio;
+	u64 began = clock_ms();
 	u32 sent = 0;
 	long came;
 
 	memset(good, 0, n * sizeof(*good));
+	(void)at_once(&reads, d);
 	if (aio || !syscall(SYS_io_setup, DEVICE_MANY, &aio)) {
 		sent = read_async(aio, d, buf, bytes, sector, n, good, &came);
 		if (came < (long)sent) {
 			syscall(SYS_io_destroy, aio);	/* waits for what is on its way */
 			aio = 0;
 		}
+		returned(&reads, sent * bytes, began, !memchr(good, false, sent));
 	}
 	for (; sent < n; sent++)
 		good[sent] = device_try_read(d, buf + sent * bytes, bytes, sector[sent]);
@@ -180,13 +246,7 @@ void device_read_many(const struct device *d, u8 *buf, size_t bytes, const u64 *
 
 int device_write(const struct device *d, const void *buf, size_t bytes, u64 sector)
 {
-	ssize_t n = pwrite(d->fd, buf, bytes, (off_t)(sector * 512));
-
-	if (n == (ssize_t)bytes)
-		return 0;
-	if (n >= 0)
-		errno = EIO;
-	return complain(d, "can't be written");
+	return transfer(d, NULL, buf, bytes, sector) ? 0 : complain(d, "can't be written");
 }
 
 int device_flush(const struct device *d)

@@ -31,6 +31,23 @@ int device_open(struct device *d, const char *path, bool for_writing);
 void device_close(struct device *d);
 bool device_same(const struct device *a, const struct device *b);
 
+/*
+ * How much is read of a device at once, or written to it. Other mirrors' legs may be reached by
+ * the same wire, and what fills that for seconds makes their writes late, until their legs are
+ * given up. So it begins with DEVICE_LEAST, which 256 kbit/s carry in half a second. It is doubled
+ * when so much has come within DEVICE_SOON_MS, a 16th of the default of remote_timeout, and halved
+ * when anything took longer; both beside the least that anything has taken, for the way may be
+ * far. So the wire is full for twice that at most. What the functions here are asked for goes in
+ * such parts, one after the other. It is known of the device that was used last; of another one it
+ * begins anew.
+ */
+#define DEVICE_LEAST	(16U << 10)
+#define DEVICE_MOST	(1U << 20)
+#define DEVICE_SOON_MS	625U
+
+/* So many bytes are read at once now: who looks at the clock between reads asks for no more. */
+size_t device_at_once(const struct device *d);
+
 int device_read(const struct device *d, void *buf, size_t bytes, u64 sector);
 
 /* The same without a word; patient: for a second. Returns whether it was read. */
@@ -40,6 +57,7 @@ bool device_patient_read(const struct device *d, void *buf, size_t bytes, u64 se
 /*
  * @n places, DEVICE_MANY at most, at the same time where the device can that;
  * one after another into @buf, @bytes of each. @good: which of them were read.
+ * Together they are no more than device_at_once().
  */
 #define DEVICE_MANY	32
 void device_read_many(const struct device *d, u8 *buf, size_t bytes, const u64 *sector, u32 n,

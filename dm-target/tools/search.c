@@ -130,16 +130,19 @@ static void take(const struct search *s, const u8 *slots, u64 start)
 /* Every slot in [@from, @to), from the end on. Both are multiples of a slot. */
 static void each_slot(const struct search *s, u64 from, u64 to)
 {
-	static u8 block[256 * LOCKSTEP_SLOT_BYTES] __attribute__((aligned(4096)));
+	static u8 block[DEVICE_MOST] __attribute__((aligned(4096)));
 	static u8 slots[LOCKSTEP_SLOTS_BYTES] __attribute__((aligned(4096)));
-	const u64 step = sizeof(block) / 512;
 
 	while (to > from && !over(s)) {
-		u64 start = to - from > step ? to - step : from, at = to;
+		u64 step = device_at_once(s->d) / 512, at = to;
+		u64 start = to - from > step ? to - step : from;
 
 		to = start;
-		if (!device_try_read(s->d, block, (at - start) * 512, start))
+		if (!device_try_read(s->d, block, (at - start) * 512, start)) {
+			/* Not the next part, which is likely to take as long until it fails. */
+			to = at - from > sizeof(block) / 512 ? at - sizeof(block) / 512 : from;
 			continue;
+		}
 		while (at > start && !(s->first && s->found->kind != SUPER_BLANK)) {
 			const struct lockstep_slot *slot;
 
@@ -160,9 +163,10 @@ static void each_end(const struct search *s, u64 to, u64 step, u64 count)
 	bool good[DEVICE_MANY];
 
 	while (end && count && !over(s)) {
+		size_t most = device_at_once(s->d) / LOCKSTEP_SLOTS_BYTES;
 		u32 n = 0;
 
-		for (; n < DEVICE_MANY && end && count; n++, count--, end -= step)
+		for (; n < DEVICE_MANY && n < most && end && count; n++, count--, end -= step)
 			start[n] = lockstep_slots_start(end);
 		device_read_many(s->d, slots[0], LOCKSTEP_SLOTS_BYTES, start, n, good);
 		for (u32 i = 0; i < n; i++) {

@@ -31,9 +31,9 @@ void search_all(const struct device *d, struct super_found *found, u64 *sectors)
  * Where it probably is: the ends that volumes and LUNs have (multiples of 1 GiB,
  * and of 4 MiB for the last 16 GiB); from @data_sectors on, the size of a mirror
  * that the device may be a leg of, or 0; and anywhere in what the device has grown
- * by if that is little. Many places at a time, as a link with a delay and a disk
- * want it, and no longer than SEARCH_SECONDS. 0, or SEARCH_ENDED: the time was over
- * before all of it was looked at.
+ * by if that is little. Many places at a time if they are answered soon (device.h), as a
+ * link with a delay and a disk want it, and no longer than SEARCH_SECONDS. 0, or
+ * SEARCH_ENDED: the time was over before all of it was looked at.
  */
 int search_likely(const struct device *d, u64 data_sectors, struct super_found *found,
 		  u64 *sectors);

@@ -66,6 +66,12 @@ def test_what_queues_on_a_slow_wire_is_not_taken_for_a_leg_that_hangs(
     assert run.rc == 0, run.text
 
 
+@pytest.mark.parametrize("part", ["examine", "create", "replace"])
+def test_what_a_command_reads_of_a_disk_leaves_room_for_other_mirrors_writes(part: str) -> None:
+    run = lab("mirror_beside.py", part, options=("--sim-timeout", "3000"))
+    assert run.rc == 0, run.text
+
+
 @pytest.mark.parametrize("words", ["10000 8", "10000 4 hangs"])
 def test_what_mirrors_try_again_together_is_not_taken_for_a_leg_that_hangs(words: str) -> None:
     run = lab("mirror_bad_area.py", *words.split(), options=("--sim-timeout", "3000"))

@@ -8,8 +8,9 @@ import json
 import mmap
 import os
 import stat
+import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +19,11 @@ from .errors import Failed, Refused
 
 SECTOR = 512
 _LOOK = 1 << 20
+# As in tools/device.h: bytes that are read at once, and when they came soon. The first ones, to see
+# how far the way is, are less.
+_FIRST, _LEAST = 4 << 10, 16 << 10
+_SOON_S = 0.625
+_LABEL = 256 << 10  # of ZFS: two at the begin, two at the end
 # States of SCSI and NVMe devices that answer.
 _UP = ("running", "live")
 _SESSION_EXISTS = 15  # iscsiadm's exit code
@@ -153,6 +159,11 @@ def _rdev(number: str) -> int:
 
 def signs(device: Device) -> list[Sign]:
     """All signatures: file systems, partition tables, LVM, RAID, swap."""
+    with _labels_read(device):
+        return _signs(device)
+
+
+def _signs(device: Device) -> list[Sign]:
     said = program.run("wipefs", "--no-act", "--json", device.node)
     try:
         found = json.loads(said)["signatures"] if said.strip() else []
@@ -191,12 +202,54 @@ def has_tail(device: Device, start: int) -> bool:
 
 
 def _any(device: Device, place: int) -> bool:
+    end = min(place + _LOOK, device.sectors * SECTOR)
+    with _opened(device, os.O_DIRECT) as disk:
+        return any(any(piece) for piece in _pieces(disk, place, end))
+
+
+@contextmanager
+def _opened(device: Device, how: int = 0) -> Iterator[int]:
+    """For reading; what goes wrong is said of the device."""
     try:
-        with open(device.node, "rb", buffering=0) as disk:
-            disk.seek(place)
-            return any(disk.read(_LOOK))
+        disk = os.open(device.node, os.O_RDONLY | os.O_CLOEXEC | how)
+        try:
+            yield disk
+        finally:
+            os.close(disk)
     except OSError as err:
         raise Failed(f"{device.given} can't be read: {err.strerror}") from err
+
+
+def _pieces(disk: int, place: int, end: int) -> Iterator[bytes]:
+    """All that lies there, a piece after the other. Other mirrors' legs may be reached by the same
+    wire, and what fills that for seconds makes their writes late."""
+    size, least_s = _FIRST, float("inf")
+    with mmap.mmap(-1, _LOOK) as block:
+        while place < end:
+            began = time.monotonic()
+            with memoryview(block)[: min(size, end - place)] as to:
+                read = os.preadv(disk, [to], place)
+            took = time.monotonic() - began
+            if not read:
+                return
+            yield block[:read]
+            place += read
+            least_s = min(least_s, took)
+            soon = took <= least_s + _SOON_S
+            size = min(max(size * 2, _LEAST), _LOOK) if soon else max(size // 2, _LEAST)
+
+
+@contextmanager
+def _labels_read(device: Device) -> Iterator[None]:
+    """wipefs and blkid read single blocks, but for ZFS four times 256 KiB, each of them at once:
+    meanwhile the page cache has those."""
+    end = device.sectors * SECTOR // _LABEL * _LABEL
+    with _opened(device) as disk:
+        os.posix_fadvise(disk, 0, 0, os.POSIX_FADV_RANDOM)  # no more than is asked for
+        for place in (0, max(end - 2 * _LABEL, 0)):
+            for _ in _pieces(disk, place, min(place + 2 * _LABEL, end)):
+                pass
+        yield
 
 
 # --- who uses it ---

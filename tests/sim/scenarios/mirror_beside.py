@@ -10,6 +10,8 @@ later: what was learned of a fast wire isn't believed of a slow one, a minute of
 assemble: the other one is stopped, and `lockstep assemble` starts it. assemble_alone: the one was
 started without its local leg; assemble_never: its remote_timeout is 0; assemble_idle: there is no
 other one.
+examine, create, replace: what the command reads of another disk by that wire leaves room for the
+other one's writes.
 """
 
 import time
@@ -17,6 +19,7 @@ from collections.abc import Callable
 from functools import partial
 
 import clilab
+import slowlab
 import statelab
 from locklab import base, blk, dm, mirror
 from mirrorlab import Leg
@@ -166,12 +169,42 @@ def assemble_idle() -> None:
     base.expect(time.monotonic() - began < 10, "it has waited for legs that are there")
 
 
+def looks(what: str) -> None:
+    slowlab.MIB = 72  # from 64 on wipefs looks for ZFS, 256 KiB at once
+    site = Site(3)
+    clilab.good("create", "a", site.locals[0].node, site.remotes[0], "--yes", "--assume-clean",
+                "--policy", "error")  # fmt: skip
+    pair = site.locals[1].node, site.remotes[1]
+    if what == "replace":
+        clilab.good("create", "b", *pair, "--yes", "--assume-clean")
+        clilab.good("fail", "b", "remote")
+    site.slow()
+    words = {
+        "examine": ("examine", "--json", site.remotes[1]),
+        "create": ("create", "b", *pair, "--yes", "--assume-clean"),
+        "replace": ("replace", "b", "remote", site.remotes[2], "--yes"),
+    }[what]
+    looking = Beside(lambda: base.expect(clilab.run(*words).code == (what == "examine"), what))
+    began, longest = time.monotonic(), 0.0
+    with blk.Disk("/dev/mapper/a") as disk:
+        while not looking.done:
+            asked = time.monotonic()
+            disk.write(0, blk.pattern("beside", 8))
+            longest = max(longest, time.monotonic() - asked)
+            time.sleep(1)
+    looking.result()
+    print(f"  {what} took {time.monotonic() - began:.0f} s, a write {longest:.1f} s", flush=True)
+    base.expect(longest < 3, f"a write took {longest:.1f} s")
+    base.equal(dm.status("a").split()[0], "AA", "the other one")
+
+
 PARTS: dict[str, Callable[[], None]] = {
     "start": start, "blip": blip, "large": large, "large_read": lambda: large(1, 12288),
     "assemble": lambda: assemble("running"),
     "later": later,
     "assemble_alone": lambda: assemble("alone"), "assemble_never": lambda: assemble("never"),
     "assemble_idle": assemble_idle,
+    **{what: partial(looks, what) for what in ("examine", "create", "replace")},
 }  # fmt: skip
 (name,) = base.words(1, PARTS)
 PARTS[name]()
