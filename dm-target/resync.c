@@ -346,8 +346,8 @@ static void tell_unread(struct resync_job *job, enum leg_id from, enum leg_id to
 		       leg_name(to), last ? ". Further regions aren't told" : "");
 }
 
-/* The chunk's range is held. */
-static int copy_chunk(struct resync_job *job)
+/* The chunk's range is held. @again: what the source couldn't give was asked to be repaired. */
+static int copy_chunk(struct resync_job *job, bool again)
 {
 	struct mirror *m = job->rs->m;
 	enum leg_id target = job->of->target;
@@ -363,11 +363,7 @@ static int copy_chunk(struct resync_job *job)
 	if (r)
 		return r;
 	r = read_chunk(job, other_leg(target), target, &first, &sectors);
-	/* The target has it, and what couldn't be copied is tried again. */
-	if (r && repair_from_target(m->repair, other_leg(target)))
-		repair_request(m->repair, other_leg(target), chunk_range(job->chunk)->start,
-			       chunk_range(job->chunk)->last);
-	if (r)
+	if (r && (again || !repair_from_target(m->repair, other_leg(target))))
 		tell_unread(job, other_leg(target), target, r);
 	if (r || !sectors)
 		return r;
@@ -382,6 +378,25 @@ static int copy_chunk(struct resync_job *job)
 	}
 	count_add(&m->counters, COUNT_RESYNCED, sectors);
 	return 0;
+}
+
+/* What the source can't give behind a crash the repair takes from the target, under its range. */
+static int copy_or_repair(struct resync_job *job, sector_t start, unsigned int sectors)
+{
+	enum leg_id source = other_leg(job->of->target);
+	struct repair *rp = job->rs->m->repair;
+	bool again = false;
+	int r;
+
+	for (;;) {
+		chunk_lock(job->chunk, start, sectors);
+		r = copy_chunk(job, again);
+		chunk_unlock(job->chunk);
+		if (!r || again || !repair_from_target(rp, source))
+			return r;
+		repair_now(rp, source, start, start + sectors - 1);
+		again = true;
+	}
 }
 
 static void job_work(struct work_struct *work)
@@ -402,9 +417,7 @@ static void job_work(struct work_struct *work)
 	while (throttle_begin(m->throttle, &grant, true, chunk_wanted, job)) {
 		if (take_chunk(job, &start, &grant.sectors)) {
 			job->digests = fetch_digests(job, start, grant.sectors);
-			chunk_lock(job->chunk, start, grant.sectors);
-			r = copy_chunk(job);
-			chunk_unlock(job->chunk);
+			r = copy_or_repair(job, start, grant.sectors);
 			digests_put(job->digests);
 			for (leg = LEG_LOCAL; leg < LEGS; leg++)
 				grant.ns[leg] = chunk_took(job->chunk, leg);

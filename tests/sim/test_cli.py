@@ -57,7 +57,7 @@ def test_by_the_command(scenario: str) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("part", ["resync", "read", "reload"])
+@pytest.mark.parametrize("part", ["resync", "area", "read", "reload"])
 def test_a_bad_sector_behind_a_crash(part: str) -> None:
     run = lab("cli_crash.py", part, options=("--sim-timeout", "600"))
     assert run.rc == 0, run.text
