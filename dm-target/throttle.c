@@ -237,6 +237,9 @@ static void resize(struct throttle *t, struct size *size, u64 ratio,
 	size->ratio = 0;
 	size->judged = 0;
 	size->since = t->started;
+	/* The way has become longer, or what else is on it: the fastest one is of another time. */
+	if (ratio > 256 && size->sectors == t->min_sectors && size != &t->polite)
+		t->fastest = 0;
 	if (ratio > 256)
 		size->sectors = max(t->min_sectors,
 				    rounddown(size->sectors / 2, t->min_sectors));
