@@ -22,7 +22,7 @@ static bool is_dead(const struct mirror *m)
 static void on_the_way(struct window_class *c, struct read_item *r)
 {
 	r->sent_at = ktime_get_ns();
-	c->bytes += r->part;
+	window_add(c, r->part);
 }
 
 /* Is there room for the next part? */
@@ -30,8 +30,10 @@ static bool has_room(const struct mirror *m, struct read_item *r)
 {
 	const struct window_class *c = &m->read_window.class;
 	size_t block = max(mirror_block(m), 4096U);
-	size_t most = test_knob(reads_whole) ? r->bytes : max(round_down(c->limit, block), block);
+	size_t most = max(round_down(window_limit(c), block), block);
 
+	if (test_knob(reads_whole))
+		most = r->bytes;
 	r->part = min_t(size_t, r->bytes - r->done, most);
 	return window_room(c, r->part);
 }
@@ -130,6 +132,6 @@ void read_window_drop(struct mirror *m)
 void read_window_init(struct mirror *m)
 {
 	spin_lock_init(&m->read_window.lock);
-	window_class_init(&m->read_window.class, IO_MAX_SECTORS << SECTOR_SHIFT, READ_WINDOW_LEAST,
-			  WINDOW_PART);
+	window_class_init(&m->read_window.class, WINDOW_OF_READS, READ_WINDOW_FIRST,
+			  READ_WINDOW_LEAST, WINDOW_PART);
 }

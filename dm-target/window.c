@@ -8,9 +8,13 @@
 #include "mirror.h"
 
 TEST_KNOB(bool, learned_stays, "what a window has learned is as good after any time");
+TEST_KNOB(bool, windows_apart, "what other mirrors have on the way is no matter for a window");
 TEST_KNOB(bool, small_at_once, "small writes are sent however many are on the way");
 
-static struct window_class *class_of(struct mirror *m, enum window_class_id id)
+/* Of the host's mirrors: how many have something of the kind on the way. */
+static atomic_t busy[WINDOW_KINDS];
+
+static struct window_class *class_of(struct mirror *m, enum window_kind id)
 {
 	return &m->writes.window.classes[id];
 }
@@ -25,9 +29,27 @@ static unsigned int bytes_of(const struct write *run)
 	return run->part[LEG_REMOTE].size;
 }
 
+size_t window_limit(const struct window_class *c)
+{
+	unsigned int others = atomic_read(&busy[c->kind]) - !!c->bytes;
+
+	if (test_knob(windows_apart))
+		others = 0;
+	return max(c->limit / (others + 1), min(c->limit, c->least));
+}
+
 bool window_room(const struct window_class *c, size_t bytes)
 {
-	return !c->bytes || (c->bytes < c->limit && bytes <= c->limit - c->bytes);
+	size_t limit = window_limit(c);
+
+	return !c->bytes || (c->bytes < limit && bytes <= limit - c->bytes);
+}
+
+void window_add(struct window_class *c, unsigned int bytes)
+{
+	if (!c->bytes && bytes)
+		atomic_inc(&busy[c->kind]);
+	c->bytes += bytes;
 }
 
 void window_wake(struct window_class *c)
@@ -43,13 +65,13 @@ void window_wake(struct window_class *c)
 static void on_the_way(struct window_class *c, struct write *run, u64 now)
 {
 	run->sent_at = now;
-	c->bytes += bytes_of(run);
+	window_add(c, bytes_of(run));
 }
 
 bool window_take(struct mirror *m, struct write **runs, unsigned int nr)
 {
 	struct window_class *c;
-	enum window_class_id id;
+	enum window_kind id;
 	unsigned long flags;
 	size_t bytes = 0;
 	unsigned int i;
@@ -138,6 +160,8 @@ void window_back(struct mirror *m, struct window_class *c, unsigned int bytes, u
 	if (c->bytes > c->first || !list_empty(&c->parked))
 		c->used = now;
 	c->bytes -= bytes;
+	if (!c->bytes && bytes)
+		atomic_dec(&busy[c->kind]);
 	if (took > clamp(WINDOW_LONE * c->lone, aim(m, c), aim(m, c) * c->part / 2)) {
 		late(m, c, sent_at, now);
 	} else {
@@ -177,15 +201,17 @@ void window_returned(struct write *run)
 
 void window_drop(struct mirror *m, struct list_head *items)
 {
-	enum window_class_id id;
+	enum window_kind id;
 
 	lockdep_assert_held(&m->writes.lock);
 	for (id = 0; id < WINDOWS; id++)
 		list_splice_tail_init(&class_of(m, id)->parked, items);
 }
 
-void window_class_init(struct window_class *c, size_t first, size_t least, unsigned int part)
+void window_class_init(struct window_class *c, enum window_kind kind, size_t first, size_t least,
+		       unsigned int part)
 {
+	c->kind = kind;
 	c->limit = first;
 	c->first = first;
 	c->least = least;
@@ -195,7 +221,8 @@ void window_class_init(struct window_class *c, size_t first, size_t least, unsig
 
 void window_init(struct mirror *m)
 {
-	window_class_init(class_of(m, WINDOW_OF_SMALL), WINDOW_FIRST, WINDOW_SMALL_LEAST,
-			  WINDOW_SMALL_PART);
-	window_class_init(class_of(m, WINDOW_OF_LARGE), WINDOW_FIRST, WINDOW_LEAST, WINDOW_PART);
+	window_class_init(class_of(m, WINDOW_OF_SMALL), WINDOW_OF_SMALL, WINDOW_FIRST,
+			  WINDOW_SMALL_LEAST, WINDOW_SMALL_PART);
+	window_class_init(class_of(m, WINDOW_OF_LARGE), WINDOW_OF_LARGE, WINDOW_FIRST,
+			  WINDOW_LEAST, WINDOW_PART);
 }

@@ -23,6 +23,10 @@
  *  - one that took longer halves it, but only if it was sent since the last time;
  *  - else, if others are parked, it grows: by all that returns until it has been
  *    halved once (so it doubles in a round trip), by an eighth of that afterwards.
+ * Mirrors of one host come by one wire more often than not: so what has a limit is what all of them
+ * have on the way, each a like part of its own one, but not less than the least. One by another
+ * wire has less to begin with, too, and grows.
+ *
  * It starts at WINDOW_FIRST, and isn't less than WINDOW_LEAST, WINDOW_SMALL_LEAST for small ones.
  * What takes longer with no more than that on the way isn't late for a queue of ours, and a shorter
  * one wouldn't help it: the way is far (what is beyond the first burst takes two round trips), or
@@ -70,13 +74,16 @@ struct write;
 #define WINDOW_LONE		3
 #define WINDOW_IDLE		(10ULL * NSEC_PER_SEC)
 
-enum window_class_id {
+enum window_kind {
 	WINDOW_OF_SMALL,
 	WINDOW_OF_LARGE,
-	WINDOWS,
+	WINDOWS,			/* of writes */
+	WINDOW_OF_READS = WINDOWS,
+	WINDOW_KINDS,
 };
 
 struct window_class {
+	enum window_kind kind;
 	size_t bytes;			/* on the way */
 	size_t limit;			/* of them */
 	size_t first, least;		/* of the limit */
@@ -91,19 +98,26 @@ struct window {
 	struct window_class classes[WINDOWS];
 };
 
-/* May so many bytes more be on the way? Any context, with the class' lock. */
+/* How many bytes may be on the way now? Any context, with the class' lock. */
+size_t window_limit(const struct window_class *c);
+
+/* May so many more? Likewise. */
 bool __must_check window_room(const struct window_class *c, size_t bytes);
+
+/* They are. Likewise. */
+void window_add(struct window_class *c, unsigned int bytes);
 
 /* Something new is to go: is the limit of another time? Likewise. */
 void window_wake(struct window_class *c);
 
 /*
- * So many bytes, which were counted in c->bytes at @sent_at (ktime, ns), have returned: the limit
- * follows. Likewise.
+ * So many bytes, which were added at @sent_at (ktime, ns), have returned: the limit follows.
+ * Likewise.
  */
 void window_back(struct mirror *m, struct window_class *c, unsigned int bytes, u64 sent_at);
 
-void window_class_init(struct window_class *c, size_t first, size_t least, unsigned int part);
+void window_class_init(struct window_class *c, enum window_kind kind, size_t first, size_t least,
+		       unsigned int part);
 
 void window_init(struct mirror *m);
 

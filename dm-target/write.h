@@ -99,7 +99,7 @@ struct write {
 	struct bio_list absorbed;	/* callers' bios that share its fate */
 	/* window.c */
 	u64 sent_at;			/* ktime, ns; 0: isn't counted */
-	enum window_class_id window;
+	enum window_kind window;
 
 	/* private to budget.c */
 	size_t charged;

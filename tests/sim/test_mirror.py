@@ -78,7 +78,7 @@ def test_what_mirrors_try_again_together_is_not_taken_for_a_leg_that_hangs(words
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("part", ["large_read", "later"])
+@pytest.mark.parametrize("part", ["large_read", "later", "crowd"])
 def test_a_window_is_as_large_as_the_wire_is_now(part: str) -> None:
     run = lab("mirror_beside.py", part, options=("--sim-timeout", "3000"))
     assert run.rc == 0, run.text
@@ -115,6 +115,7 @@ def test_zeroes_that_have_to_be_written_later_are_taken_for_a_leg_that_hangs() -
     ("mirror_beside.py large", "reads_at_once", "Input/output error"),
     ("mirror_beside.py large_read", "reads_whole", "Input/output error"),
     ("mirror_beside.py later", "learned_stays", "Input/output error"),
+    ("mirror_beside.py crowd", "windows_apart", "Input/output error"),
     ("mirror_beside.py assemble", "reads_at_once", "lockstep assemble a: rc 1"),
 ])  # fmt: skip
 def test_what_queues_on_a_slow_wire_is_taken_for_a_leg_that_hangs(

@@ -7,6 +7,7 @@ blip: the wire is cut for a moment, and the other one's remote leg given up: it 
 large: large writes of the other one, which ask twice for an answer, are none too late. large_read:
 nor if what is read is one large read, which is on its way since the wire was thought to be fast.
 later: what was learned of a fast wire isn't believed of a slow one, a minute of single reads later.
+crowd: eight read, each with eight readers.
 assemble: the other one is stopped, and `lockstep assemble` starts it. assemble_alone: the one was
 started without its local leg; assemble_never: its remote_timeout is 0; assemble_idle: there is no
 other one.
@@ -101,6 +102,23 @@ def large(*reads: int) -> None:
         writer.result()
     base.equal(one.status().health, "AA", "the other one")
     reading.end()
+
+
+def crowd() -> None:
+    site = Site(9)
+    one = site.mirror(0, "policy", "error")
+    others = [site.mirror(n, "rejoin", 5) for n in range(1, 9)]
+    for other, leg in zip(others, site.locals[1:], strict=True):
+        lose_local(leg, other.name)
+    site.slow()
+    reading = [Readers(other.name) for other in others]
+    with blk.Disk(one.node) as disk:
+        for _ in range(60):
+            disk.write(0, blk.pattern("beside", 8))
+            base.equal(one.status().health, "AA", "the other one")
+            time.sleep(1)
+    for readers in reading:
+        readers.end()
 
 
 def light(name: str, seconds: int) -> None:
@@ -201,7 +219,7 @@ def looks(what: str) -> None:
 PARTS: dict[str, Callable[[], None]] = {
     "start": start, "blip": blip, "large": large, "large_read": lambda: large(1, 12288),
     "assemble": lambda: assemble("running"),
-    "later": later,
+    "later": later, "crowd": crowd,
     "assemble_alone": lambda: assemble("alone"), "assemble_never": lambda: assemble("never"),
     "assemble_idle": assemble_idle,
     **{what: partial(looks, what) for what in ("examine", "create", "replace")},
