@@ -64,14 +64,19 @@ static int put(const struct device *d, u64 sectors, const u8 slots[LOCKSTEP_SLOT
 	return 0;
 }
 
+enum whose {
+	ITS,		/* of this log */
+	NAMED,		/* of any: the newest end where one is named is the leg's */
+	ANY,		/* likewise, and at the end of the disk a leg that has none */
+};
+
 /*
- * Whether there is the leg that has been told of this log: at the end of the disk or, if that
- * has grown, where that was before. There both slots have to be its, as far as they can be read;
- * -1: an end can't be, and it isn't at a newer one. @any: of any log; at the end of the disk any
- * leg.
+ * Whether there is the leg that has been told of a log: at the end of the disk or, if that
+ * has grown, where that was before, by what @log says. There both slots have to be its, as far as
+ * they can be read; -1: an end can't be, and it isn't at a newer one.
  */
-static int find_of(const struct device *d, const struct dcd_super *log, bool any, u64 *sectors,
-		   u8 slots[LOCKSTEP_SLOTS_BYTES], u32 *unread, struct super *s)
+static int find_of(const struct device *d, const struct dcd_super *log, enum whose whose,
+		   u64 *sectors, u8 slots[LOCKSTEP_SLOTS_BYTES], u32 *unread, struct super *s)
 {
 	u64 end = d->bytes / 512;
 	bool its;
@@ -81,8 +86,9 @@ static int find_of(const struct device *d, const struct dcd_super *log, bool any
 
 		if (r < 0)
 			return r;
-		its = s->log_state && !memcmp(s->log_uuid, log->uuid, sizeof(log->uuid));
-		if (r > 0 && (its || (any && (s->log_state || *sectors == end))) &&
+		its = s->log_state &&
+		      (whose != ITS || !memcmp(s->log_uuid, log->uuid, sizeof(log->uuid)));
+		if (r > 0 && (its || (whose == ANY && *sectors == end)) &&
 		    (*sectors == end || *unread || dcd_leg_slots(slots, *sectors) == DCD_LEG_BOTH))
 			return 1;
 	}
@@ -97,12 +103,11 @@ int mark_behind(const struct device *data, const u8 log_uuid[16], const struct d
 	struct super s;
 	u64 sectors;
 	u32 unread;
-	/* First the leg that is known: at the end there may be an earlier mirror's superblock. */
-	int r = before ? find_of(data, before, false, &sectors, slots, &unread, &s) : 0;
+	/* First one that knows of a log: at the end there may be an earlier mirror's superblock. */
+	int r = before ? find_of(data, before, NAMED, &sectors, slots, &unread, &s) : 0;
 
-	/* A format of that log that was cut short has told the leg of another one already. */
 	if (before && r <= 0)
-		r = find_of(data, before, true, &sectors, slots, &unread, &s);
+		r = find_of(data, before, ANY, &sectors, slots, &unread, &s);
 	if (!before)
 		r = find(data, sectors = data->bytes / 512, slots, &s, &unread);
 	*end = r > 0 ? sectors : 0;
@@ -110,7 +115,7 @@ int mark_behind(const struct device *data, const u8 log_uuid[16], const struct d
 		return r;
 	if (s.log_state == LOCKSTEP_LOG_BEHIND && !force) {
 		super_uuid_text(s.log_uuid, uuid);
-		fprintf(stderr, "dcd: data disk %s is a mirror's leg, and another log (uuid %s) may hold acknowledged writes that it lacks: dcd retire that one first. If it is lost, the leg lacks what only that had: lockstep-meta wipe --force it, and lockstep replace fills it anew. --force goes on without, and tells the mirror nothing\n",
+		fprintf(stderr, "dcd: data disk %s is a mirror's leg, and another log (uuid %s) may hold acknowledged writes that it lacks: dcd retire that one first. If it is lost, the leg lacks what only that had: lockstep-meta wipe --force it, and lockstep replace fills it anew. If it was never in use, as a dcd format was cut off, --force tells the leg of this one\n",
 			data->path, uuid);
 		return -1;
 	}
@@ -124,7 +129,7 @@ int mark_left(const struct device *data, const struct dcd_super *log, bool *mark
 	struct super s;
 	u64 sectors;
 	u32 unread;
-	int r = find_of(data, log, false, &sectors, slots, &unread, &s);
+	int r = find_of(data, log, ITS, &sectors, slots, &unread, &s);
 
 	*marked = r > 0;
 	if (r <= 0 || s.log_state == LOCKSTEP_LOG_LEFT)

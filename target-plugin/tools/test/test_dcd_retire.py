@@ -243,6 +243,24 @@ def test_formatted_before_the_mirror_has_grown(dcd: Path, program: Path, tmp_pat
     assert run(dcd, "retire", *site.words, "--json").json()["leg"] is True
 
 
+def test_formatted_again_for_a_leg_that_was_made_anew(site: Site) -> None:
+    """A superblock where the disk's end was names that log, too, and isn't the leg's any more."""
+    log = site.folder / "another"
+    log.write_bytes(bytes(4 << 20))
+    another = ["--data", site.words[1], "--log", str(log), "--nvram", "none"]
+    assert run(site.dcd, "retire", *site.words).code == 0
+    for name in ("data", "peer"):
+        with open(site.folder / name, "r+b") as disk:
+            disk.truncate(2 * SIZE)
+    assert site.ask("create", "--local", "peer", "--remote", "data", "--force",
+                    "--assume-clean").code == 0  # fmt: skip
+    assert run(site.dcd, "format", *another).code == 0
+    assert run(site.dcd, "retire", *another).code == 0
+    assert run(site.dcd, "format", *site.words).code == 0
+    assert site.verdict() == "bypassed"
+    assert run(site.dcd, "recover", *site.words).code == 0
+
+
 @pytest.mark.parametrize("grown", [False, True])
 def test_a_format_that_was_cut_short(
     dcd: Path, program: Path, tmp_path: Path, *, grown: bool
