@@ -10,6 +10,7 @@
 #include "lockstep-trace.h"
 #include "mirror.h"
 
+TEST_KNOB(bool, repairs_beside, "what a target has is written over what can be read beside a bad place");
 TEST_KNOB(bool, crash_forgets, "what is stale since a crash isn't taken from the target of the resync");
 
 #define PIECE_MIN	8u		/* sectors */
@@ -30,7 +31,7 @@ struct repair {
 	struct mirror *m;
 	struct workqueue_struct *wq;
 	struct work_struct work;
-	unsigned int piece;
+	unsigned int piece, block;	/* sectors; a physical one */
 	struct chunk *chunk;		/* the worker's */
 
 	spinlock_t lock;		/* what follows; innermost */
@@ -273,13 +274,18 @@ static void repair_work(struct work_struct *work)
 {
 	struct repair *rp = container_of(work, struct repair, work);
 	sector_t len = rp->m->map.len;
+	unsigned int sectors;
 	struct request r;
 	sector_t at;
 
-	while (next_request(rp, &r))
-		for (at = round_down(r.start, rp->piece); at <= r.last; at += rp->piece)
-			if (!one_piece(rp, r.leg, at, min_t(sector_t, rp->piece, len - at)))
+	while (next_request(rp, &r)) {
+		/* What a target has may be older than what a caller has read beside the bad place. */
+		sectors = repair_from_target(rp, r.leg) && !test_knob(repairs_beside) ?
+			  rp->block : rp->piece;
+		for (at = round_down(r.start, sectors); at <= r.last; at += sectors)
+			if (!one_piece(rp, r.leg, at, min_t(sector_t, sectors, len - at)))
 				break;
+	}
 }
 
 unsigned int repair_piece_sectors(const struct repair *rp)
@@ -326,12 +332,13 @@ struct repair *repair_create(struct mirror *m)
 	rp->m = m;
 	spin_lock_init(&rp->lock);
 	INIT_WORK(&rp->work, repair_work);
-	rp->piece = PIECE_MIN;
+	rp->block = 1;
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		if (m->legs[leg].dev)
-			rp->piece = max(rp->piece, bdev_physical_block_size(leg_bdev(&m->legs[leg]))
+			rp->block = max(rp->block, bdev_physical_block_size(leg_bdev(&m->legs[leg]))
 						   >> SECTOR_SHIFT);
-	rp->piece = min(rp->piece, IO_MAX_SECTORS);
+	rp->block = min(rp->block, IO_MAX_SECTORS);
+	rp->piece = max(rp->block, PIECE_MIN);
 	rp->chunk = chunk_create(m, rp->piece, NULL);
 	rp->wq = alloc_ordered_workqueue("lockstep-repair", WQ_MEM_RECLAIM);
 	if (!rp->chunk || !rp->wq) {

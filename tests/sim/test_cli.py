@@ -57,10 +57,16 @@ def test_by_the_command(scenario: str) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("part", ["resync", "area", "read", "reload"])
+@pytest.mark.parametrize("part", ["resync", "area", "read", "reload", "beside"])
 def test_a_bad_sector_behind_a_crash(part: str) -> None:
     run = lab("cli_crash.py", part, options=("--sim-timeout", "600"))
     assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+def test_a_repair_behind_a_crash_takes_back_what_was_read() -> None:
+    run = lab("cli_crash.py", "beside", options=knobs("dm_lockstep", "repairs_beside"))
+    assert run.rc == 1 and "what was acknowledged" in run.stderr, run.text
 
 
 @pytest.mark.control

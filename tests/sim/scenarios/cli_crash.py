@@ -2,7 +2,8 @@
 """A crash of the primary, and then a bad sector of the local disk in a region that had just been
 written: the remote leg has all that was acknowledged there, so nothing is lost. The resync mends
 it; `area`: that may be many sectors; `read`: a caller who reads there before the resync has come
-to it; `reload`: likewise behind `lockstep set`, by a new table.
+to it; `reload`: likewise behind `lockstep set`, by a new table; `beside`: what is newer on the local
+disk, in the sectors beside it, stays.
 
 Control: with dm_lockstep.test_crash_forgets=1 the place can't be read, and the resync stalls.
 """
@@ -16,7 +17,7 @@ from mirrorlab import Leg
 REGION = 2048  # sectors
 AT, COUNT, BAD = 3 * REGION + 1024, 256, 3 * REGION + 1100
 
-(part,) = base.words(1, ("resync", "area", "read", "reload"))
+(part,) = base.words(1, ("resync", "area", "read", "reload", "beside"))
 one, two = Leg("one"), Leg("two")
 pace = [] if part in ("resync", "area") else ["--resync-rate", "64", "--resync-least", "0"]
 clilab.good("create", "m", one.node, two.node, "--yes", "--assume-clean", *pace)
@@ -36,6 +37,12 @@ for leg, image in zip((one, two), images, strict=True):
     with blk.Disk(leg.disk.node) as raw:
         for at in range(0, leg.disk.sectors, 2048):
             raw.write(at, image[at * blk.SECTOR : (at + 2048) * blk.SECTOR])
+if part == "beside":
+    # It was under way at the crash, and had reached the local disk.
+    with blk.Disk(one.disk.node) as raw:
+        raw.write(BAD - 3, blk.pattern("not acknowledged", 1))
+    at = (BAD - 3 - AT) * blk.SECTOR
+    want = want[:at] + blk.pattern("not acknowledged", 1) + want[at + blk.SECTOR :]
 one.bad_reads(BAD, AT + COUNT - 1 if part == "area" else BAD)
 clilab.good("assemble", "m")
 if part == "reload":
