@@ -19,10 +19,10 @@ static bool is_dead(const struct mirror *m)
 	return READ_ONCE(m->legs[LEG_REMOTE].dead);
 }
 
-static void on_the_way(struct window_class *c, struct read_item *r)
+static void on_the_way(const struct mirror *m, struct window_class *c, struct read_item *r)
 {
 	r->sent_at = ktime_get_ns();
-	window_add(c, r->part);
+	window_add(m, c, r->part);
 }
 
 /* Is there room for the next part? */
@@ -50,7 +50,7 @@ void read_window_give(struct mirror *m, struct read_item *r)
 	now = is_dead(m) || test_knob(reads_at_once) ||
 	      (list_empty(&c->parked) && has_room(m, r));
 	if (now) {
-		on_the_way(c, r);
+		on_the_way(m, c, r);
 	} else {
 		list_add_tail(&r->item.link, &c->parked);
 		count(&m->counters, COUNT_PARKED);
@@ -69,7 +69,7 @@ static bool unpark(struct mirror *m, struct list_head *items)
 
 	if (!first || !has_room(m, of_item(first)))
 		return false;
-	on_the_way(c, of_item(first));
+	on_the_way(m, c, of_item(first));
 	list_move_tail(&first->link, items);
 	return true;
 }
@@ -96,7 +96,7 @@ static bool returned(struct mirror *m, struct read_item *r, bool good)
 	/* Who has given it up has dropped what was parked, and doesn't look again. */
 	if (unlikely(more && is_dead(m))) {
 		r->part = r->bytes - r->done;
-		on_the_way(c, r);
+		on_the_way(m, c, r);
 		list_move_tail(&r->item.link, &items);
 	}
 	while (!is_dead(m) && unpark(m, &items))
@@ -124,6 +124,7 @@ void read_window_drop(struct mirror *m)
 
 	spin_lock_irq(&w->lock);
 	list_splice_init(&w->class.parked, &items);
+	window_leave(&w->class);
 	spin_unlock_irq(&w->lock);
 	list_for_each_entry_safe(item, next, &items, link)
 		item->ops->drop(item);

@@ -29,13 +29,15 @@ static unsigned int bytes_of(const struct write *run)
 	return run->part[LEG_REMOTE].size;
 }
 
+/* How many mirrors share the wire, as far as is known, with this one. */
+static unsigned int sharers(const struct window_class *c)
+{
+	return test_knob(windows_apart) ? 1 : atomic_read(&busy[c->kind]) + !c->counted;
+}
+
 size_t window_limit(const struct window_class *c)
 {
-	unsigned int others = atomic_read(&busy[c->kind]) - !!c->bytes;
-
-	if (test_knob(windows_apart))
-		others = 0;
-	return max(c->limit / (others + 1), min(c->limit, c->least));
+	return max(c->limit / sharers(c), min(c->limit, c->least));
 }
 
 bool window_room(const struct window_class *c, size_t bytes)
@@ -45,11 +47,21 @@ bool window_room(const struct window_class *c, size_t bytes)
 	return !c->bytes || (c->bytes < limit && bytes <= limit - c->bytes);
 }
 
-void window_add(struct window_class *c, unsigned int bytes)
+void window_add(const struct mirror *m, struct window_class *c, unsigned int bytes)
 {
-	if (!c->bytes && bytes)
+	/* What is sent to a dead leg is dropped, or hangs there. */
+	if (!c->counted && !READ_ONCE(m->legs[LEG_REMOTE].dead)) {
+		c->counted = true;
 		atomic_inc(&busy[c->kind]);
+	}
 	c->bytes += bytes;
+}
+
+void window_leave(struct window_class *c)
+{
+	if (c->counted)
+		atomic_dec(&busy[c->kind]);
+	c->counted = false;
 }
 
 void window_wake(struct window_class *c)
@@ -65,7 +77,7 @@ void window_wake(struct window_class *c)
 static void on_the_way(struct window_class *c, struct write *run, u64 now)
 {
 	run->sent_at = now;
-	window_add(c, bytes_of(run));
+	window_add(run->m, c, bytes_of(run));
 }
 
 bool window_take(struct mirror *m, struct write **runs, unsigned int nr)
@@ -140,11 +152,13 @@ static u64 aim(const struct mirror *m, const struct window_class *c)
 /* It has taken too long: was it in the queue? Then halve that. */
 static void late(struct mirror *m, struct window_class *c, u64 sent_at, u64 now)
 {
+	size_t limit = window_limit(c);
+
 	/* It has seen a longer queue than there is now. */
 	if (sent_at < c->halved)
 		return;
-	if (c->limit > c->least) {
-		c->limit = max(c->limit / 2, c->least);
+	if (limit > c->least) {
+		c->limit = max(limit / 2, c->least) * sharers(c);
 		c->halved = now;
 		count(&m->counters, COUNT_WINDOW_HALVED);
 	} else {
@@ -156,19 +170,23 @@ void window_back(struct mirror *m, struct window_class *c, unsigned int bytes, u
 {
 	u64 now = ktime_get_ns(), took = now - sent_at;
 	size_t old = c->limit;
+	unsigned int n;
 
 	if (c->bytes > c->first || !list_empty(&c->parked))
 		c->used = now;
 	c->bytes -= bytes;
-	if (!c->bytes && bytes)
-		atomic_dec(&busy[c->kind]);
+	n = sharers(c);
 	if (took > clamp(WINDOW_LONE * c->lone, aim(m, c), aim(m, c) * c->part / 2)) {
 		late(m, c, sent_at, now);
 	} else {
 		c->lone = min(c->lone, took);
+		/* Its part of the limit grows by that. */
 		if (!list_empty(&c->parked))
-			c->limit += c->halved ? bytes / 8 : bytes;
+			c->limit = max(c->limit, window_limit(c) * n) +
+				   (c->halved ? bytes / 8 : bytes) * n;
 	}
+	if (!c->bytes)
+		window_leave(c);
 	if (c->limit != old)
 		trace_lockstep_window(m, c->limit, c->bytes, took);
 }
@@ -204,8 +222,10 @@ void window_drop(struct mirror *m, struct list_head *items)
 	enum window_kind id;
 
 	lockdep_assert_held(&m->writes.lock);
-	for (id = 0; id < WINDOWS; id++)
+	for (id = 0; id < WINDOWS; id++) {
 		list_splice_tail_init(&class_of(m, id)->parked, items);
+		window_leave(class_of(m, id));
+	}
 }
 
 void window_class_init(struct window_class *c, enum window_kind kind, size_t first, size_t least,

@@ -84,8 +84,9 @@ enum window_kind {
 
 struct window_class {
 	enum window_kind kind;
+	bool counted;			/* among the host's mirrors that have some on the way */
 	size_t bytes;			/* on the way */
-	size_t limit;			/* of them */
+	size_t limit;			/* of them, and of other mirrors' */
 	size_t first, least;		/* of the limit */
 	unsigned int part;		/* of remote_timeout */
 	u64 halved;			/* ktime, ns; 0: never */
@@ -105,7 +106,10 @@ size_t window_limit(const struct window_class *c);
 bool __must_check window_room(const struct window_class *c, size_t bytes);
 
 /* They are. Likewise. */
-void window_add(struct window_class *c, unsigned int bytes);
+void window_add(const struct mirror *m, struct window_class *c, unsigned int bytes);
+
+/* The leg is dead: what hangs there is no matter for other mirrors. Likewise. */
+void window_leave(struct window_class *c);
 
 /* Something new is to go: is the limit of another time? Likewise. */
 void window_wake(struct window_class *c);
