@@ -19,6 +19,7 @@ static struct {
 	.bound = {
 		.room = __WAIT_QUEUE_HEAD_INITIALIZER(host.bound.room),
 		.lock = __SPIN_LOCK_UNLOCKED(host.bound.lock),
+		.waiting = LIST_HEAD_INIT(host.bound.waiting),
 		.limit = AGAIN_FIRST,
 	},
 	.turns = LIST_HEAD_INIT(host.turns),
@@ -31,16 +32,20 @@ void again_init(struct mirror *m)
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		init_waitqueue_head(&m->again[leg].room);
 		spin_lock_init(&m->again[leg].lock);
+		INIT_LIST_HEAD(&m->again[leg].waiting);
 		m->again[leg].limit = AGAIN_FIRST;
 	}
 }
 
-static bool room(const struct again_bound *b, unsigned int bytes)
+static bool room(const struct again_bound *b, const struct again_turn *turn)
 {
-	return !b->bytes || b->bytes + bytes <= b->limit || test_knob(again_at_once);
+	if (test_knob(again_at_once))
+		return true;
+	return list_first_entry(&b->waiting, struct again_turn, link) == turn &&
+	       (!b->bytes || b->bytes + turn->bytes <= b->limit);
 }
 
-static bool host_room(unsigned int bytes)
+static bool host_room(const struct again_turn *turn)
 {
 	struct again_turn *oldest;
 
@@ -51,35 +56,39 @@ static bool host_room(unsigned int bytes)
 		list_del_init(&oldest->link);
 		host.bound.bytes -= oldest->bytes;
 	}
-	return room(&host.bound, bytes);
+	return room(&host.bound, turn);
 }
 
 static void enter_host(const struct leg *leg, struct again_turn *turn)
 {
 	spin_lock_irq(&host.bound.lock);
+	list_add_tail(&turn->link, &host.bound.waiting);
 	/* Nobody wakes for one that has become stuck, or for a leg that has died. */
 	while (!wait_event_lock_irq_timeout(host.bound.room,
-					    host_room(turn->bytes) || READ_ONCE(leg->dead),
+					    host_room(turn) || READ_ONCE(leg->dead),
 					    host.bound.lock, HZ))
 		;
 	host.bound.bytes += turn->bytes;
 	turn->began = ktime_get_ns();
-	list_add_tail(&turn->link, &host.turns);
+	list_move_tail(&turn->link, &host.turns);
 	spin_unlock_irq(&host.bound.lock);
+	wake_up_all(&host.bound.room);	/* there may be room for the next one */
 }
 
 void again_enter(struct mirror *m, enum leg_id leg, struct again_turn *turn, unsigned int bytes)
 {
 	struct again_bound *own = &m->again[leg];
 
-	INIT_LIST_HEAD(&turn->link);
 	turn->bytes = bytes;
 	spin_lock_irq(&own->lock);
+	list_add_tail(&turn->link, &own->waiting);
 	/* A queue of minutes is no hung task. */
-	while (!wait_event_lock_irq_timeout(own->room, room(own, bytes), own->lock, HZ))
+	while (!wait_event_lock_irq_timeout(own->room, room(own, turn), own->lock, HZ))
 		;
 	own->bytes += bytes;
+	list_del_init(&turn->link);
 	spin_unlock_irq(&own->lock);
+	wake_up_all(&own->room);
 	turn->began = ktime_get_ns();
 	if (leg == LEG_REMOTE && !test_knob(again_apart))
 		enter_host(&m->legs[leg], turn);
@@ -87,7 +96,7 @@ void again_enter(struct mirror *m, enum leg_id leg, struct again_turn *turn, uns
 
 static void follow(struct again_bound *b, unsigned int bytes, bool late)
 {
-	bool others = wq_has_sleeper(&b->room);
+	bool others = !list_empty(&b->waiting);
 
 	if (!b->bytes && !others)
 		b->limit = AGAIN_FIRST;

@@ -17,7 +17,8 @@
  *
  * Ways out: of the mirror's, that the leg is given up (transfer.h). A leg without a timeout isn't;
  * so the host's doesn't count what has been under way for AGAIN_STUCK, and that is how long a leg
- * that hangs holds the reads of other mirrors. Nothing waits there for a dead leg.
+ * that hangs holds the reads of other mirrors. Nothing waits there for a dead leg. Each is in turn,
+ * so behind others by a slow wire, which have one part each, it waits for theirs.
  *
  * Locking: each bound has its own spinlock; nothing is taken within it.
  */
@@ -45,13 +46,13 @@ struct mirror;
 struct again_bound {
 	wait_queue_head_t room;
 	spinlock_t lock;		/* guards the rest */
+	struct list_head waiting;	/* again_turns, the first one is the next */
 	unsigned int bytes;		/* under way */
 	unsigned int limit;		/* of them; if nothing else is, one may have more */
 };
 
-/* One that is under way. */
 struct again_turn {
-	struct list_head link;		/* of the host's; empty: isn't counted there */
+	struct list_head link;		/* it waits, or the host counts it */
 	u64 began;			/* ktime, ns */
 	unsigned int bytes;
 };
