@@ -182,7 +182,7 @@ static void retry_work(struct work_struct *work)
 	int r;
 
 	if (io->mends)
-		repair_now(io->m->repair, io->leg, io->iter.bi_sector, last_of(&io->iter));
+		repair_now(io->m->repair, io->leg, io->iter.bi_sector, last_of(&io->iter), true);
 	r = read_again(io);
 	bio->bi_iter = io->iter;
 	/* The leg may have said nothing at all. */

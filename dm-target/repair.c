@@ -2,7 +2,9 @@
 #include "repair.h"
 
 #include <linux/ktime.h>
+#include <linux/mutex.h>
 #include <linux/slab.h>
+#include <linux/wait.h>
 #include <linux/workqueue.h>
 
 #include "chunk.h"
@@ -32,7 +34,11 @@ struct repair {
 	struct workqueue_struct *wq;
 	struct work_struct work;
 	unsigned int piece, block;	/* sectors; a physical one */
-	struct chunk *chunk;		/* the worker's */
+
+	struct mutex one;		/* request at a time: what follows */
+	struct chunk *chunk;
+	bool waited_for;		/* by a caller's read */
+	wait_queue_head_t free;		/* @one may be */
 
 	spinlock_t lock;		/* what follows; innermost */
 	bool running;
@@ -85,7 +91,7 @@ static bool note_bad(struct repair *rp, enum leg_id leg, sector_t start)
 	return young >= REPAIR_BAD_MAX;
 }
 
-static bool take(struct repair *rp, enum leg_id leg, sector_t start, sector_t last)
+void repair_request(struct repair *rp, enum leg_id leg, sector_t start, sector_t last)
 {
 	const struct request *r;
 	unsigned long flags;
@@ -104,23 +110,8 @@ static bool take(struct repair *rp, enum leg_id leg, sector_t start, sector_t la
 		taken = true;
 	}
 	spin_unlock_irqrestore(&rp->lock, flags);
-	return taken;
-}
-
-void repair_request(struct repair *rp, enum leg_id leg, sector_t start, sector_t last)
-{
-	if (!take(rp, leg, start, last))
+	if (!taken)
 		count(&rp->m->counters, COUNT_REPAIRS_DROPPED);
-}
-
-void repair_now(struct repair *rp, enum leg_id leg, sector_t start, sector_t last)
-{
-	bool taken;
-
-	do {
-		taken = take(rp, leg, start, last);
-		flush_work(&rp->work);
-	} while (!taken && READ_ONCE(rp->running));
 }
 
 static bool next_request(struct repair *rp, struct request *r)
@@ -165,7 +156,8 @@ static bool may_repair(struct repair *rp, enum leg_id leg)
 	bool may;
 
 	spin_lock_irq(&m->lock);
-	may = READ_ONCE(rp->running) && m->standing == TOGETHER && !m->read_only &&
+	may = (READ_ONCE(rp->running) || rp->waited_for) &&
+	      m->standing == TOGETHER && !m->read_only &&
 	      (region_map_current(&m->map, m->map.target, range->start, range->last) ||
 	       from_target(m, leg));
 	spin_unlock_irq(&m->lock);
@@ -270,22 +262,54 @@ static bool one_piece(struct repair *rp, enum leg_id leg, sector_t start, unsign
 	return outcome == BAD;
 }
 
+/* Needs @one. */
+static void work_off(struct repair *rp, const struct request *r)
+{
+	sector_t len = rp->m->map.len, at;
+	unsigned int sectors;
+
+	/* What a target has may be older than what a caller has read beside the bad place. */
+	sectors = repair_from_target(rp, r->leg) && !test_knob(repairs_beside) ? rp->block :
+										rp->piece;
+	for (at = round_down(r->start, sectors); at <= r->last; at += sectors)
+		if (!one_piece(rp, r->leg, at, min_t(sector_t, sectors, len - at)))
+			break;
+}
+
+/* A queue of minutes is no hung task. */
+static void lock_one(struct repair *rp)
+{
+	while (!wait_event_timeout(rp->free, mutex_trylock(&rp->one), HZ))
+		;
+}
+
+static void unlock_one(struct repair *rp)
+{
+	mutex_unlock(&rp->one);
+	wake_up(&rp->free);
+}
+
 static void repair_work(struct work_struct *work)
 {
 	struct repair *rp = container_of(work, struct repair, work);
-	sector_t len = rp->m->map.len;
-	unsigned int sectors;
 	struct request r;
-	sector_t at;
 
 	while (next_request(rp, &r)) {
-		/* What a target has may be older than what a caller has read beside the bad place. */
-		sectors = repair_from_target(rp, r.leg) && !test_knob(repairs_beside) ?
-			  rp->block : rp->piece;
-		for (at = round_down(r.start, sectors); at <= r.last; at += sectors)
-			if (!one_piece(rp, r.leg, at, min_t(sector_t, sectors, len - at)))
-				break;
+		lock_one(rp);
+		work_off(rp, &r);
+		unlock_one(rp);
 	}
+}
+
+void repair_now(struct repair *rp, enum leg_id leg, sector_t start, sector_t last, bool read)
+{
+	const struct request r = { leg, start, last };
+
+	lock_one(rp);
+	rp->waited_for = read;
+	work_off(rp, &r);
+	rp->waited_for = false;
+	unlock_one(rp);
 }
 
 unsigned int repair_piece_sectors(const struct repair *rp)
@@ -331,6 +355,8 @@ struct repair *repair_create(struct mirror *m)
 		return NULL;
 	rp->m = m;
 	spin_lock_init(&rp->lock);
+	mutex_init(&rp->one);
+	init_waitqueue_head(&rp->free);
 	INIT_WORK(&rp->work, repair_work);
 	rp->block = 1;
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)

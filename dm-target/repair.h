@@ -62,10 +62,10 @@ void repair_destroy(struct repair *rp);
 void repair_request(struct repair *rp, enum leg_id leg, sector_t start, sector_t last);
 
 /*
- * Likewise, in process context, and wait for the end of it: the sectors are read again then. A
- * repair that is paused does nothing.
+ * Likewise, in process context, and it has been tried when this returns: the sectors are read again
+ * then. @read: a caller's read waits for it, so it is done in a suspend, too, which waits for that.
  */
-void repair_now(struct repair *rp, enum leg_id leg, sector_t start, sector_t last);
+void repair_now(struct repair *rp, enum leg_id leg, sector_t start, sector_t last, bool read);
 
 /* May what this leg, a source, can't give be taken from the target? Any context. */
 bool repair_from_target(struct repair *rp, enum leg_id leg);

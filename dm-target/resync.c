@@ -392,9 +392,9 @@ static int copy_or_repair(struct resync_job *job, sector_t start, unsigned int s
 		chunk_lock(job->chunk, start, sectors);
 		r = copy_chunk(job, again);
 		chunk_unlock(job->chunk);
-		if (!r || again || !repair_from_target(rp, source))
+		if (!r || r == -EINTR || again || !repair_from_target(rp, source))
 			return r;
-		repair_now(rp, source, start, start + sectors - 1);
+		repair_now(rp, source, start, start + sectors - 1, false);
 		again = true;
 	}
 }

@@ -2,8 +2,8 @@
 """A crash of the primary, and then a bad sector of the local disk in a region that had just been
 written: the remote leg has all that was acknowledged there, so nothing is lost. The resync mends
 it; `area`: that may be many sectors; `read`: a caller who reads there before the resync has come
-to it; `reload`: likewise behind `lockstep set`, by a new table; `beside`: what is newer on the local
-disk, in the sectors beside it, stays.
+to it; `reload`: likewise behind `lockstep set`, by a new table; `beside`: what is newer on the
+local disk, in the sectors beside it, stays.
 
 Control: with dm_lockstep.test_crash_forgets=1 the place can't be read, and the resync stalls.
 """
