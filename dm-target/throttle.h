@@ -12,7 +12,8 @@
  * Idle: the application has been quiet for four times its longest recent pause
  *	(at least THROTTLE_QUIET_MIN, at most _MAX). All jobs go at once. Chunks
  *	are so large that one takes less than THROTTLE_IDLE_CHUNK more than the
- *	fastest did: that is what the first I/O after the pause may have to wait.
+ *	fastest did, since the least ones took longer: that is what the first I/O after the pause
+ *	may have to wait.
  * Polite: otherwise. One chunk at a time, and only where no I/O is in flight nor
  *	was a moment ago. Its size is such that its transfer on a leg takes not
  *	much longer than the application's own I/O there; the nearer to that

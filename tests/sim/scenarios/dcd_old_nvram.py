@@ -25,6 +25,16 @@ def image(node: str) -> bytes:
         return disk.read(0, disk.sectors)
 
 
+def put_nvram(box: Box, content: bytes) -> None:
+    with blk.Disk(box.view) as nvram:
+        nvram.write(0, content)
+
+
+def is_refused(box: Box) -> None:
+    with base.refused("an older NVRAM", errno.EUCLEAN, kernel="is of an earlier time"):
+        box.open()
+
+
 def tool(box: Box, command: str, *words: str) -> tuple[int, dict[str, Any]]:
     sets = ("--data", box.data.node, "--log", box.log.node, "--nvram", box.view, "--json")
     done = subprocess.run([TOOL, command, *sets, *words], capture_output=True, text=True,
@@ -54,18 +64,15 @@ def part(what: str) -> None:
         box.close()
         box.power_on()
     right = image(box.view)
-    with blk.Disk(box.view) as nvram:
-        nvram.write(0, old)
-    with base.refused("an older NVRAM", errno.EUCLEAN, kernel="is of an earlier time"):
-        box.open()
+    put_nvram(box, old)
+    is_refused(box)
     for command in ("check", "recover", "retire"):
         code, said = tool(box, command)
         base.expect(code, f"dcd {command} took an older NVRAM")
         base.equal(said["reason"], "nvram_older", f"dcd {command}")
     code, said = tool(box, "recover", "--salvage", "--dry-run")
     base.equal((code, said["may_be_missing"]), (3, None), "losses that nobody can count")
-    with blk.Disk(box.view) as nvram:
-        nvram.write(0, right)
+    put_nvram(box, right)
     with box.disk() as disk:
         base.expect(disk.read(0, PART) == model.bytes[: PART * blk.SECTOR], "what was written")
     box.away()
@@ -104,15 +111,13 @@ def salvaged() -> None:
     for boot in ("first", "second"):
         with lio.look(box.open()) as node, blk.Disk(node) as disk:
             filled(disk, model, 0, 40, boot, 8)
-            disk.flush()
-            time.sleep(5)
+            box.says("0 in use", "all to be in the log")
             media.cut(SITE, base.SEED)
         box.close()
         box.power_on()
         if boot == "first":
             old = image(box.view)
-    with blk.Disk(box.view) as nvram:
-        nvram.write(0, old)
+    put_nvram(box, old)
     code, said = tool(box, "recover", "--salvage")
     base.equal((code, said["may_be_missing"]), (3, None), "losses that nobody can count")
     with blk.Disk(box.data.node, write=False) as disk:
@@ -126,7 +131,7 @@ def untold() -> None:
     model = Model(box.data.sectors)
     with lio.look(box.open()) as node, blk.Disk(node) as disk:
         filled(disk, model, 0, PART, "first", 8)
-        time.sleep(5)  # it is in the log
+        box.says("0 in use", "all to be in the log")
         media.cut(SITE, base.SEED)
     box.close()
     box.power_on()
@@ -134,17 +139,15 @@ def untold() -> None:
     box.log.fail_writes()
     with lio.look(box.open()) as node, blk.Disk(node) as disk:
         box.log.heal()
-        time.sleep(30)
+        base.until(lambda: box.count("superblocks"), "the log to be told")
         box.log.fail_writes()  # so that only the NVRAM has it
         filled(disk, model, 0, 8, "the last one", 8)
         media.cut(SITE, base.SEED)
     box.close()
     box.log.heal()
     box.power_on()
-    with blk.Disk(box.view) as nvram:
-        nvram.write(0, old)
-    with base.refused("an older NVRAM", errno.EUCLEAN, kernel="is of an earlier time"):
-        box.open()
+    put_nvram(box, old)
+    is_refused(box)
     box.away()
 
 
@@ -172,8 +175,7 @@ def retired() -> None:
     before = image(box.view)
     for _ in range(5):
         base.equal(tool(box, "retire")[0], 0, "exit code of dcd retire")
-        with blk.Disk(box.view) as nvram:
-            nvram.write(0, before)
+        put_nvram(box, before)
     with base.refused("a log that is retired", errno.EMEDIUMTYPE, kernel="retired"):
         box.open()
     box.away()

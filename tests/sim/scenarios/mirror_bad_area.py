@@ -60,9 +60,9 @@ for m in hung:
     dm.message(m.name, "remote_timeout 0")
     dm.suspend("r0", flush=False)
 held = [Beside(partial(read, m, 0)) for m in hung]
-if held:
-    time.sleep(1)
-    mirrors = mirrors[1:]
+for m in hung:
+    base.until(lambda: m.status().local_errors, "the reader to be tried again")  # noqa: B023
+mirrors = mirrors[len(hung) :]
 over = threading.Event()
 writing = [Beside(partial(write, m, over)) for m in mirrors]
 reading = [Beside(partial(read, m, first)) for m in mirrors for first in range(READERS)]
