@@ -8,7 +8,7 @@
 
 #include "../../dm-target/tools/json.h"
 #include "lost.h"
-#include "set.h"
+#include "set-text.h"
 #include "wounded.h"
 
 enum { WHOLE = 0, DAMAGED = 4, FAILED = 8 };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "../../dm-target/tools/json.h"
-#include "set.h"
+#include "set-text.h"
 
 static const char *type_name(const struct set *s, const struct group *g, u32 number)
 {

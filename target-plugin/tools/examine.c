@@ -2,7 +2,7 @@
 #include <inttypes.h>
 
 #include "../../dm-target/tools/json.h"
-#include "set.h"
+#include "set-text.h"
 
 static void super_text(const struct dcd_super *s, int copy, bool valid)
 {

@@ -10,7 +10,7 @@
 
 #include "../../dm-target/tools/json.h"
 #include "mark.h"
-#include "set.h"
+#include "set-text.h"
 
 static int write_super(const struct device *log, struct dcd_super *s)
 {

@@ -2,8 +2,8 @@
 # The command dcd; static, so that the labs' guests have it too.
 DCD_PURE := $(addprefix target-plugin/,parse.c segment.c moves.c plan.c leg.c) dm-target/super.c \
 	dm-target/tools/port.c
-DCD_TOOL := $(addprefix target-plugin/tools/,dcd.c format.c examine.c check.c dump.c recover.c retire.c salvage.c lost.c wounded.c mark.c set.c \
-	device.c progress.c) dm-target/tools/json.c
+DCD_TOOL := $(addprefix target-plugin/tools/,dcd.c format.c examine.c check.c dump.c recover.c retire.c salvage.c lost.c \
+	wounded.c mark.c set.c set-text.c device.c progress.c) dm-target/tools/json.c
 BINS += build/bin/dcd
 UNIT_TESTS += target-plugin/tools/test
 

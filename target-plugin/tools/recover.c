@@ -13,6 +13,7 @@
 #include "progress.h"
 #include "recover.h"
 #include "salvage.h"
+#include "set-text.h"
 #include "wounded.h"
 
 static int write_entry(struct set *s, const u8 *seg, const struct dcd_entry *n)

@@ -12,7 +12,7 @@
 #include "mark.h"
 #include "recover.h"
 #include "salvage.h"
-#include "set.h"
+#include "set-text.h"
 
 /* All copies: if one were left, damage to the others would bring the log back to life. */
 static int seal(struct set *s)

@@ -135,15 +135,4 @@ int set_put_header(struct set *s, unsigned int copy);
 
 /* What recovery does with end records that aren't right, before it writes the header. */
 int set_mend_ends(struct set *s);
-/* After a walk: "may_be_missing" of the open JSON object, null: any number. */
-void set_missing_json(const struct set *s);
-
-/* Objects "log", "nvram" of the open JSON object; the same as text. */
-void set_json(const struct set *s);
-void set_text(const struct set *s);
-
-/* Prints 32 hex digits and a NUL. */
-void uuid_text(const u8 *uuid, char text[33]);
-const char *copy_name(enum dcd_copy copy);
-
 #endif
