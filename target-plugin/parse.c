@@ -456,7 +456,7 @@ int dcd_header_text(const struct dcd_header_found *f, char *buf, size_t size)
 	case DCD_BLANK:
 	case DCD_NO_MAGIC:
 	case DCD_BAD_CRC:
-		return scnprintf(buf, size, "the NVRAM has no valid DCD header (%s): wrong NVRAM? `dcd format` makes one together with a new log, and gives up what that log has",
+		return scnprintf(buf, size, "the NVRAM has no valid DCD header (%s): wrong NVRAM? If it is the right one, dcd recover --salvage takes what is in it by the log's word. `dcd format` makes one together with a new log, and gives up what that log has",
 				 f->reason == DCD_BLANK ? "it is blank" :
 				 f->reason == DCD_BAD_CRC ? "both copies are damaged" :
 				 "it is something else's");

@@ -95,6 +95,8 @@ void lost_text(const struct set *s)
 		puts("lost: what only the log had; which sectors isn't known");
 	if (s->nvram_lost)
 		puts("lost: what only the NVRAM had");
+	if (s->header_lost)
+		puts("lost: the NVRAM's header, which knew the newest entry: any number of the newest ones may be missing");
 }
 
 void lost_json(const struct set *s)
@@ -115,4 +117,5 @@ void lost_json(const struct set *s)
 	json_close(']');
 	json_bool("nvram_lost", s->nvram_lost);
 	json_bool("log_lost", s->log_lost);
+	json_bool("nvram_header_lost", s->header_lost);
 }

@@ -142,11 +142,10 @@ int command_recover(const struct options *o)
 	struct set s;
 	int r = set_open(&s, o, !o->dry_run);
 
-	if (!r && !s.nvram_lost && !s.log_lost && !s.moves_lost)
+	if (!r && !set_part_lost(&s))
 		r = set_recover(&s, o, &found);
 	if (o->salvage && !s.failed && s.buf && s.plan.refusal != DCD_REFUSE_NEWER &&
-	    (s.plan.want == DCD_REFUSED || s.nvram_lost || s.log_lost || s.moves_lost || s.n_lost ||
-	     s.n_closed)) {
+	    (s.plan.want == DCD_REFUSED || set_part_lost(&s) || s.n_lost || s.n_closed)) {
 		if (*s.reason)
 			fprintf(stderr, "dcd: %s\n", s.message);
 		s.reason = "";
@@ -154,8 +153,7 @@ int command_recover(const struct options *o)
 		r = set_salvage(&s, o->dry_run, o->force, &found);
 	}
 	say(&s, o, &found);
-	r = r ? 1 : s.n_lost || s.nvram_lost || s.log_lost || s.moves_lost || s.plan.missing ?
-	    LOSSES : 0;
+	r = r ? 1 : s.n_lost || set_part_lost(&s) || s.plan.missing ? LOSSES : 0;
 	set_close(&s);
 	return r;
 }

@@ -12,7 +12,9 @@
  * Without the log nobody knows which of the NVRAM's entries are on the data disk already, and
  * which of those were written over there by entries that NVRAM has no more. But NVRAM forgets
  * the oldest first. So of entries without a gap up to the newest, each block's newest version is
- * among them, and they may be written over whatever is there; those before a gap may not.
+ * among them, and they may be written over whatever is there; those before a gap may not. Without
+ * the NVRAM's header nobody knows whether the log had failed, and what went to the data disk past
+ * it: where it had, the gap is between its entries and those of NVRAM.
  *
  * Where one of the NVRAM's end records is damaged the other one may be the older one: entries above
  * it that join it without a gap count, whole batches, as they do in a recovery; and it is told how
@@ -289,19 +291,24 @@ static void lost_parts(struct salvage *v, size_t i)
 	free(over);
 }
 
-/* Without a log: those without a gap up to the newest. False: the newest aren't there. */
+/*
+ * Without a log, or the NVRAM's header: those without a gap up to the newest. False: the newest
+ * aren't there.
+ */
 static bool last_run(struct salvage *v)
 {
 	size_t from = v->n;
 
-	if (!v->n || v->found[v->n - 1].sequence != v->newest || !v->known)
+	if (!v->n || v->found[v->n - 1].sequence != v->newest || (v->s->log_lost && !v->known))
 		return v->newest <= v->applied;
 	while (from && (from == v->n ||
 			v->found[from - 1].sequence + 1 == v->found[from].sequence))
 		from--;
 	v->n -= from;
 	memmove(v->found, v->found + from, v->n * sizeof(*v->found));
-	v->applied = v->found[0].sequence - 1;
+	/* Without the log what was before that run may as well be on the data disk; else it is listed. */
+	if (v->s->log_lost)
+		v->applied = v->found[0].sequence - 1;
 	return true;
 }
 
@@ -422,8 +429,8 @@ static int write_all(struct salvage *v, bool dry, struct tally *done)
 static int refuse_newest(struct set *s)
 {
 	s->reason = "newest_entries_missing";
-	snprintf(s->message, sizeof(s->message), "%s: the newest entries can't be read, and without the log nothing tells what of the others is on the data disk already, or older than that: nothing is written",
-		 s->nvram.path);
+	snprintf(s->message, sizeof(s->message), "%s: the newest entries can't be read, and without the %s nothing tells what of the others is on the data disk already, or older than that: nothing is written",
+		 s->nvram.path, s->log_lost ? "log" : "NVRAM's header");
 	return -1;
 }
 
@@ -445,13 +452,13 @@ int set_salvage(struct set *s, bool dry, bool anyway, struct tally *done)
 	lost_none(s);	/* what a walk has found */
 	if (!look_everywhere(&v)) {
 		choose(&v);
-		if (s->log_lost && !last_run(&v)) {
+		if ((s->log_lost || s->header_lost) && !last_run(&v)) {
 			free(v.found);
 			return refuse_newest(s);
 		}
 		tell_missing(&v);
 		/* What the NVRAM had acknowledged since is nowhere, and nobody knows how much it is. */
-		if (old)
+		if (old || s->header_lost)
 			s->plan.missing = U64_MAX;
 		find_lost(&v);
 		find_guards(&v);

@@ -176,8 +176,21 @@ int set_mend_moves(struct set *s)
 	return 0;
 }
 
-/* @g: of the log; NULL: that is lost. */
-static int find_header(struct set *s, const struct dcd_geometry *g)
+/* Slots by the log's geometry; that the data disk has more than the log knows isn't said. */
+static void without_header(struct set *s, const struct dcd_geometry *g)
+{
+	struct dcd_nvram_header *h = &s->header.header;
+
+	memcpy(h->uuid, g->uuid, sizeof(h->uuid));
+	h->epoch = cpu_to_le64(g->epoch);
+	h->generation = s->super.super.generation;
+	h->bytes = cpu_to_le64(s->nvram.bytes);
+	s->header.reason = DCD_OK;
+	s->header_lost = true;
+}
+
+/* @g: of the log; NULL: that is lost. @salvage: the log's word does for a header. */
+static int find_header(struct set *s, const struct dcd_geometry *g, bool salvage)
 {
 	u8 unread[DCD_BLOCK >> SECTOR_SHIFT] = { 0 };
 	char text[512];
@@ -188,7 +201,10 @@ static int find_header(struct set *s, const struct dcd_geometry *g)
 	dcd_header_find(s->page, unread, s->nvram.bytes, g, &s->header);
 	if (s->header.reason && !(s->any && s->header.reason == DCD_RETIRED)) {
 		dcd_header_text(&s->header, text, sizeof(text));
-		return refuse(s, dcd_reason_name(s->header.reason), s->nvram.path, text);
+		if (!salvage || !g || s->header.header.magic)
+			return refuse(s, dcd_reason_name(s->header.reason), s->nvram.path, text);
+		fprintf(stderr, "dcd: %s: %s\n", s->nvram.path, text);
+		without_header(s, g);
 	}
 	return 0;
 }
@@ -201,7 +217,7 @@ static int without_log(struct set *s)
 
 	if (!s->has_data || !s->has_nvram)
 		return refuse(s, "log_missing", "", "without the log disk only an NVRAM can have something, and only a data disk can get it");
-	if (find_header(s, NULL))
+	if (find_header(s, NULL, false))
 		return -1;
 	memcpy(g->uuid, h->uuid, sizeof(g->uuid));
 	memcpy(s->super.super.uuid, h->uuid, sizeof(h->uuid));
@@ -250,7 +266,7 @@ static int open_set(struct set *s, const struct options *o, bool for_writing)
 		return refuse(s, "nvram_missing", s->log.path, "the log was formatted together with an NVRAM, which may have the newest writes: --nvram is needed");
 	if (!s->super.geometry.nvram && s->has_nvram)
 		return refuse(s, "nvram_foreign", s->log.path, "the log was formatted without NVRAM: wrong NVRAM, or wrong log disk?");
-	if (s->has_nvram && !s->log_lost && find_header(s, &s->super.geometry))
+	if (s->has_nvram && !s->log_lost && find_header(s, &s->super.geometry, o->salvage))
 		return -1;
 	if (s->has_nvram)
 		s->slots = dcd_slots(&s->super.geometry, le64_to_cpu(s->header.header.bytes));
@@ -276,6 +292,11 @@ int set_open_any(struct set *s, const struct options *o, bool for_writing)
 	memset(s, 0, sizeof(*s));
 	s->any = true;
 	return open_set(s, o, for_writing);
+}
+
+bool set_part_lost(const struct set *s)
+{
+	return s->log_lost || s->moves_lost || s->nvram_lost || s->header_lost;
 }
 
 void set_close(struct set *s)

@@ -50,6 +50,7 @@ struct set {
 	size_t n_lost;
 	bool salvaged;
 	bool nvram_lost;		/* there was one, and it wasn't given */
+	bool header_lost;		/* neither copy of its header is right: for salvage */
 	bool log_lost;			/* "none": the NVRAM alone, for salvage */
 };
 
@@ -73,6 +74,9 @@ int set_open(struct set *s, const struct options *o, bool for_writing);
 /* The same; one that was retired isn't refused. */
 int set_open_any(struct set *s, const struct options *o, bool for_writing);
 void set_close(struct set *s);
+
+/* Is a part of it lost as a whole, so that only salvage can take the rest? */
+bool set_part_lost(const struct set *s);
 
 /*
  * Calls @visit for each live group (@visit may be NULL) until it returns nonzero, which

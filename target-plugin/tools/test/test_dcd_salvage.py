@@ -141,3 +141,29 @@ def test_what_it_does_not_list_is_right(dcd: Path, tmp_path: Path) -> None:
             part = slice(n * SECTOR, (n + 1) * SECTOR)
             assert n in bad or data[part] == images.right[part], (case, n, told)
     assert listed > 10
+
+
+@pytest.mark.parametrize("page", [bytes(BLOCK), b"\x55" * BLOCK])
+def test_the_page_of_the_nvrams_headers(dcd: Path, tmp_path: Path, page: bytes) -> None:
+    """A block of 4 KiB has both copies of the header, and both end records; each slot is whole."""
+    images = after_a_cut(True)
+    images.put(23, bytes(SEGMENT))  # what was torn there
+    assert images.nvram is not None
+    images.nvram[:BLOCK] = page
+    data, told = salvaged(dcd, tmp_path, images)
+    assert data == bytes(images.right)
+    assert told["lost"] == [] and told["nvram_header_lost"] and told["may_be_missing"] is None
+
+
+def test_no_header_behind_a_log_that_had_failed(dcd: Path, tmp_path: Path) -> None:
+    """The header knew what went to the data disk past the log: what the log has may be older."""
+    images = after_a_cut(True)
+    assert images.nvram is not None
+    for sequence in range(21, 24):
+        images.put(sequence, bytes(SEGMENT))
+    images.slot(21 % 4, bytes(SEGMENT))
+    images.nvram[:BLOCK] = bytes(BLOCK)
+    first = 40 + sum(len(entries) for entries in history()[:4])
+    data, told = salvaged(dcd, tmp_path, images)
+    assert data == without(images, *range(44, first))
+    assert told["lost"] == [{"first_entry": 44, "last_entry": first - 1}]
