@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <linux/kernel.h>
+#include <linux/module.h>
 #include <linux/slab.h>
 
+#include "lockstep-test.h"
 #include "lun.h"
+
+TEST_KNOB(bool, zeroes_by_word, "whoever says so, the LUN says that what was unmapped reads as zeroes");
 
 /* What the engine tells, or zero while there is none. */
 static ssize_t show_counter(struct config_item *item, enum dcd_counter what, char *page)
@@ -91,9 +95,24 @@ static struct configfs_attribute *own[] = {
 	&lun_attr_stat_cache_bytes,
 };
 
-/* The core's, which doesn't ask what the disks can. */
-static struct configfs_attribute our_block_size;
-static ssize_t (*core_block_size_store)(struct config_item *item, const char *page, size_t count);
+/*
+ * The core's stores don't ask what the disks can. A saved configuration may be of before the data
+ * disk was moved to another one.
+ */
+static ssize_t block_size_store(struct config_item *item, const char *page, size_t count);
+static ssize_t unmap_zeroes_data_store(struct config_item *item, const char *page, size_t count);
+
+enum { OUR_BLOCK_SIZE, OUR_UNMAP_ZEROES, OURS };
+
+static struct guarded {
+	const char *name;
+	ssize_t (*store)(struct config_item *item, const char *page, size_t count);
+	ssize_t (*core_store)(struct config_item *item, const char *page, size_t count);
+	struct configfs_attribute attribute;
+} guarded[OURS] = {
+	[OUR_BLOCK_SIZE] = { .name = "block_size", .store = block_size_store },
+	[OUR_UNMAP_ZEROES] = { .name = "unmap_zeroes_data", .store = unmap_zeroes_data_store },
+};
 
 static ssize_t block_size_store(struct config_item *item, const char *page, size_t count)
 {
@@ -105,17 +124,42 @@ static ssize_t block_size_store(struct config_item *item, const char *page, size
 		       value, least);
 		return -EINVAL;
 	}
-	return core_block_size_store(item, page, count);
+	return guarded[OUR_BLOCK_SIZE].core_store(item, page, count);
+}
+
+static ssize_t unmap_zeroes_data_store(struct config_item *item, const char *page, size_t count)
+{
+	struct dcd_dev *d = lun_of_attribute(item);
+	struct dcd_topology t = {};
+	bool yes;
+
+	if (!kstrtobool(page, &yes) && yes && !test_knob(zeroes_by_word)) {
+		mutex_lock(&d->here);
+		if (d->engine)
+			dcd_topology(d->engine, &t);
+		mutex_unlock(&d->here);
+		if (!t.discards_to_zeroes) {
+			pr_err("dcd: %s: unmap_zeroes_data=1: what the data disk discards isn't known to read as zeroes, so it stays 0\n",
+			       lun_name(d));
+			return -EINVAL;
+		}
+	}
+	return guarded[OUR_UNMAP_ZEROES].core_store(item, page, count);
 }
 
 static struct configfs_attribute *with_our_store(struct configfs_attribute *core)
 {
-	if (strcmp(core->ca_name, "block_size"))
-		return core;
-	core_block_size_store = core->store;
-	our_block_size = *core;
-	our_block_size.store = block_size_store;
-	return &our_block_size;
+	struct guarded *g;
+
+	for (g = guarded; g < guarded + OURS; g++) {
+		if (strcmp(core->ca_name, g->name))
+			continue;
+		g->core_store = core->store;
+		g->attribute = *core;
+		g->attribute.store = g->store;
+		return &g->attribute;
+	}
+	return core;
 }
 
 struct configfs_attribute **lun_attributes(void)

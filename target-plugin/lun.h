@@ -71,9 +71,9 @@ static inline struct dcd_dev *lun_of_attribute(struct config_item *item)
 }
 
 /*
- * lun-stats.c: the attributes that all disks of LIO have (block_size no smaller than
- * the disks' blocks) and the engine's counters and state, stat_NAME, to read; NULL:
- * no memory. kfree() it after the backend's end.
+ * lun-stats.c: the attributes that all disks of LIO have (but for what the disks can't: blocks
+ * smaller than theirs, zeroes where something was unmapped) and the engine's counters and state,
+ * stat_NAME, to read; NULL: no memory. kfree() it after the backend's end.
  */
 struct configfs_attribute **lun_attributes(void);
 

@@ -25,3 +25,20 @@ def test_on_a_host_with_targetcli(scenario: str, kernel: str) -> None:
     # Each start of targetcli takes a second, on the checked kernel many.
     run = lab(f"{scenario}.py", kernel=kernel, options=("--timeout", "900"))
     assert run.rc == 0, run.text
+
+
+# A disk that discards and has no command that zeroes.
+DISCARDS = tuple(part for word in ("dev_size_mb=16", "lbpu=1", "lbprz=0", "lbpws=0")
+                 for part in ("--boot", f"scsi_debug.{word}"))  # fmt: skip
+
+
+def test_a_saved_configuration_says_nothing_of_another_data_disk() -> None:
+    run = lab("rtslib_moved.py", options=DISCARDS)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+def test_a_saved_configuration_that_is_believed_is_found() -> None:
+    knob = ("--param", "target_core_dcd.test_zeroes_by_word=1")
+    run = lab("rtslib_moved.py", options=(*DISCARDS, *knob))
+    assert run.rc == 1 and "old bytes are there again" in run.stderr, run.text

@@ -7,6 +7,7 @@ Space is given back where that can be true, and with 0 always.
 Args: 1 or 0: what the LUN has to say. The disk is scsi_debug's, by the kernel's arguments.
 """
 
+import errno
 from pathlib import Path
 
 from dcdlab import counters, format_log
@@ -33,6 +34,10 @@ format_log(data, log)
 store = lio.Backstore("dcd", "d", f"data={data},log={log},nvram=dram:battery,read_cache_bytes=0")
 base.equal(store.attribute("emulate_tpu"), "1", "whether the LUN takes UNMAP")
 base.equal(store.attribute("unmap_zeroes_data"), says, "what it says of what was unmapped")
+if says == "0":  # by a configuration of before the data disk was moved to this one
+    with base.refused("zeroes by word", errno.EINVAL, kernel="isn't known to read as zeroes"):
+        base.put(store.path / "attrib/unmap_zeroes_data", 1)
+    base.equal(store.attribute("unmap_zeroes_data"), "0", "what it says then")
 
 
 def destaged() -> None:
