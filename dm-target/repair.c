@@ -33,7 +33,7 @@ struct repair {
 	struct mirror *m;
 	struct workqueue_struct *wq;
 	struct work_struct work;
-	unsigned int piece, block;	/* sectors; a physical one */
+	unsigned int piece, block[LEGS];	/* sectors; what goes bad of a leg at a time */
 
 	struct mutex one;		/* request at a time: what follows */
 	struct chunk *chunk;
@@ -269,8 +269,8 @@ static void work_off(struct repair *rp, const struct request *r)
 	unsigned int sectors;
 
 	/* What a target has may be older than what a caller has read beside the bad place. */
-	sectors = repair_from_target(rp, r->leg) && !test_knob(repairs_beside) ? rp->block :
-										rp->piece;
+	sectors = repair_from_target(rp, r->leg) && !test_knob(repairs_beside) ?
+		  rp->block[r->leg] : rp->piece;
 	for (at = round_down(r->start, sectors); at <= r->last; at += sectors)
 		if (!one_piece(rp, r->leg, at, min_t(sector_t, sectors, len - at)))
 			break;
@@ -346,6 +346,19 @@ void repair_drain(struct repair *rp)
 	flush_workqueue(rp->wq);
 }
 
+/* What goes bad of @leg at a time, in sectors; the other one can be read by it. */
+static unsigned int block_of(const struct mirror *m, enum leg_id leg)
+{
+	const struct leg *bad = &m->legs[leg], *good = &m->legs[other_leg(leg)];
+	unsigned int bytes = SECTOR_SIZE;
+
+	if (bad->dev)
+		bytes = max(bytes, bdev_physical_block_size(leg_bdev(bad)));
+	if (good->dev)
+		bytes = max(bytes, bdev_logical_block_size(leg_bdev(good)));
+	return min(bytes >> SECTOR_SHIFT, IO_MAX_SECTORS);
+}
+
 struct repair *repair_create(struct mirror *m)
 {
 	struct repair *rp = kzalloc(sizeof(*rp), GFP_KERNEL);
@@ -358,13 +371,11 @@ struct repair *repair_create(struct mirror *m)
 	mutex_init(&rp->one);
 	init_waitqueue_head(&rp->free);
 	INIT_WORK(&rp->work, repair_work);
-	rp->block = 1;
-	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		if (m->legs[leg].dev)
-			rp->block = max(rp->block, bdev_physical_block_size(leg_bdev(&m->legs[leg]))
-						   >> SECTOR_SHIFT);
-	rp->block = min(rp->block, IO_MAX_SECTORS);
-	rp->piece = max(rp->block, PIECE_MIN);
+	rp->piece = PIECE_MIN;
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		rp->block[leg] = block_of(m, leg);
+		rp->piece = max(rp->piece, rp->block[leg]);
+	}
 	rp->chunk = chunk_create(m, rp->piece, NULL);
 	rp->wq = alloc_ordered_workqueue("lockstep-repair", WQ_MEM_RECLAIM);
 	if (!rp->chunk || !rp->wq) {

@@ -16,8 +16,8 @@
  * mirror): so as long as neither has missed anything since, what the source can't give is taken
  * from the target, as md's raid1 does, and a caller's read of it waits for that. Who read the
  * target itself might get what was never acknowledged, and the source's older data behind the
- * resync. For the same reason such a repair goes by physical blocks: beside the bad one the source
- * may have what is newer.
+ * resync. For the same reason such a repair goes by the source's physical blocks: beside the bad
+ * one it may have what is newer.
  *
  * What a failure means:
  *  - The write fails: the leg is given up as after any failed write, if the

@@ -57,9 +57,11 @@ def test_by_the_command(scenario: str) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("part", ["resync", "area", "read", "reload", "beside"])
+@pytest.mark.parametrize("part", ["resync", "area", "read", "reload", "beside", "advanced"])
 def test_a_bad_sector_behind_a_crash(part: str) -> None:
-    run = lab("cli_crash.py", part, options=("--sim-timeout", "600"))
+    disk = ("--boot", "scsi_debug.dev_size_mb=8", "--boot", "scsi_debug.physblk_exp=3")
+    more = disk if part == "advanced" else ()
+    run = lab("cli_crash.py", part, options=("--sim-timeout", "600", *more))
     assert run.rc == 0, run.text
 
 

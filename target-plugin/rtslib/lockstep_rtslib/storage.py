@@ -353,7 +353,7 @@ def storage_object(tcm: ModuleType) -> Any:
         def dump(self) -> dict[str, Any]:
             told: dict[str, Any] = super().dump()
             told["wwn"] = self.wwn
-            # It is the data disk's: the kernel finds it out anew, and refuses what isn't so by then.
+            # The data disk's: the kernel finds it out anew, and refuses what isn't so by then.
             if told.get("attributes", {}).get("unmap_zeroes_data"):
                 del told["attributes"]["unmap_zeroes_data"]
             disks = ("data", "log", "nvram", "nvram_bytes", "write_back")

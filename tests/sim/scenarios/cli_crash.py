@@ -3,12 +3,14 @@
 written: the remote leg has all that was acknowledged there, so nothing is lost. The resync mends
 it; `area`: that may be many sectors; `read`: a caller who reads there before the resync has come
 to it; `reload`: likewise behind `lockstep set`, by a new table; `beside`: what is newer on the
-local disk, in the sectors beside it, stays.
+local disk, in the sectors beside it, stays; `advanced`: so it does if the remote leg is an
+advanced-format disk (scsi_debug's, by the kernel's arguments).
 
 Control: with dm_lockstep.test_crash_forgets=1 the place can't be read, and the resync stalls.
 """
 
 import time
+from pathlib import Path
 
 import clilab
 from locklab import base, blk
@@ -17,8 +19,14 @@ from mirrorlab import Leg
 REGION = 2048  # sectors
 AT, COUNT, BAD = 3 * REGION + 1024, 256, 3 * REGION + 1100
 
-(part,) = base.words(1, ("resync", "area", "read", "reload", "beside"))
+(part,) = base.words(1, ("resync", "area", "read", "reload", "beside", "advanced"))
 one, two = Leg("one"), Leg("two")
+if part == "advanced":
+    base.put(Path("/sys/bus/pseudo/drivers/scsi_debug/add_host"), 1)
+    base.until(Path("/dev/sda").exists, "the disk")
+    two.table(f"0 {two.disk.sectors} linear /dev/sda 0")
+    physical = Path("/sys/block/sda/queue/physical_block_size").read_text().strip()
+    base.equal(physical, "4096", "its physical blocks")
 pace = [] if part in ("resync", "area") else ["--resync-rate", "64", "--resync-least", "0"]
 clilab.good("create", "m", one.node, two.node, "--yes", "--assume-clean", *pace)
 clilab.in_sync()
@@ -30,16 +38,16 @@ with blk.Disk("/dev/mapper/m") as disk:
     base.step("what is on both disks at the crash")
     images = []
     for leg in (one, two):
-        with blk.Disk(leg.disk.node, write=False) as raw:
+        with blk.Disk(leg.node, write=False) as raw:
             images.append(raw.read(0, leg.disk.sectors))
 clilab.good("stop", "m")
 for leg, image in zip((one, two), images, strict=True):
-    with blk.Disk(leg.disk.node) as raw:
+    with blk.Disk(leg.node) as raw:
         for at in range(0, leg.disk.sectors, 2048):
             raw.write(at, image[at * blk.SECTOR : (at + 2048) * blk.SECTOR])
-if part == "beside":
+if part in ("beside", "advanced"):
     # It was under way at the crash, and had reached the local disk.
-    with blk.Disk(one.disk.node) as raw:
+    with blk.Disk(one.node) as raw:
         raw.write(BAD - 3, blk.pattern("not acknowledged", 1))
     at = (BAD - 3 - AT) * blk.SECTOR
     want = want[:at] + blk.pattern("not acknowledged", 1) + want[at + blk.SECTOR :]
