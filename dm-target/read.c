@@ -7,6 +7,7 @@
 #include "repair.h"
 
 TEST_KNOB(bool, again_whole, "a read that is tried again has to come from one leg");
+TEST_KNOB(bool, unmended_fails, "what the repair from a target couldn't write to the source is an error");
 
 static sector_t last_of(const struct bvec_iter *iter)
 {
@@ -118,27 +119,41 @@ int read_map(struct mirror *m, struct bio *bio)
 	return hand_over(io);
 }
 
+/* Who gives a block that io->leg can't? */
+static enum leg_id other_giver(const struct mirror_io *io, const struct bvec_iter *at)
+{
+	struct mirror *m = io->m;
+	enum leg_id leg = mirror_read_leg(m, at->bi_sector, last_of(at), BIT(io->leg));
+
+	/* That it couldn't be repaired: then what the target has is all that there is. */
+	if (leg == LEGS && io->mends && repair_from_target(m->repair, io->leg) &&
+	    !test_knob(unmended_fails))
+		leg = other_leg(io->leg);
+	return leg;
+}
+
 /* Each leg has bad places of its own: what this one can't give either is asked for by blocks. */
 static int read_by_blocks(struct mirror_io *io, struct bvec_iter at)
 {
-	unsigned int block = max(mirror_block(io->m), 4096U), left = at.bi_size, n;
+	unsigned int left = at.bi_size, n, block;
 	struct mirror *m = io->m;
 	struct bio *bio = io->bio;
 	enum leg_id leg;
 	int r = -EIO;
 
-	if (left <= block || test_knob(again_whole))
+	block = io->mends ? repair_block_sectors(m->repair, io->leg) << SECTOR_SHIFT :
+			    max(mirror_block(m), 4096U);
+	if ((left <= block && !io->mends) || test_knob(again_whole))
 		return r;
 	for (; left; left -= n) {
-		n = min(left, block);
+		n = min(left, block - ((at.bi_sector << SECTOR_SHIFT) & (block - 1)));
 		bio->bi_iter = at;
 		bio->bi_iter.bi_size = n;
 		r = transfer_read(m, io->leg, bio);
-		leg = r ? mirror_read_leg(m, at.bi_sector, last_of(&bio->bi_iter), BIT(io->leg)) :
-			  LEGS;
+		leg = r ? other_giver(io, &bio->bi_iter) : LEGS;
 		if (leg < LEGS) {
 			r = transfer_read(m, leg, bio);
-			if (!r)
+			if (!r && !io->mends)
 				repair_request(m->repair, io->leg, at.bi_sector,
 					       at.bi_sector + (n >> SECTOR_SHIFT) - 1);
 		}

@@ -5,7 +5,8 @@
  * more on the other if that is current there; the failed leg's error is
  * counted and traced, and the leg stays (a bad sector is no reason to lose a
  * leg). What came good from the other leg is asked to be repaired (repair.h). What neither has
- * whole is put together from both by blocks: a bad place of each is no loss.
+ * whole is put together from both by blocks: a bad place of each is no loss. So is what the repair
+ * from a target (repair.h) couldn't write to the source, by the source's physical blocks.
  *
  * The second try goes through pages of the mirror's own and ends when its leg dies
  * (transfer.h). So does the first one, if its leg has a timeout and isn't the only one

@@ -312,6 +312,11 @@ void repair_now(struct repair *rp, enum leg_id leg, sector_t start, sector_t las
 	unlock_one(rp);
 }
 
+unsigned int repair_block_sectors(const struct repair *rp, enum leg_id leg)
+{
+	return rp->block[leg];
+}
+
 unsigned int repair_piece_sectors(const struct repair *rp)
 {
 	return rp->piece;

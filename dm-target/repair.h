@@ -34,6 +34,7 @@
  *  - REPAIR_BAD_MAX places of a leg that can't be repaired in an hour: the disk
  *    is failing; the leg is given up, if the other can stand in. A place
  *    counts once: it isn't tried again within the hour, however often it is read.
+ *    Behind a crash, as long as @both_whole, a caller's read of it goes to the target.
  *
  * The queue has REPAIR_QUEUE places; what comes when it is full is dropped and
  * counted: the sector will be read again.
@@ -70,7 +71,8 @@ void repair_now(struct repair *rp, enum leg_id leg, sector_t start, sector_t las
 /* May what this leg, a source, can't give be taken from the target? Any context. */
 bool repair_from_target(struct repair *rp, enum leg_id leg);
 
-/* Sectors of a piece. */
+/* Sectors that go bad of a leg at a time, a power of two; of a piece. */
+unsigned int repair_block_sectors(const struct repair *rp, enum leg_id leg);
 unsigned int repair_piece_sectors(const struct repair *rp);
 /* Is a request under way, or waiting? Any context. */
 bool repair_busy(struct repair *rp);

@@ -57,7 +57,7 @@ def test_by_the_command(scenario: str) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("part", ["resync", "area", "read", "reload", "beside", "advanced"])
+@pytest.mark.parametrize("part", ["resync", "area", "read", "reload", "beside", "advanced", "worn"])
 def test_a_bad_sector_behind_a_crash(part: str) -> None:
     disk = ("--boot", "scsi_debug.dev_size_mb=8", "--boot", "scsi_debug.physblk_exp=3")
     more = disk if part == "advanced" else ()
@@ -69,6 +69,12 @@ def test_a_bad_sector_behind_a_crash(part: str) -> None:
 def test_a_repair_behind_a_crash_takes_back_what_was_read() -> None:
     run = lab("cli_crash.py", "beside", options=knobs("dm_lockstep", "repairs_beside"))
     assert run.rc == 1 and "what was acknowledged" in run.stderr, run.text
+
+
+@pytest.mark.control
+def test_a_worn_sector_behind_a_crash_is_an_error() -> None:
+    run = lab("cli_crash.py", "worn", options=knobs("dm_lockstep", "unmended_fails"))
+    assert run.rc == 1 and "Input/output error" in run.stderr, run.text
 
 
 @pytest.mark.control

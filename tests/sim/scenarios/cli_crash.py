@@ -4,7 +4,8 @@ written: the remote leg has all that was acknowledged there, so nothing is lost.
 it; `area`: that may be many sectors; `read`: a caller who reads there before the resync has come
 to it; `reload`: likewise behind `lockstep set`, by a new table; `beside`: what is newer on the
 local disk, in the sectors beside it, stays; `advanced`: so it does if the remote leg is an
-advanced-format disk (scsi_debug's, by the kernel's arguments).
+advanced-format disk (scsi_debug's, by the kernel's arguments); `worn`: the place doesn't come right
+when it is written, either: it is read from the remote leg.
 
 Control: with dm_lockstep.test_crash_forgets=1 the place can't be read, and the resync stalls.
 """
@@ -19,7 +20,7 @@ from mirrorlab import Leg
 REGION = 2048  # sectors
 AT, COUNT, BAD = 3 * REGION + 1024, 256, 3 * REGION + 1100
 
-(part,) = base.words(1, ("resync", "area", "read", "reload", "beside", "advanced"))
+(part,) = base.words(1, ("resync", "area", "read", "reload", "beside", "advanced", "worn"))
 one, two = Leg("one"), Leg("two")
 if part == "advanced":
     base.put(Path("/sys/bus/pseudo/drivers/scsi_debug/add_host"), 1)
@@ -45,13 +46,16 @@ for leg, image in zip((one, two), images, strict=True):
     with blk.Disk(leg.node) as raw:
         for at in range(0, leg.disk.sectors, 2048):
             raw.write(at, image[at * blk.SECTOR : (at + 2048) * blk.SECTOR])
-if part in ("beside", "advanced"):
+if part in ("beside", "advanced", "worn"):
     # It was under way at the crash, and had reached the local disk.
     with blk.Disk(one.node) as raw:
         raw.write(BAD - 3, blk.pattern("not acknowledged", 1))
     at = (BAD - 3 - AT) * blk.SECTOR
     want = want[:at] + blk.pattern("not acknowledged", 1) + want[at + blk.SECTOR :]
-one.bad_reads(BAD, AT + COUNT - 1 if part == "area" else BAD)
+if part == "worn":
+    one.worn_reads(BAD)
+else:
+    one.bad_reads(BAD, AT + COUNT - 1 if part == "area" else BAD)
 clilab.good("assemble", "m")
 if part == "reload":
     clilab.good("set", "m", "resync_jobs=3")
@@ -63,6 +67,8 @@ else:
     base.equal(clilab.status()["health"], "Aa", "the resync hasn't come to it")
 with blk.Disk("/dev/mapper/m", write=False) as disk:
     base.expect(disk.read(AT, COUNT) == want, "what was acknowledged")
+if part == "worn":
+    one.well()
 clilab.good("set", "m", "resync_rate=0")
 clilab.in_sync()
 with blk.Disk(one.node, write=False) as disk:

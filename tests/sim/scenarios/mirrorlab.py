@@ -97,6 +97,13 @@ class Leg:
             dm.message(self.name, f"addbadblock {sector}")
         dm.message(self.name, "enable")
 
+    def worn_reads(self, sector: int) -> None:
+        """Reads of this one fail, though writes are taken."""
+        node, behind = self.disk.node, sector + 1
+        self.table(f"0 {sector} linear {node} 0\n"
+                   f"{sector} 1 flakey {node} {sector} 0 3600 1 error_reads\n"
+                   f"{behind} {self.disk.sectors - behind} linear {node} {behind}")  # fmt: skip
+
     def hang(self) -> None:
         """Nothing comes back until wake()."""
         dm.suspend(self.name, flush=False)
