@@ -88,8 +88,9 @@
  * neither is right that is damage: nobody knows where the ring's blocks are.
  *
  * Witnesses. Parts of the data disk that were durable there when the superblock was written.
- * Where no live entry is over one, it is there still. They are void if the NVRAM header's
- * `applied` is above the superblock's.
+ * Where no live entry is over one, it is there still. If the NVRAM header's `applied` is above the
+ * superblock's they are void: a log had failed, and batches went past it. Then the header's own
+ * count, if they are of its `applied` (an earlier version leaves them as they were); else none.
  *
  * Grown. A mirror's leg has its superblock at the end of the data disk that the mirror knows, which
  * is the one before the data disk grew until the mirror grows, too. So `grown` has the sizes that
@@ -170,6 +171,8 @@ struct dcd_witness {
 	__le32 crc;		/* of those sectors */
 } __attribute__((packed));
 
+#define DCD_PASSED		13U	/* in the NVRAM's header */
+
 #define DCD_GROWN		4U
 
 struct dcd_grown {
@@ -230,7 +233,9 @@ struct dcd_nvram_header {
 	__le32 segment_bytes;
 	__le32 table_bytes;
 	__le64 applied;		/* as in struct dcd_super */
-	__u8 reserved[168];
+	__le64 witnessed;	/* the @applied that they are of; of another they are void */
+	struct dcd_witness witnesses[DCD_PASSED];
+	__u8 reserved[4];
 } __attribute__((packed));
 
 /*

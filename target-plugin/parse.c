@@ -263,6 +263,28 @@ void dcd_witness_set(struct dcd_super *s, u32 i, const struct dcd_witnessed *w)
 	s->witnesses[i].crc = cpu_to_le32(w ? w->crc : 0);
 }
 
+void dcd_witness_pass(struct dcd_nvram_header *h, const struct dcd_super *s, u32 next, u64 applied)
+{
+	struct dcd_witnessed w;
+	u32 i, n = 0;
+
+	memset(h->witnesses, 0, sizeof(h->witnesses));
+	for (i = 1; i <= DCD_WITNESSES && n < DCD_PASSED; i++) {
+		u32 at = (next + DCD_WITNESSES - i) % DCD_WITNESSES;
+
+		if (dcd_witness_of(s, at, &w))
+			h->witnesses[n++] = s->witnesses[at];
+	}
+	h->witnessed = cpu_to_le64(applied);
+}
+
+void dcd_witness_passed(struct dcd_super *s, const struct dcd_nvram_header *h)
+{
+	dcd_witness_void(s);
+	if (h->witnessed == h->applied)
+		memcpy(s->witnesses, h->witnesses, sizeof(h->witnesses));
+}
+
 static u64 grown_from(const struct dcd_super *s, u32 i)
 {
 	u64 word = le64_to_cpu(s->grown[i].sectors), sectors = word >> 8;

@@ -131,6 +131,10 @@ bool dcd_witness_of(const struct dcd_super *s, u32 i, struct dcd_witnessed *w);
 /* NULL: none. dcd_super_next() comes before it is written. */
 void dcd_witness_set(struct dcd_super *s, u32 i, const struct dcd_witnessed *w);
 void dcd_witness_void(struct dcd_super *s);	/* all of them */
+/* The header gets the newest ones, before it says @applied. @next: behind the one set last. */
+void dcd_witness_pass(struct dcd_nvram_header *h, const struct dcd_super *s, u32 next, u64 applied);
+/* The header says more than the superblock: its witnesses count, if it has any. */
+void dcd_witness_passed(struct dcd_super *s, const struct dcd_nvram_header *h);
 /*
  * Where the end of the data disk may be for a mirror's leg: of the disk that has @sectors now, or
  * that it had before it grew (dcd-format.h, grown; the superblock of a log that was left doesn't

@@ -17,6 +17,7 @@ TEST_KNOB(bool, one_told, "that the log was passed over is told to one copy of i
 TEST_KNOB(bool, grows_beside, "the data disk's size is changed while the superblock may be written");
 TEST_KNOB(bool, one_header, "slots are used again by what one copy of the NVRAM header says");
 TEST_KNOB(bool, nvram_apart, "an NVRAM of an earlier time than its log is believed");
+TEST_KNOB(bool, passed_unseen, "what went past a dead log has no witness in the NVRAM's header");
 TEST_KNOB(bool, any_end, "end records that are damaged are as if they had never been written");
 
 void dcd_geometry_of(const struct dcd_engine *e, struct dcd_geometry *g)
@@ -453,9 +454,15 @@ void dcd_header_write(struct dcd_engine *e, u64 applied)
 
 void dcd_header_pass(struct dcd_engine *e, u64 applied)
 {
-	dcd_header_write(e, applied);
+	mutex_lock(&e->super_lock);
+	mutex_lock(&e->header_lock);
+	if (!test_knob(passed_unseen))
+		dcd_witness_pass(&e->header, &e->super, e->next_witness % DCD_WITNESSES, applied);
+	write_header(e, applied);
 	if (!test_knob(one_header))
-		dcd_header_write(e, applied);
+		write_header(e, applied);
+	mutex_unlock(&e->header_lock);
+	mutex_unlock(&e->super_lock);
 }
 
 void dcd_header_feature(struct dcd_engine *e, u32 bit)

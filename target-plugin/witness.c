@@ -8,10 +8,11 @@
  * witness. For what comes to the data disk after it was written was live then, in a
  * segment from its tail on, or came later; so it is live for whoever opens the log with that
  * superblock. What came there before has been here, before the index forgot it. Only past a
- * dead log that isn't so: an NVRAM header (or what stands for it: beyond.h) that says more than the
- * superblock makes the witnesses void. Where every write is acknowledged by the log alone, those
- * that it hasn't got, and that were refused, go to the data disk only when the superblock has no
- * witnesses any more.
+ * dead log that isn't so: an NVRAM header (or what stands for it: beyond.h) that says more than
+ * the superblock makes its witnesses void. The header has its own then, as they are here when it
+ * is written, and the same is true of it: what it doesn't say is live. Where every write is
+ * acknowledged by the log alone, those that it hasn't got, and that were refused, go to the data
+ * disk only when the superblock has no witnesses any more.
  *
  * The destager's, and who opens. They are kept in @super.
  */
@@ -31,10 +32,16 @@ TEST_KNOB(bool, asks_once, "a witness that fails once says nothing");
 TEST_KNOB(bool, in_turn, "an open asks the data disk for one witness after the other");
 TEST_KNOB(bool, any_data, "any data disk of the right size is taken for the right one");
 
+/* Does the header say what the superblock doesn't? */
+static bool past_log(const struct dcd_engine *e)
+{
+	return le64_to_cpu(e->header.applied) > le64_to_cpu(e->super.applied);
+}
+
 void dcd_witness_begin(struct dcd_engine *e)
 {
-	if (le64_to_cpu(e->header.applied) > le64_to_cpu(e->super.applied))
-		dcd_witness_void(&e->super);
+	if (past_log(e))
+		dcd_witness_passed(&e->super, &e->header);
 }
 
 /* What the disk has of these sectors now is another thing. */
@@ -187,5 +194,8 @@ int dcd_witness_check(struct dcd_engine *e)
 		pr_warn("dcd: %s: %u of %u blocks that the data disk had when the log %pg was used last are others on %pg: either that log failed then, or something else has written there\n",
 			e->name, wrong, asked, e->log.bdev, e->data.bdev);
 	}
+	/* What this recovery has left to the data disk alone may be over some of the header's. */
+	if (!r && e->keeps && past_log(e))
+		dcd_header_pass(e, le64_to_cpu(e->header.applied));
 	return r;
 }

@@ -268,6 +268,9 @@ static int open_set(struct set *s, const struct options *o, bool for_writing)
 		return refuse(s, "nvram_foreign", s->log.path, "the log was formatted without NVRAM: wrong NVRAM, or wrong log disk?");
 	if (s->has_nvram && !s->log_lost && find_header(s, &s->super.geometry, o->salvage))
 		return -1;
+	/* Before live entries are laid over them. */
+	if (le64_to_cpu(s->header.header.applied) > le64_to_cpu(s->super.super.applied))
+		dcd_witness_passed(&s->super.super, &s->header.header);
 	if (s->has_nvram)
 		s->slots = dcd_slots(&s->super.geometry, le64_to_cpu(s->header.header.bytes));
 	s->buf = malloc(s->super.geometry.segment_bytes);
@@ -577,8 +580,6 @@ int set_witnesses(struct set *s, bool anyway)
 
 	if (!s->has_data || set_retired(s))
 		return 0;
-	if (le64_to_cpu(s->header.header.applied) > le64_to_cpu(super->applied))
-		dcd_witness_void(super);
 	for (u32 i = 0; i < DCD_WITNESSES; i++) {
 		bool counts = dcd_witness_of(super, i, &w) && !(s->covered & 1U << i);
 

@@ -531,7 +531,8 @@ def test_the_wrong_data_disk_is_refused(kernel: str) -> None:
 
 
 @pytest.mark.control
-@pytest.mark.parametrize(("knob", "what"), [("any_data", "blank"), ("asks_once", "a blank disk")])
+@pytest.mark.parametrize(("knob", "what"), [("any_data", "blank"), ("asks_once", "a blank disk"),
+                                            ("passed_unseen", "past a log: check")])  # fmt: skip
 def test_the_wrong_data_disk_is_taken(knob: str, what: str) -> None:
     """The control: nobody asks the witnesses, or not again."""
     run = lab("dcd_witness.py", options=knobs("dcd", knob))

@@ -25,6 +25,7 @@ def put(box: Box, raw: bytes) -> None:
     with blk.Disk(box.data.node) as disk:
         for at in range(0, box.data.sectors, 1024):
             disk.write(at, raw[at * blk.SECTOR : (at + 1024) * blk.SECTOR])
+        disk.flush()
 
 
 def tool(box: Box, command: str, *more: str) -> tuple[int, str, str]:
@@ -96,6 +97,31 @@ def one(nvram: str) -> None:
     box.away()
 
 
+def past() -> None:
+    base.step("past a log that had failed until the end")
+    box = Box(nvram="lab")
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        filled(disk, model, 0, 100, "first", 8)
+        box.destaged()
+        older = content(box)
+        filled(disk, model, 400, 600, "second", 8)
+        box.destaged()
+        box.log.fail_writes()
+        filled(disk, model, 400, 600, "third", 8)
+        box.destaged()
+    box.log.heal()
+    refused(box, "blank, past a log", bytes(len(older)))
+    refused(box, "older, past a log", older)
+    base.step("the same behind an opening that was cut off, with a log that works")
+    with box.disk_until_cut() as disk:
+        model.check(disk, "with its own disk")
+    refused(box, "older, a boot later", older)
+    with box.disk() as disk:
+        model.check(disk, "with its own disk, a boot later")
+    box.away()
+
+
 def ever(nvram: str) -> None:
     base.step(f"{nvram}: its own disk, after whatever, and after power cuts")
     box = Box(nvram=nvram, settings="destage_idle_ms=20,destage_low=5,destage_high=20")
@@ -105,9 +131,12 @@ def ever(nvram: str) -> None:
         cut = turn % 2 == 1 and nvram == "lab"
         with box.disk_until_cut() if cut else box.disk() as disk:
             for n in range(rng.randrange(60)):
+                if nvram == "lab" and rng.random() < 0.02:
+                    rng.choice((box.log.fail_writes, box.log.heal))()
                 some_write(disk, model, rng, f"{turn} {n}", within=rng.choice((200, 4000)))
                 if rng.random() < 0.03:
                     box.destaged()
+        box.log.heal()
         base.equal(tool(box, "check")[0], 0, "check")
         if turn % 7 == 3:
             base.equal(tool(box, "recover")[0], 0, "recover")
@@ -156,6 +185,7 @@ def away() -> None:
 
 blocks()
 away()
+past()
 for kind in ("lab", "none"):
     one(kind)
     ever(kind)
