@@ -150,7 +150,7 @@ static int read_by_blocks(struct mirror_io *io, struct bvec_iter at)
 		bio->bi_iter = at;
 		bio->bi_iter.bi_size = n;
 		r = transfer_read(m, io->leg, bio);
-		leg = r ? other_giver(io, &bio->bi_iter) : LEGS;
+		leg = r && !(io->mends && r == -ETIMEDOUT) ? other_giver(io, &bio->bi_iter) : LEGS;
 		if (leg < LEGS) {
 			r = transfer_read(m, leg, bio);
 			if (!r && !io->mends)

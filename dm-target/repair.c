@@ -13,6 +13,7 @@
 #include "mirror.h"
 
 TEST_KNOB(bool, repairs_beside, "what a target has is written over what can be read beside a bad place");
+TEST_KNOB(bool, mute_is_bad, "what a leg that hangs doesn't say in a suspend is an error of it");
 TEST_KNOB(bool, crash_forgets, "what is stale since a crash isn't taken from the target of the resync");
 
 #define PIECE_MIN	8u		/* sectors */
@@ -181,15 +182,28 @@ enum outcome {
 	BROKEN,			/* the write failed */
 };
 
+/*
+ * -ETIMEDOUT is no word of the leg: it has died, or it hangs and a suspend doesn't wait for it.
+ * What it has there may be newer than what the other one has.
+ */
+static enum outcome failed(struct repair *rp, enum leg_id leg, int error, enum outcome outcome)
+{
+	bool mute = error == -ETIMEDOUT && !test_knob(mute_is_bad);
+
+	return mute || !may_repair(rp, leg) ? STOP : outcome;
+}
+
 /* Written anew: has the leg got it? */
 static enum outcome read_back(struct repair *rp, enum leg_id leg)
 {
 	const struct locked_range *range = chunk_range(rp->chunk);
 	struct mirror *m = rp->m;
 	unsigned int first, last;
+	int r;
 
-	if (chunk_read(rp->chunk, leg))
-		return may_repair(rp, leg) ? BAD : STOP;
+	r = chunk_read(rp->chunk, leg);
+	if (r)
+		return failed(rp, leg, r, BAD);
 	if (!chunk_differs(rp->chunk, &first, &last)) {
 		count(&m->counters, COUNT_REPAIRED);
 		DMINFO("%s: %s leg %s: sectors %llu to %llu couldn't be read; written anew from the other leg, and good",
@@ -211,19 +225,20 @@ static enum outcome repair_piece(struct repair *rp, enum leg_id leg)
 {
 	struct chunk *c = rp->chunk;
 	enum outcome outcome;
+	int r;
 
 	if (!may_repair(rp, leg))
 		return STOP;
-	if (!chunk_read(c, leg))
+	r = chunk_read(c, leg);
+	if (!r)
 		return WELL;
-	/* A leg that has died meanwhile fails, too; and without the other's data there's no way. */
-	if (!may_repair(rp, leg) || chunk_read(c, other_leg(leg)) || !may_repair(rp, leg))
+	/* Without the other's data there's no way. */
+	if (failed(rp, leg, r, BAD) == STOP || chunk_read(c, other_leg(leg)) ||
+	    !may_repair(rp, leg))
 		return STOP;
 
-	if (chunk_write(c, leg, other_leg(leg), 0, chunk_sectors(c)))
-		outcome = may_repair(rp, leg) ? BROKEN : STOP;
-	else
-		outcome = read_back(rp, leg);
+	r = chunk_write(c, leg, other_leg(leg), 0, chunk_sectors(c));
+	outcome = r ? failed(rp, leg, r, BROKEN) : read_back(rp, leg);
 	trace_lockstep_repair(rp->m, leg, chunk_range(c)->start, outcome == WELL);
 	return outcome;
 }

@@ -57,7 +57,8 @@ def test_by_the_command(scenario: str) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("part", ["resync", "area", "read", "reload", "beside", "advanced", "worn"])
+@pytest.mark.parametrize("part", ["resync", "area", "read", "reload", "beside", "advanced", "worn",
+                                  "hangs"])  # fmt: skip
 def test_a_bad_sector_behind_a_crash(part: str) -> None:
     disk = ("--boot", "scsi_debug.dev_size_mb=8", "--boot", "scsi_debug.physblk_exp=3")
     more = disk if part == "advanced" else ()
@@ -68,6 +69,12 @@ def test_a_bad_sector_behind_a_crash(part: str) -> None:
 @pytest.mark.control
 def test_a_repair_behind_a_crash_takes_back_what_was_read() -> None:
     run = lab("cli_crash.py", "beside", options=knobs("dm_lockstep", "repairs_beside"))
+    assert run.rc == 1 and "what was acknowledged" in run.stderr, run.text
+
+
+@pytest.mark.control
+def test_a_leg_that_hangs_in_a_repair_loses_what_it_has() -> None:
+    run = lab("cli_crash.py", "hangs", options=knobs("dm_lockstep", "mute_is_bad"))
     assert run.rc == 1 and "what was acknowledged" in run.stderr, run.text
 
 

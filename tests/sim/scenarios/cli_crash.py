@@ -4,23 +4,33 @@ written: the remote leg has all that was acknowledged there, so nothing is lost.
 it; `area`: that may be many sectors; `read`: a caller who reads there before the resync has come
 to it; `reload`: likewise behind `lockstep set`, by a new table; `beside`: what is newer on the
 local disk, in the sectors beside it, stays; `advanced`: so it does if the remote leg is an
-advanced-format disk (scsi_debug's, by the kernel's arguments); `worn`: the place doesn't come right
-when it is written, either: it is read from the remote leg.
+advanced-format disk (scsi_debug's, by the kernel's arguments); `worn`: the place doesn't come
+right when it is written, either: it is read from the remote leg; `hangs`: the local disk hangs
+over it when a caller has read it and what is beside it, until a new table comes.
 
 Control: with dm_lockstep.test_crash_forgets=1 the place can't be read, and the resync stalls.
 """
 
 import time
+from functools import partial
 from pathlib import Path
 
 import clilab
-from locklab import base, blk
+from locklab import base, blk, dm
 from mirrorlab import Leg
+from statelab import Beside
 
 REGION = 2048  # sectors
 AT, COUNT, BAD = 3 * REGION + 1024, 256, 3 * REGION + 1100
 
-(part,) = base.words(1, ("resync", "area", "read", "reload", "beside", "advanced", "worn"))
+
+def a_read() -> None:
+    """Of what is newer on the local disk, and the bad sector."""
+    with blk.Disk("/dev/mapper/m", write=False) as disk:
+        disk.read(BAD, 8)
+
+
+(part,) = base.words(1, ("resync", "area", "read", "reload", "beside", "advanced", "worn", "hangs"))
 one, two = Leg("one"), Leg("two")
 if part == "advanced":
     base.put(Path("/sys/bus/pseudo/drivers/scsi_debug/add_host"), 1)
@@ -28,7 +38,8 @@ if part == "advanced":
     two.table(f"0 {two.disk.sectors} linear /dev/sda 0")
     physical = Path("/sys/block/sda/queue/physical_block_size").read_text().strip()
     base.equal(physical, "4096", "its physical blocks")
-pace = [] if part in ("resync", "area") else ["--resync-rate", "64", "--resync-least", "0"]
+rate = "1" if part == "hangs" else "64"
+pace = [] if part in ("resync", "area") else ["--resync-rate", rate, "--resync-least", "0"]
 clilab.good("create", "m", one.node, two.node, "--yes", "--assume-clean", *pace)
 clilab.in_sync()
 want = blk.pattern("acknowledged", COUNT)
@@ -46,14 +57,19 @@ for leg, image in zip((one, two), images, strict=True):
     with blk.Disk(leg.node) as raw:
         for at in range(0, leg.disk.sectors, 2048):
             raw.write(at, image[at * blk.SECTOR : (at + 2048) * blk.SECTOR])
-if part in ("beside", "advanced", "worn"):
+if part in ("beside", "advanced", "worn", "hangs"):
     # It was under way at the crash, and had reached the local disk.
+    new = BAD + 1 if part == "hangs" else BAD - 3
     with blk.Disk(one.node) as raw:
-        raw.write(BAD - 3, blk.pattern("not acknowledged", 1))
-    at = (BAD - 3 - AT) * blk.SECTOR
+        raw.write(new, blk.pattern("not acknowledged", 1))
+    at = (new - AT) * blk.SECTOR
     want = want[:at] + blk.pattern("not acknowledged", 1) + want[at + blk.SECTOR :]
 if part == "worn":
     one.worn_reads(BAD)
+elif part == "hangs":
+    low = dm.create("low", f"0 {one.disk.sectors} linear {one.disk.node} 0")
+    one.bad_reads(BAD, BAD, below=low)
+    two.slow(600)
 else:
     one.bad_reads(BAD, AT + COUNT - 1 if part == "area" else BAD)
 clilab.good("assemble", "m")
@@ -65,6 +81,16 @@ if part in ("resync", "area"):
     base.expect(time.monotonic() - began < 10, "it was tried again after a minute")
 else:
     base.equal(clilab.status()["health"], "Aa", "the resync hasn't come to it")
+if part == "hangs":
+    dm.suspend("low", flush=False)
+    reading = Beside(a_read)
+    time.sleep(14)
+    setting = Beside(partial(clilab.good, "set", "m", "resync_jobs=3"))
+    time.sleep(0.5)
+    dm.resume("low")
+    reading.result()
+    setting.result()
+    two.well()
 with blk.Disk("/dev/mapper/m", write=False) as disk:
     base.expect(disk.read(AT, COUNT) == want, "what was acknowledged")
 if part == "worn":

@@ -90,9 +90,10 @@ class Leg:
         """Writes, flushes and reads take that long."""
         self.table(f"0 {self.disk.sectors} delay {self.disk.node} 0 {ms}")
 
-    def bad_reads(self, first: int, last: int) -> None:
-        """Reads of these sectors (inclusive) fail, and come right when they are written."""
-        self.table(f"0 {self.disk.sectors} dust {self.disk.node} 0 512")
+    def bad_reads(self, first: int, last: int, *, below: str = "") -> None:
+        """Reads of these sectors (inclusive) fail, and come right when they are written. @below:
+        another device in the place of the disk."""
+        self.table(f"0 {self.disk.sectors} dust {below or self.disk.node} 0 512")
         for sector in range(first, last + 1):
             dm.message(self.name, f"addbadblock {sector}")
         dm.message(self.name, "enable")
