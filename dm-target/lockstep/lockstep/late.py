@@ -19,7 +19,6 @@ from pathlib import Path
 
 from . import device, meta
 from .errors import Failed
-from .table import REMOTE
 
 _OUT = Path("/sys/module/dm_lockstep/parameters/draining")
 _SG_SCSI_RESET = 0x2284
@@ -60,8 +59,7 @@ def take(name: str, leg: str, at: device.Device) -> None:
     """Before anything on a device that becomes a leg, or that the mirror doesn't run on, is
     believed or written: nothing that anybody has sent there earlier may still arrive."""
     check(name, leg, at)
-    if leg == REMOTE:
-        settle(name, leg, at)
+    settle(name, leg, at)
 
 
 def _told(leg: str, at: device.Device, found: list[Out]) -> str:
@@ -101,7 +99,7 @@ def settle(name: str, leg: str, at: device.Device) -> None:
         why = whys[0] if whys else "its session is down"
         raise Failed(
             f"{name}: {at.given} can't be the {leg} leg yet: /dev/{disks[0].name} doesn't answer to"
-            f" a LUN reset ({why}). The other site may still have writes of an older session in its"
+            f" a LUN reset ({why}). Its target may still have writes of an older session in its"
             " hands, which would undo newer ones. Look at the disks there; it is safe when they"
             " answer again, or when that host was restarted"
         )

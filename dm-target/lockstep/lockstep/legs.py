@@ -140,8 +140,7 @@ def attach(kept: config.Config, leg: str, at: device.Device, *, search: bool = T
     if used:
         raise Refused(f"{at.given} is in use: {'; '.join(used)}")
     late.check(kept.name, leg, at)
-    if leg == table.REMOTE:
-        _settle(kept, leg, at, now)
+    _settle(kept, leg, at, now)
     _judge(kept, leg, at, now, search=search)
     exchange(kept, leg, at)
     return True

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Late writes over iSCSI: of a session that is still there, and of one that its host has forgotten.
 
-    cli_late.py [readd | lost | made | bare]
+    cli_late.py [readd | lost | san | made | bare]
 
+`san`: the same as `lost` with the local leg, a LUN of the primary's own SAN.
 `bare`: the same as `lost` by dmsetup alone, which asks the target for nothing: the old write
 overtakes. It shows that what the command does is needed.
 """
@@ -10,6 +11,8 @@ overtakes. It shows that what the command does is needed.
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import clilab
@@ -124,26 +127,32 @@ def lose(site: Site) -> str:
     return site.session.login_by(PORTALS[1])
 
 
-def lost() -> None:
+def lost(leg: str = "remote") -> None:
     base.step("the primary has forgotten its session, the target hasn't: the command waits for it")
     site = Site(patience_s=2)
-    good("create", "m", site.local.node, site.first, "--yes")
+    swapped = leg == "local"
+
+    def legs(node: str) -> tuple[str, str]:
+        return (node, site.local.node) if swapped else (site.local.node, node)
+
+    good("create", "m", *legs(site.first), "--yes", *(["--swapped"] if swapped else []))
     clilab.in_sync()
     put("first")
     second = lose(site)
     Path("/etc/lockstep/m.toml").unlink()
-    words = ("assemble", "m", "--local", site.local.node, "--remote", second, "--wait", "0")
+    local, remote = legs(second)
+    words = ("assemble", "m", "--local", local, "--remote", remote, "--wait", "0")
     refused(1, *words, says=("LUN reset", "older session"))
     base.expect(not dm.exists("m"), "it was started")
     good(*words, "--run", "--yes")
-    base.equal(clilab.status()["health"], "A-", "it runs without that leg")
+    base.equal(clilab.status()["health"], "-A" if swapped else "A-", "it runs without that leg")
     put("alone")
-    refused(1, "re-add", "m", "remote", "--device", second, says=("LUN reset", "older session"))
+    refused(1, "re-add", "m", leg, "--device", second, says=("LUN reset", "older session"))
     base.step("the site's disk goes on")
     site.ways.wake(0)
     base.until(lambda: site.has("old"), "the old write arrives")
     base.until(lambda: site.session.up_by(PORTALS[1]), "the session, which was lost with it", 100)
-    good("re-add", "m", "remote", "--device", second)
+    good("re-add", "m", leg, "--device", second)
     clilab.in_sync()
     put("newer")
     time.sleep(5)
@@ -190,7 +199,9 @@ def bare() -> None:
     base.until(lambda: site.has("old"), "the old write over the newer one")
 
 
-PARTS = {"readd": readd, "lost": lost, "made": made, "bare": bare}
+PARTS: dict[str, Callable[[], None]] = {
+    "readd": readd, "lost": lost, "san": partial(lost, "local"), "made": made, "bare": bare,
+}  # fmt: skip
 (part,) = sys.argv[1:]
 PARTS[part]()
 base.step("done")
