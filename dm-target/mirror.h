@@ -173,6 +173,14 @@ struct mirror {
 	bool suspended;			/* or not resumed yet: no I/O */
 };
 
+/* How a read is tried again that has failed. */
+enum read_again {
+	READ_ONLY_ONCE,			/* it isn't */
+	READ_OTHER,			/* by the other leg, which is current in all of it */
+	READ_PARTS,			/* by the same one; the other one is current in a part */
+	READ_MENDED,			/* by the same one, behind a repair from the target */
+};
+
 /* What a bio carries with it (dm's per-bio data); nothing is initialised by dm. */
 struct mirror_io {
 	struct mirror *m;
@@ -183,8 +191,7 @@ struct mirror_io {
 	struct read_item sent;
 	bool watched;			/* it is out, without a part or a bounce */
 	bool unanswered;		/* the leg was given up before it said anything */
-	bool retried;			/* already failed over */
-	bool mends;			/* not that: tried again behind a repair from the target */
+	enum read_again again;
 	struct throttle_io app;
 	struct budget_share share;	/* a write's, until it has a struct write */
 	struct bio part;		/* what is sent now of a read in its caller's pages */

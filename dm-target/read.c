@@ -95,7 +95,7 @@ int read_map(struct mirror *m, struct bio *bio)
 	io->bio = bio;
 	io->watched = false;
 	io->unanswered = false;
-	io->retried = false;
+	io->again = READ_ONLY_ONCE;
 	count(&m->counters, COUNT_READS);
 	do {
 		io->leg = mirror_read_leg(m, bio->bi_iter.bi_sector, last_of(&bio->bi_iter), 0);
@@ -119,55 +119,66 @@ int read_map(struct mirror *m, struct bio *bio)
 	return hand_over(io);
 }
 
-/* Who gives a block that io->leg can't? */
-static enum leg_id other_giver(const struct mirror_io *io, const struct bvec_iter *at)
+/* A block that io->leg can't give: by the other one, if that has it. @error: why. */
+static int read_by_other(struct mirror_io *io, int error)
 {
-	struct mirror *m = io->m;
-	enum leg_id leg = mirror_read_leg(m, at->bi_sector, last_of(at), BIT(io->leg));
-
-	/* That it couldn't be repaired: then what the target has is all that there is. */
-	if (leg == LEGS && io->mends && repair_from_target(m->repair, io->leg) &&
-	    !test_knob(unmended_fails))
-		leg = other_leg(io->leg);
-	return leg;
-}
-
-/* Each leg has bad places of its own: what this one can't give either is asked for by blocks. */
-static int read_by_blocks(struct mirror_io *io, struct bvec_iter at)
-{
-	unsigned int left = at.bi_size, n, block;
 	struct mirror *m = io->m;
 	struct bio *bio = io->bio;
-	enum leg_id leg;
-	int r = -EIO;
+	sector_t first = bio->bi_iter.bi_sector, last = last_of(&bio->bi_iter);
+	enum leg_id leg = mirror_read_leg(m, first, last, BIT(io->leg));
+	int r;
 
-	block = io->mends ? repair_block_sectors(m->repair, io->leg) << SECTOR_SHIFT :
-			    max(mirror_block(m), 4096U);
-	if ((left <= block && !io->mends) || test_knob(again_whole))
+	if (leg < LEGS) {
+		r = transfer_read(m, leg, bio);
+		if (!r)
+			repair_request(m->repair, io->leg, first, last);
 		return r;
-	for (; left; left -= n) {
+	}
+	/* It couldn't be repaired, so what the target has is all that there is. */
+	if (io->again != READ_MENDED || error == -ETIMEDOUT || test_knob(unmended_fails) ||
+	    !repair_from_target(m->repair, io->leg))
+		return error;
+	return transfer_read(m, other_leg(io->leg), bio);
+}
+
+/* Beside what is bad of a source there may be what is newer than the target's: bytes. */
+static unsigned int least_block(const struct mirror_io *io)
+{
+	if (io->again == READ_MENDED)
+		return repair_block_sectors(io->m->repair, io->leg) << SECTOR_SHIFT;
+	return max(mirror_block(io->m), 4096U);
+}
+
+/*
+ * Each leg has bad places of its own: what this one can't give is asked for by blocks, and by
+ * smaller ones where those fail. @block: bytes, a power of two.
+ */
+static int read_by_blocks(struct mirror_io *io, struct bvec_iter at, unsigned int block)
+{
+	unsigned int left = at.bi_size, n;
+	struct bio *bio = io->bio;
+	int r = 0;
+
+	for (; left && !r; left -= n) {
 		n = min(left, block - ((at.bi_sector << SECTOR_SHIFT) & (block - 1)));
 		bio->bi_iter = at;
 		bio->bi_iter.bi_size = n;
-		r = transfer_read(m, io->leg, bio);
-		leg = r && !(io->mends && r == -ETIMEDOUT) ? other_giver(io, &bio->bi_iter) : LEGS;
-		if (leg < LEGS) {
-			r = transfer_read(m, leg, bio);
-			if (!r && !io->mends)
-				repair_request(m->repair, io->leg, at.bi_sector,
-					       at.bi_sector + (n >> SECTOR_SHIFT) - 1);
-		}
-		if (r)
-			return r;
+		r = transfer_read(io->m, io->leg, bio);
+		if (r && r != -ETIMEDOUT && block > least_block(io))
+			r = read_by_blocks(io, bio->bi_iter, least_block(io));
+		else if (r)
+			r = read_by_other(io, r);
 		bio_advance_iter(bio, &at, n);
 	}
-	return 0;
+	return r;
 }
 
 /* Part by part, each in its turn. */
 static int read_again(struct mirror_io *io)
 {
 	unsigned int part = max(AGAIN_FIRST, mirror_block(io->m));
+	unsigned int block = max(least_block(io), 4096U);
+	bool blocks = !test_knob(again_whole);
 	struct bvec_iter at = io->iter;
 	struct bio *bio = io->bio;
 	struct again_turn turn;
@@ -178,8 +189,10 @@ static int read_again(struct mirror_io *io)
 		bio->bi_iter.bi_size = min(at.bi_size, part);
 		again_enter(io->m, io->leg, &turn, bio->bi_iter.bi_size);
 		r = transfer_read(io->m, io->leg, bio);
-		if (unlikely(r && r != -ETIMEDOUT))
-			r = read_by_blocks(io, bio->bi_iter);
+		/* Of one block both have said that they can't. */
+		if (unlikely(r && r != -ETIMEDOUT && blocks &&
+			     (turn.bytes > block || io->again != READ_OTHER)))
+			r = read_by_blocks(io, bio->bi_iter, block);
 		again_leave(io->m, io->leg, &turn);
 		bio_advance_iter(bio, &at, turn.bytes);
 	}
@@ -196,7 +209,7 @@ static void retry_work(struct work_struct *work)
 	struct bio *bio = io->bio;
 	int r;
 
-	if (io->mends)
+	if (io->again == READ_MENDED)
 		repair_now(io->m->repair, io->leg, io->iter.bi_sector, last_of(&io->iter), true);
 	r = read_again(io);
 	bio->bi_iter = io->iter;
@@ -205,25 +218,43 @@ static void retry_work(struct work_struct *work)
 	bio_endio(bio);		/* to read_end_io() a second time */
 }
 
+static bool other_has(const struct mirror_io *io, sector_t first, sector_t last)
+{
+	return mirror_read_leg(io->m, first, last, BIT(io->leg)) < LEGS;
+}
+
+static enum read_again how_again(const struct mirror_io *io)
+{
+	sector_t first = io->iter.bi_sector, last = last_of(&io->iter);
+
+	if (other_has(io, first, last))
+		return READ_OTHER;
+	if (repair_from_target(io->m->repair, io->leg))
+		return READ_MENDED;
+	/* It goes over the border of a region that the other one has. */
+	if (!io->unanswered && (other_has(io, first, first) || other_has(io, last, last)))
+		return READ_PARTS;
+	return READ_ONLY_ONCE;
+}
+
 int read_end_io(struct mirror *m, struct bio *bio, blk_status_t *error)
 {
 	struct mirror_io *io = mirror_io(bio);
-	enum leg_id leg;
 
 	if (unlikely(io->watched)) {
 		io->watched = false;
 		sender_returned(&m->legs[LEG_LOCAL].sender, &io->sent.item);
 	}
 	if (likely(!*error)) {
-		if (unlikely(io->retried && !io->mends))
+		if (unlikely(io->again == READ_OTHER))
 			count(&m->counters, COUNT_FAILOVERS);
-		if (unlikely(io->retried && !io->mends && !io->unanswered))
+		if (unlikely(io->again == READ_OTHER && !io->unanswered))
 			repair_request(m->repair, other_leg(io->leg), io->iter.bi_sector,
 				       last_of(&io->iter));
 		return DM_ENDIO_DONE;
 	}
 	/* transfer.c has counted it. */
-	if (io->retried)
+	if (io->again)
 		return DM_ENDIO_DONE;
 
 	/* A leg that was given up has said nothing. */
@@ -232,14 +263,11 @@ int read_end_io(struct mirror *m, struct bio *bio, blk_status_t *error)
 		trace_lockstep_leg_error(m, io->leg, io->iter.bi_sector, *error);
 	}
 
-	leg = mirror_read_leg(m, io->iter.bi_sector, last_of(&io->iter), BIT(io->leg));
-	io->mends = leg == LEGS && repair_from_target(m->repair, io->leg);
-	if (leg == LEGS && !io->mends)
+	io->again = how_again(io);
+	if (!io->again)
 		return DM_ENDIO_DONE;
-
-	io->retried = true;
-	if (!io->mends)
-		io->leg = leg;
+	if (io->again == READ_OTHER)
+		io->leg = other_leg(io->leg);
 	INIT_WORK(&io->work, retry_work);
 	queue_work(m->read_wq, &io->work);
 	return DM_ENDIO_INCOMPLETE;

@@ -4,7 +4,8 @@
  * that is current, else an error. A read that fails on one leg is tried once
  * more on the other if that is current there; the failed leg's error is
  * counted and traced, and the leg stays (a bad sector is no reason to lose a
- * leg). What came good from the other leg is asked to be repaired (repair.h). What neither has
+ * leg); or by blocks, if the other one is current in some regions of it. What came good from the
+ * other leg is asked to be repaired (repair.h). What neither has
  * whole is put together from both by blocks: a bad place of each is no loss. So is what the repair
  * from a target (repair.h) couldn't write to the source, by the source's physical blocks.
  *

@@ -207,6 +207,25 @@ def read_errors() -> None:
     pair.close()
 
 
+def over_a_border() -> None:
+    base.step("a read of a region that one leg has, and of its bad sector in the next one")
+    pair = Pair("nosync", "region_size", REGION, "resync_rate", 1, "resync_least", 0)
+    with blk.Disk(pair.mirror.node) as disk:
+        disk.write(REGION, data := blk.pattern("data", 2 * REGION))
+        pair.mirror.message("fail remote")
+        disk.write(REGION, newer := blk.pattern("newer", REGION))
+        pair.local.bad_reads(2 * REGION + 3, 2 * REGION + 3)
+        pair.mirror.message("recover")
+        base.equal(pair.mirror.status().health, "Aa", "health")
+        both = newer + data[REGION * blk.SECTOR :]
+        base.equal(disk.read(REGION, 2 * REGION), both, "read over the border")
+        base.until(lambda: pair.count("repaired") == 1, "the repair")
+        pair.mirror.message("resync_rate 0")
+        pair.mirror.in_sync()
+    pair.same()
+    pair.close()
+
+
 def both_fail_one_write() -> None:
     base.step("a write fails on both legs: EIO, no leg given up, and the resync makes them alike")
     pair = Pair("nosync", "region_size", REGION)
@@ -309,6 +328,7 @@ remote_dies("error")
 local_dies()
 local_cache_is_lost()
 read_errors()
+over_a_border()
 both_fail_one_write()
 in_flight()
 late_error()
