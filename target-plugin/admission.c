@@ -254,6 +254,18 @@ bool dcd_ring_pressed(struct dcd_engine *e)
 	return dcd_level_above(&ring, ring.low);
 }
 
+/* However tightly they are packed. */
+bool dcd_ring_of_zeroes(struct dcd_engine *e)
+{
+	struct dcd_level ring;
+
+	spin_lock(&e->lock);
+	ring = ring_level(e);
+	spin_unlock(&e->lock);
+	ring.used = div_u64(READ_ONCE(e->zeroes), dcd_table_places(e)) + 1;
+	return dcd_level_above(&ring, ring.low / 2);
+}
+
 bool dcd_log_pressed(struct dcd_engine *e)
 {
 	struct dcd_level nvram;

@@ -654,8 +654,8 @@ u64 dcd_ring_left(const struct dcd_engine *e);
 bool dcd_ring_is_behind(const struct dcd_engine *e, u64 tail);
 bool dcd_pressed(struct dcd_engine *e);	/* is that above the low watermark? */
 bool dcd_ring_pressed(struct dcd_engine *e);	/* the ring alone */
-/* Is the log disk behind, so that NVRAM fills up? */
-bool dcd_log_pressed(struct dcd_engine *e);
+bool dcd_ring_of_zeroes(struct dcd_engine *e);	/* half of it, by zeroes alone? */
+bool dcd_log_pressed(struct dcd_engine *e);	/* the log disk is behind, so NVRAM fills up? */
 /*
  * After how many microseconds the write behind one of @sectors may be admitted, by
  * how full ring, index and NVRAM are, how fast they are emptied, and what is foreseen.

@@ -18,6 +18,7 @@ TEST_KNOB(bool, stuck_stays, "a bad place of the data disk holds the log's tail"
 TEST_KNOB(bool, always_asks, "the data disk is asked, whatever it has taken meanwhile");
 TEST_KNOB(bool, looks_long, "what a disk can't take is looked for however long it takes");
 TEST_KNOB(bool, close_others, "a close waits until several places of the data disk were asked");
+TEST_KNOB(bool, zeroes_alone, "zeroes are logged again while a wipe hangs, though nothing else is behind them");
 TEST_KNOB(bool, asks_held, "the data disk is asked for a block where something may come late, too");
 
 int dcd_stuck_init(struct dcd_engine *e)
@@ -105,9 +106,10 @@ bool dcd_stuck_try(struct dcd_engine *e, const struct dcd_place *p)
 
 bool dcd_stuck_again(struct dcd_engine *e, u64 segment)
 {
-	/* Behind what all that is lost takes at the head there has to be something else. */
-	u64 lost = div_u64(READ_ONCE(e->lost.n), dcd_table_places(e)) * 3 / 2 + 2;
-	u64 far = max(e->segments / FAR, min(e->segments / 2, lost));
+	/* Behind what all that is lost, and all zeroes, take at the head there has to be more. */
+	u64 n = READ_ONCE(e->lost.n) + (test_knob(zeroes_alone) ? 0 : READ_ONCE(e->zeroes));
+	u64 least = div_u64(n, dcd_table_places(e)) * 3 / 2 + 2;
+	u64 far = max(e->segments / FAR, min(e->segments / 2, least));
 	struct dcd_stuck *s = &e->bad;
 	bool yes = false;
 

@@ -28,6 +28,7 @@ TEST_KNOB(bool, discard_waits, "the destager waits for a discard however long it
 TEST_KNOB(bool, zeroing_waits, "the destager waits for a zeroing however long it takes");
 TEST_KNOB(bool, discard_keeps, "a discard is one, though the LUN says that it zeroes");
 TEST_KNOB(bool, late_parts, "past the log all parts of what couldn't be wiped are tried, however late they fail");
+TEST_KNOB(bool, zeroes_crowd, "zeroes are in as many pieces as tables full of writes have room for");
 TEST_KNOB(bool, zeroed_again, "after a leave a data disk is asked for zeroes however late it fails them");
 TEST_KNOB(bool, wiped_again, "what couldn't be wiped is wiped again in each round past the log");
 TEST_KNOB(bool, any_refuses, "a disk that fails a discard, for whatever reason, can't discard");
@@ -35,12 +36,15 @@ TEST_KNOB(bool, wipes_call, "a wipe that was waited for calls the destager, too"
 TEST_KNOB(bool, discard_unheld, "what a wipe that hangs may come over is written all the same");
 
 /*
- * In how many pieces zeroes may be, each a range of the index: half of its memory, and of
- * the log's tables what writes of 4 KiB leave free in them.
+ * In how many pieces zeroes may be, each a range of the index: half of its memory, and a quarter
+ * of the log's tables. Where few writes come they have those for themselves, twice when they are
+ * logged again, and the writes have the rest.
  */
 static u64 most_pieces(const struct dcd_engine *e)
 {
-	return min(e->segments * dcd_table_places(e) * 3 / 4,
+	u64 places = e->segments * dcd_table_places(e);
+
+	return min(test_knob(zeroes_crowd) ? places * 3 / 4 : places / 4,
 		   div_u64(e->index_bytes, 2 * DCD_RANGE_BYTES));
 }
 

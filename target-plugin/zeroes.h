@@ -12,7 +12,7 @@
  * - While nothing else is to be done, whole granules are wiped, in pieces, until the next
  *   write comes.
  * - While the log is needed, they are logged again at the head, if the data disk has to
- *   write zeroes as it writes anything else;
+ *   write zeroes as it writes anything else, and it isn't they themselves that fill the log;
  * - if it can do better, as many as it does in a moment are wiped, the rest logged again.
  *
  * A worker wipes. When a wipe doesn't return within a moment it isn't waited for: it may still

@@ -172,3 +172,23 @@ def test_an_open_can_take_long_or_lose(part: str, knob: str, says: str) -> None:
     """The control: each is waited for by itself, and again; or nothing is asked for again."""
     run = lab("dcd_late_open.py", part, options=("--sim-timeout", "36000", *knobs("dcd", knob)))
     assert run.rc == 1 and says in run.text, run.text
+
+
+@pytest.mark.parametrize("part", ["cut", "low", "hung"])
+def test_zeroes_in_many_pieces(part: str) -> None:
+    run = lab("dcd_pieces.py", part, options=("--sim-timeout", "600"))
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(
+    ("knob", "part", "says"),
+    [
+        ("zeroes_crowd", "cut", "a write beside it took"),
+        ("zeroes_stay", "low", "in vain for"),
+        ("zeroes_alone", "hung", "without a write"),
+    ],
+)
+def test_zeroes_can_fill_the_log(knob: str, part: str, says: str) -> None:
+    run = lab("dcd_pieces.py", part, options=("--sim-timeout", "600", *knobs("dcd", knob)))
+    assert run.rc == 1 and says in run.stderr, run.text
