@@ -8,7 +8,12 @@
  * that is left is shared out evenly until then; and when it is overdue, by how full the
  * last part is.
  */
+#include <linux/module.h>
+
 #include "engine.h"
+#include "lockstep-test.h"
+
+TEST_KNOB(bool, zeroes_stay, "zeroes that fill the log are logged again and again");
 
 #define INDEX_LOW	75		/* percent of its memory */
 #define INDEX_HIGH	90
@@ -262,8 +267,8 @@ bool dcd_ring_of_zeroes(struct dcd_engine *e)
 	spin_lock(&e->lock);
 	ring = ring_level(e);
 	spin_unlock(&e->lock);
-	ring.used = div_u64(READ_ONCE(e->zeroes), dcd_table_places(e)) + 1;
-	return dcd_level_above(&ring, ring.low / 2);
+	ring.used = DIV_ROUND_UP(READ_ONCE(e->zeroes), dcd_table_places(e));
+	return dcd_level_above(&ring, ring.low / 2) && !test_knob(zeroes_stay);
 }
 
 bool dcd_log_pressed(struct dcd_engine *e)

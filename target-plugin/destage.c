@@ -51,7 +51,6 @@ TEST_KNOB(bool, refusal_hurries, "a dead log is asked as often however long it t
 TEST_KNOB(bool, round_unasked, "whether a dead log works again isn't asked before a round is over");
 TEST_KNOB(bool, stall_fails, "a data disk that was mute before it refused isn't away for a moment");
 TEST_KNOB(bool, well_at_begin, "a data disk was well when a round began, and not while it went on");
-TEST_KNOB(bool, zeroes_stay, "zeroes that fill the log are logged again without a write, too");
 TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
 
 /* Of a log that is damaged it is wrong to have more than what has to be there. */
@@ -218,13 +217,13 @@ int dcd_destage_flush(struct dcd_engine *e)
 }
 
 /*
- * What zeroes may do now: only while nobody needs the log, or writes, they have all the time that
- * they take. Those that can't be logged again have to go to the data disk, whoever waits.
+ * What zeroes may do now: only while nobody needs the log they have all the time that they
+ * take. Those that can't be logged again have to go to the data disk, whoever waits.
  */
 static enum dcd_wiping wiping(struct dcd_engine *e)
 {
 	if (e->sweep.past_log || e->wipes.no_room || READ_ONCE(e->data_failing) || !urgent(e) ||
-	    test_knob(zero_in_turn) || (idle(e) && !test_knob(zeroes_stay)))
+	    test_knob(zero_in_turn))
 		return DCD_WIPE_ALL;
 	/* The data disk can do it quickly, or it is they that the index, or the log, is full of. */
 	if (dcd_discards(e) || !dcd_ring_pressed(e) || dcd_ring_of_zeroes(e))
