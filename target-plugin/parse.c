@@ -185,7 +185,7 @@ static enum dcd_copy end_kind(const void *at, bool unread, u64 epoch, u64 *newes
 	return DCD_COPY_VALID;
 }
 
-static void find_ends(struct dcd_header_found *f, const void *base, const u8 *unread)
+void dcd_ends_find(struct dcd_header_found *f, const void *base, const u8 *unread)
 {
 	u64 epoch = le64_to_cpu(f->header.epoch), newest[2];
 	unsigned int i;
@@ -220,7 +220,7 @@ void dcd_header_find(const void *base, const u8 *unread, u64 bytes,
 	f->header = *copy[f->counts];
 	if (f->copies[!f->counts] == DCD_COPY_VALID)
 		f->other_applied = le64_to_cpu(copy[!f->counts]->applied);
-	find_ends(f, base, unread);
+	dcd_ends_find(f, base, unread);
 	f->reason = check_header(f, bytes, g);
 }
 

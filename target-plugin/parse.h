@@ -118,6 +118,8 @@ void dcd_super_find(const void *blocks, u64 data_sectors, u64 log_sectors,
  */
 void dcd_header_find(const void *base, const u8 *unread, u64 bytes,
 		     const struct dcd_geometry *g, struct dcd_header_found *f);
+/* The end records alone, of a format with f->header.epoch; likewise. */
+void dcd_ends_find(struct dcd_header_found *f, const void *base, const u8 *unread);
 
 /* @sectors of the data disk from @sector on. */
 struct dcd_witnessed {

@@ -96,7 +96,7 @@ void lost_text(const struct set *s)
 	if (s->nvram_lost)
 		puts("lost: what only the NVRAM had");
 	if (s->header_lost)
-		puts("lost: the NVRAM's header, which knew the newest entry: any number of the newest ones may be missing");
+		puts("lost: the NVRAM's header, which knew what had got past a log that failed");
 }
 
 void lost_json(const struct set *s)

@@ -344,9 +344,14 @@ static void find_lost(struct salvage *v)
 		lost_add(v->s, next, v->newest, 0, 0);
 }
 
-/* Without the log nobody knows whether a later one whose payload is wrong has got there. */
+/*
+ * Without the log, or the NVRAM's header, nobody knows whether a later one whose payload is wrong
+ * has got there.
+ */
 static void find_guards(struct salvage *v)
 {
+	bool unknown = v->s->log_lost || v->s->header_lost;
+
 	v->guards = malloc((v->n + 1) * sizeof(*v->guards));
 	if (!v->guards) {
 		fputs("dcd: no memory\n", stderr);
@@ -354,7 +359,7 @@ static void find_guards(struct salvage *v)
 		return;
 	}
 	for (size_t i = 0; i < v->n; i++)
-		if (v->found[i].rank == THERE || (v->s->log_lost && v->found[i].rank == NAMED))
+		if (v->found[i].rank == THERE || (unknown && v->found[i].rank == NAMED))
 			v->guards[v->n_guards++] = i;
 }
 
@@ -425,6 +430,23 @@ static int write_all(struct salvage *v, bool dry, struct tally *done)
 	return dry ? 0 : device_flush(&v->s->data);
 }
 
+static bool nvram_has_any(const struct salvage *v)
+{
+	for (size_t i = 0; i < v->n; i++)
+		if (v->found[i].in_nvram)
+			return true;
+	return false;
+}
+
+/* Slots have what was logged last, until they are used again. */
+static int refuse_nvram(struct set *s)
+{
+	s->reason = "nvram_empty";
+	snprintf(s->message, sizeof(s->message), "%s: it has no header, and nothing of this log: wrong NVRAM? Without --nvram what the log has is saved alone",
+		 s->nvram.path);
+	return -1;
+}
+
 /* What is older than the newest may be older than the data disk. */
 static int refuse_newest(struct set *s)
 {
@@ -451,6 +473,12 @@ int set_salvage(struct set *s, bool dry, bool anyway, struct tally *done)
 	memset(done, 0, sizeof(*done));
 	lost_none(s);	/* what a walk has found */
 	if (!look_everywhere(&v)) {
+		for (size_t i = 0; i < v.n; i++)
+			set_cover(s, v.found[i].sector, v.found[i].sectors);
+		if (s->header_lost && !nvram_has_any(&v)) {
+			free(v.found);
+			return refuse_nvram(s);
+		}
 		choose(&v);
 		if ((s->log_lost || s->header_lost) && !last_run(&v)) {
 			free(v.found);
@@ -458,12 +486,10 @@ int set_salvage(struct set *s, bool dry, bool anyway, struct tally *done)
 		}
 		tell_missing(&v);
 		/* What the NVRAM had acknowledged since is nowhere, and nobody knows how much it is. */
-		if (old || s->header_lost)
+		if (old || (s->header_lost && !v.known))
 			s->plan.missing = U64_MAX;
 		find_lost(&v);
 		find_guards(&v);
-		for (size_t i = 0; i < v.n; i++)
-			set_cover(s, v.found[i].sector, v.found[i].sectors);
 		r = set_witnesses(s, anyway);
 		if (!r && !s->failed && write_all(&v, dry, done))
 			s->failed = true;

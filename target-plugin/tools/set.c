@@ -177,7 +177,7 @@ int set_mend_moves(struct set *s)
 }
 
 /* Slots by the log's geometry; that the data disk has more than the log knows isn't said. */
-static void without_header(struct set *s, const struct dcd_geometry *g)
+static void without_header(struct set *s, const struct dcd_geometry *g, const u8 *unread)
 {
 	struct dcd_nvram_header *h = &s->header.header;
 
@@ -185,6 +185,7 @@ static void without_header(struct set *s, const struct dcd_geometry *g)
 	h->epoch = cpu_to_le64(g->epoch);
 	h->generation = s->super.super.generation;
 	h->bytes = cpu_to_le64(s->nvram.bytes);
+	dcd_ends_find(&s->header, s->page, unread);
 	s->header.reason = DCD_OK;
 	s->header_lost = true;
 }
@@ -204,7 +205,7 @@ static int find_header(struct set *s, const struct dcd_geometry *g, bool salvage
 		if (!salvage || !g || s->header.header.magic)
 			return refuse(s, dcd_reason_name(s->header.reason), s->nvram.path, text);
 		fprintf(stderr, "dcd: %s: %s\n", s->nvram.path, text);
-		without_header(s, g);
+		without_header(s, g, unread);
 	}
 	return 0;
 }

@@ -167,3 +167,48 @@ def test_no_header_behind_a_log_that_had_failed(dcd: Path, tmp_path: Path) -> No
     data, told = salvaged(dcd, tmp_path, images)
     assert data == without(images, *range(44, first))
     assert told["lost"] == [{"first_entry": 44, "last_entry": first - 1}]
+
+
+def failed_log() -> Images:
+    """Behind segment 21; past it all got to the data disk. The NVRAM's headers are lost."""
+    images = after_a_cut(True)
+    assert images.nvram is not None
+    for sequence in (22, 23):
+        images.put(sequence, bytes(SEGMENT))
+    images.data[:] = images.right
+    images.nvram[:BLOCK] = bytes(BLOCK)
+    return images
+
+
+def test_no_header_and_a_payload_that_is_wrong(dcd: Path, tmp_path: Path) -> None:
+    """The data disk has entry 51, whose second sector is written over: nothing older gets there."""
+    images = failed_log()
+    assert images.nvram is not None
+    images.nvram[BLOCK + 23 % 4 * SEGMENT + PAYLOAD + SECTOR] ^= 0x55
+    data, _ = salvaged(dcd, tmp_path, images)
+    assert data == bytes(images.right)
+
+
+def test_no_header_and_nothing_in_the_slots(dcd: Path, tmp_path: Path) -> None:
+    """Another NVRAM, or a blank one: what the log has may be older than the data disk."""
+    images = failed_log()
+    images.nvram = bytearray(len(images.nvram or b""))
+    words = images.save(tmp_path)
+    told = run(dcd, "recover", *words, "--salvage", "--json")
+    assert told.code == 1 and told.json()["reason"] == "nvram_empty", told
+    assert (tmp_path / "data").read_bytes() == bytes(images.data)
+
+
+def test_no_header_but_the_record_of_the_newest(dcd: Path, tmp_path: Path) -> None:
+    """The newest slot is lost: without it the others may be older than the data disk."""
+    images = after_a_cut(True)
+    assert images.nvram is not None
+    for at in (0, 2048):
+        images.nvram[at : at + 256] = bytes(256)
+    whole, told = salvaged(dcd, tmp_path, images)
+    assert whole == bytes(images.right) and told["may_be_missing"] == 0
+    images.slot(24 % 4, bytes(SEGMENT))
+    words = images.save(tmp_path)
+    refused = run(dcd, "recover", *words, "--salvage", "--json")
+    assert refused.code == 1 and refused.json()["reason"] == "newest_entries_missing", refused
+    assert (tmp_path / "data").read_bytes() == bytes(images.data)
