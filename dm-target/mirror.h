@@ -177,7 +177,7 @@ struct mirror {
 enum read_again {
 	READ_ONLY_ONCE,			/* it isn't */
 	READ_OTHER,			/* by the other leg, which is current in all of it */
-	READ_PARTS,			/* by the same one; the other one is current in a part */
+	READ_PARTS,			/* by the same one; the other one may have a part of it */
 	READ_MENDED,			/* by the same one, behind a repair from the target */
 };
 

@@ -134,8 +134,9 @@ static int read_by_other(struct mirror_io *io, int error)
 			repair_request(m->repair, io->leg, first, last);
 		return r;
 	}
-	/* It couldn't be repaired, so what the target has is all that there is. */
+	/* What the target has is all that there is. */
 	if (io->again != READ_MENDED || error == -ETIMEDOUT || test_knob(unmended_fails) ||
+	    !repair_in_vain(m->repair, io->leg, first) ||
 	    !repair_from_target(m->repair, io->leg))
 		return error;
 	return transfer_read(m, other_leg(io->leg), bio);
@@ -178,7 +179,9 @@ static int read_again(struct mirror_io *io)
 {
 	unsigned int part = max(AGAIN_FIRST, mirror_block(io->m));
 	unsigned int block = max(least_block(io), 4096U);
-	bool blocks = !test_knob(again_whole);
+	/* Of one block both have said that they can't. */
+	bool blocks = (io->iter.bi_size > block || io->again != READ_OTHER) &&
+		      !test_knob(again_whole);
 	struct bvec_iter at = io->iter;
 	struct bio *bio = io->bio;
 	struct again_turn turn;
@@ -189,9 +192,7 @@ static int read_again(struct mirror_io *io)
 		bio->bi_iter.bi_size = min(at.bi_size, part);
 		again_enter(io->m, io->leg, &turn, bio->bi_iter.bi_size);
 		r = transfer_read(io->m, io->leg, bio);
-		/* Of one block both have said that they can't. */
-		if (unlikely(r && r != -ETIMEDOUT && blocks &&
-			     (turn.bytes > block || io->again != READ_OTHER)))
+		if (unlikely(r && r != -ETIMEDOUT && blocks))
 			r = read_by_blocks(io, bio->bi_iter, block);
 		again_leave(io->m, io->leg, &turn);
 		bio_advance_iter(bio, &at, turn.bytes);
@@ -218,21 +219,18 @@ static void retry_work(struct work_struct *work)
 	bio_endio(bio);		/* to read_end_io() a second time */
 }
 
-static bool other_has(const struct mirror_io *io, sector_t first, sector_t last)
-{
-	return mirror_read_leg(io->m, first, last, BIT(io->leg)) < LEGS;
-}
-
 static enum read_again how_again(const struct mirror_io *io)
 {
 	sector_t first = io->iter.bi_sector, last = last_of(&io->iter);
+	struct mirror *m = io->m;
 
-	if (other_has(io, first, last))
+	if (mirror_read_leg(m, first, last, BIT(io->leg)) < LEGS)
 		return READ_OTHER;
-	if (repair_from_target(io->m->repair, io->leg))
+	if (repair_from_target(m->repair, io->leg))
 		return READ_MENDED;
-	/* It goes over the border of a region that the other one has. */
-	if (!io->unanswered && (other_has(io, first, first) || other_has(io, last, last)))
+	/* There may be a region in it that the other one has. */
+	if (!io->unanswered && region_of(&m->map, first) != region_of(&m->map, last) &&
+	    !READ_ONCE(m->legs[other_leg(io->leg)].dead))
 		return READ_PARTS;
 	return READ_ONLY_ONCE;
 }

@@ -27,6 +27,7 @@ struct request {
 /* A place that couldn't be repaired. */
 struct bad_place {
 	sector_t start;
+	bool written;			/* and it still can't be read */
 	time64_t when;			/* 0: none */
 };
 
@@ -53,7 +54,7 @@ static bool is_young(const struct bad_place *p, time64_t now)
 	return p->when && now - p->when < REPAIR_BAD_SECONDS;
 }
 
-static bool known_bad(struct repair *rp, enum leg_id leg, sector_t start)
+static bool find_bad(struct repair *rp, enum leg_id leg, sector_t start, bool written)
 {
 	time64_t now = ktime_get_boottime_seconds();
 	unsigned long flags;
@@ -62,14 +63,15 @@ static bool known_bad(struct repair *rp, enum leg_id leg, sector_t start)
 
 	spin_lock_irqsave(&rp->lock, flags);
 	for (i = 0; i < REPAIR_BAD_MAX; i++)
-		if (is_young(&rp->bad[leg][i], now) && rp->bad[leg][i].start == start)
+		if (is_young(&rp->bad[leg][i], now) && rp->bad[leg][i].start == start &&
+		    rp->bad[leg][i].written >= written)
 			known = true;
 	spin_unlock_irqrestore(&rp->lock, flags);
 	return known;
 }
 
 /* Returns true if it was one too many; then the count begins anew. */
-static bool note_bad(struct repair *rp, enum leg_id leg, sector_t start)
+static bool note_bad(struct repair *rp, enum leg_id leg, sector_t start, bool written)
 {
 	time64_t now = ktime_get_boottime_seconds();
 	struct bad_place *place = NULL;
@@ -84,7 +86,11 @@ static bool note_bad(struct repair *rp, enum leg_id leg, sector_t start)
 	}
 	/* There is a free one: with the last taken all are forgotten. */
 	if (!WARN_ON_ONCE(!place))
-		*place = (struct bad_place){ .start = start, .when = max_t(time64_t, now, 1) };
+		*place = (struct bad_place){
+			.start = start,
+			.written = written,
+			.when = max_t(time64_t, now, 1),
+		};
 	young++;
 	if (young >= REPAIR_BAD_MAX)
 		memset(rp->bad[leg], 0, sizeof(rp->bad[leg]));
@@ -250,7 +256,7 @@ static bool one_piece(struct repair *rp, enum leg_id leg, sector_t start, unsign
 	unsigned int deaths = READ_ONCE(m->legs[leg].deaths);
 	enum outcome outcome;
 
-	if (known_bad(rp, leg, start)) {
+	if (find_bad(rp, leg, start, false)) {
 		count(&m->counters, COUNT_REPAIRS_DROPPED);
 		return true;
 	}
@@ -266,7 +272,7 @@ static bool one_piece(struct repair *rp, enum leg_id leg, sector_t start, unsign
 		     dm_table_device_name(m->ti->table), leg_name(leg), m->legs[leg].dev->name,
 		     (unsigned long long)start, (unsigned long long)start + sectors - 1,
 		     outcome == BROKEN ? "writing fails" : "written, and still not good");
-	if (note_bad(rp, leg, start)) {
+	if (note_bad(rp, leg, start, outcome == BAD)) {
 		DMERR("%s: %s leg %s: %u places that can't be repaired in an hour: it is failing",
 		      dm_table_device_name(m->ti->table), leg_name(leg),
 		      m->legs[leg].dev->name, REPAIR_BAD_MAX);
@@ -330,6 +336,11 @@ void repair_now(struct repair *rp, enum leg_id leg, sector_t start, sector_t las
 unsigned int repair_block_sectors(const struct repair *rp, enum leg_id leg)
 {
 	return rp->block[leg];
+}
+
+bool repair_in_vain(struct repair *rp, enum leg_id leg, sector_t sector)
+{
+	return find_bad(rp, leg, round_down(sector, rp->block[leg]), true);
 }
 
 unsigned int repair_piece_sectors(const struct repair *rp)

@@ -34,7 +34,8 @@
  *  - REPAIR_BAD_MAX places of a leg that can't be repaired in an hour: the disk
  *    is failing; the leg is given up, if the other can stand in. A place
  *    counts once: it isn't tried again within the hour, however often it is read.
- *    Behind a crash, as long as @both_whole, a caller's read of it goes to the target.
+ *    Behind a crash, as long as @both_whole, a caller's read of one that was written goes to
+ *    the target. If it wasn't, the source may still have what is newer.
  *
  * The queue has REPAIR_QUEUE places; what comes when it is full is dropped and
  * counted: the sector will be read again.
@@ -74,6 +75,11 @@ bool repair_from_target(struct repair *rp, enum leg_id leg);
 /* Sectors that go bad of a leg at a time, a power of two; of a piece. */
 unsigned int repair_block_sectors(const struct repair *rp, enum leg_id leg);
 unsigned int repair_piece_sectors(const struct repair *rp);
+/*
+ * Was that block of @leg written from the target, and still can't be read? Then no read can have
+ * had from the source what isn't there any more. Any context.
+ */
+bool repair_in_vain(struct repair *rp, enum leg_id leg, sector_t sector);
 /* Is a request under way, or waiting? Any context. */
 bool repair_busy(struct repair *rp);
 

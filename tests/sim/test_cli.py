@@ -58,7 +58,7 @@ def test_by_the_command(scenario: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["resync", "area", "read", "reload", "beside", "advanced", "worn",
-                                  "hangs"])  # fmt: skip
+                                  "hangs", "flaps"])  # fmt: skip
 def test_a_bad_sector_behind_a_crash(part: str) -> None:
     disk = ("--boot", "scsi_debug.dev_size_mb=8", "--boot", "scsi_debug.physblk_exp=3")
     more = disk if part == "advanced" else ()

@@ -148,6 +148,8 @@ def attach(kept: config.Config, leg: str, at: device.Device, *, search: bool = T
 
 def _settle(kept: config.Config, leg: str, at: device.Device, now: table.Table) -> None:
     """Without the lock: others may have to unblock the mirror while the target is asked."""
+    if not any(True for _ in device.iscsi_disks(at.disk())):
+        return
     with config.unlocked():
         late.settle(kept.name, leg, at)
     _unchanged(kept, at, now)

@@ -6,11 +6,13 @@ to it; `reload`: likewise behind `lockstep set`, by a new table; `beside`: what 
 local disk, in the sectors beside it, stays; `advanced`: so it does if the remote leg is an
 advanced-format disk (scsi_debug's, by the kernel's arguments); `worn`: the place doesn't come
 right when it is written, either: it is read from the remote leg; `hangs`: the local disk hangs
-over it when a caller has read it and what is beside it, until a new table comes.
+over it when a caller has read it and what is beside it, until a new table comes; `flaps`: no
+sector is bad, the local disk's path breaks for a while: then nothing is read from the remote leg.
 
 Control: with dm_lockstep.test_crash_forgets=1 the place can't be read, and the resync stalls.
 """
 
+import errno
 import time
 from functools import partial
 from pathlib import Path
@@ -30,7 +32,8 @@ def a_read() -> None:
         disk.read(BAD, 8)
 
 
-(part,) = base.words(1, ("resync", "area", "read", "reload", "beside", "advanced", "worn", "hangs"))
+PARTS = ("resync", "area", "read", "reload", "beside", "advanced", "worn", "hangs", "flaps")
+(part,) = base.words(1, PARTS)
 one, two = Leg("one"), Leg("two")
 if part == "advanced":
     base.put(Path("/sys/bus/pseudo/drivers/scsi_debug/add_host"), 1)
@@ -57,14 +60,17 @@ for leg, image in zip((one, two), images, strict=True):
     with blk.Disk(leg.node) as raw:
         for at in range(0, leg.disk.sectors, 2048):
             raw.write(at, image[at * blk.SECTOR : (at + 2048) * blk.SECTOR])
-if part in ("beside", "advanced", "worn", "hangs"):
+if part in ("beside", "advanced", "worn", "hangs", "flaps"):
     # It was under way at the crash, and had reached the local disk.
-    new = BAD + 1 if part == "hangs" else BAD - 3
+    new = BAD + {"hangs": 1, "flaps": 0}.get(part, -3)
     with blk.Disk(one.node) as raw:
         raw.write(new, blk.pattern("not acknowledged", 1))
     at = (new - AT) * blk.SECTOR
     want = want[:at] + blk.pattern("not acknowledged", 1) + want[at + blk.SECTOR :]
-if part == "worn":
+if part == "flaps":
+    with blk.Disk(two.node) as raw:
+        raw.write(BAD + 8, blk.pattern("nor is that", 1))
+elif part == "worn":
     one.worn_reads(BAD)
 elif part == "hangs":
     low = dm.create("low", f"0 {one.disk.sectors} linear {one.disk.node} 0")
@@ -81,6 +87,13 @@ if part in ("resync", "area"):
     base.expect(time.monotonic() - began < 10, "it was tried again after a minute")
 else:
     base.equal(clilab.status()["health"], "Aa", "the resync hasn't come to it")
+if part == "flaps":
+    one.gone()
+    with blk.Disk("/dev/mapper/m", write=False) as disk:
+        for at in (BAD, BAD + 8):
+            with base.refused("a read of the local disk", errno.EIO):
+                disk.read(at, 1)
+    one.well()
 if part == "hangs":
     dm.suspend("low", flush=False)
     reading = Beside(a_read)

@@ -208,21 +208,33 @@ def read_errors() -> None:
 
 
 def over_a_border() -> None:
-    base.step("a read of a region that one leg has, and of its bad sector in the next one")
+    base.step("a read of regions that one leg has, and of its bad sector between them")
     pair = Pair("nosync", "region_size", REGION, "resync_rate", 1, "resync_least", 0)
     with blk.Disk(pair.mirror.node) as disk:
         disk.write(REGION, data := blk.pattern("data", 2 * REGION))
         pair.mirror.message("fail remote")
         disk.write(REGION, newer := blk.pattern("newer", REGION))
+        disk.write(3 * REGION, newer)
         pair.local.bad_reads(2 * REGION + 3, 2 * REGION + 3)
         pair.mirror.message("recover")
         base.equal(pair.mirror.status().health, "Aa", "health")
-        both = newer + data[REGION * blk.SECTOR :]
-        base.equal(disk.read(REGION, 2 * REGION), both, "read over the border")
+        all_three = newer + data[REGION * blk.SECTOR :] + newer
+        base.equal(disk.read(REGION, 3 * REGION), all_three, "read over the borders")
         base.until(lambda: pair.count("repaired") == 1, "the repair")
         pair.mirror.message("resync_rate 0")
         pair.mirror.in_sync()
     pair.same()
+    pair.close()
+
+
+def bad_places_of_each() -> None:
+    base.step("a read of a bad sector of one leg, and in its last block the other one's")
+    pair = Pair("nosync", "region_size", REGION)
+    with blk.Disk(pair.mirror.node) as disk:
+        disk.write(0, data := blk.pattern("data", 72))
+        pair.local.bad_reads(0, 0)
+        pair.remote.bad_reads(64, 64)
+        base.equal(disk.read(0, 72), data, "read of what neither leg has whole")
     pair.close()
 
 
@@ -329,6 +341,7 @@ local_dies()
 local_cache_is_lost()
 read_errors()
 over_a_border()
+bad_places_of_each()
 both_fail_one_write()
 in_flight()
 late_error()
