@@ -64,7 +64,7 @@ static bool find_bad(struct repair *rp, enum leg_id leg, sector_t start, bool wr
 	spin_lock_irqsave(&rp->lock, flags);
 	for (i = 0; i < REPAIR_BAD_MAX; i++)
 		if (is_young(&rp->bad[leg][i], now) && rp->bad[leg][i].start == start &&
-		    rp->bad[leg][i].written >= written)
+		    (rp->bad[leg][i].written || !written))
 			known = true;
 	spin_unlock_irqrestore(&rp->lock, flags);
 	return known;

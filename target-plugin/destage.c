@@ -222,8 +222,8 @@ int dcd_destage_flush(struct dcd_engine *e)
  */
 static enum dcd_wiping wiping(struct dcd_engine *e)
 {
-	if (e->sweep.past_log || e->wipes.no_room || READ_ONCE(e->data_failing) || !urgent(e) ||
-	    test_knob(zero_in_turn))
+	if (e->sweep.past_log || e->wipes.no_room || READ_ONCE(e->data_failing) ||
+	    test_knob(zero_in_turn) || !urgent(e))
 		return DCD_WIPE_ALL;
 	/* The data disk can do it quickly, or it is they that the index, or the log, is full of. */
 	if (dcd_discards(e) || !dcd_ring_pressed(e) || dcd_ring_of_zeroes(e))

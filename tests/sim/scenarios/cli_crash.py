@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import clilab
+from dcdlab import scsi_disk
 from locklab import base, blk, dm
 from mirrorlab import Leg
 from statelab import Beside
@@ -36,10 +37,10 @@ PARTS = ("resync", "area", "read", "reload", "beside", "advanced", "worn", "hang
 (part,) = base.words(1, PARTS)
 one, two = Leg("one"), Leg("two")
 if part == "advanced":
-    base.put(Path("/sys/bus/pseudo/drivers/scsi_debug/add_host"), 1)
-    base.until(Path("/dev/sda").exists, "the disk")
-    two.table(f"0 {two.disk.sectors} linear /dev/sda 0")
-    physical = Path("/sys/block/sda/queue/physical_block_size").read_text().strip()
+    disk_of_two = scsi_disk()
+    two.table(f"0 {two.disk.sectors} linear {disk_of_two} 0")
+    queue = Path("/sys/block", Path(disk_of_two).name, "queue")
+    physical = (queue / "physical_block_size").read_text().strip()
     base.equal(physical, "4096", "its physical blocks")
 rate = "1" if part == "hangs" else "64"
 pace = [] if part in ("resync", "area") else ["--resync-rate", rate, "--resync-least", "0"]
@@ -97,9 +98,9 @@ if part == "flaps":
 if part == "hangs":
     dm.suspend("low", flush=False)
     reading = Beside(a_read)
-    time.sleep(14)
+    time.sleep(14)  # told after 10 s; right behind that the control finds nothing
     setting = Beside(partial(clilab.good, "set", "m", "resync_jobs=3"))
-    time.sleep(0.5)
+    time.sleep(0.5)  # it suspends, and nothing tells of that moment
     dm.resume("low")
     reading.result()
     setting.result()

@@ -10,19 +10,11 @@ Args: 1 or 0: what the LUN has to say. The disk is scsi_debug's, by the kernel's
 import errno
 from pathlib import Path
 
-from dcdlab import counters, format_log
+from dcdlab import SCSI_DEBUG as DEBUG
+from dcdlab import counters, format_log, scsi_disk
 from locklab import base, blk, lio, media
 
-DEBUG = Path("/sys/bus/pseudo/drivers/scsi_debug")
 AT, SIZE = 4096, 2048
-
-
-def scsi_disk() -> str:
-    base.put(DEBUG / "delay", 0)
-    base.put(DEBUG / "add_host", 1)
-    place = "adapter*/host*/target*/*:*/block/*"
-    base.until(lambda: list(DEBUG.glob(place)), "the disk")
-    return f"/dev/{next(DEBUG.glob(place)).name}"
 
 
 says = base.words(1, {"0": 0, "1": 1})[0]

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from locklab import base, blk, dm, lio, media
 
@@ -17,6 +18,18 @@ TOOL = "/lockstep/build/bin/dcd"
 SITE = 9
 SEGMENT = 64 << 10
 RING_START = 1 << 20
+
+
+SCSI_DEBUG = Path("/sys/bus/pseudo/drivers/scsi_debug")
+
+
+def scsi_disk() -> str:
+    """scsi_debug's, as the kernel's arguments say."""
+    base.put(SCSI_DEBUG / "delay", 0)
+    base.put(SCSI_DEBUG / "add_host", 1)
+    place = "adapter*/host*/target*/*:*/block/*"
+    base.until(lambda: list(SCSI_DEBUG.glob(place)), "the disk")
+    return f"/dev/{next(SCSI_DEBUG.glob(place)).name}"
 
 
 def format_log(data: str, log: str, nvram: str = "none", *more: str) -> None:

@@ -12,22 +12,12 @@ import shutil
 from pathlib import Path
 
 import rtslib_host as host
+from dcdlab import scsi_disk
 from locklab import base, blk, lio, media
 
-DEBUG = Path("/sys/bus/pseudo/drivers/scsi_debug")
 LINK = Path("/run/data")
 AT, SIZE = 4096, 2048
 KEEP_SIZE, PUNCH_HOLE = 1, 2
-
-
-def scsi_disk() -> str:
-    """One that discards, and has no command that zeroes."""
-    base.put(DEBUG / "delay", 0)
-    base.put(DEBUG / "add_host", 1)
-    place = "adapter*/host*/target*/*:*/block/*"
-    base.until(lambda: list(DEBUG.glob(place)), "the disk")
-    base.put(next(Path("/sys/class/scsi_disk").glob("*")) / "max_write_same_blocks", 0)
-    return f"/dev/{next(DEBUG.glob(place)).name}"
 
 
 def punch(node: str) -> None:
@@ -55,7 +45,8 @@ def destaged() -> None:
     base.until(lambda: live.read_text().strip() == "0", "all to be destaged")
 
 
-new = scsi_disk()
+new = scsi_disk()  # it discards, and is to have no command that zeroes
+base.put(next(Path("/sys/class/scsi_disk").glob("*")) / "max_write_same_blocks", 0)
 with blk.Disk(new, write=False) as disk:
     old = media.disk("old", disk.sectors >> 11, "ssd", write_cache="off")
 log = media.disk("log", 9, "ssd")
