@@ -207,13 +207,13 @@ def start(
     if missing and not run:
         leg = missing[0]
         raise Failed(
-            f"{kept.name}: {_absent(kept, leg)}. {_alone(kept, leg, verdict)}"
+            f"{kept.name}: {_absent(kept, leg, nodes)}. {_alone(kept, leg, verdict)}"
         )
     if missing and verdict.guess:
-        if unasked and device.present(kept.devices()[missing[0]]):
+        if unasked and (missing[0] in nodes or device.present(kept.devices()[missing[0]])):
             raise Failed(
-                f"{kept.name}: {_absent(kept, missing[0])}, and start_alone is for one that isn't"
-                f" there. {_alone(kept, missing[0], verdict)}"
+                f"{kept.name}: {_absent(kept, missing[0], nodes)}, and start_alone is for one that"
+                f" isn't there. {_alone(kept, missing[0], verdict)}"
             )
         _warn(kept, missing[0], verdict, found, given=yes)
     legs = {leg: found[leg].number if leg in found else ABSENT for leg in LEGS}
@@ -309,10 +309,13 @@ def _give_log_up(kept: config.Config, nodes: Mapping[str, str], *, given: bool) 
         meta.leave_log(at.node)
 
 
-def _absent(kept: config.Config, leg: str) -> str:
+def _absent(kept: config.Config, leg: str, seen: Mapping[str, str]) -> str:
+    """Why there is no such leg. `seen`: the nodes of those that could be read at first."""
     node = kept.devices()[leg]
     if node == ABSENT:
         return f"it has no {leg} leg on this host ({config.path(kept.name)} says {ABSENT})"
+    if leg in seen:
+        return f"the {leg} leg {node} is left out, as earlier writes may still reach it"
     if device.present(node):
         return f"the {leg} leg {node} can't be read: I/O error, or no answer"
     return f"the {leg} leg {node} isn't there"
@@ -486,7 +489,7 @@ def _both_idle(kept: config.Config, wait: float | None) -> dict[str, device.Devi
     nodes = find_legs(kept, kept.wait if wait is None else wait)
     for leg in LEGS:
         if leg not in nodes:
-            raise Failed(f"{kept.name}: {_absent(kept, leg)}. This needs both legs")
+            raise Failed(f"{kept.name}: {_absent(kept, leg, nodes)}. This needs both legs")
     return unused(kept.name, nodes)
 
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 import fakes
 import pytest
 from fakes import Host
-from lockstep import ask, config, meta
+from lockstep import ask, config, device, late, meta
 from lockstep.config import Config
+from lockstep.errors import Failed
 
 host = fakes.host
 
@@ -59,6 +60,26 @@ def test_start_alone_is_the_word(m: Host) -> None:
     config.save(Config("m", "/dev/a", "/dev/b", "u", wait=0, start_alone=True))
     code, _, err = m.lockstep("assemble", "m")
     assert (code, "SPLIT BRAIN" in err) == (0, True), err
+
+
+def test_start_alone_is_not_for_a_leg_that_was_asked_until_it_went(
+    m: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A LUN reset without an answer ends the session: the kernel takes that disk away."""
+    m.disk("/dev/b")
+    m.says("lockstep-meta verdict", ALONE)
+    config.save(Config("m", "/dev/a", "/dev/b", "u", wait=0, start_alone=True))
+
+    def resets(name: str, leg: str, at: device.Device) -> None:
+        if at.given in m.devices and leg == "remote":
+            del m.devices[at.given]
+            raise Failed(f"{name}: no answer to a LUN reset")
+
+    monkeypatch.setattr(late, "take", resets)
+    code, _, err = m.lockstep("assemble", "m")
+    assert (code, "start_alone is for one that isn't" in err) == (1, True), err
+    assert "earlier writes may still reach it" in err, err
+    assert not m.calls("dmsetup create")
 
 
 def test_what_changes_while_a_person_thinks(m: Host, monkeypatch: pytest.MonkeyPatch) -> None:
