@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <inttypes.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -95,6 +96,33 @@ static int find_of(const struct device *d, const struct dcd_super *log, enum who
 	return 0;
 }
 
+/*
+ * The leg @s was found first, and names a log that isn't @before. If an older end has one that names
+ * @before, either of them may be what an earlier mirror has left there.
+ */
+static int refuse_second(const struct device *data, const struct super *s,
+			 const struct dcd_super *before)
+{
+	u8 slots[LOCKSTEP_SLOTS_BYTES];
+	char uuid[UUID_TEXT], older[UUID_TEXT];
+	struct super other;
+	u64 sectors;
+	u32 unread;
+	int r;
+
+	if (!s->log_state || !memcmp(s->log_uuid, before->uuid, sizeof(before->uuid)))
+		return 0;
+	r = find_of(data, before, ITS, &sectors, slots, &unread, &other);
+	if (r > 0) {
+		super_uuid_text(s->log_uuid, uuid);
+		super_uuid_text(before->uuid, older);
+		fprintf(stderr, "dcd: data disk %s has the superblocks of two legs: at its end one that had another log (uuid %s), and at sector %" PRIu64 ", where its end was once, one that had the log that was here (uuid %s). An earlier mirror has left one of them, and only the leg may be told of the new log. If the leg is the one at the end: --force. If it is the other one: lockstep-meta wipe --force %s first, which clears the one at the end\n",
+			data->path, uuid, (uint64_t)lockstep_slots_start(sectors), older,
+			data->path);
+	}
+	return r ? -1 : 0;
+}
+
 int mark_behind(const struct device *data, const u8 log_uuid[16], const struct dcd_super *before,
 		bool force, u64 *end)
 {
@@ -113,6 +141,8 @@ int mark_behind(const struct device *data, const u8 log_uuid[16], const struct d
 	*end = r > 0 ? sectors : 0;
 	if (r <= 0)
 		return r;
+	if (before && !force && refuse_second(data, &s, before))
+		return -1;
 	if (s.log_state == LOCKSTEP_LOG_BEHIND && !force) {
 		super_uuid_text(s.log_uuid, uuid);
 		fprintf(stderr, "dcd: data disk %s is a mirror's leg, and another log (uuid %s) may hold acknowledged writes that it lacks: dcd retire that one first. If it is lost, the leg lacks what only that had: lockstep-meta wipe --force it, and lockstep replace fills it anew. If it was never in use, as a dcd format was cut off, --force tells the leg of this one\n",

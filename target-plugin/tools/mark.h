@@ -11,8 +11,8 @@
 #include "device.h"
 
 /*
- * The disk lacks, from now on, what the log may have. With another log's mark on it:
- * refused, unless @force. @before: the log that the disk had before, or NULL: that one knows where
+ * The disk lacks, from now on, what the log may have. With another log's mark on it, or with two
+ * that may be the leg: refused, unless @force (then it is the one at the newest end). @before: the log that the disk had before, or NULL: that one knows where
  * the leg lies if the disk has grown and the mirror hasn't. *end: the size of the disk at the end of
  * which it lies; 0: it carries none. Returns 0, or -1 after saying on stderr what is wrong.
  */

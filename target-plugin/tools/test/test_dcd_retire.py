@@ -23,7 +23,7 @@ dcd = dcdtool.dcd
 program = metalab.program
 
 SIZE = 4 << 20
-BEHIND = 1
+BEHIND, LEFT = 1, 2
 INCOMPAT, RETIRED, LACKS = 24, 1, 4  # dcd-format.h
 GROWN, GROWNS, GROWN_BYTES = 464, 4, 12
 UUID_TEXT = "01020304-0506-0708-090a-0b0c0d0e0f10"
@@ -213,6 +213,31 @@ def test_another_mirror_had_the_new_end(dcd: Path, program: Path, tmp_path: Path
     assert run(dcd, "retire", *site.words, "--json").json()["leg"] is True
 
 
+def test_another_mirror_had_the_new_end_and_a_log(
+    dcd: Path, program: Path, tmp_path: Path
+) -> None:
+    """Two legs that had a log: only who knows the disk can say which one is of today."""
+    site = GrownSite(dcd, program, tmp_path, 0, SIZE // 512 << 8)
+    assert run(dcd, "retire", *site.words).code == 0
+    leg = site.content()["data"][SIZE - 8192 : SIZE]
+    for name in ("one", "two"):
+        (site.folder / name).write_bytes(bytes(2 * SIZE))
+    assert site.ask("create", "--local", "one", "--remote", "two", "--assume-clean").code == 0
+    stale = bytearray((site.folder / "two").read_bytes())
+    put_log(stale, bytes(range(16)), LEFT)
+    with open(site.folder / "data", "r+b") as disk:
+        disk.seek(2 * SIZE - 8192)
+        disk.write(stale[-8192:])
+    before = site.content()
+    told = run(dcd, "format", *site.words)
+    assert told.code == 1 and "two legs" in told.err and UUID_TEXT in told.err, told
+    assert site.content() == before
+    assert site.ask("wipe", "--force", "data").code == 0
+    assert run(dcd, "format", *site.words).code == 0
+    assert site.content()["data"][SIZE - 8192 : SIZE] != leg
+    assert run(dcd, "retire", *site.words, "--json").json()["leg"] is True
+
+
 def test_left_and_then_grown(site: Site) -> None:
     """A log that was left isn't told that the data disk has grown."""
     for name, copies in (("log", (0, 4096)), ("nvram", (0, 2048))):
@@ -256,7 +281,7 @@ def test_formatted_again_for_a_leg_that_was_made_anew(site: Site) -> None:
                     "--assume-clean").code == 0  # fmt: skip
     assert run(site.dcd, "format", *another).code == 0
     assert run(site.dcd, "retire", *another).code == 0
-    assert run(site.dcd, "format", *site.words).code == 0
+    assert run(site.dcd, "format", *site.words, "--force").code == 0
     assert site.verdict() == "bypassed"
     assert run(site.dcd, "recover", *site.words).code == 0
 
