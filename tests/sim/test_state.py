@@ -248,6 +248,13 @@ def test_a_table_that_goes_on_with_the_wrong_leg_is_found(knob: str) -> None:
     assert run.rc == 1 and "alone diverged" in run.stderr, run.text
 
 
+@pytest.mark.parametrize(("kernel", "lives"), [("plain", 40), ("checked", 3)])
+def test_lives_of_disks_with_bad_sectors(kernel: str, lives: int) -> None:
+    options = ("--sim-timeout", "36000")
+    run = lab("state_sectors.py", str(lives), "1", kernel=kernel, options=options)
+    assert run.rc == 0, run.text
+
+
 # In it the local leg can't be written, again and again, and the remote one is another host's.
 OLDER = "23281"
 

@@ -213,11 +213,14 @@ class History:
         self.acked, self.stable = [0] * self.sectors, [0] * self.sectors
         self.issued = [list(all_) for all_ in self.ever]
 
-    def check(self, data: bytes, what: str, *, volatile: bool = False, settle: bool = True) -> None:
-        """`data` begins at sector 0. settle: what was seen is the truth from now on."""
+    def check(
+        self, data: bytes, what: str, *, first: int = 0, volatile: bool = False,
+        settle: bool = True,
+    ) -> None:  # fmt: skip
+        """`data` begins at sector `first`. settle: what was seen is the truth from now on."""
         promised = self.stable if volatile else self.acked
-        for at in range(self.sectors):
-            raw = data[at * 512 : at * 512 + 512]
+        for at in range(first, first + len(data) // 512):
+            raw = data[(at - first) * 512 : (at - first + 1) * 512]
             if raw == _EMPTY and self.issued[at] == _NEVER:
                 continue  # by far the most, and nothing changes
             version, number = _PART.unpack_from(raw)
