@@ -7,12 +7,9 @@ Control: with dcd.test_nvram_apart=1 it is believed.
 """
 
 import errno
-import json
-import subprocess
 import time
-from typing import Any
 
-from dcdlab import SITE, TOOL, Box, Model, filled
+from dcdlab import SITE, Box, Model, filled, image, put_image
 from locklab import base, blk, lio, media
 
 HELD = "destage_idle_ms=3600000,destage_low=98,destage_high=99"
@@ -20,26 +17,9 @@ PART = 400
 ENDS = (2, 6)  # sectors of the end records
 
 
-def image(node: str) -> bytes:
-    with blk.Disk(node, write=False) as disk:
-        return disk.read(0, disk.sectors)
-
-
-def put_nvram(box: Box, content: bytes) -> None:
-    with blk.Disk(box.view) as nvram:
-        nvram.write(0, content)
-
-
 def is_refused(box: Box) -> None:
     with base.refused("an older NVRAM", errno.EUCLEAN, kernel="is of an earlier time"):
         box.open()
-
-
-def tool(box: Box, command: str, *words: str) -> tuple[int, dict[str, Any]]:
-    sets = ("--data", box.data.node, "--log", box.log.node, "--nvram", box.view, "--json")
-    done = subprocess.run([TOOL, command, *sets, *words], capture_output=True, text=True,
-                          check=False)  # fmt: skip
-    return done.returncode, json.loads(done.stdout)
 
 
 def part(what: str) -> None:
@@ -64,15 +44,15 @@ def part(what: str) -> None:
         box.close()
         box.power_on()
     right = image(box.view)
-    put_nvram(box, old)
+    put_image(box.view, old)
     is_refused(box)
     for command in ("check", "recover", "retire"):
-        code, said = tool(box, command)
+        code, said = box.tool(command)
         base.expect(code, f"dcd {command} took an older NVRAM")
         base.equal(said["reason"], "nvram_older", f"dcd {command}")
-    code, said = tool(box, "recover", "--salvage", "--dry-run")
+    code, said = box.tool("recover", "--salvage", "--dry-run")
     base.equal((code, said["may_be_missing"]), (3, None), "losses that nobody can count")
-    put_nvram(box, right)
+    put_image(box.view, right)
     with box.disk() as disk:
         base.expect(disk.read(0, PART) == model.bytes[: PART * blk.SECTOR], "what was written")
     box.away()
@@ -94,7 +74,7 @@ def unpublished(by_tool: bool) -> None:
         for at in ENDS:
             nvram.write(at, before[at * blk.SECTOR : (at + 1) * blk.SECTOR])
     if by_tool:
-        base.equal(tool(box, "recover")[0], 0, "exit code of dcd recover")
+        base.equal(box.tool("recover")[0], 0, "exit code of dcd recover")
     for _ in range(2):
         with lio.look(box.open()) as node, blk.Disk(node) as disk:
             base.expect(disk.read(0, PART) == model.bytes[: PART * blk.SECTOR], "what was written")
@@ -117,8 +97,8 @@ def salvaged() -> None:
         box.power_on()
         if boot == "first":
             old = image(box.view)
-    put_nvram(box, old)
-    code, said = tool(box, "recover", "--salvage")
+    put_image(box.view, old)
+    code, said = box.tool("recover", "--salvage")
     base.equal((code, said["may_be_missing"]), (3, None), "losses that nobody can count")
     with blk.Disk(box.data.node, write=False) as disk:
         base.expect(disk.read(0, 40) == model.bytes[: 40 * blk.SECTOR], "what was written last")
@@ -146,7 +126,7 @@ def untold() -> None:
     box.close()
     box.log.heal()
     box.power_on()
-    put_nvram(box, old)
+    put_image(box.view, old)
     is_refused(box)
     box.away()
 
@@ -174,8 +154,8 @@ def retired() -> None:
         disk.write(0, blk.pattern("before", 8))
     before = image(box.view)
     for _ in range(5):
-        base.equal(tool(box, "retire")[0], 0, "exit code of dcd retire")
-        put_nvram(box, before)
+        base.equal(box.tool("retire")[0], 0, "exit code of dcd retire")
+        put_image(box.view, before)
     with base.refused("a log that is retired", errno.EMEDIUMTYPE, kernel="retired"):
         box.open()
     box.away()

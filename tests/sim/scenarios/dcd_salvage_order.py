@@ -9,11 +9,7 @@ hasn't the write over it, or that only.
 
 from __future__ import annotations
 
-import json
-import subprocess
-from typing import Any
-
-from dcdlab import RING_START, SEGMENT, TOOL, Box, Model, filled
+from dcdlab import RING_START, SEGMENT, Box, Model, filled
 from locklab import base, blk
 from poisonlab import HELD
 
@@ -28,13 +24,6 @@ def flip(box: Box, data: bytes) -> None:
         raw = bytearray(medium.read(ring + at // blk.SECTOR, 1))
         raw[77] ^= 0x14
         medium.write(ring + at // blk.SECTOR, bytes(raw))
-
-
-def tool(box: Box, verb: str, *more: str) -> tuple[int, dict[str, Any]]:
-    words = (TOOL, verb, "--data", box.data.node, "--log", box.log.node, "--nvram", box.view)
-    done = subprocess.run([*words, *more, "--json"], capture_output=True, text=True, check=False)
-    print(done.stderr, end="", flush=True)
-    return done.returncode, json.loads(done.stdout)
 
 
 PARTS = ("module", "tool", "salvage", "no-later", "no-earlier")
@@ -74,9 +63,9 @@ for who in base.words(1, PARTS) or PARTS:
     if who not in ("module", "tool"):
         box.log.fail_writes()
         if not lost:
-            code, told = tool(box, "recover")
+            code, told = box.tool("recover")
             base.equal((code, told["reason"]), (1, "log_unwritable"), f"{told}")
-        code, told = tool(box, "recover", "--salvage")
+        code, told = box.tool("recover", "--salvage")
         print(f"  {code} {told}", flush=True)
         same = box.data.bytes(0, box.data.sectors) == kept
         base.expect(same, "an older version was put over what the data disk had")
@@ -84,7 +73,7 @@ for who in base.words(1, PARTS) or PARTS:
         base.equal((code, said), (3 if lost else 0, lost), f"{told}")
         box.log.heal()
     elif who == "tool":
-        code, told = tool(box, "recover")
+        code, told = box.tool("recover")
         base.equal((code, told["state"]), (0, "recovered"), f"{told}")
         base.expect(box.data.bytes(0, box.data.sectors) == model.bytes, "the data disk's content")
     else:

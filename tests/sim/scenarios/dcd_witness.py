@@ -4,41 +4,26 @@ there, by the module and by `dcd`, with a live log and with an empty one; the ri
 """
 
 import errno
-import json
 import random
-import subprocess
 import time
 from functools import partial
 
-from dcdlab import TOOL, Box, Model, digest, filled, some_write
+from dcdlab import Box, Model, digest, filled, image, put_image, some_write
 from locklab import base, blk, lio
 from statelab import Beside
 
 HELD = "destage_idle_ms=3600000,destage_low=98,destage_high=99"
 
 
-def content(box: Box) -> bytes:
-    return b"".join(box.data.bytes(at, 1024) for at in range(0, box.data.sectors, 1024))
-
-
-def put(box: Box, raw: bytes) -> None:
-    with blk.Disk(box.data.node) as disk:
-        for at in range(0, box.data.sectors, 1024):
-            disk.write(at, raw[at * blk.SECTOR : (at + 1024) * blk.SECTOR])
-        disk.flush()
-
-
 def tool(box: Box, command: str, *more: str) -> tuple[int, str, str]:
-    words = ("--data", box.data.node, "--log", box.log.node, "--nvram", box.view, *more, "--json")
-    done = subprocess.run([TOOL, command, *words], capture_output=True, text=True, check=False)
-    said = json.loads(done.stdout)
-    return done.returncode, said["state"], said["reason"]
+    code, said = box.tool(command, *more)
+    return code, said["state"], said["reason"]
 
 
 def refused(box: Box, what: str, raw: bytes) -> None:
     """With this content. Then the disk gets its own back."""
-    own = content(box)
-    put(box, raw)
+    own = image(box.data.node)
+    put_image(box.data.node, raw)
     nodes = (box.data.node, box.log.node)
     before = digest(*nodes)
     base.equal(tool(box, "check"), (4, "refused", "other_data"), f"{what}: check")
@@ -49,7 +34,7 @@ def refused(box: Box, what: str, raw: bytes) -> None:
     with base.refused(what, errno.EMEDIUMTYPE, kernel="it is another disk, or an older copy"):
         lio.Backstore("dcd", "bad", box.control())
     base.equal(digest(box.data.node), before, f"{what}: the data disk's content")
-    put(box, own)
+    put_image(box.data.node, own)
     base.equal(tool(box, "check")[0], 0, f"{what}: undone")
 
 
@@ -62,7 +47,7 @@ def one(nvram: str) -> None:
     base.equal(tool(box, "check")[0], 0, "check")
     with box.disk() as disk:
         box.destaged()
-        older = content(box)
+        older = image(box.data.node)
         filled(disk, model, 400, 800, "second", 8)
         box.destaged()
     base.step("with an empty log")
@@ -79,7 +64,7 @@ def one(nvram: str) -> None:
         box.destaged()
     base.step("with a log that dcd recover has emptied")
     with box.disk(HELD) as disk:
-        older = content(box)
+        older = image(box.data.node)
         filled(disk, model, 600, 1000, "fourth", 8)
     base.equal(tool(box, "recover")[:2], (0, "recovered"), "recover")
     refused(box, "older, recovered", older)
@@ -104,7 +89,7 @@ def past() -> None:
     with box.disk() as disk:
         filled(disk, model, 0, 100, "first", 8)
         box.destaged()
-        older = content(box)
+        older = image(box.data.node)
         filled(disk, model, 400, 600, "second", 8)
         box.destaged()
         box.log.fail_writes()
@@ -174,7 +159,7 @@ def away() -> None:
     with box.disk() as disk:
         filled(disk, model, 0, 400, "first", 8)
         box.destaged()
-    put(box, bytes(box.data.sectors * blk.SECTOR))
+    put_image(box.data.node, bytes(box.data.sectors * blk.SECTOR))
     box.data.slow_reads(300)
     beside = Beside(partial(breaks, box))
     with base.refused("a blank disk", errno.EMEDIUMTYPE, kernel="it is another disk"):

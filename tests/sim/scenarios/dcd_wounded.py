@@ -8,12 +8,9 @@ Args: the parts, of which without any all are run.
 from __future__ import annotations
 
 import errno
-import json
-import subprocess
 from collections.abc import Callable
-from typing import Any
 
-from dcdlab import RING_START, SEGMENT, TOOL, Box, Model, filled
+from dcdlab import RING_START, SEGMENT, Box, Model, filled
 from locklab import base, blk
 
 HELD = "destage_idle_ms=3600000,destage_low=98,destage_high=99,read_cache_bytes=0"
@@ -55,13 +52,6 @@ def flip(box: Box, data: bytes) -> None:
         medium.write(at, bytes(raw))
 
 
-def tool(box: Box, verb: str, *more: str) -> tuple[int, dict[str, Any]]:
-    words = (TOOL, verb, "--data", box.data.node, "--log", box.log.node, "--nvram", box.view)
-    done = subprocess.run([*words, *more, "--json"], capture_output=True, text=True, check=False)
-    print(done.stderr, end="", flush=True)
-    return done.returncode, json.loads(done.stdout)
-
-
 def gone(disk: blk.Disk, first: int, end: int, what: str) -> None:
     for sector in range(first, end):
         with base.refused(f"{what}: a read of sector {sector}", errno.ENODATA):
@@ -92,7 +82,7 @@ def whole(nvram: str) -> None:
     _, newer = written(box, model)
     destaged(box, AT, newer)
     flip(box, newer[5 * blk.SECTOR :])
-    code, told = tool(box, "check")
+    code, told = box.tool("check")
     base.equal((code, told["state"], told["lost"]), (0, "live", []), f"{told}")
     with box.disk() as disk:
         model.check(disk, "opened")
@@ -116,9 +106,9 @@ def unreadable() -> None:
     destaged(box, AT, newer)
     at = place(box, newer) // 8 * 8
     box.log.unreadable((at, at + 7))
-    code, told = tool(box, "check")
+    code, told = box.tool("check")
     base.equal((code, told["state"], told["lost"]), (0, "live", []), f"{told}")
-    code, told = tool(box, "recover")
+    code, told = box.tool("recover")
     base.equal((code, told["reason"]), (1, "log_unwritable"), f"{told}")
     base.expect(box.data.bytes(AT, SIZE) == newer, "what the data disk alone had")
     for turn in ("opened", "once more"):
@@ -140,7 +130,7 @@ def older() -> None:
     old, newer = written(box, model)
     destaged(box, AT, old)
     flip(box, newer)
-    code, told = tool(box, "check")
+    code, told = box.tool("check")
     base.equal((code, told["state"]), (4, "lost"), f"{told}")
     with box.disk() as disk:
         gone(disk, AT, AT + SIZE, "older")
@@ -172,7 +162,7 @@ def part() -> None:
             filled(disk, model, FAR, FAR + 8 * PER, "so that they are in no slot", SIZE)
         destaged(box, AT, bytes_of(model, AT, AT + SIZE) if over else newer)
         flip(box, newer[bad * blk.SECTOR :])
-        code, told = tool(box, "check")
+        code, told = box.tool("check")
         base.equal((code, told["state"]), (4, "lost") if lost else (0, "live"), f"{told}")
         with box.disk() as disk:
             if lost:
@@ -198,7 +188,7 @@ def both() -> None:
     destaged(box, AT, first)
     flip(box, first)
     flip(box, second)
-    code, told = tool(box, "check")
+    code, told = box.tool("check")
     got = [(item["sector"], item["sectors"]) for item in told["lost"]]
     base.equal((code, told["state"], got), (4, "lost", [(AT + 4, 4)]), f"{told}")
     for turn in ("opened", "once more"):
@@ -236,7 +226,7 @@ def recover() -> None:
         _, newer = written(box, model)
         destaged(box, AT, newer)
         flip(box, newer)
-        code, told = tool(box, verb)
+        code, told = box.tool(verb)
         base.equal((code, told["state"]), (0, f"{verb}ed".replace("ee", "e")), f"{told}")
         base.expect(box.data.bytes(0, box.data.sectors) == model.bytes, "the data disk's content")
         box.away()
@@ -250,7 +240,7 @@ def read_only() -> None:
     destaged(box, AT, newer)
     flip(box, newer)
     box.log.fail_writes()
-    code, told = tool(box, "recover")
+    code, told = box.tool("recover")
     base.equal((code, told["reason"]), (1, "log_unwritable"), f"{told}")
     base.expect(box.data.bytes(AT, SIZE) == newer, "what the data disk alone had")
     with box.disk() as disk:
@@ -275,7 +265,7 @@ def salvage() -> None:
     flip(box, newer)
     box.log.fail_writes()
     for turn in range(2):
-        code, told = tool(box, "recover", "--salvage")
+        code, told = box.tool("recover", "--salvage")
         base.equal((code, told["state"], told["lost"]), (0, "salvaged", []), f"{turn}: {told}")
         base.expect(box.data.bytes(0, box.data.sectors) == model.bytes, "the data disk's content")
     box.log.heal()
@@ -297,7 +287,7 @@ def slot() -> None:
         right = box.log.bytes(at, 8)
         with blk.Disk(f"/dev/mapper/{box.log.name}-medium") as medium:
             medium.write(at, bytes(8 * blk.SECTOR))
-        code, told = tool(box, "check")
+        code, told = box.tool("check")
         base.equal((code, told["state"]), (0, "live"), f"{told}")
         with box.disk() as disk:
             model.check(disk, "opened")

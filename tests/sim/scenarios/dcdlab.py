@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import random
 import re
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from locklab import base, blk, dm, lio, media
 
@@ -44,6 +47,21 @@ def digest(*nodes: str) -> str:
             for at in range(0, disk.sectors, 2048):
                 sums.update(disk.read(at, min(2048, disk.sectors - at)))
     return sums.hexdigest()
+
+
+def image(node: str) -> bytes:
+    """Every byte of this device."""
+    with blk.Disk(node, write=False) as disk:
+        parts = range(0, disk.sectors, 1024)
+        return b"".join(disk.read(at, min(1024, disk.sectors - at)) for at in parts)
+
+
+def put_image(node: str, content: bytes) -> None:
+    """Which is durable then."""
+    with blk.Disk(node) as disk:
+        for at in range(0, disk.sectors, 1024):
+            disk.write(at, content[at * blk.SECTOR : (at + 1024) * blk.SECTOR])
+        disk.flush()
 
 
 def counters(store: lio.Backstore) -> dict[str, int]:
@@ -385,6 +403,14 @@ class Box:
             f"data={self.data.node},log={self.log.node},nvram={nvram},"
             f"nvram_bytes={self.nvram_bytes},{','.join((self.settings, *more))}"
         )
+
+    def tool(self, command: str, *words: str) -> tuple[int, dict[str, Any]]:
+        """Exit code of `dcd` on its devices, and what it says with --json."""
+        sets = ("--data", self.data.node, "--log", self.log.node, "--nvram", self.view)
+        done = subprocess.run([TOOL, command, *sets, *words, "--json"], capture_output=True,
+                              text=True, check=False)  # fmt: skip
+        print(done.stderr, end="", flush=True)
+        return done.returncode, json.loads(done.stdout) if done.stdout else {}
 
     def set(self, settings: str) -> None:
         """While it is open."""
