@@ -207,7 +207,7 @@ static u64 paced_us(const struct dcd_engine *e, sector_t sectors)
 
 u64 dcd_pace_us(struct dcd_engine *e, sector_t sectors)
 {
-	struct dcd_level index, nvram;
+	struct dcd_level index, nvram, zeroes = dcd_zeroes_level(e);
 	u64 us;
 
 	spin_lock(&e->lock);
@@ -215,6 +215,7 @@ u64 dcd_pace_us(struct dcd_engine *e, sector_t sectors)
 	nvram = nvram_level(e);
 	us = max3(paced_us(e, sectors), dcd_pace_delay(&index, &e->data_speed, sectors),
 		  dcd_pace_delay(&nvram, &e->log_speed, sectors));
+	us = max(us, dcd_pace_delay(&zeroes, &e->wipes.speed, 1));
 	spin_unlock(&e->lock);
 	return us;
 }
@@ -293,6 +294,11 @@ static u64 with_what_comes(u64 us, u64 whole, u64 used, u64 room)
 	return us + div64_u64(us * us, max3(us, whole, 1ULL)) * more / 256;
 }
 
+static u64 with_zeroes(const struct dcd_engine *e, u64 us)
+{
+	return us + div_u64(us * dcd_zeroes_share(e), 100);
+}
+
 /*
  * Of the marks, the one until which least room is left for each moment; and the end
  * of a whole turn from now on, when all that is committed now is free.
@@ -305,7 +311,7 @@ void dcd_foresee(struct dcd_engine *e)
 	ktime_t now = ktime_get();
 	unsigned int i;
 
-	whole = dcd_turn_us(&e->turn, s->at, size);
+	whole = with_zeroes(e, dcd_turn_us(&e->turn, s->at, size));
 	spin_lock(&e->lock);
 	e->foreseen = known && s->n && !s->past_log;
 	free = e->tail;
@@ -314,7 +320,7 @@ void dcd_foresee(struct dcd_engine *e)
 	for (i = 0; i < s->n && e->foreseen; i++) {
 		u64 end = s->marks[i].way + size, each;
 
-		us = end > way ? dcd_turn_us(&e->turn, s->at, end - way) : 0;
+		us = end > way ? with_zeroes(e, dcd_turn_us(&e->turn, s->at, end - way)) : 0;
 		us = with_what_comes(us, whole, used, room);
 		each = div64_u64(us, max(room_until(e, free), 1ULL));
 		if (!i || each > worst) {

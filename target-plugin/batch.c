@@ -244,8 +244,7 @@ bool dcd_batch_zeroes(struct dcd_engine *e, struct dcd_batch *b, sector_t *from,
 bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, u64 target,
 		       enum dcd_wiping wiping)
 {
-	unsigned int wipes = wiping == DCD_WIPE_ALL ? UINT_MAX :
-			     wiping == DCD_WIPE_SOME ? dcd_wipes_in_a_moment(e) : 0;
+	struct dcd_moment m = dcd_zeroes_moment(e, wiping);
 	size_t bytes = 0;
 
 	begin_collecting(b);
@@ -276,9 +275,8 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 				dcd_stuck_cut(e, p);
 				l->kind = DCD_LOAD_FILL;
 			} else {
-				l->kind = dcd_zeroes_part(e, p, l->oldest, wipes);
+				l->kind = dcd_zeroes_part(e, p, l->oldest, &m);
 			}
-			wipes -= wipes && dcd_load_is_wipe(l);
 		} else if (!p->zero && l->kind != DCD_LOAD_LEFT) {
 			size_t size;
 
@@ -295,6 +293,7 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 			l->raw = b->buf + bytes;
 			l->buf = l->raw + ((p->at - l->whole.at) << SECTOR_SHIFT);
 			bytes += size;
+			dcd_moment_data(&m);
 			if (!l->error)
 				b->order[b->to_read++] = l;
 		}
@@ -509,10 +508,14 @@ static void was_written(struct dcd_engine *e, struct dcd_batch *b, unsigned int 
 	for (l = b->loads + i; l < b->loads + end; l++) {
 		l->there = !error;
 		l->error = error;
-		if (!error && l->kind == DCD_LOAD_DATA)
+		if (error)
+			continue;
+		if (l->kind == DCD_LOAD_DATA) {
 			b->written += sectors_of(l);
-		else if (!error)
-			dcd_count(e, DCD_N_FILLED_SECTORS, sectors_of(l));
+			continue;
+		}
+		e->wipes.all += sectors_of(l);
+		dcd_count(e, DCD_N_FILLED_SECTORS, sectors_of(l));
 	}
 }
 
@@ -530,8 +533,10 @@ static void wipe(struct dcd_engine *e, struct dcd_batch *b, struct dcd_load *l)
 	l->there = !l->error;
 	b->wiping = ktime_add(b->wiping, ktime_sub(ktime_get(), began));
 	trace_dcd_destage(e, l->place.sector, sectors_of(l), l->error);
-	if (l->there)
+	if (l->there) {
+		e->wipes.all += sectors_of(l);
 		dcd_count(e, DCD_N_WIPED_SECTORS, sectors_of(l));
+	}
 }
 
 static int write_all(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch *ahead,

@@ -57,7 +57,7 @@ TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn
 static bool urgent(struct dcd_engine *e)
 {
 	return READ_ONCE(e->log_dead) || READ_ONCE(e->damaged) > READ_ONCE(e->tail) ||
-	       READ_ONCE(e->leaving) || dcd_pressed(e);
+	       READ_ONCE(e->leaving) || dcd_zeroes_crowd(e) || dcd_pressed(e);
 }
 
 static unsigned long idle_time(struct dcd_engine *e)
@@ -319,7 +319,7 @@ static int step(struct dcd_engine *e, const struct dcd_mark *now, unsigned int *
 	if (o.found)
 		s->at = dcd_first_missing(b);
 	drop = o.again || o.found || s->at != b->next;
-	/* Wipes have their time when there is no turn to be foreseen. */
+	/* What wipes take is foreseen by itself. */
 	if (o.moved && !o.bad)
 		dcd_turn_learn(&e->turn, b->next - b->from, dcd_loads_of_data(b),
 			       max(ktime_us_delta(ktime_get(), ktime_add(began, b->wiping)), 0LL));

@@ -174,17 +174,38 @@ static unsigned int share(struct dcd_engine *e, const struct dcd_request *rq)
 	return queue_of(e, rq) == DCD_LONG && !is_urgent(e, rq) ? 16 : 4;
 }
 
+/*
+ * It waits until there are fewer pieces of zeroes (zeroes.h), and no write waits behind it; but not
+ * for so long that it ends as BUSY, as long as that can be.
+ */
+static bool is_held(struct dcd_engine *e, const struct dcd_request *rq)
+{
+	return rq->op != DCD_WRITE && dcd_zeroes_wait(e, is_urgent(e, rq));
+}
+
+/* Does the first one there wait for its turn? */
+static bool waits_there(struct dcd_engine *e, enum dcd_queue queue)
+{
+	const struct dcd_request *rq;
+
+	lockdep_assert_held(&e->lock);
+	rq = list_first_entry_or_null(&e->waiting[queue], struct dcd_request, waiting);
+	return rq && !is_held(e, rq);
+}
+
 /* @had: go_on()'s. */
 static bool others_turn(struct dcd_engine *e, enum dcd_queue own, const u64 *had)
 {
+	bool yes = false;
 	unsigned int i;
 
 	if (!had)
 		return READ_ONCE(e->nwaiting);
+	spin_lock(&e->lock);
 	for (i = 0; i < DCD_QUEUES; i++)
-		if (had[i] < had[own] && !list_empty(&e->waiting[i]))
-			return true;
-	return false;
+		yes |= had[i] < had[own] && waits_there(e, i);
+	spin_unlock(&e->lock);
+	return yes;
 }
 
 /*
@@ -205,7 +226,7 @@ static int go_on(struct dcd_engine *e, struct dcd_request *rq, u64 *had)
 
 		if (others_turn(e, own, had))
 			return -EINPROGRESS;
-		if (early(e, &at))
+		if (is_held(e, rq) || early(e, &at))
 			return -EAGAIN;
 		r = rq->ranges ? enter_batch(e, rq) : enter(e, rq, sectors);
 		if (r)
@@ -238,6 +259,7 @@ static void wait_in_queue(struct dcd_engine *e, struct dcd_request *rq)
 	WRITE_ONCE(e->nwaiting, e->nwaiting + 1);
 	spin_unlock(&e->lock);
 	queue_work(e->intake_wq, &e->intake_work);
+	wake_up_all(&e->room);
 	dcd_wait_begins(e);
 }
 
@@ -277,23 +299,27 @@ void dcd_intake_again(struct dcd_engine *e, struct dcd_request *rq)
 		wait_in_queue(e, rq);
 }
 
-/* Of the queue that has had least. Nobody saves up: who had nothing to wait for has had as much. */
+/*
+ * Of the queue that has had least. Nobody saves up: who had nothing to wait for has had as much.
+ * One that is held only if there is no other.
+ */
 static struct dcd_request *next_waiting(struct dcd_engine *e, u64 *had)
 {
-	struct dcd_request *rq = NULL;
 	unsigned int i, next = DCD_QUEUES;
+	struct dcd_request *rq = NULL;
 
 	spin_lock(&e->lock);
 	for (i = 0; i < DCD_QUEUES; i++)
-		if (!list_empty(&e->waiting[i]) && (next == DCD_QUEUES || had[i] < had[next]))
+		if (waits_there(e, i) && (next == DCD_QUEUES || had[i] < had[next]))
 			next = i;
-	if (next < DCD_QUEUES) {
-		for (i = 0; i < DCD_QUEUES; i++)
-			if (list_empty(&e->waiting[i]))
-				had[i] = max(had[i], had[next]);
-		rq = list_first_entry(&e->waiting[next], struct dcd_request, waiting);
+	for (i = 0; i < DCD_QUEUES && next < DCD_QUEUES; i++)
+		if (!waits_there(e, i))
+			had[i] = max(had[i], had[next]);
+	if (next == DCD_QUEUES)
+		next = DCD_ZEROES;
+	rq = list_first_entry_or_null(&e->waiting[next], struct dcd_request, waiting);
+	if (rq)
 		list_del(&rq->waiting);
-	}
 	spin_unlock(&e->lock);
 	return rq;
 }
@@ -318,6 +344,21 @@ static void wait_for_time(struct dcd_engine *e, struct dcd_request *rq, ktime_t 
 		set_current_state(TASK_UNINTERRUPTIBLE);
 		schedule_hrtimeout(&at, HRTIMER_MODE_ABS);
 	} while (at < until && !dcd_wait_over(e, rq));
+}
+
+static bool others_wait(struct dcd_engine *e)
+{
+	return !list_empty(&e->waiting[DCD_SHORT]) || !list_empty(&e->waiting[DCD_LONG]);
+}
+
+/* Until it isn't held, it is over, or others come. */
+static void wait_held(struct dcd_engine *e, struct dcd_request *rq)
+{
+	dcd_count(e, DCD_N_WAITS_FOR_ROOM, 1);
+	dcd_destage_kick(e);
+	while (!wait_event_timeout(e->room, !is_held(e, rq) || others_wait(e) ||
+				   dcd_wait_over(e, rq), DCD_LOOK))
+		;
 }
 
 /* Or until it is over. */
@@ -351,8 +392,16 @@ void dcd_intake_worker(struct work_struct *work)
 		unsigned int entries = rq->ranges ? dcd_batch_entries(e, rq) : 1;
 		int r;
 
-		while ((r = go_on(e, rq, had)) == -EAGAIN && !dcd_wait_over(e, rq))
-			wait_for_time_and_room(e, rq, entries);
+		while ((r = go_on(e, rq, had)) == -EAGAIN && !dcd_wait_over(e, rq)) {
+			if (!is_held(e, rq)) {
+				wait_for_time_and_room(e, rq, entries);
+			} else if (!others_wait(e)) {
+				wait_held(e, rq);
+			} else {
+				r = -EINPROGRESS;
+				break;
+			}
+		}
 		if (r == -EAGAIN)
 			dcd_answer_over(e, rq);
 		else if (r == -EREMCHG)

@@ -12,9 +12,11 @@
 #define LISTED		64		/* ranges in the kernel's log; the rest is a number */
 #define RETRY_NOMEM	(HZ / 50)
 #define LITTLE		4		/* segments: the rest is done without the log */
+#define TURNS		64		/* without a wipe: zeroes aren't waited for any more */
 #define TRIES		8		/* to have less than ever, before that, too */
 
 TEST_KNOB(bool, leave_all_at_once, "what came while the log that is left was emptied is left to its end");
+TEST_KNOB(bool, leave_zeroes, "zeroes in a log that is left are wiped when nothing goes there any more");
 TEST_KNOB(bool, no_marks, "the log and the NVRAM that are left aren't marked");
 TEST_KNOB(bool, leave_hasty, "what the log that is left doesn't give just now is lost");
 TEST_KNOB(bool, leave_quiet, "nobody is told that the log is dead, as it is left");
@@ -115,6 +117,21 @@ bool dcd_leave_paces(const struct dcd_engine *e)
 }
 
 /*
+ * Past the log all zeroes are wiped in one round, which holds writes up: so that is done before, as
+ * long as it goes on at all. What is logged again meanwhile is passed in another turn.
+ */
+static bool zeroes_go(struct dcd_engine *e)
+{
+	struct dcd_wipes *w = &e->wipes;
+
+	if (!READ_ONCE(e->zeroes) || test_knob(leave_zeroes))
+		return false;
+	w->turns = w->all == w->all_then ? w->turns + 1 : 0;
+	w->all_then = w->all;
+	return w->turns < TURNS;
+}
+
+/*
  * What the log had is on the data disk, and less has come meanwhile, as writes are paced: so that
  * is next, until it is little, or doesn't get less however often. What is left then holds writes
  * up, as no slot of NVRAM is free before all of it is done. Needs @lock.
@@ -126,6 +143,10 @@ static bool is_empty_enough(struct dcd_engine *e)
 	lockdep_assert_held(&e->lock);
 	if (e->tail < e->leave_at)
 		return false;
+	if (zeroes_go(e)) {
+		e->leave_at = e->head;
+		return false;
+	}
 	if (left < e->leave_left - e->leave_left / 8) {
 		e->leave_left = left;
 		e->leave_tries = 0;

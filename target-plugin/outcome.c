@@ -250,6 +250,21 @@ static int log_again(struct dcd_engine *e, struct dcd_batch *b)
 	return 0;
 }
 
+static u64 us_since(ktime_t began)
+{
+	return max(ktime_us_delta(ktime_get(), began), 0LL);
+}
+
+static u32 zeroes_gone(const struct dcd_batch *b)
+{
+	unsigned int i;
+	u32 n = 0;
+
+	for (i = 0; i < b->n; i++)
+		n += b->loads[i].place.zero && b->loads[i].there;
+	return n;
+}
+
 /* Those that dcd_turn_count() has counted. */
 u32 dcd_loads_of_data(const struct dcd_batch *b)
 {
@@ -273,6 +288,8 @@ void dcd_outcome(struct dcd_engine *e, struct dcd_batch *b, int r, ktime_t began
 			*failures = DCD_FAILURES;
 		else	/* zeroes are another speed, and take no time on many disks */
 			dcd_pace_learn(e, &e->data_speed, b->written, ktime_add(began, b->wiping));
+		dcd_zeroes_learn(e, dcd_loads_of_data(b), us_since(ktime_add(began, b->wiping)));
+		dcd_pace_learn(e, &e->wipes.speed, zeroes_gone(b), began);
 	}
 	if (o->moved && !o->flush)
 		dcd_stuck_moved(e);

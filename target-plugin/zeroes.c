@@ -3,6 +3,7 @@
 
 #include "batch.h"
 #include "dcd-trace.h"
+#include "leave.h"
 #include "lockstep-test.h"
 
 #define GRANULE		((64ULL << 10) >> SECTOR_SHIFT)
@@ -22,13 +23,22 @@
 #define QUICK_US	5000
 #define SLOW_US		50000
 #define MOMENT_US	30000
+#define US_MOST		(1000 * 1000U)	/* of a load, whatever was measured */
+#define SMALLS		4		/* parts of granules in a batch without data, */
+#define SMALLS_EACH	2		/* and more for each load of data */
+#define CROWD		75		/* percent of most_pieces(): more zeroes wait, */
+#define SHARE		50		/* percent of what data take, at most */
+#define WRITES		2		/* times as many: writes have it, which make two of one */
+#define WRITES_LOW	50
+#define WRITES_HIGH	90
 #define PATIENCE	(HZ / 4)	/* for a wipe */
 
 TEST_KNOB(bool, discard_waits, "the destager waits for a discard however long it takes");
 TEST_KNOB(bool, zeroing_waits, "the destager waits for a zeroing however long it takes");
 TEST_KNOB(bool, discard_keeps, "a discard is one, though the LUN says that it zeroes");
 TEST_KNOB(bool, late_parts, "past the log all parts of what couldn't be wiped are tried, however late they fail");
-TEST_KNOB(bool, zeroes_crowd, "zeroes are in as many pieces as tables full of writes have room for");
+TEST_KNOB(bool, zeroes_crowd, "zeroes come in, however many pieces of them there are");
+TEST_KNOB(bool, zeroes_hold, "short pieces of zeroes are written in the destager's turn, however many");
 TEST_KNOB(bool, zeroed_again, "after a leave a data disk is asked for zeroes however late it fails them");
 TEST_KNOB(bool, wiped_again, "what couldn't be wiped is wiped again in each round past the log");
 TEST_KNOB(bool, any_refuses, "a disk that fails a discard, for whatever reason, can't discard");
@@ -44,19 +54,113 @@ static u64 most_pieces(const struct dcd_engine *e)
 {
 	u64 places = e->segments * dcd_table_places(e);
 
-	return min(test_knob(zeroes_crowd) ? places * 3 / 4 : places / 4,
-		   div_u64(e->index_bytes, 2 * DCD_RANGE_BYTES));
+	return max(min(places / 4, div_u64(e->index_bytes, 2 * DCD_RANGE_BYTES)), 4ULL);
+}
+
+/* With so many of them, more zeroes wait. */
+static u64 crowd(const struct dcd_engine *e)
+{
+	return most_pieces(e) * CROWD / 100;
+}
+
+/* How near that is: percent of the second half of the way. */
+static unsigned int crowded(const struct dcd_engine *e)
+{
+	u64 most = crowd(e), from = most / 2, now = READ_ONCE(e->zeroes);
+
+	return now <= from ? 0 : min(div64_u64((now - from) * 100, most - from), 100ULL);
+}
+
+bool dcd_zeroes_crowd(const struct dcd_engine *e)
+{
+	return crowded(e) > 0;
+}
+
+bool dcd_zeroes_wait(const struct dcd_engine *e, bool urgent)
+{
+	u64 most = urgent ? WRITES * most_pieces(e) : crowd(e);
+
+	return READ_ONCE(e->zeroes) >= most && !READ_ONCE(e->closing) &&
+	       !READ_ONCE(e->leaving) && !READ_ONCE(e->log_dead) && !READ_ONCE(e->stuck) &&
+	       !test_knob(zeroes_crowd);
+}
+
+struct dcd_level dcd_zeroes_level(const struct dcd_engine *e)
+{
+	return (struct dcd_level){
+		.used = test_knob(zeroes_crowd) ? 0 : READ_ONCE(e->zeroes),
+		.size = WRITES * most_pieces(e),
+		.low = WRITES_LOW,
+		.high = WRITES_HIGH,
+	};
 }
 
 /*
- * Shorter pieces than that are filled. The more pieces there are, the longer those get, so
- * that there are never more than there may be; until then it takes little time.
+ * While the log is needed shorter pieces than that are wiped, in the time that all of them have,
+ * which takes the fewest sectors for each that is gone. The fuller it is, the more of them are.
  */
 static u64 short_one(const struct dcd_engine *e)
 {
-	u64 most = max(most_pieces(e), 1ULL), now = min_t(u64, READ_ONCE(e->zeroes), most);
+	return div_u64(div64_u64(2 * e->data.sectors, crowd(e)) * crowded(e), 100);
+}
 
-	return max(div64_u64(div64_u64(e->data.sectors, most) * now, most), GRANULE);
+unsigned int dcd_zeroes_share(const struct dcd_engine *e)
+{
+	return dcd_leave_paces(e) ? SHARE : crowded(e) * SHARE / 100;
+}
+
+struct dcd_moment dcd_zeroes_moment(const struct dcd_engine *e, enum dcd_wiping wiping)
+{
+	unsigned int share = dcd_zeroes_share(e);
+	bool leaves = dcd_leave_paces(e);
+	struct dcd_moment m = {
+		.all = wiping == DCD_WIPE_ALL,
+		.any = wiping == DCD_WIPE_SOME || leaves,
+		.us = wiping == DCD_WIPE_SOME || share ? MOMENT_US : 0,
+		.us_each = div_u64((u64)e->wipes.load_us * share, 100),
+		.smalls = SMALLS,
+	};
+
+	if (test_knob(zeroes_hold)) {
+		m.us = S64_MAX / 2;
+		m.smalls = UINT_MAX / 2;
+	}
+	return m;
+}
+
+void dcd_moment_data(struct dcd_moment *m)
+{
+	m->us += m->us_each;
+	m->smalls += SMALLS_EACH;
+}
+
+void dcd_zeroes_learn(struct dcd_engine *e, u32 loads, u64 us)
+{
+	u32 each = min_t(u64, div_u64(us, max(loads, 1U)), US_MOST);
+
+	if (loads)
+		e->wipes.load_us = e->wipes.load_us ? (7 * e->wipes.load_us + each) / 8 : each;
+}
+
+/* One more that takes so long; what is begun is done. */
+static bool has_time(struct dcd_moment *m, u64 us)
+{
+	if (m->all)
+		return true;
+	if (m->us <= 0)
+		return false;
+	m->us -= us;
+	return true;
+}
+
+static bool fills(struct dcd_moment *m)
+{
+	if (m->all)
+		return true;
+	if (!m->smalls)
+		return false;
+	m->smalls--;
+	return true;
 }
 
 /* No more than that: a disk that can't any more gets it written, as any zeroes. */
@@ -181,11 +285,6 @@ bool dcd_discards(const struct dcd_engine *e)
 	return bdev_max_discard_sectors(e->data.bdev) && !e->wipes.no_discard;
 }
 
-unsigned int dcd_wipes_in_a_moment(const struct dcd_engine *e)
-{
-	return e->wipes.us ? max_t(u64, div64_u64(MOMENT_US, e->wipes.us), 1) : 1;
-}
-
 /* Sectors from the last boundary of a granule to @sector. */
 static u64 behind(u64 sector, u64 granule, u64 first)
 {
@@ -246,12 +345,12 @@ static bool rests(struct dcd_engine *e, bool discard, u64 granule)
 }
 
 enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u64 oldest,
-				   unsigned int wipes)
+				   struct dcd_moment *m)
 {
 	bool discard = p->discard && dcd_discards(e);
 	u64 granule = GRANULE, first = 0, piece = e->wipes.piece, end = p->last + 1;
-	u64 over, least = discard ? 0 : short_one(e);
-	bool rest;
+	bool rest, small, wipes;
+	u64 over;
 
 	if (discard) {
 		granule = max(bdev_discard_granularity(e->data.bdev) >> SECTOR_SHIFT, 1U);
@@ -263,25 +362,25 @@ enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u6
 	piece = min(piece, discard ? dcd_stuck_left(e) : div_u64(dcd_stuck_left(e), ZEROINGS));
 	piece = max(piece - behind(piece, granule, 0), granule);
 	over = behind(p->sector, granule, first);
-	if (end - p->sector < least || (!discard && granule > dcd_stuck_most(e)))
+	wipes = m->any || m->all || end - p->sector < short_one(e);
+	if (!discard && granule > dcd_stuck_most(e))
 		over = granule;
 	else if (over)	/* to the next boundary, or all of it */
 		end = min(end, p->sector + granule - over);
 	else if (end - p->sector >= granule)
 		end -= behind(end, granule, first);
-	p->last = end - 1;
-	if (over || end - p->sector < granule) {
+	small = over || end - p->sector < granule;
+	if ((small && fills(m)) || (rest && (e->wipes.no_room || e->sweep.past_log))) {
+		p->last = end - 1;
 		cut(p, dcd_fill_most(e));
 		return DCD_LOAD_FILL;
 	}
-	if (rest && (e->wipes.no_room || e->sweep.past_log)) {
-		cut(p, dcd_fill_most(e));
-		return DCD_LOAD_FILL;
-	}
-	if (wipes && !rest) {
+	if (!small && !rest && wipes && has_time(m, e->wipes.us ?: MOMENT_US)) {
+		p->last = end - 1;
 		cut(p, piece);
 		return discard ? DCD_LOAD_DISCARD : DCD_LOAD_WIPE;
 	}
+	/* All of it, or there would be more pieces. */
 	cut(p, AGAIN_MOST - behind(AGAIN_MOST, granule, 0));
 	return rest && !dcd_stuck_again(e, oldest) ? DCD_LOAD_LEFT : DCD_LOAD_AGAIN;
 }

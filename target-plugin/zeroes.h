@@ -6,14 +6,19 @@
  * disk in the destager's turn would hold up the tail, and with it all writes. So the
  * destager does one of four things with a range of them:
  *
- * - What isn't whole granules is written to the data disk in its turn, as data are. So
- *   the zeroes that stay are never in more pieces than the log has room for, however
- *   many writes come between them.
+ * - What isn't whole granules is written to the data disk in its turn, as data are, but not much
+ *   more of it than there are data.
  * - While nothing else is to be done, whole granules are wiped, in pieces, until the next
  *   write comes.
  * - While the log is needed, they are logged again at the head, if the data disk has to
  *   write zeroes as it writes anything else, and it isn't they themselves that fill the log;
  * - if it can do better, as many as it does in a moment are wiped, the rest logged again.
+ *
+ * So the tail never waits for zeroes. But each piece of them is a range of the index and an entry
+ * that is logged again in each turn, so there mustn't be any number: when there are many, more
+ * zeroes wait at the intake, and no write does; and the nearer that is, the more of its time the
+ * destager has for the shortest of them, up to a third. A write into the middle of a piece makes
+ * two of it: when there are more than zeroes alone may be, writes are paced by that, too (pace.h).
  *
  * A worker wipes. When a wipe doesn't return within a moment it isn't waited for: it may still
  * come over whatever is written to its range, so that range is held (stuck.h), and what is there
@@ -41,6 +46,8 @@
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
+#include "pace.h"
+
 struct dcd_engine;
 struct dcd_mark;
 struct dcd_place;
@@ -62,7 +69,9 @@ struct dcd_wiped_part {
 
 /*
  * The destager's. @piece: sectors of a wipe, so that it takes a moment; @us: what one of
- * those takes. @no_room: of this turn no more can be logged again. @no_discard: the data
+ * those takes; @load_us: what a load of data does. @speed: pieces that it gets rid of, under @lock.
+ * @all: sectors that were wiped or filled so far, and @all_then, @turns turns ago (leave.c).
+ * @no_room: of this turn no more can be logged again. @no_discard: the data
  * disk has refused it. @undiscarded: so many in a row have failed otherwise, on a disk that can be
  * written there. @to_zeroes: how it is done, as it was at the opening, when the LUN was told.
  * @hangs: nobody waits any more for the wipe of @first to @last, of @kind, that @work does,
@@ -74,6 +83,10 @@ struct dcd_wiped_part {
 struct dcd_wipes {
 	u64 piece;
 	u64 us;
+	u32 load_us;
+	struct dcd_speed speed;
+	u64 all, all_then;
+	unsigned int turns;
 	bool no_room;
 	bool no_discard;
 	unsigned int undiscarded;
@@ -101,15 +114,39 @@ enum dcd_wiping {
 	DCD_WIPE_ALL,
 };
 
-void dcd_wipes_init(struct dcd_engine *e);
-/* How long wipes of one batch may take, in all, while others wait; in pieces: one at least. */
-unsigned int dcd_wipes_in_a_moment(const struct dcd_engine *e);
 /*
- * What to do with the first part of @p, a range of zeroes; @p becomes that part. @wipes:
- * so many more may be in this batch. @oldest: the segment that some of it is in.
+ * What zeroes may have of one batch: @all that they need, or wipes of @any for @us, as it has more
+ * for each load of data (@us_each), and so many @smalls, parts of granules.
+ */
+struct dcd_moment {
+	bool all, any;
+	s64 us;
+	u64 us_each;
+	unsigned int smalls;
+};
+
+void dcd_wipes_init(struct dcd_engine *e);
+/* How long wipes take beside data while the log is needed: percent of what those take. */
+unsigned int dcd_zeroes_share(const struct dcd_engine *e);
+struct dcd_moment dcd_zeroes_moment(const struct dcd_engine *e, enum dcd_wiping wiping);
+/* One load of data is in it. */
+void dcd_moment_data(struct dcd_moment *m);
+/* So many of them took so long, without wipes. */
+void dcd_zeroes_learn(struct dcd_engine *e, u32 loads, u64 us);
+/*
+ * What to do with the first part of @p, a range of zeroes; @p becomes that part. @m is what is left
+ * for it. @oldest: the segment that some of it is in.
  */
 enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u64 oldest,
-				   unsigned int wipes);
+				   struct dcd_moment *m);
+/*
+ * Any context. Are there so many pieces that the destager has to be at them, and that more zeroes
+ * wait until some are gone (@urgent: though they have waited for long)? How full that is, of which
+ * writes may have the last part.
+ */
+bool dcd_zeroes_crowd(const struct dcd_engine *e);
+bool dcd_zeroes_wait(const struct dcd_engine *e, bool urgent);
+struct dcd_level dcd_zeroes_level(const struct dcd_engine *e);
 /* So many sectors are filled with one write: what can be held has room for several. */
 sector_t dcd_fill_most(const struct dcd_engine *e);
 /*

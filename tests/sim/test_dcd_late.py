@@ -174,9 +174,10 @@ def test_an_open_can_take_long_or_lose(part: str, knob: str, says: str) -> None:
     assert run.rc == 1 and says in run.text, run.text
 
 
-@pytest.mark.parametrize("part", ["cut", "low", "hung"])
+@pytest.mark.parametrize("part", ["cut", "low", "hung", "trim", "load", "leave"])
 def test_zeroes_in_many_pieces(part: str) -> None:
-    run = lab("dcd_pieces.py", part, options=("--sim-timeout", "600"))
+    crowd = knobs("dcd", "zeroes_crowd") if part == "hung" else ()
+    run = lab("dcd_pieces.py", part, options=("--sim-timeout", "600", *crowd))
     assert run.rc == 0, run.text
 
 
@@ -184,9 +185,11 @@ def test_zeroes_in_many_pieces(part: str) -> None:
 @pytest.mark.parametrize(
     ("knob", "part", "says"),
     [
-        ("zeroes_crowd", "cut", "a write beside it took"),
+        ("zeroes_crowd", "trim", "the writes beside it are held up"),
+        ("zeroes_hold", "load", "a write behind it took"),
+        ("leave_zeroes", "leave", "a write beside it took"),
         ("zeroes_stay", "low", "in vain for"),
-        ("zeroes_alone", "hung", "without a write"),
+        ("zeroes_alone zeroes_crowd", "hung", "without a write"),
     ],
 )
 def test_zeroes_can_fill_the_log(knob: str, part: str, says: str) -> None:

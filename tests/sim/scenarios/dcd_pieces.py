@@ -4,7 +4,10 @@
     cut     beside a small write each 10 ms; the data disk is a spindle that writes zeroes as
             anything else, the log is small for it: writes go on, and all gets to the data disk
     low     a few, with destage_low=0: without a write the log isn't written to for ever
-    hung    a discard hangs: nor is it then
+    hung    a discard hangs: nor is it then (with dcd.test_zeroes_crowd=1, or they would wait)
+    trim    by four at a time, on a data disk that takes 20 ms for each: writes go on
+    load    then there is an ordinary load: writes go on
+    leave   one large piece, and the log is left: writes go on
 """
 
 import itertools
@@ -12,9 +15,11 @@ import threading
 import time
 
 from dcdlab import SEGMENT, Box, Disk, format_log
-from locklab import base, blk
+from locklab import base, blk, fio
 
-PIECES = {"cut": 20000, "low": 20, "hung": 40000}
+PIECES = {"cut": 20000, "low": 20, "hung": 40000, "trim": 20000, "load": 2000,
+          "leave": 2}  # fmt: skip
+TRIMMERS = 4
 
 
 def small_log(mib: int, **options: object) -> Box:
@@ -85,6 +90,73 @@ def hung() -> None:
     box.away()
 
 
+def discards(node: str, first: int, size: int, ended: threading.Event) -> None:
+    with blk.Disk(node) as disk:
+        for piece in range(first, PIECES[part], TRIMMERS):
+            if ended.is_set():
+                return
+            disk.discard(piece * size, size - 8)
+
+
+def trim() -> None:
+    box = small_log(33, data_mib=8192, data_model="ssd", data_options={"write_cache": "off"})
+    box.data.slow(20)
+    ended, longest = threading.Event(), [0.0]
+    with box.disk() as disk:
+        size = size_of(disk)
+        base.step(f"{PIECES[part]} discards of {size >> 1} KiB")
+        trimmers = [threading.Thread(target=discards, args=(disk.node, n, size, ended))
+                    for n in range(TRIMMERS)]  # fmt: skip
+        beside = threading.Thread(target=writes, args=(disk.node, size, ended, longest))
+        for one in (beside, *trimmers):
+            one.start()
+        time.sleep(40)
+        ended.set()
+        for one in (beside, *trimmers):
+            one.join()
+        print(f"  {len(longest)} writes, the longest {max(longest):.2f} s", flush=True)
+        base.expect(len(longest) > 3000, "the writes beside it are held up")
+        base.expect(max(longest) < 1, f"a write beside it took {max(longest):.2f} s")
+        base.equal(box.count("busy"), 0, "commands that ended as BUSY")
+    box.away()
+
+
+def load() -> None:
+    box = small_log(9, data_mib=16384, data_model="spindle", unmaps=False,
+                    data_options={"write_cache": "off", "spread": "on"})  # fmt: skip
+    with box.disk() as disk:
+        size = size_of(disk)
+        base.step(f"{PIECES[part]} pieces of 6 MiB")
+        for piece in range(PIECES[part]):
+            disk.zero(piece * size, 12288)
+        words = {"rw": "randwrite", "iodepth": 16, "time_based": 1, "runtime": 60, "bs": "4k"}
+        (got,) = fio.run(disk.node, words)
+        print(f"  {fio.line(got)}", flush=True)
+        longest = got["write"]["clat_ns"]["max"] / 1e9
+        base.expect(longest < 1, f"a write behind it took {longest:.2f} s")
+    box.away()
+
+
+def leave() -> None:
+    box = small_log(33, data_mib=4096, data_model="spindle", unmaps=False,
+                    data_options={"write_cache": "off", "spread": "on"})  # fmt: skip
+    ended, longest = threading.Event(), [0.0]
+    with box.disk() as disk:
+        size = size_of(disk)
+        base.step(f"{size >> 11} MiB of zeroes, and the log is left")
+        beside = threading.Thread(target=writes, args=(disk.node, size, ended, longest))
+        beside.start()
+        disk.zero(0, size - 128)
+        box.set("leave_log=1")
+        box.says("log LEFT", "the log to be left", 300)
+        ended.set()
+        beside.join()
+        print(f"  {len(longest)} writes, the longest {max(longest):.2f} s", flush=True)
+        base.expect(max(longest) < 1, f"a write beside it took {max(longest):.2f} s")
+        base.expect(not any(disk.read(2048, 2048)), "what was zeroed")
+    box.away()
+
+
 (part,) = base.words(1, tuple(PIECES))
-(hung if part == "hung" else zeroed)()
+{"hung": hung, "trim": trim, "load": load, "leave": leave}.get(part, zeroed)()
 base.step("done")
