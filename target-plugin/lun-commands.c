@@ -13,6 +13,7 @@
 #include "lun-scatter.h"
 
 TEST_KNOB(bool, caw_inline, "COMPARE AND WRITE sleeps wherever the core executes it");
+TEST_KNOB(bool, same_unmaps, "WRITE SAME with its UNMAP bit is a discard, whatever it is to leave");
 
 #define ASC_UNRECOVERED_READ 0x11
 
@@ -222,8 +223,11 @@ static int write_same(struct se_cmd *cmd, struct page *page, struct scatterlist 
 	return r;
 }
 
-/* In a worker. Of zeroes it is a record without payload, of anything else many writes. */
-static sense_reason_t dcd_execute_write_same(struct se_cmd *cmd)
+/*
+ * In a worker. Of zeroes it is a record without payload, of anything else many writes.
+ * @zeroes: how the data disk gets zeroes.
+ */
+static sense_reason_t execute_write_same(struct se_cmd *cmd, enum dcd_op zeroes)
 {
 	sector_t sectors = target_to_linux_sector(cmd->se_dev, sbc_get_write_same_sectors(cmd));
 	struct scatterlist *sg;
@@ -234,9 +238,8 @@ static sense_reason_t dcd_execute_write_same(struct se_cmd *cmd)
 	    cmd->t_data_sg[0].length != cmd->se_dev->dev_attrib.block_size)
 		return TCM_INVALID_CDB_FIELD;
 	if (all_zero(cmd))
-		return start(cmd, DCD_WRITE_ZEROES,
-			     target_to_linux_sector(cmd->se_dev, cmd->t_task_lba), sectors, NULL,
-			     0);
+		return start(cmd, zeroes, target_to_linux_sector(cmd->se_dev, cmd->t_task_lba),
+			     sectors, NULL, 0);
 	sg = kmalloc_array(SAME_PAGES, sizeof(*sg), GFP_NOIO);
 	page = alloc_page(GFP_NOIO);
 	if (sg && page)
@@ -246,6 +249,25 @@ static sense_reason_t dcd_execute_write_same(struct se_cmd *cmd)
 	kfree(sg);
 	lun_complete(cmd, r);
 	return 0;
+}
+
+static sense_reason_t dcd_execute_write_same(struct se_cmd *cmd)
+{
+	return execute_write_same(cmd, DCD_WRITE_ZEROES);
+}
+
+/*
+ * With its UNMAP bit it is a write all the same: the bit allows to unmap what reads as the block
+ * that was sent then. The core's own would be an UNMAP that doesn't look at the block. What the LUN
+ * says of UNMAP (LBPRZ) isn't asked, but what the engine does: an initiator may go by what it was
+ * told of the data disk of before.
+ */
+static sense_reason_t dcd_execute_write_same_unmap(struct se_cmd *cmd)
+{
+	struct dcd_topology t;
+
+	dcd_topology(to_dcd(cmd->se_dev)->engine, &t);
+	return execute_write_same(cmd, t.discards_to_zeroes ? DCD_DISCARD : DCD_WRITE_ZEROES);
 }
 
 static struct exec_cmd_ops disk_ops = {
@@ -291,19 +313,33 @@ static sense_reason_t do_later(struct se_cmd *cmd, execute_fn execute)
 	return 0;
 }
 
-/* UNMAP, and WRITE SAME with its bit or of anything but zeroes, wait for their requests. */
-static bool takes_time(const struct se_cmd *cmd)
+/* The byte with the bits of a WRITE SAME; 0: it is none. */
+static unsigned int bits_of_write_same(const u8 *cdb)
 {
-	switch (cmd->t_task_cdb[0]) {
-	case UNMAP:
+	switch (cdb[0]) {
 	case WRITE_SAME:
 	case WRITE_SAME_16:
-		return true;
+		return 1;
 	case VARIABLE_LENGTH_CMD:
-		return !cmd->t_task_cdb[8] && cmd->t_task_cdb[9] == WRITE_SAME_32;
+		return !cdb[8] && cdb[9] == WRITE_SAME_32 ? 10 : 0;
 	default:
-		return false;
+		return 0;
 	}
+}
+
+/* UNMAP, and WRITE SAME of anything but zeroes, wait for their requests. */
+static bool takes_time(const struct se_cmd *cmd)
+{
+	return cmd->t_task_cdb[0] == UNMAP || bits_of_write_same(cmd->t_task_cdb);
+}
+
+#define WRITE_SAME_UNMAP 0x08
+
+static bool writes_and_unmaps(const struct se_cmd *cmd)
+{
+	unsigned int at = bits_of_write_same(cmd->t_task_cdb);
+
+	return at && cmd->t_task_cdb[at] & WRITE_SAME_UNMAP && !test_knob(same_unmaps);
 }
 
 static bool compares(const struct se_cmd *cmd)
@@ -364,6 +400,8 @@ sense_reason_t lun_parse_cdb(struct se_cmd *cmd)
 		take_fua(cmd);
 	r = d->viewed ? sbc_parse_cdb(cmd, &lun_digest_ops) : lun_scatter_parse_cdb(cmd, &disk_ops);
 	cmd->priv = NULL;
+	if (!r && !d->viewed && writes_and_unmaps(cmd))
+		cmd->execute_cmd = dcd_execute_write_same_unmap;
 	if (!r && (takes_time(cmd) || compares(cmd) || lun_attention_waits(&d->attention))) {
 		cmd->priv = cmd->execute_cmd;
 		cmd->execute_cmd = execute;

@@ -6,9 +6,12 @@
 #include <target/target_core_fabric.h>
 
 #include "dcd-identity-format.h"
+#include "lockstep-test.h"
 #include "lun.h"
 #include "lun-scatter.h"
 #include "scatter.h"
+
+TEST_KNOB(bool, limits_short, "the page of block limits is as long as the core makes it");
 
 #define ASC_PARAMETER_LIST_LENGTH 0x1a
 
@@ -229,6 +232,10 @@ static u32 allocation_length(const u8 *cdb, u32 at, u32 bytes)
 #define RSOC_WITH_TIMEOUTS	0x80	/* in byte 2, with what is asked */
 #define RSOC_WHAT		0x07
 
+#define BLOCK_LIMITS		0xb0
+#define BLOCK_LIMITS_LENGTH	60U
+#define BLOCK_LIMITS_UNMAP	40U	/* and WRITE SAME; no more */
+
 enum question {
 	NOTHING,
 	ALL_COMMANDS,
@@ -236,6 +243,7 @@ enum question {
 	ALL_PAGES,
 	LIMITS_PAGE,
 	IDENTITY_PAGE,
+	BLOCK_LIMITS_PAGE,
 	NO_ACTION,	/* 9Fh without a service action: an error */
 };
 
@@ -243,7 +251,8 @@ static enum question asks(const u8 *cdb)
 {
 	if (cdb[0] == INQUIRY && cdb[1] & 1)
 		return !cdb[2] ? ALL_PAGES : cdb[2] == SCATTER_VPD_PAGE ? LIMITS_PAGE :
-		       cdb[2] == DCD_IDENTITY_PAGE ? IDENTITY_PAGE : NOTHING;
+		       cdb[2] == DCD_IDENTITY_PAGE ? IDENTITY_PAGE :
+		       cdb[2] == BLOCK_LIMITS ? BLOCK_LIMITS_PAGE : NOTHING;
 	if (cdb[0] != MAINTENANCE_IN || (cdb[1] & 0x1f) != MI_REPORT_SUPPORTED_OPERATION_CODES)
 		return NOTHING;
 	if (!(cdb[2] & RSOC_WHAT))
@@ -284,6 +293,24 @@ static void append(struct se_cmd *cmd, u32 asked, u32 at, u32 bytes, const u8 *m
 	sg_copy_from_buffer(cmd->t_data_sg, cmd->t_data_nents, head, sizeof(head));
 }
 
+/*
+ * The core of 7.3, unlike that of 6.12, ends the page behind what it says of UNMAP, as it has
+ * nothing to say of the rest. Linux takes none of that from a page shorter than SBC's: it would
+ * unmap by WRITE SAME, which is no more than a write where unmapping doesn't zero.
+ */
+static void answer_limits(struct se_cmd *cmd)
+{
+	static const u8 nothing[BLOCK_LIMITS_LENGTH - BLOCK_LIMITS_UNMAP];
+	u8 head[4];
+
+	if (cmd->data_length < sizeof(head) || test_knob(limits_short))
+		return;
+	sg_copy_to_buffer(cmd->t_data_sg, cmd->t_data_nents, head, sizeof(head));
+	if (allocation_length(head, 2, 2) == BLOCK_LIMITS_UNMAP)
+		append(cmd, allocation_length(cmd->t_task_cdb, 3, 2), 2, 2, nothing,
+		       sizeof(nothing));
+}
+
 static void answer_one(struct se_cmd *cmd)
 {
 	const u8 *cdb = cmd->t_task_cdb;
@@ -316,6 +343,9 @@ static sense_reason_t complete_answer(struct se_cmd *cmd, bool success, int *go_
 			append(cmd, allocation_length(cdb, 3, 2), 2, 2, pages + 1, 1);
 		else
 			append(cmd, allocation_length(cdb, 3, 2), 2, 2, pages, sizeof(pages));
+		break;
+	case BLOCK_LIMITS_PAGE:
+		answer_limits(cmd);
 		break;
 	default:
 		break;

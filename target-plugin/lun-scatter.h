@@ -10,6 +10,8 @@
  *  - VPD page B7h, Block Limits Extension, with the limits; page 00h lists it if it
  *    lists any.
  *  - VPD page C0h, which names the log (dcd-identity-format.h).
+ *
+ * And VPD page B0h, Block Limits, is as long as SBC says, whatever the core's is.
  */
 #ifndef LUN_SCATTER_H
 #define LUN_SCATTER_H

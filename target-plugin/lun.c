@@ -197,8 +197,9 @@ static int dcd_configure_device(struct se_device *dev)
 	dev->dev_attrib.unmap_granularity_alignment = t.discard_misaligned / t.logical_block;
 	/*
 	 * Zeroes are cheap here, but in the end the data disk has to have them: to a disk that
-	 * doesn't discard nobody should bring them for nothing. (WRITE SAME that unmaps is
-	 * zeroing in any case.)
+	 * doesn't discard nobody should bring them for nothing. (WRITE SAME that unmaps is a write
+	 * in any case. It is taken also where that can't unmap: an initiator may know only what was
+	 * said of the data disk of before, and zero so.)
 	 */
 	dev->dev_attrib.emulate_tpu = t.discards;
 	dev->dev_attrib.emulate_tpws = t.discards;

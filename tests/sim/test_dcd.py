@@ -574,6 +574,37 @@ def test_what_was_unmapped_can_be_other_than_it_is_said() -> None:
     assert run.rc == 1 and "old bytes are there again" in run.stderr, run.text
 
 
+@pytest.mark.control
+def test_space_can_be_kept_by_a_short_page_of_limits() -> None:
+    """The control: the kernel's own answer, and Linux unmaps by WRITE SAME."""
+    options = (*unmaps(0), "--param", "target_core_dcd.test_limits_short=1")
+    run = lab("dcd_unmap.py", "0", options=options)
+    assert run.rc == 1 and "Linux's discards are UNMAPs" in run.stderr, run.text
+
+
+@pytest.mark.parametrize(("part", "lbprz"), [
+    ("zeroing", 1), ("thin", 0), ("moved", 0),
+])  # fmt: skip
+def test_write_same_that_unmaps_is_a_write(part: str, lbprz: int) -> None:
+    run = lab("dcd_write_same.py", part, options=unmaps(lbprz))
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("knob", "part", "lbprz", "says"), [
+    ("target_core_dcd.test_same_unmaps", "zeroing", 1, "of a pattern, flags 8: it isn't there at"),
+    ("target_core_dcd.test_same_unmaps", "thin", 0, "of zeroes, flags 8: it isn't there, destaged"),
+    ("target_core_dcd.test_same_unmaps", "moved", 0, "the remote leg has other than zeroes"),
+])  # fmt: skip
+def test_write_same_that_unmaps_can_lose_its_data(
+    knob: str, part: str, lbprz: int, says: str
+) -> None:
+    """The control: it is an UNMAP."""
+    options = (*unmaps(lbprz), "--param", f"{knob}=1")
+    run = lab("dcd_write_same.py", part, options=options)
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 @pytest.mark.parametrize("scenario", ["dcd_large", "dcd_index"])
 def test_many_ranges(scenario: str) -> None:
     """On the checked kernel they take minutes."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from labrun import lab
+from labrun import knobs, lab
 
 SCENARIOS = ("rtslib_targetcli", "rtslib_refused", "rtslib_no_module", "rtslib_state",
              "rtslib_digests")  # fmt: skip
@@ -39,6 +39,7 @@ def test_a_saved_configuration_says_nothing_of_another_data_disk() -> None:
 
 @pytest.mark.control
 def test_a_saved_configuration_that_is_believed_is_found() -> None:
-    knob = ("--param", "target_core_dcd.test_zeroes_by_word=1")
-    run = lab("rtslib_moved.py", options=(*DISCARDS, *knob))
+    """The control: Linux zeroes by WRITE SAME then, which is to be an UNMAP for that."""
+    both = knobs("target_core_dcd", "zeroes_by_word same_unmaps")
+    run = lab("rtslib_moved.py", options=(*DISCARDS, *both))
     assert run.rc == 1 and "old bytes are there again" in run.stderr, run.text

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from dcdlab import SEGMENT, Box, Model, counters, filled, format_log, some_write
+from dcdlab import SEGMENT, SERIAL, Box, Model, counters, filled, format_log, some_write
 from locklab import base, blk, dm, fio, fs, lio, media
 from locklab.iscsi import Session
 from locklab.wire import Wire
@@ -241,7 +241,8 @@ def thin() -> None:
     base.step("a thin volume below: discards reach it, and parts of its blocks are zeroed")
     pool = Pool(64)
     for session in range(2):
-        store = lio.Backstore("dcd", "d", f"data={pool.node},log={pool.log},nvram=dram:battery")
+        settings = f"data={pool.node},log={pool.log},nvram=dram:battery"
+        store = lio.Backstore("dcd", "d", settings, SERIAL)
         for name, value in (
             ("emulate_tpu", 1), ("emulate_tpws", 1), ("unmap_zeroes_data", 0),
             ("unmap_granularity", BLOCK),
@@ -278,7 +279,7 @@ def away() -> None:
     base.step(f"a thin volume is away for {AWAY_S} s amid a discard: later ones reach it, too")
     pool = Pool(128)
     store = lio.Backstore(
-        "dcd", "d", f"data={pool.node},log={pool.log},nvram=dram:battery,destage_idle_ms=20"
+        "dcd", "d", f"data={pool.node},log={pool.log},nvram=dram:battery,destage_idle_ms=20", SERIAL
     )
     with lio.look(store) as node, blk.Disk(node) as disk:
         for at in range(0, 16 << 11, 1024):

@@ -11,7 +11,7 @@ import errno
 from pathlib import Path
 
 from dcdlab import SCSI_DEBUG as DEBUG
-from dcdlab import counters, format_log, scsi_disk
+from dcdlab import SERIAL, counters, format_log, scsi_disk
 from locklab import base, blk, lio, media
 
 AT, SIZE = 4096, 2048
@@ -23,7 +23,8 @@ data, log = scsi_disk(), media.disk("log", 9, "ssd")
 if says == "0":  # an admin's way to get space back from a disk that zeroes by writing
     base.put(next(Path("/sys/class/scsi_disk").glob("*")) / "max_write_same_blocks", 0)
 format_log(data, log)
-store = lio.Backstore("dcd", "d", f"data={data},log={log},nvram=dram:battery,read_cache_bytes=0")
+settings = f"data={data},log={log},nvram=dram:battery,read_cache_bytes=0"
+store = lio.Backstore("dcd", "d", settings, SERIAL)
 base.equal(store.attribute("emulate_tpu"), "1", "whether the LUN takes UNMAP")
 base.equal(store.attribute("unmap_zeroes_data"), says, "what it says of what was unmapped")
 if says == "0":  # by a configuration of before the data disk was moved to this one

@@ -21,7 +21,8 @@ TOOL = "/lockstep/build/bin/dcd"
 SITE = 9
 SEGMENT = 64 << 10
 RING_START = 1 << 20
-
+# Without one LIO lists no VPD pages, and Linux unmaps by WRITE SAME, which is a write.
+SERIAL = "0123456789abcdef0123456789abcdef"
 
 SCSI_DEBUG = Path("/sys/bus/pseudo/drivers/scsi_debug")
 
@@ -418,7 +419,7 @@ class Box:
         base.put(self.store.path / "control", settings)
 
     def open(self, *more: str) -> lio.Backstore:
-        self.store = lio.Backstore("dcd", "d", self.control(*more))
+        self.store = lio.Backstore("dcd", "d", self.control(*more), SERIAL)
         if self.unmaps:
             self.store.attribute("emulate_tpu", 1)
             self.store.attribute("emulate_tpws", 1)
