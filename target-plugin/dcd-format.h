@@ -61,6 +61,11 @@
  * segment, each names the last one of them, and in NVRAM they don't count before
  * that is there.
  *
+ * A discard reads as zeroes while it is in the log. Whether it has to when it is on the data disk
+ * is said by its entry: the LUN had said so of that data disk, as it was then. By the time it gets
+ * there the disk may be another one, or zero no more; then zeroes are written. Earlier versions
+ * don't say it.
+ *
  * Retired. `dcd retire` brings all that is live to the data disk and sets
  * DCD_INCOMPAT_RETIRED in all copies of superblock and NVRAM header. The data disk
  * may be written by others from then on, so no such log or NVRAM is opened again, by
@@ -287,7 +292,8 @@ struct dcd_entry {
 	__le16 flags;		/* none yet */
 	__le32 payload_crc;
 	__le32 crc;
-	__u8 reserved[8];
+	__u8 zeroes;		/* 1: a discard that was said to zero */
+	__u8 reserved[7];
 } __attribute__((packed));
 
 #ifdef __KERNEL__

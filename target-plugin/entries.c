@@ -304,6 +304,7 @@ void dcd_fill(struct dcd_engine *e, const struct dcd_place_in_slot *p)
 	n->type = cpu_to_le16(p->lost ? DCD_ENTRY_LOST :
 			      op == DCD_WRITE ? DCD_ENTRY_WRITE :
 			      op == DCD_DISCARD ? DCD_ENTRY_DISCARD : DCD_ENTRY_WRITE_ZEROES);
+	n->zeroes = !p->lost && op == DCD_DISCARD && e->wipes.to_zeroes;
 	n->payload_crc = cpu_to_le32(crc);
 	n->crc = cpu_to_le32(dcd_crc(n, sizeof(*n)));
 	spin_lock(&e->lock);

@@ -16,6 +16,7 @@
 #include "wounded.h"
 
 TEST_KNOB(bool, let_go, "what the log has got again is believed to be there, and its slot is used");
+TEST_KNOB(bool, discards_thin, "a discard in the log is no more than that, whatever was said of it");
 TEST_KNOB(bool, no_copy, "nobody asks the NVRAM for a segment of which nothing is known");
 TEST_KNOB(bool, trust_end, "recovery takes a hole for the end of what was acknowledged");
 
@@ -50,6 +51,17 @@ static void read_slot(struct dcd_engine *e, struct recovery *c, struct dcd_slot 
 	       e->name, n, dcd_slot_number(e, s->base), e->nv->type->name);
 }
 
+/* What was said to zero has to, whatever the data disk does now. */
+static enum dcd_entry_type type_of(const struct dcd_engine *e, const struct dcd_entry *n)
+{
+	enum dcd_entry_type type = le16_to_cpu(n->type);
+
+	if (type == DCD_ENTRY_DISCARD && n->zeroes && !e->wipes.to_zeroes &&
+	    !test_knob(discards_thin))
+		return DCD_ENTRY_WRITE_ZEROES;
+	return type;
+}
+
 /* Those checksums of a segment that lacks something are found when they are asked for. */
 static int index_entries(struct dcd_engine *e, const u8 *seg, u64 sequence, u32 entries,
 			 struct recovery *c, bool whole)
@@ -64,7 +76,7 @@ static int index_entries(struct dcd_engine *e, const u8 *seg, u64 sequence, u32 
 		dcd_sums_keep(e, sequence, seg, entries);
 	for (i = 0; i < entries; i++) {
 		const struct dcd_entry *n = dcd_entry_at(seg, i);
-		enum dcd_entry_type type = le16_to_cpu(n->type);
+		enum dcd_entry_type type = type_of(e, n);
 
 		if (le64_to_cpu(n->sequence) <= c->plan.applied)
 			continue;

@@ -583,7 +583,7 @@ def test_space_can_be_kept_by_a_short_page_of_limits() -> None:
 
 
 @pytest.mark.parametrize(("part", "lbprz"), [
-    ("zeroing", 1), ("thin", 0), ("moved", 0),
+    ("zeroing", 1), ("thin", 0), ("moved", 0), ("logged", 0),
 ])  # fmt: skip
 def test_write_same_that_unmaps_is_a_write(part: str, lbprz: int) -> None:
     run = lab("dcd_write_same.py", part, options=unmaps(lbprz))
@@ -595,11 +595,13 @@ def test_write_same_that_unmaps_is_a_write(part: str, lbprz: int) -> None:
     ("target_core_dcd.test_same_unmaps", "zeroing", 1, "of a pattern, flags 8: it isn't there at"),
     ("target_core_dcd.test_same_unmaps", "thin", 0, "of zeroes, flags 8: it isn't there, destaged"),
     ("target_core_dcd.test_same_unmaps", "moved", 0, "the remote leg has other than zeroes"),
+    ("dcd.test_discards_thin", "logged", 0, "what was unmapped is there again"),
 ])  # fmt: skip
 def test_write_same_that_unmaps_can_lose_its_data(
     knob: str, part: str, lbprz: int, says: str
 ) -> None:
-    """The control: it is an UNMAP."""
+    """The control: it is an UNMAP; or what was unmapped in the log is as the data disk leaves it
+    that is there later."""
     options = (*unmaps(lbprz), "--param", f"{knob}=1")
     run = lab("dcd_write_same.py", part, options=options)
     assert run.rc == 1 and says in run.stderr, run.text
