@@ -10,6 +10,7 @@
 #include "mirror.h"
 
 TEST_KNOB(bool, ask_once, "a leg with one place that can't be read doesn't answer");
+TEST_KNOB(bool, answers_missed, "an answer that comes just after a look is too old at the next one");
 
 struct ask *ask_create(const struct leg *leg)
 {
@@ -64,22 +65,34 @@ int ask_leg(struct mirror *m, enum leg_id leg)
 {
 	unsigned long patience = msecs_to_jiffies(ASK_MS);
 	struct ask *a = m->watch.ask[leg];
+	bool awaited = a->awaited && !test_knob(answers_missed);
 	unsigned long ended;
 	int r;
 
+	a->awaited = true;
 	if (!a->asked)
 		return ask_anew(m, leg, a);
 	r = transfer_ended(&a->t, &ended);
 	if (r == -EINPROGRESS)
 		return time_after(jiffies, a->since + patience) ? -ETIMEDOUT : r;
 	a->asked = false;
-	if (time_after(jiffies, ended + patience))
+	/*
+	 * One that is awaited has come since the last look: nobody could have taken it earlier, and
+	 * a leg that always answers just behind one would be asked for ever.
+	 */
+	if (!awaited && time_after(jiffies, ended + patience))
 		return ask_anew(m, leg, a);
 	/* One place that can't be read says nothing of the leg. */
 	if (r && ++a->place < ASK_PLACES && !test_knob(ask_once))
 		return ask_anew(m, leg, a);
 	a->place = 0;
 	return r;
+}
+
+void ask_rest(struct ask *a)
+{
+	if (a)
+		a->awaited = false;
 }
 
 void ask_stop(struct ask *a)
@@ -89,4 +102,5 @@ void ask_stop(struct ask *a)
 	if (a->asked)
 		transfer_give_up(&a->t);
 	a->asked = false;
+	a->awaited = false;
 }

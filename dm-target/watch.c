@@ -61,14 +61,16 @@ static const char *why_kept(enum leg_id leg, int r)
 /* May a leg that hangs be given up? 0; or why not; -EINPROGRESS: it isn't known yet. */
 static int may_give_up(struct mirror *m, struct leg *leg, bool never)
 {
+	enum leg_id other = other_leg(leg->id);
 	bool asks;
 
-	if (never)
-		return -EPERM;
 	spin_lock_irq(&m->lock);
-	asks = !leg->dead && mirror_stands_in(m, other_leg(leg->id));
+	asks = !never && !leg->dead && mirror_stands_in(m, other);
 	spin_unlock_irq(&m->lock);
-	return asks && !test_knob(unasked) ? ask_leg(m, other_leg(leg->id)) : 0;
+	if (asks && !test_knob(unasked))
+		return ask_leg(m, other);
+	ask_rest(m->watch.ask[other]);
+	return never ? -EPERM : 0;
 }
 
 /* False: ask again soon. */
@@ -129,6 +131,7 @@ static unsigned long watch_leg(struct mirror *m, enum leg_id id)
 	if (!leg->dev)
 		return 0;
 	if (!sender_age(&leg->sender, &age) || age < timeout) {
+		ask_rest(m->watch.ask[other_leg(id)]);
 		speaks(m, leg);
 		return timeout - age;
 	}

@@ -80,6 +80,14 @@ def test_a_leg_given_up_for_one_that_does_not_answer_is_found() -> None:
     assert "both are silent" in run.text
 
 
+@pytest.mark.control
+@pytest.mark.parametrize("part", ["answers_slowly_1010", "answers_slowly_2000"])
+def test_an_answer_that_comes_just_after_each_look_is_found(part: str) -> None:
+    options = (*PATIENCE, "--sim-timeout", "600", *knobs("dm_lockstep", "answers_missed"))
+    run = lab("state_hang.py", part, options=options)
+    assert run.rc != 0 and "still blocked" in run.text, run.text
+
+
 @pytest.mark.parametrize("policy", ["block", "error"])
 @pytest.mark.parametrize("leg", ["local", "remote"])
 @pytest.mark.parametrize("then", ["stop", "crash", "held", "reload"])

@@ -449,6 +449,23 @@ def one_fails(hangs: str) -> None:
     pair.close()
 
 
+def answers_slowly(ms: int) -> None:
+    """By then its answer is looked for once in a second: it comes just after such a look."""
+    base.step(f"the remote leg hangs, and the local one takes {ms} ms to answer a question")
+    pair = pair_of()
+    pair.put(0)  # region 0 is marked: its next write needs no map
+    pair.local.set(slots=f"lag:{ms}")
+    pair.remote.hang()
+    write = Beside(lambda: pair.put(0))
+    # The question, a look, and what a parting reads and writes.
+    ends("the write", write, IN_TIME + 1.5 + 6 * ms / 1000)
+    pair.wait("AD", "alone", 1)
+    pair.local.well()
+    pair.remote.wake()
+    pair.good_end("answered slowly")
+    pair.close()
+
+
 def resumes() -> bool:
     try:
         dm.resume("mirror")
@@ -492,6 +509,8 @@ SCENES: dict[str, Callable[[], None]] = {
     "both_local": lambda: both("local"),
     "both_remote": lambda: both("remote"),
     "asked_and_removed": asked_and_removed,
+    "answers_slowly_1010": lambda: answers_slowly(1010),
+    "answers_slowly_2000": lambda: answers_slowly(2000),
     "one_fails_local": lambda: one_fails("local"),
     "one_fails_remote": lambda: one_fails("remote"),
 }
