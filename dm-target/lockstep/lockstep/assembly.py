@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from . import ask, config, device, digests, dm, late, meta, show, status, table, unit
@@ -478,8 +479,20 @@ def _stop(name: str, *, all_of_them: bool) -> None:
             f"{dm.node(name)} is in use: {'; '.join(who) or 'a program has it open'}. End that"
             " first (umount, or the program)"
         )
+    alive = _alive(name)
     dm.remove(name)
+    late.stopped(name, alive)
     print(f"{name}: stopped")
+
+
+def _alive(name: str) -> list[device.Device]:
+    """The legs that the running mirror has in use, as far as its file says where they are."""
+    with suppress(Failed, Refused):
+        nodes = config.load(name).devices()
+        health = status_of(name).health
+        return [device.look(nodes[leg]) for leg in LEGS
+                if health[leg] in "Aa" and device.present(nodes[leg])]  # fmt: skip
+    return []
 
 
 def _both_idle(kept: config.Config, wait: float | None) -> dict[str, device.Device]:

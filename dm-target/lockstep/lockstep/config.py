@@ -152,7 +152,7 @@ def locked(name: str) -> Iterator[None]:
     global _held
     check_name(name)
     try:
-        lock = _open_lock(name)
+        lock = _open(f"{name}.lock")
     except OSError as err:
         raise Failed(f"{err.filename}: {err.strerror}: this needs root") from err
     with lock:
@@ -164,7 +164,23 @@ def locked(name: str) -> Iterator[None]:
             _held = None
 
 
-def _open_lock(name: str) -> IO[str]:
+def remember(name: str, what: Mapping[str, Any]) -> None:
+    """Until the host is started again; the mirror is locked."""
+    with _open(f"{name}.stopped") as file:
+        file.truncate()
+        json.dump(what, file)
+
+
+def remembered(name: str) -> dict[str, Any]:
+    with _open(f"{name}.stopped") as file:
+        text = file.read()
+    try:
+        return dict(json.loads(text or "{}"))
+    except ValueError:  # cut off
+        return {}
+
+
+def _open(name: str) -> IO[str]:
     """Only in a folder and on a file that nobody else can have put there."""
     with suppress(FileExistsError):
         _LOCKS.mkdir(mode=0o700)
@@ -172,16 +188,16 @@ def _open_lock(name: str) -> IO[str]:
     try:
         _check_owner(_LOCKS, os.fstat(folder))
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        file = os.open(f"{name}.lock", flags, 0o600, dir_fd=folder)
+        file = os.open(name, flags, 0o600, dir_fd=folder)
     except OSError as err:
-        raise OSError(err.errno, err.strerror, f"{_LOCKS}/{name}.lock") from err
+        raise OSError(err.errno, err.strerror, f"{_LOCKS}/{name}") from err
     finally:
         os.close(folder)
     try:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
-            raise Refused(f"{_LOCKS}/{name}.lock is no file: remove it")
-        _check_owner(_LOCKS / f"{name}.lock", found)
+            raise Refused(f"{_LOCKS}/{name} is no file: remove it")
+        _check_owner(_LOCKS / name, found)
         return os.fdopen(file, "r+")
     except Refused:
         os.close(file)

@@ -13,15 +13,22 @@ import errno
 import fcntl
 import os
 import struct
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from . import device, meta
-from .errors import Failed
+from . import config, device, meta
+from .errors import Failed, Refused
 
 _OUT = Path("/sys/module/dm_lockstep/parameters/draining")
 _SG_SCSI_RESET = 0x2284
+_STOPPED_S = 2.0
+# What is under way at a disk that works has ended by then.
+_QUIET_S = 5.0
 # The LUN alone: never the target, the session or the host for it.
 _LUN_ONLY = struct.pack("i", 1 | 0x100)
 
@@ -85,9 +92,56 @@ def _session_of(number: str) -> str:
     return ""
 
 
+def stopped(name: str, legs: Iterable[device.Device]) -> None:
+    """The mirror was stopped just now, and had these legs in use: nothing of earlier was out when
+    they came to be, nor is anything of since. While a leg's superblock stays as it is now, and the
+    connection to it the same one, that is still so. A leg that doesn't answer soon isn't noted."""
+    notes: dict[str, Any] = {}
+
+    def look(at: device.Device) -> None:
+        with suppress(Failed, Refused):
+            leg = meta.examine(at.node, search=False)
+            if leg.exists and not leg.active:
+                notes[leg.leg_uuid] = [leg.seq, _connections(at)]
+
+    looks = [threading.Thread(target=look, args=(at,), daemon=True)
+             for at in legs if _connections(at)]  # fmt: skip
+    for one in looks:
+        one.start()
+    for one in looks:
+        one.join(_STOPPED_S)
+    # An older note doesn't fit a superblock of today.
+    with suppress(OSError, Refused):
+        config.remember(name, dict(notes))
+
+
+def _is_as_it_was_stopped(name: str, at: device.Device) -> bool:
+    here = _connections(at)
+    if not here:
+        return False
+    leg = meta.examine(at.node, search=False)
+    return leg.exists and config.remembered(name).get(leg.leg_uuid) == [leg.seq, here]
+
+
+def _connections(at: device.Device) -> list[str]:
+    """All that a device's iSCSI disks are reached by; each one anew has another port here. []: it
+    has none, or one isn't known."""
+    found = []
+    for disk in sorted(set(device.iscsi_disks(at.disk()))):
+        session = next((p for p in disk.resolve().parents if p.name.startswith("session")), disk)
+        ports = {f"{port.parent.name} {_word(port)}"
+                 for port in session.glob("connection*/iscsi_connection/*/local_port")}  # fmt: skip
+        if not ports or any(port.endswith(" ") for port in ports):
+            return []
+        found += sorted(ports)
+    return found
+
+
 def settle(name: str, leg: str, at: device.Device) -> None:
     """No command that the target had begun, of any session, is left when this returns. Of a device
     that is no iSCSI LUN, nor lies on one, nothing is known (lockstep(8), LATE WRITES)."""
+    if _is_as_it_was_stopped(name, at):
+        return
     paths: dict[str, list[Path]] = {}
     for disk in sorted(set(device.iscsi_disks(at.disk()))):
         paths.setdefault(_word(disk / "device/wwid") or disk.name, []).append(disk)
@@ -112,12 +166,32 @@ def _word(file: Path) -> str:
         return ""
 
 
+@contextmanager
+def _one_command(disk: Path) -> Iterator[None]:
+    """Others may use the LUN, too: another volume on it. LIO gives no answer to a command that a
+    reset ends, and its session's window for commands stays smaller by it for good: after a few
+    resets of a busy LUN nothing would get through any more. So only one is under way then."""
+    depth = disk / "device/queue_depth"
+    before = _word(depth)
+    end = time.monotonic() + _QUIET_S
+    try:
+        with suppress(OSError):
+            depth.write_text("1")
+        while sum(map(int, _word(disk / "inflight").split())) > 1 and time.monotonic() < end:
+            time.sleep(0.01)
+        yield
+    finally:
+        with suppress(OSError):
+            depth.write_text(before)
+
+
 def _reset(disk: Path) -> str:
     """Why not; "": everything that was there has ended."""
     try:
         fd = os.open(f"/dev/{disk.name.replace('!', '/')}", os.O_RDONLY | os.O_NONBLOCK)
         try:
-            fcntl.ioctl(fd, _SG_SCSI_RESET, _LUN_ONLY)
+            with _one_command(disk):
+                fcntl.ioctl(fd, _SG_SCSI_RESET, _LUN_ONLY)
         finally:
             os.close(fd)
     except OSError as err:

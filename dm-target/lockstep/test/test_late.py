@@ -60,6 +60,30 @@ def test_no_iscsi_disk_is_not_asked() -> None:
     late.settle("m", "remote", at("8:0"))
 
 
+def test_a_leg_is_as_it_was_stopped(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the same connection, and with the same superblock; and only one that was in use."""
+    legs = {node: meta.Leg(node, "superblock", "", {}, leg_uuid=node[-1], seq=7)
+            for node in ("/dev/a", "/dev/b")}  # fmt: skip
+    ports = {"/dev/a": ["connection1:0 4000"], "/dev/b": ["connection2:0 4001"]}
+    monkeypatch.setattr(meta, "examine", lambda node, given="", search=True: legs[node])
+    monkeypatch.setattr(late, "_connections", lambda at: ports[at.given])
+    for node in legs:
+        host.disk(node)
+    config.save(Config("m", "/dev/a", "/dev/b", "u", wait=0))
+    at_a, at_b = (host.devices[node].at for node in legs)
+    assert not late._is_as_it_was_stopped("m", at_a)
+    host.runs("m", line=fakes.STATUS.replace("AA", "AD", 1))
+    host.says("dmsetup remove")
+    assert host.lockstep("stop", "m")[0] == 0
+    assert late._is_as_it_was_stopped("m", at_a)
+    assert not late._is_as_it_was_stopped("m", at_b)
+    ports["/dev/a"] = ["connection1:0 4002"]
+    assert not late._is_as_it_was_stopped("m", at_a)
+    ports["/dev/a"] = ["connection1:0 4000"]
+    legs["/dev/a"] = meta.Leg("/dev/a", "superblock", "", {}, leg_uuid="a", seq=8)
+    assert not late._is_as_it_was_stopped("m", at_a)
+
+
 @pytest.mark.parametrize(
     "words",
     ["create n /dev/a /dev/b", "replace m remote /dev/b --force", "grow m",

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Late writes over iSCSI: of a session that is still there, and of one that its host has forgotten.
 
-    cli_late.py [readd | lost | san | made | bare]
+    cli_late.py [readd | lost | san | made | bare | busy]
 
 `san`: the same as `lost` with the local leg, a LUN of the primary's own SAN.
+`busy`: the local leg is a volume on a LUN, and so is another one, which is in use: it stays so
+through any number of starts of the mirror.
 `bare`: the same as `lost` by dmsetup alone, which asks the target for nothing: the old write
 overtakes. It shows that what the command does is needed.
 """
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +22,7 @@ import clilab
 from clilab import good, refused
 from latelab import Ways, draining
 from locklab import base, blk, dm, iscsi, lio, mirror, ram, wire
-from mirrorlab import Beside
+from mirrorlab import Beside, Leg
 from statelab import super_of
 
 PORTALS = [f"{wire.mirror_ip(n)}:{lio.PORT}" for n in range(2)]
@@ -199,8 +202,47 @@ def bare() -> None:
     base.until(lambda: site.has("old"), "the old write over the newer one")
 
 
+def busy() -> None:
+    base.step("another volume of the local leg's LUN is in use while the mirror is started again")
+    line = wire.Wire("lan")
+    below = Leg("san", mib=64)
+    below.slow(20)
+    target = lio.Target(lio.iblock("leg", below.node))
+    session = iscsi.Session()
+    lun = session.login()
+    other = dm.create("vg0-var", f"0 65536 linear {lun} 0")
+    volume = dm.create("vg0-db", f"0 32768 linear {lun} 65536")
+    remote = Leg("lremote", mib=16)
+    good("create", "m", volume, remote.node, "--yes", "--assume-clean", "--force-local",
+         "--force", "--swapped")  # fmt: skip
+    ended, done = threading.Event(), [0]
+
+    def work(n: int) -> None:
+        with blk.Disk(other) as disk:
+            while not ended.is_set():
+                disk.write((n * 7919 + done[0]) % 8000 * 8, blk.pattern("x", 8))
+                done[0] += 1
+
+    writers = [Beside(partial(work, n)) for n in range(16)]
+    for turn in range(10):
+        good("stop", "m")
+        if turn % 2:
+            Path("/run/lockstep/m.stopped").unlink()  # it asks for a reset then
+        good("assemble", "m")
+        before = done[0]
+        base.until(lambda: done[0] > before + 500, f"writes behind start {turn}", 30)  # noqa: B023
+    ended.set()
+    for one in writers:
+        one.result()
+    depth = Path("/sys/block", Path(lun).name, "device/queue_depth").read_text().strip()
+    base.expect(int(depth) > 1, "the LUN has its queue again")
+    good("stop", "m")
+    del line, target
+
+
 PARTS: dict[str, Callable[[], None]] = {
     "readd": readd, "lost": lost, "san": partial(lost, "local"), "made": made, "bare": bare,
+    "busy": busy,
 }  # fmt: skip
 (part,) = sys.argv[1:]
 PARTS[part]()
