@@ -23,6 +23,7 @@
 #define QUICK_US	5000
 #define SLOW_US		50000
 #define MOMENT_US	30000
+#define US_LEAST	100U
 #define US_MOST		(1000 * 1000U)	/* of a load, whatever was measured */
 #define SMALLS		4		/* parts of granules in a batch without data, */
 #define SMALLS_EACH	2		/* and more for each load of data */
@@ -153,13 +154,12 @@ static bool has_time(struct dcd_moment *m, u64 us)
 	return true;
 }
 
-static bool fills(struct dcd_moment *m)
+/* It is as quick as a load of data. */
+static bool fills(const struct dcd_engine *e, struct dcd_moment *m)
 {
-	if (m->all)
-		return true;
-	if (!m->smalls)
-		return false;
-	m->smalls--;
+	if (!m->all && !m->smalls)
+		return has_time(m, max(e->wipes.load_us, US_LEAST));
+	m->smalls -= !m->all;
 	return true;
 }
 
@@ -370,7 +370,7 @@ enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u6
 	else if (end - p->sector >= granule)
 		end -= behind(end, granule, first);
 	small = over || end - p->sector < granule;
-	if ((small && fills(m)) || (rest && (e->wipes.no_room || e->sweep.past_log))) {
+	if ((small && fills(e, m)) || (rest && (e->wipes.no_room || e->sweep.past_log))) {
 		p->last = end - 1;
 		cut(p, dcd_fill_most(e));
 		return DCD_LOAD_FILL;

@@ -77,6 +77,22 @@ def test_what_loses_a_leg_is_found_by_lives(knob: str, says: str) -> None:
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+@pytest.mark.parametrize(("kernel", "lives"), [("plain", 14), ("checked", 2)])
+def test_lives_of_a_dcd_whose_devices_are_exchanged(kernel: str, lives: int) -> None:
+    run = lab("dcd_exchanged.py", str(lives), "1", kernel=kernel, options=LIVES)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("knob", "says"), [
+    ("any_data", "with another data, taken"), ("nvram_apart", "with another nvram, taken"),
+    ("passed_unseen", "with another data, taken"), ("zeroes_stay", "all to be destaged"),
+])  # fmt: skip
+def test_what_takes_another_device_is_found_by_lives(knob: str, says: str) -> None:
+    run = lab("dcd_exchanged.py", "25", "1", options=(*LIVES, *knobs("dcd", knob)))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 @pytest.mark.control
 def test_what_the_data_disk_says_is_asked_for_once() -> None:
     run = lab("dcd_beyond.py", "end_away", options=("--param", "dcd.test_data_once=1"))

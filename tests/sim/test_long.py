@@ -65,6 +65,20 @@ def test_lives_of_a_mirror_without_metadata(part: int) -> None:
 
 
 @every_part
+def test_lives_of_disks_with_bad_sectors(part: int) -> None:
+    count = seeds(3000)
+    run = lab("state_sectors.py", str(count), str(10_000 + part * count), options=HOURS)
+    assert run.rc == 0, run.text
+
+
+@every_part
+def test_lives_of_a_dcd_whose_devices_are_exchanged(part: int) -> None:
+    count = seeds(800)
+    run = lab("dcd_exchanged.py", str(count), str(10_000 + part * count), options=HOURS)
+    assert run.rc == 0, run.text
+
+
+@every_part
 def test_lives_of_a_dcd_over_a_leg(part: int) -> None:
     count = seeds(4000)
     run = lab("dcd_legs.py", str(count), str(10_000 + part * count), options=HOURS)

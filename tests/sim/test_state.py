@@ -263,6 +263,17 @@ def test_lives_of_disks_with_bad_sectors(kernel: str, lives: int) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.control
+@pytest.mark.parametrize(("knob", "says"), [
+    ("crash_forgets", "the legs to be in sync"), ("unmended_fails", "Input/output error"),
+    ("repairs_beside", "life 5"), ("again_whole", "Input/output error"),
+])  # fmt: skip
+def test_what_repairs_do_wrong_is_found_by_lives(knob: str, says: str) -> None:
+    options = ("--sim-timeout", "36000", *knobs("dm_lockstep", knob))
+    run = lab("state_sectors.py", "40", "1", options=options)
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 # In it the local leg can't be written, again and again, and the remote one is another host's.
 OLDER = "23281"
 
