@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import mmap
 import os
 import struct
 from dataclasses import dataclass
@@ -72,13 +73,15 @@ class Lun:
         self, cdb: bytes, out: bytes = b"", expect: int = 0, *, timeout_ms: int = 60000
     ) -> Answer:
         """@out is sent with it; or up to @expect bytes are received."""
-        data = ctypes.create_string_buffer(out, len(out)) if out else None
-        if expect:
-            data = ctypes.create_string_buffer(expect)
+        size = len(out) or expect
+        # From the beginning of a page on: LIO's core takes that for granted in COMPARE AND WRITE.
+        data = (ctypes.c_char * size).from_buffer(mmap.mmap(-1, size)) if size else None
+        if data and out:
+            data.raw = out
         sense, cmd = ctypes.create_string_buffer(64), ctypes.create_string_buffer(cdb, len(cdb))
         header = _Header(
             interface_id=ord("S"), direction=_TO if out else _FROM if expect else _NONE,
-            cmd_len=len(cdb), sense_max=64, length=len(out) or expect,
+            cmd_len=len(cdb), sense_max=64, length=size,
             data=ctypes.addressof(data) if data else None, cmd=ctypes.addressof(cmd),
             sense=ctypes.addressof(sense), timeout=timeout_ms,
         )  # fmt: skip
