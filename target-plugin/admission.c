@@ -294,11 +294,6 @@ static u64 with_what_comes(u64 us, u64 whole, u64 used, u64 room)
 	return us + div64_u64(us * us, max3(us, whole, 1ULL)) * more / 256;
 }
 
-static u64 with_zeroes(const struct dcd_engine *e, u64 us)
-{
-	return us + div_u64(us * dcd_zeroes_share(e), 100);
-}
-
 /*
  * Of the marks, the one until which least room is left for each moment; and the end
  * of a whole turn from now on, when all that is committed now is free.
@@ -311,7 +306,7 @@ void dcd_foresee(struct dcd_engine *e)
 	ktime_t now = ktime_get();
 	unsigned int i;
 
-	whole = with_zeroes(e, dcd_turn_us(&e->turn, s->at, size));
+	whole = dcd_with_zeroes(e, dcd_turn_us(&e->turn, s->at, size));
 	spin_lock(&e->lock);
 	e->foreseen = known && s->n && !s->past_log;
 	free = e->tail;
@@ -320,7 +315,7 @@ void dcd_foresee(struct dcd_engine *e)
 	for (i = 0; i < s->n && e->foreseen; i++) {
 		u64 end = s->marks[i].way + size, each;
 
-		us = end > way ? with_zeroes(e, dcd_turn_us(&e->turn, s->at, end - way)) : 0;
+		us = end > way ? dcd_with_zeroes(e, dcd_turn_us(&e->turn, s->at, end - way)) : 0;
 		us = with_what_comes(us, whole, used, room);
 		each = div64_u64(us, max(room_until(e, free), 1ULL));
 		if (!i || each > worst) {

@@ -300,6 +300,7 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 		b->next = p->last + 1;
 		b->n++;
 	}
+	dcd_moment_over(e, &m);
 	sort(b->order, b->to_read, sizeof(*b->order), by_place, NULL);
 	return b->n;
 }

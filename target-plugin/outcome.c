@@ -288,7 +288,8 @@ void dcd_outcome(struct dcd_engine *e, struct dcd_batch *b, int r, ktime_t began
 			*failures = DCD_FAILURES;
 		else	/* zeroes are another speed, and take no time on many disks */
 			dcd_pace_learn(e, &e->data_speed, b->written, ktime_add(began, b->wiping));
-		dcd_zeroes_learn(e, dcd_loads_of_data(b), us_since(ktime_add(began, b->wiping)));
+		dcd_zeroes_learn(e, dcd_loads_of_data(b), us_since(ktime_add(began, b->wiping)),
+				 ktime_to_us(b->wiping));
 		dcd_pace_learn(e, &e->wipes.speed, zeroes_gone(b), began);
 	}
 	if (o->moved && !o->flush)

@@ -28,7 +28,8 @@
 #define SMALLS		4		/* parts of granules in a batch without data, */
 #define SMALLS_EACH	2		/* and more for each load of data */
 #define CROWD		75		/* percent of most_pieces(): more zeroes wait, */
-#define SHARE		50		/* percent of what data take, at most */
+#define SHARE_MOST	400U		/* percent that are foreseen */
+#define SHARE		25		/* percent of what data take, at most */
 #define WRITES		2		/* times as many: writes have it, which make two of one */
 #define WRITES_LOW	50
 #define WRITES_HIGH	90
@@ -105,19 +106,20 @@ static u64 short_one(const struct dcd_engine *e)
 	return div_u64(div64_u64(2 * e->data.sectors, crowd(e)) * crowded(e), 100);
 }
 
-unsigned int dcd_zeroes_share(const struct dcd_engine *e)
+/* How long wipes may take beside data while the log is needed: percent of what those take. */
+static unsigned int share_of(const struct dcd_engine *e)
 {
 	return dcd_leave_paces(e) ? SHARE : crowded(e) * SHARE / 100;
 }
 
 struct dcd_moment dcd_zeroes_moment(const struct dcd_engine *e, enum dcd_wiping wiping)
 {
-	unsigned int share = dcd_zeroes_share(e);
+	unsigned int share = share_of(e);
 	bool leaves = dcd_leave_paces(e);
 	struct dcd_moment m = {
 		.all = wiping == DCD_WIPE_ALL,
 		.any = wiping == DCD_WIPE_SOME || leaves,
-		.us = wiping == DCD_WIPE_SOME || share ? MOMENT_US : 0,
+		.us = wiping == DCD_WIPE_SOME ? MOMENT_US : e->wipes.owed,
 		.us_each = div_u64((u64)e->wipes.load_us * share, 100),
 		.smalls = SMALLS,
 	};
@@ -129,18 +131,36 @@ struct dcd_moment dcd_zeroes_moment(const struct dcd_engine *e, enum dcd_wiping 
 	return m;
 }
 
+void dcd_moment_over(struct dcd_engine *e, const struct dcd_moment *m)
+{
+	e->wipes.owed = m->all || m->any ? 0 : min_t(s64, m->us, 0);
+}
+
 void dcd_moment_data(struct dcd_moment *m)
 {
 	m->us += m->us_each;
 	m->smalls += SMALLS_EACH;
 }
 
-void dcd_zeroes_learn(struct dcd_engine *e, u32 loads, u64 us)
+void dcd_zeroes_learn(struct dcd_engine *e, u32 loads, u64 us, u64 wiping)
 {
+	struct dcd_wipes *w = &e->wipes;
 	u32 each = min_t(u64, div_u64(us, max(loads, 1U)), US_MOST);
+	u32 share = min_t(u64, div64_u64(wiping * 100, max(us, 1ULL)), SHARE_MOST);
 
-	if (loads)
-		e->wipes.load_us = e->wipes.load_us ? (7 * e->wipes.load_us + each) / 8 : each;
+	if (!loads)
+		return;
+	w->load_us = w->load_us ? (7 * w->load_us + each) / 8 : each;
+	WRITE_ONCE(w->took, (7 * w->took + share) / 8);
+}
+
+u64 dcd_with_zeroes(const struct dcd_engine *e, u64 us)
+{
+	unsigned int share = share_of(e);
+
+	if (share)
+		share = max(share, READ_ONCE(e->wipes.took));
+	return us + div_u64(us * share, 100);
 }
 
 /* One more that takes so long; what is begun is done. */

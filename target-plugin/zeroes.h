@@ -17,7 +17,7 @@
  * So the tail never waits for zeroes. But each piece of them is a range of the index and an entry
  * that is logged again in each turn, so there mustn't be any number: when there are many, more
  * zeroes wait at the intake, and no write does; and the nearer that is, the more of its time the
- * destager has for the shortest of them, up to a third. A write into the middle of a piece makes
+ * destager has for the shortest of them, up to a fifth. A write into the middle of a piece makes
  * two of it: when there are more than zeroes alone may be, writes are paced by that, too (pace.h).
  *
  * A worker wipes. When a wipe doesn't return within a moment it isn't waited for: it may still
@@ -84,7 +84,9 @@ struct dcd_wipes {
 	u64 piece;
 	u64 us;
 	u32 load_us;
+	u32 took;	/* percent of what data took, of late */
 	struct dcd_speed speed;
+	s64 owed;
 	u64 all, all_then;
 	unsigned int turns;
 	bool no_room;
@@ -126,13 +128,14 @@ struct dcd_moment {
 };
 
 void dcd_wipes_init(struct dcd_engine *e);
-/* How long wipes take beside data while the log is needed: percent of what those take. */
-unsigned int dcd_zeroes_share(const struct dcd_engine *e);
 struct dcd_moment dcd_zeroes_moment(const struct dcd_engine *e, enum dcd_wiping wiping);
-/* One load of data is in it. */
+/* One load of data is in it. _over: what it took too much is the next one's. */
 void dcd_moment_data(struct dcd_moment *m);
-/* So many of them took so long, without wipes. */
-void dcd_zeroes_learn(struct dcd_engine *e, u32 loads, u64 us);
+void dcd_moment_over(struct dcd_engine *e, const struct dcd_moment *m);
+/* So many of them took @us, and wipes @wiping more. */
+void dcd_zeroes_learn(struct dcd_engine *e, u32 loads, u64 us, u64 wiping);
+/* What takes @us for data takes so long with the wipes beside them, while the log is needed. */
+u64 dcd_with_zeroes(const struct dcd_engine *e, u64 us);
 /*
  * What to do with the first part of @p, a range of zeroes; @p becomes that part. @m is what is left
  * for it. @oldest: the segment that some of it is in.
