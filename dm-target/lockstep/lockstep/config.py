@@ -172,11 +172,10 @@ def remember(name: str, what: Mapping[str, Any]) -> None:
 
 
 def remembered(name: str) -> dict[str, Any]:
-    with _open(f"{name}.stopped") as file:
-        text = file.read()
     try:
-        return dict(json.loads(text or "{}"))
-    except ValueError:  # cut off
+        with _open(f"{name}.stopped") as file:
+            return dict(json.loads(file.read() or "{}"))
+    except (OSError, ValueError):  # it can't be read, or was cut off
         return {}
 
 

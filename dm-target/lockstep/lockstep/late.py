@@ -117,10 +117,11 @@ def stopped(name: str, legs: Iterable[device.Device]) -> None:
 
 def _is_as_it_was_stopped(name: str, at: device.Device) -> bool:
     here = _connections(at)
-    if not here:
+    notes = config.remembered(name) if here else {}
+    if not notes:
         return False
     leg = meta.examine(at.node, search=False)
-    return leg.exists and config.remembered(name).get(leg.leg_uuid) == [leg.seq, here]
+    return leg.exists and notes.get(leg.leg_uuid) == [leg.seq, here]
 
 
 def _connections(at: device.Device) -> list[str]:
