@@ -443,11 +443,11 @@ class World(Disks):
         return True
 
     def alike(self, when: str) -> None:
-        """Both media and the oracle, at a quiet moment."""
+        """Both media and the oracle, which knows what is below LOOK, at a quiet moment."""
         look = self.sectors if self.grown else 512
         one, two = (content(self.media[leg], look) for leg in (LOCAL, REMOTE))
-        self.history.check(one, f"{when}: the local medium")
-        self.history.check(two, f"{when}: the remote medium", settle=False)
+        self.history.check(one[: LOOK * 512], f"{when}: the local medium")
+        self.history.check(two[: LOOK * 512], f"{when}: the remote medium", settle=False)
         if one != two:
             at = next(n for n in range(look) if one[n * 512 :][:512] != two[n * 512 :][:512])
             raise base.Wrong(f"{when}: the legs differ, first in sector {at}")
