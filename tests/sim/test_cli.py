@@ -15,7 +15,7 @@ SCENARIOS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("part", ["readd", "lost", "san", "made", "bare", "busy"])
+@pytest.mark.parametrize("part", ["readd", "lost", "san", "made", "bare", "busy", "together"])
 def test_writes_that_arrive_late(part: str) -> None:
     run = lab("cli_late.py", part, options=("--timeout", "900"))
     assert run.rc == 0, run.text

@@ -151,17 +151,22 @@ def locked(name: str) -> Iterator[None]:
     """One command at a time changes a mirror. Who has to wait says so, and not for ever."""
     global _held
     check_name(name)
-    try:
-        lock = _open(f"{name}.lock")
-    except OSError as err:
-        raise Failed(f"{err.filename}: {err.strerror}: this needs root") from err
-    with lock:
+    with _opened(f"{name}.lock") as lock:
         _take(name, lock)
         _held = (name, lock)
         try:
             yield
         finally:
             _held = None
+
+
+@contextmanager
+def alone(what: str, told: str) -> Iterator[IO[str]]:
+    """Nobody else is at work on what several mirrors share. The file keeps what the next one has to
+    know if this one is killed."""
+    with _opened(f"{what}.lock") as lock, _opened(f"{what}.note") as note:
+        _take(told, lock)
+        yield note
 
 
 def remember(name: str, what: Mapping[str, Any]) -> None:
@@ -177,6 +182,13 @@ def remembered(name: str) -> dict[str, Any]:
             return dict(json.loads(file.read() or "{}"))
     except (OSError, ValueError):  # it can't be read, or was cut off
         return {}
+
+
+def _opened(name: str) -> IO[str]:
+    try:
+        return _open(name)
+    except OSError as err:
+        raise Failed(f"{err.filename}: {err.strerror}: this needs root") from err
 
 
 def _open(name: str) -> IO[str]:

@@ -12,14 +12,15 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import signal
 import struct
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from . import config, device, meta
 from .errors import Failed, Refused
@@ -29,6 +30,8 @@ _SG_SCSI_RESET = 0x2284
 _STOPPED_S = 2.0
 # What is under way at a disk that works has ended by then.
 _QUIET_S = 5.0
+# The kernel waits no longer for the answer to a reset.
+_RECOVERY_S = 40.0
 # The LUN alone: never the target, the session or the host for it.
 _LUN_ONLY = struct.pack("i", 1 | 0x100)
 
@@ -148,7 +151,11 @@ def settle(name: str, leg: str, at: device.Device) -> None:
         paths.setdefault(_word(disk / "device/wwid") or disk.name, []).append(disk)
     for disks in paths.values():
         # One LUN by several sessions: by any of them the whole LUN is reset.
-        whys = [_reset(disk) for disk in disks if _word(disk / "device/state") == "running"]
+        running = [disk for disk in disks if _word(disk / "device/state") == "running"]
+        with ExitStack() as quiet:
+            for disk in running:
+                quiet.enter_context(_one_command(name, disk))
+            whys = [_reset(disk) for disk in running]
         if "" in whys:
             continue
         why = whys[0] if whys else "its session is down"
@@ -168,22 +175,44 @@ def _word(file: Path) -> str:
 
 
 @contextmanager
-def _one_command(disk: Path) -> Iterator[None]:
-    """Others may use the LUN, too: another volume on it. LIO gives no answer to a command that a
-    reset ends, and its session's window for commands stays smaller by it for good: after a few
-    resets of a busy LUN nothing would get through any more. So only one is under way then."""
-    depth = disk / "device/queue_depth"
-    before = _word(depth)
-    end = time.monotonic() + _QUIET_S
+def _undisturbed() -> Iterator[None]:
+    """Whoever ends this command waits for what has to be put right again."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     try:
-        with suppress(OSError):
-            depth.write_text("1")
-        while sum(map(int, _word(disk / "inflight").split())) > 1 and time.monotonic() < end:
-            time.sleep(0.01)
         yield
     finally:
-        with suppress(OSError):
-            depth.write_text(before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _one_command(name: str, disk: Path) -> Iterator[None]:
+    """Others may use the LUN, too: another volume on it. LIO gives no answer to a command that a
+    reset ends, and its session's window for commands stays smaller by it for good: after a few
+    resets of a busy LUN nothing would get through any more. So only one is under way then. Another
+    mirror's leg may be such a volume, and be started, too: it waits."""
+    depth = disk / "device/queue_depth"
+    end = time.monotonic() + _QUIET_S
+    lun = (disk / "device").resolve().name
+    with config.alone(lun, f"{name}: /dev/{disk.name}") as note, _undisturbed():
+        before = note.read() or _word(depth)
+        _put(note, before)
+        try:
+            with suppress(OSError):
+                depth.write_text("1")
+            while sum(map(int, _word(disk / "inflight").split())) > 1 and time.monotonic() < end:
+                time.sleep(0.01)
+            yield
+        finally:
+            with suppress(OSError):
+                depth.write_text(before)
+            _put(note, "")
+
+
+def _put(note: IO[str], text: str) -> None:
+    note.seek(0)
+    note.truncate()
+    note.write(text)
+    note.flush()
 
 
 def _reset(disk: Path) -> str:
@@ -191,10 +220,22 @@ def _reset(disk: Path) -> str:
     try:
         fd = os.open(f"/dev/{disk.name.replace('!', '/')}", os.O_RDONLY | os.O_NONBLOCK)
         try:
-            with _one_command(disk):
-                fcntl.ioctl(fd, _SG_SCSI_RESET, _LUN_ONLY)
+            _ask(fd)
         finally:
             os.close(fd)
     except OSError as err:
         return "not in time" if err.errno == errno.EIO else str(err.strerror)
     return ""
+
+
+def _ask(fd: int) -> None:
+    """Not while the kernel resets another LUN of the session."""
+    end = time.monotonic() + _RECOVERY_S
+    while True:
+        try:
+            fcntl.ioctl(fd, _SG_SCSI_RESET, _LUN_ONLY)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(0.05)

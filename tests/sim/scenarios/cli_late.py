@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Late writes over iSCSI: of a session that is still there, and of one that its host has forgotten.
 
-    cli_late.py [readd | lost | san | made | bare | busy]
+    cli_late.py [readd | lost | san | made | bare | busy | together]
 
 `san`: the same as `lost` with the local leg, a LUN of the primary's own SAN.
 `busy`: the local leg is a volume on a LUN, and so is another one, which is in use: it stays so
 through any number of starts of the mirror.
+`together`: the local legs of two mirrors are such volumes, and both are started at once.
 `bare`: the same as `lost` by dmsetup alone, which asks the target for nothing: the old write
 overtakes. It shows that what the command does is needed.
 """
 
+import signal
 import subprocess
 import sys
 import threading
@@ -202,6 +204,63 @@ def bare() -> None:
     base.until(lambda: site.has("old"), "the old write over the newer one")
 
 
+def together() -> None:
+    base.step("two mirrors whose local legs are volumes of one LUN are started at once")
+    line = wire.Wire("lan")
+    below = Leg("san", mib=64)
+    below.slow(20)
+    target = lio.Target(lio.iblock("leg", below.node))
+    session = iscsi.Session()
+    lun = session.login()
+    depth = Path("/sys/block", Path(lun).name, "device/queue_depth")
+    before = depth.read_text()
+    other = dm.create("vg0-var", f"0 16384 linear {lun} 65536")
+    remotes = []
+    for n in range(2):
+        dm.create(f"vg0-db{n}", f"0 32768 linear {lun} {n * 32768}")
+        remotes.append(Leg(f"lremote{n}", mib=16))
+        good("create", f"m{n}", f"/dev/mapper/vg0-db{n}", remotes[n].node, "--yes",
+             "--assume-clean", "--force-local", "--force", "--swapped")  # fmt: skip
+    ended = threading.Event()
+
+    def work(first: int) -> None:
+        with blk.Disk(other) as disk:
+            while not ended.is_set():
+                disk.write(first, blk.pattern("x", 8))
+
+    def starts(*more: float) -> list[subprocess.Popen[bytes]]:
+        """As after a boot, one after the other."""
+        for n in range(2):
+            if dm.exists(f"m{n}"):
+                good("stop", f"m{n}")
+            Path(f"/run/lockstep/m{n}.stopped").unlink(missing_ok=True)
+        started = []
+        for n, pause in enumerate(more):
+            started.append(subprocess.Popen([clilab.COMMAND, "assemble", f"m{n}"]))
+            time.sleep(pause)
+        return started
+
+    writers = [Beside(partial(work, 8 * n)) for n in range(16)]
+    for turn in range(8):
+        rcs = [one.wait() for one in starts(0.005 * turn, 0)]
+        base.equal(rcs, [0, 0], f"starts in turn {turn}")
+        base.equal(depth.read_text(), before, f"the LUN's queue behind turn {turn}")
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        (one,) = starts(0)
+        base.until(lambda: depth.read_text() == "1\n", "a reset to begin", 30)
+        one.send_signal(how)
+        base.expect(one.wait() != 0, "it was ended")
+        if how == signal.SIGTERM:
+            base.equal(depth.read_text(), before, "the LUN's queue behind one that was ended")
+    good("assemble", "m0")
+    base.equal(depth.read_text(), before, "the LUN's queue behind one that was killed")
+    ended.set()
+    for writer in writers:
+        writer.result()
+    good("stop", "m0")
+    del line, target
+
+
 def busy() -> None:
     base.step("another volume of the local leg's LUN is in use while the mirror is started again")
     line = wire.Wire("lan")
@@ -242,7 +301,7 @@ def busy() -> None:
 
 PARTS: dict[str, Callable[[], None]] = {
     "readd": readd, "lost": lost, "san": partial(lost, "local"), "made": made, "bare": bare,
-    "busy": busy,
+    "busy": busy, "together": together,
 }  # fmt: skip
 (part,) = sys.argv[1:]
 PARTS[part]()
