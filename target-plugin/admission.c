@@ -1,13 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * How fast writes may come in: of the levels of ring, index and NVRAM the one that
- * needs most time counts. Index and NVRAM are emptied all the time: by how full they
- * are a write has to wait (pace.h). The ring isn't: what was written in a moment
- * comes back in a moment, once round the data disk later. But when that will be can
- * be foreseen by the marks and by what waits on the way to them (turn.h), so the room
- * that is left is shared out evenly until then; and when it is overdue, by how full the
- * last part is.
- */
 #include <linux/module.h>
 
 #include "engine.h"
@@ -50,23 +41,38 @@ static u64 for_writes(const struct dcd_engine *e)
 	return most_segments(e) - kept_for_zeroes(e) - dcd_stuck_room(e);
 }
 
+/* What is written into the middle of what is lost makes more ranges of it, so there is one more. */
+static u64 slots_for_lost(const struct dcd_engine *e)
+{
+	u64 lost = READ_ONCE(e->lost.n);
+
+	return lost ? div_u64(lost, dcd_table_places(e)) + 2 : 0;
+}
+
 /*
  * Past a dead log NVRAM is all that says what is lost, and each round takes it along to newer
- * slots: with all slots full of writes it couldn't, and no slot would ever be free again. What is
- * written into the middle of such ranges makes more of them, so there is one more. A log that is
- * away (blip.h) may be dead in a moment: they are kept from then on.
+ * slots: with all slots full of writes it couldn't, and no slot would ever be free again. So it
+ * does with zeroes, but those can be wiped (zeroes.h). A log that is away (blip.h) may be dead in a
+ * moment: they are kept from then on.
  */
 static bool slots_are_kept(const struct dcd_engine *e)
 {
-	u64 lost = READ_ONCE(e->lost.n), kept;
+	u64 zeroes = min(READ_ONCE(e->zeroes), dcd_zeroes_past_most(e)), kept;
 
-	if (!e->keeps || !lost)
+	if (!e->keeps || (!e->log_dead && time_after_eq(jiffies, READ_ONCE(e->log_away))))
 		return false;
-	if (!e->log_dead && time_after_eq(jiffies, READ_ONCE(e->log_away)))
-		return false;
-	kept = div_u64(lost, dcd_table_places(e)) + 2;
+	kept = slots_for_lost(e) + DIV_ROUND_UP(zeroes, dcd_table_places(e));
 	/* Writes need some, too. */
-	return e->nidle <= min_t(u64, kept, max(e->nslots, DCD_SLOTS_LEAST) - DCD_SLOTS_LEAST);
+	kept = min_t(u64, kept, max(e->nslots, DCD_SLOTS_LEAST) - DCD_SLOTS_LEAST);
+	return kept && e->nidle <= kept;
+}
+
+bool dcd_slots_for_lost(const struct dcd_engine *e)
+{
+	u64 kept = slots_for_lost(e);
+
+	lockdep_assert_held(&e->lock);
+	return kept && e->log_dead && e->nidle <= kept;
 }
 
 u64 dcd_ring_left(const struct dcd_engine *e)

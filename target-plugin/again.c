@@ -15,7 +15,8 @@
  * those are bounded: stuck.h.
  *
  * Past a dead log it goes to the newest slots of an NVRAM that keeps its content, from the oldest:
- * what is lost only, as all else gets to the data disk. Some slots are kept for that likewise.
+ * what is lost, and zeroes, as all else gets to the data disk. Some slots are kept for that
+ * likewise; what is lost has some that zeroes don't get.
  */
 #include <linux/slab.h>
 
@@ -112,7 +113,7 @@ static int reserve(struct dcd_engine *e, const struct what *w, const struct dcd_
 		place->bytes = dcd_place_sectors(p) << SECTOR_SHIFT;
 	}
 	spin_lock(&e->lock);
-	r = dcd_reserve(e, place);
+	r = p->zero && !w->lost && dcd_slots_for_lost(e) ? -ENOSPC : dcd_reserve(e, place);
 	if (r == -EAGAIN && (!dcd_ring_left(e) || all_slots_count(e)))
 		r = -ENOSPC;
 	spin_unlock(&e->lock);

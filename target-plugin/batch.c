@@ -93,8 +93,11 @@ static void join_bare(struct dcd_engine *e, struct dcd_load *l, sector_t end, u6
 	}
 }
 
-/* What is to be done with what is stuck; false: as with anything else, but alone. */
-static bool keep_stuck(struct dcd_engine *e, struct dcd_load *l, bool past_log)
+/*
+ * What is to be done with what is stuck; false: as with anything else, but alone. @past_again: past
+ * the log it can be logged again.
+ */
+static bool keep_stuck(struct dcd_engine *e, struct dcd_load *l, bool past_log, bool past_again)
 {
 	bool held = dcd_stuck_held(e, &l->place);
 
@@ -102,7 +105,8 @@ static bool keep_stuck(struct dcd_engine *e, struct dcd_load *l, bool past_log)
 		l->alone = true;
 		return false;
 	}
-	l->kind = !past_log && dcd_stuck_again(e, l->oldest) ? DCD_LOAD_AGAIN : DCD_LOAD_LEFT;
+	l->kind = (past_log ? past_again : dcd_stuck_again(e, l->oldest)) ? DCD_LOAD_AGAIN :
+								       DCD_LOAD_LEFT;
 	return true;
 }
 
@@ -199,7 +203,7 @@ bool dcd_batch_came(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch 
 			l->raw = b->buf + bytes;
 			bytes += size;
 			if (dcd_stuck_part(e, &l->place))
-				keep_stuck(e, l, e->sweep.past_log);
+				keep_stuck(e, l, e->sweep.past_log, false);
 			p.last = l->place.last;
 			l->buf = l->raw + ((p.at - l->whole.at) << SECTOR_SHIFT);
 			l->error = blk_status_to_errno(from->io.status);
@@ -254,7 +258,8 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 		struct dcd_place *p = &l->place;
 		bool stuck;
 
-		if (b->next >= end || !dcd_index_next(e, b->next, p) || p->sector >= end)
+		if (b->next >= end || !dcd_index_next(e, b->next, p) || p->sector >= end ||
+		    (m.ends && m.us <= 0))
 			break;
 		p->last = min(p->last, end - 1);
 		if (dcd_segment_of(e, p) >= target || dcd_segment_of(e, p) < e->sweep.from) {
@@ -267,7 +272,8 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 			join_bare(e, l, end, target);
 		else
 			p->last = min(p->last, p->sector + DCD_LOAD_SECTORS - 1);
-		stuck = !p->lost && dcd_stuck_part(e, p) && keep_stuck(e, l, e->sweep.past_log);
+		stuck = !p->lost && dcd_stuck_part(e, p) &&
+			keep_stuck(e, l, e->sweep.past_log, p->zero && !m.all);
 		if (p->lost) {
 			dcd_lost_keep(e, l, e->sweep.past_log);
 		} else if (p->zero && !stuck) {
@@ -515,7 +521,6 @@ static void was_written(struct dcd_engine *e, struct dcd_batch *b, unsigned int 
 			b->written += sectors_of(l);
 			continue;
 		}
-		e->wipes.all += sectors_of(l);
 		dcd_count(e, DCD_N_FILLED_SECTORS, sectors_of(l));
 	}
 }
@@ -534,10 +539,8 @@ static void wipe(struct dcd_engine *e, struct dcd_batch *b, struct dcd_load *l)
 	l->there = !l->error;
 	b->wiping = ktime_add(b->wiping, ktime_sub(ktime_get(), began));
 	trace_dcd_destage(e, l->place.sector, sectors_of(l), l->error);
-	if (l->there) {
-		e->wipes.all += sectors_of(l);
+	if (l->there)
 		dcd_count(e, DCD_N_WIPED_SECTORS, sectors_of(l));
-	}
 }
 
 static int write_all(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch *ahead,

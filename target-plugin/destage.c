@@ -51,7 +51,6 @@ TEST_KNOB(bool, refusal_hurries, "a dead log is asked as often however long it t
 TEST_KNOB(bool, round_unasked, "whether a dead log works again isn't asked before a round is over");
 TEST_KNOB(bool, stall_fails, "a data disk that was mute before it refused isn't away for a moment");
 TEST_KNOB(bool, well_at_begin, "a data disk was well when a round began, and not while it went on");
-TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
 
 /* Of a log that is damaged it is wrong to have more than what has to be there. */
 static bool urgent(struct dcd_engine *e)
@@ -216,19 +215,9 @@ int dcd_destage_flush(struct dcd_engine *e)
 	return 0;
 }
 
-/*
- * What zeroes may do now: only while nobody needs the log they have all the time that they
- * take. Those that can't be logged again have to go to the data disk, whoever waits.
- */
 static enum dcd_wiping wiping(struct dcd_engine *e)
 {
-	if (e->sweep.past_log || e->wipes.no_room || READ_ONCE(e->data_failing) ||
-	    test_knob(zero_in_turn) || !urgent(e))
-		return DCD_WIPE_ALL;
-	/* The data disk can do it quickly, or it is they that the index, or the log, is full of. */
-	if (dcd_discards(e) || !dcd_ring_pressed(e) || dcd_ring_of_zeroes(e))
-		return DCD_WIPE_SOME;
-	return DCD_WIPE_NONE;
+	return dcd_zeroes_now(e, urgent(e));
 }
 
 /* The batch that begins where the sweep is; its mark may be older than @now. */
@@ -345,6 +334,7 @@ void dcd_settle(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
 		dcd_slots_unpin(e);
 	}
 	spin_unlock(&e->lock);
+	e->wipes.again = 0;
 	dcd_sums_drop(e, first, target);
 	dcd_slots_kick(e);
 	wake_up_all(&e->room);
@@ -673,7 +663,7 @@ static void do_round(struct dcd_engine *e)
 	spin_unlock(&e->lock);
 	wake_up_all(&e->room);
 	if (r != -EAGAIN && r && (!ended_by_blip(e, r) || test_knob(blip_leaves)))
-		dcd_leave_tried(e);
+		dcd_leave_tried(e, r);
 	if (READ_ONCE(e->leaving) && (!r || r == -EAGAIN || !log_dead))
 		queue_delayed_work(e->destage_wq, &e->destage_work, LEAVING);
 	else if (r || (log_dead && s->past_log))

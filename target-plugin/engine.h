@@ -84,6 +84,7 @@
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 
+#include "admission.h"
 #include "aside.h"
 #include "blip.h"
 #include "cache.h"
@@ -238,6 +239,7 @@ struct dcd_engine {
 	bool log_dead;			/* a write to it failed; see above */
 	enum dcd_leaving leaving;	/* leave.h */
 	u64 leave_at, leave_left, leave_tries;	/* the head when this last began; leave.c */
+	u64 leave_zeroes;		/* sectors of zeroes then */
 	bool log_behind;		/* all is on the data disk, and the log doesn't know */
 	u64 bypassed;			/* of segments below it some may be only on the data disk */
 	u64 log_tried;			/* nor did the log ever get any from it on; who commits */
@@ -284,6 +286,7 @@ struct dcd_engine {
 	struct dcd_cache *cache;
 	struct maple_tree index;
 	unsigned long ranges, zeroes;	/* in the index, and those of zeroes; @intake */
+	u64 zero_sectors;		/* likewise */
 	u64 index_bytes;
 	struct dcd_turn turn;		/* counted by @intake, else the destager's */
 	struct srcu_struct copiers, submitters;	/* see above */
@@ -643,33 +646,6 @@ void dcd_destage_kick(struct dcd_engine *e);	/* likewise, if one is worth it */
 void dcd_destage_all(struct dcd_engine *e);	/* for a close: a round, and what it takes */
 /* Entries up to @applied, in segments below @target, are durable there, and that is recorded. */
 void dcd_settle(struct dcd_engine *e, u64 target, u64 applied, bool log_dead);
-
-/*
- * admission.c. Segments that may be opened: room in ring and index, without what is kept
- * for zeroes that are logged again; _left: the ring's, with that. Need @lock.
- */
-u64 dcd_ring_free(const struct dcd_engine *e);
-u64 dcd_ring_left(const struct dcd_engine *e);
-/* Is room soon wanted that is there as soon as both copies of the superblock have @tail? */
-bool dcd_ring_is_behind(const struct dcd_engine *e, u64 tail);
-bool dcd_pressed(struct dcd_engine *e);	/* is that above the low watermark? */
-bool dcd_ring_pressed(struct dcd_engine *e);	/* the ring alone */
-bool dcd_ring_of_zeroes(struct dcd_engine *e);	/* half of it, by zeroes alone? */
-bool dcd_log_pressed(struct dcd_engine *e);	/* the log disk is behind, so NVRAM fills up? */
-/*
- * After how many microseconds the write behind one of @sectors may be admitted, by
- * how full ring, index and NVRAM are, how fast they are emptied, and what is foreseen.
- * Any context.
- */
-u64 dcd_pace_us(struct dcd_engine *e, sector_t sectors);
-/* A segment gets no more than @sectors, as dcd_counts() has it. Needs @lock. */
-void dcd_pace_sealed(struct dcd_engine *e, u64 sectors);
-/* So many sectors were written in the time since @began; @speed is one of the engine's. */
-void dcd_pace_learn(struct dcd_engine *e, struct dcd_speed *speed, sector_t sectors,
-		    ktime_t began);
-/* The destager's: it goes on from here; or it doesn't, for now. */
-void dcd_foresee(struct dcd_engine *e);
-void dcd_foresee_nothing(struct dcd_engine *e);
 
 /*
  * witness.c. At open: the headers have been read; then, with the index, is the data disk the

@@ -87,15 +87,19 @@ static void count(struct dcd_engine *e, void *value, sector_t sector, sector_t l
 		dcd_turn_count(&e->turn, sector, last, comes);
 }
 
-/* Ranges, and how many of those are zeroes; what is lost, in sectors too. */
+/* Ranges, and how many of those are zeroes; of these, and of what is lost, in sectors too. */
 struct growth {
 	long ranges, zeroes, lost;
-	s64 lost_sectors;
+	s64 zero_sectors, lost_sectors;
 };
 
-static s64 sectors_of_lost(void *value, sector_t sector, sector_t last)
+/* That many @more of a range with @value. */
+static void count_bare(struct growth *g, void *value, s64 more)
 {
-	return value && is_lost(value) ? last - sector + 1 : 0;
+	if (value && is_zero(value))
+		g->zero_sectors += more;
+	if (value && is_lost(value))
+		g->lost_sectors += more;
 }
 
 /*
@@ -110,12 +114,12 @@ static struct growth growth(struct dcd_engine *e, sector_t sector, sector_t last
 		.ranges = !!new,
 		.zeroes = new && is_zero(new),
 		.lost = new && is_lost(new),
-		.lost_sectors = sectors_of_lost(new, sector, last),
 	};
 	unsigned int seen = 0;
 	void *value;
 
 	count(e, new, sector, last, !undo);
+	count_bare(&g, new, last - sector + 1);
 	rcu_read_lock();
 	mas_for_each(&mas, value, last) {
 		long more = (mas.index < sector) + (mas.last > last) - 1;
@@ -123,8 +127,8 @@ static struct growth growth(struct dcd_engine *e, sector_t sector, sector_t last
 		g.ranges += more;
 		g.zeroes += is_zero(value) ? more : 0;
 		g.lost += is_lost(value) ? more : 0;
-		g.lost_sectors -= sectors_of_lost(value, max_t(sector_t, mas.index, sector),
-						  min_t(sector_t, mas.last, last));
+		count_bare(&g, value, (s64)max_t(sector_t, mas.index, sector) -
+				      (s64)min_t(sector_t, mas.last, last) - 1);
 		count(e, value, mas.index, mas.last, undo);
 		if (mas.index < sector)
 			count(e, value, mas.index, sector - 1, !undo);
@@ -153,6 +157,7 @@ static int store(struct dcd_engine *e, sector_t sector, sector_t last, void *val
 	}
 	WRITE_ONCE(e->ranges, e->ranges + g.ranges);
 	WRITE_ONCE(e->zeroes, e->zeroes + g.zeroes);
+	WRITE_ONCE(e->zero_sectors, e->zero_sectors + g.zero_sectors);
 	WRITE_ONCE(e->lost.n, e->lost.n + g.lost);
 	WRITE_ONCE(e->lost.sectors, e->lost.sectors + g.lost_sectors);
 	return 0;

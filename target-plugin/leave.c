@@ -7,16 +7,20 @@
 #include "dcd-trace.h"
 #include "engine.h"
 #include "lockstep-test.h"
+#include "outcome.h"
 
 #define ASKED_FOR	(30 * HZ)	/* all in all, what can't be read at first */
 #define LISTED		64		/* ranges in the kernel's log; the rest is a number */
 #define RETRY_NOMEM	(HZ / 50)
 #define LITTLE		4		/* segments: the rest is done without the log */
-#define TURNS		64		/* without a wipe: zeroes aren't waited for any more */
+#define OF_ZEROES	256		/* such a part of them has to go */
+#define TURNS		64		/* in so many; else they aren't waited for any more */
 #define TRIES		8		/* to have less than ever, before that, too */
 
 TEST_KNOB(bool, leave_all_at_once, "what came while the log that is left was emptied is left to its end");
 TEST_KNOB(bool, leave_zeroes, "zeroes in a log that is left are wiped when nothing goes there any more");
+TEST_KNOB(bool, leave_never, "zeroes in a log that is left are waited for, however many more come");
+TEST_KNOB(bool, leave_late, "a data disk that is late, or fails, is a reason to leave the log at once");
 TEST_KNOB(bool, no_marks, "the log and the NVRAM that are left aren't marked");
 TEST_KNOB(bool, leave_hasty, "what the log that is left doesn't give just now is lost");
 TEST_KNOB(bool, leave_quiet, "nobody is told that the log is dead, as it is left");
@@ -68,6 +72,8 @@ static bool go(struct dcd_engine *e, enum dcd_leaving from, enum dcd_leaving to)
 		e->leave_at = e->head;
 		e->leave_left = e->head - e->tail;
 		e->leave_tries = 0;
+		e->leave_zeroes = READ_ONCE(e->zero_sectors);
+		e->wipes.turns = 0;
 	}
 	spin_unlock(&e->lock);
 	if (yes)
@@ -116,19 +122,30 @@ bool dcd_leave_paces(const struct dcd_engine *e)
 	return READ_ONCE(e->leaving) == DCD_LEAVE_ASKED && !test_knob(leave_all_at_once);
 }
 
+/* Past a dead log, too, there is no hurry while zeroes are logged again (zeroes.h). */
+static bool zeroes_stay(const struct dcd_engine *e)
+{
+	return e->keeps && READ_ONCE(e->zeroes) && !test_knob(leave_zeroes);
+}
+
 /*
- * Past the log all zeroes are wiped in one round, which holds writes up: so that is done before, as
- * long as it goes on at all. What is logged again meanwhile is passed in another turn.
+ * Once the log is left all zeroes are wiped in one round, which holds writes up: so that is done
+ * before, as long as they get less, though others come. What is logged again meanwhile is passed in
+ * another turn.
  */
 static bool zeroes_go(struct dcd_engine *e)
 {
 	struct dcd_wipes *w = &e->wipes;
+	u64 left = READ_ONCE(e->zero_sectors);
 
-	if (!READ_ONCE(e->zeroes) || test_knob(leave_zeroes))
+	lockdep_assert_held(&e->lock);
+	if (!left || test_knob(leave_zeroes))
 		return false;
-	w->turns = w->all == w->all_then ? w->turns + 1 : 0;
-	w->all_then = w->all;
-	return w->turns < TURNS;
+	if (left < e->leave_zeroes - e->leave_zeroes / OF_ZEROES) {
+		e->leave_zeroes = left;
+		w->turns = 0;
+	}
+	return w->turns++ < TURNS || test_knob(leave_never);
 }
 
 /*
@@ -165,14 +182,22 @@ bool dcd_leave_due(struct dcd_engine *e)
 		return false;
 	spin_lock(&e->lock);
 	due = e->leaving == DCD_LEAVE_ASKED &&
-	      (e->log_dead || e->sweep.tried || is_empty_enough(e));
+	      ((e->log_dead && !zeroes_stay(e)) || e->sweep.tried || is_empty_enough(e));
 	spin_unlock(&e->lock);
 	return due;
 }
 
-void dcd_leave_tried(struct dcd_engine *e)
+/* Does a round wait for the data disk, which is late or fails? Past the log it would, too. */
+static bool waits_for_data(const struct dcd_engine *e, int error)
 {
-	e->sweep.tried = READ_ONCE(e->leaving) == DCD_LEAVE_ASKED;
+	if (error == DCD_UNREAD || test_knob(leave_late))
+		return false;
+	return error == DCD_LEFT ? e->wipes.hangs || e->lates.n : READ_ONCE(e->data_failing);
+}
+
+void dcd_leave_tried(struct dcd_engine *e, int error)
+{
+	e->sweep.tried = READ_ONCE(e->leaving) == DCD_LEAVE_ASKED && !waits_for_data(e, error);
 }
 
 void dcd_leave_begin(struct dcd_engine *e)

@@ -62,8 +62,11 @@ bool dcd_leave_paces(const struct dcd_engine *e);
 bool dcd_leave_due(struct dcd_engine *e);
 /* Before a round: begins if it is due. */
 void dcd_leave_begin(struct dcd_engine *e);
-/* A round by the log has failed: it doesn't get better by waiting. */
-void dcd_leave_tried(struct dcd_engine *e);
+/*
+ * A round by the log has failed with @error. If that was the log's it doesn't get better by
+ * waiting; while the data disk is late, or fails, writes would wait for that past the log.
+ */
+void dcd_leave_tried(struct dcd_engine *e, int error);
 /*
  * The log can't give a load. True: it stays in the index until all is LOST, and is no error; or it
  * is asked for it again in the next round.

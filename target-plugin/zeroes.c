@@ -34,18 +34,28 @@
 #define WRITES_LOW	50
 #define WRITES_HIGH	90
 #define PATIENCE	(HZ / 4)	/* for a wipe */
+#define OF_SLOTS	4		/* past the log pieces may be in such a part of NVRAM */
+#define PAST_US		100000		/* a batch of wipes there */
 
 TEST_KNOB(bool, discard_waits, "the destager waits for a discard however long it takes");
 TEST_KNOB(bool, zeroing_waits, "the destager waits for a zeroing however long it takes");
 TEST_KNOB(bool, discard_keeps, "a discard is one, though the LUN says that it zeroes");
 TEST_KNOB(bool, late_parts, "past the log all parts of what couldn't be wiped are tried, however late they fail");
+TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
 TEST_KNOB(bool, zeroes_crowd, "zeroes come in, however many pieces of them there are");
 TEST_KNOB(bool, zeroes_hold, "short pieces of zeroes are written in the destager's turn, however many");
+TEST_KNOB(bool, zeroes_into_leave, "zeroes come in at any speed while the log is left");
 TEST_KNOB(bool, zeroed_again, "after a leave a data disk is asked for zeroes however late it fails them");
 TEST_KNOB(bool, wiped_again, "what couldn't be wiped is wiped again in each round past the log");
+TEST_KNOB(bool, zeroes_past, "past a dead log each round wipes all zeroes");
 TEST_KNOB(bool, any_refuses, "a disk that fails a discard, for whatever reason, can't discard");
 TEST_KNOB(bool, wipes_call, "a wipe that was waited for calls the destager, too");
 TEST_KNOB(bool, discard_unheld, "what a wipe that hangs may come over is written all the same");
+
+u64 dcd_zeroes_past_most(const struct dcd_engine *e)
+{
+	return (u64)READ_ONCE(e->nslots) / OF_SLOTS * dcd_table_places(e);
+}
 
 /*
  * In how many pieces zeroes may be, each a range of the index: half of its memory, and a quarter
@@ -54,9 +64,11 @@ TEST_KNOB(bool, discard_unheld, "what a wipe that hangs may come over is written
  */
 static u64 most_pieces(const struct dcd_engine *e)
 {
-	u64 places = e->segments * dcd_table_places(e);
+	u64 places = e->segments * dcd_table_places(e) / 4;
 
-	return max(min(places / 4, div_u64(e->index_bytes, 2 * DCD_RANGE_BYTES)), 4ULL);
+	if (READ_ONCE(e->log_dead) && e->keeps)
+		places = min(places, dcd_zeroes_past_most(e));
+	return max(min(places, div_u64(e->index_bytes, 2 * DCD_RANGE_BYTES)), 4ULL);
 }
 
 /* With so many of them, more zeroes wait. */
@@ -82,9 +94,12 @@ bool dcd_zeroes_wait(const struct dcd_engine *e, bool urgent)
 {
 	u64 most = urgent ? WRITES * most_pieces(e) : crowd(e);
 
+	if (dcd_leave_paces(e) && !test_knob(zeroes_into_leave))
+		return !urgent && READ_ONCE(e->zero_sectors) && !READ_ONCE(e->closing) &&
+		       !READ_ONCE(e->stuck);
 	return READ_ONCE(e->zeroes) >= most && !READ_ONCE(e->closing) &&
-	       !READ_ONCE(e->leaving) && !READ_ONCE(e->log_dead) && !READ_ONCE(e->stuck) &&
-	       !test_knob(zeroes_crowd);
+	       !READ_ONCE(e->leaving) && !(READ_ONCE(e->log_dead) && !e->keeps) &&
+	       !READ_ONCE(e->stuck) && !test_knob(zeroes_crowd);
 }
 
 struct dcd_level dcd_zeroes_level(const struct dcd_engine *e)
@@ -124,6 +139,10 @@ struct dcd_moment dcd_zeroes_moment(const struct dcd_engine *e, enum dcd_wiping 
 		.smalls = SMALLS,
 	};
 
+	if (e->sweep.past_log && wiping == DCD_WIPE_SOME) {
+		m.us = PAST_US;
+		m.ends = true;
+	}
 	if (test_knob(zeroes_hold)) {
 		m.us = S64_MAX / 2;
 		m.smalls = UINT_MAX / 2;
@@ -161,6 +180,34 @@ u64 dcd_with_zeroes(const struct dcd_engine *e, u64 us)
 	if (share)
 		share = max(share, READ_ONCE(e->wipes.took));
 	return us + div_u64(us * share, 100);
+}
+
+/* Only where an entry in NVRAM counts for whoever starts then, and they needn't be gone. */
+static bool stay_past_log(const struct dcd_engine *e)
+{
+	return e->keeps && !dcd_is_leaving(e) && !READ_ONCE(e->ending) && !test_knob(zeroes_past);
+}
+
+static enum dcd_wiping past_log(const struct dcd_engine *e)
+{
+	if (!stay_past_log(e))
+		return DCD_WIPE_ALL;
+	return READ_ONCE(e->data_failing) || 2 * READ_ONCE(e->nidle) > READ_ONCE(e->nslots) ?
+	       DCD_WIPE_SOME : DCD_WIPE_NONE;
+}
+
+enum dcd_wiping dcd_zeroes_now(struct dcd_engine *e, bool urgent)
+{
+	if (e->wipes.no_room)
+		return DCD_WIPE_ALL;
+	if (e->sweep.past_log)
+		return past_log(e);
+	if (READ_ONCE(e->data_failing) || test_knob(zero_in_turn) || !urgent)
+		return DCD_WIPE_ALL;
+	/* The data disk can do it quickly, or it is they that the index, or the log, is full of. */
+	if (dcd_discards(e) || !dcd_ring_pressed(e) || dcd_ring_of_zeroes(e))
+		return DCD_WIPE_SOME;
+	return DCD_WIPE_NONE;
 }
 
 /* One more that takes so long; what is begun is done. */
@@ -378,6 +425,8 @@ enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u6
 		if (first >= granule)
 			first = 0;
 	}
+	if (e->sweep.past_log && e->wipes.again >= dcd_zeroes_past_most(e))
+		m->all = true;
 	rest = rests(e, discard, granule);
 	piece = min(piece, discard ? dcd_stuck_left(e) : div_u64(dcd_stuck_left(e), ZEROINGS));
 	piece = max(piece - behind(piece, granule, 0), granule);
@@ -390,7 +439,8 @@ enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u6
 	else if (end - p->sector >= granule)
 		end -= behind(end, granule, first);
 	small = over || end - p->sector < granule;
-	if ((small && fills(e, m)) || (rest && (e->wipes.no_room || e->sweep.past_log))) {
+	if ((small && fills(e, m)) ||
+	    (rest && (e->wipes.no_room || (e->sweep.past_log && m->all)))) {
 		p->last = end - 1;
 		cut(p, dcd_fill_most(e));
 		return DCD_LOAD_FILL;
@@ -402,7 +452,11 @@ enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u6
 	}
 	/* All of it, or there would be more pieces. */
 	cut(p, AGAIN_MOST - behind(AGAIN_MOST, granule, 0));
-	return rest && !dcd_stuck_again(e, oldest) ? DCD_LOAD_LEFT : DCD_LOAD_AGAIN;
+	if (e->sweep.past_log)
+		e->wipes.again++;
+	else if (rest && !dcd_stuck_again(e, oldest))
+		return DCD_LOAD_LEFT;
+	return DCD_LOAD_AGAIN;
 }
 
 /* A piece takes a moment, and one that would take less becomes longer. */

@@ -20,6 +20,11 @@
  * destager has for the shortest of them, up to a fifth. A write into the middle of a piece makes
  * two of it: when there are more than zeroes alone may be, writes are paced by that, too (pace.h).
  *
+ * Past a dead log no slot of NVRAM is free before a round is over. So an NVRAM that keeps its
+ * content has zeroes logged again there, as what is lost has to be (lost.h), in a quarter of the
+ * places that it has for entries; what is more is wiped in the round. Of the rest as many are wiped
+ * as there is time for while half of the slots are free.
+ *
  * A worker wipes. When a wipe doesn't return within a moment it isn't waited for: it may still
  * come over whatever is written to its range, so that range is held (stuck.h), and what is there
  * stays in the log until it has returned. Meanwhile nothing else is wiped: zeroes are logged again
@@ -71,8 +76,9 @@ struct dcd_wiped_part {
  * The destager's. @piece: sectors of a wipe, so that it takes a moment; @us: what one of
  * those takes; @load_us: what a load of data does. @speed: pieces that it gets rid of, under @lock.
  * @took, @owed: what wipes took beside data of late, and too much in the last batch (us, negative).
- * @all: sectors that were wiped or filled so far, and @all_then, @turns turns ago (leave.c).
- * @no_room: of this turn no more can be logged again. @no_discard: the data
+ * @turns: so many since zeroes have got less, of a log that is left (leave.c).
+ * @no_room: of this turn no more can be logged again. @again: so many ranges were,
+ * in this round past the log. @no_discard: the data
  * disk has refused it. @undiscarded: so many in a row have failed otherwise, on a disk that can be
  * written there. @to_zeroes: how it is done, as it was at the opening, when the LUN was told.
  * @hangs: nobody waits any more for the wipe of @first to @last, of @kind, that @work does,
@@ -88,9 +94,9 @@ struct dcd_wipes {
 	u32 took;	/* percent of what data took */
 	struct dcd_speed speed;
 	s64 owed;
-	u64 all, all_then;
 	unsigned int turns;
 	bool no_room;
+	u64 again;
 	bool no_discard;
 	unsigned int undiscarded;
 	bool to_zeroes;
@@ -119,16 +125,24 @@ enum dcd_wiping {
 
 /*
  * What zeroes may have of one batch: @all that they need, or wipes of @any for @us, as it has more
- * for each load of data (@us_each), and so many @smalls, parts of granules.
+ * for each load of data (@us_each), and so many @smalls, parts of granules. @ends: when that time
+ * is over the next batch begins.
  */
 struct dcd_moment {
-	bool all, any;
+	bool all, any, ends;
 	s64 us;
 	u64 us_each;
 	unsigned int smalls;
 };
 
 void dcd_wipes_init(struct dcd_engine *e);
+/*
+ * Only while nobody needs the log (@urgent) they have all the time that they take. Those that can't
+ * be logged again have to go to the data disk, whoever waits. The destager's.
+ */
+enum dcd_wiping dcd_zeroes_now(struct dcd_engine *e, bool urgent);
+/* Past the log, so many pieces: from round to round they are in old and in new slots. */
+u64 dcd_zeroes_past_most(const struct dcd_engine *e);
 struct dcd_moment dcd_zeroes_moment(const struct dcd_engine *e, enum dcd_wiping wiping);
 /* One load of data is in it. _over: what it took too much is the next one's. */
 void dcd_moment_data(struct dcd_moment *m);
@@ -145,7 +159,8 @@ enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u6
 				   struct dcd_moment *m);
 /*
  * Any context. Are there so many pieces that the destager has to be at them, and that more zeroes
- * wait until some are gone (@urgent: though they have waited for long)? How full that is, of which
+ * wait until some are gone (@urgent: though they have waited for long)? Or, as they hold up that
+ * the log is left, until none are. How full that is, of which
  * writes may have the last part.
  */
 bool dcd_zeroes_crowd(const struct dcd_engine *e);

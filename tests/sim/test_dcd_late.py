@@ -174,7 +174,11 @@ def test_an_open_can_take_long_or_lose(part: str, knob: str, says: str) -> None:
     assert run.rc == 1 and says in run.text, run.text
 
 
-@pytest.mark.parametrize("part", ["cut", "low", "hung", "trim", "load", "leave"])
+@pytest.mark.parametrize(
+    "part",
+    ["cut", "low", "hung", "trim", "load", "leave", "dawdles", "absent", "stream", "dead", "fails",
+     "quits"],
+)
 def test_zeroes_in_many_pieces(part: str) -> None:
     crowd = knobs("dcd", "zeroes_crowd") if part == "hung" else ()
     run = lab("dcd_pieces.py", part, options=("--sim-timeout", "600", *crowd))
@@ -188,6 +192,12 @@ def test_zeroes_in_many_pieces(part: str) -> None:
         ("zeroes_crowd", "trim", "the writes beside it are held up"),
         ("zeroes_hold", "load", "a write behind it took"),
         ("leave_zeroes", "leave", "a write beside it took"),
+        ("leave_never zeroes_into_leave", "stream", "in vain for"),
+        ("leave_late", "dawdles", "a write beside it took"),
+        ("leave_late", "absent", "a write beside it took"),
+        ("zeroes_past", "dead", "a write beside it took"),
+        ("zeroes_past", "fails", "a write beside it took"),
+        ("leave_zeroes", "quits", "a write beside it took"),
         ("zeroes_stay", "low", "in vain for"),
         ("zeroes_alone zeroes_crowd", "hung", "without a write"),
     ],

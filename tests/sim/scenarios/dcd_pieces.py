@@ -8,17 +8,27 @@
     trim    by four at a time, on a data disk that takes 20 ms for each: writes go on
     load    then there is an ordinary load: writes go on
     leave   one large piece, and the log is left: writes go on
+    dawdles the same, and the data disk takes 400 ms for anything, for a second: writes go on
+    absent  the same, and the data disk fails for some seconds
+    stream  likewise, and somebody zeroes a MiB each 50 ms: it is left all the same
+    dead    the log fails, with one large piece in it: writes go on, zeroes are there behind a cut
+    fails   the log fails, with discards in it that take 20 ms each: likewise
+    quits   the same, and the log is left: writes go on
 """
 
+import contextlib
 import itertools
 import threading
 import time
+from collections.abc import Iterator
 
 from dcdlab import SEGMENT, Box, Disk, format_log
 from locklab import base, blk, fio
 
-PIECES = {"cut": 20000, "low": 20, "hung": 40000, "trim": 20000, "load": 2000,
-          "leave": 2}  # fmt: skip
+PIECES = {
+    "cut": 20000, "low": 20, "hung": 40000, "trim": 20000, "load": 2000, "fails": 400,
+    **dict.fromkeys(("leave", "dawdles", "absent", "stream", "quits", "dead"), 2),
+}  # fmt: skip
 TRIMMERS = 4
 
 
@@ -137,26 +147,123 @@ def load() -> None:
     box.away()
 
 
-def leave() -> None:
-    box = small_log(33, data_mib=4096, data_model="spindle", unmaps=False,
-                    data_options={"write_cache": "off", "spread": "on"})  # fmt: skip
+def islands(size: int) -> list[int]:
+    """In each piece that is zeroed, near both ends."""
+    return [piece * size + at for piece in range(PIECES[part] - 1) for at in (64, size - 256)]
+
+
+def old_data(box: Box, disk: blk.Disk, size: int) -> None:
+    for at in islands(size):
+        disk.write(at, blk.pattern(f"old {at}", 8))
+    box.destaged()
+
+
+@contextlib.contextmanager
+def beside(disk: blk.Disk, size: int) -> Iterator[None]:
+    """Writes, none of which may take long."""
     ended, longest = threading.Event(), [0.0]
+    writer = threading.Thread(target=writes, args=(disk.node, size, ended, longest))
+    writer.start()
+    yield
+    ended.set()
+    writer.join()
+    print(f"  {len(longest)} writes, the longest {max(longest):.2f} s", flush=True)
+    base.expect(max(longest) < 1, f"a write beside it took {max(longest):.2f} s")
+
+
+def zeroes_stay(disk: blk.Disk, size: int, when: str) -> None:
+    for at in islands(size):
+        base.expect(not any(disk.read(at, 8)), f"what was zeroed at {at}, {when}")
+
+
+def box_that_zeroes() -> Box:
+    """A hard disk, or one that takes 20 ms for a discard, and 5 for anything else."""
+    if part != "fails":
+        return small_log(33, data_mib=4096, data_model="spindle", unmaps=False,
+                         data_options={"write_cache": "off", "spread": "on"})  # fmt: skip
+    return small_log(33, data_mib=4096, data_model="ssd", data_options={"write_cache": "off"})
+
+
+def dies() -> None:
+    box = box_that_zeroes()
+    with box.disk_until_cut() as disk:
+        size = size_of(disk)
+        old_data(box, disk, size)
+        if part == "fails":
+            box.data.slow(20)
+        base.step(f"{PIECES[part] - 1} pieces of {size >> 11} MiB of zeroes, and the log fails")
+        for piece in range(PIECES[part] - 1):
+            (disk.zero if part != "fails" else disk.discard)(piece * size, size - 128)
+        with beside(disk, size):
+            box.log.fail_writes()
+            box.says("log FAILING", "the log to be dead")
+            time.sleep(20)
+        zeroes_stay(disk, size, "past the log")
+        base.step("a cut")
+        base.expect(box.count("logged_again") > 0, "there is nothing to be lost by a cut")
+    box.data.heal()
+    with box.disk() as disk:
+        zeroes_stay(disk, size, "behind the cut")
+        box.destaged()
+        zeroes_stay(disk, size, "on the data disk")
+        old_data(box, disk, size)
+        base.step("the same, and then nobody writes")
+        for piece in range(PIECES[part] - 1):
+            (disk.zero if part != "fails" else disk.discard)(piece * size, size - 128)
+        box.log.fail_writes()
+        disk.write(size - 8, blk.pattern("last", 8))
+        box.says("log FAILING", "the log to be dead")
+        box.says("index 0 of", "all to be wiped past the log", 400)
+        zeroes_stay(disk, size, "wiped past the log")
+        box.log.heal()
+    box.away()
+
+
+def zeroings(node: str, ended: threading.Event) -> None:
+    with blk.Disk(node) as disk:
+        for n in itertools.count():
+            if ended.wait(0.05):
+                return
+            disk.zero(n * 7919 * 2048 % (disk.sectors // 2) // 128 * 128, 2048)
+
+
+def leaves() -> None:
+    box = box_that_zeroes()
     with box.disk() as disk:
         size = size_of(disk)
         base.step(f"{size >> 11} MiB of zeroes, and the log is left")
-        beside = threading.Thread(target=writes, args=(disk.node, size, ended, longest))
-        beside.start()
         disk.zero(0, size - 128)
-        box.set("leave_log=1")
-        box.says("log LEFT", "the log to be left", 300)
-        ended.set()
-        beside.join()
-        print(f"  {len(longest)} writes, the longest {max(longest):.2f} s", flush=True)
-        base.expect(max(longest) < 1, f"a write beside it took {max(longest):.2f} s")
+        others, ended = None, threading.Event()
+        if part == "stream":
+            others = threading.Thread(target=zeroings, args=(disk.node, ended))
+            others.start()
+        with beside(disk, size):
+            if part == "quits":
+                box.log.fail_writes()
+                box.says("log FAILING", "the log to be dead")
+            box.set("leave_log=1")
+            if part == "dawdles":
+                box.data.slow(400)
+                base.until(lambda: box.count("zeroings_hung") > 0, "a zeroing to hang")
+                time.sleep(1)
+                box.data.heal()
+            elif part == "absent":
+                box.data.fail()
+                time.sleep(8)
+                box.data.heal()
+            try:
+                box.says("log LEFT", "the log to be left", 300)
+            finally:
+                ended.set()
+                if others:
+                    others.join()
         base.expect(not any(disk.read(2048, 2048)), "what was zeroed")
     box.away()
 
 
 (part,) = base.words(1, tuple(PIECES))
-{"hung": hung, "trim": trim, "load": load, "leave": leave}.get(part, zeroed)()
+of_zeroes = dict.fromkeys(("cut", "low"), zeroed)
+of_leaves = dict.fromkeys(("leave", "dawdles", "absent", "stream", "quits"), leaves)
+of_deaths = dict.fromkeys(("dead", "fails"), dies)
+{"hung": hung, "trim": trim, "load": load, **of_zeroes, **of_leaves, **of_deaths}[part]()
 base.step("done")
