@@ -493,7 +493,8 @@ static int lockstep_map(struct dm_target *ti, struct bio *bio)
 	struct mirror *m = ti->private;
 	int r;
 
-	throttle_app_begin(m->throttle, &mirror_io(bio)->app);
+	throttle_app_begin(m->throttle, &mirror_io(bio)->app,
+			   bio_has_data(bio) ? bio_sectors(bio) : 0);
 	r = map_bio(m, bio);
 	/* Such a bio doesn't come to .end_io; any other may have been there by now. */
 	if (r == DM_MAPIO_KILL)

@@ -11,10 +11,13 @@
 
 #include "lockstep-test.h"
 
+TEST_KNOB(bool, no_share, "a resync has one chunk at a time, however long that waits");
 TEST_KNOB(bool, no_least_rate, "a resync waits politely for ever");
 
 /* Chunks between two decisions about their size. */
 #define JUDGED		4
+/* A chunk in the application's queue is as large as such a part of that, at least. */
+#define SHARED		8
 /* An I/O's weight in the running means of latency: one in 2^LATENCY_WEIGHT. */
 #define LATENCY_WEIGHT	4
 /* The longest pause is forgotten by one in 2^PAUSE_DECAY with each pause. */
@@ -22,12 +25,15 @@ TEST_KNOB(bool, no_least_rate, "a resync waits politely for ever");
 /* How often to look whether the application has become quiet. */
 #define LOOK_MIN	NSEC_PER_MSEC
 #define LOOK_MAX	(10 * NSEC_PER_MSEC)
+/* and whether it has more of a queue */
+#define LOOK_QUEUE	(40 * NSEC_PER_MSEC)
 
 enum pace {
 	PACE_IDLE,		/* at full speed */
 	PACE_GAP,		/* polite, nothing else in flight */
 	PACE_FORCED,		/* polite, into the application's I/O */
 	PACE_LEAST,		/* it is behind its least rate */
+	PACE_SHARE,		/* likewise, in the application's queue */
 };
 
 /* The size of chunks, as it is found out; in gaps and forced it's the same. */
@@ -47,13 +53,15 @@ struct throttle {
 
 	/* the application */
 	unsigned int in_flight;
+	u64 sectors_in_flight;
 	u64 quiet_since;
 	u64 pause;		/* the longest of late */
 	u64 latency[LEGS];	/* 0 = unknown */
 	unsigned int unheard;	/* chunks for the least rate since one was measured */
 
 	/* the jobs */
-	unsigned int chunks;	/* in flight */
+	unsigned int chunks;	/* in flight, */
+	u64 chunk_sectors;	/* with so many */
 	u64 started;		/* chunks ever; never 0 */
 	struct size idle;
 	struct size polite;
@@ -105,7 +113,7 @@ void throttle_destroy(struct throttle *t)
 
 /* --- the application --- */
 
-void throttle_app_begin(struct throttle *t, struct throttle_io *io)
+void throttle_app_begin(struct throttle *t, struct throttle_io *io, unsigned int sectors)
 {
 	unsigned long flags;
 	u64 now;
@@ -119,6 +127,8 @@ void throttle_app_begin(struct throttle *t, struct throttle_io *io)
 		now = ktime_get_ns();
 		io->began = now;
 		io->chunks = t->chunks ? 0 : t->started;
+		io->sectors = sectors;
+		t->sectors_in_flight += sectors;
 		if (!t->in_flight++)
 			t->pause = max(now - t->quiet_since,
 				       t->pause - (t->pause >> PAUSE_DECAY));
@@ -137,6 +147,7 @@ void throttle_app_end(struct throttle *t, struct throttle_io *io, enum leg_id le
 	spin_lock_irqsave(&t->lock, flags);
 	now = ktime_get_ns();
 	t->in_flight--;
+	t->sectors_in_flight -= io->sectors;
 	t->quiet_since = now;
 	if (leg < LEGS && io->chunks == t->started) {
 		t->unheard = 0;
@@ -253,14 +264,23 @@ static u64 quiet_needed(const struct throttle *t)
 	return clamp_t(u64, 4 * t->pause, THROTTLE_QUIET_MIN, THROTTLE_QUIET_MAX);
 }
 
-/* How long until the job is behind its least rate, and may do something about it. */
-static u64 until_least(const struct throttle *t, u64 now, bool least)
+/* How long until the job is behind its least rate. */
+static u64 until_due(const struct throttle *t, u64 now, bool least)
 {
-	u64 at = max(t->due_at, t->least_at);
-
 	if (!least || !t->least || test_knob(no_least_rate))
 		return U64_MAX;
-	return at > now ? at - now : 0;
+	return t->due_at > now ? t->due_at - now : 0;
+}
+
+/* So many sectors may a chunk have that joins the application's queue; 0 = none. */
+static unsigned int share(const struct throttle *t)
+{
+	u64 app = t->sectors_in_flight, room = app - min(app, t->chunk_sectors);
+	u64 least = max3(app / SHARED, t->lagging.sectors, t->min_sectors);
+
+	if (room < least || test_knob(no_share))
+		return 0;
+	return min_t(u64, rounddown(room, t->min_sectors), t->max_sectors);
 }
 
 /* How long before a chunk may start; 0 = now, at *pace. */
@@ -288,7 +308,7 @@ static u64 delay_politely(const struct throttle *t, u64 now, int *pace)
 static u64 delay(struct throttle *t, u64 now, bool least, int *pace)
 {
 	u64 quiet = t->in_flight ? 0 : now - t->quiet_since;
-	u64 lagging;
+	u64 due, lagging;
 
 	t->held_by = HOLDS_NOTHING;
 	if (t->rate && t->next_at > now) {
@@ -299,10 +319,15 @@ static u64 delay(struct throttle *t, u64 now, bool least, int *pace)
 		*pace = PACE_IDLE;
 		return 0;
 	}
-	if (t->chunks)
-		return NSEC_PER_SEC;	/* woken by its end */
+	due = until_due(t, now, least);
+	if (!due && share(t)) {
+		*pace = PACE_SHARE;
+		return 0;
+	}
+	if (t->chunks)		/* woken by its end; not by a queue that grows */
+		return clamp_t(u64, due, LOOK_QUEUE, NSEC_PER_SEC);
 	t->held_by = HOLDS_APPLICATION;
-	lagging = until_least(t, now, least);
+	lagging = max(due, t->least_at > now ? t->least_at - now : 0);
 	if (!lagging) {
 		*pace = PACE_LEAST;
 		return 0;
@@ -321,10 +346,11 @@ static unsigned int sectors_of(const struct throttle *t, u64 now, int pace)
 	u64 owed;
 
 	if (pace == PACE_IDLE)
-		return t->idle.sectors;
-	if (pace != PACE_LEAST)
+		return t->full ? max(t->idle.sectors, share(t)) : t->idle.sectors;
+	if (pace != PACE_LEAST && pace != PACE_SHARE)
 		return t->polite.sectors;
-	owed = min(div64_u64((now - t->due_at) * 2 * t->least, NSEC_PER_SEC), t->lagging.sectors);
+	owed = min(div64_u64((now - t->due_at) * 2 * t->least, NSEC_PER_SEC),
+		   pace == PACE_SHARE ? share(t) : t->lagging.sectors);
 	return max_t(u64, roundup(owed, t->min_sectors), t->min_sectors);
 }
 
@@ -342,6 +368,17 @@ static void count_held(struct throttle *t, u64 now)
 	t->idle_since = now;
 }
 
+/*
+ * What it hasn't managed for a second isn't made good; nor does what an idle application has let
+ * it do ahead count for longer once that is busy.
+ */
+static void book(struct throttle *t, u64 now, const struct throttle_grant *grant)
+{
+	if (grant->least && t->least)
+		t->due_at = clamp_t(s64, t->due_at, now - NSEC_PER_SEC, now + NSEC_PER_SEC) +
+			    ns_of(grant->booked, t->least);
+}
+
 /* Starts the chunk, or returns how long to wait. */
 static u64 try_begin(struct throttle *t, struct throttle_grant *grant, bool least)
 {
@@ -354,9 +391,12 @@ static u64 try_begin(struct throttle *t, struct throttle_grant *grant, bool leas
 	if (!wait) {
 		grant->sectors = sectors_of(t, now, grant->pace);
 		grant->least = least;
+		grant->booked = grant->sectors;
 		grant->ns[LEG_LOCAL] = 0;
 		grant->ns[LEG_REMOTE] = 0;
 		t->chunks++;
+		t->chunk_sectors += grant->booked;
+		book(t, now, grant);
 		grant->nr = ++t->started;
 		if (t->rate)
 			t->next_at = max(t->next_at, now) +
@@ -420,46 +460,49 @@ static u64 rest_of_lagging(struct throttle *t, u64 took)
 	return took * THROTTLE_REST_HEAR;
 }
 
-void throttle_end(struct throttle *t, const struct throttle_grant *grant)
+/* What a chunk took tells how large the next of its pace may be, and when it may come. */
+static void learn(struct throttle *t, const struct throttle_grant *grant, u64 now)
 {
 	bool idle = grant->pace == PACE_IDLE, lagging = grant->pace == PACE_LEAST;
 	struct size *size = idle ? &t->idle : lagging ? &t->lagging : &t->polite;
-	u64 now, ratio, took, rest, forced;
+	u64 took = max(grant->ns[LEG_LOCAL], grant->ns[LEG_REMOTE]), ratio, rest, forced;
+
+	if (!t->fastest || took < t->fastest)
+		t->fastest = took;
+	ratio = judge(t, grant);
+	took = grant->ns[LEG_LOCAL] + grant->ns[LEG_REMOTE];
+	if (!idle && !lagging && size->sectors == t->min_sectors && ratio > 256) {
+		forced = took * THROTTLE_REST_LONG;
+		rest = forced;
+	} else {
+		forced = took * THROTTLE_REST;
+		/* The nearer to the limit, the more of the gaps are left. */
+		rest = ratio > 128 ? (took * (ratio - 128)) >> 5 : 0;
+	}
+	t->forced_at = now + min(forced, THROTTLE_REST_MAX);
+	if (lagging)
+		t->least_at = now + min(rest_of_lagging(t, took), THROTTLE_REST_MAX);
+	else
+		t->rest_until = now + min(rest, THROTTLE_REST_MAX);
+	resize(t, size, ratio, grant);
+}
+
+void throttle_end(struct throttle *t, const struct throttle_grant *grant)
+{
 	unsigned int i;
+	u64 now;
 
 	spin_lock_irq(&t->lock);
 	now = ktime_get_ns();
 	count_held(t, now);
 	t->chunks--;
-	if (grant->least && t->least)
-		/*
-		 * What it hasn't managed for a second isn't made good; nor does what an idle
-		 * application has let it do ahead count for longer once that is busy.
-		 */
-		t->due_at = clamp_t(s64, t->due_at, now - NSEC_PER_SEC, now + NSEC_PER_SEC) +
-			    ns_of(grant->sectors, t->least);
+	t->chunk_sectors -= grant->booked;
+	if (grant->least && t->least)	/* not all that it was allowed */
+		t->due_at -= ns_of(grant->booked - grant->sectors, t->least);
 	if (grant->sectors) {
-		took = max(grant->ns[LEG_LOCAL], grant->ns[LEG_REMOTE]);
-		if (!t->fastest || took < t->fastest)
-			t->fastest = took;
-
-		ratio = judge(t, grant);
-		took = grant->ns[LEG_LOCAL] + grant->ns[LEG_REMOTE];
-		if (!idle && !lagging && size->sectors == t->min_sectors && ratio > 256) {
-			forced = took * THROTTLE_REST_LONG;
-			rest = forced;
-		} else {
-			forced = took * THROTTLE_REST;
-			/* The nearer to the limit, the more of the gaps are left. */
-			rest = ratio > 128 ? (took * (ratio - 128)) >> 5 : 0;
-		}
-		t->forced_at = now + min(forced, THROTTLE_REST_MAX);
-		if (lagging)
-			t->least_at = now + min(rest_of_lagging(t, took), THROTTLE_REST_MAX);
-		else
-			t->rest_until = now + min(rest, THROTTLE_REST_MAX);
-		resize(t, size, ratio, grant);
-
+		/* In the application's queue it tells how long that is. */
+		if (grant->pace != PACE_SHARE)
+			learn(t, grant, now);
 		turn(t, now);
 		div_u64_rem(t->second, ARRAY_SIZE(t->sectors), &i);
 		t->sectors[i] += grant->sectors;

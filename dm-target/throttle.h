@@ -38,6 +38,10 @@
  *	own I/O does. An I/O that takes longer than such a rest always meets a chunk, and
  *	tells nothing: so after THROTTLE_UNHEARD chunks without one that told something, and
  *	after the first, the rest is THROTTLE_REST_HEAR times as long.
+ *	Where the application keeps a queue, a chunk waits behind that, and one at a time
+ *	would get it nowhere. So while it is behind, a job has as much in flight as the
+ *	application has, in chunks of an eighth of that or more, without a rest: of
+ *	whatever they queue for each has half.
  *
  * An administrator who wants the mirror whole above all switches politeness off
  * (resync_pace full): then it is always as if the application were idle. Beside
@@ -81,6 +85,7 @@ enum throttle_holds {
 struct throttle_io {
 	u64 began;			/* 0: not watched */
 	u64 chunks;			/* started until then; 0: one was in flight */
+	unsigned int sectors;
 };
 
 /* The leave to do one chunk, and what became of it. */
@@ -90,6 +95,7 @@ struct throttle_grant {
 	/* throttle.c's */
 	int pace;
 	bool least;
+	unsigned int booked;
 	u64 nr;
 };
 
@@ -105,8 +111,8 @@ struct throttle *throttle_create(unsigned int min_sectors, unsigned int max_sect
 				 unsigned int rate);
 void throttle_destroy(struct throttle *t);
 
-/* Around each bio of the application. Any context. */
-void throttle_app_begin(struct throttle *t, struct throttle_io *io);
+/* Around each bio of the application; @sectors: of data. Any context. */
+void throttle_app_begin(struct throttle *t, struct throttle_io *io, unsigned int sectors);
 /* @leg: whose latency it tells (see above), LEGS if it tells none. */
 void throttle_app_end(struct throttle *t, struct throttle_io *io, enum leg_id leg);
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A resync gets on beside applications that never rest, and what that costs them.
 
-Arguments: the wire and the disks (throttlelab.py), the KiB/s that a resync at its default settings
-has to reach beside each application, and by how much its 99th percentile may grow, in ms.
+Arguments: what the applications write (APPS), the wire and the disks (throttlelab.py), the KiB/s
+that a resync at its default settings has to reach beside each application, and by how much its
+99th percentile may grow, in ms.
 A further argument test_NAME is a knob of the module. In one run: politely alone (resync_least 0),
 at the least rate that is the default, and as fast as it goes (resync_pace full). And what the
 resync has done while the application was idle doesn't count when that is busy.
@@ -19,10 +20,13 @@ from mirrorlab import FIELDS
 from throttlelab import Again, App, Run, legs, resynced
 
 PARAMETERS = Path("/sys/module/dm_lockstep/parameters")
-APPS = (
-    App("one writer, no pause", 1, 0, 1.0, 500),
-    App("16 writers, no pause", 16, 0, 1.0, 60),
-)
+APPS = {
+    "small": (
+        App("one writer, no pause", 1, 0, 1.0, 500),
+        App("16 writers, no pause", 16, 0, 1.0, 60),
+    ),
+    "large": (App("32 writers of 256 KiB, no pause", 32, 0, 1.0, 40, 512),),
+}
 WAYS: tuple[tuple[str, ...], ...] = (("resync_least", "0"), (), ("resync_pace", "full"))
 
 
@@ -53,12 +57,13 @@ def beside(
 
 
 def main() -> None:
-    profile, kind, least, grows = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
-    for knob in sys.argv[5:]:
+    size, profile, kind = sys.argv[1:4]
+    least, grows = int(sys.argv[4]), float(sys.argv[5])
+    for knob in sys.argv[6:]:
         base.put(PARAMETERS / knob, 1)
     wrong = []
     with legs(profile, kind) as (local, remote):
-        for app in APPS:
+        for app in APPS[size]:
             device = mirror.Mirror(local, remote, "nosync")
             alone = Run(device.node, app)
             device.remove()
@@ -66,7 +71,7 @@ def main() -> None:
                 rate, more = beside(local, remote, app, words, alone)
                 if not words and (rate < least or more > grows):
                     wrong.append(f"{app.name}: {rate:.0f} KiB/s, p99 grows by {more:.3f} ms")
-            if sys.argv[5:]:
+            if sys.argv[6:]:
                 continue
             words = ("resync_least", str(least))
             at_once, _ = beside(local, remote, app, words, alone)

@@ -22,13 +22,14 @@ SPAN = (MIB << 11) // 10
 
 @dataclass(frozen=True)
 class App:
-    """Threads that each do one I/O of 4 KiB at a time, with a pause (mean of an exponential)."""
+    """Threads that each do one I/O at a time, with a pause (mean of an exponential)."""
 
     name: str
     threads: int
     pause_ms: float
     writes: float  # part of all I/Os
     count: int  # of I/Os for each thread
+    sectors: int = 8
 
 
 class Run:
@@ -49,17 +50,18 @@ class Run:
 
     def _work(self, node: str, number: int) -> None:
         rng = random.Random(f"{base.SEED} {self._app.name} {number}")
-        data = blk.pattern(f"app {number}", 8)
+        sectors = self._app.sectors
+        data = blk.pattern(f"app {number}", sectors)
         with blk.Disk(node) as disk:
             for turn in range(self._app.count):
                 if self._app.pause_ms:
                     time.sleep(rng.expovariate(1000 / self._app.pause_ms))
-                place = rng.randrange(SPAN // 8) * 8
+                place = rng.randrange(SPAN // sectors) * sectors
                 began = time.monotonic()
                 if rng.random() < self._app.writes:
                     disk.write(place, data)
                 else:
-                    disk.read(place, 8)
+                    disk.read(place, sectors)
                 took = 1000 * (time.monotonic() - began)
                 # The first ones may meet the resync at full speed.
                 (self.latencies if turn > 2 else self.first).append(took)
