@@ -18,6 +18,7 @@ TEST_KNOB(bool, swapped_later, "a new table with swapped legs is refused when it
 TEST_KNOB(bool, drops_the_other, "a new table drops the leg not to be kept, not the one that takes no writes");
 TEST_KNOB(bool, dirty_unread, "a new table without a leg forgets what was dirty there");
 TEST_KNOB(bool, keeps_any, "a leg that has forgotten is as good as the one to be kept, if it says the same");
+TEST_KNOB(bool, parts_later, "a suspend doesn't wait for the parting from a leg that the cleaner has given up");
 TEST_KNOB(bool, suspend_keeps, "a leg that fails while the table is suspended isn't given up");
 TEST_KNOB(bool, resumes_foreign, "a table is resumed though somebody else has used all that it has");
 TEST_KNOB(bool, reads_missing, "a new table reads a leg that the one before has lost");
@@ -505,11 +506,15 @@ void activate_suspend(struct mirror *m)
 	int r = 0;
 
 	lesser_take_forgotten(m);
+	/* The cleaner may just have given up a leg. */
+	dirty_map_stop(&m->dirty);
+	if (!test_knob(parts_later))
+		standing_drain(m);
 	dirty_map_hold(&m->dirty);
 	if (!m->read_only)
 		r = any_silent(m) ? -ETIMEDOUT : dirty_map_clean(&m->dirty);
 	if (r) {
-		if (r != -ETIMEDOUT)
+		if (r != -ETIMEDOUT && r != -EAGAIN)
 			fails_at_last(m, mirror_home(m));
 		lesser_take_forgotten(m);
 	}

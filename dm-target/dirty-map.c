@@ -15,6 +15,7 @@
 #include "mirror.h"
 #include "zero.h"
 
+TEST_KNOB(bool, cleans_parting, "a suspend cleans the map beside a leg that has just died");
 TEST_KNOB(bool, widens_unlooked, "what a message makes dirty is written, whoever has used the leg");
 TEST_KNOB(uint, slow_wait, "ms from when the home is seen dead to when marks wait for another one");
 TEST_KNOB(bool, no_activity_log, "marks go to the map's bits, without a bound");
@@ -316,13 +317,18 @@ void dirty_map_add_stale(struct dirty_map *dm)
 	map_all(dm);
 }
 
-/* One page of the home leg's map: @bits (NULL: all) alone, or @add: what it has, and they. */
-static int change_page(struct dirty_map *dm, unsigned long page, const unsigned long *bits,
-		       bool add)
+/*
+ * METADATA_MAP_PAGES of the home leg's map from @page on, if there are so many: @bits (NULL: all)
+ * alone, or @add: what it has, and they.
+ */
+static int change_pages(struct dirty_map *dm, unsigned long page, const unsigned long *bits,
+			bool add)
 {
-	unsigned long *mapped = page_words(dm->mapped, page), nr = page_nr(dm, page);
+	unsigned long nr = pages_nr(dm, page, METADATA_MAP_PAGES);
+	unsigned long *mapped = page_words(dm->mapped, page);
 	unsigned long *set = page_words(dm->bits, page);
 	unsigned long *had = dm->had;
+	unsigned int i;
 	int r;
 
 	bitmap_copy(had, mapped, nr);
@@ -334,8 +340,14 @@ static int change_page(struct dirty_map *dm, unsigned long page, const unsigned 
 		bitmap_copy(mapped, bits, nr);
 	if (bitmap_equal(had, mapped, nr))
 		return 0;
-	__set_bit(page, dm->used);
-	__set_bit(page, dm->changed);
+	for (i = 0; i * PAGE_REGIONS < nr; i++) {
+		unsigned long of = pages_nr(dm, page + i, 1), at = BIT_WORD(i * PAGE_REGIONS);
+
+		if (bitmap_equal(had + at, mapped + at, of))
+			continue;
+		__set_bit(page + i, dm->used);
+		__set_bit(page + i, dm->changed);
+	}
 	r = map_image_update(dm);
 	if (r)
 		/* What both the old and the new page have is there for certain. */
@@ -357,8 +369,8 @@ int dirty_map_widen(struct dirty_map *dm, const unsigned long *bits)
 	if (home != LEGS && !test_knob(widens_unlooked))
 		r = metadata_look(dm->m, home);
 	mutex_lock(&dm->table);
-	for (page = 0; page < map_pages(dm) && !r; page++) {
-		r = change_page(dm, page, bits ? bits + BIT_WORD(page_first(page)) : NULL, true);
+	for (page = 0; page < map_pages(dm) && !r; page += METADATA_MAP_PAGES) {
+		r = change_pages(dm, page, bits ? bits + BIT_WORD(page_first(page)) : NULL, true);
 		cond_resched();
 	}
 	mutex_unlock(&dm->table);
@@ -401,18 +413,26 @@ int dirty_map_clean(struct dirty_map *dm)
 {
 	struct mirror *m = dm->m;
 	unsigned long page;
+	unsigned int changes;
 	int r;
 
+	/* What a leg has forgotten that has just died is stale when its parting has marked it. */
+	if (mirror_parts(m, &changes) && !test_knob(cleans_parting))
+		return -EAGAIN;
 	r = dirty_map_empty(dm) ? mirror_flush_legs(m) : mirror_stamp_legs(m);
 	r = r ?: metadata_look(m, mirror_home(m));
 	if (r)
 		return r;
+	/* Asked under the table: what is made stale from now on waits for that. */
 	mutex_lock(&dm->table);
-	for (page = 0; page < map_pages(dm) && !r; page++) {
+	if (mirror_changes(m) != changes && !test_knob(cleans_parting))
+		r = -EAGAIN;
+	for (page = 0; page < map_pages(dm) && !r; page += METADATA_MAP_PAGES) {
 		spin_lock_irq(&m->lock);
-		bitmap_copy(dm->stale, page_words(m->map.stale, page), page_nr(dm, page));
+		bitmap_copy(dm->stale, page_words(m->map.stale, page),
+			    pages_nr(dm, page, METADATA_MAP_PAGES));
 		spin_unlock_irq(&m->lock);
-		r = change_page(dm, page, dm->stale, false);
+		r = change_pages(dm, page, dm->stale, false);
 		cond_resched();
 	}
 	/* Only now: a stale region may have been named by the log alone. */
@@ -586,11 +606,11 @@ int dirty_map_create(struct dirty_map *dm, struct mirror *m, unsigned long nr, u
 	}
 	if (m->meta && activity_create(&dm->activity, slots_for(dm, limit_mib)))
 		return -ENOMEM;
-	dm->page = kmalloc(MAP_PAGE_BYTES, GFP_KERNEL);
-	dm->had = kmalloc(MAP_PAGE_BYTES, GFP_KERNEL);
-	dm->stale = kmalloc(MAP_PAGE_BYTES, GFP_KERNEL);
+	dm->pages = kvmalloc(TRANSFER_MAP_BYTES, GFP_KERNEL);
+	dm->had = kvmalloc(TRANSFER_MAP_BYTES, GFP_KERNEL);
+	dm->stale = kvmalloc(TRANSFER_MAP_BYTES, GFP_KERNEL);
 	dm->wq = alloc_workqueue("lockstep-map", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	return dm->page && dm->had && dm->stale && dm->wq ? 0 : -ENOMEM;
+	return dm->pages && dm->had && dm->stale && dm->wq ? 0 : -ENOMEM;
 }
 
 void dirty_map_destroy(struct dirty_map *dm)
@@ -602,9 +622,9 @@ void dirty_map_destroy(struct dirty_map *dm)
 		dirty_map_stop(dm);
 		destroy_workqueue(dm->wq);
 	}
-	kfree(dm->page);
-	kfree(dm->had);
-	kfree(dm->stale);
+	kvfree(dm->pages);
+	kvfree(dm->had);
+	kvfree(dm->stale);
 	activity_destroy(&dm->activity);
 	for (i = 0; i < ARRAY_SIZE(all); i++)
 		kvfree(all[i]);

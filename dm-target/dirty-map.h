@@ -92,8 +92,8 @@ struct dirty_map {
 	unsigned long *mapped;		/* what the home leg's map has */
 	unsigned long *used;		/* its pages that have, or had lately, any bit */
 	unsigned long *changed;		/* its pages that are to be written */
-	void *page;			/* what is being written */
-	unsigned long *had, *stale;	/* while a page is changed */
+	void *pages;			/* what is being written */
+	unsigned long *had, *stale;	/* while some pages are changed */
 	unsigned int wanted;		/* room in the log, by the first who waits for some */
 
 	struct mutex change;		/* dirty_map_hold() */
@@ -171,7 +171,8 @@ int __must_check dirty_map_write_whole(struct dirty_map *dm, enum leg_id leg, bo
 /*
  * Nothing is in flight: flush the legs, clear all but what is stale, write that
  * to the home leg. Stopped. Sleeps. 0 or an errno; then the leg may have bits too many, and
- * what it hasn't for certain isn't dirty here.
+ * what it hasn't for certain isn't dirty here. -EAGAIN: a leg has died meanwhile, or isn't parted
+ * from yet, and nothing is cleaned.
  */
 int __must_check dirty_map_clean(struct dirty_map *dm);
 

@@ -167,20 +167,22 @@ TRACE_EVENT(lockstep_super,
 );
 
 TRACE_EVENT(lockstep_map,
-	TP_PROTO(struct mirror *m, enum leg_id leg, unsigned long page),
-	TP_ARGS(m, leg, page),
+	TP_PROTO(struct mirror *m, enum leg_id leg, unsigned long page, unsigned int pages),
+	TP_ARGS(m, leg, page, pages),
 	TP_STRUCT__entry(
 		__field(dev_t, dev)
 		__field(int, leg)
 		__field(unsigned long, page)
+		__field(unsigned int, pages)
 	),
 	TP_fast_assign(
 		__entry->dev = lockstep_dev(m);
 		__entry->leg = leg;
 		__entry->page = page;
+		__entry->pages = pages;
 	),
-	TP_printk("%d,%d leg %d map page %lu", MAJOR(__entry->dev), MINOR(__entry->dev),
-		  __entry->leg, __entry->page)
+	TP_printk("%d,%d leg %d map page %lu + %u", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->leg, __entry->page, __entry->pages)
 );
 
 TRACE_EVENT(lockstep_differs,

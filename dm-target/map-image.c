@@ -9,6 +9,7 @@
 #include "metadata.h"
 #include "mirror.h"
 
+TEST_KNOB(bool, one_page, "pages of the map are written one by one");
 TEST_KNOB(bool, one_map, "a page of the map that can't be read makes all of it so");
 
 /* The regions of a map sector; 0 beyond the end. */
@@ -51,17 +52,31 @@ static void get_sector(struct dirty_map *dm, const struct lockstep_map_sector *d
 	bitmap_or(to, to, read, nr);
 }
 
-/* @bits: NULL, all clear. */
-static int write_page(struct dirty_map *dm, enum leg_id leg, unsigned long page,
-		      const unsigned long *bits)
+/* @bits: NULL, all clear. @n: up to METADATA_MAP_PAGES. */
+static int write_pages(struct dirty_map *dm, enum leg_id leg, unsigned long page, unsigned int n,
+		       const unsigned long *bits)
 {
-	struct lockstep_map_sector *disk = dm->page;
+	struct lockstep_map_sector *disk = dm->pages;
 	u64 epoch = metadata_epoch(dm->m, leg);
 	unsigned int i;
 
-	for (i = 0; i < LOCKSTEP_MAP_PAGE; i++)
+	for (i = 0; i < n * LOCKSTEP_MAP_PAGE; i++)
 		put_sector(dm, &disk[i], page * LOCKSTEP_MAP_PAGE + i, epoch, bits);
-	return metadata_write_map(dm->m, leg, page, dm->page);
+	return metadata_write_map(dm->m, leg, page, dm->pages, n);
+}
+
+/* The next pages of a set, from *@page on, that are one write; 0: there are none. */
+static unsigned int next_pages(const struct dirty_map *dm, const unsigned long *set,
+			       unsigned long *page)
+{
+	unsigned long end = map_pages(dm);
+
+	*page = find_next_bit(set, end, *page);
+	if (*page >= end)
+		return 0;
+	if (test_knob(one_page))
+		return 1;
+	return find_next_zero_bit(set, min(end, *page + METADATA_MAP_PAGES), *page) - *page;
 }
 
 static int write_log(struct dirty_map *dm, enum leg_id leg, unsigned int page)
@@ -72,8 +87,8 @@ static int write_log(struct dirty_map *dm, enum leg_id leg, unsigned int page)
 		return 0;
 	at = metadata_log_page(dm->m, leg) + page;
 	activity_put_page(&dm->activity, page, at * LOCKSTEP_MAP_PAGE,
-			  metadata_epoch(dm->m, leg), dm->page);
-	return metadata_write_map(dm->m, leg, at, dm->page);
+			  metadata_epoch(dm->m, leg), dm->pages);
+	return metadata_write_map(dm->m, leg, at, dm->pages, 1);
 }
 
 void map_image_set(struct dirty_map *dm, unsigned long region)
@@ -86,16 +101,18 @@ void map_image_set(struct dirty_map *dm, unsigned long region)
 int map_image_update(struct dirty_map *dm)
 {
 	enum leg_id home = mirror_home(dm->m);
-	unsigned int page;
+	unsigned long at = 0;
+	unsigned int page, n;
 	int r = 0;
 
 	lockdep_assert_held(&dm->table);
 
 	/* The map before the log: what the log names no more may be in the map since now. */
-	for_each_set_bit(page, dm->changed, map_pages(dm)) {
-		__clear_bit(page, dm->changed);
+	while ((n = next_pages(dm, dm->changed, &at))) {
+		bitmap_clear(dm->changed, at, n);
 		if (!r)
-			r = write_page(dm, home, page, dm->mapped);
+			r = write_pages(dm, home, at, n, dm->mapped);
+		at += n;
 	}
 	for (page = 0; page < LOCKSTEP_ACTIVITY_PAGES && !r; page++)
 		if (dm->activity.changed & BIT(page))
@@ -106,18 +123,16 @@ int map_image_update(struct dirty_map *dm)
 
 int map_image_write(struct dirty_map *dm, enum leg_id leg)
 {
-	unsigned int page;
+	unsigned long at = 0;
+	unsigned int page, n;
 	int r = 0;
 
 	lockdep_assert_held(&dm->table);
 
-	for_each_set_bit(page, dm->used, map_pages(dm)) {
-		if (bitmap_empty(page_words(dm->mapped, page), page_nr(dm, page)))
-			continue;
-		r = write_page(dm, leg, page, dm->mapped);
-		if (r)
-			return r;
-	}
+	/* Those that are empty by now, too, if they are between others. */
+	for (; !r && (n = next_pages(dm, dm->used, &at)); at += n)
+		if (!bitmap_empty(page_words(dm->mapped, at), pages_nr(dm, at, n)))
+			r = write_pages(dm, leg, at, n, dm->mapped);
 	for (page = 0; page < LOCKSTEP_ACTIVITY_PAGES && !r; page++)
 		r = write_log(dm, leg, page);
 	return r;
@@ -126,16 +141,18 @@ int map_image_write(struct dirty_map *dm, enum leg_id leg)
 int map_image_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty)
 {
 	unsigned long page, log = metadata_log_page(dm->m, leg);
-	unsigned int i;
+	unsigned int i, n;
 	int r = 0;
 
 	lockdep_assert_held(&dm->table);
 
-	for (page = 0; page < log && !r; page++)
-		r = write_page(dm, leg, page, empty ? NULL : dm->mapped);
+	for (page = 0; page < log && !r; page += n) {
+		n = min(log - page, (unsigned long)METADATA_MAP_PAGES);
+		r = write_pages(dm, leg, page, n, empty ? NULL : dm->mapped);
+	}
 	/* A sector that names nothing looks as one without a bit. */
 	for (i = 0; i < LOCKSTEP_ACTIVITY_PAGES && !r; i++)
-		r = empty ? write_page(dm, leg, log + i, NULL) : write_log(dm, leg, i);
+		r = empty ? write_pages(dm, leg, log + i, 1, NULL) : write_log(dm, leg, i);
 	return r;
 }
 
@@ -152,15 +169,23 @@ static bool is_unreadable(int r)
 	return r && r != -ETIMEDOUT && r != -ENOMEM && !test_knob(one_map);
 }
 
-/* One page of a leg's map, into the bits of its regions. @lost: pages that can't be read. */
-static int read_page(struct dirty_map *dm, enum leg_id leg, unsigned long page,
-		     struct lockstep_map_sector *disk, unsigned long *bits, unsigned long *lost)
+/*
+ * Some pages of a leg's map, into the bits of their regions. @lost: pages that can't be read; each
+ * is asked for by itself then.
+ */
+static int read_pages(struct dirty_map *dm, enum leg_id leg, unsigned long page, unsigned int n,
+		      struct lockstep_map_sector *disk, unsigned long *bits, unsigned long *lost)
 {
 	u64 epoch = metadata_epoch(dm->m, leg);
 	unsigned int i;
 	int r;
 
-	r = metadata_read_map(dm->m, leg, page, disk);
+	r = metadata_read_map(dm->m, leg, page, disk, n);
+	if (is_unreadable(r) && n > 1) {
+		for (i = 0, r = 0; i < n && !r; i++)
+			r = read_pages(dm, leg, page + i, 1, disk, bits, lost);
+		return r;
+	}
 	if (is_unreadable(r)) {
 		bitmap_fill(page_words(bits, page), page_nr(dm, page));
 		++*lost;
@@ -168,7 +193,7 @@ static int read_page(struct dirty_map *dm, enum leg_id leg, unsigned long page,
 	}
 	if (r)
 		return r;
-	for (i = 0; i < LOCKSTEP_MAP_PAGE; i++) {
+	for (i = 0; i < n * LOCKSTEP_MAP_PAGE; i++) {
 		unsigned long index = page * LOCKSTEP_MAP_PAGE + i;
 
 		if (!sector_nr(dm, index))
@@ -201,7 +226,7 @@ static int read_log(struct dirty_map *dm, enum leg_id leg, unsigned int page,
 	unsigned int i;
 	int r;
 
-	r = metadata_read_map(dm->m, leg, at, disk);
+	r = metadata_read_map(dm->m, leg, at, disk, 1);
 	if (is_unreadable(r)) {
 		bitmap_fill(bits, dm->nr);
 		++*lost;
@@ -223,21 +248,23 @@ static int read_log(struct dirty_map *dm, enum leg_id leg, unsigned int page,
 int map_image_read(struct dirty_map *dm, enum leg_id leg, unsigned long *bits)
 {
 	unsigned long page, lost = 0;
+	unsigned int n;
 	void *buffer;
 	int r = 0;
 
 	if (!metadata_epoch(dm->m, leg))
 		return 0;
-	buffer = kmalloc(MAP_PAGE_BYTES, GFP_NOIO);
+	buffer = kvmalloc(TRANSFER_MAP_BYTES, GFP_NOIO);
 	if (!buffer)
 		return -ENOMEM;
-	for (page = 0; page < map_pages(dm) && !r; page++) {
-		r = read_page(dm, leg, page, buffer, bits, &lost);
+	for (page = 0; page < map_pages(dm) && !r; page += n) {
+		n = min(map_pages(dm) - page, (unsigned long)METADATA_MAP_PAGES);
+		r = read_pages(dm, leg, page, n, buffer, bits, &lost);
 		cond_resched();
 	}
 	for (page = 0; page < LOCKSTEP_ACTIVITY_PAGES && !r; page++)
 		r = read_log(dm, leg, page, buffer, bits, &lost);
-	kfree(buffer);
+	kvfree(buffer);
 	if (lost)
 		DMWARN("%s: dirty map of the %s leg (%s): %lu pages can't be read: all that they could name is resynced",
 		       dm->m->name, leg_name(leg), leg_path(&dm->m->legs[leg]), lost);

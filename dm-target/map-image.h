@@ -14,10 +14,9 @@
 #include "dirty-map.h"
 #include "lockstep-format.h"
 
-/* Regions of one 512-byte sector of the map, and of one page that is written. */
+/* Regions of one 512-byte sector of the map, and of one page. */
 #define SECTOR_REGIONS	LOCKSTEP_MAP_BITS
 #define PAGE_REGIONS	((unsigned long)SECTOR_REGIONS * LOCKSTEP_MAP_PAGE)
-#define MAP_PAGE_BYTES	(LOCKSTEP_MAP_PAGE << SECTOR_SHIFT)
 
 static inline unsigned long map_pages(const struct dirty_map *dm)
 {
@@ -33,6 +32,12 @@ static inline unsigned long page_first(unsigned long page)
 static inline unsigned long page_nr(const struct dirty_map *dm, unsigned long page)
 {
 	return min(dm->nr - page_first(page), PAGE_REGIONS);
+}
+
+/* Likewise of @n of them. */
+static inline unsigned long pages_nr(const struct dirty_map *dm, unsigned long page, unsigned int n)
+{
+	return min(dm->nr - page_first(page), n * PAGE_REGIONS);
 }
 
 static inline unsigned long *page_words(unsigned long *bits, unsigned long page)

@@ -464,21 +464,23 @@ unsigned long metadata_log_page(const struct mirror *m, enum leg_id leg)
 	return m->meta->super[leg].map_sectors / LOCKSTEP_MAP_PAGE - LOCKSTEP_ACTIVITY_PAGES;
 }
 
-int metadata_write_map(struct mirror *m, enum leg_id leg, unsigned long index, void *page)
+int metadata_write_map(struct mirror *m, enum leg_id leg, unsigned long index, void *pages,
+		       unsigned int n)
 {
 	if (!m->meta)
 		return 0;
-	count(&m->counters, COUNT_MAP_WRITES);
-	trace_lockstep_map(m, leg, index);
+	count_add(&m->counters, COUNT_MAP_WRITES, n);
+	trace_lockstep_map(m, leg, index, n);
 	/* What it clears has been flushed before (dirty-map.c): no PREFLUSH. */
-	return transfer_now(m, leg, DURABLE & ~REQ_PREFLUSH, map_sector_of(m, leg, index), page,
-			    LOCKSTEP_MAP_PAGE << SECTOR_SHIFT);
+	return transfer_now(m, leg, DURABLE & ~REQ_PREFLUSH, map_sector_of(m, leg, index), pages,
+			    n * LOCKSTEP_MAP_PAGE << SECTOR_SHIFT);
 }
 
-int metadata_read_map(struct mirror *m, enum leg_id leg, unsigned long index, void *page)
+int metadata_read_map(struct mirror *m, enum leg_id leg, unsigned long index, void *pages,
+		      unsigned int n)
 {
-	return transfer_now(m, leg, READING, map_sector_of(m, leg, index), page,
-			    LOCKSTEP_MAP_PAGE << SECTOR_SHIFT);
+	return transfer_now(m, leg, READING, map_sector_of(m, leg, index), pages,
+			    n * LOCKSTEP_MAP_PAGE << SECTOR_SHIFT);
 }
 
 int metadata_create(struct mirror *m)

@@ -147,10 +147,14 @@ u64 metadata_epoch(const struct mirror *m, enum leg_id leg);
 /* Which page of the map the activity log begins with; LOCKSTEP_ACTIVITY_PAGES are its. */
 unsigned long metadata_log_page(const struct mirror *m, enum leg_id leg);
 
-/* One page (LOCKSTEP_MAP_PAGE sectors) of the leg's map. @page is the caller's on return. */
+/*
+ * Some pages (of LOCKSTEP_MAP_PAGE sectors) of the leg's map, up to METADATA_MAP_PAGES. @pages is
+ * the caller's on return.
+ */
+#define METADATA_MAP_PAGES	(TRANSFER_MAP_BYTES / (LOCKSTEP_MAP_PAGE << SECTOR_SHIFT))
 int __must_check metadata_write_map(struct mirror *m, enum leg_id leg, unsigned long index,
-				    void *page);
+				    void *pages, unsigned int n);
 int __must_check metadata_read_map(struct mirror *m, enum leg_id leg, unsigned long index,
-				   void *page);
+				   void *pages, unsigned int n);
 
 #endif

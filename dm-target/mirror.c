@@ -409,6 +409,17 @@ bool mirror_may_clean(struct mirror *m)
 	return may;
 }
 
+bool mirror_parts(struct mirror *m, unsigned int *changes)
+{
+	bool parts;
+
+	spin_lock_irq(&m->lock);
+	parts = m->standing == PARTING;
+	*changes = m->changes;
+	spin_unlock_irq(&m->lock);
+	return parts;
+}
+
 unsigned int mirror_changes(struct mirror *m)
 {
 	unsigned int changes;

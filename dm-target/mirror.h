@@ -281,6 +281,8 @@ char mirror_health(const struct mirror *m, enum leg_id leg);
 enum leg_id mirror_home(struct mirror *m);
 bool mirror_may_clean(struct mirror *m);
 unsigned int mirror_changes(struct mirror *m);
+/* Is a leg that has died not parted from yet? And as _changes(). */
+bool mirror_parts(struct mirror *m, unsigned int *changes);
 bool mirror_region_busy(struct mirror *m, unsigned long region);
 bool mirror_region_stale(struct mirror *m, unsigned long region);
 /* Is there any? As it was a moment ago. */

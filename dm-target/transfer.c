@@ -409,8 +409,9 @@ static void copy(struct owned *o, void *buffer, unsigned int bytes, bool in)
 int transfer_now(struct mirror *m, enum leg_id leg, blk_opf_t opf, sector_t sector,
 		 void *buffer, unsigned int bytes)
 {
-	mempool_t *pool = bytes > LOCKSTEP_SLOTS_BYTES ? &m->transfers.reads :
-							 &m->transfers.metadata;
+	struct transfers *ts = &m->transfers;
+	mempool_t *pool = bytes <= LOCKSTEP_SLOTS_BYTES ? &ts->metadata :
+			  op_is_write(opf) ? &ts->maps : &ts->reads;
 	struct owned *o = mempool_alloc(pool, GFP_NOIO);
 	int r;
 
@@ -470,11 +471,14 @@ int transfers_create(struct mirror *m)
 	INIT_LIST_HEAD(&ts->waited);
 	r = mempool_init(&ts->metadata, TRANSFER_RESERVE, alloc_owned, free_owned,
 			 (void *)DIV_ROUND_UP(LOCKSTEP_SLOTS_BYTES, PAGE_SIZE));
+	r = r ?: mempool_init(&ts->maps, TRANSFER_MAP_RESERVE, alloc_owned, free_owned,
+			      (void *)DIV_ROUND_UP(TRANSFER_MAP_BYTES, PAGE_SIZE));
 	return r ?: mempool_init(&ts->reads, 1, alloc_owned, free_owned, (void *)IO_MAX_PAGES);
 }
 
 void transfers_destroy(struct mirror *m)
 {
 	mempool_exit(&m->transfers.metadata);
+	mempool_exit(&m->transfers.maps);
 	mempool_exit(&m->transfers.reads);
 }

@@ -37,7 +37,8 @@
  * Memory: transfer_now() and transfer_read() take pages of their own from
  * reserves. TRANSFER_RESERVE is more than can be under way on both legs, abandoned
  * ones included: on each one superblock, one map page of the map's worker and one
- * of who has stopped it, and one of a join. A read that is tried again has another
+ * of who has stopped it, and one of a join. Of these map pages several may be one larger write,
+ * from a reserve of its own. A read that is tried again has another
  * reserve, and waits for it no longer than the leg lives; a read of transfer_now() that is larger
  * than a superblock waits for that. A chunk has its own pages.
  */
@@ -58,6 +59,8 @@ struct mirror;
 #define LOOK_SECONDS		2
 #define START_MS_MOST		60000U
 #define TRANSFER_RESERVE	8
+#define TRANSFER_MAP_RESERVE	4
+#define TRANSFER_MAP_BYTES	(64U << 10)
 
 struct transfer {
 	struct mirror *m;
@@ -91,6 +94,7 @@ struct transfers {
 	struct list_head waited;	/* state lock, and the next */
 	unsigned int late[LEGS];
 	mempool_t metadata;		/* of struct owned */
+	mempool_t maps;
 	mempool_t reads;
 };
 
@@ -105,7 +109,7 @@ void transfers_destroy(struct mirror *m);
  * transfer_now - do one, and wait for it
  * @buffer: is copied to or from pages of its own, so it is the caller's on return. NULL, of a read:
  *	    that it can be read is all that is wanted
- * @bytes: up to LOCKSTEP_SLOTS_BYTES; of a read up to IO_MAX_SECTORS; 0: a flush
+ * @bytes: up to TRANSFER_MAP_BYTES; of a read up to IO_MAX_SECTORS; 0: a flush
  *
  * Process context, sleeps. 0 or an errno.
  */

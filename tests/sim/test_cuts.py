@@ -84,6 +84,7 @@ def test_a_flush_afterwards_does_not_do(part: str, says: str) -> None:
 @pytest.mark.parametrize("part", [
     "core", "core_stays", "metadata", "flush_source", "write_source", "cleaner_at_its_tick",
     "cleaner_of_a_full_log", "block", "error", "unsaid", "unsaid_mended", "unflushed",
+    "suspend", "suspend_reload", "suspend_core", "suspend_core_reload",
     "both-metadata-writes", "both-metadata-gone", "both-core-writes", "both-core-gone",
 ])  # fmt: skip
 def test_a_local_cache_that_is_lost(part: str) -> None:
@@ -107,6 +108,8 @@ def test_a_local_cache_that_is_lost(part: str) -> None:
     ("unsaid", "keeps_any takes_stale", "refused with EBUSY"),
     ("unsaid_mended", "keeps_any takes_stale", "what was acknowledged"),
     ("unflushed", "dirty_forgotten", "what was acknowledged"),
+    ("suspend", "cleans_parting parts_later", "what was acknowledged"),
+    ("suspend_core_reload", "cleans_parting parts_later", "what was acknowledged"),
 ])  # fmt: skip
 def test_what_a_lost_cache_had_is_found_missing(part: str, knob: str, says: str) -> None:
     run = labrun.lab("mirror_volatile.py", part, options=labrun.knobs("dm_lockstep", knob))

@@ -199,7 +199,7 @@ def test_whoever_waits_for_memory_gets_on(kernel: str) -> None:
 @pytest.mark.parametrize(
     "part",
     [
-        "bound", "setting", "costs", "crowded", "held", "large", "returned", "suspended",
+        "bound", "setting", "costs", "crowded", "held", "large", "pages", "returned", "suspended",
         pytest.param("parted", marks=pytest.mark.long),
     ],
 )
@@ -247,6 +247,7 @@ def test_resync_by_digests(part: str, kernel: str) -> None:
         ("mirror_budget.py", ("killed",), "sleeps_on", "in vain for: who is killed to be gone"),
         ("mirror_background.py", ("wan", "60"), "no_background", "p99 is"),
         ("mirror_activity.py", ("large",), "half_a_log", "the discard took 1."),
+        ("mirror_activity.py", ("pages",), "one_page", "holds what is beside it"),
         pytest.param(
             "mirror_activity.py", ("held",), "room_forgotten", "the write that waits for room took",
             marks=pytest.mark.long,

@@ -9,9 +9,11 @@ so that what they say of themselves is what a power cut at that instant leaves.
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import random
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -29,10 +31,12 @@ class Mirror:
     """Two legs with metadata, and the mirror on them."""
 
     def __init__(
-        self, mib: int, *, region: int = 0, cache_mib: int = 0, zeroes: bool = False
-    ) -> None:
-        self.legs = [Leg("llocal", mib=mib, latency_us=100, cache_mib=cache_mib, zeroes=zeroes),
-                     Leg("lremote", mib=mib, latency_us=400, zeroes=zeroes)]  # fmt: skip
+        self, mib: int, *, region: int = 0, cache_mib: int = 0, zeroes: bool = False,
+        latency_us: tuple[int, int] = (100, 400),
+    ) -> None:  # fmt: skip
+        local, remote = latency_us
+        self.legs = [Leg("llocal", mib=mib, latency_us=local, cache_mib=cache_mib, zeroes=zeroes),
+                     Leg("lremote", mib=mib, latency_us=remote, zeroes=zeroes)]  # fmt: skip
         self.nodes = [leg.node for leg in self.legs]
         words = ["--region-size", str(region)] if region else []
         base.run(META, "create", "--local", self.nodes[0], "--remote", self.nodes[1],
@@ -372,7 +376,37 @@ def parted() -> None:
     pair.close()
 
 
+def pages() -> None:
+    base.step("4 TiB in regions of 32 KiB, the local disk takes 8 ms: each page of the map changes")
+    pair = Mirror(4 << 20, region=64, latency_us=(8000, 400))
+    pair.start("resync_rate", 1000)
+    table = mirror.table(*pair.nodes, "resync_rate", 1000, sectors=pair.sectors)
+    ended, longest = threading.Event(), [0.0]
+
+    def writes() -> None:
+        with blk.Disk(pair.node) as disk:
+            for n in itertools.count():
+                if ended.wait(0.02):
+                    return
+                at = n * 7919 * 64 % pair.sectors
+                longest.append(blk.timed(lambda: disk.write(at, blk.pattern("beside", 8))))  # noqa: B023
+
+    writer = Beside(writes)
+    for name, what in (
+        ("a full resync", lambda: pair.device.message("resync")),
+        ("a new table", lambda: dm.reload("mirror", table)),
+    ):
+        took = blk.timed(what)
+        time.sleep(2)
+        print(f"  {name}: {took:.2f} s, the longest write {max(longest):.2f} s", flush=True)
+        base.expect(max(took, *longest) < 6, f"{name} holds what is beside it")
+    ended.set()
+    writer.result()
+    pair.close()
+
+
 PARTS = {
+    "pages": pages,
     "bound": bound, "setting": setting, "costs": costs, "crowded": crowded, "held": held,
     "returned": returned, "suspended": suspended, "parted": parted, "large": large,
 }  # fmt: skip

@@ -5,6 +5,7 @@ Args: the part.
 """
 
 import errno
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -48,6 +49,12 @@ class Local:
     def fail(self) -> None:
         """Writes and flushes fail; reads don't."""
         self._set(f"0 {self.sectors} flakey {self.medium} 0 0 36000 1 error_writes")
+
+    def fail_late(self, ms: int) -> None:
+        """Likewise, after so long."""
+        failing = dm.create("pfails", f"0 {self.sectors} flakey {self.medium} 0 0 36000 1"
+                                      " error_writes")  # fmt: skip
+        self._set(f"0 {self.sectors} delay {failing} 0 0 {failing} 0 {ms} {failing} 0 {ms}")
 
     def gone(self) -> None:
         self._set(f"0 {self.sectors} error")
@@ -296,6 +303,39 @@ def unflushed() -> None:
     w.same()
 
 
+def suspended(metadata: bool, ends: Callable[[World], None]) -> None:
+    base.step("the local disk fails its flush in the cleaner, which a suspend waits for")
+    w = World(*(() if metadata else ("nosync", "region_size", REGION)), metadata=metadata)
+    old, new = blk.pattern("old", 64), blk.pattern("new", 64)
+    with blk.Disk(w.node) as disk:
+        disk.write(0, old)
+        disk.flush()
+        base.until(lambda: w.word("dirty") == "0", "it is clean", 90)
+        disk.write(0, new)
+        cleaned = time.monotonic() + 60.7  # two ticks of the cleaner, and it is at the flush
+    w.local.fail_late(2000)
+    time.sleep(cleaned - time.monotonic())
+
+    def suspend() -> None:
+        # Ahead of the worker of the parting, on this one CPU.
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+        dm.suspend("mirror")
+
+    Beside(suspend).result()
+    w.local.lose_power()
+    w.local.well()
+    ends(w)
+    w.wait("AA", "idle", 90)
+    with blk.Disk(w.node) as disk:
+        base.expect(disk.read(0, 64) == new, "what was acknowledged")
+    w.same()
+
+
+def other_table(w: World) -> None:
+    dm.load("mirror", w.table)
+    dm.resume("mirror")
+
+
 ALL: dict[str, Callable[[], None]] = {
     **{f"both-{mode}-{how}": partial(both_fail, mode == "metadata", remote)
        for mode in ("metadata", "core") for how, remote in (
@@ -305,6 +345,10 @@ ALL: dict[str, Callable[[], None]] = {
     "unsaid": partial(unsaid, mended=False),
     "unsaid_mended": partial(unsaid, mended=True),
     "unflushed": unflushed,
+    "suspend": lambda: suspended(True, lambda _: dm.resume("mirror")),
+    "suspend_reload": lambda: suspended(True, other_table),
+    "suspend_core": lambda: suspended(False, lambda _: dm.resume("mirror")),
+    "suspend_core_reload": lambda: suspended(False, other_table),
     "block": lambda: not_alone("block"),
     "error": lambda: not_alone("error"),
     "core": lambda: reload(False),
