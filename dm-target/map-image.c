@@ -79,16 +79,21 @@ static unsigned int next_pages(const struct dirty_map *dm, const unsigned long *
 	return find_next_zero_bit(set, min(end, *page + METADATA_MAP_PAGES), *page) - *page;
 }
 
-static int write_log(struct dirty_map *dm, enum leg_id leg, unsigned int page)
+/* Some pages of the log; all of them are no more than one write. */
+static int write_log(struct dirty_map *dm, enum leg_id leg, unsigned int page, unsigned int n)
 {
 	unsigned long at;
+	unsigned int i;
 
+	BUILD_BUG_ON(LOCKSTEP_ACTIVITY_PAGES > METADATA_MAP_PAGES);
 	if (!dm->m->meta)
 		return 0;
-	at = metadata_log_page(dm->m, leg) + page;
-	activity_put_page(&dm->activity, page, at * LOCKSTEP_MAP_PAGE,
-			  metadata_epoch(dm->m, leg), dm->pages);
-	return metadata_write_map(dm->m, leg, at, dm->pages, 1);
+	at = metadata_log_page(dm->m, leg);
+	for (i = page; i < page + n; i++)
+		activity_put_page(&dm->activity, i, (at + i) * LOCKSTEP_MAP_PAGE,
+				  metadata_epoch(dm->m, leg),
+				  dm->pages + (i - page) * (LOCKSTEP_MAP_PAGE << SECTOR_SHIFT));
+	return metadata_write_map(dm->m, leg, at + page, dm->pages, n);
 }
 
 void map_image_set(struct dirty_map *dm, unsigned long region)
@@ -114,9 +119,15 @@ int map_image_update(struct dirty_map *dm)
 			r = write_pages(dm, home, at, n, dm->mapped);
 		at += n;
 	}
-	for (page = 0; page < LOCKSTEP_ACTIVITY_PAGES && !r; page++)
-		if (dm->activity.changed & BIT(page))
-			r = write_log(dm, home, page);
+	for (page = 0; page < LOCKSTEP_ACTIVITY_PAGES && !r; page += n) {
+		bool changed = dm->activity.changed & BIT(page);
+
+		for (n = 1; page + n < LOCKSTEP_ACTIVITY_PAGES; n++)
+			if (changed != !!(dm->activity.changed & BIT(page + n)))
+				break;
+		if (changed)
+			r = write_log(dm, home, page, n);
+	}
 	activity_written(&dm->activity, !r);
 	return r;
 }
@@ -124,7 +135,7 @@ int map_image_update(struct dirty_map *dm)
 int map_image_write(struct dirty_map *dm, enum leg_id leg)
 {
 	unsigned long at = 0;
-	unsigned int page, n;
+	unsigned int n;
 	int r = 0;
 
 	lockdep_assert_held(&dm->table);
@@ -133,15 +144,13 @@ int map_image_write(struct dirty_map *dm, enum leg_id leg)
 	for (; !r && (n = next_pages(dm, dm->used, &at)); at += n)
 		if (!bitmap_empty(page_words(dm->mapped, at), pages_nr(dm, at, n)))
 			r = write_pages(dm, leg, at, n, dm->mapped);
-	for (page = 0; page < LOCKSTEP_ACTIVITY_PAGES && !r; page++)
-		r = write_log(dm, leg, page);
-	return r;
+	return r ?: write_log(dm, leg, 0, LOCKSTEP_ACTIVITY_PAGES);
 }
 
 int map_image_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty)
 {
 	unsigned long page, log = metadata_log_page(dm->m, leg);
-	unsigned int i, n;
+	unsigned int n;
 	int r = 0;
 
 	lockdep_assert_held(&dm->table);
@@ -151,9 +160,8 @@ int map_image_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty)
 		r = write_pages(dm, leg, page, n, empty ? NULL : dm->mapped);
 	}
 	/* A sector that names nothing looks as one without a bit. */
-	for (i = 0; i < LOCKSTEP_ACTIVITY_PAGES && !r; i++)
-		r = empty ? write_pages(dm, leg, log + i, 1, NULL) : write_log(dm, leg, i);
-	return r;
+	n = LOCKSTEP_ACTIVITY_PAGES;
+	return r ?: empty ? write_pages(dm, leg, log, n, NULL) : write_log(dm, leg, 0, n);
 }
 
 static void tell_damaged(struct dirty_map *dm, enum leg_id leg, unsigned long index,
@@ -218,7 +226,8 @@ static void get_entries(struct dirty_map *dm, const struct lockstep_map_sector *
 	}
 }
 
-static int read_log(struct dirty_map *dm, enum leg_id leg, unsigned int page,
+/* Likewise of the log. */
+static int read_log(struct dirty_map *dm, enum leg_id leg, unsigned int page, unsigned int n,
 		    struct lockstep_map_sector *disk, unsigned long *bits, unsigned long *lost)
 {
 	unsigned long at = metadata_log_page(dm->m, leg) + page;
@@ -226,13 +235,18 @@ static int read_log(struct dirty_map *dm, enum leg_id leg, unsigned int page,
 	unsigned int i;
 	int r;
 
-	r = metadata_read_map(dm->m, leg, at, disk, 1);
+	r = metadata_read_map(dm->m, leg, at, disk, n);
+	if (is_unreadable(r) && n > 1) {
+		for (i = 0, r = 0; i < n && !r; i++)
+			r = read_log(dm, leg, page + i, 1, disk, bits, lost);
+		return r;
+	}
 	if (is_unreadable(r)) {
 		bitmap_fill(bits, dm->nr);
 		++*lost;
 		return 0;
 	}
-	for (i = 0; i < LOCKSTEP_MAP_PAGE && !r; i++) {
+	for (i = 0; i < n * LOCKSTEP_MAP_PAGE && !r; i++) {
 		unsigned long index = at * LOCKSTEP_MAP_PAGE + i;
 
 		if (map_sector_take(&disk[i], index, epoch) == MAP_SECTOR_BAD) {
@@ -262,8 +276,8 @@ int map_image_read(struct dirty_map *dm, enum leg_id leg, unsigned long *bits)
 		r = read_pages(dm, leg, page, n, buffer, bits, &lost);
 		cond_resched();
 	}
-	for (page = 0; page < LOCKSTEP_ACTIVITY_PAGES && !r; page++)
-		r = read_log(dm, leg, page, buffer, bits, &lost);
+	if (!r)
+		r = read_log(dm, leg, 0, LOCKSTEP_ACTIVITY_PAGES, buffer, bits, &lost);
 	kvfree(buffer);
 	if (lost)
 		DMWARN("%s: dirty map of the %s leg (%s): %lu pages can't be read: all that they could name is resynced",
