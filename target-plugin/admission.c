@@ -266,6 +266,16 @@ bool dcd_ring_pressed(struct dcd_engine *e)
 	return dcd_level_above(&ring, ring.low);
 }
 
+bool dcd_ring_tight(struct dcd_engine *e)
+{
+	struct dcd_level ring;
+
+	spin_lock(&e->lock);
+	ring = ring_level(e);
+	spin_unlock(&e->lock);
+	return dcd_level_above(&ring, ring.high);
+}
+
 /* However tightly they are packed. */
 bool dcd_ring_of_zeroes(struct dcd_engine *e)
 {

@@ -29,6 +29,7 @@ bool dcd_slots_for_lost(const struct dcd_engine *e);
 bool dcd_ring_is_behind(const struct dcd_engine *e, u64 tail);
 bool dcd_pressed(struct dcd_engine *e);	/* is that above the low watermark? */
 bool dcd_ring_pressed(struct dcd_engine *e);	/* the ring alone */
+bool dcd_ring_tight(struct dcd_engine *e);	/* above the high one? */
 bool dcd_ring_of_zeroes(struct dcd_engine *e);	/* half of it, by zeroes alone? */
 bool dcd_log_pressed(struct dcd_engine *e);	/* the log disk is behind, so NVRAM fills up? */
 /*

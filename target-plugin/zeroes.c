@@ -22,213 +22,17 @@
 #define UNDISCARDED	16	/* in a row that failed, and could be written */
 #define QUICK_US	5000
 #define SLOW_US		50000
-#define MOMENT_US	30000
-#define US_LEAST	100U
-#define US_MOST		(1000 * 1000U)	/* of a load, whatever was measured */
-#define SMALLS		4		/* parts of granules in a batch without data, */
-#define SMALLS_EACH	2		/* and more for each load of data */
-#define CROWD		75		/* percent of most_pieces(): more zeroes wait, */
-#define SHARE_MOST	400U		/* percent that are foreseen */
-#define SHARE		25		/* percent of what data take, at most */
-#define WRITES		2		/* times as many: writes have it, which make two of one */
-#define WRITES_LOW	50
-#define WRITES_HIGH	90
 #define PATIENCE	(HZ / 4)	/* for a wipe */
-#define OF_SLOTS	4		/* past the log pieces may be in such a part of NVRAM */
-#define PAST_US		100000		/* a batch of wipes there */
 
 TEST_KNOB(bool, discard_waits, "the destager waits for a discard however long it takes");
 TEST_KNOB(bool, zeroing_waits, "the destager waits for a zeroing however long it takes");
 TEST_KNOB(bool, discard_keeps, "a discard is one, though the LUN says that it zeroes");
 TEST_KNOB(bool, late_parts, "past the log all parts of what couldn't be wiped are tried, however late they fail");
-TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
-TEST_KNOB(bool, zeroes_crowd, "zeroes come in, however many pieces of them there are");
-TEST_KNOB(bool, zeroes_hold, "short pieces of zeroes are written in the destager's turn, however many");
-TEST_KNOB(bool, zeroes_into_leave, "zeroes come in at any speed while the log is left");
 TEST_KNOB(bool, zeroed_again, "after a leave a data disk is asked for zeroes however late it fails them");
 TEST_KNOB(bool, wiped_again, "what couldn't be wiped is wiped again in each round past the log");
-TEST_KNOB(bool, zeroes_past, "past a dead log each round wipes all zeroes");
 TEST_KNOB(bool, any_refuses, "a disk that fails a discard, for whatever reason, can't discard");
 TEST_KNOB(bool, wipes_call, "a wipe that was waited for calls the destager, too");
 TEST_KNOB(bool, discard_unheld, "what a wipe that hangs may come over is written all the same");
-
-u64 dcd_zeroes_past_most(const struct dcd_engine *e)
-{
-	return (u64)READ_ONCE(e->nslots) / OF_SLOTS * dcd_table_places(e);
-}
-
-/*
- * In how many pieces zeroes may be, each a range of the index: half of its memory, and a quarter
- * of the log's tables. Where few writes come they have those for themselves, twice when they are
- * logged again, and the writes have the rest.
- */
-static u64 most_pieces(const struct dcd_engine *e)
-{
-	u64 places = e->segments * dcd_table_places(e) / 4;
-
-	if (READ_ONCE(e->log_dead) && e->keeps)
-		places = min(places, dcd_zeroes_past_most(e));
-	return max(min(places, div_u64(e->index_bytes, 2 * DCD_RANGE_BYTES)), 4ULL);
-}
-
-/* With so many of them, more zeroes wait. */
-static u64 crowd(const struct dcd_engine *e)
-{
-	return most_pieces(e) * CROWD / 100;
-}
-
-/* How near that is: percent of the second half of the way. */
-static unsigned int crowded(const struct dcd_engine *e)
-{
-	u64 most = crowd(e), from = most / 2, now = READ_ONCE(e->zeroes);
-
-	return now <= from ? 0 : min(div64_u64((now - from) * 100, most - from), 100ULL);
-}
-
-bool dcd_zeroes_crowd(const struct dcd_engine *e)
-{
-	return crowded(e) > 0;
-}
-
-bool dcd_zeroes_wait(const struct dcd_engine *e, bool urgent)
-{
-	u64 most = urgent ? WRITES * most_pieces(e) : crowd(e);
-
-	if (dcd_leave_paces(e) && !test_knob(zeroes_into_leave))
-		return !urgent && READ_ONCE(e->zero_sectors) && !READ_ONCE(e->closing) &&
-		       !READ_ONCE(e->stuck);
-	return READ_ONCE(e->zeroes) >= most && !READ_ONCE(e->closing) &&
-	       !READ_ONCE(e->leaving) && !(READ_ONCE(e->log_dead) && !e->keeps) &&
-	       !READ_ONCE(e->stuck) && !test_knob(zeroes_crowd);
-}
-
-struct dcd_level dcd_zeroes_level(const struct dcd_engine *e)
-{
-	return (struct dcd_level){
-		.used = test_knob(zeroes_crowd) ? 0 : READ_ONCE(e->zeroes),
-		.size = WRITES * most_pieces(e),
-		.low = WRITES_LOW,
-		.high = WRITES_HIGH,
-	};
-}
-
-/*
- * While the log is needed shorter pieces than that are wiped, in the time that all of them have,
- * which takes the fewest sectors for each that is gone. The fuller it is, the more of them are.
- */
-static u64 short_one(const struct dcd_engine *e)
-{
-	return div_u64(div64_u64(2 * e->data.sectors, crowd(e)) * crowded(e), 100);
-}
-
-/* How long wipes may take beside data while the log is needed: percent of what those take. */
-static unsigned int share_of(const struct dcd_engine *e)
-{
-	return dcd_leave_paces(e) ? SHARE : crowded(e) * SHARE / 100;
-}
-
-struct dcd_moment dcd_zeroes_moment(const struct dcd_engine *e, enum dcd_wiping wiping)
-{
-	unsigned int share = share_of(e);
-	bool leaves = dcd_leave_paces(e);
-	struct dcd_moment m = {
-		.all = wiping == DCD_WIPE_ALL,
-		.any = wiping == DCD_WIPE_SOME || leaves,
-		.us = wiping == DCD_WIPE_SOME ? MOMENT_US : e->wipes.owed,
-		.us_each = div_u64((u64)e->wipes.load_us * share, 100),
-		.smalls = SMALLS,
-	};
-
-	if (e->sweep.past_log && wiping == DCD_WIPE_SOME) {
-		m.us = PAST_US;
-		m.ends = true;
-	}
-	if (test_knob(zeroes_hold)) {
-		m.us = S64_MAX / 2;
-		m.smalls = UINT_MAX / 2;
-	}
-	return m;
-}
-
-void dcd_moment_over(struct dcd_engine *e, const struct dcd_moment *m)
-{
-	e->wipes.owed = m->all || m->any ? 0 : min_t(s64, m->us, 0);
-}
-
-void dcd_moment_data(struct dcd_moment *m)
-{
-	m->us += m->us_each;
-	m->smalls += SMALLS_EACH;
-}
-
-void dcd_zeroes_learn(struct dcd_engine *e, u32 loads, u64 us, u64 wiping)
-{
-	struct dcd_wipes *w = &e->wipes;
-	u32 each = min_t(u64, div_u64(us, max(loads, 1U)), US_MOST);
-	u32 share = min_t(u64, div64_u64(wiping * 100, max(us, 1ULL)), SHARE_MOST);
-
-	if (!loads)
-		return;
-	w->load_us = w->load_us ? (7 * w->load_us + each) / 8 : each;
-	WRITE_ONCE(w->took, (7 * w->took + share) / 8);
-}
-
-u64 dcd_with_zeroes(const struct dcd_engine *e, u64 us)
-{
-	unsigned int share = share_of(e);
-
-	if (share)
-		share = max(share, READ_ONCE(e->wipes.took));
-	return us + div_u64(us * share, 100);
-}
-
-/* Only where an entry in NVRAM counts for whoever starts then, and they needn't be gone. */
-static bool stay_past_log(const struct dcd_engine *e)
-{
-	return e->keeps && !dcd_is_leaving(e) && !READ_ONCE(e->ending) && !test_knob(zeroes_past);
-}
-
-static enum dcd_wiping past_log(const struct dcd_engine *e)
-{
-	if (!stay_past_log(e))
-		return DCD_WIPE_ALL;
-	return READ_ONCE(e->data_failing) || 2 * READ_ONCE(e->nidle) > READ_ONCE(e->nslots) ?
-	       DCD_WIPE_SOME : DCD_WIPE_NONE;
-}
-
-enum dcd_wiping dcd_zeroes_now(struct dcd_engine *e, bool urgent)
-{
-	if (e->wipes.no_room)
-		return DCD_WIPE_ALL;
-	if (e->sweep.past_log)
-		return past_log(e);
-	if (READ_ONCE(e->data_failing) || test_knob(zero_in_turn) || !urgent)
-		return DCD_WIPE_ALL;
-	/* The data disk can do it quickly, or it is they that the index, or the log, is full of. */
-	if (dcd_discards(e) || !dcd_ring_pressed(e) || dcd_ring_of_zeroes(e))
-		return DCD_WIPE_SOME;
-	return DCD_WIPE_NONE;
-}
-
-/* One more that takes so long; what is begun is done. */
-static bool has_time(struct dcd_moment *m, u64 us)
-{
-	if (m->all)
-		return true;
-	if (m->us <= 0)
-		return false;
-	m->us -= us;
-	return true;
-}
-
-/* It is as quick as a load of data. */
-static bool fills(const struct dcd_engine *e, struct dcd_moment *m)
-{
-	if (!m->all && !m->smalls)
-		return has_time(m, max(e->wipes.load_us, US_LEAST));
-	m->smalls -= !m->all;
-	return true;
-}
 
 /* No more than that: a disk that can't any more gets it written, as any zeroes. */
 static int zero_out(struct dcd_engine *e, sector_t first, sector_t last)
@@ -431,7 +235,7 @@ enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u6
 	piece = min(piece, discard ? dcd_stuck_left(e) : div_u64(dcd_stuck_left(e), ZEROINGS));
 	piece = max(piece - behind(piece, granule, 0), granule);
 	over = behind(p->sector, granule, first);
-	wipes = m->any || m->all || end - p->sector < short_one(e);
+	wipes = m->any || m->all || end - p->sector < dcd_moment_short(e);
 	if (!discard && granule > dcd_stuck_most(e))
 		over = granule;
 	else if (over)	/* to the next boundary, or all of it */
@@ -439,13 +243,13 @@ enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u6
 	else if (end - p->sector >= granule)
 		end -= behind(end, granule, first);
 	small = over || end - p->sector < granule;
-	if ((small && fills(e, m)) ||
+	if ((small && dcd_moment_fills(e, m)) ||
 	    (rest && (e->wipes.no_room || (e->sweep.past_log && m->all)))) {
 		p->last = end - 1;
 		cut(p, dcd_fill_most(e));
 		return DCD_LOAD_FILL;
 	}
-	if (!small && !rest && wipes && has_time(m, e->wipes.us ?: MOMENT_US)) {
+	if (!small && !rest && wipes && dcd_moment_has(m, e->wipes.us ?: DCD_MOMENT_US)) {
 		p->last = end - 1;
 		cut(p, piece);
 		return discard ? DCD_LOAD_DISCARD : DCD_LOAD_WIPE;

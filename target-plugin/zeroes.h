@@ -14,16 +14,7 @@
  *   write zeroes as it writes anything else, and it isn't they themselves that fill the log;
  * - if it can do better, as many as it does in a moment are wiped, the rest logged again.
  *
- * So the tail never waits for zeroes. But each piece of them is a range of the index and an entry
- * that is logged again in each turn, so there mustn't be any number: when there are many, more
- * zeroes wait at the intake, and no write does; and the nearer that is, the more of its time the
- * destager has for the shortest of them, up to a fifth. A write into the middle of a piece makes
- * two of it: when there are more than zeroes alone may be, writes are paced by that, too (pace.h).
- *
- * Past a dead log no slot of NVRAM is free before a round is over. So an NVRAM that keeps its
- * content has zeroes logged again there, as what is lost has to be (lost.h), in a quarter of the
- * places that it has for entries; what is more is wiped in the round. Of the rest as many are wiped
- * as there is time for while half of the slots are free.
+ * So the tail never waits for zeroes. How long they may take is moment.h's.
  *
  * A worker wipes. When a wipe doesn't return within a moment it isn't waited for: it may still
  * come over whatever is written to its range, so that range is held (stuck.h), and what is there
@@ -51,6 +42,7 @@
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
+#include "moment.h"
 #include "pace.h"
 
 struct dcd_engine;
@@ -116,56 +108,13 @@ struct dcd_wipes {
 	struct work_struct work;
 };
 
-/* How much may be wiped now. */
-enum dcd_wiping {
-	DCD_WIPE_NONE,
-	DCD_WIPE_SOME,		/* for a moment, each batch */
-	DCD_WIPE_ALL,
-};
-
-/*
- * What zeroes may have of one batch: @all that they need, or wipes of @any for @us, as it has more
- * for each load of data (@us_each), and so many @smalls, parts of granules. @ends: when that time
- * is over the next batch begins.
- */
-struct dcd_moment {
-	bool all, any, ends;
-	s64 us;
-	u64 us_each;
-	unsigned int smalls;
-};
-
 void dcd_wipes_init(struct dcd_engine *e);
-/*
- * Only while nobody needs the log (@urgent) they have all the time that they take. Those that can't
- * be logged again have to go to the data disk, whoever waits. The destager's.
- */
-enum dcd_wiping dcd_zeroes_now(struct dcd_engine *e, bool urgent);
-/* Past the log, so many pieces: from round to round they are in old and in new slots. */
-u64 dcd_zeroes_past_most(const struct dcd_engine *e);
-struct dcd_moment dcd_zeroes_moment(const struct dcd_engine *e, enum dcd_wiping wiping);
-/* One load of data is in it. _over: what it took too much is the next one's. */
-void dcd_moment_data(struct dcd_moment *m);
-void dcd_moment_over(struct dcd_engine *e, const struct dcd_moment *m);
-/* So many of them took @us, and wipes @wiping more. */
-void dcd_zeroes_learn(struct dcd_engine *e, u32 loads, u64 us, u64 wiping);
-/* What takes @us for data takes so long with the wipes beside them, while the log is needed. */
-u64 dcd_with_zeroes(const struct dcd_engine *e, u64 us);
 /*
  * What to do with the first part of @p, a range of zeroes; @p becomes that part. @m is what is left
  * for it. @oldest: the segment that some of it is in.
  */
 enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u64 oldest,
 				   struct dcd_moment *m);
-/*
- * Any context. Are there so many pieces that the destager has to be at them, and that more zeroes
- * wait until some are gone (@urgent: though they have waited for long)? Or, as they hold up that
- * the log is left, until none are. How full that is, of which
- * writes may have the last part.
- */
-bool dcd_zeroes_crowd(const struct dcd_engine *e);
-bool dcd_zeroes_wait(const struct dcd_engine *e, bool urgent);
-struct dcd_level dcd_zeroes_level(const struct dcd_engine *e);
 /* So many sectors are filled with one write: what can be held has room for several. */
 sector_t dcd_fill_most(const struct dcd_engine *e);
 /*

@@ -176,12 +176,12 @@ def test_an_open_can_take_long_or_lose(part: str, knob: str, says: str) -> None:
 
 @pytest.mark.parametrize(
     "part",
-    ["cut", "low", "hung", "trim", "load", "leave", "dawdles", "absent", "stream", "dead", "fails",
-     "quits"],
+    ["cut", "low", "hung", "trim", "load", "split", "leave", "dawdles", "absent", "stream", "dead",
+     "fails", "quits"],
 )
 def test_zeroes_in_many_pieces(part: str) -> None:
     crowd = knobs("dcd", "zeroes_crowd") if part == "hung" else ()
-    run = lab("dcd_pieces.py", part, options=("--sim-timeout", "600", *crowd))
+    run = lab("dcd_pieces.py", part, options=("--mem", "3G", "--sim-timeout", "600", *crowd))
     assert run.rc == 0, run.text
 
 
@@ -192,6 +192,7 @@ def test_zeroes_in_many_pieces(part: str) -> None:
         ("zeroes_crowd", "trim", "the writes beside it are held up"),
         ("zeroes_hold", "load", "a write behind it took"),
         ("leave_zeroes", "leave", "a write beside it took"),
+        ("moment_each", "split", "large writes, the longest"),
         ("leave_never zeroes_into_leave", "stream", "in vain for"),
         ("leave_late", "dawdles", "a write beside it took"),
         ("leave_late", "absent", "a write beside it took"),
@@ -203,5 +204,6 @@ def test_zeroes_in_many_pieces(part: str) -> None:
     ],
 )
 def test_zeroes_can_fill_the_log(knob: str, part: str, says: str) -> None:
-    run = lab("dcd_pieces.py", part, options=("--sim-timeout", "600", *knobs("dcd", knob)))
+    options = ("--mem", "3G", "--sim-timeout", "600", *knobs("dcd", knob))
+    run = lab("dcd_pieces.py", part, options=options)
     assert run.rc == 1 and says in run.stderr, run.text

@@ -7,6 +7,7 @@
     hung    a discard hangs: nor is it then (with dcd.test_zeroes_crowd=1, or they would wait)
     trim    by four at a time, on a data disk that takes 20 ms for each: writes go on
     load    then there is an ordinary load: writes go on
+    split   all is zeroed, random writes split that, and large ones come then: those go on
     leave   one large piece, and the log is left: writes go on
     dawdles the same, and the data disk takes 400 ms for anything, for a second: writes go on
     absent  the same, and the data disk fails for some seconds
@@ -27,7 +28,7 @@ from locklab import base, blk, fio
 
 PIECES = {
     "cut": 20000, "low": 20, "hung": 40000, "trim": 20000, "load": 2000, "fails": 400,
-    **dict.fromkeys(("leave", "dawdles", "absent", "stream", "quits", "dead"), 2),
+    **dict.fromkeys(("split", "leave", "dawdles", "absent", "stream", "quits", "dead"), 2),
 }  # fmt: skip
 TRIMMERS = 4
 
@@ -144,6 +145,22 @@ def load() -> None:
         print(f"  {fio.line(got)}", flush=True)
         longest = got["write"]["clat_ns"]["max"] / 1e9
         base.expect(longest < 1, f"a write behind it took {longest:.2f} s")
+    box.away()
+
+
+def split() -> None:
+    box = small_log(33, data_mib=4096, data_model="spindle", unmaps=False,
+                    data_options={"write_cache": "off", "spread": "on"})  # fmt: skip
+    with box.disk() as disk:
+        for at in range(0, disk.sectors, 65536):
+            disk.zero(at, 65536 - 256)
+        told = {"time_based": 1, "runtime": 60}
+        (small,) = fio.run(disk.node, {"rw": "randwrite", "iodepth": 16, "bs": "4k", **told})
+        told["runtime"] = 30
+        (large,) = fio.run(disk.node, {"rw": "write", "iodepth": 32, "bs": "1m", **told})
+        print(f"  {fio.line(small)}\n  {fio.line(large)}", flush=True)
+        longest, n = large["write"]["clat_ns"]["max"] / 1e9, large["write"]["total_ios"]
+        base.expect(longest < 12 and n > 500, f"{n} large writes, the longest {longest:.1f} s")
     box.away()
 
 
@@ -265,5 +282,6 @@ def leaves() -> None:
 of_zeroes = dict.fromkeys(("cut", "low"), zeroed)
 of_leaves = dict.fromkeys(("leave", "dawdles", "absent", "stream", "quits"), leaves)
 of_deaths = dict.fromkeys(("dead", "fails"), dies)
-{"hung": hung, "trim": trim, "load": load, **of_zeroes, **of_leaves, **of_deaths}[part]()
+{"hung": hung, "trim": trim, "load": load, "split": split,
+ **of_zeroes, **of_leaves, **of_deaths}[part]()  # fmt: skip
 base.step("done")
