@@ -521,6 +521,7 @@ static void was_written(struct dcd_engine *e, struct dcd_batch *b, unsigned int 
 			b->written += sectors_of(l);
 			continue;
 		}
+		e->wipes.all += sectors_of(l);
 		dcd_count(e, DCD_N_FILLED_SECTORS, sectors_of(l));
 	}
 }
@@ -539,8 +540,10 @@ static void wipe(struct dcd_engine *e, struct dcd_batch *b, struct dcd_load *l)
 	l->there = !l->error;
 	b->wiping = ktime_add(b->wiping, ktime_sub(ktime_get(), began));
 	trace_dcd_destage(e, l->place.sector, sectors_of(l), l->error);
-	if (l->there)
+	if (l->there) {
+		e->wipes.all += sectors_of(l);
 		dcd_count(e, DCD_N_WIPED_SECTORS, sectors_of(l));
+	}
 }
 
 static int write_all(struct dcd_engine *e, struct dcd_batch *b, struct dcd_batch *ahead,

@@ -239,7 +239,6 @@ struct dcd_engine {
 	bool log_dead;			/* a write to it failed; see above */
 	enum dcd_leaving leaving;	/* leave.h */
 	u64 leave_at, leave_left, leave_tries;	/* the head when this last began; leave.c */
-	u64 leave_zeroes;		/* sectors of zeroes then */
 	bool log_behind;		/* all is on the data disk, and the log doesn't know */
 	u64 bypassed;			/* of segments below it some may be only on the data disk */
 	u64 log_tried;			/* nor did the log ever get any from it on; who commits */

@@ -13,13 +13,14 @@
 #define LISTED		64		/* ranges in the kernel's log; the rest is a number */
 #define RETRY_NOMEM	(HZ / 50)
 #define LITTLE		4		/* segments: the rest is done without the log */
-#define OF_ZEROES	256		/* such a part of them has to go */
-#define TURNS		64		/* in so many; else they aren't waited for any more */
+#define LITTLE_PIECES	8U		/* likewise of zeroes, with so many sectors */
+#define LITTLE_SECTORS	((8ULL << 20) >> SECTOR_SHIFT)
+#define TURNS		64		/* without a wipe: zeroes aren't waited for any more */
 #define TRIES		8		/* to have less than ever, before that, too */
 
 TEST_KNOB(bool, leave_all_at_once, "what came while the log that is left was emptied is left to its end");
 TEST_KNOB(bool, leave_zeroes, "zeroes in a log that is left are wiped when nothing goes there any more");
-TEST_KNOB(bool, leave_never, "zeroes in a log that is left are waited for, however many more come");
+TEST_KNOB(bool, leave_never, "a log isn't left while any zeroes are in it");
 TEST_KNOB(bool, leave_late, "a data disk that is late, or fails, is a reason to leave the log at once");
 TEST_KNOB(bool, no_marks, "the log and the NVRAM that are left aren't marked");
 TEST_KNOB(bool, leave_hasty, "what the log that is left doesn't give just now is lost");
@@ -72,7 +73,6 @@ static bool go(struct dcd_engine *e, enum dcd_leaving from, enum dcd_leaving to)
 		e->leave_at = e->head;
 		e->leave_left = e->head - e->tail;
 		e->leave_tries = 0;
-		e->leave_zeroes = READ_ONCE(e->zero_sectors);
 		e->wipes.turns = 0;
 	}
 	spin_unlock(&e->lock);
@@ -130,22 +130,21 @@ static bool zeroes_stay(const struct dcd_engine *e)
 
 /*
  * Once the log is left all zeroes are wiped in one round, which holds writes up: so that is done
- * before, as long as they get less, though others come. What is logged again meanwhile is passed in
- * another turn.
+ * before, but for what takes no time, as long as it goes on at all. What is logged again meanwhile
+ * is passed in another turn.
  */
 static bool zeroes_go(struct dcd_engine *e)
 {
 	struct dcd_wipes *w = &e->wipes;
-	u64 left = READ_ONCE(e->zero_sectors);
+	bool little = READ_ONCE(e->zeroes) <= LITTLE_PIECES &&
+		      READ_ONCE(e->zero_sectors) <= LITTLE_SECTORS;
 
-	lockdep_assert_held(&e->lock);
-	if (!left || test_knob(leave_zeroes))
+	if (!READ_ONCE(e->zeroes) || (little && !test_knob(leave_never)) ||
+	    test_knob(leave_zeroes))
 		return false;
-	if (left < e->leave_zeroes - e->leave_zeroes / OF_ZEROES) {
-		e->leave_zeroes = left;
-		w->turns = 0;
-	}
-	return w->turns++ < TURNS || test_knob(leave_never);
+	w->turns = w->all == w->all_then ? w->turns + 1 : 0;
+	w->all_then = w->all;
+	return w->turns < TURNS;
 }
 
 /*

@@ -442,6 +442,7 @@ void dcd_wipes_look(struct dcd_engine *e, const struct dcd_mark *now)
 			    e->data.bdev, name_of(w->kind));
 	good = w->done - w->first - bad_sectors(w);
 	if (good && dcd_late_lasts(e, w->flushes_failed) && !dcd_destage_flush(e)) {
+		w->all += good;
 		dcd_count(e, DCD_N_WIPED_SECTORS, good);
 		if (w->kind == DCD_LOAD_DISCARD)
 			dcd_count(e, DCD_N_DISCARDED_SECTORS, good);

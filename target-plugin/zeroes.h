@@ -68,7 +68,7 @@ struct dcd_wiped_part {
  * The destager's. @piece: sectors of a wipe, so that it takes a moment; @us: what one of
  * those takes; @load_us: what a load of data does. @speed: pieces that it gets rid of, under @lock.
  * @took, @owed: what wipes took beside data of late, and too much in the last batch (us, negative).
- * @turns: so many since zeroes have got less, of a log that is left (leave.c).
+ * @all: sectors that were wiped or filled so far, and @all_then, @turns turns ago (leave.c).
  * @no_room: of this turn no more can be logged again. @again: so many ranges were,
  * in this round past the log. @no_discard: the data
  * disk has refused it. @undiscarded: so many in a row have failed otherwise, on a disk that can be
@@ -86,6 +86,7 @@ struct dcd_wipes {
 	u32 took;	/* percent of what data took */
 	struct dcd_speed speed;
 	s64 owed;
+	u64 all, all_then;
 	unsigned int turns;
 	bool no_room;
 	u64 again;

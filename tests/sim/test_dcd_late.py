@@ -193,7 +193,7 @@ def test_zeroes_in_many_pieces(part: str) -> None:
         ("zeroes_hold", "load", "a write behind it took"),
         ("leave_zeroes", "leave", "a write beside it took"),
         ("moment_each", "split", "large writes, the longest"),
-        ("leave_never zeroes_into_leave", "stream", "in vain for"),
+        ("zeroes_into_leave leave_never", "stream", "in vain for"),
         ("leave_late", "dawdles", "a write beside it took"),
         ("leave_late", "absent", "a write beside it took"),
         ("zeroes_past", "dead", "a write beside it took"),

@@ -168,7 +168,7 @@ def test_on_this_host_alone(scenario: str, kernel: str) -> None:
         ("lan", "spindle", 40_000),
         ("wan", "ram", 320),
         ("wan", "spindle", 320),
-        ("outsourcing-200", "ram", 300),
+        pytest.param("outsourcing-200", "ram", 300, marks=pytest.mark.long),
         ("none", "spindle", 40_000),
     ],
 )

@@ -11,7 +11,7 @@
     leave   one large piece, and the log is left: writes go on
     dawdles the same, and the data disk takes 400 ms for anything, for a second: writes go on
     absent  the same, and the data disk fails for some seconds
-    stream  likewise, and somebody zeroes a MiB each 50 ms: it is left all the same
+    stream  likewise, and four zero a MiB each 50 ms: it is left all the same
     dead    the log fails, with one large piece in it: writes go on, zeroes are there behind a cut
     fails   the log fails, with discards in it that take 20 ms each: likewise
     quits   the same, and the log is left: writes go on
@@ -236,9 +236,9 @@ def dies() -> None:
     box.away()
 
 
-def zeroings(node: str, ended: threading.Event) -> None:
+def zeroings(node: str, first: int, ended: threading.Event) -> None:
     with blk.Disk(node) as disk:
-        for n in itertools.count():
+        for n in itertools.count(first, TRIMMERS):
             if ended.wait(0.05):
                 return
             disk.zero(n * 7919 * 2048 % (disk.sectors // 2) // 128 * 128, 2048)
@@ -250,10 +250,11 @@ def leaves() -> None:
         size = size_of(disk)
         base.step(f"{size >> 11} MiB of zeroes, and the log is left")
         disk.zero(0, size - 128)
-        others, ended = None, threading.Event()
-        if part == "stream":
-            others = threading.Thread(target=zeroings, args=(disk.node, ended))
-            others.start()
+        ended = threading.Event()
+        others = [threading.Thread(target=zeroings, args=(disk.node, n, ended))
+                  for n in range(TRIMMERS if part == "stream" else 0)]  # fmt: skip
+        for other in others:
+            other.start()
         with beside(disk, size):
             if part == "quits":
                 box.log.fail_writes()
@@ -272,8 +273,8 @@ def leaves() -> None:
                 box.says("log LEFT", "the log to be left", 300)
             finally:
                 ended.set()
-                if others:
-                    others.join()
+                for other in others:
+                    other.join()
         base.expect(not any(disk.read(2048, 2048)), "what was zeroed")
     box.away()
 
