@@ -11,7 +11,7 @@
  *   ASKED  by the admin. If the log works it is used until what it had then is on the data disk, so
  *	    that writes have its room meanwhile; then until what came meanwhile is, and so on: they
  *	    are paced so that this gets less each time, until little is left, or it doesn't get
- *	    less; and until zeroes are wiped, or no more are
+ *	    less; and until zeroes are wiped but for a few, or no more are: others wait meanwhile
  *   ENDS   unless an NVRAM keeps its content: nobody gets a place any more, and what was
  *	    acknowledged gets to the log, if that works
  *   BEGUN  nothing goes to the log any more. The destager goes round once, as past a dead one. What
