@@ -5,6 +5,7 @@
 #include "lockstep-test.h"
 
 #define CROWD_US	15000
+#define DATA_LAST	HZ		/* so long ago they count as going on */
 #define US_LEAST	100U
 #define US_MOST		(1000 * 1000U)	/* of a load, whatever was measured */
 #define SMALLS		4		/* parts of granules in a batch without data, */
@@ -102,10 +103,17 @@ static bool too_many(const struct dcd_engine *e)
 	return 2 * READ_ONCE(e->zeroes) > 3 * most_pieces(e) && !test_knob(moment_each);
 }
 
+/* Is the destager at data, too? Else it is zeroes alone that the ring is tight by. */
+static bool has_data(const struct dcd_engine *e)
+{
+	return time_before(jiffies, e->wipes.data_at + DATA_LAST);
+}
+
 struct dcd_moment dcd_zeroes_moment(struct dcd_engine *e, enum dcd_wiping wiping)
 {
 	bool some = wiping == DCD_WIPE_SOME, leaves = dcd_leave_paces(e);
-	bool tight = some && dcd_ring_tight(e) && !too_many(e) && !test_knob(moment_each);
+	bool tight = some && has_data(e) && dcd_ring_tight(e) && !too_many(e) &&
+		     !test_knob(moment_each);
 	struct dcd_moment m = {
 		.all = wiping == DCD_WIPE_ALL,
 		.any = (some && !too_many(e)) || leaves,
@@ -144,6 +152,7 @@ void dcd_zeroes_learn(struct dcd_engine *e, u32 loads, u64 us, u64 wiping)
 
 	if (!loads)
 		return;
+	w->data_at = jiffies;
 	w->load_us = w->load_us ? (7 * w->load_us + each) / 8 : each;
 	WRITE_ONCE(w->took, (7 * w->took + share) / 8);
 }

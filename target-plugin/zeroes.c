@@ -146,6 +146,7 @@ void dcd_wipes_init(struct dcd_engine *e)
 	e->wipes.piece = PIECE_FIRST;
 	e->wipes.failed_until = jiffies;
 	e->wipes.zeroing_until = jiffies;
+	e->wipes.data_at = jiffies - HZ;
 	e->wipes.to_zeroes = bdev_max_discard_sectors(e->data.bdev) &&
 			     bdev_write_zeroes_sectors(e->data.bdev);
 	INIT_WORK(&e->wipes.work, wipe_work);

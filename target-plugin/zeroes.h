@@ -66,7 +66,8 @@ struct dcd_wiped_part {
 
 /*
  * The destager's. @piece: sectors of a wipe, so that it takes a moment; @us: what one of
- * those takes; @load_us: what a load of data does. @speed: pieces that it gets rid of, under @lock.
+ * those takes; @load_us: what a load of data does, of which
+ * there were some at @data_at. @speed: pieces that it gets rid of, under @lock.
  * @took, @owed: what wipes took beside data of late, and too much in the last batch (us, negative).
  * @all: sectors that were wiped or filled so far, and @all_then, @turns turns ago (leave.c).
  * @no_room: of this turn no more can be logged again. @again: so many ranges were,
@@ -83,6 +84,7 @@ struct dcd_wipes {
 	u64 piece;
 	u64 us;
 	u32 load_us;
+	unsigned long data_at;	/* jiffies */
 	u32 took;	/* percent of what data took */
 	struct dcd_speed speed;
 	s64 owed;
