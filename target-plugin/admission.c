@@ -256,34 +256,35 @@ bool dcd_pressed(struct dcd_engine *e)
 	return dcd_level_above(&ring, ring.low);
 }
 
-bool dcd_ring_pressed(struct dcd_engine *e)
+static struct dcd_level ring_now(struct dcd_engine *e)
 {
 	struct dcd_level ring;
 
 	spin_lock(&e->lock);
 	ring = ring_level(e);
 	spin_unlock(&e->lock);
+	return ring;
+}
+
+bool dcd_ring_pressed(struct dcd_engine *e)
+{
+	struct dcd_level ring = ring_now(e);
+
 	return dcd_level_above(&ring, ring.low);
 }
 
 bool dcd_ring_tight(struct dcd_engine *e)
 {
-	struct dcd_level ring;
+	struct dcd_level ring = ring_now(e);
 
-	spin_lock(&e->lock);
-	ring = ring_level(e);
-	spin_unlock(&e->lock);
 	return dcd_level_above(&ring, ring.high);
 }
 
 /* However tightly they are packed. */
 bool dcd_ring_of_zeroes(struct dcd_engine *e)
 {
-	struct dcd_level ring;
+	struct dcd_level ring = ring_now(e);
 
-	spin_lock(&e->lock);
-	ring = ring_level(e);
-	spin_unlock(&e->lock);
 	ring.used = DIV_ROUND_UP(READ_ONCE(e->zeroes), dcd_table_places(e));
 	return dcd_level_above(&ring, ring.low / 2) && !test_knob(zeroes_stay);
 }

@@ -66,14 +66,14 @@ struct dcd_wiped_part {
 
 /*
  * The destager's. @piece: sectors of a wipe, so that it takes a moment; @us: what one of
- * those takes; @load_us: what a load of data does, of which
- * there were some at @data_at. @speed: pieces that it gets rid of, under @lock.
+ * those takes; @load_us: what a load of data does, of which there were some at @data_at.
+ * @speed: pieces that it gets rid of, under @lock.
  * @took, @owed: what wipes took beside data of late, and too much in the last batch (us, negative).
  * @all: sectors that were wiped or filled so far, and @all_then, @turns turns ago (leave.c).
- * @no_room: of this turn no more can be logged again. @again: so many ranges were,
- * in this round past the log. @no_discard: the data
- * disk has refused it. @undiscarded: so many in a row have failed otherwise, on a disk that can be
- * written there. @to_zeroes: how it is done, as it was at the opening, when the LUN was told.
+ * @no_room: of this turn no more can be logged again. @again: so many ranges were, in this round
+ * past the log. @no_discard: the data disk has refused it. @undiscarded: so many in a row have
+ * failed otherwise, on a disk that can be written there. @to_zeroes: how it is done, as it was at
+ * the opening, when the LUN was told.
  * @hangs: nobody waits any more for the wipe of @first to @last, of @kind, that @work does,
  * since @since (jiffies). @rests: after one that took long there is no DCD_LOAD_WIPE yet.
  * @flushes_failed: as it was when that was begun (late.h).

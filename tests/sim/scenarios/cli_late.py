@@ -204,14 +204,22 @@ def bare() -> None:
     base.until(lambda: site.has("old"), "the old write over the newer one")
 
 
+class San:
+    """A LUN that answers in 20 ms, for several volumes."""
+
+    def __init__(self) -> None:
+        self._wire = wire.Wire("lan")
+        self._below = Leg("san", mib=64)
+        self._below.slow(20)
+        self._target = lio.Target(lio.iblock("leg", self._below.node))
+        self._session = iscsi.Session()
+        self.lun = self._session.login()
+
+
 def together() -> None:
     base.step("two mirrors whose local legs are volumes of one LUN are started at once")
-    line = wire.Wire("lan")
-    below = Leg("san", mib=64)
-    below.slow(20)
-    target = lio.Target(lio.iblock("leg", below.node))
-    session = iscsi.Session()
-    lun = session.login()
+    san = San()
+    lun = san.lun
     depth = Path("/sys/block", Path(lun).name, "device/queue_depth")
     before = depth.read_text()
     other = dm.create("vg0-var", f"0 16384 linear {lun} 65536")
@@ -258,17 +266,13 @@ def together() -> None:
     for writer in writers:
         writer.result()
     good("stop", "m0")
-    del line, target
+    del san
 
 
 def busy() -> None:
     base.step("another volume of the local leg's LUN is in use while the mirror is started again")
-    line = wire.Wire("lan")
-    below = Leg("san", mib=64)
-    below.slow(20)
-    target = lio.Target(lio.iblock("leg", below.node))
-    session = iscsi.Session()
-    lun = session.login()
+    san = San()
+    lun = san.lun
     other = dm.create("vg0-var", f"0 65536 linear {lun} 0")
     volume = dm.create("vg0-db", f"0 32768 linear {lun} 65536")
     remote = Leg("lremote", mib=16)
@@ -296,7 +300,7 @@ def busy() -> None:
     depth = Path("/sys/block", Path(lun).name, "device/queue_depth").read_text().strip()
     base.expect(int(depth) > 1, "the LUN has its queue again")
     good("stop", "m")
-    del line, target
+    del san
 
 
 PARTS: dict[str, Callable[[], None]] = {
