@@ -247,8 +247,8 @@ struct dcd_nvram_header {
  * Written in turn to both copies, so a power cut tears one at most; the higher @newest counts.
  * They are no more than DCD_ENDS_APART entries apart, or one batch. Whoever opens an NVRAM writes
  * those that aren't right, so there is no blank one beside one that names an entry.
- * Where neither is valid nothing is known: an NVRAM that was formatted and never used, or
- * by a program that wrote none.
+ * Where both are blank nothing was ever written there: an NVRAM that was formatted and never used,
+ * or an older copy, of that time, if the log or the superblock knows of an entry.
  */
 struct dcd_nvram_end {
 	__le64 magic;

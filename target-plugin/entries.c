@@ -62,7 +62,6 @@
 #define RETRY_NOMEM	(HZ / 50)
 
 TEST_KNOB(bool, ack_early, "acknowledge a write before it is persistent; set it at load time");
-TEST_KNOB(bool, no_end, "don't write down in NVRAM which entry is the newest");
 TEST_KNOB(bool, keep_void, "what NVRAM can't keep is taken for kept");
 TEST_KNOB(uint, fill_us,
 	  "writers stop for up to so many microseconds when they fill a place or have published");
@@ -394,7 +393,7 @@ static unsigned int persist_some(struct dcd_engine *e, u64 first, unsigned int n
 		return n;
 	e->persisted = persist_until(e, from, first + n);
 	/* Without it nobody could tell the newest entry that was damaged from one that is torn. */
-	if (e->persisted > from && e->keeps && !dcd_acks_early() && !test_knob(no_end))
+	if (e->persisted > from && e->keeps && !dcd_acks_early())
 		dcd_end_write(e, e->persisted - 1);
 	if (e->persisted == first + n)
 		return n;

@@ -272,8 +272,11 @@ static void slots_end(struct dcd_plan *p, u64 next, const struct dcd_slot_scan *
 	}
 	p->most = max(most, p->known);
 	p->last = next - 1;
-	/* Nothing gets to the log of which the end record hasn't been written before. */
-	if (p->ends && !p->end_bad && p->ends < p->newest) {
+	/*
+	 * Nothing gets to the log, or to the data disk, before an end record names it. So blank
+	 * records (@ends is 0) are those of an NVRAM of before the first write.
+	 */
+	if (p->g->nvram && !p->end_bad && p->ends < p->newest) {
 		refuse(p, DCD_REFUSE_OLD, p->ends, p->newest);
 		return;
 	}

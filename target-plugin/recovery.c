@@ -252,8 +252,10 @@ static int find_out(struct dcd_engine *e, struct recovery *c)
 	dcd_plan_begin(&c->plan, &c->geometry, &e->super, &e->header, e->end_known);
 	c->plan.end_bad = e->end_bad;
 	c->plan.strict = dcd_lost_stays();
-	if (test_knob(trust_end))
+	if (test_knob(trust_end)) {
 		c->plan.known = 0;
+		c->plan.ends = U64_MAX;
+	}
 	while (!r && c->plan.want < DCD_WANT_NVRAM) {
 		switch (c->plan.want) {
 		case DCD_WANT_SEGMENT:

@@ -18,6 +18,7 @@ TEST_KNOB(bool, grows_beside, "the data disk's size is changed while the superbl
 TEST_KNOB(bool, one_header, "slots are used again by what one copy of the NVRAM header says");
 TEST_KNOB(bool, nvram_apart, "an NVRAM of an earlier time than its log is believed");
 TEST_KNOB(bool, passed_unseen, "what went past a dead log has no witness in the NVRAM's header");
+TEST_KNOB(bool, no_end, "no end record in NVRAM is right, so none says which entry is the newest");
 TEST_KNOB(bool, any_end, "end records that are damaged are as if they had never been written");
 
 void dcd_geometry_of(const struct dcd_engine *e, struct dcd_geometry *g)
@@ -481,7 +482,7 @@ static void write_end(struct dcd_engine *e, u64 newest)
 
 	e->end_copy = !e->end_copy;
 	/* Its checksum is made here: a load from a bad line of NVRAM would be a machine check. */
-	dcd_end_make(&end, e->epoch, newest);
+	dcd_end_make(&end, e->epoch ^ test_knob(no_end), newest);
 	memcpy(e->nv->base + at, &end, sizeof(end));
 	e->nv->type->persist(e->nv, at, sizeof(end));
 }

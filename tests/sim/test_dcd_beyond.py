@@ -77,9 +77,12 @@ def test_what_loses_a_leg_is_found_by_lives(knob: str, says: str) -> None:
     assert run.rc == 1 and says in run.stderr, run.text
 
 
-@pytest.mark.parametrize(("kernel", "lives"), [("plain", 14), ("checked", 2)])
-def test_lives_of_a_dcd_whose_devices_are_exchanged(kernel: str, lives: int) -> None:
-    run = lab("dcd_exchanged.py", str(lives), "1", kernel=kernel, options=LIVES)
+# 520: the NVRAM is as it was before the first write.
+@pytest.mark.parametrize(
+    ("kernel", "lives", "first"), [("plain", 14, 1), ("plain", 1, 520), ("checked", 2, 1)]
+)
+def test_lives_of_a_dcd_whose_devices_are_exchanged(kernel: str, lives: int, first: int) -> None:
+    run = lab("dcd_exchanged.py", str(lives), str(first), kernel=kernel, options=LIVES)
     assert run.rc == 0, run.text
 
 

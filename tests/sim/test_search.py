@@ -340,7 +340,7 @@ def test_a_mend_that_is_switched_off_is_found(knob: str, only: str, found: str) 
         ("keep_bad_slots", 1, "poison", "in vain for: a bad slot to be retired"),
         ("keep_void", 1, "slot_fails", "No data available"),
         ("any_nvram", 1, "forgets", "an NVRAM that may forget is taken"),
-        ("no_end", 1, "newest_damaged", "holds version"),
+        ("no_end", 1, "newest_damaged", "dcd check"),
         ("trust_end", 1, "older_damaged", "holds version"),
     ],
 )

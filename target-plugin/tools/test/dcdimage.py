@@ -136,10 +136,16 @@ class Images:
         self.nvram[at : at + len(raw)] = raw
 
     def end(self, newest: int) -> None:
-        """The NVRAM's end records say this; 0: nothing, as an older program left it."""
+        """The NVRAM's end records say this; 0: nothing, as before the first write."""
         assert self.nvram is not None
         for at, entry in ((1024, newest - 1), (3072, newest)):
             self.nvram[at : at + 64] = nvram_end(entry) if newest else bytes(64)
+
+    def damage_ends(self) -> None:
+        """Both end records are damaged, so they say nothing."""
+        assert self.nvram is not None
+        for at in (1024, 3072):
+            self.nvram[at + 8] ^= 1
 
     def move(self, *blocks: tuple[int, int]) -> None:
         """Of these segments such a block is in a spare; garbage is where it was."""

@@ -33,7 +33,7 @@ def saved(images: Images, folder: Path) -> list[str]:
 
 
 # Entries that are lost at most because they look torn. With an end record: none. Without NVRAM,
-# and nothing being written: the last segment. Without an end record: what was in one table.
+# and nothing being written: the last segment. Without a right end record: what was in one table.
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("cases", [8000, pytest.param(1_000_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("kind", "batches", "most"), [
@@ -51,8 +51,8 @@ def test_damage(damage: Path, tmp_path: Path, kind: str, batches: bool, most: in
     if kind == "at rest":  # nothing was being written behind the last segment
         images.put(FIRST_SEGMENT + len(whole), bytes(4096))
     if kind == "no end":
-        images.end(0)
-        before.end(0)
+        images.damage_ends()
+        before.damage_ends()
     words = [*saved(images, tmp_path / "now"), *saved(before, tmp_path / "before")]
     (tmp_path / "states").write_bytes(b"".join(images.states))
     words += [str(tmp_path / "now/data"), str(tmp_path / "states")]

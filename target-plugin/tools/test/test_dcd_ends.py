@@ -85,13 +85,23 @@ def test_more_is_there_than_one_publishes(dcd: Path, tmp_path: Path) -> None:
     assert run(dcd, "check", *words).code == 0
 
 
-def test_never_written(dcd: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("applied", [False, True])
+def test_of_before_the_first_write(dcd: Path, tmp_path: Path, applied: bool) -> None:
+    """Blank records, though the log, or its superblock alone, has entries: an older copy."""
     images = after_a_cut(True)
+    if applied:
+        assert run(dcd, "recover", *images.save(tmp_path)).code == 0
+        images.log = bytearray((tmp_path / "log").read_bytes())
+        images.nvram = bytearray((tmp_path / "nvram").read_bytes())
     images.end(0)
     words = images.save(tmp_path)
+    before = (tmp_path / "data").read_bytes()
     told = run(dcd, "check", *words, "--json")
-    assert (told.code, told.json()["may_be_missing"]) == (0, 0), told
-    assert run(dcd, "recover", *words).code == 0
+    assert (told.code, told.json()["reason"]) == (4, "nvram_older"), told
+    for command in ("recover", "retire"):
+        done = run(dcd, command, *words)
+        assert done.code == 1 and "of an earlier time than the log (0 there" in done.err, done
+    assert (tmp_path / "data").read_bytes() == before
 
 
 def test_retire(dcd: Path, tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ What is promised:
 What isn't asked, as dcd(8) says that it can't be known: an older log without an NVRAM, an older
 log and an older NVRAM together, an older NVRAM where the log has failed since, and an older data
 disk where all that was brought there last was zeroed since, or was there when it was copied: so
-that is done only when nothing is in the log.
+that is done only when nothing is in the log. Without NVRAM half of it may be what was there: then
+another data disk is a blank one.
 """
 
 from __future__ import annotations
@@ -144,7 +145,9 @@ class Life:
             return
         name = self.rng.choice(list(node_of))
         own = {one: image(node) for one, node in self.nodes().items()}
-        other = self.rng.choice([*self.earlier[name], bytes(len(own[name]))])
+        vague = name == "data" and "nvram" not in node_of
+        earlier = [] if vague else self.earlier[name]
+        other = self.rng.choice([*earlier, bytes(len(own[name]))])
         if other == own[name]:
             return
         self.done.append(f"another {name}")
