@@ -143,6 +143,8 @@ static int set_timeout(struct mirror *m, enum leg_id leg, const char *what, cons
 		return r;
 	WRITE_ONCE(m->options.timeout[leg], ms);
 	watch_set(m, leg, ms);
+	if (leg == LEG_REMOTE)
+		throttle_set_patience(m->throttle, ms);
 	return 0;
 }
 

@@ -361,6 +361,7 @@ static int mirror_init(struct mirror *m)
 		return -ENOMEM;
 	throttle_set_polite(m->throttle, !m->options.resync_full);
 	throttle_set_least(m->throttle, m->options.resync_least);
+	throttle_set_patience(m->throttle, m->options.timeout[LEG_REMOTE]);
 	m->verify = verify_create(m);
 	m->repair = repair_create(m);
 	if (!m->verify || !m->repair)

@@ -12,12 +12,15 @@
 #include "lockstep-test.h"
 
 TEST_KNOB(bool, no_share, "a resync has one chunk at a time, however long that waits");
+TEST_KNOB(bool, any_share, "a resync has as much in a queue as the application, however slow it is");
 TEST_KNOB(bool, no_least_rate, "a resync waits politely for ever");
 
 /* Chunks between two decisions about their size. */
 #define JUDGED		4
-/* A chunk in the application's queue is as large as such a part of that, at least. */
+/* A chunk in the application's queue is as large as such a part of what may be there, at least. */
 #define SHARED		8
+/* What may be there by all chunks, once it was too much, grows by such a part of what returns. */
+#define SHARE_GROWS	8
 /* An I/O's weight in the running means of latency: one in 2^LATENCY_WEIGHT. */
 #define LATENCY_WEIGHT	4
 /* The longest pause is forgotten by one in 2^PAUSE_DECAY with each pause. */
@@ -66,6 +69,9 @@ struct throttle {
 	struct size idle;
 	struct size polite;
 	struct size lagging;	/* chunks that go for the least rate */
+	u64 shared;		/* sectors that chunks may have in the application's queue */
+	u64 shared_since;	/* since it was halved: how many had started; 0: never */
+	u64 patience;		/* ns: how old a request may get */
 	u64 fastest;		/* cost of the fastest chunk */
 	u64 forced_at;		/* polite: no longer than until then */
 	u64 rest_until;		/* polite: not before, even in a gap */
@@ -103,6 +109,7 @@ struct throttle *throttle_create(unsigned int min_sectors, unsigned int max_sect
 	t->idle.sectors = min_sectors;
 	t->polite.sectors = min_sectors;
 	t->lagging.sectors = min_sectors;
+	t->patience = THROTTLE_PATIENCE;
 	return t;
 }
 
@@ -174,6 +181,8 @@ void throttle_watch(struct throttle *t)
 		t->due_at = t->quiet_since;
 		t->least_at = t->quiet_since;
 		t->idle_since = t->quiet_since;
+		t->shared = t->min_sectors;
+		t->shared_since = 0;
 	}
 	WRITE_ONCE(t->watchers, t->watchers + 1);
 	spin_unlock_irq(&t->lock);
@@ -272,15 +281,28 @@ static u64 until_due(const struct throttle *t, u64 now, bool least)
 	return t->due_at > now ? t->due_at - now : 0;
 }
 
-/* So many sectors may a chunk have that joins the application's queue; 0 = none. */
-static unsigned int share(const struct throttle *t)
+/* So many sectors may all chunks have in the application's queue. */
+static u64 share(const struct throttle *t)
 {
-	u64 app = t->sectors_in_flight, room = app - min(app, t->chunk_sectors);
-	u64 least = max3(app / SHARED, t->lagging.sectors, t->min_sectors);
+	if (test_knob(no_share))
+		return 0;
+	return test_knob(any_share) ? t->sectors_in_flight : min(t->sectors_in_flight, t->shared);
+}
 
-	if (room < least || test_knob(no_share))
+/* And so many one more; 0 = none. */
+static unsigned int share_left(const struct throttle *t)
+{
+	u64 most = share(t), room = most - min(most, t->chunk_sectors);
+
+	if (room < max_t(u64, most / SHARED, t->min_sectors))
 		return 0;
 	return min_t(u64, rounddown(room, t->min_sectors), t->max_sectors);
+}
+
+/* Where all jobs go whatever the application does: as many as there are, by default. */
+static unsigned int share_each(const struct throttle *t)
+{
+	return min_t(u64, rounddown(share(t) / SHARED, t->min_sectors), t->max_sectors);
 }
 
 /* How long before a chunk may start; 0 = now, at *pace. */
@@ -316,11 +338,11 @@ static u64 delay(struct throttle *t, u64 now, bool least, int *pace)
 		return t->next_at - now;
 	}
 	if (t->full || quiet >= quiet_needed(t)) {
-		*pace = PACE_IDLE;
+		*pace = t->full && share_each(t) > t->idle.sectors ? PACE_SHARE : PACE_IDLE;
 		return 0;
 	}
 	due = until_due(t, now, least);
-	if (!due && share(t)) {
+	if (!due && share_left(t)) {
 		*pace = PACE_SHARE;
 		return 0;
 	}
@@ -346,11 +368,13 @@ static unsigned int sectors_of(const struct throttle *t, u64 now, int pace)
 	u64 owed;
 
 	if (pace == PACE_IDLE)
-		return t->full ? max(t->idle.sectors, share(t)) : t->idle.sectors;
+		return t->idle.sectors;
+	if (pace == PACE_SHARE && t->full)
+		return share_each(t);
 	if (pace != PACE_LEAST && pace != PACE_SHARE)
 		return t->polite.sectors;
 	owed = min(div64_u64((now - t->due_at) * 2 * t->least, NSEC_PER_SEC),
-		   pace == PACE_SHARE ? share(t) : t->lagging.sectors);
+		   pace == PACE_SHARE ? share_left(t) : t->lagging.sectors);
 	return max_t(u64, roundup(owed, t->min_sectors), t->min_sectors);
 }
 
@@ -487,6 +511,24 @@ static void learn(struct throttle *t, const struct throttle_grant *grant, u64 no
 	resize(t, size, ratio, grant);
 }
 
+/*
+ * In the application's queue a chunk tells how long that is, with what all chunks have there. It
+ * is a request as any other: if the queue makes it old, they have too much there.
+ */
+static void learn_share(struct throttle *t, const struct throttle_grant *grant)
+{
+	u64 took = max(grant->ns[LEG_LOCAL], grant->ns[LEG_REMOTE]);
+
+	if (took <= div_u64(t->patience, THROTTLE_SHARE_PART)) {
+		if (t->chunk_sectors >= t->shared / 2)	/* it was the bound */
+			t->shared += t->shared_since ? max(grant->booked / SHARE_GROWS, 1U) :
+				     grant->booked;
+	} else if (grant->nr > t->shared_since) {
+		t->shared = max_t(u64, t->shared / 2, t->min_sectors);
+		t->shared_since = t->started;
+	}
+}
+
 void throttle_end(struct throttle *t, const struct throttle_grant *grant)
 {
 	unsigned int i;
@@ -495,12 +537,13 @@ void throttle_end(struct throttle *t, const struct throttle_grant *grant)
 	spin_lock_irq(&t->lock);
 	now = ktime_get_ns();
 	count_held(t, now);
+	if (grant->sectors && (grant->pace == PACE_SHARE || t->full))
+		learn_share(t, grant);
 	t->chunks--;
 	t->chunk_sectors -= grant->booked;
 	if (grant->least && t->least)	/* not all that it was allowed */
 		t->due_at -= ns_of(grant->booked - grant->sectors, t->least);
 	if (grant->sectors) {
-		/* In the application's queue it tells how long that is. */
 		if (grant->pace != PACE_SHARE)
 			learn(t, grant, now);
 		turn(t, now);
@@ -546,6 +589,15 @@ void throttle_set_least(struct throttle *t, unsigned int least)
 	t->due_at = ktime_get_ns();
 	spin_unlock_irqrestore(&t->lock, flags);
 	throttle_wake(t);
+}
+
+void throttle_set_patience(struct throttle *t, unsigned int ms)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&t->lock, flags);
+	t->patience = ms ? ms * NSEC_PER_MSEC : THROTTLE_PATIENCE;
+	spin_unlock_irqrestore(&t->lock, flags);
 }
 
 enum throttle_holds throttle_holds(struct throttle *t)

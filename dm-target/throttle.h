@@ -39,9 +39,13 @@
  *	tells nothing: so after THROTTLE_UNHEARD chunks without one that told something, and
  *	after the first, the rest is THROTTLE_REST_HEAR times as long.
  *	Where the application keeps a queue, a chunk waits behind that, and one at a time
- *	would get it nowhere. So while it is behind, a job has as much in flight as the
- *	application has, in chunks of an eighth of that or more, without a rest: of
- *	whatever they queue for each has half.
+ *	would get it nowhere. So while it is behind, it joins that queue without a rest, in
+ *	chunks of an eighth or more of what it may have there: of whatever they queue for each has
+ *	half. That is no more than the application has in flight, and no more than the queue lets
+ *	through soon, as what waits there for long is what a leg looks like that hangs (watch.h):
+ *	it begins with the smallest chunk, and grows by what returns within THROTTLE_SHARE_PART of
+ *	the time that a request may take (as window.h has it); what takes longer halves it, and
+ *	from then on it grows by an eighth of that.
  *
  * An administrator who wants the mirror whole above all switches politeness off
  * (resync_pace full): then it is always as if the application were idle. Beside
@@ -68,6 +72,8 @@ struct throttle;
 #define THROTTLE_REST_MAX	(2ULL * NSEC_PER_SEC)
 #define THROTTLE_REST_HEAR	4
 #define THROTTLE_UNHEARD	16
+#define THROTTLE_SHARE_PART	16
+#define THROTTLE_PATIENCE	(10ULL * NSEC_PER_SEC)
 /* Seconds over which the rate is told. */
 #define THROTTLE_RATE_SECONDS	5
 /* KiB/s. 4 GiB are whole again within 18 minutes then, 100 GiB within 7 hours. */
@@ -145,6 +151,9 @@ void throttle_set_rate(struct throttle *t, unsigned int rate);
 
 /* Likewise, the least rate; so it is 0 at first. Any context. */
 void throttle_set_least(struct throttle *t, unsigned int least);
+
+/* A request that is older than that is one of a leg that hangs; 0: never. Any context. */
+void throttle_set_patience(struct throttle *t, unsigned int ms);
 
 /* KiB in each second, over the last THROTTLE_RATE_SECONDS. Any context. */
 unsigned int throttle_rate(struct throttle *t);

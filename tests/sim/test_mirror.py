@@ -179,9 +179,15 @@ def test_resync_leaves_the_application_its_latency(
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("words", ["small wan ram 40 400", "large metro ram 1500 500"])
+@pytest.mark.parametrize("words", ["small wan ram 40 400", "large metro ram 1200 500"])
 def test_resync_gets_on_under_any_load(words: str) -> None:
     run = lab("mirror_least.py", *words.split(), options=("--timeout", "900"))
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("words", ["remote", "remote resync_compare=on", "local"])
+def test_resync_beside_large_writes_makes_no_request_old(words: str) -> None:
+    run = lab("mirror_share.py", *words.split())
     assert run.rc == 0, run.text
 
 
@@ -242,7 +248,10 @@ def test_resync_by_digests(part: str, kernel: str) -> None:
     ("scenario", "words", "knob", "found"),
     [
         ("mirror_least.py", ("small", "wan", "ram", "40", "400"), "no_least_rate", "want 40 KiB/s"),
-        ("mirror_least.py", ("large", "metro", "ram", "1500", "500"), "no_share", "want 1500 KiB"),
+        ("mirror_least.py", ("large", "metro", "ram", "1200", "500"), "no_share", "want 1200 KiB"),
+        ("mirror_share.py", ("remote",), "any_share", "a commit took"),
+        ("mirror_share.py", ("remote", "resync_compare=on"), "any_share", "the legs beside"),
+        ("mirror_share.py", ("local",), "any_share", "the legs beside"),
         ("mirror_budget.py", ("flood",), "no_budget", "KiB in flight, of"),
         ("mirror_budget.py", ("killed",), "sleeps_on", "in vain for: who is killed to be gone"),
         ("mirror_background.py", ("wan", "60"), "no_background", "p99 is"),
