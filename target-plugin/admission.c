@@ -4,6 +4,7 @@
 #include "engine.h"
 #include "lockstep-test.h"
 
+TEST_KNOB(bool, past_unshared, "past a dead log NVRAM is given away until it is full");
 TEST_KNOB(bool, zeroes_stay, "zeroes that fill the log are logged again and again");
 
 #define INDEX_LOW	75		/* percent of its memory */
@@ -14,6 +15,7 @@ TEST_KNOB(bool, zeroes_stay, "zeroes that fill the log are logged again and agai
 #define RING_FULL	98
 #define FORESEEN_MOST	(3600ULL * USEC_PER_SEC)
 #define DENSER_MOST	64ULL
+#define PAST_MOST_US	(200ULL * USEC_PER_MSEC)	/* the longest delay past a dead log */
 #define UNREAD_US	(10ULL * USEC_PER_SEC)	/* the room has to last for so long, always */
 #define UNREAD		(5 * HZ)
 
@@ -49,21 +51,40 @@ static u64 slots_for_lost(const struct dcd_engine *e)
 	return lost ? div_u64(lost, dcd_table_places(e)) + 2 : 0;
 }
 
+/* Past a dead log: free when this round is over, as it is for what there was when it began. */
+static u64 slots_to_come(const struct dcd_engine *e)
+{
+	const struct dcd_sweep *s = &e->sweep;
+	u64 target = READ_ONCE(s->n) ? READ_ONCE(s->marks[0].target) : 0;
+
+	return READ_ONCE(s->past_log) && target > e->committed ? target - e->committed : 0;
+}
+
 /*
  * Past a dead log NVRAM is all that says what is lost, and each round takes it along to newer
  * slots: with all slots full of writes it couldn't, and no slot would ever be free again. So it
  * does with zeroes, but those can be wiped (zeroes.h). A log that is away (blip.h) may be dead in a
  * moment: they are kept from then on.
  */
-static bool slots_are_kept(const struct dcd_engine *e)
+static u64 slots_kept(const struct dcd_engine *e)
 {
 	u64 zeroes = min(READ_ONCE(e->zeroes), dcd_zeroes_past_most(e)), kept;
+	u64 all = DIV_ROUND_UP(zeroes, dcd_table_places(e)), frees = slots_to_come(e);
 
 	if (!e->keeps || (!e->log_dead && time_after_eq(jiffies, READ_ONCE(e->log_away))))
-		return false;
-	kept = slots_for_lost(e) + DIV_ROUND_UP(zeroes, dcd_table_places(e));
+		return 0;
+	/* For the rest of this round, and for the next one what this one doesn't free. */
+	zeroes -= min(zeroes, READ_ONCE(e->wipes.again));
+	kept = slots_for_lost(e) + DIV_ROUND_UP(zeroes, dcd_table_places(e)) +
+	       all - min(all, frees);
 	/* Writes need some, too. */
-	kept = min_t(u64, kept, max(e->nslots, DCD_SLOTS_LEAST) - DCD_SLOTS_LEAST);
+	return min_t(u64, kept, max(e->nslots, DCD_SLOTS_LEAST) - DCD_SLOTS_LEAST);
+}
+
+static bool slots_are_kept(const struct dcd_engine *e)
+{
+	u64 kept = slots_kept(e);
+
 	return kept && e->nidle <= kept;
 }
 
@@ -202,9 +223,31 @@ static u64 ring_us(const struct dcd_engine *e, sector_t sectors)
 		    dcd_pace_delay(&last, &e->data_speed, sectors));
 }
 
+/*
+ * Past a dead log no slot of an NVRAM that keeps its content is free before the round is over,
+ * which takes as long as what the log has: so those that are free are shared out until then.
+ */
+static u64 past_log_us(const struct dcd_engine *e, sector_t sectors)
+{
+	u64 kept = slots_kept(e), per = max(e->usual / 16, 1ULL);
+	struct dcd_level slots = {
+		.used = e->nslots - (e->nidle - min_t(u64, kept, e->nidle)),
+		.size = e->nslots,
+		.low = NVRAM_LOW,
+		.high = NVRAM_HIGH,
+	};
+
+	lockdep_assert_held(&e->lock);
+	if (!e->log_dead || !e->keeps || !e->foreseen || test_knob(past_unshared))
+		return 0;
+	return dcd_pace_share_most(&slots, until(&e->next_room, ktime_get()),
+				   dcd_pace_room(slots.used, slots.size) * per, sectors,
+				   PAST_MOST_US);
+}
+
 static u64 paced_us(const struct dcd_engine *e, sector_t sectors)
 {
-	u64 us = ring_us(e, sectors);
+	u64 us = max(ring_us(e, sectors), past_log_us(e, sectors));
 
 	if (dcd_leave_paces(e) && !e->log_dead)
 		us = max(us, leave_us(e, max(e->usual / 16, 1ULL), sectors));
@@ -325,7 +368,7 @@ void dcd_foresee(struct dcd_engine *e)
 
 	whole = dcd_with_zeroes(e, dcd_turn_us(&e->turn, s->at, size));
 	spin_lock(&e->lock);
-	e->foreseen = known && s->n && !s->past_log;
+	e->foreseen = known && s->n && (!s->past_log || (e->keeps && !dcd_is_leaving(e)));
 	free = e->tail;
 	used = e->head - free;
 	room = room_until(e, free);
@@ -333,7 +376,8 @@ void dcd_foresee(struct dcd_engine *e)
 		u64 end = s->marks[i].way + size, each;
 
 		us = end > way ? dcd_with_zeroes(e, dcd_turn_us(&e->turn, s->at, end - way)) : 0;
-		us = with_what_comes(us, whole, used, room);
+		if (!s->past_log)	/* there it is for what was there when it began */
+			us = with_what_comes(us, whole, used, room);
 		each = div64_u64(us, max(room_until(e, free), 1ULL));
 		if (!i || each > worst) {
 			worst = each;

@@ -166,7 +166,7 @@ int dcd_reserve(struct dcd_engine *e, struct dcd_place_in_slot *p)
 		s = dcd_slot_free(e, p->again);
 		if (!s)
 			return -EAGAIN;
-		s->kept = dcd_has_stuck(e) && !dcd_ring_free(e);
+		s->kept = (dcd_has_stuck(e) || e->log_dead) && !dcd_ring_free(e);
 		dcd_slot_opened(e, s);
 		s->first_entry = e->next_entry;
 		s->entries = 0;

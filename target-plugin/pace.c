@@ -87,7 +87,7 @@ u64 dcd_pace_room(u64 used, u64 size)
 	return left > 2 * reserve ? left - reserve : left / 2;
 }
 
-u64 dcd_pace_share(const struct dcd_level *l, u64 us, u64 room, u64 sectors)
+u64 dcd_pace_share_most(const struct dcd_level *l, u64 us, u64 room, u64 sectors, u64 most)
 {
 	u64 low = percent_of_one(l->low), high = percent_of_one(l->high), x = fullness(l);
 	u64 slope = ONE;
@@ -97,6 +97,11 @@ u64 dcd_pace_share(const struct dcd_level *l, u64 us, u64 room, u64 sectors)
 	if (x < high)
 		slope = div64_u64((x - low) * ONE, high - low);
 	us = at_most(us, LONGEST_US) * at_most(sectors, MOST_SECTORS);
-	us = at_most(div64_u64(us, room ? room : 1), DCD_PACE_MAX_US);
+	us = at_most(div64_u64(us, room ? room : 1), most);
 	return us * slope >> 16;
+}
+
+u64 dcd_pace_share(const struct dcd_level *l, u64 us, u64 room, u64 sectors)
+{
+	return dcd_pace_share_most(l, us, room, sectors, DCD_PACE_MAX_US);
 }

@@ -62,5 +62,7 @@ u64 dcd_pace_room(u64 used, u64 size);
  * the low one.
  */
 u64 dcd_pace_share(const struct dcd_level *l, u64 us, u64 room, u64 sectors);
+/* The same, but no delay is longer than @most us. */
+u64 dcd_pace_share_most(const struct dcd_level *l, u64 us, u64 room, u64 sectors, u64 most);
 
 #endif /* DCD_PACE_H */
