@@ -175,12 +175,16 @@ static unsigned int share(struct dcd_engine *e, const struct dcd_request *rq)
 }
 
 /*
- * It waits until there are fewer pieces of zeroes (zeroes.h), and no write waits behind it; but not
+ * It waits until there are fewer pieces of zeroes (moment.h), and no write waits behind it; but not
  * for so long that it ends as BUSY, as long as that can be.
  */
 static bool is_held(struct dcd_engine *e, const struct dcd_request *rq)
 {
-	return rq->op != DCD_WRITE && dcd_zeroes_wait(e, is_urgent(e, rq));
+	unsigned int ms = READ_ONCE(e->busy_after_ms) ?: DCD_BUSY_AFTER_MS;
+	unsigned int part = rq->op == DCD_WRITE ? 0 : dcd_zeroes_wait(e);
+
+	return part == DCD_ZEROES_STAY ||
+	       (part && time_before(jiffies, rq->since + msecs_to_jiffies(ms) * part / 200));
 }
 
 /* Does the first one there wait for its turn? */
@@ -234,6 +238,8 @@ static int go_on(struct dcd_engine *e, struct dcd_request *rq, u64 *had)
 		left -= sectors;
 		if (had)
 			had[own] += takes;
+		if (own == DCD_ZEROES)
+			dcd_zeroes_come(e);
 		keep_pace(e, counts);
 	}
 	return 0;

@@ -22,6 +22,7 @@ TEST_KNOB(bool, leave_all_at_once, "what came while the log that is left was emp
 TEST_KNOB(bool, leave_zeroes, "zeroes in a log that is left are wiped when nothing goes there any more");
 TEST_KNOB(bool, leave_never, "a log isn't left while any zeroes are in it");
 TEST_KNOB(bool, leave_late, "a data disk that is late, or fails, is a reason to leave the log at once");
+TEST_KNOB(bool, leave_stuck, "the log is left though the data disk doesn't take all, or hangs");
 TEST_KNOB(bool, no_marks, "the log and the NVRAM that are left aren't marked");
 TEST_KNOB(bool, leave_hasty, "what the log that is left doesn't give just now is lost");
 TEST_KNOB(bool, leave_quiet, "nobody is told that the log is dead, as it is left");
@@ -74,6 +75,7 @@ static bool go(struct dcd_engine *e, enum dcd_leaving from, enum dcd_leaving to)
 		e->leave_left = e->head - e->tail;
 		e->leave_tries = 0;
 		e->wipes.turns = 0;
+		e->wipes.let_in = 0;
 	}
 	spin_unlock(&e->lock);
 	if (yes)
@@ -148,6 +150,15 @@ static bool zeroes_go(struct dcd_engine *e)
 }
 
 /*
+ * There is what the data disk doesn't take, or hasn't answered. It is logged again, and the log has
+ * room for it; past the log no round could end, and all writes would wait for that.
+ */
+static bool is_stuck(const struct dcd_engine *e)
+{
+	return (e->wipes.hangs || e->lates.n || READ_ONCE(e->bad.data)) && !test_knob(leave_stuck);
+}
+
+/*
  * What the log had is on the data disk, and less has come meanwhile, as writes are paced: so that
  * is next, until it is little, or doesn't get less however often. What is left then holds writes
  * up, as no slot of NVRAM is free before all of it is done. Needs @lock.
@@ -159,7 +170,7 @@ static bool is_empty_enough(struct dcd_engine *e)
 	lockdep_assert_held(&e->lock);
 	if (e->tail < e->leave_at)
 		return false;
-	if (zeroes_go(e)) {
+	if (is_stuck(e) || zeroes_go(e)) {
 		e->leave_at = e->head;
 		return false;
 	}
@@ -191,7 +202,7 @@ static bool waits_for_data(const struct dcd_engine *e, int error)
 {
 	if (error == DCD_UNREAD || test_knob(leave_late))
 		return false;
-	return error == DCD_LEFT ? e->wipes.hangs || e->lates.n : READ_ONCE(e->data_failing);
+	return error == DCD_LEFT ? is_stuck(e) : READ_ONCE(e->data_failing);
 }
 
 void dcd_leave_tried(struct dcd_engine *e, int error)

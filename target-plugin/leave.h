@@ -28,8 +28,9 @@
  * The NVRAM's header says it whatever becomes of the log. Without such an NVRAM only the log's own
  * superblock can: if it takes no writes it can't be left, and the request is refused.
  *
- * A data disk that fails, or has bad places, holds it up: it is tried again, and writes get BUSY or
- * an error as ever. Until LAST the admin may take it back.
+ * A data disk that fails, hangs, or has bad places, holds it up: it is tried again. While it is
+ * ASKED a log that works is used meanwhile, so nobody waits; later writes get BUSY or an error as
+ * ever. Until LAST the admin may take it back.
  *
  * The destager's, but for dcd_leave(), and asking.
  */

@@ -23,6 +23,7 @@ TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn
 TEST_KNOB(bool, zeroes_crowd, "zeroes come in, however many pieces of them there are");
 TEST_KNOB(bool, zeroes_hold, "short pieces of zeroes are written in the destager's turn, however many");
 TEST_KNOB(bool, zeroes_into_leave, "zeroes come in at any speed while the log is left");
+TEST_KNOB(bool, zeroes_in_rows, "zeroes that wait do so for as long as they may, however few there are");
 TEST_KNOB(bool, moment_each, "each batch has a moment for wipes, however many there are and whoever waits");
 TEST_KNOB(bool, zeroes_past, "past a dead log each round wipes all zeroes");
 
@@ -64,16 +65,30 @@ bool dcd_zeroes_crowd(const struct dcd_engine *e)
 	return crowded(e) > 0;
 }
 
-bool dcd_zeroes_wait(const struct dcd_engine *e, bool urgent)
+/* Percent. */
+static unsigned int part_of(u64 n, u64 most)
 {
-	u64 most = urgent ? WRITES * most_pieces(e) : crowd(e);
+	return n && test_knob(zeroes_in_rows) ? 100 : div64_u64(min(n, most) * 100, most);
+}
 
+unsigned int dcd_zeroes_wait(const struct dcd_engine *e)
+{
+	u64 most = most_pieces(e), from = crowd(e), now = READ_ONCE(e->zeroes);
+
+	if (READ_ONCE(e->closing) || READ_ONCE(e->stuck))
+		return 0;
 	if (dcd_leave_paces(e) && !test_knob(zeroes_into_leave))
-		return !urgent && READ_ONCE(e->zero_sectors) && !READ_ONCE(e->closing) &&
-		       !READ_ONCE(e->stuck);
-	return READ_ONCE(e->zeroes) >= most && !READ_ONCE(e->closing) &&
-	       !READ_ONCE(e->leaving) && !(READ_ONCE(e->log_dead) && !e->keeps) &&
-	       !READ_ONCE(e->stuck) && !test_knob(zeroes_crowd);
+		return READ_ONCE(e->zero_sectors) ? part_of(READ_ONCE(e->wipes.let_in), from) : 0;
+	if (now < from || READ_ONCE(e->leaving) || (READ_ONCE(e->log_dead) && !e->keeps) ||
+	    test_knob(zeroes_crowd))
+		return 0;
+	return now >= WRITES * most ? DCD_ZEROES_STAY : part_of(now - from + 1, most - from);
+}
+
+void dcd_zeroes_come(struct dcd_engine *e)
+{
+	if (dcd_leave_paces(e))
+		WRITE_ONCE(e->wipes.let_in, e->wipes.let_in + 1);
 }
 
 struct dcd_level dcd_zeroes_level(const struct dcd_engine *e)

@@ -3,10 +3,10 @@
  * Moment: how much of the destager's time zeroes may have, and how many of them there may be.
  *
  * Each piece of them is a range of the index and an entry that is logged again in each turn, so
- * there mustn't be any number: when there are many, more zeroes wait at the intake, and no write
- * waits for those; and the nearer that is, the more of its time the destager has for the shortest
- * of them, up to a fifth. A write into the middle of a piece makes two of it: when there are more
- * than zeroes alone may be, writes are paced by that, too (pace.h).
+ * there mustn't be any number: when there are many, more zeroes wait at the intake, the longer the
+ * more there are, and no write waits for those; and the nearer that is, the more of its time the
+ * destager has for the shortest of them, up to a fifth. A write into the middle of a piece makes
+ * two of it: when there are more than zeroes alone may be, writes are paced by that, too (pace.h).
  *
  * Where it is they that fill the log, or where the data disk can do better than write them, they
  * have a moment in each batch. But pieces make many batches: while writes wait for the ring they
@@ -29,6 +29,7 @@
 struct dcd_engine;
 
 #define DCD_MOMENT_US	30000
+#define DCD_ZEROES_STAY	101
 
 /* How much may be wiped now. */
 enum dcd_wiping {
@@ -77,12 +78,19 @@ void dcd_zeroes_learn(struct dcd_engine *e, u32 loads, u64 us, u64 wiping);
 /* What takes @us for data takes so long with the wipes beside them, while the log is needed. */
 u64 dcd_with_zeroes(const struct dcd_engine *e, u64 us);
 /*
- * Any context. Are there so many pieces that the destager has to be at them, and that more zeroes
- * wait until some are gone (@urgent: though they have waited for long)? Or, as they hold up that
- * the log is left, until none are. How full that is, of which writes may have the last part.
+ * Any context. Are there so many pieces that the destager has to be at them? How full that is, of
+ * which writes may have the last part.
  */
 bool dcd_zeroes_crowd(const struct dcd_engine *e);
-bool dcd_zeroes_wait(const struct dcd_engine *e, bool urgent);
 struct dcd_level dcd_zeroes_level(const struct dcd_engine *e);
+/*
+ * For how long more zeroes wait, unless some are gone before: percent of half of busy_after_ms; 0:
+ * not at all; DCD_ZEROES_STAY: as long as it takes. The more there are the longer it is; while the
+ * log is to be left, which they hold up, the more have come since then. So a queue of them, which
+ * writes of the same session may be in, isn't held up by few. Any context; _come: who has let in
+ * a piece, with @intake held.
+ */
+unsigned int dcd_zeroes_wait(const struct dcd_engine *e);
+void dcd_zeroes_come(struct dcd_engine *e);
 
 #endif /* DCD_MOMENT_H */

@@ -132,6 +132,8 @@ static void remove(struct dcd_stuck *s, unsigned int i)
 {
 	set_sectors(s, s->sectors - (s->range[i].last - s->range[i].sector + 1));
 	WRITE_ONCE(s->n, s->n - 1);
+	if (!s->n)
+		WRITE_ONCE(s->data, false);
 	memmove(s->range + i, s->range + i + 1, (s->n - i) * sizeof(*s->range));
 }
 
@@ -245,7 +247,7 @@ void dcd_stuck_took_so_long(struct dcd_engine *e, unsigned long time)
 static int write(struct dcd_engine *e, const struct dcd_load *l, sector_t sector, sector_t end)
 {
 	if (!l->buf)
-		return blkdev_issue_zeroout(e->data.bdev, sector, end - sector, GFP_NOIO, 0);
+		return dcd_zero_disk(e, sector, end - sector);
 	return dcd_disk_io(&e->data, REQ_OP_WRITE, sector,
 			   l->buf + ((sector - l->place.sector) << SECTOR_SHIFT),
 			   (end - sector) << SECTOR_SHIFT);
@@ -377,6 +379,8 @@ bool dcd_stuck_add(struct dcd_engine *e, const struct dcd_place *p, int error)
 {
 	if (test_knob(stuck_stays) || !add(e, p->sector, p->last, e->bad.turn + 1))
 		return false;
+	if (!p->zero)
+		WRITE_ONCE(e->bad.data, true);
 	e->bad.trying = ~0ULL;	/* it isn't part of what is being tried now */
 	if (error)
 		tell(e, p->sector, p->last - p->sector + 1, error);
@@ -401,6 +405,8 @@ sector_t dcd_stuck_look(struct dcd_engine *e, const struct dcd_load *l, unsigned
 
 		if (!r || r == -ENOMEM || !add(e, at, next - 1, e->bad.turn))
 			break;
+		if (l->buf)
+			WRITE_ONCE(e->bad.data, true);
 		error = r;
 		at = next;
 	}

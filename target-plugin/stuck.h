@@ -44,10 +44,12 @@ struct dcd_stuck_range {
 /*
  * Sorted by @sector, apart from each other. @tries: so many more may be tried until @next,
  * besides what else is in the one at @trying. What is below segment @again is logged again, once.
- * @moved: the data disk took something last then, and a flush.
+ * @moved: the data disk took something last then, and a flush. @data: since there was none some
+ * were of data, which aren't written otherwise, as zeroes are past the log.
  */
 struct dcd_stuck {
 	unsigned int n;
+	bool data;
 	sector_t sectors;
 	u32 turn;
 	unsigned int tries;

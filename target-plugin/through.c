@@ -98,7 +98,7 @@ static int zero_data(struct through *t)
 
 	if (dcd_zeroing_rests(t->e))
 		return write_data(t, true);
-	r = blkdev_issue_zeroout(t->e->data.bdev, t->sector, t->sectors, GFP_NOIO, 0);
+	r = dcd_zero_disk(t->e, t->sector, t->sectors);
 	if (r && r != -ENOMEM && !test_knob(zeroes_fail)) {
 		dcd_zeroing_failed(t->e, jiffies - began);
 		return write_data(t, true);

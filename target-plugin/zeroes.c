@@ -27,6 +27,7 @@
 TEST_KNOB(bool, discard_waits, "the destager waits for a discard however long it takes");
 TEST_KNOB(bool, zeroing_waits, "the destager waits for a zeroing however long it takes");
 TEST_KNOB(bool, discard_keeps, "a discard is one, though the LUN says that it zeroes");
+TEST_KNOB(bool, zeroes_unmap, "the data disk may unmap what is zeroed");
 TEST_KNOB(bool, late_parts, "past the log all parts of what couldn't be wiped are tried, however late they fail");
 TEST_KNOB(bool, zeroed_again, "after a leave a data disk is asked for zeroes however late it fails them");
 TEST_KNOB(bool, wiped_again, "what couldn't be wiped is wiped again in each round past the log");
@@ -39,6 +40,12 @@ static int zero_out(struct dcd_engine *e, sector_t first, sector_t last)
 {
 	return blkdev_issue_zeroout(e->data.bdev, first, last - first + 1, GFP_NOIO,
 				    BLKDEV_ZERO_NOFALLBACK);
+}
+
+int dcd_zero_disk(struct dcd_engine *e, u64 sector, u64 sectors)
+{
+	return blkdev_issue_zeroout(e->data.bdev, sector, sectors, GFP_NOIO,
+				    test_knob(zeroes_unmap) ? 0 : BLKDEV_ZERO_NOUNMAP);
 }
 
 static bool gives_up(struct dcd_engine *e)
@@ -79,7 +86,7 @@ static void zero_parts(struct dcd_engine *e, struct dcd_wipes *w)
 	while (at < end && failures < DCD_WIPE_FAILURES &&
 	       !(failures && (gives_up(e) || is_late(e, w)))) {
 		u64 to = min(end, at + size);
-		int r = blkdev_issue_zeroout(e->data.bdev, at, to - at, GFP_NOIO, 0);
+		int r = dcd_zero_disk(e, at, to - at);
 
 		if (!r) {
 			at = to;
@@ -398,7 +405,11 @@ sector_t dcd_wipe_bad(struct dcd_engine *e)
 	unsigned int i;
 
 	for (i = 0; i < w->n; i++) {
-		struct dcd_place p = { .sector = w->bad[i].first, .last = w->bad[i].last };
+		struct dcd_place p = {
+			.sector = w->bad[i].first,
+			.last = w->bad[i].last,
+			.zero = true,
+		};
 
 		if (!dcd_stuck_add(e, &p, w->error))
 			break;

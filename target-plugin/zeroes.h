@@ -70,6 +70,7 @@ struct dcd_wiped_part {
  * @speed: pieces that it gets rid of, under @lock.
  * @took, @owed: what wipes took beside data of late, and too much in the last batch (us, negative).
  * @all: sectors that were wiped or filled so far, and @all_then, @turns turns ago (leave.c).
+ * @let_in: pieces that have come since the log is to be left; who lets them in has @intake.
  * @no_room: of this turn no more can be logged again. @again: so many ranges were, in this round
  * past the log. @no_discard: the data disk has refused it. @undiscarded: so many in a row have
  * failed otherwise, on a disk that can be written there. @to_zeroes: how it is done, as it was at
@@ -90,6 +91,7 @@ struct dcd_wipes {
 	s64 owed;
 	u64 all, all_then;
 	unsigned int turns;
+	u64 let_in;
 	bool no_room;
 	u64 again;
 	bool no_discard;
@@ -137,6 +139,11 @@ void dcd_wipes_look(struct dcd_engine *e, const struct dcd_mark *now);
  * When the log was left (through.h), whoever zeroes: one has failed, which @took so long (jiffies).
  * Are zeroes written for now, as the next might take as long? Any process context.
  */
+/*
+ * Zeroes on the data disk, which aren't a discard: what is allocated there stays so, and no disk
+ * takes a part of what it could unmap for all of it. An errno. Sleeps, and waits for the disk.
+ */
+int __must_check dcd_zero_disk(struct dcd_engine *e, u64 sector, u64 sectors);
 void dcd_zeroing_failed(struct dcd_engine *e, unsigned long took);
 bool __must_check dcd_zeroing_rests(struct dcd_engine *e);
 /* Any process context. */

@@ -22,12 +22,11 @@
  *   channels N           ssd: requests served at a time (8, at most 64)
  *
  * Messages: cut SEED     cuts this medium's power alone
- *           hold         discards, and zeroes that may unmap, don't return, and aren't done
+ *           hold         discards and zeroes don't return, and aren't done
  *           hold_write N the next write, or zeroing, of that sector, likewise
  *           let_go       they are done now, as far as there are some, and others at once
  *           discards good|fail|refuse  discards are done; or not: they are I/O errors, or such as
- *                        of a disk that knows none, though it says that it does; so are zeroes that
- *                        may unmap
+ *                        of a disk that knows none, though it says that it does; so are zeroes
  *           refuse_write N  from now on writes that have that sector are I/O errors as a whole
  *
  * Status: <name> <void 0|1> <waiting> <dirty bytes>
@@ -286,10 +285,9 @@ static bool writes(const struct bio *bio, sector_t sector, sector_t at)
 	       at >= sector && at - sector < bio_sectors(bio);
 }
 
-static bool is_discard(const struct bio *bio)
+static bool zeroes(const struct bio *bio)
 {
-	return bio_op(bio) == REQ_OP_DISCARD ||
-	       (bio_op(bio) == REQ_OP_WRITE_ZEROES && !(bio->bi_opf & REQ_NOUNMAP));
+	return bio_op(bio) == REQ_OP_DISCARD || bio_op(bio) == REQ_OP_WRITE_ZEROES;
 }
 
 static bool hold_back(struct dm_target *ti, struct bio *bio)
@@ -302,7 +300,7 @@ static bool hold_back(struct dm_target *ti, struct bio *bio)
 	write = writes(bio, sector, m->hold_at);
 	if (write)
 		m->hold_at = NOWHERE;
-	yes = write || (m->hold && is_discard(bio));
+	yes = write || (m->hold && zeroes(bio));
 	if (yes)
 		bio_list_add(&m->held, bio);
 	spin_unlock_irq(&m->hold_lock);
@@ -349,7 +347,7 @@ static blk_status_t refusal(struct dm_target *ti, const struct bio *bio)
 {
 	const struct media *m = ti->private;
 
-	if (is_discard(bio) && READ_ONCE(m->discards))
+	if (zeroes(bio) && READ_ONCE(m->discards))
 		return m->discards;
 	if (writes(bio, dm_target_offset(ti, bio->bi_iter.bi_sector), READ_ONCE(m->refused)))
 		return BLK_STS_IOERR;

@@ -137,9 +137,11 @@ def test_refusals_that_come_late(kernel: str) -> None:
 
 @pytest.mark.control
 @pytest.mark.parametrize(("part", "knob", "says"), [
-    ("discard", "wiped_again", "write 2 took"), ("zeroing", "wiped_again", "Input/output error"),
+    ("discard", "wiped_again leave_stuck", "write 2 took"),
+    ("zeroing", "wiped_again", "Input/output error"),
     ("left", "zeroes_fail", "BLKZEROOUT"), ("log", "refusal_hurries", "of 400 s writes stood"),
-    ("zeroing", "late_parts", "write 8 took"), ("left_late", "zeroed_again", "Input/output error"),
+    ("zeroing", "late_parts leave_stuck", "write 7 took"),
+    ("left_late", "zeroed_again", "Input/output error"),
     ("well_again", "asked_late", "writes that failed"),
     ("slow_death", "dead_searched", "writes that failed"),
     ("stall", "stall_counts", "writes that failed"),
@@ -183,6 +185,23 @@ def test_zeroes_in_many_pieces(part: str) -> None:
     crowd = knobs("dcd", "zeroes_crowd") if part == "hung" else ()
     run = lab("dcd_pieces.py", part, options=("--mem", "3G", "--sim-timeout", "600", *crowd))
     assert run.rc == 0, run.text
+
+
+@pytest.mark.parametrize("part", ["full", "pieces", "leave", "crowd"])
+def test_no_write_waits_for_what_takes_a_hard_disk_long(part: str) -> None:
+    run = lab("dcd_beside.py", part, options=("--mem", "3G", "--sim-timeout", "1000"))
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("knob", "part"), [
+    ("past_unshared", "full"), ("past_unshared", "pieces"), ("zeroes_in_rows", "leave"),
+    ("zeroes_in_rows", "crowd"),
+])  # fmt: skip
+def test_a_write_can_wait_for_what_takes_a_hard_disk_long(knob: str, part: str) -> None:
+    options = ("--mem", "3G", "--sim-timeout", "1000", *knobs("dcd", knob))
+    run = lab("dcd_beside.py", part, options=options)
+    assert run.rc == 1 and "a write waits for" in run.stderr, run.text
 
 
 @pytest.mark.control

@@ -24,6 +24,7 @@ from locklab.scsi import Lun, write_scattered
 from poisonlab import HELD, box_of
 
 AWAKE = "read_cache_bytes=0,destage_idle_ms=1"
+STUCK = 40000
 LOST, END = 640, 704  # what only the log has
 MANY = 400  # more places than are known one by one
 INCOMPAT, RETIRED, LACKS = 24, 1, 4
@@ -194,6 +195,35 @@ def unwritable() -> None:
             filled(disk, model, 320, 960, "on", 16)
         with box.disk() as disk:
             model.check(disk, "opened")
+        box.away()
+
+
+def stuck() -> None:
+    for bad in True, False:
+        what = "a bad place" if bad else "a write that hangs"
+        base.step(f"a log that works is to be left, and the data disk has {what}")
+        box = Box(nvram="lab", nvram_bytes=4096 + 16 * 65536, log_mib=16, data_mib=64,
+                  settings="destage_idle_ms=20")  # fmt: skip
+        with box.disk() as disk:
+            if bad:
+                box.data.fail_parts((STUCK, STUCK + 7))
+            else:
+                box.data.hold_write(STUCK)
+            disk.write(STUCK, blk.pattern("stuck", 8))
+            while not box.count("stuck_ranges" if bad else "writes_late"):
+                time.sleep(0.1)
+            writer = Writer(disk.node, 4)
+            writer.start()
+            box.set("leave_log=1")
+            time.sleep(20)
+            base.expect("log LEAVING" in box.info(), f"it is to be left: {box.info()}")
+            (box.data.heal if bad else box.data.let_go)()
+            left(box)
+            writer.stopped = True
+            writer.join()
+            print(f"  {writer.count} writes, longest {writer.longest:.3f} s", flush=True)
+            base.expect(writer.longest < 1, f"a write took {writer.longest:.3f} s")
+            base.expect(disk.read(STUCK, 8) == blk.pattern("stuck", 8), "what was stuck")
         box.away()
 
 
@@ -402,7 +432,7 @@ def ended() -> None:
 
 PARTS = {
     "dead": dead, "well": well, "unwritable": unwritable, "taken_back": taken_back, "load": load,
-    "cut": cut, "blip": blip, "beside": beside, "many": many, "ended": ended,
+    "cut": cut, "blip": blip, "beside": beside, "many": many, "ended": ended, "stuck": stuck,
 }  # fmt: skip
 for name in base.words(1, PARTS) or PARTS:
     PARTS[name]()

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """WRITE SAME with its UNMAP bit is a write: what is read then is the block that was sent, whatever
-the data disk's discards leave. Space is given back where that is zeroes, and the block is, too.
+the data disk's discards leave. Space is given back where that is zeroes, and the block is, too,
+and not without that bit.
 
 Args: the part.
     zeroing, thin  at a LUN that says that unmapped blocks read as zeroes, or doesn't
     moved          by a mirror whose initiator believes the former, and it is the latter by now
     logged         what was unmapped while it was the former, and is in the log yet
+    stays          zeroes that aren't to unmap: the data disk keeps the space
 The disk is scsi_debug's, by the kernel's arguments.
 """
 
@@ -83,7 +85,7 @@ def alone(zeroes: str) -> None:
             destaged(store)
             base.expect(disk.read(AT, SIZE) == want, f"{name}: it isn't there, destaged")
             print(f"  {name}: space in use {mapped()}", flush=True)
-            gives = zeroes == "1" and not any(want)
+            gives = zeroes == "1" and not any(want) and flags == UNMAP
             base.equal(mapped(), not gives, f"{name}: space in use")
     store.remove()
 
@@ -148,12 +150,27 @@ def logged() -> None:
         store.remove()
 
 
-part = base.words(1, ("zeroing", "thin", "moved", "logged"))[0]
+def stays() -> None:
+    dcd = Dcd()
+    store = dcd.open()
+    with lio.look(store) as node, blk.Disk(node) as disk:
+        disk.write(AT, OLD)
+        destaged(store)
+        disk.zero(AT, SIZE)
+        destaged(store)
+        base.expect(not any(disk.read(AT, SIZE)), "what was zeroed")
+        base.equal(mapped(), True, "space in use")
+    store.remove()
+
+
+part = base.words(1, ("zeroing", "thin", "moved", "logged", "stays"))[0]
 base.step(f"WRITE SAME with UNMAP, {part}")
 if part == "moved":
     moved()
 elif part == "logged":
     logged()
+elif part == "stays":
+    stays()
 else:
     alone("1" if part == "zeroing" else "0")
 base.step("done")

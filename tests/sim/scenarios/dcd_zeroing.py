@@ -156,7 +156,7 @@ def discards() -> None:
 def hung(box: Box, model: Model, disk: blk.Disk) -> None:
     filled(disk, model, 0, 2 * AT, "old")
     box.destaged()
-    box.data.hold_discards()  # of zeroes that may unmap, too
+    box.data.hold_discards()  # and zeroes
     zeroed(disk, model, 0, ZEROED)
     base.until(lambda: box.count("zeroings_hung") == 1, "a zeroing that is late")
     base.expect(box.data.held() > 0, "the disk to be at it")

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Four writers of 4 KiB beside what takes a DCD over a hard disk long: no write takes longer than
+LONGEST_S.
+
+    full    the log fails, and has data in it that take the hard disk a minute
+    pieces  the log fails, and has 2,500 pieces of 4 MiB of zeroes in it
+    leave   the log is to be left, and all of the LUN is discarded, over and over, in one session
+            with the writers, which has 32 commands at a time
+    crowd   half of the LUN is discarded likewise, and its log has as many pieces as it can
+"""
+
+import contextlib
+import itertools
+import random
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from dcdlab import Box
+from locklab import base, blk
+
+LONGEST_S = 6
+SECONDS = 45
+WRITERS = 4
+MIB = 2048  # sectors
+SIZES = {"full": (128, 4096), "pieces": (64, 20000), "leave": (64, 4096), "crowd": (16, 32768)}
+TAGS = "32"
+
+
+class Writers:
+    """Each 100 a second at most; to no zeroes, where @stride says where those are."""
+
+    def __init__(self, node: str, stride: int = 0, pause: float = 0.01) -> None:
+        self.longest, self.pause = 0.0, pause
+        self._began: dict[int, float] = {}
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=self._work, args=(node, n, stride))
+                         for n in range(WRITERS)]  # fmt: skip
+        for thread in self._threads:
+            thread.start()
+
+    def _work(self, node: str, number: int, stride: int) -> None:
+        rng = random.Random(f"{base.SEED} {number}")
+        data = blk.pattern(f"{number}", 8)
+        with blk.Disk(node) as disk:
+            while not self._ended.wait(self.pause):
+                at = rng.randrange(disk.sectors // 8) * 8
+                if stride:
+                    at = at // stride * stride + stride // 2 + rng.randrange(stride // 16) * 8
+                self._began[number] = time.monotonic()
+                disk.write(min(at, disk.sectors - 8), data)
+                took = time.monotonic() - self._began.pop(number)
+                self.longest = max(self.longest, took)
+
+    def waiting(self) -> float:
+        return max((time.monotonic() - began for began in [*self._began.values()]), default=0)
+
+    def end(self) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+
+@contextlib.contextmanager
+def hard_disk() -> Iterator[tuple[Box, blk.Disk]]:
+    log_mib, data_mib = SIZES[part]
+    segment = (256 if log_mib >= 64 else 64) << 10
+    box = Box(nvram="lab", nvram_bytes=4096 + 64 * segment, log_mib=log_mib, data_mib=data_mib,
+              data_model="spindle", settings="scrub_kib=0",
+              data_options={"write_cache": "off", "spread": "on"})  # fmt: skip
+    with box.disk() as disk:
+        base.put(Path("/sys/block", Path(disk.node).name, "device/queue_depth"), TAGS)
+        base.put(Path("/sys/block", Path(disk.node).name, "queue/scheduler"), "none")
+        yield box, disk
+    box.away()
+
+
+def none_takes_long(writers: Writers) -> None:
+    writers.longest = 0.0
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        time.sleep(0.5)
+        base.expect(writers.waiting() < LONGEST_S, f"a write waits for {writers.waiting():.1f} s")
+    print(f"  longest write {writers.longest:.2f} s", flush=True)
+    base.expect(writers.longest < LONGEST_S, f"a write took {writers.longest:.1f} s")
+
+
+def full() -> None:
+    with hard_disk() as (box, disk):
+        writers = Writers(disk.node, pause=0)
+        segments = int(box.info().split("log segments ")[1].split()[0])
+        base.until(lambda: box.count("live") > segments * 45 // 100, "the log to be full", 600)
+        writers.pause = 0.005
+        time.sleep(2)
+        box.log.fail_writes()
+        box.says("log FAILING", "the log to be dead")
+        none_takes_long(writers)
+        box.log.heal()
+        writers.end()
+
+
+def pieces() -> None:
+    stride = 8 * MIB
+    with hard_disk() as (box, disk):
+        for at in range(0, disk.sectors - stride, stride):
+            disk.discard(at, stride // 2)
+        writers = Writers(disk.node, stride)
+        time.sleep(5)
+        box.log.fail_writes()
+        box.says("log FAILING", "the log to be dead")
+        none_takes_long(writers)
+        box.log.heal()
+        writers.end()
+
+
+def discards(node: str, half: bool, ended: threading.Event) -> None:
+    with blk.Disk(node) as disk:
+        first = disk.sectors // 2 if half else 0
+        for _ in itertools.count():
+            if ended.wait(0.05):
+                return
+            disk.discard(first, disk.sectors - first)
+
+
+def one_session() -> None:
+    with hard_disk() as (box, disk):
+        if part == "crowd":
+            for at in range(0, disk.sectors // 2 - 2 * MIB, 2 * MIB):
+                disk.discard(at, MIB)
+        writers, ended = Writers(disk.node), threading.Event()
+        others = threading.Thread(target=discards, args=(disk.node, part == "crowd", ended))
+        others.start()
+        time.sleep(1)
+        if part == "leave":
+            box.set("leave_log=1")
+        none_takes_long(writers)
+        ended.set()
+        others.join()
+        writers.end()
+
+
+(part,) = base.words(1, SIZES)
+base.step(part)
+{"full": full, "pieces": pieces}.get(part, one_session)()
+base.step("done")
