@@ -15,7 +15,8 @@ TEST_KNOB(bool, zeroes_stay, "zeroes that fill the log are logged again and agai
 #define RING_FULL	98
 #define FORESEEN_MOST	(3600ULL * USEC_PER_SEC)
 #define DENSER_MOST	64ULL
-#define PAST_MOST_US	(200ULL * USEC_PER_MSEC)	/* the longest delay past a dead log */
+#define PAST_MOST_US	(200ULL * USEC_PER_MSEC)	/* the longest delay past a dead log, */
+#define PAST_WAIT_US	(5ULL * USEC_PER_SEC)		/* and of all that wait together */
 #define UNREAD_US	(10ULL * USEC_PER_SEC)	/* the room has to last for so long, always */
 #define UNREAD		(5 * HZ)
 
@@ -230,6 +231,7 @@ static u64 ring_us(const struct dcd_engine *e, sector_t sectors)
 static u64 past_log_us(const struct dcd_engine *e, sector_t sectors)
 {
 	u64 kept = slots_kept(e), per = max(e->usual / 16, 1ULL);
+	u64 most = div_u64(PAST_WAIT_US, READ_ONCE(e->nwaiting) + 1);
 	struct dcd_level slots = {
 		.used = e->nslots - (e->nidle - min_t(u64, kept, e->nidle)),
 		.size = e->nslots,
@@ -242,7 +244,7 @@ static u64 past_log_us(const struct dcd_engine *e, sector_t sectors)
 		return 0;
 	return dcd_pace_share_most(&slots, until(&e->next_room, ktime_get()),
 				   dcd_pace_room(slots.used, slots.size) * per, sectors,
-				   PAST_MOST_US);
+				   clamp(most, DCD_PACE_MAX_US, PAST_MOST_US));
 }
 
 static u64 paced_us(const struct dcd_engine *e, sector_t sectors)

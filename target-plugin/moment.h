@@ -87,8 +87,8 @@ struct dcd_level dcd_zeroes_level(const struct dcd_engine *e);
  * For how long more zeroes wait, unless some are gone before: percent of half of busy_after_ms; 0:
  * not at all; DCD_ZEROES_STAY: as long as it takes. The more there are the longer it is; while the
  * log is to be left, which they hold up, the more have come since then. So a queue of them, which
- * writes of the same session may be in, isn't held up by few. Any context; _come: who has let in
- * a piece, with @intake held.
+ * writes of the same session may be in, isn't held up by few. Any context. _come: one was let in;
+ * two at once may count as one.
  */
 unsigned int dcd_zeroes_wait(const struct dcd_engine *e);
 void dcd_zeroes_come(struct dcd_engine *e);

@@ -70,7 +70,7 @@ struct dcd_wiped_part {
  * @speed: pieces that it gets rid of, under @lock.
  * @took, @owed: what wipes took beside data of late, and too much in the last batch (us, negative).
  * @all: sectors that were wiped or filled so far, and @all_then, @turns turns ago (leave.c).
- * @let_in: pieces that have come since the log is to be left; who lets them in has @intake.
+ * @let_in: about so many pieces have come since the log is to be left (moment.h).
  * @no_room: of this turn no more can be logged again. @again: so many ranges were, in this round
  * past the log. @no_discard: the data disk has refused it. @undiscarded: so many in a row have
  * failed otherwise, on a disk that can be written there. @to_zeroes: how it is done, as it was at
