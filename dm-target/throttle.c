@@ -596,7 +596,7 @@ void throttle_set_patience(struct throttle *t, unsigned int ms)
 	unsigned long flags;
 
 	spin_lock_irqsave(&t->lock, flags);
-	t->patience = ms ? ms * NSEC_PER_MSEC : THROTTLE_PATIENCE;
+	t->patience = ms ? (u64)ms * NSEC_PER_MSEC : THROTTLE_PATIENCE;
 	spin_unlock_irqrestore(&t->lock, flags);
 }
 
