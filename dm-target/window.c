@@ -8,6 +8,7 @@
 #include "mirror.h"
 
 TEST_KNOB(bool, learned_stays, "what a window has learned is as good after any time");
+TEST_KNOB(bool, grows_late, "a window grows by what took nearly as long as a request may");
 TEST_KNOB(bool, windows_apart, "what other mirrors have on the way is no matter for a window");
 TEST_KNOB(bool, small_at_once, "small writes are sent however many are on the way");
 
@@ -180,8 +181,9 @@ void window_back(struct mirror *m, struct window_class *c, unsigned int bytes, u
 		late(m, c, sent_at, now);
 	} else {
 		c->lone = min(c->lone, took);
-		/* Its part of the limit grows by that. */
-		if (!list_empty(&c->parked))
+		/* Its part of the limit grows by that, where twice as long isn't near the end. */
+		if (!list_empty(&c->parked) &&
+		    (took <= aim(m, c) * c->part / 4 || test_knob(grows_late)))
 			c->limit = max(c->limit, window_limit(c) * n) +
 				   (c->halved ? bytes / 8 : bytes) * n;
 	}

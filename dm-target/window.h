@@ -22,7 +22,9 @@
  * (of its default, if that is never): a WINDOW_PART, small ones a WINDOW_SMALL_PART.
  *  - one that took longer halves it, but only if it was sent since the last time;
  *  - else, if others are parked, it grows: by all that returns until it has been
- *    halved once (so it doubles in a round trip), by an eighth of that afterwards.
+ *    halved once (so it doubles in a round trip), by an eighth of that afterwards; but not by what
+ *    took more than a quarter of remote_timeout: what is on the way then may be due to twice as
+ *    much (eight mirrors, each with a single large write on the way, take half of it by 3 Mbit/s).
  * Mirrors of one host come by one wire more often than not: so what has a limit is what all of them
  * have on the way, each a like part of its own one, but not less than the least. One by another
  * wire has less to begin with, too, and grows.

@@ -66,6 +66,11 @@ def test_what_queues_on_a_slow_wire_is_not_taken_for_a_leg_that_hangs(
     assert run.rc == 0, run.text
 
 
+def test_mirrors_that_flood_one_slow_wire_keep_their_legs() -> None:
+    run = lab("mirror_floods.py")
+    assert run.rc == 0, run.text
+
+
 @pytest.mark.parametrize("part", ["examine", "create", "replace"])
 def test_what_a_command_reads_of_a_disk_leaves_room_for_other_mirrors_writes(part: str) -> None:
     run = lab("mirror_beside.py", part, options=("--sim-timeout", "3000"))
@@ -117,6 +122,7 @@ def test_zeroes_that_have_to_be_written_later_are_taken_for_a_leg_that_hangs() -
     ("mirror_beside.py later", "learned_stays", "Input/output error"),
     ("mirror_beside.py crowd", "windows_apart", "Input/output error"),
     ("mirror_beside.py assemble", "reads_at_once", "lockstep assemble a: rc 1"),
+    ("mirror_floods.py", "grows_late", "of which all are well: got 'AD'"),
 ])  # fmt: skip
 def test_what_queues_on_a_slow_wire_is_taken_for_a_leg_that_hangs(
     words: str, knob: str, says: str
