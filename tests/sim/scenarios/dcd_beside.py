@@ -10,7 +10,6 @@ LONGEST_S.
 """
 
 import contextlib
-import itertools
 import random
 import threading
 import time
@@ -117,9 +116,7 @@ def pieces() -> None:
 def discards(node: str, half: bool, ended: threading.Event) -> None:
     with blk.Disk(node) as disk:
         first = disk.sectors // 2 if half else 0
-        for _ in itertools.count():
-            if ended.wait(0.05):
-                return
+        while not ended.wait(0.05):
             disk.discard(first, disk.sectors - first)
 
 
@@ -128,10 +125,10 @@ def one_session() -> None:
         if part == "crowd":
             for at in range(0, disk.sectors // 2 - 2 * MIB, 2 * MIB):
                 disk.discard(at, MIB)
-        writers, ended = Writers(disk.node), threading.Event()
+        writers, ended, before = Writers(disk.node), threading.Event(), box.count("discards")
         others = threading.Thread(target=discards, args=(disk.node, part == "crowd", ended))
         others.start()
-        time.sleep(1)
+        base.until(lambda: box.count("discards") > before, "the first of the discards")
         if part == "leave":
             box.set("leave_log=1")
         none_takes_long(writers)

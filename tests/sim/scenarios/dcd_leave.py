@@ -210,8 +210,8 @@ def stuck() -> None:
             else:
                 box.data.hold_write(STUCK)
             disk.write(STUCK, blk.pattern("stuck", 8))
-            while not box.count("stuck_ranges" if bad else "writes_late"):
-                time.sleep(0.1)
+            counter = "stuck_ranges" if bad else "writes_late"
+            base.until(lambda: box.count(counter) > 0, what)  # noqa: B023
             writer = Writer(disk.node, 4)
             writer.start()
             box.set("leave_log=1")
