@@ -108,7 +108,8 @@ host-deps:
 
 LINTS := spdx length versions checkpatch sparse ruff mypy shellcheck yamllint ansible-lint
 .PHONY: lint $(LINTS:%=lint-%)
-lint: $(LINTS:%=lint-%) ## every static check
+lint: host-deps ## every static check
+	@$(MAKE) --no-print-directory -j$(JOBS) -Otarget -k $(LINTS:%=lint-%)
 $(LINTS:%=lint-%): lint-%: host-deps
 	@tests/lab/lint $*
 

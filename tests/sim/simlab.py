@@ -217,9 +217,12 @@ def _cmdline(job: Job) -> list[str]:
         *clock,
         *leaks,
         *job.boot,
+        # Otherwise the interpreter waits for random numbers before init can see to them.
+        "PYTHONHASHSEED=0",
         "init=/usr/bin/python3",
         "--",
-        "-I",
+        "-s",
+        "-P",
         "-S",
         "-c",
         f'"{boot}"',

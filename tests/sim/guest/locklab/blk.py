@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import hashlib
@@ -12,7 +13,7 @@ import random
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from . import base, dm
@@ -23,6 +24,28 @@ _RWF_DSYNC = 0x2
 _BLKPG = 0x1269
 ADDED, DELETED, RESIZED = 1, 2, 3
 _CHUNK = 1 << 20
+
+# Memory for direct I/O that nobody uses at the moment. New memory is dear in this kernel: it maps
+# each page of it by calls to the host.
+_spare: list[mmap.mmap] = []
+
+
+@contextlib.contextmanager
+def _memory(size: int) -> Iterator[memoryview]:
+    """Memory that direct I/O takes, of `size` bytes, with anything in it."""
+    try:
+        memory = _spare.pop()
+    except IndexError:
+        memory = mmap.mmap(-1, _CHUNK)
+    if len(memory) < size:
+        memory = mmap.mmap(-1, size)
+    view = memoryview(memory)
+    try:
+        with view[:size] as part:
+            yield part
+    finally:
+        view.release()
+        _spare.append(memory)
 
 
 class Disk:
@@ -35,29 +58,19 @@ class Disk:
         self.sectors = os.lseek(self._fd, 0, os.SEEK_END) >> 9
 
     def read(self, sector: int, count: int) -> bytes:
-        with mmap.mmap(-1, max(count * SECTOR, mmap.PAGESIZE)) as memory:
-            view = memoryview(memory)[: count * SECTOR]
-            try:
-                got = os.preadv(self._fd, [view], sector * SECTOR)
-                if got != count * SECTOR:
-                    raise base.Wrong(
-                        f"{self.node}: read {got} bytes at {sector}, not {count} sectors"
-                    )
-                return bytes(view)
-            finally:
-                view.release()
+        with _memory(count * SECTOR) as view:
+            got = os.preadv(self._fd, [view], sector * SECTOR)
+            if got != count * SECTOR:
+                raise base.Wrong(f"{self.node}: read {got} bytes at {sector}, not {count} sectors")
+            return bytes(view)
 
     def write(self, sector: int, data: bytes, *, fua: bool = False) -> None:
-        with mmap.mmap(-1, max(len(data), mmap.PAGESIZE)) as memory:
-            memory[: len(data)] = data
-            view = memoryview(memory)[: len(data)]
-            try:
-                flags = _RWF_DSYNC if fua else 0
-                put = os.pwritev(self._fd, [view], sector * SECTOR, flags)
-                if put != len(data):
-                    raise base.Wrong(f"{self.node}: wrote {put} of {len(data)} bytes at {sector}")
-            finally:
-                view.release()
+        with _memory(len(data)) as view:
+            view[:] = data
+            flags = _RWF_DSYNC if fua else 0
+            put = os.pwritev(self._fd, [view], sector * SECTOR, flags)
+            if put != len(data):
+                raise base.Wrong(f"{self.node}: wrote {put} of {len(data)} bytes at {sector}")
 
     def flush(self) -> None:
         os.fsync(self._fd)
