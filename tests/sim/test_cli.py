@@ -33,7 +33,7 @@ def test_writes_are_held_until_the_leg_is_back(who: str) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("part", ["reload", "monitor", "both"])
+@pytest.mark.parametrize("part", ["reload", "monitor", "lun", "both"])
 def test_what_comes_amid_an_exchange(part: str) -> None:
     run = lab("cli_blip.py", part, options=("--timeout", "900"))
     assert run.rc == 0, run.text

@@ -118,17 +118,20 @@ def reload(name: str, line: str) -> None:
         with kernel_says():
             resume(name)
     except Failed as err:
-        raise Failed(f"{name}: the new table doesn't start: {err}. {_go_on(name, old)}") from err
+        goes_on = _go_on(name, old)
+        if goes_on:
+            raise Failed(f"{name}: the new table doesn't start: {err}. {goes_on}") from err
 
 
 def _go_on(name: str, old: str) -> str:
     """The new table may be in place already, and the device suspended: all I/O waits then. What
-    kept that from starting may keep the old one, too, and be over in a moment: a leg was away."""
+    kept that from starting may keep the old one, too, and be over in a moment: a leg was away. If a
+    device of the old one is no more, it is the new one that is tried. Empty: that has started."""
     end = time.monotonic() + PATIENCE
     while True:
         try:
             with kernel_says():
-                program.run("dmsetup", "load", name, "--table", old)
+                loaded = program.ask("dmsetup", "load", name, "--table", old)
                 resume(name)
         except Failed as err:
             if time.monotonic() < end:
@@ -139,7 +142,7 @@ def _go_on(name: str, old: str) -> str:
                 f" is mended: dmsetup resume {name}, which lockstep-monitor@{name} tries, too. That"
                 f" table was: {old}"
             )
-        return "The old table goes on"
+        return "The old table goes on" if not loaded.code or table(name) == old else ""
 
 
 def resume(name: str) -> None:

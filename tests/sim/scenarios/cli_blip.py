@@ -5,6 +5,7 @@ part.
   reload    the only good leg is away just as the table is exchanged, for less than the command
             tries: the old table goes on
   monitor   likewise, for longer: the monitor has it go on
+  lun       likewise, and of the old table a device is no more: the new one goes on
   both      one leg is filled from the other, and both get other devices
 """
 
@@ -16,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import clilab
-from clilab import good, refused
-from locklab import base, blk, dm
+from clilab import BY_PATH, good, refused
+from locklab import base, blk, dm, iscsi, pair, wire
 from mirrorlab import Leg
 from statelab import Beside
 
@@ -75,9 +76,36 @@ def away_amid_an_exchange(seconds: float) -> threading.Thread:
     return thread
 
 
-part = base.words(1, ("reload", "monitor", "both"))[0]
-local, remote = Leg("llocal", mib=16), Leg("lremote", mib=16)
-good("create", "m", local.node, remote.node, "--yes")
+def another_lun() -> None:
+    base.step("the LUN is another device, and the local leg is away as it is given back")
+    session.logout()
+    put("second")
+    session.login()
+    base.until(BY_PATH.exists, "the LUN's name")
+    blip = away_amid_an_exchange(2)
+    began = time.monotonic()
+    back = Beside(lambda: good("re-add", "m", "remote"))
+    blip.join()
+    goes_on("third")
+    took = time.monotonic() - began
+    base.expect(took < 6, f"all I/O was held for {took:.1f} s")
+    back.result()
+
+
+part = base.words(1, ("reload", "monitor", "lun", "both"))[0]
+local = Leg("llocal", mib=16)
+if part == "lun":
+    wire.Wire()
+    site = pair.Site("iblock", 16)
+    session = iscsi.Session()
+    session.login()
+    clilab.udev()
+    base.until(BY_PATH.exists, "the LUN's name")
+    node, far = str(BY_PATH), site.disks[0].node
+else:
+    remote = Leg("lremote", mib=16)
+    node, far = remote.node, remote.disk.node
+good("create", "m", local.node, node, "--yes")
 clilab.in_sync()
 put("first")
 if part == "both":
@@ -98,6 +126,8 @@ if part == "both":
         base.until(lambda: taken("third"), "the remote leg is back", 120)
         good("set", "m", "resync_rate=0")
         clilab.in_sync()
+elif part == "lun":
+    another_lun()
 else:
     base.step("the remote leg is another device, and the local one is away as it is given back")
     remote.gone()
@@ -113,7 +143,7 @@ else:
         goes_on("third")
 clilab.in_sync()
 good("stop", "m")
-for leg in (local, remote):
-    with blk.Disk(leg.disk.node, write=False) as disk:
-        base.expect(disk.read(0, 8) == blk.pattern("third", 8), f"{leg.name} has the last write")
+for node in (local.disk.node, far):
+    with blk.Disk(node, write=False) as disk:
+        base.expect(disk.read(0, 8) == blk.pattern("third", 8), f"{node} has the last write")
 base.step("done")
