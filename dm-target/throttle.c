@@ -13,6 +13,7 @@
 
 TEST_KNOB(bool, no_share, "a resync has one chunk at a time, however long that waits");
 TEST_KNOB(bool, any_share, "a resync has as much in a queue as the application, however slow it is");
+TEST_KNOB(bool, queue_blames, "a resync has the least share of a queue that is long without it");
 TEST_KNOB(bool, no_least_rate, "a resync waits politely for ever");
 
 /* Chunks between two decisions about their size. */
@@ -71,6 +72,8 @@ struct throttle {
 	struct size lagging;	/* chunks that go for the least rate */
 	u64 shared;		/* sectors that chunks may have in the application's queue */
 	u64 shared_since;	/* since it was halved: how many had started; 0: never */
+	u64 queue;		/* ns: the longest that the smallest chunk took there by itself, */
+	u64 queue_since;	/* since then */
 	u64 patience;		/* ns: how old a request may get */
 	u64 fastest;		/* cost of the fastest chunk */
 	u64 forced_at;		/* polite: no longer than until then */
@@ -183,6 +186,7 @@ void throttle_watch(struct throttle *t)
 		t->idle_since = t->quiet_since;
 		t->shared = t->min_sectors;
 		t->shared_since = 0;
+		t->queue = 0;
 	}
 	WRITE_ONCE(t->watchers, t->watchers + 1);
 	spin_unlock_irq(&t->lock);
@@ -511,15 +515,35 @@ static void learn(struct throttle *t, const struct throttle_grant *grant, u64 no
 	resize(t, size, ratio, grant);
 }
 
+/* What a chunk may take there: a quarter more, too, than the queue is long without others. */
+static u64 share_may_take(const struct throttle *t)
+{
+	bool small = t->sectors_in_flight <= (u64)t->in_flight * THROTTLE_SMALL &&
+		     !test_knob(queue_blames);
+	u64 most = div_u64(t->patience, small ? THROTTLE_SMALL_PART : THROTTLE_SHARE_PART);
+
+	if (test_knob(queue_blames))
+		return most;
+	return max(most, min(t->queue + t->queue / 4, div_u64(t->patience, THROTTLE_SHARE_MOST)));
+}
+
 /*
  * In the application's queue a chunk tells how long that is, with what all chunks have there. It
  * is a request as any other: if the queue makes it old, they have too much there.
  */
-static void learn_share(struct throttle *t, const struct throttle_grant *grant)
+static void learn_share(struct throttle *t, const struct throttle_grant *grant, u64 now)
 {
 	u64 took = max(grant->ns[LEG_LOCAL], grant->ns[LEG_REMOTE]);
 
-	if (took <= div_u64(t->patience, THROTTLE_SHARE_PART)) {
+	if (now - t->queue_since > THROTTLE_QUEUE_LASTS) {
+		t->queue = 0;
+		t->queue_since = now;
+	}
+	if (t->chunk_sectors <= t->min_sectors && took > t->queue) {
+		t->queue = took;
+		t->shared_since = 0;	/* that wasn't by what chunks had there */
+	}
+	if (took <= share_may_take(t)) {
 		if (t->chunk_sectors >= t->shared / 2)	/* it was the bound */
 			t->shared += t->shared_since ? max(grant->booked / SHARE_GROWS, 1U) :
 				     grant->booked;
@@ -538,7 +562,7 @@ void throttle_end(struct throttle *t, const struct throttle_grant *grant)
 	now = ktime_get_ns();
 	count_held(t, now);
 	if (grant->sectors && (grant->pace == PACE_SHARE || t->full))
-		learn_share(t, grant);
+		learn_share(t, grant, now);
 	t->chunks--;
 	t->chunk_sectors -= grant->booked;
 	if (grant->least && t->least)	/* not all that it was allowed */

@@ -44,8 +44,11 @@
  *	half. That is no more than the application has in flight, and no more than the queue lets
  *	through soon, as what waits there for long is what a leg looks like that hangs (watch.h):
  *	it begins with the smallest chunk, and grows by what returns within THROTTLE_SHARE_PART of
- *	the time that a request may take (as window.h has it); what takes longer halves it, and
- *	from then on it grows by an eighth of that.
+ *	the time that a request may take, beside small I/O THROTTLE_SMALL_PART (both as window.h has
+ *	it). Where the queue is longer by the application alone, that is a quarter more than the
+ *	smallest chunk took by itself, within THROTTLE_QUEUE_LASTS, up to a THROTTLE_SHARE_MOST of
+ *	that time. What takes longer halves it, and from then on it grows by an eighth of what
+ *	returns.
  *
  * An administrator who wants the mirror whole above all switches politeness off
  * (resync_pace full): then it is always as if the application were idle. Beside
@@ -73,6 +76,10 @@ struct throttle;
 #define THROTTLE_REST_HEAR	4
 #define THROTTLE_UNHEARD	16
 #define THROTTLE_SHARE_PART	16
+#define THROTTLE_SMALL_PART	8
+#define THROTTLE_SMALL		64u		/* sectors, in the mean */
+#define THROTTLE_SHARE_MOST	4
+#define THROTTLE_QUEUE_LASTS	(30ULL * NSEC_PER_SEC)
 #define THROTTLE_PATIENCE	(10ULL * NSEC_PER_SEC)
 /* Seconds over which the rate is told. */
 #define THROTTLE_RATE_SECONDS	5

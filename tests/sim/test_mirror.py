@@ -185,7 +185,9 @@ def test_resync_leaves_the_application_its_latency(
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("words", ["small wan ram 40 400", "large metro ram 1200 500"])
+@pytest.mark.parametrize("words", [
+    "small wan ram 40 400", "many wan ram 20 1000", "large metro ram 1200 500",
+])  # fmt: skip
 def test_resync_gets_on_under_any_load(words: str) -> None:
     run = lab("mirror_least.py", *words.split(), options=("--timeout", "900"))
     assert run.rc == 0, run.text
@@ -254,6 +256,7 @@ def test_resync_by_digests(part: str, kernel: str) -> None:
     ("scenario", "words", "knob", "found"),
     [
         ("mirror_least.py", ("small", "wan", "ram", "40", "400"), "no_least_rate", "want 40 KiB/s"),
+        ("mirror_least.py", ("many", "wan", "ram", "20", "1000"), "queue_blames", "want 20 KiB/s"),
         ("mirror_least.py", ("large", "metro", "ram", "1200", "500"), "no_share", "want 1200 KiB"),
         ("mirror_share.py", ("remote",), "any_share", "a commit took"),
         ("mirror_share.py", ("remote", "resync_compare=on"), "any_share", "the legs beside"),

@@ -25,6 +25,7 @@ APPS = {
         App("one writer, no pause", 1, 0, 1.0, 500),
         App("16 writers, no pause", 16, 0, 1.0, 60),
     ),
+    "many": (App("128 writers, no pause", 128, 0, 1.0, 15),),
     "large": (App("32 writers of 256 KiB, no pause", 32, 0, 1.0, 16, 512),),
 }
 WAYS: tuple[tuple[str, ...], ...] = (("resync_least", "0"), (), ("resync_pace", "full"))
