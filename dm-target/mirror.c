@@ -579,7 +579,8 @@ int mirror_fail(struct mirror *m, enum leg_id leg)
 
 	spin_lock_irq(&m->lock);
 	/* It couldn't take over, and this one not come back before it has (watch.h). */
-	silent = !m->legs[leg].dead && m->legs[other_leg(leg)].silent;
+	silent = !m->legs[leg].dead &&
+		 (m->legs[other_leg(leg)].silent || watch_doubts(m, other_leg(leg)));
 	r = silent ? -EBUSY : mirror_give_up(m, leg, WHY_TOLD);
 	if (!r)
 		m->legs[leg].why = WHY_TOLD;	/* so that it stays dead */

@@ -4,6 +4,7 @@
 #include "lockstep-test.h"
 #include "mirror.h"
 
+TEST_KNOB(bool, undoubted, "a leg may be failed while the other one hangs, for as long as that isn't told");
 TEST_KNOB(bool, unasked, "a leg that hangs is given up, whether the other one answers or not");
 
 /*
@@ -119,6 +120,14 @@ void watch_look(struct mirror *m)
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		if (!sender_age(&m->legs[leg].sender, &age) || age < patience(m, leg))
 			speaks(m, &m->legs[leg]);
+}
+
+bool watch_doubts(struct mirror *m, enum leg_id leg)
+{
+	unsigned long age;
+
+	return sender_age(&m->legs[leg].sender, &age) &&
+	       age > patience(m, leg) / WATCH_DOUBT_PART && !test_knob(undoubted);
 }
 
 /* When it is to be looked at next, in jiffies; 0: never. */

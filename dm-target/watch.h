@@ -50,6 +50,7 @@ struct mirror;
 #define TIMEOUT_MAX		(24u * 3600 * 1000)
 #define WATCH_TELLS_MS		10000u
 #define ASK_TICK_MS		20u
+#define WATCH_DOUBT_PART	4	/* of a timeout: window.h has none older */
 
 struct watch {
 	struct delayed_work work;
@@ -75,6 +76,9 @@ void watch_stop(struct mirror *m);
 
 /* Has a leg that is silent answered since? Then it isn't any more. Process context. */
 void watch_look(struct mirror *m);
+
+/* Has it something out that is so old as nothing gets in a leg that works? Any context. */
+bool watch_doubts(struct mirror *m, enum leg_id leg);
 
 /* A new timeout of the leg; counts from now on at the latest. Process context. */
 void watch_set(struct mirror *m, enum leg_id leg, unsigned int ms);

@@ -149,6 +149,7 @@ def test_a_hang_behind_a_queue_that_blocks() -> None:
     [
         ("mirror_queues.py", ("deadline-few",), "send_inline", "the last write took 120"),
         ("mirror_queues.py", ("bfq",), "send_inline", "the last write took 120"),
+        ("mirror_hang.py", ("not_told_yet",), "undoubted", "failing the leg that works"),
         ("mirror_hang.py", ("one_stuck",), "any_answer", "the one that hangs took 3"),
     ],
 )

@@ -175,6 +175,23 @@ def nobody_stands_in() -> None:
     legs.close()
 
 
+def not_told_yet() -> None:
+    base.step("the remote leg hangs, for less than its timeout: the other one can't be failed")
+    legs = pair()
+    with blk.Disk(legs.mirror.node) as disk:
+        legs.remote.hang()
+        write = Beside(lambda: disk.write(0, blk.pattern("told", 8)))
+        time.sleep(TIMEOUT_MS / 2000)
+        with base.refused("failing the leg that works", errno.EBUSY, kernel="doesn't answer"):
+            legs.mirror.message("fail local")
+        write.result()
+        base.equal(legs.mirror.status().health, "AD", "health")
+        legs.remote.wake()
+        legs.recovers()
+    legs.same()
+    legs.close()
+
+
 def policy_error() -> None:
     base.step("policy error: what hangs fails with EIO, in time")
     legs = pair("policy", "error")
@@ -515,6 +532,7 @@ SCENES: dict[str, Callable[[], None]] = {
     "already_dead": already_dead,
     "large_timeouts": large_timeouts,
     "nobody_stands_in": nobody_stands_in,
+    "not_told_yet": not_told_yet,
     "policy_error": policy_error,
     "removed": removed,
     "reloaded": reloaded,
