@@ -75,8 +75,9 @@ static u64 slots_kept(const struct dcd_engine *e)
 	if (!e->keeps || (!e->log_dead && time_after_eq(jiffies, READ_ONCE(e->log_away))))
 		return 0;
 	/* For the rest of this round, and for the next one what this one doesn't free. */
-	zeroes -= min(zeroes, READ_ONCE(e->wipes.again));
-	kept = slots_for_lost(e) + DIV_ROUND_UP(zeroes, dcd_table_places(e)) +
+	zeroes -= min(zeroes, READ_ONCE(e->wipes.logged));
+	/* The open one may be a write's. */
+	kept = slots_for_lost(e) + DIV_ROUND_UP(zeroes, dcd_table_places(e)) + !!zeroes +
 	       all - min(all, frees);
 	/* Writes need some, too. */
 	return min_t(u64, kept, max(e->nslots, DCD_SLOTS_LEAST) - DCD_SLOTS_LEAST);
@@ -197,7 +198,7 @@ static u64 leave_us(const struct dcd_engine *e, u64 per, sector_t sectors)
 	if (!e->foreseen)
 		return 2 * dcd_pace_delay(&high, &e->data_speed, sectors);
 	return dcd_pace_share(&high, until(&e->turn_end, ktime_get()),
-			      (e->head - e->tail) * per / 2, sectors);
+			      dcd_leave_left(e) * per / 2, sectors);
 }
 
 static u64 ring_us(const struct dcd_engine *e, sector_t sectors)
@@ -251,7 +252,7 @@ static u64 paced_us(const struct dcd_engine *e, sector_t sectors)
 {
 	u64 us = max(ring_us(e, sectors), past_log_us(e, sectors));
 
-	if (dcd_leave_paces(e) && !e->log_dead)
+	if (dcd_leave_paces(e))
 		us = max(us, leave_us(e, max(e->usual / 16, 1ULL), sectors));
 	return us;
 }

@@ -335,6 +335,7 @@ void dcd_settle(struct dcd_engine *e, u64 target, u64 applied, bool log_dead)
 	}
 	spin_unlock(&e->lock);
 	e->wipes.again = 0;
+	WRITE_ONCE(e->wipes.logged, 0);
 	dcd_sums_drop(e, first, target);
 	dcd_slots_kick(e);
 	wake_up_all(&e->room);
@@ -597,8 +598,8 @@ static void do_round(struct dcd_engine *e)
 {
 	struct dcd_sweep *s = &e->sweep;
 	struct dcd_mark m;
+	u64 tail, target;
 	bool log_dead;
-	u64 tail;
 	int r;
 
 	if (dcd_left(e))
@@ -636,6 +637,7 @@ static void do_round(struct dcd_engine *e)
 		e->data_well = jiffies;
 	set_retry(e, e->round_error);
 	s->missed = 0;
+	target = m.target;
 	r = go_round(e, &m);
 	if (!e->round_error && !test_knob(stall_fails))
 		e->data_well = jiffies;	/* what hung before it was refused is no refusal */
@@ -663,7 +665,7 @@ static void do_round(struct dcd_engine *e)
 	spin_unlock(&e->lock);
 	wake_up_all(&e->room);
 	if (r != -EAGAIN && r && (!ended_by_blip(e, r) || test_knob(blip_leaves)))
-		dcd_leave_tried(e, r);
+		dcd_leave_tried(e, target, r);
 	if (READ_ONCE(e->leaving) && (!r || r == -EAGAIN || !log_dead))
 		queue_delayed_work(e->destage_wq, &e->destage_work, LEAVING);
 	else if (r || (log_dead && s->past_log))

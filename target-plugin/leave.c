@@ -22,6 +22,8 @@ TEST_KNOB(bool, leave_all_at_once, "what came while the log that is left was emp
 TEST_KNOB(bool, leave_zeroes, "zeroes in a log that is left are wiped when nothing goes there any more");
 TEST_KNOB(bool, leave_never, "a log isn't left while any zeroes are in it");
 TEST_KNOB(bool, leave_late, "a data disk that is late, or fails, is a reason to leave the log at once");
+TEST_KNOB(bool, leave_dead, "a dead log is left at once, however much it has, and whatever comes");
+TEST_KNOB(bool, leave_unasked, "an empty log is left though the data disk is away");
 TEST_KNOB(bool, leave_stuck, "the log is left though the data disk doesn't take all, or hangs");
 TEST_KNOB(bool, no_marks, "the log and the NVRAM that are left aren't marked");
 TEST_KNOB(bool, leave_hasty, "what the log that is left doesn't give just now is lost");
@@ -72,6 +74,7 @@ static bool go(struct dcd_engine *e, enum dcd_leaving from, enum dcd_leaving to)
 		WRITE_ONCE(e->leaving, to);
 	if (yes && to == DCD_LEAVE_ASKED) {
 		e->leave_at = e->head;
+		e->leave_past = 0;
 		e->leave_left = e->head - e->tail;
 		e->leave_tries = 0;
 		e->wipes.turns = 0;
@@ -124,10 +127,19 @@ bool dcd_leave_paces(const struct dcd_engine *e)
 	return READ_ONCE(e->leaving) == DCD_LEAVE_ASKED && !test_knob(leave_all_at_once);
 }
 
-/* Past a dead log, too, there is no hurry while zeroes are logged again (zeroes.h). */
-static bool zeroes_stay(const struct dcd_engine *e)
+u64 dcd_leave_left(const struct dcd_engine *e)
 {
-	return e->keeps && READ_ONCE(e->zeroes) && !test_knob(leave_zeroes);
+	lockdep_assert_held(&e->lock);
+	return e->head - max(e->tail, e->leave_past);
+}
+
+/*
+ * It is dead, and nothing but another kind of round gets writes on. Where NVRAM keeps what comes
+ * there is no hurry past a dead log either: each round frees slots, which those of a leave don't.
+ */
+static bool hurries(const struct dcd_engine *e)
+{
+	return e->log_dead && (!e->keeps || test_knob(leave_dead));
 }
 
 /*
@@ -151,11 +163,12 @@ static bool zeroes_go(struct dcd_engine *e)
 
 /*
  * There is what the data disk doesn't take, or hasn't answered. It is logged again, and the log has
- * room for it; past the log no round could end, and all writes would wait for that.
+ * room for it; past the log no round could end, and all writes would wait for that. Zeroes that it
+ * doesn't wipe, but takes as writes, are no such thing: past the log they are written.
  */
 static bool is_stuck(const struct dcd_engine *e)
 {
-	return (e->wipes.hangs || e->lates.n || READ_ONCE(e->bad.data)) && !test_knob(leave_stuck);
+	return (e->wipes.hangs || e->lates.n || dcd_stuck_any(e)) && !test_knob(leave_stuck);
 }
 
 /*
@@ -165,10 +178,9 @@ static bool is_stuck(const struct dcd_engine *e)
  */
 static bool is_empty_enough(struct dcd_engine *e)
 {
-	u64 left = e->head - e->tail;
+	u64 left = dcd_leave_left(e);
 
-	lockdep_assert_held(&e->lock);
-	if (e->tail < e->leave_at)
+	if (e->head - left < e->leave_at)
 		return false;
 	if (is_stuck(e) || zeroes_go(e)) {
 		e->leave_at = e->head;
@@ -192,7 +204,7 @@ bool dcd_leave_due(struct dcd_engine *e)
 		return false;
 	spin_lock(&e->lock);
 	due = e->leaving == DCD_LEAVE_ASKED &&
-	      ((e->log_dead && !zeroes_stay(e)) || e->sweep.tried || is_empty_enough(e));
+	      (hurries(e) || e->sweep.tried || is_empty_enough(e));
 	spin_unlock(&e->lock);
 	return due;
 }
@@ -200,19 +212,31 @@ bool dcd_leave_due(struct dcd_engine *e)
 /* Does a round wait for the data disk, which is late or fails? Past the log it would, too. */
 static bool waits_for_data(const struct dcd_engine *e, int error)
 {
-	if (error == DCD_UNREAD || test_knob(leave_late))
+	if (test_knob(leave_late))
 		return false;
 	return error == DCD_LEFT ? is_stuck(e) : READ_ONCE(e->data_failing);
 }
 
-void dcd_leave_tried(struct dcd_engine *e, int error)
+void dcd_leave_tried(struct dcd_engine *e, u64 target, int error)
 {
+	if (error == DCD_UNREAD) {
+		spin_lock(&e->lock);
+		e->leave_past = target;
+		spin_unlock(&e->lock);
+		return;
+	}
 	e->sweep.tried = READ_ONCE(e->leaving) == DCD_LEAVE_ASKED && !waits_for_data(e, error);
+}
+
+/* Not while the data disk is away, which a log that is empty doesn't tell. */
+static bool may_begin(struct dcd_engine *e)
+{
+	return READ_ONCE(e->log_dead) || dcd_stuck_others(e, 0) || test_knob(leave_unasked);
 }
 
 void dcd_leave_begin(struct dcd_engine *e)
 {
-	if (!dcd_leave_due(e))
+	if (!dcd_leave_due(e) || !may_begin(e))
 		return;
 	e->sweep.tried = false;
 	if (!go(e, DCD_LEAVE_ASKED, DCD_LEAVE_ENDS) || (!e->keeps && !log_can_tell(e)))

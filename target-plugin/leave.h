@@ -9,9 +9,10 @@
  * (through.h), so the LUN has no volatile write cache.
  *
  *   ASKED  by the admin. If the log works it is used until what it had then is on the data disk, so
- *	    that writes have its room meanwhile; then until what came meanwhile is, and so on: they
- *	    are paced so that this gets less each time, until little is left, or it doesn't get
- *	    less; and until zeroes are wiped but for a few, or no more are: others wait meanwhile
+ *	    that writes have its room meanwhile (or an NVRAM's that keeps its content, past a dead
+ *	    one); then until what came meanwhile is, and so on: they are paced so that this gets
+ *	    less each time, until little is left, or it doesn't get less; and until zeroes are wiped
+ *	    but for a few, or no more are: others wait meanwhile
  *   ENDS   unless an NVRAM keeps its content: nobody gets a place any more, and what was
  *	    acknowledged gets to the log, if that works
  *   BEGUN  nothing goes to the log any more. The destager goes round once, as past a dead one. What
@@ -63,11 +64,14 @@ bool dcd_leave_paces(const struct dcd_engine *e);
 bool dcd_leave_due(struct dcd_engine *e);
 /* Before a round: begins if it is due. */
 void dcd_leave_begin(struct dcd_engine *e);
+/* Segments with what is to go to the data disk yet, less what can't be read. Needs @lock. */
+u64 dcd_leave_left(const struct dcd_engine *e);
 /*
- * A round by the log has failed with @error. If that was the log's it doesn't get better by
- * waiting; while the data disk is late, or fails, writes would wait for that past the log.
+ * A round up to @target has failed with @error. If something of the log can't be read all else is
+ * on the data disk; if it was the log's otherwise it doesn't get better by waiting; while the data
+ * disk is late, or fails, writes would wait for that past the log.
  */
-void dcd_leave_tried(struct dcd_engine *e, int error);
+void dcd_leave_tried(struct dcd_engine *e, u64 target, int error);
 /*
  * The log can't give a load. True: it stays in the index until all is LOST, and is no error; or it
  * is asked for it again in the next round.

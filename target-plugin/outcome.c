@@ -78,6 +78,7 @@ static sector_t look_at(struct dcd_engine *e, struct dcd_batch *b, unsigned int 
 		if (!l->alone || e->sweep.past_log || l->error == -ENOMEM)
 			continue;
 		dcd_count(e, DCD_N_DATA_ERRORS, 1);
+		dcd_stuck_refused(e, &l->place);
 		l->error = 0;
 		l->kind = dcd_stuck_again(e, l->oldest) ? DCD_LOAD_AGAIN : DCD_LOAD_LEFT;
 	}
@@ -244,6 +245,8 @@ static int log_again(struct dcd_engine *e, struct dcd_batch *b)
 		if (r)
 			return -EAGAIN;
 		l->again = true;
+		if (l->place.zero)
+			WRITE_ONCE(e->wipes.logged, e->wipes.logged + 1);
 		if (e->sweep.past_log)
 			dcd_sweep_bound(&e->sweep, &b->mark);
 	}

@@ -92,6 +92,9 @@ bool dcd_stuck_try(struct dcd_engine *e, const struct dcd_place *p)
 
 	if (r->tried == DCD_STUCK_HELD)
 		return false;
+	/* Who leaves the log waits for that (leave.c). */
+	if (r->kind == DCD_STUCK_ZEROES && dcd_leave_paces(e))
+		return true;
 	if (time_after_eq(jiffies, s->next))
 		begin_tries(s);
 	if (r->sector == s->trying)
@@ -132,8 +135,6 @@ static void remove(struct dcd_stuck *s, unsigned int i)
 {
 	set_sectors(s, s->sectors - (s->range[i].last - s->range[i].sector + 1));
 	WRITE_ONCE(s->n, s->n - 1);
-	if (!s->n)
-		WRITE_ONCE(s->data, false);
 	memmove(s->range + i, s->range + i + 1, (s->n - i) * sizeof(*s->range));
 }
 
@@ -144,7 +145,8 @@ static bool joins(const struct dcd_stuck_range *r, u32 tried)
 }
 
 /* False: there is no room for it. */
-static bool add(struct dcd_engine *e, sector_t sector, sector_t last, u32 tried)
+static bool add(struct dcd_engine *e, sector_t sector, sector_t last, u32 tried,
+		enum dcd_stuck_kind kind)
 {
 	struct dcd_stuck *s = &e->bad;
 	unsigned int i = at(s, sector);
@@ -153,13 +155,15 @@ static bool add(struct dcd_engine *e, sector_t sector, sector_t last, u32 tried)
 		return false;
 	if (i && joins(&s->range[i - 1], tried) && s->range[i - 1].last + 1 == sector) {
 		s->range[i - 1].last = last;
+		s->range[i - 1].kind = max(s->range[i - 1].kind, kind);
 	} else if (i < s->n && joins(&s->range[i], tried) && s->range[i].sector == last + 1) {
 		s->range[i].sector = sector;
+		s->range[i].kind = max(s->range[i].kind, kind);
 	} else {
 		if (s->n == DCD_STUCK_RANGES)
 			return false;
 		memmove(s->range + i + 1, s->range + i, (s->n - i) * sizeof(*s->range));
-		s->range[i] = (struct dcd_stuck_range){ sector, last, tried };
+		s->range[i] = (struct dcd_stuck_range){ sector, last, tried, kind };
 		WRITE_ONCE(s->n, s->n + 1);
 	}
 	set_sectors(s, s->sectors + (last - sector + 1));
@@ -168,7 +172,7 @@ static bool add(struct dcd_engine *e, sector_t sector, sector_t last, u32 tried)
 
 bool dcd_stuck_hold(struct dcd_engine *e, const struct dcd_place *p)
 {
-	return add(e, p->sector, p->last, DCD_STUCK_HELD);
+	return add(e, p->sector, p->last, DCD_STUCK_HELD, DCD_STUCK_BAD);
 }
 
 void dcd_stuck_release(struct dcd_engine *e, sector_t sector)
@@ -190,7 +194,8 @@ bool dcd_stuck_held(const struct dcd_engine *e, const struct dcd_place *p)
 	return e->bad.range[at(&e->bad, p->sector)].tried == DCD_STUCK_HELD;
 }
 
-static bool forget(struct dcd_engine *e, const struct dcd_place *p)
+/* @took: it took them, so it will take others of that kind. */
+static bool forget(struct dcd_engine *e, const struct dcd_place *p, bool took)
 {
 	struct dcd_stuck *s = &e->bad;
 	unsigned int i = at(s, p->sector);
@@ -198,13 +203,14 @@ static bool forget(struct dcd_engine *e, const struct dcd_place *p)
 
 	while (i < s->n && s->range[i].sector <= p->last) {
 		struct dcd_stuck_range r = s->range[i];
+		enum dcd_stuck_kind kind = took && p->zero ? DCD_STUCK_FILLS : r.kind;
 
 		any = true;
 		remove(s, i);
-		if (r.sector < p->sector && add(e, r.sector, p->sector - 1, r.tried))
+		if (r.sector < p->sector && add(e, r.sector, p->sector - 1, r.tried, kind))
 			i++;
 		/* One that there is no room for is found again when it is written. */
-		if (r.last > p->last && add(e, p->last + 1, r.last, r.tried))
+		if (r.last > p->last && add(e, p->last + 1, r.last, r.tried, kind))
 			i++;
 	}
 	return any;
@@ -212,7 +218,7 @@ static bool forget(struct dcd_engine *e, const struct dcd_place *p)
 
 void dcd_stuck_forget(struct dcd_engine *e, const struct dcd_place *p)
 {
-	(void)forget(e, p);
+	(void)forget(e, p, false);
 }
 
 void dcd_stuck_took(struct dcd_engine *e)
@@ -230,8 +236,26 @@ void dcd_stuck_took(struct dcd_engine *e)
 
 void dcd_stuck_mended(struct dcd_engine *e, const struct dcd_place *p)
 {
-	if (forget(e, p))
+	if (forget(e, p, true))
 		dcd_stuck_took(e);
+}
+
+void dcd_stuck_refused(struct dcd_engine *e, const struct dcd_place *p)
+{
+	struct dcd_stuck *s = &e->bad;
+	unsigned int i = at(s, p->sector);
+
+	if (i < s->n && s->range[i].sector <= p->sector)
+		s->range[i].kind = DCD_STUCK_BAD;
+}
+
+bool dcd_stuck_any(const struct dcd_engine *e)
+{
+	unsigned int i = 0;
+
+	while (i < e->bad.n && e->bad.range[i].kind == DCD_STUCK_FILLS)
+		i++;
+	return i < e->bad.n;
 }
 
 void dcd_stuck_took_so_long(struct dcd_engine *e, unsigned long time)
@@ -377,10 +401,9 @@ static void tell(struct dcd_engine *e, sector_t sector, sector_t sectors, int er
 
 bool dcd_stuck_add(struct dcd_engine *e, const struct dcd_place *p, int error)
 {
-	if (test_knob(stuck_stays) || !add(e, p->sector, p->last, e->bad.turn + 1))
+	if (test_knob(stuck_stays) || !add(e, p->sector, p->last, e->bad.turn + 1,
+					   p->zero ? DCD_STUCK_ZEROES : DCD_STUCK_BAD))
 		return false;
-	if (!p->zero)
-		WRITE_ONCE(e->bad.data, true);
 	e->bad.trying = ~0ULL;	/* it isn't part of what is being tried now */
 	if (error)
 		tell(e, p->sector, p->last - p->sector + 1, error);
@@ -403,10 +426,8 @@ sector_t dcd_stuck_look(struct dcd_engine *e, const struct dcd_load *l, unsigned
 		sector_t next = over ? end : min_t(u64, end, (div_u64(at, per) + 1) * per);
 		int r = over || is_known(e, l) ? l->error : write(e, l, at, next);
 
-		if (!r || r == -ENOMEM || !add(e, at, next - 1, e->bad.turn))
+		if (!r || r == -ENOMEM || !add(e, at, next - 1, e->bad.turn, DCD_STUCK_BAD))
 			break;
-		if (l->buf)
-			WRITE_ONCE(e->bad.data, true);
 		error = r;
 		at = next;
 	}

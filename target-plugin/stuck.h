@@ -34,22 +34,28 @@ struct dcd_place;
 
 #define DCD_STUCK_RANGES 256U
 
+/* What is known of the worst in a range. */
+enum dcd_stuck_kind {
+	DCD_STUCK_FILLS,	/* zeroes, which it doesn't wipe, but has taken as a write */
+	DCD_STUCK_ZEROES,	/* likewise, but none was written yet */
+	DCD_STUCK_BAD,		/* it doesn't take that */
+};
+
 /* @tried: the turn of trying when that was done last; DCD_STUCK_HELD: it must not be. */
 #define DCD_STUCK_HELD U32_MAX
 struct dcd_stuck_range {
 	sector_t sector, last;
 	u32 tried;
+	enum dcd_stuck_kind kind;
 };
 
 /*
  * Sorted by @sector, apart from each other. @tries: so many more may be tried until @next,
  * besides what else is in the one at @trying. What is below segment @again is logged again, once.
- * @moved: the data disk took something last then, and a flush. @data: since there was none some
- * were of data, which aren't written otherwise, as zeroes are past the log.
+ * @moved: the data disk took something last then, and a flush.
  */
 struct dcd_stuck {
 	unsigned int n;
-	bool data;
 	sector_t sectors;
 	u32 turn;
 	unsigned int tries;
@@ -84,6 +90,9 @@ bool dcd_stuck_try(struct dcd_engine *e, const struct dcd_place *p);
 bool dcd_stuck_again(struct dcd_engine *e, u64 segment);
 /* The data disk has taken it, and a flush. */
 void dcd_stuck_mended(struct dcd_engine *e, const struct dcd_place *p);
+/* It hasn't, tried by itself. _any(): are there any but DCD_STUCK_FILLS? */
+void dcd_stuck_refused(struct dcd_engine *e, const struct dcd_place *p);
+bool dcd_stuck_any(const struct dcd_engine *e);
 /*
  * The data disk didn't take what is at @sector. Does it take anything else? It is asked for what
  * it has in another block, of which nothing is stuck, gets that again, and a flush.

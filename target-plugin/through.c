@@ -17,6 +17,7 @@
 TEST_KNOB(bool, through_cached, "what goes through is left in the data disk's cache");
 TEST_KNOB(bool, through_over, "a write goes through to where one that was given up may still come");
 TEST_KNOB(bool, zeroes_fail, "what goes through and can't be zeroed isn't written either");
+TEST_KNOB(bool, through_fills, "a discard that goes through takes the space that it is to free");
 TEST_KNOB(bool, through_stays, "what goes through waits for the data disk, as long as that takes");
 
 /*
@@ -98,6 +99,9 @@ static int zero_data(struct through *t)
 
 	if (dcd_zeroing_rests(t->e))
 		return write_data(t, true);
+	if (t->op == DCD_DISCARD && dcd_discards(t->e) && !test_knob(through_fills) &&
+	    !dcd_discard_disk(t->e, t->sector, t->sectors))
+		return dcd_disk_flush(&t->e->data);
 	r = dcd_zero_disk(t->e, t->sector, t->sectors);
 	if (r && r != -ENOMEM && !test_knob(zeroes_fail)) {
 		dcd_zeroing_failed(t->e, jiffies - began);

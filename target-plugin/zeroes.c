@@ -35,13 +35,6 @@ TEST_KNOB(bool, any_refuses, "a disk that fails a discard, for whatever reason, 
 TEST_KNOB(bool, wipes_call, "a wipe that was waited for calls the destager, too");
 TEST_KNOB(bool, discard_unheld, "what a wipe that hangs may come over is written all the same");
 
-/* No more than that: a disk that can't any more gets it written, as any zeroes. */
-static int zero_out(struct dcd_engine *e, sector_t first, sector_t last)
-{
-	return blkdev_issue_zeroout(e->data.bdev, first, last - first + 1, GFP_NOIO,
-				    BLKDEV_ZERO_NOFALLBACK);
-}
-
 int dcd_zero_disk(struct dcd_engine *e, u64 sector, u64 sectors)
 {
 	return blkdev_issue_zeroout(e->data.bdev, sector, sectors, GFP_NOIO,
@@ -110,11 +103,19 @@ static void zero_parts(struct dcd_engine *e, struct dcd_wipes *w)
 	w->done = at;
 }
 
+int dcd_discard_disk(struct dcd_engine *e, u64 sector, u64 sectors)
+{
+	struct block_device *bdev = e->data.bdev;
+
+	/* No more than that: a disk that can't any more gets it written, as any zeroes. */
+	return e->wipes.to_zeroes && !test_knob(discard_keeps) ?
+	       blkdev_issue_zeroout(bdev, sector, sectors, GFP_NOIO, BLKDEV_ZERO_NOFALLBACK) :
+	       blkdev_issue_discard(bdev, sector, sectors, GFP_NOIO);
+}
+
 static void discard(struct dcd_engine *e, struct dcd_wipes *w)
 {
-	w->error = w->to_zeroes && !test_knob(discard_keeps) ?
-		   zero_out(e, w->first, w->last) :
-		   blkdev_issue_discard(e->data.bdev, w->first, w->last - w->first + 1, GFP_NOIO);
+	w->error = dcd_discard_disk(e, w->first, w->last - w->first + 1);
 	if (!w->error)
 		w->done = w->last + 1;
 }

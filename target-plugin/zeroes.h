@@ -71,10 +71,10 @@ struct dcd_wiped_part {
  * @took, @owed: what wipes took beside data of late, and too much in the last batch (us, negative).
  * @all: sectors that were wiped or filled so far, and @all_then, @turns turns ago (leave.c).
  * @let_in: about so many pieces have come since the log is to be left (moment.h).
- * @no_room: of this turn no more can be logged again. @again: so many ranges were, in this round
- * past the log. @no_discard: the data disk has refused it. @undiscarded: so many in a row have
- * failed otherwise, on a disk that can be written there. @to_zeroes: how it is done, as it was at
- * the opening, when the LUN was told.
+ * @no_room: of this turn no more can be logged again. @again: so many ranges are to be, in this
+ * round past the log; @logged: so many ranges of zeroes were. @no_discard: the data disk has
+ * refused it. @undiscarded: so many in a row have failed otherwise, on a disk that can be written
+ * there. @to_zeroes: how it is done, as it was at the opening, when the LUN was told.
  * @hangs: nobody waits any more for the wipe of @first to @last, of @kind, that @work does,
  * since @since (jiffies). @rests: after one that took long there is no DCD_LOAD_WIPE yet.
  * @flushes_failed: as it was when that was begun (late.h).
@@ -93,7 +93,7 @@ struct dcd_wipes {
 	unsigned int turns;
 	u64 let_in;
 	bool no_room;
-	u64 again;
+	u64 again, logged;
 	bool no_discard;
 	unsigned int undiscarded;
 	bool to_zeroes;
@@ -144,6 +144,8 @@ void dcd_wipes_look(struct dcd_engine *e, const struct dcd_mark *now);
  * takes a part of what it could unmap for all of it. An errno. Sleeps, and waits for the disk.
  */
 int __must_check dcd_zero_disk(struct dcd_engine *e, u64 sector, u64 sectors);
+/* A discard, as the LUN promises it: what was there is zeroes, or anything. Likewise. */
+int __must_check dcd_discard_disk(struct dcd_engine *e, u64 sector, u64 sectors);
 void dcd_zeroing_failed(struct dcd_engine *e, unsigned long took);
 bool __must_check dcd_zeroing_rests(struct dcd_engine *e);
 /* Any process context. */

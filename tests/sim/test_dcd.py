@@ -306,6 +306,7 @@ def test_a_close_can_lose_what_the_destager_is_at() -> None:
     ("leave_each", "many", "writes that were refused"),
     ("unread_holds", "ended", "the close waits for the log"),
     ("leave_stuck", "stuck", "a write took"),
+    ("leave_unasked", "stuck", "it is to be left"),
 ])  # fmt: skip
 def test_a_log_that_is_left_can_lose(knob: str, part: str, says: str) -> None:
     """The control: the log comes back; what it had isn't told lost; the data disk's cache; a log
@@ -584,7 +585,7 @@ def test_space_can_be_kept_by_a_short_page_of_limits() -> None:
 
 
 @pytest.mark.parametrize(("part", "lbprz"), [
-    ("zeroing", 1), ("thin", 0), ("moved", 0), ("logged", 0), ("stays", 1),
+    ("zeroing", 1), ("thin", 0), ("moved", 0), ("logged", 0), ("stays", 1), ("frees", 1),
 ])  # fmt: skip
 def test_write_same_that_unmaps_is_a_write(part: str, lbprz: int) -> None:
     run = lab("dcd_write_same.py", part, options=unmaps(lbprz))
@@ -598,6 +599,7 @@ def test_write_same_that_unmaps_is_a_write(part: str, lbprz: int) -> None:
     ("target_core_dcd.test_same_unmaps", "moved", 0, "the remote leg has other than zeroes"),
     ("dcd.test_discards_thin", "logged", 0, "what was unmapped is there again"),
     ("dcd.test_zeroes_unmap", "stays", 1, "space in use: got False"),
+    ("dcd.test_through_fills", "frees", 1, "space in use: got True"),
 ])  # fmt: skip
 def test_write_same_that_unmaps_can_lose_its_data(
     knob: str, part: str, lbprz: int, says: str

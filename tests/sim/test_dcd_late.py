@@ -187,7 +187,7 @@ def test_zeroes_in_many_pieces(part: str) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("part", ["full", "pieces", "leave", "crowd"])
+@pytest.mark.parametrize("part", ["full", "left", "late", "pieces", "leave", "crowd"])
 def test_no_write_waits_for_what_takes_a_hard_disk_long(part: str) -> None:
     run = lab("dcd_beside.py", part, options=("--mem", "3G", "--sim-timeout", "1000"))
     assert run.rc == 0, run.text
@@ -195,8 +195,8 @@ def test_no_write_waits_for_what_takes_a_hard_disk_long(part: str) -> None:
 
 @pytest.mark.control
 @pytest.mark.parametrize(("knob", "part"), [
-    ("past_unshared", "full"), ("past_unshared", "pieces"), ("zeroes_in_rows", "leave"),
-    ("zeroes_in_rows", "crowd"),
+    ("past_unshared", "full"), ("past_unshared", "pieces"), ("leave_dead", "left"),
+    ("late_leaves", "late"), ("zeroes_in_rows", "leave"), ("zeroes_in_rows", "crowd"),
 ])  # fmt: skip
 def test_a_write_can_wait_for_what_takes_a_hard_disk_long(knob: str, part: str) -> None:
     options = ("--mem", "3G", "--sim-timeout", "1000", *knobs("dcd", knob))

@@ -3,6 +3,8 @@
 LONGEST_S.
 
     full    the log fails, and has data in it that take the hard disk a minute
+    left    likewise, and is to be left then
+    late    a log that works is to be left, and a write of the data disk doesn't return then
     pieces  the log fails, and has 2,500 pieces of 4 MiB of zeroes in it
     leave   the log is to be left, and all of the LUN is discarded, over and over, in one session
             with the writers, which has 32 commands at a time
@@ -23,8 +25,10 @@ LONGEST_S = 6
 SECONDS = 45
 WRITERS = 4
 MIB = 2048  # sectors
-SIZES = {"full": (128, 4096), "pieces": (64, 20000), "leave": (64, 4096), "crowd": (16, 32768)}
+SIZES = {"full": (128, 4096), "left": (256, 2048), "late": (32, 512), "pieces": (64, 20000),
+         "leave": (64, 4096), "crowd": (16, 32768)}  # fmt: skip
 TAGS = "32"
+HELD = 4000
 
 
 class Writers:
@@ -92,9 +96,16 @@ def full() -> None:
         base.until(lambda: box.count("live") > segments * 45 // 100, "the log to be full", 600)
         writers.pause = 0.005
         time.sleep(2)
-        box.log.fail_writes()
-        box.says("log FAILING", "the log to be dead")
+        if part == "late":
+            box.data.hold_write(HELD)
+            disk.write(HELD, blk.pattern("held", 8))
+        else:
+            box.log.fail_writes()
+            box.says("log FAILING", "the log to be dead")
+        if part != "full":
+            box.set("leave_log=1")
         none_takes_long(writers)
+        box.data.let_go()
         box.log.heal()
         writers.end()
 
@@ -139,5 +150,5 @@ def one_session() -> None:
 
 (part,) = base.words(1, SIZES)
 base.step(part)
-{"full": full, "pieces": pieces}.get(part, one_session)()
+{"leave": one_session, "crowd": one_session, "pieces": pieces}.get(part, full)()
 base.step("done")

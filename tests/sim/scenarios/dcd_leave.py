@@ -198,32 +198,57 @@ def unwritable() -> None:
         box.away()
 
 
+def bad_place(box: Box, disk: blk.Disk) -> bytes:
+    box.data.fail_parts((STUCK, STUCK + 7))
+    disk.write(STUCK, blk.pattern("stuck", 8))
+    base.until(lambda: box.count("stuck_ranges") > 0, "the bad place")
+    return blk.pattern("stuck", 8)
+
+
+def bad_zeroes(box: Box, disk: blk.Disk) -> bytes:
+    box.data.fail_parts((STUCK, STUCK + 7))
+    disk.zero(STUCK - 4096, 8192)
+    base.until(lambda: box.count("stuck_ranges") > 0, "the bad place")
+    return bytes(8 * blk.SECTOR)
+
+
+def hangs(box: Box, disk: blk.Disk) -> bytes:
+    box.data.hold_write(STUCK)
+    disk.write(STUCK, blk.pattern("stuck", 8))
+    base.until(lambda: box.count("writes_late") > 0, "the write that hangs")
+    return blk.pattern("stuck", 8)
+
+
+def is_away(box: Box, disk: blk.Disk) -> bytes:
+    disk.write(STUCK, blk.pattern("stuck", 8))
+    box.destaged()
+    box.data.fail()
+    return blk.pattern("stuck", 8)
+
+
 def stuck() -> None:
-    for bad in True, False:
-        what = "a bad place" if bad else "a write that hangs"
-        base.step(f"a log that works is to be left, and the data disk has {what}")
-        box = Box(nvram="lab", nvram_bytes=4096 + 16 * 65536, log_mib=16, data_mib=64,
+    for what in bad_place, bad_zeroes, hangs, is_away:
+        base.step(f"a log that works is to be left, and of the data disk it is so: {what.__name__}")
+        box = Box(nvram="lab", nvram_bytes=4096 + 16 * 65536, log_mib=128, data_mib=64,
                   settings="destage_idle_ms=20")  # fmt: skip
         with box.disk() as disk:
-            if bad:
-                box.data.fail_parts((STUCK, STUCK + 7))
-            else:
-                box.data.hold_write(STUCK)
-            disk.write(STUCK, blk.pattern("stuck", 8))
-            counter = "stuck_ranges" if bad else "writes_late"
-            base.until(lambda: box.count(counter) > 0, what)  # noqa: B023
+            want = what(box, disk)
+            if what is is_away:
+                box.set("leave_log=1")
+                time.sleep(5)
             writer = Writer(disk.node, 4)
             writer.start()
             box.set("leave_log=1")
             time.sleep(20)
             base.expect("log LEAVING" in box.info(), f"it is to be left: {box.info()}")
-            (box.data.heal if bad else box.data.let_go)()
+            box.data.let_go()
+            box.data.heal()
             left(box)
             writer.stopped = True
             writer.join()
             print(f"  {writer.count} writes, longest {writer.longest:.3f} s", flush=True)
             base.expect(writer.longest < 1, f"a write took {writer.longest:.3f} s")
-            base.expect(disk.read(STUCK, 8) == blk.pattern("stuck", 8), "what was stuck")
+            base.expect(disk.read(STUCK, 8) == want, "what was stuck")
         box.away()
 
 

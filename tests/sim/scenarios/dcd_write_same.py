@@ -8,6 +8,7 @@ Args: the part.
     moved          by a mirror whose initiator believes the former, and it is the latter by now
     logged         what was unmapped while it was the former, and is in the log yet
     stays          zeroes that aren't to unmap: the data disk keeps the space
+    frees          a discard after the log was left: it gives it back
 The disk is scsi_debug's, by the kernel's arguments.
 """
 
@@ -54,8 +55,11 @@ def says(store: lio.Backstore, zeroes: str) -> None:
 
 def mapped() -> bool:
     """Does the data disk use space for it?"""
-    ranges = [r.split("-") for r in (SCSI_DEBUG / "map").read_text().strip().split(",") if r]
-    return any(int(first) < AT + SIZE and int(last) >= AT for first, last in ranges)
+    for one in (SCSI_DEBUG / "map").read_text().strip().split(","):
+        first, _, last = one.partition("-")
+        if one and int(first) < AT + SIZE and int(last or first) >= AT:
+            return True
+    return False
 
 
 def cdb_of(opcode: int, flags: int) -> bytes:
@@ -163,14 +167,29 @@ def stays() -> None:
     store.remove()
 
 
-part = base.words(1, ("zeroing", "thin", "moved", "logged", "stays"))[0]
+def frees() -> None:
+    dcd = Dcd()
+    store = dcd.open()
+    with lio.look(store) as node, blk.Disk(node) as disk:
+        disk.write(AT, OLD)
+        base.put(store.path / "control", "leave_log=1")
+        base.until(lambda: "log LEFT" in store.info(), "the log to be left")
+        base.equal(mapped(), True, "space in use")
+        disk.discard(AT - SIZE, 3 * SIZE)
+        disk.flush()
+        base.expect(not any(disk.read(AT, SIZE)), "what was discarded")
+        base.equal(mapped(), False, "space in use")
+    store.remove()
+
+
+part = base.words(1, ("zeroing", "thin", "moved", "logged", "stays", "frees"))[0]
 base.step(f"WRITE SAME with UNMAP, {part}")
 if part == "moved":
     moved()
 elif part == "logged":
     logged()
-elif part == "stays":
-    stays()
+elif part in ("stays", "frees"):
+    {"stays": stays, "frees": frees}[part]()
 else:
     alone("1" if part == "zeroing" else "0")
 base.step("done")
