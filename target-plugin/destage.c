@@ -467,6 +467,14 @@ static bool waits(int error)
 	return error == DCD_LEFT || error == DCD_UNREAD;
 }
 
+/* Of two errors of a round: what may change in a moment, or what it is that is waited for. */
+static int worse(int first, int r)
+{
+	if (r == DCD_LEFT && first == DCD_UNREAD)
+		return first;
+	return r && (!first || waits(first)) ? r : first;
+}
+
 /* The superblock is on the log disk: not for a few segments, if there will be more. */
 static bool worth_it(const struct dcd_engine *e, const struct dcd_mark *m, u64 tail, u64 target)
 {
@@ -533,8 +541,7 @@ static int go_round(struct dcd_engine *e, struct dcd_mark *m)
 			e->data_well = jiffies;
 		if (r && !may_go_on(r))
 			return r;
-		if (!first || waits(first))
-			first = r ?: first;
+		first = worse(first, r);
 		if (!dcd_sweep_passed(s, e->data.sectors, m) ||
 		    (!s->past_log && !worth_it(e, m, tail, now.target)))
 			continue;

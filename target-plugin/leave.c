@@ -168,7 +168,7 @@ static bool zeroes_go(struct dcd_engine *e)
  */
 static bool is_stuck(const struct dcd_engine *e)
 {
-	return (e->wipes.hangs || e->lates.n || dcd_stuck_any(e)) && !test_knob(leave_stuck);
+	return dcd_stuck_any(e) && !test_knob(leave_stuck);
 }
 
 /*

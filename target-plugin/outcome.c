@@ -11,6 +11,7 @@
 
 TEST_KNOB(bool, rests_anew, "what isn't read for a while isn't from then on for as long again");
 TEST_KNOB(bool, unread_unbound, "past a dead log a round goes on however much isn't read");
+TEST_KNOB(bool, left_hides, "a batch that something stays in doesn't tell that something wasn't read");
 TEST_KNOB(uint, forget_us, "the index takes so many microseconds to forget a load of zeroes");
 
 int dcd_data_failed(struct dcd_engine *e, int error)
@@ -129,7 +130,8 @@ static int errors_of(struct dcd_engine *e, const struct dcd_batch *b, unsigned i
 			e->sweep.missed += !test_knob(unread_unbound);
 		else if (l->error)
 			++*failures;
-		r = r ?: l->error ?: l->unread ? DCD_UNREAD : DCD_LEFT;
+		if (!r || (r == DCD_LEFT && l->unread && !test_knob(left_hides)))
+			r = l->error ?: l->unread ? DCD_UNREAD : DCD_LEFT;
 	}
 	return r;
 }

@@ -90,7 +90,7 @@ bool dcd_stuck_try(struct dcd_engine *e, const struct dcd_place *p);
 bool dcd_stuck_again(struct dcd_engine *e, u64 segment);
 /* The data disk has taken it, and a flush. */
 void dcd_stuck_mended(struct dcd_engine *e, const struct dcd_place *p);
-/* It hasn't, tried by itself. _any(): are there any but DCD_STUCK_FILLS? */
+/* It hasn't, tried by itself. _any(): are there any but DCD_STUCK_FILLS, held ones too? */
 void dcd_stuck_refused(struct dcd_engine *e, const struct dcd_place *p);
 bool dcd_stuck_any(const struct dcd_engine *e);
 /*

@@ -112,11 +112,17 @@ def test_reads_of_the_log_that_come_late(kernel: str, parts: tuple[str, ...]) ->
     assert run.rc == 0, run.text
 
 
+@pytest.mark.parametrize("seed", [3, 5])
+def test_places_of_the_log_that_cannot_be_read_and_others_that_are_lost(seed: int) -> None:
+    run = lab("dcd_late_read.py", "errors", options=("--seed", str(seed)))
+    assert run.rc == 0, run.text
+
+
 @pytest.mark.control
 @pytest.mark.parametrize(("knob", "part", "says"), [
     ("late_reads_wait", "errors", "a write took"), ("aside_waits", "errors", "a write took"),
     ("late_stale", "overtaken", "has other bytes"), ("read_stale", "moved", "something else"),
-    ("held_holds_all", "errors", "Input/output error"),
+    ("held_holds_all", "errors", "Input/output error"), ("left_hides", "errors", "a write took"),
     ("late_stays", "leave_all_hung", "the log to be left"),
     ("pins_hold", "pinned_closed", "the close waits for the log"),
     ("pins_hold", "pinned_dead", "a write took"),
