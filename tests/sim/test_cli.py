@@ -15,7 +15,10 @@ SCENARIOS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("part", ["readd", "lost", "san", "made", "bare", "busy", "together"])
+@pytest.mark.parametrize("part", [
+    "readd", "lost", "busy", "together",
+    *(pytest.param(one, marks=pytest.mark.long) for one in ("san", "made", "bare")),
+])  # fmt: skip
 def test_writes_that_arrive_late(part: str) -> None:
     run = lab("cli_late.py", part, options=("--timeout", "900"))
     assert run.rc == 0, run.text
@@ -57,8 +60,10 @@ def test_by_the_command(scenario: str) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("part", ["resync", "area", "read", "reload", "beside", "advanced", "worn",
-                                  "hangs", "flaps"])  # fmt: skip
+@pytest.mark.parametrize("part", [
+    "read", "reload", "beside", "advanced", "hangs",
+    *(pytest.param(one, marks=pytest.mark.long) for one in ("resync", "area", "worn", "flaps")),
+])  # fmt: skip
 def test_a_bad_sector_behind_a_crash(part: str) -> None:
     disk = ("--boot", "scsi_debug.dev_size_mb=8", "--boot", "scsi_debug.physblk_exp=3")
     more = disk if part == "advanced" else ()

@@ -112,7 +112,7 @@ def test_reads_of_the_log_that_come_late(kernel: str, parts: tuple[str, ...]) ->
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("seed", [3, 5])
+@pytest.mark.parametrize("seed", [3, pytest.param(5, marks=pytest.mark.long)])
 def test_places_of_the_log_that_cannot_be_read_and_others_that_are_lost(seed: int) -> None:
     run = lab("dcd_late_read.py", "errors", options=("--seed", str(seed)))
     assert run.rc == 0, run.text

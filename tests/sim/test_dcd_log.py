@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from labrun import KERNELS, SLOW_KERNELS, knobs, lab
+from labrun import KERNELS, knobs, lab
 
 
 @pytest.mark.parametrize(("kernel", "parts"), [
@@ -162,7 +162,8 @@ def test_a_close_that_is_the_last_chance_can_lose(part: str, knob: str, says: st
     assert run.rc == 1 and says in run.stderr, run.text
 
 
-@pytest.mark.parametrize("kernel", SLOW_KERNELS)
+@pytest.mark.long
+@pytest.mark.parametrize("kernel", ["plain", "checked"])
 def test_a_log_is_left_under_load(kernel: str) -> None:
     run = lab("dcd_leave_load.py", kernel=kernel, options=("--timeout", "600"))
     assert run.rc == 0, run.text

@@ -170,7 +170,7 @@ def test_on_this_host_alone(scenario: str, kernel: str) -> None:
 @pytest.mark.parametrize(
     ("profile", "disks", "kib_per_s"),
     [
-        ("lan", "ram", 100_000),
+        pytest.param("lan", "ram", 100_000, marks=pytest.mark.long),
         ("lan", "spindle", 40_000),
         ("wan", "ram", 320),
         ("wan", "spindle", 320),

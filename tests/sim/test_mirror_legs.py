@@ -110,7 +110,8 @@ def test_a_table_with_swapped_legs_that_is_taken_is_found() -> None:
     assert run.rc == 1 and "swapped legs: was accepted" in run.stderr, run.text
 
 
-@pytest.mark.parametrize("kernel", SLOW_KERNELS)
+@pytest.mark.long
+@pytest.mark.parametrize("kernel", ["plain", "checked"])
 def test_buffers_that_change_in_flight(kernel: str) -> None:
     run = lab("mirror_scribble.py", "md", kernel=kernel)
     assert run.rc == 0, run.text
