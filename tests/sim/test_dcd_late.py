@@ -119,10 +119,17 @@ def test_places_of_the_log_that_cannot_be_read_and_others_that_are_lost(seed: in
 
 
 @pytest.mark.control
+def test_what_is_lost_can_hide_what_cannot_be_read() -> None:
+    """The control: the next round is later, and writes aren't paced."""
+    run = lab("dcd_late_read.py", "errors", options=("--seed", "3", *knobs("dcd", "left_hides")))
+    assert run.rc == 1 and "a write took" in run.stderr, run.text
+
+
+@pytest.mark.control
 @pytest.mark.parametrize(("knob", "part", "says"), [
     ("late_reads_wait", "errors", "a write took"), ("aside_waits", "errors", "a write took"),
     ("late_stale", "overtaken", "has other bytes"), ("read_stale", "moved", "something else"),
-    ("held_holds_all", "errors", "Input/output error"), ("left_hides", "errors", "a write took"),
+    ("held_holds_all", "errors", "Input/output error"),
     ("late_stays", "leave_all_hung", "the log to be left"),
     ("pins_hold", "pinned_closed", "the close waits for the log"),
     ("pins_hold", "pinned_dead", "a write took"),

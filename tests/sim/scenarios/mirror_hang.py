@@ -182,8 +182,12 @@ def not_told_yet() -> None:
         legs.remote.hang()
         write = Beside(lambda: disk.write(0, blk.pattern("told", 8)))
         time.sleep(TIMEOUT_MS / 2000)
-        with base.refused("failing the leg that works", errno.EBUSY, kernel="doesn't answer"):
-            legs.mirror.message("fail local")
+        try:
+            with base.refused("failing the leg that works", errno.EBUSY, kernel="doesn't answer"):
+                legs.mirror.message("fail local")
+        except base.Wrong:
+            legs.remote.wake()
+            raise
         write.result()
         base.equal(legs.mirror.status().health, "AD", "health")
         legs.remote.wake()
