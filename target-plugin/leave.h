@@ -68,8 +68,9 @@ void dcd_leave_begin(struct dcd_engine *e);
 u64 dcd_leave_left(const struct dcd_engine *e);
 /*
  * A round up to @target has failed with @error. If something of the log can't be read all else is
- * on the data disk; if it was the log's otherwise it doesn't get better by waiting; while the data
- * disk is late, or fails, writes would wait for that past the log.
+ * on the data disk, unless the log gives nothing, and then waiting doesn't help; if it was the
+ * log's otherwise it doesn't get better by waiting, either; while the data disk is late, or fails,
+ * writes would wait for that past the log.
  */
 void dcd_leave_tried(struct dcd_engine *e, u64 target, int error);
 /*
