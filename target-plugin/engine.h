@@ -499,6 +499,8 @@ void dcd_index_find(struct dcd_engine *e, sector_t sector, sector_t last, struct
  * (mt_free_walk) when a large part of it goes at once while readers may be in it.
  */
 sector_t dcd_index_reach(struct dcd_engine *e, sector_t sector, sector_t last);
+/* Are there more pieces of zeroes with one from @sector on? @last becomes that. Any context. */
+bool dcd_index_more_zeroes(struct dcd_engine *e, sector_t sector, sector_t *last);
 /* First range that is in the index at or behind @sector; false: none. */
 bool dcd_index_next(struct dcd_engine *e, sector_t sector, struct dcd_place *p);
 /* -ENOMEM leaves the index as it was. Needs @intake. */

@@ -102,6 +102,30 @@ static void count_bare(struct growth *g, void *value, s64 more)
 		g->lost_sectors += more;
 }
 
+/* Of the range that @mas is at, how many are left when what is in [@sector, @last] goes. */
+static long parts_beside(const struct ma_state *mas, sector_t sector, sector_t last)
+{
+	return (mas->index < sector) + (mas->last > last);
+}
+
+bool dcd_index_more_zeroes(struct dcd_engine *e, sector_t sector, sector_t *last)
+{
+	MA_STATE(mas, &e->index, sector, sector);
+	unsigned int seen = 0;
+	long more = 1;
+	void *value;
+
+	rcu_read_lock();
+	mas_for_each(&mas, value, *last) {
+		if (++seen == REACH)
+			*last = min_t(sector_t, *last, mas.last);
+		if (is_zero(value))
+			more += parts_beside(&mas, sector, *last) - 1;
+	}
+	rcu_read_unlock();
+	return more > 0;
+}
+
 /*
  * What the tree has more of when [@sector, @last] is one range of @new, or none at all. The turn
  * counts it at once, or (@undo) takes that back.
@@ -122,7 +146,7 @@ static struct growth growth(struct dcd_engine *e, sector_t sector, sector_t last
 	count_bare(&g, new, last - sector + 1);
 	rcu_read_lock();
 	mas_for_each(&mas, value, last) {
-		long more = (mas.index < sector) + (mas.last > last) - 1;
+		long more = parts_beside(&mas, sector, last) - 1;
 
 		g.ranges += more;
 		g.zeroes += is_zero(value) ? more : 0;

@@ -181,7 +181,8 @@ static unsigned int share(struct dcd_engine *e, const struct dcd_request *rq)
 static bool is_held(struct dcd_engine *e, const struct dcd_request *rq)
 {
 	unsigned int ms = READ_ONCE(e->busy_after_ms) ?: DCD_BUSY_AFTER_MS;
-	unsigned int part = rq->op == DCD_WRITE ? 0 : dcd_zeroes_wait(e);
+	unsigned int part = rq->op == DCD_WRITE ? 0 :
+		dcd_zeroes_wait(e, rq->sector + rq->entered, rq->sector + rq->sectors - 1);
 
 	return part == DCD_ZEROES_STAY ||
 	       (part && time_before(jiffies, rq->since + msecs_to_jiffies(ms) * part / 200));

@@ -21,6 +21,7 @@
 
 TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn, however long");
 TEST_KNOB(bool, zeroes_crowd, "zeroes come in, however many pieces of them there are");
+TEST_KNOB(bool, zeroes_alike, "where there are many, long zeroes and such as put pieces together wait, too");
 TEST_KNOB(bool, zeroes_hold, "short pieces of zeroes are written in the destager's turn, however many");
 TEST_KNOB(bool, zeroes_into_leave, "zeroes come in at any speed while the log is left");
 TEST_KNOB(bool, zeroes_in_rows, "zeroes that wait do so for as long as they may, however few there are");
@@ -71,7 +72,13 @@ static unsigned int part_of(u64 n, u64 most)
 	return n && test_knob(zeroes_in_rows) ? 100 : div64_u64(min(n, most) * 100, most);
 }
 
-unsigned int dcd_zeroes_wait(const struct dcd_engine *e)
+/* Twice as long as all would be, if there were so many of them that more wait. */
+static u64 long_piece(const struct dcd_engine *e)
+{
+	return div64_u64(2 * e->data.sectors, crowd(e));
+}
+
+unsigned int dcd_zeroes_wait(struct dcd_engine *e, sector_t sector, sector_t last)
 {
 	u64 most = most_pieces(e), from = crowd(e), now = READ_ONCE(e->zeroes);
 
@@ -81,6 +88,10 @@ unsigned int dcd_zeroes_wait(const struct dcd_engine *e)
 		return READ_ONCE(e->zero_sectors) ? part_of(READ_ONCE(e->wipes.let_in), from) : 0;
 	if (now < from || READ_ONCE(e->leaving) || (READ_ONCE(e->log_dead) && !e->keeps) ||
 	    test_knob(zeroes_crowd))
+		return 0;
+	if (!dcd_index_more_zeroes(e, sector, &last) && !test_knob(zeroes_alike))
+		return 0;
+	if (last - sector + 1 >= long_piece(e) && now < WRITES * most && !test_knob(zeroes_alike))
 		return 0;
 	return now >= WRITES * most ? DCD_ZEROES_STAY : part_of(now - from + 1, most - from);
 }
@@ -103,7 +114,7 @@ struct dcd_level dcd_zeroes_level(const struct dcd_engine *e)
 
 u64 dcd_moment_short(const struct dcd_engine *e)
 {
-	return div_u64(div64_u64(2 * e->data.sectors, crowd(e)) * crowded(e), 100);
+	return div_u64(long_piece(e) * crowded(e), 100);
 }
 
 /* How long wipes may take beside data while the log is needed: percent of what those take. */

@@ -4,9 +4,11 @@
  *
  * Each piece of them is a range of the index and an entry that is logged again in each turn, so
  * there mustn't be any number: when there are many, more zeroes wait at the intake, the longer the
- * more there are, and no write waits for those; and the nearer that is, the more of its time the
- * destager has for the shortest of them, up to a fifth. A write into the middle of a piece makes
- * two of it: when there are more than zeroes alone may be, writes are paced by that, too (pace.h).
+ * more there are, and no write waits for those; but not what puts pieces together, nor what is so
+ * long that the disk has no room for too many such pieces. The nearer that is, the more of its
+ * time the destager has for the shortest of them, up to a fifth. A write into the middle of a piece
+ * makes two of it: when there are more than zeroes alone may be, writes are paced by that, too
+ * (pace.h).
  *
  * Where it is they that fill the log, or where the data disk can do better than write them, they
  * have a moment in each batch. But pieces make many batches: while writes wait for the ring they
@@ -84,13 +86,14 @@ u64 dcd_with_zeroes(const struct dcd_engine *e, u64 us);
 bool dcd_zeroes_crowd(const struct dcd_engine *e);
 struct dcd_level dcd_zeroes_level(const struct dcd_engine *e);
 /*
- * For how long more zeroes wait, unless some are gone before: percent of half of busy_after_ms; 0:
- * not at all; DCD_ZEROES_STAY: as long as it takes. The more there are the longer it is; while the
+ * For how long zeroes from @sector to @last wait before the next entry of them, unless some others
+ * are gone before: percent of half of busy_after_ms; 0: not at all; DCD_ZEROES_STAY: as long as it
+ * takes. The more there are the longer it is; while the
  * log is to be left, which they hold up, the more have come since then. So a queue of them, which
  * writes of the same session may be in, isn't held up by few. Any context. _come: one was let in;
  * two at once may count as one.
  */
-unsigned int dcd_zeroes_wait(const struct dcd_engine *e);
+unsigned int dcd_zeroes_wait(struct dcd_engine *e, sector_t sector, sector_t last);
 void dcd_zeroes_come(struct dcd_engine *e);
 
 #endif /* DCD_MOMENT_H */

@@ -209,7 +209,7 @@ def test_no_write_waits_for_what_takes_a_hard_disk_long(part: str) -> None:
 @pytest.mark.control
 @pytest.mark.parametrize(("knob", "part"), [
     ("past_unshared", "full"), ("past_unshared", "pieces"), ("leave_dead", "left"),
-    ("late_leaves", "late"), ("zeroes_in_rows", "leave"), ("zeroes_in_rows", "crowd"),
+    ("late_leaves", "late"), ("zeroes_in_rows", "leave"), ("zeroes_alike", "crowd"),
 ])  # fmt: skip
 def test_a_write_can_wait_for_what_takes_a_hard_disk_long(knob: str, part: str) -> None:
     options = ("--mem", "3G", "--sim-timeout", "1000", *knobs("dcd", knob))
