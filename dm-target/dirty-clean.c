@@ -9,6 +9,7 @@
 #include "metadata.h"
 #include "mirror.h"
 
+TEST_KNOB(bool, clean_afar, "ticks clean the remote leg's map, too");
 TEST_KNOB(bool, home_only, "a leg that hasn't the map isn't looked at while nothing is cleaned");
 TEST_KNOB(bool, half_a_log, "the log is cleaned by halves, whatever a request needs");
 
@@ -64,14 +65,6 @@ static bool age_word(struct dirty_map *dm, unsigned long word)
 	for_each_set_bit(bit, &idle, BITS_PER_LONG)
 		some |= try_leave(dm, word * BITS_PER_LONG + bit);
 	return some;
-}
-
-/* Marks get their turn: nobody waits for more than a page of a walk. */
-static void let_marks_in(struct dirty_map *dm)
-{
-	mutex_unlock(&dm->table);
-	cond_resched();
-	mutex_lock(&dm->table);
 }
 
 /* Likewise of the map. Only pages that have a bit are looked at. */
@@ -286,6 +279,12 @@ static void clean(struct dirty_map *dm, bool tick)
 
 	if (!home_is_ours(dm, tick) || !mirror_may_clean(m))
 		return;
+	/*
+	 * While the local leg isn't in sync each step would be a request over the wire, which marks
+	 * wait for; and when it is, it has the map, and the next tick cleans that.
+	 */
+	if (m->meta && mirror_home(m) == LEG_REMOTE && !test_knob(clean_afar))
+		tick = false;
 	mutex_lock(&dm->table);
 	some = pick(dm, tick);
 	mutex_unlock(&dm->table);

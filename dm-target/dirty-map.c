@@ -499,9 +499,14 @@ void dirty_map_run(struct dirty_map *dm)
 	spin_unlock_irq(&dm->lock);
 }
 
-void dirty_map_hold(struct dirty_map *dm)
+void dirty_map_pin(struct dirty_map *dm)
 {
 	mutex_lock(&dm->change);
+}
+
+void dirty_map_hold(struct dirty_map *dm)
+{
+	dirty_map_pin(dm);
 	dirty_map_stop(dm);
 }
 

@@ -192,9 +192,10 @@ void dirty_map_run(struct dirty_map *dm);
 
 /*
  * Stop and run again, for who changes the map or its home while the mirror runs:
- * one at a time. Sleep.
+ * one at a time. _pin(): the home stays what it is until the release, and marks go on. Sleep.
  */
 void dirty_map_hold(struct dirty_map *dm);
+void dirty_map_pin(struct dirty_map *dm);
 void dirty_map_release(struct dirty_map *dm);
 /*
  * Instead of release, at the end: only unpark makes it run again, when nobody else holds it. So it

@@ -5,9 +5,12 @@
 
 #include "growth.h"
 #include "join.h"
+#include "lockstep-test.h"
 #include "metadata.h"
 #include "mirror.h"
 #include "registry.h"
+
+TEST_KNOB(bool, grow_holds, "no mark is made while a leg's metadata are moved, whichever leg has the map");
 
 /* Its superblock in core names the new place while its map is written there. */
 static int move_leg(struct mirror *m, enum leg_id leg, u64 has, const struct lockstep_layout *to)
@@ -17,11 +20,13 @@ static int move_leg(struct mirror *m, enum leg_id leg, u64 has, const struct loc
 	int r;
 
 	/*
-	 * Of the leg that keeps it, the map must not change meanwhile; and while it is
-	 * held, no parting makes this leg the one that keeps it.
+	 * Of the leg that keeps it, the map must not change meanwhile. No parting makes this leg
+	 * the one that keeps it, either; but else marks go on, as this may be many requests.
 	 */
-	dirty_map_hold(&m->dirty);
+	dirty_map_pin(&m->dirty);
 	home = mirror_home(m) == leg;
+	if (home || test_knob(grow_holds))
+		dirty_map_stop(&m->dirty);
 	mutex_lock(&m->meta->lock[leg]);
 	before = *s;
 	r = metadata_check(m, leg);

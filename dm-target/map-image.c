@@ -158,6 +158,8 @@ int map_image_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty)
 	for (page = 0; page < log && !r; page += n) {
 		n = min(log - page, (unsigned long)METADATA_MAP_PAGES);
 		r = write_pages(dm, leg, page, n, empty ? NULL : dm->mapped);
+		if (empty)
+			let_marks_in(dm);
 	}
 	/* A sector that names nothing looks as one without a bit. */
 	n = LOCKSTEP_ACTIVITY_PAGES;

@@ -10,6 +10,8 @@
 #define LOCKSTEP_MAP_IMAGE_H
 
 #include <linux/bitmap.h>
+#include <linux/mutex.h>
+#include <linux/sched.h>
 
 #include "dirty-map.h"
 #include "lockstep-format.h"
@@ -44,6 +46,14 @@ static inline unsigned long *page_words(unsigned long *bits, unsigned long page)
 {
 	BUILD_BUG_ON(SECTOR_REGIONS % 64);
 	return bits + BIT_WORD(page_first(page));
+}
+
+/* Marks get their turn: nobody waits for more than a page of a walk, or one write. */
+static inline void let_marks_in(struct dirty_map *dm)
+{
+	mutex_unlock(&dm->table);
+	cond_resched();
+	mutex_lock(&dm->table);
 }
 
 /* In memory; the page is changed. */

@@ -89,6 +89,19 @@ def test_a_window_is_as_large_as_the_wire_is_now(part: str) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.parametrize("part", ["grow", "resync"])
+def test_a_mark_does_not_wait_for_the_sum_of_others_requests(part: str) -> None:
+    run = lab("mirror_marks.py", part)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("part", "knob"), [("grow", "grow_holds"), ("resync", "clean_afar")])
+def test_a_mark_can_wait_for_the_sum_of_others_requests(part: str, knob: str) -> None:
+    run = lab("mirror_marks.py", part, options=knobs("dm_lockstep", knob))
+    assert run.rc and "a commit took" in run.stderr, run.text
+
+
 @pytest.mark.parametrize("words", ["block", "error", "error later"])
 def test_zeroes_that_have_to_be_written_are_not_taken_for_a_leg_that_hangs(words: str) -> None:
     run = lab("mirror_slow_zeroes.py", *words.split())
