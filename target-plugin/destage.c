@@ -671,7 +671,7 @@ static void do_round(struct dcd_engine *e)
 	log_dead = e->log_dead;
 	spin_unlock(&e->lock);
 	wake_up_all(&e->room);
-	if (r != -EAGAIN && r && (!ended_by_blip(e, r) || test_knob(blip_leaves)))
+	if (!r || (r != -EAGAIN && (!ended_by_blip(e, r) || test_knob(blip_leaves))))
 		dcd_leave_tried(e, target, r);
 	if (READ_ONCE(e->leaving) && (!r || r == -EAGAIN || !log_dead))
 		queue_delayed_work(e->destage_wq, &e->destage_work, LEAVING);

@@ -225,6 +225,7 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 		dcd_index_bound(e, c->index_bytes);
 		dcd_turn_init(&e->turn, e->data.sectors);
 		dcd_wipes_init(e);
+		dcd_leave_init(e);
 	}
 	if (!r)
 		r = open_cache(e, c->read_cache_bytes);

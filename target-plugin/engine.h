@@ -239,6 +239,10 @@ struct dcd_engine {
 	bool log_dead;			/* a write to it failed; see above */
 	enum dcd_leaving leaving;	/* leave.h */
 	u64 leave_at, leave_past, leave_left, leave_tries;	/* leave.c: segments, a number */
+	struct dcd_leave_ask leave_ask;
+	bool leave_dead;		/* the log was dead when that was asked */
+	bool leave_fails;		/* rounds do, since @leave_failing (jiffies) */
+	unsigned long leave_failing;
 	bool log_behind;		/* all is on the data disk, and the log doesn't know */
 	u64 bypassed;			/* of segments below it some may be only on the data disk */
 	u64 log_tried;			/* nor did the log ever get any from it on; who commits */

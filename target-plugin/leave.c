@@ -16,6 +16,7 @@
 #define LITTLE_PIECES	8U		/* likewise of zeroes, with so many sectors */
 #define LITTLE_SECTORS	((8ULL << 20) >> SECTOR_SHIFT)
 #define TURNS		64		/* without a wipe: zeroes aren't waited for any more */
+#define ASKED		4	/* places of the data disk, until one answers */
 #define TRIES		8		/* to have less than ever, before that, too */
 
 TEST_KNOB(bool, leave_all_at_once, "what came while the log that is left was emptied is left to its end");
@@ -23,6 +24,8 @@ TEST_KNOB(bool, leave_zeroes, "zeroes in a log that is left are wiped when nothi
 TEST_KNOB(bool, leave_never, "a log isn't left while any zeroes are in it");
 TEST_KNOB(bool, leave_late, "a data disk that is late, or fails, is a reason to leave the log at once");
 TEST_KNOB(bool, leave_dead, "a dead log is left at once, however much it has, and whatever comes");
+TEST_KNOB(bool, leave_anyway, "a log that is away for a moment is left at once");
+TEST_KNOB(bool, leave_waits, "the destager waits for what it asks the data disk before the log is left");
 TEST_KNOB(bool, leave_unasked, "an empty log is left though the data disk is away");
 TEST_KNOB(bool, leave_stuck, "the log is left though the data disk doesn't take all, or hangs");
 TEST_KNOB(bool, no_marks, "the log and the NVRAM that are left aren't marked");
@@ -77,6 +80,8 @@ static bool go(struct dcd_engine *e, enum dcd_leaving from, enum dcd_leaving to)
 		e->leave_past = 0;
 		e->leave_left = e->head - e->tail;
 		e->leave_tries = 0;
+		e->leave_ask.due = false;
+		e->leave_dead = e->log_dead;
 		e->wipes.turns = 0;
 		e->wipes.let_in = 0;
 	}
@@ -125,6 +130,14 @@ static bool log_can_tell(struct dcd_engine *e)
 bool dcd_leave_paces(const struct dcd_engine *e)
 {
 	return READ_ONCE(e->leaving) == DCD_LEAVE_ASKED && !test_knob(leave_all_at_once);
+}
+
+bool dcd_leave_uses_log(const struct dcd_engine *e)
+{
+	enum dcd_leaving now = READ_ONCE(e->leaving);
+
+	return now == DCD_LEAVE_NOT ||
+	       (now == DCD_LEAVE_ASKED && !READ_ONCE(e->leave_dead) && !test_knob(leave_anyway));
 }
 
 u64 dcd_leave_left(const struct dcd_engine *e)
@@ -196,6 +209,73 @@ static bool is_empty_enough(struct dcd_engine *e)
 	return false;
 }
 
+static int ask(struct dcd_engine *e)
+{
+	u64 step = round_down(div_u64(e->data.sectors, ASKED), DCD_BLOCK >> SECTOR_SHIFT);
+	void *buf = kvmalloc(DCD_BLOCK, GFP_NOIO);
+	int i, r = -ENOMEM;
+
+	for (i = 0; buf && r && i < ASKED; i++)
+		r = dcd_disk_io(&e->data, REQ_OP_READ, i * step, buf, DCD_BLOCK);
+	kvfree(buf);
+	return r;
+}
+
+static void ask_work(struct work_struct *work)
+{
+	struct dcd_engine *e = container_of(work, struct dcd_engine, leave_ask.work);
+	struct dcd_leave_ask *a = &e->leave_ask;
+	int r = ask(e);
+
+	spin_lock(&e->lock);
+	a->under_way = false;
+	if (!r)
+		a->heard = jiffies;
+	a->next = jiffies + DCD_LOOK;
+	if (!r && !e->closing)
+		mod_delayed_work(e->destage_wq, &e->destage_work, 0);
+	wake_up_all(&e->quiet);
+	spin_unlock(&e->lock);	/* the engine may be gone from here on */
+}
+
+void dcd_leave_init(struct dcd_engine *e)
+{
+	INIT_WORK(&e->leave_ask.work, ask_work);
+	e->leave_ask.heard = jiffies - HZ;	/* it hasn't yet */
+	e->leave_ask.next = jiffies;
+}
+
+bool dcd_leave_asks(struct dcd_engine *e)
+{
+	bool yes;
+
+	spin_lock(&e->lock);
+	yes = e->leave_ask.under_way;
+	spin_unlock(&e->lock);
+	return yes;
+}
+
+/* Is the data disk there? What it has taken says so, or it is asked, and isn't waited for. */
+static bool answers(struct dcd_engine *e)
+{
+	struct dcd_leave_ask *a = &e->leave_ask;
+	bool yes, asks;
+
+	if (test_knob(leave_waits))
+		return dcd_stuck_others(e, 0);
+	spin_lock(&e->lock);
+	if (!a->due)
+		a->since = jiffies;
+	a->due = true;
+	yes = time_after(e->bad.moved, a->since) || time_after_eq(a->heard, a->since);
+	asks = !yes && !a->under_way && !e->closing && time_after_eq(jiffies, a->next);
+	a->under_way |= asks;
+	spin_unlock(&e->lock);
+	if (asks)
+		queue_work(e->aside_wq, &a->work);
+	return yes;
+}
+
 bool dcd_leave_due(struct dcd_engine *e)
 {
 	bool due;
@@ -206,7 +286,8 @@ bool dcd_leave_due(struct dcd_engine *e)
 	due = e->leaving == DCD_LEAVE_ASKED &&
 	      (hurries(e) || e->sweep.tried || is_empty_enough(e));
 	spin_unlock(&e->lock);
-	return due;
+	/* Not while the data disk is away, which a log that is empty doesn't tell. */
+	return due && (READ_ONCE(e->log_dead) || answers(e) || test_knob(leave_unasked));
 }
 
 /* Does a round wait for the data disk, which is late or fails? Past the log it would, too. */
@@ -217,6 +298,16 @@ static bool waits_for_data(const struct dcd_engine *e, int error)
 	return error == DCD_LEFT ? is_stuck(e) : READ_ONCE(e->data_failing);
 }
 
+/*
+ * A log that worked when it was asked may be away, and come back, and NVRAM has room meanwhile. Or
+ * it has failed for as long as one that is left is asked.
+ */
+static bool may_come_back(const struct dcd_engine *e)
+{
+	return e->keeps && !e->leave_dead && !test_knob(leave_anyway) &&
+	       time_before(jiffies, e->leave_failing + ASKED_FOR);
+}
+
 void dcd_leave_tried(struct dcd_engine *e, u64 target, int error)
 {
 	if (error == DCD_UNREAD) {
@@ -225,18 +316,16 @@ void dcd_leave_tried(struct dcd_engine *e, u64 target, int error)
 		spin_unlock(&e->lock);
 		return;
 	}
-	e->sweep.tried = READ_ONCE(e->leaving) == DCD_LEAVE_ASKED && !waits_for_data(e, error);
-}
-
-/* Not while the data disk is away, which a log that is empty doesn't tell. */
-static bool may_begin(struct dcd_engine *e)
-{
-	return READ_ONCE(e->log_dead) || dcd_stuck_others(e, 0) || test_knob(leave_unasked);
+	if (!error || !e->leave_fails)
+		e->leave_failing = jiffies;
+	e->leave_fails = error;
+	e->sweep.tried = error && READ_ONCE(e->leaving) == DCD_LEAVE_ASKED &&
+			 !waits_for_data(e, error) && !may_come_back(e);
 }
 
 void dcd_leave_begin(struct dcd_engine *e)
 {
-	if (!dcd_leave_due(e) || !may_begin(e))
+	if (!dcd_leave_due(e))
 		return;
 	e->sweep.tried = false;
 	if (!go(e, DCD_LEAVE_ASKED, DCD_LEAVE_ENDS) || (!e->keeps && !log_can_tell(e)))

@@ -29,6 +29,9 @@
  * The NVRAM's header says it whatever becomes of the log. Without such an NVRAM only the log's own
  * superblock can: if it takes no writes it can't be left, and the request is refused.
  *
+ * Where an NVRAM keeps its content, a log that worked when that was asked, and fails then, is left
+ * when it has for half a minute: it may be away, and is used again when it is back.
+ *
  * A data disk that fails, hangs, or has bad places, holds it up: it is tried again. While it is
  * ASKED a log that works is used meanwhile, so nobody waits; later writes get BUSY or an error as
  * ever. Until LAST the admin may take it back.
@@ -40,6 +43,7 @@
 
 #include <linux/compiler.h>
 #include <linux/types.h>
+#include <linux/workqueue.h>
 
 struct dcd_engine;
 struct dcd_load;
@@ -54,12 +58,28 @@ enum dcd_leaving {
 	DCD_LEAVE_LEFT,
 };
 
+/*
+ * The data disk is asked for a block by a worker, as it may not answer for long, unless it takes
+ * something @since the log could be left but for that. @heard: it has answered then; it isn't asked
+ * before @next (jiffies). Under @lock.
+ */
+struct dcd_leave_ask {
+	struct work_struct work;
+	bool due, under_way;
+	unsigned long since, heard, next;
+};
+
+void dcd_leave_init(struct dcd_engine *e);
+/* Is it being asked? Who frees the engine waits until it isn't. Any context. */
+bool dcd_leave_asks(struct dcd_engine *e);
 /* Nobody gets a place now. Needs @lock. */
 bool dcd_leave_holds(const struct dcd_engine *e);
 /* Does it go on, so that a round is for it? */
 bool dcd_is_leaving(const struct dcd_engine *e);
 /* Is the log to be emptied, with writes coming in more slowly than what is there goes out? */
 bool dcd_leave_paces(const struct dcd_engine *e);
+/* If it works (again): is it used, as it isn't left yet, and wasn't dead when that was asked? */
+bool dcd_leave_uses_log(const struct dcd_engine *e);
 /* Is the log to be used no longer: no round by it any more? */
 bool dcd_leave_due(struct dcd_engine *e);
 /* Before a round: begins if it is due. */

@@ -181,7 +181,7 @@ void dcd_log_ask(struct dcd_engine *e)
 	struct dcd_slot *s;
 	int r;
 
-	if (READ_ONCE(e->leaving))
+	if (!dcd_leave_uses_log(e))
 		return;
 	r = dcd_super_pass(e, e->tail, applied, true);
 	if (r) {

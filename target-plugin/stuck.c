@@ -25,7 +25,7 @@ int dcd_stuck_init(struct dcd_engine *e)
 {
 	e->bad.range = kvcalloc(DCD_STUCK_RANGES, sizeof(*e->bad.range), GFP_KERNEL);
 	e->bad.next = jiffies;
-	e->bad.moved = jiffies;
+	e->bad.moved = jiffies - 60 * HZ;	/* it hasn't yet */
 	return e->bad.range ? 0 : -ENOMEM;
 }
 

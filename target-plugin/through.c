@@ -17,6 +17,9 @@
 TEST_KNOB(bool, through_cached, "what goes through is left in the data disk's cache");
 TEST_KNOB(bool, through_over, "a write goes through to where one that was given up may still come");
 TEST_KNOB(bool, zeroes_fail, "what goes through and can't be zeroed isn't written either");
+TEST_KNOB(bool, through_floods, "any number of zeroings go through at a time");
+TEST_KNOB(bool, through_alike, "a discard that was given up is taken for the zeroes that wait for it");
+TEST_KNOB(bool, through_parts, "a discard that goes through leaves parts of the disk's granules to the disk");
 TEST_KNOB(bool, through_fills, "a discard that goes through takes the space that it is to free");
 TEST_KNOB(bool, through_stays, "what goes through waits for the data disk, as long as that takes");
 
@@ -91,6 +94,22 @@ static int write_data(struct through *t, bool zeroes)
 	return r;
 }
 
+/* A disk may leave what is no whole granule of its own as it is, and say nothing. */
+static int discard_data(struct through *t)
+{
+	u64 from = t->sector, end = t->sector + t->sectors, first = from, last = end;
+	int r;
+
+	if (!test_knob(through_parts) && !dcd_discard_cut(t->e, &first, &last))
+		return dcd_zero_disk(t->e, from, end - from);
+	r = dcd_discard_disk(t->e, first, last - first);
+	if (!r && first > from)
+		r = dcd_zero_disk(t->e, from, first - from);
+	if (!r && last < end)
+		r = dcd_zero_disk(t->e, last, end - last);
+	return r;
+}
+
 /* A disk that has a command for it, and fails that, may take writes all the same. */
 static int zero_data(struct through *t)
 {
@@ -100,7 +119,7 @@ static int zero_data(struct through *t)
 	if (dcd_zeroing_rests(t->e))
 		return write_data(t, true);
 	if (t->op == DCD_DISCARD && dcd_discards(t->e) && !test_knob(through_fills) &&
-	    !dcd_discard_disk(t->e, t->sector, t->sectors))
+	    !discard_data(t))
 		return dcd_disk_flush(&t->e->data);
 	r = dcd_zero_disk(t->e, t->sector, t->sectors);
 	if (r && r != -ENOMEM && !test_knob(zeroes_fail)) {
@@ -154,10 +173,17 @@ static bool is_zeroing(enum dcd_op op)
 	return op != DCD_WRITE && op != DCD_FLUSH;
 }
 
-/* Has the data disk got by it what this one, which has waited for it, is for? */
+/*
+ * Has the data disk got by it what this one, which has waited for it, is for? Zeroes aren't what a
+ * discard has left, which may be anything.
+ */
 static bool did(const struct through *t, const struct dcd_request *rq)
 {
-	return is_zeroing(t->op) && is_zeroing(rq->op) && rq->sector >= t->sector &&
+	bool same = is_zeroing(t->op) &&
+		    (rq->op == DCD_DISCARD ||
+		     (is_zeroing(rq->op) && (t->op != DCD_DISCARD || test_knob(through_alike))));
+
+	return same && rq->sector >= t->sector &&
 	       rq->sector + rq->sectors <= t->sector + t->sectors;
 }
 
@@ -165,29 +191,28 @@ static bool did(const struct through *t, const struct dcd_request *rq)
 static void end(struct through *t, int error)
 {
 	struct dcd_engine *e = t->e;
-	struct dcd_request *rq, *next;
+	struct dcd_request *rq, *own, *next;
 	LIST_HEAD(parked);
 
 	spin_lock(&e->lock);
 	list_del(&t->list);
-	rq = t->rq;
-	if (!rq) {
-		e->throughs.given_up--;
+	own = t->rq;
+	e->throughs.given_up -= !own;
+	e->throughs.zeroings -= is_zeroing(t->op);
+	if (!own || is_zeroing(t->op))
 		list_splice_init(&e->throughs.parked, &parked);
-	}
 	spin_unlock(&e->lock);
-	if (rq) {
-		answer(e, rq, error);
-		return;
-	}
-	/* This work is waited for before the engine goes. */
-	wake_up_all(&e->quiet);
 	list_for_each_entry_safe(rq, next, &parked, waiting) {
-		if (!error && did(t, rq))
+		/* What was written there meanwhile is newer, unless it was given up. */
+		if (!own && !error && did(t, rq))
 			answer(e, rq, 0);
 		else
 			dcd_through(e, rq);
 	}
+	if (own)
+		answer(e, own, error);
+	else
+		wake_up_all(&e->quiet);	/* this work is waited for before the engine goes */
 }
 
 static int go_through(struct through *t)
@@ -222,12 +247,18 @@ static void work_on(struct work_struct *work)
 	kfree(t);
 }
 
-/* May what was given up still come to these sectors? Needs the engine's lock. */
-static bool is_held(const struct dcd_engine *e, sector_t sector, sector_t sectors)
+/*
+ * May what was given up still come to these sectors? And zeroes may take long, so that the data
+ * disk's queue would be full of them. Needs the engine's lock.
+ */
+static bool is_held(const struct dcd_engine *e, enum dcd_op op, sector_t sector, sector_t sectors)
 {
 	const struct through *t;
 
 	lockdep_assert_held(&e->lock);
+	if (is_zeroing(op) && e->throughs.zeroings >= DCD_THROUGH_ZEROINGS &&
+	    !test_knob(through_floods))
+		return true;
 	if (!e->throughs.given_up || test_knob(through_over))
 		return false;
 	if (e->throughs.given_up >= DCD_THROUGH_MOST)
@@ -254,11 +285,13 @@ void dcd_through(struct dcd_engine *e, struct dcd_request *rq)
 	}
 	INIT_WORK(&t->work, work_on);
 	spin_lock(&e->lock);
-	held = is_held(e, t->sector, t->sectors);
-	if (held)
+	held = is_held(e, t->op, t->sector, t->sectors);
+	if (held) {
 		list_add_tail(&rq->waiting, &e->throughs.parked);
-	else
+	} else {
 		list_add_tail(&t->list, &e->throughs.begun);
+		e->throughs.zeroings += is_zeroing(t->op);
+	}
 	spin_unlock(&e->lock);
 	dcd_wait_begins(e);
 	if (held)

@@ -9,7 +9,8 @@
  * there at any time, so nothing else goes to those sectors before it has returned: who comes for
  * them waits for that (parked), or until his own wait is over; and so does everybody while
  * DCD_THROUGH_MOST are given up. Zeroes that were given up, and come in the end, are the answer to
- * who was parked for the same.
+ * who was parked for the same. A disk may take long for zeroes, so DCD_THROUGH_ZEROINGS of those
+ * are under way at a time, and others are parked, too: writes come in between.
  *
  * What was LOST stays so below a write that was given up, whatever the disk has then.
  */
@@ -23,11 +24,15 @@ struct dcd_engine;
 struct dcd_request;
 
 #define DCD_THROUGH_MOST 64U	/* each may be a thread, and reads need some of those */
+#define DCD_THROUGH_ZEROINGS 4U
 
-/* The engine's lock's. @begun: those that haven't returned, of which so many are @given_up. */
+/*
+ * The engine's lock's. @begun: those that haven't returned, of which so many are @given_up, and so
+ * many @zeroings.
+ */
 struct dcd_throughs {
 	struct list_head begun, parked;
-	unsigned int given_up;
+	unsigned int given_up, zeroings;
 };
 
 void dcd_throughs_init(struct dcd_engine *e);

@@ -103,6 +103,35 @@ static void zero_parts(struct dcd_engine *e, struct dcd_wipes *w)
 	w->done = at;
 }
 
+/* Sectors from the last boundary of a granule to @sector. */
+static u64 behind(u64 sector, u64 granule, u64 first)
+{
+	u64 rest;
+
+	div64_u64_rem(sector + granule - first, granule, &rest);
+	return rest;
+}
+
+/* What the data disk discards is a whole number of them; the first one begins at @first. */
+static u64 granule_of(const struct dcd_engine *e, u64 *first)
+{
+	u64 granule = max(bdev_discard_granularity(e->data.bdev) >> SECTOR_SHIFT, 1U);
+
+	*first = bdev_discard_alignment(e->data.bdev) >> SECTOR_SHIFT;
+	if (*first >= granule)
+		*first = 0;
+	return granule;
+}
+
+bool dcd_discard_cut(const struct dcd_engine *e, u64 *sector, u64 *end)
+{
+	u64 first, granule = granule_of(e, &first), over = behind(*sector, granule, first);
+
+	*sector += over ? granule - over : 0;
+	*end -= min(behind(*end, granule, first), *end);
+	return *sector < *end;
+}
+
 int dcd_discard_disk(struct dcd_engine *e, u64 sector, u64 sectors)
 {
 	struct block_device *bdev = e->data.bdev;
@@ -165,15 +194,6 @@ bool dcd_discards(const struct dcd_engine *e)
 	return bdev_max_discard_sectors(e->data.bdev) && !e->wipes.no_discard;
 }
 
-/* Sectors from the last boundary of a granule to @sector. */
-static u64 behind(u64 sector, u64 granule, u64 first)
-{
-	u64 rest;
-
-	div64_u64_rem(sector + granule - first, granule, &rest);
-	return rest;
-}
-
 static void cut(struct dcd_place *p, sector_t most)
 {
 	p->last = min(p->last, p->sector + most - 1);
@@ -232,12 +252,8 @@ enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u6
 	bool rest, small, wipes;
 	u64 over;
 
-	if (discard) {
-		granule = max(bdev_discard_granularity(e->data.bdev) >> SECTOR_SHIFT, 1U);
-		first = bdev_discard_alignment(e->data.bdev) >> SECTOR_SHIFT;
-		if (first >= granule)
-			first = 0;
-	}
+	if (discard)
+		granule = granule_of(e, &first);
 	if (e->sweep.past_log && e->wipes.again >= dcd_zeroes_past_most(e))
 		m->all = true;
 	rest = rests(e, discard, granule);

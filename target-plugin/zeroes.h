@@ -144,8 +144,13 @@ void dcd_wipes_look(struct dcd_engine *e, const struct dcd_mark *now);
  * takes a part of what it could unmap for all of it. An errno. Sleeps, and waits for the disk.
  */
 int __must_check dcd_zero_disk(struct dcd_engine *e, u64 sector, u64 sectors);
-/* A discard, as the LUN promises it: what was there is zeroes, or anything. Likewise. */
+/*
+ * A discard, as the LUN promises it: what was there is zeroes, or anything. Likewise; of whole
+ * granules of the disk's own, as it may leave parts of them as they are. _cut(): the range becomes
+ * those that are in it; false: there is none.
+ */
 int __must_check dcd_discard_disk(struct dcd_engine *e, u64 sector, u64 sectors);
+bool __must_check dcd_discard_cut(const struct dcd_engine *e, u64 *sector, u64 *end);
 void dcd_zeroing_failed(struct dcd_engine *e, unsigned long took);
 bool __must_check dcd_zeroing_rests(struct dcd_engine *e);
 /* Any process context. */

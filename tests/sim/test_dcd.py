@@ -544,8 +544,12 @@ def test_the_wrong_data_disk_is_taken(knob: str, what: str) -> None:
 SCSI = ("--boot", "scsi_debug.dev_size_mb=8")
 
 
-def unmaps(lbprz: int) -> tuple[str, ...]:
-    words = ("dev_size_mb=16", "lbpu=1", f"lbprz={lbprz}", f"lbpws={lbprz}")
+GRANULE = 128
+
+
+def unmaps(lbprz: int, granule: int = 1) -> tuple[str, ...]:
+    words = ("dev_size_mb=16", "lbpu=1", f"lbprz={lbprz}", f"lbpws={lbprz}",
+             f"unmap_granularity={granule}")  # fmt: skip
     return tuple(part for word in words for part in ("--boot", f"scsi_debug.{word}"))
 
 
@@ -586,9 +590,10 @@ def test_space_can_be_kept_by_a_short_page_of_limits() -> None:
 
 @pytest.mark.parametrize(("part", "lbprz"), [
     ("zeroing", 1), ("thin", 0), ("moved", 0), ("logged", 0), ("stays", 1), ("frees", 1),
+    ("parts", 1), ("parked", 0),
 ])  # fmt: skip
 def test_write_same_that_unmaps_is_a_write(part: str, lbprz: int) -> None:
-    run = lab("dcd_write_same.py", part, options=unmaps(lbprz))
+    run = lab("dcd_write_same.py", part, options=unmaps(lbprz, GRANULE if part == "parts" else 1))
     assert run.rc == 0, run.text
 
 
@@ -600,13 +605,16 @@ def test_write_same_that_unmaps_is_a_write(part: str, lbprz: int) -> None:
     ("dcd.test_discards_thin", "logged", 0, "what was unmapped is there again"),
     ("dcd.test_zeroes_unmap", "stays", 1, "space in use: got False"),
     ("dcd.test_through_fills", "frees", 1, "space in use: got True"),
+    ("dcd.test_through_parts", "parts", 1, "aren't zeroes"),
+    ("dcd.test_through_alike", "parked", 0, "acknowledged zeroes aren't there"),
 ])  # fmt: skip
 def test_write_same_that_unmaps_can_lose_its_data(
     knob: str, part: str, lbprz: int, says: str
 ) -> None:
     """The control: it is an UNMAP; or what was unmapped in the log is as the data disk leaves it
     that is there later."""
-    options = (*unmaps(lbprz), "--param", f"{knob}=1")
+    granule = GRANULE if part == "parts" else 1
+    options = (*unmaps(lbprz, granule), "--param", f"{knob}=1")
     run = lab("dcd_write_same.py", part, options=options)
     assert run.rc == 1 and says in run.stderr, run.text
 

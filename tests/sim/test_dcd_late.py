@@ -200,7 +200,9 @@ def test_zeroes_in_many_pieces(part: str) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("part", ["full", "left", "late", "pieces", "leave", "crowd"])
+@pytest.mark.parametrize(
+    "part", ["full", "left", "late", "asked", "away", "hung", "pieces", "leave", "crowd"]
+)
 def test_no_write_waits_for_what_takes_a_hard_disk_long(part: str) -> None:
     run = lab("dcd_beside.py", part, options=("--mem", "3G", "--sim-timeout", "1000"))
     assert run.rc == 0, run.text
@@ -209,7 +211,8 @@ def test_no_write_waits_for_what_takes_a_hard_disk_long(part: str) -> None:
 @pytest.mark.control
 @pytest.mark.parametrize(("knob", "part"), [
     ("past_unshared", "full"), ("past_unshared", "pieces"), ("leave_dead", "left"),
-    ("late_leaves", "late"), ("zeroes_in_rows", "leave"), ("zeroes_alike", "crowd"),
+    ("late_leaves", "late"), ("leave_waits", "asked"), ("leave_anyway", "away"),
+    ("through_floods", "hung"), ("zeroes_in_rows", "leave"), ("zeroes_alike", "crowd"),
 ])  # fmt: skip
 def test_a_write_can_wait_for_what_takes_a_hard_disk_long(knob: str, part: str) -> None:
     options = ("--mem", "3G", "--sim-timeout", "1000", *knobs("dcd", knob))

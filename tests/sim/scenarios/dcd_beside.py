@@ -5,6 +5,9 @@ LONGEST_S.
     full    the log fails, and has data in it that take the hard disk a minute
     left    likewise, and is to be left then
     late    a log that works is to be left, and a write of the data disk doesn't return then
+    asked   likewise, and the data disk doesn't return from the read by which it would be asked
+    away    likewise, and the log is away for 12 seconds then
+    hung    the log was left, discards of the data disk hang, and 4 GB of the LUN are discarded
     pieces  the log fails, and has 2,500 pieces of 4 MiB of zeroes in it
     leave   the log is to be left, and all of the LUN is discarded, over and over, in one session
             with the writers, which has 32 commands at a time
@@ -25,17 +28,19 @@ LONGEST_S = 6
 SECONDS = 45
 WRITERS = 4
 MIB = 2048  # sectors
-SIZES = {"full": (128, 4096), "left": (256, 2048), "late": (32, 512), "pieces": (64, 20000),
-         "leave": (64, 4096), "crowd": (16, 32768)}  # fmt: skip
-TAGS = "32"
+SIZES = {"full": (128, 4096), "left": (256, 2048), "late": (32, 512), "asked": (32, 512),
+         "away": (256, 2048), "hung": (64, 6000), "pieces": (64, 20000), "leave": (64, 4096),
+         "crowd": (16, 32768)}  # fmt: skip
+TAGS, MANY_TAGS = "32", "128"
 HELD = 4000
 
 
 class Writers:
-    """Each 100 a second at most; to no zeroes, where @stride says where those are."""
+    """Each 100 a second at most; to sectors from @first on, and no zeroes, where @stride says where
+    those are."""
 
-    def __init__(self, node: str, stride: int = 0, pause: float = 0.01) -> None:
-        self.longest, self.pause = 0.0, pause
+    def __init__(self, node: str, stride: int = 0, pause: float = 0.01, first: int = 0) -> None:
+        self.longest, self.pause, self.first = 0.0, pause, first
         self._began: dict[int, float] = {}
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=self._work, args=(node, n, stride))
@@ -48,7 +53,7 @@ class Writers:
         data = blk.pattern(f"{number}", 8)
         with blk.Disk(node) as disk:
             while not self._ended.wait(self.pause):
-                at = rng.randrange(disk.sectors // 8) * 8
+                at = rng.randrange(self.first // 8, disk.sectors // 8) * 8
                 if stride:
                     at = at // stride * stride + stride // 2 + rng.randrange(stride // 16) * 8
                 self._began[number] = time.monotonic()
@@ -69,11 +74,13 @@ class Writers:
 def hard_disk() -> Iterator[tuple[Box, blk.Disk]]:
     log_mib, data_mib = SIZES[part]
     segment = (256 if log_mib >= 64 else 64) << 10
+    model = "ssd" if part == "hung" else "spindle"
     box = Box(nvram="lab", nvram_bytes=4096 + 64 * segment, log_mib=log_mib, data_mib=data_mib,
-              data_model="spindle", settings="scrub_kib=0",
+              data_model=model, settings="scrub_kib=0",
               data_options={"write_cache": "off", "spread": "on"})  # fmt: skip
     with box.disk() as disk:
-        base.put(Path("/sys/block", Path(disk.node).name, "device/queue_depth"), TAGS)
+        tags = MANY_TAGS if part == "hung" else TAGS
+        base.put(Path("/sys/block", Path(disk.node).name, "device/queue_depth"), tags)
         base.put(Path("/sys/block", Path(disk.node).name, "queue/scheduler"), "none")
         yield box, disk
     box.away()
@@ -99,14 +106,36 @@ def full() -> None:
         if part == "late":
             box.data.hold_write(HELD)
             disk.write(HELD, blk.pattern("held", 8))
-        else:
+        elif part == "asked":
+            place = box.data.sectors // 4
+            box.data.slow_reads_of(place, place + 7, 60000)
+        elif part != "away":
             box.log.fail_writes()
             box.says("log FAILING", "the log to be dead")
         if part != "full":
             box.set("leave_log=1")
+        if part == "away":
+            time.sleep(0.5)
+            box.log.fail()
+            threading.Timer(12, box.log.heal).start()
         none_takes_long(writers)
         box.data.let_go()
         box.log.heal()
+        writers.end()
+
+
+def hung() -> None:
+    with hard_disk() as (box, disk):
+        box.set("leave_log=1")
+        box.says("log LEFT", "the log to be left")
+        box.data.hold_discards()
+        end = 4000 * MIB
+        other = threading.Thread(target=discard, args=(disk.node, end))
+        writers = Writers(disk.node, first=end)
+        other.start()
+        none_takes_long(writers)
+        box.data.let_go()
+        other.join()
         writers.end()
 
 
@@ -122,6 +151,11 @@ def pieces() -> None:
         none_takes_long(writers)
         box.log.heal()
         writers.end()
+
+
+def discard(node: str, end: int) -> None:
+    with blk.Disk(node) as disk:
+        disk.discard(0, end)
 
 
 def discards(node: str, half: bool, ended: threading.Event) -> None:
@@ -150,5 +184,5 @@ def one_session() -> None:
 
 (part,) = base.words(1, SIZES)
 base.step(part)
-{"leave": one_session, "crowd": one_session, "pieces": pieces}.get(part, full)()
+{"leave": one_session, "crowd": one_session, "pieces": pieces, "hung": hung}.get(part, full)()
 base.step("done")

@@ -9,27 +9,34 @@ Args: the part.
     logged         what was unmapped while it was the former, and is in the log yet
     stays          zeroes that aren't to unmap: the data disk keeps the space
     frees          a discard after the log was left: it gives it back
+    parked         zeroes that wait for such a one, which hangs: they are zeroes
+    parts          such a one of what isn't whole granules of the data disk: it is zeroes
 The disk is scsi_debug's, by the kernel's arguments.
 """
 
+import contextlib
 import itertools
 import struct
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from dcdlab import SCSI_DEBUG, SERIAL, counters, format_log, scsi_disk
-from locklab import base, blk, iscsi, lio, media, mirror, scsi, wire
+from locklab import base, blk, dm, iscsi, lio, media, mirror, scsi, wire
 
 AT, SIZE = 4096, 2048
 OLD = blk.pattern("old", SIZE)
 HOUR_MS = 3600000
 UNMAP = 8
+GRANULE = 128
 
 
 class Dcd:
     """A DCD of this data disk, opened anew now and then."""
 
-    def __init__(self) -> None:
-        self.data, self._log = scsi_disk(), media.disk("log", 9, "ssd")
+    def __init__(self, data: str = "") -> None:
+        self.data, self._log = data or scsi_disk(), media.disk("log", 9, "ssd")
         format_log(self.data, self._log)
 
     def open(self, *settings: str) -> lio.Backstore:
@@ -167,29 +174,65 @@ def stays() -> None:
     store.remove()
 
 
-def frees() -> None:
-    dcd = Dcd()
-    store = dcd.open()
+@contextlib.contextmanager
+def left_log(data: str = "", *settings: str) -> Iterator[blk.Disk]:
+    dcd = Dcd(data)
+    store = dcd.open(*settings)
     with lio.look(store) as node, blk.Disk(node) as disk:
         disk.write(AT, OLD)
         base.put(store.path / "control", "leave_log=1")
         base.until(lambda: "log LEFT" in store.info(), "the log to be left")
+        yield disk
+    store.remove()
+
+
+def frees() -> None:
+    with left_log() as disk:
         base.equal(mapped(), True, "space in use")
         disk.discard(AT - SIZE, 3 * SIZE)
         disk.flush()
         base.expect(not any(disk.read(AT, SIZE)), "what was discarded")
         base.equal(mapped(), False, "space in use")
-    store.remove()
 
 
-part = base.words(1, ("zeroing", "thin", "moved", "logged", "stays", "frees"))[0]
+def parked() -> None:
+    low = scsi_disk()
+    with blk.Disk(low) as disk:
+        size = disk.sectors
+    table = f"0 {size} delay {low} 0 0 {low} 0"
+    with left_log(dm.create("slow", f"{table} 0"), "busy_after_ms=2000") as disk:
+        dm.reload("slow", f"{table} 25000")
+        other = threading.Thread(target=disk.discard, args=(AT, SIZE))
+        other.start()
+        time.sleep(5)
+        with scsi.Lun(disk.node) as lun:
+            base.until(lambda: lun.command(cdb_of(0x93, 0), bytes(blk.SECTOR)).good, "zeroes", 90)
+        other.join()
+        dm.reload("slow", f"{table} 0")
+        base.expect(not any(disk.read(AT, SIZE)), "acknowledged zeroes aren't there")
+
+
+def parts() -> None:
+    with left_log() as disk:
+        granule = Path("/sys/module/scsi_debug/parameters/unmap_granularity").read_text().strip()
+        base.equal(granule, str(GRANULE), "sectors of a granule of the data disk")
+        for first, size in ((8, 8), (8, 3 * GRANULE), (4 * GRANULE, GRANULE + 8), (700, 100)):
+            disk.write(AT, OLD)
+            disk.discard(AT + first, size)
+            disk.flush()
+            want = bytearray(OLD)
+            want[first * blk.SECTOR : (first + size) * blk.SECTOR] = bytes(size * blk.SECTOR)
+            base.expect(disk.read(AT, SIZE) == want, f"sectors {first} on, {size}: aren't zeroes")
+
+
+part = base.words(1, ("zeroing", "thin", "moved", "logged", "stays", "frees", "parked", "parts"))[0]
 base.step(f"WRITE SAME with UNMAP, {part}")
 if part == "moved":
     moved()
 elif part == "logged":
     logged()
-elif part in ("stays", "frees"):
-    {"stays": stays, "frees": frees}[part]()
+elif part in ("stays", "frees", "parked", "parts"):
+    {"stays": stays, "frees": frees, "parked": parked, "parts": parts}[part]()
 else:
     alone("1" if part == "zeroing" else "0")
 base.step("done")
