@@ -117,7 +117,9 @@ def test_buffers_that_change_in_flight(kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize(("kernel", "schedules"), [("plain", 4), ("checked", 2)])
+@pytest.mark.parametrize(("kernel", "schedules"), [
+    pytest.param("plain", 4, marks=pytest.mark.long), ("checked", 2),
+])  # fmt: skip
 def test_schedules_of_failures(kernel: str, schedules: int) -> None:
     run = lab("mirror_churn.py", str(schedules), kernel=kernel)
     assert run.rc == 0, run.text

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Orders of two events around two overlapping writes, and that the search sees faults: of a mirror
-every eighth one, of a DCD one of many.
+every sixteenth one, of a DCD one of many.
 
 All of them, and three events, are in test_long.py. Each knob switches a mend off
 (compat/lockstep-test.h): with it the search has to fail, and only with it.
@@ -45,8 +45,8 @@ def search(
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_an_eighth_of_the_orders_of_two_events(shard: int) -> None:
-    run = search(2, shard, SHARDS, "every=8", PLAIN)
+def test_a_sixteenth_of_the_orders_of_two_events(shard: int) -> None:
+    run = search(2, shard, SHARDS, "every=16", PLAIN)
     assert run.rc == 0, run.text
     told = re.search(rb"(\d+) histories passed, (\d+) void", run.stdout)
     assert told, run.text

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from cell.order import Order, Stack
 from runner import vm
 from runner.experiment import Cell
@@ -31,6 +32,7 @@ exit 0
 """
 
 
+@pytest.mark.long
 def test_a_cell_runs_on_both_hosts_and_leaves_nothing(lab: Lab, tmp_path: Path) -> None:
     hosts = vm.Vm(lab)
     found = {}
