@@ -39,8 +39,9 @@ def idle() -> None:
           f"the worst difference {worse} us", flush=True)  # fmt: skip
     # One microsecond is the rounding of the two clocks' readings.
     base.expect(worse <= 1, f"a write took {worse} us longer with batches")
-    differs = abs(sum(took[32]) - sum(took[1])) / WRITES
-    base.expect(differs <= 0.1, "the mean differs by more than 0.1 us")
+    # Their rounding may be to one side, by when the two began.
+    differs = (sum(took[32]) - sum(took[1])) / WRITES
+    base.expect(differs <= 0.5, f"on the average a write takes {differs:.2f} us longer with batches")
 
 
 def comes_back() -> None:
