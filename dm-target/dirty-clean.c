@@ -9,6 +9,7 @@
 #include "metadata.h"
 #include "mirror.h"
 
+TEST_KNOB(bool, clean_waits, "the cleaner waits while a leg's metadata are moved");
 TEST_KNOB(bool, clean_afar, "ticks clean the remote leg's map, too");
 TEST_KNOB(bool, home_only, "a leg that hasn't the map isn't looked at while nothing is cleaned");
 TEST_KNOB(bool, half_a_log, "the log is cleaned by halves, whatever a request needs");
@@ -228,12 +229,19 @@ static void settle_map(struct dirty_map *dm, bool good, unsigned int changes)
 	}
 }
 
+/* Who moves a leg's metadata has its superblock for that long, which marks mustn't wait for. */
+static bool superblock_moves(const struct dirty_map *dm)
+{
+	return READ_ONCE(dm->pinned) && !test_knob(clean_waits);
+}
+
 /* The log may be short of room many times a second: superblocks aren't written as often. */
 static int settle_legs(struct dirty_map *dm, bool tick)
 {
 	int r;
 
-	if (!tick && dm->stamped && time_before(jiffies, dm->stamped + DIRTY_STAMP))
+	if (superblock_moves(dm) ||
+	    (!tick && dm->stamped && time_before(jiffies, dm->stamped + DIRTY_STAMP)))
 		return mirror_flush_legs(dm->m);
 	r = mirror_stamp_legs(dm->m);
 	if (!r)
@@ -265,7 +273,8 @@ static bool home_is_ours(struct dirty_map *dm, bool tick)
 	if (!is_ours(dm, home))
 		return false;
 	other = other_leg(home);
-	if (tick && !READ_ONCE(dm->m->legs[other].dead) && !test_knob(home_only))
+	if (tick && !READ_ONCE(dm->m->legs[other].dead) && !superblock_moves(dm) &&
+	    !test_knob(home_only))
 		(void)is_ours(dm, other);
 	return true;
 }

@@ -502,6 +502,7 @@ void dirty_map_run(struct dirty_map *dm)
 void dirty_map_pin(struct dirty_map *dm)
 {
 	mutex_lock(&dm->change);
+	WRITE_ONCE(dm->pinned, true);
 }
 
 void dirty_map_hold(struct dirty_map *dm)
@@ -512,6 +513,7 @@ void dirty_map_hold(struct dirty_map *dm)
 
 void dirty_map_release(struct dirty_map *dm)
 {
+	WRITE_ONCE(dm->pinned, false);
 	if (!dm->parked)
 		dirty_map_run(dm);
 	mutex_unlock(&dm->change);
@@ -521,6 +523,7 @@ void dirty_map_park(struct dirty_map *dm)
 {
 	lockdep_assert_held(&dm->change);
 	dm->parked = true;
+	WRITE_ONCE(dm->pinned, false);
 	mutex_unlock(&dm->change);
 }
 

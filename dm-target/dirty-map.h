@@ -27,7 +27,8 @@
  *
  * With the flush both superblocks are updated, so that an older copy of a leg, which lacks what
  * no map names any more, is told from the leg (lockstep-format.h); for room in the log no more than
- * once in DIRTY_STAMP: a copy from between that and the next tick may be taken for it.
+ * once in DIRTY_STAMP, and not while a leg's metadata are moved: a copy from between that and the
+ * next tick may be taken for it.
  *
  * No step of a mark looks at more than the pages that it is about.
  *
@@ -96,7 +97,8 @@ struct dirty_map {
 	unsigned long *had, *stale;	/* while some pages are changed */
 	unsigned int wanted;		/* room in the log, by the first who waits for some */
 
-	struct mutex change;		/* dirty_map_hold() */
+	struct mutex change;		/* dirty_map_hold(), _pin() */
+	bool pinned;			/* it is held, perhaps with a leg's superblock */
 	unsigned long stamped;		/* superblocks, by the cleaner (jiffies); 0: never */
 	bool parked;			/* the device is suspended; under change */
 	spinlock_t lock;		/* what follows */
@@ -164,7 +166,8 @@ int __must_check dirty_map_write(struct dirty_map *dm, enum leg_id leg);
 
 /*
  * Write all of the leg's map, also what is beyond the mirror's length, where its
- * superblock in core says; @empty: without any bit. If it isn't, held. Sleeps.
+ * superblock in core says; @empty: without any bit, and -EAGAIN if a leg is lost meanwhile. If it
+ * isn't, held; else pinned. Sleeps.
  */
 int __must_check dirty_map_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty);
 

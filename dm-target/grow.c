@@ -67,6 +67,10 @@ static int grow_leg(struct mirror *m, enum leg_id leg)
 		return -ENOSPC;
 	}
 	r = move_leg(m, leg, has, &to);
+	if (r == -EAGAIN) {
+		DMWARN("%s: not now: it has just lost a leg", name);
+		return -EBUSY;
+	}
 	if (r) {
 		DMWARN("%s: the %s leg's metadata can't be moved to the end of %s: error %d", name,
 		       leg_name(leg), leg_path(l), r);
@@ -94,6 +98,7 @@ int grow_legs(struct mirror *m)
 		r = -EBUSY;
 	}
 	for (leg = LEG_LOCAL; leg < LEGS && r != -EBUSY; leg++) {
+		standing_await(m);	/* the other one may just have failed by this */
 		one = grow_leg(m, leg);
 		if (one)
 			r = one;

@@ -10,6 +10,7 @@
 #include "mirror.h"
 
 TEST_KNOB(bool, one_page, "pages of the map are written one by one");
+TEST_KNOB(bool, whole_stays, "a map that doesn't count yet is written to its end, whoever waits");
 TEST_KNOB(bool, one_map, "a page of the map that can't be read makes all of it so");
 
 /* The regions of a map sector; 0 beyond the end. */
@@ -150,7 +151,7 @@ int map_image_write(struct dirty_map *dm, enum leg_id leg)
 int map_image_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty)
 {
 	unsigned long page, log = metadata_log_page(dm->m, leg);
-	unsigned int n;
+	unsigned int n, changes;
 	int r = 0;
 
 	lockdep_assert_held(&dm->table);
@@ -160,6 +161,9 @@ int map_image_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty)
 		r = write_pages(dm, leg, page, n, empty ? NULL : dm->mapped);
 		if (empty)
 			let_marks_in(dm);
+		/* All writes wait for a parting, and that for us. */
+		if (empty && !r && mirror_parts(dm->m, &changes) && !test_knob(whole_stays))
+			r = -EAGAIN;
 	}
 	/* A sector that names nothing looks as one without a bit. */
 	n = LOCKSTEP_ACTIVITY_PAGES;

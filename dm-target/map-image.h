@@ -68,7 +68,10 @@ int __must_check map_image_update(struct dirty_map *dm);
 /* To any leg: all pages of mapped[] that have a bit, and all of the log. */
 int __must_check map_image_write(struct dirty_map *dm, enum leg_id leg);
 
-/* Likewise all pages that the leg has room for; @empty: as if nothing were dirty. */
+/*
+ * Likewise all pages that the leg has room for; @empty: as if nothing were dirty; -EAGAIN then: a
+ * parting has begun.
+ */
 int __must_check map_image_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty);
 
 /* What the leg says, added to @bits. */
