@@ -81,7 +81,8 @@ static bool go(struct dcd_engine *e, enum dcd_leaving from, enum dcd_leaving to)
 		e->leave_left = e->head - e->tail;
 		e->leave_tries = 0;
 		e->leave_ask.due = false;
-		e->leave_dead = e->log_dead;
+		e->leave_fails = false;
+		e->leave_failing = jiffies;
 		e->wipes.turns = 0;
 		e->wipes.let_in = 0;
 	}
@@ -91,8 +92,24 @@ static bool go(struct dcd_engine *e, enum dcd_leaving from, enum dcd_leaving to)
 	return yes;
 }
 
+/* A log that nobody has used lately may be dead, and nobody knows it: so it is asked. */
+static bool log_works(struct dcd_engine *e)
+{
+	void *buf = kvmalloc(DCD_BLOCK, GFP_KERNEL);
+	bool works = false;
+	int i;
+
+	for (i = 0; buf && i < 2 && !works && !READ_ONCE(e->log_dead); i++)
+		works = !dcd_aside_read(e, i * (DCD_BLOCK >> SECTOR_SHIFT), buf, DCD_BLOCK,
+					DCD_LATE);
+	kvfree(buf);
+	return works;
+}
+
 void dcd_leave(struct dcd_engine *e, bool yes)
 {
+	if (yes && READ_ONCE(e->leaving) == DCD_LEAVE_NOT)
+		e->leave_dead = !log_works(e);
 	if (yes && go(e, DCD_LEAVE_NOT, DCD_LEAVE_ASKED))
 		pr_info("dcd: %s: the log %pg is to be left: everything goes to the data disk %pg\n",
 			e->name, e->log.bdev, e->data.bdev);
@@ -310,15 +327,15 @@ static bool may_come_back(const struct dcd_engine *e)
 
 void dcd_leave_tried(struct dcd_engine *e, u64 target, int error)
 {
-	if (error == DCD_UNREAD) {
-		spin_lock(&e->lock);
-		e->leave_past = target;
-		spin_unlock(&e->lock);
-		return;
-	}
 	if (!error || !e->leave_fails)
 		e->leave_failing = jiffies;
 	e->leave_fails = error;
+	if (error == DCD_UNREAD) {
+		spin_lock(&e->lock);
+		e->leave_past = may_come_back(e) ? 0 : target;
+		spin_unlock(&e->lock);
+		return;
+	}
 	e->sweep.tried = error && READ_ONCE(e->leaving) == DCD_LEAVE_ASKED &&
 			 !waits_for_data(e, error) && !may_come_back(e);
 }
@@ -347,7 +364,7 @@ void dcd_leave_begin(struct dcd_engine *e)
 
 /*
  * It has failed for no longer than a log may be away. Where all of the log gives nothing that is as
- * long for all of its places, however many they are.
+ * long for all of its places, however many they are, and longer if it may come back.
  */
 static bool may_come(struct dcd_engine *e, const struct dcd_load *l)
 {
@@ -367,7 +384,7 @@ static bool may_come(struct dcd_engine *e, const struct dcd_load *l)
 	case DCD_AWAY:
 		return true;
 	case DCD_AWAY_LONG:
-		return false;
+		return may_come_back(e);
 	default:
 		return young;
 	}

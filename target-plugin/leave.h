@@ -87,10 +87,10 @@ void dcd_leave_begin(struct dcd_engine *e);
 /* Segments with what is to go to the data disk yet, less what can't be read. Needs @lock. */
 u64 dcd_leave_left(const struct dcd_engine *e);
 /*
- * A round up to @target has failed with @error. If something of the log can't be read all else is
- * on the data disk, unless the log gives nothing, and then waiting doesn't help; if it was the
- * log's otherwise it doesn't get better by waiting, either; while the data disk is late, or fails,
- * writes would wait for that past the log.
+ * A round up to @target has ended with @error, or 0. If something of the log can't be read all else
+ * is on the data disk. If it was the log's otherwise it doesn't get better by waiting. But neither
+ * counts of a log that may come back (above). While the data disk is late, or fails, writes would
+ * wait for that past the log.
  */
 void dcd_leave_tried(struct dcd_engine *e, u64 target, int error);
 /*
