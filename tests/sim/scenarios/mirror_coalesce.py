@@ -41,7 +41,7 @@ def idle() -> None:
     base.expect(worse <= 1, f"a write took {worse} us longer with batches")
     # Their rounding may be to one side, by when the two began.
     differs = (sum(took[32]) - sum(took[1])) / WRITES
-    base.expect(differs <= 0.5, f"on the average a write takes {differs:.2f} us longer with batches")
+    base.expect(differs <= 0.5, f"a write takes {differs:.2f} us longer with batches (mean)")
 
 
 def comes_back() -> None:
