@@ -152,10 +152,10 @@ def test_refusals_that_come_late(kernel: str) -> None:
 
 @pytest.mark.control
 @pytest.mark.parametrize(("part", "knob", "says"), [
-    ("discard", "wiped_again leave_stuck", "write 2 took"),
-    ("zeroing", "wiped_again leave_stuck", "Input/output error"),
+    ("discard", "wiped_again leave_stuck leave_anyway", "write 2 took"),
+    ("zeroing", "wiped_again leave_stuck leave_anyway", "Input/output error"),
     ("left", "zeroes_fail", "BLKZEROOUT"), ("log", "refusal_hurries", "of 400 s writes stood"),
-    ("zeroing", "late_parts leave_stuck", " took 30"),
+    ("zeroing", "late_parts leave_stuck leave_anyway", " took 30"),
     ("left_late", "zeroed_again", "Input/output error"),
     ("well_again", "asked_late", "writes that failed"),
     ("slow_death", "dead_searched", "writes that failed"),
@@ -231,8 +231,8 @@ def test_a_write_can_wait_for_what_takes_a_hard_disk_long(knob: str, part: str) 
         ("leave_zeroes", "leave", "a write beside it took"),
         ("moment_each", "split", "large writes, the longest"),
         ("zeroes_into_leave leave_never", "stream", "in vain for"),
-        ("leave_late", "dawdles", "a write beside it took"),
-        ("leave_late", "absent", "a write beside it took"),
+        ("leave_late leave_anyway", "dawdles", "a write beside it took"),
+        ("leave_late leave_anyway", "absent", "a write beside it took"),
         ("zeroes_past", "dead", "a write beside it took"),
         ("zeroes_past", "fails", "a write beside it took"),
         ("leave_zeroes", "quits", "a write beside it took"),
