@@ -69,8 +69,8 @@ int __must_check map_image_update(struct dirty_map *dm);
 int __must_check map_image_write(struct dirty_map *dm, enum leg_id leg);
 
 /*
- * Likewise all pages that the leg has room for; @empty: as if nothing were dirty; -EAGAIN then: a
- * parting has begun.
+ * Likewise all pages that the leg has room for; @empty: as if nothing were dirty, with the mutex
+ * let go between the writes; -EAGAIN then: a parting has begun.
  */
 int __must_check map_image_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty);
 

@@ -18,7 +18,6 @@ import contextlib
 import itertools
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -175,19 +174,19 @@ def stays() -> None:
 
 
 @contextlib.contextmanager
-def left_log(data: str = "", *settings: str) -> Iterator[blk.Disk]:
+def left_log(data: str = "", *settings: str) -> Iterator[tuple[lio.Backstore, blk.Disk]]:
     dcd = Dcd(data)
     store = dcd.open(*settings)
     with lio.look(store) as node, blk.Disk(node) as disk:
         disk.write(AT, OLD)
         base.put(store.path / "control", "leave_log=1")
         base.until(lambda: "log LEFT" in store.info(), "the log to be left")
-        yield disk
+        yield store, disk
     store.remove()
 
 
 def frees() -> None:
-    with left_log() as disk:
+    with left_log() as (_, disk):
         base.equal(mapped(), True, "space in use")
         disk.discard(AT - SIZE, 3 * SIZE)
         disk.flush()
@@ -200,11 +199,12 @@ def parked() -> None:
     with blk.Disk(low) as disk:
         size = disk.sectors
     table = f"0 {size} delay {low} 0 0 {low} 0"
-    with left_log(dm.create("slow", f"{table} 0"), "busy_after_ms=2000") as disk:
+    data = dm.create("slow", f"{table} 0")
+    with left_log(data, "busy_after_ms=2000") as (store, disk):
         dm.reload("slow", f"{table} 25000")
         other = threading.Thread(target=disk.discard, args=(AT, SIZE))
         other.start()
-        time.sleep(5)
+        base.until(lambda: counters(store)["through_given_up"] > 0, "the discard to be given up")
         with scsi.Lun(disk.node) as lun:
             base.until(lambda: lun.command(cdb_of(0x93, 0), bytes(blk.SECTOR)).good, "zeroes", 90)
         other.join()
@@ -213,7 +213,7 @@ def parked() -> None:
 
 
 def parts() -> None:
-    with left_log() as disk:
+    with left_log() as (_, disk):
         granule = Path("/sys/module/scsi_debug/parameters/unmap_granularity").read_text().strip()
         base.equal(granule, str(GRANULE), "sectors of a granule of the data disk")
         for first, size in ((8, 8), (8, 3 * GRANULE), (4 * GRANULE, GRANULE + 8), (700, 100)):

@@ -64,7 +64,9 @@ def created(local: str, remote: str) -> mirror.Mirror:
     return mirror.Mirror(local, remote, "rejoin", 5, sectors=sectors)
 
 
-def beside(commits: Commits, what: str) -> None:
+def beside(commits: Commits, what: str, ends: bool = False) -> None:
+    if ends:  # what is under way counts, too
+        commits.end()
     print(f"  {what}: {commits.longest:.2f} s", flush=True)
     longest = LONGEST_S[part]
     base.expect(commits.longest < longest, f"{what}, a commit took {commits.longest:.1f} s")
@@ -86,8 +88,7 @@ def grow(remote: str) -> None:
     beside(commits, "before")
     device.message("grow")
     time.sleep(10)
-    beside(commits, "while it grows")
-    commits.end()
+    beside(commits, "while it grows", ends=True)
     device.remove()
 
 
@@ -106,8 +107,7 @@ def resync(remote: str) -> None:
     commits.longest = 0.0
     time.sleep(150)
     base.equal(device.status().health, "aA", "the legs")
-    beside(commits, "while the local leg is resynced")
-    commits.end()
+    beside(commits, "while the local leg is resynced", ends=True)
     device.remove()
 
 
