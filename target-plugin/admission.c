@@ -185,22 +185,6 @@ static bool is_unread(const struct dcd_engine *e)
 	return time_before(jiffies, READ_ONCE(e->unread_at) + UNREAD);
 }
 
-/*
- * The log is being emptied to be left: half as much comes in as goes out, so that in each turn it
- * has half as much as before, and the turns get shorter. Whoever is to pass then without the log
- * waits for what it has yet.
- */
-static u64 leave_us(const struct dcd_engine *e, u64 per, sector_t sectors)
-{
-	struct dcd_level high = { .used = 1, .size = 2, .low = 0, .high = 50 };
-
-	lockdep_assert_held(&e->lock);
-	if (!e->foreseen)
-		return 2 * dcd_pace_delay(&high, &e->data_speed, sectors);
-	return dcd_pace_share(&high, until(&e->turn_end, ktime_get()),
-			      dcd_leave_left(e) * per / 2, sectors);
-}
-
 static u64 ring_us(const struct dcd_engine *e, sector_t sectors)
 {
 	/* Without NVRAM a segment is a commit: of its place in the ring little may be used. */
@@ -248,15 +232,6 @@ static u64 past_log_us(const struct dcd_engine *e, sector_t sectors)
 				   clamp(most, DCD_PACE_MAX_US, PAST_MOST_US));
 }
 
-static u64 paced_us(const struct dcd_engine *e, sector_t sectors)
-{
-	u64 us = max(ring_us(e, sectors), past_log_us(e, sectors));
-
-	if (dcd_leave_paces(e))
-		us = max(us, leave_us(e, max(e->usual / 16, 1ULL), sectors));
-	return us;
-}
-
 u64 dcd_pace_us(struct dcd_engine *e, sector_t sectors)
 {
 	struct dcd_level index, nvram, zeroes = dcd_zeroes_level(e);
@@ -265,7 +240,8 @@ u64 dcd_pace_us(struct dcd_engine *e, sector_t sectors)
 	spin_lock(&e->lock);
 	index = index_level(e);
 	nvram = nvram_level(e);
-	us = max3(paced_us(e, sectors), dcd_pace_delay(&index, &e->data_speed, sectors),
+	us = max(ring_us(e, sectors), past_log_us(e, sectors));
+	us = max3(us, dcd_pace_delay(&index, &e->data_speed, sectors),
 		  dcd_pace_delay(&nvram, &e->log_speed, sectors));
 	us = max(us, dcd_pace_delay(&zeroes, &e->wipes.speed, 1));
 	spin_unlock(&e->lock);

@@ -139,7 +139,7 @@ struct dcd_config {
 	unsigned int busy_after_ms;	/* a request waits no longer, may change; 0: no end */
 	unsigned int scrub_kib;	/* so much of the log is checked in a second, may change; 0: none */
 	unsigned int battery;	/* 0: that of dram:battery fails; may change */
-	unsigned int leave_log;	/* 1: the log is to be left for good (leave.h); may change */
+	unsigned int leave_log;	/* 1: a dead log is to be left for good (leave.h); may change */
 	bool grow;		/* dcd_open(): the data disk may have grown while it was closed */
 };
 
@@ -147,8 +147,12 @@ struct dcd_config {
 struct dcd_engine * __must_check dcd_open(const struct dcd_config *config);
 /* Takes over what may change while it is open, but leave_log; the others may be anything. */
 void dcd_reconfigure(struct dcd_engine *e, const struct dcd_config *config);
-/* Process context: asks to leave the log (leave.h), or takes it back if it can be. */
-void dcd_leave(struct dcd_engine *e, bool yes);
+/*
+ * Asks to leave the log (leave.h). -EBUSY, told: it works; -ENOMEM. Process context, sleeps for its
+ * answer. _not: takes that back, if it can be.
+ */
+int __must_check dcd_leave(struct dcd_engine *e);
+void dcd_leave_not(struct dcd_engine *e);
 /*
  * The data disk has become larger: takes over its size. 0 also if it hasn't. -EINVAL: it is
  * smaller; -EIO: the log can't be told. Then the size stays as it was. Sleeps; not

@@ -478,7 +478,7 @@ static int worse(int first, int r)
 /* The superblock is on the log disk: not for a few segments, if there will be more. */
 static bool worth_it(const struct dcd_engine *e, const struct dcd_mark *m, u64 tail, u64 target)
 {
-	return m->target == target || m->target - tail > e->segments / 64 || dcd_leave_paces(e);
+	return m->target == target || m->target - tail > e->segments / 64;
 }
 
 /*

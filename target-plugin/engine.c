@@ -225,7 +225,6 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 		dcd_index_bound(e, c->index_bytes);
 		dcd_turn_init(&e->turn, e->data.sectors);
 		dcd_wipes_init(e);
-		dcd_leave_init(e);
 	}
 	if (!r)
 		r = open_cache(e, c->read_cache_bytes);
@@ -301,7 +300,8 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	}
 	/* Only now are there readers: RCU would keep millions of nodes until a recovery ends. */
 	mt_set_in_rcu(&e->index);
-	dcd_leave(e, c->leave_log);
+	if (c->leave_log && dcd_leave(e))
+		pr_warn("dcd: %s: so leave_log=1 is forgotten\n", e->name);
 	dcd_super_tell(e);
 	dcd_slots_kick(e);
 	dcd_destage_kick(e);
@@ -336,7 +336,7 @@ static int bypass_once(struct dcd_engine *e)
 
 	dcd_destage_all(e);
 	if (READ_ONCE(e->leaving) && !dcd_left(e)) {
-		dcd_leave(e, false);
+		dcd_leave_not(e);
 		dcd_destage_all(e);
 	}
 	spin_lock(&e->lock);

@@ -239,8 +239,6 @@ static int go_on(struct dcd_engine *e, struct dcd_request *rq, u64 *had)
 		left -= sectors;
 		if (had)
 			had[own] += takes;
-		if (own == DCD_ZEROES)
-			dcd_zeroes_come(e);
 		keep_pace(e, counts);
 	}
 	return 0;

@@ -9,7 +9,6 @@
 TEST_KNOB(bool, late_waits, "the destager waits for a write of the data disk however long it takes");
 TEST_KNOB(bool, late_reads_wait, "the destager waits for a read of the log however long it takes");
 TEST_KNOB(bool, late_stays, "what can't be asked of a log that is left is waited for");
-TEST_KNOB(bool, late_leaves, "while the log is to be left a write that is late is waited for");
 TEST_KNOB(bool, late_lasts, "what has come late is on the data disk, whatever flush has failed since");
 TEST_KNOB(bool, late_unheld, "what a late write may come over is written all the same");
 
@@ -44,16 +43,10 @@ static unsigned int nfree(const struct dcd_engine *e)
 	return DCD_LATE_BATCHES - e->lates.n;	/* only the destager changes it */
 }
 
-/* Until nothing goes to the log any more it has what is late, however long that is. */
-static bool leaves(const struct dcd_engine *e)
-{
-	return dcd_leaves(e) && (!dcd_leave_paces(e) || test_knob(late_leaves));
-}
-
 /* What is read ahead may have to be kept, too. */
 static bool may_be(const struct dcd_engine *e)
 {
-	return !e->sweep.past_log && !leaves(e) && !test_knob(late_waits) &&
+	return !e->sweep.past_log && !test_knob(late_waits) &&
 	       nfree(e) > !!dcd_batch_reads(e->ahead);
 }
 

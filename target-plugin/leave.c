@@ -10,34 +10,31 @@
 #include "outcome.h"
 
 #define ASKED_FOR	(30 * HZ)	/* all in all, what can't be read at first */
+#define ANSWERS		(2 * HZ)	/* a log that works, each copy of its superblock */
 #define LISTED		64		/* ranges in the kernel's log; the rest is a number */
 #define RETRY_NOMEM	(HZ / 50)
-#define LITTLE		4		/* segments: the rest is done without the log */
-#define LITTLE_PIECES	8U		/* likewise of zeroes, with so many sectors */
-#define LITTLE_SECTORS	((8ULL << 20) >> SECTOR_SHIFT)
-#define TURNS		64		/* without a wipe: zeroes aren't waited for any more */
-#define ASKED		4	/* places of the data disk, until one answers */
-#define TRIES		8		/* to have less than ever, before that, too */
+#define LITTLE		4		/* segments */
+#define LITTLE_US	200000		/* zeroes that are wiped in that time are few */
+#define UNREAD		HZ	/* what the log hasn't given for so long is passed over */
+#define TRIES		8		/* to have so little */
+#define UNWIPED		(10 * HZ)	/* without a wipe zeroes aren't waited for any more */
 
-TEST_KNOB(bool, leave_all_at_once, "what came while the log that is left was emptied is left to its end");
+TEST_KNOB(bool, leave_once, "what came while the dead log was emptied is left to its end");
 TEST_KNOB(bool, leave_zeroes, "zeroes in a log that is left are wiped when nothing goes there any more");
+TEST_KNOB(bool, leave_open, "a slot that nobody fills is waited for before a log is left");
 TEST_KNOB(bool, leave_never, "a log isn't left while any zeroes are in it");
 TEST_KNOB(bool, leave_late, "a data disk that is late, or fails, is a reason to leave the log at once");
 TEST_KNOB(bool, leave_dead, "a dead log is left at once, however much it has, and whatever comes");
-TEST_KNOB(bool, leave_anyway, "a log that is away for a moment is left at once");
-TEST_KNOB(bool, leave_waits, "the destager waits for what it asks the data disk before the log is left");
-TEST_KNOB(bool, leave_unasked, "an empty log is left though the data disk is away");
-TEST_KNOB(bool, leave_stuck, "the log is left though the data disk doesn't take all, or hangs");
+TEST_KNOB(bool, leave_anyway, "a log that works is left, too");
 TEST_KNOB(bool, no_marks, "the log and the NVRAM that are left aren't marked");
 TEST_KNOB(bool, leave_hasty, "what the log that is left doesn't give just now is lost");
-TEST_KNOB(bool, leave_quiet, "nobody is told that the log is dead, as it is left");
 TEST_KNOB(bool, leave_each, "each place of a log that gives nothing is waited for by itself");
 TEST_KNOB(bool, left_is_fine, "what the log that is left can't give is no medium error");
 
 bool dcd_leave_holds(const struct dcd_engine *e)
 {
 	lockdep_assert_held(&e->lock);
-	return e->leaving >= DCD_LEAVE_LAST || (e->leaving >= DCD_LEAVE_ENDS && !e->keeps);
+	return e->leaving >= (e->keeps ? DCD_LEAVE_LAST : DCD_LEAVE_ASKED);
 }
 
 bool dcd_is_leaving(const struct dcd_engine *e)
@@ -66,6 +63,13 @@ const char *dcd_leave_text(const struct dcd_engine *e)
 	return now == DCD_LEAVE_LEFT ? "LEFT" : now ? "LEAVING" : NULL;
 }
 
+/* The segments below it are full; what is open may stay so until LAST, if nobody writes. */
+static u64 full(const struct dcd_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+	return e->open && !test_knob(leave_open) ? e->open->segment : e->head;
+}
+
 /* If it is in one of two states. True: it is in the other now. */
 static bool go(struct dcd_engine *e, enum dcd_leaving from, enum dcd_leaving to)
 {
@@ -76,221 +80,135 @@ static bool go(struct dcd_engine *e, enum dcd_leaving from, enum dcd_leaving to)
 	if (yes)
 		WRITE_ONCE(e->leaving, to);
 	if (yes && to == DCD_LEAVE_ASKED) {
-		e->leave_at = e->head;
+		e->leave_at = full(e);
 		e->leave_past = 0;
-		e->leave_left = e->head - e->tail;
+		e->leave_whole = jiffies;
 		e->leave_tries = 0;
-		e->leave_ask.due = false;
-		e->leave_fails = false;
-		e->leave_failing = jiffies;
-		e->wipes.turns = 0;
-		e->wipes.let_in = 0;
+		e->log_dead = true;	/* or nobody has noticed yet that it doesn't answer */
+		e->wipes.all_at = jiffies;
 	}
+	if (yes && to == DCD_LEAVE_BEGUN)
+		e->stuck = false;
 	spin_unlock(&e->lock);
 	if (yes)
 		trace_dcd_leave(e, to);
 	return yes;
 }
 
-/* A log that nobody has used lately may be dead, and nobody knows it: so it is asked. */
-static bool log_works(struct dcd_engine *e)
+/*
+ * A log that nobody has used lately may be dead, and nobody knows it: so it is asked. 1: it works;
+ * 0: it doesn't; -ENOMEM.
+ */
+static int log_works(struct dcd_engine *e)
 {
 	void *buf = kvmalloc(DCD_BLOCK, GFP_KERNEL);
 	bool works = false;
 	int i;
 
-	for (i = 0; buf && i < 2 && !works && !READ_ONCE(e->log_dead); i++)
+	if (!buf)
+		return -ENOMEM;
+	for (i = 0; i < 2 && !works && !READ_ONCE(e->log_dead); i++)
 		works = !dcd_aside_read(e, i * (DCD_BLOCK >> SECTOR_SHIFT), buf, DCD_BLOCK,
-					DCD_LATE);
+					ANSWERS);
 	kvfree(buf);
-	return works;
+	return works && !READ_ONCE(e->log_dead);
 }
 
-void dcd_leave(struct dcd_engine *e, bool yes)
+int dcd_leave(struct dcd_engine *e)
 {
-	if (yes && READ_ONCE(e->leaving) == DCD_LEAVE_NOT)
-		e->leave_dead = !log_works(e);
-	if (yes && go(e, DCD_LEAVE_NOT, DCD_LEAVE_ASKED))
+	int works = READ_ONCE(e->leaving) == DCD_LEAVE_NOT ? log_works(e) : 0;
+
+	if (works < 0)
+		return works;
+	if (works && !test_knob(leave_anyway)) {
+		pr_err("dcd: %s: the log %pg works, and only a dead one can be left while the LUN is in use: disable the LUN, then `dcd retire`\n",
+		       e->name, e->log.bdev);
+		return -EBUSY;
+	}
+	if (go(e, DCD_LEAVE_NOT, DCD_LEAVE_ASKED))
 		pr_info("dcd: %s: the log %pg is to be left: everything goes to the data disk %pg\n",
 			e->name, e->log.bdev, e->data.bdev);
-	else if (!yes && (go(e, DCD_LEAVE_ASKED, DCD_LEAVE_NOT) ||
-			  go(e, DCD_LEAVE_ENDS, DCD_LEAVE_NOT) ||
-			  go(e, DCD_LEAVE_BEGUN, DCD_LEAVE_NOT)))
-		pr_info("dcd: %s: the log %pg isn't left\n", e->name, e->log.bdev);
-	else if (!yes && READ_ONCE(e->leaving))
-		pr_warn("dcd: %s: the log %pg is left, for good\n", e->name, e->log.bdev);
-	if (yes)
-		dcd_destage_ask(e);
+	dcd_destage_ask(e);
 	wake_up_all(&e->room);
+	return 0;
 }
 EXPORT_SYMBOL_GPL(dcd_leave);
 
-/* The log alone can say that it was left. It has all that was acknowledged, if it works. */
+void dcd_leave_not(struct dcd_engine *e)
+{
+	if (go(e, DCD_LEAVE_ASKED, DCD_LEAVE_NOT) || go(e, DCD_LEAVE_BEGUN, DCD_LEAVE_NOT))
+		pr_info("dcd: %s: the log %pg isn't left\n", e->name, e->log.bdev);
+	else if (READ_ONCE(e->leaving))
+		pr_warn("dcd: %s: the log %pg is left, for good\n", e->name, e->log.bdev);
+	wake_up_all(&e->room);
+}
+EXPORT_SYMBOL_GPL(dcd_leave_not);
+
+/* The log alone can say that it was left. What was acknowledged is in memory, or it has that. */
 static bool log_can_tell(struct dcd_engine *e)
 {
-	int r;
+	int r = dcd_super_write(e, le64_to_cpu(e->super.tail), le64_to_cpu(e->super.applied));
 
-	dcd_publish_all(e);
-	r = READ_ONCE(e->log_dead) ? 0 : dcd_commit_all(e);
-	/* If it died by that, what it lacks is in memory yet. */
-	r = dcd_super_write(e, le64_to_cpu(e->super.tail), le64_to_cpu(e->super.applied));
 	if (!r)
 		return true;
 	dcd_log_failed(e, DCD_SUPERBLOCK, r);
-	if (go(e, DCD_LEAVE_ENDS, DCD_LEAVE_NOT))
+	if (go(e, DCD_LEAVE_ASKED, DCD_LEAVE_NOT))
 		pr_err("dcd: %s: the log %pg takes no writes: error %d; without an NVRAM that keeps its content nothing could tell a later start that it was left, so it isn't: disable the LUN, then `dcd recover`\n",
 		       e->name, e->log.bdev, r);
 	wake_up_all(&e->room);
 	return false;
 }
 
-bool dcd_leave_paces(const struct dcd_engine *e)
+bool dcd_leave_asked(const struct dcd_engine *e)
 {
-	return READ_ONCE(e->leaving) == DCD_LEAVE_ASKED && !test_knob(leave_all_at_once);
-}
-
-bool dcd_leave_uses_log(const struct dcd_engine *e)
-{
-	enum dcd_leaving now = READ_ONCE(e->leaving);
-
-	return now == DCD_LEAVE_NOT ||
-	       (now == DCD_LEAVE_ASKED && !READ_ONCE(e->leave_dead) && !test_knob(leave_anyway));
-}
-
-u64 dcd_leave_left(const struct dcd_engine *e)
-{
-	lockdep_assert_held(&e->lock);
-	return e->head - max(e->tail, e->leave_past);
+	return READ_ONCE(e->leaving) == DCD_LEAVE_ASKED;
 }
 
 /*
- * It is dead, and nothing but another kind of round gets writes on. Where NVRAM keeps what comes
- * there is no hurry past a dead log either: each round frees slots, which those of a leave don't.
+ * Nothing but another kind of round gets writes on. Where NVRAM keeps what comes there is no hurry:
+ * each round past the log frees slots, which those of a leave don't.
  */
 static bool hurries(const struct dcd_engine *e)
 {
-	return e->log_dead && (!e->keeps || test_knob(leave_dead));
+	return !e->keeps || test_knob(leave_dead);
 }
 
 /*
- * Once the log is left all zeroes are wiped in one round, which holds writes up: so that is done
- * before, but for what takes no time, as long as it goes on at all. What is logged again meanwhile
- * is passed in another turn.
+ * The last rounds wipe all zeroes, and hold writes up: so that is done before, but for what takes
+ * little time, as long as it goes on at all. What is logged again meanwhile is passed in another
+ * turn.
  */
 static bool zeroes_go(struct dcd_engine *e)
 {
 	struct dcd_wipes *w = &e->wipes;
-	bool little = READ_ONCE(e->zeroes) <= LITTLE_PIECES &&
-		      READ_ONCE(e->zero_sectors) <= LITTLE_SECTORS;
+	u64 wipes = READ_ONCE(e->zeroes) + div64_u64(READ_ONCE(e->zero_sectors), w->piece);
+	bool little = wipes * (w->us ?: DCD_MOMENT_US) <= LITTLE_US;
 
 	if (!READ_ONCE(e->zeroes) || (little && !test_knob(leave_never)) ||
 	    test_knob(leave_zeroes))
 		return false;
-	w->turns = w->all == w->all_then ? w->turns + 1 : 0;
+	if (w->all != w->all_then)
+		w->all_at = jiffies;
 	w->all_then = w->all;
-	return w->turns < TURNS;
+	return time_before(jiffies, w->all_at + UNWIPED);
 }
 
 /*
- * There is what the data disk doesn't take, or hasn't answered. It is logged again, and the log has
- * room for it; past the log no round could end, and all writes would wait for that. Zeroes that it
- * doesn't wipe, but takes as writes, are no such thing: past the log they are written.
- */
-static bool is_stuck(const struct dcd_engine *e)
-{
-	return dcd_stuck_any(e) && !test_knob(leave_stuck);
-}
-
-/*
- * What the log had is on the data disk, and less has come meanwhile, as writes are paced: so that
- * is next, until it is little, or doesn't get less however often. What is left then holds writes
- * up, as no slot of NVRAM is free before all of it is done. Needs @lock.
+ * What there was when it was asked for is on the data disk. What has come meanwhile holds writes up
+ * from now on, as no slot is free before all of it is done: so that is next, until it is little, or
+ * doesn't get less however often.
  */
 static bool is_empty_enough(struct dcd_engine *e)
 {
-	u64 left = dcd_leave_left(e);
+	u64 past = max(e->tail, e->leave_past), left = e->head - past;
 
-	if (e->head - left < e->leave_at)
+	lockdep_assert_held(&e->lock);
+	if (past < e->leave_at)
 		return false;
-	if (is_stuck(e) || zeroes_go(e)) {
-		e->leave_at = e->head;
-		return false;
-	}
-	if (left < e->leave_left - e->leave_left / 8) {
-		e->leave_left = left;
-		e->leave_tries = 0;
-	}
-	if (left <= LITTLE || ++e->leave_tries > TRIES || test_knob(leave_all_at_once))
+	if (!zeroes_go(e) && (left <= LITTLE || ++e->leave_tries > TRIES || test_knob(leave_once)))
 		return true;
-	e->leave_at = e->head;
+	e->leave_at = full(e);
 	return false;
-}
-
-static int ask(struct dcd_engine *e)
-{
-	u64 step = round_down(div_u64(e->data.sectors, ASKED), DCD_BLOCK >> SECTOR_SHIFT);
-	void *buf = kvmalloc(DCD_BLOCK, GFP_NOIO);
-	int i, r = -ENOMEM;
-
-	for (i = 0; buf && r && i < ASKED; i++)
-		r = dcd_disk_io(&e->data, REQ_OP_READ, i * step, buf, DCD_BLOCK);
-	kvfree(buf);
-	return r;
-}
-
-static void ask_work(struct work_struct *work)
-{
-	struct dcd_engine *e = container_of(work, struct dcd_engine, leave_ask.work);
-	struct dcd_leave_ask *a = &e->leave_ask;
-	int r = ask(e);
-
-	spin_lock(&e->lock);
-	a->under_way = false;
-	if (!r)
-		a->heard = jiffies;
-	a->next = jiffies + DCD_LOOK;
-	if (!r && !e->closing)
-		mod_delayed_work(e->destage_wq, &e->destage_work, 0);
-	wake_up_all(&e->quiet);
-	spin_unlock(&e->lock);	/* the engine may be gone from here on */
-}
-
-void dcd_leave_init(struct dcd_engine *e)
-{
-	INIT_WORK(&e->leave_ask.work, ask_work);
-	e->leave_ask.heard = jiffies - HZ;	/* it hasn't yet */
-	e->leave_ask.next = jiffies;
-}
-
-bool dcd_leave_asks(struct dcd_engine *e)
-{
-	bool yes;
-
-	spin_lock(&e->lock);
-	yes = e->leave_ask.under_way;
-	spin_unlock(&e->lock);
-	return yes;
-}
-
-/* Is the data disk there? What it has taken says so, or it is asked, and isn't waited for. */
-static bool answers(struct dcd_engine *e)
-{
-	struct dcd_leave_ask *a = &e->leave_ask;
-	bool yes, asks;
-
-	if (test_knob(leave_waits))
-		return dcd_stuck_others(e, 0);
-	spin_lock(&e->lock);
-	if (!a->due)
-		a->since = jiffies;
-	a->due = true;
-	yes = time_after(e->bad.moved, a->since) || time_after_eq(a->heard, a->since);
-	asks = !yes && !a->under_way && !e->closing && time_after_eq(jiffies, a->next);
-	a->under_way |= asks;
-	spin_unlock(&e->lock);
-	if (asks)
-		queue_work(e->aside_wq, &a->work);
-	return yes;
 }
 
 bool dcd_leave_due(struct dcd_engine *e)
@@ -303,41 +221,29 @@ bool dcd_leave_due(struct dcd_engine *e)
 	due = e->leaving == DCD_LEAVE_ASKED &&
 	      (hurries(e) || e->sweep.tried || is_empty_enough(e));
 	spin_unlock(&e->lock);
-	/* Not while the data disk is away, which a log that is empty doesn't tell. */
-	return due && (READ_ONCE(e->log_dead) || answers(e) || test_knob(leave_unasked));
+	return due;
 }
 
-/* Does a round wait for the data disk, which is late or fails? Past the log it would, too. */
+/* Does a round wait for the data disk, which is late or fails? The next one would, too. */
 static bool waits_for_data(const struct dcd_engine *e, int error)
 {
 	if (test_knob(leave_late))
 		return false;
-	return error == DCD_LEFT ? is_stuck(e) : READ_ONCE(e->data_failing);
-}
-
-/*
- * A log that worked when it was asked may be away, and come back, and NVRAM has room meanwhile. Or
- * it has failed for as long as one that is left is asked.
- */
-static bool may_come_back(const struct dcd_engine *e)
-{
-	return e->keeps && !e->leave_dead && !test_knob(leave_anyway) &&
-	       time_before(jiffies, e->leave_failing + ASKED_FOR);
+	return error == DCD_LEFT ? dcd_stuck_any(e) : READ_ONCE(e->data_failing);
 }
 
 void dcd_leave_tried(struct dcd_engine *e, u64 target, int error)
 {
-	if (!error || !e->leave_fails)
-		e->leave_failing = jiffies;
-	e->leave_fails = error;
 	if (error == DCD_UNREAD) {
 		spin_lock(&e->lock);
-		e->leave_past = may_come_back(e) ? 0 : target;
+		if (time_after(jiffies, e->leave_whole + UNREAD) || test_knob(leave_hasty))
+			e->leave_past = target;
 		spin_unlock(&e->lock);
 		return;
 	}
+	e->leave_whole = jiffies;
 	e->sweep.tried = error && READ_ONCE(e->leaving) == DCD_LEAVE_ASKED &&
-			 !waits_for_data(e, error) && !may_come_back(e);
+			 !waits_for_data(e, error);
 }
 
 void dcd_leave_begin(struct dcd_engine *e)
@@ -345,26 +251,18 @@ void dcd_leave_begin(struct dcd_engine *e)
 	if (!dcd_leave_due(e))
 		return;
 	e->sweep.tried = false;
-	if (!go(e, DCD_LEAVE_ASKED, DCD_LEAVE_ENDS) || (!e->keeps && !log_can_tell(e)))
+	if (!e->keeps && !log_can_tell(e))
 		return;
-	spin_lock(&e->lock);
-	if (e->leaving == DCD_LEAVE_ENDS) {
-		WRITE_ONCE(e->leaving, DCD_LEAVE_BEGUN);
-		e->log_dead = true;	/* nothing goes there any more, and past it all does */
-		e->stuck = false;
-	}
-	spin_unlock(&e->lock);
-	if (!test_knob(leave_quiet))
-		wake_up_all(&e->room);	/* a commit may wait there, and this round waits for it */
+	if (!go(e, DCD_LEAVE_ASKED, DCD_LEAVE_BEGUN))
+		return;
 	e->sweep.n = 0;
 	e->sweep.asking = false;
 	e->mute.is = false;
-	trace_dcd_leave(e, READ_ONCE(e->leaving));
 }
 
 /*
  * It has failed for no longer than a log may be away. Where all of the log gives nothing that is as
- * long for all of its places, however many they are, and longer if it may come back.
+ * long for all of its places, however many they are.
  */
 static bool may_come(struct dcd_engine *e, const struct dcd_load *l)
 {
@@ -384,7 +282,7 @@ static bool may_come(struct dcd_engine *e, const struct dcd_load *l)
 	case DCD_AWAY:
 		return true;
 	case DCD_AWAY_LONG:
-		return may_come_back(e);
+		return false;
 	default:
 		return young;
 	}

@@ -94,11 +94,18 @@ void dcd_log_damaged(struct dcd_engine *e, u64 segment)
 
 void dcd_log_works(struct dcd_engine *e)
 {
-	e->sweep.n = 0;		/* they are of the time past it */
+	bool left;
+
 	spin_lock(&e->lock);
-	e->log_dead = false;
-	e->log_behind = false;	/* it has all, or gets it now */
+	left = e->leaving != DCD_LEAVE_NOT;
+	if (!left) {
+		e->log_dead = false;
+		e->log_behind = false;	/* it has all, or gets it now */
+	}
 	spin_unlock(&e->lock);
+	if (left)
+		return;
+	e->sweep.n = 0;		/* they are of the time past it */
 	trace_dcd_disk(e, true, 0);
 	pr_info("dcd: %s: the log %pg works again\n", e->name, e->log.bdev);
 	wake_up_all(&e->room);
@@ -181,7 +188,7 @@ void dcd_log_ask(struct dcd_engine *e)
 	struct dcd_slot *s;
 	int r;
 
-	if (!dcd_leave_uses_log(e))
+	if (dcd_leaves(e))
 		return;
 	r = dcd_super_pass(e, e->tail, applied, true);
 	if (r) {

@@ -61,12 +61,18 @@ static void learn_leave(struct dcd_dev *d)
 		d->set.config.leave_log = dcd_leaves(d->engine);
 }
 
-/* Of that nobody asks who sets another key. */
-static void reconfigure(struct dcd_dev *d, bool left)
+/* To leave the log, or not, isn't asked for anew by who sets another key. */
+static int reconfigure(struct dcd_dev *d, bool left)
 {
+	bool leaves = d->set.config.leave_log;
+
 	dcd_reconfigure(d->engine, &d->set.config);
-	if (d->set.config.leave_log != left || test_knob(leave_again))
-		dcd_leave(d->engine, d->set.config.leave_log);
+	if (leaves == left && !test_knob(leave_again))
+		return 0;
+	if (leaves)
+		return dcd_leave(d->engine);
+	dcd_leave_not(d->engine);
+	return 0;
 }
 
 static ssize_t dcd_set_params(struct se_device *dev, const char *page, ssize_t count)
@@ -82,7 +88,7 @@ static ssize_t dcd_set_params(struct se_device *dev, const char *page, ssize_t c
 	enabled = d->engine || d->viewed;
 	r = lun_settings_parse(&d->set, lun_name(d), page, enabled);
 	if (!r && d->engine)
-		reconfigure(d, left);
+		r = reconfigure(d, left);
 	learn_leave(d);
 	if (dcd_get_write_cache(dev))
 		WRITE_ONCE(d->had_cache, true);

@@ -23,8 +23,6 @@ TEST_KNOB(bool, zero_in_turn, "zeroes go to the data disk in the destager's turn
 TEST_KNOB(bool, zeroes_crowd, "zeroes come in, however many pieces of them there are");
 TEST_KNOB(bool, zeroes_alike, "where there are many, long zeroes and such as put pieces together wait, too");
 TEST_KNOB(bool, zeroes_hold, "short pieces of zeroes are written in the destager's turn, however many");
-TEST_KNOB(bool, zeroes_into_leave, "zeroes come in at any speed while the log is left");
-TEST_KNOB(bool, zeroes_in_rows, "zeroes that wait do so for as long as they may, however few there are");
 TEST_KNOB(bool, moment_each, "each batch has a moment for wipes, however many there are and whoever waits");
 TEST_KNOB(bool, zeroes_past, "past a dead log each round wipes all zeroes");
 
@@ -69,7 +67,7 @@ bool dcd_zeroes_crowd(const struct dcd_engine *e)
 /* Percent. */
 static unsigned int part_of(u64 n, u64 most)
 {
-	return n && test_knob(zeroes_in_rows) ? 100 : div64_u64(min(n, most) * 100, most);
+	return div64_u64(min(n, most) * 100, most);
 }
 
 /* Twice as long as all would be, if there were so many of them that more wait. */
@@ -84,8 +82,6 @@ unsigned int dcd_zeroes_wait(struct dcd_engine *e, sector_t sector, sector_t las
 
 	if (READ_ONCE(e->closing) || READ_ONCE(e->stuck))
 		return 0;
-	if (dcd_leave_paces(e) && !test_knob(zeroes_into_leave))
-		return READ_ONCE(e->zero_sectors) ? part_of(READ_ONCE(e->wipes.let_in), from) : 0;
 	if (now < from || READ_ONCE(e->leaving) || (READ_ONCE(e->log_dead) && !e->keeps) ||
 	    test_knob(zeroes_crowd))
 		return 0;
@@ -94,12 +90,6 @@ unsigned int dcd_zeroes_wait(struct dcd_engine *e, sector_t sector, sector_t las
 	if (last - sector + 1 >= long_piece(e) && now < WRITES * most && !test_knob(zeroes_alike))
 		return 0;
 	return now >= WRITES * most ? DCD_ZEROES_STAY : part_of(now - from + 1, most - from);
-}
-
-void dcd_zeroes_come(struct dcd_engine *e)
-{
-	if (dcd_leave_paces(e))
-		WRITE_ONCE(e->wipes.let_in, e->wipes.let_in + 1);
 }
 
 struct dcd_level dcd_zeroes_level(const struct dcd_engine *e)
@@ -120,7 +110,7 @@ u64 dcd_moment_short(const struct dcd_engine *e)
 /* How long wipes may take beside data while the log is needed: percent of what those take. */
 static unsigned int share_of(const struct dcd_engine *e)
 {
-	return dcd_leave_paces(e) ? SHARE : crowded(e) * SHARE / 100;
+	return dcd_leave_asked(e) ? SHARE : crowded(e) * SHARE / 100;
 }
 
 /* Writes have made so many that it is zeroes which slow them down, until there are fewer. */
@@ -137,7 +127,7 @@ static bool has_data(const struct dcd_engine *e)
 
 struct dcd_moment dcd_zeroes_moment(struct dcd_engine *e, enum dcd_wiping wiping)
 {
-	bool some = wiping == DCD_WIPE_SOME, leaves = dcd_leave_paces(e);
+	bool some = wiping == DCD_WIPE_SOME, leaves = dcd_leave_asked(e);
 	bool tight = some && has_data(e) && dcd_ring_tight(e) && !too_many(e) &&
 		     !test_knob(moment_each);
 	struct dcd_moment m = {

@@ -88,11 +88,9 @@ struct dcd_level dcd_zeroes_level(const struct dcd_engine *e);
 /*
  * For how long zeroes from @sector to @last wait before the next entry of them, unless some others
  * are gone before: percent of half of busy_after_ms; 0: not at all; DCD_ZEROES_STAY: as long as it
- * takes. The more there are the longer it is; while the log is to be left, which they hold up, the
- * more have come since then. So a queue of them, which writes of the same session may be in, isn't
- * held up by few. Any context. _come: one was let in; two at once may count as one.
+ * takes. The more there are the longer it is. So a queue of them, which writes of the same session
+ * may be in, isn't held up by few. Any context.
  */
 unsigned int dcd_zeroes_wait(struct dcd_engine *e, sector_t sector, sector_t last);
-void dcd_zeroes_come(struct dcd_engine *e);
 
 #endif /* DCD_MOMENT_H */

@@ -92,9 +92,6 @@ bool dcd_stuck_try(struct dcd_engine *e, const struct dcd_place *p)
 
 	if (r->tried == DCD_STUCK_HELD)
 		return false;
-	/* Who leaves the log waits for that (leave.c). */
-	if (r->kind == DCD_STUCK_ZEROES && dcd_leave_paces(e))
-		return true;
 	if (time_after_eq(jiffies, s->next))
 		begin_tries(s);
 	if (r->sector == s->trying)

@@ -69,8 +69,8 @@ struct dcd_wiped_part {
  * those takes; @load_us: what a load of data does, of which there were some at @data_at.
  * @speed: pieces that it gets rid of, under @lock.
  * @took, @owed: what wipes took beside data of late, and too much in the last batch (us, negative).
- * @all: sectors that were wiped or filled so far, and @all_then, @turns turns ago (leave.c).
- * @let_in: about so many pieces have come since the log is to be left (moment.h).
+ * @all: sectors that were wiped or filled so far; @all_then: when leave.c saw that last, since
+ * @all_at (jiffies).
  * @no_room: of this turn no more can be logged again. @again: so many ranges are to be, in this
  * round past the log; @logged: so many ranges of zeroes were. @no_discard: the data disk has
  * refused it. @undiscarded: so many in a row have failed otherwise, on a disk that can be written
@@ -90,8 +90,7 @@ struct dcd_wipes {
 	struct dcd_speed speed;
 	s64 owed;
 	u64 all, all_then;
-	unsigned int turns;
-	u64 let_in;
+	unsigned long all_at;
 	bool no_room;
 	u64 again, logged;
 	bool no_discard;
@@ -136,10 +135,6 @@ sector_t dcd_wipe_bad(struct dcd_engine *e);
  */
 void dcd_wipes_look(struct dcd_engine *e, const struct dcd_mark *now);
 /*
- * When the log was left (through.h), whoever zeroes: one has failed, which @took so long (jiffies).
- * Are zeroes written for now, as the next might take as long? Any process context.
- */
-/*
  * Zeroes on the data disk, which aren't a discard: what is allocated there stays so, and no disk
  * takes a part of what it could unmap for all of it. An errno. Sleeps, and waits for the disk.
  */
@@ -151,6 +146,10 @@ int __must_check dcd_zero_disk(struct dcd_engine *e, u64 sector, u64 sectors);
  */
 int __must_check dcd_discard_disk(struct dcd_engine *e, u64 sector, u64 sectors);
 bool __must_check dcd_discard_cut(const struct dcd_engine *e, u64 *sector, u64 *end);
+/*
+ * When the log was left (through.h), whoever zeroes: one has failed, which @took so long (jiffies).
+ * Are zeroes written for now, as the next might take as long? Any process context.
+ */
 void dcd_zeroing_failed(struct dcd_engine *e, unsigned long took);
 bool __must_check dcd_zeroing_rests(struct dcd_engine *e);
 /* Any process context. */

@@ -133,6 +133,7 @@ def test_what_is_lost_can_hide_what_cannot_be_read() -> None:
     ("late_stale", "overtaken", "has other bytes"), ("read_stale", "moved", "something else"),
     ("held_holds_all", "errors", "Input/output error"),
     ("late_stays", "leave_all_hung", "the log to be left"),
+    ("leave_open", "leave_hung", "the log to be left"),
     ("pins_hold", "pinned_closed", "the close waits for the log"),
     ("pins_hold", "pinned_dead", "a write took"),
 ])  # fmt: skip
@@ -152,10 +153,10 @@ def test_refusals_that_come_late(kernel: str) -> None:
 
 @pytest.mark.control
 @pytest.mark.parametrize(("part", "knob", "says"), [
-    ("discard", "wiped_again leave_stuck leave_anyway", "write 2 took"),
-    ("zeroing", "wiped_again leave_stuck leave_anyway", "Input/output error"),
+    ("discard", "wiped_again", "write 0 took"),
+    ("zeroing", "wiped_again", " took 55"),
     ("left", "zeroes_fail", "BLKZEROOUT"), ("log", "refusal_hurries", "of 400 s writes stood"),
-    ("zeroing", "late_parts leave_stuck leave_anyway", " took 30"),
+    ("zeroing", "late_parts", " took 31"),
     ("left_late", "zeroed_again", "Input/output error"),
     ("well_again", "asked_late", "writes that failed"),
     ("slow_death", "dead_searched", "writes that failed"),
@@ -193,8 +194,8 @@ def test_an_open_can_take_long_or_lose(part: str, knob: str, says: str) -> None:
 
 @pytest.mark.parametrize(
     "part",
-    ["cut", "low", "hung", "trim", "load", "split", "leave", "dawdles", "absent", "stream", "dead",
-     "fails", "quits"],
+    ["cut", "low", "hung", "trim", "load", "split", "leave", "dawdles", "stream", "dead",
+     "fails"],
 )
 def test_zeroes_in_many_pieces(part: str) -> None:
     crowd = knobs("dcd", "zeroes_crowd") if part == "hung" else ()
@@ -202,22 +203,19 @@ def test_zeroes_in_many_pieces(part: str) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize(
-    "part", ["full", "left", "late", "asked", "away", "bad", "hung", "pieces", "leave", "crowd"]
-)
+@pytest.mark.parametrize("part", ["full", "left", "hung", "pieces", "leave", "crowd"])
 def test_no_write_waits_for_what_takes_a_hard_disk_long(part: str) -> None:
     run = lab("dcd_beside.py", part, options=("--mem", "3G", "--sim-timeout", "1000"))
     assert run.rc == 0, run.text
 
 
 @pytest.mark.control
-@pytest.mark.parametrize(("knob", "part"), [
-    ("past_unshared", "full"), ("past_unshared", "pieces"), ("leave_dead", "left"),
-    ("late_leaves", "late"), ("leave_waits", "asked"), ("leave_anyway", "away"),
-    ("through_floods", "hung"), ("zeroes_in_rows", "leave"), ("zeroes_alike", "crowd"),
+@pytest.mark.parametrize(("knob", "part", "seed"), [
+    ("past_unshared", "full", 1), ("past_unshared", "pieces", 1), ("leave_dead", "left", 1),
+    ("through_floods", "hung", 1), ("zeroes_alike", "crowd", 5),
 ])  # fmt: skip
-def test_a_write_can_wait_for_what_takes_a_hard_disk_long(knob: str, part: str) -> None:
-    options = ("--mem", "3G", "--sim-timeout", "1000", *knobs("dcd", knob))
+def test_a_write_can_wait_for_what_takes_a_hard_disk_long(knob: str, part: str, seed: int) -> None:
+    options = ("--mem", "3G", "--sim-timeout", "1000", "--seed", str(seed), *knobs("dcd", knob))
     run = lab("dcd_beside.py", part, options=options)
     assert run.rc == 1 and "a write waits for" in run.stderr, run.text
 
@@ -229,13 +227,12 @@ def test_a_write_can_wait_for_what_takes_a_hard_disk_long(knob: str, part: str) 
         ("zeroes_crowd", "trim", "the writes beside it are held up"),
         ("zeroes_hold", "load", "a write behind it took"),
         ("leave_zeroes", "leave", "a write beside it took"),
+        ("leave_once", "leave", "a write beside it took"),
         ("moment_each", "split", "large writes, the longest"),
-        ("zeroes_into_leave leave_never", "stream", "in vain for"),
-        ("leave_late leave_anyway", "dawdles", "a write beside it took"),
-        ("leave_late leave_anyway", "absent", "a write beside it took"),
+        ("leave_never", "stream", "in vain for"),
+        ("leave_late", "dawdles", "a write beside it took"),
         ("zeroes_past", "dead", "a write beside it took"),
         ("zeroes_past", "fails", "a write beside it took"),
-        ("leave_zeroes", "quits", "a write beside it took"),
         ("zeroes_stay", "low", "in vain for"),
         ("zeroes_alone zeroes_crowd", "hung", "without a write"),
     ],

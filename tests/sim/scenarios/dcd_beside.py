@@ -4,10 +4,6 @@ LONGEST_S.
 
     full    the log fails, and has data in it that take the hard disk a minute
     left    likewise, and is to be left then
-    late    a log that works is to be left, and a write of the data disk doesn't return then
-    asked   likewise, and the data disk doesn't return from the read by which it would be asked
-    away    likewise, and the log is away for 12 seconds then
-    bad     likewise, and eight sectors of the log can't be read any more
     hung    the log was left, discards of the data disk hang, and 4 GB of the LUN are discarded
     pieces  the log fails, and has 2,500 pieces of 4 MiB of zeroes in it
     leave   the log is to be left, and all of the LUN is discarded, over and over, in one session
@@ -29,12 +25,9 @@ LONGEST_S = 6
 SECONDS = 45
 WRITERS = 4
 MIB = 2048  # sectors
-SIZES = {"full": (128, 4096), "left": (256, 2048), "late": (32, 512), "asked": (32, 512),
-         "away": (256, 2048), "bad": (512, 2048), "hung": (64, 6000), "pieces": (64, 20000),
+SIZES = {"full": (128, 4096), "left": (256, 2048), "hung": (64, 6000), "pieces": (64, 20000),
          "leave": (64, 4096), "crowd": (16, 32768)}  # fmt: skip
 TAGS, MANY_TAGS = "32", "128"
-HELD = 4000
-BAD = 131072
 
 
 class Writers:
@@ -105,32 +98,18 @@ def full() -> None:
         base.until(lambda: box.count("live") > segments * 45 // 100, "the log to be full", 600)
         writers.pause = 0.005
         time.sleep(2)
-        if part == "late":
-            box.data.hold_write(HELD)
-            disk.write(HELD, blk.pattern("held", 8))
-        elif part == "asked":
-            place = box.data.sectors // 4
-            box.data.slow_reads_of(place, place + 7, 60000)
-        elif part not in ("away", "bad"):
-            box.log.fail_writes()
-            box.says("log FAILING", "the log to be dead")
-        if part != "full":
+        box.log.fail_writes()
+        box.says("log FAILING", "the log to be dead")
+        if part == "left":
             box.set("leave_log=1")
-        if part == "away":
-            time.sleep(0.5)
-            box.log.fail()
-            threading.Timer(12, box.log.heal).start()
-        elif part == "bad":
-            box.log.unreadable((BAD, BAD + 7))
         none_takes_long(writers)
-        box.data.let_go()
         box.log.heal()
         writers.end()
 
 
 def hung() -> None:
     with hard_disk() as (box, disk):
-        box.set("leave_log=1")
+        box.leave_log()
         box.says("log LEFT", "the log to be left")
         box.data.hold_discards()
         end = 4000 * MIB
@@ -179,7 +158,7 @@ def one_session() -> None:
         others.start()
         base.until(lambda: box.count("discards") > before, "the first of the discards")
         if part == "leave":
-            box.set("leave_log=1")
+            box.leave_log()
         none_takes_long(writers)
         ended.set()
         others.join()

@@ -331,7 +331,7 @@ def only(how: str, nvram: str) -> None:
     with box.disk() as disk, scsi.Lun(disk.node) as lun:
         disk.write(PLACE, before())
         if how == "left":
-            box.set("leave_log=1")
+            box.leave_log()
             box.says("log LEFT", "the log to be left")
             box.data.hold_write(PLACE)
             hold = threading.Timer(DEADLINE_MS / 1000 + SOON, box.data.let_go)

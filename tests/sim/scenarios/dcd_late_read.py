@@ -32,6 +32,7 @@ UNCACHED = "read_cache_bytes=0"
 ASLEEP, AWAKE = "destage_idle_ms=3600000", "destage_idle_ms=1"
 RING, PER = RING_START // blk.SECTOR, SEGMENT // blk.SECTOR
 FIRST = RING + PER, RING + 2 * PER - 1  # the place of segment 1, which is the first
+SUPERBLOCKS = 0, 15
 WHOLE = 112  # sectors of a write that fills a segment
 AT = 4096  # what only the first segment has
 BEFORE, FREE = 40960, 65536  # from these sectors on the others are
@@ -313,7 +314,7 @@ def leave() -> None:
     box, model = small(settings=UNCACHED)
     with box.disk(ASLEEP) as disk:
         only_in_log(box, model, disk)
-        box.log.fail_reads_late(SLOW_MS, FIRST)
+        box.log.fail_reads_late(SLOW_MS, SUPERBLOCKS, FIRST)
         leaves(90, model, box, disk)
         box.log.heal()
     box.away()
@@ -323,7 +324,11 @@ def leave_hung() -> None:
     base.step("a log is left that doesn't return from reads of a segment; then it is closed")
     box, model = small(settings=UNCACHED)
     with box.disk_closed_by(close_in_time, ASLEEP) as disk:
-        late(box, model, disk)
+        only_in_log(box, model, disk)
+        box.log.fail_writes_and_hang(*FIRST, HOURS_MS)
+        box.set(AWAKE)
+        filled(disk, model, FREE, FREE + 10 * SIZE, "past the log", SIZE)
+        box.says("log FAILING", "the log's end")
         leaves(180, model, box, disk)
     base.expect(dm.opens(box.log.name) > 0, "the log is in use")
     box.log.heal()

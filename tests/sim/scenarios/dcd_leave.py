@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The log is left for good while the LUN is in use (`leave_log=1`): dead, dying, or well.
+"""A dead log is left for good while the LUN is in use (`leave_log=1`); one that works isn't.
 
 What was acknowledged is on the data disk then, or a medium error and listed; every later write is
 on the data disk, durable, before it is acknowledged; nothing ever brings the log back.
@@ -24,7 +24,6 @@ from locklab.scsi import Lun, write_scattered
 from poisonlab import HELD, box_of
 
 AWAKE = "read_cache_bytes=0,destage_idle_ms=1"
-STUCK = 40000
 LOST, END = 640, 704  # what only the log has
 MANY = 400  # more places than are known one by one
 INCOMPAT, RETIRED, LACKS = 24, 1, 4
@@ -151,13 +150,34 @@ def dead() -> None:
 
 
 def well() -> None:
+    for nvram in ("lab", "none"):
+        base.step(f"a log that works isn't left; NVRAM: {nvram}")
+        box = Box(nvram=nvram, settings="scrub_kib=0")
+        model = Model(box.data.sectors)
+        with box.disk() as disk:
+            filled(disk, model, 0, 640, "before", 16)
+            with base.refused("a log that works", errno.EBUSY, kernel="only a dead one can"):
+                box.set("leave_log=1,busy_after_ms=9000")
+            base.expect("leave_log=0" in box.info() and "log ok" in box.info(), box.info())
+            box.set("busy_after_ms=9001")
+            filled(disk, model, 320, 960, "by the log", 16)
+            box.destaged()
+            with base.refused("an empty one", errno.EBUSY):
+                box.set("leave_log=1")
+        with box.disk("leave_log=1") as disk:
+            base.expect("leave_log=0" in box.info() and "log ok" in box.info(), box.info())
+            model.check(disk, "opened")
+        box.away()
+
+
+def again() -> None:
     for nvram in ("lab", "none", "dram:battery", "dram"):
-        base.step(f"the log works; NVRAM: {nvram}")
+        base.step(f"the log works again after it was asked for; NVRAM: {nvram}")
         box = Box(nvram=nvram, settings=HELD, nvram_bytes=4096 + 6 * 65536)
         model = Model(box.data.sectors)
         with box.disk_until_cut() as disk:
             filled(disk, model, 0, 3000, "before", 16)
-            box.set("leave_log=1")
+            box.leave_log()
             filled(disk, model, 1000, 2000, "meanwhile", 16)
             left(box)
             model.check(disk, "left")
@@ -180,9 +200,10 @@ def unwritable() -> None:
         with box.disk() as disk:
             filled(disk, model, 0, 640, "before", 16)
             box.says("0 in use", "the log to have it")
-            box.log.fail_writes()
+            box.log.fail()
             box.set("leave_log=1")
             box.says("log FAILING", "it to be refused")
+            box.log.fail_writes()
             base.expect(any("so it isn't" in line for line in log.new()), "why")
             model.check(disk, "as before")
             box.log.heal()
@@ -198,60 +219,6 @@ def unwritable() -> None:
         box.away()
 
 
-def bad_place(box: Box, disk: blk.Disk) -> bytes:
-    box.data.fail_parts((STUCK, STUCK + 7))
-    disk.write(STUCK, blk.pattern("stuck", 8))
-    base.until(lambda: box.count("stuck_ranges") > 0, "the bad place")
-    return blk.pattern("stuck", 8)
-
-
-def bad_zeroes(box: Box, disk: blk.Disk) -> bytes:
-    box.data.fail_parts((STUCK, STUCK + 7))
-    disk.zero(STUCK - 4096, 8192)
-    base.until(lambda: box.count("stuck_ranges") > 0, "the bad place")
-    return bytes(8 * blk.SECTOR)
-
-
-def hangs(box: Box, disk: blk.Disk) -> bytes:
-    box.data.hold_write(STUCK)
-    disk.write(STUCK, blk.pattern("stuck", 8))
-    base.until(lambda: box.count("writes_late") > 0, "the write that hangs")
-    return blk.pattern("stuck", 8)
-
-
-def is_away(box: Box, disk: blk.Disk) -> bytes:
-    disk.write(STUCK, blk.pattern("stuck", 8))
-    box.destaged()
-    box.data.fail()
-    return blk.pattern("stuck", 8)
-
-
-def stuck() -> None:
-    for what in bad_place, bad_zeroes, hangs, is_away:
-        base.step(f"a log that works is to be left, and of the data disk it is so: {what.__name__}")
-        box = Box(nvram="lab", nvram_bytes=4096 + 16 * 65536, log_mib=128, data_mib=64,
-                  settings="destage_idle_ms=20")  # fmt: skip
-        with box.disk() as disk:
-            want = what(box, disk)
-            if what is is_away:
-                box.set("leave_log=1")
-                time.sleep(5)
-            writer = Writer(disk.node, 4)
-            writer.start()
-            box.set("leave_log=1")
-            time.sleep(20)
-            base.expect("log LEAVING" in box.info(), f"it is to be left: {box.info()}")
-            box.data.let_go()
-            box.data.heal()
-            left(box)
-            writer.stopped = True
-            writer.join()
-            print(f"  {writer.count} writes, longest {writer.longest:.3f} s", flush=True)
-            base.expect(writer.longest < 1, f"a write took {writer.longest:.3f} s")
-            base.expect(disk.read(STUCK, 8) == want, "what was stuck")
-        box.away()
-
-
 def taken_back() -> None:
     base.step("asked for while the data disk fails, taken back, and asked for again")
     box = box_of(HELD, slots=12)
@@ -259,7 +226,7 @@ def taken_back() -> None:
     with box.disk() as disk:
         filled(disk, model, 0, 3000, "before", 16)
         box.data.fail_writes()
-        box.set("leave_log=1")
+        box.leave_log()
         box.says("log LEAVING", "it to begin")
         filled(disk, model, 0, 160, "meanwhile", 16)
         box.says("data FAILING", "the data disk's failure")
@@ -270,7 +237,7 @@ def taken_back() -> None:
         model.check(disk, "taken back")
     with box.disk() as disk:
         model.check(disk, "opened")
-        box.set("leave_log=1")
+        box.leave_log()
         left(box)
         model.check(disk, "left")
     base.expect(box.data.bytes(0, box.data.sectors) == model.bytes, "the data disk alone")
@@ -315,8 +282,10 @@ def load() -> None:
             time.sleep(0.1)
             if life == 1:
                 box.log.fail_writes()
-                time.sleep(0.2)
-            box.set("leave_log=1")
+                box.says("log FAILING", "the log to be dead")
+                box.set("leave_log=1")
+            else:
+                box.leave_log()
             left(box)
             time.sleep(0.1)
             for one in writers:
@@ -339,17 +308,18 @@ def cut() -> None:
     before = behind = 0
     for life in range(24):
         rng = random.Random(f"leave {base.SEED} {life}")
-        box = box_of(HELD, slots=8)
+        keeps = life % 3 > 0
+        box = box_of(HELD, slots=8) if keeps else Box(nvram="none", settings=HELD)
         model = Model(box.data.sectors)
         with box.disk_until_cut() as disk:
             for n in range(rng.randrange(20, 200)):
                 some_write(disk, model, rng, f"{life} {n}", within=3000)
-            if rng.random() < 0.5:
-                box.log.fail_writes()
-                box.set("leave_log=1")
-            else:
+            dead = keeps and rng.random() < 0.5  # else its superblock couldn't say it
+            if not dead:
                 box.data.slow(rng.choice((2, 10, 30)))
-                box.set("leave_log=1")
+            box.leave_log()
+            if dead:
+                box.log.fail_writes()
             time.sleep(rng.random() * rng.choice((0.02, 0.2, 1.0)))
             for n in range(rng.randrange(0, 20)):
                 some_write(disk, model, rng, f"{life} late {n}", within=3000)
@@ -373,7 +343,7 @@ def cut() -> None:
 
 def blip() -> None:
     for nvram, ms in (("lab", 100), ("lab", 2000), ("none", 300)):
-        base.step(f"a log that works gives nothing for {ms} ms when it is left; NVRAM: {nvram}")
+        base.step(f"a log gives nothing for {ms} ms when it is left; NVRAM: {nvram}")
         box = Box(nvram=nvram, settings=HELD, nvram_bytes=4096 + 6 * 65536)
         model = Model(box.data.sectors)
         with box.disk() as disk:
@@ -391,7 +361,7 @@ def blip() -> None:
 
 
 def beside() -> None:
-    base.step("a log that works gives nothing for 100 ms when it is left, and somebody writes")
+    base.step("a log gives nothing for 100 ms when it is left, and somebody writes")
     box = Box(nvram="lab", settings=HELD, nvram_bytes=4096 + 16 * 65536)
     with box.disk() as disk:
         only_in_log(box, disk, 40)
@@ -456,8 +426,9 @@ def ended() -> None:
 
 
 PARTS = {
-    "dead": dead, "well": well, "unwritable": unwritable, "taken_back": taken_back, "load": load,
-    "cut": cut, "blip": blip, "beside": beside, "many": many, "ended": ended, "stuck": stuck,
+    "dead": dead, "well": well, "again": again, "unwritable": unwritable,
+    "taken_back": taken_back, "load": load, "cut": cut, "blip": blip, "beside": beside,
+    "many": many, "ended": ended,
 }  # fmt: skip
 for name in base.words(1, PARTS) or PARTS:
     PARTS[name]()

@@ -57,7 +57,7 @@ def opened() -> tuple[Box, Model]:
 
 def leave_log(box: Box, disk: blk.Disk, model: Model) -> None:
     filled(disk, model, 0, 2 * HUNG, "old")
-    box.set("leave_log=1")
+    box.leave_log()
     box.says("log LEFT", "the log to be left")
 
 

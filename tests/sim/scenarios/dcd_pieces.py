@@ -8,13 +8,11 @@
     trim    by four at a time, on a data disk that takes 20 ms for each: writes go on
     load    then there is an ordinary load: writes go on
     split   all is zeroed, random writes split that, and large ones come then: those go on
-    leave   one large piece, and the log is left: writes go on
+    leave   one large piece, and the log dies, and is left: writes go on
     dawdles the same, and the data disk takes 400 ms for anything, for a second: writes go on
-    absent  the same, and the data disk fails for some seconds
-    stream  likewise, and four zero a MiB each 50 ms: it is left all the same
+    stream  likewise, and one zeroes a MiB each 50 ms: it is left all the same
     dead    the log fails, with one large piece in it: writes go on, zeroes are there behind a cut
     fails   the log fails, with discards in it that take 20 ms each: likewise
-    quits   the same, and the log is left: writes go on
 """
 
 import contextlib
@@ -28,7 +26,7 @@ from locklab import base, blk, fio
 
 PIECES = {
     "cut": 20000, "low": 20, "hung": 40000, "trim": 20000, "load": 2000, "fails": 400,
-    **dict.fromkeys(("split", "leave", "dawdles", "absent", "stream", "quits", "dead"), 2),
+    **dict.fromkeys(("split", "leave", "dawdles", "stream", "dead"), 2),
 }  # fmt: skip
 TRIMMERS = 4
 
@@ -252,22 +250,17 @@ def leaves() -> None:
         disk.zero(0, size - 128)
         ended = threading.Event()
         others = [threading.Thread(target=zeroings, args=(disk.node, n, ended))
-                  for n in range(TRIMMERS if part == "stream" else 0)]  # fmt: skip
+                  for n in range(part == "stream")]  # fmt: skip
         for other in others:
             other.start()
         with beside(disk, size):
-            if part == "quits":
-                box.log.fail_writes()
-                box.says("log FAILING", "the log to be dead")
+            box.log.fail_writes()
+            box.says("log FAILING", "the log to be dead")
             box.set("leave_log=1")
             if part == "dawdles":
                 box.data.slow(400)
                 base.until(lambda: box.count("zeroings_hung") > 0, "a zeroing to hang")
                 time.sleep(1)
-                box.data.heal()
-            elif part == "absent":
-                box.data.fail()
-                time.sleep(8)
                 box.data.heal()
             try:
                 box.says("log LEFT", "the log to be left", 300)
@@ -281,7 +274,7 @@ def leaves() -> None:
 
 (part,) = base.words(1, tuple(PIECES))
 of_zeroes = dict.fromkeys(("cut", "low"), zeroed)
-of_leaves = dict.fromkeys(("leave", "dawdles", "absent", "stream", "quits"), leaves)
+of_leaves = dict.fromkeys(("leave", "dawdles", "stream"), leaves)
 of_deaths = dict.fromkeys(("dead", "fails"), dies)
 {"hung": hung, "trim": trim, "load": load, "split": split,
  **of_zeroes, **of_leaves, **of_deaths}[part]()  # fmt: skip

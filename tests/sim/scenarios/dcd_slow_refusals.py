@@ -97,9 +97,9 @@ def wiped(
 
 
 def leaves(nvram: str, zeroes: str, late: float, wipe: Callable[[blk.Disk], None]) -> None:
-    base.step(f"a log that works is left, {nvram}")
+    base.step(f"a dead log is left, {nvram}")
     with wiped(nvram, zeroes, late, wipe) as (box, disk, model):
-        box.set("leave_log=1")
+        box.leave_log()
         writes(disk, model, 2 * SLOTS)
         box.says("log LEFT", "the log to be left")
 
@@ -129,7 +129,7 @@ def zeroes_fail(late: float) -> Iterator[blk.Disk]:
     base.step(f"the log is left, and the data disk's zeroing fails after {late} s")
     box, model = box_of("lab", "on")
     with box.disk() as disk:
-        box.set("leave_log=1")
+        box.leave_log()
         box.says("log LEFT", "the log to be left")
         filled(disk, model, 0, OLD, "old")
         with fails(box, late):

@@ -141,7 +141,7 @@ def left() -> None:
             opened: list[lio.Backstore] = []
             opens = Beside(lambda: opened.append(second(box, data, log)))
             time.sleep(1)
-            box.set("leave_log=1")
+            box.leave_log()
             box.says("log LEFT", "the log to be left")
             filled(disk, model, 0, 64, "new")
             disk.flush()

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from dcdlab import SCSI_DEBUG, SERIAL, counters, format_log, scsi_disk
+from dcdlab import SCSI_DEBUG, SERIAL, Disk, counters, format_log, scsi_disk
 from locklab import base, blk, dm, iscsi, lio, media, mirror, scsi, wire
 
 AT, SIZE = 4096, 2048
@@ -35,13 +35,20 @@ class Dcd:
     """A DCD of this data disk, opened anew now and then."""
 
     def __init__(self, data: str = "") -> None:
-        self.data, self._log = data or scsi_disk(), media.disk("log", 9, "ssd")
-        format_log(self.data, self._log)
+        self.data, self._log = data or scsi_disk(), Disk("log", 9, "ssd")
+        format_log(self.data, self._log.node)
 
     def open(self, *settings: str) -> lio.Backstore:
-        words = (f"data={self.data}", f"log={self._log}", "nvram=dram:battery",
+        words = (f"data={self.data}", f"log={self._log.node}", "nvram=dram:battery",
                  "read_cache_bytes=0", *settings)  # fmt: skip
         return lio.Backstore("dcd", "d", ",".join(words), SERIAL)
+
+    def leave_log(self, store: lio.Backstore) -> None:
+        """It doesn't answer just then, as one that works isn't left."""
+        self._log.fail("1 error_reads")
+        base.put(store.path / "control", "leave_log=1")
+        self._log.heal()
+        base.until(lambda: "log LEFT" in store.info(), "the log to be left")
 
     def prefer_space(self) -> None:
         """As dcd(8) tells the admin: the data disk has no command that zeroes from now on."""
@@ -179,8 +186,7 @@ def left_log(data: str = "", *settings: str) -> Iterator[tuple[lio.Backstore, bl
     store = dcd.open(*settings)
     with lio.look(store) as node, blk.Disk(node) as disk:
         disk.write(AT, OLD)
-        base.put(store.path / "control", "leave_log=1")
-        base.until(lambda: "log LEFT" in store.info(), "the log to be left")
+        dcd.leave_log(store)
         yield store, disk
     store.remove()
 

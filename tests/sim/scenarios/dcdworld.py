@@ -348,7 +348,7 @@ class World:
         if not self.node or not self.well or not self.quiet:
             raise Refused
         self.trouble.add("log_left")
-        self.box.set("leave_log=1")
+        self.box.leave_log()
         self.box.says("log LEFT", "the log to be left")
         self.left = True
 
