@@ -398,7 +398,8 @@ static int begin(struct mirror *m, enum leg_id *drop)
 		if (found[leg].kind != SUPER_VALID)
 			continue;
 		metadata_take(m, leg, &found[leg].super);
-		r = dirty_map_load(&m->dirty, leg);
+		if (!metadata_knows_map(m, leg))
+			r = dirty_map_load(&m->dirty, leg);
 	}
 	if (r)
 		return r;

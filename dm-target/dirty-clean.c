@@ -10,7 +10,6 @@
 #include "mirror.h"
 
 TEST_KNOB(bool, clean_waits, "the cleaner waits while a leg's metadata are moved");
-TEST_KNOB(bool, clean_afar, "ticks clean the remote leg's map, too");
 TEST_KNOB(bool, home_only, "a leg that hasn't the map isn't looked at while nothing is cleaned");
 TEST_KNOB(bool, half_a_log, "the log is cleaned by halves, whatever a request needs");
 
@@ -209,10 +208,14 @@ static void settle_word(struct dirty_map *dm, unsigned long page, unsigned long 
 		set_bit(word * BITS_PER_LONG + bit, dm->bits);
 }
 
-/* @good: until something changes. */
-static void settle_map(struct dirty_map *dm, bool good, unsigned int changes)
+/*
+ * @good: until something changes. What is written at once is little, as marks wait for that. 0, or
+ * an errno of what was written.
+ */
+static int settle_map(struct dirty_map *dm, bool good, unsigned int changes)
 {
 	unsigned long page, word;
+	int r = 0;
 
 	for_each_set_bit(page, dm->used, map_pages(dm)) {
 		word = BIT_WORD(page_first(page));
@@ -224,9 +227,12 @@ static void settle_map(struct dirty_map *dm, bool good, unsigned int changes)
 		if (bitmap_empty(page_words(dm->mapped, page), page_nr(dm, page)))
 			__clear_bit(page, dm->used);
 		spin_unlock_irq(&dm->lock);
+		if (bitmap_weight(dm->changed, map_pages(dm)) >= METADATA_MAP_PAGES && !r)
+			r = map_image_update(dm);
 		let_marks_in(dm);
-		good = good && mirror_changes(dm->m) == changes;
+		good = good && !r && mirror_changes(dm->m) == changes;
 	}
+	return r;
 }
 
 /* Who moves a leg's metadata has its superblock for that long, which marks mustn't wait for. */
@@ -288,12 +294,6 @@ static void clean(struct dirty_map *dm, bool tick)
 
 	if (!home_is_ours(dm, tick) || !mirror_may_clean(m))
 		return;
-	/*
-	 * While the local leg isn't in sync each step would be a request over the wire, which marks
-	 * wait for; and when it is, it has the map, and the next tick cleans that.
-	 */
-	if (m->meta && mirror_home(m) == LEG_REMOTE && !test_knob(clean_afar))
-		tick = false;
 	mutex_lock(&dm->table);
 	some = pick(dm, tick);
 	mutex_unlock(&dm->table);
@@ -307,9 +307,8 @@ static void clean(struct dirty_map *dm, bool tick)
 	mutex_lock(&dm->table);
 	good = good && mirror_changes(m) == changes;
 	settle_log(dm, tick, good);
-	if (tick)
-		settle_map(dm, good, changes);
-	r = map_image_update(dm);
+	r = tick ? settle_map(dm, good, changes) : 0;
+	r = r ?: map_image_update(dm);
 	mutex_unlock(&dm->table);
 	if (r)
 		(void)mirror_leg_failed(m, mirror_home(m));

@@ -21,6 +21,7 @@ TEST_KNOB(uint, slow_wait, "ms from when the home is seen dead to when marks wai
 TEST_KNOB(bool, no_activity_log, "marks go to the map's bits, without a bound");
 TEST_KNOB(uint, log_slots, "so many regions the activity log names at most, whatever dirty_limit is");
 TEST_KNOB(bool, starved_stays, "who was refused, as another host has used the leg, waits for room");
+TEST_KNOB(bool, pin_hurries, "a leg's metadata are moved beside a cleaner that is about to write to it");
 TEST_KNOB(bool, room_forgotten, "who waits for room while the map is held waits for a tick of the cleaner");
 
 static bool marked(const struct dirty_map *dm, unsigned long region)
@@ -304,6 +305,12 @@ int dirty_map_load(struct dirty_map *dm, enum leg_id leg)
 	return r;
 }
 
+void dirty_map_inherit(struct dirty_map *dm, const struct dirty_map *from)
+{
+	bitmap_or(dm->bits, from->bits, from->mapped, dm->nr);
+	map_all(dm);
+}
+
 void dirty_map_fill(struct dirty_map *dm, unsigned long first)
 {
 	if (first < dm->nr)
@@ -501,8 +508,19 @@ void dirty_map_run(struct dirty_map *dm)
 
 void dirty_map_pin(struct dirty_map *dm)
 {
+	atomic_inc(&dm->waits);
 	mutex_lock(&dm->change);
+	atomic_dec(&dm->waits);
 	WRITE_ONCE(dm->pinned, true);
+	/* Who hasn't seen that waits for the superblock, and marks for him. */
+	if (!test_knob(pin_hurries))
+		flush_work(&dm->cleaner.work);
+}
+
+bool dirty_map_is_wanted(struct dirty_map *dm)
+{
+	lockdep_assert_held(&dm->change);
+	return atomic_read(&dm->waits) || mirror_must_yield(dm->m);
 }
 
 void dirty_map_hold(struct dirty_map *dm)
@@ -529,7 +547,9 @@ void dirty_map_park(struct dirty_map *dm)
 
 void dirty_map_unpark(struct dirty_map *dm)
 {
+	atomic_inc(&dm->waits);
 	mutex_lock(&dm->change);
+	atomic_dec(&dm->waits);
 	dirty_map_run(dm);
 	mutex_unlock(&dm->change);
 }

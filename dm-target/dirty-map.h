@@ -99,6 +99,7 @@ struct dirty_map {
 
 	struct mutex change;		/* dirty_map_hold(), _pin() */
 	bool pinned;			/* it is held, perhaps with a leg's superblock */
+	atomic_t waits;			/* for change: so many */
 	unsigned long stamped;		/* superblocks, by the cleaner (jiffies); 0: never */
 	bool parked;			/* the device is suspended; under change */
 	spinlock_t lock;		/* what follows */
@@ -152,6 +153,9 @@ int __must_check dirty_map_read(struct dirty_map *dm, enum leg_id leg, unsigned 
  */
 int __must_check dirty_map_widen(struct dirty_map *dm, const unsigned long *bits);
 
+/* Instead: what @from had, whose table is suspended, and is as large. */
+void dirty_map_inherit(struct dirty_map *dm, const struct dirty_map *from);
+
 /* Set the bits of all that is stale: core mode has no map to load. Before the first resume. */
 void dirty_map_add_stale(struct dirty_map *dm);
 
@@ -166,8 +170,8 @@ int __must_check dirty_map_write(struct dirty_map *dm, enum leg_id leg);
 
 /*
  * Write all of the leg's map, also what is beyond the mirror's length, where its
- * superblock in core says; @empty: without any bit, and -EAGAIN if a leg is lost meanwhile. If it
- * isn't, held; else pinned. Sleeps.
+ * superblock in core says; @empty: without any bit. If it
+ * isn't, held; else pinned. Sleeps. -EAGAIN: it is wanted.
  */
 int __must_check dirty_map_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty);
 
@@ -199,6 +203,11 @@ void dirty_map_run(struct dirty_map *dm);
  */
 void dirty_map_hold(struct dirty_map *dm);
 void dirty_map_pin(struct dirty_map *dm);
+/*
+ * Pinned or held: is there who waits for its release, or a parting, or the table's suspend, which
+ * all writes may wait for? Process context.
+ */
+bool dirty_map_is_wanted(struct dirty_map *dm);
 void dirty_map_release(struct dirty_map *dm);
 /*
  * Instead of release, at the end: only unpark makes it run again, when nobody else holds it. So it

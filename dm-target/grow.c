@@ -66,9 +66,12 @@ static int grow_leg(struct mirror *m, enum leg_id leg)
 		       leg_name(leg), leg_path(l), has, had, growth_text(growth));
 		return -ENOSPC;
 	}
-	r = move_leg(m, leg, has, &to);
+	/* Anew if others wanted the map, and have had it: what it has written doesn't count yet. */
+	do
+		r = move_leg(m, leg, has, &to);
+	while (r == -EAGAIN && !mirror_must_yield(m));
 	if (r == -EAGAIN) {
-		DMWARN("%s: not now: it has just lost a leg", name);
+		DMWARN("%s: not now: it is suspended, or has just lost a leg", name);
 		return -EBUSY;
 	}
 	if (r) {

@@ -260,6 +260,23 @@ static void mark_lack(struct mirror *m, struct lack lack)
 		m->registered.lack.leg = LEGS;
 }
 
+/*
+ * To read it from the leg takes long by a wire that is slow that way, and all I/O waits. What is in
+ * memory is what the leg has, if that has answered until the end.
+ */
+static void take_map(struct mirror *m, const struct mirror *from)
+{
+	enum leg_id leg = from->home;
+
+	if (!m->meta || !from->meta || !from->ran || leg == LEGS || from->legs[leg].dead ||
+	    !leg_same_device(&m->legs[leg], &from->legs[leg]) || metadata_foreign(from, leg) ||
+	    metadata_unsure(from, leg) || m->dirty.nr != from->dirty.nr ||
+	    m->dirty.shift != from->dirty.shift)
+		return;
+	dirty_map_inherit(&m->dirty, &from->dirty);
+	metadata_inherit_map(m, from, leg);
+}
+
 void handover_take(struct mirror *m, const struct mirror *from, bool busy)
 {
 	bool map = !m->meta && !from->meta && identity_same_legs(m, from), more = map;
@@ -292,6 +309,8 @@ void handover_take(struct mirror *m, const struct mirror *from, bool busy)
 	if (!m->meta && !from->meta &&
 	    (!map || (!from->ran && from->registered.lack.leg < LEGS)))
 		mark_lack(m, find_lack(from));
+	if (!busy)
+		take_map(m, from);
 	/* What the suspend couldn't flush. */
 	if (map && !test_knob(dirty_forgotten) && dirty_map_unclean(&from->dirty))
 		dirty_map_fill(&m->dirty, 0);

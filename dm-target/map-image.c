@@ -54,16 +54,16 @@ static void get_sector(struct dirty_map *dm, const struct lockstep_map_sector *d
 }
 
 /* @bits: NULL, all clear. @n: up to METADATA_MAP_PAGES. */
-static int write_pages(struct dirty_map *dm, enum leg_id leg, unsigned long page, unsigned int n,
-		       const unsigned long *bits)
+static void write_pages(struct dirty_map *dm, struct transfer_run *run, unsigned long page,
+			unsigned int n, const unsigned long *bits)
 {
 	struct lockstep_map_sector *disk = dm->pages;
-	u64 epoch = metadata_epoch(dm->m, leg);
+	u64 epoch = metadata_epoch(dm->m, run->leg);
 	unsigned int i;
 
 	for (i = 0; i < n * LOCKSTEP_MAP_PAGE; i++)
 		put_sector(dm, &disk[i], page * LOCKSTEP_MAP_PAGE + i, epoch, bits);
-	return metadata_write_map(dm->m, leg, page, dm->pages, n);
+	metadata_write_map(run, page, dm->pages, n);
 }
 
 /* The next pages of a set, from *@page on, that are one write; 0: there are none. */
@@ -81,20 +81,21 @@ static unsigned int next_pages(const struct dirty_map *dm, const unsigned long *
 }
 
 /* Some pages of the log; all of them are no more than one write. */
-static int write_log(struct dirty_map *dm, enum leg_id leg, unsigned int page, unsigned int n)
+static void write_log(struct dirty_map *dm, struct transfer_run *run, unsigned int page,
+		      unsigned int n)
 {
 	unsigned long at;
 	unsigned int i;
 
 	BUILD_BUG_ON(LOCKSTEP_ACTIVITY_PAGES > METADATA_MAP_PAGES);
 	if (!dm->m->meta)
-		return 0;
-	at = metadata_log_page(dm->m, leg);
+		return;
+	at = metadata_log_page(dm->m, run->leg);
 	for (i = page; i < page + n; i++)
 		activity_put_page(&dm->activity, i, (at + i) * LOCKSTEP_MAP_PAGE,
-				  metadata_epoch(dm->m, leg),
+				  metadata_epoch(dm->m, run->leg),
 				  dm->pages + (i - page) * (LOCKSTEP_MAP_PAGE << SECTOR_SHIFT));
-	return metadata_write_map(dm->m, leg, at + page, dm->pages, n);
+	metadata_write_map(run, at + page, dm->pages, n);
 }
 
 void map_image_set(struct dirty_map *dm, unsigned long region)
@@ -106,20 +107,21 @@ void map_image_set(struct dirty_map *dm, unsigned long region)
 
 int map_image_update(struct dirty_map *dm)
 {
-	enum leg_id home = mirror_home(dm->m);
+	struct transfer_run run;
 	unsigned long at = 0;
 	unsigned int page, n;
-	int r = 0;
+	int r;
 
 	lockdep_assert_held(&dm->table);
+	transfer_run_begin(&run, dm->m, mirror_home(dm->m));
 
 	/* The map before the log: what the log names no more may be in the map since now. */
 	while ((n = next_pages(dm, dm->changed, &at))) {
 		bitmap_clear(dm->changed, at, n);
-		if (!r)
-			r = write_pages(dm, home, at, n, dm->mapped);
+		write_pages(dm, &run, at, n, dm->mapped);
 		at += n;
 	}
+	r = transfer_run_end(&run);
 	for (page = 0; page < LOCKSTEP_ACTIVITY_PAGES && !r; page += n) {
 		bool changed = dm->activity.changed & BIT(page);
 
@@ -127,47 +129,54 @@ int map_image_update(struct dirty_map *dm)
 			if (changed != !!(dm->activity.changed & BIT(page + n)))
 				break;
 		if (changed)
-			r = write_log(dm, home, page, n);
+			write_log(dm, &run, page, n);
 	}
+	r = r ?: transfer_run_end(&run);
 	activity_written(&dm->activity, !r);
 	return r;
 }
 
 int map_image_write(struct dirty_map *dm, enum leg_id leg)
 {
+	struct transfer_run run;
 	unsigned long at = 0;
 	unsigned int n;
-	int r = 0;
 
 	lockdep_assert_held(&dm->table);
+	transfer_run_begin(&run, dm->m, leg);
 
 	/* Those that are empty by now, too, if they are between others. */
-	for (; !r && (n = next_pages(dm, dm->used, &at)); at += n)
+	for (; (n = next_pages(dm, dm->used, &at)); at += n)
 		if (!bitmap_empty(page_words(dm->mapped, at), pages_nr(dm, at, n)))
-			r = write_pages(dm, leg, at, n, dm->mapped);
-	return r ?: write_log(dm, leg, 0, LOCKSTEP_ACTIVITY_PAGES);
+			write_pages(dm, &run, at, n, dm->mapped);
+	write_log(dm, &run, 0, LOCKSTEP_ACTIVITY_PAGES);
+	return transfer_run_end(&run);
 }
 
 int map_image_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty)
 {
 	unsigned long page, log = metadata_log_page(dm->m, leg);
-	unsigned int n, changes;
+	struct transfer_run run;
+	unsigned int n;
 	int r = 0;
 
 	lockdep_assert_held(&dm->table);
+	transfer_run_begin(&run, dm->m, leg);
 
 	for (page = 0; page < log && !r; page += n) {
 		n = min(log - page, (unsigned long)METADATA_MAP_PAGES);
-		r = write_pages(dm, leg, page, n, empty ? NULL : dm->mapped);
+		write_pages(dm, &run, page, n, empty ? NULL : dm->mapped);
 		if (empty)
 			let_marks_in(dm);
-		/* All writes wait for a parting, and that for us. */
-		if (empty && !r && mirror_parts(dm->m, &changes) && !test_knob(whole_stays))
+		if (dirty_map_is_wanted(dm) && !test_knob(whole_stays))
 			r = -EAGAIN;
 	}
 	/* A sector that names nothing looks as one without a bit. */
-	n = LOCKSTEP_ACTIVITY_PAGES;
-	return r ?: empty ? write_pages(dm, leg, log, n, NULL) : write_log(dm, leg, 0, n);
+	if (!r && empty)
+		write_pages(dm, &run, log, LOCKSTEP_ACTIVITY_PAGES, NULL);
+	else if (!r)
+		write_log(dm, &run, 0, LOCKSTEP_ACTIVITY_PAGES);
+	return transfer_run_end(&run) ?: r;
 }
 
 static void tell_damaged(struct dirty_map *dm, enum leg_id leg, unsigned long index,

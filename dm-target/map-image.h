@@ -70,7 +70,7 @@ int __must_check map_image_write(struct dirty_map *dm, enum leg_id leg);
 
 /*
  * Likewise all pages that the leg has room for; @empty: as if nothing were dirty, with the mutex
- * let go between the writes; -EAGAIN then: a parting has begun.
+ * let go between the writes. -EAGAIN: others want the map (dirty_map_is_wanted()).
  */
 int __must_check map_image_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty);
 

@@ -12,13 +12,13 @@
 #include "lockstep-trace.h"
 #include "mirror.h"
 #include "registry.h"
-#include "transfer.h"
 
 TEST_KNOB(bool, any_is_a_dcds, "a superblock of a higher seq that says the same is a DCD's");
 TEST_KNOB(bool, known_late, "a superblock says of the other leg what is known when it is written");
 TEST_KNOB(bool, overwrites, "metadata are written, whatever somebody else has written there");
 TEST_KNOB(bool, higher_is_ours, "a seq that this table has never come to is its own");
 TEST_KNOB(bool, unowned, "a superblock doesn't say which table has written it");
+TEST_KNOB(bool, map_read, "a new table reads the map that the one before has in memory");
 TEST_KNOB(bool, map_unlooked, "a page of the map is written, whatever somebody else has written to the leg");
 TEST_KNOB(bool, unread_looked, "a superblock that can't be read has been looked at");
 TEST_KNOB(bool, none_later, "a table that takes over knows the last seq of the one before, parting or not");
@@ -150,6 +150,20 @@ int metadata_read(struct mirror *m, enum leg_id leg, struct super_found *found)
 		m->meta->size[leg] = 0;
 	mutex_unlock(&m->meta->lock[leg]);
 	return r;
+}
+
+void metadata_inherit_map(struct mirror *m, const struct mirror *from, enum leg_id leg)
+{
+	m->meta->mapped[leg] = from->meta->super[leg];
+}
+
+bool metadata_knows_map(const struct mirror *m, enum leg_id leg)
+{
+	const struct super *was = &m->meta->mapped[leg], *is = &m->meta->super[leg];
+
+	return was->seq && was->seq == is->seq && was->owner == is->owner &&
+	       was->map_epoch == is->map_epoch &&
+	       !memcmp(was->leg_uuid, is->leg_uuid, sizeof(is->leg_uuid)) && !test_knob(map_read);
 }
 
 void metadata_take(struct mirror *m, enum leg_id leg, const struct super *s)
@@ -464,16 +478,17 @@ unsigned long metadata_log_page(const struct mirror *m, enum leg_id leg)
 	return m->meta->super[leg].map_sectors / LOCKSTEP_MAP_PAGE - LOCKSTEP_ACTIVITY_PAGES;
 }
 
-int metadata_write_map(struct mirror *m, enum leg_id leg, unsigned long index, void *pages,
-		       unsigned int n)
+void metadata_write_map(struct transfer_run *run, unsigned long index, void *pages, unsigned int n)
 {
+	struct mirror *m = run->m;
+
 	if (!m->meta)
-		return 0;
+		return;
 	count_add(&m->counters, COUNT_MAP_WRITES, n);
-	trace_lockstep_map(m, leg, index, n);
+	trace_lockstep_map(m, run->leg, index, n);
 	/* What it clears has been flushed before (dirty-map.c): no PREFLUSH. */
-	return transfer_now(m, leg, DURABLE & ~REQ_PREFLUSH, map_sector_of(m, leg, index), pages,
-			    n * LOCKSTEP_MAP_PAGE << SECTOR_SHIFT);
+	transfer_run_write(run, DURABLE & ~REQ_PREFLUSH, map_sector_of(m, run->leg, index), pages,
+			   n * LOCKSTEP_MAP_PAGE << SECTOR_SHIFT);
 }
 
 int metadata_read_map(struct mirror *m, enum leg_id leg, unsigned long index, void *pages,

@@ -29,6 +29,7 @@
 
 #include "leg.h"
 #include "super.h"
+#include "transfer.h"
 
 struct mirror;
 
@@ -48,6 +49,7 @@ struct metadata {
 	bool later[LEGS];		/* that one may have written the leg since */
 	bool foreign[LEGS];		/* what was found last isn't this table's */
 	bool touched[LEGS];		/* its map isn't taken in yet: join.c, begin_alone() */
+	struct super mapped[LEGS];	/* the dirty map has its map, as of this; seq 0: no */
 	u64 looked[LEGS];		/* when it last was; CLOCK_BOOTTIME in ns, 0: never */
 	/*
 	 * The device's size, in sectors, when a superblock was first found at its end:
@@ -92,6 +94,13 @@ bool metadata_foreign(const struct mirror *m, enum leg_id leg);
  */
 void metadata_inherit(struct mirror *m, const struct mirror *from, enum leg_id leg, bool busy);
 bool metadata_is_kept(struct mirror *m, enum leg_id leg, const struct super_found *found);
+
+/*
+ * Likewise: the table before has handed on what is in the map of @leg, which is its home.
+ * knows_map: and nobody has used the leg since, by the superblock that was taken from it.
+ */
+void metadata_inherit_map(struct mirror *m, const struct mirror *from, enum leg_id leg);
+bool metadata_knows_map(const struct mirror *m, enum leg_id leg);
 
 /* @s is what is on the leg, durably. Under lock[leg], or where no change can be under way. */
 void metadata_take(struct mirror *m, enum leg_id leg, const struct super *s);
@@ -149,11 +158,10 @@ unsigned long metadata_log_page(const struct mirror *m, enum leg_id leg);
 
 /*
  * Some pages (of LOCKSTEP_MAP_PAGE sectors) of the leg's map, up to METADATA_MAP_PAGES. @pages is
- * the caller's on return.
+ * the caller's on return. Written ones are durable when the run has ended.
  */
 #define METADATA_MAP_PAGES	(TRANSFER_MAP_BYTES / (LOCKSTEP_MAP_PAGE << SECTOR_SHIFT))
-int __must_check metadata_write_map(struct mirror *m, enum leg_id leg, unsigned long index,
-				    void *pages, unsigned int n);
+void metadata_write_map(struct transfer_run *run, unsigned long index, void *pages, unsigned int n);
 int __must_check metadata_read_map(struct mirror *m, enum leg_id leg, unsigned long index,
 				   void *pages, unsigned int n);
 

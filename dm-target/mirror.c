@@ -409,6 +409,13 @@ bool mirror_may_clean(struct mirror *m)
 	return may;
 }
 
+bool mirror_must_yield(struct mirror *m)
+{
+	unsigned int changes;
+
+	return mirror_parts(m, &changes) || READ_ONCE(m->closed) || READ_ONCE(m->join_off);
+}
+
 bool mirror_parts(struct mirror *m, unsigned int *changes)
 {
 	bool parts;

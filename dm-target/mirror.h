@@ -283,6 +283,8 @@ bool mirror_may_clean(struct mirror *m);
 unsigned int mirror_changes(struct mirror *m);
 /* Is a leg that has died not parted from yet? And as _changes(). */
 bool mirror_parts(struct mirror *m, unsigned int *changes);
+/* Likewise, or is the table being suspended? All writes may wait for either. */
+bool mirror_must_yield(struct mirror *m);
 bool mirror_region_busy(struct mirror *m, unsigned long region);
 bool mirror_region_stale(struct mirror *m, unsigned long region);
 /* Is there any? As it was a moment ago. */

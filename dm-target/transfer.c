@@ -12,6 +12,7 @@
 #include "message.h"
 #include "mirror.h"
 
+TEST_KNOB(bool, one_at_a_time, "pages of the map are written one after the other");
 TEST_KNOB(bool, looks_on, "a join reads the leg that is alive, however long that hangs");
 TEST_KNOB(bool, resume_waits, "a resume waits for a leg that nobody stands in for");
 TEST_KNOB(bool, unwatched_waits, "what goes to a leg that nobody watches, the table being suspended, waits");
@@ -23,6 +24,8 @@ TEST_KNOB(bool, silence_holds, "a suspend waits for a leg that doesn't answer, w
 /* One with pages of its own. */
 struct owned {
 	struct transfer t;
+	struct list_head link;		/* in a transfer_run's */
+	unsigned int bytes;		/* likewise */
 	unsigned int nr_pages;
 	struct page *pages[];
 };
@@ -406,12 +409,18 @@ static void copy(struct owned *o, void *buffer, unsigned int bytes, bool in)
 	}
 }
 
+static mempool_t *pool_for(struct mirror *m, blk_opf_t opf, unsigned int bytes)
+{
+	struct transfers *ts = &m->transfers;
+
+	return bytes <= LOCKSTEP_SLOTS_BYTES ? &ts->metadata :
+	       op_is_write(opf) ? &ts->maps : &ts->reads;
+}
+
 int transfer_now(struct mirror *m, enum leg_id leg, blk_opf_t opf, sector_t sector,
 		 void *buffer, unsigned int bytes)
 {
-	struct transfers *ts = &m->transfers;
-	mempool_t *pool = bytes <= LOCKSTEP_SLOTS_BYTES ? &ts->metadata :
-			  op_is_write(opf) ? &ts->maps : &ts->reads;
+	mempool_t *pool = pool_for(m, opf, bytes);
 	struct owned *o = mempool_alloc(pool, GFP_NOIO);
 	int r;
 
@@ -423,6 +432,70 @@ int transfer_now(struct mirror *m, enum leg_id leg, blk_opf_t opf, sector_t sect
 	if (!r && buffer && !op_is_write(opf))
 		copy(o, buffer, bytes, false);
 	put_owned(o);
+	return r;
+}
+
+void transfer_run_begin(struct transfer_run *run, struct mirror *m, enum leg_id leg)
+{
+	run->m = m;
+	run->leg = leg;
+	INIT_LIST_HEAD(&run->under_way);
+	run->bytes = 0;
+	run->error = 0;
+}
+
+static void wait_for_oldest(struct transfer_run *run)
+{
+	struct owned *o = list_first_entry(&run->under_way, struct owned, link);
+	int r = transfer_wait(&o->t);
+
+	list_del(&o->link);
+	run->bytes -= o->bytes;
+	run->error = run->error ?: r;
+	put_owned(o);
+}
+
+/* One of the reserve at most: who waits for another one may be who is to give that back. */
+static struct owned *get_owned(struct transfer_run *run, mempool_t *pool)
+{
+	struct owned *o = NULL;
+
+	while (!o && !list_empty(&run->under_way)) {
+		o = alloc_owned(GFP_NOWAIT | __GFP_NOWARN, pool->pool_data);
+		if (!o)
+			wait_for_oldest(run);
+	}
+	return o ?: mempool_alloc(pool, GFP_NOIO);
+}
+
+void transfer_run_write(struct transfer_run *run, blk_opf_t opf, sector_t sector, void *buffer,
+			unsigned int bytes)
+{
+	mempool_t *pool = pool_for(run->m, opf, bytes);
+	unsigned int most = test_knob(one_at_a_time) ? 0 : TRANSFER_RUN_BYTES;
+	struct owned *o;
+
+	while (run->bytes && run->bytes + bytes > most)
+		wait_for_oldest(run);
+	if (run->error)
+		return;
+	o = get_owned(run, pool);
+	fill(o, pool, run->m, run->leg, opf, sector, bytes);
+	copy(o, buffer, bytes, true);
+	list_add_tail(&o->link, &run->under_way);
+	o->bytes = bytes;
+	run->bytes += bytes;
+	transfer_submit(&o->t);
+}
+
+int transfer_run_end(struct transfer_run *run)
+{
+	int r;
+
+	while (!list_empty(&run->under_way))
+		wait_for_oldest(run);
+	r = run->error;
+	run->error = 0;
 	return r;
 }
 

@@ -38,7 +38,8 @@
  * reserves. TRANSFER_RESERVE is more than can be under way on both legs, abandoned
  * ones included: on each one superblock, one map page of the map's worker and one
  * of who has stopped it, and one of a join. Of these map pages several may be one larger write,
- * from a reserve of its own. A read that is tried again has another
+ * from a reserve of its own. What a run has under way beside its first one is from no reserve: it
+ * does without if there is no memory. A read that is tried again has another
  * reserve, and waits for it no longer than the leg lives; a read of transfer_now() that is larger
  * than a superblock waits for that. A chunk has its own pages.
  */
@@ -61,6 +62,7 @@ struct mirror;
 #define TRANSFER_RESERVE	8
 #define TRANSFER_MAP_RESERVE	4
 #define TRANSFER_MAP_BYTES	(64U << 10)
+#define TRANSFER_RUN_BYTES	(256U << 10)
 
 struct transfer {
 	struct mirror *m;
@@ -115,6 +117,26 @@ void transfers_destroy(struct mirror *m);
  */
 int __must_check transfer_now(struct mirror *m, enum leg_id leg, blk_opf_t opf, sector_t sector,
 			      void *buffer, unsigned int bytes);
+
+/*
+ * Writes that need no order among them: several are under way, of no more than TRANSFER_RUN_BYTES,
+ * as the next write of the application's comes behind them. begin: of which leg; write: as
+ * transfer_now(), but sleeps only while there are so many, or no memory, and after an error does
+ * nothing; end: waits for all, 0 or the first one's errno. It has to be called, and others may be
+ * written then. Process context.
+ */
+struct transfer_run {
+	struct mirror *m;
+	enum leg_id leg;
+	struct list_head under_way;
+	unsigned int bytes;
+	int error;
+};
+
+void transfer_run_begin(struct transfer_run *run, struct mirror *m, enum leg_id leg);
+void transfer_run_write(struct transfer_run *run, blk_opf_t opf, sector_t sector, void *buffer,
+			unsigned int bytes);
+int __must_check transfer_run_end(struct transfer_run *run);
 
 /* Flush the leg's cache. Likewise. */
 int __must_check transfer_flush(struct mirror *m, enum leg_id leg);

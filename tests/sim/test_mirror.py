@@ -96,10 +96,25 @@ def test_a_mark_does_not_wait_for_the_sum_of_others_requests(part: str) -> None:
 
 
 @pytest.mark.control
-@pytest.mark.parametrize(("part", "knob"), [("grow", "grow_holds"), ("resync", "clean_afar")])
-def test_a_mark_can_wait_for_the_sum_of_others_requests(part: str, knob: str) -> None:
-    run = lab("mirror_marks.py", part, options=knobs("dm_lockstep", knob))
+def test_a_mark_can_wait_for_the_sum_of_others_requests() -> None:
+    run = lab("mirror_marks.py", "grow", options=knobs("dm_lockstep", "grow_holds"))
     assert run.rc and "a commit took" in run.stderr, run.text
+
+
+@pytest.mark.parametrize("part", ["alone", "tick", "back", "suspend", "reload"])
+def test_a_large_map_holds_nobody(part: str) -> None:
+    run = lab("mirror_large.py", part)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("part", "knob"), [
+    ("alone", "one_at_a_time"), ("tick", "one_at_a_time"), ("back", "one_at_a_time"),
+    ("suspend", "whole_stays"), ("reload", "map_read"),
+])  # fmt: skip
+def test_a_large_map_can_hold_writes(part: str, knob: str) -> None:
+    run = lab("mirror_large.py", part, options=knobs("dm_lockstep", knob))
+    assert run.rc and " took " in run.stderr, run.text
 
 
 @pytest.mark.parametrize("words", ["block", "error", "error later"])
