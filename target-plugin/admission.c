@@ -185,6 +185,24 @@ static bool is_unread(const struct dcd_engine *e)
 	return time_before(jiffies, READ_ONCE(e->unread_at) + UNREAD);
 }
 
+/*
+ * While a log is left there has to be less and less: half as much comes in as goes out, so that
+ * each turn has half as much as the one before, and is shorter. In the last ones no slot gets
+ * free, and nobody gets a place before what has come by then is on the data disk.
+ */
+static u64 leave_us(const struct dcd_engine *e, u64 per, sector_t sectors)
+{
+	struct dcd_level high = { .used = 1, .size = 2, .low = 0, .high = 50 };
+
+	lockdep_assert_held(&e->lock);
+	if (!dcd_leave_paces(e))
+		return 0;
+	if (!e->foreseen)
+		return 2 * dcd_pace_delay(&high, &e->data_speed, sectors);
+	return dcd_pace_share(&high, until(&e->turn_end, ktime_get()),
+			      dcd_leave_left(e) * per / 2, sectors);
+}
+
 static u64 ring_us(const struct dcd_engine *e, sector_t sectors)
 {
 	/* Without NVRAM a segment is a commit: of its place in the ring little may be used. */
@@ -240,7 +258,8 @@ u64 dcd_pace_us(struct dcd_engine *e, sector_t sectors)
 	spin_lock(&e->lock);
 	index = index_level(e);
 	nvram = nvram_level(e);
-	us = max(ring_us(e, sectors), past_log_us(e, sectors));
+	us = max3(ring_us(e, sectors), past_log_us(e, sectors),
+		  leave_us(e, max(e->usual / 16, 1ULL), sectors));
 	us = max3(us, dcd_pace_delay(&index, &e->data_speed, sectors),
 		  dcd_pace_delay(&nvram, &e->log_speed, sectors));
 	us = max(us, dcd_pace_delay(&zeroes, &e->wipes.speed, 1));

@@ -283,7 +283,7 @@ bool dcd_batch_collect(struct dcd_engine *e, struct dcd_batch *b, sector_t end, 
 			} else {
 				l->kind = dcd_zeroes_part(e, p, l->oldest, &m);
 			}
-		} else if (!p->zero && l->kind != DCD_LOAD_LEFT) {
+		} else if (!p->zero && l->kind != DCD_LOAD_LEFT && !dcd_leave_lost(e, l)) {
 			size_t size;
 
 			l->error = dcd_sums_whole(e, p, &l->whole, DCD_LATE);

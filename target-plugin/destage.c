@@ -393,7 +393,7 @@ static int advance(struct dcd_engine *e, const struct dcd_mark *m, bool log_dead
 	if (log_dead && !e->keeps && !e->after_log)
 		dcd_beyond_say(e, m->applied);
 	set_log_behind(e, log_dead && !e->keeps);
-	if (log_dead && time_before(jiffies, e->log_retry))
+	if (log_dead && (time_before(jiffies, e->log_retry) || dcd_leaves(e)))
 		return e->keeps ? 0 : -EIO;
 	began = jiffies;
 	r = dcd_super_pass(e, m->target, m->applied, log_dead);

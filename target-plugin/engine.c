@@ -142,6 +142,7 @@ void dcd_engine_free(struct dcd_engine *e)
 	mt_clear_in_rcu(&e->index);
 	mtree_destroy(&e->index);
 	dcd_sums_free(e);
+	xa_destroy(&e->leave_lost);
 	if (e->nv)
 		dcd_nvram_close(e->nv);
 	/* Whoever is refused is told of these disks: they are open then. */
@@ -226,12 +227,10 @@ static int open_all(struct dcd_engine *e, const struct dcd_config *c)
 		dcd_turn_init(&e->turn, e->data.sectors);
 		dcd_wipes_init(e);
 	}
-	if (!r)
-		r = open_cache(e, c->read_cache_bytes);
+	r = r ?: open_cache(e, c->read_cache_bytes);
 	if (!r)
 		dcd_witness_begin(e);
-	if (!r)
-		r = dcd_recover(e);
+	r = r ?: dcd_recover(e);
 	if (!r)
 		r = dcd_witness_check(e);
 	if (!r)
@@ -266,6 +265,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	init_waitqueue_head(&e->room);
 	init_waitqueue_head(&e->moved);
 	dcd_sums_init(e);
+	xa_init(&e->leave_lost);
 	INIT_DELAYED_WORK(&e->publish_work, dcd_publish_worker);
 	INIT_DELAYED_WORK(&e->commit_work, dcd_commit_worker);
 	INIT_LIST_HEAD(&e->idle);

@@ -238,8 +238,9 @@ struct dcd_engine {
 	u64 damaged;			/* behind the last segment whose bytes were wrong */
 	bool log_dead;			/* a write to it failed; see above */
 	enum dcd_leaving leaving;	/* leave.h */
-	u64 leave_at, leave_past, leave_tries;	/* leave.c: segments, a number */
+	u64 leave_at, leave_past, leave_left, leave_tries;	/* leave.c: segments, a number */
 	unsigned long leave_whole;		/* jiffies: nothing was unread in a round */
+	struct xarray leave_lost;		/* places in the log, likewise; the destager's */
 	bool log_behind;		/* all is on the data disk, and the log doesn't know */
 	u64 bypassed;			/* of segments below it some may be only on the data disk */
 	u64 log_tried;			/* nor did the log ever get any from it on; who commits */

@@ -14,20 +14,20 @@
 #define LISTED		64		/* ranges in the kernel's log; the rest is a number */
 #define RETRY_NOMEM	(HZ / 50)
 #define LITTLE		4		/* segments */
-#define LITTLE_US	200000		/* zeroes that are wiped in that time are few */
 #define UNREAD		HZ	/* what the log hasn't given for so long is passed over */
 #define TRIES		8		/* to have so little */
 #define UNWIPED		(10 * HZ)	/* without a wipe zeroes aren't waited for any more */
 
 TEST_KNOB(bool, leave_once, "what came while the dead log was emptied is left to its end");
+TEST_KNOB(bool, leave_bursts, "writes come at any speed in the last rounds past a log that is left");
 TEST_KNOB(bool, leave_zeroes, "zeroes in a log that is left are wiped when nothing goes there any more");
 TEST_KNOB(bool, leave_open, "a slot that nobody fills is waited for before a log is left");
-TEST_KNOB(bool, leave_never, "a log isn't left while any zeroes are in it");
 TEST_KNOB(bool, leave_late, "a data disk that is late, or fails, is a reason to leave the log at once");
 TEST_KNOB(bool, leave_dead, "a dead log is left at once, however much it has, and whatever comes");
 TEST_KNOB(bool, leave_anyway, "a log that works is left, too");
 TEST_KNOB(bool, no_marks, "the log and the NVRAM that are left aren't marked");
 TEST_KNOB(bool, leave_hasty, "what the log that is left doesn't give just now is lost");
+TEST_KNOB(bool, leave_forgets, "what was found to be lost is asked for again in the next round");
 TEST_KNOB(bool, leave_each, "each place of a log that gives nothing is waited for by itself");
 TEST_KNOB(bool, left_is_fine, "what the log that is left can't give is no medium error");
 
@@ -83,6 +83,7 @@ static bool go(struct dcd_engine *e, enum dcd_leaving from, enum dcd_leaving to)
 		e->leave_at = full(e);
 		e->leave_past = 0;
 		e->leave_whole = jiffies;
+		e->leave_left = e->head - e->tail;
 		e->leave_tries = 0;
 		e->log_dead = true;	/* or nobody has noticed yet that it doesn't answer */
 		e->wipes.all_at = jiffies;
@@ -102,16 +103,12 @@ static bool go(struct dcd_engine *e, enum dcd_leaving from, enum dcd_leaving to)
 static int log_works(struct dcd_engine *e)
 {
 	void *buf = kvmalloc(DCD_BLOCK, GFP_KERNEL);
-	bool works = false;
-	int i;
+	int i, r = buf ? -EIO : -ENOMEM;
 
-	if (!buf)
-		return -ENOMEM;
-	for (i = 0; i < 2 && !works && !READ_ONCE(e->log_dead); i++)
-		works = !dcd_aside_read(e, i * (DCD_BLOCK >> SECTOR_SHIFT), buf, DCD_BLOCK,
-					ANSWERS);
+	for (i = 0; i < 2 && r && r != -ENOMEM && !READ_ONCE(e->log_dead); i++)
+		r = dcd_aside_read(e, i * (DCD_BLOCK >> SECTOR_SHIFT), buf, DCD_BLOCK, ANSWERS);
 	kvfree(buf);
-	return works && !READ_ONCE(e->log_dead);
+	return r == -ENOMEM ? r : !r && !READ_ONCE(e->log_dead);
 }
 
 int dcd_leave(struct dcd_engine *e)
@@ -164,6 +161,19 @@ bool dcd_leave_asked(const struct dcd_engine *e)
 	return READ_ONCE(e->leaving) == DCD_LEAVE_ASKED;
 }
 
+bool dcd_leave_paces(const struct dcd_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+	return e->leaving == DCD_LEAVE_ASKED ||
+	       (e->leaving == DCD_LEAVE_BEGUN && !test_knob(leave_bursts));
+}
+
+u64 dcd_leave_left(const struct dcd_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+	return e->head - max(e->tail, e->leave_past);
+}
+
 /*
  * Nothing but another kind of round gets writes on. Where NVRAM keeps what comes there is no hurry:
  * each round past the log frees slots, which those of a leave don't.
@@ -174,18 +184,14 @@ static bool hurries(const struct dcd_engine *e)
 }
 
 /*
- * The last rounds wipe all zeroes, and hold writes up: so that is done before, but for what takes
- * little time, as long as it goes on at all. What is logged again meanwhile is passed in another
- * turn.
+ * The last rounds wipe all zeroes, and hold writes up: so that is done before, as long as it goes
+ * on at all. What is logged again meanwhile is passed in another turn.
  */
 static bool zeroes_go(struct dcd_engine *e)
 {
 	struct dcd_wipes *w = &e->wipes;
-	u64 wipes = READ_ONCE(e->zeroes) + div64_u64(READ_ONCE(e->zero_sectors), w->piece);
-	bool little = wipes * (w->us ?: DCD_MOMENT_US) <= LITTLE_US;
 
-	if (!READ_ONCE(e->zeroes) || (little && !test_knob(leave_never)) ||
-	    test_knob(leave_zeroes))
+	if (!READ_ONCE(e->zeroes) || test_knob(leave_zeroes))
 		return false;
 	if (w->all != w->all_then)
 		w->all_at = jiffies;
@@ -200,13 +206,17 @@ static bool zeroes_go(struct dcd_engine *e)
  */
 static bool is_empty_enough(struct dcd_engine *e)
 {
-	u64 past = max(e->tail, e->leave_past), left = e->head - past;
+	u64 left = dcd_leave_left(e);
+	bool less = left < e->leave_left - e->leave_left / 8;
 
-	lockdep_assert_held(&e->lock);
-	if (past < e->leave_at)
+	if (e->head - left < e->leave_at)
 		return false;
-	if (!zeroes_go(e) && (left <= LITTLE || ++e->leave_tries > TRIES || test_knob(leave_once)))
-		return true;
+	if (!zeroes_go(e)) {
+		e->leave_tries = less ? 0 : e->leave_tries + 1;
+		e->leave_left = min(left, e->leave_left);
+		if (left <= LITTLE || e->leave_tries > TRIES || test_knob(leave_once))
+			return true;
+	}
 	e->leave_at = full(e);
 	return false;
 }
@@ -258,6 +268,7 @@ void dcd_leave_begin(struct dcd_engine *e)
 	e->sweep.n = 0;
 	e->sweep.asking = false;
 	e->mute.is = false;
+	xa_destroy(&e->leave_lost);	/* of one that was taken back */
 }
 
 /*
@@ -306,6 +317,18 @@ bool dcd_leave_unread(struct dcd_engine *e, struct dcd_load *l)
 	l->unread = false;
 	l->buf = NULL;
 	l->error = 0;
+	dcd_leave_skip(e, l);
+	/* Without memory it is asked for again. */
+	if (!test_knob(leave_forgets))
+		xa_store(&e->leave_lost, l->place.at, xa_mk_value(1), GFP_NOIO);
+	return true;
+}
+
+bool dcd_leave_lost(struct dcd_engine *e, struct dcd_load *l)
+{
+	if (!dcd_is_leaving(e) || !xa_load(&e->leave_lost, l->place.at))
+		return false;
+	l->lost = true;
 	dcd_leave_skip(e, l);
 	return true;
 }

@@ -11,10 +11,12 @@
  *   ASKED  by the admin. From now on the log stays dead, even if it works again: it is read, but
  *	    nothing is written to it. Where an NVRAM keeps its content writes have its room, and
  *	    rounds past the log free that, until what there was is on the data disk, or hasn't been
- *	    read for a second; then until what came meanwhile is, and so on, until that is little,
- *	    or doesn't get little; and until zeroes are wiped but for a few, or no more are. Without
- *	    such an NVRAM nobody gets a place any more
- *   BEGUN  the destager goes round once more. What it can't read stays in the index
+ *	    read for a second; then until what came meanwhile is, and so on: writes are paced so
+ *	    that this gets less each time, until little is left, or it doesn't get less; and until
+ *	    zeroes are wiped, or no more are. Without such an NVRAM nobody gets a
+ *	    place any more
+ *   BEGUN  the destager goes round once more, and writes are paced yet. What it can't read stays
+ *	    in the index
  *   LAST   nobody gets a place. All that was in NVRAM goes to the data disk, in a second round, of
  *	    no more than that; then the marks, durable; then the rest of the index is LOST
  *   LEFT   for good
@@ -57,6 +59,10 @@ bool dcd_leave_holds(const struct dcd_engine *e);
 bool dcd_is_leaving(const struct dcd_engine *e);
 /* Is it ASKED for, so that zeroes are to be wiped? */
 bool dcd_leave_asked(const struct dcd_engine *e);
+/* Is there to be less and less, with writes coming in more slowly than it goes out? Needs @lock. */
+bool dcd_leave_paces(const struct dcd_engine *e);
+/* Segments with what is to go to the data disk yet, less what can't be read. Needs @lock. */
+u64 dcd_leave_left(const struct dcd_engine *e);
 /* Is the next round the one of BEGUN? */
 bool dcd_leave_due(struct dcd_engine *e);
 /* Before a round: begins if it is due. */
@@ -72,6 +78,8 @@ void dcd_leave_tried(struct dcd_engine *e, u64 target, int error);
  * is asked for it again in the next round.
  */
 bool dcd_leave_unread(struct dcd_engine *e, struct dcd_load *l);
+/* Was that so in an earlier round? Then it isn't asked for again. */
+bool dcd_leave_lost(struct dcd_engine *e, struct dcd_load *l);
 /* Likewise, of what is LOST already. */
 void dcd_leave_skip(struct dcd_engine *e, struct dcd_load *l);
 /* It was taken back, and what has been passed since the mark isn't all on the data disk. */

@@ -203,7 +203,7 @@ def test_zeroes_in_many_pieces(part: str) -> None:
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("part", ["full", "left", "hung", "pieces", "leave", "crowd"])
+@pytest.mark.parametrize("part", ["full", "left", "large", "hung", "pieces", "leave", "crowd"])
 def test_no_write_waits_for_what_takes_a_hard_disk_long(part: str) -> None:
     run = lab("dcd_beside.py", part, options=("--mem", "3G", "--sim-timeout", "1000"))
     assert run.rc == 0, run.text
@@ -212,6 +212,7 @@ def test_no_write_waits_for_what_takes_a_hard_disk_long(part: str) -> None:
 @pytest.mark.control
 @pytest.mark.parametrize(("knob", "part", "seed"), [
     ("past_unshared", "full", 1), ("past_unshared", "pieces", 1), ("leave_dead", "left", 1),
+    ("leave_once", "large", 1), ("leave_bursts", "large", 1),
     ("through_floods", "hung", 1), ("zeroes_alike", "crowd", 5),
 ])  # fmt: skip
 def test_a_write_can_wait_for_what_takes_a_hard_disk_long(knob: str, part: str, seed: int) -> None:
@@ -227,9 +228,7 @@ def test_a_write_can_wait_for_what_takes_a_hard_disk_long(knob: str, part: str, 
         ("zeroes_crowd", "trim", "the writes beside it are held up"),
         ("zeroes_hold", "load", "a write behind it took"),
         ("leave_zeroes", "leave", "a write beside it took"),
-        ("leave_once", "leave", "a write beside it took"),
         ("moment_each", "split", "large writes, the longest"),
-        ("leave_never", "stream", "in vain for"),
         ("leave_late", "dawdles", "a write beside it took"),
         ("zeroes_past", "dead", "a write beside it took"),
         ("zeroes_past", "fails", "a write beside it took"),

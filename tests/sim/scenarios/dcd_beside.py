@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Four writers of 4 KiB beside what takes a DCD over a hard disk long: no write takes longer than
+"""Writers of 4 KiB beside what takes a DCD over a hard disk long: no write takes longer than
 LONGEST_S.
 
     full    the log fails, and has data in it that take the hard disk a minute
     left    likewise, and is to be left then
+    large   likewise, beside 32 writers without a pause, with an NVRAM of 128 MiB
     hung    the log was left, discards of the data disk hang, and 4 GB of the LUN are discarded
     pieces  the log fails, and has 2,500 pieces of 4 MiB of zeroes in it
     leave   the log is to be left, and all of the LUN is discarded, over and over, in one session
@@ -23,10 +24,11 @@ from locklab import base, blk
 
 LONGEST_S = 6
 SECONDS = 45
-WRITERS = 4
+LARGE_SECONDS, LARGE_SLOTS, LARGE_WRITERS = 200, 512, 32
+SLOTS, WRITERS = 64, 4
 MIB = 2048  # sectors
-SIZES = {"full": (128, 4096), "left": (256, 2048), "hung": (64, 6000), "pieces": (64, 20000),
-         "leave": (64, 4096), "crowd": (16, 32768)}  # fmt: skip
+SIZES = {"full": (128, 4096), "left": (256, 2048), "large": (256, 2048), "hung": (64, 6000),
+         "pieces": (64, 20000), "leave": (64, 4096), "crowd": (16, 32768)}  # fmt: skip
 TAGS, MANY_TAGS = "32", "128"
 
 
@@ -39,7 +41,7 @@ class Writers:
         self._began: dict[int, float] = {}
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=self._work, args=(node, n, stride))
-                         for n in range(WRITERS)]  # fmt: skip
+                         for n in range(LARGE_WRITERS if part == "large" else WRITERS)]  # fmt: skip
         for thread in self._threads:
             thread.start()
 
@@ -70,7 +72,8 @@ def hard_disk() -> Iterator[tuple[Box, blk.Disk]]:
     log_mib, data_mib = SIZES[part]
     segment = (256 if log_mib >= 64 else 64) << 10
     model = "ssd" if part == "hung" else "spindle"
-    box = Box(nvram="lab", nvram_bytes=4096 + 64 * segment, log_mib=log_mib, data_mib=data_mib,
+    slots = LARGE_SLOTS if part == "large" else SLOTS
+    box = Box(nvram="lab", nvram_bytes=4096 + slots * segment, log_mib=log_mib, data_mib=data_mib,
               data_model=model, settings="scrub_kib=0",
               data_options={"write_cache": "off", "spread": "on"})  # fmt: skip
     with box.disk() as disk:
@@ -83,7 +86,7 @@ def hard_disk() -> Iterator[tuple[Box, blk.Disk]]:
 
 def none_takes_long(writers: Writers) -> None:
     writers.longest = 0.0
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + (LARGE_SECONDS if part == "large" else SECONDS)
     while time.monotonic() < end:
         time.sleep(0.5)
         base.expect(writers.waiting() < LONGEST_S, f"a write waits for {writers.waiting():.1f} s")
@@ -96,13 +99,15 @@ def full() -> None:
         writers = Writers(disk.node, pause=0)
         segments = int(box.info().split("log segments ")[1].split()[0])
         base.until(lambda: box.count("live") > segments * 45 // 100, "the log to be full", 600)
-        writers.pause = 0.005
+        writers.pause = 0 if part == "large" else 0.005
         time.sleep(2)
         box.log.fail_writes()
         box.says("log FAILING", "the log to be dead")
-        if part == "left":
+        if part != "full":
             box.set("leave_log=1")
         none_takes_long(writers)
+        if part == "large":
+            box.says("log LEFT", "the log to be left")
         box.log.heal()
         writers.end()
 

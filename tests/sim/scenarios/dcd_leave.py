@@ -25,7 +25,8 @@ from poisonlab import HELD, box_of
 
 AWAKE = "read_cache_bytes=0,destage_idle_ms=1"
 LOST, END = 640, 704  # what only the log has
-MANY = 400  # more places than are known one by one
+MANY, FEW = 400, 20  # more places than are known one by one, and less
+SLOW_MS = 1500
 INCOMPAT, RETIRED, LACKS = 24, 1, 4
 
 
@@ -401,6 +402,25 @@ def many() -> None:
     box.away()
 
 
+def slow() -> None:
+    base.step(f"each request of a dead log fails after {SLOW_MS} ms, and somebody writes")
+    box = Box(nvram="lab", settings=f"{HELD},busy_after_ms=0", nvram_bytes=4096 + 8 * 65536)
+    with box.disk() as disk:
+        only_in_log(box, disk, FEW)
+        box.log.fail_late(SLOW_MS)
+        box.set("leave_log=1")
+        writer = Writer(disk.node, 4)
+        writer.start()
+        base.until(lambda: "log LEFT" in box.info(), "the log to be left", 60)
+        time.sleep(0.1)
+        writer.stopped = True
+        writer.join()
+        base.expect(box.count("lost_sectors") > 0, "what only the log had is lost")
+        print(f"  {writer.count} writes, longest {writer.longest:.3f} s", flush=True)
+        box.log.heal()
+    box.away()
+
+
 def ended() -> None:
     base.step("the LUN is closed while it waits for what the log may give yet")
     box = Box(nvram="lab", settings=HELD, nvram_bytes=4096 + 8 * 65536, log_mib=8)
@@ -428,7 +448,7 @@ def ended() -> None:
 PARTS = {
     "dead": dead, "well": well, "again": again, "unwritable": unwritable,
     "taken_back": taken_back, "load": load, "cut": cut, "blip": blip, "beside": beside,
-    "many": many, "ended": ended,
+    "many": many, "slow": slow, "ended": ended,
 }  # fmt: skip
 for name in base.words(1, PARTS) or PARTS:
     PARTS[name]()
