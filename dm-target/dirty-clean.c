@@ -10,6 +10,7 @@
 #include "mirror.h"
 
 TEST_KNOB(bool, clean_waits, "the cleaner waits while a leg's metadata are moved");
+TEST_KNOB(bool, tick_stays, "a tick writes all that it can clean, whoever stops the map");
 TEST_KNOB(bool, home_only, "a leg that hasn't the map isn't looked at while nothing is cleaned");
 TEST_KNOB(bool, half_a_log, "the log is cleaned by halves, whatever a request needs");
 
@@ -209,8 +210,8 @@ static void settle_word(struct dirty_map *dm, unsigned long page, unsigned long 
 }
 
 /*
- * @good: until something changes. What is written at once is little, as marks wait for that. 0, or
- * an errno of what was written.
+ * @good: until something changes, or the map is stopped, who does that waits for us. What is
+ * written at once is little, as marks wait for that. 0, or an errno of what was written.
  */
 static int settle_map(struct dirty_map *dm, bool good, unsigned int changes)
 {
@@ -230,7 +231,8 @@ static int settle_map(struct dirty_map *dm, bool good, unsigned int changes)
 		if (bitmap_weight(dm->changed, map_pages(dm)) >= METADATA_MAP_PAGES && !r)
 			r = map_image_update(dm);
 		let_marks_in(dm);
-		good = good && !r && mirror_changes(dm->m) == changes;
+		good = good && !r && mirror_changes(dm->m) == changes &&
+		       (!READ_ONCE(dm->stopped) || test_knob(tick_stays));
 	}
 	return r;
 }

@@ -324,14 +324,17 @@ void dirty_map_add_stale(struct dirty_map *dm)
 	map_all(dm);
 }
 
+/* So many pages are changed at a time: more than what is under way. */
+#define CHANGE_PAGES	(16 * METADATA_MAP_PAGES)
+
 /*
- * METADATA_MAP_PAGES of the home leg's map from @page on, if there are so many: @bits (NULL: all)
+ * CHANGE_PAGES of the home leg's map from @page on, if there are so many: @bits (NULL: all)
  * alone, or @add: what it has, and they.
  */
 static int change_pages(struct dirty_map *dm, unsigned long page, const unsigned long *bits,
 			bool add)
 {
-	unsigned long nr = pages_nr(dm, page, METADATA_MAP_PAGES);
+	unsigned long nr = pages_nr(dm, page, CHANGE_PAGES);
 	unsigned long *mapped = page_words(dm->mapped, page);
 	unsigned long *set = page_words(dm->bits, page);
 	unsigned long *had = dm->had;
@@ -376,7 +379,7 @@ int dirty_map_widen(struct dirty_map *dm, const unsigned long *bits)
 	if (home != LEGS && !test_knob(widens_unlooked))
 		r = metadata_look(dm->m, home);
 	mutex_lock(&dm->table);
-	for (page = 0; page < map_pages(dm) && !r; page += METADATA_MAP_PAGES) {
+	for (page = 0; page < map_pages(dm) && !r; page += CHANGE_PAGES) {
 		r = change_pages(dm, page, bits ? bits + BIT_WORD(page_first(page)) : NULL, true);
 		cond_resched();
 	}
@@ -416,6 +419,20 @@ static void take_bits(struct dirty_map *dm)
 			__set_bit(a->slots[i].region, dm->bits);
 }
 
+/* Of the pages from @page to @end, page by page, as interrupts are off. */
+static void copy_stale(struct dirty_map *dm, unsigned long page, unsigned long end)
+{
+	struct mirror *m = dm->m;
+	unsigned long at;
+
+	for (at = page; at < end; at++) {
+		spin_lock_irq(&m->lock);
+		bitmap_copy(page_words(dm->stale, at - page), page_words(m->map.stale, at),
+			    page_nr(dm, at));
+		spin_unlock_irq(&m->lock);
+	}
+}
+
 int dirty_map_clean(struct dirty_map *dm)
 {
 	struct mirror *m = dm->m;
@@ -434,11 +451,8 @@ int dirty_map_clean(struct dirty_map *dm)
 	mutex_lock(&dm->table);
 	if (mirror_changes(m) != changes && !test_knob(cleans_parting))
 		r = -EAGAIN;
-	for (page = 0; page < map_pages(dm) && !r; page += METADATA_MAP_PAGES) {
-		spin_lock_irq(&m->lock);
-		bitmap_copy(dm->stale, page_words(m->map.stale, page),
-			    pages_nr(dm, page, METADATA_MAP_PAGES));
-		spin_unlock_irq(&m->lock);
+	for (page = 0; page < map_pages(dm) && !r; page += CHANGE_PAGES) {
+		copy_stale(dm, page, min(map_pages(dm), page + CHANGE_PAGES));
 		r = change_pages(dm, page, dm->stale, false);
 		cond_resched();
 	}
@@ -506,11 +520,16 @@ void dirty_map_run(struct dirty_map *dm)
 	spin_unlock_irq(&dm->lock);
 }
 
-void dirty_map_pin(struct dirty_map *dm)
+static void lock_change(struct dirty_map *dm)
 {
 	atomic_inc(&dm->waits);
 	mutex_lock(&dm->change);
 	atomic_dec(&dm->waits);
+}
+
+void dirty_map_pin(struct dirty_map *dm)
+{
+	lock_change(dm);
 	WRITE_ONCE(dm->pinned, true);
 	/* Who hasn't seen that waits for the superblock, and marks for him. */
 	if (!test_knob(pin_hurries))
@@ -525,7 +544,8 @@ bool dirty_map_is_wanted(struct dirty_map *dm)
 
 void dirty_map_hold(struct dirty_map *dm)
 {
-	dirty_map_pin(dm);
+	lock_change(dm);
+	WRITE_ONCE(dm->pinned, true);
 	dirty_map_stop(dm);
 }
 
@@ -547,9 +567,7 @@ void dirty_map_park(struct dirty_map *dm)
 
 void dirty_map_unpark(struct dirty_map *dm)
 {
-	atomic_inc(&dm->waits);
-	mutex_lock(&dm->change);
-	atomic_dec(&dm->waits);
+	lock_change(dm);
 	dirty_map_run(dm);
 	mutex_unlock(&dm->change);
 }
@@ -612,6 +630,7 @@ int dirty_map_create(struct dirty_map *dm, struct mirror *m, unsigned long nr, u
 		     unsigned int limit_mib)
 {
 	unsigned long **all[] = { &dm->bits, &dm->touched, &dm->mapped, &dm->used, &dm->changed };
+	unsigned long some;
 	unsigned int i;
 
 	dm->m = m;
@@ -635,8 +654,9 @@ int dirty_map_create(struct dirty_map *dm, struct mirror *m, unsigned long nr, u
 	if (m->meta && activity_create(&dm->activity, slots_for(dm, limit_mib)))
 		return -ENOMEM;
 	dm->pages = kvmalloc(TRANSFER_MAP_BYTES, GFP_KERNEL);
-	dm->had = kvmalloc(TRANSFER_MAP_BYTES, GFP_KERNEL);
-	dm->stale = kvmalloc(TRANSFER_MAP_BYTES, GFP_KERNEL);
+	some = pages_nr(dm, 0, CHANGE_PAGES);
+	dm->had = kvcalloc(BITS_TO_LONGS(some), sizeof(long), GFP_KERNEL);
+	dm->stale = kvcalloc(BITS_TO_LONGS(some), sizeof(long), GFP_KERNEL);
 	dm->wq = alloc_workqueue("lockstep-map", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	return dm->pages && dm->had && dm->stale && dm->wq ? 0 : -ENOMEM;
 }

@@ -262,7 +262,8 @@ static void mark_lack(struct mirror *m, struct lack lack)
 
 /*
  * To read it from the leg takes long by a wire that is slow that way, and all I/O waits. What is in
- * memory is what the leg has, if that has answered until the end.
+ * memory is what the leg has, if that has answered until the end, and @from was the one that wrote
+ * it: whoever has the leg marks its map without a word in the superblock.
  */
 static void take_map(struct mirror *m, const struct mirror *from)
 {
@@ -270,8 +271,8 @@ static void take_map(struct mirror *m, const struct mirror *from)
 
 	if (!m->meta || !from->meta || !from->ran || leg == LEGS || from->legs[leg].dead ||
 	    !leg_same_device(&m->legs[leg], &from->legs[leg]) || metadata_foreign(from, leg) ||
-	    metadata_unsure(from, leg) || m->dirty.nr != from->dirty.nr ||
-	    m->dirty.shift != from->dirty.shift)
+	    metadata_unsure(from, leg) || !metadata_is_owner(from, leg) ||
+	    m->dirty.nr != from->dirty.nr || m->dirty.shift != from->dirty.shift)
 		return;
 	dirty_map_inherit(&m->dirty, &from->dirty);
 	metadata_inherit_map(m, from, leg);

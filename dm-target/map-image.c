@@ -10,6 +10,7 @@
 #include "mirror.h"
 
 TEST_KNOB(bool, one_page, "pages of the map are written one by one");
+TEST_KNOB(bool, no_holes, "each page of a map on a disk that isn't next to another is a write of its own");
 TEST_KNOB(bool, whole_stays, "a map that doesn't count yet is written to its end, whoever waits");
 TEST_KNOB(bool, one_map, "a page of the map that can't be read makes all of it so");
 
@@ -66,18 +67,25 @@ static void write_pages(struct dirty_map *dm, struct transfer_run *run, unsigned
 	metadata_write_map(run, page, dm->pages, n);
 }
 
-/* The next pages of a set, from *@page on, that are one write; 0: there are none. */
+/*
+ * The next pages of a set, from *@page on, that are one write; 0: there are none. A disk writes
+ * what is between two of them sooner than it gets to another place; by a wire that is more bytes.
+ */
 static unsigned int next_pages(const struct dirty_map *dm, const unsigned long *set,
-			       unsigned long *page)
+			       enum leg_id leg, unsigned long *page)
 {
-	unsigned long end = map_pages(dm);
+	unsigned long end = map_pages(dm), last, next;
+	unsigned int hole = leg == LEG_LOCAL && !test_knob(no_holes) ? METADATA_MAP_PAGES : 0;
 
-	*page = find_next_bit(set, end, *page);
+	last = *page = find_next_bit(set, end, *page);
 	if (*page >= end)
 		return 0;
 	if (test_knob(one_page))
 		return 1;
-	return find_next_zero_bit(set, min(end, *page + METADATA_MAP_PAGES), *page) - *page;
+	end = min(end, *page + METADATA_MAP_PAGES);
+	while ((next = find_next_bit(set, end, last + 1)) < end && next - last - 1 <= hole)
+		last = next;
+	return last + 1 - *page;
 }
 
 /* Some pages of the log; all of them are no more than one write. */
@@ -116,7 +124,7 @@ int map_image_update(struct dirty_map *dm)
 	transfer_run_begin(&run, dm->m, mirror_home(dm->m));
 
 	/* The map before the log: what the log names no more may be in the map since now. */
-	while ((n = next_pages(dm, dm->changed, &at))) {
+	while ((n = next_pages(dm, dm->changed, run.leg, &at))) {
 		bitmap_clear(dm->changed, at, n);
 		write_pages(dm, &run, at, n, dm->mapped);
 		at += n;
@@ -146,7 +154,7 @@ int map_image_write(struct dirty_map *dm, enum leg_id leg)
 	transfer_run_begin(&run, dm->m, leg);
 
 	/* Those that are empty by now, too, if they are between others. */
-	for (; (n = next_pages(dm, dm->used, &at)); at += n)
+	for (; (n = next_pages(dm, dm->used, leg, &at)); at += n)
 		if (!bitmap_empty(page_words(dm->mapped, at), pages_nr(dm, at, n)))
 			write_pages(dm, &run, at, n, dm->mapped);
 	write_log(dm, &run, 0, LOCKSTEP_ACTIVITY_PAGES);

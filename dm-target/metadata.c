@@ -18,6 +18,7 @@ TEST_KNOB(bool, known_late, "a superblock says of the other leg what is known wh
 TEST_KNOB(bool, overwrites, "metadata are written, whatever somebody else has written there");
 TEST_KNOB(bool, higher_is_ours, "a seq that this table has never come to is its own");
 TEST_KNOB(bool, unowned, "a superblock doesn't say which table has written it");
+TEST_KNOB(bool, any_map, "a new table takes over what a table knows of the map that another host has");
 TEST_KNOB(bool, map_read, "a new table reads the map that the one before has in memory");
 TEST_KNOB(bool, map_unlooked, "a page of the map is written, whatever somebody else has written to the leg");
 TEST_KNOB(bool, unread_looked, "a superblock that can't be read has been looked at");
@@ -150,6 +151,12 @@ int metadata_read(struct mirror *m, enum leg_id leg, struct super_found *found)
 		m->meta->size[leg] = 0;
 	mutex_unlock(&m->meta->lock[leg]);
 	return r;
+}
+
+bool metadata_is_owner(const struct mirror *m, enum leg_id leg)
+{
+	return (!m->read_only && m->meta->super[leg].owner == m->meta->owner) ||
+	       test_knob(any_map);
 }
 
 void metadata_inherit_map(struct mirror *m, const struct mirror *from, enum leg_id leg)

@@ -95,6 +95,9 @@ bool metadata_foreign(const struct mirror *m, enum leg_id leg);
 void metadata_inherit(struct mirror *m, const struct mirror *from, enum leg_id leg, bool busy);
 bool metadata_is_kept(struct mirror *m, enum leg_id leg, const struct super_found *found);
 
+/* Was it this table that has written the superblock in core? Where no change can be under way. */
+bool metadata_is_owner(const struct mirror *m, enum leg_id leg);
+
 /*
  * Likewise: the table before has handed on what is in the map of @leg, which is its home.
  * knows_map: and nobody has used the leg since, by the superblock that was taken from it.

@@ -441,6 +441,9 @@ void transfer_run_begin(struct transfer_run *run, struct mirror *m, enum leg_id 
 	run->leg = leg;
 	INIT_LIST_HEAD(&run->under_way);
 	run->bytes = 0;
+	run->most = mirror_must_yield(m) ? TRANSFER_RUN_MOST : TRANSFER_RUN_BYTES;
+	if (test_knob(one_at_a_time))
+		run->most = 0;
 	run->error = 0;
 }
 
@@ -472,10 +475,9 @@ void transfer_run_write(struct transfer_run *run, blk_opf_t opf, sector_t sector
 			unsigned int bytes)
 {
 	mempool_t *pool = pool_for(run->m, opf, bytes);
-	unsigned int most = test_knob(one_at_a_time) ? 0 : TRANSFER_RUN_BYTES;
 	struct owned *o;
 
-	while (run->bytes && run->bytes + bytes > most)
+	while (run->bytes && run->bytes + bytes > run->most)
 		wait_for_oldest(run);
 	if (run->error)
 		return;

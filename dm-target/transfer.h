@@ -63,6 +63,7 @@ struct mirror;
 #define TRANSFER_MAP_RESERVE	4
 #define TRANSFER_MAP_BYTES	(64U << 10)
 #define TRANSFER_RUN_BYTES	(256U << 10)
+#define TRANSFER_RUN_MOST	(4U << 20)
 
 struct transfer {
 	struct mirror *m;
@@ -120,7 +121,8 @@ int __must_check transfer_now(struct mirror *m, enum leg_id leg, blk_opf_t opf, 
 
 /*
  * Writes that need no order among them: several are under way, of no more than TRANSFER_RUN_BYTES,
- * as the next write of the application's comes behind them. begin: of which leg; write: as
+ * as the next write of the application's comes behind them; or TRANSFER_RUN_MOST while those all
+ * wait for it anyway, in a suspend or a parting. begin: of which leg; write: as
  * transfer_now(), but sleeps only while there are so many, or no memory, and after an error does
  * nothing; end: waits for all, 0 or the first one's errno. It has to be called, and others may be
  * written then. Process context.
@@ -129,7 +131,7 @@ struct transfer_run {
 	struct mirror *m;
 	enum leg_id leg;
 	struct list_head under_way;
-	unsigned int bytes;
+	unsigned int bytes, most;
 	int error;
 };
 

@@ -109,7 +109,8 @@ def test_a_large_map_holds_nobody(part: str) -> None:
 
 @pytest.mark.control
 @pytest.mark.parametrize(("part", "knob"), [
-    ("alone", "one_at_a_time"), ("tick", "one_at_a_time"), ("back", "one_at_a_time"),
+    ("alone", "one_at_a_time"), ("tick", "one_at_a_time no_holes"),
+    ("back", "one_at_a_time no_holes"),
     ("suspend", "whole_stays"), ("reload", "map_read"),
 ])  # fmt: skip
 def test_a_large_map_can_hold_writes(part: str, knob: str) -> None:

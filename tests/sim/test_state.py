@@ -180,6 +180,18 @@ def test_a_leg_used_elsewhere_that_is_overwritten_is_found(part: str, knob: str)
     assert run.rc == 1, run.text
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_table_that_stands_by_knows_nothing_of_the_map(kernel: str) -> None:
+    run = lab("state_standby.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+def test_a_table_that_stands_by_can_be_believed() -> None:
+    run = lab("state_standby.py", options=knobs("dm_lockstep", "any_map"))
+    assert run.rc == 1 and "the legs differ" in run.stderr, run.text
+
+
 @pytest.mark.parametrize(("kernel", "lives"), [("plain", 60), ("checked", 4)])
 def test_lives_of_legs_that_strangers_use(kernel: str, lives: int) -> None:
     options = ("--sim-timeout", "360000", *PATIENCE)
