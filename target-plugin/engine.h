@@ -239,8 +239,8 @@ struct dcd_engine {
 	bool log_dead;			/* a write to it failed; see above */
 	enum dcd_leaving leaving;	/* leave.h */
 	u64 leave_at, leave_past, leave_left, leave_tries;	/* leave.c: segments, a number */
-	unsigned long leave_whole;		/* jiffies: nothing was unread in a round */
-	struct xarray leave_lost;		/* places in the log, likewise; the destager's */
+	unsigned long leave_whole;	/* when a round had nothing unread last (jiffies) */
+	struct xarray leave_lost;	/* places of the log that are found LOST; the destager's */
 	bool log_behind;		/* all is on the data disk, and the log doesn't know */
 	u64 bypassed;			/* of segments below it some may be only on the data disk */
 	u64 log_tried;			/* nor did the log ever get any from it on; who commits */
@@ -567,6 +567,11 @@ void dcd_commit_worker(struct work_struct *work);
 void dcd_log_failed(struct dcd_engine *e, u64 segment, int error);
 void dcd_log_works(struct dcd_engine *e);
 void dcd_log_damaged(struct dcd_engine *e, u64 segment);	/* what the log has is wrong */
+/*
+ * Does it give its superblock? Nobody may have used it lately, and knows that it is dead. 1, 0, or
+ * -ENOMEM. Process context, sleeps for some seconds at most.
+ */
+int __must_check dcd_log_answers(struct dcd_engine *e);
 /* Of a dead log: does it work? The destager's, no commit under way. If a round failed: @stuck? */
 void dcd_log_ask(struct dcd_engine *e);
 void dcd_log_ask_failed(struct dcd_engine *e, bool stuck);

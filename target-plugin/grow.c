@@ -64,7 +64,8 @@ int dcd_take_size(struct dcd_engine *e)
 			e->name, e->data.bdev, (u64)now);
 		return 0;
 	}
-	if (READ_ONCE(e->log_dead) && !dcd_left(e)) {
+	/* All that is told would wait for it, and nothing be destaged meanwhile. */
+	if (!dcd_left(e) && dcd_log_answers(e) <= 0) {
 		pr_err("dcd: %s: can't grow while the log %pg fails\n", e->name, e->log.bdev);
 		return -EIO;
 	}

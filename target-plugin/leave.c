@@ -10,7 +10,6 @@
 #include "outcome.h"
 
 #define ASKED_FOR	(30 * HZ)	/* all in all, what can't be read at first */
-#define ANSWERS		(2 * HZ)	/* a log that works, each copy of its superblock */
 #define LISTED		64		/* ranges in the kernel's log; the rest is a number */
 #define RETRY_NOMEM	(HZ / 50)
 #define LITTLE		4		/* segments */
@@ -28,6 +27,8 @@ TEST_KNOB(bool, leave_anyway, "a log that works is left, too");
 TEST_KNOB(bool, no_marks, "the log and the NVRAM that are left aren't marked");
 TEST_KNOB(bool, leave_hasty, "what the log that is left doesn't give just now is lost");
 TEST_KNOB(bool, leave_forgets, "what was found to be lost is asked for again in the next round");
+TEST_KNOB(bool, leave_stays, "a close waits for what the log that is to be left may give");
+TEST_KNOB(bool, leave_endless, "each place that can't be read is asked for twice, however many they are");
 TEST_KNOB(bool, leave_each, "each place of a log that gives nothing is waited for by itself");
 TEST_KNOB(bool, left_is_fine, "what the log that is left can't give is no medium error");
 
@@ -96,24 +97,9 @@ static bool go(struct dcd_engine *e, enum dcd_leaving from, enum dcd_leaving to)
 	return yes;
 }
 
-/*
- * A log that nobody has used lately may be dead, and nobody knows it: so it is asked. 1: it works;
- * 0: it doesn't; -ENOMEM.
- */
-static int log_works(struct dcd_engine *e)
-{
-	void *buf = kvmalloc(DCD_BLOCK, GFP_KERNEL);
-	int i, r = buf ? -EIO : -ENOMEM;
-
-	for (i = 0; i < 2 && r && r != -ENOMEM && !READ_ONCE(e->log_dead); i++)
-		r = dcd_aside_read(e, i * (DCD_BLOCK >> SECTOR_SHIFT), buf, DCD_BLOCK, ANSWERS);
-	kvfree(buf);
-	return r == -ENOMEM ? r : !r && !READ_ONCE(e->log_dead);
-}
-
 int dcd_leave(struct dcd_engine *e)
 {
-	int works = READ_ONCE(e->leaving) == DCD_LEAVE_NOT ? log_works(e) : 0;
+	int works = READ_ONCE(e->leaving) == DCD_LEAVE_NOT ? dcd_log_answers(e) : 0;
 
 	if (works < 0)
 		return works;
@@ -277,16 +263,10 @@ void dcd_leave_begin(struct dcd_engine *e)
  */
 static bool may_come(struct dcd_engine *e, const struct dcd_load *l)
 {
-	struct dcd_sweep *s = &e->sweep;
-	bool young;
+	bool young = dcd_lost_young(e, l->whole.at);
 
 	if (test_knob(leave_hasty))
 		return false;
-	if (!s->asking) {
-		s->asking = true;
-		s->asked = jiffies;
-	}
-	young = time_before(jiffies, s->asked + ASKED_FOR) && dcd_lost_young(e, l->whole.at);
 	if (test_knob(leave_each) && young)
 		return true;
 	switch (dcd_lost_away(e)) {
@@ -299,17 +279,38 @@ static bool may_come(struct dcd_engine *e, const struct dcd_load *l)
 	}
 }
 
+/* All of its places together have had the time that each has: more of them than fit into that. */
+static bool is_over(struct dcd_engine *e)
+{
+	struct dcd_sweep *s = &e->sweep;
+
+	if (!s->asking) {
+		s->asking = true;
+		s->asked = jiffies;
+	}
+	return time_after(jiffies, s->asked + ASKED_FOR) && !test_knob(leave_endless);
+}
+
 bool dcd_leave_unread(struct dcd_engine *e, struct dcd_load *l)
 {
+	bool over, gone;
+
 	if (!dcd_is_leaving(e) || l->error == -ENOMEM)
 		return false;
-	if (!dcd_lost_gone(e, l)) {
+	/* It stays in the log, for the next start, if NVRAM keeps what is newer. */
+	if (READ_ONCE(e->ending) && e->keeps && !test_knob(leave_stays)) {
+		dcd_lost_wait(l);
+		return true;
+	}
+	over = is_over(e);
+	gone = (over && dcd_lost_away(e) != DCD_AWAY_NOT) || dcd_lost_gone(e, l, over);
+	if (!gone) {
 		if (dcd_lost_doubtful(e, l->whole.at))
 			return false;
 		dcd_lost_wait(l);	/* for the next round, which reads it */
 		return true;
 	}
-	if (may_come(e, l)) {
+	if (!over && may_come(e, l)) {
 		dcd_lost_wait(l);
 		return true;
 	}

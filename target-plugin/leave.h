@@ -2,11 +2,12 @@
 /*
  * Leaving a dead log for good, while the engine is open. The admin says so (leave_log of struct
  * dcd_config), never the engine by itself. A log that works is left by `dcd retire` only, when
- * nothing is open. What NVRAM and the log have goes to the data disk; what the log can't give,
- * asked again for half a minute, as it may be away for a moment (blip.h), is LOST, and listed; log
- * and NVRAM are marked as `dcd retire` marks them, so that no later start brings them back; and
- * from then on each write goes through to the data disk, durable there before it is answered
- * (through.h), so the LUN has no volatile write cache.
+ * nothing is open. What NVRAM and the log have goes to the data disk. What the log can't give is
+ * asked for again: for four seconds if it gives nothing at all (blip.h), for half a minute else,
+ * and once more if there is too much for that. Then it is LOST, and listed. Log and NVRAM are
+ * marked as `dcd retire` marks them, so that no later start brings them back; and from then on each
+ * write goes through to the data disk, durable there before it is answered (through.h), so the LUN
+ * has no volatile write cache.
  *
  *   ASKED  by the admin. From now on the log stays dead, even if it works again: it is read, but
  *	    nothing is written to it. Where an NVRAM keeps its content writes have its room, and

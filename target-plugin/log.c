@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Level 1: sealed NVRAM slots to segments of the log, in their order, one at a time. */
+#include <linux/mm.h>
 #include <linux/module.h>
 
 #include "dcd-trace.h"
@@ -8,6 +9,7 @@
 
 #define SEAL_AFTER (HZ / 10)	/* of an open slot; the papers' longest stay in NVRAM */
 #define SEAL_LATER (2 * HZ)	/* with little room in the ring */
+#define ANSWERS (2 * HZ)	/* each copy of the superblock, if it works */
 #define PIN_PATIENCE (30 * HZ)	/* for slots that are pinned */
 #define OFTEN (60 * HZ)	/* a log that fails so often is tried again later, not at once */
 
@@ -175,6 +177,17 @@ static int commit(struct dcd_engine *e, struct dcd_slot *s)
 		dcd_destage_kick(e);
 	dcd_report(e);
 	return 0;
+}
+
+int dcd_log_answers(struct dcd_engine *e)
+{
+	void *buf = kvmalloc(DCD_BLOCK, GFP_KERNEL);
+	int i, r = buf ? -EIO : -ENOMEM;
+
+	for (i = 0; i < 2 && r && r != -ENOMEM && !READ_ONCE(e->log_dead); i++)
+		r = dcd_aside_read(e, i * (DCD_BLOCK >> SECTOR_SHIFT), buf, DCD_BLOCK, ANSWERS);
+	kvfree(buf);
+	return r == -ENOMEM ? r : !r && !READ_ONCE(e->log_dead);
 }
 
 /*

@@ -202,11 +202,7 @@ static void found(struct dcd_engine *e, u64 at)
 			d->used = false;
 }
 
-/*
- * Once more, for the last time. What takes long has to have failed before, or others to have taken
- * as long as who leaves the log waits for.
- */
-bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l)
+bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l, bool enough)
 {
 	size_t bytes = (size_t)dcd_place_sectors(&l->place) << SECTOR_SHIFT;
 	void *buf = kvmalloc(bytes, GFP_NOIO);
@@ -216,7 +212,7 @@ bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l)
 	if (!r)
 		found(e, l->whole.at);
 	if (r == -ETIME)
-		return doubt_of(e, l->whole.at)->failed > 1 || dcd_late_too_long(e);
+		return enough || doubt_of(e, l->whole.at)->failed > 1 || dcd_late_too_long(e);
 	return r && r != -ENOMEM;
 }
 
@@ -274,7 +270,7 @@ static bool gone_for_good(struct dcd_engine *e, const struct dcd_load *l)
 
 		if (i)
 			msleep(4U << i);
-		if (!dcd_lost_gone(e, l))
+		if (!dcd_lost_gone(e, l, false))
 			return false;
 		if (time_after(jiffies, began + DCD_LATE))
 			break;
@@ -355,7 +351,7 @@ static void wait_past_log(struct dcd_engine *e, struct dcd_load *l)
 static bool give_up_past_log(struct dcd_engine *e, const struct dcd_load *l)
 {
 	if (!e->keeps || (l->error != -EBADMSG && !never_logged(e, l)) ||
-	    test_knob(lost_in_log) || !dcd_lost_gone(e, l) ||
+	    test_knob(lost_in_log) || !dcd_lost_gone(e, l, false) ||
 	    (!never_logged(e, l) && !still_gives_others(e)))
 		return false;
 	dcd_header_feature(e, DCD_INCOMPAT_LOST);

@@ -102,8 +102,12 @@ void dcd_lost_begin(struct dcd_engine *e);
 void dcd_lost_judge(struct dcd_engine *e, struct dcd_load *l);
 /* It isn't known yet whether it can be read: it stays where it is, for now. */
 void dcd_lost_wait(struct dcd_load *l);
-/* Once more, for the last time: can't it be read? Sleeps for the log, a moment at most. */
-bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l);
+/*
+ * Once more, for the last time: can't it be read? What takes long has to have failed before, unless
+ * that is @enough, or others have taken as long as who leaves the log waits for. Sleeps for the
+ * log, a moment at most.
+ */
+bool dcd_lost_gone(struct dcd_engine *e, const struct dcd_load *l, bool enough);
 /*
  * Has it failed for no longer than a moment? Does the log give nothing at all: for a moment, or for
  * longer? _gave(): it has just been read somewhere. Of who goes past the log, or leaves it.

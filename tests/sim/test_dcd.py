@@ -304,7 +304,9 @@ def test_a_close_can_lose_what_the_destager_is_at() -> None:
     ("leave_hasty blip_leaves", "blip", "sectors that are lost: got "),
     ("leave_each", "many", "writes that were refused"),
     ("leave_forgets", "slow", "in vain for: the log to be left"),
-    ("unread_holds", "ended", "the close waits for the log"),
+    ("leave_endless", "slow_many", "in vain for: the log to be left"),
+    ("unread_holds leave_stays", "ended", "the close waits for the log"),
+    ("leave_stays", "ended_slow", "the close waits for the log"),
     ("leave_anyway", "well", "was accepted"),
 ])  # fmt: skip
 def test_a_log_that_is_left_can_lose(knob: str, part: str, says: str) -> None:

@@ -16,6 +16,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from dcdlab import TOOL, Box, Model, filled, some_write
@@ -25,8 +26,7 @@ from poisonlab import HELD, box_of
 
 AWAKE = "read_cache_bytes=0,destage_idle_ms=1"
 LOST, END = 640, 704  # what only the log has
-MANY, FEW = 400, 20  # more places than are known one by one, and less
-SLOW_MS = 1500
+MANY = 400  # more places than are known one by one
 INCOMPAT, RETIRED, LACKS = 24, 1, 4
 
 
@@ -402,16 +402,17 @@ def many() -> None:
     box.away()
 
 
-def slow() -> None:
-    base.step(f"each request of a dead log fails after {SLOW_MS} ms, and somebody writes")
-    box = Box(nvram="lab", settings=f"{HELD},busy_after_ms=0", nvram_bytes=4096 + 8 * 65536)
+def slow(places: int, ms: int) -> None:
+    base.step(f"each request of a dead log with {places} places fails after {ms} ms; one writes")
+    box = Box(nvram="lab", settings=f"{HELD},busy_after_ms=0", nvram_bytes=4096 + 8 * 65536,
+              log_mib=8)  # fmt: skip
     with box.disk() as disk:
-        only_in_log(box, disk, FEW)
-        box.log.fail_late(SLOW_MS)
+        only_in_log(box, disk, places)
+        box.log.fail_late(ms)
         box.set("leave_log=1")
         writer = Writer(disk.node, 4)
         writer.start()
-        base.until(lambda: "log LEFT" in box.info(), "the log to be left", 60)
+        base.until(lambda: "log LEFT" in box.info(), "the log to be left", 100)
         time.sleep(0.1)
         writer.stopped = True
         writer.join()
@@ -421,19 +422,19 @@ def slow() -> None:
     box.away()
 
 
-def ended() -> None:
-    base.step("the LUN is closed while it waits for what the log may give yet")
+def ended(slow_ms: int) -> None:
+    base.step(f"closed while it waits for what the log may give, which fails after {slow_ms} ms")
     box = Box(nvram="lab", settings=HELD, nvram_bytes=4096 + 8 * 65536, log_mib=8)
 
     def in_time(close: Callable[[], None]) -> None:
         took = blk.timed(close)
         print(f"  the close took {took:.3f} s", flush=True)
-        base.expect(took < 2, f"the close waits for the log: {took:.1f} s")
+        base.expect(took < 2 + slow_ms / 60, f"the close waits for the log: {took:.1f} s")
 
     with box.disk_closed_by(in_time) as disk:
         only_in_log(box, disk, MANY)
         disk.write(0, blk.pattern("in NVRAM", 8))
-        box.log.fail()
+        box.log.fail_late(slow_ms) if slow_ms else box.log.fail()
         box.set("leave_log=1")
         rounds = box.count("rounds")
         base.until(lambda: box.count("rounds") > rounds, "a round")
@@ -445,10 +446,11 @@ def ended() -> None:
     box.away()
 
 
-PARTS = {
+PARTS: dict[str, Callable[[], None]] = {
     "dead": dead, "well": well, "again": again, "unwritable": unwritable,
     "taken_back": taken_back, "load": load, "cut": cut, "blip": blip, "beside": beside,
-    "many": many, "slow": slow, "ended": ended,
+    "many": many, "slow": partial(slow, 20, 1500), "slow_many": partial(slow, MANY, 300),
+    "ended": partial(ended, 0), "ended_slow": partial(ended, 300),
 }  # fmt: skip
 for name in base.words(1, PARTS) or PARTS:
     PARTS[name]()
