@@ -209,9 +209,16 @@ static void settle_word(struct dirty_map *dm, unsigned long page, unsigned long 
 		set_bit(word * BITS_PER_LONG + bit, dm->bits);
 }
 
+/* By who stops the map, or is about to move its metadata, or by a suspend that waits for him. */
+static bool is_waited_for(const struct dirty_map *dm)
+{
+	return (READ_ONCE(dm->stopped) || READ_ONCE(dm->pinned) || mirror_must_yield(dm->m)) &&
+	       !test_knob(tick_stays);
+}
+
 /*
- * @good: until something changes, or the map is stopped, who does that waits for us. What is
- * written at once is little, as marks wait for that. 0, or an errno of what was written.
+ * @good: until something changes, or somebody waits for us. What is written at once is little, as
+ * marks wait for that. 0, or an errno of what was written.
  */
 static int settle_map(struct dirty_map *dm, bool good, unsigned int changes)
 {
@@ -231,8 +238,7 @@ static int settle_map(struct dirty_map *dm, bool good, unsigned int changes)
 		if (bitmap_weight(dm->changed, map_pages(dm)) >= METADATA_MAP_PAGES && !r)
 			r = map_image_update(dm);
 		let_marks_in(dm);
-		good = good && !r && mirror_changes(dm->m) == changes &&
-		       (!READ_ONCE(dm->stopped) || test_knob(tick_stays));
+		good = good && !r && mirror_changes(dm->m) == changes && !is_waited_for(dm);
 	}
 	return r;
 }

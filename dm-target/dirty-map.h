@@ -153,7 +153,7 @@ int __must_check dirty_map_read(struct dirty_map *dm, enum leg_id leg, unsigned 
  */
 int __must_check dirty_map_widen(struct dirty_map *dm, const unsigned long *bits);
 
-/* Instead: what @from had, whose table is suspended, and is as large. */
+/* Instead of loading it: what @from has is dirty here. Its table is suspended, and as long. */
 void dirty_map_inherit(struct dirty_map *dm, const struct dirty_map *from);
 
 /* Set the bits of all that is stale: core mode has no map to load. Before the first resume. */
@@ -169,9 +169,9 @@ void dirty_map_fill(struct dirty_map *dm, unsigned long first);
 int __must_check dirty_map_write(struct dirty_map *dm, enum leg_id leg);
 
 /*
- * Write all of the leg's map, also what is beyond the mirror's length, where its
- * superblock in core says; @empty: without any bit. If it
- * isn't, held; else pinned. Sleeps. -EAGAIN: it is wanted.
+ * Write all of the leg's map, also what is beyond the mirror's length, where its superblock in
+ * core says; @empty: without any bit. Pinned if it is, else held. Sleeps. -EAGAIN: the map is
+ * wanted (dirty_map_is_wanted()).
  */
 int __must_check dirty_map_write_whole(struct dirty_map *dm, enum leg_id leg, bool empty);
 
@@ -203,12 +203,12 @@ void dirty_map_run(struct dirty_map *dm);
  */
 void dirty_map_hold(struct dirty_map *dm);
 void dirty_map_pin(struct dirty_map *dm);
+void dirty_map_release(struct dirty_map *dm);
 /*
- * Pinned or held: is there who waits for its release, or a parting, or the table's suspend, which
- * all writes may wait for? Process context.
+ * For who has pinned or held it: does somebody wait for the release? Or is there a parting, or a
+ * suspend, which all writes may wait for? Process context.
  */
 bool dirty_map_is_wanted(struct dirty_map *dm);
-void dirty_map_release(struct dirty_map *dm);
 /*
  * Instead of release, at the end: only unpark makes it run again, when nobody else holds it. So it
  * waits for a parting that is under way. Sleep.

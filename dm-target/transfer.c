@@ -13,6 +13,7 @@
 #include "mirror.h"
 
 TEST_KNOB(bool, one_at_a_time, "pages of the map are written one after the other");
+TEST_KNOB(bool, each_waits, "each of several writes that hang is waited for by itself");
 TEST_KNOB(bool, looks_on, "a join reads the leg that is alive, however long that hangs");
 TEST_KNOB(bool, resume_waits, "a resume waits for a leg that nobody stands in for");
 TEST_KNOB(bool, unwatched_waits, "what goes to a leg that nobody watches, the table being suspended, waits");
@@ -441,7 +442,7 @@ void transfer_run_begin(struct transfer_run *run, struct mirror *m, enum leg_id 
 	run->leg = leg;
 	INIT_LIST_HEAD(&run->under_way);
 	run->bytes = 0;
-	run->most = mirror_must_yield(m) ? TRANSFER_RUN_MOST : TRANSFER_RUN_BYTES;
+	run->most = mirror_must_yield(m) || !m->ran ? TRANSFER_RUN_MOST : TRANSFER_RUN_BYTES;
 	if (test_knob(one_at_a_time))
 		run->most = 0;
 	run->error = 0;
@@ -450,8 +451,12 @@ void transfer_run_begin(struct transfer_run *run, struct mirror *m, enum leg_id 
 static void wait_for_oldest(struct transfer_run *run)
 {
 	struct owned *o = list_first_entry(&run->under_way, struct owned, link);
-	int r = transfer_wait(&o->t);
+	int r;
 
+	/* Each would be waited for as long as the one that hasn't been answered. */
+	if (run->error == -ETIMEDOUT && !test_knob(each_waits))
+		transfer_give_up(&o->t);
+	r = transfer_wait(&o->t);
 	list_del(&o->link);
 	run->bytes -= o->bytes;
 	run->error = run->error ?: r;

@@ -122,9 +122,9 @@ int __must_check transfer_now(struct mirror *m, enum leg_id leg, blk_opf_t opf, 
 /*
  * Writes that need no order among them: several are under way, of no more than TRANSFER_RUN_BYTES,
  * as the next write of the application's comes behind them; or TRANSFER_RUN_MOST while those all
- * wait for it anyway, in a suspend or a parting. begin: of which leg; write: as
- * transfer_now(), but sleeps only while there are so many, or no memory, and after an error does
- * nothing; end: waits for all, 0 or the first one's errno. It has to be called, and others may be
+ * wait for it anyway, in a start, a suspend or a parting. begin: of which leg. write: as
+ * transfer_now(), but it sleeps only while there are so many, or no memory, and does nothing after
+ * an error. end: waits for all; 0, or the first one's errno. It has to be called, and others may be
  * written then. Process context.
  */
 struct transfer_run {

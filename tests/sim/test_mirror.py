@@ -101,7 +101,7 @@ def test_a_mark_can_wait_for_the_sum_of_others_requests() -> None:
     assert run.rc and "a commit took" in run.stderr, run.text
 
 
-@pytest.mark.parametrize("part", ["alone", "tick", "back", "suspend", "reload"])
+@pytest.mark.parametrize("part", ["alone", "tick", "back", "suspend", "reload", "hangs"])
 def test_a_large_map_holds_nobody(part: str) -> None:
     run = lab("mirror_large.py", part)
     assert run.rc == 0, run.text
@@ -111,7 +111,7 @@ def test_a_large_map_holds_nobody(part: str) -> None:
 @pytest.mark.parametrize(("part", "knob"), [
     ("alone", "one_at_a_time"), ("tick", "one_at_a_time no_holes"),
     ("back", "one_at_a_time no_holes"),
-    ("suspend", "whole_stays"), ("reload", "map_read"),
+    ("suspend", "whole_stays"), ("reload", "map_read"), ("hangs", "each_waits"),
 ])  # fmt: skip
 def test_a_large_map_can_hold_writes(part: str, knob: str) -> None:
     run = lab("mirror_large.py", part, options=knobs("dm_lockstep", knob))

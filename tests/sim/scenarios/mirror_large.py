@@ -9,6 +9,7 @@ Args: the part.
     back     the local leg is back, and becomes the map's home
     suspend  while the legs' metadata are moved, as they have grown
     reload   of a table whose local leg is told to be dead
+    hangs    likewise, and the remote leg hangs then: the resume fails in time
 """
 
 import errno
@@ -20,7 +21,7 @@ from collections.abc import Callable
 import statelab
 from locklab import base, blk, dm, iscsi, lio, mirror, ram, wire
 
-LONGEST_S = 7
+LONGEST_S, HANGS_S = 7, 15
 MIB, MORE = 16 << 20, 64
 SMALL, DEFAULT = 512, 0  # sectors of a region
 SPREAD = 66
@@ -93,13 +94,17 @@ def busy() -> Large:
     return device
 
 
-def without(device: Large, leg: str) -> None:
-    """It misses a region of each of many pages, and comes back."""
-    device.message(f"fail {leg}")
+def scatter(device: Large) -> None:
     step = device.sectors // SPREAD // 8 * 8
     with blk.Disk(device.node) as disk:
         for n in range(SPREAD):
             disk.write(n * step, blk.pattern(f"{n}", 8))
+
+
+def without(device: Large, leg: str) -> None:
+    """It misses a region of each of many pages, and comes back."""
+    device.message(f"fail {leg}")
+    scatter(device)
     device.message("recover")
 
 
@@ -158,7 +163,25 @@ def reload() -> None:
     writers.end("beside it")
 
 
-PARTS = {"alone": alone, "tick": tick, "back": back, "suspend": suspend, "reload": reload}
+def hangs() -> None:
+    far = ram.Ram("beside", MIB, latency_us=20000, queue_depth=1)
+    way = dm.create("way", f"0 {MIB << 11} linear {far.node} 0")
+    device = Large(ram.Ram("near", MIB).node, way, DEFAULT)
+    device.message("fail local")
+    scatter(device)
+    dm.load(device.name, device.table)
+    dm.suspend(device.name)
+    threading.Timer(0.5, dm.suspend, (way.rpartition("/")[2],), {"flush": False}).start()
+    began = time.monotonic()
+    with base.refused("a start that gets no answer", errno.ETIMEDOUT):
+        dm.resume(device.name)
+    took = time.monotonic() - began
+    dm.resume("way")
+    base.expect(took < HANGS_S, f"the resume took {took:.1f} s")
+
+
+PARTS = {"alone": alone, "tick": tick, "back": back, "suspend": suspend, "reload": reload,
+         "hangs": hangs}  # fmt: skip
 (part,) = base.words(1, PARTS)
 base.step(part)
 link = wire.Wire("none")
