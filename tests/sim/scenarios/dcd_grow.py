@@ -286,6 +286,26 @@ def log_fails() -> None:
     box.away()
 
 
+def log_hangs() -> None:
+    base.step("the log takes a minute for each request: it is refused, and nobody waits for that")
+    box = new_box()
+    model = Model(SMALL)
+    with box.disk() as disk:
+        filled(disk, model, 0, 1024, "before")
+        box.destaged()
+        box.data.resize(LARGE)
+        box.log.slow(60_000)
+        assert box.store
+        began = time.monotonic()
+        with base.refused("to grow", errno.EIO, kernel="can't grow while the log"):
+            grow(box.store)
+        took = time.monotonic() - began
+        print(f"  refused after {took:.1f} s", flush=True)
+        base.expect(took < 6, f"it took {took:.1f} s")
+        box.log.heal()
+    box.away()
+
+
 def hangs() -> None:
     base.step(
         "the data disk hangs: it grows when that answers, and its counters are told meanwhile"
@@ -360,6 +380,7 @@ hangs()
 cuts()
 if not base.CHECKED:
     log_fails()
+    log_hangs()
     while_closed()
     one_superblock_lost()
 base.step("done")
