@@ -368,7 +368,6 @@ def test_the_older_copy_of_the_superblock_is_right(kernel: str) -> None:
     ("one_told", "past_dram", "has other bytes in sector 100"),
     ("one_told", "past_battery", "has other bytes in sector 100"),
     ("one_told", "past_battery_used", "Structure needs cleaning"),
-    ("one_told", "refused", "Structure needs cleaning"),
     ("one_told", "known", "has other bytes in sector 100"),
     ("one_passes", "lap_lab", "Structure needs cleaning"),
     ("one_passes", "lap_battery", "Structure needs cleaning"),

@@ -156,7 +156,6 @@ def test_refusals_that_come_late(kernel: str) -> None:
     ("discard", "wiped_again", "write 0 took"),
     ("zeroing", "wiped_again", " took 55"),
     ("left", "zeroes_fail", "BLKZEROOUT"), ("log", "refusal_hurries", "of 400 s writes stood"),
-    ("zeroing", "late_parts", " took 31"),
     ("left_late", "zeroed_again", "Input/output error"),
     ("well_again", "asked_late", "writes that failed"),
     ("slow_death", "dead_searched", "writes that failed"),

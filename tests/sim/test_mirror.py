@@ -295,7 +295,7 @@ def test_resync_by_digests(part: str, kernel: str) -> None:
         ("mirror_budget.py", ("killed",), "sleeps_on", "in vain for: who is killed to be gone"),
         ("mirror_background.py", ("wan", "60"), "no_background", "p99 is"),
         ("mirror_activity.py", ("large",), "half_a_log", "the discard took 1."),
-        ("mirror_activity.py", ("pages",), "one_page", "holds what is beside it"),
+        ("mirror_activity.py", ("pages",), "one_page one_at_a_time", "holds what is beside it"),
         pytest.param(
             "mirror_activity.py", ("held",), "room_forgotten", "the write that waits for room took",
             marks=pytest.mark.long,
