@@ -74,18 +74,20 @@ static void write_pages(struct dirty_map *dm, struct transfer_run *run, unsigned
 static unsigned int next_pages(const struct dirty_map *dm, const unsigned long *set,
 			       enum leg_id leg, unsigned long *page)
 {
-	unsigned long end = map_pages(dm), last, next;
-	unsigned int hole = leg == LEG_LOCAL && !test_knob(no_holes) ? METADATA_MAP_PAGES : 0;
+	bool holes = leg == LEG_LOCAL && !test_knob(no_holes);
+	unsigned long end = map_pages(dm);
 
-	last = *page = find_next_bit(set, end, *page);
+	*page = find_next_bit(set, end, *page);
 	if (*page >= end)
 		return 0;
 	if (test_knob(one_page))
 		return 1;
 	end = min(end, *page + METADATA_MAP_PAGES);
-	while ((next = find_next_bit(set, end, last + 1)) < end && next - last - 1 <= hole)
-		last = next;
-	return last + 1 - *page;
+	if (!holes)
+		return find_next_zero_bit(set, end, *page) - *page;
+	while (!test_bit(end - 1, set))
+		end--;
+	return end - *page;
 }
 
 /* Some pages of the log; all of them are no more than one write. */

@@ -20,11 +20,12 @@ from collections.abc import Callable
 
 import statelab
 from locklab import base, blk, dm, iscsi, lio, mirror, ram, wire
+from mirrorlab import FIELDS
 
 LONGEST_S, HANGS_S = 7, 15
 MIB, MORE = 16 << 20, 64
 SMALL, DEFAULT = 512, 0  # sectors of a region
-SPREAD = 66
+SPREAD, MOVED = 66, 100  # pages of the map
 
 
 class Large(mirror.Mirror):
@@ -34,6 +35,9 @@ class Large(mirror.Mirror):
                       "--assume-clean", *size)  # fmt: skip
         self.sectors = statelab.super_of(local).data_sectors
         super().__init__(local, remote, "rejoin", 5, sectors=self.sectors)
+
+    def map_writes(self) -> int:
+        return int(self.status().rest[FIELDS.index("map_writes")])
 
 
 class Writers:
@@ -122,7 +126,6 @@ def back() -> None:
     without(device, "local")
     writers = Writers(device, 64, 4, 0.2)
     device.wait("AA", "idle", 300)
-    time.sleep(5)
     writers.end("the local leg is back")
 
 
@@ -139,8 +142,9 @@ def suspend() -> None:
             refused.append(err)
 
     thread = threading.Thread(target=grows)
+    before = device.map_writes()
     thread.start()
-    time.sleep(1.5)
+    base.until(lambda: device.map_writes() > before + MOVED, "its map to be moved")
     base.expect(thread.is_alive(), "it grows yet")
     in_time("the suspend", lambda: dm.suspend(device.name))
     dm.resume(device.name)
@@ -154,11 +158,10 @@ def reload() -> None:
     device, _ = by_wan(ram.Ram("near", MIB).node)
     writers = Writers(device, 0, 2, 0.1)
     device.message("fail local")
-    time.sleep(5)
+    device.wait("DA")
     dm.load(device.name, device.table)
     dm.suspend(device.name)
     in_time("the resume", lambda: dm.resume(device.name))
-    time.sleep(1)
     base.equal(device.status().health, "DA", "the legs")
     writers.end("beside it")
 

@@ -5,13 +5,17 @@ which only its local leg has, and a writable table takes over: the legs are the 
 
 import contextlib
 import threading
-import time
 
 from locklab import base, blk, dm, mirror
-from statelegs import TWO_MIRRORS, Pair
+from statelegs import TWO_MIRRORS, Leg, Pair
 
 AT = 512
 PATIENT = ("remote_timeout", 60000)
+THEIRS = blk.pattern("theirs", 8)
+
+
+def there_now(leg: Leg) -> bytes:
+    return leg.image()[AT * blk.SECTOR : (AT + 8) * blk.SECTOR]
 
 
 def way(leg: str, to: str) -> None:
@@ -37,13 +41,13 @@ dm.create(pair.name, pair.table(), readonly=True)
 
 def write() -> None:
     with contextlib.suppress(OSError), blk.Disk(there) as disk:
-        disk.write(AT, blk.pattern("theirs", 8))
+        disk.write(AT, THEIRS)
 
 
 dm.suspend(f"way{pair.remote.name}", flush=False)
 writer = threading.Thread(target=write)
 writer.start()
-time.sleep(0.5)
+base.until(lambda: there_now(pair.local) == THEIRS, "the local leg to have it")
 dm.load(f"way{pair.remote.name}", f"0 {pair.remote.disk.sectors} error")
 dm.resume(f"way{pair.remote.name}")
 way(f"way{pair.local.name}", f"0 {pair.local.disk.sectors} error")
@@ -53,7 +57,6 @@ base.expect(pair.local.image()[:size] != pair.remote.image()[:size], "the legs a
 dm.load(pair.name, pair.table())
 dm.suspend(pair.name)
 dm.resume(pair.name)
-time.sleep(3)
 pair.in_sync()
 base.expect(pair.local.image()[:size] == pair.remote.image()[:size], "the legs differ")
 dm.remove("there")
