@@ -370,10 +370,7 @@ static int begin(struct mirror *m, enum leg_id *drop)
 	/* Of a read-only mirror only what the verdict says is used. */
 	r = find_legs(m, found, &v, draining);
 	heir_find_kept(m);
-	if (m->keep < LEGS)
-		*drop = other_leg(m->keep);
-	if (m->keep < LEGS && heir_goes_without(m, found, draining))
-		*drop = m->keep;
+	*drop = heir_may_drop(m, found, draining);
 	/* What somebody else has made of it is why it can't be judged. */
 	if (r == -EINVAL)
 		r = heir_check_used(m, found, drop) ?: r;

@@ -286,6 +286,7 @@ void handover_take(struct mirror *m, const struct mirror *from, bool busy)
 
 	hand_on_had(m, from);
 	m->keep = to_keep(m, from);
+	m->kept_read = from->ran ? from->read_only : from->kept_read;
 	m->keep_only = (from->ran ? has_forgotten(from) : from->keep_only) && is_had(m, m->keep);
 	m->keep_either = (from->ran ? both_had_all(from) : from->keep_either) &&
 			 identity_same_leg(m, LEG_LOCAL, from, LEG_LOCAL) &&

@@ -12,6 +12,7 @@ TEST_KNOB(bool, takes_strange, "a new table goes on with a leg that the one befo
 TEST_KNOB(bool, takes_stale, "a new table goes on with a leg that misses what the last one had acknowledged");
 TEST_KNOB(bool, reloads_foreign, "a new table goes on with what somebody else has used since the one before");
 TEST_KNOB(bool, keeps_unread, "a new table goes on with the leg to be kept, though that alone can't be read");
+TEST_KNOB(bool, standby_owns, "a table that only read keeps its legs, as one that wrote does");
 TEST_KNOB(bool, keeps_the_gone, "a leg without which a table tried to go on is kept nevertheless");
 
 /*
@@ -57,7 +58,7 @@ int heir_check_used(struct mirror *m, const struct super_found found[LEGS], enum
 		if (m->legs[leg].dead || found[leg].kind != SUPER_VALID ||
 		    metadata_is_kept(m, leg, &found[leg]) || test_knob(reloads_foreign))
 			continue;
-		if (leg == m->keep) {
+		if (leg == m->keep || (m->kept_read && !test_knob(standby_owns))) {
 			*drop = LEGS;
 			return heir_start_anew(m, "since its last table ran");
 		}
@@ -110,11 +111,15 @@ int heir_check_source(struct mirror *m, const struct verdict *v)
 	return -EINVAL;
 }
 
-bool heir_goes_without(struct mirror *m, const struct super_found found[LEGS],
-		       const bool draining[LEGS])
+enum leg_id heir_may_drop(struct mirror *m, const struct super_found found[LEGS],
+			  const bool draining[LEGS])
 {
-	return m->keep_either && !test_knob(keeps_unread) &&
-	       (draining[m->keep] || found[m->keep].reason == SUPER_UNREADABLE);
+	if (m->keep == LEGS || (m->kept_read && !test_knob(standby_owns)))
+		return LEGS;
+	if (m->keep_either && !test_knob(keeps_unread) &&
+	    (draining[m->keep] || found[m->keep].reason == SUPER_UNREADABLE))
+		return m->keep;
+	return other_leg(m->keep);
 }
 
 void heir_keep_other(struct mirror *m)

@@ -8,6 +8,10 @@
  * stands in for it only if it has all of that, too, and once the new table has tried to go on with
  * the other one alone, that is the one to be kept: it may say so by now, or say it later.
  *
+ * A table that only read has stood by (mirror.kept_read), and another host may have gone on with
+ * one leg alone meanwhile. That leg isn't stolen then: it has what was acknowledged. So a new table
+ * goes on with both legs as they were left, or not at all.
+ *
  * What is wrong the kernel's log says. In .preresume of a mirror that hasn't run,
  * before anything is written, unless it says otherwise; of a mirror with metadata; sleeps. What the
  * table before hands on: handover.h.
@@ -49,9 +53,13 @@ void heir_find_kept(struct mirror *m);
  */
 int __must_check heir_check_source(struct mirror *m, const struct verdict *v);
 
-/* The one to be kept can't be read, or drains, and the other one has everything, too. */
-bool heir_goes_without(struct mirror *m, const struct super_found found[LEGS],
-		       const bool draining[LEGS]);
+/*
+ * The leg without which to try again, if both can't be taken; LEGS: none. That is the one not to be
+ * kept, or the one to be kept if that can't be read, or drains, and the other one has everything,
+ * too.
+ */
+enum leg_id heir_may_drop(struct mirror *m, const struct super_found found[LEGS],
+			  const bool draining[LEGS]);
 
 /* It was tried in vain to go on without the leg to be kept. */
 void heir_keep_other(struct mirror *m);

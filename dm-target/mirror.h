@@ -170,6 +170,7 @@ struct mirror {
 	bool keep_only;			/* the other one has forgotten what was acknowledged */
 	bool keep_either;		/* the other one has all of it, too */
 	bool keep_whole;		/* ... but for what was under way at a crash: both_whole */
+	bool kept_read;			/* the last table that ran only read: heir.h */
 	bool suspended;			/* or not resumed yet: no I/O */
 };
 

@@ -1,12 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A read-only table stands by while another host has the mirror. That one crashes amid a write,
-which only its local leg has, and a writable table takes over: the legs are the same then.
+"""A read-only table stands by while another host has the mirror, and is made a writable one then.
+
+  crash    that one has crashed amid a write, which only its local leg has: the legs are the same
+  local    it has lost its local leg, and stopped, or crashed: the table is refused
+  remote   likewise its remote one
+  unread   the leg that it went on with can't be read just then: likewise
+
+Arguments: parts (all of them if there are none).
 """
+
+from __future__ import annotations
 
 import contextlib
 import threading
 
 from locklab import base, blk, dm, mirror
+from statelab import LOCAL, REMOTE
 from statelegs import TWO_MIRRORS, Leg, Pair
 
 AT = 512
@@ -18,46 +27,123 @@ def there_now(leg: Leg) -> bytes:
     return leg.image()[AT * blk.SECTOR : (AT + 8) * blk.SECTOR]
 
 
-def way(leg: str, to: str) -> None:
-    """Of the other host, to a leg."""
-    dm.load(leg, to)
-    dm.suspend(leg, flush=False)
-    dm.resume(leg)
+class Standby:
+    """Two hosts: the mirror of the other one is "there", this one's table is read-only."""
+
+    def __init__(self) -> None:
+        self.pair = pair = Pair(*PATIENT, "rejoin", 1)
+        pair.put(0)
+        pair.in_sync()
+        pair.stop()
+        base.put(TWO_MIRRORS, 1)
+        self.ways = [self._way(leg, "linear") for leg in pair.legs.values()]
+        nodes = [dm.create(f"way{leg.name}", way) for leg, way in self.both()]
+        self.there = dm.create("there", mirror.table(*nodes, *PATIENT, sectors=pair.sectors))
+        dm.create(pair.name, pair.table(), readonly=True)
+
+    @staticmethod
+    def _way(leg: Leg, how: str) -> str:
+        return f"0 {leg.disk.sectors} {how}" + (f" {leg.disk.node} 0" if how == "linear" else "")
+
+    def both(self) -> list[tuple[Leg, str]]:
+        return list(zip(self.pair.legs.values(), self.ways, strict=True))
+
+    def lose(self, leg: Leg) -> None:
+        """The other host's way to it."""
+        dm.load(f"way{leg.name}", self._way(leg, "error"))
+        if not dm.suspended(f"way{leg.name}"):
+            dm.suspend(f"way{leg.name}", flush=False)
+        dm.resume(f"way{leg.name}")
+
+    def becomes_writable(self) -> None:
+        dm.load(self.pair.name, self.pair.table())
+        dm.suspend(self.pair.name)
+        dm.resume(self.pair.name)
+
+    def end(self) -> None:
+        if dm.exists("there"):
+            dm.remove("there")
+        self.pair.close()
+        for leg, _ in self.both():
+            dm.remove(f"way{leg.name}")
+        base.put(TWO_MIRRORS, 0)
 
 
-base.step("a read-only table, whose mirror crashes on another host, is made a writable one")
-pair = Pair(*PATIENT, "rejoin", 1)
-pair.put(0)
-pair.in_sync()
-pair.stop()
-base.put(TWO_MIRRORS, 1)
-ways = [
-    dm.create(f"way{leg.name}", f"0 {leg.disk.sectors} linear {leg.disk.node} 0")
-    for leg in (pair.local, pair.remote)
-]
-there = dm.create("there", mirror.table(*ways, *PATIENT, sectors=pair.sectors))
-dm.create(pair.name, pair.table(), readonly=True)
+def crash() -> None:
+    base.step("a read-only table, whose mirror crashes on another host, is made a writable one")
+    it = Standby()
+    pair = it.pair
+
+    def write() -> None:
+        with contextlib.suppress(OSError), blk.Disk(it.there) as disk:
+            disk.write(AT, THEIRS)
+
+    dm.suspend(f"way{pair.remote.name}", flush=False)
+    writer = threading.Thread(target=write)
+    writer.start()
+    base.until(lambda: there_now(pair.local) == THEIRS, "the local leg to have it")
+    it.lose(pair.remote)
+    it.lose(pair.local)
+    writer.join()
+    size = pair.sectors * blk.SECTOR
+    base.expect(pair.local.image()[:size] != pair.remote.image()[:size], "the legs are alike yet")
+    it.becomes_writable()
+    pair.in_sync()
+    base.expect(pair.local.image()[:size] == pair.remote.image()[:size], "the legs differ")
+    it.end()
 
 
-def write() -> None:
-    with contextlib.suppress(OSError), blk.Disk(there) as disk:
-        disk.write(AT, THEIRS)
+def refused(it: Standby, what: str) -> None:
+    try:
+        it.becomes_writable()
+    except OSError as err:
+        print(f"  {what}: {err.strerror}", flush=True)
+        return
+    raise base.Wrong(f"{what}: it goes on with {dm.status(it.pair.name)}")
 
 
-dm.suspend(f"way{pair.remote.name}", flush=False)
-writer = threading.Thread(target=write)
-writer.start()
-base.until(lambda: there_now(pair.local) == THEIRS, "the local leg to have it")
-dm.load(f"way{pair.remote.name}", f"0 {pair.remote.disk.sectors} error")
-dm.resume(f"way{pair.remote.name}")
-way(f"way{pair.local.name}", f"0 {pair.local.disk.sectors} error")
-writer.join()
-size = pair.sectors * blk.SECTOR
-base.expect(pair.local.image()[:size] != pair.remote.image()[:size], "the legs are the same yet")
-dm.load(pair.name, pair.table())
-dm.suspend(pair.name)
-dm.resume(pair.name)
-pair.in_sync()
-base.expect(pair.local.image()[:size] == pair.remote.image()[:size], "the legs differ")
-dm.remove("there")
+def alone(name: str, how: str, unread: bool = False) -> None:
+    """The other host goes on without this leg, and ends."""
+    base.step(f"the mirror has gone on without its {name} leg, and {how}")
+    it = Standby()
+    lost, good = it.pair.legs[name], it.pair.legs[REMOTE if name == LOCAL else LOCAL]
+    it.lose(lost)
+    with blk.Disk(it.there) as disk:
+        disk.write(AT, THEIRS, fua=True)
+    if how == "crashed":
+        it.lose(good)
+    dm.remove("there")
+    if unread:
+        good.gone()
+    refused(it, "a table that stood by is made a writable one")
+    good.well()
+    refused(it, "once more")
+    dm.remove(it.pair.name)
+    it.pair.start()
+    with blk.Disk(it.pair.node) as disk:
+        base.expect(disk.read(AT, 8) == THEIRS, "what was acknowledged isn't there")
+    it.pair.in_sync()
+    it.pair.same()
+    it.end()
+
+
+def local() -> None:
+    for how in ("stopped", "crashed"):
+        alone(LOCAL, how)
+
+
+def remote() -> None:
+    for how in ("stopped", "crashed"):
+        alone(REMOTE, how)
+
+
+def unread() -> None:
+    for name in (LOCAL, REMOTE):
+        alone(name, "stopped", unread=True)
+
+
+PARTS = {part.__name__: part for part in (crash, local, remote, unread)}
+
+for part in base.words(1, list(PARTS)) or PARTS:
+    PARTS[part]()
 base.step("done")
