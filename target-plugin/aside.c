@@ -8,12 +8,17 @@
 #include "engine.h"
 #include "lockstep-test.h"
 
+#define DEAD (2 * HZ)	/* a log that works takes a write within that time, if that is all */
+#define LOOK (HZ / 4)
+
 TEST_KNOB(bool, aside_waits, "who asks the log for something waits for it however long it takes");
+TEST_KNOB(bool, writes_wait, "who writes to the log waits for it however long it takes");
 
 /* @done and @left are under the engine's lock. Whoever is the second of the two frees it. */
 struct aside {
 	struct work_struct work;
 	struct dcd_engine *e;
+	blk_opf_t opf;
 	u64 sector;
 	size_t bytes;
 	void *buf;
@@ -27,20 +32,23 @@ static void free_aside(struct aside *a)
 	kfree(a);
 }
 
-static void read_aside(struct work_struct *work)
+static void do_aside(struct work_struct *work)
 {
 	struct aside *a = container_of(work, struct aside, work);
 	struct dcd_engine *e = a->e;
 	unsigned long began = jiffies;
 	bool left;
 
-	a->error = dcd_disk_io(&e->log, REQ_OP_READ | REQ_SYNC, a->sector, a->buf, a->bytes);
-	dcd_proof_read(e, a->sector, a->error, began);
+	a->error = dcd_disk_io(&e->log, a->opf, a->sector, a->buf, a->bytes);
+	if (!op_is_write(a->opf))
+		dcd_proof_read(e, a->sector, a->error, began);
 	spin_lock(&e->lock);
 	left = a->left;
 	a->done = true;
 	if (left)
 		e->asides--;
+	if (left && op_is_write(a->opf))
+		e->late_writes--;
 	wake_up_all(&e->quiet);
 	spin_unlock(&e->lock);	/* the engine may be gone from here on, and @a if it wasn't left */
 	if (left)
@@ -48,7 +56,7 @@ static void read_aside(struct work_struct *work)
 }
 
 /* NULL: no memory. */
-static struct aside *new_aside(struct dcd_engine *e, u64 sector, size_t bytes)
+static struct aside *new_aside(struct dcd_engine *e, blk_opf_t opf, u64 sector, size_t bytes)
 {
 	struct aside *a = kzalloc(sizeof(*a), GFP_NOIO | __GFP_NOWARN);
 
@@ -60,9 +68,10 @@ static struct aside *new_aside(struct dcd_engine *e, u64 sector, size_t bytes)
 		return NULL;
 	}
 	a->e = e;
+	a->opf = opf;
 	a->sector = sector;
 	a->bytes = bytes;
-	INIT_WORK(&a->work, read_aside);
+	INIT_WORK(&a->work, do_aside);
 	return a;
 }
 
@@ -77,6 +86,8 @@ static bool leave(struct aside *a)
 	a->left = left;
 	if (left)
 		e->asides++;
+	if (left && op_is_write(a->opf))
+		e->late_writes++;
 	spin_unlock(&e->lock);
 	return left;
 }
@@ -91,7 +102,7 @@ int dcd_aside_read(struct dcd_engine *e, u64 sector, void *buf, size_t bytes,
 		return dcd_disk_io(&e->log, REQ_OP_READ | REQ_SYNC, sector, buf, bytes);
 	if (dcd_asides(e) >= DCD_ASIDE_MOST)
 		return -ETIME;
-	a = new_aside(e, sector, bytes);
+	a = new_aside(e, REQ_OP_READ | REQ_SYNC, sector, bytes);
 	if (!a)
 		return -ENOMEM;
 	queue_work(e->aside_wq, &a->work);
@@ -107,6 +118,45 @@ int dcd_aside_read(struct dcd_engine *e, u64 sector, void *buf, size_t bytes,
 	r = a->error;
 	if (!r)
 		memcpy(buf, a->buf, bytes);
+	free_aside(a);
+	return r;
+}
+
+/* Where it isn't needed, and who waits holds up others. */
+static bool is_over(struct dcd_engine *e, unsigned long since)
+{
+	unsigned long most = READ_ONCE(e->log_dead) ? DEAD : DCD_ASIDE_WRITES;
+
+	return (e->keeps || dcd_leaves(e)) && time_after_eq(jiffies, since + most) &&
+	       !test_knob(writes_wait);
+}
+
+void dcd_aside_wait(struct dcd_engine *e, const bool *done, unsigned long since)
+{
+	while (!wait_event_timeout(e->quiet, READ_ONCE(*done), LOOK) && !is_over(e, since))
+		;
+}
+
+int dcd_aside_write(struct dcd_engine *e, u64 sector, void *buf, size_t bytes)
+{
+	const blk_opf_t opf = REQ_OP_WRITE | REQ_SYNC | REQ_PREFLUSH | REQ_FUA;
+	struct aside *a;
+	int r;
+
+	if (READ_ONCE(e->late_writes))
+		return -ETIME;
+	a = new_aside(e, opf, sector, bytes);
+	if (!a)	/* then it is waited for */
+		return dcd_disk_io(&e->log, opf, sector, buf, bytes);
+	memcpy(a->buf, buf, bytes);
+	queue_work(e->aside_wq, &a->work);
+	dcd_aside_wait(e, &a->done, jiffies);
+	if (leave(a)) {
+		dcd_count(e, DCD_N_LOG_WRITES_LATE, 1);
+		trace_dcd_log_late(e, sector, 1);
+		return -ETIME;
+	}
+	r = a->error;
 	free_aside(a);
 	return r;
 }

@@ -64,6 +64,7 @@ DCD_COUNTER(LOG_WRITE_ERRORS, log_write_errors)
 DCD_COUNTER(LOG_BLIPS, log_blips)	/* I/Os that failed and were tried again: blip.h */
 DCD_COUNTER(LOG_READ_ERRORS, log_read_errors)
 DCD_COUNTER(LOG_READS_LATE, log_reads_late)	/* that nobody waited for any longer */
+DCD_COUNTER(LOG_WRITES_LATE, log_writes_late)	/* likewise */
 DCD_COUNTER(DOUBTED, doubted)	/* places of the ring */
 DCD_COUNTER(READ_BACK, read_back)	/* segments that were written to one of those */
 DCD_COUNTER(READ_BACK_BAD, read_back_bad)	/* of these: they weren't there */

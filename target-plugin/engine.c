@@ -268,6 +268,7 @@ struct dcd_engine *dcd_open(const struct dcd_config *c)
 	xa_init(&e->leave_lost);
 	INIT_DELAYED_WORK(&e->publish_work, dcd_publish_worker);
 	INIT_DELAYED_WORK(&e->commit_work, dcd_commit_worker);
+	dcd_commit_init(e);
 	INIT_LIST_HEAD(&e->idle);
 	INIT_LIST_HEAD(&e->pinned);
 	for (i = 0; i < DCD_QUEUES; i++)

@@ -61,8 +61,10 @@
  * - A discard or a zeroing of the data disk that doesn't return holds its range only (zeroes.h).
  * - Reads of the log by the destager, the committer and the scrub hold none of them (aside.h,
  *   late.h): what hasn't come within a moment keeps its place in the log until it has.
- * - A disk that doesn't answer writes holds the committer or, past a dead log, the destager,
- *   and a close, until its driver gives up; requests that wait for room by that are given up, too.
+ * - A log that doesn't answer writes is dead where NVRAM keeps its content, and what it is at is
+ *   left (aside.h). With any other NVRAM it holds the committer, and a close, until its driver
+ *   gives up. So does a data disk the destager past a dead log. Requests that wait for room by that
+ *   are given up, too.
  *
  * Locks, outer first: @intake (mutex, of changes to the index; never held while
  * waiting for room or for a disk, but by recovery), @super_lock (mutex, for the time that a
@@ -93,6 +95,7 @@
 #include "dcd-nvram.h"
 #include "entries.h"
 #include "leave.h"
+#include "log.h"
 #include "lost.h"
 #include "pace.h"
 #include "parse.h"
@@ -273,7 +276,7 @@ struct dcd_engine {
 	struct delayed_work patience_work;
 	struct list_head unreported;	/* writes that are entered; @after_log */
 	unsigned long log_failed, log_retry;	/* jiffies: the last time, not to be tried before */
-	unsigned int asides;		/* reads that were left: aside.h */
+	unsigned int asides, late_writes;	/* that were left, writes among them: aside.h */
 	struct dcd_reads reads;		/* read.h */
 	struct dcd_throughs throughs;	/* through.h */
 	wait_queue_head_t quiet;	/* a wipe has returned, the last of @reads, ... */
@@ -304,6 +307,7 @@ struct dcd_engine {
 	struct dcd_scrub scrub;
 	unsigned int scrub_kib;		/* may change */
 	void *commit_buf, *destage_buf;
+	struct dcd_commit commit;
 	struct dcd_batch *batch, *ahead;	/* destager; batch.h */
 	struct dcd_wipes wipes;		/* zeroes.h */
 	struct dcd_stuck bad;		/* stuck.h */
@@ -556,27 +560,6 @@ void dcd_patience_worker(struct work_struct *work);
 
 /* engine.c: all of a write is published: answers it, after the log if need be. */
 void dcd_entered(struct dcd_engine *e, struct dcd_request *rq);
-
-/* log.c */
-unsigned long dcd_seal_after(struct dcd_engine *e);	/* jiffies, of an open slot */
-void dcd_seal_for_round(struct dcd_engine *e);	/* past a dead log; the destager's */
-void dcd_commit_worker(struct work_struct *work);
-/* A write to the log failed; @segment: which, or DCD_SUPERBLOCK. */
-#define DCD_SUPERBLOCK U64_MAX
-#define DCD_RETRY (5 * HZ)	/* what failed is tried again */
-void dcd_log_failed(struct dcd_engine *e, u64 segment, int error);
-void dcd_log_works(struct dcd_engine *e);
-void dcd_log_damaged(struct dcd_engine *e, u64 segment);	/* what the log has is wrong */
-/*
- * Does it give its superblock? Nobody may have used it lately, and knows that it is dead. 1, 0, or
- * -ENOMEM. Process context, sleeps for some seconds at most.
- */
-int __must_check dcd_log_answers(struct dcd_engine *e);
-/* Of a dead log: does it work? The destager's, no commit under way. If a round failed: @stuck? */
-void dcd_log_ask(struct dcd_engine *e);
-void dcd_log_ask_failed(struct dcd_engine *e, bool stuck);
-int __must_check dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first,
-				   u32 entries, u32 used);
 
 /*
  * linger.c. The end of a closed engine: now, or when its disks have answered what nobody waits

@@ -17,7 +17,7 @@ static struct workqueue_struct *linger_wq;
 static bool is_quiet(struct dcd_engine *e)
 {
 	return dcd_reads_quiet(e) && !dcd_wipes_under_way(e) && !dcd_late_under_way(e) &&
-	       !dcd_asides(e) && dcd_throughs_quiet(e);
+	       !dcd_asides(e) && !READ_ONCE(e->commit.left) && dcd_throughs_quiet(e);
 }
 
 /* Nobody but what a disk has answered last may have begun one of them since they were ended. */

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Level 1: sealed NVRAM slots to segments of the log, in their order, one at a time. */
 #include <linux/mm.h>
 #include <linux/module.h>
 
@@ -147,19 +146,77 @@ static bool may_be_written(struct dcd_engine *e, u64 segment)
 	return yes;
 }
 
+/* The engine may be gone when it is done, if it was left. */
+static void write_commit(struct work_struct *work)
+{
+	struct dcd_engine *e = container_of(work, struct dcd_engine, commit.work);
+	struct dcd_commit *c = &e->commit;
+
+	c->proof = 0;
+	c->error = dcd_segment_write(e, e->commit_buf, c->segment, c->first_entry, c->entries,
+				     c->used);
+	/* What its slot can't give either isn't kept by it. */
+	if (!c->error && c->whole)
+		c->proof = dcd_proof(e, c->segment, e->commit_buf, c->used);
+	spin_lock(&e->lock);
+	c->done = true;
+	c->left = false;
+	wake_up_all(&e->quiet);
+	spin_unlock(&e->lock);
+}
+
+void dcd_commit_init(struct dcd_engine *e)
+{
+	INIT_WORK(&e->commit.work, write_commit);
+	e->commit.done = true;
+}
+
+bool dcd_commit_is_left(const struct dcd_engine *e)
+{
+	return READ_ONCE(e->commit.left);
+}
+
+/* Of one that is left @commit_buf is its own until it has returned. */
+static int write_or_leave(struct dcd_engine *e, struct dcd_slot *s)
+{
+	struct dcd_commit *c = &e->commit;
+	bool left;
+
+	if (dcd_commit_is_left(e))
+		return -ETIME;
+	c->segment = s->segment;
+	c->first_entry = s->first_entry;
+	c->entries = s->entries;
+	c->used = s->used;
+	c->whole = dcd_slot_copy(e, s, e->commit_buf);
+	c->done = false;
+	if (e->keeps) {
+		queue_work(e->aside_wq, &c->work);
+		dcd_aside_wait(e, &c->done, jiffies);
+	} else {
+		write_commit(&c->work);
+	}
+	spin_lock(&e->lock);
+	left = !c->done;
+	c->left = left;
+	spin_unlock(&e->lock);
+	if (left) {
+		dcd_count(e, DCD_N_LOG_WRITES_LATE, 1);
+		trace_dcd_log_late(e, dcd_segment_sector(e, c->segment), 1);
+	}
+	return left ? -ETIME : c->error;
+}
+
 static int commit(struct dcd_engine *e, struct dcd_slot *s)
 {
 	ktime_t began = ktime_get();
-	bool whole = dcd_slot_copy(e, s, e->commit_buf);
 	int r = -EIO, proof = 0;
 
 	WRITE_ONCE(e->log_tried, s->segment + 1);
 	if (!WARN_ON_ONCE(!may_be_written(e, s->segment)))
-		r = dcd_segment_write(e, e->commit_buf, s->segment, s->first_entry, s->entries,
-				      s->used);
-	/* What its slot can't give either isn't kept by it. */
-	if (!r && whole)
-		proof = dcd_proof(e, s->segment, e->commit_buf, s->used);
+		r = write_or_leave(e, s);
+	if (!r)
+		proof = e->commit.proof;
 	if (proof && !may_pin(e, proof))
 		r = -EIO;
 	if (r) {
@@ -167,7 +224,7 @@ static int commit(struct dcd_engine *e, struct dcd_slot *s)
 		return r;
 	}
 	dcd_pace_learn(e, &e->log_speed, s->used >> SECTOR_SHIFT, began);
-	if (whole)	/* else those of what is right are found when they are asked for */
+	if (e->commit.whole)	/* else those of what is right are found when they are asked for */
 		dcd_sums_keep(e, s->segment, e->commit_buf, s->entries);
 	if (proof)
 		dcd_log_damaged(e, s->segment);	/* so it is destaged at once */
@@ -201,7 +258,7 @@ void dcd_log_ask(struct dcd_engine *e)
 	struct dcd_slot *s;
 	int r;
 
-	if (dcd_leaves(e))
+	if (dcd_leaves(e) || dcd_commit_is_left(e))
 		return;
 	r = dcd_super_pass(e, e->tail, applied, true);
 	if (r) {

@@ -153,8 +153,7 @@ static int write_super(struct dcd_engine *e, u64 tail, u64 applied)
 	copy = dcd_super_next(s, tail, applied);
 	dcd_blip_begin(&blip);
 	do {
-		r = dcd_disk_io(&e->log, REQ_OP_WRITE | REQ_SYNC | REQ_PREFLUSH | REQ_FUA,
-				copy * (DCD_BLOCK >> SECTOR_SHIFT), s, DCD_BLOCK);
+		r = dcd_aside_write(e, copy * (DCD_BLOCK >> SECTOR_SHIFT), s, DCD_BLOCK);
 	} while (dcd_blip_again(e, &blip, r));
 	if (r)
 		return r;
@@ -173,6 +172,8 @@ int dcd_super_write(struct dcd_engine *e, u64 tail, u64 applied)
 {
 	int r;
 
+	if (dcd_commit_is_left(e))
+		return -ETIME;
 	mutex_lock(&e->super_lock);
 	r = write_super(e, tail, applied);
 	mutex_unlock(&e->super_lock);

@@ -31,6 +31,24 @@ def test_a_discard_that_fails_can_be_taken_for_a_refusal(part: str, says: str) -
 
 
 @pytest.mark.parametrize(
+    ("kernel", "parts"), [("plain", ()), ("checked", ("late", "closed", "left", "left_whole"))]
+)
+def test_a_log_that_hangs(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_hung_log.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("part", "says"), [
+    ("passed", "a write took"), ("closed", "a write still waits"), ("grown", "a write took"),
+    ("left", "in vain for: the log to be gone past"),
+])  # fmt: skip
+def test_a_log_that_hangs_can_be_waited_for(part: str, says: str) -> None:
+    run = lab("dcd_hung_log.py", part, options=knobs("dcd", "writes_wait"))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
+@pytest.mark.parametrize(
     ("kernel", "parts"), [
         ("plain", ()), pytest.param("checked", ("closed", "cut", "both"), marks=pytest.mark.long),
     ],

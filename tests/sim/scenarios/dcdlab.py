@@ -295,6 +295,10 @@ class Disk:
         """Every read takes so long, writes don't."""
         self._load([f"0 {self.sectors} delay {self._medium} 0 {ms} {self._medium} 0 0"])
 
+    def slow_writes(self, ms: int) -> None:
+        """Every write takes so long, and every flush, reads don't."""
+        self._load([f"0 {self.sectors} delay {self._medium} 0 0 {self._medium} 0 {ms}"])
+
     def heal(self) -> None:
         self._load([self._linear(0, self.sectors)])
 

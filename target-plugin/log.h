@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Level 1: sealed slots of the NVRAM to segments of the log, in their order, one at a time, by the
+ * committer; and what becomes of a log that fails.
+ *
+ * A log that doesn't answer writes holds nobody where NVRAM keeps its content: it is dead then, and
+ * the commit that it was at is left (aside.h). What becomes of that doesn't count any more, as the
+ * slot's content goes past the log like that of others; in its place of the ring it is what any
+ * write that failed may have left there. Without such an NVRAM the log is waited for.
+ *
+ * Process context, where nothing else is said.
+ */
+#ifndef DCD_LOG_H
+#define DCD_LOG_H
+
+#include <linux/types.h>
+#include <linux/workqueue.h>
+
+struct dcd_engine;
+
+#define DCD_SUPERBLOCK U64_MAX	/* instead of a segment */
+#define DCD_RETRY (5 * HZ)	/* what failed is tried again */
+
+/*
+ * The segment that is written from @commit_buf; @error and @proof (proof.h) are right when it is
+ * @done. @left: nobody waits for it. @whole: the slot could be read.
+ */
+struct dcd_commit {
+	struct work_struct work;
+	u64 segment, first_entry;
+	u32 entries, used;
+	int error, proof;
+	bool whole, done, left;
+};
+
+void dcd_commit_init(struct dcd_engine *e);
+void dcd_commit_worker(struct work_struct *work);
+/* Is one that was left under way, so that nothing else may be written to the log? Any context. */
+bool dcd_commit_is_left(const struct dcd_engine *e);
+/* How long a slot stays open; jiffies. Any context. */
+unsigned long dcd_seal_after(struct dcd_engine *e);
+/* Past a dead log; the destager's. */
+void dcd_seal_for_round(struct dcd_engine *e);
+
+/* From @buf, durable; who commits, or opens. */
+int __must_check dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first,
+				   u32 entries, u32 used);
+
+/* A write of this segment failed, or of DCD_SUPERBLOCK: the log is dead. It works again. */
+void dcd_log_failed(struct dcd_engine *e, u64 segment, int error);
+void dcd_log_works(struct dcd_engine *e);
+/* What it has in this segment is wrong. */
+void dcd_log_damaged(struct dcd_engine *e, u64 segment);
+/*
+ * Does it give its superblock? Nobody may have used it lately, and knows that it is dead. 1, 0, or
+ * -ENOMEM. Sleeps for some seconds at most.
+ */
+int __must_check dcd_log_answers(struct dcd_engine *e);
+/*
+ * Of a dead log: does it work? The destager's; no commit is under way, but one that was left. If a
+ * round failed: @stuck?
+ */
+void dcd_log_ask(struct dcd_engine *e);
+void dcd_log_ask_failed(struct dcd_engine *e, bool stuck);
+
+#endif /* DCD_LOG_H */
