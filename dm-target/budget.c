@@ -10,10 +10,13 @@
 #include "lockstep-test.h"
 #include "lockstep-trace.h"
 #include "mirror.h"
+#include "zero.h"
 
 TEST_KNOB(bool, no_budget, "the memory of writes has no bound");
 TEST_KNOB(bool, no_background, "background writes are like all others");
 TEST_KNOB(bool, no_least, "the live part is promised nothing");
+TEST_KNOB(bool, zeroes_flood, "who submits zeroings doesn't sleep while the device is being suspended");
+TEST_KNOB(bool, zeroes_unbound, "zeroings are let in whatever they zero");
 TEST_KNOB(bool, sleeps_on, "whoever waits for memory sleeps until it is there");
 
 /* Answers that end a probe: the first may have waited for what was there before. */
@@ -94,6 +97,12 @@ static bool take(struct budget *b, struct budget_share *share)
 
 	lockdep_assert_held(&b->lock);
 
+	if (share->zeroes && b->zeroes) {
+		if (b->zeroes + share->zeroes > BUDGET_ZEROES && !test_knob(zeroes_unbound))
+			return false;
+	} else if (share->zeroes) {
+		least = true;
+	}
 	if (share->background && b->background) {
 		if (b->background + bytes > background_limit(b) && !test_knob(no_budget))
 			return false;
@@ -108,6 +117,7 @@ static bool take(struct budget *b, struct budget_share *share)
 	b->used += bytes;
 	if (share->background)
 		b->background += bytes;
+	b->zeroes += share->zeroes;
 	share->granted = true;
 	return true;
 }
@@ -140,8 +150,8 @@ static struct mirror *mirror_of(struct budget *b)
 }
 
 /*
- * Background writes wait behind all others, but for one of them, so that they get on, too:
- * what others have given back is not to be taken by new ones for ever.
+ * Background writes and zeroings wait behind all others, but for one of each, so that they get on,
+ * too: what others have given back is not to be taken by new ones for ever.
  */
 static void serve_all(struct budget *b)
 {
@@ -152,10 +162,13 @@ static void serve_all(struct budget *b)
 		return;
 	if (!b->background)
 		ready = serve(b, &b->patient);
-	if (serve(b, &b->urgent))
-		ready = true;
-	if (list_empty(&b->urgent) && serve(b, &b->patient))
-		ready = true;
+	if (!b->zeroes)
+		ready |= serve(b, &b->zeroings);
+	ready |= serve(b, &b->urgent);
+	if (list_empty(&b->urgent)) {
+		ready |= serve(b, &b->patient);
+		ready |= serve(b, &b->zeroings);
+	}
 	if (ready)
 		writes_kick_starved(mirror_of(b));
 }
@@ -184,11 +197,24 @@ static void host_give(size_t bytes)
 		queue_work(host_wq, &host_work);
 }
 
+/* Sectors. */
+static unsigned int zeroes_of(const struct bio *bio)
+{
+	return bio_op(bio) == REQ_OP_DISCARD || bio_op(bio) == REQ_OP_WRITE_ZEROES ?
+	       bio_sectors(bio) : 0;
+}
+
 static bool is_background(const struct bio *bio)
 {
-	return bio_op(bio) != REQ_OP_FLUSH &&
+	return bio_op(bio) != REQ_OP_FLUSH && !zeroes_of(bio) &&
 	       !(bio->bi_opf & (REQ_SYNC | REQ_FUA | REQ_PREFLUSH | REQ_META | REQ_PRIO |
 				REQ_SWAP));
+}
+
+/* While the device is being suspended. Of zeroings there would be thousands by then. */
+static bool may_not_sleep(const struct budget *b, const struct budget_share *share)
+{
+	return b->closed && (!share->zeroes || test_knob(zeroes_flood));
 }
 
 /* True if the share is ours; else the bio waits without us. */
@@ -201,7 +227,7 @@ static bool sleep_for(struct budget *b, struct budget_share *share)
 		spin_lock_irq(&b->lock);
 		granted = share->granted;
 		if (!granted && !test_knob(sleeps_on) &&
-		    (b->closed || fatal_signal_pending(current))) {
+		    (may_not_sleep(b, share) || fatal_signal_pending(current))) {
 			share->task = NULL;
 			left = true;
 		}
@@ -224,16 +250,17 @@ bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
 	*share = (struct budget_share) {
 		.bio = bio,
 		.bytes = cost(sectors),
+		.zeroes = zeroes_of(bio),
 		.background = is_background(bio),
 	};
-	queue = share->background ? &b->patient : &b->urgent;
+	queue = share->zeroes ? &b->zeroings : share->background ? &b->patient : &b->urgent;
 
 	spin_lock_irq(&b->lock);
 	if (likely(list_empty(queue) && take(b, share))) {
 		spin_unlock_irq(&b->lock);
 		return true;
 	}
-	if (!b->closed && !(current->flags & PF_MEMALLOC)) {
+	if (!may_not_sleep(b, share) && !(current->flags & PF_MEMALLOC)) {
 		share->task = current;
 		sleeps = true;
 	}
@@ -241,7 +268,7 @@ bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
 	b->waiting++;
 	spin_unlock_irq(&b->lock);
 
-	count(&m->counters, share->background ? COUNT_BUDGET_BACKGROUND : COUNT_BUDGET_WAITED);
+	count(&m->counters, queue == &b->urgent ? COUNT_BUDGET_WAITED : COUNT_BUDGET_BACKGROUND);
 	if (sleeps && sleep_for(b, share))
 		return true;
 	count(&m->counters, COUNT_BUDGET_LEFT);
@@ -265,6 +292,7 @@ void budget_move(struct write *w, struct bio *bio)
 	w->charged = share->bytes;
 	w->background = share->background;
 	w->stuck = false;
+	w->zeroes = share->zeroes;
 	w->admitted = share->background ? ktime_get_ns() : 0;
 }
 
@@ -335,6 +363,7 @@ void budget_stuck(struct write *w)
 	b->stuck += w->charged;
 	if (w->background)
 		b->background -= w->charged;
+	b->zeroes -= w->zeroes;
 	serve_all(b);
 	spin_unlock_irqrestore(&b->lock, flags);
 }
@@ -347,9 +376,11 @@ void budget_leave(struct write *w)
 
 	spin_lock_irqsave(&b->lock, flags);
 	b->used -= bytes;
-	if (unlikely(w->stuck)) {
+	if (unlikely(w->stuck))
 		b->stuck -= bytes;
-	} else if (w->background) {
+	else
+		b->zeroes -= w->zeroes;
+	if (w->background && !w->stuck) {
 		b->background -= bytes;
 		if (w->kind == WRITE_DATA)
 			follow(b, w);
@@ -385,6 +416,7 @@ void budget_close(struct budget *b)
 	b->closed = true;
 	wake_all(&b->urgent);
 	wake_all(&b->patient);
+	wake_all(&b->zeroings);
 	spin_unlock_irq(&b->lock);
 }
 
@@ -413,6 +445,7 @@ void budget_init(struct budget *b, unsigned int kib)
 	spin_lock_init(&b->lock);
 	INIT_LIST_HEAD(&b->urgent);
 	INIT_LIST_HEAD(&b->patient);
+	INIT_LIST_HEAD(&b->zeroings);
 	bio_list_init(&b->ready);
 	b->limit = limit_of(kib);
 	b->window = max(b->limit / 16, one_largest());

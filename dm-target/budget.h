@@ -24,23 +24,28 @@
  * for it), and though others than background writes wait without end. And so the bound is: the
  * limit, BUDGET_LEAST, and one largest write.
  *
- * How they wait: the caller sleeps in .map, killable. Nobody sleeps who has a fatal signal
- * pending, who reclaims memory (PF_MEMALLOC), and while the device is being suspended: then only
- * the bio waits, in its place in the queue, and a worker (write.c's for starved bios) maps it.
- * It is never failed: a caller's dirty pages would be lost. A bio that waits holds no range and no
- * memory of ours: its place in the queue is in dm's per-bio data. Nothing that others wait for
- * waits here: not reads, the mirror's own I/O, messages, status, nor a suspend, which empties the
- * queue as it ends the writes that are held (standing.h).
+ * Zeroings (zero.h) take no memory but the struct write, and time. They wait in a third queue, so
+ * that no more than BUDGET_ZEROES sectors are zeroed at a time, which is what the legs have under
+ * way at most: a suspend waits for all that was let in. One of them is always let in.
  *
- * Background writes: without REQ_SYNC, FUA, PREFLUSH, META, PRIO and SWAP. That is writeback for
- * which nobody waits, of which there is always more; a synchronous write would wait behind all
- * of it in the queues of the legs. So they have half of the limit at most, and of that only so
- * much at once that it is answered not much later than if there were no queue: the fastest
- * answer, and as long again, but BACKGROUND_SLACK_MIN to _MAX. A write that took longer takes a
- * quarter from what they may have; each other one adds to it while more are waiting. One largest
- * write they may always have. What the fastest answer is, is found out again every
- * BACKGROUND_PROBE: they have no more than one largest write until some that came
- * afterwards have returned.
+ * How they wait: the caller sleeps in .map, killable. Nobody sleeps who has a fatal signal
+ * pending, who reclaims memory (PF_MEMALLOC), and while the device is being suspended, but for
+ * zeroings, of which one after the other would be let in meanwhile: then only the bio waits, in its
+ * place in the queue, and a worker (write.c's for starved bios) maps it. It is never failed: a
+ * caller's dirty pages would be lost. A bio that waits holds no range and no memory of ours: its
+ * place in the queue is in dm's per-bio data. Nothing that others wait for waits here: not reads,
+ * the mirror's own I/O, messages, status, nor a suspend, which empties the queue as it ends the
+ * writes that are held (standing.h).
+ *
+ * Background writes: others than zeroings without REQ_SYNC, FUA, PREFLUSH, META, PRIO and SWAP.
+ * That is writeback for which nobody waits, of which there is always more; a synchronous write
+ * would wait behind all of it in the queues of the legs. So they have half of the limit at most,
+ * and of that only so much at once that it is answered not much later than if there were no queue:
+ * the fastest answer, and as long again, but BACKGROUND_SLACK_MIN to _MAX. A write that took longer
+ * takes a quarter from what they may have; each other one adds to it while more are waiting. One
+ * largest write they may always have. What the fastest answer is, is found out again every
+ * BACKGROUND_PROBE: they have no more than one largest write until some that came afterwards have
+ * returned.
  *
  * Locking: the budget's own spinlock, taken with interrupts off; innermost but for the tasks' and
  * the workqueues' own locks, so that memory can be given back in any context.
@@ -63,6 +68,7 @@ struct write;
 #define BUDGET_MIN		(4ul << 20)
 #define BUDGET_MAX		(256ul << 20)
 #define BUDGET_LEAST		(1024ul * 1024)
+#define BUDGET_ZEROES		(SENDER_ZEROINGS * ZERO_AT_ONCE_SECTORS)
 #define HOST_PERCENT		4
 #define HOST_MIN		(16ul << 20)
 /* Of the option. */
@@ -78,6 +84,7 @@ struct budget_share {
 	struct bio *bio;
 	struct task_struct *task;	/* who sleeps; NULL: a worker is to map it */
 	size_t bytes;
+	unsigned int zeroes;		/* sectors that are to be zeroed */
 	bool background;
 	bool granted;
 };
@@ -88,9 +95,11 @@ struct budget {
 	size_t used;
 	size_t stuck;			/* of it: abandoned writes' */
 	size_t background;		/* of the live part */
+	unsigned int zeroes;		/* sectors of the live part's zeroings */
 	unsigned int waiting;
-	struct list_head urgent;	/* the two queues */
+	struct list_head urgent;	/* the queues */
 	struct list_head patient;
+	struct list_head zeroings;
 	struct bio_list ready;		/* have their share, and nobody who maps them */
 	bool closed;			/* nobody sleeps */
 

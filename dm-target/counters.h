@@ -53,7 +53,7 @@ enum counter {
 	COUNT_PARKED,		/* runs and reads that waited for others on the wire (window.h) */
 	COUNT_WINDOW_HALVED,	/* times that the wire was found to be slower than believed */
 	COUNT_BUDGET_WAITED,	/* writes that waited for the budget (budget.h)... */
-	COUNT_BUDGET_BACKGROUND, /* ...and background writes that did */
+	COUNT_BUDGET_BACKGROUND, /* ...and background writes and zeroings that did */
 	COUNT_BUDGET_LEFT,	/* of both: nobody slept for them, only the bio waited */
 	COUNT_READS_ABANDONED,	/* reads that gave up waiting for a dead leg (bounce.h) */
 	COUNTERS,

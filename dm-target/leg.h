@@ -77,7 +77,7 @@ struct leg {
 	 */
 	bool silent;
 	unsigned int deaths;
-	unsigned int zeroes_most;	/* sectors at once, as far as that is known (zero.c) */
+	unsigned int zeroes_most[2];	/* sectors at once, [1]: that stay allocated (zero.c) */
 	struct task_struct *joiner;	/* this one's join uses it, or asks for it (join.h) */
 	atomic64_t read_errors;
 	atomic64_t write_errors;

@@ -11,6 +11,7 @@
 #include "registry.h"
 #include "zero.h"
 
+TEST_KNOB(bool, zeroes_long, "one request zeroes 32 MiB");
 TEST_KNOB(bool, odd_zeroes, "the mirror takes zeroes up to the smaller limit, whole blocks or not");
 
 /* Larger blocks than the device has had until now: what uses it would be refused. */
@@ -64,13 +65,18 @@ int limits_check(struct mirror *m)
 	return r;
 }
 
+static unsigned int most_at_once(void)
+{
+	return test_knob(zeroes_long) ? ZERO_MAX_SECTORS : ZERO_AT_ONCE_SECTORS;
+}
+
 /*
  * One leg's limit may be no multiple of the other one's blocks, and the block layer splits at it
  * all the same: the piece would be refused by that other leg, which would be given up for it.
  */
 static unsigned int most_zeroes(const struct queue_limits *limits)
 {
-	unsigned int most = min(limits->max_write_zeroes_sectors, ZERO_MAX_SECTORS);
+	unsigned int most = min(limits->max_write_zeroes_sectors, most_at_once());
 
 	if (test_knob(odd_zeroes))
 		return most;
@@ -87,6 +93,7 @@ void limits_hints(struct dm_target *ti, struct queue_limits *limits)
 					    limits->logical_block_size,
 					    ZERO_MAX_SECTORS << SECTOR_SHIFT);
 	/* Both: old kernels take the first as it is, new ones derive it from the second. */
-	limits->max_discard_sectors = ZERO_MAX_SECTORS;
-	limits->max_hw_discard_sectors = ZERO_MAX_SECTORS;
+	limits->max_discard_sectors = max(most_at_once(),
+					  limits->discard_granularity >> SECTOR_SHIFT);
+	limits->max_hw_discard_sectors = limits->max_discard_sectors;
 }

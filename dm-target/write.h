@@ -103,6 +103,7 @@ struct write {
 
 	/* private to budget.c */
 	size_t charged;
+	unsigned int zeroes;		/* sectors, by the budget */
 	u64 admitted;			/* ktime, ns: a background write; else 0 */
 	bool background;
 	bool stuck;

@@ -10,14 +10,9 @@
 
 TEST_KNOB(bool, zero_then_flush, "zeroes of a leg that is written through are flushed afterwards");
 #define ZEROES_FIRST	((1U << 20) >> SECTOR_SHIFT)
-/*
- * The sender's workers have sixteen of these under way: 128 MiB are in time even if the device has
- * to write what it is asked for next, at 13 MB/s, though it had nothing to write until then (what
- * was never allocated, a cache that had room).
- */
-#define ZEROES_MOST	((8U << 20) >> SECTOR_SHIFT)
 
 TEST_KNOB(bool, zeroes_whole, "as much is zeroed at once as the device does in one request, however long");
+TEST_KNOB(bool, kept_small, "zeroes that keep what is allocated are as small as writes");
 TEST_KNOB(bool, zeroes_grow, "what is zeroed at once grows up to a device's limit");
 TEST_KNOB(bool, zero_odd_pieces, "a leg is asked to zero as much as its limit is, whole blocks or not");
 
@@ -37,7 +32,8 @@ static sector_t device_limit(const struct leg *l)
 
 void zero_init(struct leg *l)
 {
-	l->zeroes_most = ZEROES_FIRST;
+	l->zeroes_most[false] = ZEROES_FIRST;
+	l->zeroes_most[true] = IO_MAX_SECTORS;
 }
 
 bool zero_supported(const struct mirror *m)
@@ -56,34 +52,39 @@ bool zero_supported(const struct mirror *m)
 
 /*
  * How much is done at once: what the device zeroes in one request, and in a part of the leg's
- * timeout. If it has to be written, or may have to be since nothing is to be unmapped: as much as a
- * write has at most, since all that one call sends is as old as the first of it.
+ * timeout, where it may unmap, or where it has to @keep what is allocated. If the zeroes have to be
+ * written: as much as a write has at most, since all that one call sends is as old as the first of
+ * it.
  */
 static sector_t most_at_once(const struct leg *l, bool written, bool keep)
 {
 	sector_t most = device_limit(l);
 
-	if (written || keep || !most)
+	if (written || !most || (keep && test_knob(kept_small)))
 		return IO_MAX_SECTORS;
-	return test_knob(zeroes_whole) ? most : min_t(sector_t, most, READ_ONCE(l->zeroes_most));
+	return test_knob(zeroes_whole) ? most :
+					 min_t(sector_t, most, READ_ONCE(l->zeroes_most[keep]));
 }
 
 /*
  * So many sectors have taken so long, and as many pieces as have a worker (sender.h) are under way
  * beside them. What one request zeroes the device, or the target, may have to write: sixteen times
  * 32 MiB would be older than a leg that hangs. So pieces begin small, are twice as long after one
- * that was in time, and half as long after one that wasn't, as window.h has it.
+ * that was in time, and half as long after one that wasn't, as window.h has it. Sixteen of the
+ * largest, 128 MiB, are in time even if the device has to write what it is asked for next, at
+ * 13 MB/s, though it had nothing to write until then (what was never allocated, a cache that had
+ * room).
  */
-static void learn(struct mirror *m, struct leg *l, sector_t nr, u64 ns)
+static void learn(struct mirror *m, struct leg *l, bool keep, sector_t nr, u64 ns)
 {
 	unsigned int ms = READ_ONCE(m->options.timeout[l->id]) ?: REMOTE_TIMEOUT_DEFAULT;
-	unsigned int most = READ_ONCE(l->zeroes_most);
+	unsigned int limit = test_knob(zeroes_grow) ? ZERO_MAX_SECTORS : ZERO_AT_ONCE_SECTORS;
+	unsigned int most = READ_ONCE(l->zeroes_most[keep]);
 
 	if (ns > (u64)ms * NSEC_PER_MSEC / WINDOW_PART)
-		WRITE_ONCE(l->zeroes_most, max(most / 2, IO_MAX_SECTORS));
+		WRITE_ONCE(l->zeroes_most[keep], max(most / 2, IO_MAX_SECTORS));
 	else if (nr == most)
-		WRITE_ONCE(l->zeroes_most,
-			   min(2 * most, test_knob(zeroes_grow) ? ZERO_MAX_SECTORS : ZEROES_MOST));
+		WRITE_ONCE(l->zeroes_most[keep], min(2 * most, limit));
 }
 
 /* Sleeps until the device is done. */
@@ -128,8 +129,8 @@ blk_status_t zero_leg(struct write *w, enum leg_id leg)
 		r = written ? write_zeroes(l, sector, nr) :
 			      blkdev_issue_zeroout(leg_bdev(l), sector, nr, GFP_NOIO,
 						   keep ? BLKDEV_ZERO_NOUNMAP : 0);
-		if (!r && !written && !keep)
-			learn(w->m, l, nr, ktime_get_ns() - began);
+		if (!r && !written)
+			learn(w->m, l, keep, nr, ktime_get_ns() - began);
 	}
 	/* There is no FUA for zeroing, so: what FUA would have done, afterwards. */
 	if (!r && !written && (through || (w->opf & REQ_FUA))) {

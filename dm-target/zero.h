@@ -34,7 +34,11 @@ blk_status_t zero_leg(struct write *w, enum leg_id leg);
 /* Can both legs write zeroes by themselves, so that they keep them? */
 bool zero_supported(const struct mirror *m);
 
-/* The most that one request may zero: bounds how long its range is held. */
+/*
+ * What a leg is asked to zero at once, and so what a request zeroes at most: that bounds how long
+ * its range is held. A discard may be ZERO_MAX_SECTORS, if a leg frees no less than that.
+ */
+#define ZERO_AT_ONCE_SECTORS	(8u << (20 - 9))
 #define ZERO_MAX_SECTORS	(32u << (20 - 9))
 
 #endif

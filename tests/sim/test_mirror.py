@@ -9,6 +9,8 @@ from labrun import KERNELS, knobs, lab
 # Ours on the checked kernel too; stock's shows what is the mirror's fault: plain will do for it.
 BACKSTORES = [("dcd", "plain"), ("dcd", "checked"), ("iblock", "plain")]
 
+ZEROING = ("--mem", "2G", "--sim-timeout", "3000")
+
 both_kernels = pytest.mark.parametrize("kernel", KERNELS)
 
 
@@ -124,16 +126,34 @@ def test_zeroes_that_have_to_be_written_are_not_taken_for_a_leg_that_hangs(words
     assert run.rc == 0, run.text
 
 
+@pytest.mark.parametrize("part", ["zero", "discard", "verify"])
+def test_zeroings_of_many_gib_hold_nobody(part: str) -> None:
+    run = lab("mirror_zeroing.py", part, options=ZEROING)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("knob", "part", "says"), [
+    ("kept_small", "zero", "a suspend took"), ("zeroes_flood", "zero", "a suspend took"),
+    ("zeroes_unbound", "discard", "took"),
+    ("zeroes_unbound kept_small zeroes_long", "verify", "verify stop took"),
+])  # fmt: skip
+def test_zeroings_of_many_gib_can_hold_all(knob: str, part: str, says: str) -> None:
+    run = lab("mirror_zeroing.py", part, options=(*ZEROING, *knobs("dm_lockstep", knob)))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 @pytest.mark.control
 def test_zeroes_that_have_to_be_written_are_taken_for_a_leg_that_hangs() -> None:
-    options = ("--sim-timeout", "400", *knobs("dm_lockstep", "zeroes_whole"))
+    whole = knobs("dm_lockstep", "zeroes_whole zeroes_long zeroes_unbound")
+    options = ("--sim-timeout", "400", *whole)
     run = lab("mirror_slow_zeroes.py", "block", options=options)
     assert run.rc and "in vain for: the discard to end" in run.text, run.text
 
 
 @pytest.mark.control
 def test_zeroes_that_have_to_be_written_later_are_taken_for_a_leg_that_hangs() -> None:
-    options = knobs("dm_lockstep", "zeroes_grow")
+    options = knobs("dm_lockstep", "zeroes_grow zeroes_long zeroes_unbound")
     run = lab("mirror_slow_zeroes.py", "error", "later", options=options)
     assert run.rc and "Input/output error" in run.text, run.text
 

@@ -22,15 +22,15 @@ def test_on_two_disks(scenario: str, kernel: str) -> None:
     assert run.rc == 0, run.text
 
 
-ODD = "zero_odd_pieces zeroes_whole"
+ODD = "zero_odd_pieces zeroes_whole zeroes_long"
 
 
 @pytest.mark.control
 @pytest.mark.parametrize(
     ("part", "knob", "found"),
     [
-        ("zeroes up to what SCSI has, beside blocks of 4096", "odd_zeroes", "AD"),
-        ("blocks of 4096, beside zeroes up to what SCSI has", "odd_zeroes", "DA"),
+        ("zeroes up to what SCSI has, beside blocks of 4096", "odd_zeroes zeroes_long", "AD"),
+        ("blocks of 4096, beside zeroes up to what SCSI has", "odd_zeroes zeroes_long", "DA"),
         ("zeroes up to what SCSI has, and blocks of 4096, on one leg", ODD, "AD"),
         ("the same on the local one", ODD, "DA"),
     ],

@@ -25,7 +25,7 @@ from mirrorlab import FIELDS, META
 MIB = 8
 SECTORS = MIB << 11
 PAGE = 4096
-ZERO_MAX = 32 << 20
+ZERO_AT_ONCE = 8 << 20
 _NULLB = Path("/sys/kernel/config/nullb")
 _RWF_HIPRI = 0x1
 
@@ -176,7 +176,7 @@ def right(a: Limits, b: Limits) -> Limits:
     lbs = max(a.lbs, b.lbs)
     pbs = max(a.pbs, b.pbs, lbs)
     # The remote one would have to keep zeroes as soon as they are acknowledged, and can't say so.
-    zeroes = 0 if b.cache == "write back" else min(a.zeroes, b.zeroes, ZERO_MAX) // lbs * lbs
+    zeroes = 0 if b.cache == "write back" else min(a.zeroes, b.zeroes, ZERO_AT_ONCE) // lbs * lbs
     optima = [opt for opt in (a.io_opt, b.io_opt) if opt]
     return Limits(
         lbs=lbs,
@@ -186,7 +186,7 @@ def right(a: Limits, b: Limits) -> Limits:
         max_hw_kb=min(a.max_hw_kb, b.max_hw_kb),
         boundary=min(a.boundary or b.boundary, b.boundary or a.boundary),
         # A discard is zeroes on both: only if both can. Pieces that no leg can free aren't wanted.
-        discard=ZERO_MAX if zeroes else 0,
+        discard=max(ZERO_AT_ONCE, a.granularity, b.granularity) if zeroes else 0,
         granularity=max(a.granularity, b.granularity, pbs) if zeroes else 0,
         zeroes=zeroes,
         # A flush is always wanted: a leg's cache may be switched on at any time.
