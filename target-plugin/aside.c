@@ -125,7 +125,8 @@ int dcd_aside_read(struct dcd_engine *e, u64 sector, void *buf, size_t bytes,
 /* Where it isn't needed, and who waits holds up others. */
 static bool is_over(struct dcd_engine *e, unsigned long since)
 {
-	unsigned long most = READ_ONCE(e->log_dead) ? DEAD : DCD_ASIDE_WRITES;
+	bool dead = READ_ONCE(e->log_dead) || READ_ONCE(e->closing);
+	unsigned long most = dead ? DEAD : DCD_ASIDE_WRITES;
 
 	return (e->keeps || dcd_leaves(e)) && time_after_eq(jiffies, since + most) &&
 	       !test_knob(writes_wait);

@@ -13,6 +13,7 @@
 TEST_KNOB(bool, stuck_stale, "a write is refused by a round that has failed, though another one is asked for");
 TEST_KNOB(bool, stuck_starves, "a write waits while anybody asks for a round");
 TEST_KNOB(bool, unread_holds, "a close waits for what a log that is left may give yet");
+TEST_KNOB(bool, close_commits, "a close waits until the log has all that NVRAM has, however slow it is");
 TEST_KNOB(bool, one_turn, "writes wait in one queue, however long they are");
 
 /*
@@ -485,6 +486,17 @@ static bool all_left(struct dcd_engine *e, u64 below)
 	return yes;
 }
 
+/* A request's wait; or that of a close, if what NVRAM has is as good there. */
+static bool waited_enough(struct dcd_engine *e, const struct dcd_request *rq)
+{
+	unsigned long ending = READ_ONCE(e->ending);
+
+	if (rq)
+		return dcd_end_wait_over(e, rq);
+	return ending && e->keeps && time_after(jiffies, ending + DCD_CLOSE_WAITS) &&
+	       !test_knob(close_commits);
+}
+
 int dcd_commit_for(struct dcd_engine *e, const struct dcd_request *rq)
 {
 	bool left, over;
@@ -501,7 +513,7 @@ int dcd_commit_for(struct dcd_engine *e, const struct dcd_request *rq)
 	mod_delayed_work(e->commit_wq, &e->commit_work, 0);
 	do {
 		wait_event_timeout(e->room, (left = all_left(e, below)) ||
-				   (over = rq && dcd_end_wait_over(e, rq)), DCD_LOOK);
+				   (over = waited_enough(e, rq)), DCD_LOOK);
 	} while (!left && !over);
 	spin_lock(&e->lock);
 	r = committed(e, below) ? 0 : left ? -EIO : -EAGAIN;

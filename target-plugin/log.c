@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/vmalloc.h>
 
 #include "dcd-trace.h"
 #include "engine.h"
@@ -17,8 +18,8 @@ TEST_KNOB(bool, asked_late, "a dead log that took long to refuse is asked late, 
 TEST_KNOB(bool, dead_seals, "past a dead log the clock seals slots, too");
 TEST_KNOB(bool, never_pin, "a segment that can't be read back from the log is a dead log");
 
-int dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first, u32 entries,
-		      u32 used)
+static int write_segment(struct dcd_engine *e, void *buf, u64 sequence, u64 first, u32 entries,
+			 u32 used)
 {
 	struct dcd_segment *h = buf;
 	u64 sector = dcd_segment_sector(e, sequence);
@@ -146,29 +147,33 @@ static bool may_be_written(struct dcd_engine *e, u64 segment)
 	return yes;
 }
 
-/* The engine may be gone when it is done, if it was left. */
 static void write_commit(struct work_struct *work)
 {
 	struct dcd_engine *e = container_of(work, struct dcd_engine, commit.work);
 	struct dcd_commit *c = &e->commit;
+	bool left;
 
 	c->proof = 0;
-	c->error = dcd_segment_write(e, e->commit_buf, c->segment, c->first_entry, c->entries,
-				     c->used);
-	/* What its slot can't give either isn't kept by it. */
-	if (!c->error && c->whole)
-		c->proof = dcd_proof(e, c->segment, e->commit_buf, c->used);
+	c->error = write_segment(e, c->buf, c->segment, c->first_entry, c->entries, c->used);
+	if (!c->error && c->prove)
+		c->proof = dcd_proof(e, c->segment, c->buf, c->used);
 	spin_lock(&e->lock);
 	c->done = true;
-	c->left = false;
+	left = c->left;
 	wake_up_all(&e->quiet);
 	spin_unlock(&e->lock);
+	if (!left)
+		return;
+	vfree(c->buf);
+	spin_lock(&e->lock);
+	c->left = false;
+	wake_up_all(&e->quiet);
+	spin_unlock(&e->lock);	/* the engine may be gone from here on */
 }
 
 void dcd_commit_init(struct dcd_engine *e)
 {
 	INIT_WORK(&e->commit.work, write_commit);
-	e->commit.done = true;
 }
 
 bool dcd_commit_is_left(const struct dcd_engine *e)
@@ -176,45 +181,67 @@ bool dcd_commit_is_left(const struct dcd_engine *e)
 	return READ_ONCE(e->commit.left);
 }
 
-/* Of one that is left @commit_buf is its own until it has returned. */
-static int write_or_leave(struct dcd_engine *e, struct dcd_slot *s)
+/* False: it has returned. */
+static bool leave_commit(struct dcd_engine *e)
 {
 	struct dcd_commit *c = &e->commit;
+	void *buf = READ_ONCE(c->done) ? NULL : vmalloc(e->segment_bytes);
 	bool left;
 
-	if (dcd_commit_is_left(e))
-		return -ETIME;
-	c->segment = s->segment;
-	c->first_entry = s->first_entry;
-	c->entries = s->entries;
-	c->used = s->used;
-	c->whole = dcd_slot_copy(e, s, e->commit_buf);
-	c->done = false;
-	if (e->keeps) {
-		queue_work(e->aside_wq, &c->work);
-		dcd_aside_wait(e, &c->done, jiffies);
-	} else {
-		write_commit(&c->work);
+	if (!buf) {
+		wait_event(e->quiet, READ_ONCE(c->done));
+		return false;
 	}
+	memcpy(buf, c->buf, c->used);
 	spin_lock(&e->lock);
 	left = !c->done;
 	c->left = left;
 	spin_unlock(&e->lock);
-	if (left) {
-		dcd_count(e, DCD_N_LOG_WRITES_LATE, 1);
-		trace_dcd_log_late(e, dcd_segment_sector(e, c->segment), 1);
+	if (!left) {
+		vfree(buf);
+		return false;
 	}
-	return left ? -ETIME : c->error;
+	e->commit_buf = buf;
+	dcd_count(e, DCD_N_LOG_WRITES_LATE, 1);
+	trace_dcd_log_late(e, dcd_segment_sector(e, c->segment), 1);
+	return true;
+}
+
+int dcd_segment_write(struct dcd_engine *e, u64 sequence, u64 first, u32 entries, u32 used,
+		      bool prove)
+{
+	struct dcd_commit *c = &e->commit;
+
+	if (dcd_commit_is_left(e))
+		return -ETIME;
+	c->buf = e->commit_buf;
+	c->segment = sequence;
+	c->first_entry = first;
+	c->entries = entries;
+	c->used = used;
+	c->prove = prove;
+	c->done = false;
+	if (!e->keeps) {
+		write_commit(&c->work);
+		return c->error;
+	}
+	queue_work(e->aside_wq, &c->work);
+	dcd_aside_wait(e, &c->done, jiffies);
+	return leave_commit(e) ? -ETIME : c->error;
 }
 
 static int commit(struct dcd_engine *e, struct dcd_slot *s)
 {
 	ktime_t began = ktime_get();
 	int r = -EIO, proof = 0;
+	bool whole = false;
 
 	WRITE_ONCE(e->log_tried, s->segment + 1);
-	if (!WARN_ON_ONCE(!may_be_written(e, s->segment)))
-		r = write_or_leave(e, s);
+	if (!WARN_ON_ONCE(!may_be_written(e, s->segment)) && !dcd_commit_is_left(e)) {
+		/* What its slot can't give either isn't kept by it. */
+		whole = dcd_slot_copy(e, s, e->commit_buf);
+		r = dcd_segment_write(e, s->segment, s->first_entry, s->entries, s->used, whole);
+	}
 	if (!r)
 		proof = e->commit.proof;
 	if (proof && !may_pin(e, proof))
@@ -224,7 +251,7 @@ static int commit(struct dcd_engine *e, struct dcd_slot *s)
 		return r;
 	}
 	dcd_pace_learn(e, &e->log_speed, s->used >> SECTOR_SHIFT, began);
-	if (e->commit.whole)	/* else those of what is right are found when they are asked for */
+	if (whole)	/* else those of what is right are found when they are asked for */
 		dcd_sums_keep(e, s->segment, e->commit_buf, s->entries);
 	if (proof)
 		dcd_log_damaged(e, s->segment);	/* so it is destaged at once */
@@ -337,11 +364,11 @@ void dcd_commit_worker(struct work_struct *work)
 	bool due;
 
 	do {
-		while ((s = dcd_slot_next_sealed(e, false)))
+		while ((s = dcd_slot_next_sealed(e, false)) && !READ_ONCE(e->closing))
 			if (commit(e, s))
 				break;
 		due = seal_in_time(e);
-	} while (dcd_slot_next_sealed(e, false));
+	} while (dcd_slot_next_sealed(e, false) && !READ_ONCE(e->closing));
 	if (!READ_ONCE(e->log_dead) || due || dcd_slot_next_sealed(e, true))
 		dcd_destage_kick(e);
 }

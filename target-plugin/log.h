@@ -22,15 +22,17 @@ struct dcd_engine;
 #define DCD_RETRY (5 * HZ)	/* what failed is tried again */
 
 /*
- * The segment that is written from @commit_buf; @error and @proof (proof.h) are right when it is
- * @done. @left: nobody waits for it. @whole: the slot could be read.
+ * The segment that is written from @buf, which is the engine's @commit_buf until it is @left:
+ * nobody waits for it then. @error, and @proof if it was to be proved (proof.h), are right when it
+ * is @done.
  */
 struct dcd_commit {
 	struct work_struct work;
+	void *buf;
 	u64 segment, first_entry;
 	u32 entries, used;
 	int error, proof;
-	bool whole, done, left;
+	bool prove, done, left;
 };
 
 void dcd_commit_init(struct dcd_engine *e);
@@ -42,9 +44,12 @@ unsigned long dcd_seal_after(struct dcd_engine *e);
 /* Past a dead log; the destager's. */
 void dcd_seal_for_round(struct dcd_engine *e);
 
-/* From @buf, durable; who commits, or opens. */
-int __must_check dcd_segment_write(struct dcd_engine *e, void *buf, u64 sequence, u64 first,
-				   u32 entries, u32 used);
+/*
+ * What is in @commit_buf, durable; who commits, or opens. -ETIME: it was left, and @commit_buf is
+ * another one with the same; or an error.
+ */
+int __must_check dcd_segment_write(struct dcd_engine *e, u64 sequence, u64 first, u32 entries,
+				   u32 used, bool prove);
 
 /* A write of this segment failed, or of DCD_SUPERBLOCK: the log is dead. It works again. */
 void dcd_log_failed(struct dcd_engine *e, u64 segment, int error);

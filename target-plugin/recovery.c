@@ -172,8 +172,8 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 			continue;
 		pr_warn("dcd: %s: segment %llu of the log %pg is damaged, NVRAM has what is damaged, or some of it: it is written again\n",
 			e->name, sequence, e->log.bdev);
-		r = dcd_segment_write(e, e->commit_buf, sequence, le64_to_cpu(h->first_entry),
-				      le32_to_cpu(h->entries), le32_to_cpu(h->used_bytes));
+		r = dcd_segment_write(e, sequence, le64_to_cpu(h->first_entry),
+				      le32_to_cpu(h->entries), le32_to_cpu(h->used_bytes), false);
 		dcd_opening_written(e, &c->log, sequence);
 		if (!r)
 			return keep_slot(e, c, e->slots + i, sequence);
@@ -291,7 +291,7 @@ static void slot_to_log(struct dcd_engine *e, struct dcd_slot *s, u64 sequence)
 	if (e->log_dead)
 		return;
 	e->log_tried = sequence + 1;
-	r = dcd_segment_write(e, e->commit_buf, sequence, s->first_entry, s->entries, s->used);
+	r = dcd_segment_write(e, sequence, s->first_entry, s->entries, s->used, false);
 	if (!r && is_there(e, sequence, s->used))
 		return;
 	/* What a bad one can't give is in @commit_buf only. */

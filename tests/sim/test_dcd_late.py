@@ -31,7 +31,7 @@ def test_a_discard_that_fails_can_be_taken_for_a_refusal(part: str, says: str) -
 
 
 @pytest.mark.parametrize(
-    ("kernel", "parts"), [("plain", ()), ("checked", ("late", "closed", "left", "left_whole"))]
+    ("kernel", "parts"), [("plain", ()), ("checked", ("opened", "late", "closed", "left", "left_whole"))]
 )
 def test_a_log_that_hangs(kernel: str, parts: tuple[str, ...]) -> None:
     run = lab("dcd_hung_log.py", *parts, kernel=kernel)
@@ -41,10 +41,11 @@ def test_a_log_that_hangs(kernel: str, parts: tuple[str, ...]) -> None:
 @pytest.mark.control
 @pytest.mark.parametrize(("part", "says"), [
     ("passed", "a write took"), ("closed", "a write still waits"), ("grown", "a write took"),
-    ("left", "in vain for: the log to be gone past"),
+    ("left", "in vain for: the log to be gone past"), ("slow", "the close took"),
 ])  # fmt: skip
 def test_a_log_that_hangs_can_be_waited_for(part: str, says: str) -> None:
-    run = lab("dcd_hung_log.py", part, options=knobs("dcd", "writes_wait"))
+    knob = "close_commits" if part == "slow" else "writes_wait"
+    run = lab("dcd_hung_log.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text
 
 

@@ -32,6 +32,7 @@ LATE = "late,too_late,local_late,local_too_late,local_dies_late"
 PLAIN = f"but={OF_AXES},{IN_PART},{ANEW},{LATE}"
 DCD_LATE = (
     "log_refuses_late,log_fails_late,log_place_late,data_fails_late,data_place_late,wipes_fail"
+    ",log_mute"
 )
 PATIENCE = ("--timeout", "1100")
 

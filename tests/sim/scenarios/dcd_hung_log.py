@@ -5,8 +5,10 @@ past it, and what the log was at may get there at any time later.
 
   passed  it hangs for a minute beside writers; then it is used again
   cut     the power is cut while it hangs
+  opened  it hangs when the LUN is enabled after a cut
   late    one write of it hangs, and comes when all else is on the data disk
   closed  the LUN is disabled meanwhile: the disks stay in use until the log has answered
+  slow    it answers each write after a second: the LUN is disabled
   left    it is left meanwhile, for good
   left_whole  likewise, and it doesn't give anything either
   grown   the superblock alone hangs
@@ -23,11 +25,11 @@ import time
 from collections.abc import Iterator
 
 from dcdlab import RING_START, SEGMENT, Box, Model, filled
-from locklab import base, blk
+from locklab import base, blk, lio
 from probelab import Probe, timed
 
 SLOTS = 16
-MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+SLOW_MS, MINUTE_MS, HOUR_MS = 1000, 60_000, 3_600_000
 MOST = 10.0  # seconds: a mirror gives a leg up then
 WRITERS = 4
 AREA = 1024  # sectors of each writer
@@ -129,6 +131,25 @@ def cut() -> None:
         box.away()
 
 
+def opened() -> None:
+    base.step("it hangs when the LUN is enabled after a cut")
+    box, model = box_of()
+    with box.disk_until_cut() as disk:
+        filled(disk, model, 0, AREA, "old")
+    box.log.slow_writes(HOUR_MS)
+    store = list[lio.Backstore]()
+    timed("to enable it", lambda: store.append(box.open()), MOST)
+    with lio.look(store[0]) as node, blk.Disk(node) as disk:
+        timed("writes", lambda: filled(disk, model, AREA, 4 * AREA, "new"), MOST)
+        model.check(disk, "opened")
+        well_again(box)
+        filled(disk, model, 0, AREA, "newer")
+    box.close()
+    with box.disk() as disk:
+        model.check(disk, "opened again")
+    box.away()
+
+
 def late() -> None:
     base.step("a write of the log that comes when all else has been destaged")
     box, model = box_of()
@@ -173,6 +194,23 @@ def closed() -> None:
     base.step("a close doesn't wait for a log that hangs")
     for after in (1, 12):
         closes(after)
+
+
+def slow() -> None:
+    base.step("a close doesn't wait for all that a slow log hasn't got yet")
+    box, model = box_of()
+    took = list[float]()
+    with box.disk_closed_by(lambda close: took.append(blk.timed(close))) as disk:
+        with hangs(box, disk, model, SLOW_MS) as writers:
+            time.sleep(8)
+        writers.end(2 * MOST)
+    print(f"  the close took {took[0]:.1f} s", flush=True)
+    base.expect(took[0] < MOST, f"the close took {took[0]:.1f} s")
+    box.log.heal()
+    base.until(box.log.unused, "the log to have answered", 30)
+    with box.disk() as disk:
+        model.check(disk, "opened again")
+    box.away()
 
 
 def left() -> None:
@@ -267,7 +305,7 @@ def forgets() -> None:
 
 PARTS = {
     part.__name__: part
-    for part in (passed, cut, late, closed, left, left_whole, grown, forgets)
+    for part in (passed, cut, opened, late, closed, slow, left, left_whole, grown, forgets)
 }
 
 for name in base.words(1, list(PARTS)) or PARTS:

@@ -21,6 +21,8 @@ from statelab import Beside, History, Versions, sector
 LONG_S = 4.0
 # What a disk takes to say no that is late: longer than a command waits.
 LATE_MS = 3000
+# What a log that is gone past takes to answer a write.
+MUTE_MS = 20_000
 SETTINGS = "busy_after_ms=1500,destage_idle_ms=300,scrub_kib=0"
 # With ring=full nothing is destaged that needn't be, and what is is read from the log.
 HELD = "read_cache_bytes=0,destage_idle_ms=3600000,destage_low=85,destage_high=95"
@@ -45,7 +47,7 @@ ERRORS = (errno.EIO, errno.ENODATA)
 UNREAD = ("log_fails", "log_unreadable", "log_bad_place", "log_late")
 # What no write is refused for.
 BORNE = ("rot", "nvram", "super_bad", "log_blinks", "log_refuses")
-BORNE_BY_NVRAM = ("log_unwritable", "half_unread", "log_bad_place")
+BORNE_BY_NVRAM = ("log_unwritable", "half_unread", "log_bad_place", "log_mute")
 # Unless the ring is full: its tail is held by a log that can't be read at all.
 BORNE_WITH_ROOM = ("log_away",)
 OWN = {"nvram": "lab", "ring": "idle"}
@@ -267,6 +269,8 @@ class World:
         if self.faults.pop(name, None):
             self.disks[name].discards("good")
             self.disks[name].heal()
+        if not self.node:
+            base.until(self.disks[name].unused, "a closed disk to have answered")
 
     # The site.
 
@@ -277,6 +281,8 @@ class World:
         for name in list(self.hung):
             dm.resume(name)
         self.hung.clear()
+        for name in self.faults:
+            self.disks[name].heal()  # what it holds is lost
         self._shut()
         self.writes_end("writes of a site without power")
         self.history.frozen = False

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import harmlab
 import histories
-from dcdworld import BAD_PLACE, HALF, LATE_MS, LONG_S, OWN, REFUSES, World
+from dcdworld import BAD_PLACE, HALF, LATE_MS, LONG_S, MUTE_MS, OWN, REFUSES, World
 from histories import Refused
 from locklab import base
 
@@ -100,6 +101,14 @@ def log_fails_late(w: World) -> None:
 def log_place_late(w: World) -> None:
     """Two blocks of the ring do so."""
     w.fault("log", "log_late", lambda: w.box.log.fail_late(LATE_MS, *REFUSES))
+
+
+def log_mute(w: World) -> None:
+    """Writes of the log don't return for so long that it is gone past, where that can be."""
+    if w.box.nvram != "lab":
+        raise Refused
+    w.fault("log", "log_mute", lambda: w.box.log.slow_writes(MUTE_MS))
+    time.sleep(MUTE_MS / 3000)
 
 
 def log_hangs(w: World) -> None:
@@ -253,7 +262,7 @@ OF_LOG = [
     log_fails, log_unreadable, log_unwritable, log_hangs, log_back, rot, poison, lose, slot_fails,
     header_bad, newest_damaged, older_damaged, wound, forgets, recover, retire, older, grow,
     log_blinks, log_away, half_unread, log_bad_place, log_refuses, super_bad, other_super_bad,
-    log_left, log_refuses_late, log_fails_late, log_place_late,
+    log_left, log_refuses_late, log_fails_late, log_place_late, log_mute,
 ]  # fmt: skip
 EVENTS = [lap, flush, zero, discard, data_fails, data_bad, data_hangs, data_back, cut, again,
           data_fails_late, data_place_late, wipes_fail, *map(of_log, OF_LOG)]  # fmt: skip
