@@ -16,6 +16,8 @@ TEST_KNOB(bool, no_budget, "the memory of writes has no bound");
 TEST_KNOB(bool, no_background, "background writes are like all others");
 TEST_KNOB(bool, no_least, "the live part is promised nothing");
 TEST_KNOB(bool, zeroes_flood, "who submits zeroings doesn't sleep while the device is being suspended");
+TEST_KNOB(bool, zeroes_small, "of zeroings their sectors count, and not how many they are");
+TEST_KNOB(bool, worker_sleeps, "dm's worker sleeps for memory, or until a zeroing is let in");
 TEST_KNOB(bool, zeroes_unbound, "zeroings are let in whatever they zero");
 TEST_KNOB(bool, sleeps_on, "whoever waits for memory sleeps until it is there");
 
@@ -197,11 +199,12 @@ static void host_give(size_t bytes)
 		queue_work(host_wq, &host_work);
 }
 
-/* Sectors. */
 static unsigned int zeroes_of(const struct bio *bio)
 {
+	unsigned int least = test_knob(zeroes_small) ? 1 : ZEROES_LEAST;
+
 	return bio_op(bio) == REQ_OP_DISCARD || bio_op(bio) == REQ_OP_WRITE_ZEROES ?
-	       bio_sectors(bio) : 0;
+	       max(bio_sectors(bio), least) : 0;
 }
 
 static bool is_background(const struct bio *bio)
@@ -244,6 +247,7 @@ bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
 {
 	struct budget_share *share = &mirror_io(bio)->share;
 	struct budget *b = &m->writes.budget;
+	unsigned int awake = PF_MEMALLOC | (test_knob(worker_sleeps) ? 0 : PF_WQ_WORKER);
 	struct list_head *queue;
 	bool sleeps = false;
 
@@ -260,7 +264,7 @@ bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
 		spin_unlock_irq(&b->lock);
 		return true;
 	}
-	if (!may_not_sleep(b, share) && !(current->flags & PF_MEMALLOC)) {
+	if (!may_not_sleep(b, share) && !(current->flags & awake)) {
 		share->task = current;
 		sleeps = true;
 	}

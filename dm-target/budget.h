@@ -26,16 +26,18 @@
  *
  * Zeroings (zero.h) take no memory but the struct write, and time. They wait in a third queue, so
  * that no more than BUDGET_ZEROES sectors are zeroed at a time, which is what the legs have under
- * way at most: a suspend waits for all that was let in. One of them is always let in.
+ * way at most: a suspend waits for all that was let in. A small one counts as ZEROES_LEAST, as it
+ * is a request, too. One of them is always let in.
  *
- * How they wait: the caller sleeps in .map, killable. Nobody sleeps who has a fatal signal
- * pending, who reclaims memory (PF_MEMALLOC), and while the device is being suspended, but for
- * zeroings, of which one after the other would be let in meanwhile: then only the bio waits, in its
- * place in the queue, and a worker (write.c's for starved bios) maps it. It is never failed: a
- * caller's dirty pages would be lost. A bio that waits holds no range and no memory of ours: its
- * place in the queue is in dm's per-bio data. Nothing that others wait for waits here: not reads,
- * the mirror's own I/O, messages, status, nor a suspend, which empties the queue as it ends the
- * writes that are held (standing.h).
+ * How they wait: the caller sleeps in .map, killable. Nobody sleeps who has a fatal signal pending,
+ * who reclaims memory (PF_MEMALLOC), who is a worker (dm's own maps what came while the device was
+ * suspended, reads, too), and while the device is being suspended, but for zeroings, of which one
+ * after the other would be let in meanwhile: then only the bio waits, in its place in the queue,
+ * and a worker (write.c's for starved bios) maps it. It is never failed: a caller's dirty pages
+ * would be lost. A bio that waits holds no range and no memory of ours: its place in the queue is
+ * in dm's per-bio data. Nothing that others wait for waits here: not reads, the mirror's own I/O,
+ * messages, status, nor a suspend, which empties the queue as it ends the writes that are held
+ * (standing.h): but for zeroings that came while the device was suspended, if it is soon again.
  *
  * Background writes: others than zeroings without REQ_SYNC, FUA, PREFLUSH, META, PRIO and SWAP.
  * That is writeback for which nobody waits, of which there is always more; a synchronous write
@@ -69,6 +71,7 @@ struct write;
 #define BUDGET_MAX		(256ul << 20)
 #define BUDGET_LEAST		(1024ul * 1024)
 #define BUDGET_ZEROES		(SENDER_ZEROINGS * ZERO_AT_ONCE_SECTORS)
+#define ZEROES_LEAST		(ZERO_AT_ONCE_SECTORS / 4)
 #define HOST_PERCENT		4
 #define HOST_MIN		(16ul << 20)
 /* Of the option. */
@@ -84,7 +87,7 @@ struct budget_share {
 	struct bio *bio;
 	struct task_struct *task;	/* who sleeps; NULL: a worker is to map it */
 	size_t bytes;
-	unsigned int zeroes;		/* sectors that are to be zeroed */
+	unsigned int zeroes;		/* it is a zeroing: sectors, ZEROES_LEAST at least */
 	bool background;
 	bool granted;
 };

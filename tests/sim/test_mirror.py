@@ -126,7 +126,7 @@ def test_zeroes_that_have_to_be_written_are_not_taken_for_a_leg_that_hangs(words
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("part", ["zero", "discard", "verify"])
+@pytest.mark.parametrize("part", ["zero", "discard", "small", "verify", "held", "written"])
 def test_zeroings_of_many_gib_hold_nobody(part: str) -> None:
     run = lab("mirror_zeroing.py", part, options=ZEROING)
     assert run.rc == 0, run.text
@@ -135,7 +135,8 @@ def test_zeroings_of_many_gib_hold_nobody(part: str) -> None:
 @pytest.mark.control
 @pytest.mark.parametrize(("knob", "part", "says"), [
     ("kept_small", "zero", "a suspend took"), ("zeroes_flood", "zero", "a suspend took"),
-    ("zeroes_unbound", "discard", "took"),
+    ("zeroes_unbound", "discard", "took"), ("zeroes_small", "small", "a suspend took"),
+    ("worker_sleeps", "held", "a read took"), ("worker_sleeps", "written", "a read took"),
     ("zeroes_unbound kept_small zeroes_long", "verify", "verify stop took"),
 ])  # fmt: skip
 def test_zeroings_of_many_gib_can_hold_all(knob: str, part: str, says: str) -> None:

@@ -4,24 +4,32 @@ messages are as soon as beside anything else.
 
   zero     what is allocated stays so, as for `blkdiscard --zeroout`
   discard  as for blkdiscard
+  small    of pieces of 4 KiB, as a file system's that discards what it has freed
   verify   beside the first one a verify is stopped, and begun anew
+  held     what comes while the device is suspended isn't held by zeroes that do
+  written  likewise a read by a file's writeback
 
 Arguments: the part.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 import statelab
 from locklab import base, blk, dm, iscsi, lio, mirror, wire
+from statelab import Beside
 
 GIB = 32
 SECTORS = GIB << 21
 MOST_S = 5.0
 OTHER = 8  # sectors at the end, for a write
+PIECE = 8  # sectors
+FILE_MIB = 40
 SITES = {"near": 3, "far": 7}
 
 
@@ -42,10 +50,10 @@ def in_time(what: str, call: Callable[[], object]) -> None:
     base.expect(took < MOST_S, f"{what} took {took:.1f} s")
 
 
-class Zeroed:
-    """A mirror of two such disks, of which all is being zeroed."""
+class World:
+    """A mirror of two such disks."""
 
-    def __init__(self, gib: int, *, discard: bool = False) -> None:
+    def __init__(self) -> None:
         link = wire.Wire("none")
         near, far = (
             dm.create(name, f"0 {SECTORS} media {name} ram null 4 site {site} write_cache off")
@@ -62,7 +70,19 @@ class Zeroed:
         self.last = sectors - OTHER
         link.profile("wan")
         self.link = link
+
+    def zero(self, gib: int = GIB, *, discard: bool = False) -> None:
         self.zeroing = Zeroing(self.mirror.node, min(gib << 21, self.last), discard=discard)
+
+    def zero_pieces(self, count: int) -> None:
+        """Of PIECE sectors, with as much between them."""
+        lines = (f"{n * PIECE} {PIECE} linear {self.mirror.node} {2 * n * PIECE}"
+                 for n in range(count))  # fmt: skip
+        self.zeroing = Zeroing(dm.create("pieces", "\n".join(lines)), count * PIECE, discard=True)
+
+    def read(self) -> None:
+        with blk.Disk(self.top, write=False) as disk:
+            disk.read(self.last - 2 * OTHER, OTHER)
 
     def write(self) -> None:
         with blk.Disk(self.top) as disk:
@@ -79,29 +99,43 @@ class Zeroed:
         self.zeroing.join()
 
 
-def beside(gib: int, *, discard: bool) -> None:
-    it = Zeroed(gib, discard=discard)
-    for _ in range(3):
+def beside(it: World) -> None:
+    """What comes while it is suspended is dm's, which gives all of it to the mirror afterwards: as
+    with dm-linear, another suspend would wait for it."""
+    for _ in range(2):
         time.sleep(1)
         in_time("a write", it.write)
-        in_time("a suspend", it.suspend)
+    in_time("a suspend", it.suspend)
+    in_time("a write", it.write)
     base.expect(it.zeroing.is_alive(), "all has been zeroed before")
     it.end()
 
 
 def zero() -> None:
     base.step("zeroes that keep what is allocated")
-    beside(GIB, discard=False)
+    it = World()
+    it.zero()
+    beside(it)
 
 
 def discard() -> None:
     base.step("a discard")
-    beside(GIB, discard=True)
+    it = World()
+    it.zero(discard=True)
+    beside(it)
+
+
+def small() -> None:
+    base.step("a discard of small pieces")
+    it = World()
+    it.zero_pieces(4096)
+    beside(it)
 
 
 def verify() -> None:
     base.step("a verify is stopped, and begun anew")
-    it = Zeroed(GIB)
+    it = World()
+    it.zero()
     for _ in range(3):
         in_time("verify start", it.message("verify start"))
         time.sleep(1)
@@ -109,7 +143,41 @@ def verify() -> None:
     it.end()
 
 
-PARTS = {part.__name__: part for part in (zero, discard, verify)}
+def while_suspended(work: Callable[[], object], *others: Callable[[], None]) -> None:
+    dm.suspend("mirror")
+    work()
+    time.sleep(2)
+    ends = [Beside(partial(in_time, f"a {other.__name__}", other)) for other in others]
+    time.sleep(0.1)
+    dm.resume("mirror")
+    for one in ends:
+        one.result()
+
+
+def held() -> None:
+    base.step("zeroes come while the device is suspended, and then others")
+    it = World()
+    while_suspended(it.zero, it.read, it.write)
+    it.end()
+
+
+def written() -> None:
+    base.step("a file is written back while the device is suspended")
+    it = World()
+
+    def write() -> None:
+        with open(it.top, "r+b", buffering=0) as file:
+            for n in range(FILE_MIB):
+                file.seek(n << 20)
+                file.write(bytes([n + 1]) * (1 << 20))
+            os.fsync(file.fileno())
+
+    files = list[Beside]()
+    while_suspended(lambda: files.append(Beside(write)), it.read)
+    files[0].result()
+
+
+PARTS = {part.__name__: part for part in (zero, discard, small, verify, held, written)}
 
 (name,) = base.words(1, list(PARTS))
 PARTS[name]()
