@@ -12,6 +12,7 @@
 #define LOOK (HZ / 4)
 
 TEST_KNOB(bool, aside_waits, "who asks the log for something waits for it however long it takes");
+TEST_KNOB(bool, late_marks, "that a log was left is told it late, whatever becomes of that");
 TEST_KNOB(bool, writes_wait, "who writes to the log waits for it however long it takes");
 
 /* @done and @left are under the engine's lock. Whoever is the second of the two frees it. */
@@ -122,14 +123,20 @@ int dcd_aside_read(struct dcd_engine *e, u64 sector, void *buf, size_t bytes,
 	return r;
 }
 
-/* Where it isn't needed, and who waits holds up others. */
+/*
+ * Where it isn't needed: where NVRAM keeps what is acknowledged, and says what becomes of the log
+ * itself; or to find out whether the log takes a write, before it is left. But where only the log
+ * can say that it was left, that write is waited for: should it be left, and the leaving be taken
+ * back, it would say so later.
+ */
 static bool is_over(struct dcd_engine *e, unsigned long since)
 {
 	bool dead = READ_ONCE(e->log_dead) || READ_ONCE(e->closing);
 	unsigned long most = dead ? DEAD : DCD_ASIDE_WRITES;
 
-	return (e->keeps || dcd_leaves(e)) && time_after_eq(jiffies, since + most) &&
-	       !test_knob(writes_wait);
+	bool may = e->keeps || (test_knob(late_marks) ? dcd_leaves(e) : dcd_leave_asked(e));
+
+	return may && time_after_eq(jiffies, since + most) && !test_knob(writes_wait);
 }
 
 void dcd_aside_wait(struct dcd_engine *e, const bool *done, unsigned long since)

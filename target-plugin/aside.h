@@ -8,9 +8,9 @@
  * There may be DCD_ASIDE_MOST of those: while there are as many nothing more is asked of the log.
  *
  * A write is left when it hasn't returned for DCD_ASIDE_WRITES, but only where it isn't needed: an
- * NVRAM keeps its content, or the log is to be left. It may get to the disk at any time later, so
- * until it has returned nothing else is written to the log. The committer's write of a segment is
- * left likewise (log.c).
+ * NVRAM keeps its content, or it is asked whether the log takes one, before it is left. It may get
+ * to the disk at any time later, so until it has returned nothing else is written to the log. The
+ * committer's write of a segment is left likewise (log.c).
  *
  * Process context.
  */
@@ -22,7 +22,7 @@
 struct dcd_engine;
 
 #define DCD_ASIDE_MOST 16U
-#define DCD_ASIDE_WRITES (5 * HZ)
+#define DCD_ASIDE_WRITES (4 * HZ)
 
 /*
  * @bytes of the log from @sector on, to @buf, within @patience (jiffies; 0 doesn't wait). -ETIME:

@@ -30,9 +30,9 @@ def test_a_discard_that_fails_can_be_taken_for_a_refusal(part: str, says: str) -
     assert run.rc == 1 and says in run.stderr, run.text
 
 
-@pytest.mark.parametrize(
-    ("kernel", "parts"), [("plain", ()), ("checked", ("opened", "late", "closed", "left", "left_whole"))]
-)
+@pytest.mark.parametrize(("kernel", "parts"), [
+    ("plain", ()), ("checked", ("opened", "late", "closed", "left", "left_whole", "taken_back")),
+])  # fmt: skip
 def test_a_log_that_hangs(kernel: str, parts: tuple[str, ...]) -> None:
     run = lab("dcd_hung_log.py", *parts, kernel=kernel)
     assert run.rc == 0, run.text
@@ -42,9 +42,10 @@ def test_a_log_that_hangs(kernel: str, parts: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(("part", "says"), [
     ("passed", "a write took"), ("closed", "a write still waits"), ("grown", "a write took"),
     ("left", "in vain for: the log to be gone past"), ("slow", "the close took"),
+    ("taken_back", "Wrong medium type"),
 ])  # fmt: skip
 def test_a_log_that_hangs_can_be_waited_for(part: str, says: str) -> None:
-    knob = "close_commits" if part == "slow" else "writes_wait"
+    knob = {"slow": "close_commits", "taken_back": "late_marks"}.get(part, "writes_wait")
     run = lab("dcd_hung_log.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text
 

@@ -12,6 +12,7 @@ past it, and what the log was at may get there at any time later.
   left    it is left meanwhile, for good
   left_whole  likewise, and it doesn't give anything either
   grown   the superblock alone hangs
+  taken_back  without such an NVRAM the word that it was left isn't written late
   forgets without such an NVRAM it can't be left before it has answered, and nothing is lost
 
 Arguments: parts (all of them if there are none).
@@ -27,11 +28,13 @@ from collections.abc import Iterator
 from dcdlab import RING_START, SEGMENT, Box, Model, filled
 from locklab import base, blk, lio
 from probelab import Probe, timed
+from statelab import Beside
 
 SLOTS = 16
 SLOW_MS, MINUTE_MS, HOUR_MS = 1000, 60_000, 3_600_000
 MOST = 10.0  # seconds: a mirror gives a leg up then
 WRITERS = 4
+SECOND = 4096 // blk.SECTOR  # copy of the superblock
 AREA = 1024  # sectors of each writer
 SIZE = 64
 
@@ -303,9 +306,40 @@ def forgets() -> None:
         isnt_left(nvram)
 
 
+def taken_back() -> None:
+    base.step("that it was left is told the log late, and the admin takes it back")
+    box, model = box_of("dram:battery")
+    store = box.open("destage_idle_ms=3600000", "read_cache_bytes=0")
+    with lio.look(store) as node, blk.Disk(node) as disk:
+        filled(disk, model, 0, AREA, "old")
+        disk.flush()
+        time.sleep(1)
+        place = (RING_START + 2 * SEGMENT) // blk.SECTOR
+        box.log.hold_write(SECOND)
+        box.log.unreadable((0, 2 * SECOND - 1), (place, place + 511))
+        box.set("leave_log=1")
+        time.sleep(60)
+        box.set("leave_log=0")
+        time.sleep(1)
+        is_left = "log LE" in box.info()
+    closing = Beside(box.close)
+    time.sleep(2)
+    box.log.let_go()
+    box.log.heal()
+    base.until(lambda: closing.done, "the close", 60)
+    closing.result()
+    base.until(box.log.unused, "the log to have answered", 30)
+    print(f"  it is {'left' if is_left else 'not left'}", flush=True)
+    if not is_left:
+        with box.disk() as disk:
+            model.check(disk, "opened again")
+    box.away()
+
+
 PARTS = {
     part.__name__: part
-    for part in (passed, cut, opened, late, closed, slow, left, left_whole, grown, forgets)
+    for part in (passed, cut, opened, late, closed, slow, left, left_whole, grown, forgets,
+                 taken_back)
 }
 
 for name in base.words(1, list(PARTS)) or PARTS:
