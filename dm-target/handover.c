@@ -10,6 +10,7 @@
 #include "metadata.h"
 #include "mirror.h"
 
+TEST_KNOB(bool, standby_tells, "a leg that a table which only reads has given up is dead");
 TEST_KNOB(bool, death_handed_on, "a new table takes a leg for dead that nobody could call that");
 TEST_KNOB(bool, unsaid_kept, "a new table goes on with a leg that died though nobody could say so");
 TEST_KNOB(bool, told_kept, "likewise if it was told to be dead, or drains");
@@ -329,7 +330,9 @@ void handover_take(struct mirror *m, const struct mirror *from, bool busy)
 		/* It isn't dead without what it misses. If it drains, that is all (activate.c). */
 		if (!m->meta && !map && !(writes_draining(from, leg) && test_knob(dead_unmarked)))
 			continue;
-		l->dead = old->dead && !died_unsaid(from, leg);
+		/* Who only reads has told nobody: another host may have gone on with that leg. */
+		l->dead = old->dead && !died_unsaid(from, leg) &&
+			  (!m->meta || !m->kept_read || test_knob(standby_tells));
 		l->why = l->dead ? old->why : WHY_NONE;
 		l->deaths = old->deaths;
 		atomic64_set(&l->read_errors, atomic64_read(&old->read_errors));

@@ -12,6 +12,7 @@ TEST_KNOB(bool, zero_then_flush, "zeroes of a leg that is written through are fl
 #define ZEROES_FIRST	((1U << 20) >> SECTOR_SHIFT)
 
 TEST_KNOB(bool, zeroes_whole, "as much is zeroed at once as the device does in one request, however long");
+TEST_KNOB(bool, kept_large, "zeroes that keep what is allocated are as many at once as others");
 TEST_KNOB(bool, kept_small, "zeroes that keep what is allocated are as small as writes");
 TEST_KNOB(bool, zeroes_grow, "what is zeroed at once grows up to a device's limit");
 TEST_KNOB(bool, zero_odd_pieces, "a leg is asked to zero as much as its limit is, whole blocks or not");
@@ -73,18 +74,29 @@ static sector_t most_at_once(const struct leg *l, bool written, bool keep)
  * that was in time, and half as long after one that wasn't, as window.h has it. Sixteen of the
  * largest, 128 MiB, are in time even if the device has to write what it is asked for next, at
  * 13 MB/s, though it had nothing to write until then (what was never allocated, a cache that had
- * room).
+ * room); or 16 MiB, of zeroes that keep what is allocated, as those may well have to be written.
+ * With less time there are as many fewer.
  */
+static unsigned int limit_of(bool keep, unsigned int ms)
+{
+	u64 limit = test_knob(zeroes_grow) ? ZERO_MAX_SECTORS : ZERO_AT_ONCE_SECTORS;
+
+	if (keep && !test_knob(kept_large))
+		limit /= 8;
+	if (ms < REMOTE_TIMEOUT_DEFAULT && !test_knob(zeroes_grow))
+		limit = div_u64(limit * ms, REMOTE_TIMEOUT_DEFAULT);
+	return max_t(u64, round_down(limit, IO_MAX_SECTORS), IO_MAX_SECTORS);
+}
+
 static void learn(struct mirror *m, struct leg *l, bool keep, sector_t nr, u64 ns)
 {
 	unsigned int ms = READ_ONCE(m->options.timeout[l->id]) ?: REMOTE_TIMEOUT_DEFAULT;
-	unsigned int limit = test_knob(zeroes_grow) ? ZERO_MAX_SECTORS : ZERO_AT_ONCE_SECTORS;
 	unsigned int most = READ_ONCE(l->zeroes_most[keep]);
 
 	if (ns > (u64)ms * NSEC_PER_MSEC / WINDOW_PART)
 		WRITE_ONCE(l->zeroes_most[keep], max(most / 2, IO_MAX_SECTORS));
 	else if (nr == most)
-		WRITE_ONCE(l->zeroes_most[keep], min(2 * most, limit));
+		WRITE_ONCE(l->zeroes_most[keep], min(2 * most, limit_of(keep, ms)));
 }
 
 /* Sleeps until the device is done. */

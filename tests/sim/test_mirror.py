@@ -120,10 +120,17 @@ def test_a_large_map_can_hold_writes(part: str, knob: str) -> None:
     assert run.rc and " took " in run.stderr, run.text
 
 
-@pytest.mark.parametrize("words", ["block", "error", "error later"])
+@pytest.mark.parametrize("words", ["block", "error", "error later", "error later zero"])
 def test_zeroes_that_have_to_be_written_are_not_taken_for_a_leg_that_hangs(words: str) -> None:
     run = lab("mirror_slow_zeroes.py", *words.split())
     assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+def test_zeroes_that_keep_what_is_allocated_are_taken_for_a_leg_that_hangs() -> None:
+    options = knobs("dm_lockstep", "kept_large")
+    run = lab("mirror_slow_zeroes.py", "error", "later", "zero", options=options)
+    assert run.rc and "Input/output error" in run.text, run.text
 
 
 @pytest.mark.parametrize("part", ["zero", "discard", "small", "verify", "held", "written"])

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A discard of a mirror whose mirror site's disk has to write the zeroes, at 15 MB/s, though its
 LUN offers to zero 32 MiB in one request: no leg is taken for one that hangs. Args: the policy; and
-`later`, if the first half of that disk has nothing to write (it wasn't allocated yet).
+`later`, if the first half of that disk has nothing to write (it wasn't allocated yet); and `zero`:
+by zeroes that keep what is allocated, at 8 MB/s.
 """
 
 import sys
@@ -14,7 +15,7 @@ from locklab import base, blk, dm, iscsi, lio, mirror, ram, wire
 from mirrorlab import Leg
 from statelab import Beside
 
-ENDS, MBPS = 8, 15
+ENDS = 8
 NULLB = Path("/sys/kernel/config/nullb")
 WORDS = {"memory_backed": 0, "discard": 0, "irqmode": 0, "hw_queue_depth": 64}
 
@@ -28,14 +29,16 @@ def null_disk(name: str, mib: int, mbps: int) -> str:
     return f"{mib << 11} linear /dev/{name} 0"
 
 
-policy, later = sys.argv[1], sys.argv[2:] == ["later"]
+policy, words = sys.argv[1], base.words(2, ["later", "zero"])
+later, zero = "later" in words, "zero" in words
+mbps = 8 if zero else 15
 slow = 256
 fast = slow if later else 0
 MIB = fast + slow + 2 * ENDS
 # It forgets what is written to it: the beginning and the metadata are elsewhere.
 head, tail = (ram.Ram(name, ENDS) for name in ("head", "tail"))
 end, last = ENDS << 11, (MIB - ENDS) << 11
-parts = [f"0 {end} linear {head.node} 0", f"{end + (fast << 11)} {null_disk('slow', slow, MBPS)}",
+parts = [f"0 {end} linear {head.node} 0", f"{end + (fast << 11)} {null_disk('slow', slow, mbps)}",
          f"{last} {end} linear {tail.node} 0"]  # fmt: skip
 if fast:
     parts.insert(1, f"{end} {null_disk('fast', fast, 0)}")
@@ -66,10 +69,11 @@ over = threading.Event()
 longest: list[float] = []
 writing = Beside(lambda: longest.append(write(over)))
 log = base.KernelLog()
-base.step(f"policy {policy}: {MIB} MiB are discarded")
+base.step(f"policy {policy}: {MIB} MiB are {'zeroed' if zero else 'discarded'}")
 began = time.monotonic()
 with blk.Disk(m.node) as disk_:
-    discarding = Beside(lambda: disk_.discard(0, size - 4096))
+    wipe = disk_.zero if zero else disk_.discard
+    discarding = Beside(lambda: wipe(0, size - 4096))
     base.until(lambda: discarding.done, "the discard to end", 120)
     discarding.result()
 print(f"  it took {time.monotonic() - began:.1f} s", flush=True)

@@ -5,6 +5,7 @@
   local    it has lost its local leg, and stopped, or crashed: the table is refused
   remote   likewise its remote one
   unread   the leg that it went on with can't be read just then: likewise
+  given_up nor could it for a while before
 
 Arguments: parts (all of them if there are none).
 """
@@ -19,7 +20,7 @@ from statelab import LOCAL, REMOTE
 from statelegs import TWO_MIRRORS, Leg, Pair
 
 AT = 512
-PATIENT = ("remote_timeout", 60000)
+PATIENT = ("remote_timeout", 60000, "local_timeout", 2000)
 THEIRS = blk.pattern("theirs", 8)
 
 
@@ -117,7 +118,11 @@ def alone(name: str, how: str, unread: bool = False) -> None:
         good.gone()
     refused(it, "a table that stood by is made a writable one")
     good.well()
-    refused(it, "once more")
+    anew(it)
+
+
+def anew(it: Standby) -> None:
+    refused(it, "once all is well")
     dm.remove(it.pair.name)
     it.pair.start()
     with blk.Disk(it.pair.node) as disk:
@@ -137,12 +142,35 @@ def remote() -> None:
         alone(REMOTE, how)
 
 
+def given_up() -> None:
+    """By the table that stands by, as the way to it hung."""
+    base.step("a table that stands by has given up the leg with which another host goes on")
+    it = Standby()
+    lost, good = it.pair.legs[REMOTE], it.pair.legs[LOCAL]
+    good.hang()
+    it.lose(lost)
+    with blk.Disk(it.there) as disk:
+        disk.write(AT, THEIRS, fua=True)
+
+    def read() -> None:
+        with contextlib.suppress(OSError), blk.Disk(it.pair.node, write=False) as disk:
+            disk.read(AT, 8)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    base.until(lambda: it.pair.status().health == "DA", "the leg to be given up")
+    dm.remove("there")
+    good.wake()
+    reader.join()
+    anew(it)
+
+
 def unread() -> None:
     for name in (LOCAL, REMOTE):
         alone(name, "stopped", unread=True)
 
 
-PARTS = {part.__name__: part for part in (crash, local, remote, unread)}
+PARTS = {part.__name__: part for part in (crash, local, remote, unread, given_up)}
 
 for part in base.words(1, list(PARTS)) or PARTS:
     PARTS[part]()
