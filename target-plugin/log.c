@@ -18,11 +18,12 @@ TEST_KNOB(bool, asked_late, "a dead log that took long to refuse is asked late, 
 TEST_KNOB(bool, dead_seals, "past a dead log the clock seals slots, too");
 TEST_KNOB(bool, never_pin, "a segment that can't be read back from the log is a dead log");
 
-static int write_segment(struct dcd_engine *e, void *buf, u64 sequence, u64 first, u32 entries,
-			 u32 used)
+static int write_segment(struct dcd_engine *e, struct dcd_commit *c)
 {
+	u64 sequence = c->segment, sector = dcd_segment_sector(e, sequence);
+	u32 used = c->used;
+	void *buf = c->buf;
 	struct dcd_segment *h = buf;
-	u64 sector = dcd_segment_sector(e, sequence);
 	unsigned int moves = 0;
 	unsigned long began;
 	struct dcd_blip blip;
@@ -34,8 +35,8 @@ static int write_segment(struct dcd_engine *e, void *buf, u64 sequence, u64 firs
 	memcpy(h->uuid, e->super.uuid, sizeof(h->uuid));
 	h->epoch = cpu_to_le64(e->epoch);
 	h->sequence = cpu_to_le64(sequence);
-	h->first_entry = cpu_to_le64(first);
-	h->entries = cpu_to_le32(entries);
+	h->first_entry = cpu_to_le64(c->first_entry);
+	h->entries = cpu_to_le32(c->entries);
 	h->used_bytes = cpu_to_le32(used);
 	h->body_crc = cpu_to_le32(dcd_crc(buf + DCD_BLOCK, used - DCD_BLOCK));
 	h->crc = cpu_to_le32(dcd_crc(h, sizeof(*h)));
@@ -47,7 +48,7 @@ static int write_segment(struct dcd_engine *e, void *buf, u64 sequence, u64 firs
 			r = dcd_disk_io(&e->log, REQ_OP_WRITE | REQ_SYNC, sector, buf, used);
 		if (!r)
 			r = dcd_disk_flush(&e->log);
-		trace_dcd_commit(e, sequence, entries, used, r);
+		trace_dcd_commit(e, sequence, c->entries, used, r);
 	} while (dcd_blip_again(e, &blip, r) ||
 		 (moves++ < DCD_SPARES_TIMES && time_before(jiffies, began + DCD_SPARES_TIME) &&
 		  dcd_spares_unwritten(e, sector, buf, used, r)));
@@ -55,6 +56,8 @@ static int write_segment(struct dcd_engine *e, void *buf, u64 sequence, u64 firs
 		dcd_count(e, DCD_N_SEGMENTS, 1);
 		dcd_count(e, DCD_N_LOG_SECTORS, used >> SECTOR_SHIFT);
 	}
+	if (!r && c->prove)
+		c->proof = dcd_proof(e, sequence, buf, used);
 	return r;
 }
 
@@ -64,7 +67,7 @@ void dcd_log_failed(struct dcd_engine *e, u64 segment, int error)
 	bool news;
 
 	dcd_count(e, DCD_N_LOG_WRITE_ERRORS, 1);
-	if (segment != DCD_SUPERBLOCK)
+	if (segment < DCD_MOVED_TABLE)
 		dcd_proof_doubt(e, segment);
 	spin_lock(&e->lock);
 	news = !e->log_dead;
@@ -77,8 +80,10 @@ void dcd_log_failed(struct dcd_engine *e, u64 segment, int error)
 	if (!news)
 		return;
 	trace_dcd_disk(e, true, error);
-	if (segment != DCD_SUPERBLOCK)
+	if (segment < DCD_MOVED_TABLE)
 		snprintf(where, sizeof(where), "segment %llu", segment);
+	else if (segment == DCD_MOVED_TABLE)
+		strscpy(where, "the table of moved blocks", sizeof(where));
 	pr_err("dcd: %s: can't write %s of the log %pg: error %d; %s, trying again: look after that disk\n",
 	       e->name, where, e->log.bdev, error,
 	       e->keeps ? "going on from NVRAM to the data disk" : "writes are refused");
@@ -154,9 +159,7 @@ static void write_commit(struct work_struct *work)
 	bool left;
 
 	c->proof = 0;
-	c->error = write_segment(e, c->buf, c->segment, c->first_entry, c->entries, c->used);
-	if (!c->error && c->prove)
-		c->proof = dcd_proof(e, c->segment, c->buf, c->used);
+	c->error = c->write(e, c);
 	spin_lock(&e->lock);
 	c->done = true;
 	left = c->left;
@@ -192,7 +195,7 @@ static bool leave_commit(struct dcd_engine *e)
 		wait_event(e->quiet, READ_ONCE(c->done));
 		return false;
 	}
-	memcpy(buf, c->buf, c->used);
+	memcpy(buf, c->buf, e->segment_bytes);
 	spin_lock(&e->lock);
 	left = !c->done;
 	c->left = left;
@@ -207,19 +210,12 @@ static bool leave_commit(struct dcd_engine *e)
 	return true;
 }
 
-int dcd_segment_write(struct dcd_engine *e, u64 sequence, u64 first, u32 entries, u32 used,
-		      bool prove)
+int dcd_log_write(struct dcd_engine *e, dcd_log_writer *write)
 {
 	struct dcd_commit *c = &e->commit;
 
-	if (dcd_commit_is_left(e))
-		return -ETIME;
 	c->buf = e->commit_buf;
-	c->segment = sequence;
-	c->first_entry = first;
-	c->entries = entries;
-	c->used = used;
-	c->prove = prove;
+	c->write = write;
 	c->done = false;
 	if (!e->keeps) {
 		write_commit(&c->work);
@@ -228,6 +224,21 @@ int dcd_segment_write(struct dcd_engine *e, u64 sequence, u64 first, u32 entries
 	queue_work(e->aside_wq, &c->work);
 	dcd_aside_wait(e, &c->done, jiffies);
 	return leave_commit(e) ? -ETIME : c->error;
+}
+
+int dcd_segment_write(struct dcd_engine *e, u64 sequence, u64 first, u32 entries, u32 used,
+		      bool prove)
+{
+	struct dcd_commit *c = &e->commit;
+
+	if (dcd_commit_is_left(e))
+		return -ETIME;
+	c->segment = sequence;
+	c->first_entry = first;
+	c->entries = entries;
+	c->used = used;
+	c->prove = prove;
+	return dcd_log_write(e, write_segment);
 }
 
 static int commit(struct dcd_engine *e, struct dcd_slot *s)

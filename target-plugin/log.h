@@ -19,18 +19,24 @@
 struct dcd_engine;
 
 #define DCD_SUPERBLOCK U64_MAX	/* instead of a segment */
+#define DCD_MOVED_TABLE (U64_MAX - 1)
 #define DCD_RETRY (5 * HZ)	/* what failed is tried again */
 
+struct dcd_commit;
+typedef int dcd_log_writer(struct dcd_engine *e, struct dcd_commit *c);
+
 /*
- * The segment that is written from @buf, which is the engine's @commit_buf until it is @left:
- * nobody waits for it then. @error, and @proof if it was to be proved (proof.h), are right when it
- * is @done.
+ * What is written by @write from @buf, which is the engine's @commit_buf until it is @left: nobody
+ * waits for it then. @error, and @proof if a segment was to be proved (proof.h), are right when it
+ * is @done. @at: for who writes something else, bytes of @buf.
  */
 struct dcd_commit {
 	struct work_struct work;
+	dcd_log_writer *write;
 	void *buf;
 	u64 segment, first_entry;
 	u32 entries, used;
+	u32 at, bytes;
 	int error, proof;
 	bool prove, done, left;
 };
@@ -45,13 +51,15 @@ unsigned long dcd_seal_after(struct dcd_engine *e);
 void dcd_seal_for_round(struct dcd_engine *e);
 
 /*
- * What is in @commit_buf, durable; who commits, or opens. -ETIME: it was left, and @commit_buf is
- * another one with the same; or an error.
+ * Something is written, from @commit_buf: by who commits, or opens, and none is left. -ETIME: it is
+ * now, and @commit_buf is another one with the same; or an error.
  */
+int __must_check dcd_log_write(struct dcd_engine *e, dcd_log_writer *write);
+/* Likewise a segment, durable. */
 int __must_check dcd_segment_write(struct dcd_engine *e, u64 sequence, u64 first, u32 entries,
 				   u32 used, bool prove);
 
-/* A write of this segment failed, or of DCD_SUPERBLOCK: the log is dead. It works again. */
+/* A write of this segment failed, or of one of those above: the log is dead. It works again. */
 void dcd_log_failed(struct dcd_engine *e, u64 segment, int error);
 void dcd_log_works(struct dcd_engine *e);
 /* What it has in this segment is wrong. */

@@ -15,6 +15,9 @@
 #include "plan.h"
 #include "wounded.h"
 
+#define SLOTS_WAIT (5 * HZ)	/* until the log has all of them */
+
+TEST_KNOB(bool, opening_commits, "an opening waits until the log has all that NVRAM has");
 TEST_KNOB(bool, let_go, "what the log has got again is believed to be there, and its slot is used");
 TEST_KNOB(bool, discards_thin, "a discard in the log is no more than that, whatever was said of it");
 TEST_KNOB(bool, no_copy, "nobody asks the NVRAM for a segment of which nothing is known");
@@ -115,25 +118,16 @@ static int whole_blocks(struct dcd_engine *e, const u8 *seg, u32 entries, u64 ap
 	return 0;
 }
 
-/* The log has got segment @sequence, which is in @commit_buf: does it have it? */
-static bool is_there(struct dcd_engine *e, u64 sequence, u32 used)
-{
-	return test_knob(let_go) || !dcd_proof(e, sequence, e->commit_buf, used);
-}
-
 /*
- * The log has got segment @sequence, which is in @commit_buf, again. If it still can't give it, the
- * slot @s, if that has all of it, isn't used before it is on the data disk. Not 0, told: too many
- * slots would have to wait for that.
+ * The log has got segment @sequence, which is in @commit_buf, again, and still can't give it, or
+ * doesn't answer: the slot @s, if that has all of it, isn't used before it is on the data disk. Not
+ * 0, told: too many slots would have to wait for that.
  */
 static int keep_slot(struct dcd_engine *e, struct recovery *c, struct dcd_slot *s, u64 sequence)
 {
 	const struct dcd_segment *h = e->commit_buf;
 	u32 i, n = le32_to_cpu(h->entries);
 
-	dcd_proof_doubt(e, sequence);
-	if (is_there(e, sequence, le32_to_cpu(h->used_bytes)))
-		return 0;
 	for (i = 0; i < n; i++)
 		if (memcmp(dcd_entry_at(e->scrub.buf, i), dcd_entry_at(e->commit_buf, i),
 			   sizeof(struct dcd_entry)) ||
@@ -172,10 +166,16 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 			continue;
 		pr_warn("dcd: %s: segment %llu of the log %pg is damaged, NVRAM has what is damaged, or some of it: it is written again\n",
 			e->name, sequence, e->log.bdev);
+		dcd_proof_doubt(e, sequence);
 		r = dcd_segment_write(e, sequence, le64_to_cpu(h->first_entry),
-				      le32_to_cpu(h->entries), le32_to_cpu(h->used_bytes), false);
+				      le32_to_cpu(h->entries), le32_to_cpu(h->used_bytes),
+				      !test_knob(let_go));
 		dcd_opening_written(e, &c->log, sequence);
-		if (!r)
+		if (r == -ETIME)
+			dcd_log_failed(e, sequence, r);
+		if (!r && !e->commit.proof)
+			return 0;
+		if (!r || r == -ETIME)
 			return keep_slot(e, c, e->slots + i, sequence);
 		pr_err("dcd: %s: segment %llu can't be written: error %d, so the DCD isn't opened: copy the log %pg to a disk that takes writes, and use that; or `dcd recover` brings what log and NVRAM have to the data disk, and the DCD can be opened without writing to that segment\n",
 		       e->name, sequence, r, e->log.bdev);
@@ -186,8 +186,8 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 
 static int read_segment(struct dcd_engine *e, struct recovery *c)
 {
-	const struct dcd_segment *h = e->commit_buf;
 	u64 sequence = c->plan.place;
+	const struct dcd_segment *h;
 	int r = dcd_opening_segment(e, &c->log, sequence), mended = 0;
 
 	c->bytes += e->segment_bytes;
@@ -197,6 +197,7 @@ static int read_segment(struct dcd_engine *e, struct recovery *c)
 		mended = mend(e, c, sequence);
 	if (mended)
 		return mended;
+	h = e->commit_buf;
 	if (r)
 		dcd_proof_doubt(e, sequence);
 	if (!dcd_plan_segment(&c->plan, e->commit_buf, r))
@@ -281,18 +282,25 @@ static int find_out(struct dcd_engine *e, struct recovery *c)
 }
 
 /*
- * It is in @commit_buf. With the log dead a slot waits for the destager, as at any other time; and
- * one that the log doesn't have after all is pinned, or else that is a dead log, as in log.c.
+ * It is in @commit_buf. With the log dead, or so slow that all of them take too long, a slot waits
+ * for the destager, as at any other time; and one that the log doesn't have after all is pinned, or
+ * else that is a dead log, as in log.c.
  */
-static void slot_to_log(struct dcd_engine *e, struct dcd_slot *s, u64 sequence)
+static void slot_to_log(struct dcd_engine *e, struct dcd_slot *s, u64 sequence,
+			unsigned long until)
 {
 	int r;
 
 	if (e->log_dead)
 		return;
+	if (time_after(jiffies, until) && !test_knob(opening_commits)) {
+		dcd_log_failed(e, sequence, -ETIME);
+		return;
+	}
 	e->log_tried = sequence + 1;
-	r = dcd_segment_write(e, sequence, s->first_entry, s->entries, s->used, false);
-	if (!r && is_there(e, sequence, s->used))
+	r = dcd_segment_write(e, sequence, s->first_entry, s->entries, s->used,
+			      !test_knob(let_go));
+	if (!r && !e->commit.proof)
 		return;
 	/* What a bad one can't give is in @commit_buf only. */
 	if (r || s->bad || !dcd_slots_may_pin(e, false)) {
@@ -412,6 +420,7 @@ static void settled(struct dcd_engine *e, const struct dcd_plan *p)
 static int read_nvram(struct dcd_engine *e, struct recovery *c)
 {
 	struct dcd_plan *p = &c->plan;
+	unsigned long until = jiffies + SLOTS_WAIT;
 	u32 n = e->keeps ? e->nslots : 0;
 	int i, r;
 
@@ -430,7 +439,7 @@ static int read_nvram(struct dcd_engine *e, struct recovery *c)
 		r = from_data(e, c, &c->scans[i]);
 		if (r)
 			return r;
-		slot_to_log(e, s, p->next);
+		slot_to_log(e, s, p->next, until);
 		r = index_entries(e, e->commit_buf, p->next, s->entries, c, !c->scans[i].lost);
 		dcd_slot_recovered(e, s, p->next, !e->log_dead);
 		if (!r && unread && e->log_dead)
@@ -512,6 +521,22 @@ static bool copies_differ(const struct dcd_engine *e, const struct dcd_plan *p)
 	       (!e->keeps && p->applied > le64_to_cpu(e->super.applied));
 }
 
+static int write_moved(struct dcd_engine *e, struct dcd_commit *c)
+{
+	return dcd_spares_settle(e);
+}
+
+/* Where NVRAM keeps its content a log that doesn't answer is dead, and the opening goes on. */
+static int settle_moved(struct dcd_engine *e)
+{
+	int r = dcd_log_write(e, write_moved);
+
+	if (r != -ETIME)
+		return r;
+	dcd_log_failed(e, DCD_MOVED_TABLE, r);
+	return 0;
+}
+
 static int recover(struct dcd_engine *e, struct recovery *c)
 {
 	struct dcd_plan *p = &c->plan;
@@ -523,7 +548,7 @@ static int recover(struct dcd_engine *e, struct recovery *c)
 	r = find_out(e, c);
 	e->head = p->next;	/* without what NVRAM has */
 	if (!r)	/* one copy of the table of moved blocks alone may be damaged some day */
-		r = dcd_spares_settle(e);
+		r = settle_moved(e);
 	if (!r && p->tail != e->tail)
 		disown(e, p->tail, p->applied);
 	else if (!r && copies_differ(e, p))

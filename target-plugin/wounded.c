@@ -55,26 +55,36 @@ static bool what_is_left(struct dcd_engine *e, struct wounded *w, u32 number)
 	return memchr(w->left, true, last - first + 1);
 }
 
+static int write_payload(struct dcd_engine *e, struct dcd_commit *c)
+{
+	u64 sector = dcd_segment_sector(e, c->segment) + (c->at >> SECTOR_SHIFT);
+	int r = dcd_spares_settle(e);
+
+	if (!r)
+		r = dcd_disk_io(&e->log, REQ_OP_WRITE | REQ_SYNC, sector, c->buf + c->at, c->bytes);
+	return r ?: dcd_disk_flush(&e->log);
+}
+
 /* The payload is right in @commit_buf; so it becomes in the log, if that can be read there then. */
 static int to_log(struct dcd_engine *e, struct wounded *w, const struct dcd_entry *n)
 {
 	u32 offset = le32_to_cpu(n->offset);
 	u64 at = dcd_segment_sector(e, w->sequence) + offset;
 	size_t bytes = (size_t)le32_to_cpu(n->stored) << SECTOR_SHIFT;
-	u8 *payload = e->commit_buf + ((size_t)offset << SECTOR_SHIFT);
 	int r;
 
-	if (e->log_dead || dcd_spares_settle(e))
+	if (e->log_dead)
 		return -EIO;
-	r = dcd_disk_io(&e->log, REQ_OP_WRITE | REQ_SYNC, at, payload, bytes);
-	if (!r)
-		r = dcd_disk_flush(&e->log);
+	e->commit.segment = w->sequence;
+	e->commit.at = offset << SECTOR_SHIFT;
+	e->commit.bytes = bytes;
+	r = dcd_log_write(e, write_payload);
 	if (r) {
 		dcd_log_failed(e, w->sequence, r);
 		return r;
 	}
 	r = dcd_aside_read(e, at, e->scrub.buf, bytes, DCD_LATE);
-	return r ?: memcmp(payload, e->scrub.buf, bytes) ? -EIO : 0;
+	return r ?: memcmp(e->commit_buf + e->commit.at, e->scrub.buf, bytes) ? -EIO : 0;
 }
 
 /* What is @left of it isn't lost: it is in the log, or on the data disk alone. */
@@ -109,6 +119,7 @@ static int one(struct dcd_engine *e, struct wounded *w, u32 number)
 {
 	const struct dcd_entry *n = dcd_entry_at(e->commit_buf, number);
 	size_t bytes = (size_t)le32_to_cpu(n->stored) << SECTOR_SHIFT;
+	bool in_log;
 	int r;
 
 	if (le64_to_cpu(n->sequence) <= w->applied || !bytes ||
@@ -119,7 +130,9 @@ static int one(struct dcd_engine *e, struct wounded *w, u32 number)
 		w->failures++;
 	if (r || !dcd_entry_from_data(e->commit_buf, number, e->scrub.buf, w->left))
 		return r == -ENOMEM ? r : 0;
-	r = to_index(e, w, n, !to_log(e, w, n));
+	in_log = !to_log(e, w, n);
+	n = dcd_entry_at(e->commit_buf, number);	/* which may be another one by now */
+	r = to_index(e, w, n, in_log);
 	w->closed += !r;
 	return r;
 }
@@ -142,9 +155,8 @@ int dcd_wounded_data_has(struct dcd_engine *e, struct dcd_opening *o, const stru
 
 static int one_segment(struct dcd_engine *e, struct wounded *w)
 {
-	const struct dcd_segment *h = e->commit_buf;
 	int r = dcd_opening_segment(e, w->log, w->sequence);
-	u32 i;
+	u32 i, n;
 
 	if (r == -ENOMEM || w->log->over)
 		return r;
@@ -153,7 +165,8 @@ static int one_segment(struct dcd_engine *e, struct wounded *w)
 		return 0;
 	w->closed = 0;
 	r = 0;
-	for (i = 0; i < le32_to_cpu(h->entries) && !r && w->failures < FAILURES; i++)
+	n = le32_to_cpu(((struct dcd_segment *)e->commit_buf)->entries);
+	for (i = 0; i < n && !r && w->failures < FAILURES; i++)
 		r = one(e, w, i);
 	dcd_count(e, DCD_N_WOUNDS_CLOSED, w->closed);
 	if (w->closed)

@@ -42,10 +42,11 @@ def test_a_log_that_hangs(kernel: str, parts: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(("part", "says"), [
     ("passed", "a write took"), ("closed", "a write still waits"), ("grown", "a write took"),
     ("left", "in vain for: the log to be gone past"), ("slow", "the close took"),
-    ("taken_back", "Wrong medium type"),
+    ("taken_back", "Wrong medium type"), ("opened_slow", "to enable it took"),
 ])  # fmt: skip
 def test_a_log_that_hangs_can_be_waited_for(part: str, says: str) -> None:
-    knob = {"slow": "close_commits", "taken_back": "late_marks"}.get(part, "writes_wait")
+    knob = {"slow": "close_commits", "taken_back": "late_marks",
+            "opened_slow": "opening_commits"}.get(part, "writes_wait")
     run = lab("dcd_hung_log.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text
 

@@ -6,6 +6,7 @@ past it, and what the log was at may get there at any time later.
   passed  it hangs for a minute beside writers; then it is used again
   cut     the power is cut while it hangs
   opened  it hangs when the LUN is enabled after a cut
+  opened_slow  likewise, and it answers each write after a second
   late    one write of it hangs, and comes when all else is on the data disk
   closed  the LUN is disabled meanwhile: the disks stay in use until the log has answered
   slow    it answers each write after a second: the LUN is disabled
@@ -150,6 +151,23 @@ def opened() -> None:
     box.close()
     with box.disk() as disk:
         model.check(disk, "opened again")
+    box.away()
+
+
+def opened_slow() -> None:
+    base.step("it is slow when the LUN is enabled after a cut")
+    box, model = box_of()
+    with box.disk_until_cut() as disk:
+        with hangs(box, disk, model, SLOW_MS) as writers:
+            time.sleep(4)  # NVRAM is full
+        writers.end()
+    box.log.slow_writes(SLOW_MS)
+    store = list[lio.Backstore]()
+    timed("to enable it", lambda: store.append(box.open()), MOST)
+    with lio.look(store[0]) as node, blk.Disk(node) as disk:
+        model.check(disk, "opened")
+        well_again(box)
+    box.close()
     box.away()
 
 
@@ -336,11 +354,10 @@ def taken_back() -> None:
     box.away()
 
 
-PARTS = {
-    part.__name__: part
-    for part in (passed, cut, opened, late, closed, slow, left, left_whole, grown, forgets,
-                 taken_back)
-}
+PARTS = {part.__name__: part for part in (
+    passed, cut, opened, opened_slow, late, closed, slow, left, left_whole, grown, forgets,
+    taken_back,
+)}  # fmt: skip
 
 for name in base.words(1, list(PARTS)) or PARTS:
     PARTS[name]()
