@@ -14,6 +14,7 @@
 #include "registry.h"
 #include "verdict.h"
 
+TEST_KNOB(bool, drains_aside, "a leg that drains is as if it weren't there, whatever the other one says");
 TEST_KNOB(bool, swapped_later, "a new table with swapped legs is refused when it is resumed");
 TEST_KNOB(bool, drops_the_other, "a new table drops the leg not to be kept, not the one that takes no writes");
 TEST_KNOB(bool, dirty_unread, "a new table without a leg forgets what was dirty there");
@@ -50,13 +51,17 @@ static void tell_draining(struct mirror *m, enum leg_id leg, const char *what)
 
 /*
  * As if the leg that drains weren't there; unless it is the one that has everything. One
- * that can't be looked at may be that, if it isn't known to have been given up.
+ * that can't be looked at may be that, if the other one doesn't say that it has gone on alone:
+ * nobody's word but that keeps another host from going on with this one.
  */
 static int decide_without(struct mirror *m, struct super_found found[LEGS], enum leg_id leg,
 			  struct verdict *v)
 {
-	bool ahead = found[leg].kind != SUPER_VALID ? !registry_given_up(m, leg) :
-		     v->source == leg && (v->join || v->full);
+	const struct super_found *other = &found[other_leg(leg)];
+	bool ahead = v->source == leg && (v->join || v->full);
+
+	if (found[leg].kind != SUPER_VALID && !test_knob(drains_aside))
+		ahead = other->kind != SUPER_VALID || other->super.state != LOCKSTEP_ALONE;
 
 	if (!ahead) {
 		found[leg].kind = SUPER_ABSENT;
@@ -266,6 +271,8 @@ static void begin_read_only(struct mirror *m, const struct verdict *v)
 	if (v->full)
 		dirty_map_fill(&m->dirty, 0);
 	spin_lock_irq(&m->lock);
+	if (v->alone && !m->legs[leg].dead)
+		m->legs[leg].read_dead = true;
 	m->legs[leg].dead = v->alone;
 	spin_unlock_irq(&m->lock);
 	dirty_map_to_stale(&m->dirty, leg);
@@ -281,6 +288,7 @@ static void leave_out(struct mirror *m, enum leg_id leg)
 {
 	spin_lock_irq(&m->lock);
 	m->legs[leg].dead = true;
+	m->legs[leg].read_dead = m->read_only;
 	m->legs[leg].why = WHY_DRAINING;
 	spin_unlock_irq(&m->lock);
 	DMWARN("%s: the %s leg (%s) hasn't answered all that was sent to it, by whatever device: starting without it; it comes back when it has",
@@ -366,6 +374,9 @@ static int begin(struct mirror *m, enum leg_id *drop)
 	*drop = LEGS;
 	if (!m->meta)
 		return begin_core(m);
+	r = heir_check_told(m);
+	if (r)
+		return r;
 
 	/* Of a read-only mirror only what the verdict says is used. */
 	r = find_legs(m, found, &v, draining);

@@ -243,11 +243,21 @@ static bool sleep_for(struct budget *b, struct budget_share *share)
 	return granted;
 }
 
+/*
+ * What came while the device was suspended is mapped by one work afterwards, which is a part of the
+ * mapped device. (Any other worker may sleep: the kernel's flusher is one, with all dirty pages.)
+ */
+static bool is_dms_worker(struct mirror *m)
+{
+	const void *work = current_work(), *md = dm_table_get_md(m->ti->table);
+
+	return work >= md && work < md + ksize(md) && !test_knob(worker_sleeps);
+}
+
 bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
 {
 	struct budget_share *share = &mirror_io(bio)->share;
 	struct budget *b = &m->writes.budget;
-	unsigned int awake = PF_MEMALLOC | (test_knob(worker_sleeps) ? 0 : PF_WQ_WORKER);
 	struct list_head *queue;
 	bool sleeps = false;
 
@@ -264,7 +274,7 @@ bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
 		spin_unlock_irq(&b->lock);
 		return true;
 	}
-	if (!may_not_sleep(b, share) && !(current->flags & awake)) {
+	if (!may_not_sleep(b, share) && !(current->flags & PF_MEMALLOC) && !is_dms_worker(m)) {
 		share->task = current;
 		sleeps = true;
 	}

@@ -10,7 +10,7 @@
 #include "metadata.h"
 #include "mirror.h"
 
-TEST_KNOB(bool, standby_tells, "a leg that a table which only reads has given up is dead");
+TEST_KNOB(bool, standby_hands, "a leg that a table which only read has given up is dead in the next one");
 TEST_KNOB(bool, death_handed_on, "a new table takes a leg for dead that nobody could call that");
 TEST_KNOB(bool, unsaid_kept, "a new table goes on with a leg that died though nobody could say so");
 TEST_KNOB(bool, told_kept, "likewise if it was told to be dead, or drains");
@@ -332,7 +332,9 @@ void handover_take(struct mirror *m, const struct mirror *from, bool busy)
 			continue;
 		/* Who only reads has told nobody: another host may have gone on with that leg. */
 		l->dead = old->dead && !died_unsaid(from, leg) &&
-			  (!m->meta || !m->kept_read || test_knob(standby_tells));
+			  (!m->meta || !old->read_dead || old->why == WHY_TOLD ||
+			   test_knob(standby_hands));
+		l->read_dead = l->dead && old->read_dead;
 		l->why = l->dead ? old->why : WHY_NONE;
 		l->deaths = old->deaths;
 		atomic64_set(&l->read_errors, atomic64_read(&old->read_errors));

@@ -12,6 +12,7 @@ TEST_KNOB(bool, takes_strange, "a new table goes on with a leg that the one befo
 TEST_KNOB(bool, takes_stale, "a new table goes on with a leg that misses what the last one had acknowledged");
 TEST_KNOB(bool, reloads_foreign, "a new table goes on with what somebody else has used since the one before");
 TEST_KNOB(bool, keeps_unread, "a new table goes on with the leg to be kept, though that alone can't be read");
+TEST_KNOB(bool, standby_tells, "that a leg is dead is believed of a table that only read");
 TEST_KNOB(bool, standby_owns, "a table that only read keeps its legs, as one that wrote does");
 TEST_KNOB(bool, keeps_the_gone, "a leg without which a table tried to go on is kept nevertheless");
 
@@ -41,6 +42,21 @@ int heir_check_load(struct mirror *m, const struct super_found found[LEGS])
 		return 0;
 	m->ti->error = "The only leg that has everything is another one; see the kernel's log";
 	return -EINVAL;
+}
+
+int heir_check_told(const struct mirror *m)
+{
+	enum leg_id leg;
+
+	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
+		if (m->read_only || !m->legs[leg].dead || !m->legs[leg].read_dead ||
+		    test_knob(standby_tells))
+			continue;
+		DMERR("%s: the %s leg (%s) was failed by hand while this device only read, and another host may have gone on with it: remove the device and start it anew",
+		      m->name, leg_name(leg), leg_path(&m->legs[leg]));
+		return -EBUSY;
+	}
+	return 0;
 }
 
 int heir_start_anew(struct mirror *m, const char *how)

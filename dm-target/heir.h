@@ -34,6 +34,12 @@ struct verdict;
 int __must_check heir_check_load(struct mirror *m, const struct super_found found[LEGS]);
 
 /*
+ * -EBUSY, of a table that writes: a leg was failed by hand while the last one only read. Nobody
+ * else knows that, so another host may have gone on with it.
+ */
+int __must_check heir_check_told(const struct mirror *m);
+
+/*
  * -ESTALE if somebody else has used a leg since the table before was suspended. @drop is LEGS then
  * if that is the one to be kept: nothing else will do.
  */

@@ -195,31 +195,6 @@ bool registry_draining(const struct mirror *m, enum leg_id leg)
 	return draining;
 }
 
-static bool given_up_by(const struct mirror *other, const struct mirror *m, enum leg_id leg)
-{
-	enum leg_id i;
-
-	for (i = LEG_LOCAL; i < LEGS && other->ran; i++)
-		if (READ_ONCE(other->legs[i].dead) && identity_same_leg(other, i, m, leg) &&
-		    identity_same_leg(other, other_leg(i), m, other_leg(leg)))
-			return true;
-	return false;
-}
-
-bool registry_given_up(const struct mirror *m, enum leg_id leg)
-{
-	const struct mirror *other;
-	bool found = false;
-
-	mutex_lock(&mirrors_lock);
-	list_for_each_entry(other, &mirrors, registered.link)
-		found |= given_up_by(other, m, leg);
-	list_for_each_entry(other, &lingering, registered.link)
-		found |= given_up_by(other, m, leg);
-	mutex_unlock(&mirrors_lock);
-	return found;
-}
-
 void registry_know(struct mirror *m, enum leg_id leg, const struct super_found *found)
 {
 	if (found->kind != SUPER_VALID)

@@ -88,12 +88,6 @@ void registry_module_exit(void);
  */
 bool registry_draining(const struct mirror *m, enum leg_id leg);
 
-/*
- * Has a mirror that ran on this leg and the other one given it up, and went on with the
- * other? Then that one needn't be taken on trust, though this one can't be read. Sleeps.
- */
-bool registry_given_up(const struct mirror *m, enum leg_id leg);
-
 /* The leg's superblock has been read: now its uuid is known, if there is one. Sleeps. */
 void registry_know(struct mirror *m, enum leg_id leg, const struct super_found *found);
 /* Is it, or was it handed on? */

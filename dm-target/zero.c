@@ -51,31 +51,16 @@ bool zero_supported(const struct mirror *m)
 	return true;
 }
 
-/*
- * How much is done at once: what the device zeroes in one request, and in a part of the leg's
- * timeout, where it may unmap, or where it has to @keep what is allocated. If the zeroes have to be
- * written: as much as a write has at most, since all that one call sends is as old as the first of
- * it.
- */
-static sector_t most_at_once(const struct leg *l, bool written, bool keep)
+static unsigned int timeout_of(const struct mirror *m, const struct leg *l)
 {
-	sector_t most = device_limit(l);
-
-	if (written || !most || (keep && test_knob(kept_small)))
-		return IO_MAX_SECTORS;
-	return test_knob(zeroes_whole) ? most :
-					 min_t(sector_t, most, READ_ONCE(l->zeroes_most[keep]));
+	return READ_ONCE(m->options.timeout[l->id]) ?: REMOTE_TIMEOUT_DEFAULT;
 }
 
 /*
- * So many sectors have taken so long, and as many pieces as have a worker (sender.h) are under way
- * beside them. What one request zeroes the device, or the target, may have to write: sixteen times
- * 32 MiB would be older than a leg that hangs. So pieces begin small, are twice as long after one
- * that was in time, and half as long after one that wasn't, as window.h has it. Sixteen of the
- * largest, 128 MiB, are in time even if the device has to write what it is asked for next, at
- * 13 MB/s, though it had nothing to write until then (what was never allocated, a cache that had
- * room); or 16 MiB, of zeroes that keep what is allocated, as those may well have to be written.
- * With less time there are as many fewer.
+ * As many pieces as have a worker (sender.h) are under way. Sixteen of 8 MiB are in time even if
+ * the device has to write what it is asked for next, at 13 MB/s, though it had nothing to write
+ * until then (what was never allocated, a cache that had room); or of 1 MiB, of zeroes that keep
+ * what is allocated, as those may well have to be written. With less time they are as much smaller.
  */
 static unsigned int limit_of(bool keep, unsigned int ms)
 {
@@ -88,10 +73,33 @@ static unsigned int limit_of(bool keep, unsigned int ms)
 	return max_t(u64, round_down(limit, IO_MAX_SECTORS), IO_MAX_SECTORS);
 }
 
+/*
+ * How much is done at once: what the device zeroes in one request, and in a part of the leg's
+ * timeout, where it may unmap, or where it has to @keep what is allocated. If the zeroes have to be
+ * written: as much as a write has at most, since all that one call sends is as old as the first of
+ * it.
+ */
+static sector_t most_at_once(const struct leg *l, unsigned int timeout, bool written, bool keep)
+{
+	sector_t most = device_limit(l);
+
+	if (written || !most || (keep && test_knob(kept_small)))
+		return IO_MAX_SECTORS;
+	if (test_knob(zeroes_whole))
+		return most;
+	return min3(most, (sector_t)READ_ONCE(l->zeroes_most[keep]),
+		    (sector_t)limit_of(keep, timeout));
+}
+
+/*
+ * So many sectors have taken so long. What one request zeroes the device, or the target, may have
+ * to write: sixteen times 32 MiB would be older than a leg that hangs. So pieces begin small, are
+ * twice as long after one that was in time, and half as long after one that wasn't, as window.h has
+ * it.
+ */
 static void learn(struct mirror *m, struct leg *l, bool keep, sector_t nr, u64 ns)
 {
-	unsigned int ms = READ_ONCE(m->options.timeout[l->id]) ?: REMOTE_TIMEOUT_DEFAULT;
-	unsigned int most = READ_ONCE(l->zeroes_most[keep]);
+	unsigned int ms = timeout_of(m, l), most = READ_ONCE(l->zeroes_most[keep]);
 
 	if (ns > (u64)ms * NSEC_PER_MSEC / WINDOW_PART)
 		WRITE_ONCE(l->zeroes_most[keep], max(most / 2, IO_MAX_SECTORS));
@@ -135,7 +143,7 @@ blk_status_t zero_leg(struct write *w, enum leg_id leg)
 	int r = 0;
 
 	for (left = write_sectors(w); left && !r; left -= nr, sector += nr) {
-		nr = min(left, most_at_once(l, written, keep));
+		nr = min(left, most_at_once(l, timeout_of(w->m, l), written, keep));
 		sender_anew(&l->sender, &w->part[leg].item);
 		began = ktime_get_ns();
 		r = written ? write_zeroes(l, sector, nr) :

@@ -120,7 +120,9 @@ def test_a_large_map_can_hold_writes(part: str, knob: str) -> None:
     assert run.rc and " took " in run.stderr, run.text
 
 
-@pytest.mark.parametrize("words", ["block", "error", "error later", "error later zero"])
+@pytest.mark.parametrize("words", [
+    "block", "error", "error later", "error later zero", "error later hurried",
+])  # fmt: skip
 def test_zeroes_that_have_to_be_written_are_not_taken_for_a_leg_that_hangs(words: str) -> None:
     run = lab("mirror_slow_zeroes.py", *words.split())
     assert run.rc == 0, run.text

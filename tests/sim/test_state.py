@@ -190,7 +190,9 @@ def test_a_table_that_stands_by_knows_nothing(kernel: str) -> None:
 @pytest.mark.control
 @pytest.mark.parametrize(("knob", "part", "says"), [
     ("any_map", "crash", "the legs differ"), ("standby_owns", "local", "it goes on with"),
-    ("standby_owns", "unread", "it goes on with"), ("standby_tells", "given_up", "it goes on with"),
+    ("standby_owns", "unread", "it goes on with"), ("standby_tells", "told", "it goes on with"),
+    ("standby_hands standby_tells", "given_up", "it goes on with"),
+    ("drains_aside", "drains", "it goes on with"),
 ])  # fmt: skip
 def test_a_table_that_stands_by_can_be_believed(knob: str, part: str, says: str) -> None:
     run = lab("state_standby.py", part, options=knobs("dm_lockstep", knob))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A discard of a mirror whose mirror site's disk has to write the zeroes, at 15 MB/s, though its
 LUN offers to zero 32 MiB in one request: no leg is taken for one that hangs. Args: the policy; and
-`later`, if the first half of that disk has nothing to write (it wasn't allocated yet); and `zero`:
-by zeroes that keep what is allocated, at 8 MB/s.
+`later`, if the first half of that disk has nothing to write (it wasn't allocated yet); `zero`: by
+zeroes that keep what is allocated, at 8 MB/s; `hurried`: at 50 MB/s, and remote_timeout is less
+from the second half on.
 """
 
 import sys
@@ -29,9 +30,9 @@ def null_disk(name: str, mib: int, mbps: int) -> str:
     return f"{mib << 11} linear /dev/{name} 0"
 
 
-policy, words = sys.argv[1], base.words(2, ["later", "zero"])
-later, zero = "later" in words, "zero" in words
-mbps = 8 if zero else 15
+policy, words = sys.argv[1], base.words(2, ["later", "zero", "hurried"])
+later, zero, hurried = "later" in words, "zero" in words, "hurried" in words
+mbps = 8 if zero else 50 if hurried else 15
 slow = 256
 fast = slow if later else 0
 MIB = fast + slow + 2 * ENDS
@@ -72,8 +73,12 @@ log = base.KernelLog()
 base.step(f"policy {policy}: {MIB} MiB are {'zeroed' if zero else 'discarded'}")
 began = time.monotonic()
 with blk.Disk(m.node) as disk_:
-    wipe = disk_.zero if zero else disk_.discard
-    discarding = Beside(lambda: wipe(0, size - 4096))
+    wipe, first = disk_.zero if zero else disk_.discard, 0
+    if hurried:
+        first = end + (fast << 11)
+        wipe(0, first)
+        dm.message("mirror", "remote_timeout 2000")
+    discarding = Beside(lambda: wipe(first, size - 4096 - first))
     base.until(lambda: discarding.done, "the discard to end", 120)
     discarding.result()
 print(f"  it took {time.monotonic() - began:.1f} s", flush=True)

@@ -6,6 +6,9 @@
   remote   likewise its remote one
   unread   the leg that it went on with can't be read just then: likewise
   given_up nor could it for a while before
+  drains   likewise, and what it had asked that leg for is under way yet
+  dead_before  one host's leg is dead before its table only reads: it stays so
+  told     it was failed by hand while its table only read: that one is refused
 
 Arguments: parts (all of them if there are none).
 """
@@ -142,7 +145,7 @@ def remote() -> None:
         alone(REMOTE, how)
 
 
-def given_up() -> None:
+def gives_up(*, drains: bool) -> None:
     """By the table that stands by, as the way to it hung."""
     base.step("a table that stands by has given up the leg with which another host goes on")
     it = Standby()
@@ -160,9 +163,64 @@ def given_up() -> None:
     reader.start()
     base.until(lambda: it.pair.status().health == "DA", "the leg to be given up")
     dm.remove("there")
+    if drains:
+        refused(it, "while that is under way")
     good.wake()
     reader.join()
     anew(it)
+
+
+def given_up() -> None:
+    gives_up(drains=False)
+
+
+def drains() -> None:
+    gives_up(drains=True)
+
+
+def becomes_read_only(pair: Pair) -> None:
+    dm.load(pair.name, pair.table(), readonly=True)
+    dm.suspend(pair.name)
+    dm.resume(pair.name)
+
+
+def dead_before() -> None:
+    for how in ("told", "failed"):
+        base.step(f"a leg that was {how} before a table only read is so afterwards")
+        pair = Pair(*PATIENT, "rejoin", 0)
+        pair.put(0)
+        pair.in_sync()
+        if how == "told":
+            pair.message("fail local")
+        else:
+            pair.local.gone()
+            pair.put(8)
+        pair.wait("DA", "alone")
+        becomes_read_only(pair)
+        dm.load(pair.name, pair.table())
+        dm.suspend(pair.name)
+        dm.resume(pair.name)
+        pair.wait("DA", "alone")
+        pair.put(16)
+        pair.local.well()
+        pair.message("recover local")
+        pair.good_end(how)
+        pair.close()
+
+
+def told() -> None:
+    """While it only read: nobody else knows that."""
+    base.step("a leg is failed by hand in a table that only reads")
+    it = Standby()
+    pair = it.pair
+    pair.message("fail local")
+    pair.wait("DA", "alone")
+    refused(it, "a writable table")
+    dm.remove("there")
+    dm.remove(pair.name)
+    pair.start()
+    pair.in_sync()
+    it.end()
 
 
 def unread() -> None:
@@ -170,7 +228,9 @@ def unread() -> None:
         alone(name, "stopped", unread=True)
 
 
-PARTS = {part.__name__: part for part in (crash, local, remote, unread, given_up)}
+PARTS = {part.__name__: part for part in (
+    crash, local, remote, unread, given_up, drains, dead_before, told,
+)}  # fmt: skip
 
 for part in base.words(1, list(PARTS)) or PARTS:
     PARTS[part]()
