@@ -6,6 +6,8 @@
 #include "engine.h"
 #include "lockstep-compat.h"
 
+#define AWAKE (30 * HZ)	/* which is less than a hung task's time */
+
 int dcd_disk_open(struct dcd_disk *disk, const char *what, const char *path, void *holder)
 {
 	void *handle = lockstep_bdev_open(path, holder, &disk->bdev);
@@ -157,7 +159,11 @@ void dcd_io_begin_flush(struct dcd_ios *ios, struct dcd_io *io)
 
 void dcd_ios_wait(struct dcd_ios *ios, unsigned int most)
 {
-	io_wait_event(*ios->wait, atomic_read(&ios->in_flight) <= most);
+	/* A disk that hangs is told by those whom it holds, not as a task that does: as blk_wait_io(). */
+	while (!___wait_event(*ios->wait,
+			      ___wait_cond_timeout(atomic_read(&ios->in_flight) <= most),
+			      TASK_UNINTERRUPTIBLE, 0, AWAKE, __ret = io_schedule_timeout(__ret)))
+		;
 	/* Who woke us has let go of @ios. */
 	spin_lock_irq(&ios->wait->lock);
 	spin_unlock_irq(&ios->wait->lock);
