@@ -199,6 +199,22 @@ def test_a_table_that_stands_by_can_be_believed(knob: str, part: str, says: str)
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+def test_lives_of_a_map_of_many_pages() -> None:
+    options = ("--sim-timeout", "360000", *PATIENCE)
+    run = lab("state_pages.py", "50", "1", options=options)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("knob", "says"), [
+    ("any_map", "the legs differ in region"),
+])  # fmt: skip
+def test_what_a_map_of_many_pages_lacks_is_found(knob: str, says: str) -> None:
+    options = (*PATIENCE, "--sim-timeout", "360000", *knobs("dm_lockstep", knob))
+    run = lab("state_pages.py", "50", "1", options=options)
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 @pytest.mark.parametrize(("kernel", "lives"), [("plain", 60), ("checked", 4)])
 def test_lives_of_legs_that_strangers_use(kernel: str, lives: int) -> None:
     options = ("--sim-timeout", "360000", *PATIENCE)

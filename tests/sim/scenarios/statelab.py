@@ -23,6 +23,8 @@ from locklab import base, blk
 META = "/lockstep/build/bin/lockstep-meta"
 REGION = 64  # the smallest
 SLOT_SECTORS, SLOTS = 8, 16
+LOG_SECTORS, PAGE = 32, 8  # of the activity log, and of a page of the map
+MAP_PAGE = 31744 * REGION  # the sectors that such a page is about
 SYNC, ALONE, TARGET, NEW = 1, 2, 3, 4
 LOCAL, REMOTE = "local", "remote"
 _MAGIC = 0x31474C504554534C
@@ -257,9 +259,9 @@ class Writers:
     def __init__(
         self, node: str, history: History, versions: Versions, *, seed: object, writers: int = 2,
         pause: tuple[float, float] = (0.001, 0.01), fua: float = 0.15, flush: float = 0.05,
-        most: int = 12,
+        most: int = 12, opened: Callable[[str], blk.Disk] = blk.Disk,
     ) -> None:  # fmt: skip
-        self.history, self.node = history, node
+        self.history, self.node, self._opened = history, node, opened
         self.acked = self.failed = 0
         self.errors: set[int] = set()
         self._versions, self._pause, self._most = versions, pause, most
@@ -284,7 +286,7 @@ class Writers:
         self._stop.set()
 
     def _work(self, rng: random.Random, first: int, share: int) -> None:
-        with blk.Disk(self.node) as disk:
+        with self._opened(self.node) as disk:
             while not self._stop.wait(rng.uniform(*self._pause)):
                 try:
                     self._one(disk, rng, first, share)
@@ -317,9 +319,10 @@ def write(
     history.ack(at, count, version, fua)
 
 
-def content(node: str, sectors: int) -> bytes:
+def content(node: str, sectors: int, first: int = 0) -> bytes:
     with blk.Disk(node, write=False) as disk:
-        return b"".join(disk.read(at, min(512, sectors - at)) for at in range(0, sectors, 512))
+        return b"".join(disk.read(first + at, min(512, sectors - at))
+                        for at in range(0, sectors, 512))  # fmt: skip
 
 
 class Beside:

@@ -1,0 +1,672 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Seeded lives of a mirror whose map has many pages, and of a second host that stands by: it has a
+read-only table on the same legs, and takes over, or goes away.
+
+Arguments: how many lives, and the first seed; `verbose` tells each step.
+
+The places that are written are some hundred sectors of tens or hundreds of GiB: at the edges of the
+map's pages, and anywhere. Each life has some acts. In an act writers write, and things happen: a
+leg fails, hangs, takes no writes, is slow, or can't read or write some pages of the map; messages,
+suspends, reloads, ticks of the cleaner, grown devices. It ends with a crash, maybe amid something,
+with a stop, or with neither, and the mirror goes on: on the same host or on the one that stands by.
+One leg at most has had trouble since both were in sync.
+
+What is promised:
+  - What was acknowledged is there after each start; of what the power cut took from the local disk,
+    what was flushed or written with FUA.
+  - No write fails: there is always a good leg.
+  - No write takes longer than a leg's timeout and GRACE_S, besides what was suspended on purpose.
+  - Every start, resume, suspend and message ends; a start on legs that are well is taken.
+  - Once all is well both legs get in sync, and are alike then wherever anything was ever written,
+    and in the rest of those regions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import random
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from locklab import base, blk, dm, mirror
+from placeslab import PLACE, Places, Waits, choose
+from statelab import (
+    LOCAL,
+    LOG_SECTORS,
+    MAP_PAGE,
+    PAGE,
+    REGION,
+    REMOTE,
+    SLOTS,
+    Beside,
+    History,
+    Versions,
+    Writers,
+    meta,
+)
+from statelegs import TWO_MIRRORS
+from statesites import Sites, Wires
+
+LEGS = (LOCAL, REMOTE)
+# One, what one request of the map has, a run of them, a change (map-image.h, transfer.h), and so
+# many that each bitmap takes megabytes: and one more or less than those.
+PAGES = (2, 3, 15, 16, 17, 63, 64, 65, 66, 66, 66, 66, 127, 129, 255, 256, 257)
+HUGE = (1023, 1024, 1025)
+TIMEOUT_MS, GRACE_S = 2000, 1.5
+TICK_S = 30
+ENDS_S = 25  # what an admin does: a message may wait for two joins (join.h)
+VERBOSE = bool(base.words(3, ["verbose"]))
+made: dict[int, list[bytes]] = {}
+
+
+@dataclass
+class Host:
+    """One that can have the mirror, as a device of this name."""
+
+    name: str
+    wires: Wires
+
+
+class Life:
+    def __init__(self, seed: int) -> None:
+        rng = self.rng = random.Random(f"pages {seed}")
+        self.seed = seed
+        self.log: list[str] = []
+        self.pages = rng.choice(HUGE if rng.random() < 0.03 else PAGES)
+        edge = rng.choice((-PAGE, 0, PAGE, MAP_PAGE // 2)) if self.pages > 2 else 0
+        tail = SLOTS + LOG_SECTORS + (self.pages + 1) * PAGE
+        self.spare = rng.choice((2 * tail, MAP_PAGE // 16))  # more than the metadata take
+        self.grown = False  # the devices are
+        cached = {leg: rng.random() < 0.6 for leg in LEGS}
+        sectors = self.pages * MAP_PAGE + tail - edge
+        self.sites = Sites(cached, sectors // PAGE * PAGE, self.spare)
+        self.made = self.sites.make(None, "--assume-clean")
+        self.sectors = self.sites.super(LOCAL).data_sectors
+        other = Wires(self.sites.media, {leg: f"b{leg}" for leg in LEGS}, self.sites.sectors)
+        self.host, self.idle = Host("mirror", self.sites), Host("other", other)
+        self.stands_by = False
+        self.seen: list[int] = []  # superblocks, by who stands by
+        self.waits, self.versions = Waits(), Versions()
+        self.where = choose(rng, rng.choice((6, 40, 40, 160)), self.sectors)
+        self.truth = History(len(self.where) * PLACE)
+        self.writers: Writers | None = None
+        self.acked = 0
+        self.trouble: set[str] = set()  # since both legs were in sync
+        local = ("local_timeout", TIMEOUT_MS) if rng.random() < 0.5 else ()
+        self.local_hangs = bool(local)
+        self.options: tuple[object, ...] = ("remote_timeout", TIMEOUT_MS, "rejoin", 1, *local)
+        self.limit = rng.choice((1, 4096, 4096, 4096))
+        self.without = ""  # a leg that isn't in the table
+        self.slowest, self.slow = 0.0, ""  # of what an admin does
+        self.say(f"{self.pages} pages, {len(self.where)} places, caches {cached}")
+
+    def say(self, what: str) -> None:
+        self.log.append(what)
+        if VERBOSE:
+            there = dm.exists(self.host.name)
+            base.step(f"{what} | {dm.status(self.host.name) if there else '-'}")
+
+    # The mirror.
+
+    @property
+    def node(self) -> str:
+        return f"/dev/mapper/{self.host.name}"
+
+    @property
+    def wires(self) -> Wires:
+        """The ways of the host that has the mirror."""
+        return self.host.wires
+
+    def table(self, host: Host | None = None) -> str:
+        legs = dict((host or self.host).wires.legs)
+        if self.without and not host:
+            legs[self.without] = "-"
+        return mirror.table(legs[LOCAL], legs[REMOTE], *self.options, "dirty_limit", self.limit,
+                            sectors=self.sectors)  # fmt: skip
+
+    def status(self) -> mirror.Status:
+        return mirror.parse(dm.status(self.host.name))
+
+    def ends(self, work: Callable[[], object], what: str) -> None:
+        beside, began = Beside(work), time.monotonic()
+        base.until(lambda: beside.done, f"{what} to end", ENDS_S)
+        took = time.monotonic() - began
+        if took > self.slowest:
+            self.slowest, self.slow = took, what
+        beside.result()
+
+    def message(self, text: str) -> None:
+        self.say(text)
+        with contextlib.suppress(OSError):
+            self.ends(lambda: dm.message(self.host.name, text), text)
+
+    def suspend(self) -> None:
+        flush = self.rng.random() < 0.7
+        self.ends(lambda: dm.suspend(self.host.name, flush=flush), "a suspend")
+
+    def resume(self, what: str = "a resume") -> None:
+        """With a leg that hangs it may be refused, and another table's is tried then."""
+        for _ in range(20):
+            try:
+                self.ends(lambda: dm.resume(self.host.name), what)
+            except OSError as err:
+                self.say(f"refused: {err}")
+                if self.truth.frozen:
+                    raise
+                base.expect(self.trouble, f"{what} is refused, and all is well")
+                time.sleep(0.5)
+                with contextlib.suppress(OSError):
+                    dm.load(self.host.name, self.table())
+            else:
+                return
+        self.mend()
+        self.ends(lambda: dm.resume(self.host.name), f"{what}, all being well")
+
+    def reload(self, pause: float = 0, *, between: Callable[[], None] | None = None) -> None:
+        if self.rng.random() < 0.3:
+            self.limit = self.rng.choice((1, 8, 1024))
+        try:
+            self.ends(lambda: dm.load(self.host.name, self.table()), "a load")
+        except OSError as err:
+            self.say(f"no load: {err}")
+            base.expect(self.trouble, f"a table is refused, and all is well: {err}")
+            return
+        self.suspend()
+        if pause:
+            self.waits.hold(pause)
+        if between:
+            between()
+        self.resume()
+
+    # Faults. One leg at a time.
+
+    def leg_for_fault(self) -> str:
+        """Any if both are in sync, else the one that has trouble by now."""
+        if not self.trouble:
+            now = self.status()
+            if (now.health, now.action) != ("AA", "idle"):
+                self.trouble |= {leg for leg, has in zip(LEGS, now.health, strict=True)
+                                 if has != "A"} or set(LEGS)  # fmt: skip
+            else:
+                self.trouble.add(self.rng.choice((LOCAL, REMOTE, REMOTE)))
+        return next(iter(self.trouble)) if len(self.trouble) == 1 else ""
+
+    def fault(self) -> None:
+        rng, leg = self.rng, self.leg_for_fault()
+        if not leg:
+            return
+        how = rng.choice(("error", "nowrite", "hang", "hang", "read", "write", "both", "slow"))
+        if how == "hang":
+            if leg == LOCAL and not self.local_hangs:
+                return
+            self.say(f"{leg} hangs")
+            self.wires.hang(leg)
+        elif how in ("error", "nowrite"):
+            self.say(f"{leg} {how}")
+            self.wires.fail(leg, how)
+        elif how == "slow":
+            self.say(f"{leg} is slow")
+            self.wires.slow(leg, rng.randint(1, 30))
+        else:
+            start = self.sites.super(leg).map_start
+            pages = -(-self.sectors // MAP_PAGE)
+            many = rng.choice((1, 1, 3, 12))
+            places = sorted({start + PAGE * rng.randrange(pages + 4) for _ in range(many)})
+            self.say(f"{leg}: no {how} of pages {[(at - start) // PAGE for at in places]}")
+            self.wires.fail_places(leg, places, {"both": ""}.get(how, f"error_{how}s"))
+
+    def mend(self) -> None:
+        for leg in LEGS:
+            self.wires.mend(leg)
+
+    def drag(self) -> None:
+        """Both legs take their time, so that something comes amid what they are told."""
+        ms = self.rng.choice((1, 1, 3))
+        for leg in LEGS:
+            self.wires.slow(leg, ms)
+
+    def faulty(self) -> None:
+        """For a while; it may stay until the end of the act."""
+        self.fault()
+        time.sleep(self.rng.choice((0.01, 0.1, 0.5, 3)))
+        if self.rng.random() < 0.7:
+            self.say("mended")
+            self.mend()
+
+    def mirror_power(self) -> None:
+        if self.leg_for_fault() != REMOTE:
+            return
+        self.say("power of the mirror site")
+        self.power(REMOTE)
+
+    def power(self, leg: str) -> None:
+        """Goes, and comes back. What is under way is sent again, or fails."""
+        every = (self.host.wires, self.idle.wires)
+        for wires in every:
+            wires.hang(leg)
+        self.sites.cut(leg, self.rng.randrange(1 << 30))
+        self.sites.power_on(leg)
+        if self.rng.random() < 0.5:
+            self.wires.fail(leg)
+        for wires in every:
+            wires.mend(leg)
+        self.sites.drop(leg)
+
+    # What happens.
+
+    def loses_a_leg(self) -> None:
+        leg = self.leg_for_fault()
+        if leg:
+            self.message(f"fail {leg}")
+
+    def recover(self) -> None:
+        self.message(self.rng.choice(("recover", *(f"recover {leg}" for leg in LEGS))))
+
+    def bounce(self) -> None:
+        self.say("bounce")
+        self.suspend()
+        self.waits.hold(self.rng.choice((0, 0.05, 1)))
+        self.resume()
+
+    def reloads(self) -> None:
+        self.say("reload")
+        self.reload(self.rng.choice((0, 0, 0.1)))
+        if self.rng.random() < 0.3:
+            self.say("again")
+            self.reload()
+
+    def faulty_reload(self) -> None:
+        """A leg fails before the suspend, behind it, or amid the one or the other."""
+        rng, when = self.rng, self.rng.choice(("before", "between", "amid"))
+        self.say(f"reload, and a fault {when}")
+        if when == "before":
+            self.fault()
+            self.reload()
+        elif when == "between":
+            self.reload(between=self.fault)
+        else:
+            if not self.trouble and rng.random() < 0.7:
+                self.drag()
+            beside = Beside(self.reload)
+            time.sleep(rng.random() * rng.choice((0.001, 0.02, 0.05)))
+            self.fault()
+            beside.result()
+        time.sleep(rng.choice((0, 0.1, 3)))
+        self.mend()
+
+    def leave_out(self) -> None:
+        """A table without a leg, or one that has both again."""
+        leg = self.leg_for_fault()
+        if self.without:
+            self.put_back()
+        elif leg:
+            self.say(f"without the {leg} leg")
+            self.without = leg
+            self.reload()
+
+    def put_back(self) -> None:
+        self.say("both legs again")
+        self.mend()
+        self.without = ""
+        self.reload()
+
+    def tick(self) -> None:
+        """The cleaner's, and something amid it: its leg takes a while for each page."""
+        rng = self.rng
+        self.say("until a tick")
+        self.bounce()
+        if rng.random() < 0.5:
+            self.wires.slow(rng.choice(LEGS), rng.choice((1, 5, 30)))
+        self.rest(TICK_S - 0.02 + rng.random() * rng.choice((0.05, 0.5)))
+        rng.choice((self.reloads, self.bounce, self.loses_a_leg, self.faulty, self.pause))()
+        self.mend()
+
+    def ticks(self) -> None:
+        self.say("some ticks")
+        self.rest(self.rng.choice((TICK_S + 1, 2 * TICK_S + 5)))
+
+    def pause(self) -> None:
+        time.sleep(self.rng.choice((0.01, 0.1, 0.5)))
+
+    def fresh(self) -> None:
+        """All is clean when the other host looks at the map: it knows nothing of what is written
+        from now on, and no superblock tells it."""
+        if self.stands_by:
+            self.stand_by(away=1)
+        self.mend()
+        self.end_writers()
+        self.synced()
+        time.sleep(2 * TICK_S + 5)
+        self.stand_by()
+        self.write()
+        self.pause()
+
+    def sync(self) -> None:
+        self.say("in sync?")
+        self.mend()
+        self.synced()
+
+    def longer(self) -> bool:
+        """Both devices are. A table that stands by wouldn't know where the metadata are by then."""
+        if not self.spare or self.trouble or not self.well():
+            return False
+        if self.stands_by:
+            self.stand_by(away=1)
+        more = self.sites.sectors + self.spare
+        self.spare, self.grown = 0, True
+        for host in (self.host, self.idle):
+            host.wires.grow(more)
+        return True
+
+    def metadata_move(self) -> None:
+        self.message("grow")
+
+    def grow(self) -> None:
+        if not self.longer():
+            return
+        self.metadata_move()
+        room = min(self.sites.super(leg).map_start for leg in LEGS)
+        if room > self.sectors and self.rng.random() < 0.8:
+            self.sectors = room // PAGE * PAGE
+            self.reload()
+
+    def well(self) -> bool:
+        now = self.status()
+        return (now.health, now.action) == ("AA", "idle")
+
+    def stand_by(self, away: float = 0.3) -> None:
+        """The other host has a table, as of now, or gives it up."""
+        name = self.idle.name
+        if self.stands_by and self.rng.random() < away:
+            self.say("the other host goes away")
+            dm.remove(name)
+            self.stands_by = False
+        elif not self.stands_by:
+            self.say("the other host stands by")
+            try:
+                dm.create(name, self.table(self.idle), readonly=True)
+            except OSError as err:
+                raise base.Wrong(f"no table stands by: {err}") from err
+            self.stands_by = True
+            self.seen = self.supers()
+
+    def supers(self) -> list[int]:
+        return [self.sites.super(leg).seq for leg in LEGS]
+
+    def other_only(self) -> bool:
+        """Since the other host stands by only the remote leg was used, maybe."""
+        local, remote = (now != then for now, then in zip(self.supers(), self.seen, strict=True))
+        return remote and not local
+
+    # Writers.
+
+    def opened(self, node: str) -> Places:
+        return Places(node, self.where, self.waits)
+
+    def write(self) -> None:
+        rng = self.rng
+        self.writers = Writers(
+            self.node, self.truth, self.versions, seed=f"{self.seed} {self.versions.last}",
+            writers=rng.randint(1, 3), pause=rng.choice(((0.001, 0.004), (0.004, 0.02))),
+            fua=rng.choice((0.15, 0.6)), most=PLACE, opened=self.opened,
+        )  # fmt: skip
+
+    def end_writers(self) -> None:
+        writers, self.writers = self.writers, None
+        assert writers
+        writers.told_to_stop()
+        try:
+            base.until(lambda: not any(one.is_alive() for one in writers.threads),
+                       "writers to end", ENDS_S)  # fmt: skip
+        except base.Wrong as err:
+            raise base.Wrong(f"{err}: {dm.status(self.host.name)}") from None
+        self.acked += writers.acked
+        if self.truth.frozen:
+            return
+        told = f"trouble with {self.trouble}: {dm.status(self.host.name)}"
+        base.expect(not writers.failed, f"{writers.failed} writes: {writers.errors}, {told}")
+        base.expect(self.waits.longest < TIMEOUT_MS / 1000 + GRACE_S,
+                    f"{self.waits.what} took {self.waits.longest:.1f} s")  # fmt: skip
+
+    def rest(self, seconds: float) -> None:
+        """Without writes."""
+        self.end_writers()
+        time.sleep(seconds)
+        self.write()
+
+    # Ends of an act.
+
+    def synced(self) -> None:
+        if self.without:
+            self.put_back()
+        self.message("resync_pace full")
+
+        def there() -> bool:
+            now = self.status()
+            if now.action == "stalled":
+                self.message("resync")
+            if "told" in now.rest:
+                self.message("recover")
+            return (now.health, now.action) == ("AA", "idle")
+
+        try:
+            base.until(there, "in sync", 300)
+        except base.Wrong as err:
+            raise base.Wrong(f"{err}: {dm.status(self.host.name)}") from None
+        self.trouble.clear()
+
+    def quiet(self) -> None:
+        """All is well, and both legs are in sync and alike."""
+        self.mend()
+        self.end_writers()
+        self.synced()
+        with blk.Disk(self.node) as disk:
+            disk.flush()
+        self.check("in sync")
+        self.alike()
+
+    def check(self, what: str, *, volatile: bool = False) -> None:
+        with Places(self.node, self.where, self.waits, write=False) as disk:
+            data = disk.read(0, self.truth.sectors)
+        self.truth.check(data, what, volatile=volatile)
+
+    def alike(self) -> None:
+        regions = {(at + end) // REGION for at in self.where for end in (0, PLACE - 1)}
+        with contextlib.ExitStack() as stack:
+            disks = [stack.enter_context(blk.Disk(self.sites.media[leg], write=False))
+                     for leg in LEGS]  # fmt: skip
+            for region in sorted(regions):
+                at = region * REGION
+                count = min(REGION, self.sectors - at)
+                one, two = (disk.read(at, count) for disk in disks)
+                if one != two:
+                    pages = at / MAP_PAGE
+                    raise base.Wrong(f"the legs differ in region {region}, in page {pages:.2f}")
+
+    def act(self) -> None:
+        self.write()
+        events = (
+            self.faulty, self.faulty, self.faulty, self.mirror_power, self.loses_a_leg,
+            self.recover, self.recover, self.bounce, self.reloads, self.reloads,
+            self.faulty_reload, self.faulty_reload, self.leave_out, self.tick, self.ticks,
+            self.pause, self.pause, self.sync, self.sync, self.grow, self.stand_by, self.stand_by,
+        )  # fmt: skip
+        for _ in range(self.rng.randint(1, 6)):
+            time.sleep(self.rng.choice((0.003, 0.02, 0.1)))
+            self.rng.choice(events)()
+
+    def crash(self) -> None:
+        """Of the host that has the mirror, maybe amid something, and maybe with its disk's power.
+        What is under way to a leg may arrive or not."""
+        rng = self.rng
+        amid = rng.choice((None, None, self.reloads, self.bounce, self.recover, self.loses_a_leg))
+        if rng.random() < 0.15 and self.longer():
+            amid = self.metadata_move
+        beside = None
+        if amid:
+            self.say("amid")
+            if not self.trouble and rng.random() < 0.5:
+                self.drag()
+            beside = Beside(amid)
+            time.sleep(rng.random() * rng.choice((0.001, 0.01, 0.03, 0.3)))
+        power = rng.random() < 0.5
+        self.say("the host's power goes" if power else "the host crashes")
+        if rng.random() < 0.7:
+            self.wires.hang(rng.choice((REMOTE, REMOTE, LOCAL)))  # lost
+            time.sleep(rng.choice((0, 0.005, 0.02)))
+        self.truth.frozen = self.waits.over = True
+        self.wires.hang(REMOTE)
+        if power:
+            self.sites.cut(LOCAL, rng.randrange(1 << 30))
+        for leg in LEGS:
+            self.wires.fail(leg)
+        self.bury(beside)
+        if power:
+            self.sites.power_on(LOCAL)
+        for host in (self.host, self.idle):
+            for leg in LEGS:
+                host.wires.mend(leg)
+        if power:
+            self.sites.drop(LOCAL)
+        self.truth.frozen = self.waits.over = False
+        self.goes_on(volatile=power and self.sites.cached[LOCAL])
+
+    def bury(self, beside: Beside | None) -> None:
+        """What is left of a host that isn't there any more."""
+        name = self.host.name
+        if beside:
+            with contextlib.suppress(OSError, base.Wrong):
+                beside.result()
+        with contextlib.suppress(OSError):
+            dm.load(name, f"0 {self.sectors} error")
+            dm.suspend(name, flush=False)
+        with contextlib.suppress(OSError):
+            dm.resume(name)
+        self.end_writers()
+        base.until(lambda: dm.opens(name) == 0, "nobody to have it open")
+        dm.remove(name)
+
+    def stop(self) -> None:
+        """It may stand by from now on, if the other host takes over."""
+        self.end_writers()
+        self.mend()
+        if self.stands_by and self.rng.random() < 0.5:
+            self.say("a read-only table in its place")
+            dm.load(self.host.name, self.table(), readonly=True)
+            dm.suspend(self.host.name)
+            self.resume()
+            self.goes_on(volatile=False, demoted=True)
+            self.seen = self.supers()
+            return
+        self.say("stop")
+        self.ends(lambda: dm.remove(self.host.name), "a stop")
+        self.goes_on(volatile=False)
+
+    def goes_on(self, *, volatile: bool, demoted: bool = False) -> None:
+        """The mirror isn't there any more: here again, or on the other host, if that stands by."""
+        if self.stands_by and (demoted or self.rng.random() < 0.8):
+            self.say("the other host takes over")
+            self.without = ""
+            self.host, self.idle = self.idle, self.host
+            self.stands_by = demoted
+            self.take_over()
+        else:
+            self.say("start")
+            self.without = ""
+            self.start()
+        self.check("after a start", volatile=volatile)
+
+    def start(self) -> None:
+        """Maybe a leg hangs amid it: then it is refused, or goes on with the other one."""
+        rng, name = self.rng, self.host.name
+        if self.grown:
+            # The devices are longer, and a mirror may have stopped before that was done.
+            try:
+                meta("grow", *self.wires.legs.values())
+            except base.Wrong as err:
+                self.say(str(err))
+            self.sectors = max(self.sites.super(leg).data_sectors for leg in LEGS)
+        table = self.table()
+        leg = rng.choice(sorted(self.trouble) or LEGS)
+        if rng.random() < 0.7 or len(self.trouble) == 2 or (leg == LOCAL and not self.local_hangs):
+            self.ends(lambda: dm.create(name, table), "a start")
+            return
+        self.trouble.add(leg)
+        self.drag()
+        beside = Beside(lambda: self.ends(lambda: dm.create(name, table), "a start"))
+        time.sleep(rng.random() * rng.choice((0.005, 0.05)))
+        self.say(f"the {leg} leg hangs amid it")
+        self.wires.hang(leg)
+        try:
+            beside.result()
+        except OSError as err:
+            self.say(f"refused: {err}")
+            self.mend()
+            self.ends(lambda: dm.create(name, table), "a start, all being well")
+        self.mend()
+
+    def take_over(self) -> None:
+        """By another table in the place of the read-only one; or anew, as that is refused if the
+        leg that it reads has another superblock since."""
+        name = self.host.name
+        if self.other_only():
+            dm.remove(name)
+            dm.create(name, self.table())
+            return
+        dm.load(name, self.table())
+        dm.suspend(name)
+        try:
+            self.ends(lambda: dm.resume(name), "a takeover")
+        except OSError as err:
+            base.equal(err.errno, errno.ESTALE, "a takeover")
+            self.say("anew")
+            dm.remove(name)
+            dm.create(name, self.table())
+
+    def live(self) -> None:
+        rng = self.rng
+        dm.create(self.host.name, self.table())
+        for _ in range(rng.randint(2, 5)):
+            self.act()
+            dice = rng.random()
+            if rng.random() < 0.3 and len(self.trouble) < 2:
+                self.fresh()
+                dice /= 1.5
+            if dice < 0.55:
+                self.crash()
+            elif dice < 0.75:
+                self.stop()
+            else:
+                self.end_writers()
+            if rng.random() < 0.6:
+                self.write()
+                time.sleep(0.02)
+                self.quiet()
+        self.write()
+        self.quiet()
+        for host in (self.host, self.idle):
+            if dm.exists(host.name):
+                dm.remove(host.name)
+        self.alike()
+
+    def close(self) -> None:
+        self.host, self.idle = sorted((self.host, self.idle), key=lambda one: one.name)
+        self.idle.wires.remove()
+        self.sites.close()
+
+
+count, first = (int(word) for word in sys.argv[1:3])
+base.put(TWO_MIRRORS, 1)
+for seed in range(first, first + count):
+    life = Life(seed)
+    try:
+        life.live()
+    except (base.Wrong, OSError) as err:
+        raise base.Wrong(f"life {seed}: {'; '.join(life.log)}: {err}") from err
+    print(f"life {seed}: {life.pages} pages, {life.acked} writes, the longest"
+          f" {life.waits.longest:.2f} s, {life.slow} {life.slowest:.2f} s", flush=True)  # fmt: skip
+    life.close()
+base.step(f"{count} lives passed")
