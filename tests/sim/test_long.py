@@ -44,6 +44,13 @@ def test_lives_of_a_leg_that_two_hosts_use(part: int) -> None:
 
 
 @every_part
+def test_lives_of_a_map_of_many_pages(part: int) -> None:
+    count = seeds(3000)
+    run = lab("state_pages.py", str(count), str(10_000 + part * count), options=HOURS)
+    assert run.rc == 0, run.text
+
+
+@every_part
 def test_lives_of_legs_that_strangers_use(part: int) -> None:
     count = seeds(3000)
     run = lab("state_strangers.py", str(count), str(10_000 + part * count), options=HOURS)
@@ -116,6 +123,7 @@ def test_power_cuts(scenario: str, words: tuple[str, ...], part: int) -> None:
         (f"shorter=1 {PLAIN}", 1), (f"queue=few {PLAIN}", 10), (f"cache=on {PLAIN}", 10),
         (f"with={IN_PART}", 60), (f"with={ANEW}", 60), (f"with={LATE}", 60),
         ("policy=block", 40), ("policy=error", 80), ("log=small", 40), ("size=more", 40),
+        ("map=many", 40),
         ("size=more policy=block log=small", 80), ("queue=few policy=block log=small", 80),
     ],
 )  # fmt: skip
@@ -131,7 +139,8 @@ def test_every_order_of_three_events(axis: str, of: int, part: int) -> None:
 @pytest.mark.parametrize(("of", "axis"), [
     *(("mirror", axis) for axis in (
         "", "queue=few", "cache=on", "cache=local", "policy=block", "policy=error", "log=small",
-        "size=more", "queue=few policy=block log=small", "size=more policy=error cache=on")),
+        "size=more", "queue=few policy=block log=small", "size=more policy=error cache=on",
+        "map=many", "map=many cache=local log=small")),
     *(("dcd", f"nvram={nvram} ring={ring}") for nvram in ("lab", "none", "dram")
       for ring in ("idle", "full")),
 ])  # fmt: skip
@@ -169,7 +178,9 @@ def test_sixteen_tib_are_discarded() -> None:
 
 
 @every_part
-@pytest.mark.parametrize("axis", ["policy=block", "policy=error", "log=small", "size=more"])
+@pytest.mark.parametrize("axis", [
+    "policy=block", "policy=error", "log=small", "size=more", "map=many",
+])  # fmt: skip
 def test_every_order_of_two_events_with(axis: str, part: int) -> None:
     every = max(1, round(1 / SCALE))
     run = lab("search_mirror.py", "2", str(part), str(PARTS), f"every={every}", axis, options=HOURS)

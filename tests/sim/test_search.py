@@ -66,6 +66,13 @@ def test_some_orders_of_two_events_with_a_volatile_cache() -> None:
     assert run.rc == 1 and "the remote medium: sector" in run.stderr, run.text
 
 
+def test_some_orders_of_two_events_around_two_pages_of_the_map() -> None:
+    run = search(2, 0, 1, "every=179", "map=many")
+    assert run.rc == 0, run.text
+    told = re.search(rb"(\d+) histories passed", run.stdout)
+    assert told and int(told[1]) > 300, run.text
+
+
 def test_some_orders_of_two_events_with_flushes_that_hang() -> None:
     run = search(2, 0, 1, "every=3", "only=flush_hangs,mirror_cut,gone,reload,suspend")
     assert run.rc == 0, run.text

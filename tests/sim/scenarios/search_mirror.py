@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Every order of a few events of a mirror around two overlapping writes, all judged by one oracle.
 The arguments and what a history is: histories.py; own words: queue=none|few,
-cache=off|on|trust|local, policy=degrade|block|error, log=default|small, size=same|more (searchlab).
+cache=off|on|trust|local, policy=degrade|block|error, log=default|small, size=same|more,
+map=one|many (searchlab).
 At the end of each everything that was held anywhere arrives, as late as it can
 (searchlab.World.judge).
 
@@ -115,7 +116,7 @@ def local_log_unread(w: World) -> None:
 
 def bad_place(w: World) -> None:
     """Both writes are to have a sector that the local leg can't read."""
-    w.fail_place(w.wire, 105, 1, "error_reads")
+    w.fail_place(w.wire, w.origin + 105, 1, "error_reads")
 
 
 def local_unsaid(w: World) -> None:

@@ -9,7 +9,8 @@ requests: whoever submits to one that hangs waits. What a way holds is lost only
 its power. The media lose no acknowledged write in a power cut, but with `cached` the remote medium
 has a volatile cache. The ways lead to a port of the mirror site then, so that what a session sends
 again after a power cut reaches the medium, such as a flush that was held. `larger`: the media are
-twice as large as what of them is shown at first.
+twice as large as what of them is shown at first. `many`: they are so large that the map has two
+pages, and what is between those is `origin`, for a history to lie around.
 
 Each time a World is made its media are; but the SCSI disks stay until end().
 """
@@ -23,12 +24,21 @@ from pathlib import Path
 from histories import Refused, needless
 from locklab import base, blk, dm, lio, media
 from locklab.media import MIRROR_SITE, PRIMARY_SITE
-from statelab import LOCAL, REMOTE, SLOTS, Super, create, superblock
+from statelab import (
+    LOCAL,
+    LOG_SECTORS,
+    MAP_PAGE,
+    PAGE,
+    REMOTE,
+    SLOTS,
+    Super,
+    create,
+    superblock,
+)
 
 MIB = 1
 SECTORS = MIB << 11
-LOG_SECTORS = 32
-TAIL = SLOTS + 40  # the slots, the activity log, and a page of the map
+EDGE = 104  # the sector of a history that is the first one of the map's second page
 MEDIA = {LOCAL: "p-medium", REMOTE: "m-medium"}
 SITES = {LOCAL: PRIMARY_SITE, REMOTE: MIRROR_SITE}
 WIRES, WAYS, PORT, ERRORS = ("wl", "wm"), ("wa", "wb"), "mp", "errors"
@@ -67,11 +77,15 @@ def end() -> None:
 
 
 class Disks:
-    def __init__(self, *, few: bool, cached: set[str], larger: bool) -> None:
+    def __init__(self, *, few: bool, cached: set[str], larger: bool, many: bool) -> None:
         self._cached, self._larger = cached, larger
         self._turn = 0
         self._port = False
-        self._size = SECTORS
+        self._small = self._size = MAP_PAGE * 3 // 2 if many else SECTORS
+        self._map_at = PAGE if many else 0
+        self.origin = MAP_PAGE - EDGE if many else 0
+        # The slots, the activity log, and the map.
+        self.tail = SLOTS + LOG_SECTORS + PAGE + self._map_at
         self.hung: set[str] = set()
         self.keeps: set[str] = set()  # some of what they get
         self.failing: set[str] = set()  # take no writes
@@ -102,7 +116,7 @@ class Disks:
         if not _tails:
             with self.shown() as nodes:
                 create(*nodes, "--assume-clean")
-            _tails.extend(self.image(leg, TAIL) for leg in MEDIA)
+            _tails.extend(self.image(leg, self.tail) for leg in MEDIA)
         else:
             for leg, tail in zip(MEDIA, _tails, strict=True):
                 self.put(leg, tail)
@@ -145,7 +159,7 @@ class Disks:
         words = f"4 site {SITES[leg]} write_cache {cache}"
         self.media[leg] = dm.create(
             f"{MEDIA[leg]}{self._turn}",
-            f"0 {SECTORS << self._larger} media {MEDIA[leg]} ram null {words}",
+            f"0 {self._small << self._larger} media {MEDIA[leg]} ram null {words}",
         )
 
     def _below(self, leg: str) -> str:
@@ -211,8 +225,9 @@ class Disks:
         self.failing.add(name)
 
     def stick(self, name: str, first: int, sectors: int) -> None:
-        """Writes to these sectors never return; all else does."""
+        """Writes to these sectors of the history never return; all else does."""
         node = self._below(_leg(name))
+        first += self.origin
         end = first + sectors
         lines = [f"{first} {sectors} delay {node} {first} 0 {node} {first} {NEVER_MS}",
                  f"{end} {self._size - end} linear {node} {end}"]  # fmt: skip
@@ -250,9 +265,9 @@ class Disks:
         self.fail_place(name, self._size - SLOTS - LOG_SECTORS, 1, "error_reads")
 
     def hide_map(self, name: str) -> None:
-        """The first sector of the map."""
+        """The first sector of the map's last page."""
         start = self.super_of(_leg(name)).map_start
-        self.fail_place(name, start, 1, "error_reads")
+        self.fail_place(name, start + self._map_at, 1, "error_reads")
 
     def keep_flushes(self, name: str) -> None:
         """Flushes never return; all else does."""
@@ -283,13 +298,13 @@ class Disks:
         """The media show all that they have, where nothing in between keeps its size."""
         if self.hung or self.grown or self._port or _disks or not self._larger:
             raise Refused
-        self._size = SECTORS << 1
+        self._size = self._small << 1
         for name in (*WIRES, *WAYS):
             self.mend(name)
 
     @property
     def grown(self) -> bool:
-        return self._size > SECTORS
+        return self._size > self._small
 
     def primary_off(self) -> None:
         """Its power goes, and what it had under way by any way with it."""

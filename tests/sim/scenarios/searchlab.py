@@ -7,7 +7,9 @@ version exactly. With OWN["cache"] "on" the remote medium has a volatile cache: 
 through it, so the oracle is the same; with "trust" it is told not to, which is a control.
 
 OWN["policy"] is the mirror's, at each start. With OWN["log"] "small" its activity log names two
-regions. OWN["queue"] "few" and OWN["size"] "more" are the disks' `few` and `larger`.
+regions. OWN["queue"] "few", OWN["size"] "more" and OWN["map"] "many" are the disks' `few`, `larger`
+and `many`. The history's first sector is the disks' `origin`, so with `many` its writes lie where
+two pages of the map meet.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from pathlib import Path
 from histories import Refused, needless
 from locklab import base, blk, dm, mirror
 from mirrorlab import FIELDS
-from searchdisks import TAIL, WAYS, WIRES, Disks
+from searchdisks import WAYS, WIRES, Disks
 from statelab import (
     LOCAL,
     REMOTE,
@@ -41,7 +43,8 @@ MIRROR, TAKEOVER = "mirror", "takeover"
 TIMEOUT_MS, REJOIN_S = 100, 1
 # The oracle looks at what the writes of a history may reach.
 LOOK = 128
-OWN = {"queue": "none", "cache": "off", "policy": "degrade", "log": "default", "size": "same"}
+OWN = {"queue": "none", "cache": "off", "policy": "degrade", "log": "default", "size": "same",
+       "map": "one"}  # fmt: skip
 CACHED = {"off": set[str](), "on": {REMOTE}, "trust": {REMOTE}, "local": {LOCAL}}
 # What a write or a read may end with; the last: the mirror was just removed, to be made anew.
 NO_ANSWER = (errno.EIO, errno.ENXIO, errno.ENOENT)
@@ -53,8 +56,9 @@ class World(Disks):
         if OWN["log"] == "small":
             base.put(LOG_SLOTS, 2)
         super().__init__(
-            few=OWN["queue"] == "few", cached=CACHED[OWN["cache"]], larger=OWN["size"] == "more"
-        )
+            few=OWN["queue"] == "few", cached=CACHED[OWN["cache"]], larger=OWN["size"] == "more",
+            many=OWN["map"] == "many",
+        )  # fmt: skip
         self.sectors = self.super_of(LOCAL).data_sectors
         self.history = History(LOOK)
         self.versions = Versions()
@@ -65,7 +69,7 @@ class World(Disks):
         self.failed_writes = 0
         self.saw_failed = False
         self.node = dm.create(MIRROR, self.table())
-        self._first = {leg: self.image(leg, TAIL) for leg in (LOCAL, REMOTE)}
+        self._first = {leg: self.image(leg, self.tail) for leg in (LOCAL, REMOTE)}
 
     # The mirror.
 
@@ -158,22 +162,22 @@ class World(Disks):
         """Begun; it ends when it can."""
         version = self.versions.next()
         data = b"".join(sector(version, first + n) for n in range(count))
-        self._begin(first, count, version, lambda disk: disk.write(first, data))
+        self._begin(first, count, version, lambda disk: disk.write(self.origin + first, data))
 
     def zero(self, first: int, count: int) -> None:
         """Likewise."""
         version = self.versions.next()
         self.history.zeroes.add(version)
-        self._begin(first, count, version, lambda disk: disk.zero(first, count))
+        self._begin(first, count, version, lambda disk: disk.zero(self.origin + first, count))
 
     def fill(self, first: int, count: int) -> None:
         """Where the oracle doesn't look, but the legs have to be alike."""
         data = b"".join(sector(self.versions.next(), first + n) for n in range(count))
-        node = self.node
+        node, at = self.node, self.origin + first
 
         def work() -> None:
             with contextlib.suppress(OSError), blk.Disk(node) as disk:
-                disk.write(first, data)
+                disk.write(at, data)
 
         self.writes.append(Beside(work))
 
@@ -214,7 +218,7 @@ class World(Disks):
         def work() -> None:
             try:
                 with blk.Disk(node, write=False) as disk:
-                    data = disk.read(first, count)
+                    data = disk.read(self.origin + first, count)
             except OSError as err:
                 base.expect(err.errno in NO_ANSWER, f"a read: {err}")
                 return
@@ -251,7 +255,7 @@ class World(Disks):
         self.saw_failed |= self.failed_writes > 0
 
     def _see(self) -> None:
-        self.history.check(content(self.node, LOOK), "seen")
+        self.history.check(content(self.node, LOOK, self.origin), "seen")
 
     # Events that take both sites apart.
 
@@ -319,7 +323,8 @@ class World(Disks):
         """A stop, and a leg is put back as it was when the mirror was first started, all zeroes: no
         start takes it, unless it has the same as now. It is what it was then, and is taken."""
         bad = self.holding | self.refusing | self.unread
-        if not self.there() or self.suspended or self.local_bad or bad or self.grown:
+        much = self.grown or self.origin  # to be put back
+        if not self.there() or self.suspended or self.local_bad or bad or much:
             raise Refused
         now = self.status()
         if (now.health, now.action) != ("AA", "idle"):
@@ -379,7 +384,7 @@ class World(Disks):
         self.sectors = max(s.data_sectors for s in supers)
         self.blocks |= OWN["policy"] != "degrade"
         self.node = dm.create(MIRROR, self.table())
-        self.history.check(content(self.node, LOOK), f"assembled from {source}")
+        self.history.check(content(self.node, LOOK, self.origin), f"assembled from {source}")
 
     def _start_again(self) -> None:
         """An admin sees to it first that both legs can be used."""
@@ -413,11 +418,11 @@ class World(Disks):
     def _taken_over(self, nodes: list[str], sectors: int) -> None:
         history = self.history.fork()
         node = dm.create(TAKEOVER, mirror.table("-", nodes[1], sectors=sectors))
-        history.check(content(node, LOOK), "taken over")
+        history.check(content(node, LOOK, self.origin), "taken over")
         version = self.versions.next()
         history.issue(104, 2, version)
         with blk.Disk(node) as disk:
-            disk.write(104, b"".join(sector(version, 104 + n) for n in range(2)))
+            disk.write(self.origin + 104, b"".join(sector(version, 104 + n) for n in range(2)))
         history.ack(104, 2, version, True)
         dm.remove(TAKEOVER)
         self.history = history
@@ -444,8 +449,8 @@ class World(Disks):
 
     def alike(self, when: str) -> None:
         """Both media and the oracle, which knows what is below LOOK, at a quiet moment."""
-        look = self.sectors if self.grown else 512
-        one, two = (content(self.media[leg], look) for leg in (LOCAL, REMOTE))
+        look = self.sectors if self.grown and not self.origin else 512
+        one, two = (content(self.media[leg], look, self.origin) for leg in (LOCAL, REMOTE))
         self.history.check(one[: LOOK * 512], f"{when}: the local medium")
         self.history.check(two[: LOOK * 512], f"{when}: the remote medium", settle=False)
         if one != two:
