@@ -291,7 +291,7 @@ class Life:
             if not self.trouble and rng.random() < 0.7:
                 self.drag()
             beside = Beside(self.reload)
-            time.sleep(rng.random() * rng.choice((0.001, 0.02, 0.05)))
+            time.sleep(rng.random() * rng.choice((0.001, 0.02, 0.3)))
             self.fault()
             beside.result()
         time.sleep(rng.choice((0, 0.1, 3)))
@@ -408,9 +408,11 @@ class Life:
 
     def write(self) -> None:
         rng = self.rng
+        many, pause = rng.choice(
+            ((1, (0.001, 0.004)), (2, (0.002, 0.01)), (3, (0.004, 0.02)), (24, (0.04, 0.1))))
         self.writers = Writers(
             self.node, self.truth, self.versions, seed=f"{self.seed} {self.versions.last}",
-            writers=rng.randint(1, 3), pause=rng.choice(((0.001, 0.004), (0.004, 0.02))),
+            writers=min(many, len(self.where) // 2), pause=pause,
             fua=rng.choice((0.15, 0.6)), most=PLACE, opened=self.opened,
         )  # fmt: skip
 
@@ -580,8 +582,7 @@ class Life:
         self.check("after a start", volatile=volatile)
 
     def start(self) -> None:
-        """Maybe a leg hangs amid it: then it is refused, or goes on with the other one."""
-        rng, name = self.rng, self.host.name
+        name = self.host.name
         if self.grown:
             # The devices are longer, and a mirror may have stopped before that was done.
             try:
@@ -590,23 +591,7 @@ class Life:
                 self.say(str(err))
             self.sectors = max(self.sites.super(leg).data_sectors for leg in LEGS)
         table = self.table()
-        leg = rng.choice(sorted(self.trouble) or LEGS)
-        if rng.random() < 0.7 or len(self.trouble) == 2 or (leg == LOCAL and not self.local_hangs):
-            self.ends(lambda: dm.create(name, table), "a start")
-            return
-        self.trouble.add(leg)
-        self.drag()
-        beside = Beside(lambda: self.ends(lambda: dm.create(name, table), "a start"))
-        time.sleep(rng.random() * rng.choice((0.005, 0.05)))
-        self.say(f"the {leg} leg hangs amid it")
-        self.wires.hang(leg)
-        try:
-            beside.result()
-        except OSError as err:
-            self.say(f"refused: {err}")
-            self.mend()
-            self.ends(lambda: dm.create(name, table), "a start, all being well")
-        self.mend()
+        self.begins(lambda: dm.create(name, table), "a start")
 
     def take_over(self) -> None:
         """By another table in the place of the read-only one; or anew, as that is refused if the
@@ -614,17 +599,38 @@ class Life:
         name = self.host.name
         if self.other_only():
             dm.remove(name)
-            dm.create(name, self.table())
+            self.start()
             return
         dm.load(name, self.table())
         dm.suspend(name)
         try:
-            self.ends(lambda: dm.resume(name), "a takeover")
+            self.begins(lambda: dm.resume(name), "a takeover")
         except OSError as err:
             base.equal(err.errno, errno.ESTALE, "a takeover")
             self.say("anew")
             dm.remove(name)
-            dm.create(name, self.table())
+            self.start()
+
+    def begins(self, work: Callable[[], object], what: str) -> None:
+        """Maybe a leg hangs amid it: then it is refused, or goes on with the other one."""
+        rng = self.rng
+        leg = rng.choice(sorted(self.trouble) or LEGS)
+        if rng.random() < 0.6 or len(self.trouble) == 2 or (leg == LOCAL and not self.local_hangs):
+            self.ends(work, what)
+            return
+        self.trouble.add(leg)
+        self.drag()
+        beside = Beside(lambda: self.ends(work, what))
+        time.sleep(rng.random() * rng.choice((0.005, 0.05, 0.3)))
+        self.say(f"the {leg} leg hangs amid it")
+        self.wires.hang(leg)
+        try:
+            beside.result()
+        except OSError as err:
+            self.say(f"refused: {err}")
+            self.mend()
+            self.ends(work, f"{what}, all being well")
+        self.mend()
 
     def live(self) -> None:
         rng = self.rng
@@ -632,9 +638,9 @@ class Life:
         for _ in range(rng.randint(2, 5)):
             self.act()
             dice = rng.random()
-            if rng.random() < 0.3 and len(self.trouble) < 2:
+            if rng.random() < 0.4 and len(self.trouble) < 2:
                 self.fresh()
-                dice /= 1.5
+                dice /= 2
             if dice < 0.55:
                 self.crash()
             elif dice < 0.75:
