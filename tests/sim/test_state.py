@@ -201,7 +201,7 @@ def test_a_table_that_stands_by_can_be_believed(knob: str, part: str, says: str)
 
 def test_lives_of_a_map_of_many_pages() -> None:
     options = ("--sim-timeout", "360000", *PATIENCE)
-    run = lab("state_pages.py", "40", "1", options=options)
+    run = lab("state_pages.py", "30", "1", options=options)
     assert run.rc == 0, run.text
 
 
@@ -211,7 +211,7 @@ def test_lives_of_a_map_of_many_pages() -> None:
 ])  # fmt: skip
 def test_what_a_map_of_many_pages_lacks_is_found(knob: str, says: str) -> None:
     options = (*PATIENCE, "--sim-timeout", "360000", *knobs("dm_lockstep", knob))
-    run = lab("state_pages.py", "40", "1", options=options)
+    run = lab("state_pages.py", "30", "1", options=options)
     assert run.rc == 1 and says in run.stderr, run.text
 
 
