@@ -88,7 +88,6 @@ class Life:
         other = Wires(self.sites.media, {leg: f"b{leg}" for leg in LEGS}, self.sites.sectors)
         self.host, self.idle = Host("mirror", self.sites), Host("other", other)
         self.stands_by = False
-        self.seen: list[int] = []  # superblocks, by who stands by
         self.waits, self.versions = Waits(), Versions()
         self.where = choose(rng, rng.choice((6, 40, 40, 160)), self.sectors)
         self.truth = History(len(self.where) * PLACE)
@@ -391,15 +390,24 @@ class Life:
             except OSError as err:
                 raise base.Wrong(f"no table stands by: {err}") from err
             self.stands_by = True
-            self.seen = self.supers()
 
-    def supers(self) -> list[int]:
-        return [self.sites.super(leg).seq for leg in LEGS]
+    def idle_fault(self) -> None:
+        """Who stands by can't read a leg for a while, and gives it up."""
+        leg = self.rng.choice(LEGS)
+        if not self.stands_by or (leg == LOCAL and not self.local_hangs):
+            return
+        self.say(f"the other host doesn't reach the {leg} leg")
+        self.idle.wires.hang(leg)
+        reader = Beside(self.idle_reads)
+        time.sleep(TIMEOUT_MS / 1000 + GRACE_S)
+        self.idle.wires.mend(leg)
+        base.until(lambda: reader.done, "the other host's reads to end", ENDS_S)
 
-    def other_only(self) -> bool:
-        """Since the other host stands by only the remote leg was used, maybe."""
-        local, remote = (now != then for now, then in zip(self.supers(), self.seen, strict=True))
-        return remote and not local
+    def idle_reads(self) -> None:
+        node = f"/dev/mapper/{self.idle.name}"
+        with contextlib.suppress(OSError), blk.Disk(node, write=False) as disk:
+            for at in self.where[:8]:
+                disk.read(at, PLACE)
 
     # Writers.
 
@@ -495,6 +503,7 @@ class Life:
             self.recover, self.recover, self.bounce, self.reloads, self.reloads,
             self.faulty_reload, self.faulty_reload, self.leave_out, self.tick, self.ticks,
             self.pause, self.pause, self.sync, self.sync, self.grow, self.stand_by, self.stand_by,
+            self.idle_fault,
         )  # fmt: skip
         for _ in range(self.rng.randint(1, 6)):
             time.sleep(self.rng.choice((0.003, 0.02, 0.1)))
@@ -561,7 +570,6 @@ class Life:
             dm.suspend(self.host.name)
             self.resume()
             self.goes_on(volatile=False, demoted=True)
-            self.seen = self.supers()
             return
         self.say("stop")
         self.ends(lambda: dm.remove(self.host.name), "a stop")
@@ -597,10 +605,6 @@ class Life:
         """By another table in the place of the read-only one; or anew, as that is refused if the
         leg that it reads has another superblock since."""
         name = self.host.name
-        if self.other_only():
-            dm.remove(name)
-            self.start()
-            return
         dm.load(name, self.table())
         dm.suspend(name)
         try:
