@@ -159,7 +159,7 @@ void dcd_io_begin_flush(struct dcd_ios *ios, struct dcd_io *io)
 
 void dcd_ios_wait(struct dcd_ios *ios, unsigned int most)
 {
-	/* A disk that hangs is told by those whom it holds, not as a task that does: as blk_wait_io(). */
+	/* As blk_wait_io(): who is held tells of a disk that hangs, it is no task that does. */
 	while (!___wait_event(*ios->wait,
 			      ___wait_cond_timeout(atomic_read(&ios->in_flight) <= most),
 			      TASK_UNINTERRUPTIBLE, 0, AWAKE, __ret = io_schedule_timeout(__ret)))
