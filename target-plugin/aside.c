@@ -131,10 +131,9 @@ int dcd_aside_read(struct dcd_engine *e, u64 sector, void *buf, size_t bytes,
  */
 static bool is_over(struct dcd_engine *e, unsigned long since)
 {
+	bool may = e->keeps || (test_knob(late_marks) ? dcd_leaves(e) : dcd_leave_asked(e));
 	bool dead = READ_ONCE(e->log_dead) || READ_ONCE(e->closing);
 	unsigned long most = dead ? DEAD : DCD_ASIDE_WRITES;
-
-	bool may = e->keeps || (test_knob(late_marks) ? dcd_leaves(e) : dcd_leave_asked(e));
 
 	return may && time_after_eq(jiffies, since + most) && !test_knob(writes_wait);
 }

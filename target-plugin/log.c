@@ -11,8 +11,10 @@
 #define SEAL_LATER (2 * HZ)	/* with little room in the ring */
 #define ANSWERS (2 * HZ)	/* each copy of the superblock, if it works */
 #define PIN_PATIENCE (30 * HZ)	/* for slots that are pinned */
+#define OPENING (5 * HZ)	/* for all writes of an opening, that aren't needed */
 #define OFTEN (60 * HZ)	/* a log that fails so often is tried again later, not at once */
 
+TEST_KNOB(bool, opening_commits, "an opening waits until the log has all that NVRAM has");
 TEST_KNOB(bool, pins_hold, "a close waits for slots that are pinned");
 TEST_KNOB(bool, asked_late, "a dead log that took long to refuse is asked late, though the data disk fails, too");
 TEST_KNOB(bool, dead_seals, "past a dead log the clock seals slots, too");
@@ -213,17 +215,28 @@ static bool leave_commit(struct dcd_engine *e)
 int dcd_log_write(struct dcd_engine *e, dcd_log_writer *write)
 {
 	struct dcd_commit *c = &e->commit;
+	unsigned long began = jiffies;
+	bool left = false;
 
+	if (dcd_commit_is_left(e))
+		return -ETIME;
 	c->buf = e->commit_buf;
 	c->write = write;
 	c->done = false;
-	if (!e->keeps) {
+	if (e->keeps) {
+		queue_work(e->aside_wq, &c->work);
+		dcd_aside_wait(e, &c->done, began);
+		left = leave_commit(e);
+	} else {
 		write_commit(&c->work);
-		return c->error;
 	}
-	queue_work(e->aside_wq, &c->work);
-	dcd_aside_wait(e, &c->done, jiffies);
-	return leave_commit(e) ? -ETIME : c->error;
+	c->spent += jiffies - began;
+	return left ? -ETIME : c->error;
+}
+
+bool dcd_opening_hurries(const struct dcd_engine *e)
+{
+	return e->keeps && e->commit.spent > OPENING && !test_knob(opening_commits);
 }
 
 int dcd_segment_write(struct dcd_engine *e, u64 sequence, u64 first, u32 entries, u32 used,

@@ -28,7 +28,7 @@ typedef int dcd_log_writer(struct dcd_engine *e, struct dcd_commit *c);
 /*
  * What is written by @write from @buf, which is the engine's @commit_buf until it is @left: nobody
  * waits for it then. @error, and @proof if a segment was to be proved (proof.h), are right when it
- * is @done. @at: for who writes something else, bytes of @buf.
+ * is @done. @at: for who writes something else, bytes of @buf. @spent: jiffies, in all.
  */
 struct dcd_commit {
 	struct work_struct work;
@@ -39,6 +39,7 @@ struct dcd_commit {
 	u32 at, bytes;
 	int error, proof;
 	bool prove, done, left;
+	unsigned long spent;
 };
 
 void dcd_commit_init(struct dcd_engine *e);
@@ -51,13 +52,16 @@ unsigned long dcd_seal_after(struct dcd_engine *e);
 void dcd_seal_for_round(struct dcd_engine *e);
 
 /*
- * Something is written, from @commit_buf: by who commits, or opens, and none is left. -ETIME: it is
- * now, and @commit_buf is another one with the same; or an error.
+ * Something is written, from @commit_buf: by who commits, or opens. -ETIME: it was left, and
+ * @commit_buf is another one with the same; or one that was left before is under way yet, and
+ * nothing was begun; or an error.
  */
 int __must_check dcd_log_write(struct dcd_engine *e, dcd_log_writer *write);
 /* Likewise a segment, durable. */
 int __must_check dcd_segment_write(struct dcd_engine *e, u64 sequence, u64 first, u32 entries,
 				   u32 used, bool prove);
+/* An opening has spent enough on that: what NVRAM or the data disk has needn't be there yet. */
+bool dcd_opening_hurries(const struct dcd_engine *e);
 
 /* A write of this segment failed, or of one of those above: the log is dead. It works again. */
 void dcd_log_failed(struct dcd_engine *e, u64 segment, int error);

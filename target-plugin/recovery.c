@@ -15,9 +15,7 @@
 #include "plan.h"
 #include "wounded.h"
 
-#define SLOTS_WAIT (5 * HZ)	/* until the log has all of them */
-
-TEST_KNOB(bool, opening_commits, "an opening waits until the log has all that NVRAM has");
+TEST_KNOB(bool, keeps_some, "a slot that has some of a segment is enough, though the log doesn't answer");
 TEST_KNOB(bool, let_go, "what the log has got again is believed to be there, and its slot is used");
 TEST_KNOB(bool, discards_thin, "a discard in the log is no more than that, whatever was said of it");
 TEST_KNOB(bool, no_copy, "nobody asks the NVRAM for a segment of which nothing is known");
@@ -118,12 +116,8 @@ static int whole_blocks(struct dcd_engine *e, const u8 *seg, u32 entries, u64 ap
 	return 0;
 }
 
-/*
- * The log has got segment @sequence, which is in @commit_buf, again, and still can't give it, or
- * doesn't answer: the slot @s, if that has all of it, isn't used before it is on the data disk. Not
- * 0, told: too many slots would have to wait for that.
- */
-static int keep_slot(struct dcd_engine *e, struct recovery *c, struct dcd_slot *s, u64 sequence)
+/* Has the slot in @scrub.buf all of the segment in @commit_buf, and not only what is damaged? */
+static bool has_all(struct dcd_engine *e, struct recovery *c)
 {
 	const struct dcd_segment *h = e->commit_buf;
 	u32 i, n = le32_to_cpu(h->entries);
@@ -132,8 +126,20 @@ static int keep_slot(struct dcd_engine *e, struct recovery *c, struct dcd_slot *
 		if (memcmp(dcd_entry_at(e->scrub.buf, i), dcd_entry_at(e->commit_buf, i),
 			   sizeof(struct dcd_entry)) ||
 		    !dcd_entry_valid(&c->geometry, e->scrub.buf, i))
-			return 0;
-	if (s->pinned)
+			return false;
+	return true;
+}
+
+/*
+ * The log has got segment @sequence, which is in @commit_buf, again, and still can't give it, or
+ * doesn't answer: the slot @s, if that has all of it, isn't used before it is on the data disk. Not
+ * 0, told: too many slots would have to wait for that.
+ */
+static int keep_slot(struct dcd_engine *e, struct recovery *c, struct dcd_slot *s, u64 sequence)
+{
+	const struct dcd_segment *h = e->commit_buf;
+
+	if (!has_all(e, c) || s->pinned)
 		return 0;
 	if (!dcd_slots_may_pin(e, true)) {
 		pr_err("dcd: %s: segment %llu and others can't be read back from the log %pg, and only %u slots of the NVRAM %s have them: too few are left for writes, so the DCD isn't opened: copy that log to a good disk, and use that; or `dcd recover` brings what log and NVRAM have to the data disk\n",
@@ -141,7 +147,7 @@ static int keep_slot(struct dcd_engine *e, struct recovery *c, struct dcd_slot *
 		return -EIO;
 	}
 	s->first_entry = le64_to_cpu(h->first_entry);
-	s->entries = n;
+	s->entries = le32_to_cpu(h->entries);
 	s->used = le32_to_cpu(h->used_bytes);
 	dcd_slot_pin(e, s, sequence);
 	dcd_log_damaged(e, sequence);
@@ -167,15 +173,19 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 		pr_warn("dcd: %s: segment %llu of the log %pg is damaged, NVRAM has what is damaged, or some of it: it is written again\n",
 			e->name, sequence, e->log.bdev);
 		dcd_proof_doubt(e, sequence);
-		r = dcd_segment_write(e, sequence, le64_to_cpu(h->first_entry),
-				      le32_to_cpu(h->entries), le32_to_cpu(h->used_bytes),
-				      !test_knob(let_go));
+		r = -ETIME;
+		if (!dcd_opening_hurries(e) || !has_all(e, c))
+			r = dcd_segment_write(e, sequence, le64_to_cpu(h->first_entry),
+					      le32_to_cpu(h->entries),
+					      le32_to_cpu(h->used_bytes), !test_knob(let_go));
 		dcd_opening_written(e, &c->log, sequence);
-		if (r == -ETIME)
-			dcd_log_failed(e, sequence, r);
 		if (!r && !e->commit.proof)
 			return 0;
-		if (!r || r == -ETIME)
+		if (r == -ETIME && (has_all(e, c) || test_knob(keeps_some))) {
+			dcd_log_failed(e, sequence, r);
+			r = 0;
+		}
+		if (!r)
 			return keep_slot(e, c, e->slots + i, sequence);
 		pr_err("dcd: %s: segment %llu can't be written: error %d, so the DCD isn't opened: copy the log %pg to a disk that takes writes, and use that; or `dcd recover` brings what log and NVRAM have to the data disk, and the DCD can be opened without writing to that segment\n",
 		       e->name, sequence, r, e->log.bdev);
@@ -286,14 +296,13 @@ static int find_out(struct dcd_engine *e, struct recovery *c)
  * for the destager, as at any other time; and one that the log doesn't have after all is pinned, or
  * else that is a dead log, as in log.c.
  */
-static void slot_to_log(struct dcd_engine *e, struct dcd_slot *s, u64 sequence,
-			unsigned long until)
+static void slot_to_log(struct dcd_engine *e, struct dcd_slot *s, u64 sequence)
 {
 	int r;
 
 	if (e->log_dead)
 		return;
-	if (time_after(jiffies, until) && !test_knob(opening_commits)) {
+	if (dcd_opening_hurries(e)) {
 		dcd_log_failed(e, sequence, -ETIME);
 		return;
 	}
@@ -420,7 +429,6 @@ static void settled(struct dcd_engine *e, const struct dcd_plan *p)
 static int read_nvram(struct dcd_engine *e, struct recovery *c)
 {
 	struct dcd_plan *p = &c->plan;
-	unsigned long until = jiffies + SLOTS_WAIT;
 	u32 n = e->keeps ? e->nslots : 0;
 	int i, r;
 
@@ -439,7 +447,7 @@ static int read_nvram(struct dcd_engine *e, struct recovery *c)
 		r = from_data(e, c, &c->scans[i]);
 		if (r)
 			return r;
-		slot_to_log(e, s, p->next, until);
+		slot_to_log(e, s, p->next);
 		r = index_entries(e, e->commit_buf, p->next, s->entries, c, !c->scans[i].lost);
 		dcd_slot_recovered(e, s, p->next, !e->log_dead);
 		if (!r && unread && e->log_dead)

@@ -78,7 +78,7 @@ static int to_log(struct dcd_engine *e, struct wounded *w, const struct dcd_entr
 	e->commit.segment = w->sequence;
 	e->commit.at = offset << SECTOR_SHIFT;
 	e->commit.bytes = bytes;
-	r = dcd_log_write(e, write_payload);
+	r = dcd_opening_hurries(e) ? -ETIME : dcd_log_write(e, write_payload);
 	if (r) {
 		dcd_log_failed(e, w->sequence, r);
 		return r;

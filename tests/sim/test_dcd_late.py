@@ -38,6 +38,18 @@ def test_a_log_that_hangs(kernel: str, parts: tuple[str, ...]) -> None:
     assert run.rc == 0, run.text
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_damaged_segment_in_a_log_that_hangs(kernel: str) -> None:
+    run = lab("dcd_hung_mend.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+def test_a_damaged_segment_in_a_log_that_hangs_can_be_lost() -> None:
+    run = lab("dcd_hung_mend.py", "some", options=knobs("dcd", "keeps_some"))
+    assert run.rc == 1 and "what only a part of a slot has" in run.stderr, run.text
+
+
 @pytest.mark.control
 @pytest.mark.parametrize(("part", "says"), [
     ("passed", "a write took"), ("closed", "a write still waits"), ("grown", "a write took"),
