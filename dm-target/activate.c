@@ -271,8 +271,6 @@ static void begin_read_only(struct mirror *m, const struct verdict *v)
 	if (v->full)
 		dirty_map_fill(&m->dirty, 0);
 	spin_lock_irq(&m->lock);
-	if (v->alone && !m->legs[leg].dead)
-		m->legs[leg].read_dead = true;
 	m->legs[leg].dead = v->alone;
 	spin_unlock_irq(&m->lock);
 	dirty_map_to_stale(&m->dirty, leg);
@@ -288,7 +286,6 @@ static void leave_out(struct mirror *m, enum leg_id leg)
 {
 	spin_lock_irq(&m->lock);
 	m->legs[leg].dead = true;
-	m->legs[leg].read_dead = m->read_only;
 	m->legs[leg].why = WHY_DRAINING;
 	spin_unlock_irq(&m->lock);
 	DMWARN("%s: the %s leg (%s) hasn't answered all that was sent to it, by whatever device: starting without it; it comes back when it has",
@@ -394,6 +391,8 @@ static int begin(struct mirror *m, enum leg_id *drop)
 	for (leg = LEG_LOCAL; leg < LEGS && !r; leg++)
 		if (draining[leg])
 			leave_out(m, leg);
+	if (!r)
+		r = heir_check_dead(m, found);
 	if (!r)
 		r = take_legs(m, found);
 	if (!r)

@@ -244,14 +244,20 @@ static bool sleep_for(struct budget *b, struct budget_share *share)
 }
 
 /*
- * What came while the device was suspended is mapped by one work afterwards, which is a part of the
- * mapped device. (Any other worker may sleep: the kernel's flusher is one, with all dirty pages.)
+ * What came while a mapped device was suspended, this one or one above it, is mapped by dm's worker
+ * afterwards. Any other one may sleep: the kernel's flusher is one, with all dirty pages. There is
+ * nothing but the name to know dm's by; where that has changed it sleeps.
  */
-static bool is_dms_worker(struct mirror *m)
+static bool is_dms_worker(void)
 {
-	const void *work = current_work(), *md = dm_table_get_md(m->ti->table);
+	static const char name[] = "dm_wq_work";
+	struct work_struct *work = current_work();
+	char func[sizeof(name)];
 
-	return work >= md && work < md + ksize(md) && !test_knob(worker_sleeps);
+	if (!work || test_knob(worker_sleeps))
+		return false;
+	snprintf(func, sizeof(func), "%ps", work->func);
+	return !strcmp(func, name);
 }
 
 bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
@@ -274,7 +280,7 @@ bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
 		spin_unlock_irq(&b->lock);
 		return true;
 	}
-	if (!may_not_sleep(b, share) && !(current->flags & PF_MEMALLOC) && !is_dms_worker(m)) {
+	if (!may_not_sleep(b, share) && !(current->flags & PF_MEMALLOC) && !is_dms_worker()) {
 		share->task = current;
 		sleeps = true;
 	}

@@ -30,15 +30,14 @@
  * is a request, too. One of them is always let in.
  *
  * How they wait: the caller sleeps in .map, killable. Nobody sleeps who has a fatal signal pending,
- * who reclaims memory (PF_MEMALLOC), dm's own worker for the device (it maps what came while that
- * was suspended, reads, too), and while the device is being suspended, but for zeroings, of which
- * one after the other would be let in meanwhile: then only the bio waits, in its place in the
- * queue, and a worker (write.c's for starved bios) maps it. It is never failed: a caller's dirty
- * pages would be lost. A bio that waits holds no range and no memory of ours: its place in the
- * queue is in dm's per-bio data. Nothing that others wait for waits here: not reads, the mirror's
- * own I/O, messages, status, nor a suspend, which empties the queue as it ends the writes that are
- * held (standing.h): but for zeroings that came while the device was suspended, if it is soon
- * again.
+ * who reclaims memory (PF_MEMALLOC), dm's own worker (it maps what came while a device was
+ * suspended, reads, too), and while the device is being suspended, but for zeroings, of which one
+ * after the other would be let in meanwhile: then only the bio waits, in its place in the queue,
+ * and a worker (write.c's for starved bios) maps it. It is never failed: a caller's dirty pages
+ * would be lost. A bio that waits holds no range and no memory of ours: its place in the queue is
+ * in dm's per-bio data. Nothing that others wait for waits here: not reads, the mirror's own I/O,
+ * messages, status, nor a suspend, which empties the queue as it ends the writes that are held
+ * (standing.h): but for zeroings that came while the device was suspended, if it is soon again.
  *
  * Background writes: others than zeroings without REQ_SYNC, FUA, PREFLUSH, META, PRIO and SWAP.
  * That is writeback for which nobody waits, of which there is always more; a synchronous write

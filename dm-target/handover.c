@@ -123,6 +123,16 @@ static bool died_unsaid(const struct mirror *from, enum leg_id leg)
 	return unsaid(from, leg) && from->legs[leg].why != WHY_TOLD && !writes_draining(from, leg);
 }
 
+/*
+ * While a table only reads another host may go on with the leg that is dead here, but not if the
+ * other one says that it went on alone.
+ */
+static bool is_said(const struct mirror *m, const struct mirror *from, enum leg_id leg)
+{
+	return !m->meta || !m->kept_read ||
+	       from->meta->super[other_leg(leg)].state == LOCKSTEP_ALONE;
+}
+
 /* It stays in use, and was just found to miss what the other one has: no leg says so yet. */
 static bool is_new_target(const struct mirror *m, enum leg_id leg)
 {
@@ -330,11 +340,10 @@ void handover_take(struct mirror *m, const struct mirror *from, bool busy)
 		/* It isn't dead without what it misses. If it drains, that is all (activate.c). */
 		if (!m->meta && !map && !(writes_draining(from, leg) && test_knob(dead_unmarked)))
 			continue;
-		/* Who only reads has told nobody: another host may have gone on with that leg. */
 		l->dead = old->dead && !died_unsaid(from, leg) &&
-			  (!m->meta || !old->read_dead || old->why == WHY_TOLD ||
+			  (is_said(m, from, leg) || old->why == WHY_TOLD ||
 			   test_knob(standby_hands));
-		l->read_dead = l->dead && old->read_dead;
+		l->unsaid = l->dead && !is_said(m, from, leg);
 		l->why = l->dead ? old->why : WHY_NONE;
 		l->deaths = old->deaths;
 		atomic64_set(&l->read_errors, atomic64_read(&old->read_errors));

@@ -40,6 +40,12 @@ int __must_check heir_check_load(struct mirror *m, const struct super_found foun
 int __must_check heir_check_told(const struct mirror *m);
 
 /*
+ * -ESTALE, of a table that writes, whose leg was dead by the table before, which only read: another
+ * host has gone on with it since, as far as that can be read. Asks it, if it doesn't drain.
+ */
+int __must_check heir_check_dead(struct mirror *m, const struct super_found found[LEGS]);
+
+/*
  * -ESTALE if somebody else has used a leg since the table before was suspended. @drop is LEGS then
  * if that is the one to be kept: nothing else will do.
  */

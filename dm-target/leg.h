@@ -70,7 +70,7 @@ struct leg {
 	bool cache_trusted;
 
 	bool dead;
-	bool read_dead;			/* found so, or told so, by a table that only reads */
+	bool unsaid;			/* by hand, while the last table only read: nobody knows */
 	enum leg_why why;
 	/*
 	 * It is alive, hasn't answered one request for its timeout, and isn't given up for that

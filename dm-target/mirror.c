@@ -105,7 +105,6 @@ int mirror_give_up(struct mirror *m, enum leg_id leg, enum leg_why why)
 		return -EBUSY;
 
 	l->dead = true;
-	l->read_dead = m->read_only;
 	l->why = why;
 	l->silent = false;
 	WRITE_ONCE(m->degraded, true);

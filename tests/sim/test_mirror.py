@@ -135,7 +135,9 @@ def test_zeroes_that_keep_what_is_allocated_are_taken_for_a_leg_that_hangs() -> 
     assert run.rc and "Input/output error" in run.text, run.text
 
 
-@pytest.mark.parametrize("part", ["zero", "discard", "small", "verify", "held", "written"])
+@pytest.mark.parametrize("part", [
+    "zero", "discard", "small", "verify", "held", "written", "above",
+])  # fmt: skip
 def test_zeroings_of_many_gib_hold_nobody(part: str) -> None:
     run = lab("mirror_zeroing.py", part, options=ZEROING)
     assert run.rc == 0, run.text
@@ -146,6 +148,7 @@ def test_zeroings_of_many_gib_hold_nobody(part: str) -> None:
     ("kept_small", "zero", "a suspend took"), ("zeroes_flood", "zero", "a suspend took"),
     ("zeroes_unbound", "discard", "took"), ("zeroes_small", "small", "a suspend took"),
     ("worker_sleeps", "held", "a read took"), ("worker_sleeps", "written", "a read took"),
+    ("worker_sleeps", "above", "a read took"),
     ("zeroes_unbound kept_small zeroes_long", "verify", "verify stop took"),
 ])  # fmt: skip
 def test_zeroings_of_many_gib_can_hold_all(knob: str, part: str, says: str) -> None:

@@ -193,6 +193,9 @@ def test_a_table_that_stands_by_knows_nothing(kernel: str) -> None:
     ("standby_owns", "unread", "it goes on with"), ("standby_tells", "told", "it goes on with"),
     ("standby_hands standby_tells", "given_up", "it goes on with"),
     ("drains_aside", "drains", "it goes on with"),
+    ("standby_hands standby_tells", "demoted", "it goes on with"),
+    ("standby_hands standby_tells", "blocked", "it goes on with"),
+    ("standby_tells", "split", "it goes on with"),
 ])  # fmt: skip
 def test_a_table_that_stands_by_can_be_believed(knob: str, part: str, says: str) -> None:
     run = lab("state_standby.py", part, options=knobs("dm_lockstep", knob))

@@ -8,6 +8,7 @@ messages are as soon as beside anything else.
   verify   beside the first one a verify is stopped, and begun anew
   held     what comes while the device is suspended isn't held by zeroes that do
   written  likewise a read by a file's writeback
+  above    likewise of a device above the mirror
 
 Arguments: the part.
 """
@@ -143,13 +144,15 @@ def verify() -> None:
     it.end()
 
 
-def while_suspended(work: Callable[[], object], *others: Callable[[], None]) -> None:
-    dm.suspend("mirror")
+def while_suspended(
+    work: Callable[[], object], *others: Callable[[], None], name: str = "mirror"
+) -> None:
+    dm.suspend(name)
     work()
     time.sleep(2)
     ends = [Beside(partial(in_time, f"a {other.__name__}", other)) for other in others]
     time.sleep(0.1)
-    dm.resume("mirror")
+    dm.resume(name)
     for one in ends:
         one.result()
 
@@ -161,8 +164,8 @@ def held() -> None:
     it.end()
 
 
-def written() -> None:
-    base.step("a file is written back while the device is suspended")
+def written(name: str = "mirror") -> None:
+    base.step(f"a file is written back while the device {name} is suspended")
     it = World()
 
     def write() -> None:
@@ -173,11 +176,15 @@ def written() -> None:
             os.fsync(file.fileno())
 
     files = list[Beside]()
-    while_suspended(lambda: files.append(Beside(write)), it.read)
+    while_suspended(lambda: files.append(Beside(write)), it.read, name=name)
     files[0].result()
 
 
-PARTS = {part.__name__: part for part in (zero, discard, small, verify, held, written)}
+def above() -> None:
+    written("top")
+
+
+PARTS = {part.__name__: part for part in (zero, discard, small, verify, held, written, above)}
 
 (name,) = base.words(1, list(PARTS))
 PARTS[name]()

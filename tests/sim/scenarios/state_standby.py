@@ -7,6 +7,9 @@
   unread   the leg that it went on with can't be read just then: likewise
   given_up nor could it for a while before
   drains   likewise, and what it had asked that leg for is under way yet
+  demoted  the wire fails as one host's table becomes a read-only one, and the other site goes on
+  split    likewise before, so both have said that they went on
+  blocked  likewise, and nothing was acknowledged without the other leg
   dead_before  one host's leg is dead before its table only reads: it stays so
   told     it was failed by hand while its table only read: that one is refused
 
@@ -184,6 +187,76 @@ def becomes_read_only(pair: Pair) -> None:
     dm.resume(pair.name)
 
 
+def demotes(policy: str, *, writes: bool = False, said: bool = False) -> None:
+    """One host's wire to the other site fails, and its table only reads from then on; the other
+    site goes on, as its admin says. `said`: the first one has said before that it does."""
+    pair = Pair(*PATIENT, "rejoin", 1, "policy", policy)
+    pair.put(0)
+    pair.put(AT)
+    pair.in_sync()
+    base.put(TWO_MIRRORS, 1)
+    far = pair.remote
+
+    def write() -> None:
+        with contextlib.suppress(OSError), blk.Disk(pair.node) as disk:
+            disk.write(64, blk.pattern("held", 8), fua=True)
+
+    writer = threading.Thread(target=write)
+    dm.load(pair.name, pair.table(), readonly=True)
+    if writes:
+        far.gone()
+        writer.start()
+        base.until(lambda: pair.status().health == "AD", "the leg to be given up")
+    if said:
+        far.gone()
+    dm.suspend(pair.name)
+    far.gone()
+    dm.resume(pair.name)
+    if writes:
+        writer.join()
+    way = dm.create("way", f"0 {far.disk.sectors} linear {far.disk.node} 0")
+    there = dm.create("there", mirror.table("-", way, *PATIENT, sectors=pair.sectors))
+    with blk.Disk(there) as disk:
+        disk.write(AT, THEIRS, fua=True)
+    dm.remove("there")
+    dm.remove("way")
+    far.well()
+    dm.load(pair.name, pair.table())
+    if not dm.suspended(pair.name):
+        dm.suspend(pair.name)
+    try:
+        dm.resume(pair.name)
+    except OSError as err:
+        print(f"  a writable table: {err.strerror}", flush=True)
+    else:
+        raise base.Wrong(f"a writable table: it goes on with {dm.status(pair.name)}")
+    dm.remove(pair.name)
+    if not said:
+        pair.start()
+        with blk.Disk(pair.node) as disk:
+            base.expect(disk.read(AT, 8) == THEIRS, "what was acknowledged isn't there")
+        pair.in_sync()
+        pair.same()
+    pair.close()
+    base.put(TWO_MIRRORS, 0)
+
+
+def demoted() -> None:
+    base.step("the wire fails as a table becomes a read-only one, and the other site goes on")
+    demotes("degrade")
+
+
+def split() -> None:
+    base.step("likewise before that, and both say that they went on")
+    demotes("degrade", said=True)
+
+
+def blocked() -> None:
+    for policy in ("block", "error"):
+        base.step(f"likewise, beside a write, by policy {policy}")
+        demotes(policy, writes=True)
+
+
 def dead_before() -> None:
     for how in ("told", "failed"):
         base.step(f"a leg that was {how} before a table only read is so afterwards")
@@ -229,7 +302,8 @@ def unread() -> None:
 
 
 PARTS = {part.__name__: part for part in (
-    crash, local, remote, unread, given_up, drains, dead_before, told,
+    crash, local, remote, unread, given_up, drains, demoted, split, blocked, dead_before,
+    told,
 )}  # fmt: skip
 
 for part in base.words(1, list(PARTS)) or PARTS:
