@@ -10,7 +10,8 @@
  *
  * A table that only read has stood by (mirror.kept_read), and another host may have gone on with
  * one leg alone meanwhile. That leg isn't stolen then: it has what was acknowledged. So a new table
- * goes on with both legs as they were left, or not at all.
+ * goes on with both legs as they were left, or not at all; but without one that was dead by then,
+ * if the other one's superblock says that it went on alone, and the dead one's nothing newer.
  *
  * What is wrong the kernel's log says. In .preresume of a mirror that hasn't run,
  * before anything is written, unless it says otherwise; of a mirror with metadata; sleeps. What the

@@ -7,7 +7,7 @@
  * requests. Both legs get every write in pieces of their own, so nothing else is
  * needed for I/O. Beyond that:
  *  - A discard is a zeroing of both legs (zero.h): offered only if both can zero,
- *    at most ZERO_MAX_SECTORS at once, in pieces that the coarser leg can free.
+ *    at most ZERO_AT_ONCE_SECTORS at once, or what the coarser leg frees at least.
  *  - Zeroes are taken in whole blocks of the mirror: the smaller of two limits may
  *    be less than that, such as a SCSI disk's 65535 sectors beside blocks of 4096.
  *  - Flush and FUA are always offered, whatever the legs' caches are set to now.

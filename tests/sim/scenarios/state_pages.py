@@ -45,6 +45,7 @@ from statelab import (
     History,
     Versions,
     Writers,
+    gets_in_sync,
     meta,
 )
 from statelegs import TWO_MIRRORS
@@ -453,19 +454,7 @@ class Life:
         if self.without:
             self.put_back()
         self.message("resync_pace full")
-
-        def there() -> bool:
-            now = self.status()
-            if now.action == "stalled":
-                self.message("resync")
-            if "told" in now.rest:
-                self.message("recover")
-            return (now.health, now.action) == ("AA", "idle")
-
-        try:
-            base.until(there, "in sync", 300)
-        except base.Wrong as err:
-            raise base.Wrong(f"{err}: {dm.status(self.host.name)}") from None
+        gets_in_sync(self.status, self.message, 300)
         self.trouble.clear()
 
     def quiet(self) -> None:

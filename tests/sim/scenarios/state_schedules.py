@@ -39,6 +39,7 @@ from statelab import (
     Versions,
     Writers,
     content,
+    gets_in_sync,
     meta,
     source_of,
     version_in,
@@ -263,19 +264,7 @@ class Life:
         self.policy = "degrade"
         for text in ("verify stop", "resync_rate 0", "policy degrade", "recover"):
             self.message(text)
-
-        def synced() -> bool:
-            now = self.status()
-            if now.action == "stalled":
-                self.message("resync")
-            if "told" in now.rest:
-                self.message("recover")
-            return (now.health, now.action) == ("AA", "idle")
-
-        try:
-            base.until(synced, "in sync", 60)
-        except base.Wrong as err:
-            raise base.Wrong(f"{err}: {dm.status('mirror')}") from None
+        gets_in_sync(self.status, self.message, 60)
         self.trouble, self.strict = set(), False
         self.write()
         base.until(lambda: self.writers and self.writers.acked + self.writers.failed > 3, "writes")
