@@ -371,10 +371,6 @@ static int begin(struct mirror *m, enum leg_id *drop)
 	*drop = LEGS;
 	if (!m->meta)
 		return begin_core(m);
-	r = heir_check_told(m);
-	if (r)
-		return r;
-
 	/* Of a read-only mirror only what the verdict says is used. */
 	r = find_legs(m, found, &v, draining);
 	heir_find_kept(m);
@@ -391,8 +387,6 @@ static int begin(struct mirror *m, enum leg_id *drop)
 	for (leg = LEG_LOCAL; leg < LEGS && !r; leg++)
 		if (draining[leg])
 			leave_out(m, leg);
-	if (!r)
-		r = heir_check_dead(m, found);
 	if (!r)
 		r = take_legs(m, found);
 	if (!r)

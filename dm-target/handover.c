@@ -11,6 +11,7 @@
 #include "mirror.h"
 
 TEST_KNOB(bool, standby_hands, "a leg that a table which only read has given up is dead in the next one");
+TEST_KNOB(bool, standby_forgets, "no leg is dead any more once a table has only read");
 TEST_KNOB(bool, death_handed_on, "a new table takes a leg for dead that nobody could call that");
 TEST_KNOB(bool, unsaid_kept, "a new table goes on with a leg that died though nobody could say so");
 TEST_KNOB(bool, told_kept, "likewise if it was told to be dead, or drains");
@@ -124,13 +125,25 @@ static bool died_unsaid(const struct mirror *from, enum leg_id leg)
 }
 
 /*
- * While a table only reads another host may go on with the leg that is dead here, but not if the
- * other one says that it went on alone.
+ * Can nobody go on with a leg that is dead, but by a split brain? The other one says that it went
+ * on alone, or this one that it misses something. A table that only reads says nothing, and has
+ * read no dead leg: it knows it of the one before.
  */
-static bool is_said(const struct mirror *m, const struct mirror *from, enum leg_id leg)
+static bool is_said(const struct mirror *from, enum leg_id leg)
 {
-	return !m->meta || !m->kept_read ||
-	       from->meta->super[other_leg(leg)].state == LOCKSTEP_ALONE;
+	bool wrote = from->ran && !from->read_only;
+
+	if (test_knob(standby_forgets))
+		return false;
+	return from->meta->super[other_leg(leg)].state == LOCKSTEP_ALONE ||
+	       (wrote ? from->target_ready && from->map.target == leg : from->legs[leg].said);
+}
+
+/* While a table only reads another host may go on with a leg that is dead here, unless that. */
+static bool is_dead(const struct mirror *m, const struct mirror *from, enum leg_id leg)
+{
+	return from->legs[leg].dead && !died_unsaid(from, leg) &&
+	       (!m->meta || !m->kept_read || is_said(from, leg) || test_knob(standby_hands));
 }
 
 /* It stays in use, and was just found to miss what the other one has: no leg says so yet. */
@@ -340,10 +353,8 @@ void handover_take(struct mirror *m, const struct mirror *from, bool busy)
 		/* It isn't dead without what it misses. If it drains, that is all (activate.c). */
 		if (!m->meta && !map && !(writes_draining(from, leg) && test_knob(dead_unmarked)))
 			continue;
-		l->dead = old->dead && !died_unsaid(from, leg) &&
-			  (is_said(m, from, leg) || old->why == WHY_TOLD ||
-			   test_knob(standby_hands));
-		l->unsaid = l->dead && !is_said(m, from, leg);
+		l->dead = is_dead(m, from, leg);
+		l->said = l->dead && m->meta && is_said(from, leg);
 		l->why = l->dead ? old->why : WHY_NONE;
 		l->deaths = old->deaths;
 		atomic64_set(&l->read_errors, atomic64_read(&old->read_errors));
@@ -356,4 +367,9 @@ void handover_take(struct mirror *m, const struct mirror *from, bool busy)
 	m->heir = true;
 	mirror_changed(m);
 	spin_unlock_irq(&m->lock);
+	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+		if (from->legs[leg].dead && from->legs[leg].why == WHY_TOLD && !m->legs[leg].dead &&
+		    leg_same_device(&m->legs[leg], &from->legs[leg]))
+			DMWARN("%s: that the %s leg (%s) was failed by hand no leg says, and the table before only read: it is looked at again",
+			       m->name, leg_name(leg), leg_path(&m->legs[leg]));
 }

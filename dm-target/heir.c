@@ -12,7 +12,6 @@ TEST_KNOB(bool, takes_strange, "a new table goes on with a leg that the one befo
 TEST_KNOB(bool, takes_stale, "a new table goes on with a leg that misses what the last one had acknowledged");
 TEST_KNOB(bool, reloads_foreign, "a new table goes on with what somebody else has used since the one before");
 TEST_KNOB(bool, keeps_unread, "a new table goes on with the leg to be kept, though that alone can't be read");
-TEST_KNOB(bool, standby_tells, "that a leg is dead is believed of a table that only read");
 TEST_KNOB(bool, standby_owns, "a table that only read keeps its legs, as one that wrote does");
 TEST_KNOB(bool, keeps_the_gone, "a leg without which a table tried to go on is kept nevertheless");
 
@@ -44,62 +43,11 @@ int heir_check_load(struct mirror *m, const struct super_found found[LEGS])
 	return -EINVAL;
 }
 
-int heir_check_told(const struct mirror *m)
-{
-	enum leg_id leg;
-
-	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
-		if (m->read_only || !m->legs[leg].dead || !m->legs[leg].unsaid ||
-		    test_knob(standby_tells))
-			continue;
-		DMERR("%s: the %s leg (%s) was failed by hand while this device only read, and another host may have gone on with it: remove the device and start it anew",
-		      m->name, leg_name(leg), leg_path(&m->legs[leg]));
-		return -EBUSY;
-	}
-	return 0;
-}
-
 int heir_start_anew(struct mirror *m, const char *how)
 {
 	DMERR("%s: somebody else has used what this device would go on with %s, and whoever has it open would go on with what was read before: have its I/O fail (dmsetup wipe_table), unmount it, remove it and start it anew",
 	      m->name, how);
 	return -ESTALE;
-}
-
-static void set_dead(struct mirror *m, enum leg_id leg, bool dead)
-{
-	spin_lock_irq(&m->lock);
-	m->legs[leg].dead = dead;
-	spin_unlock_irq(&m->lock);
-}
-
-/* By its superblock, and that of the leg to go on with: is this one ahead, or each of them? */
-static bool went_on(struct mirror *m, enum leg_id leg, const struct super_found found[LEGS])
-{
-	struct super_found both[LEGS];
-	struct verdict v;
-
-	both[other_leg(leg)] = found[other_leg(leg)];
-	if (registry_draining(m, leg))
-		return false;
-	set_dead(m, leg, false);	/* nobody is asked who is */
-	(void)metadata_read(m, leg, &both[leg]);
-	set_dead(m, leg, true);
-	if (both[leg].kind != SUPER_VALID)
-		return false;
-	verdict_decide(&both[LEG_LOCAL], &both[LEG_REMOTE], &v);
-	return v.reason || (v.source == leg && (v.join || v.full));
-}
-
-int heir_check_dead(struct mirror *m, const struct super_found found[LEGS])
-{
-	enum leg_id leg;
-
-	for (leg = LEG_LOCAL; leg < LEGS; leg++)
-		if (m->kept_read && !m->read_only && m->legs[leg].dead && m->legs[leg].dev &&
-		    !test_knob(standby_tells) && went_on(m, leg, found))
-			return heir_start_anew(m, "while it only read");
-	return 0;
 }
 
 int heir_check_used(struct mirror *m, const struct super_found found[LEGS], enum leg_id *drop)

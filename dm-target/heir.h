@@ -11,7 +11,9 @@
  * A table that only read has stood by (mirror.kept_read), and another host may have gone on with
  * one leg alone meanwhile. That leg isn't stolen then: it has what was acknowledged. So a new table
  * goes on with both legs as they were left, or not at all; but without one that was dead by then,
- * if the other one's superblock says that it went on alone, and the dead one's nothing newer.
+ * if nobody can go on with that one alone: the other one's superblock says that it has, or the dead
+ * one's that it misses something. Any other dead leg is looked at again, also one that was failed
+ * by hand: no leg says so.
  *
  * What is wrong the kernel's log says. In .preresume of a mirror that hasn't run,
  * before anything is written, unless it says otherwise; of a mirror with metadata; sleeps. What the
@@ -33,18 +35,6 @@ struct verdict;
  * ti->error, if this table has another leg in its place, as far as that was @found.
  */
 int __must_check heir_check_load(struct mirror *m, const struct super_found found[LEGS]);
-
-/*
- * -EBUSY, of a table that writes: a leg was failed by hand while the last one only read. Nobody
- * else knows that, so another host may have gone on with it.
- */
-int __must_check heir_check_told(const struct mirror *m);
-
-/*
- * -ESTALE, of a table that writes, whose leg was dead by the table before, which only read: another
- * host has gone on with it since, as far as that can be read. Asks it, if it doesn't drain.
- */
-int __must_check heir_check_dead(struct mirror *m, const struct super_found found[LEGS]);
 
 /*
  * -ESTALE if somebody else has used a leg since the table before was suspended. @drop is LEGS then

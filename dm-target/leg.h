@@ -70,7 +70,7 @@ struct leg {
 	bool cache_trusted;
 
 	bool dead;
-	bool unsaid;			/* by hand, while the last table only read: nobody knows */
+	bool said;			/* dead, and nobody can go on with it alone (handover.c) */
 	enum leg_why why;
 	/*
 	 * It is alive, hasn't answered one request for its timeout, and isn't given up for that

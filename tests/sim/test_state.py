@@ -190,17 +190,18 @@ def test_a_table_that_stands_by_knows_nothing(kernel: str) -> None:
 @pytest.mark.control
 @pytest.mark.parametrize(("knob", "part", "says"), [
     ("any_map", "crash", "the legs differ"),
-    ("standby_owns standby_tells", "local", "it goes on with"),
-    ("standby_owns", "unread", "it goes on with"), ("standby_tells", "told", "it goes on with"),
-    ("standby_hands standby_tells", "given_up", "it goes on with"),
-    ("drains_aside", "drains", "it goes on with"),
-    ("standby_hands standby_tells", "demoted", "it goes on with"),
-    ("standby_hands standby_tells", "blocked", "it goes on with"),
-    ("standby_tells", "split", "it goes on with"),
+    ("standby_owns", "local", "it goes on with"), ("standby_owns", "unread", "it goes on with"),
+    ("standby_hands", "given_up", "it goes on with"), ("drains_aside", "drains", "it goes on with"),
+    ("standby_hands", "demoted", "it goes on with"),
+    ("standby_hands", "blocked", "it goes on with"), ("standby_hands", "told", "AA together"),
+    ("standby_forgets", "dead_before", "DA alone"),
+    ("standby_forgets", "target", "can't suspend or resume"),
+    ("standby_forgets", "foreign", "can't suspend or resume"),
+    ("standby_forgets", "hung", "a writable table"),
 ])  # fmt: skip
 def test_a_table_that_stands_by_can_be_believed(knob: str, part: str, says: str) -> None:
     run = lab("state_standby.py", part, options=knobs("dm_lockstep", knob))
-    assert run.rc == 1 and says in run.stderr, run.text
+    assert run.rc != 0 and says in run.stderr, run.text
 
 
 def test_lives_of_a_map_of_many_pages() -> None:
@@ -212,7 +213,7 @@ def test_lives_of_a_map_of_many_pages() -> None:
 @pytest.mark.control
 @pytest.mark.parametrize(("knob", "says"), [
     ("any_map", "the legs differ in region"),
-    ("standby_owns standby_tells", "diverged"),
+    ("standby_owns", "diverged"),
 ])  # fmt: skip
 def test_what_a_map_of_many_pages_lacks_is_found(knob: str, says: str) -> None:
     options = (*PATIENCE, "--sim-timeout", "360000", *knobs("dm_lockstep", knob))

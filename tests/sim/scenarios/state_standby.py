@@ -8,10 +8,13 @@
   given_up nor could it for a while before
   drains   likewise, and what it had asked that leg for is under way yet
   demoted  the wire fails as one host's table becomes a read-only one, and the other site goes on
-  split    likewise before, so both have said that they went on
+  split    likewise before, so both have said that they went on: neither is overwritten
   blocked  likewise, and nothing was acknowledged without the other leg
   dead_before  one host's leg is dead before its table only reads: it stays so
-  told     it was failed by hand while its table only read: that one is refused
+  target   likewise, and it misses what the other one has, which doesn't say that it is alone
+  foreign  likewise, and it has come back as another mirror's
+  hung     likewise, and it hangs when the table is made a writable one: nobody asks it
+  told     it was failed by hand while its table only read: it is looked at again
 
 Arguments: parts (all of them if there are none).
 """
@@ -21,8 +24,8 @@ from __future__ import annotations
 import contextlib
 import threading
 
-from locklab import base, blk, dm, mirror
-from statelab import LOCAL, REMOTE
+from locklab import base, blk, dm, mirror, ram
+from statelab import LOCAL, REMOTE, SYNC, TARGET, Beside, create
 from statelegs import TWO_MIRRORS, Leg, Pair
 
 AT = 512
@@ -224,14 +227,20 @@ def demotes(policy: str, *, writes: bool = False, said: bool = False) -> None:
     dm.load(pair.name, pair.table())
     if not dm.suspended(pair.name):
         dm.suspend(pair.name)
-    try:
+    if said:
         dm.resume(pair.name)
-    except OSError as err:
-        print(f"  a writable table: {err.strerror}", flush=True)
+        pair.wait("AD", "alone")
+        pair.check("split")
+        base.until(lambda: pair.word("why") == "diverged", "the split brain to be told")
+        base.expect(there_now(far) == THEIRS, "the other site's history is overwritten")
     else:
-        raise base.Wrong(f"a writable table: it goes on with {dm.status(pair.name)}")
-    dm.remove(pair.name)
-    if not said:
+        try:
+            dm.resume(pair.name)
+        except OSError as err:
+            print(f"  a writable table: {err.strerror}", flush=True)
+        else:
+            raise base.Wrong(f"a writable table: it goes on with {dm.status(pair.name)}")
+        dm.remove(pair.name)
         pair.start()
         with blk.Disk(pair.node) as disk:
             base.expect(disk.read(AT, 8) == THEIRS, "what was acknowledged isn't there")
@@ -257,6 +266,20 @@ def blocked() -> None:
         demotes(policy, writes=True)
 
 
+def flips(pair: Pair) -> None:
+    """Its table only reads for a while."""
+    becomes_read_only(pair)
+    becomes_writable(pair)
+
+
+def becomes_writable(pair: Pair) -> None:
+    dm.load(pair.name, pair.table())
+    dm.suspend(pair.name)
+    beside = Beside(lambda: dm.resume(pair.name))
+    base.until(lambda: beside.done, "a writable table", 1)
+    beside.result()
+
+
 def dead_before() -> None:
     for how in ("told", "failed"):
         base.step(f"a leg that was {how} before a table only read is so afterwards")
@@ -269,10 +292,7 @@ def dead_before() -> None:
             pair.local.gone()
             pair.put(8)
         pair.wait("DA", "alone")
-        becomes_read_only(pair)
-        dm.load(pair.name, pair.table())
-        dm.suspend(pair.name)
-        dm.resume(pair.name)
+        flips(pair)
         pair.wait("DA", "alone")
         pair.put(16)
         pair.local.well()
@@ -281,19 +301,97 @@ def dead_before() -> None:
         pair.close()
 
 
+def target() -> None:
+    for how in ("gone", "told", "hangs"):
+        base.step(f"the remote leg is {how} amid its resync, and a table only reads then")
+        pair = Pair("remote_timeout", 2000, "rejoin", 1, "resync_rate", 1)
+        pair.in_sync()
+        pair.put(0)
+        crashed = [leg.image() for leg in pair.legs.values()]
+        pair.stop()
+        for leg, image in zip(pair.legs.values(), crashed, strict=True):
+            leg.put(image)
+        pair.start()
+        base.equal(pair.status().health, "Aa", "a resync")
+        if how == "gone":
+            pair.remote.gone()
+        elif how == "hangs":
+            pair.remote.hang()
+        else:
+            pair.message("fail remote")
+        pair.put(8)
+        base.equal([leg.super.state for leg in pair.legs.values()], [SYNC, TARGET], "the legs")
+        flips(pair)
+        pair.put(16)
+        if how == "hangs":
+            pair.remote.wake()
+        pair.remote.well()
+        pair.message("resync_rate 0")
+        pair.message("recover")
+        pair.good_end(how)
+        pair.close()
+
+
+def foreign() -> None:
+    for name in (LOCAL, REMOTE):
+        base.step(f"the {name} leg comes back as another mirror's, and a table only reads then")
+        pair = Pair("remote_timeout", 2000, "rejoin", 1)
+        pair.put(0)
+        pair.in_sync()
+        leg = pair.legs[name]
+        leg.gone()
+        pair.put(8)
+        spare = ram.Ram("spare", 1)
+        nodes = (leg.disk.node, spare.node)
+        create(*(nodes if name == LOCAL else reversed(nodes)), "--assume-clean", "--force")
+        leg.well()
+        base.until(lambda: pair.word("why") == "foreign", "it to be known")  # noqa: B023
+        flips(pair)
+        pair.put(16)
+        pair.check("foreign")
+        pair.close()
+        spare.remove()
+
+
+def hung() -> None:
+    for name in (LOCAL, REMOTE):
+        base.step(f"the {name} leg is failed by hand, and hangs when the table has only read")
+        pair = Pair("rejoin", 0)
+        pair.put(0)
+        pair.in_sync()
+        pair.message(f"fail {name}")
+        pair.put(8)
+        pair.legs[name].hang()
+        flips(pair)
+        pair.put(16)
+        pair.legs[name].wake()
+        pair.message("recover")
+        pair.good_end(name)
+        pair.close()
+
+
 def told() -> None:
-    """While it only read: nobody else knows that."""
+    """While it only read: no leg says so."""
     base.step("a leg is failed by hand in a table that only reads")
-    it = Standby()
-    pair = it.pair
+    pair = Pair(*PATIENT)
+    pair.put(0)
+    pair.in_sync()
+    becomes_read_only(pair)
     pair.message("fail local")
     pair.wait("DA", "alone")
-    refused(it, "a writable table")
+    becomes_writable(pair)
+    pair.put(8)
+    pair.good_end("told")
+    pair.close()
+    base.step("likewise, and another host goes on with it alone")
+    it = Standby()
+    it.pair.message("fail local")
+    it.pair.wait("DA", "alone")
+    it.lose(it.pair.remote)
+    with blk.Disk(it.there) as disk:
+        disk.write(AT, THEIRS, fua=True)
     dm.remove("there")
-    dm.remove(pair.name)
-    pair.start()
-    pair.in_sync()
-    it.end()
+    anew(it)
 
 
 def unread() -> None:
@@ -303,7 +401,7 @@ def unread() -> None:
 
 PARTS = {part.__name__: part for part in (
     crash, local, remote, unread, given_up, drains, demoted, split, blocked, dead_before,
-    told,
+    target, foreign, hung, told,
 )}  # fmt: skip
 
 for part in base.words(1, list(PARTS)) or PARTS:
