@@ -29,9 +29,9 @@ import random
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from locklab import base, blk, dm, mirror
+from mirrorlab import FIELDS
 from placeslab import PLACE, Places, Waits, choose
 from statelab import (
     LOCAL,
@@ -49,9 +49,8 @@ from statelab import (
     meta,
 )
 from statelegs import TWO_MIRRORS
-from statesites import Sites, Wires
+from twohosts import LEGS, Host, TwoHosts
 
-LEGS = (LOCAL, REMOTE)
 # One, what one request of the map has, a run of them, a change (map-image.h, transfer.h), and so
 # many that each bitmap takes megabytes: and one more or less than those.
 PAGES = (2, 3, 15, 16, 17, 63, 64, 65, 66, 66, 66, 66, 127, 129, 255, 256, 257)
@@ -59,23 +58,12 @@ HUGE = (1023, 1024, 1025)
 TIMEOUT_MS, GRACE_S = 2000, 1.5
 TICK_S = 30
 ENDS_S = 25  # what an admin does: a message may wait for two joins (join.h)
-VERBOSE = bool(base.words(3, ["verbose"]))
-made: dict[int, list[bytes]] = {}
 
 
-@dataclass
-class Host:
-    """One that can have the mirror, as a device of this name."""
-
-    name: str
-    wires: Wires
-
-
-class Life:
+class Life(TwoHosts):
     def __init__(self, seed: int) -> None:
-        rng = self.rng = random.Random(f"pages {seed}")
+        rng = random.Random(f"pages {seed}")
         self.seed = seed
-        self.log: list[str] = []
         self.pages = rng.choice(HUGE if rng.random() < 0.03 else PAGES)
         edge = rng.choice((-PAGE, 0, PAGE, MAP_PAGE // 2)) if self.pages > 2 else 0
         tail = SLOTS + LOG_SECTORS + (self.pages + 1) * PAGE
@@ -83,18 +71,12 @@ class Life:
         self.grown = False  # the devices are
         cached = {leg: rng.random() < 0.6 for leg in LEGS}
         sectors = self.pages * MAP_PAGE + tail - edge
-        self.sites = Sites(cached, sectors // PAGE * PAGE, self.spare)
-        self.made = self.sites.make(None, "--assume-clean")
-        self.sectors = self.sites.super(LOCAL).data_sectors
-        other = Wires(self.sites.media, {leg: f"b{leg}" for leg in LEGS}, self.sites.sectors)
-        self.host, self.idle = Host("mirror", self.sites), Host("other", other)
-        self.stands_by = False
+        super().__init__(rng, cached, sectors // PAGE * PAGE, self.spare)
         self.waits, self.versions = Waits(), Versions()
         self.where = choose(rng, rng.choice((6, 40, 40, 160)), self.sectors)
         self.truth = History(len(self.where) * PLACE)
         self.writers: Writers | None = None
         self.acked = 0
-        self.trouble: set[str] = set()  # since both legs were in sync
         local = ("local_timeout", TIMEOUT_MS) if rng.random() < 0.5 else ()
         self.local_hangs = bool(local)
         self.options: tuple[object, ...] = ("remote_timeout", TIMEOUT_MS, "rejoin", 1, *local)
@@ -103,22 +85,7 @@ class Life:
         self.slowest, self.slow = 0.0, ""  # of what an admin does
         self.say(f"{self.pages} pages, {len(self.where)} places, caches {cached}")
 
-    def say(self, what: str) -> None:
-        self.log.append(what)
-        if VERBOSE:
-            there = dm.exists(self.host.name)
-            base.step(f"{what} | {dm.status(self.host.name) if there else '-'}")
-
     # The mirror.
-
-    @property
-    def node(self) -> str:
-        return f"/dev/mapper/{self.host.name}"
-
-    @property
-    def wires(self) -> Wires:
-        """The ways of the host that has the mirror."""
-        return self.host.wires
 
     def table(self, host: Host | None = None) -> str:
         legs = dict((host or self.host).wires.legs)
@@ -126,9 +93,6 @@ class Life:
             legs[self.without] = "-"
         return mirror.table(legs[LOCAL], legs[REMOTE], *self.options, "dirty_limit", self.limit,
                             sectors=self.sectors)  # fmt: skip
-
-    def status(self) -> mirror.Status:
-        return mirror.parse(dm.status(self.host.name))
 
     def ends(self, work: Callable[[], object], what: str) -> None:
         beside, began = Beside(work), time.monotonic()
@@ -156,8 +120,10 @@ class Life:
                 self.say(f"refused: {err}")
                 if self.truth.frozen:
                     raise
-                base.expect(self.trouble, f"{what} is refused, and all is well")
+                base.expect(self.trouble or self.unreached,
+                            f"{what} is refused, and all is well")  # fmt: skip
                 time.sleep(0.5)
+                self.mend_idle(self.unreached)  # in one kernel it counts here, too
                 with contextlib.suppress(OSError):
                     dm.load(self.host.name, self.table())
             else:
@@ -181,53 +147,6 @@ class Life:
             between()
         self.resume()
 
-    # Faults. One leg at a time.
-
-    def leg_for_fault(self) -> str:
-        """Any if both are in sync, else the one that has trouble by now."""
-        if not self.trouble:
-            now = self.status()
-            if (now.health, now.action) != ("AA", "idle"):
-                self.trouble |= {leg for leg, has in zip(LEGS, now.health, strict=True)
-                                 if has != "A"} or set(LEGS)  # fmt: skip
-            else:
-                self.trouble.add(self.rng.choice((LOCAL, REMOTE, REMOTE)))
-        return next(iter(self.trouble)) if len(self.trouble) == 1 else ""
-
-    def fault(self) -> None:
-        rng, leg = self.rng, self.leg_for_fault()
-        if not leg:
-            return
-        how = rng.choice(("error", "nowrite", "hang", "hang", "read", "write", "both", "slow"))
-        if how == "hang":
-            if leg == LOCAL and not self.local_hangs:
-                return
-            self.say(f"{leg} hangs")
-            self.wires.hang(leg)
-        elif how in ("error", "nowrite"):
-            self.say(f"{leg} {how}")
-            self.wires.fail(leg, how)
-        elif how == "slow":
-            self.say(f"{leg} is slow")
-            self.wires.slow(leg, rng.randint(1, 30))
-        else:
-            start = self.sites.super(leg).map_start
-            pages = -(-self.sectors // MAP_PAGE)
-            many = rng.choice((1, 1, 3, 12))
-            places = sorted({start + PAGE * rng.randrange(pages + 4) for _ in range(many)})
-            self.say(f"{leg}: no {how} of pages {[(at - start) // PAGE for at in places]}")
-            self.wires.fail_places(leg, places, {"both": ""}.get(how, f"error_{how}s"))
-
-    def mend(self) -> None:
-        for leg in LEGS:
-            self.wires.mend(leg)
-
-    def drag(self) -> None:
-        """Both legs take their time, so that something comes amid what they are told."""
-        ms = self.rng.choice((1, 1, 3))
-        for leg in LEGS:
-            self.wires.slow(leg, ms)
-
     def faulty(self) -> None:
         """For a while; it may stay until the end of the act."""
         self.fault()
@@ -241,19 +160,6 @@ class Life:
             return
         self.say("power of the mirror site")
         self.power(REMOTE)
-
-    def power(self, leg: str) -> None:
-        """Goes, and comes back. What is under way is sent again, or fails."""
-        every = (self.host.wires, self.idle.wires)
-        for wires in every:
-            wires.hang(leg)
-        self.sites.cut(leg, self.rng.randrange(1 << 30))
-        self.sites.power_on(leg)
-        if self.rng.random() < 0.5:
-            self.wires.fail(leg)
-        for wires in every:
-            wires.mend(leg)
-        self.sites.drop(leg)
 
     # What happens.
 
@@ -373,15 +279,12 @@ class Life:
             self.sectors = room // PAGE * PAGE
             self.reload()
 
-    def well(self) -> bool:
-        now = self.status()
-        return (now.health, now.action) == ("AA", "idle")
-
     def stand_by(self, away: float = 0.3) -> None:
         """The other host has a table, as of now, or gives it up."""
         name = self.idle.name
         if self.stands_by and self.rng.random() < away:
             self.say("the other host goes away")
+            self.mend_idle(self.unreached)
             dm.remove(name)
             self.stands_by = False
         elif not self.stands_by:
@@ -393,16 +296,47 @@ class Life:
             self.stands_by = True
 
     def idle_fault(self) -> None:
-        """Who stands by can't read a leg for a while, and gives it up."""
+        """Who stands by can't read a leg for a while, and gives it up: maybe the one with which
+        the mirror goes on."""
         leg = self.rng.choice(LEGS)
-        if not self.stands_by or (leg == LOCAL and not self.local_hangs):
+        if len(self.trouble) == 1 and self.rng.random() < 0.5:
+            leg = REMOTE if LOCAL in self.trouble else LOCAL
+        if not self.stands_by or self.unreached or (leg == LOCAL and not self.local_hangs):
             return
         self.say(f"the other host doesn't reach the {leg} leg")
         self.idle.wires.hang(leg)
         reader = Beside(self.idle_reads)
         time.sleep(TIMEOUT_MS / 1000 + GRACE_S)
-        self.idle.wires.mend(leg)
+        if reader.done and self.rng.random() < 0.5:
+            self.say("for longer")
+            self.unreached = leg
+        else:
+            self.idle.wires.mend(leg)
         base.until(lambda: reader.done, "the other host's reads to end", ENDS_S)
+
+    def only_reads(self) -> None:
+        """For a while, and a leg may fail meanwhile. If it was dead before, which a leg has said,
+        nothing waits for it."""
+        self.say("only reads")
+        self.end_writers()
+        now, leg = self.status(), ""
+        dead = "D" in now.health and now.rest[FIELDS.index("standing")] == "alone"
+        dm.load(self.host.name, self.table(), readonly=True)
+        self.suspend()
+        if not dead and self.rng.random() < 0.3:
+            self.fault()
+        self.resume("a resume to read")
+        if dead or self.rng.random() < 0.3:
+            leg = self.leg_for_fault()
+            self.fault()
+        if leg and self.rng.random() < 0.2:
+            self.message(f"fail {leg}")
+        self.pause()
+        self.say("writes again")
+        self.ends(lambda: dm.load(self.host.name, self.table()), "a load")
+        self.suspend()
+        self.resume("a resume to write")
+        self.write()
 
     def idle_reads(self) -> None:
         node = f"/dev/mapper/{self.idle.name}"
@@ -492,7 +426,7 @@ class Life:
             self.recover, self.recover, self.bounce, self.reloads, self.reloads,
             self.faulty_reload, self.faulty_reload, self.leave_out, self.tick, self.ticks,
             self.pause, self.pause, self.sync, self.sync, self.grow, self.stand_by, self.stand_by,
-            self.idle_fault,
+            self.idle_fault, self.idle_fault, self.only_reads, self.only_reads,
         )  # fmt: skip
         for _ in range(self.rng.randint(1, 6)):
             time.sleep(self.rng.choice((0.003, 0.02, 0.1)))
@@ -526,9 +460,15 @@ class Life:
         self.bury(beside)
         if power:
             self.sites.power_on(LOCAL)
-        for host in (self.host, self.idle):
-            for leg in LEGS:
-                host.wires.mend(leg)
+        bad = self.bad if rng.random() < 0.5 else None
+        self.mend()
+        self.mend_idle(LOCAL if power else "")
+        if bad:
+            self.say("whose bad places stay")
+            self.bad = bad
+            self.host.wires.fail_places(*bad)
+            if bad[0] != self.unreached:
+                self.idle.wires.fail_places(*bad)
         if power:
             self.sites.drop(LOCAL)
         self.truth.frozen = self.waits.over = False
@@ -594,36 +534,50 @@ class Life:
         """By another table in the place of the read-only one; or anew, as that is refused if the
         leg that it reads has another superblock since."""
         name = self.host.name
-        dm.load(name, self.table())
-        dm.suspend(name)
+        self.ends(lambda: dm.load(name, self.table()), "a load")
+        self.ends(lambda: dm.suspend(name), "a suspend")
         try:
             self.begins(lambda: dm.resume(name), "a takeover")
         except OSError as err:
             base.equal(err.errno, errno.ESTALE, "a takeover")
             self.say("anew")
-            dm.remove(name)
+            self.ends(lambda: dm.remove(name), "a stop")
+            self.mend()
             self.start()
 
     def begins(self, work: Callable[[], object], what: str) -> None:
         """Maybe a leg hangs amid it: then it is refused, or goes on with the other one."""
-        rng = self.rng
+        rng, leg = self.rng, self.unreached
+        if leg:
+            self.trouble.add(leg)
+            self.may_refuse(work, what)
+            return
         leg = rng.choice(sorted(self.trouble) or LEGS)
         if rng.random() < 0.6 or len(self.trouble) == 2 or (leg == LOCAL and not self.local_hangs):
             self.ends(work, what)
             return
         self.trouble.add(leg)
         self.drag()
-        beside = Beside(lambda: self.ends(work, what))
+        beside = Beside(lambda: self.may_refuse(work, what))
         time.sleep(rng.random() * rng.choice((0.005, 0.05, 0.3)))
         self.say(f"the {leg} leg hangs amid it")
         self.wires.hang(leg)
         try:
             beside.result()
+        finally:
+            self.mend()
+
+    def may_refuse(self, work: Callable[[], object], what: str) -> None:
+        """As a leg hangs."""
+        try:
+            self.ends(work, what)
         except OSError as err:
             self.say(f"refused: {err}")
+            if err.errno == errno.ESTALE:
+                raise
             self.mend()
+            self.mend_idle(self.unreached)  # in one kernel it counts here, too
             self.ends(work, f"{what}, all being well")
-        self.mend()
 
     def live(self) -> None:
         rng = self.rng
@@ -646,6 +600,7 @@ class Life:
                 self.quiet()
         self.write()
         self.quiet()
+        self.mend_idle(self.unreached)
         for host in (self.host, self.idle):
             if dm.exists(host.name):
                 dm.remove(host.name)
