@@ -71,7 +71,8 @@ unsigned long dcd_proof_patience(const struct dcd_engine *e, u64 sector)
 {
 	unsigned long place = place_at(e, sector);
 
-	if (!e->keeps && test_bit(place, e->proof.failed) && !test_knob(late_believed))
+	if (e->proof.only ||
+	    (!e->keeps && test_bit(place, e->proof.failed) && !test_knob(late_believed)))
 		return DCD_PROOF_WAITS;
 	return test_bit(place, e->proof.slow) ? 0 : DCD_LATE;
 }

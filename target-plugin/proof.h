@@ -13,7 +13,8 @@
  * With an NVRAM that doesn't keep its content, or none, it is that at once if nothing can be moved.
  * What takes long there is believed, but where a read has failed it is waited for, as long as
  * DCD_PROOF_WAITS: a disk may try a bad block for seconds before it says so, and then that is moved
- * as any other.
+ * as any other. So is what an opening writes that no slot has as a whole (@only); what hasn't come
+ * by then is not proved.
  *
  * It is known in memory only, one bit a place; the next opening has to find it again: recovery and
  * scrub do, as soon as something that counts is there. A disk that answers from a cache of its own
@@ -30,13 +31,14 @@ struct dcd_engine;
 
 /*
  * @places, those of them that take long, @slow, and those where a read failed, @failed: bits. @buf:
- * for who commits.
+ * for who commits. @only: nothing else has what is written; who opens sets it.
  */
 struct dcd_proof {
 	unsigned long *places;
 	unsigned long *slow;
 	unsigned long *failed;
 	void *buf;
+	bool only;
 };
 
 int __must_check dcd_proof_init(struct dcd_engine *e);

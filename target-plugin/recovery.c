@@ -132,7 +132,7 @@ static bool has_all(struct dcd_engine *e, struct recovery *c)
 
 /*
  * The log has got segment @sequence, which is in @commit_buf, again, and still can't give it, or
- * doesn't answer: the slot @s, if that has all of it, isn't used before it is on the data disk. Not
+ * doesn't answer: the slot @s, which has all of it, isn't used before it is on the data disk. Not
  * 0, told: too many slots would have to wait for that.
  */
 static int keep_slot(struct dcd_engine *e, struct recovery *c, struct dcd_slot *s, u64 sequence)
@@ -158,6 +158,7 @@ static int keep_slot(struct dcd_engine *e, struct recovery *c, struct dcd_slot *
 static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 {
 	const struct dcd_segment *h = e->commit_buf;
+	bool whole;
 	u32 i;
 	int r;
 
@@ -173,22 +174,28 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 		pr_warn("dcd: %s: segment %llu of the log %pg is damaged, NVRAM has what is damaged, or some of it: it is written again\n",
 			e->name, sequence, e->log.bdev);
 		dcd_proof_doubt(e, sequence);
+		whole = has_all(e, c) || test_knob(keeps_some);
+		e->proof.only = !whole;
 		r = -ETIME;
-		if (!dcd_opening_hurries(e) || !has_all(e, c))
+		if (!dcd_opening_hurries(e) || !whole)
 			r = dcd_segment_write(e, sequence, le64_to_cpu(h->first_entry),
 					      le32_to_cpu(h->entries),
 					      le32_to_cpu(h->used_bytes), !test_knob(let_go));
 		dcd_opening_written(e, &c->log, sequence);
 		if (!r && !e->commit.proof)
 			return 0;
-		if (r == -ETIME && (has_all(e, c) || test_knob(keeps_some))) {
+		if (!r && !whole)
+			r = e->commit.proof;
+		if (r == -ETIME && whole) {
 			dcd_log_failed(e, sequence, r);
 			r = 0;
 		}
 		if (!r)
 			return keep_slot(e, c, e->slots + i, sequence);
-		pr_err("dcd: %s: segment %llu can't be written: error %d, so the DCD isn't opened: copy the log %pg to a disk that takes writes, and use that; or `dcd recover` brings what log and NVRAM have to the data disk, and the DCD can be opened without writing to that segment\n",
-		       e->name, sequence, r, e->log.bdev);
+		pr_err("dcd: %s: segment %llu can't be written, or read back: error %d, so the DCD isn't opened: %scopy the log %pg to a disk that takes writes, and use that; or `dcd recover` brings what log and NVRAM have to the data disk, and the DCD can be opened without writing to that segment\n",
+		       e->name, sequence, r,
+		       r == -ETIME ? "try again when it has answered, which may mend it; else " : "",
+		       e->log.bdev);
 		return r;
 	}
 	return 0;

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """After a cut a segment of the log is damaged, and slots of the NVRAM have it yet, or what of it is
-damaged; the log doesn't answer writes in time when the LUN is enabled.
+damaged; the log doesn't answer in time when the LUN is enabled.
 
   whole   a slot has all of it: the opening goes on with that
   some    a slot that was begun anew has what is damaged: nobody else has it, so the opening is
           refused, until the log has answered
+  unread  likewise, as a block can't be read, which a write doesn't mend: that is moved, and the
+          opening refused if the disk takes too long to say so
 
 Arguments: parts (all of them if there are none).
 """
@@ -67,8 +69,8 @@ def whole() -> None:
     box.away()
 
 
-def some() -> None:
-    base.step("a slot has only what of a segment is damaged in a log that hangs")
+def with_some() -> tuple[Box, Model, int]:
+    """A slot has only a part of a segment of the log; and the first sector of what it has."""
     box, model = box_of(4)
     with box.disk_until_cut() as disk:
         for batch in range(BATCHES):
@@ -76,7 +78,13 @@ def some() -> None:
             filled(disk, model, first, first + PIECES * PIECE, f"{batch}", PIECE)
             time.sleep(0.4)  # each in a segment of its own
         filled(disk, model, 2000, 2000 + PIECE, "new", PIECE)  # the oldest slot is begun anew
-    where = damage(box, model, (BATCHES - 4) * BATCH + (PIECES - 1) * PIECE)
+    return box, model, (BATCHES - 4) * BATCH + (PIECES - 1) * PIECE
+
+
+def some() -> None:
+    base.step("a slot has only what of a segment is damaged in a log that hangs")
+    box, model, at = with_some()
+    where = damage(box, model, at)
     ring, segment = RING_START // blk.SECTOR, SEGMENT // blk.SECTOR
     box.log.hold_write(where - (where - ring) % segment)
     try:
@@ -92,7 +100,36 @@ def some() -> None:
     box.away()
 
 
-PARTS = {part.__name__: part for part in (whole, some)}
+def unread() -> None:
+    for ms in (300, 700, 3000):
+        base.step(f"likewise in a log that can't read it, which takes {ms} ms to fail")
+        box, model, at = with_some()
+        where = damage(box, model, at)
+        bad = where, where + PIECE - 1
+        box.log.fail_reads_late(ms, bad)
+        if ms > 1000:
+            try:
+                box.open()
+            except OSError as err:
+                base.equal(err.errno, errno.ETIME, "the opening")
+            else:
+                raise base.Wrong("it isn't refused")
+            base.until(box.log.unused, "the log to have answered", 60)
+        for what in ("opened", "opened again"):
+            opened(box, model, what)
+            box.log.fail_reads_late(ms, bad)
+        box.away()
+
+
+def opened(box: Box, model: Model, what: str) -> None:
+    """All is there, and stays so when the slots have been used for other writes."""
+    with box.disk_until_cut() as disk:
+        model.check(disk, what)
+        filled(disk, model, 4096, 4096 + 16 * BATCH, what, BATCH)
+        model.check(disk, f"{what}, and written")
+
+
+PARTS = {part.__name__: part for part in (whole, some, unread)}
 
 for name in base.words(1, list(PARTS)) or PARTS:
     PARTS[name]()
