@@ -14,6 +14,7 @@
 
 TEST_KNOB(bool, no_budget, "the memory of writes has no bound");
 TEST_KNOB(bool, no_background, "background writes are like all others");
+TEST_KNOB(bool, small_unbound, "small writes are let in if there is memory");
 TEST_KNOB(bool, no_least, "the live part is promised nothing");
 TEST_KNOB(bool, zeroes_flood, "who submits zeroings doesn't sleep while the device is being suspended");
 TEST_KNOB(bool, zeroes_small, "of zeroings their sectors count, and not how many they are");
@@ -91,42 +92,47 @@ static size_t background_limit(const struct budget *b)
 	return test_knob(no_background) ? b->limit : min(b->window, b->limit / 2);
 }
 
+/* What those of a class may have at once, if there is memory. */
+static size_t most(const struct budget *b, enum budget_class class)
+{
+	switch (class) {
+	case BUDGET_SMALL:
+		return test_knob(small_unbound) ? SIZE_MAX : b->small_window;
+	case BUDGET_BACKGROUND:
+		return test_knob(no_budget) ? SIZE_MAX : background_limit(b);
+	case BUDGET_ZEROINGS:
+		return test_knob(zeroes_unbound) ? SIZE_MAX : BUDGET_ZEROES;
+	default:
+		return SIZE_MAX;
+	}
+}
+
 /* Takes it if it fits. */
 static bool take(struct budget *b, struct budget_share *share)
 {
-	size_t bytes = share->bytes;
-	bool least = live(b) + bytes <= BUDGET_LEAST || !live(b);
+	size_t bytes = share->bytes, counts = share->zeroes ?: bytes;
+	size_t *has = &b->live[share->class];
+	bool least = live(b) + bytes <= BUDGET_LEAST || !*has;
 
 	lockdep_assert_held(&b->lock);
 
-	if (share->zeroes && b->zeroes) {
-		if (b->zeroes + share->zeroes > BUDGET_ZEROES && !test_knob(zeroes_unbound))
-			return false;
-	} else if (share->zeroes) {
-		least = true;
-	}
-	if (share->background && b->background) {
-		if (b->background + bytes > background_limit(b) && !test_knob(no_budget))
-			return false;
-	} else if (share->background) {
-		least = true;
-	}
+	if (*has && *has + counts > most(b, share->class))
+		return false;
 	if (test_knob(no_budget) || (least && !test_knob(no_least)))
 		atomic_long_add(bytes, &host_used);
 	else if (b->used + bytes > b->limit || !host_take(bytes))
 		return false;
 
 	b->used += bytes;
-	if (share->background)
-		b->background += bytes;
-	b->zeroes += share->zeroes;
+	*has += counts;
 	share->granted = true;
 	return true;
 }
 
 /* Serves one queue. True if there is a bio for the worker. */
-static bool serve(struct budget *b, struct list_head *queue)
+static bool serve(struct budget *b, enum budget_class class)
 {
+	struct list_head *queue = &b->queues[class];
 	struct budget_share *share;
 	bool ready = false;
 
@@ -152,24 +158,25 @@ static struct mirror *mirror_of(struct budget *b)
 }
 
 /*
- * Background writes and zeroings wait behind all others, but for one of each, so that they get on,
- * too: what others have given back is not to be taken by new ones for ever.
+ * Those of which nothing is live come first, so that they get on, too: what others have given back
+ * is not to be taken by new ones for ever.
  */
 static void serve_all(struct budget *b)
 {
+	enum budget_class class;
 	bool ready = false;
 
 	lockdep_assert_held(&b->lock);
 	if (likely(!b->waiting))
 		return;
-	if (!b->background)
-		ready = serve(b, &b->patient);
-	if (!b->zeroes)
-		ready |= serve(b, &b->zeroings);
-	ready |= serve(b, &b->urgent);
-	if (list_empty(&b->urgent)) {
-		ready |= serve(b, &b->patient);
-		ready |= serve(b, &b->zeroings);
+	for (class = 0; class < BUDGET_CLASSES; class++)
+		if (!b->live[class])
+			ready |= serve(b, class);
+	ready |= serve(b, BUDGET_SMALL);
+	ready |= serve(b, BUDGET_OTHERS);
+	if (list_empty(&b->queues[BUDGET_SMALL]) && list_empty(&b->queues[BUDGET_OTHERS])) {
+		ready |= serve(b, BUDGET_BACKGROUND);
+		ready |= serve(b, BUDGET_ZEROINGS);
 	}
 	if (ready)
 		writes_kick_starved(mirror_of(b));
@@ -207,11 +214,14 @@ static unsigned int zeroes_of(const struct bio *bio)
 	       max(bio_sectors(bio), least) : 0;
 }
 
-static bool is_background(const struct bio *bio)
+static enum budget_class class_of(const struct bio *bio, unsigned int sectors)
 {
-	return bio_op(bio) != REQ_OP_FLUSH && !zeroes_of(bio) &&
-	       !(bio->bi_opf & (REQ_SYNC | REQ_FUA | REQ_PREFLUSH | REQ_META | REQ_PRIO |
-				REQ_SWAP));
+	if (zeroes_of(bio))
+		return BUDGET_ZEROINGS;
+	if (bio_op(bio) != REQ_OP_FLUSH &&
+	    !(bio->bi_opf & (REQ_SYNC | REQ_FUA | REQ_PREFLUSH | REQ_META | REQ_PRIO | REQ_SWAP)))
+		return BUDGET_BACKGROUND;
+	return sectors && sectors <= WINDOW_SMALL >> SECTOR_SHIFT ? BUDGET_SMALL : BUDGET_OTHERS;
 }
 
 /* While the device is being suspended. Of zeroings there would be thousands by then. */
@@ -270,12 +280,14 @@ bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
 	*share = (struct budget_share) {
 		.bio = bio,
 		.bytes = cost(sectors),
+		.class = class_of(bio, sectors),
 		.zeroes = zeroes_of(bio),
-		.background = is_background(bio),
 	};
-	queue = share->zeroes ? &b->zeroings : share->background ? &b->patient : &b->urgent;
+	queue = &b->queues[share->class];
 
 	spin_lock_irq(&b->lock);
+	if (!live(b) && ktime_get_ns() - b->idle > SMALL_IDLE)
+		b->small_window = BUDGET_LEAST;
 	if (likely(list_empty(queue) && take(b, share))) {
 		spin_unlock_irq(&b->lock);
 		return true;
@@ -288,7 +300,8 @@ bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
 	b->waiting++;
 	spin_unlock_irq(&b->lock);
 
-	count(&m->counters, queue == &b->urgent ? COUNT_BUDGET_WAITED : COUNT_BUDGET_BACKGROUND);
+	count(&m->counters,
+	      share->class < BUDGET_BACKGROUND ? COUNT_BUDGET_WAITED : COUNT_BUDGET_BACKGROUND);
 	if (sleeps && sleep_for(b, share))
 		return true;
 	count(&m->counters, COUNT_BUDGET_LEFT);
@@ -310,10 +323,10 @@ void budget_move(struct write *w, struct bio *bio)
 	const struct budget_share *share = &mirror_io(bio)->share;
 
 	w->charged = share->bytes;
-	w->background = share->background;
+	w->class = share->class;
 	w->stuck = false;
 	w->zeroes = share->zeroes;
-	w->admitted = share->background ? ktime_get_ns() : 0;
+	w->admitted = ktime_get_ns();
 }
 
 static size_t one_largest(void)
@@ -335,10 +348,27 @@ static void probe(struct budget *b, u64 now)
 	b->window = one_largest();
 }
 
-/* A background write with data is back. */
-static void follow(struct budget *b, const struct write *w)
+/* A small write is back. */
+static void follow_small(struct budget *b, const struct write *w, u64 now)
 {
-	u64 now = ktime_get_ns(), took = now - w->admitted;
+	u64 ms = div_u64(now - w->admitted, NSEC_PER_MSEC);
+	size_t old = b->small_window;
+
+	if (ms > SMALL_SLOW && w->admitted >= b->small_shrunk) {
+		b->small_window = max_t(size_t, div64_u64((u64)old * SMALL_SLOW, ms), BUDGET_LEAST);
+		b->small_shrunk = now;
+	} else if (ms < SMALL_SLOW / 2 && !list_empty(&b->queues[BUDGET_SMALL])) {
+		b->small_window = max_t(size_t, min(old + w->charged, b->limit / 2), BUDGET_LEAST);
+	}
+	if (b->small_window != old)
+		trace_lockstep_small(w->m, b->small_window, b->live[BUDGET_SMALL],
+				     now - w->admitted);
+}
+
+/* A background write with data is back. */
+static void follow(struct budget *b, const struct write *w, u64 now)
+{
+	u64 took = now - w->admitted;
 	size_t old = b->window;
 
 	if (!b->parked && now - b->probed > BACKGROUND_PROBE) {
@@ -351,7 +381,7 @@ static void follow(struct budget *b, const struct write *w)
 			return;
 		if (!b->fastest || took < b->fastest)
 			b->fastest = took;
-		if (++b->heard < PROBE_ANSWERS && !list_empty(&b->patient))
+		if (++b->heard < PROBE_ANSWERS && !list_empty(&b->queues[BUDGET_BACKGROUND]))
 			return;
 		b->window = b->parked;
 		b->parked = 0;
@@ -366,11 +396,11 @@ static void follow(struct budget *b, const struct write *w)
 			return;
 		b->window = max(b->window - b->window / 4, one_largest());
 		b->shrunk = now;
-	} else if (!list_empty(&b->patient)) {
+	} else if (!list_empty(&b->queues[BUDGET_BACKGROUND])) {
 		b->window = min(b->window + w->charged / 8, b->limit / 2);
 	}
 	if (b->window != old)
-		trace_lockstep_background(w->m, b->window, b->background, took);
+		trace_lockstep_background(w->m, b->window, b->live[BUDGET_BACKGROUND], took);
 }
 
 void budget_stuck(struct write *w)
@@ -381,9 +411,7 @@ void budget_stuck(struct write *w)
 	spin_lock_irqsave(&b->lock, flags);
 	w->stuck = true;
 	b->stuck += w->charged;
-	if (w->background)
-		b->background -= w->charged;
-	b->zeroes -= w->zeroes;
+	b->live[w->class] -= w->zeroes ?: w->charged;
 	serve_all(b);
 	spin_unlock_irqrestore(&b->lock, flags);
 }
@@ -392,19 +420,21 @@ void budget_leave(struct write *w)
 {
 	struct budget *b = &w->m->writes.budget;
 	size_t bytes = w->charged;
+	u64 now = ktime_get_ns();
 	unsigned long flags;
 
 	spin_lock_irqsave(&b->lock, flags);
 	b->used -= bytes;
-	if (unlikely(w->stuck))
+	if (unlikely(w->stuck)) {
 		b->stuck -= bytes;
-	else
-		b->zeroes -= w->zeroes;
-	if (w->background && !w->stuck) {
-		b->background -= bytes;
-		if (w->kind == WRITE_DATA)
-			follow(b, w);
+	} else {
+		b->live[w->class] -= w->zeroes ?: bytes;
+		if (w->class == BUDGET_SMALL)
+			follow_small(b, w, now);
+		else if (w->class == BUDGET_BACKGROUND && w->kind == WRITE_DATA)
+			follow(b, w, now);
 	}
+	b->idle = now;
 	host_give(bytes);
 	serve_all(b);
 	spin_unlock_irqrestore(&b->lock, flags);
@@ -432,11 +462,12 @@ static void wake_all(struct list_head *queue)
 
 void budget_close(struct budget *b)
 {
+	enum budget_class class;
+
 	spin_lock_irq(&b->lock);
 	b->closed = true;
-	wake_all(&b->urgent);
-	wake_all(&b->patient);
-	wake_all(&b->zeroings);
+	for (class = 0; class < BUDGET_CLASSES; class++)
+		wake_all(&b->queues[class]);
 	spin_unlock_irq(&b->lock);
 }
 
@@ -462,13 +493,15 @@ void budget_tell(struct budget *b, struct budget_told *told)
 
 void budget_init(struct budget *b, unsigned int kib)
 {
+	enum budget_class class;
+
 	spin_lock_init(&b->lock);
-	INIT_LIST_HEAD(&b->urgent);
-	INIT_LIST_HEAD(&b->patient);
-	INIT_LIST_HEAD(&b->zeroings);
+	for (class = 0; class < BUDGET_CLASSES; class++)
+		INIT_LIST_HEAD(&b->queues[class]);
 	bio_list_init(&b->ready);
 	b->limit = limit_of(kib);
-	b->window = max(b->limit / 16, one_largest());
+	b->window = one_largest();
+	b->small_window = BUDGET_LEAST;
 	spin_lock(&host_lock);
 	list_add(&b->host, &host_budgets);
 	spin_unlock(&host_lock);

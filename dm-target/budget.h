@@ -13,21 +13,22 @@
  * devices together, and more than BUDGET_MAX in flight fills no wire better. All mirrors of a
  * host together have HOST_PERCENT of the memory, at least HOST_MIN, whatever their own limits are.
  *
- * Who gets memory: writes wait in two queues, one for background writes (below), one for all
- * others, and each queue is served in its order. The first one is served if
+ * Who gets memory: there are four classes, each with a queue, which is served in its order: small
+ * writes, background writes, zeroings, and all others. The first one of a queue is served if its
+ * class may have so much at once (below), and
  *  - there is room below the mirror's limit and the host's; or
  *  - the live part, which is what writes hold that aren't yet acknowledged, stays within
  *    BUDGET_LEAST; or
- *  - nothing is live, however large it is; for a background write: no background write is.
- * So the live part always gets on: though abandoned writes hold the whole limit for minutes,
- * though other mirrors hold all that the host has (they may be stacked on this one, and wait
- * for it), and though others than background writes wait without end. And so the bound is: the
- * limit, BUDGET_LEAST, and one largest write.
+ *  - nothing of its class is live, however large it is.
+ * So each class always gets on: though abandoned writes hold the whole limit for minutes, though
+ * other mirrors hold all that the host has (they may be stacked on this one, and wait for it), and
+ * though others of another class wait without end. And so the bound is: the limit, BUDGET_LEAST,
+ * and one largest write of each class. Small ones go first, then all others, and background
+ * writes and zeroings if neither waits.
  *
- * Zeroings (zero.h) take no memory but the struct write, and time. They wait in a third queue, so
- * that no more than BUDGET_ZEROES sectors are zeroed at a time, which is what the legs have under
- * way at most: a suspend waits for all that was let in. A small one counts as ZEROES_LEAST, as it
- * is a request, too. One of them is always let in.
+ * Zeroings (zero.h) take no memory but the struct write, and time. So no more than BUDGET_ZEROES
+ * sectors are zeroed at a time, which is what the legs have under way at most: a suspend waits for
+ * all that was let in. One of less than ZEROES_LEAST counts as that, as it is a request, too.
  *
  * How they wait: the caller sleeps in .map, killable. Nobody sleeps who has a fatal signal pending,
  * who reclaims memory (PF_MEMALLOC), dm's own worker (it maps what came while a device was
@@ -48,6 +49,16 @@
  * largest write they may always have. What the fastest answer is, is found out again every
  * BACKGROUND_PROBE: they have no more than one largest write until some that came afterwards have
  * returned.
+ *
+ * Small writes, of WINDOW_SMALL at most, are commits, and pages of an fsync, of which there may be
+ * thousands. They have so much at once that each is answered within SMALL_SLOW, for a suspend waits
+ * for all that was let in, and a commit for what was let in before it; and half of the limit at
+ * most. It is no less than BUDGET_LEAST, where it begins, and again when nothing was live for
+ * SMALL_IDLE, as the wire may be another one by then. It grows by all that is answered within half
+ * of SMALL_SLOW while more are waiting, so it doubles in a round trip; what took longer than
+ * SMALL_SLOW brings it down to what would have been in time, if it was let in since the last time.
+ * Large ones need no such bound: they are few for what they hold, and small ones don't wait for
+ * them here nor on the wire (window.h).
  *
  * Locking: the budget's own spinlock, taken with interrupts off; innermost but for the tasks' and
  * the workqueues' own locks, so that memory can be given back in any context.
@@ -80,6 +91,16 @@ struct write;
 #define BACKGROUND_SLACK_MIN	(4 * NSEC_PER_MSEC)
 #define BACKGROUND_SLACK_MAX	(100 * NSEC_PER_MSEC)
 #define BACKGROUND_PROBE	(10ull * NSEC_PER_SEC)
+#define SMALL_SLOW		2000u	/* ms */
+#define SMALL_IDLE		(10ull * NSEC_PER_SEC)
+
+enum budget_class {
+	BUDGET_SMALL,
+	BUDGET_OTHERS,
+	BUDGET_BACKGROUND,
+	BUDGET_ZEROINGS,
+	BUDGET_CLASSES,
+};
 
 /* What a bio needs to wait, and then its share; in dm's per-bio data. */
 struct budget_share {
@@ -87,8 +108,8 @@ struct budget_share {
 	struct bio *bio;
 	struct task_struct *task;	/* who sleeps; NULL: a worker is to map it */
 	size_t bytes;
-	unsigned int zeroes;		/* it is a zeroing: sectors, ZEROES_LEAST at least */
-	bool background;
+	enum budget_class class;
+	unsigned int zeroes;		/* of a zeroing: sectors, ZEROES_LEAST at least */
 	bool granted;
 };
 
@@ -97,14 +118,16 @@ struct budget {
 	size_t limit;
 	size_t used;
 	size_t stuck;			/* of it: abandoned writes' */
-	size_t background;		/* of the live part */
-	unsigned int zeroes;		/* sectors of the live part's zeroings */
+	size_t live[BUDGET_CLASSES];	/* bytes; of zeroings sectors */
 	unsigned int waiting;
-	struct list_head urgent;	/* the queues */
-	struct list_head patient;
-	struct list_head zeroings;
+	struct list_head queues[BUDGET_CLASSES];
 	struct bio_list ready;		/* have their share, and nobody who maps them */
 	bool closed;			/* nobody sleeps */
+
+	/* Of small writes; ktime, ns */
+	size_t small_window;		/* may have at once */
+	u64 small_shrunk;		/* the window last */
+	u64 idle;			/* since when nothing is live, if so */
 
 	/* Of background writes; ktime, ns */
 	size_t window;			/* may have at once */

@@ -292,8 +292,8 @@ TRACE_EVENT(lockstep_window,
 		  MINOR(__entry->dev), __entry->limit, __entry->bytes, __entry->ns)
 );
 
-/* A background write has returned, and what they may have at once has changed (budget.h). */
-TRACE_EVENT(lockstep_background,
+/* A write has returned, and what those of its kind may have at once has changed (budget.h). */
+DECLARE_EVENT_CLASS(lockstep_budget,
 	TP_PROTO(struct mirror *m, size_t limit, size_t bytes, u64 ns),
 	TP_ARGS(m, limit, bytes, ns),
 	TP_STRUCT__entry(
@@ -310,6 +310,16 @@ TRACE_EVENT(lockstep_background,
 	),
 	TP_printk("%d,%d limit %zu, %zu bytes held, answered in %llu ns", MAJOR(__entry->dev),
 		  MINOR(__entry->dev), __entry->limit, __entry->bytes, __entry->ns)
+);
+
+DEFINE_EVENT(lockstep_budget, lockstep_background,
+	TP_PROTO(struct mirror *m, size_t limit, size_t bytes, u64 ns),
+	TP_ARGS(m, limit, bytes, ns)
+);
+
+DEFINE_EVENT(lockstep_budget, lockstep_small,
+	TP_PROTO(struct mirror *m, size_t limit, size_t bytes, u64 ns),
+	TP_ARGS(m, limit, bytes, ns)
 );
 
 /* What is known of the remote leg. */

@@ -103,9 +103,9 @@ struct write {
 
 	/* private to budget.c */
 	size_t charged;
-	unsigned int zeroes;		/* sectors, by the budget */
-	u64 admitted;			/* ktime, ns: a background write; else 0 */
-	bool background;
+	unsigned int zeroes;		/* sectors, by the budget; else 0 */
+	u64 admitted;			/* ktime, ns: by the budget */
+	enum budget_class class;
 	bool stuck;
 
 	/* private to write.c */

@@ -194,7 +194,8 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 			return keep_slot(e, c, e->slots + i, sequence);
 		pr_err("dcd: %s: segment %llu can't be written, or read back: error %d, so the DCD isn't opened: %scopy the log %pg to a disk that takes writes, and use that; or `dcd recover` brings what log and NVRAM have to the data disk, and the DCD can be opened without writing to that segment\n",
 		       e->name, sequence, r,
-		       r == -ETIME ? "try again when it has answered, which may mend it; else " : "",
+		       r == -ETIME ?
+		       "try again when it has answered, it may be right then; else " : "",
 		       e->log.bdev);
 		return r;
 	}

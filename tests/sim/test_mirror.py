@@ -307,6 +307,21 @@ def test_a_synchronous_write_is_not_behind_writeback(profile: str, writes: int) 
     assert run.rc == 0, run.text
 
 
+@pytest.mark.parametrize("part", ["suspend", "commit", "fast"])
+def test_an_fsync_of_many_pages(part: str) -> None:
+    run = lab("mirror_fsync.py", part, options=("--mem", "3G"))
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("part", "says"), [
+    ("suspend", "a suspend took"), ("commit", "a commit took"),
+])  # fmt: skip
+def test_an_fsync_of_many_pages_can_be_let_in_as_a_whole(part: str, says: str) -> None:
+    run = lab("mirror_fsync.py", part, "test_small_unbound", options=("--mem", "3G"))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 @both_kernels
 @pytest.mark.parametrize("part", ["wire", "verify", "load", "wrong", "troubles"])
 def test_resync_by_digests(part: str, kernel: str) -> None:
@@ -327,7 +342,7 @@ def test_resync_by_digests(part: str, kernel: str) -> None:
         ("mirror_budget.py", ("flood",), "no_budget", "KiB in flight, of"),
         ("mirror_budget.py", ("killed",), "sleeps_on", "in vain for: who is killed to be gone"),
         ("mirror_background.py", ("wan", "60"), "no_background", "p99 is"),
-        ("mirror_activity.py", ("large",), "half_a_log", "the discard took 1."),
+        ("mirror_activity.py", ("large",), "half_a_log zeroes_long", "the discard took 1."),
         ("mirror_activity.py", ("pages",), "one_page one_at_a_time", "holds what is beside it"),
         pytest.param(
             "mirror_activity.py", ("held",), "room_forgotten", "the write that waits for room took",

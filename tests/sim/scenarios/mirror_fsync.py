@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Thousands of scattered dirty pages are fsynced, which the mirror's budget of memory would take at
+once, by wires and disks that need a minute for them. What comes meanwhile waits for few of them.
+
+  suspend  of the device: all I/O waits for it
+  commit   a FUA write elsewhere
+  fast     on a wire with room the fsync takes no longer than without a bound
+
+Arguments: the part, and knobs of the module (test_NAME).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import statelab
+from locklab import base, blk, dm, iscsi, lio, media, mirror, wire
+
+PARAMETERS = Path("/sys/module/dm_lockstep/parameters")
+PAGE, STRIDE = 4096, 65536
+BUDGET_KIB = 131072
+GIB = 1 << 21
+SIZE = 2 * GIB
+# What is let in is to be answered within two seconds, or a MiB of it (budget.h).
+MOST_S = 4.0
+# Debian's scheduler of a SCSI disk, mq-deadline, lets a write behind the others wait for so long.
+DEADLINE_S = 5.0
+
+
+class World:
+    """A mirror of whose sectors some thousand pages are dirty in the page cache of a device above.
+    """
+
+    link = wire.Wire("none")
+
+    def __init__(self, profile: str, disk: str) -> None:
+        self.link.profile("none")
+        near, far = (
+            dm.create(name, f"0 {SIZE} media {name} ram {disk} 4 site {site} write_cache off")
+            for name, site in (("near", 3), ("far", 7))
+        )
+        self.store = lio.iblock("leg", far)
+        self.target = lio.Target(self.store)
+        self.session = iscsi.Session()
+        remote = self.session.login()
+        statelab.meta("create", "--local", near, "--remote", remote, "--name", "m",
+                      "--assume-clean")  # fmt: skip
+        sectors = statelab.super_of(near).data_sectors
+        self.mirror = mirror.Mirror(near, remote, "memory_kib", BUDGET_KIB, sectors=sectors)
+        self.node = self.mirror.node
+        self.top = dm.create("top", f"0 {sectors} linear {self.node} 0")
+        self.link.profile(profile)
+        time.sleep(1)
+
+    def dirty(self, pages: int) -> Syncer:
+        return Syncer(self.top, pages)
+
+    def close(self) -> None:
+        base.equal(self.mirror.status().health, "AA", "the legs, of which both are well")
+        dm.remove("top")
+        self.mirror.remove()
+        self.session.logout()
+        self.link.profile("none")
+        self.target.remove()
+        self.store.remove()
+        for name in ("near", "far"):
+            dm.remove(name)
+            media.forget(name)
+
+
+class Syncer(threading.Thread):
+    """So many pages, and their fsync; `took` seconds."""
+
+    def __init__(self, node: str, pages: int) -> None:
+        super().__init__()
+        self.took = 0.0
+        self._file = os.open(node, os.O_RDWR)
+        page = os.urandom(PAGE)
+        for n in range(pages):
+            os.pwrite(self._file, page, n * STRIDE)
+        self.start()
+
+    def run(self) -> None:
+        began = time.monotonic()
+        os.fsync(self._file)
+        self.took = time.monotonic() - began
+        os.close(self._file)
+
+
+WORLDS = (("wan", "null", 6000), ("outsourcing-40", "null", 12000), ("lan", "spindle", 12000))
+
+
+def suspend() -> None:
+    for profile, disk, pages in WORLDS:
+        base.step(f"a suspend amid an fsync of {pages} pages, {profile}, {disk}")
+        world = World(profile, disk)
+        syncer = world.dirty(pages)
+        time.sleep(1)
+        began = time.monotonic()
+        dm.suspend(world.mirror.name)
+        took = time.monotonic() - began
+        dm.resume(world.mirror.name)
+        syncer.join()
+        print(f"  the suspend took {took:.2f} s, the fsync {syncer.took:.1f}", flush=True)
+        base.expect(took < MOST_S, f"a suspend took {took:.1f} s")
+        world.close()
+
+
+def commit() -> None:
+    for profile, disk, pages in WORLDS:
+        base.step(f"a commit amid an fsync of {pages} pages, {profile}, {disk}")
+        world = World(profile, disk)
+        syncer = world.dirty(pages)
+        time.sleep(1)
+        with blk.Disk(world.node) as node:
+            worst, many = 0.0, 0
+            while syncer.is_alive():
+                began = time.monotonic()
+                node.write((many * STRIDE + PAGE) // blk.SECTOR, bytes(PAGE), fua=True)
+                worst, many = max(worst, time.monotonic() - began), many + 1
+                time.sleep(0.05)
+        syncer.join()
+        print(f"  the longest of {many} took {worst:.2f} s, the fsync {syncer.took:.1f}",
+              flush=True)  # fmt: skip
+        base.expect(worst < MOST_S + DEADLINE_S, f"a commit took {worst:.1f} s")
+        world.close()
+
+
+def fast() -> None:
+    unbound = PARAMETERS / "test_small_unbound"
+    for profile, disk in (("lan", "null"), ("metro", "null"), ("outsourcing-40", "null"),
+                          ("lan", "spindle")):  # fmt: skip
+        base.step(f"an fsync of 4000 pages, {profile}, {disk}")
+        times = []
+        for way in (0, 1):
+            base.put(unbound, way)
+            world = World(profile, disk)
+            syncer = world.dirty(4000)
+            syncer.join()
+            times.append(syncer.took)
+            world.close()
+        base.put(unbound, 0)
+        print(f"  {times[0]:.2f} s, without a bound {times[1]:.2f}", flush=True)
+        base.expect(times[0] < 1.1 * times[1] + 0.5, "the bound costs time")
+
+
+PARTS = {part.__name__: part for part in (suspend, commit, fast)}
+
+for knob in sys.argv[2:]:
+    base.put(PARAMETERS / knob, 1)
+PARTS[sys.argv[1]]()
+base.step("done")
