@@ -301,6 +301,9 @@ class Life(TwoHosts):
         leg = self.rng.choice(LEGS)
         if len(self.trouble) == 1 and self.rng.random() < 0.5:
             leg = REMOTE if LOCAL in self.trouble else LOCAL
+        self.idle_loses(leg)
+
+    def idle_loses(self, leg: str) -> None:
         if not self.stands_by or self.unreached or (leg == LOCAL and not self.local_hangs):
             return
         self.say(f"the other host doesn't reach the {leg} leg")
@@ -313,6 +316,25 @@ class Life(TwoHosts):
         else:
             self.idle.wires.mend(leg)
         base.until(lambda: reader.done, "the other host's reads to end", ENDS_S)
+
+    def other_sight(self) -> None:
+        """The mirror goes on with the one leg, and who stands by has given that up; who takes over
+        has to find out."""
+        left = self.rng.choice((LOCAL, REMOTE) if self.local_hangs else (REMOTE,))
+        lost = REMOTE if left == LOCAL else LOCAL
+        self.stand_by(away=0)
+        if self.trouble or self.unreached or not self.well():
+            return
+        self.say(f"without the {lost} leg, and the other host without the {left} one")
+        self.trouble.add(lost)
+        first = self.rng.random() < 0.5
+        if first:
+            self.idle_loses(left)
+        self.wires.fail(lost)
+        self.rest(0.1)
+        if not first:
+            self.idle_loses(left)
+        self.rest(0.1)
 
     def only_reads(self) -> None:
         """For a while, and a leg may fail meanwhile. If it was dead before, which a leg has said,
@@ -335,7 +357,10 @@ class Life(TwoHosts):
         self.say("writes again")
         self.ends(lambda: dm.load(self.host.name, self.table()), "a load")
         self.suspend()
-        self.resume("a resume to write")
+        if dead:
+            self.ends(lambda: dm.resume(self.host.name), "a resume to write")
+        else:
+            self.resume("a resume to write")
         self.write()
 
     def idle_reads(self) -> None:
@@ -585,6 +610,9 @@ class Life(TwoHosts):
         for _ in range(rng.randint(2, 5)):
             self.act()
             dice = rng.random()
+            if rng.random() < 0.2:
+                self.other_sight()
+                dice /= 2
             if rng.random() < 0.4 and len(self.trouble) < 2:
                 self.fresh()
                 dice /= 2
