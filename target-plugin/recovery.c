@@ -16,6 +16,8 @@
 #include "wounded.h"
 
 TEST_KNOB(bool, keeps_some, "a slot that has some of a segment is enough, though the log doesn't answer");
+TEST_KNOB(bool, only_stays, "after an opening that had to mend what no slot has all writes are waited for likewise");
+TEST_KNOB(bool, mends_over, "what the log doesn't give, and no slot has, is written over with zeroes");
 TEST_KNOB(bool, let_go, "what the log has got again is believed to be there, and its slot is used");
 TEST_KNOB(bool, discards_thin, "a discard in the log is no more than that, whatever was said of it");
 TEST_KNOB(bool, no_copy, "nobody asks the NVRAM for a segment of which nothing is known");
@@ -116,6 +118,18 @@ static int whole_blocks(struct dcd_engine *e, const u8 *seg, u32 entries, u64 ap
 	return 0;
 }
 
+/* Is all of the segment in @commit_buf there, be it from the log or from a slot? */
+static bool is_whole(struct dcd_engine *e, struct recovery *c)
+{
+	const struct dcd_segment *h = e->commit_buf;
+	u32 i, n = le32_to_cpu(h->entries);
+
+	for (i = 0; i < n; i++)
+		if (!dcd_entry_valid(&c->geometry, e->commit_buf, i))
+			return false;
+	return true;
+}
+
 /* Has the slot in @scrub.buf all of the segment in @commit_buf, and not only what is damaged? */
 static bool has_all(struct dcd_engine *e, struct recovery *c)
 {
@@ -154,6 +168,34 @@ static int keep_slot(struct dcd_engine *e, struct recovery *c, struct dcd_slot *
 	return 0;
 }
 
+static void tell_unwritten(const struct dcd_engine *e, u64 sequence, int error)
+{
+	pr_err("dcd: %s: segment %llu can't be written, or read back: error %d, so the DCD isn't opened: %scopy the log %pg to a disk that takes writes, and use that; or `dcd recover` brings what log and NVRAM have to the data disk, and the DCD can be opened without writing to that segment\n",
+	       e->name, sequence, error,
+	       error == -ETIME ?
+	       "try again when it has answered, it may be right then; else " : "",
+	       e->log.bdev);
+}
+
+/*
+ * Not all of it was there: the log gets again what is, and nothing is written over the rest, which
+ * it may give another time.
+ */
+static int mend_parts(struct dcd_engine *e, struct recovery *c, u64 sequence)
+{
+	const struct dcd_segment *h = e->commit_buf;
+	u32 i, n = le32_to_cpu(h->entries);
+	int r = 0;
+
+	for (i = 0; i < n && !r && !c->log.random; i++)
+		if (dcd_entry_valid(&c->geometry, e->commit_buf, i) &&
+		    dcd_entry_at(e->commit_buf, i)->stored)
+			r = dcd_wounded_to_log(e, sequence, dcd_entry_at(e->commit_buf, i));
+	if (r)
+		tell_unwritten(e, sequence, r);
+	return r;
+}
+
 /* What is damaged in the log may be in NVRAM yet: then the log gets it again. */
 static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 {
@@ -171,6 +213,8 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 		      !dcd_segment_of_slot(&c->geometry, e->commit_buf, e->scrub.buf, sequence,
 					   c->plan.from, c->plan.until))))
 			continue;
+		if (!is_whole(e, c) && !test_knob(mends_over))
+			return mend_parts(e, c, sequence);
 		pr_warn("dcd: %s: segment %llu of the log %pg is damaged, NVRAM has what is damaged, or some of it: it is written again\n",
 			e->name, sequence, e->log.bdev);
 		dcd_proof_doubt(e, sequence);
@@ -181,6 +225,9 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 			r = dcd_segment_write(e, sequence, le64_to_cpu(h->first_entry),
 					      le32_to_cpu(h->entries),
 					      le32_to_cpu(h->used_bytes), !test_knob(let_go));
+		/* Else it may be under way, and the opening is refused. */
+		if (r != -ETIME && !test_knob(only_stays))
+			e->proof.only = false;
 		dcd_opening_written(e, &c->log, sequence);
 		if (!r && !e->commit.proof)
 			return 0;
@@ -192,11 +239,7 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 		}
 		if (!r)
 			return keep_slot(e, c, e->slots + i, sequence);
-		pr_err("dcd: %s: segment %llu can't be written, or read back: error %d, so the DCD isn't opened: %scopy the log %pg to a disk that takes writes, and use that; or `dcd recover` brings what log and NVRAM have to the data disk, and the DCD can be opened without writing to that segment\n",
-		       e->name, sequence, r,
-		       r == -ETIME ?
-		       "try again when it has answered, it may be right then; else " : "",
-		       e->log.bdev);
+		tell_unwritten(e, sequence, r);
 		return r;
 	}
 	return 0;

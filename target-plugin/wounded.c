@@ -65,22 +65,21 @@ static int write_payload(struct dcd_engine *e, struct dcd_commit *c)
 	return r ?: dcd_disk_flush(&e->log);
 }
 
-/* The payload is right in @commit_buf; so it becomes in the log, if that can be read there then. */
-static int to_log(struct dcd_engine *e, struct wounded *w, const struct dcd_entry *n)
+int dcd_wounded_to_log(struct dcd_engine *e, u64 sequence, const struct dcd_entry *n)
 {
 	u32 offset = le32_to_cpu(n->offset);
-	u64 at = dcd_segment_sector(e, w->sequence) + offset;
+	u64 at = dcd_segment_sector(e, sequence) + offset;
 	size_t bytes = (size_t)le32_to_cpu(n->stored) << SECTOR_SHIFT;
 	int r;
 
 	if (e->log_dead)
 		return -EIO;
-	e->commit.segment = w->sequence;
+	e->commit.segment = sequence;
 	e->commit.at = offset << SECTOR_SHIFT;
 	e->commit.bytes = bytes;
 	r = dcd_opening_hurries(e) ? -ETIME : dcd_log_write(e, write_payload);
 	if (r) {
-		dcd_log_failed(e, w->sequence, r);
+		dcd_log_failed(e, sequence, r);
 		return r;
 	}
 	r = dcd_aside_read(e, at, e->scrub.buf, bytes, DCD_LATE);
@@ -130,7 +129,7 @@ static int one(struct dcd_engine *e, struct wounded *w, u32 number)
 		w->failures++;
 	if (r || !dcd_entry_from_data(e->commit_buf, number, e->scrub.buf, w->left))
 		return r == -ENOMEM ? r : 0;
-	in_log = !to_log(e, w, n);
+	in_log = !dcd_wounded_to_log(e, w->sequence, n);
 	n = dcd_entry_at(e->commit_buf, number);	/* which may be another one by now */
 	r = to_index(e, w, n, in_log);
 	w->closed += !r;

@@ -44,4 +44,11 @@ int __must_check dcd_wounded_ask(struct dcd_engine *e, struct dcd_opening *o,
 int __must_check dcd_wounded_data_has(struct dcd_engine *e, struct dcd_opening *o,
 				      const struct dcd_entry *n);
 
+/*
+ * The payload of an entry of this segment, which is right in @commit_buf, becomes so in the log. 0
+ * if it can be read there then; else the log is dead, if it takes no writes. Process context; uses
+ * @scrub.buf, and @commit_buf may be another one afterwards.
+ */
+int __must_check dcd_wounded_to_log(struct dcd_engine *e, u64 sequence, const struct dcd_entry *n);
+
 #endif /* DCD_WOUNDED_H */

@@ -45,11 +45,15 @@ def test_a_damaged_segment_in_a_log_that_hangs(kernel: str) -> None:
 
 
 @pytest.mark.control
-@pytest.mark.parametrize(("part", "says"), [
-    ("some", "what only a part of a slot has"), ("unread", "No data available"),
+@pytest.mark.parametrize(("part", "knob", "says"), [
+    ("some", "keeps_some", "what only a part of a slot has"),
+    ("unread", "keeps_some", "No data available"), ("after", "only_stays", "a write took"),
+    ("at_random", "mends_over", "No data available"),
 ])  # fmt: skip
-def test_a_damaged_segment_in_a_log_that_hangs_can_be_lost(part: str, says: str) -> None:
-    run = lab("dcd_hung_mend.py", part, options=knobs("dcd", "keeps_some"))
+def test_a_damaged_segment_in_a_log_that_hangs_can_be_lost(
+    part: str, knob: str, says: str
+) -> None:
+    run = lab("dcd_hung_mend.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text
 
 

@@ -7,6 +7,9 @@ damaged; the log doesn't answer in time when the LUN is enabled.
           refused, until the log has answered
   unread  likewise, as a block can't be read, which a write doesn't mend: that is moved, and the
           opening refused if the disk takes too long to say so
+  at_random  a slot has some of a segment that the log doesn't give, as it fails at random: the rest
+          is there when it is well again
+  after   what was mended so is read back no longer than any other place, later
 
 Arguments: parts (all of them if there are none).
 """
@@ -17,13 +20,15 @@ import errno
 import time
 
 from dcdlab import RING_START, SEGMENT, Box, Model, filled
-from locklab import base, blk, lio
+from faultlab import faults, mark
+from locklab import base, blk, dm, lio
 from probelab import timed
 
 SLOW_MS = 2500  # a write and a flush: longer than a write is waited for, and not much
 MOST = 10.0
 BATCH, PIECE = 64, 8  # sectors
 BATCHES, PIECES = 9, 6
+SUPERS = 64  # sectors, that have the superblocks
 
 
 def box_of(slots: int) -> tuple[Box, Model]:
@@ -34,11 +39,17 @@ def box_of(slots: int) -> tuple[Box, Model]:
     return box, Model(box.data.sectors)
 
 
-def damage(box: Box, model: Model, at: int) -> int:
-    """The log's copy of that sector; where it was."""
+def place(box: Box, model: Model, at: int) -> int:
+    """Of that sector in the log."""
     wanted = bytes(model.bytes[at * blk.SECTOR : (at + 1) * blk.SECTOR])
     where = box.log.bytes(0, box.log.sectors).find(wanted, RING_START) // blk.SECTOR
     base.expect(where > 0, "the log has that sector")
+    return where
+
+
+def damage(box: Box, model: Model, at: int) -> int:
+    """The log's copy of that sector; where it was."""
+    where = place(box, model, at)
     with blk.Disk(box.log.node) as raw:
         raw.write(where, bytes(blk.SECTOR))
         raw.flush()
@@ -69,16 +80,21 @@ def whole() -> None:
     box.away()
 
 
-def with_some() -> tuple[Box, Model, int]:
+def batches(disk: blk.Disk, model: Model) -> None:
+    """Each in a segment of its own."""
+    for batch in range(BATCHES):
+        first = batch * BATCH
+        filled(disk, model, first, first + PIECES * PIECE, f"{batch}", PIECE)
+        time.sleep(0.4)
+
+
+def with_some(slots: int = 4) -> tuple[Box, Model, int]:
     """A slot has only a part of a segment of the log; and the first sector of what it has."""
-    box, model = box_of(4)
+    box, model = box_of(slots)
     with box.disk_until_cut() as disk:
-        for batch in range(BATCHES):
-            first = batch * BATCH
-            filled(disk, model, first, first + PIECES * PIECE, f"{batch}", PIECE)
-            time.sleep(0.4)  # each in a segment of its own
+        batches(disk, model)
         filled(disk, model, 2000, 2000 + PIECE, "new", PIECE)  # the oldest slot is begun anew
-    return box, model, (BATCHES - 4) * BATCH + (PIECES - 1) * PIECE
+    return box, model, (BATCHES - slots) * BATCH + (PIECES - 1) * PIECE
 
 
 def some() -> None:
@@ -121,6 +137,73 @@ def unread() -> None:
         box.away()
 
 
+def at_random() -> None:
+    base.step("a slot has all but the first write of a segment, and the log's reads fail at random")
+    box, model = box_of(4)
+    with box.disk_until_cut() as disk:
+        batches(disk, model)
+        filled(disk, model, 2000, 2000 + PIECE, "new", PIECE)
+    first = (BATCHES - 4) * BATCH
+    begin = place(box, model, first)
+    end = place(box, model, first + (PIECES - 1) * PIECE) + PIECE
+    part = dm.create("part", f"0 {end - begin} flakey {box.log.medium} {begin} 0 1 1 error_reads")
+    supers = dm.create("supers", f"0 {SUPERS} linear {box.log.medium} 0")
+    mark(supers, True)
+    dm.load(box.log.name, "\n".join((
+        f"0 {SUPERS} linear {supers} 0",
+        f"{SUPERS} {begin - SUPERS} linear {box.log.medium} {SUPERS}",
+        f"{begin} {end - begin} linear {part} 0",
+        f"{end} {box.log.sectors - end} linear {box.log.medium} {end}",
+    )))  # fmt: skip
+    dm.suspend(box.log.name)
+    dm.resume(box.log.name)
+    log = base.KernelLog()
+    faults(50)
+    base.until(lambda: refused(box) and any("fails at random" in line for line in log.new()),
+               "such a refusal")  # fmt: skip
+    faults(0)
+    box.log.heal()
+    base.until(box.log.unused, "the log to be closed", 60)
+    for name in ("part", "supers"):
+        dm.remove(name)
+    with box.disk() as disk:
+        model.check(disk, "opened")
+    box.away()
+
+
+def refused(box: Box) -> bool:
+    try:
+        box.open()
+    except OSError:
+        box.store = None
+        return True
+    raise base.Wrong("it is opened without what the log may give another time")
+
+
+def after() -> None:
+    base.step("a place that was mended so, and whose reads are slow later")
+    box, model, at = with_some(8)
+    where = damage(box, model, at)
+    with box.disk() as disk:
+        model.check(disk, "opened")
+        longest(disk, 300)  # nothing that counts is there any more
+        box.log.slow_reads_of(where, where + PIECE - 1, 3500)
+        took = longest(disk, 600)
+        print(f"  the longest write took {took:.2f} s", flush=True)
+        base.expect(took < 1, f"a write took {took:.2f} s")
+        box.log.heal()
+    box.away()
+
+
+def longest(disk: blk.Disk, writes: int) -> float:
+    took = 0.0
+    for turn in range(writes):
+        began = time.monotonic()
+        disk.write(4096 + turn % 64 * BATCH, blk.pattern(f"{turn}", BATCH))
+        took = max(took, time.monotonic() - began)
+    return took
+
+
 def opened(box: Box, model: Model, what: str) -> None:
     """All is there, and stays so when the slots have been used for other writes."""
     with box.disk_until_cut() as disk:
@@ -129,7 +212,7 @@ def opened(box: Box, model: Model, what: str) -> None:
         model.check(disk, f"{what}, and written")
 
 
-PARTS = {part.__name__: part for part in (whole, some, unread)}
+PARTS = {part.__name__: part for part in (whole, some, unread, at_random, after)}
 
 for name in base.words(1, list(PARTS)) or PARTS:
     PARTS[name]()
