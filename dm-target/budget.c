@@ -14,13 +14,18 @@
 
 TEST_KNOB(bool, no_budget, "the memory of writes has no bound");
 TEST_KNOB(bool, no_background, "background writes are like all others");
-TEST_KNOB(bool, small_unbound, "small writes are let in if there is memory");
+TEST_KNOB(bool, front_unbound, "small and large writes are let in if there is memory");
+TEST_KNOB(bool, front_stays, "what small and large writes may have is learnt once, whatever leg comes back");
+TEST_KNOB(bool, keeps_unserved, "a noflush suspend waits for what waits for memory");
 TEST_KNOB(bool, no_least, "the live part is promised nothing");
-TEST_KNOB(bool, zeroes_flood, "who submits zeroings doesn't sleep while the device is being suspended");
+TEST_KNOB(bool, closed_floods, "nobody sleeps while the device is being suspended");
 TEST_KNOB(bool, zeroes_small, "of zeroings their sectors count, and not how many they are");
 TEST_KNOB(bool, worker_sleeps, "dm's worker sleeps for memory, or until a zeroing is let in");
 TEST_KNOB(bool, zeroes_unbound, "zeroings are let in whatever they zero");
 TEST_KNOB(bool, sleeps_on, "whoever waits for memory sleeps until it is there");
+
+/* A suspend waits for whoever sleeps in .map, and can't be interrupted there. */
+#define CLOSED_PATIENCE	(5 * HZ)
 
 /* Answers that end a probe: the first may have waited for what was there before. */
 #define PROBE_ANSWERS	4
@@ -97,7 +102,8 @@ static size_t most(const struct budget *b, enum budget_class class)
 {
 	switch (class) {
 	case BUDGET_SMALL:
-		return test_knob(small_unbound) ? SIZE_MAX : b->small_window;
+	case BUDGET_LARGE:
+		return test_knob(front_unbound) ? SIZE_MAX : b->fronts[class].window;
 	case BUDGET_BACKGROUND:
 		return test_knob(no_budget) ? SIZE_MAX : background_limit(b);
 	case BUDGET_ZEROINGS:
@@ -163,8 +169,8 @@ static struct mirror *mirror_of(struct budget *b)
  */
 static void serve_all(struct budget *b)
 {
+	bool ready = false, front = false;
 	enum budget_class class;
-	bool ready = false;
 
 	lockdep_assert_held(&b->lock);
 	if (likely(!b->waiting))
@@ -172,11 +178,11 @@ static void serve_all(struct budget *b)
 	for (class = 0; class < BUDGET_CLASSES; class++)
 		if (!b->live[class])
 			ready |= serve(b, class);
-	ready |= serve(b, BUDGET_SMALL);
-	ready |= serve(b, BUDGET_OTHERS);
-	if (list_empty(&b->queues[BUDGET_SMALL]) && list_empty(&b->queues[BUDGET_OTHERS])) {
-		ready |= serve(b, BUDGET_BACKGROUND);
-		ready |= serve(b, BUDGET_ZEROINGS);
+	for (class = 0; class < BUDGET_CLASSES; class++) {
+		if (class < BUDGET_BACKGROUND || !front)
+			ready |= serve(b, class);
+		if (class < BUDGET_BACKGROUND)
+			front |= !list_empty(&b->queues[class]);
 	}
 	if (ready)
 		writes_kick_starved(mirror_of(b));
@@ -218,36 +224,41 @@ static enum budget_class class_of(const struct bio *bio, unsigned int sectors)
 {
 	if (zeroes_of(bio))
 		return BUDGET_ZEROINGS;
-	if (bio_op(bio) != REQ_OP_FLUSH &&
-	    !(bio->bi_opf & (REQ_SYNC | REQ_FUA | REQ_PREFLUSH | REQ_META | REQ_PRIO | REQ_SWAP)))
+	if (!sectors)
+		return BUDGET_FLUSHES;
+	if (!(bio->bi_opf & (REQ_SYNC | REQ_FUA | REQ_PREFLUSH | REQ_META | REQ_PRIO | REQ_SWAP)))
 		return BUDGET_BACKGROUND;
-	return sectors && sectors <= WINDOW_SMALL >> SECTOR_SHIFT ? BUDGET_SMALL : BUDGET_OTHERS;
+	return sectors <= WINDOW_SMALL >> SECTOR_SHIFT ? BUDGET_SMALL : BUDGET_LARGE;
 }
 
-/* While the device is being suspended. Of zeroings there would be thousands by then. */
-static bool may_not_sleep(const struct budget *b, const struct budget_share *share)
+/* What waits goes back to dm, and so does whatever comes yet. */
+static bool may_not_sleep(const struct budget *b)
 {
-	return b->closed && (!share->zeroes || test_knob(zeroes_flood));
+	return b->gives_back || (b->closed && test_knob(closed_floods));
 }
 
 /* True if the share is ours; else the bio waits without us. */
 static bool sleep_for(struct budget *b, struct budget_share *share)
 {
-	bool granted, left = false;
+	bool granted, closed, left = false, late = false;
 
 	for (;;) {
 		set_current_state(test_knob(sleeps_on) ? TASK_UNINTERRUPTIBLE : TASK_KILLABLE);
 		spin_lock_irq(&b->lock);
 		granted = share->granted;
+		closed = b->closed;
 		if (!granted && !test_knob(sleeps_on) &&
-		    (may_not_sleep(b, share) || fatal_signal_pending(current))) {
+		    (late || may_not_sleep(b) || fatal_signal_pending(current))) {
 			share->task = NULL;
 			left = true;
 		}
 		spin_unlock_irq(&b->lock);
 		if (granted || left)
 			break;
-		io_schedule();
+		if (closed)
+			late = !io_schedule_timeout(CLOSED_PATIENCE);
+		else
+			io_schedule();
 	}
 	__set_current_state(TASK_RUNNING);
 	return granted;
@@ -270,6 +281,34 @@ static bool is_dms_worker(void)
 	return !strcmp(func, name);
 }
 
+static const struct front_rule {
+	unsigned int slow;		/* ms */
+	size_t first, least, most;
+} front_rules[] = {
+	[BUDGET_SMALL] = { 2000, 256 << 10, 128 << 10, 16 << 20 },
+	[BUDGET_LARGE] = { 8000, 8 << 20, 1 << 20, SIZE_MAX },
+};
+
+static void forget(struct budget *b)
+{
+	enum budget_class class;
+
+	for (class = BUDGET_SMALL; class <= BUDGET_LARGE; class++) {
+		b->fronts[class].window = front_rules[class].first;
+		b->fronts[class].fastest = 0;
+	}
+}
+
+void budget_forget(struct budget *b)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&b->lock, flags);
+	if (!test_knob(front_stays))
+		forget(b);
+	spin_unlock_irqrestore(&b->lock, flags);
+}
+
 bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
 {
 	struct budget_share *share = &mirror_io(bio)->share;
@@ -286,13 +325,13 @@ bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
 	queue = &b->queues[share->class];
 
 	spin_lock_irq(&b->lock);
-	if (!live(b) && ktime_get_ns() - b->idle > SMALL_IDLE)
-		b->small_window = BUDGET_LEAST;
+	if (!live(b) && ktime_get_ns() - b->idle > FRONT_IDLE)
+		forget(b);
 	if (likely(list_empty(queue) && take(b, share))) {
 		spin_unlock_irq(&b->lock);
 		return true;
 	}
-	if (!may_not_sleep(b, share) && !(current->flags & PF_MEMALLOC) && !is_dms_worker()) {
+	if (!may_not_sleep(b) && !(current->flags & PF_MEMALLOC) && !is_dms_worker()) {
 		share->task = current;
 		sleeps = true;
 	}
@@ -305,6 +344,8 @@ bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
 	if (sleeps && sleep_for(b, share))
 		return true;
 	count(&m->counters, COUNT_BUDGET_LEFT);
+	if (READ_ONCE(b->gives_back))
+		writes_kick_starved(m);
 	return false;
 }
 
@@ -314,6 +355,27 @@ struct bio *budget_pop(struct budget *b)
 
 	spin_lock_irq(&b->lock);
 	bio = bio_list_pop(&b->ready);
+	spin_unlock_irq(&b->lock);
+	return bio;
+}
+
+struct bio *budget_unserved(struct budget *b)
+{
+	struct budget_share *share;
+	enum budget_class class;
+	struct bio *bio = NULL;
+
+	spin_lock_irq(&b->lock);
+	for (class = BUDGET_SMALL; class < BUDGET_CLASSES && b->gives_back && !bio; class++) {
+		list_for_each_entry(share, &b->queues[class], list) {
+			if (share->task)	/* is woken up, and leaves it */
+				continue;
+			list_del(&share->list);
+			b->waiting--;
+			bio = share->bio;
+			break;
+		}
+	}
 	spin_unlock_irq(&b->lock);
 	return bio;
 }
@@ -348,21 +410,25 @@ static void probe(struct budget *b, u64 now)
 	b->window = one_largest();
 }
 
-/* A small write is back. */
-static void follow_small(struct budget *b, const struct write *w, u64 now)
+/* A small or a large write is back. */
+static void follow_front(struct budget *b, const struct write *w, u64 now)
 {
-	u64 ms = div_u64(now - w->admitted, NSEC_PER_MSEC);
-	size_t old = b->small_window;
+	const struct front_rule *rule = &front_rules[w->class];
+	u64 ms = div_u64(now - w->admitted, NSEC_PER_MSEC), slow;
+	struct budget_front *front = &b->fronts[w->class];
+	size_t old = front->window;
 
-	if (ms > SMALL_SLOW && w->admitted >= b->small_shrunk) {
-		b->small_window = max_t(size_t, div64_u64((u64)old * SMALL_SLOW, ms), BUDGET_LEAST);
-		b->small_shrunk = now;
-	} else if (ms < SMALL_SLOW / 2 && !list_empty(&b->queues[BUDGET_SMALL])) {
-		b->small_window = max_t(size_t, min(old + w->charged, b->limit / 2), BUDGET_LEAST);
+	if (!front->fastest || ms < front->fastest || (ms > rule->slow && old <= rule->least))
+		front->fastest = max(ms, 1ull);
+	slow = max_t(u64, rule->slow, 4 * front->fastest);
+	if (ms > slow && w->admitted >= front->shrunk) {
+		front->window = max_t(size_t, div64_u64((u64)old * slow, ms), rule->least);
+		front->shrunk = now;
+	} else if (ms < slow / 2 && !list_empty(&b->queues[w->class])) {
+		front->window = min3(old + w->charged, b->limit / 2, rule->most);
 	}
-	if (b->small_window != old)
-		trace_lockstep_small(w->m, b->small_window, b->live[BUDGET_SMALL],
-				     now - w->admitted);
+	if (front->window != old)
+		trace_lockstep_front(w->m, front->window, b->live[w->class], now - w->admitted);
 }
 
 /* A background write with data is back. */
@@ -429,8 +495,8 @@ void budget_leave(struct write *w)
 		b->stuck -= bytes;
 	} else {
 		b->live[w->class] -= w->zeroes ?: bytes;
-		if (w->class == BUDGET_SMALL)
-			follow_small(b, w, now);
+		if (w->class == BUDGET_SMALL || w->class == BUDGET_LARGE)
+			follow_front(b, w, now);
 		else if (w->class == BUDGET_BACKGROUND && w->kind == WRITE_DATA)
 			follow(b, w, now);
 	}
@@ -460,21 +526,25 @@ static void wake_all(struct list_head *queue)
 			wake_up_process(share->task);
 }
 
-void budget_close(struct budget *b)
+void budget_close(struct mirror *m, bool noflush)
 {
+	struct budget *b = &m->writes.budget;
 	enum budget_class class;
 
 	spin_lock_irq(&b->lock);
 	b->closed = true;
+	b->gives_back = noflush && !test_knob(keeps_unserved);
 	for (class = 0; class < BUDGET_CLASSES; class++)
 		wake_all(&b->queues[class]);
 	spin_unlock_irq(&b->lock);
+	writes_kick_starved(m);
 }
 
 void budget_open(struct budget *b)
 {
 	spin_lock_irq(&b->lock);
 	b->closed = false;
+	b->gives_back = false;
 	spin_unlock_irq(&b->lock);
 }
 
@@ -501,7 +571,7 @@ void budget_init(struct budget *b, unsigned int kib)
 	bio_list_init(&b->ready);
 	b->limit = limit_of(kib);
 	b->window = one_largest();
-	b->small_window = BUDGET_LEAST;
+	forget(b);
 	spin_lock(&host_lock);
 	list_add(&b->host, &host_budgets);
 	spin_unlock(&host_lock);

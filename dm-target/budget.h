@@ -13,9 +13,9 @@
  * devices together, and more than BUDGET_MAX in flight fills no wire better. All mirrors of a
  * host together have HOST_PERCENT of the memory, at least HOST_MIN, whatever their own limits are.
  *
- * Who gets memory: there are four classes, each with a queue, which is served in its order: small
- * writes, background writes, zeroings, and all others. The first one of a queue is served if its
- * class may have so much at once (below), and
+ * Who gets memory: there are five classes, each with a queue, which is served in its order:
+ * flushes, small writes, large ones, background writes, and zeroings. The first one of a queue is
+ * served if its class may have so much at once (below), and
  *  - there is room below the mirror's limit and the host's; or
  *  - the live part, which is what writes hold that aren't yet acknowledged, stays within
  *    BUDGET_LEAST; or
@@ -23,22 +23,25 @@
  * So each class always gets on: though abandoned writes hold the whole limit for minutes, though
  * other mirrors hold all that the host has (they may be stacked on this one, and wait for it), and
  * though others of another class wait without end. And so the bound is: the limit, BUDGET_LEAST,
- * and one largest write of each class. Small ones go first, then all others, and background
- * writes and zeroings if neither waits.
+ * and one largest write of each class. They go in that order, but background writes and zeroings
+ * only if none of the first three waits.
  *
  * Zeroings (zero.h) take no memory but the struct write, and time. So no more than BUDGET_ZEROES
  * sectors are zeroed at a time, which is what the legs have under way at most: a suspend waits for
  * all that was let in. One of less than ZEROES_LEAST counts as that, as it is a request, too.
  *
  * How they wait: the caller sleeps in .map, killable. Nobody sleeps who has a fatal signal pending,
- * who reclaims memory (PF_MEMALLOC), dm's own worker (it maps what came while a device was
- * suspended, reads, too), and while the device is being suspended, but for zeroings, of which one
- * after the other would be let in meanwhile: then only the bio waits, in its place in the queue,
- * and a worker (write.c's for starved bios) maps it. It is never failed: a caller's dirty pages
- * would be lost. A bio that waits holds no range and no memory of ours: its place in the queue is
- * in dm's per-bio data. Nothing that others wait for waits here: not reads, the mirror's own I/O,
- * messages, status, nor a suspend, which empties the queue as it ends the writes that are held
- * (standing.h): but for zeroings that came while the device was suspended, if it is soon again.
+ * who reclaims memory (PF_MEMALLOC), or is dm's own worker (it maps what came while a device was
+ * suspended, reads, too): then only the bio waits, in its place in the queue, and a worker
+ * (write.c's for starved bios) maps it. It is never failed: a caller's dirty pages would be lost. A
+ * bio that waits holds no range and no memory of ours: its place in the queue is in dm's per-bio
+ * data. Nothing that others wait for waits here: not reads, the mirror's own I/O, messages, status.
+ *
+ * What a noflush suspend finds in the queues, but flushes, goes back to dm, which keeps it until
+ * the resume. Any other suspend waits for it, also for what came while the device was suspended
+ * before. Who submits goes on to sleep while it begins, or thousands of bios would be waiting
+ * by the time that dm lets none through; but no longer than CLOSED_PATIENCE, then he leaves his
+ * bio here.
  *
  * Background writes: others than zeroings without REQ_SYNC, FUA, PREFLUSH, META, PRIO and SWAP.
  * That is writeback for which nobody waits, of which there is always more; a synchronous write
@@ -51,14 +54,21 @@
  * returned.
  *
  * Small writes, of WINDOW_SMALL at most, are commits, and pages of an fsync, of which there may be
- * thousands. They have so much at once that each is answered within SMALL_SLOW, for a suspend waits
- * for all that was let in, and a commit for what was let in before it; and half of the limit at
- * most. It is no less than BUDGET_LEAST, where it begins, and again when nothing was live for
- * SMALL_IDLE, as the wire may be another one by then. It grows by all that is answered within half
- * of SMALL_SLOW while more are waiting, so it doubles in a round trip; what took longer than
- * SMALL_SLOW brings it down to what would have been in time, if it was let in since the last time.
- * Large ones need no such bound: they are few for what they hold, and small ones don't wait for
- * them here nor on the wire (window.h).
+ * thousands; large ones are all others. A suspend waits for all that was let in, and a commit for
+ * the small ones that were let in before it: so each of these classes has so much at once that each
+ * write is answered in time:
+ *
+ *		in time		begins with	at least	at most
+ *	small	2 s		256 KiB		128 KiB		16 MiB
+ *	large	8 s		8 MiB		1 MiB		half of the limit
+ *
+ * It begins anew when nothing was live for FRONT_IDLE, as the wire may be another one by then, and
+ * when a leg comes back. It grows by all that is answered in half of that time while more are
+ * waiting, so it doubles in a round trip; what took longer brings it down to what would have been
+ * in time, if it was let in since the last time. A leg may be far, or slow, whatever is let in: so
+ * twice the fastest answer isn't too long for the one, nor four times that for the other; and what
+ * was late with no more than the least is the fastest. Scattered pages take a disk much longer than
+ * what was learnt of adjacent ones, so small ones have a bound.
  *
  * Locking: the budget's own spinlock, taken with interrupts off; innermost but for the tasks' and
  * the workqueues' own locks, so that memory can be given back in any context.
@@ -91,12 +101,12 @@ struct write;
 #define BACKGROUND_SLACK_MIN	(4 * NSEC_PER_MSEC)
 #define BACKGROUND_SLACK_MAX	(100 * NSEC_PER_MSEC)
 #define BACKGROUND_PROBE	(10ull * NSEC_PER_SEC)
-#define SMALL_SLOW		2000u	/* ms */
-#define SMALL_IDLE		(10ull * NSEC_PER_SEC)
+#define FRONT_IDLE		(10ull * NSEC_PER_SEC)
 
 enum budget_class {
+	BUDGET_FLUSHES,
 	BUDGET_SMALL,
-	BUDGET_OTHERS,
+	BUDGET_LARGE,
 	BUDGET_BACKGROUND,
 	BUDGET_ZEROINGS,
 	BUDGET_CLASSES,
@@ -113,6 +123,13 @@ struct budget_share {
 	bool granted;
 };
 
+/* What small or large writes may have at once. */
+struct budget_front {
+	size_t window;
+	u64 shrunk;			/* ktime, ns: when last */
+	u64 fastest;			/* answer, ms; 0: unknown */
+};
+
 struct budget {
 	spinlock_t lock;		/* what follows, but host */
 	size_t limit;
@@ -122,12 +139,11 @@ struct budget {
 	unsigned int waiting;
 	struct list_head queues[BUDGET_CLASSES];
 	struct bio_list ready;		/* have their share, and nobody who maps them */
-	bool closed;			/* nobody sleeps */
+	bool closed;			/* nobody sleeps for long */
+	bool gives_back;		/* nor at all: what waits goes back to dm */
 
-	/* Of small writes; ktime, ns */
-	size_t small_window;		/* may have at once */
-	u64 small_shrunk;		/* the window last */
-	u64 idle;			/* since when nothing is live, if so */
+	struct budget_front fronts[BUDGET_LARGE + 1];	/* of these classes */
+	u64 idle;			/* ktime, ns: since when nothing is live, if so */
 
 	/* Of background writes; ktime, ns */
 	size_t window;			/* may have at once */
@@ -177,9 +193,16 @@ void budget_stuck(struct write *w);
 /* The write's share is given back. Any context. */
 void budget_leave(struct write *w);
 
-/* Being suspended: nobody sleeps here any more; and again may. Process context. */
-void budget_close(struct budget *b);
+/*
+ * Being suspended, and no more. If @noflush what waits is given back by budget_unserved(), as long
+ * as there is any, to end with BLK_STS_DM_REQUEUE. Process context.
+ */
+void budget_close(struct mirror *m, bool noflush);
+struct bio *budget_unserved(struct budget *b);
 void budget_open(struct budget *b);
+
+/* A leg has come back: what is known of how long writes take isn't so any more. Any context. */
+void budget_forget(struct budget *b);
 
 /* Any context. */
 void budget_tell(struct budget *b, struct budget_told *told);

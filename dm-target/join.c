@@ -359,6 +359,7 @@ static int come_back(struct mirror *m, enum leg_id leg)
 		m->changes++;
 		trace_lockstep_leg(m, leg, mirror_health(m, leg));
 		mirror_changed(m);
+		budget_forget(&m->writes.budget);
 	}
 	standing_join_ended(m);
 	spin_unlock_irq(&m->lock);

@@ -317,7 +317,7 @@ DEFINE_EVENT(lockstep_budget, lockstep_background,
 	TP_ARGS(m, limit, bytes, ns)
 );
 
-DEFINE_EVENT(lockstep_budget, lockstep_small,
+DEFINE_EVENT(lockstep_budget, lockstep_front,
 	TP_PROTO(struct mirror *m, size_t limit, size_t bytes, u64 ns),
 	TP_ARGS(m, limit, bytes, ns)
 );

@@ -529,7 +529,7 @@ static void lockstep_presuspend(struct dm_target *ti)
 	standing_close(m);
 	if (test_knob(slow_close))
 		msleep(test_knob(slow_close));
-	budget_close(&m->writes.budget);
+	budget_close(m, dm_noflush_suspending(ti));
 }
 
 static void lockstep_presuspend_undo(struct dm_target *ti)

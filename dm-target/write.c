@@ -529,6 +529,20 @@ static void write_begin(struct mirror *m, struct write *w, struct bio *bio, bool
 		count(&m->counters, COUNT_WAITED);
 }
 
+/* What waits for memory when a noflush suspend begins. */
+static void requeue(struct writes *ws)
+{
+	struct bio *bio = budget_unserved(&ws->budget);
+
+	/* Until the suspend has got so far that dm keeps them it sends them here again at once. */
+	if (bio)
+		schedule_timeout_uninterruptible(1);
+	for (; bio; bio = budget_unserved(&ws->budget)) {
+		bio->bi_status = BLK_STS_DM_REQUEUE;
+		bio_endio(bio);
+	}
+}
+
 static void starved_work(struct work_struct *work)
 {
 	struct writes *ws = container_of(work, struct writes, starved_work);
@@ -543,10 +557,11 @@ static void starved_work(struct work_struct *work)
 		if (!bio)
 			bio = budget_pop(&ws->budget);
 		if (!bio)
-			return;
+			break;
 		w = write_pool_get(&ws->pool, GFP_NOIO);
 		write_begin(m, w, bio, true);
 	}
+	requeue(ws);
 }
 
 /* Not here, for the reason given in write_start(). */

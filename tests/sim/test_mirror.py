@@ -145,7 +145,7 @@ def test_zeroings_of_many_gib_hold_nobody(part: str) -> None:
 
 @pytest.mark.control
 @pytest.mark.parametrize(("knob", "part", "says"), [
-    ("kept_small", "zero", "a suspend took"), ("zeroes_flood", "zero", "a suspend took"),
+    ("kept_small", "zero", "a suspend took"), ("closed_floods", "zero", "a suspend took"),
     ("zeroes_unbound", "discard", "took"), ("zeroes_small", "small", "a suspend took"),
     ("worker_sleeps", "held", "a read took"), ("worker_sleeps", "written", "a read took"),
     ("worker_sleeps", "above", "a read took"),
@@ -307,18 +307,22 @@ def test_a_synchronous_write_is_not_behind_writeback(profile: str, writes: int) 
     assert run.rc == 0, run.text
 
 
-@pytest.mark.parametrize("part", ["suspend", "commit", "fast"])
+@pytest.mark.parametrize("part", [
+    "suspend", "large", "synced", "joined", "twice", "commit", "fast",
+])  # fmt: skip
 def test_an_fsync_of_many_pages(part: str) -> None:
     run = lab("mirror_fsync.py", part, options=("--mem", "3G"))
     assert run.rc == 0, run.text
 
 
 @pytest.mark.control
-@pytest.mark.parametrize(("part", "says"), [
-    ("suspend", "a suspend took"), ("commit", "a commit took"),
+@pytest.mark.parametrize(("part", "knob", "says"), [
+    ("suspend", "front_unbound", "a suspend took"), ("commit", "front_unbound", "a commit took"),
+    ("large", "front_unbound", "a suspend took"), ("joined", "front_stays", "a suspend took"),
+    ("synced", "closed_floods", "a suspend took"), ("twice", "keeps_unserved", "a suspend took"),
 ])  # fmt: skip
-def test_an_fsync_of_many_pages_can_be_let_in_as_a_whole(part: str, says: str) -> None:
-    run = lab("mirror_fsync.py", part, "test_small_unbound", options=("--mem", "3G"))
+def test_an_fsync_of_many_pages_can_be_let_in_as_a_whole(part: str, knob: str, says: str) -> None:
+    run = lab("mirror_fsync.py", part, f"test_{knob}", options=("--mem", "3G"))
     assert run.rc == 1 and says in run.stderr, run.text
 
 
@@ -336,7 +340,6 @@ def test_resync_by_digests(part: str, kernel: str) -> None:
         ("mirror_least.py", ("small", "wan", "ram", "40", "400"), "no_least_rate", "want 40 KiB/s"),
         ("mirror_least.py", ("many", "wan", "ram", "20", "1000"), "queue_blames", "want 20 KiB/s"),
         ("mirror_least.py", ("large", "metro", "ram", "1200", "500"), "no_share", "want 1200 KiB"),
-        ("mirror_share.py", ("remote",), "any_share", "a commit took"),
         ("mirror_share.py", ("remote", "resync_compare=on"), "any_share", "the legs beside"),
         ("mirror_share.py", ("local",), "any_share", "the legs beside"),
         ("mirror_budget.py", ("flood",), "no_budget", "KiB in flight, of"),

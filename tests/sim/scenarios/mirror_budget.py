@@ -238,15 +238,18 @@ def killed() -> None:
 
 def dead_leg() -> None:
     base.step("a leg is given up with all of the budget: the other goes on")
-    # Not larger, nor merged, nor in their window: what is parked (window.h) is never sent.
-    base.put(PARAMETERS / "test_small_at_once", 1)
+    # Not larger, nor merged, nor in their window: what is parked (window.h) is never sent. Nor in
+    # what small ones may have at once.
+    for knob in ("test_small_at_once", "test_front_unbound"):
+        base.put(PARAMETERS / knob, 1)
     legs = Pair("nosync", *SMALL, "remote_timeout", TIMEOUT_MS, "coalesce", 1)
     legs.remote.hang()
     stream = Stream(legs.mirror.node, 64, 32)
     waits(legs.mirror)
     legs.mirror.wait("AD")
     stream.end()
-    base.put(PARAMETERS / "test_small_at_once", 0)
+    for knob in ("test_small_at_once", "test_front_unbound"):
+        base.put(PARAMETERS / knob, 0)
     used, limit, waiting = memory(legs.mirror)
     print(f"  {used} KiB of {limit} are the dead leg's, {waiting} wait")
     base.expect(used >= 900, "the dead leg holds nothing: this tests nothing")
