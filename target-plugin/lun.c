@@ -9,12 +9,14 @@
 #include "lockstep-test.h"
 #include "lun.h"
 
+TEST_KNOB(bool, shows_late, "info waits until it is opened, closed or grown");
 TEST_KNOB(bool, leave_again, "any setting asks anew for a leave of the log that was refused");
 
 /*
  * Blocks of one UNMAP. An entry reaches over a few ranges of the index only, so with 4 KiB
  * writes in the log that is 256 entries of them, and initiators give up what takes 30 s.
  */
+#define SHOW_PATIENCE HZ
 #define MOST_UNMAPPED 0x10000U
 
 /* The engine's, or of the one whose digests it shows. */
@@ -81,7 +83,8 @@ static ssize_t dcd_set_params(struct se_device *dev, const char *page, ssize_t c
 	bool enabled, cache, left;
 	int r;
 
-	mutex_lock(&d->lock);
+	if (mutex_lock_killable(&d->lock))
+		return -EINTR;
 	learn_leave(d);
 	left = d->set.config.leave_log;
 	cache = dcd_get_write_cache(dev);
@@ -102,6 +105,23 @@ static ssize_t dcd_set_params(struct se_device *dev, const char *page, ssize_t c
 	return r ?: count;
 }
 
+/*
+ * Who opens, closes or grows it holds the lock as long as its disks take, and whoever lists all
+ * backstores reads this.
+ */
+static bool lock_to_show(struct dcd_dev *d)
+{
+	unsigned long until = jiffies + SHOW_PATIENCE;
+
+	while (!mutex_trylock(&d->lock)) {
+		schedule_timeout_killable(HZ / 50 + 1);
+		if (fatal_signal_pending(current) ||
+		    (time_after(jiffies, until) && !test_knob(shows_late)))
+			return false;
+	}
+	return true;
+}
+
 /* The core has already written something at the page's beginning. */
 static ssize_t dcd_show_params(struct se_device *dev, char *page)
 {
@@ -109,7 +129,8 @@ static ssize_t dcd_show_params(struct se_device *dev, char *page)
 	struct dcd_dev *d = to_dcd(dev);
 	ssize_t n;
 
-	mutex_lock(&d->lock);
+	if (!lock_to_show(d))
+		return scnprintf(page, size, "        it is being opened, closed or grown; ask again\n");
 	learn_leave(d);
 	n = lun_settings_show(&d->set, page, size);
 	if (d->viewed)

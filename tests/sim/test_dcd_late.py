@@ -231,6 +231,12 @@ def test_an_open_can_take_long_or_lose(part: str, knob: str, says: str) -> None:
     assert run.rc == 1 and says in run.text, run.text
 
 
+@pytest.mark.control
+def test_info_can_wait_for_an_open() -> None:
+    run = lab("dcd_late_open.py", "info", options=knobs("target_core_dcd", "shows_late"))
+    assert run.rc == 1 and "info took" in run.stderr, run.text
+
+
 @pytest.mark.parametrize(
     "part",
     ["cut", "low", "hung", "trim", "load", "split", "leave", "dawdles", "stream", "dead",

@@ -10,6 +10,7 @@ request, or it fails now and then. The power was cut, so the live part of the lo
   path      what is under way waits for 3 s and fails, the next errors come at once, then it is well
   random    one of five requests fails: nothing is lost for that
   late      three of a hundred fail, and all take 300 ms: nor for that
+  info      whoever reads it meanwhile is told so within a second
 
 Arguments: parts (all of them if there are none).
 """
@@ -218,8 +219,28 @@ def late() -> None:
     base.equal(gone, 0, "what is lost")
 
 
+def info() -> None:
+    base.step("who reads info while it is opened")
+    box = cut("lab")
+    box.log.fail_reads_late(LATE_MS, BLOCK)
+    beside = Beside(lambda: opened(box, 30))
+    path = Path("/sys/kernel/config/target/core/dcd_0/d/info")
+    time.sleep(1)
+    said, longest = "", 0.0
+    while not beside.done:
+        began = time.monotonic()
+        said += path.read_text()
+        longest = max(longest, time.monotonic() - began)
+        time.sleep(0.2)
+    beside.result()
+    base.expect(longest < 1.5, f"info took {longest:.1f} s")
+    base.expect("is being opened" in said and "log segments" in path.read_text(), said)
+    box.close()
+    box.away()
+
+
 PARTS: dict[str, Callable[[], None]] = {
-    one.__name__: one for one in (block, sector, segment, rest, data, path, random, late)
+    one.__name__: one for one in (block, sector, segment, rest, data, path, random, late, info)
 }
 base.put(Path("/proc/sys/kernel/hung_task_timeout_secs"), 0)
 for part in sys.argv[1:] or PARTS:
