@@ -16,6 +16,7 @@
 #include "wounded.h"
 
 TEST_KNOB(bool, keeps_some, "a slot that has some of a segment is enough, though the log doesn't answer");
+TEST_KNOB(bool, random_opens, "a segment that a log which fails at random has given, damaged, is left out");
 TEST_KNOB(bool, only_stays, "after an opening that had to mend what no slot has all writes are waited for likewise");
 TEST_KNOB(bool, mends_over, "what the log doesn't give, and no slot has, is written over with zeroes");
 TEST_KNOB(bool, let_go, "what the log has got again is believed to be there, and its slot is used");
@@ -33,6 +34,7 @@ struct recovery {
 	u64 slots;
 	u64 wiped;
 	u8 *unread;			/* sectors of the slot that was read last */
+	bool *given;			/* entries of the segment that was read last, by the log */
 	struct xarray wounded;		/* segments that were taken so */
 	struct dcd_opening log;
 	char text[512];
@@ -177,33 +179,44 @@ static void tell_unwritten(const struct dcd_engine *e, u64 sequence, int error)
 	       e->log.bdev);
 }
 
+/* Which entries of the segment in @commit_buf has the log given? */
+static void what_is_given(struct dcd_engine *e, struct recovery *c, u64 sequence)
+{
+	const struct dcd_segment *h = e->commit_buf;
+	u32 i, n = dcd_segment_named(&c->geometry, h, sequence) ? le32_to_cpu(h->entries) : 0;
+
+	for (i = 0; i < n; i++)
+		c->given[i] = dcd_entry_valid(&c->geometry, e->commit_buf, i);
+}
+
 /*
- * Not all of it was there: the log gets again what is, and nothing is written over the rest, which
- * it may give another time.
+ * Not all of it is known: the log gets again what only the slot had, and nothing is written over
+ * the rest, which it may give another time. 0, or why not.
  */
 static int mend_parts(struct dcd_engine *e, struct recovery *c, u64 sequence)
 {
 	const struct dcd_segment *h = e->commit_buf;
 	u32 i, n = le32_to_cpu(h->entries);
+	bool refused;
 	int r = 0;
 
-	for (i = 0; i < n && !r && !c->log.random; i++)
-		if (dcd_entry_valid(&c->geometry, e->commit_buf, i) &&
+	for (i = 0; i < n && !r; i++)
+		if (!c->given[i] && dcd_entry_valid(&c->geometry, e->commit_buf, i) &&
 		    dcd_entry_at(e->commit_buf, i)->stored)
-			r = dcd_wounded_to_log(e, sequence, dcd_entry_at(e->commit_buf, i));
-	if (r)
-		tell_unwritten(e, sequence, r);
+			r = dcd_wounded_to_log(e, sequence, dcd_entry_at(e->commit_buf, i),
+					       &refused);
 	return r;
 }
 
 /* What is damaged in the log may be in NVRAM yet: then the log gets it again. */
 static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 {
-	const struct dcd_segment *h = e->commit_buf;
+	const struct dcd_segment *h;
 	bool whole;
 	u32 i;
 	int r;
 
+	what_is_given(e, c, sequence);
 	for (i = 0; e->keeps && i < e->nslots; i++) {
 		/* What can't be read of it is zeroes, which don't have its checksum. */
 		if (dcd_nvram_read(e->nv, e->slots[i].base, e->scrub.buf, e->segment_bytes,
@@ -213,12 +226,14 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 		      !dcd_segment_of_slot(&c->geometry, e->commit_buf, e->scrub.buf, sequence,
 					   c->plan.from, c->plan.until))))
 			continue;
-		if (!is_whole(e, c) && !test_knob(mends_over))
-			return mend_parts(e, c, sequence);
+		whole = has_all(e, c) || test_knob(keeps_some);
+		if (!is_whole(e, c) && !test_knob(mends_over) &&
+		    (c->log.random || !mend_parts(e, c, sequence)))
+			return 0;
+		h = e->commit_buf;
 		pr_warn("dcd: %s: segment %llu of the log %pg is damaged, NVRAM has what is damaged, or some of it: it is written again\n",
 			e->name, sequence, e->log.bdev);
 		dcd_proof_doubt(e, sequence);
-		whole = has_all(e, c) || test_knob(keeps_some);
 		e->proof.only = !whole;
 		r = -ETIME;
 		if (!dcd_opening_hurries(e) || !whole)
@@ -266,7 +281,8 @@ static int read_segment(struct dcd_engine *e, struct recovery *c)
 	if (c->plan.wounded && c->log.random) {
 		pr_err("dcd: %s: the log %pg doesn't give segment %llu now, nor its superblock each time: it fails at random, and may give it at another time, so nothing is lost for that, and the DCD isn't opened: look after that disk, and try again\n",
 		       e->name, e->log.bdev, sequence);
-		return r;
+		/* It has given all in the end, and other bytes. */
+		return r ?: test_knob(random_opens) ? 0 : -EIO;
 	}
 	if (c->plan.wounded) {
 		dcd_log_damaged(e, sequence);
@@ -647,10 +663,12 @@ int dcd_recover(struct dcd_engine *e)
 	xa_init(&c->wounded);
 	c->scans = kvcalloc(e->nslots, sizeof(*c->scans), GFP_KERNEL);
 	c->unread = kvzalloc(e->segment_bytes >> SECTOR_SHIFT, GFP_KERNEL);
-	if (!dcd_opening_begin(e, &c->log) && c->scans && c->unread)
+	c->given = kvcalloc(dcd_table_entries(&c->geometry), sizeof(*c->given), GFP_KERNEL);
+	if (!dcd_opening_begin(e, &c->log) && c->scans && c->unread && c->given)
 		r = recover(e, c);
 	dcd_opening_end(&c->log);
 	xa_destroy(&c->wounded);
+	kvfree(c->given);
 	kvfree(c->unread);
 	kvfree(c->scans);
 	kfree(c);

@@ -65,23 +65,24 @@ static int write_payload(struct dcd_engine *e, struct dcd_commit *c)
 	return r ?: dcd_disk_flush(&e->log);
 }
 
-int dcd_wounded_to_log(struct dcd_engine *e, u64 sequence, const struct dcd_entry *n)
+int dcd_wounded_to_log(struct dcd_engine *e, u64 sequence, const struct dcd_entry *n,
+		       bool *refused)
 {
 	u32 offset = le32_to_cpu(n->offset);
 	u64 at = dcd_segment_sector(e, sequence) + offset;
 	size_t bytes = (size_t)le32_to_cpu(n->stored) << SECTOR_SHIFT;
 	int r;
 
+	*refused = false;
 	if (e->log_dead)
 		return -EIO;
 	e->commit.segment = sequence;
 	e->commit.at = offset << SECTOR_SHIFT;
 	e->commit.bytes = bytes;
 	r = dcd_opening_hurries(e) ? -ETIME : dcd_log_write(e, write_payload);
-	if (r) {
-		dcd_log_failed(e, sequence, r);
+	*refused = r;
+	if (r)
 		return r;
-	}
 	r = dcd_aside_read(e, at, e->scrub.buf, bytes, DCD_LATE);
 	return r ?: memcmp(e->commit_buf + e->commit.at, e->scrub.buf, bytes) ? -EIO : 0;
 }
@@ -118,7 +119,7 @@ static int one(struct dcd_engine *e, struct wounded *w, u32 number)
 {
 	const struct dcd_entry *n = dcd_entry_at(e->commit_buf, number);
 	size_t bytes = (size_t)le32_to_cpu(n->stored) << SECTOR_SHIFT;
-	bool in_log;
+	bool refused;
 	int r;
 
 	if (le64_to_cpu(n->sequence) <= w->applied || !bytes ||
@@ -129,9 +130,11 @@ static int one(struct dcd_engine *e, struct wounded *w, u32 number)
 		w->failures++;
 	if (r || !dcd_entry_from_data(e->commit_buf, number, e->scrub.buf, w->left))
 		return r == -ENOMEM ? r : 0;
-	in_log = !dcd_wounded_to_log(e, w->sequence, n);
+	r = dcd_wounded_to_log(e, w->sequence, n, &refused);
+	if (refused)
+		dcd_log_failed(e, w->sequence, r);
 	n = dcd_entry_at(e->commit_buf, number);	/* which may be another one by now */
-	r = to_index(e, w, n, in_log);
+	r = to_index(e, w, n, !r);
 	w->closed += !r;
 	return r;
 }

@@ -46,9 +46,10 @@ int __must_check dcd_wounded_data_has(struct dcd_engine *e, struct dcd_opening *
 
 /*
  * The payload of an entry of this segment, which is right in @commit_buf, becomes so in the log. 0
- * if it can be read there then; else the log is dead, if it takes no writes. Process context; uses
- * @scrub.buf, and @commit_buf may be another one afterwards.
+ * if it can be read there then; @refused: it takes no writes. Process context; uses @scrub.buf, and
+ * @commit_buf may be another one afterwards.
  */
-int __must_check dcd_wounded_to_log(struct dcd_engine *e, u64 sequence, const struct dcd_entry *n);
+int __must_check dcd_wounded_to_log(struct dcd_engine *e, u64 sequence, const struct dcd_entry *n,
+				    bool *refused);
 
 #endif /* DCD_WOUNDED_H */

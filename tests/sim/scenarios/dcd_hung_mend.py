@@ -9,6 +9,8 @@ damaged; the log doesn't answer in time when the LUN is enabled.
           opening refused if the disk takes too long to say so
   at_random  a slot has some of a segment that the log doesn't give, as it fails at random: the rest
           is there when it is well again
+  rotted  likewise, and it gives all in the end, and of one sector other bytes: nothing is left out
+  parts   of a bad block a slot has one write, and not the other one: that one alone is lost
   after   what was mended so is read back no longer than any other place, later
 
 Arguments: parts (all of them if there are none).
@@ -171,6 +173,70 @@ def at_random() -> None:
     box.away()
 
 
+def rotted() -> None:
+    base.step("a sector has rotted in a log whose reads fail at random")
+    for turn in range(8):
+        box, model = box_of(4)
+        with box.disk_until_cut() as disk:
+            batches(disk, model)
+        first = (BATCHES - 6) * BATCH
+        damage(box, model, first + 3 * PIECE)
+        reads = dm.create("reads", f"0 {box.log.sectors} linear {box.log.medium} 0")
+        mark(reads, True)
+        box.log.read_by(reads)
+        faults(30 + 5 * (turn % 4))
+        try:
+            box.open()
+        except OSError:
+            box.store = None
+        faults(0)
+        box.log.heal()
+        if not box.store:
+            base.until(box.log.unused, "the log to be closed", 60)
+            box.open()
+        assert box.store
+        with lio.look(box.store) as node, blk.Disk(node) as disk:
+            for piece in range(PIECES):
+                at = first + piece * PIECE
+                try:
+                    got = disk.read(at, PIECE)
+                except OSError:
+                    base.equal(piece, 3, "a write that is lost")
+                else:
+                    want = model.bytes[at * blk.SECTOR : (at + PIECE) * blk.SECTOR]
+                    base.expect(got == want, f"write {piece} is left out")
+        box.close()
+        base.until(box.log.unused, "the log to be closed", 60)
+        dm.remove("reads")
+        box.away()
+
+
+def parts() -> None:
+    for how in ("unread", "both"):
+        base.step(f"a slot has one of two writes that are bad in the log ({how})")
+        box, model = box_of(4)
+        with box.disk_until_cut() as disk:
+            batches(disk, model)
+            filled(disk, model, 2000, 2000 + PIECE, "new", PIECE)
+        first = (BATCHES - 4) * BATCH
+        bad = place(box, model, first), place(box, model, first + PIECE) + PIECE - 1
+        if how == "both":
+            box.log.fail_part(*bad)
+        else:
+            box.log.unreadable(bad)
+        store = box.open()
+        with lio.look(store) as node, blk.Disk(node) as disk:
+            try:
+                disk.read(first, PIECE)
+            except OSError:
+                filled(disk, model, first, first + PIECE, "anew", PIECE)
+            else:
+                raise base.Wrong("what nobody has can be read")
+            model.check(disk, "all others")
+        box.close()
+        box.away()
+
+
 def refused(box: Box) -> bool:
     try:
         box.open()
@@ -212,7 +278,9 @@ def opened(box: Box, model: Model, what: str) -> None:
         model.check(disk, f"{what}, and written")
 
 
-PARTS = {part.__name__: part for part in (whole, some, unread, at_random, after)}
+PARTS = {part.__name__: part for part in (
+    whole, some, unread, at_random, rotted, parts, after,
+)}  # fmt: skip
 
 for name in base.words(1, list(PARTS)) or PARTS:
     PARTS[name]()
