@@ -286,27 +286,24 @@ static const struct front_rule {
 	size_t first, least, most;
 } front_rules[] = {
 	[BUDGET_SMALL] = { 2000, 256 << 10, 128 << 10, 16 << 20 },
-	[BUDGET_LARGE] = { 8000, 8 << 20, 1 << 20, SIZE_MAX },
+	[BUDGET_LARGE] = { 8000, 4 << 20, 1 << 20, SIZE_MAX },
 };
 
-static void forget(struct budget *b)
+static bool is_front(enum budget_class class)
 {
-	enum budget_class class;
-
-	for (class = BUDGET_SMALL; class <= BUDGET_LARGE; class++) {
-		b->fronts[class].window = front_rules[class].first;
-		b->fronts[class].fastest = 0;
-	}
+	return class == BUDGET_SMALL || class == BUDGET_LARGE;
 }
 
-void budget_forget(struct budget *b)
+static void forget(struct budget *b, enum budget_class class)
 {
-	unsigned long flags;
+	b->fronts[class].window = front_rules[class].first;
+	b->fronts[class].fastest = 0;
+}
 
-	spin_lock_irqsave(&b->lock, flags);
-	if (!test_knob(front_stays))
-		forget(b);
-	spin_unlock_irqrestore(&b->lock, flags);
+static void forget_idle(struct budget *b, enum budget_class class)
+{
+	if (!b->live[class] && ktime_get_ns() - b->fronts[class].idle > FRONT_IDLE)
+		forget(b, class);
 }
 
 bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
@@ -325,8 +322,8 @@ bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
 	queue = &b->queues[share->class];
 
 	spin_lock_irq(&b->lock);
-	if (!live(b) && ktime_get_ns() - b->idle > FRONT_IDLE)
-		forget(b);
+	if (is_front(share->class))
+		forget_idle(b, share->class);
 	if (likely(list_empty(queue) && take(b, share))) {
 		spin_unlock_irq(&b->lock);
 		return true;
@@ -410,6 +407,20 @@ static void probe(struct budget *b, u64 now)
 	b->window = one_largest();
 }
 
+void budget_forget(struct budget *b)
+{
+	unsigned long flags;
+
+	if (test_knob(front_stays))
+		return;
+	spin_lock_irqsave(&b->lock, flags);
+	forget(b, BUDGET_SMALL);
+	forget(b, BUDGET_LARGE);
+	b->window = one_largest();
+	probe(b, ktime_get_ns());
+	spin_unlock_irqrestore(&b->lock, flags);
+}
+
 /* A small or a large write is back. */
 static void follow_front(struct budget *b, const struct write *w, u64 now)
 {
@@ -418,6 +429,7 @@ static void follow_front(struct budget *b, const struct write *w, u64 now)
 	struct budget_front *front = &b->fronts[w->class];
 	size_t old = front->window;
 
+	front->idle = now;
 	if (!front->fastest || ms < front->fastest || (ms > rule->slow && old <= rule->least))
 		front->fastest = max(ms, 1ull);
 	slow = max_t(u64, rule->slow, 4 * front->fastest);
@@ -495,12 +507,11 @@ void budget_leave(struct write *w)
 		b->stuck -= bytes;
 	} else {
 		b->live[w->class] -= w->zeroes ?: bytes;
-		if (w->class == BUDGET_SMALL || w->class == BUDGET_LARGE)
+		if (is_front(w->class))
 			follow_front(b, w, now);
 		else if (w->class == BUDGET_BACKGROUND && w->kind == WRITE_DATA)
 			follow(b, w, now);
 	}
-	b->idle = now;
 	host_give(bytes);
 	serve_all(b);
 	spin_unlock_irqrestore(&b->lock, flags);
@@ -571,7 +582,8 @@ void budget_init(struct budget *b, unsigned int kib)
 	bio_list_init(&b->ready);
 	b->limit = limit_of(kib);
 	b->window = one_largest();
-	forget(b);
+	forget(b, BUDGET_SMALL);
+	forget(b, BUDGET_LARGE);
 	spin_lock(&host_lock);
 	list_add(&b->host, &host_budgets);
 	spin_unlock(&host_lock);

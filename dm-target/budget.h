@@ -60,10 +60,10 @@
  *
  *		in time		begins with	at least	at most
  *	small	2 s		256 KiB		128 KiB		16 MiB
- *	large	8 s		8 MiB		1 MiB		half of the limit
+ *	large	8 s		4 MiB		1 MiB		half of the limit
  *
- * It begins anew when nothing was live for FRONT_IDLE, as the wire may be another one by then, and
- * when a leg comes back. It grows by all that is answered in half of that time while more are
+ * It begins anew when none was live for FRONT_IDLE, as the wire may be another one by then, and when
+ * a leg comes back. It grows by all that is answered in half of that time while more are
  * waiting, so it doubles in a round trip; what took longer brings it down to what would have been
  * in time, if it was let in since the last time. A leg may be far, or slow, whatever is let in: so
  * twice the fastest answer isn't too long for the one, nor four times that for the other; and what
@@ -128,6 +128,7 @@ struct budget_front {
 	size_t window;
 	u64 shrunk;			/* ktime, ns: when last */
 	u64 fastest;			/* answer, ms; 0: unknown */
+	u64 idle;			/* ktime, ns: since when none is live, if so */
 };
 
 struct budget {
@@ -143,7 +144,6 @@ struct budget {
 	bool gives_back;		/* nor at all: what waits goes back to dm */
 
 	struct budget_front fronts[BUDGET_LARGE + 1];	/* of these classes */
-	u64 idle;			/* ktime, ns: since when nothing is live, if so */
 
 	/* Of background writes; ktime, ns */
 	size_t window;			/* may have at once */

@@ -3,9 +3,10 @@
 once, by wires and disks that need a minute for them. What comes meanwhile waits for few of them.
 
   suspend  of the device: all I/O waits for it
-  large    likewise, of pieces of 40 KiB
+  large    likewise, of pieces of 40 KiB of a file (of a device they would be single pages)
   synced   likewise, and it has a dirty page of its own, which is synced while the suspend begins
   joined   likewise, and the remote leg has just come back
+  written  likewise, and it is writeback for which nobody waits
   twice    a noflush suspend, soon after another one
   commit   a FUA write elsewhere
   fast     on a wire with room the fsync takes no longer than without a bound
@@ -15,6 +16,7 @@ Arguments: the part, and knobs of the module (test_NAME).
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import threading
@@ -33,6 +35,9 @@ SIZE = 2 * GIB
 MOST_S = 5.0
 # Debian's scheduler of a SCSI disk, mq-deadline, lets a write behind the others wait for so long.
 DEADLINE_S = 5.0
+# Large ones begin with 4 MiB, which are 11 s by the slower one of the wires. (dm-linear: 26 s.)
+LARGE_S = 16.0
+FILE = Path("/tmp/fs/file")
 
 
 class World:
@@ -60,8 +65,10 @@ class World:
         self.link.profile(profile)
         time.sleep(1)
 
-    def dirty(self, pieces: int, *, size: int = PAGE, first: int = 0) -> Syncer:
-        return Syncer(self.top, pieces, size, first)
+    def dirty(
+        self, pieces: int, *, size: int = PAGE, first: int = 0, waits: bool = True
+    ) -> Syncer:
+        return Syncer(self.top, pieces, size, first, waits)
 
     def suspend(self, *, flush: bool = True, most: float = MOST_S) -> None:
         began = time.monotonic()
@@ -85,11 +92,13 @@ class World:
 
 
 class Syncer(threading.Thread):
-    """So many scattered pieces of pages, and their fsync; `took` seconds."""
+    """So many scattered pieces of pages, and their fsync; `took` seconds. Or it is told only that
+    they be written, before that."""
 
-    def __init__(self, node: str, pieces: int, size: int, first: int) -> None:
+    def __init__(self, node: str, pieces: int, size: int, first: int, waits: bool = True) -> None:
         super().__init__()
         self.took = 0.0
+        self._waits = waits
         self._file = os.open(node, os.O_RDWR)
         data = os.urandom(size)
         for n in range(first, first + pieces):
@@ -98,6 +107,8 @@ class Syncer(threading.Thread):
 
     def run(self) -> None:
         began = time.monotonic()
+        if not self._waits:
+            ctypes.CDLL(None).sync_file_range(self._file, ctypes.c_int64(0), ctypes.c_int64(0), 2)
         os.fsync(self._file)
         self.took = time.monotonic() - began
         os.close(self._file)
@@ -126,8 +137,26 @@ def suspend() -> None:
 
 
 def large() -> None:
-    amid("wan", "null", 600, 40960)
-    amid("metro", "null", 3000, 40960)
+    for profile, pieces in (("wan", 1200), ("metro", 4000)):
+        base.step(f"a suspend amid an fsync of {pieces} pieces of 40 KiB of a file, {profile}")
+        world = World("none", "null")
+        base.run("mkfs.ext4", "-q", "-E", "nodiscard,lazy_itable_init=1", world.top)
+        FILE.parent.mkdir(exist_ok=True)
+        base.run("mount", world.top, str(FILE.parent))
+        with FILE.open("wb") as file:
+            for _ in range(pieces * STRIDE >> 20):
+                file.write(bytes(1 << 20))
+            os.fsync(file.fileno())
+        time.sleep(12)
+        world.link.profile(profile)
+        time.sleep(1)
+        syncer = Syncer(str(FILE), pieces, 40960, 0)
+        time.sleep(1)
+        world.suspend(most=LARGE_S)
+        syncer.join()
+        print(f"  the fsync took {syncer.took:.1f} s", flush=True)
+        base.run("umount", str(FILE.parent))
+        world.close()
 
 
 def synced() -> None:
@@ -135,14 +164,23 @@ def synced() -> None:
 
 
 def joined() -> None:
-    base.step("a suspend amid an fsync, which the remote leg has just come back to")
+    comes_back(waits=True)
+
+
+def written() -> None:
+    comes_back(waits=False)
+
+
+def comes_back(*, waits: bool) -> None:
+    what = "an fsync" if waits else "writeback"
+    base.step(f"a suspend amid {what}, which the remote leg has just come back to")
     world = World("wan", "null")
     dm.message(world.mirror.name, "fail remote")
-    alone = world.dirty(6000)
+    alone = world.dirty(12000, waits=waits)
     alone.join()
     dm.message(world.mirror.name, "recover remote")
     base.until(lambda: "D" not in world.mirror.status().health, "the leg to be back")
-    syncer = world.dirty(3000, first=6000)
+    syncer = world.dirty(3000, first=12000, waits=waits)
     time.sleep(1)
     world.suspend()
     syncer.join()
@@ -203,7 +241,7 @@ def fast() -> None:
 
 
 PARTS = {part.__name__: part for part in (
-    suspend, large, synced, joined, twice, commit, fast,
+    suspend, large, synced, joined, written, twice, commit, fast,
 )}  # fmt: skip
 
 for knob in sys.argv[2:]:
