@@ -80,7 +80,7 @@ static void log_ends(struct dcd_plan *p)
 	bool damaged = p->kind == DCD_SEGMENT_FLIPPED || p->kind == DCD_SEGMENT_DAMAGED;
 
 	/* An NVRAM shows whether it counts: it has all of it, or something behind it. */
-	if ((damaged || p->error) && !p->g->nvram) {
+	if ((damaged || p->error || p->blind) && !p->g->nvram) {
 		if (!take_wounded(p))
 			refuse(p, DCD_REFUSE_END, p->next, 0);
 		return;
@@ -148,6 +148,7 @@ bool dcd_plan_segment(struct dcd_plan *p, const void *seg, int error)
 
 	p->note = DCD_NOTE_NONE;
 	p->error = error;
+	p->blind = false;
 	p->asked = 0;
 	if (!look_at(p, seg))
 		return false;
@@ -182,6 +183,8 @@ void dcd_plan_header(struct dcd_plan *p, const void *sector, int error)
 	p->note = DCD_NOTE_NONE;
 	if (!error)
 		(void)dcd_segment_header(p->g, sector, p->place, &found);
+	else if (p->kind == DCD_SEGMENT_TORN && p->place == p->next + 1)
+		p->blind = true;
 	if (found <= p->next) {
 		look_on(p);
 		return;

@@ -9,8 +9,8 @@ import threading
 import time
 from pathlib import Path
 
-from dcdlab import SEGMENT, Box, Model, filled
-from locklab import base, blk, dm
+from dcdlab import RING_START, SEGMENT, Box, Model, filled
+from locklab import base, blk, dm, lio
 
 NVRAM_BYTES = 4096 + 4 * SEGMENT
 
@@ -181,6 +181,35 @@ def past_the_log() -> None:
     box.away()
 
 
+def blind() -> None:
+    base.step("the last segment but one ends in other bytes, and the last one's header is unreadable")
+    box = Box(nvram="none", data_mib=16, settings="destage_idle_ms=3600000,scrub_kib=0")
+    data = [blk.pattern(f"{n}", 112) for n in range(4)]
+    with box.disk_until_cut() as disk:
+        for n, part in enumerate(data):
+            disk.write(n * 256, part, fua=True)
+            time.sleep(0.3)
+    log = box.log.bytes(0, box.log.sectors)
+    start, last = (log.find(part[: blk.SECTOR]) // blk.SECTOR for part in data[-2:])
+    header = last - (last - RING_START // blk.SECTOR) % (SEGMENT // blk.SECTOR)
+    with blk.Disk(box.log.node) as raw:
+        raw.write(start + 104, bytes(8 * blk.SECTOR))
+        raw.flush()
+    box.log.unreadable((header, header + 7))
+    try:
+        box.open()
+    except OSError as err:
+        base.equal(err.errno, errno.EIO, "the opening")
+    else:
+        raise base.Wrong("it is opened without what it may have acknowledged")
+    box.log.heal()
+    store = box.open()
+    with lio.look(store) as node, blk.Disk(node) as disk:
+        base.expect(disk.read(3 * 256, 112) == data[3], "the last write isn't there")
+    box.close()
+    box.away()
+
+
 def other_buffer() -> None:
     base.step("it is the same log as with dram: neither has an NVRAM that keeps anything")
     box = Box(nvram="none", nvram_bytes=NVRAM_BYTES)
@@ -206,6 +235,7 @@ if not base.words(1, ["refused"]):
     log_fails(cut_too=True)
     closed_without_log()
     past_the_log()
+    blind()
     other_buffer()
 refused(closed=False)
 refused(closed=True)
