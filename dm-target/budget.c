@@ -363,8 +363,8 @@ struct bio *budget_unserved(struct budget *b)
 	struct bio *bio = NULL;
 
 	spin_lock_irq(&b->lock);
-	for (class = BUDGET_SMALL; class < BUDGET_CLASSES && b->gives_back && !bio; class++) {
-		list_for_each_entry(share, &b->queues[class], list) {
+	for (class = BUDGET_ZEROINGS; class >= BUDGET_SMALL && b->gives_back && !bio; class--) {
+		list_for_each_entry_reverse(share, &b->queues[class], list) {
 			if (share->task)	/* is woken up, and leaves it */
 				continue;
 			list_del(&share->list);
@@ -407,7 +407,7 @@ static void probe(struct budget *b, u64 now)
 	b->window = one_largest();
 }
 
-void budget_forget(struct budget *b)
+void budget_rejoins(struct budget *b, bool rejoins)
 {
 	unsigned long flags;
 
@@ -418,6 +418,7 @@ void budget_forget(struct budget *b)
 	forget(b, BUDGET_LARGE);
 	b->window = one_largest();
 	probe(b, ktime_get_ns());
+	b->rejoins = rejoins;
 	spin_unlock_irqrestore(&b->lock, flags);
 }
 
@@ -436,7 +437,7 @@ static void follow_front(struct budget *b, const struct write *w, u64 now)
 	if (ms > slow && w->admitted >= front->shrunk) {
 		front->window = max_t(size_t, div64_u64((u64)old * slow, ms), rule->least);
 		front->shrunk = now;
-	} else if (ms < slow / 2 && !list_empty(&b->queues[w->class])) {
+	} else if (ms < slow / 2 && !list_empty(&b->queues[w->class]) && !b->rejoins) {
 		front->window = min3(old + w->charged, b->limit / 2, rule->most);
 	}
 	if (front->window != old)
@@ -474,7 +475,7 @@ static void follow(struct budget *b, const struct write *w, u64 now)
 			return;
 		b->window = max(b->window - b->window / 4, one_largest());
 		b->shrunk = now;
-	} else if (!list_empty(&b->queues[BUDGET_BACKGROUND])) {
+	} else if (!list_empty(&b->queues[BUDGET_BACKGROUND]) && !b->rejoins) {
 		b->window = min(b->window + w->charged / 8, b->limit / 2);
 	}
 	if (b->window != old)

@@ -62,13 +62,14 @@
  *	small	2 s		256 KiB		128 KiB		16 MiB
  *	large	8 s		4 MiB		1 MiB		half of the limit
  *
- * It begins anew when none was live for FRONT_IDLE, as the wire may be another one by then, and when
- * a leg comes back. It grows by all that is answered in half of that time while more are
- * waiting, so it doubles in a round trip; what took longer brings it down to what would have been
- * in time, if it was let in since the last time. A leg may be far, or slow, whatever is let in: so
- * twice the fastest answer isn't too long for the one, nor four times that for the other; and what
- * was late with no more than the least is the fastest. Scattered pages take a disk much longer than
- * what was learnt of adjacent ones, so small ones have a bound.
+ * It begins anew when none was live for FRONT_IDLE, as the wire may be another one by then, and
+ * when a leg comes back: it doesn't grow then until that has ended, nor does what background
+ * writes have, which begin with one largest again. It grows by all that is answered in half of
+ * that time while more are waiting, so it doubles in a round trip; what took longer brings it down
+ * to what would have been in time, if it was let in since the last time. A leg may be far, or slow,
+ * whatever is let in: so twice the fastest answer isn't too long for the one, nor four times that
+ * for the other; and what was late with no more than the least is the fastest. Scattered pages take
+ * a disk much longer than what was learnt of adjacent ones, so small ones have a bound.
  *
  * Locking: the budget's own spinlock, taken with interrupts off; innermost but for the tasks' and
  * the workqueues' own locks, so that memory can be given back in any context.
@@ -142,6 +143,7 @@ struct budget {
 	struct bio_list ready;		/* have their share, and nobody who maps them */
 	bool closed;			/* nobody sleeps for long */
 	bool gives_back;		/* nor at all: what waits goes back to dm */
+	bool rejoins;			/* a leg is coming back */
 
 	struct budget_front fronts[BUDGET_LARGE + 1];	/* of these classes */
 
@@ -195,14 +197,18 @@ void budget_leave(struct write *w);
 
 /*
  * Being suspended, and no more. If @noflush what waits is given back by budget_unserved(), as long
- * as there is any, to end with BLK_STS_DM_REQUEUE. Process context.
+ * as there is any, to end with BLK_STS_DM_REQUEUE: the last one first, as dm puts each before
+ * those that it has. Process context.
  */
 void budget_close(struct mirror *m, bool noflush);
 struct bio *budget_unserved(struct budget *b);
 void budget_open(struct budget *b);
 
-/* A leg has come back: what is known of how long writes take isn't so any more. Any context. */
-void budget_forget(struct budget *b);
+/*
+ * A leg that answers is about to come back, and then it has, or not: what is known of how long
+ * writes take isn't so any more, and nothing is learnt meanwhile. Any context.
+ */
+void budget_rejoins(struct budget *b, bool rejoins);
 
 /* Any context. */
 void budget_tell(struct budget *b, struct budget_told *told);

@@ -326,6 +326,8 @@ static int come_back(struct mirror *m, enum leg_id leg)
 		r = probe(m, leg, &found);
 		if (r == -EBUSY)
 			why = WHY_DRAINING;
+		if (!r)
+			budget_rejoins(&m->writes.budget, true);
 		if (!r && m->meta)
 			r = prepare(m, leg, &found, &target, &why);
 		if (!r)
@@ -359,8 +361,8 @@ static int come_back(struct mirror *m, enum leg_id leg)
 		m->changes++;
 		trace_lockstep_leg(m, leg, mirror_health(m, leg));
 		mirror_changed(m);
-		budget_forget(&m->writes.budget);
 	}
+	budget_rejoins(&m->writes.budget, false);
 	standing_join_ended(m);
 	spin_unlock_irq(&m->lock);
 	if (r)

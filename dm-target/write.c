@@ -530,14 +530,16 @@ static void write_begin(struct mirror *m, struct write *w, struct bio *bio, bool
 }
 
 /* What waits for memory when a noflush suspend begins. */
-static void requeue(struct writes *ws)
+static void requeue(struct mirror *m)
 {
-	struct bio *bio = budget_unserved(&ws->budget);
+	struct budget *b = &m->writes.budget;
+	struct bio *bio;
 
 	/* Until the suspend has got so far that dm keeps them it sends them here again at once. */
-	if (bio)
+	if (READ_ONCE(b->gives_back))
 		schedule_timeout_uninterruptible(1);
-	for (; bio; bio = budget_unserved(&ws->budget)) {
+	/* Of one that is interrupted it would be an error to the caller. */
+	while (dm_noflush_suspending(m->ti) && (bio = budget_unserved(b))) {
 		bio->bi_status = BLK_STS_DM_REQUEUE;
 		bio_endio(bio);
 	}
@@ -561,7 +563,7 @@ static void starved_work(struct work_struct *work)
 		w = write_pool_get(&ws->pool, GFP_NOIO);
 		write_begin(m, w, bio, true);
 	}
-	requeue(ws);
+	requeue(m);
 }
 
 /* Not here, for the reason given in write_start(). */
