@@ -182,7 +182,7 @@ def past_the_log() -> None:
 
 
 def blind() -> None:
-    base.step("the last segment but one ends in other bytes, and the last one's header is unreadable")
+    base.step("the last segment but one has other bytes at its end, the last one no header")
     box = Box(nvram="none", data_mib=16, settings="destage_idle_ms=3600000,scrub_kib=0")
     data = [blk.pattern(f"{n}", 112) for n in range(4)]
     with box.disk_until_cut() as disk:
