@@ -414,10 +414,12 @@ void budget_rejoins(struct budget *b, bool rejoins)
 	if (test_knob(front_stays))
 		return;
 	spin_lock_irqsave(&b->lock, flags);
-	forget(b, BUDGET_SMALL);
-	forget(b, BUDGET_LARGE);
-	b->window = one_largest();
-	probe(b, ktime_get_ns());
+	if (rejoins || b->rejoins) {
+		forget(b, BUDGET_SMALL);
+		forget(b, BUDGET_LARGE);
+		b->window = one_largest();
+		probe(b, ktime_get_ns());
+	}
 	b->rejoins = rejoins;
 	spin_unlock_irqrestore(&b->lock, flags);
 }
