@@ -289,7 +289,7 @@ static const struct front_rule {
 	[BUDGET_LARGE] = { 8000, 4 << 20, 1 << 20, SIZE_MAX },
 };
 
-static bool is_front(enum budget_class class)
+static bool is_windowed(enum budget_class class)
 {
 	return class == BUDGET_SMALL || class == BUDGET_LARGE;
 }
@@ -310,8 +310,8 @@ bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
 {
 	struct budget_share *share = &mirror_io(bio)->share;
 	struct budget *b = &m->writes.budget;
+	bool sleeps = false, front;
 	struct list_head *queue;
-	bool sleeps = false;
 
 	*share = (struct budget_share) {
 		.bio = bio,
@@ -320,9 +320,10 @@ bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
 		.zeroes = zeroes_of(bio),
 	};
 	queue = &b->queues[share->class];
+	front = share->class < BUDGET_BACKGROUND;
 
 	spin_lock_irq(&b->lock);
-	if (is_front(share->class))
+	if (is_windowed(share->class))
 		forget_idle(b, share->class);
 	if (likely(list_empty(queue) && take(b, share))) {
 		spin_unlock_irq(&b->lock);
@@ -336,8 +337,7 @@ bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
 	b->waiting++;
 	spin_unlock_irq(&b->lock);
 
-	count(&m->counters,
-	      share->class < BUDGET_BACKGROUND ? COUNT_BUDGET_WAITED : COUNT_BUDGET_BACKGROUND);
+	count(&m->counters, front ? COUNT_BUDGET_WAITED : COUNT_BUDGET_BACKGROUND);
 	if (sleeps && sleep_for(b, share))
 		return true;
 	count(&m->counters, COUNT_BUDGET_LEFT);
@@ -433,7 +433,8 @@ static void follow_front(struct budget *b, const struct write *w, u64 now)
 	size_t old = front->window;
 
 	front->idle = now;
-	if (!front->fastest || ms < front->fastest || (ms > rule->slow && old <= rule->least))
+	if (!front->fastest || ms < front->fastest ||
+	    (ms > rule->slow && old <= rule->least && w->admitted >= front->shrunk))
 		front->fastest = max(ms, 1ull);
 	slow = max_t(u64, rule->slow, 4 * front->fastest);
 	if (ms > slow && w->admitted >= front->shrunk) {
@@ -510,7 +511,7 @@ void budget_leave(struct write *w)
 		b->stuck -= bytes;
 	} else {
 		b->live[w->class] -= w->zeroes ?: bytes;
-		if (is_front(w->class))
+		if (is_windowed(w->class))
 			follow_front(b, w, now);
 		else if (w->class == BUDGET_BACKGROUND && w->kind == WRITE_DATA)
 			follow(b, w, now);

@@ -367,7 +367,7 @@ void handover_take(struct mirror *m, const struct mirror *from, bool busy)
 	m->heir = true;
 	mirror_changed(m);
 	spin_unlock_irq(&m->lock);
-	for (leg = LEG_LOCAL; leg < LEGS; leg++)
+	for (leg = LEG_LOCAL; m->meta && m->kept_read && leg < LEGS; leg++)
 		if (from->legs[leg].dead && from->legs[leg].why == WHY_TOLD && !m->legs[leg].dead &&
 		    leg_same_device(&m->legs[leg], &from->legs[leg]))
 			DMWARN("%s: that the %s leg (%s) was failed by hand no leg says, and the table before only read: it is looked at again",

@@ -326,10 +326,11 @@ static int come_back(struct mirror *m, enum leg_id leg)
 		r = probe(m, leg, &found);
 		if (r == -EBUSY)
 			why = WHY_DRAINING;
-		if (!r)
-			budget_rejoins(&m->writes.budget, true);
 		if (!r && m->meta)
 			r = prepare(m, leg, &found, &target, &why);
+		/* What was let in before ends while the superblocks are written. */
+		if (!r)
+			budget_rejoins(&m->writes.budget, true);
 		if (!r)
 			r = be_as_before(m, leg, &why);
 	}

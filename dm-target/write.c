@@ -383,6 +383,8 @@ static void restart_work(struct work_struct *work)
 
 void write_restart(struct write *w)
 {
+	/* How long it was held says nothing of the legs. */
+	w->admitted = ktime_get_ns();
 	INIT_WORK(&w->work, restart_work);
 	queue_work(w->m->writes.batches.wq, &w->work);
 }

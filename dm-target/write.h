@@ -104,7 +104,7 @@ struct write {
 	/* private to budget.c */
 	size_t charged;
 	unsigned int zeroes;		/* sectors, by the budget; else 0 */
-	u64 admitted;			/* ktime, ns: by the budget */
+	u64 admitted;			/* ktime, ns: by the budget, or sent again */
 	enum budget_class class;
 	bool stuck;
 

@@ -9,7 +9,7 @@
 #include "lockstep-test.h"
 #include "lun.h"
 
-TEST_KNOB(bool, shows_late, "info waits until it is opened, closed or grown");
+TEST_KNOB(bool, shows_late, "info waits until it is opened");
 TEST_KNOB(bool, leave_again, "any setting asks anew for a leave of the log that was refused");
 
 /*
@@ -106,8 +106,8 @@ static ssize_t dcd_set_params(struct se_device *dev, const char *page, ssize_t c
 }
 
 /*
- * Who opens, closes or grows it holds the lock as long as its disks take, and whoever lists all
- * backstores reads this.
+ * Who opens it holds the lock as long as its disks take, and whoever lists all backstores reads
+ * this. Once it is enabled it is waited for: what is saved then has to have all settings.
  */
 static bool lock_to_show(struct dcd_dev *d)
 {
@@ -116,7 +116,7 @@ static bool lock_to_show(struct dcd_dev *d)
 	while (!mutex_trylock(&d->lock)) {
 		schedule_timeout_killable(HZ / 50 + 1);
 		if (fatal_signal_pending(current) ||
-		    (time_after(jiffies, until) && !test_knob(shows_late)))
+		    (time_after(jiffies, until) && !READ_ONCE(d->engine) && !test_knob(shows_late)))
 			return false;
 	}
 	return true;
@@ -130,7 +130,7 @@ static ssize_t dcd_show_params(struct se_device *dev, char *page)
 	ssize_t n;
 
 	if (!lock_to_show(d))
-		return scnprintf(page, size, "        it is being opened, closed or grown; ask again\n");
+		return scnprintf(page, size, "        it is being opened, or closed; ask again\n");
 	learn_leave(d);
 	n = lun_settings_show(&d->set, page, size);
 	if (d->viewed)

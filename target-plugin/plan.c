@@ -74,13 +74,18 @@ static bool take_copy(struct dcd_plan *p, u64 found, u64 until)
 	return true;
 }
 
+static bool is_damage(enum dcd_segment_kind kind)
+{
+	return kind == DCD_SEGMENT_FLIPPED || kind == DCD_SEGMENT_DAMAGED;
+}
+
 /* Nothing is behind @next in the log. */
 static void log_ends(struct dcd_plan *p)
 {
-	bool damaged = p->kind == DCD_SEGMENT_FLIPPED || p->kind == DCD_SEGMENT_DAMAGED;
+	bool damaged = is_damage(p->kind);
 
 	/* An NVRAM shows whether it counts: it has all of it, or something behind it. */
-	if ((damaged || p->error || p->blind) && !p->g->nvram) {
+	if ((damaged || p->error) && !p->g->nvram) {
 		if (!take_wounded(p))
 			refuse(p, DCD_REFUSE_END, p->next, 0);
 		return;
@@ -148,7 +153,6 @@ bool dcd_plan_segment(struct dcd_plan *p, const void *seg, int error)
 
 	p->note = DCD_NOTE_NONE;
 	p->error = error;
-	p->blind = false;
 	p->asked = 0;
 	if (!look_at(p, seg))
 		return false;
@@ -178,13 +182,20 @@ bool dcd_plan_segment(struct dcd_plan *p, const void *seg, int error)
 void dcd_plan_header(struct dcd_plan *p, const void *sector, int error)
 {
 	const struct dcd_segment *h = sector;
+	enum dcd_segment_kind kind = DCD_SEGMENT_BLANK;
 	u64 found = 0;
 
 	p->note = DCD_NOTE_NONE;
 	if (!error)
-		(void)dcd_segment_header(p->g, sector, p->place, &found);
-	else if (p->kind == DCD_SEGMENT_TORN && p->place == p->next + 1)
-		p->blind = true;
+		kind = dcd_segment_header(p->g, sector, p->place, &found);
+	if (p->kind == DCD_SEGMENT_TORN && p->place == p->next + 1 && !p->g->nvram &&
+	    (error || is_damage(kind))) {
+		/* No cut does that to the one behind: which of them was torn nobody knows. */
+		p->kind = kind;
+		p->error = error;
+		refuse(p, error ? DCD_REFUSE_UNREADABLE : DCD_REFUSE_END, p->place, 0);
+		return;
+	}
 	if (found <= p->next) {
 		look_on(p);
 		return;

@@ -105,7 +105,6 @@ struct dcd_plan {
 	/* its own */
 	enum dcd_segment_kind kind;	/* of what is at @next */
 	u64 asked;		/* places looked at for a later segment */
-	bool blind;		/* what is at @next seems torn, and the one behind can't be read */
 	bool named;		/* what is at @next could be taken wounded */
 	u64 found;		/* the later segment, while a copy is asked for */
 };

@@ -13,8 +13,8 @@
  * With an NVRAM that doesn't keep its content, or none, it is that at once if nothing can be moved.
  * What takes long there is believed, but where a read has failed it is waited for, as long as
  * DCD_PROOF_WAITS: a disk may try a bad block for seconds before it says so, and then that is moved
- * as any other. So is what an opening writes that no slot has as a whole (@only); what hasn't come
- * by then is not proved.
+ * as any other. So is what an opening writes that no slot has as a whole (@only), but what hasn't
+ * come by then, or in the time that a commit may take, isn't proved.
  *
  * It is known in memory only, one bit a place; the next opening has to find it again: recovery and
  * scrub do, as soon as something that counts is there. A disk that answers from a cache of its own

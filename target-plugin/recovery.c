@@ -191,7 +191,8 @@ static void what_is_given(struct dcd_engine *e, struct recovery *c, u64 sequence
 
 /*
  * Not all of it is known: the log gets again what only the slot had, and nothing is written over
- * the rest, which it may give another time. 0, or why not.
+ * the rest, which it may give another time. 0; -ETIME: it is too slow, or dead by now; or another
+ * error: it doesn't stay there.
  */
 static int mend_parts(struct dcd_engine *e, struct recovery *c, u64 sequence)
 {
@@ -205,7 +206,9 @@ static int mend_parts(struct dcd_engine *e, struct recovery *c, u64 sequence)
 		    dcd_entry_at(e->commit_buf, i)->stored)
 			r = dcd_wounded_to_log(e, sequence, dcd_entry_at(e->commit_buf, i),
 					       &refused);
-	return r;
+	if (!r)
+		e->proof.only = false;
+	return r && e->log_dead ? -ETIME : r;
 }
 
 /* What is damaged in the log may be in NVRAM yet: then the log gets it again. */
@@ -227,14 +230,18 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 					   c->plan.from, c->plan.until))))
 			continue;
 		whole = has_all(e, c) || test_knob(keeps_some);
-		if (!is_whole(e, c) && !test_knob(mends_over) &&
-		    (c->log.random || !mend_parts(e, c, sequence)))
-			return 0;
+		e->proof.only = !whole;
+		r = is_whole(e, c) || test_knob(mends_over) ? -EIO :
+		    c->log.random ? 0 : mend_parts(e, c, sequence);
+		/* Nobody knows of the rest, or of what was written, that it is bad. */
+		if (r == -ETIME)
+			tell_unwritten(e, sequence, r);
+		if (r == -ETIME || !r)
+			return r;
 		h = e->commit_buf;
 		pr_warn("dcd: %s: segment %llu of the log %pg is damaged, NVRAM has what is damaged, or some of it: it is written again\n",
 			e->name, sequence, e->log.bdev);
 		dcd_proof_doubt(e, sequence);
-		e->proof.only = !whole;
 		r = -ETIME;
 		if (!dcd_opening_hurries(e) || !whole)
 			r = dcd_segment_write(e, sequence, le64_to_cpu(h->first_entry),

@@ -83,7 +83,8 @@ int dcd_wounded_to_log(struct dcd_engine *e, u64 sequence, const struct dcd_entr
 	*refused = r;
 	if (r)
 		return r;
-	r = dcd_aside_read(e, at, e->scrub.buf, bytes, DCD_LATE);
+	r = dcd_aside_read(e, at, e->scrub.buf, bytes,
+			   e->proof.only ? DCD_PROOF_WAITS : DCD_LATE);
 	return r ?: memcmp(e->commit_buf + e->commit.at, e->scrub.buf, bytes) ? -EIO : 0;
 }
 
