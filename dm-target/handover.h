@@ -9,8 +9,9 @@
  * errors. What each leg has, it reads from the legs' metadata, which the old one
  * has written when it was suspended; but the home's map it takes over in memory, if the leg is the
  * same device, and its superblock says that nobody has used it since. So a reload neither
- * restarts a resync nor forgets a stale region or that a leg was failed by hand, and a leg may be
- * exchanged by it: another device is a new word on that leg. Both may be, if they are the same legs
+ * restarts a resync nor forgets a stale region or that a leg was failed by hand (but behind a table
+ * that only read, unless nobody can have gone on with that leg: heir.h), and a leg may be exchanged
+ * by it: another device is a new word on that leg. Both may be, if they are the same legs
  * by their uuids. A leg isn't dead any more if the other one couldn't say that it is alone; as that
  * may be on its way yet, the new table doesn't start without the other one before it has answered.
  *

@@ -12,11 +12,11 @@
 TEST_KNOB(bool, shows_late, "info waits until it is opened");
 TEST_KNOB(bool, leave_again, "any setting asks anew for a leave of the log that was refused");
 
+#define SHOW_PATIENCE HZ
 /*
  * Blocks of one UNMAP. An entry reaches over a few ranges of the index only, so with 4 KiB
  * writes in the log that is 256 entries of them, and initiators give up what takes 30 s.
  */
-#define SHOW_PATIENCE HZ
 #define MOST_UNMAPPED 0x10000U
 
 /* The engine's, or of the one whose digests it shows. */

@@ -182,32 +182,35 @@ def past_the_log() -> None:
 
 
 def blind() -> None:
-    base.step("the last segment but one has other bytes at its end, the last one no header")
-    box = Box(nvram="none", data_mib=16, settings="destage_idle_ms=3600000,scrub_kib=0")
-    data = [blk.pattern(f"{n}", 112) for n in range(4)]
-    with box.disk_until_cut() as disk:
-        for n, part in enumerate(data):
-            disk.write(n * 256, part, fua=True)
-            time.sleep(0.3)
-    log = box.log.bytes(0, box.log.sectors)
-    start, last = (log.find(part[: blk.SECTOR]) // blk.SECTOR for part in data[-2:])
-    header = last - (last - RING_START // blk.SECTOR) % (SEGMENT // blk.SECTOR)
-    with blk.Disk(box.log.node) as raw:
-        raw.write(start + 104, bytes(8 * blk.SECTOR))
-        raw.flush()
-    box.log.unreadable((header, header + 7))
-    try:
-        box.open()
-    except OSError as err:
-        base.equal(err.errno, errno.EIO, "the opening")
-    else:
-        raise base.Wrong("it is opened without what it may have acknowledged")
-    box.log.heal()
-    store = box.open()
-    with lio.look(store) as node, blk.Disk(node) as disk:
-        base.expect(disk.read(3 * 256, 112) == data[3], "the last write isn't there")
-    box.close()
-    box.away()
+    for what, error in (("unreadable", errno.EIO), ("damaged", errno.EUCLEAN)):
+        base.step(f"the last segment but one is damaged at its end, the last one's header {what}")
+        box = Box(nvram="none", data_mib=16, settings="destage_idle_ms=3600000,scrub_kib=0")
+        data = [blk.pattern(f"{n}", 112) for n in range(4)]
+        with box.disk_until_cut() as disk:
+            for n, part in enumerate(data):
+                disk.write(n * 256, part, fua=True)
+        log = box.log.bytes(0, box.log.sectors)
+        start, last = (log.find(part[: blk.SECTOR]) // blk.SECTOR for part in data[-2:])
+        header = last - (last - RING_START // blk.SECTOR) % (SEGMENT // blk.SECTOR)
+        with blk.Disk(box.log.node) as raw:
+            raw.write(start + 104, bytes(8 * blk.SECTOR))
+            was = raw.read(header, 1)
+            if what == "damaged":
+                raw.write(header, was[:40] + bytes([was[40] ^ 1]) + was[41:])
+            raw.flush()
+        if what == "unreadable":
+            box.log.unreadable((header, header + 7))
+        with base.refused("a log that ends so", error):
+            box.open()
+        box.log.heal()
+        with blk.Disk(box.log.node) as raw:
+            raw.write(header, was)
+            raw.flush()
+        store = box.open()
+        with lio.look(store) as node, blk.Disk(node) as disk:
+            base.expect(disk.read(3 * 256, 112) == data[3], "the last write isn't there")
+        box.close()
+        box.away()
 
 
 def other_buffer() -> None:
