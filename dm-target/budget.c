@@ -22,6 +22,7 @@ TEST_KNOB(bool, closed_floods, "nobody sleeps while the device is being suspende
 TEST_KNOB(bool, zeroes_small, "of zeroings their sectors count, and not how many they are");
 TEST_KNOB(bool, worker_sleeps, "dm's worker sleeps for memory, or until a zeroing is let in");
 TEST_KNOB(bool, zeroes_unbound, "zeroings are let in whatever they zero");
+TEST_KNOB(bool, left_first, "who sleeps waits behind all bios for which nobody does");
 TEST_KNOB(bool, sleeps_on, "whoever waits for memory sleeps until it is there");
 
 /* A suspend waits for whoever sleeps in .map, and can't be interrupted there. */
@@ -135,16 +136,32 @@ static bool take(struct budget *b, struct budget_share *share)
 	return true;
 }
 
+static bool is_empty(const struct budget_queue *queue)
+{
+	return list_empty(&queue->sleepers) && list_empty(&queue->left);
+}
+
+/* Whose turn is it? NULL: nobody waits. */
+static struct budget_share *next_of(struct budget_queue *queue)
+{
+	bool left = !list_empty(&queue->left) &&
+		    (queue->lefts_turn || test_knob(left_first) || list_empty(&queue->sleepers));
+
+	return list_first_entry_or_null(left ? &queue->left : &queue->sleepers,
+					struct budget_share, list);
+}
+
 /* Serves one queue. True if there is a bio for the worker. */
 static bool serve(struct budget *b, enum budget_class class)
 {
-	struct list_head *queue = &b->queues[class];
+	struct budget_queue *queue = &b->queues[class];
 	struct budget_share *share;
 	bool ready = false;
 
-	while ((share = list_first_entry_or_null(queue, struct budget_share, list))) {
+	while ((share = next_of(queue))) {
 		if (!take(b, share))
 			break;
+		queue->lefts_turn = share->task;
 		list_del(&share->list);
 		b->waiting--;
 		if (share->task) {
@@ -182,7 +199,7 @@ static void serve_all(struct budget *b)
 		if (class < BUDGET_BACKGROUND || !front)
 			ready |= serve(b, class);
 		if (class < BUDGET_BACKGROUND)
-			front |= !list_empty(&b->queues[class]);
+			front |= !is_empty(&b->queues[class]);
 	}
 	if (ready)
 		writes_kick_starved(mirror_of(b));
@@ -250,6 +267,7 @@ static bool sleep_for(struct budget *b, struct budget_share *share)
 		if (!granted && !test_knob(sleeps_on) &&
 		    (late || may_not_sleep(b) || fatal_signal_pending(current))) {
 			share->task = NULL;
+			list_move_tail(&share->list, &b->queues[share->class].left);
 			left = true;
 		}
 		spin_unlock_irq(&b->lock);
@@ -310,8 +328,8 @@ bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
 {
 	struct budget_share *share = &mirror_io(bio)->share;
 	struct budget *b = &m->writes.budget;
+	struct budget_queue *queue;
 	bool sleeps = false, front;
-	struct list_head *queue;
 
 	*share = (struct budget_share) {
 		.bio = bio,
@@ -325,7 +343,7 @@ bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
 	spin_lock_irq(&b->lock);
 	if (is_windowed(share->class))
 		forget_idle(b, share->class);
-	if (likely(list_empty(queue) && take(b, share))) {
+	if (likely(is_empty(queue) && take(b, share))) {
 		spin_unlock_irq(&b->lock);
 		return true;
 	}
@@ -333,7 +351,7 @@ bool budget_enter(struct mirror *m, struct bio *bio, unsigned int sectors)
 		share->task = current;
 		sleeps = true;
 	}
-	list_add_tail(&share->list, queue);
+	list_add_tail(&share->list, sleeps ? &queue->sleepers : &queue->left);
 	b->waiting++;
 	spin_unlock_irq(&b->lock);
 
@@ -364,14 +382,12 @@ struct bio *budget_unserved(struct budget *b)
 
 	spin_lock_irq(&b->lock);
 	for (class = BUDGET_ZEROINGS; class >= BUDGET_SMALL && b->gives_back && !bio; class--) {
-		list_for_each_entry_reverse(share, &b->queues[class], list) {
-			if (share->task)	/* is woken up, and leaves it */
-				continue;
-			list_del(&share->list);
-			b->waiting--;
-			bio = share->bio;
-			break;
-		}
+		if (list_empty(&b->queues[class].left))
+			continue;
+		share = list_last_entry(&b->queues[class].left, struct budget_share, list);
+		list_del(&share->list);
+		b->waiting--;
+		bio = share->bio;
 	}
 	spin_unlock_irq(&b->lock);
 	return bio;
@@ -440,7 +456,7 @@ static void follow_front(struct budget *b, const struct write *w, u64 now)
 	if (ms > slow && w->admitted >= front->shrunk) {
 		front->window = max_t(size_t, div64_u64((u64)old * slow, ms), rule->least);
 		front->shrunk = now;
-	} else if (ms < slow / 2 && !list_empty(&b->queues[w->class]) && !b->rejoins) {
+	} else if (ms < slow / 2 && !is_empty(&b->queues[w->class]) && !b->rejoins) {
 		front->window = min3(old + w->charged, b->limit / 2, rule->most);
 	}
 	if (front->window != old)
@@ -463,7 +479,7 @@ static void follow(struct budget *b, const struct write *w, u64 now)
 			return;
 		if (!b->fastest || took < b->fastest)
 			b->fastest = took;
-		if (++b->heard < PROBE_ANSWERS && !list_empty(&b->queues[BUDGET_BACKGROUND]))
+		if (++b->heard < PROBE_ANSWERS && !is_empty(&b->queues[BUDGET_BACKGROUND]))
 			return;
 		b->window = b->parked;
 		b->parked = 0;
@@ -478,7 +494,7 @@ static void follow(struct budget *b, const struct write *w, u64 now)
 			return;
 		b->window = max(b->window - b->window / 4, one_largest());
 		b->shrunk = now;
-	} else if (!list_empty(&b->queues[BUDGET_BACKGROUND]) && !b->rejoins) {
+	} else if (!is_empty(&b->queues[BUDGET_BACKGROUND]) && !b->rejoins) {
 		b->window = min(b->window + w->charged / 8, b->limit / 2);
 	}
 	if (b->window != old)
@@ -531,14 +547,13 @@ void budget_set(struct mirror *m, unsigned int kib)
 	spin_unlock_irq(&b->lock);
 }
 
-/* Who sleeps leaves; the bios stay in the queues. */
-static void wake_all(struct list_head *queue)
+/* Who sleeps leaves; the bios stay in the queue. */
+static void wake_all(struct budget_queue *queue)
 {
 	struct budget_share *share;
 
-	list_for_each_entry(share, queue, list)
-		if (share->task)
-			wake_up_process(share->task);
+	list_for_each_entry(share, &queue->sleepers, list)
+		wake_up_process(share->task);
 }
 
 void budget_close(struct mirror *m, bool noflush)
@@ -582,7 +597,10 @@ void budget_init(struct budget *b, unsigned int kib)
 
 	spin_lock_init(&b->lock);
 	for (class = 0; class < BUDGET_CLASSES; class++)
-		INIT_LIST_HEAD(&b->queues[class]);
+		b->queues[class] = (struct budget_queue) {
+			.sleepers = LIST_HEAD_INIT(b->queues[class].sleepers),
+			.left = LIST_HEAD_INIT(b->queues[class].left),
+		};
 	bio_list_init(&b->ready);
 	b->limit = limit_of(kib);
 	b->window = one_largest();

@@ -13,9 +13,11 @@
  * devices together, and more than BUDGET_MAX in flight fills no wire better. All mirrors of a
  * host together have HOST_PERCENT of the memory, at least HOST_MIN, whatever their own limits are.
  *
- * Who gets memory: there are five classes, each with a queue, which is served in its order:
- * flushes, small writes, large ones, background writes, and zeroings. The first one of a queue is
- * served if its class may have so much at once (below), and
+ * Who gets memory: there are five classes, each with a queue: flushes, small writes, large ones,
+ * background writes, and zeroings. A queue has two lists: who sleeps, and bios for which nobody
+ * does (below). They take turns, each in its order: thousands of bios may have been left by one
+ * caller, or by dm after a suspend, and somebody who commits meanwhile isn't to wait for them all.
+ * The next one of a queue is served if its class may have so much at once (below), and
  *  - there is room below the mirror's limit and the host's; or
  *  - the live part, which is what writes hold that aren't yet acknowledged, stays within
  *    BUDGET_LEAST; or
@@ -32,10 +34,11 @@
  *
  * How they wait: the caller sleeps in .map, killable. Nobody sleeps who has a fatal signal pending,
  * who reclaims memory (PF_MEMALLOC), or is dm's own worker (it maps what came while a device was
- * suspended, reads, too): then only the bio waits, in its place in the queue, and a worker
- * (write.c's for starved bios) maps it. It is never failed: a caller's dirty pages would be lost. A
- * bio that waits holds no range and no memory of ours: its place in the queue is in dm's per-bio
- * data. Nothing that others wait for waits here: not reads, the mirror's own I/O, messages, status.
+ * suspended, reads, too): then only the bio waits, among those for which nobody sleeps, and a
+ * worker (write.c's for starved bios) maps it. It is never failed: a caller's dirty pages would be
+ * lost. A bio that waits holds no range and no memory of ours: its place in the queue is in dm's
+ * per-bio data. Nothing that others wait for waits here: not reads, the mirror's own I/O, messages,
+ * status.
  *
  * What a noflush suspend finds in the queues, but flushes, goes back to dm, which keeps it until
  * the resume. Any other suspend waits for it, also for what came while the device was suspended
@@ -117,11 +120,18 @@ enum budget_class {
 struct budget_share {
 	struct list_head list;
 	struct bio *bio;
-	struct task_struct *task;	/* who sleeps; NULL: a worker is to map it */
+	struct task_struct *task;	/* who sleeps for it, or NULL */
 	size_t bytes;
 	enum budget_class class;
 	unsigned int zeroes;		/* of a zeroing: sectors, ZEROES_LEAST at least */
 	bool granted;
+};
+
+/* Who waits, of a class. */
+struct budget_queue {
+	struct list_head sleepers;
+	struct list_head left;		/* for these nobody sleeps: a worker is to map them */
+	bool lefts_turn;
 };
 
 /* What small or large writes may have at once. */
@@ -139,7 +149,7 @@ struct budget {
 	size_t stuck;			/* of it: abandoned writes' */
 	size_t live[BUDGET_CLASSES];	/* bytes; of zeroings sectors */
 	unsigned int waiting;
-	struct list_head queues[BUDGET_CLASSES];
+	struct budget_queue queues[BUDGET_CLASSES];
 	struct bio_list ready;		/* have their share, and nobody who maps them */
 	bool closed;			/* nobody sleeps for long */
 	bool gives_back;		/* nor at all: what waits goes back to dm */

@@ -9,6 +9,7 @@ once, by wires and disks that need a minute for them. What comes meanwhile waits
   written  likewise, and it is writeback for which nobody waits
   twice    a noflush suspend, soon after another one
   commit   a FUA write elsewhere
+  later    likewise, after a suspend, so that most of the pages have come by dm's worker
   fast     on a wire with room the fsync takes no longer than without a bound
 
 Arguments: the part, and knobs of the module (test_NAME).
@@ -204,22 +205,31 @@ def twice() -> None:
 
 def commit() -> None:
     for profile, disk, pages in WORLDS:
-        base.step(f"a commit amid an fsync of {pages} pages, {profile}, {disk}")
-        world = World(profile, disk)
-        syncer = world.dirty(pages)
-        time.sleep(1)
-        with blk.Disk(world.node) as node:
-            worst, many = 0.0, 0
-            while syncer.is_alive():
-                began = time.monotonic()
-                node.write((many * STRIDE + PAGE) // blk.SECTOR, bytes(PAGE), fua=True)
-                worst, many = max(worst, time.monotonic() - began), many + 1
-                time.sleep(0.05)
-        syncer.join()
-        print(f"  the longest of {many} took {worst:.2f} s, the fsync {syncer.took:.1f}",
-              flush=True)  # fmt: skip
-        base.expect(worst < MOST_S + DEADLINE_S, f"a commit took {worst:.1f} s")
-        world.close()
+        commits_amid(profile, disk, pages, suspends=False)
+
+
+def later() -> None:
+    commits_amid("wan", "null", 12000, suspends=True)
+
+
+def commits_amid(profile: str, disk: str, pages: int, *, suspends: bool) -> None:
+    base.step(f"a commit amid an fsync of {pages} pages, {profile}, {disk}")
+    world = World(profile, disk)
+    syncer = world.dirty(pages)
+    time.sleep(1)
+    if suspends:
+        world.suspend()
+    with blk.Disk(world.node) as node:
+        worst, many = 0.0, 0
+        while syncer.is_alive():
+            began = time.monotonic()
+            node.write((many * STRIDE + PAGE) // blk.SECTOR, bytes(PAGE), fua=True)
+            worst, many = max(worst, time.monotonic() - began), many + 1
+            time.sleep(0.05)
+    syncer.join()
+    print(f"  the longest of {many} took {worst:.2f} s, the fsync {syncer.took:.1f}", flush=True)
+    base.expect(worst < MOST_S + DEADLINE_S, f"a commit took {worst:.1f} s")
+    world.close()
 
 
 def fast() -> None:
@@ -241,7 +251,7 @@ def fast() -> None:
 
 
 PARTS = {part.__name__: part for part in (
-    suspend, large, synced, joined, written, twice, commit, fast,
+    suspend, large, synced, joined, written, twice, commit, later, fast,
 )}  # fmt: skip
 
 for knob in sys.argv[2:]:
