@@ -316,6 +316,7 @@ static void forget(struct budget *b, enum budget_class class)
 {
 	b->fronts[class].window = front_rules[class].first;
 	b->fronts[class].fastest = 0;
+	b->fronts[class].since = ktime_get_ns();
 }
 
 static void forget_idle(struct budget *b, enum budget_class class)
@@ -449,13 +450,14 @@ static void follow_front(struct budget *b, const struct write *w, u64 now)
 	size_t old = front->window;
 
 	front->idle = now;
-	if (!front->fastest || ms < front->fastest ||
-	    (ms > rule->slow && old <= rule->least && w->admitted >= front->shrunk))
+	if (w->admitted < front->since)
+		return;
+	if (!front->fastest || ms < front->fastest || (ms > rule->slow && old <= rule->least))
 		front->fastest = max(ms, 1ull);
 	slow = max_t(u64, rule->slow, 4 * front->fastest);
-	if (ms > slow && w->admitted >= front->shrunk) {
+	if (ms > slow) {
 		front->window = max_t(size_t, div64_u64((u64)old * slow, ms), rule->least);
-		front->shrunk = now;
+		front->since = now;
 	} else if (ms < slow / 2 && !is_empty(&b->queues[w->class]) && !b->rejoins) {
 		front->window = min3(old + w->charged, b->limit / 2, rule->most);
 	}

@@ -69,7 +69,8 @@
  * when a leg comes back: it doesn't grow then until that has ended, nor does what background
  * writes have, which begin with one largest again. It grows by all that is answered in half of
  * that time while more are waiting, so it doubles in a round trip; what took longer brings it down
- * to what would have been in time, if it was let in since the last time. A leg may be far, or slow,
+ * to what would have been in time. What was let in before it was brought down last, or before it
+ * began anew, teaches nothing. A leg may be far, or slow,
  * whatever is let in: so twice the fastest answer isn't too long for the one, nor four times that
  * for the other; and what was late with no more than the least is the fastest. Scattered pages take
  * a disk much longer than what was learnt of adjacent ones, so small ones have a bound.
@@ -137,7 +138,7 @@ struct budget_queue {
 /* What small or large writes may have at once. */
 struct budget_front {
 	size_t window;
-	u64 shrunk;			/* ktime, ns: when last */
+	u64 since;			/* ktime, ns: when it was shrunk, or forgotten */
 	u64 fastest;			/* answer, ms; 0: unknown */
 	u64 idle;			/* ktime, ns: since when none is live, if so */
 };

@@ -226,17 +226,10 @@ static bool knows_more(struct mirror *m, enum leg_id leg, const struct super_fou
 }
 
 static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *found,
-		   bool *target, enum leg_why *why)
+		   const struct verdict *v, bool *target, enum leg_why *why)
 {
-	struct verdict v;
 	bool touched;
-	int r;
-
-	r = judge(m, leg, found, &v, why);
-	if (!r)
-		r = take(m, leg, why);
-	if (r)
-		return r;
+	int r = 0;
 
 	mutex_lock(&m->meta->lock[leg]);
 	/* As often as it is tried: what is in core is what was found, the next time. */
@@ -244,7 +237,7 @@ static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *
 	m->meta->touched[leg] = touched && !test_knob(touched_once);
 	metadata_take(m, leg, &found->super);
 	mutex_unlock(&m->meta->lock[leg]);
-	m->join_needs = is_target(m, &v) || touched || test_knob(looks_always);
+	m->join_needs = is_target(m, v) || touched || test_knob(looks_always);
 	if (m->join_needs || !READ_ONCE(m->legs[other_leg(leg)].silent))
 		r = check_other(m, other_leg(leg), why);
 	if (!r && knows_more(m, leg, found)) {
@@ -253,12 +246,12 @@ static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *
 	}
 	if (r != -ESTALE && !m->join_needs)
 		r = 0;
-	if (!r && (v.full || touched))
-		r = widen(m, leg, v.full);
+	if (!r && (v->full || touched))
+		r = widen(m, leg, v->full);
 	if (r)
 		return r;
 	m->meta->touched[leg] = false;
-	*target = is_target(m, &v);
+	*target = is_target(m, v);
 	if (!*target)
 		return 0;
 	/* As a target it forgets its map; a parting that failed may have left the home there. */
@@ -266,7 +259,7 @@ static int prepare(struct mirror *m, enum leg_id leg, const struct super_found *
 		*why = READ_ONCE(m->legs[leg].why);	/* what fails is the other leg's trouble */
 		r = home_move(m, other_leg(leg));
 	}
-	return r ?: join_as_target(m, leg, v.full);
+	return r ?: join_as_target(m, leg, v->full);
 }
 
 /* Does it answer, and what does it say that it is? In core mode its first block has to do. */
@@ -311,6 +304,7 @@ static int come_back(struct mirror *m, enum leg_id leg)
 	enum leg_why why = WHY_UNREADABLE;
 	struct super_found found;
 	bool target = false;
+	struct verdict v;
 	int r;
 
 	/* What was abandoned may still reach the leg: it would undo newer writes. */
@@ -327,10 +321,12 @@ static int come_back(struct mirror *m, enum leg_id leg)
 		if (r == -EBUSY)
 			why = WHY_DRAINING;
 		if (!r && m->meta)
-			r = prepare(m, leg, &found, &target, &why);
-		/* What was let in before ends while the superblocks are written. */
+			r = judge(m, leg, &found, &v, &why) ?: take(m, leg, &why);
+		/* Before the superblocks: what was let in ends while they are written. */
 		if (!r)
 			budget_rejoins(&m->writes.budget, true);
+		if (!r && m->meta)
+			r = prepare(m, leg, &found, &v, &target, &why);
 		if (!r)
 			r = be_as_before(m, leg, &why);
 	}

@@ -7,6 +7,7 @@ once, by wires and disks that need a minute for them. What comes meanwhile waits
   synced   likewise, and it has a dirty page of its own, which is synced while the suspend begins
   joined   likewise, and the remote leg has just come back
   written  likewise, and it is writeback for which nobody waits
+  joining  likewise, and the remote leg comes back amid it: a fast disk alone took much at once
   twice    a noflush suspend, soon after another one
   commit   a FUA write elsewhere
   later    likewise, after a suspend, so that most of the pages have come by dm's worker
@@ -47,11 +48,11 @@ class World:
 
     link = wire.Wire("none")
 
-    def __init__(self, profile: str, disk: str) -> None:
+    def __init__(self, profile: str, disk: str, near: str = "") -> None:
         self.link.profile("none")
         near, far = (
-            dm.create(name, f"0 {SIZE} media {name} ram {disk} 4 site {site} write_cache off")
-            for name, site in (("near", 3), ("far", 7))
+            dm.create(name, f"0 {SIZE} media {name} ram {model} 4 site {site} write_cache off")
+            for name, model, site in (("near", near or disk, 3), ("far", disk, 7))
         )
         self.store = lio.iblock("leg", far)
         self.target = lio.Target(self.store)
@@ -190,6 +191,30 @@ def comes_back(*, waits: bool) -> None:
     world.close()
 
 
+def joining() -> None:
+    base.step("a suspend amid fsyncs, amid which the remote leg comes back")
+    world = World("wan", "null", near="ssd")
+    dm.message(world.mirror.name, "fail remote")
+    over = threading.Event()
+
+    def flood() -> None:
+        while not over.is_set():
+            world.dirty(30000).join()
+
+    floods = threading.Thread(target=flood)
+    floods.start()
+    time.sleep(0.05)
+    dm.message(world.mirror.name, "recover remote")
+    base.until(lambda: "D" not in world.mirror.status().health, "the leg to be back")
+    over.set()
+    time.sleep(1)
+    world.suspend()
+    floods.join()
+    world.link.profile("none")
+    base.until(lambda: world.mirror.status().health == "AA", "the resync", 600)
+    world.close()
+
+
 def twice() -> None:
     for profile, disk, pages in WORLDS[:1]:
         base.step(f"two suspends amid an fsync of {pages} pages, {profile}, {disk}")
@@ -251,7 +276,7 @@ def fast() -> None:
 
 
 PARTS = {part.__name__: part for part in (
-    suspend, large, synced, joined, written, twice, commit, later, fast,
+    suspend, large, synced, joined, written, joining, twice, commit, later, fast,
 )}  # fmt: skip
 
 for knob in sys.argv[2:]:
