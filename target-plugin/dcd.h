@@ -36,6 +36,7 @@ struct dcd_gather {
 	int error;
 	atomic_t pending;
 	bool own;			/* the engine's memory: read.h */
+	unsigned int places;		/* of the log, if they are scattered; else 0 */
 	struct dcd_log_reads *log_reads;	/* NULL: it isn't in a worker */
 	/* cache.h: look there; keep there what isn't found, if the clocks say @time then */
 	bool look, keep;

@@ -10,10 +10,12 @@
 
 TEST_KNOB(bool, read_stays, "a read that the data disk was asked for waits until it has answered");
 TEST_KNOB(bool, never_park, "reads are asked of the disk, whatever was given up there");
+TEST_KNOB(bool, no_turns, "the log is asked for all that is read at once");
+TEST_KNOB(bool, turns_last, "a read of the log has its turn until it has ended");
 
 /* @of and @list are under the lock; @of is NULL when it has been answered. */
 struct dcd_own {
-	struct dcd_request rq;
+	struct dcd_request rq;		/* @since: its beginning */
 	struct dcd_request *of;
 	struct list_head list;
 	struct scatterlist sgl[];
@@ -49,9 +51,10 @@ static struct dcd_own *new_own(struct dcd_engine *e, struct dcd_request *of)
 	o->rq.sector = of->sector + g->done;
 	o->rq.sectors = left;
 	o->rq.sgl = o->sgl;
+	o->rq.since = jiffies;
 	o->rq.gather = (struct dcd_gather) {
 		.sg = o->sgl, .bad = DCD_NONE_BAD, .pending = ATOMIC_INIT(1), .own = true,
-		.look = g->look, .keep = g->keep, .time = g->time,
+		.places = g->places, .look = g->look, .keep = g->keep, .time = g->time,
 	};
 	sg_init_table(o->sgl, nents);
 	for (; left; left -= min_t(sector_t, left, PAGE_SECTORS)) {
@@ -107,6 +110,69 @@ static bool has_to_wait(const struct dcd_reads *r, const struct dcd_request *rq)
 	return false;
 }
 
+/* --- turns --- */
+
+/* How many places of the log is the rest of it in? 0: few enough for no turn. */
+static unsigned int scattered(struct dcd_engine *e, const struct dcd_request *rq)
+{
+	sector_t sector = rq->sector + rq->gather.done, last = rq->sector + rq->sectors - 1;
+	unsigned int n = 0;
+
+	while (sector <= last && n < DCD_AT_LOG && !test_knob(no_turns)) {
+		struct dcd_place p;
+
+		dcd_index_find(e, sector, last, &p);
+		n += p.value && !p.zero && !p.lost;
+		sector = p.last + 1;
+	}
+	return n > DCD_SCATTERED ? n : 0;
+}
+
+/* Needs the lock. */
+static bool may_begin(const struct dcd_reads *r, unsigned int places)
+{
+	lockdep_assert_held(&r->lock);
+	return !r->at_log || r->at_log + places <= DCD_AT_LOG;
+}
+
+/* Needs the lock. */
+static void end_turn(struct dcd_engine *e, struct dcd_gather *g)
+{
+	struct dcd_reads *r = &e->reads;
+
+	lockdep_assert_held(&r->lock);
+	r->at_log -= g->places;
+	g->places = 0;
+	if (!list_empty(&r->turns))
+		queue_work(e->quick_wq, &r->unpark_work);
+}
+
+/* Whose turn it is, or NULL. */
+static struct dcd_request *next_turn(struct dcd_engine *e)
+{
+	struct dcd_reads *r = &e->reads;
+	struct dcd_request *rq;
+
+	spin_lock_irq(&r->lock);
+	while ((rq = list_first_entry_or_null(&r->turns, struct dcd_request, waiting))) {
+		if (has_to_wait(r, rq)) {	/* somebody has given the same up meanwhile */
+			list_move_tail(&rq->waiting, &r->parked);
+			continue;
+		}
+		if (!may_begin(r, rq->gather.places)) {
+			rq = NULL;
+			break;
+		}
+		list_del(&rq->waiting);
+		r->at_log += rq->gather.places;
+		break;
+	}
+	spin_unlock_irq(&r->lock);
+	return rq;
+}
+
+/* --- an own --- */
+
 void dcd_own_ended(struct dcd_engine *e, struct dcd_request *rq)
 {
 	struct dcd_own *o = container_of(rq, struct dcd_own, rq);
@@ -128,6 +194,7 @@ void dcd_own_ended(struct dcd_engine *e, struct dcd_request *rq)
 		r->given_up -= bytes_of(o);
 	if (!of && !list_empty(&r->parked))
 		queue_work(e->quick_wq, &r->unpark_work);
+	end_turn(e, &o->rq.gather);
 	if (list_empty(&r->owns) && list_empty(&r->left))
 		wake_up_all(&e->quiet);
 	spin_unlock_irqrestore(&r->lock, irq);	/* the engine may be gone from here on */
@@ -141,28 +208,41 @@ static void own_work(struct work_struct *work)
 
 	if (READ_ONCE(o->of))
 		dcd_read_in_worker(e, &o->rq);
+	spin_lock_irq(&e->reads.lock);
+	end_turn(e, &o->rq.gather);
+	spin_unlock_irq(&e->reads.lock);
 	dcd_read_put(e, &o->rq);
 }
 
+/* Is it to wait? Else it has its turn, if it needs one. */
 static bool park(struct dcd_engine *e, struct dcd_request *rq)
 {
+	unsigned int places = scattered(e, rq);
 	struct dcd_reads *r = &e->reads;
+	bool parked, waits = false;
 	unsigned long irq;
-	bool yes;
 
+	rq->gather.places = places;
 	spin_lock_irqsave(&r->lock, irq);
-	yes = has_to_wait(r, rq);
-	if (yes)
+	parked = has_to_wait(r, rq);
+	if (parked)
 		list_add_tail(&rq->waiting, &r->parked);
+	else if (places)
+		waits = !list_empty(&r->turns) || !may_begin(r, places);
+	if (waits)
+		list_add_tail(&rq->waiting, &r->turns);
+	else if (!parked)
+		r->at_log += places;
 	spin_unlock_irqrestore(&r->lock, irq);
-	if (!yes)
+	if (!parked && !waits)
 		return false;
-	dcd_count(e, DCD_N_READS_PARKED, 1);
+	dcd_count(e, parked ? DCD_N_READS_PARKED : DCD_N_READ_TURNS, 1);
 	dcd_wait_begins(e);
 	return true;
 }
 
-void dcd_read_to_own(struct dcd_engine *e, struct dcd_request *rq)
+/* Its turn has begun, if it needs one. */
+static void begin_own(struct dcd_engine *e, struct dcd_request *rq)
 {
 	struct dcd_reads *r = &e->reads;
 	struct blk_plug plug;
@@ -170,10 +250,11 @@ void dcd_read_to_own(struct dcd_engine *e, struct dcd_request *rq)
 	unsigned long irq;
 	bool log;
 
-	if (park(e, rq))
-		return;
 	o = new_own(e, rq);
 	if (!o) {
+		spin_lock_irqsave(&r->lock, irq);
+		end_turn(e, &rq->gather);
+		spin_unlock_irqrestore(&r->lock, irq);
 		dcd_later(e, rq);
 		return;
 	}
@@ -197,6 +278,12 @@ void dcd_read_to_own(struct dcd_engine *e, struct dcd_request *rq)
 	queue_work(e->io_wq, &o->rq.work);
 }
 
+void dcd_read_to_own(struct dcd_engine *e, struct dcd_request *rq)
+{
+	if (!park(e, rq))
+		begin_own(e, rq);
+}
+
 static void unpark(struct work_struct *work)
 {
 	struct dcd_engine *e = container_of(work, struct dcd_engine, reads.unpark_work);
@@ -208,22 +295,33 @@ static void unpark(struct work_struct *work)
 	spin_unlock_irq(&e->reads.lock);
 	list_for_each_entry_safe(rq, next, &parked, waiting)
 		dcd_read_to_own(e, rq);
+	while ((rq = next_turn(e)))
+		begin_own(e, rq);
+}
+
+static void move_over(struct dcd_engine *e, struct list_head *from, struct list_head *over)
+{
+	struct dcd_request *rq, *next;
+
+	list_for_each_entry_safe(rq, next, from, waiting)
+		if (dcd_wait_over(e, rq))
+			list_move_tail(&rq->waiting, over);
 }
 
 bool dcd_reads_over(struct dcd_engine *e, struct list_head *parked, struct list_head *over)
 {
 	struct dcd_reads *r = &e->reads;
-	struct dcd_request *rq, *next;
 	struct dcd_own *o, *n;
 	bool more = false;
 
 	spin_lock_irq(&r->lock);
-	list_for_each_entry_safe(rq, next, &r->parked, waiting)
-		if (dcd_wait_over(e, rq))
-			list_move_tail(&rq->waiting, parked);
+	move_over(e, &r->parked, parked);
+	move_over(e, &r->turns, parked);
 	list_for_each_entry_safe(o, n, &r->owns, list) {
 		if (!o->of)	/* it is ending */
 			continue;
+		if (time_after(jiffies, o->rq.since + DCD_TURN_PATIENCE) && !test_knob(turns_last))
+			end_turn(e, &o->rq.gather);
 		if (!dcd_wait_over(e, o->of) || test_knob(read_stays)) {
 			more = true;
 			continue;
@@ -232,9 +330,10 @@ bool dcd_reads_over(struct dcd_engine *e, struct list_head *parked, struct list_
 		o->of = NULL;
 		list_move_tail(&o->list, &r->left);
 		r->given_up += bytes_of(o);
+		end_turn(e, &o->rq.gather);
 		dcd_count(e, DCD_N_READS_GIVEN_UP, 1);
 	}
-	more = more || !list_empty(&r->parked);
+	more = more || !list_empty(&r->parked) || !list_empty(&r->turns);
 	spin_unlock_irq(&r->lock);
 	return more;
 }
@@ -251,6 +350,7 @@ void dcd_reads_init(struct dcd_engine *e)
 	INIT_LIST_HEAD(&e->reads.owns);
 	INIT_LIST_HEAD(&e->reads.left);
 	INIT_LIST_HEAD(&e->reads.parked);
+	INIT_LIST_HEAD(&e->reads.turns);
 	INIT_WORK(&e->reads.unpark_work, unpark);
 }
 

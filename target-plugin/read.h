@@ -12,6 +12,15 @@
  * asked of it: it waits (parked) until that has come back, or its own time is over. So does any
  * while there are DCD_GIVEN_UP_MOST bytes of them.
  *
+ * Turns: a read of what was written at random, and is only in the log yet, is of hundreds of places
+ * there, which a disk takes half a second for. If the log were asked for those of many reads at
+ * once they would all end together, or, if that takes longer than busy_after_ms, never: each is
+ * given up, and tried again. So a read of more than DCD_SCATTERED places waits for its turn, in the
+ * order in which they came, until the log is asked for no more than DCD_AT_LOG places in all, or
+ * none; no disk is asked for any of it before. What the log takes more than DCD_TURN_PATIENCE for
+ * holds no turn any longer, nor does what was given up. Other reads don't wait for them, but in the
+ * disk's own queue.
+ *
  * Without memory for an own a worker reads into the request's memory, and it can't be given up.
  */
 #ifndef DCD_READ_H
@@ -27,16 +36,21 @@ struct dcd_request;
 
 #define DCD_NONE_BAD U32_MAX
 #define DCD_GIVEN_UP_MOST (64U << 20)
+#define DCD_SCATTERED 8U
+#define DCD_AT_LOG 256U
+#define DCD_TURN_PATIENCE (2 * HZ)
 
 /*
  * The engine's. @lock: interrupts off, nothing else is taken within it but a wait queue's. The
  * owns that aren't answered by the disks: @owns that somebody waits for, and @left, of @given_up
- * bytes. @parked: requests.
+ * bytes. @parked, @turns: requests; the second wait for their turn. @at_log: places that the log is
+ * asked for by those whose turn it is.
  */
 struct dcd_reads {
 	spinlock_t lock;	/* see above */
-	struct list_head owns, left, parked;
+	struct list_head owns, left, parked, turns;
 	size_t given_up;
+	unsigned int at_log;
 	struct work_struct unpark_work;
 };
 

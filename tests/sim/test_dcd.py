@@ -107,6 +107,25 @@ def test_reads_that_hang_can_hold_others(knob: str, part: str, says: str) -> Non
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+@pytest.mark.parametrize(("kernel", "parts"), [("plain", ()), ("checked", ("hung",))])
+def test_large_reads_of_what_is_all_over_the_log(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_scattered.py", *parts, kernel=kernel, options=("--mem", "3G"))
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("knob", "part", "says"), [
+    ("no_turns", "many", "the first one took"),
+    ("no_turns", "beside", "a small read of the log took"),
+    ("turns_last", "hung", "a large read waited"),
+])  # fmt: skip
+def test_large_reads_can_be_asked_for_at_once(knob: str, part: str, says: str) -> None:
+    """The control: all end together, or never; or one that hangs has its turn until it is over."""
+    options = ("--mem", "3G", *knobs("dcd", knob))
+    run = lab("dcd_scattered.py", part, options=options)
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_digests_of_a_disk_that_hangs(kernel: str) -> None:
     run = lab("dcd_hung_digest.py", kernel=kernel)

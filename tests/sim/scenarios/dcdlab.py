@@ -381,6 +381,7 @@ class Box:
     data_options: dict[str, str] = field(default_factory=dict)
     data_spare_mib: int = 0
     log_mib: int = 3
+    log_model: str = "null"
     log_options: dict[str, str] = field(default_factory=dict)
     nvram: str = "dram:battery"  # "lab": one that keeps its content
     nvram_bytes: int = 4096 + 4 * SEGMENT
@@ -397,7 +398,7 @@ class Box:
             f"data{self.tag}", self.data_mib, self.data_model, self.data_spare_mib,
             **self.data_options,
         )  # fmt: skip
-        self.log = Disk(f"log{self.tag}", self.log_mib, **self.log_options)
+        self.log = Disk(f"log{self.tag}", self.log_mib, self.log_model, **self.log_options)
         if self.nvram == "lab":
             self.view = media.nvram(f"nv{self.tag}", self.nvram_bytes >> 10, site=SITE)
         format_log(self.data.node, self.log.node, self.view)

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Large reads of what was written at random, and is only in the log yet: each needs hundreds of
+places of a spindle. They have it in turns (read.h): all end, and small ones don't wait for them.
+
+  many    more of them at once than the disk has done by busy_after_ms
+  beside  likewise, and small reads of the log, and of the data disk
+  hung    one is of places that don't answer: others have their turn all the same
+
+Arguments: the parts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from dcdlab import RING_START, SEGMENT, Box
+from locklab import base, blk
+
+PARTS = ("many", "beside", "hung")
+PIECE, READ = 8, 2048  # sectors
+READERS = 28
+# One write between each two, so that what is read together is far apart.
+FILL, FILLS_AT = 160, 256 << 11
+SPARE = 1200 << 11  # never written
+HANGS_MS = 60_000
+# What the first of many takes, and a place of the spindle, with some to spare.
+FIRST_S, SMALL_S = 2.0, 2.0
+# read.h: DCD_TURN_PATIENCE, and DCD_LOOK.
+TURN_S = 2.2
+
+
+class Scattered:
+    """A DCD whose log has READERS times a MiB, each of 4 KiB pieces all over it."""
+
+    def __init__(self) -> None:
+        self.box = Box(nvram="lab", data_mib=1408, data_model="spindle", log_mib=4600,
+                       log_model="spindle", nvram_bytes=4096 + 64 * SEGMENT)  # fmt: skip
+        self._over = threading.Event()
+
+    @contextlib.contextmanager
+    def open(self, areas: int, *, ordered: bool = False) -> Iterator[blk.Disk]:
+        """It is never idle, so that all stays in the log. `ordered`: an area is behind another."""
+        with self.box.disk() as disk:
+            places = list(range(0, areas * READ, PIECE))
+            if not ordered:
+                random.Random(base.SEED).shuffle(places)
+            writer = threading.Thread(target=self._always, args=(disk.node,))
+            writer.start()
+            threads = [threading.Thread(target=self._write, args=(disk.node, places[n::16]))
+                       for n in range(16)]  # fmt: skip
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            yield disk
+            self._over.set()
+            writer.join()
+        self.box.away()
+
+    def _write(self, node: str, places: list[int]) -> None:
+        with blk.Disk(node) as disk:
+            for place in places:
+                disk.write(place, blk.pattern(f"at {place}", PIECE))
+                at = FILLS_AT + place // PIECE * FILL % (900 << 11)
+                disk.write(at, blk.pattern("fill", FILL))
+
+    def _always(self, node: str) -> None:
+        with blk.Disk(node) as disk:
+            while not self._over.is_set():
+                disk.write(FILLS_AT - PIECE, blk.pattern("always", PIECE))
+                time.sleep(0.05)
+
+
+class Reader(threading.Thread):
+    """One area, and how long its read took."""
+
+    def __init__(self, node: str, area: int) -> None:
+        super().__init__()
+        self.took, self.error = 0.0, ""
+        self._node, self._area = node, area
+        self.start()
+
+    def run(self) -> None:
+        began, first = time.monotonic(), self._area * READ
+        with blk.Disk(self._node) as disk:
+            try:
+                got = disk.read(first, READ)
+                want = b"".join(blk.pattern(f"at {n}", PIECE)
+                                for n in range(first, first + READ, PIECE))  # fmt: skip
+                self.error = "" if got == want else "other data"
+            except OSError as error:
+                self.error = str(error)
+        self.took = time.monotonic() - began
+
+
+def ended(readers: list[Reader]) -> list[float]:
+    for reader in readers:
+        reader.join()
+        base.equal(reader.error, "", "what a large read ended with")
+    times = sorted(reader.took for reader in readers)
+    print(f"  {len(times)} large reads: {', '.join(f'{t:.1f}' for t in times)} s", flush=True)
+    return times
+
+
+def many() -> None:
+    base.step(f"{READERS} large reads at once of what is all over the log")
+    one = Scattered()
+    with one.open(READERS) as disk:
+        times = ended([Reader(disk.node, area) for area in range(READERS)])
+        base.expect(times[0] < FIRST_S, f"the first one took {times[0]:.1f} s")
+        base.expect(times[-1] > 10, "they are to take longer than busy_after_ms")
+        base.expect(one.box.count("read_turns") > 0, "some are to have waited")
+        given_up = one.box.count("reads_given_up")
+        base.expect(given_up <= 3, f"{given_up} were given up while the log was at them")
+
+
+def beside() -> None:
+    base.step("small reads beside them, of the log and of the data disk")
+    one = Scattered()
+    with one.open(READERS) as disk:
+        readers = [Reader(disk.node, area) for area in range(READERS)]
+        worst = {"log": 0.0, "data disk": 0.0}
+        rng = random.Random(base.SEED)
+        while any(reader.is_alive() for reader in readers):
+            for where, at in (
+                ("log", rng.randrange(READERS * READ // PIECE) * PIECE),
+                ("data disk", SPARE + rng.randrange(1000) * PIECE),
+            ):
+                began = time.monotonic()
+                disk.read(at, PIECE)
+                worst[where] = max(worst[where], time.monotonic() - began)
+            time.sleep(0.05)
+        print(f"  the longest small reads: {worst}", flush=True)
+        ended(readers)
+        for where, took in worst.items():
+            base.expect(took < SMALL_S, f"a small read of the {where} took {took:.1f} s")
+
+
+def hung() -> None:
+    base.step("a large read of places of the log that don't answer, and others")
+    one = Scattered()
+    with one.open(4, ordered=True) as disk:
+        # The first area is in the first of the segments, and with the fills it is 21 MiB there.
+        first = RING_START // blk.SECTOR
+        one.box.log.slow_reads_of(first, first + (16 << 11), HANGS_MS)
+        hangs = Reader(disk.node, 0)
+        time.sleep(0.2)
+        times = ended([Reader(disk.node, area) for area in (2, 3)])
+        base.expect(times[-1] < 2 * TURN_S, f"a large read waited {times[-1]:.1f} s for another")
+        one.box.log.heal()
+        ended([hangs])
+
+
+def main() -> None:
+    parts: dict[str, Callable[[], None]] = {part.__name__: part for part in (many, beside, hung)}
+    for name in sys.argv[1:] or PARTS:
+        parts[name]()
+    base.step("done")
+
+
+main()
