@@ -9,7 +9,9 @@ from typing import Any
 
 import dcdtool
 import pytest
-from dcdimage import BLOCK, PAYLOAD, RING, SECTOR, SEGMENT, SEGMENTS, Images, after_a_cut, history
+from dcdimage import (
+    BLOCK, PAYLOAD, RING, SECTOR, SEGMENT, SEGMENTS, Entry, Images, after_a_cut, history, segment,
+)  # fmt: skip
 from sanitized import run
 
 LOSSES = 3
@@ -93,6 +95,22 @@ def test_a_slot(dcd: Path, tmp_path: Path) -> None:
     data, told = salvaged(dcd, tmp_path, images)
     assert data == without(images, 53, 54)
     assert told["lost"] == [{"first_entry": 53, "last_entry": 54}]
+
+
+def test_a_slot_that_was_begun_anew(dcd: Path, tmp_path: Path) -> None:
+    """Behind its new line, 55, are two of the turn before, 47 and 48. 46 was in the log only."""
+    images, at = after_a_cut(True), BLOCK + 21 % 4 * SEGMENT
+    assert images.nvram is not None
+    anew = segment(0, 55, [Entry(30, 1, 13)], header=False)
+    images.nvram[at + BLOCK : at + BLOCK + 64] = anew[BLOCK : BLOCK + 64]
+    images.nvram[at + PAYLOAD : at + PAYLOAD + SECTOR] = anew[PAYLOAD:]
+    images.end(55)
+    images.put(21, bytes(SEGMENT))
+    data, told = salvaged(dcd, tmp_path, images)
+    right = bytearray(without(images, 46))
+    Entry(30, 1, 13).apply(right)
+    assert data == right
+    assert [item["first_entry"] for item in told["lost"]] == [46], told
 
 
 def test_the_nvram_is_lost(dcd: Path, tmp_path: Path) -> None:
