@@ -11,6 +11,7 @@
 TEST_KNOB(bool, read_stays, "a read that the data disk was asked for waits until it has answered");
 TEST_KNOB(bool, never_park, "reads are asked of the disk, whatever was given up there");
 TEST_KNOB(bool, no_turns, "the log is asked for all that is read at once");
+TEST_KNOB(bool, few_wait, "a read of few places of the log waits for those of many");
 TEST_KNOB(bool, turns_last, "a read of the log has its turn until it has ended");
 
 /* @of and @list are under the lock; @of is NULL when it has been answered. */
@@ -128,43 +129,47 @@ static unsigned int scattered(struct dcd_engine *e, const struct dcd_request *rq
 	return n > DCD_SCATTERED ? n : 0;
 }
 
-/* Needs the lock. */
-static bool may_begin(const struct dcd_reads *r, unsigned int places)
+static struct dcd_turns *turns_of(struct dcd_reads *r, unsigned int places)
 {
-	lockdep_assert_held(&r->lock);
-	return !r->at_log || r->at_log + places <= DCD_AT_LOG;
+	return &r->turns[places > DCD_FEW && !test_knob(few_wait)];
+}
+
+/* Needs the lock. */
+static bool may_begin(const struct dcd_turns *t, unsigned int places)
+{
+	return !t->at_log || t->at_log + places <= DCD_AT_LOG;
 }
 
 /* Needs the lock. */
 static void end_turn(struct dcd_engine *e, struct dcd_gather *g)
 {
-	struct dcd_reads *r = &e->reads;
+	struct dcd_turns *t = turns_of(&e->reads, g->places);
 
-	lockdep_assert_held(&r->lock);
-	r->at_log -= g->places;
+	lockdep_assert_held(&e->reads.lock);
+	t->at_log -= g->places;
 	g->places = 0;
-	if (!list_empty(&r->turns))
-		queue_work(e->quick_wq, &r->unpark_work);
+	if (!list_empty(&t->waiting))
+		queue_work(e->quick_wq, &e->reads.unpark_work);
 }
 
 /* Whose turn it is, or NULL. */
-static struct dcd_request *next_turn(struct dcd_engine *e)
+static struct dcd_request *next_turn(struct dcd_engine *e, struct dcd_turns *t)
 {
 	struct dcd_reads *r = &e->reads;
 	struct dcd_request *rq;
 
 	spin_lock_irq(&r->lock);
-	while ((rq = list_first_entry_or_null(&r->turns, struct dcd_request, waiting))) {
+	while ((rq = list_first_entry_or_null(&t->waiting, struct dcd_request, waiting))) {
 		if (has_to_wait(r, rq)) {	/* somebody has given the same up meanwhile */
 			list_move_tail(&rq->waiting, &r->parked);
 			continue;
 		}
-		if (!may_begin(r, rq->gather.places)) {
+		if (may_begin(t, rq->gather.places)) {
+			list_del(&rq->waiting);
+			t->at_log += rq->gather.places;
+		} else {
 			rq = NULL;
-			break;
 		}
-		list_del(&rq->waiting);
-		r->at_log += rq->gather.places;
 		break;
 	}
 	spin_unlock_irq(&r->lock);
@@ -219,20 +224,18 @@ static bool park(struct dcd_engine *e, struct dcd_request *rq)
 {
 	unsigned int places = scattered(e, rq);
 	struct dcd_reads *r = &e->reads;
-	bool parked, waits = false;
+	struct dcd_turns *t = turns_of(r, places);
+	bool parked, waits;
 	unsigned long irq;
 
 	rq->gather.places = places;
 	spin_lock_irqsave(&r->lock, irq);
 	parked = has_to_wait(r, rq);
-	if (parked)
-		list_add_tail(&rq->waiting, &r->parked);
-	else if (places)
-		waits = !list_empty(&r->turns) || !may_begin(r, places);
-	if (waits)
-		list_add_tail(&rq->waiting, &r->turns);
-	else if (!parked)
-		r->at_log += places;
+	waits = !parked && places && (!list_empty(&t->waiting) || !may_begin(t, places));
+	if (parked || waits)
+		list_add_tail(&rq->waiting, parked ? &r->parked : &t->waiting);
+	else
+		t->at_log += places;
 	spin_unlock_irqrestore(&r->lock, irq);
 	if (!parked && !waits)
 		return false;
@@ -289,23 +292,27 @@ static void unpark(struct work_struct *work)
 	struct dcd_engine *e = container_of(work, struct dcd_engine, reads.unpark_work);
 	struct dcd_request *rq, *next;
 	LIST_HEAD(parked);
+	unsigned int i;
 
 	spin_lock_irq(&e->reads.lock);
 	list_splice_init(&e->reads.parked, &parked);
 	spin_unlock_irq(&e->reads.lock);
 	list_for_each_entry_safe(rq, next, &parked, waiting)
 		dcd_read_to_own(e, rq);
-	while ((rq = next_turn(e)))
-		begin_own(e, rq);
+	for (i = 0; i < ARRAY_SIZE(e->reads.turns); i++)
+		while ((rq = next_turn(e, &e->reads.turns[i])))
+			begin_own(e, rq);
 }
 
-static void move_over(struct dcd_engine *e, struct list_head *from, struct list_head *over)
+/* Does anyone wait on? */
+static bool move_over(struct dcd_engine *e, struct list_head *from, struct list_head *over)
 {
 	struct dcd_request *rq, *next;
 
 	list_for_each_entry_safe(rq, next, from, waiting)
 		if (dcd_wait_over(e, rq))
 			list_move_tail(&rq->waiting, over);
+	return !list_empty(from);
 }
 
 bool dcd_reads_over(struct dcd_engine *e, struct list_head *parked, struct list_head *over)
@@ -313,10 +320,12 @@ bool dcd_reads_over(struct dcd_engine *e, struct list_head *parked, struct list_
 	struct dcd_reads *r = &e->reads;
 	struct dcd_own *o, *n;
 	bool more = false;
+	unsigned int i;
 
 	spin_lock_irq(&r->lock);
-	move_over(e, &r->parked, parked);
-	move_over(e, &r->turns, parked);
+	more |= move_over(e, &r->parked, parked);
+	for (i = 0; i < ARRAY_SIZE(r->turns); i++)
+		more |= move_over(e, &r->turns[i].waiting, parked);
 	list_for_each_entry_safe(o, n, &r->owns, list) {
 		if (!o->of)	/* it is ending */
 			continue;
@@ -333,7 +342,6 @@ bool dcd_reads_over(struct dcd_engine *e, struct list_head *parked, struct list_
 		end_turn(e, &o->rq.gather);
 		dcd_count(e, DCD_N_READS_GIVEN_UP, 1);
 	}
-	more = more || !list_empty(&r->parked) || !list_empty(&r->turns);
 	spin_unlock_irq(&r->lock);
 	return more;
 }
@@ -350,7 +358,8 @@ void dcd_reads_init(struct dcd_engine *e)
 	INIT_LIST_HEAD(&e->reads.owns);
 	INIT_LIST_HEAD(&e->reads.left);
 	INIT_LIST_HEAD(&e->reads.parked);
-	INIT_LIST_HEAD(&e->reads.turns);
+	INIT_LIST_HEAD(&e->reads.turns[0].waiting);
+	INIT_LIST_HEAD(&e->reads.turns[1].waiting);
 	INIT_WORK(&e->reads.unpark_work, unpark);
 }
 

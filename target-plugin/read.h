@@ -18,8 +18,8 @@
  * given up, and tried again. So a read of more than DCD_SCATTERED places waits for its turn, in the
  * order in which they came, until the log is asked for no more than DCD_AT_LOG places in all, or
  * none; no disk is asked for any of it before. What the log takes more than DCD_TURN_PATIENCE for
- * holds no turn any longer, nor does what was given up. Other reads don't wait for them, but in the
- * disk's own queue.
+ * holds no turn any longer, nor does what was given up. Those of up to DCD_FEW places have turns of
+ * their own, and don't wait for larger ones; other reads wait for no turn.
  *
  * Without memory for an own a worker reads into the request's memory, and it can't be given up.
  */
@@ -37,20 +37,26 @@ struct dcd_request;
 #define DCD_NONE_BAD U32_MAX
 #define DCD_GIVEN_UP_MOST (64U << 20)
 #define DCD_SCATTERED 8U
+#define DCD_FEW 32U
 #define DCD_AT_LOG 256U
 #define DCD_TURN_PATIENCE (2 * HZ)
+
+/* @waiting: requests. @at_log: places that the log is asked for by those whose turn it is. */
+struct dcd_turns {
+	struct list_head waiting;
+	unsigned int at_log;
+};
 
 /*
  * The engine's. @lock: interrupts off, nothing else is taken within it but a wait queue's. The
  * owns that aren't answered by the disks: @owns that somebody waits for, and @left, of @given_up
- * bytes. @parked, @turns: requests; the second wait for their turn. @at_log: places that the log is
- * asked for by those whose turn it is.
+ * bytes. @parked: requests. @turns: of reads of few places, and of more.
  */
 struct dcd_reads {
 	spinlock_t lock;	/* see above */
-	struct list_head owns, left, parked, turns;
+	struct list_head owns, left, parked;
+	struct dcd_turns turns[2];
 	size_t given_up;
-	unsigned int at_log;
 	struct work_struct unpark_work;
 };
 

@@ -116,7 +116,8 @@ def test_large_reads_of_what_is_all_over_the_log(kernel: str, parts: tuple[str, 
 @pytest.mark.control
 @pytest.mark.parametrize(("knob", "part", "says"), [
     ("no_turns", "many", "the first one took"),
-    ("no_turns", "beside", "a small read of the log took"),
+    ("no_turns", "beside", "a read of a page of the log took"),
+    ("few_wait", "beside", "a read of 64 KiB of the log took"),
     ("turns_last", "hung", "a large read waited"),
 ])  # fmt: skip
 def test_large_reads_can_be_asked_for_at_once(knob: str, part: str, says: str) -> None:

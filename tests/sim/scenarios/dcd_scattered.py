@@ -3,7 +3,7 @@
 places of a spindle. They have it in turns (read.h): all end, and small ones don't wait for them.
 
   many    more of them at once than the disk has done by busy_after_ms
-  beside  likewise, and small reads of the log, and of the data disk
+  beside  likewise, and smaller reads of the log, and of the data disk
   hung    one is of places that don't answer: others have their turn all the same
 
 Arguments: the parts.
@@ -22,7 +22,7 @@ from dcdlab import RING_START, SEGMENT, Box
 from locklab import base, blk
 
 PARTS = ("many", "beside", "hung")
-PIECE, READ = 8, 2048  # sectors
+PIECE, FEW, READ = 8, 128, 2048  # sectors
 READERS = 28
 # One write between each two, so that what is read together is far apart.
 FILL, FILLS_AT = 160, 256 << 11
@@ -120,25 +120,26 @@ def many() -> None:
 
 
 def beside() -> None:
-    base.step("small reads beside them, of the log and of the data disk")
+    base.step("smaller reads beside them, of the log and of the data disk")
     one = Scattered()
+    rng = random.Random(base.SEED)
     with one.open(READERS) as disk:
         readers = [Reader(disk.node, area) for area in range(READERS)]
-        worst = {"log": 0.0, "data disk": 0.0}
-        rng = random.Random(base.SEED)
+        worst = dict.fromkeys(("a page of the log", "64 KiB of the log", "the data disk"), 0.0)
         while any(reader.is_alive() for reader in readers):
-            for where, at in (
-                ("log", rng.randrange(READERS * READ // PIECE) * PIECE),
-                ("data disk", SPARE + rng.randrange(1000) * PIECE),
-            ):
+            for (what, old), at, sectors in zip(worst.items(), (
+                rng.randrange(READERS * READ // PIECE) * PIECE,
+                rng.randrange(READERS * READ // FEW) * FEW,
+                SPARE + rng.randrange(1000) * PIECE,
+            ), (PIECE, FEW, PIECE), strict=True):  # fmt: skip
                 began = time.monotonic()
-                disk.read(at, PIECE)
-                worst[where] = max(worst[where], time.monotonic() - began)
+                disk.read(at, sectors)
+                worst[what] = max(old, time.monotonic() - began)
             time.sleep(0.05)
-        print(f"  the longest small reads: {worst}", flush=True)
+        print(f"  the longest: {worst}", flush=True)
         ended(readers)
-        for where, took in worst.items():
-            base.expect(took < SMALL_S, f"a small read of the {where} took {took:.1f} s")
+        for what, took in worst.items():
+            base.expect(took < SMALL_S, f"a read of {what} took {took:.1f} s")
 
 
 def hung() -> None:
