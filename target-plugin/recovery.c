@@ -16,6 +16,7 @@
 #include "wounded.h"
 
 TEST_KNOB(bool, keeps_some, "a slot that has some of a segment is enough, though the log doesn't answer");
+TEST_KNOB(bool, pins_only, "what too many slots would have to keep isn't waited for either");
 TEST_KNOB(bool, random_opens, "a segment that a log which fails at random has given, damaged, is left out");
 TEST_KNOB(bool, only_stays, "after an opening that had to mend what no slot has all writes are waited for likewise");
 TEST_KNOB(bool, mends_over, "what the log doesn't give, and no slot has, is written over with zeroes");
@@ -158,7 +159,7 @@ static int keep_slot(struct dcd_engine *e, struct recovery *c, struct dcd_slot *
 	if (!has_all(e, c) || s->pinned)
 		return 0;
 	if (!dcd_slots_may_pin(e, true)) {
-		pr_err("dcd: %s: segment %llu and others can't be read back from the log %pg, and only %u slots of the NVRAM %s have them: too few are left for writes, so the DCD isn't opened: copy that log to a good disk, and use that; or `dcd recover` brings what log and NVRAM have to the data disk\n",
+		pr_err("dcd: %s: segment %llu and others can't be read back from the log %pg, and only %u slots of the NVRAM %s have them: too few are left for writes, so the DCD isn't opened: copy that log to a good disk, and use that; or `dcd recover`, with --salvage if it says so, brings what log and NVRAM have to the data disk\n",
 		       e->name, sequence, e->log.bdev, e->npinned + 1, e->nv->type->name);
 		return -EIO;
 	}
@@ -172,7 +173,7 @@ static int keep_slot(struct dcd_engine *e, struct recovery *c, struct dcd_slot *
 
 static void tell_unwritten(const struct dcd_engine *e, u64 sequence, int error)
 {
-	pr_err("dcd: %s: segment %llu can't be written, or read back: error %d, so the DCD isn't opened: %scopy the log %pg to a disk that takes writes, and use that; or `dcd recover` brings what log and NVRAM have to the data disk, and the DCD can be opened without writing to that segment\n",
+	pr_err("dcd: %s: segment %llu can't be written, or read back: error %d, so the DCD isn't opened: %scopy the log %pg to a disk that takes writes, and use that; or `dcd recover`, with --salvage if it says so, brings what log and NVRAM have to the data disk; then this log, if nothing was lost, or a new one can be used\n",
 	       e->name, sequence, error,
 	       error == -ETIME ?
 	       "try again when it has answered, it may be right then; else " : "",
@@ -230,7 +231,8 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 					   c->plan.from, c->plan.until))))
 			continue;
 		whole = has_all(e, c) || test_knob(keeps_some);
-		e->proof.only = !whole;
+		/* A slot that may not be kept any more is as good as none. */
+		e->proof.only = !whole || (!dcd_slots_may_pin(e, true) && !test_knob(pins_only));
 		r = is_whole(e, c) || test_knob(mends_over) ? -EIO :
 		    c->log.random ? 0 : mend_parts(e, c, sequence);
 		/* Nobody knows of the rest, or of what was written, that it is bad. */
@@ -255,7 +257,8 @@ static int mend(struct dcd_engine *e, struct recovery *c, u64 sequence)
 			return 0;
 		if (!r && !whole)
 			r = e->commit.proof;
-		if (r == -ETIME && whole) {
+		/* Nothing is lost while the slot has it, whatever becomes of the log. */
+		if (r && r != -ENOMEM && whole) {
 			dcd_log_failed(e, sequence, r);
 			r = 0;
 		}

@@ -363,7 +363,7 @@ int set_refuse_lost(struct set *s)
 	for (size_t i = 0; i < s->n_lost; i++)
 		by_log = by_log || s->lost[i].by_log;
 	if (by_log)
-		return refuse(s, "medium_errors", s->log.path, "it had the only copy of acknowledged writes that it can't give any more; dcd check lists them. The module opens it, with medium errors there until they are written again. dcd recover --salvage brings all else to the data disk, which has older data there");
+		return refuse(s, "medium_errors", s->log.path, "it had the only copy of acknowledged writes that it can't give any more; dcd check lists them. The module opens it if it can write there, with medium errors until that is written again. If it doesn't, dcd recover --salvage brings all else to the data disk, which has older data there");
 	return refuse(s, "nvram_unreadable", s->nvram.path, "it has media errors where acknowledged writes are that are nowhere else. The module opens it, with medium errors there. dcd recover --salvage brings all else to the data disk, which has older data there");
 }
 

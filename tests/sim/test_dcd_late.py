@@ -48,6 +48,7 @@ def test_a_damaged_segment_in_a_log_that_hangs(kernel: str) -> None:
 @pytest.mark.parametrize(("part", "knob", "says"), [
     ("some", "keeps_some", "what only a part of a slot has"),
     ("unread", "keeps_some", "No data available"), ("after", "only_stays", "a write took"),
+    ("many", "pins_only", "Input/output error"),
     ("at_random", "mends_over", "No data available"), ("rotted", "random_opens", "is left out"),
 ])  # fmt: skip
 def test_a_damaged_segment_in_a_log_that_hangs_can_be_lost(

@@ -7,11 +7,10 @@ import random
 from pathlib import Path
 from typing import Any
 
+import dcdimage
 import dcdtool
 import pytest
-from dcdimage import (
-    BLOCK, PAYLOAD, RING, SECTOR, SEGMENT, SEGMENTS, Entry, Images, after_a_cut, history, segment,
-)  # fmt: skip
+from dcdimage import BLOCK, PAYLOAD, RING, SECTOR, SEGMENT, SEGMENTS, Images, after_a_cut, history
 from sanitized import run
 
 LOSSES = 3
@@ -101,14 +100,15 @@ def test_a_slot_that_was_begun_anew(dcd: Path, tmp_path: Path) -> None:
     """Behind its new line, 55, are two of the turn before, 47 and 48. 46 was in the log only."""
     images, at = after_a_cut(True), BLOCK + 21 % 4 * SEGMENT
     assert images.nvram is not None
-    anew = segment(0, 55, [Entry(30, 1, 13)], header=False)
+    new = dcdimage.Entry(30, 1, 13)
+    anew = dcdimage.segment(0, 55, [new], header=False)
     images.nvram[at + BLOCK : at + BLOCK + 64] = anew[BLOCK : BLOCK + 64]
     images.nvram[at + PAYLOAD : at + PAYLOAD + SECTOR] = anew[PAYLOAD:]
     images.end(55)
     images.put(21, bytes(SEGMENT))
     data, told = salvaged(dcd, tmp_path, images)
     right = bytearray(without(images, 46))
-    Entry(30, 1, 13).apply(right)
+    new.apply(right)
     assert data == right
     assert [item["first_entry"] for item in told["lost"]] == [46], told
 

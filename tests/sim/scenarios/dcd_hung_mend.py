@@ -3,6 +3,9 @@
 damaged; the log doesn't answer in time when the LUN is enabled.
 
   whole   a slot has all of it: the opening goes on with that
+  unwritten  likewise, and the log takes no writes
+  many    likewise, of more segments than slots may be kept for, and the disk says so late: they
+          are moved
   some    a slot that was begun anew has what is damaged: nobody else has it, so the opening is
           refused, until the log has answered
   unread  likewise, as a block can't be read, which a write doesn't mend: that is moved, and the
@@ -20,6 +23,7 @@ from __future__ import annotations
 
 import errno
 import time
+from collections.abc import Callable
 
 from dcdlab import RING_START, SEGMENT, Box, Model, filled
 from faultlab import faults, mark
@@ -59,13 +63,35 @@ def damage(box: Box, model: Model, at: int) -> int:
 
 
 def whole() -> None:
-    base.step("a slot has all of a segment that is damaged in a log that is slow")
+    mended(lambda box: box.log.slow_writes(SLOW_MS), "is slow")
+
+
+def unwritten() -> None:
+    mended(lambda box: box.log.fail_writes(), "takes no writes")
+    base.step("likewise, and the power is cut again, before and after slots are used anew")
     box, model = box_of(16)
     with box.disk_until_cut() as disk:
         filled(disk, model, 0, 1024, "old")
         base.until(lambda: " 0 in use" in box.info(), "the log to have it")
     damage(box, model, 512)
-    box.log.slow_writes(SLOW_MS)
+    for first, last in ((0, 0), (2048, 2112), (2048, 6144), (0, 0)):
+        box.log.fail_writes()
+        with box.disk_until_cut() as disk:
+            model.check(disk, "opened")
+            if last:
+                filled(disk, model, first, last, f"new {last}", PIECE)
+            model.check(disk, f"written {first} to {last}")
+    box.away()
+
+
+def mended(fault: Callable[[Box], None], what: str) -> None:
+    base.step(f"a slot has all of a segment that is damaged in a log that {what}")
+    box, model = box_of(16)
+    with box.disk_until_cut() as disk:
+        filled(disk, model, 0, 1024, "old")
+        base.until(lambda: " 0 in use" in box.info(), "the log to have it")
+    damage(box, model, 512)
+    fault(box)
     store = list[lio.Backstore]()
     timed("to enable it", lambda: store.append(box.open()), MOST)
     with lio.look(store[0]) as node, blk.Disk(node) as disk:
@@ -79,6 +105,21 @@ def whole() -> None:
     base.until(box.log.unused, "the log to have answered", 60)
     with box.disk() as disk:
         model.check(disk, "opened again")
+    box.away()
+
+
+def many() -> None:
+    base.step("blocks that can't be read, which takes 300 ms, in more segments than slots are kept")
+    box, model = box_of(8)
+    with box.disk_until_cut() as disk:
+        for batch in range(12):
+            filled(disk, model, batch * BATCH, (batch + 1) * BATCH, f"{batch}", PIECE)
+            time.sleep(0.4)
+    starts = sorted(place(box, model, batch * BATCH) for batch in range(5, 12))
+    bad = [(at, at + PIECE - 1) for at in starts]
+    for what in ("opened", "opened again"):
+        box.log.fail_reads_late(300, *bad)
+        opened(box, model, what)
     box.away()
 
 
@@ -271,7 +312,7 @@ def opened(box: Box, model: Model, what: str) -> None:
 
 
 PARTS = {part.__name__: part for part in (
-    whole, some, unread, at_random, rotted, parts, after,
+    whole, unwritten, many, some, unread, at_random, rotted, parts, after,
 )}  # fmt: skip
 
 for name in base.words(1, list(PARTS)) or PARTS:

@@ -328,8 +328,6 @@ def no_write() -> None:
         damaged[7] ^= 4
         medium.write(at // blk.SECTOR, bytes(damaged))
     box.log.fail_writes()
-    with base.refused("without the log's writes", errno.EIO, kernel="or `dcd recover` brings what"):
-        lio.Backstore("dcd", "bad", box.control())
     base.equal(tool(box, "recover")[0], 1, "recover, which can't mark the log")
     base.expect(box.data.bytes(0, box.data.sectors) == model.bytes, "the data disk lacks some")
     with box.disk() as disk:
