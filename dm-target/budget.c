@@ -424,6 +424,14 @@ static void probe(struct budget *b, u64 now)
 	b->window = one_largest();
 }
 
+static void forget_all(struct budget *b)
+{
+	forget(b, BUDGET_SMALL);
+	forget(b, BUDGET_LARGE);
+	b->window = one_largest();
+	probe(b, ktime_get_ns());
+}
+
 void budget_rejoins(struct budget *b, bool rejoins)
 {
 	unsigned long flags;
@@ -431,12 +439,8 @@ void budget_rejoins(struct budget *b, bool rejoins)
 	if (test_knob(front_stays))
 		return;
 	spin_lock_irqsave(&b->lock, flags);
-	if (rejoins || b->rejoins) {
-		forget(b, BUDGET_SMALL);
-		forget(b, BUDGET_LARGE);
-		b->window = one_largest();
-		probe(b, ktime_get_ns());
-	}
+	if (rejoins || b->rejoins)
+		forget_all(b);
 	b->rejoins = rejoins;
 	spin_unlock_irqrestore(&b->lock, flags);
 }
@@ -577,6 +581,8 @@ void budget_open(struct budget *b)
 	spin_lock_irq(&b->lock);
 	b->closed = false;
 	b->gives_back = false;
+	if (!test_knob(front_stays))
+		forget_all(b);
 	spin_unlock_irq(&b->lock);
 }
 

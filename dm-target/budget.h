@@ -65,15 +65,17 @@
  *	small	2 s		256 KiB		128 KiB		16 MiB
  *	large	8 s		4 MiB		1 MiB		half of the limit
  *
- * It begins anew when none was live for FRONT_IDLE, as the wire may be another one by then, and
- * when a leg comes back: it doesn't grow then until that has ended, nor does what background
- * writes have, which begin with one largest again. It grows by all that is answered in half of
- * that time while more are waiting, so it doubles in a round trip; what took longer brings it down
- * to what would have been in time. What was let in before it was brought down last, or before it
- * began anew, teaches nothing. A leg may be far, or slow,
- * whatever is let in: so twice the fastest answer isn't too long for the one, nor four times that
- * for the other; and what was late with no more than the least is the fastest. Scattered pages take
- * a disk much longer than what was learnt of adjacent ones, so small ones have a bound.
+ * It begins anew when none was live for FRONT_IDLE, as the wire may be another one by then; at a
+ * resume, when dm fills all of it at once, and the first ones to return would say that there is
+ * room for more; and when a leg comes back: it doesn't grow then until that has ended. At the last
+ * two what background writes may have begins with one largest again, too.
+ *
+ * It grows by all that is answered in half of that time while more are waiting, so it doubles in a
+ * round trip; what took longer brings it down to what would have been in time. What was let in
+ * before it was brought down last, or before it began anew, teaches nothing. A leg may be far, or
+ * slow, whatever is let in: so twice the fastest answer isn't too long for the one, nor four times
+ * that for the other; and what was late with no more than the least is the fastest. Scattered pages
+ * take a disk much longer than what was learnt of adjacent ones, so small ones have a bound.
  *
  * Locking: the budget's own spinlock, taken with interrupts off; innermost but for the tasks' and
  * the workqueues' own locks, so that memory can be given back in any context.

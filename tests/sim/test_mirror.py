@@ -308,8 +308,8 @@ def test_a_synchronous_write_is_not_behind_writeback(profile: str, writes: int) 
 
 
 @pytest.mark.parametrize("part", [
-    "suspend", "large", "synced", "joined", "written", "joining", "twice", "commit", "later",
-    "fast",
+    "suspend", "large", "synced", "joined", "written", "joining", "twice", "often", "commit",
+    "later", "fast",
 ])  # fmt: skip
 def test_an_fsync_of_many_pages(part: str) -> None:
     run = lab("mirror_fsync.py", part, options=("--mem", "3G"))
@@ -322,7 +322,7 @@ def test_an_fsync_of_many_pages(part: str) -> None:
     ("large", "front_unbound", "a suspend took"), ("joined", "front_stays", "a suspend took"),
     ("synced", "closed_floods", "a suspend took"), ("twice", "keeps_unserved", "a suspend took"),
     ("written", "front_stays", "a suspend took"), ("later", "left_first", "a commit took"),
-    ("joining", "front_stays", "a suspend took"),
+    ("joining", "front_stays", "a suspend took"), ("often", "front_stays", "a suspend took"),
 ])  # fmt: skip
 def test_an_fsync_of_many_pages_can_be_let_in_as_a_whole(part: str, knob: str, says: str) -> None:
     run = lab("mirror_fsync.py", part, f"test_{knob}", options=("--mem", "3G"))

@@ -9,6 +9,7 @@ once, by wires and disks that need a minute for them. What comes meanwhile waits
   written  likewise, and it is writeback for which nobody waits
   joining  likewise, and the remote leg comes back amid it: a fast disk alone took much at once
   twice    a noflush suspend, soon after another one
+  often    likewise, after many
   commit   a FUA write elsewhere
   later    likewise, after a suspend, so that most of the pages have come by dm's worker
   fast     on a wire with room the fsync takes no longer than without a bound
@@ -216,16 +217,25 @@ def joining() -> None:
 
 
 def twice() -> None:
-    for profile, disk, pages in WORLDS[:1]:
-        base.step(f"two suspends amid an fsync of {pages} pages, {profile}, {disk}")
-        world = World(profile, disk)
-        syncer = world.dirty(pages)
-        time.sleep(1)
-        for _ in range(3):
-            world.suspend(flush=False)
-            time.sleep(0.5)
-        syncer.join()
-        world.close()
+    suspends_amid(6000, 3, 0.5)
+
+
+def often() -> None:
+    suspends_amid(16000, 12, 2)
+
+
+def suspends_amid(pages: int, times: int, pause: float) -> None:
+    profile, disk, _ = WORLDS[0]
+    base.step(f"{times} suspends amid an fsync of {pages} pages, {profile}, {disk}")
+    world = World(profile, disk)
+    syncer = world.dirty(pages)
+    time.sleep(1)
+    for _ in range(times):
+        world.suspend(flush=False)
+        time.sleep(pause)
+    base.expect(syncer.is_alive(), "the fsync is to last longer")
+    syncer.join()
+    world.close()
 
 
 def commit() -> None:
@@ -276,7 +286,7 @@ def fast() -> None:
 
 
 PARTS = {part.__name__: part for part in (
-    suspend, large, synced, joined, written, joining, twice, commit, later, fast,
+    suspend, large, synced, joined, written, joining, twice, often, commit, later, fast,
 )}  # fmt: skip
 
 for knob in sys.argv[2:]:
