@@ -130,7 +130,7 @@ def header() -> None:
         base.put(NO_BLIPS, 1)  # past it at once, so that the rounds and the slots are as they were
         box.log.fail_writes()
         box.data.slow(100)
-        filled(disk, model, 100, 1400, "past the log")
+        filled(disk, model, 100, 3400, "past the log")
         base.until(lambda: "0 in use" in box.info(), "all to be past the log")
         box.data.fail()
         filled(disk, model, 150, 400, "in NVRAM", 50)
