@@ -6,8 +6,8 @@
  *
  * A table holds older entries of the same place behind its own, so of each place those count
  * that belong to the newest turn: an entry's sequence less its number is the same for all of
- * those. Of a slot that was begun anew the older ones count, too, as long as their payload is right:
- * the log has them, or had. Of an entry that is there twice, in the log and in NVRAM, a whole segment's counts
+ * those. Of a slot that was begun anew the older ones count, too: the log has them, or had. Of an
+ * entry that is there twice, in the log and in NVRAM, a whole segment's counts
  * first, then a slot's.
  *
  * Without the log nobody knows which of the NVRAM's entries are on the data disk already, and
@@ -120,7 +120,7 @@ static int look_at(struct salvage *v, u64 at, enum rank rank)
 		};
 
 		if (sequence <= v->applied || !dcd_entry_named(g, v->s->buf, i) ||
-		    (sequence != turn + i && f.rank != SLOT))
+		    (sequence != turn + i && rank != SLOT))
 			continue;
 		if (add(v, &f))
 			return -1;

@@ -10,7 +10,19 @@ from typing import Any
 import dcdimage
 import dcdtool
 import pytest
-from dcdimage import BLOCK, PAYLOAD, RING, SECTOR, SEGMENT, SEGMENTS, Images, after_a_cut, history
+from dcdimage import (
+    BLOCK,
+    PAYLOAD,
+    RING,
+    SECTOR,
+    SEGMENT,
+    SEGMENTS,
+    ZEROES,
+    Entry,
+    Images,
+    after_a_cut,
+    history,
+)
 from sanitized import run
 
 LOSSES = 3
@@ -100,7 +112,7 @@ def test_a_slot_that_was_begun_anew(dcd: Path, tmp_path: Path) -> None:
     """Behind its new line, 55, are two of the turn before, 47 and 48. 46 was in the log only."""
     images, at = after_a_cut(True), BLOCK + 21 % 4 * SEGMENT
     assert images.nvram is not None
-    new = dcdimage.Entry(30, 1, 13)
+    new = Entry(30, 1, 13)
     anew = dcdimage.segment(0, 55, [new], header=False)
     images.nvram[at + BLOCK : at + BLOCK + 64] = anew[BLOCK : BLOCK + 64]
     images.nvram[at + PAYLOAD : at + PAYLOAD + SECTOR] = anew[PAYLOAD:]
@@ -110,6 +122,26 @@ def test_a_slot_that_was_begun_anew(dcd: Path, tmp_path: Path) -> None:
     right = bytearray(without(images, 46))
     new.apply(right)
     assert data == right
+    assert [item["first_entry"] for item in told["lost"]] == [46], told
+
+
+def test_an_older_line_whose_payload_is_gone(dcd: Path, tmp_path: Path) -> None:
+    """47 zeroes what 48 writes: 48's payload was written over in the slot, but the data disk has
+    it, so 47 isn't written there."""
+    segments = history()
+    segments[3] = [Entry(0, 1, 6), Entry(24, 4, kind=ZEROES), Entry(25, 1, 7)]
+    images, at = after_a_cut(True, segments=segments), BLOCK + 21 % 4 * SEGMENT
+    assert images.nvram is not None
+    for entry in segments[3]:
+        entry.apply(images.data)
+    anew = dcdimage.segment(0, 55, [Entry(30, 2, 13)], header=False)
+    images.nvram[at + BLOCK : at + BLOCK + 64] = anew[BLOCK : BLOCK + 64]
+    images.nvram[at + PAYLOAD : at + PAYLOAD + 2 * SECTOR] = anew[PAYLOAD:]
+    images.end(55)
+    images.log[place(21) + BLOCK : place(21) + BLOCK + SECTOR] = bytes(SECTOR)
+    data, told = salvaged(dcd, tmp_path, images)
+    there = slice(25 * SECTOR, 26 * SECTOR)
+    assert data[there] == segments[3][2].payload()
     assert [item["first_entry"] for item in told["lost"]] == [46], told
 
 
