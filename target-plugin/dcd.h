@@ -36,7 +36,9 @@ struct dcd_gather {
 	int error;
 	atomic_t pending;
 	bool own;			/* the engine's memory: read.h */
-	unsigned int places;		/* of the log, if they are scattered; else 0 */
+	/* read.h: places of the log, 0 if they are few; jiffies, when it was first in the line */
+	unsigned int places;
+	unsigned long first_try;
 	struct dcd_log_reads *log_reads;	/* NULL: it isn't in a worker */
 	/* cache.h: look there; keep there what isn't found, if the clocks say @time then */
 	bool look, keep;

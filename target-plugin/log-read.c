@@ -10,6 +10,7 @@
 
 #include "engine.h"
 #include "lockstep-test.h"
+#include "read.h"
 
 TEST_KNOB(bool, read_stale, "what was read from the log is taken, whatever was written there meanwhile");
 
@@ -178,7 +179,14 @@ void dcd_log_reads_end(struct dcd_engine *e, struct dcd_request *rq)
 {
 	struct dcd_log_reads *all = rq->gather.log_reads;
 	struct log_read *l, *next;
+	int n;
 
+	do
+		n = atomic_read(&all->ios.in_flight);
+	while (!wait_event_timeout(all->wait, !atomic_read(&all->ios.in_flight), DCD_TURN_STALL) &&
+	       atomic_read(&all->ios.in_flight) < n);
+	if (atomic_read(&all->ios.in_flight))
+		dcd_read_stalls(e, rq);
 	dcd_ios_wait(&all->ios, 0);
 	list_for_each_entry_safe(l, next, &all->list, list) {
 		end(e, rq, l);

@@ -12,6 +12,7 @@ TEST_KNOB(bool, read_stays, "a read that the data disk was asked for waits until
 TEST_KNOB(bool, never_park, "reads are asked of the disk, whatever was given up there");
 TEST_KNOB(bool, no_turns, "the log is asked for all that is read at once");
 TEST_KNOB(bool, few_wait, "a read of few places of the log waits for those of many");
+TEST_KNOB(bool, begins_last, "a read that is tried again waits behind all that have come since");
 TEST_KNOB(bool, turns_last, "a read of the log has its turn until it has ended");
 
 /* @of and @list are under the lock; @of is NULL when it has been answered. */
@@ -135,12 +136,6 @@ static struct dcd_turns *turns_of(struct dcd_reads *r, unsigned int places)
 }
 
 /* Needs the lock. */
-static bool may_begin(const struct dcd_turns *t, unsigned int places)
-{
-	return !t->at_log || t->at_log + places <= DCD_AT_LOG;
-}
-
-/* Needs the lock. */
 static void end_turn(struct dcd_engine *e, struct dcd_gather *g)
 {
 	struct dcd_turns *t = turns_of(&e->reads, g->places);
@@ -150,6 +145,65 @@ static void end_turn(struct dcd_engine *e, struct dcd_gather *g)
 	g->places = 0;
 	if (!list_empty(&t->waiting))
 		queue_work(e->quick_wq, &e->reads.unpark_work);
+}
+
+void dcd_read_stalls(struct dcd_engine *e, struct dcd_request *rq)
+{
+	if (test_knob(turns_last))
+		return;
+	spin_lock_irq(&e->reads.lock);
+	end_turn(e, &rq->gather);
+	spin_unlock_irq(&e->reads.lock);
+}
+
+/* It has stood in the line, and will be tried again. Needs the lock. */
+static void keep_place(struct dcd_reads *r, const struct dcd_request *rq)
+{
+	const struct dcd_gather *g = &rq->gather;
+
+	if (g->first_try && !test_knob(begins_last))
+		r->tried[r->next_tried++ % DCD_TRIED] =
+			(struct dcd_tried) { rq->sector, rq->sectors, g->first_try };
+}
+
+/* When was the first try of it? Needs the lock. */
+static unsigned long first_try(struct dcd_reads *r, const struct dcd_request *rq)
+{
+	struct dcd_tried *t;
+
+	for (t = r->tried; t < r->tried + DCD_TRIED; t++) {
+		if (t->sectors == rq->sectors && t->sector == rq->sector) {
+			t->sectors = 0;
+			return t->first_try;
+		}
+	}
+	return jiffies ?: 1;
+}
+
+/* Its place in the line. Needs the lock. */
+static void line_up(struct dcd_reads *r, struct dcd_turns *t, struct dcd_request *rq)
+{
+	struct list_head *at = t->waiting.prev;
+
+	if (!rq->gather.first_try)
+		rq->gather.first_try = first_try(r, rq);
+	while (at != &t->waiting &&
+	       time_after(list_entry(at, struct dcd_request, waiting)->gather.first_try,
+			  rq->gather.first_try))
+		at = at->prev;
+	list_add(&rq->waiting, at);
+}
+
+/* If the first one may it does: its places are the log's, and it is in no line. Needs the lock. */
+static bool begin_first(struct dcd_turns *t)
+{
+	struct dcd_request *rq = list_first_entry_or_null(&t->waiting, struct dcd_request, waiting);
+
+	if (!rq || (t->at_log && t->at_log + rq->gather.places > DCD_AT_LOG))
+		return false;
+	list_del(&rq->waiting);
+	t->at_log += rq->gather.places;
+	return true;
 }
 
 /* Whose turn it is, or NULL. */
@@ -164,12 +218,8 @@ static struct dcd_request *next_turn(struct dcd_engine *e, struct dcd_turns *t)
 			list_move_tail(&rq->waiting, &r->parked);
 			continue;
 		}
-		if (may_begin(t, rq->gather.places)) {
-			list_del(&rq->waiting);
-			t->at_log += rq->gather.places;
-		} else {
+		if (!begin_first(t))
 			rq = NULL;
-		}
 		break;
 	}
 	spin_unlock_irq(&r->lock);
@@ -225,17 +275,18 @@ static bool park(struct dcd_engine *e, struct dcd_request *rq)
 	unsigned int places = scattered(e, rq);
 	struct dcd_reads *r = &e->reads;
 	struct dcd_turns *t = turns_of(r, places);
-	bool parked, waits;
+	bool parked, waits = false;
 	unsigned long irq;
 
 	rq->gather.places = places;
 	spin_lock_irqsave(&r->lock, irq);
 	parked = has_to_wait(r, rq);
-	waits = !parked && places && (!list_empty(&t->waiting) || !may_begin(t, places));
-	if (parked || waits)
-		list_add_tail(&rq->waiting, parked ? &r->parked : &t->waiting);
-	else
-		t->at_log += places;
+	if (parked) {
+		list_add_tail(&rq->waiting, &r->parked);
+	} else if (places) {
+		line_up(r, t, rq);
+		waits = t->waiting.next != &rq->waiting || !begin_first(t);
+	}
 	spin_unlock_irqrestore(&r->lock, irq);
 	if (!parked && !waits)
 		return false;
@@ -309,9 +360,12 @@ static bool move_over(struct dcd_engine *e, struct list_head *from, struct list_
 {
 	struct dcd_request *rq, *next;
 
-	list_for_each_entry_safe(rq, next, from, waiting)
-		if (dcd_wait_over(e, rq))
-			list_move_tail(&rq->waiting, over);
+	list_for_each_entry_safe(rq, next, from, waiting) {
+		if (!dcd_wait_over(e, rq))
+			continue;
+		keep_place(&e->reads, rq);
+		list_move_tail(&rq->waiting, over);
+	}
 	return !list_empty(from);
 }
 
@@ -336,6 +390,7 @@ bool dcd_reads_over(struct dcd_engine *e, struct list_head *parked, struct list_
 			continue;
 		}
 		list_add_tail(&o->of->waiting, over);
+		keep_place(r, o->of);
 		o->of = NULL;
 		list_move_tail(&o->list, &r->left);
 		r->given_up += bytes_of(o);

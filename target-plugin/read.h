@@ -17,8 +17,10 @@
  * once they would all end together, or, if that takes longer than busy_after_ms, never: each is
  * given up, and tried again. So a read of more than DCD_SCATTERED places waits for its turn, in the
  * order in which they came, until the log is asked for no more than DCD_AT_LOG places in all, or
- * none; no disk is asked for any of it before. What the log takes more than DCD_TURN_PATIENCE for
- * holds no turn any longer, nor does what was given up. Those of up to DCD_FEW places have turns of
+ * none; no disk is asked for any of it before. One that is given up, and tried again, has the place
+ * in that order which it had: the last DCD_TRIED of them are known by their sectors. What the log
+ * has not gone on with for DCD_TURN_STALL, or takes more than DCD_TURN_PATIENCE for, holds no turn
+ * any longer, nor does what was given up. Those of up to DCD_FEW places have turns of
  * their own, and don't wait for larger ones; other reads wait for no turn.
  *
  * Without memory for an own a worker reads into the request's memory, and it can't be given up.
@@ -39,12 +41,24 @@ struct dcd_request;
 #define DCD_SCATTERED 8U
 #define DCD_FEW 32U
 #define DCD_AT_LOG 256U
+#define DCD_TRIED 256U
+#define DCD_TURN_STALL (HZ / 4)
 #define DCD_TURN_PATIENCE (2 * HZ)
 
-/* @waiting: requests. @at_log: places that the log is asked for by those whose turn it is. */
+/*
+ * @waiting: requests, by their first try. @at_log: places that the log is asked for by those whose
+ * turn it is.
+ */
 struct dcd_turns {
 	struct list_head waiting;
 	unsigned int at_log;
+};
+
+/* Was given up; no @sectors: none. */
+struct dcd_tried {
+	sector_t sector;
+	sector_t sectors;
+	unsigned long first_try;
 };
 
 /*
@@ -56,6 +70,8 @@ struct dcd_reads {
 	spinlock_t lock;	/* see above */
 	struct list_head owns, left, parked;
 	struct dcd_turns turns[2];
+	struct dcd_tried tried[DCD_TRIED];
+	unsigned int next_tried;
 	size_t given_up;
 	struct work_struct unpark_work;
 };
@@ -78,6 +94,8 @@ bool dcd_read_takes_dma(const struct dcd_engine *e, const struct dcd_request *rq
 
 /* read-own.c. The rest of a request; process context. */
 void dcd_read_to_own(struct dcd_engine *e, struct dcd_request *rq);
+/* The log doesn't go on with it; process context. */
+void dcd_read_stalls(struct dcd_engine *e, struct dcd_request *rq);
 /* All pieces of an own have come; any context. */
 void dcd_own_ended(struct dcd_engine *e, struct dcd_request *rq);
 void dcd_reads_init(struct dcd_engine *e);

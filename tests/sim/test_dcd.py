@@ -119,6 +119,7 @@ def test_large_reads_of_what_is_all_over_the_log(kernel: str, parts: tuple[str, 
     ("no_turns", "beside", "a read of a page of the log took"),
     ("few_wait", "beside", "a read of 64 KiB of the log took"),
     ("turns_last", "hung", "a large read waited"),
+    ("begins_last", "on", "one waited"),
 ])  # fmt: skip
 def test_large_reads_can_be_asked_for_at_once(knob: str, part: str, says: str) -> None:
     """The control: all end together, or never; or one that hangs has its turn until it is over."""

@@ -4,6 +4,7 @@ places of a spindle. They have it in turns (read.h): all end, and small ones don
 
   many    more of them at once than the disk has done by busy_after_ms
   beside  likewise, and smaller reads of the log, and of the data disk
+  on      likewise, and who has read an area goes on with another one
   hung    one is of places that don't answer: others have their turn all the same
 
 Arguments: the parts.
@@ -13,15 +14,13 @@ from __future__ import annotations
 
 import contextlib
 import random
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from dcdlab import RING_START, SEGMENT, Box
 from locklab import base, blk
 
-PARTS = ("many", "beside", "hung")
 PIECE, FEW, READ = 8, 128, 2048  # sectors
 READERS = 28
 # One write between each two, so that what is read together is far apart.
@@ -30,8 +29,11 @@ SPARE = 1200 << 11  # never written
 HANGS_MS = 60_000
 # What the first of many takes, and a place of the spindle, with some to spare.
 FIRST_S, SMALL_S = 2.0, 2.0
-# read.h: DCD_TURN_PATIENCE, and DCD_LOOK.
-TURN_S = 2.2
+# A read itself, and DCD_TURN_STALL.
+TURN_S = 1.0
+# Of readers that go on: for so long, and what one waits, which is a round of them and what is done
+# twice, as its time was over amid it.
+ON_S, ROUND_S = 80.0, 40.0
 
 
 class Scattered:
@@ -142,6 +144,31 @@ def beside() -> None:
             base.expect(took < SMALL_S, f"a read of {what} took {took:.1f} s")
 
 
+def on() -> None:
+    base.step(f"{READERS} that read one area after the other")
+    one = Scattered()
+    counts, longest = [0] * READERS, [0.0] * READERS
+    with one.open(READERS) as disk:
+        until = time.monotonic() + ON_S
+
+        def go_on(n: int) -> None:
+            while time.monotonic() < until:
+                reader = Reader(disk.node, (n + counts[n]) % READERS)
+                reader.join()
+                base.equal(reader.error, "", "what a large read ended with")
+                counts[n] += 1
+                longest[n] = max(longest[n], reader.took)
+
+        threads = [threading.Thread(target=go_on, args=(n,)) for n in range(READERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(f"  reads of each: {counts}; the longest took {max(longest):.1f} s", flush=True)
+        base.expect(one.box.count("busy") > 0, "their time is to be over now and then")
+        base.expect(max(longest) < ROUND_S, f"one waited {max(longest):.1f} s, others less")
+
+
 def hung() -> None:
     base.step("a large read of places of the log that don't answer, and others")
     one = Scattered()
@@ -157,11 +184,7 @@ def hung() -> None:
         ended([hangs])
 
 
-def main() -> None:
-    parts: dict[str, Callable[[], None]] = {part.__name__: part for part in (many, beside, hung)}
-    for name in sys.argv[1:] or PARTS:
-        parts[name]()
-    base.step("done")
-
-
-main()
+parts = {part.__name__: part for part in (many, beside, on, hung)}
+for name in base.words(1, list(parts)) or parts:
+    parts[name]()
+base.step("done")
