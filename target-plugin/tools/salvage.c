@@ -6,7 +6,8 @@
  *
  * A table holds older entries of the same place behind its own, so of each place those count
  * that belong to the newest turn: an entry's sequence less its number is the same for all of
- * those. Of a slot that was begun anew the older ones count, too: the log has them, or had. Of an
+ * those. Of a slot that was begun anew an older one counts, too, if its payload is right, and the
+ * log's table names the same write: then all that is beside it there is known. Of an
  * entry that is there twice, in the log and in NVRAM, a whole segment's counts
  * first, then a slot's.
  *
@@ -31,8 +32,11 @@
 #include "lost.h"
 #include "salvage.h"
 
-/* NAMED: its payload is wrong, or it is lost. THERE: it is wrong, but the data disk has it. */
-enum rank { WHOLE, SLOT, PART, NAMED, THERE };
+/*
+ * OLDER: of a slot's turn before. NAMED: its payload is wrong, or it is lost. THERE: it is wrong,
+ * but the data disk has it.
+ */
+enum rank { WHOLE, SLOT, PART, OLDER, NAMED, THERE };
 
 struct found {
 	u64 sequence;
@@ -120,8 +124,10 @@ static int look_at(struct salvage *v, u64 at, enum rank rank)
 		};
 
 		if (sequence <= v->applied || !dcd_entry_named(g, v->s->buf, i) ||
-		    (sequence != turn + i && rank != SLOT))
+		    (sequence != turn + i && f.rank != SLOT))
 			continue;
+		if (sequence != turn + i)
+			f.rank = OLDER;
 		if (add(v, &f))
 			return -1;
 	}
@@ -192,6 +198,18 @@ static void find_end(struct salvage *v)
 	v->newest = end;
 }
 
+/* Does what comes next say that the log had the same write? */
+static bool is_known(const struct salvage *v, size_t i)
+{
+	const struct found *f = v->found + i;
+
+	while (++i < v->n && v->found[i].sequence == f->sequence)
+		if (v->found[i].rank == NAMED && !v->found[i].in_nvram)
+			return v->found[i].sector == f->sector && v->found[i].sectors == f->sectors &&
+			       v->found[i].stored == f->stored && v->found[i].crc == f->crc;
+	return false;
+}
+
 /* Of each sequence the best; up to the newest that counts. */
 static void choose(struct salvage *v)
 {
@@ -205,7 +223,8 @@ static void choose(struct salvage *v)
 		const struct found *f = v->found + i;
 
 		if ((v->known && f->sequence > v->newest) ||
-		    (n && v->found[n - 1].sequence == f->sequence))
+		    (n && v->found[n - 1].sequence == f->sequence) ||
+		    (f->rank == OLDER && !is_known(v, i)))
 			continue;
 		v->found[n++] = *f;
 	}

@@ -108,41 +108,48 @@ def test_a_slot(dcd: Path, tmp_path: Path) -> None:
     assert told["lost"] == [{"first_entry": 53, "last_entry": 54}]
 
 
-def test_a_slot_that_was_begun_anew(dcd: Path, tmp_path: Path) -> None:
-    """Behind its new line, 55, are two of the turn before, 47 and 48. 46 was in the log only."""
-    images, at = after_a_cut(True), BLOCK + 21 % 4 * SEGMENT
+def begun_anew(fourth: list[Entry]) -> Images:
+    """Segment 21 has these entries, from 46 on; its slot was begun anew, by entry 55, whose payload
+    is where the first one of those was. 22 to 24 have what they have in history()."""
+    segments = history()
+    segments[3] = fourth
+    images, at = after_a_cut(True, segments=segments), BLOCK + 21 % 4 * SEGMENT
     assert images.nvram is not None
-    new = Entry(30, 1, 13)
-    anew = dcdimage.segment(0, 55, [new], header=False)
+    anew = dcdimage.segment(0, 55, [Entry(30, 1, 13)], header=False)
     images.nvram[at + BLOCK : at + BLOCK + 64] = anew[BLOCK : BLOCK + 64]
     images.nvram[at + PAYLOAD : at + PAYLOAD + SECTOR] = anew[PAYLOAD:]
     images.end(55)
-    images.put(21, bytes(SEGMENT))
+    Entry(30, 1, 13).apply(images.right)
+    return images
+
+
+def test_a_slot_that_was_begun_anew(dcd: Path, tmp_path: Path) -> None:
+    """Behind its new line are two of the turn before, 47 and 48, which the log's table names."""
+    images = begun_anew([Entry(24, 1, 6), Entry(25, 1, 7), Entry(26, 1, 8)])
+    for n in range(3):
+        images.log[place(21) + PAYLOAD + n * SECTOR] ^= 0x55
     data, told = salvaged(dcd, tmp_path, images)
-    right = bytearray(without(images, 46))
-    new.apply(right)
+    right = images.right
+    right[24 * SECTOR : 25 * SECTOR] = images.data[24 * SECTOR : 25 * SECTOR]
     assert data == right
-    assert [item["first_entry"] for item in told["lost"]] == [46], told
+    assert told["lost"] == [{"first_entry": 46, "last_entry": 46, "sector": 24, "sectors": 1}]
 
 
-def test_an_older_line_whose_payload_is_gone(dcd: Path, tmp_path: Path) -> None:
-    """47 zeroes what 48 writes: 48's payload was written over in the slot, but the data disk has
-    it, so 47 isn't written there."""
-    segments = history()
-    segments[3] = [Entry(0, 1, 6), Entry(24, 4, kind=ZEROES), Entry(25, 1, 7)]
-    images, at = after_a_cut(True, segments=segments), BLOCK + 21 % 4 * SEGMENT
-    assert images.nvram is not None
-    for entry in segments[3]:
+@pytest.mark.parametrize("over", [False, True])
+def test_an_older_line_that_the_log_does_not_name(dcd: Path, tmp_path: Path, over: bool) -> None:
+    """47 zeroes what 46 writes, as the log's table said: without that nobody knows what came later,
+    and the data disk has it."""
+    fourth = [Entry(8, 1, 6), Entry(24, 4, kind=ZEROES), Entry(25, 1, 7)]
+    if over:
+        fourth = [Entry(24, 4, kind=ZEROES), Entry(24, 4, 7), Entry(26, 4, 8)]
+    images = begun_anew(fourth)
+    for entry in fourth:
         entry.apply(images.data)
-    anew = dcdimage.segment(0, 55, [Entry(30, 2, 13)], header=False)
-    images.nvram[at + BLOCK : at + BLOCK + 64] = anew[BLOCK : BLOCK + 64]
-    images.nvram[at + PAYLOAD : at + PAYLOAD + 2 * SECTOR] = anew[PAYLOAD:]
-    images.end(55)
     images.log[place(21) + BLOCK : place(21) + BLOCK + SECTOR] = bytes(SECTOR)
     data, told = salvaged(dcd, tmp_path, images)
-    there = slice(25 * SECTOR, 26 * SECTOR)
-    assert data[there] == segments[3][2].payload()
-    assert [item["first_entry"] for item in told["lost"]] == [46], told
+    there = slice(24 * SECTOR, 30 * SECTOR)
+    assert data[there] == images.right[there]
+    assert told["lost"] == [{"first_entry": 46, "last_entry": 48}]
 
 
 def test_the_nvram_is_lost(dcd: Path, tmp_path: Path) -> None:
