@@ -4,7 +4,6 @@
 #include "lockstep-test.h"
 #include "mirror.h"
 
-TEST_KNOB(bool, starved, "more is sent to a leg while something there has been passed over for long");
 TEST_KNOB(bool, undoubted, "a leg may be failed while the other one hangs, for as long as that isn't told");
 TEST_KNOB(bool, unasked, "a leg that hangs is given up, whether the other one answers or not");
 
@@ -123,21 +122,12 @@ void watch_look(struct mirror *m)
 			speaks(m, &m->legs[leg]);
 }
 
-static bool is_older(struct mirror *m, enum leg_id leg, unsigned int part)
+bool watch_doubts(struct mirror *m, enum leg_id leg)
 {
 	unsigned long age;
 
-	return sender_age(&m->legs[leg].sender, &age) && age > patience(m, leg) / part;
-}
-
-bool watch_doubts(struct mirror *m, enum leg_id leg)
-{
-	return is_older(m, leg, WATCH_DOUBT_PART) && !test_knob(undoubted);
-}
-
-bool watch_starves(struct mirror *m, enum leg_id leg)
-{
-	return is_older(m, leg, WATCH_STARVED_PART) && !test_knob(starved);
+	return sender_age(&m->legs[leg].sender, &age) &&
+	       age > patience(m, leg) / WATCH_DOUBT_PART && !test_knob(undoubted);
 }
 
 /* When it is to be looked at next, in jiffies; 0: never. */

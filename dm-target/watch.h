@@ -51,7 +51,6 @@ struct mirror;
 #define WATCH_TELLS_MS		10000u
 #define ASK_TICK_MS		20u
 #define WATCH_DOUBT_PART	4	/* of a timeout: window.h has none older */
-#define WATCH_STARVED_PART	2
 
 struct watch {
 	struct delayed_work work;
@@ -80,8 +79,6 @@ void watch_look(struct mirror *m);
 
 /* Has it something out that is so old as nothing gets in a leg that works? Any context. */
 bool watch_doubts(struct mirror *m, enum leg_id leg);
-/* Is half of its time over for something that it has out? Any context. */
-bool watch_starves(struct mirror *m, enum leg_id leg);
 
 /* A new timeout of the leg; counts from now on at the latest. Process context. */
 void watch_set(struct mirror *m, enum leg_id leg, unsigned int ms);

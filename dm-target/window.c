@@ -75,15 +75,6 @@ void window_wake(struct window_class *c)
 	c->halved = 0;
 }
 
-/*
- * Something there may be passed over for what comes after it, by an elevator: what is on the way
- * ends first.
- */
-static bool is_held(struct mirror *m, const struct window_class *c)
-{
-	return c->bytes && watch_starves(m, LEG_REMOTE);
-}
-
 static void on_the_way(struct window_class *c, struct write *run, u64 now)
 {
 	run->sent_at = now;
@@ -112,7 +103,7 @@ bool window_take(struct mirror *m, struct write **runs, unsigned int nr)
 	spin_lock_irqsave(&m->writes.lock, flags);
 	window_wake(c);
 	now = READ_ONCE(m->legs[LEG_REMOTE].dead) ||
-	      (list_empty(&c->parked) && window_room(c, bytes) && !is_held(m, c));
+	      (list_empty(&c->parked) && window_room(c, bytes));
 	for (i = 0; i < nr; i++) {
 		runs[i]->window = id;
 		if (now)
@@ -139,7 +130,7 @@ static bool unpark(struct window_class *c, struct list_head *lanes)
 		bytes += bytes_of(write_of(item));
 		item = list_next_entry(item, link);
 	}
-	if (!nr || !window_room(c, bytes) || is_held(write_of(first)->m, c))
+	if (!nr || !window_room(c, bytes))
 		return false;
 	for (i = 0; i < nr; i++) {
 		struct write *run = write_of(first);

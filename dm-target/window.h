@@ -37,11 +37,6 @@
  * remote_timeout isn't left idle for long. 7 MiB at 155 Mbit/s and 400 ms take 25 s the first
  * time, then 6 (always 128 KiB on the way: 45; no window: 9, then 8).
  *
- * An elevator, of this host's queue or in the disk, takes what lies ahead of its head first: while
- * a flood goes on one request may be passed over for as long as that lasts (mq-deadline: 5 s), and
- * the leg be given up for it. So nothing more is sent while half of remote_timeout is over for
- * something that the leg has, but one at a time.
- *
  * Why a 16th: a commit beside a burst waits for what is on the way. Measured
  * (mirror_window.py: 7 MiB at 3 Mbit/s and 14 ms, a small write with FUA always beside
  * it; and pgbench, S-iW):

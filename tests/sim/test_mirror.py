@@ -309,7 +309,7 @@ def test_a_synchronous_write_is_not_behind_writeback(profile: str, writes: int) 
 
 @pytest.mark.parametrize("part", [
     "suspend", "large", "synced", "joined", "written", "joining", "twice", "often", "commit",
-    "later", "passed", "fast",
+    "later", "fast",
 ])  # fmt: skip
 def test_an_fsync_of_many_pages(part: str) -> None:
     run = lab("mirror_fsync.py", part, options=("--mem", "3G"))
@@ -323,7 +323,6 @@ def test_an_fsync_of_many_pages(part: str) -> None:
     ("synced", "closed_floods", "a suspend took"), ("twice", "keeps_unserved", "a suspend took"),
     ("written", "front_stays", "a suspend took"), ("later", "left_first", "a commit took"),
     ("joining", "front_stays", "a suspend took"), ("often", "front_stays", "a suspend took"),
-    ("passed", "starved", "the legs, of which both are well"),
 ])  # fmt: skip
 def test_an_fsync_of_many_pages_can_be_let_in_as_a_whole(part: str, knob: str, says: str) -> None:
     run = lab("mirror_fsync.py", part, f"test_{knob}", options=("--mem", "3G"))

@@ -12,8 +12,6 @@ once, by wires and disks that need a minute for them. What comes meanwhile waits
   often    likewise, after many
   commit   a FUA write elsewhere
   later    likewise, after a suspend, so that most of the pages have come by dm's worker
-  passed   what is written ahead of the disk's head goes first: nothing is passed over until the leg
-           is given up
   fast     on a wire with room the fsync takes no longer than without a bound
 
 Arguments: the part, and knobs of the module (test_NAME).
@@ -51,10 +49,10 @@ class World:
 
     link = wire.Wire("none")
 
-    def __init__(self, profile: str, disk: str, near: str = "", size: int = SIZE) -> None:
+    def __init__(self, profile: str, disk: str, near: str = "") -> None:
         self.link.profile("none")
         near, far = (
-            dm.create(name, f"0 {size} media {name} ram {model} 4 site {site} write_cache off")
+            dm.create(name, f"0 {SIZE} media {name} ram {model} 4 site {site} write_cache off")
             for name, model, site in (("near", near or disk, 3), ("far", disk, 7))
         )
         self.store = lio.iblock("leg", far)
@@ -71,10 +69,9 @@ class World:
         time.sleep(1)
 
     def dirty(
-        self, pieces: int, *, size: int = PAGE, first: int = 0, waits: bool = True,
-        stride: int = STRIDE,
-    ) -> Syncer:  # fmt: skip
-        return Syncer(self.top, pieces, size, first, waits, stride)
+        self, pieces: int, *, size: int = PAGE, first: int = 0, waits: bool = True
+    ) -> Syncer:
+        return Syncer(self.top, pieces, size, first, waits)
 
     def suspend(self, *, flush: bool = True, most: float = MOST_S) -> None:
         began = time.monotonic()
@@ -101,17 +98,14 @@ class Syncer(threading.Thread):
     """So many scattered pieces of pages, and their fsync; `took` seconds. Or it is told only that
     they be written, before that."""
 
-    def __init__(
-        self, node: str, pieces: int, size: int, first: int, waits: bool = True,
-        stride: int = STRIDE,
-    ) -> None:  # fmt: skip
+    def __init__(self, node: str, pieces: int, size: int, first: int, waits: bool = True) -> None:
         super().__init__()
         self.took = 0.0
         self._waits = waits
         self._file = os.open(node, os.O_RDWR)
         data = os.urandom(size)
         for n in range(first, first + pieces):
-            os.pwrite(self._file, data, n * stride)
+            os.pwrite(self._file, data, n * STRIDE)
         self.start()
 
     def run(self) -> None:
@@ -273,17 +267,6 @@ def commits_amid(profile: str, disk: str, pages: int, *, suspends: bool) -> None
     world.close()
 
 
-def passed() -> None:
-    base.step("a suspend amid an fsync of 100000 pages, lan, spindle, of a fast local disk")
-    world = World("lan", "spindle", near="ssd", size=2 * SIZE)
-    syncer = world.dirty(100000, stride=40960)
-    time.sleep(1)
-    world.suspend()
-    syncer.join()
-    print(f"  the fsync took {syncer.took:.1f} s", flush=True)
-    world.close()
-
-
 def fast() -> None:
     unbound = PARAMETERS / "test_front_unbound"
     for profile, disk in (("lan", "null"), ("metro", "null"), ("outsourcing-40", "null"),
@@ -303,7 +286,7 @@ def fast() -> None:
 
 
 PARTS = {part.__name__: part for part in (
-    suspend, large, synced, joined, written, joining, twice, often, commit, later, passed, fast,
+    suspend, large, synced, joined, written, joining, twice, often, commit, later, fast,
 )}  # fmt: skip
 
 for knob in sys.argv[2:]:
