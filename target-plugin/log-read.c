@@ -181,6 +181,7 @@ void dcd_log_reads_end(struct dcd_engine *e, struct dcd_request *rq)
 	struct log_read *l, *next;
 	int n;
 
+	/* Whose places don't come any more has no turn (read.h). */
 	do
 		n = atomic_read(&all->ios.in_flight);
 	while (!wait_event_timeout(all->wait, !atomic_read(&all->ios.in_flight), DCD_TURN_STALL) &&

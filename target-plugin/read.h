@@ -20,8 +20,8 @@
  * none; no disk is asked for any of it before. One that is given up, and tried again, has the place
  * in that order which it had: the last DCD_TRIED of them are known by their sectors. What the log
  * has not gone on with for DCD_TURN_STALL, or takes more than DCD_TURN_PATIENCE for, holds no turn
- * any longer, nor does what was given up. Those of up to DCD_FEW places have turns of
- * their own, and don't wait for larger ones; other reads wait for no turn.
+ * any longer, nor does what was given up. Those of up to DCD_FEW places have turns of their own,
+ * and don't wait for larger ones; other reads wait for no turn.
  *
  * Without memory for an own a worker reads into the request's memory, and it can't be given up.
  */

@@ -7,9 +7,8 @@
  * A table holds older entries of the same place behind its own, so of each place those count
  * that belong to the newest turn: an entry's sequence less its number is the same for all of
  * those. Of a slot that was begun anew an older one counts, too, if its payload is right, and the
- * log's table names the same write: then all that is beside it there is known. Of an
- * entry that is there twice, in the log and in NVRAM, a whole segment's counts
- * first, then a slot's.
+ * log's table names the same write: then all that is beside it there is known. Of an entry that is
+ * there twice, in the log and in NVRAM, a whole segment's counts first, then a slot's.
  *
  * Without the log nobody knows which of the NVRAM's entries are on the data disk already, and
  * which of those were written over there by entries that NVRAM has no more. But NVRAM forgets
