@@ -81,6 +81,14 @@ class World:
         print(f"  the suspend took {took:.2f} s", flush=True)
         base.expect(took < most, f"a suspend took {took:.1f} s")
 
+    def recover(self) -> None:
+        dm.message(self.mirror.name, "recover remote")
+        base.until(lambda: "D" not in self.mirror.status().health, "the leg to be back")
+
+    def resynced(self) -> None:
+        self.link.profile("none")
+        base.until(lambda: self.mirror.status().health == "AA", "the resync", 600)
+
     def close(self) -> None:
         base.equal(self.mirror.status().health, "AA", "the legs, of which both are well")
         dm.remove("top")
@@ -181,14 +189,12 @@ def comes_back(*, waits: bool) -> None:
     dm.message(world.mirror.name, "fail remote")
     alone = world.dirty(12000, waits=waits)
     alone.join()
-    dm.message(world.mirror.name, "recover remote")
-    base.until(lambda: "D" not in world.mirror.status().health, "the leg to be back")
+    world.recover()
     syncer = world.dirty(3000, first=12000, waits=waits)
     time.sleep(1)
     world.suspend()
     syncer.join()
-    world.link.profile("none")
-    base.until(lambda: world.mirror.status().health == "AA", "the resync", 600)
+    world.resynced()
     world.close()
 
 
@@ -205,14 +211,12 @@ def joining() -> None:
     floods = threading.Thread(target=flood)
     floods.start()
     time.sleep(0.05)
-    dm.message(world.mirror.name, "recover remote")
-    base.until(lambda: "D" not in world.mirror.status().health, "the leg to be back")
+    world.recover()
     over.set()
     time.sleep(1)
     world.suspend()
     floods.join()
-    world.link.profile("none")
-    base.until(lambda: world.mirror.status().health == "AA", "the resync", 600)
+    world.resynced()
     world.close()
 
 
