@@ -291,7 +291,7 @@ enum dcd_load_kind dcd_zeroes_part(struct dcd_engine *e, struct dcd_place *p, u6
 /* A piece takes a moment, and one that would take less becomes longer. */
 static void learn(struct dcd_wipes *w, u64 sectors, u64 us)
 {
-	w->us = w->us ? (3 * w->us + us) / 4 : us;
+	w->us = max(w->us ? (3 * w->us + us) / 4 : us, 1ULL);	/* 0: nobody knows */
 	if (us > SLOW_US)
 		w->piece = max(w->piece / 2, PIECE_LEAST);
 	else if (us < QUICK_US && sectors >= w->piece)

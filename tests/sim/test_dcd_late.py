@@ -8,7 +8,7 @@ import pytest
 from labrun import KERNELS, SLOW_KERNELS, knobs, lab
 
 
-@pytest.mark.parametrize("part", ["cut", "thin", "zeroing", "trim", "remote", "mkfs"])
+@pytest.mark.parametrize("part", ["cut", "thin", "zeroing", "trim", "remote", "mkfs", "quick"])
 def test_discards_hold_up_nothing(part: str) -> None:
     run = lab("dcd_discard.py", part)
     assert run.rc == 0, run.text

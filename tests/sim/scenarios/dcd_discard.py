@@ -22,6 +22,8 @@ LONGEST_S = 1.0
 MIB = 18 << 10
 RUN_S = 60
 TRIM_S = 0.2
+QUICK_S = 10
+QUICK_SEGMENTS = 8
 TRIM = 32 << 11  # sectors
 BLOCK = 128  # sectors of a block of the pool
 AWAY_S = 0.3
@@ -301,6 +303,26 @@ def away() -> None:
     pool.away()
 
 
+def quick() -> None:
+    base.step("a disk that zeroes in no time is wiped at once, though the log is to be empty soon")
+    box = Box(
+        data_mib=16, data_model="null", nvram_bytes=4096 + 2 * SEGMENT, log_mib=9,
+        settings="destage_idle_ms=100,destage_low=0,destage_high=1",
+    )  # fmt: skip
+    with box.disk() as disk:
+        filled(disk, Model(disk.sectors), 0, disk.sectors, "old")
+        box.destaged()
+        before = box.count("segments")
+        disk.zero(0, disk.sectors)
+        took = blk.timed(box.destaged)
+        segments = box.count("segments") - before
+        print(f"  {took:.1f} s, {segments} segments", flush=True)
+        base.expect(took < QUICK_S, f"it is wiped in {took:.1f} s")
+        base.expect(segments < QUICK_SEGMENTS, f"{segments} segments were written meanwhile")
+    base.expect(not any(box.data.bytes(0, box.data.sectors)), "zeroes everywhere")
+    box.away()
+
+
 def written_instead(how: str, zeroes: str) -> None:
     base.step(f"a disk that says that it discards, and each is an error ({how}): it is written")
     box = Box(data_mib=32, data_options={"zeroes": zeroes},
@@ -339,7 +361,7 @@ def written_instead(how: str, zeroes: str) -> None:
 PARTS: dict[str, Callable[[], None]] = {
     "cut": cut, "thin": thin, "zeroing": zeroing, "trim": trim, "plain": plain, "remote": remote,
     "mkfs": mkfs, "away": away, "refused": partial(written_instead, "refuse", "on"),
-    "never": partial(written_instead, "fail", "off"),
+    "never": partial(written_instead, "fail", "off"), "quick": quick,
 }  # fmt: skip
 for part in sys.argv[1:] or PARTS:
     base.expect(part in PARTS, f"there is no part {part!r}")
