@@ -150,7 +150,7 @@ class Life:
             self.say("bounce")
             flush = rng.random() < 0.5
             self.patient(lambda: dm.suspend("mirror", flush=flush))
-            self.patient(lambda: dm.resume("mirror"))
+            base.until(self.resumed, "the mirror to be resumed")
         elif dice < 20:
             self.reload()
         elif dice < 21:
@@ -160,6 +160,16 @@ class Life:
             self.say("seconds")
             time.sleep(0.2)
             self.rest(2.5)
+
+    def resumed(self) -> bool:
+        """Not while a leg hasn't answered all that the suspend has written: so it is mended."""
+        try:
+            self.patient(lambda: dm.resume("mirror"))
+        except OSError as err:
+            base.equal(err.errno, errno.EBUSY, "a resume")
+            self.sites.mend_hung()
+            return False
+        return True
 
     def policy_or_message(self, leg: str) -> None:
         rng = self.rng
