@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <linux/highmem.h>
+#include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
@@ -10,6 +11,7 @@
 
 TEST_KNOB(bool, read_stays, "a read that the data disk was asked for waits until it has answered");
 TEST_KNOB(bool, never_park, "reads are asked of the disk, whatever was given up there");
+TEST_KNOB(bool, few_given_up, "what reads that were given up have of memory is bounded whatever there is");
 TEST_KNOB(bool, no_turns, "the log is asked for all that is read at once");
 TEST_KNOB(bool, few_wait, "a read of few places of the log waits for those of many");
 TEST_KNOB(bool, begins_last, "a read that is tried again waits behind all that have come since");
@@ -95,6 +97,14 @@ static void hand_to(struct dcd_request *of, struct dcd_own *o)
 		dcd_gather_failed(&of->gather, of->gather.done + g->bad, -EIO);
 }
 
+/* An initiator has no more of them than it has commands, but there may be many initiators. */
+static size_t most_given_up(void)
+{
+	size_t part = totalram_pages() / DCD_GIVEN_UP_PART * PAGE_SIZE;
+
+	return max(test_knob(few_given_up) ? 0 : part, DCD_GIVEN_UP_LEAST);
+}
+
 /* Needs the lock. */
 static bool has_to_wait(const struct dcd_reads *r, const struct dcd_request *rq)
 {
@@ -104,7 +114,7 @@ static bool has_to_wait(const struct dcd_reads *r, const struct dcd_request *rq)
 	lockdep_assert_held(&r->lock);
 	if (test_knob(never_park))
 		return false;
-	if (r->given_up >= DCD_GIVEN_UP_MOST)
+	if (r->given_up >= most_given_up())
 		return true;
 	list_for_each_entry(o, &r->left, list)
 		if (o->rq.sector < end && first < o->rq.sector + o->rq.sectors)

@@ -10,7 +10,7 @@
  * A request that is given up leaves its own behind, until the disks have answered it. A further
  * read that needs a disk for what one of those is at, as an initiator's that tries again, isn't
  * asked of it: it waits (parked) until that has come back, or its own time is over. So does any
- * while there are DCD_GIVEN_UP_MOST bytes of them.
+ * while their bytes are a DCD_GIVEN_UP_PART-th of the host's memory, at least DCD_GIVEN_UP_LEAST.
  *
  * Turns: a read of what was written at random, and is only in the log yet, is of hundreds of places
  * there, which a disk takes half a second for. If the log were asked for those of many reads at
@@ -37,7 +37,8 @@ struct dcd_engine;
 struct dcd_request;
 
 #define DCD_NONE_BAD U32_MAX
-#define DCD_GIVEN_UP_MOST (64U << 20)
+#define DCD_GIVEN_UP_PART 16
+#define DCD_GIVEN_UP_LEAST (64UL << 20)
 #define DCD_SCATTERED 8U
 #define DCD_FEW 32U
 #define DCD_AT_LOG 256U

@@ -98,6 +98,7 @@ def test_reads_that_hang(kernel: str, parts: tuple[str, ...]) -> None:
         ("read_stays", "reset", "Input/output error"),
         ("read_holds", "mixed", "Input/output error"),
         ("never_park", "many", "reads were given up"),
+        ("few_given_up", "bound", "Input/output error"),
         ("one_queue", "logs", "Input/output error"),
     ],
 )

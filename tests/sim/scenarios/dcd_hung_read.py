@@ -14,6 +14,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from dcdlab import SEGMENT, Box
 from locklab import base, blk, dm, lio, scsi, wire
@@ -290,16 +291,27 @@ def many() -> None:
     one.close(probe=False)
 
 
-def bound() -> None:
-    base.step("64 MiB of reads are given up: whatever else needs the data disk waits, too")
-    one = Lab(mib=128)
-    one.probe.end()
-    reads = Reads(one.node, HUNG, 140, sectors=1024)
-    base.until(lambda: one.box.count("data_pieces") >= 140, "the reads to come")
+def given_up(one: Lab, first: int, count: int) -> None:
+    """So many reads of 512 KiB."""
+    before = one.box.count("data_pieces")
+    reads = Reads(one.node, first, count, sectors=1024)
+    base.until(lambda: one.box.count("data_pieces") >= before + count, "the reads to come")
     with scsi.Lun(one.node) as lun:
         lun.reset()
         reads.end(SOON)
         read(lun, 0, 1, SLOW)  # is told of the reset
+
+
+def bound() -> None:
+    base.step("reads are given up, 70 MiB: others go on; a 16th of memory: they wait, too")
+    one = Lab(mib=512)
+    one.probe.end()
+    given_up(one, HUNG, 140)
+    one.works()
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemTotal:"):
+            most_kib = int(line.split()[1]) // 16
+    given_up(one, HUNG + 140 * 1024, most_kib // 512 - 140 + 1)
     one.deadline(DEADLINE_MS)
     late = Reads(one.node, PROBED, 1)
     base.until(lambda: one.box.count("reads_parked") > 0, "a read to be parked")
