@@ -258,8 +258,10 @@ static bool say_on_leg(struct dcd_engine *e, u64 applied)
 		return false;
 	/* The mirror reads it by the LUN. */
 	mutex_lock(&e->intake);
-	if (sectors && !test_knob(mark_unseen))
+	if (sectors && !test_knob(mark_unseen)) {
 		dcd_cache_destaged(e->cache, &written);
+		dcd_read_destaged(e, &written);
+	}
 	mutex_unlock(&e->intake);
 	if (r)
 		pr_err("dcd: %s: can't write to the end of the data disk %pg that it has got past the log: error %d\n",

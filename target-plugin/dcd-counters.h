@@ -24,6 +24,7 @@ DCD_COUNTER(READ_BOUNCES, read_bounces)	/* reads into memory that disks can't re
 DCD_COUNTER(READ_QUEUED, read_queued)	/* pieces that might have waited to be asked for */
 DCD_COUNTER(READS_GIVEN_UP, reads_given_up)	/* while a disk was at them */
 DCD_COUNTER(READS_PARKED, reads_parked)	/* waited, as there were too many of those */
+DCD_COUNTER(READS_TAKEN_OVER, reads_taken_over)	/* by who tried again, while a disk was at them */
 DCD_COUNTER(READ_TURNS, read_turns)	/* waited for other scattered reads of the log */
 DCD_COUNTER(WRITES, writes)
 DCD_COUNTER(THROUGH, through)	/* requests done by the data disk alone: leave.h */

@@ -36,6 +36,9 @@ struct dcd_gather {
 	int error;
 	atomic_t pending;
 	bool own;			/* the engine's memory: read.h */
+	/* Of an own: a hash of what the index had of it so far, 0 of nothing; of the last place. */
+	u64 seen;
+	void *seen_value;
 	/* read.h: places of the log, 0 if they are few; jiffies, when it was first in the line */
 	unsigned int places;
 	unsigned long first_try;

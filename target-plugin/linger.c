@@ -25,6 +25,7 @@ static void end(struct dcd_engine *e)
 {
 	cancel_delayed_work_sync(&e->destage_work);
 	cancel_delayed_work_sync(&e->commit_work);
+	dcd_reads_end(e);
 	dcd_engine_free(e);
 }
 

@@ -180,6 +180,7 @@ int dcd_destage_forget(struct dcd_engine *e, const struct dcd_batch *b, u64 targ
 			p.last = min(p.last, l->place.last);
 			if (dcd_segment_of(e, &p) < target) {
 				dcd_cache_destaged(e->cache, &p);
+				dcd_read_destaged(e, &p);
 				r = dcd_index_erase(e, p.sector, p.last);
 			}
 			from = p.last + 1;

@@ -2,6 +2,7 @@
 #include <linux/highmem.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/random.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 
@@ -12,15 +13,25 @@
 TEST_KNOB(bool, read_stays, "a read that the data disk was asked for waits until it has answered");
 TEST_KNOB(bool, never_park, "reads are asked of the disk, whatever was given up there");
 TEST_KNOB(bool, few_given_up, "what reads that were given up have of memory is bounded whatever there is");
+TEST_KNOB(bool, begins_anew, "a read that is tried again is asked of the disks anew");
+TEST_KNOB(bool, none_kept, "what was read for one who was given up isn't kept for him");
+TEST_KNOB(bool, takes_stale, "a read takes over what was given up, whatever was written meanwhile");
 TEST_KNOB(bool, no_turns, "the log is asked for all that is read at once");
 TEST_KNOB(bool, few_wait, "a read of few places of the log waits for those of many");
 TEST_KNOB(bool, begins_last, "a read that is tried again waits behind all that have come since");
 TEST_KNOB(bool, turns_last, "a read of the log has its turn until it has ended");
 
-/* @of and @list are under the lock; @of is NULL when it has been answered. */
+/*
+ * All but @rq is under the lock. @of is NULL when it has been answered. @begun: all of it is asked
+ * for; @ended: all has come; @moved: some of it was destaged meanwhile. @wants: it was taken over,
+ * by who has seen that in the index; 0: it wasn't. @kept: jiffies, since when it is.
+ */
 struct dcd_own {
 	struct dcd_request rq;		/* @since: its beginning */
 	struct dcd_request *of;
+	bool begun, ended, moved;
+	u64 wants;
+	unsigned long kept;
 	struct list_head list;
 	struct scatterlist sgl[];
 };
@@ -120,6 +131,177 @@ static bool has_to_wait(const struct dcd_reads *r, const struct dcd_request *rq)
 		if (o->rq.sector < end && first < o->rq.sector + o->rq.sectors)
 			return true;
 	return false;
+}
+
+/* --- taken over --- */
+
+void dcd_read_saw(struct dcd_engine *e, struct dcd_gather *g, const struct dcd_place *p)
+{
+	if (g->seen && p->value == g->seen_value)
+		return;
+	g->seen = siphash_3u64(g->seen, p->sector, (uintptr_t)p->value, &e->reads.key) ?: 1;
+	g->seen_value = p->value;
+}
+
+/* What the index has of the rest of a request now. */
+static u64 sees(struct dcd_engine *e, const struct dcd_request *rq)
+{
+	sector_t sector = rq->sector + rq->gather.done, last = rq->sector + rq->sectors - 1;
+	struct dcd_gather g = {};
+
+	while (sector <= last) {
+		struct dcd_place p;
+
+		dcd_index_find(e, sector, last, &p);
+		dcd_read_saw(e, &g, &p);
+		sector = p.last + 1;
+	}
+	return g.seen;
+}
+
+static bool is_same(const struct dcd_own *o, const struct dcd_request *rq)
+{
+	return o->rq.sector == rq->sector + rq->gather.done &&
+	       o->rq.sector + o->rq.sectors == rq->sector + rq->sectors &&
+	       (!o->moved || test_knob(takes_stale));
+}
+
+/* One that was given up, and is at just that, or was. Needs the lock. */
+static struct dcd_own *left_at(const struct dcd_reads *r, const struct dcd_request *rq)
+{
+	struct dcd_own *o;
+
+	lockdep_assert_held(&r->lock);
+	list_for_each_entry(o, &r->left, list)
+		if (o->begun && !o->ended && is_same(o, rq))
+			return o;
+	list_for_each_entry(o, &r->kept, list)
+		if (is_same(o, rq))
+			return o;
+	return NULL;
+}
+
+static bool is_as_wanted(const struct dcd_own *o)
+{
+	return o->wants == o->rq.gather.seen || test_knob(takes_stale);
+}
+
+/* Needs the lock. */
+static void take_out(struct dcd_reads *r, struct dcd_own *o)
+{
+	lockdep_assert_held(&r->lock);
+	list_del(&o->list);
+	r->kept_bytes -= bytes_of(o);
+}
+
+/* For who tries again; needs the lock. */
+static bool keep(struct dcd_engine *e, struct dcd_own *o)
+{
+	struct dcd_reads *r = &e->reads;
+
+	lockdep_assert_held(&r->lock);
+	if (READ_ONCE(e->closing) || !o->begun || o->moved || o->rq.gather.error ||
+	    o->rq.gather.bad != DCD_NONE_BAD || r->kept_bytes + bytes_of(o) > most_given_up() ||
+	    test_knob(none_kept))
+		return false;
+	o->kept = jiffies;
+	r->kept_bytes += bytes_of(o);
+	list_move_tail(&o->list, &r->kept);
+	queue_delayed_work(e->quick_wq, &r->drop_work, DCD_KEPT);
+	return true;
+}
+
+/* What is to be kept no longer, or NULL: when it is the next one's time is set. */
+static struct dcd_own *next_drop(struct dcd_engine *e)
+{
+	struct dcd_reads *r = &e->reads;
+	struct dcd_own *o;
+
+	spin_lock_irq(&r->lock);
+	o = list_first_entry_or_null(&r->kept, struct dcd_own, list);
+	if (o && !READ_ONCE(e->closing) && time_before(jiffies, o->kept + DCD_KEPT)) {
+		queue_delayed_work(e->quick_wq, &r->drop_work, o->kept + DCD_KEPT - jiffies);
+		o = NULL;
+	}
+	if (o)
+		take_out(r, o);
+	spin_unlock_irq(&r->lock);
+	return o;
+}
+
+static void drop_work(struct work_struct *work)
+{
+	struct dcd_engine *e = container_of(to_delayed_work(work), struct dcd_engine,
+					    reads.drop_work);
+	struct dcd_own *o;
+
+	while ((o = next_drop(e)))
+		free_own(o);
+}
+
+void dcd_reads_end(struct dcd_engine *e)
+{
+	cancel_delayed_work_sync(&e->reads.drop_work);
+	drop_work(&e->reads.drop_work.work);
+}
+
+/* Behind the data disk of a log that was left the index doesn't know what is written. */
+static bool take_over(struct dcd_engine *e, struct dcd_request *rq)
+{
+	struct dcd_reads *r = &e->reads;
+	struct dcd_own *o;
+	unsigned long irq;
+	bool ended;
+	u64 wants;
+
+	spin_lock_irqsave(&r->lock, irq);
+	o = left_at(r, rq);
+	spin_unlock_irqrestore(&r->lock, irq);
+	if (!o || dcd_left(e) || test_knob(begins_anew))
+		return false;
+	wants = sees(e, rq);
+	spin_lock_irqsave(&r->lock, irq);
+	/* What was forgotten before the index was asked is @moved by now. */
+	o = left_at(r, rq);
+	if (o)
+		o->wants = wants;
+	ended = o && o->ended;
+	if (ended && is_as_wanted(o)) {
+		take_out(r, o);
+	} else if (ended) {
+		o = NULL;
+	} else if (o) {
+		o->of = rq;
+		list_move_tail(&o->list, &r->owns);
+		r->given_up -= bytes_of(o);
+	}
+	spin_unlock_irqrestore(&r->lock, irq);
+	if (!o)
+		return false;
+	dcd_count(e, DCD_N_READS_TAKEN_OVER, 1);
+	if (ended) {
+		hand_to(rq, o);
+		dcd_read_put(e, rq);
+		free_own(o);
+	} else {
+		dcd_wait_begins(e);
+	}
+	return true;
+}
+
+void dcd_read_destaged(struct dcd_engine *e, const struct dcd_place *p)
+{
+	struct dcd_reads *r = &e->reads;
+	struct dcd_own *o;
+	struct list_head *const lists[] = { &r->owns, &r->left, &r->kept };
+	unsigned int i;
+
+	spin_lock_irq(&r->lock);
+	for (i = 0; i < ARRAY_SIZE(lists); i++)
+		list_for_each_entry(o, lists[i], list)
+			o->moved |= o->rq.sector <= p->last &&
+				    p->sector < o->rq.sector + o->rq.sectors;
+	spin_unlock_irq(&r->lock);
 }
 
 /* --- turns --- */
@@ -244,18 +426,27 @@ void dcd_own_ended(struct dcd_engine *e, struct dcd_request *rq)
 	struct dcd_reads *r = &e->reads;
 	struct dcd_request *of;
 	unsigned long irq;
+	bool was_left, kept;
 
 	spin_lock_irqsave(&r->lock, irq);
 	of = o->of;
-	o->of = NULL;	/* nobody gives it up any more */
+	o->of = NULL;	/* nobody gives it up any more, */
+	o->ended = true;	/* or takes it over */
+	was_left = !of;
+	if (of && o->wants && !is_as_wanted(o)) {
+		list_add_tail(&of->waiting, &r->parked);
+		of = NULL;
+	}
 	spin_unlock_irqrestore(&r->lock, irq);
 	if (of) {
 		hand_to(of, o);
 		dcd_read_put(e, of);
 	}
 	spin_lock_irqsave(&r->lock, irq);
-	list_del(&o->list);
-	if (!of)
+	kept = was_left && keep(e, o);
+	if (!kept)
+		list_del(&o->list);
+	if (was_left)
 		r->given_up -= bytes_of(o);
 	if (!of && !list_empty(&r->parked))
 		queue_work(e->quick_wq, &r->unpark_work);
@@ -263,15 +454,21 @@ void dcd_own_ended(struct dcd_engine *e, struct dcd_request *rq)
 	if (list_empty(&r->owns) && list_empty(&r->left))
 		wake_up_all(&e->quiet);
 	spin_unlock_irqrestore(&r->lock, irq);	/* the engine may be gone from here on */
-	free_own(o);
+	if (!kept)
+		free_own(o);
 }
 
 static void own_work(struct work_struct *work)
 {
 	struct dcd_own *o = container_of(work, struct dcd_own, rq.work);
 	struct dcd_engine *e = o->rq.engine;
+	bool wanted;
 
-	if (READ_ONCE(o->of))
+	spin_lock_irq(&e->reads.lock);
+	wanted = o->of;
+	o->begun = wanted;
+	spin_unlock_irq(&e->reads.lock);
+	if (wanted)
 		dcd_read_in_worker(e, &o->rq);
 	spin_lock_irq(&e->reads.lock);
 	end_turn(e, &o->rq.gather);
@@ -334,6 +531,9 @@ static void begin_own(struct dcd_engine *e, struct dcd_request *rq)
 	log = dcd_read_walk(e, &o->rq) == DCD_WALK_LOG;
 	blk_finish_plug(&plug);
 	if (!log) {
+		spin_lock_irqsave(&r->lock, irq);
+		o->begun = true;
+		spin_unlock_irqrestore(&r->lock, irq);
 		dcd_read_put(e, &o->rq);
 		return;
 	}
@@ -344,7 +544,7 @@ static void begin_own(struct dcd_engine *e, struct dcd_request *rq)
 
 void dcd_read_to_own(struct dcd_engine *e, struct dcd_request *rq)
 {
-	if (!park(e, rq))
+	if (!take_over(e, rq) && !park(e, rq))
 		begin_own(e, rq);
 }
 
@@ -422,10 +622,13 @@ void dcd_reads_init(struct dcd_engine *e)
 	spin_lock_init(&e->reads.lock);
 	INIT_LIST_HEAD(&e->reads.owns);
 	INIT_LIST_HEAD(&e->reads.left);
+	INIT_LIST_HEAD(&e->reads.kept);
 	INIT_LIST_HEAD(&e->reads.parked);
 	INIT_LIST_HEAD(&e->reads.turns[0].waiting);
 	INIT_LIST_HEAD(&e->reads.turns[1].waiting);
 	INIT_WORK(&e->reads.unpark_work, unpark);
+	INIT_DELAYED_WORK(&e->reads.drop_work, drop_work);
+	get_random_bytes(&e->reads.key, sizeof(e->reads.key));
 }
 
 bool dcd_reads_quiet(struct dcd_engine *e)

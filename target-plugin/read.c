@@ -469,6 +469,8 @@ enum dcd_walk dcd_read_walk(struct dcd_engine *e, struct dcd_request *rq)
 			dcd_gather_failed(g, g->done, r);
 			break;
 		}
+		if (g->own)
+			dcd_read_saw(e, g, &p);
 		g->done += p.last - p.sector + 1;
 	}
 	return DCD_WALK_END;

@@ -7,10 +7,19 @@
  * that the request can be answered while disks still write there. When the last piece of an own
  * has come its bytes are copied to the request, if that is still waiting.
  *
- * A request that is given up leaves its own behind, until the disks have answered it. A further
- * read that needs a disk for what one of those is at, as an initiator's that tries again, isn't
- * asked of it: it waits (parked) until that has come back, or its own time is over. So does any
- * while their bytes are a DCD_GIVEN_UP_PART-th of the host's memory, at least DCD_GIVEN_UP_LEAST.
+ * A request that is given up leaves its own behind, until the disks have answered it. A read of the
+ * same sectors, as an initiator's that tries again, takes that own over: else what a disk takes
+ * longer for than busy_after_ms would never end, as each try began anew, behind all others. The
+ * initiator may try again a little late: so what was read without an error is kept for DCD_KEPT.
+ *
+ * Since that own began, writes may have been acknowledged. So what it has seen in the index, place
+ * by place (a hash of that), has to be what is there when it is taken over, and nothing of it may
+ * have been destaged meanwhile: then it has read what a read that begins now would. The hash is
+ * whole when the own ends; who has taken over one that has seen other places begins anew then.
+ *
+ * Any other read that needs a disk for what one of those is at isn't asked of it: it waits (parked)
+ * until that has come back, or its own time is over. So does any while the bytes of what was given
+ * up are a DCD_GIVEN_UP_PART-th of the host's memory, and at least DCD_GIVEN_UP_LEAST.
  *
  * Turns: a read of what was written at random, and is only in the log yet, is of hundreds of places
  * there, which a disk takes half a second for. If the log were asked for those of many reads at
@@ -29,16 +38,20 @@
 #define DCD_READ_H
 
 #include <linux/list.h>
+#include <linux/siphash.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
 struct dcd_engine;
+struct dcd_gather;
+struct dcd_place;
 struct dcd_request;
 
 #define DCD_NONE_BAD U32_MAX
 #define DCD_GIVEN_UP_PART 16
 #define DCD_GIVEN_UP_LEAST (64UL << 20)
+#define DCD_KEPT (30 * HZ)
 #define DCD_SCATTERED 8U
 #define DCD_FEW 32U
 #define DCD_AT_LOG 256U
@@ -65,16 +78,19 @@ struct dcd_tried {
 /*
  * The engine's. @lock: interrupts off, nothing else is taken within it but a wait queue's. The
  * owns that aren't answered by the disks: @owns that somebody waits for, and @left, of @given_up
- * bytes. @parked: requests. @turns: of reads of few places, and of more.
+ * bytes; @kept: such as were @left, and are answered, of @kept_bytes, the oldest one first.
+ * @parked: requests. @turns: of reads of few places, and of more. @key: of hashes.
  */
 struct dcd_reads {
 	spinlock_t lock;	/* see above */
-	struct list_head owns, left, parked;
+	struct list_head owns, left, kept, parked;
 	struct dcd_turns turns[2];
 	struct dcd_tried tried[DCD_TRIED];
 	unsigned int next_tried;
-	size_t given_up;
+	size_t given_up, kept_bytes;
+	siphash_key_t key;
 	struct work_struct unpark_work;
+	struct delayed_work drop_work;	/* what was kept for long enough */
 };
 
 /* Why a walk has ended where it is. */
@@ -95,6 +111,10 @@ bool dcd_read_takes_dma(const struct dcd_engine *e, const struct dcd_request *rq
 
 /* read-own.c. The rest of a request; process context. */
 void dcd_read_to_own(struct dcd_engine *e, struct dcd_request *rq);
+/* The index has that place next: into the hash. */
+void dcd_read_saw(struct dcd_engine *e, struct dcd_gather *g, const struct dcd_place *p);
+/* The data disk has what @p says, and the index forgets it next; process context. */
+void dcd_read_destaged(struct dcd_engine *e, const struct dcd_place *p);
 /* The log doesn't go on with it; process context. */
 void dcd_read_stalls(struct dcd_engine *e, struct dcd_request *rq);
 /* All pieces of an own have come; any context. */
@@ -102,5 +122,7 @@ void dcd_own_ended(struct dcd_engine *e, struct dcd_request *rq);
 void dcd_reads_init(struct dcd_engine *e);
 /* At the end of the engine: all of its requests have been answered. Is no own left? Any context. */
 bool dcd_reads_quiet(struct dcd_engine *e);
+/* Then: lets go what is kept; process context. */
+void dcd_reads_end(struct dcd_engine *e);
 
 #endif /* DCD_READ_H */

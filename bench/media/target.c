@@ -24,6 +24,7 @@
  * Messages: cut SEED     cuts this medium's power alone
  *           hold         discards and zeroes don't return, and aren't done
  *           hold_write N the next write, or zeroing, of that sector, likewise
+ *           hold_read N  the next read of that sector (of ram) doesn't return, but is done at once
  *           let_go       they are done now, as far as there are some, and others at once
  *           discards good|fail|refuse  discards are done; or not: they are I/O errors, or such as
  *                        of a disk that knows none, though it says that it does; so are zeroes
@@ -65,7 +66,9 @@ struct media {
 	spinlock_t hold_lock;	/* of what follows */
 	bool hold;
 	sector_t hold_at;	/* NOWHERE: no write */
+	sector_t hold_read_at;	/* likewise */
 	struct bio_list held;
+	struct bio_list answers;
 	blk_status_t discards;
 	sector_t refused;	/* NOWHERE: none */
 	char name[SITE_NAME_MAX];
@@ -231,6 +234,7 @@ static int media_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	r = -EINVAL;
 	spin_lock_init(&m->hold_lock);
 	m->hold_at = NOWHERE;
+	m->hold_read_at = NOWHERE;
 	m->refused = NOWHERE;
 	if (strscpy(m->name, argv[0], sizeof(m->name)) <= 0) {
 		ti->error = "The medium's name is empty or too long";
@@ -279,10 +283,15 @@ static void media_dtr(struct dm_target *ti)
 	media_free(ti, ti->private);
 }
 
+static bool has_sector(const struct bio *bio, sector_t sector, sector_t at)
+{
+	return at >= sector && at - sector < bio_sectors(bio);
+}
+
 static bool writes(const struct bio *bio, sector_t sector, sector_t at)
 {
 	return (bio_op(bio) == REQ_OP_WRITE || bio_op(bio) == REQ_OP_WRITE_ZEROES) &&
-	       at >= sector && at - sector < bio_sectors(bio);
+	       has_sector(bio, sector, at);
 }
 
 static bool zeroes(const struct bio *bio)
@@ -305,6 +314,33 @@ static bool hold_back(struct dm_target *ti, struct bio *bio)
 		bio_list_add(&m->held, bio);
 	spin_unlock_irq(&m->hold_lock);
 	return yes;
+}
+
+/* It has what was there when it came, whenever it is answered. */
+static bool hold_answer(struct dm_target *ti, struct bio *bio)
+{
+	sector_t sector = dm_target_offset(ti, bio->bi_iter.bi_sector);
+	struct media *m = ti->private;
+	unsigned long irq;
+	bool yes;
+
+	if (bio_op(bio) != REQ_OP_READ || m->dev)
+		return false;
+	spin_lock_irq(&m->hold_lock);
+	yes = has_sector(bio, sector, m->hold_read_at);
+	if (yes)
+		m->hold_read_at = NOWHERE;
+	spin_unlock_irq(&m->hold_lock);
+	if (!yes)
+		return false;
+	spin_lock_irqsave(&site_instant, irq);
+	if (!media_read(m->gen, bio, sector))
+		bio->bi_status = BLK_STS_IOERR;
+	spin_unlock_irqrestore(&site_instant, irq);
+	spin_lock_irq(&m->hold_lock);
+	bio_list_add(&m->answers, bio);
+	spin_unlock_irq(&m->hold_lock);
+	return true;
 }
 
 /* Is a block of the disk in two pieces of memory? dm-crypt and dm-integrity refuse that, too. */
@@ -358,7 +394,7 @@ static int media_map(struct dm_target *ti, struct bio *bio)
 {
 	blk_status_t status;
 
-	if (hold_back(ti, bio))
+	if (hold_back(ti, bio) || hold_answer(ti, bio))
 		return DM_MAPIO_SUBMITTED;
 	status = refusal(ti, bio);
 	if (status) {
@@ -372,16 +408,21 @@ static int media_map(struct dm_target *ti, struct bio *bio)
 static void let_go(struct dm_target *ti)
 {
 	struct media *m = ti->private;
-	struct bio_list held;
+	struct bio_list held, answers;
 	struct bio *bio;
 
 	spin_lock_irq(&m->hold_lock);
 	if (!READ_ONCE(m->discards))
 		m->hold = false;
 	m->hold_at = NOWHERE;
+	m->hold_read_at = NOWHERE;
 	held = m->held;
 	bio_list_init(&m->held);
+	answers = m->answers;
+	bio_list_init(&m->answers);
 	spin_unlock_irq(&m->hold_lock);
+	while ((bio = bio_list_pop(&answers)))
+		bio_endio(bio);
 	while ((bio = bio_list_pop(&held))) {
 		blk_status_t status = refusal(ti, bio);
 
@@ -410,7 +451,7 @@ static void media_status(struct dm_target *ti, status_type_t type, unsigned int 
 		dirty = m->q->dirty_bytes;
 		spin_unlock_irqrestore(&site_instant, irq);
 		spin_lock_irqsave(&m->hold_lock, irq);
-		waiting += bio_list_size(&m->held);
+		waiting += bio_list_size(&m->held) + bio_list_size(&m->answers);
 		spin_unlock_irqrestore(&m->hold_lock, irq);
 		DMEMIT("%s %d %zu %llu", m->name, m->gen && media_is_void(m->gen), waiting,
 		       dirty);
@@ -458,6 +499,12 @@ static int media_message(struct dm_target *ti, unsigned int argc, char **argv, c
 		WRITE_ONCE(m->refused, number);
 		return 0;
 	}
+	if (argc == 2 && !strcasecmp(argv[0], "hold_read") && !kstrtou64(argv[1], 0, &number)) {
+		spin_lock_irq(&m->hold_lock);
+		m->hold_read_at = number;
+		spin_unlock_irq(&m->hold_lock);
+		return 0;
+	}
 	if (argc == 1 && !strcasecmp(argv[0], "let_go")) {
 		let_go(ti);
 		return 0;
@@ -465,7 +512,7 @@ static int media_message(struct dm_target *ti, unsigned int argc, char **argv, c
 	if (argc == 2 && !strcasecmp(argv[0], "discards") && set_discards(m, argv[1]))
 		return 0;
 	if (argc != 2 || strcasecmp(argv[0], "cut") || kstrtou64(argv[1], 0, &number)) {
-		DMERR("%s: messages are: cut SEED, hold, hold_write N, let_go, discards HOW, refuse_write N",
+		DMERR("%s: messages are: cut SEED, hold, hold_write N, hold_read N, let_go, discards HOW, refuse_write N",
 		      m->name);
 		return -EINVAL;
 	}

@@ -31,6 +31,26 @@ def test_a_discard_that_fails_can_be_taken_for_a_refusal(part: str, says: str) -
 
 
 @pytest.mark.parametrize(("kernel", "parts"), [
+    ("plain", ()), ("checked", ("fits", "stale", "lives")),
+])  # fmt: skip
+def test_reads_that_take_longer_than_their_time(kernel: str, parts: tuple[str, ...]) -> None:
+    run = lab("dcd_taken_over.py", *parts, kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize(("knob", "part", "says"), [
+    ("begins_anew", "slow", "Input/output error"), ("none_kept", "slow", "reads, and not"),
+    ("begins_anew", "fits", "whether it is asked"), ("none_kept", "fits", "whether it is asked"),
+    ("takes_stale", "stale", "other data than what is there"),
+])  # fmt: skip
+def test_reads_can_begin_anew_each_time(knob: str, part: str, says: str) -> None:
+    """The control: they never end; or what was given up is taken, whatever was written since."""
+    run = lab("dcd_taken_over.py", part, options=knobs("dcd", knob))
+    assert run.rc == 1 and says in run.stderr, run.text
+
+
+@pytest.mark.parametrize(("kernel", "parts"), [
     ("plain", ()), ("checked", ("opened", "late", "closed", "left", "left_whole", "taken_back")),
 ])  # fmt: skip
 def test_a_log_that_hangs(kernel: str, parts: tuple[str, ...]) -> None:

@@ -318,6 +318,10 @@ class Disk:
         """The next write to this sector doesn't return, and isn't done, before let_go()."""
         dm.message(f"{self.name}-medium", f"hold_write {sector}")
 
+    def hold_read(self, sector: int) -> None:
+        """The next read of this sector doesn't return before let_go(); it has what is there now."""
+        dm.message(f"{self.name}-medium", f"hold_read {sector}")
+
     def held(self) -> int:
         """How many requests wait there."""
         return int(dm.status(f"{self.name}-medium").split()[2])
