@@ -197,7 +197,7 @@ struct dcd_engine {
 	struct mutex header_lock;	/* while the NVRAM's header is written */
 	struct dcd_super *super_buf;	/* a block; likewise; and one behind it for that header */
 	struct dcd_spares spares;
-	unsigned int next_witness;
+	unsigned int next_witness, witnessed_batches;
 	bool super_differs;		/* at open: its other copy is bad, or of another size */
 	u8 header_bad[DCD_BLOCK >> SECTOR_SHIFT];	/* at open: sectors that can't be read */
 	bool header_differs;		/* at open: the NVRAM header's other copy says less */

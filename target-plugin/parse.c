@@ -269,8 +269,8 @@ void dcd_witness_pass(struct dcd_nvram_header *h, const struct dcd_super *s, u32
 	u32 i, n = 0;
 
 	memset(h->witnesses, 0, sizeof(h->witnesses));
-	for (i = 1; i <= DCD_WITNESSES && n < DCD_PASSED; i++) {
-		u32 at = (next + DCD_WITNESSES - i) % DCD_WITNESSES;
+	for (i = 0; i < DCD_WITNESSES && n < DCD_PASSED; i++) {
+		u32 at = i % 2 ? DCD_LATEST + i / 2 : (next + DCD_LATEST - 1 - i / 2) % DCD_LATEST;
 
 		if (dcd_witness_of(s, at, &w))
 			h->witnesses[n++] = s->witnesses[at];

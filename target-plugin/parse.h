@@ -128,12 +128,22 @@ struct dcd_witnessed {
 	u32 crc;
 };
 
+/*
+ * The first of them are a ring: what was brought to the data disk last. The others have ages:
+ * number DCD_LATEST + i was brought there some 2^i batches ago, and not again since (witness.c).
+ */
+#define DCD_LATEST (DCD_WITNESSES / 2)
+#define DCD_AGES (DCD_WITNESSES - DCD_LATEST)
+
 /* Number @i; false: there is none. */
 bool dcd_witness_of(const struct dcd_super *s, u32 i, struct dcd_witnessed *w);
 /* NULL: none. dcd_super_next() comes before it is written. */
 void dcd_witness_set(struct dcd_super *s, u32 i, const struct dcd_witnessed *w);
 void dcd_witness_void(struct dcd_super *s);	/* all of them */
-/* The header gets the newest ones, before it says @applied. @next: behind the one set last. */
+/*
+ * The header gets the newest ones of both kinds, before it says @applied. @next: in the ring,
+ * behind the one set last.
+ */
 void dcd_witness_pass(struct dcd_nvram_header *h, const struct dcd_super *s, u32 next, u64 applied);
 /* The header says more than the superblock: its witnesses count, if it has any. */
 void dcd_witness_passed(struct dcd_super *s, const struct dcd_nvram_header *h);

@@ -14,6 +14,12 @@
  * acknowledged by the log alone, those that it hasn't got, and that were refused, go to the data
  * disk only when the superblock has no witnesses any more.
  *
+ * Most of what is brought there may be the same few blocks, again and again, as a journal's. They
+ * tell nothing when they are live once more, so they mustn't take the places of all others. One that
+ * is brought there anew takes its own place, or that of another such one. And half of the places
+ * have ages (parse.h): who stays the same for 2^i batches gets on to the next one, so that
+ * whatever copy the disk is replaced by, some are younger than that.
+ *
  * The destager's, and who opens. They are kept in @super.
  */
 #include <linux/delay.h>
@@ -24,11 +30,12 @@
 #include "lockstep-test.h"
 #include "opening.h"
 
-#define EACH_BATCH	4
+#define EACH_BATCH	4U		/* and as many as there are empty places */
 #define MOST		(DCD_BLOCK >> SECTOR_SHIFT)	/* sectors of one */
 
 TEST_KNOB(bool, witnesses_stay, "refused writes go past a dead log over what its superblock names");
 TEST_KNOB(bool, asks_once, "a witness that fails once says nothing");
+TEST_KNOB(bool, hot_hide, "what is written again and again is all that the witnesses are of");
 TEST_KNOB(bool, in_turn, "an open asks the data disk for one witness after the other");
 TEST_KNOB(bool, any_data, "any data disk of the right size is taken for the right one");
 
@@ -61,24 +68,66 @@ void dcd_witness_over(struct dcd_engine *e, const struct dcd_place *p)
 	over(&e->super, p);
 }
 
+/* Of the latest: so many have no witness; the first of them, if there is one. */
+static u32 empty(const struct dcd_engine *e, u32 *first)
+{
+	struct dcd_witnessed w;
+	u32 i, n = 0;
+
+	for (i = DCD_LATEST; i-- && !test_knob(hot_hide);) {
+		if (dcd_witness_of(&e->super, i, &w))
+			continue;
+		*first = i;
+		n++;
+	}
+	return n;
+}
+
+/* Where one of the latest goes: to an empty place, or to the oldest one's. */
+static u32 place_of_latest(struct dcd_engine *e)
+{
+	u32 place;
+
+	return empty(e, &place) ? place : e->next_witness++ % DCD_LATEST;
+}
+
+/* One more batch: those that were as old as the next age get there, and the youngest is @w. */
+static void grow_older(struct dcd_engine *e, const struct dcd_witnessed *w)
+{
+	u32 age = __ffs(++e->witnessed_batches | BIT(DCD_AGES - 1));
+	struct dcd_witnessed younger;
+
+	if (test_knob(hot_hide))
+		return;
+	for (; age; age--)
+		if (dcd_witness_of(&e->super, DCD_LATEST + age - 1, &younger))
+			dcd_witness_set(&e->super, DCD_LATEST + age, &younger);
+	dcd_witness_set(&e->super, DCD_LATEST, w);
+}
+
 void dcd_witness_batch(struct dcd_engine *e, const struct dcd_batch *b)
 {
-	unsigned int i, step = max(b->n / EACH_BATCH, 1U);
+	struct dcd_witnessed w = {};
+	unsigned int i, step;
+	u32 first;
 
 	mutex_lock(&e->super_lock);
 	for (i = 0; i < b->n; i++)
 		if (b->loads[i].there)
 			over(&e->super, &b->loads[i].place);
+	step = max(b->n / max(empty(e, &first), EACH_BATCH), 1U);
 	for (i = 0; i < b->n; i += step) {
 		const struct dcd_load *l = b->loads + i;
-		struct dcd_witnessed w = { .sector = l->place.sector };
 
 		if (!l->there || l->kind != DCD_LOAD_DATA)
 			continue;
+		w.sector = l->place.sector;
 		w.sectors = min(dcd_place_sectors(&l->place), MOST);
 		w.crc = dcd_crc(l->buf, w.sectors << SECTOR_SHIFT);
-		dcd_witness_set(&e->super, e->next_witness++ % DCD_WITNESSES, &w);
+		dcd_witness_set(&e->super, place_of_latest(e), &w);
 	}
+	if (w.sectors)
+		grow_older(e, &w);
 	mutex_unlock(&e->super_lock);
 }
 

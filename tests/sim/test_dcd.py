@@ -557,6 +557,7 @@ def test_the_wrong_data_disk_is_refused(kernel: str) -> None:
 @pytest.mark.control
 @pytest.mark.parametrize(("knob", "says"), [
     ("any_data", "blank: was accepted"), ("passed_unseen", "past a log: check: got (0, 'clean'"),
+    ("hot_hide", "older: check: got (0, 'live'"),
 ])  # fmt: skip
 def test_the_wrong_data_disk_is_taken(knob: str, says: str) -> None:
     """The control: nobody asks the witnesses."""

@@ -6,9 +6,10 @@ there, by the module and by `dcd`, with a live log and with an empty one; the ri
 import errno
 import random
 import time
+from collections.abc import Callable
 from functools import partial
 
-from dcdlab import Box, Model, digest, filled, image, put_image, some_write
+from dcdlab import SEGMENT, Box, Model, digest, filled, image, put_image, some_write
 from locklab import base, blk, lio
 from statelab import Beside
 
@@ -147,6 +148,31 @@ def blocks() -> None:
     box.away()
 
 
+def hot(nvram: str, count: int, rounds: int) -> None:
+    """A journal, or what a file system says of itself: it hides none of what came before."""
+    base.step(f"{nvram}: {count} blocks are written {rounds} times, and are live in the end")
+    box = Box(nvram=nvram, data_mib=32, log_mib=16, nvram_bytes=4096 + 8 * SEGMENT)
+    model = Model(box.data.sectors)
+    cold = count * 8, (count + 1000) * 8
+    with box.disk("destage_idle_ms=50") as disk:
+        filled(disk, model, 0, *cold[1:], "first", 8)
+        box.destaged()
+    older = image(box.data.node)
+    with box.disk("destage_idle_ms=50") as disk:
+        filled(disk, model, *cold, "second", 8)
+        box.destaged()
+        for n in range(rounds):
+            filled(disk, model, 0, count * 8, f"hot {n}", 8)
+            box.destaged()
+        box.set(HELD)
+        filled(disk, model, 0, count * 8, "hot", 8)
+    refused(box, "older", older)
+    refused(box, "blank", bytes(len(older)))
+    with box.disk() as disk:
+        model.check(disk, "its own disk")
+    box.away()
+
+
 def breaks(box: Box) -> None:
     time.sleep(0.45)
     box.data.stall(1000, 0, reads=True)
@@ -168,9 +194,16 @@ def away() -> None:
     box.away()
 
 
-blocks()
-away()
-past()
-for kind in ("lab", "none"):
-    one(kind)
-    ever(kind)
+def whole(nvram: str) -> None:
+    one(nvram)
+    ever(nvram)
+
+
+WORK: dict[str, Callable[[], None]] = {
+    "blocks": blocks, "away": away, "past": past,
+    "lab": partial(whole, "lab"), "none": partial(whole, "none"),
+    "hot": partial(hot, "lab", 40, 12), "hot_none": partial(hot, "none", 40, 12),
+    "hot_many": partial(hot, "lab", 300, 100),
+}  # fmt: skip
+for name in base.words(1, tuple(WORK)) or WORK:
+    WORK[name]()
