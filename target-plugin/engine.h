@@ -613,17 +613,22 @@ int __must_check dcd_log_read(struct dcd_engine *e, u64 sector, void *buf, size_
 int __must_check dcd_place_read(struct dcd_engine *e, const struct dcd_place *p, void *buf,
 				unsigned long patience);
 
-/* Those of one request, several at a time; a worker's. */
+/* Those of one request, several at a time. @call: what is called for when all are answered. */
 struct dcd_log_reads {
 	struct list_head list;
 	struct dcd_ios ios;
 	wait_queue_head_t wait;
+	wait_queue_entry_t entry;
+	struct workqueue_struct *wq;
+	struct work_struct *call;
 };
 
 void dcd_log_reads_init(struct dcd_engine *e, struct dcd_log_reads *l);
 /* The request has come to @p, of which the disk is asked. */
 int __must_check dcd_log_read_begin(struct dcd_engine *e, struct dcd_request *rq,
 				    const struct dcd_place *p);
+/* No more of them begin: as soon as all have been answered @call is queued, perhaps at once. */
+void dcd_log_reads_call(struct dcd_engine *e, struct dcd_log_reads *l, struct work_struct *call);
 /* Until all have been answered; then the request and the cache have what is right. */
 void dcd_log_reads_end(struct dcd_engine *e, struct dcd_request *rq);
 

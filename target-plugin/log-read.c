@@ -175,19 +175,34 @@ static void end(struct dcd_engine *e, struct dcd_request *rq, struct log_read *l
 		dcd_destage_kick(e);
 }
 
+/* One has been answered; with the lock of @wait. */
+static int answered(wait_queue_entry_t *entry, unsigned int mode, int sync, void *key)
+{
+	struct dcd_log_reads *l = container_of(entry, struct dcd_log_reads, entry);
+
+	if (atomic_read(&l->ios.in_flight))
+		return 0;
+	list_del_init(&entry->entry);
+	queue_work(l->wq, l->call);	/* whose dcd_log_reads_end() waits until we let go */
+	return 1;
+}
+
+void dcd_log_reads_call(struct dcd_engine *e, struct dcd_log_reads *l, struct work_struct *call)
+{
+	init_waitqueue_func_entry(&l->entry, answered);
+	l->wq = e->io_wq;
+	l->call = call;
+	spin_lock_irq(&l->wait.lock);
+	__add_wait_queue(&l->wait, &l->entry);
+	answered(&l->entry, 0, 0, NULL);
+	spin_unlock_irq(&l->wait.lock);
+}
+
 void dcd_log_reads_end(struct dcd_engine *e, struct dcd_request *rq)
 {
 	struct dcd_log_reads *all = rq->gather.log_reads;
 	struct log_read *l, *next;
-	int n;
 
-	/* Whose places don't come any more has no turn (read.h). */
-	do
-		n = atomic_read(&all->ios.in_flight);
-	while (!wait_event_timeout(all->wait, !atomic_read(&all->ios.in_flight), DCD_TURN_STALL) &&
-	       atomic_read(&all->ios.in_flight) < n);
-	if (atomic_read(&all->ios.in_flight))
-		dcd_read_stalls(e, rq);
 	dcd_ios_wait(&all->ios, 0);
 	list_for_each_entry_safe(l, next, &all->list, list) {
 		end(e, rq, l);

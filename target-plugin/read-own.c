@@ -15,6 +15,7 @@ TEST_KNOB(bool, never_park, "reads are asked of the disk, whatever was given up 
 TEST_KNOB(bool, few_given_up, "what reads that were given up have of memory is bounded whatever there is");
 TEST_KNOB(bool, begins_anew, "a read that is tried again is asked of the disks anew");
 TEST_KNOB(bool, none_kept, "what was read for one who was given up isn't kept for him");
+TEST_KNOB(bool, log_holds, "who reads the log waits in its worker until that has answered");
 TEST_KNOB(bool, takes_stale, "a read takes over what was given up, whatever was written meanwhile");
 TEST_KNOB(bool, no_turns, "the log is asked for all that is read at once");
 TEST_KNOB(bool, few_wait, "a read of few places of the log waits for those of many");
@@ -32,6 +33,10 @@ struct dcd_own {
 	bool begun, ended, moved;
 	u64 wants;
 	unsigned long kept;
+	struct dcd_log_reads log_reads;
+	struct work_struct end_work;	/* when the log has answered */
+	int in_flight;			/* of @log_reads, */
+	unsigned long went_on;		/* since then: jiffies */
 	struct list_head list;
 	struct scatterlist sgl[];
 };
@@ -339,13 +344,17 @@ static void end_turn(struct dcd_engine *e, struct dcd_gather *g)
 		queue_work(e->quick_wq, &e->reads.unpark_work);
 }
 
-void dcd_read_stalls(struct dcd_engine *e, struct dcd_request *rq)
+/* Its places come no more, or it has taken long enough. Needs the lock; asked each DCD_LOOK. */
+static bool turn_is_over(struct dcd_own *o)
 {
-	if (test_knob(turns_last))
-		return;
-	spin_lock_irq(&e->reads.lock);
-	end_turn(e, &rq->gather);
-	spin_unlock_irq(&e->reads.lock);
+	int n = atomic_read(&o->log_reads.ios.in_flight);
+
+	if (n != o->in_flight)
+		o->went_on = jiffies;
+	o->in_flight = n;
+	return !test_knob(turns_last) &&
+	       (time_after(jiffies, o->rq.since + DCD_TURN_PATIENCE) ||
+		(n && time_after(jiffies, o->went_on + DCD_TURN_STALL)));
 }
 
 /* It has stood in the line, and will be tried again. Needs the lock. */
@@ -468,8 +477,22 @@ static void own_work(struct work_struct *work)
 	wanted = o->of;
 	o->begun = wanted;
 	spin_unlock_irq(&e->reads.lock);
-	if (wanted)
-		dcd_read_in_worker(e, &o->rq);
+	if (!wanted) {
+		dcd_read_put(e, &o->rq);
+		return;
+	}
+	dcd_read_in_worker(e, &o->rq, &o->log_reads);
+	if (test_knob(log_holds))
+		dcd_ios_wait(&o->log_reads.ios, 0);
+	dcd_log_reads_call(e, &o->log_reads, &o->end_work);
+}
+
+static void end_work(struct work_struct *work)
+{
+	struct dcd_own *o = container_of(work, struct dcd_own, end_work);
+	struct dcd_engine *e = o->rq.engine;
+
+	dcd_read_in_worker_end(e, &o->rq);
 	spin_lock_irq(&e->reads.lock);
 	end_turn(e, &o->rq.gather);
 	spin_unlock_irq(&e->reads.lock);
@@ -539,6 +562,7 @@ static void begin_own(struct dcd_engine *e, struct dcd_request *rq)
 	}
 	dcd_count(e, DCD_N_READ_HOPS, 1);
 	INIT_WORK(&o->rq.work, own_work);
+	INIT_WORK(&o->end_work, end_work);
 	queue_work(e->io_wq, &o->rq.work);
 }
 
@@ -593,7 +617,7 @@ bool dcd_reads_over(struct dcd_engine *e, struct list_head *parked, struct list_
 	list_for_each_entry_safe(o, n, &r->owns, list) {
 		if (!o->of)	/* it is ending */
 			continue;
-		if (time_after(jiffies, o->rq.since + DCD_TURN_PATIENCE) && !test_knob(turns_last))
+		if (o->rq.gather.places && turn_is_over(o))
 			end_turn(e, &o->rq.gather);
 		if (!dcd_wait_over(e, o->of) || test_knob(read_stays)) {
 			more = true;

@@ -499,18 +499,22 @@ static void bounce(struct dcd_engine *e, struct dcd_request *rq)
 }
 
 /* What is behind is read from the log, and the data disk is asked for what it has. */
-void dcd_read_in_worker(struct dcd_engine *e, struct dcd_request *rq)
+void dcd_read_in_worker(struct dcd_engine *e, struct dcd_request *rq,
+			struct dcd_log_reads *log_reads)
 {
-	struct dcd_log_reads log_reads;
 	struct blk_plug plug;
 
-	dcd_log_reads_init(e, &log_reads);
-	rq->gather.log_reads = &log_reads;
+	dcd_log_reads_init(e, log_reads);
+	rq->gather.log_reads = log_reads;
 	if (test_knob(read_holds))
 		atomic_inc(&e->holders);
 	blk_start_plug(&plug);
 	dcd_read_walk(e, rq);
 	blk_finish_plug(&plug);
+}
+
+void dcd_read_in_worker_end(struct dcd_engine *e, struct dcd_request *rq)
+{
 	dcd_log_reads_end(e, rq);
 	while (test_knob(read_holds) && atomic_read(&rq->gather.pending) > 1)
 		msleep(20);
@@ -521,9 +525,12 @@ void dcd_read_in_worker(struct dcd_engine *e, struct dcd_request *rq)
 
 void dcd_read_rest(struct dcd_engine *e, struct dcd_request *rq)
 {
+	struct dcd_log_reads log_reads;
+
 	if (dcd_read_takes_dma(e, rq)) {
 		dcd_count(e, DCD_N_READ_HOPS, 1);
-		dcd_read_in_worker(e, rq);
+		dcd_read_in_worker(e, rq, &log_reads);
+		dcd_read_in_worker_end(e, rq);
 	} else {
 		dcd_count(e, DCD_N_READ_BOUNCES, 1);
 		bounce(e, rq);

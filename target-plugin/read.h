@@ -21,6 +21,9 @@
  * until that has come back, or its own time is over. So does any while the bytes of what was given
  * up are a DCD_GIVEN_UP_PART-th of the host's memory, and at least DCD_GIVEN_UP_LEAST.
  *
+ * Nobody waits for the log: a worker asks it for what is there, and another one comes when all of
+ * that has been answered. So what hangs there holds no worker from others.
+ *
  * Turns: a read of what was written at random, and is only in the log yet, is of hundreds of places
  * there, which a disk takes half a second for. If the log were asked for those of many reads at
  * once they would all end together, or, if that takes longer than busy_after_ms, never: each is
@@ -45,6 +48,7 @@
 
 struct dcd_engine;
 struct dcd_gather;
+struct dcd_log_reads;
 struct dcd_place;
 struct dcd_request;
 
@@ -97,13 +101,18 @@ struct dcd_reads {
 enum dcd_walk {
 	DCD_WALK_END,
 	DCD_WALK_OWN,	/* the next piece is for an own */
-	DCD_WALK_LOG,	/* of an own: for a worker, who waits until the log has answered */
+	DCD_WALK_LOG,	/* of an own: for a worker */
 };
 
 /* read.c. Pieces from where it is on: copied, or asked for. Sleeps for memory only. */
 enum dcd_walk dcd_read_walk(struct dcd_engine *e, struct dcd_request *rq);
-/* The same to its end, in a worker; the log has answered then, the data disk may not have. */
-void dcd_read_in_worker(struct dcd_engine *e, struct dcd_request *rq);
+/*
+ * The same to its end, in a worker: both disks are asked for all of it. _end(): until the log has
+ * answered, the data disk may not have.
+ */
+void dcd_read_in_worker(struct dcd_engine *e, struct dcd_request *rq,
+			struct dcd_log_reads *log_reads);
+void dcd_read_in_worker_end(struct dcd_engine *e, struct dcd_request *rq);
 /* A piece has come, or no more begin: the last one ends the request. Any context. */
 void dcd_read_put(struct dcd_engine *e, struct dcd_request *rq);
 /* May disks read right into its memory? */
@@ -115,8 +124,6 @@ void dcd_read_to_own(struct dcd_engine *e, struct dcd_request *rq);
 void dcd_read_saw(struct dcd_engine *e, struct dcd_gather *g, const struct dcd_place *p);
 /* The data disk has what @p says, and the index forgets it next; process context. */
 void dcd_read_destaged(struct dcd_engine *e, const struct dcd_place *p);
-/* The log doesn't go on with it; process context. */
-void dcd_read_stalls(struct dcd_engine *e, struct dcd_request *rq);
 /* All pieces of an own have come; any context. */
 void dcd_own_ended(struct dcd_engine *e, struct dcd_request *rq);
 void dcd_reads_init(struct dcd_engine *e);

@@ -15,9 +15,9 @@
  * disk only when the superblock has no witnesses any more.
  *
  * Most of what is brought there may be the same few blocks, again and again, as a journal's. They
- * tell nothing when they are live once more, so they mustn't take the places of all others. One that
- * is brought there anew takes its own place, or that of another such one. And half of the places
- * have ages (parse.h): who stays the same for 2^i batches gets on to the next one, so that
+ * tell nothing when they are live once more, so they mustn't take the places of all others. One
+ * that is brought there anew takes its own place, or that of another such one. And half of the
+ * places have ages (parse.h): who stays the same for 2^i batches gets on to the next one, so that
  * whatever copy the disk is replaced by, some are younger than that.
  *
  * The destager's, and who opens. They are kept in @super.

@@ -97,9 +97,10 @@ def test_reads_that_hang(kernel: str, parts: tuple[str, ...]) -> None:
     [
         ("read_stays", "reset", "Input/output error"),
         ("read_holds", "mixed", "Input/output error"),
-        ("never_park", "many", "reads were given up"),
+        ("never_park begins_anew", "many", "reads were given up"),
         ("few_given_up", "bound", "Input/output error"),
-        ("one_queue", "logs", "Input/output error"),
+        ("log_holds", "log_zone", "Input/output error"),
+        ("one_queue log_holds", "logs", "Input/output error"),
     ],
 )
 def test_reads_that_hang_can_hold_others(knob: str, part: str, says: str) -> None:
@@ -117,10 +118,10 @@ def test_large_reads_of_what_is_all_over_the_log(kernel: str, parts: tuple[str, 
 @pytest.mark.control
 @pytest.mark.parametrize(("knob", "part", "says"), [
     ("no_turns", "many", "the first one took"),
-    ("no_turns", "beside", "a read of a page of the log took"),
+    ("no_turns", "beside", "a read of 64 KiB of the log took"),
     ("few_wait", "beside", "a read of 64 KiB of the log took"),
     ("turns_last", "hung", "a large read waited"),
-    ("begins_last", "on", "one waited"),
+    ("begins_last begins_anew", "on", "one waited"),
 ])  # fmt: skip
 def test_large_reads_can_be_asked_for_at_once(knob: str, part: str, says: str) -> None:
     """The control: all end together, or never; or one that hangs has its turn until it is over."""

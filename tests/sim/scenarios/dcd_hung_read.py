@@ -4,7 +4,7 @@ when it is aborted, and nothing else waits for them.
 
     dcd_hung_read.py [PART...]
 
-logs: the log disk's; all others: the data disk's.
+logs, log_zone: the log disk's; all others: the data disk's.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dcdlab import SEGMENT, Box
+from dcdlab import RING_START, SEGMENT, Box
 from locklab import base, blk, dm, lio, scsi, wire
 from locklab.iscsi import Session
 from probelab import PROBED, SOON, Probe, timed
 
 PARTS = (
     "deadline", "reset", "abort", "logout", "lost", "disable", "compare", "mixed", "many",
-    "bound", "logs", "closed",
+    "bound", "logs", "log_zone", "closed",
 )  # fmt: skip
 HERE, THERE = (f"{wire.mirror_ip(n)}:{lio.PORT}" for n in range(2))
 HUNG = 32 << 11  # from this sector of the data disk on it doesn't answer reads
@@ -346,6 +346,35 @@ def logs() -> None:
         reads.end(SOON)
         timed("a flush", disk.flush, SOON)
         timed("a write with FUA", lambda: disk.write(0, bytes(512), fua=True), SOON)
+    one.close()
+
+
+def log_zone() -> None:
+    base.step(f"{MANY} reads wait for a part of the log: others of the log go on")
+    one = Lab("dram")
+    base.put(one.store.path / "control", "destage_idle_ms=3600000")
+    with blk.Disk(one.node) as disk:
+        for n in range(MANY):
+            disk.write(IN_LOG + n * 8, blk.pattern(f"log {n}", 8))
+        disk.flush()
+        # Behind them, and in no slot any more.
+        first = RING_START // blk.SECTOR + MANY * 16
+        well = IN_LOG + MANY * 8
+        for n in range(20):
+            disk.write(well + n * 112, blk.pattern(f"fill {n}", 112))
+        disk.flush()
+        one.box.log.slow_reads_of(0, first, HOURS_MS)
+        hops = one.box.count("read_hops")
+        reads = Reads(one.node, IN_LOG, MANY)
+        base.until(lambda: one.box.count("read_hops") >= hops + MANY, "the reads to come")
+        last = blk.pattern("fill 10", 112)
+        timed("a read of the log",
+              lambda: base.equal(disk.read(well + 10 * 112, 112), last, "what is there"),
+              SOON)  # fmt: skip
+        base.expect(one.box.count("read_hops") > hops + MANY, "it was in the log")
+        with scsi.Lun(one.node) as lun:
+            lun.reset()
+        reads.end(SOON)
     one.close()
 
 
