@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Inside of a read, between read.c, which gathers it, and read-own.c, which can give it up.
+ * Inside of a read, between read.c, which gathers it, and read-own.h, by which it can be given up.
  *
  * What no disk has to be asked for is copied into the request's own memory at once. The rest is
  * read by an "own": a request of the engine's for the same sectors, with pages of its own, so
