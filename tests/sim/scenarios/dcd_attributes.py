@@ -39,7 +39,7 @@ def main() -> None:
         box.data.fail()
         disk.write(0, blk.pattern("more", 8))
         box.says("data FAILING", "the data disk's failure")
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
         got, told = stats(store.path), counters(store)
         last = re.findall(r"\b([a-z_]+) \d+\b", store.info().splitlines()[-1])
         base.equal(set(got), set(early), "the same files")

@@ -124,7 +124,7 @@ def in_log(box: Box, model: Model) -> None:
         box.data.fail()
         filled(disk, model, 0, 1120, "only in the log", 112)
         box.says("data FAILING", "the data disk's failure")
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
     box.data.heal()
 
 

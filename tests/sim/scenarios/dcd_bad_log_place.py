@@ -190,7 +190,7 @@ def cut_with_all_in_the_log(slots: int) -> tuple[Box, int]:
     with box.disk_until_cut() as disk:
         for n in range(20):
             disk.write(8 * n, blk.pattern(f"{n}", 8))
-            base.until(lambda: "0 in use" in box.info(), "it to be in the log")
+            base.until(lambda: " 0 in use" in box.info(), "it to be in the log")
         count = box.count("segments")
     return box, count
 
@@ -223,7 +223,7 @@ def end() -> None:
         for n in range(count, count + 12):  # the slots are used again
             base.equal(wrong(disk, n), [], "writes that are wrong")
             disk.write(8 * n, blk.pattern(f"{n}", 8))
-            base.until(lambda: "0 in use" in box.info(), "it to be in the log")
+            base.until(lambda: " 0 in use" in box.info(), "it to be in the log")
         base.expect(box.count("slots_pinned"), f"its slot keeps it: {box.info()}")
         box.log.heal()
         base.equal(wrong(disk, count + 12), [], "writes that are wrong")

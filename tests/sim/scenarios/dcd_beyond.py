@@ -43,7 +43,7 @@ def check(disk: blk.Disk, model: Model, what: str) -> None:
 def fails(box: Box, model: Model, disk: blk.Disk) -> None:
     """Newer writes are acknowledged over what the log has; then they can't get there."""
     filled(disk, model, 0, 200, "in the log")
-    base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+    base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
     box.log.fail_writes()
     filled(disk, model, 100, 150, "acknowledged", 10)
 
@@ -287,7 +287,7 @@ def left_away(which: str) -> None:
         box.destaged()
         box.set(HELD)
         filled(disk, Model(box.data.sectors), 0, PART // 2, "old, too")
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
     size = box.data.sectors
     bad, says = {
         "left": ((0, size - 1), "the end of the data disk"),
@@ -324,7 +324,7 @@ def another_log(grows: bool) -> None:
         if grows:
             larger(box)
         filled(disk, Model(box.data.sectors), 0, PART, "old")
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
     with blk.Disk(box.log.node, write=False) as log:
         old = [log.read(at, 512) for at in range(0, log.sectors, 512)]
     format_log(box.data.node, box.log.node, "none", "--force")

@@ -41,7 +41,7 @@ def put(disk: blk.Disk, model: Model, first: int, tag: str, count: int) -> None:
 def out_of_memory_slots(box: Box, disk: blk.Disk, model: Model) -> None:
     """What was written before is in no slot of the NVRAM any more."""
     filled(disk, model, 12000, 12000 + 5 * (SEGMENT // blk.SECTOR), "in the slots")
-    base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+    base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
 
 
 def hits() -> None:

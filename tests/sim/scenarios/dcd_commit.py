@@ -29,7 +29,7 @@ def dawdles() -> None:
     model = Model(box.data.sectors)
     with box.disk() as disk:
         filled(disk, model, 0, 8 * SIZE, "in the log", SIZE)
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
         box.log.refuse_and_dawdle((0, 15), (RING, box.log.sectors - 1), DAWDLES_MS)
         filled(disk, model, 8 * SIZE, 10 * SIZE, "a commit that dawdles", SIZE)
         box.set("destage_idle_ms=1")

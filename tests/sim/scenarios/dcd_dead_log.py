@@ -54,7 +54,7 @@ def at_rest(nvram: str) -> None:
         filled(disk, model, 4096, 4096 + 20 * WHOLE, "in the log", WHOLE)
         filled(disk, model, 0, 64, "old", 8)
         filled(disk, model, 8192, 8192 + 10 * WHOLE, "more", WHOLE)
-        box.says("0 in use", "all to be in the log")
+        box.says(" 0 in use", "all to be in the log")
         first = RING + 3 * SEGMENT // blk.SECTOR
         box.log.refuse_and_break(first, first + SEGMENT // blk.SECTOR - 1)
         filled(disk, model, 0, 64, "new", 8)
@@ -77,7 +77,7 @@ def broken(log: Disk, how: str) -> None:
 def in_log_only(box: Box, model: Model, disk: blk.Disk) -> None:
     for n in range(PLACES):
         filled(disk, model, 4096 + 16 * n, 4096 + 16 * n + 8, "in the log", 8)
-    box.says("0 in use", "all to be in the log")
+    box.says(" 0 in use", "all to be in the log")
 
 
 def closed(nvram: str, how: str) -> None:
@@ -110,7 +110,7 @@ def behind(how: str) -> None:
         for n in range(BEFORE):
             filled(disk, model, 8192 + 16 * n, 8192 + 16 * n + 8, "in the log", 8)
         filled(disk, model, 4096, 4096 + 20 * WHOLE, "in the log, too", WHOLE)
-        box.says("0 in use", "all to be in the log")
+        box.says(" 0 in use", "all to be in the log")
         broken(box.log, how)
         for at in fresh:
             disk.write(at, blk.pattern(f"fresh {at}", 8))
@@ -132,7 +132,7 @@ def reset() -> None:
         for at in range(4096, 4096 + 64 * 40, 64):
             filled(disk, model, at, at + 8, "in the log", 8)
         filled(disk, model, 40000, 40000 + 20 * WHOLE, "more", WHOLE)
-        box.says("0 in use", "all to be in the log")
+        box.says(" 0 in use", "all to be in the log")
         box.log.unreadable((RING, RING + 6 * 128 - 1))
         box.set("destage_idle_ms=1,destage_low=0,destage_high=1")
         for n in range(5000):
@@ -196,7 +196,7 @@ def left() -> None:
     model = Model(box.data.sectors)
     with box.disk() as disk:
         filled(disk, model, 65536, 65536 + 24 * WHOLE, "in places that can't be read", WHOLE)
-        box.says("0 in use", "the log to have all")
+        box.says(" 0 in use", "the log to have all")
         box.log.fail("1 error_reads")
         for at in range(65536, 65536 + 24 * WHOLE, WHOLE):
             with contextlib.suppress(OSError):
@@ -246,7 +246,7 @@ def starved() -> None:
     with box.disk() as disk:
         patient(disk)
         filled(disk, model, 4096, 4096 + 20 * WHOLE, "in the log", WHOLE)
-        box.says("0 in use", "all to be in the log")
+        box.says(" 0 in use", "all to be in the log")
         box.log.rot(bytes(model.bytes[(4096 + 2 * WHOLE) << 9 :][: blk.SECTOR]))
         box.log.refuse_and_break(0, 15)
         box.data.fail_late(100, (8, box.data.sectors - 9))

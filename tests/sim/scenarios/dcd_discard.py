@@ -202,7 +202,7 @@ def cut() -> None:
 
 def drained(store: lio.Backstore) -> None:
     base.until(
-        lambda: counters(store)["live"] == 0 and "0 in use" in store.info(), "all to be destaged"
+        lambda: counters(store)["live"] == 0 and " 0 in use" in store.info(), "all to be destaged"
     )
 
 

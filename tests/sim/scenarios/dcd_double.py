@@ -200,7 +200,7 @@ def past_the_log(how: str) -> None:
     old, new, stuck = (blk.pattern(word, 16) for word in ("old", "new", "stuck"))
     with box.disk_until_cut() as disk:
         disk.write(1000, old)
-        base.until(lambda: "0 in use" in box.info(), "the old one to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "the old one to be in the log")
         box.data.fail_part(100, 101)  # so no round comes to its end, and NVRAM's header says less
         box.log.fail_writes()
         disk.write(96, stuck)

@@ -119,7 +119,7 @@ class Life:
             base.expect(self.box.count("segments") - before < 5, "the idle log is written to")
 
     def copies(self, _: blk.Disk) -> None:
-        if self.box.count("live") == 0 and "0 in use" in self.box.info():
+        if self.box.count("live") == 0 and " 0 in use" in self.box.info():
             self.copy(empty=True)
 
     def copy(self, *, empty: bool) -> None:

@@ -181,7 +181,7 @@ def battery() -> None:
         base.expect("changed" not in sense(disk.node), "told of no change")
         begin = time.monotonic()
         base.put(control, "battery=0")
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log, without a flush")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log, without a flush")
         took = time.monotonic() - begin
         base.expect(took < 0.05, f"that took {took:.3f} s: nobody did it at once")
         look_again(disk.node, "write back")

@@ -350,7 +350,7 @@ def beside_a_move() -> None:
     with lio.look(store) as node, blk.Disk(node) as disk:
         opened = box.count("superblocks")
         filled(disk, model, 0, 256, "before")
-        base.until(lambda: "0 in use" in box.info(), "all in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all in the log")
         bad = RING_START // blk.SECTOR + (box.count("segments") + 1) * SEGMENT // blk.SECTOR + 24
         box.log.refuse_and_dawdle((bad, bad + 7), (0, 15), 1000)
         box.data.resize(LARGE)

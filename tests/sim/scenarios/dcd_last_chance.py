@@ -57,7 +57,7 @@ def late() -> None:
     places = range(0, 128 * LATE_BLOCKS, 128)
     with lio.look(box.open()) as node, blk.Disk(node) as disk:
         written(disk, model, places, "old")
-        box.says("0 in use", "all in the log")
+        box.says(" 0 in use", "all in the log")
         box.data.slow(LATE_MS)
         box.set("destage_idle_ms=1")
         time.sleep(0.2)
@@ -139,7 +139,7 @@ def bad() -> None:
     places = range(0, 8 * BAD_BLOCKS, 8)
     with lio.look(box.open()) as node, blk.Disk(node) as disk:
         written(disk, model, places, "old")
-        box.says("0 in use", "all in the log")
+        box.says(" 0 in use", "all in the log")
         box.data.refuse_write(places[BAD] + 3)
         box.log.fail_writes()
         written(disk, model, places, "new")

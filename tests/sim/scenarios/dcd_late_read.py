@@ -343,7 +343,7 @@ def leave_all_hung() -> None:
         box, model = small(nvram, held)
         with box.disk_closed_by(close_in_time) as disk:
             filled(disk, model, FREE, FREE + 270 * SIZE, "fill", SIZE)
-            box.says("0 in use", "the log to have all")
+            box.says(" 0 in use", "the log to have all")
             box.log.slow_reads(HOURS_MS)
             box.set("leave_log=1")
             began = time.monotonic()
@@ -363,7 +363,7 @@ def pinned_closed() -> None:
     model = Model(box.data.sectors)
     with box.disk_closed_by(close_in_time, ASLEEP) as disk:
         filled(disk, model, FREE, FREE + 24 * WHOLE, "in places that can't be read", WHOLE)
-        box.says("0 in use", "the log to have all")
+        box.says(" 0 in use", "the log to have all")
         box.log.fail("1 error_reads")
         for at in range(FREE, FREE + 24 * WHOLE, WHOLE):
             with contextlib.suppress(OSError):
@@ -412,7 +412,7 @@ def pinned_dead() -> None:
               settings=f"{HELD},scrub_kib=0")  # fmt: skip
     with box.disk() as disk:
         filled(disk, Model(box.data.sectors), 0, 26 * WHOLE, "in places that can't be read", WHOLE)
-        box.says("0 in use", "the log to have all")
+        box.says(" 0 in use", "the log to have all")
         box.log.unreadable((RING, box.log.sectors - 1))
         box.set("destage_idle_ms=1,destage_low=1,destage_high=2")
         time.sleep(1.5)

@@ -46,7 +46,7 @@ def only_in_log(box: Box, disk: blk.Disk, places: int) -> None:
     for _ in range(2):  # so that no slot has it
         for at in range(9000, 9000 + 8 * 112, 112):
             disk.write(at, blk.pattern(f"slots {at}", 112))
-    base.until(lambda: "0 in use" in box.info(), "the log to have all")
+    base.until(lambda: " 0 in use" in box.info(), "the log to have all")
 
 
 def is_lost(disk: blk.Disk, model: Model, what: str) -> None:
@@ -103,7 +103,7 @@ def dead() -> None:
         filled(disk, model, LOST, END, "only in the log", 16)
         filled(disk, model, 4096, 4096 + 8 * 112, "so that no slot has it", 112)
         filled(disk, model, 4096, 4096 + 8 * 112, "in NVRAM", 112)
-        base.until(lambda: "0 in use" in box.info(), "the log to have all of it")
+        base.until(lambda: " 0 in use" in box.info(), "the log to have all of it")
         box.log.fail()
         box.set("destage_idle_ms=1")
         refused = 0
@@ -200,7 +200,7 @@ def unwritable() -> None:
         log = base.KernelLog()
         with box.disk() as disk:
             filled(disk, model, 0, 640, "before", 16)
-            box.says("0 in use", "the log to have it")
+            box.says(" 0 in use", "the log to have it")
             box.log.fail()
             box.set("leave_log=1")
             box.says("log FAILING", "it to be refused")
@@ -350,7 +350,7 @@ def blip() -> None:
         with box.disk() as disk:
             filled(disk, model, 0, 600, "only in the log", 16)
             filled(disk, model, 4096, 4096 + 8 * 112, "so that no slot has it", 112)
-            base.until(lambda: "0 in use" in box.info(), "the log to have all")  # noqa: B023
+            base.until(lambda: " 0 in use" in box.info(), "the log to have all")  # noqa: B023
             box.log.fail("1 error_reads")
             box.set("leave_log=1")
             time.sleep(ms / 1000)

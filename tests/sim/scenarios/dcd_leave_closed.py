@@ -36,7 +36,7 @@ def closed(part: str) -> None:
     log = base.KernelLog()
     with box.disk_until_cut() if part == "cut" else box.disk() as disk:
         filled(disk, model, 0, 200, "in the log")
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
         box.data.fail_writes()
         box.log.fail_here(((RING, box.log.sectors - 1), "error_writes"))
         filled(disk, model, 100, 150, "acknowledged", 10)
@@ -68,7 +68,7 @@ def slow() -> None:
     model = Model(box.data.sectors)
     with box.disk() as disk:
         filled(disk, model, 0, 600, "in the log", 8)
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
         box.data.slow(50)
         box.log.fail_writes()
         filled(disk, model, 100, 150, "acknowledged", 10)

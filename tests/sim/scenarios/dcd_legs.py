@@ -155,7 +155,7 @@ class Life:
         return disk.read(self.leg - SLOTS, SLOTS) == there
 
     def _in_log(self) -> bool:
-        return bool(self.box.count("live")) or "0 in use" not in self.box.info()
+        return bool(self.box.count("live")) or " 0 in use" not in self.box.info()
 
     def waits(self, _: blk.Disk) -> None:
         time.sleep(self.rng.choice((0.1, 2, 20)))
@@ -170,7 +170,7 @@ class Life:
 
     def may_be_cut(self) -> bool:
         """All is on the data disk, and the leg says it, or the log does."""
-        return self.dead and self.box.count("leg_marks") > 0 and "0 in use" in self.box.info()
+        return self.dead and self.box.count("leg_marks") > 0 and " 0 in use" in self.box.info()
 
     def open(self) -> None:
         end = "closed"

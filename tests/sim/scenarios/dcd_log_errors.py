@@ -242,7 +242,7 @@ def unreadable() -> None:
         filled(disk, model, 0, 560, "in five segments")
         disk.write(4000, bytes(512))
         box.says("data FAILING", "the data disk's failure")
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
         box.log.fail_part(RING + 2 * PER, RING + 3 * PER - 1)
 
         def come_back() -> None:
@@ -267,7 +267,7 @@ def recovery_without_log() -> None:
     model = Model(box.data.sectors)
     with box.disk_until_cut() as disk:
         filled(disk, model, 0, 256, "in the log")
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
         box.log.fail_writes()
         box.data.fail_writes()
         filled(disk, model, 200, 400, "NVRAM only")
@@ -290,7 +290,7 @@ def ends_at_a_bad_place() -> None:
     model = Model(box.data.sectors)
     with box.disk_until_cut() as disk:
         filled(disk, model, 0, 280, "two and a half segments")
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
         segments = box.count("segments")
         box.data.fail()
         disk.write(0, blk.pattern("NVRAM", 8))
@@ -355,7 +355,7 @@ def dies_again() -> None:
         box.data.heal()
         rounds, bypasses = box.count("rounds"), box.count("bypass_rounds")
         filled(disk, model, 2000, 2560, "in the log")
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
         base.equal(box.count("rounds"), rounds, "rounds of the destager meanwhile")
         box.log.fail_writes()
         filled(disk, model, 2400, 2800, "past the log again")
@@ -363,7 +363,7 @@ def dies_again() -> None:
         model.check(disk, "without the log")
         says("works again", box.log.heal)
         filled(disk, model, 1000, 1400, "in the log again")
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
     with box.disk() as disk:
         model.check(disk, "after reopening")
     box.away()
@@ -417,7 +417,7 @@ def recovery_half_way() -> None:
     model = Model(box.data.sectors)
     with box.disk_until_cut() as disk:
         filled(disk, model, 0, 64, "in the log")
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
         segments = box.count("segments")
         box.log.fail_writes()
         box.data.fail_writes()
@@ -445,7 +445,7 @@ def gap_of_what_is_home(cut: bool) -> None:
         box.data.fail()
         filled(disk, model, 0, 1600, "in the log")
         box.says("data FAILING", "the data disk's failure")
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
         box.log.fail_writes()
         filled(disk, model, 4000, 4008, "past the log", 8)
         box.says("log FAILING", "the log's failure to be seen")
@@ -479,7 +479,7 @@ def gap_past_the_log() -> None:
     with box.disk_until_cut() as disk:
         box.data.fail()
         filled(disk, model, 0, 400, "in the log")
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
         with blk.Disk(box.log.node, write=False) as raw:
             old = raw.read(newest_copy(raw), 1)
         box.log.fail_writes()
@@ -491,7 +491,7 @@ def gap_past_the_log() -> None:
         says("works again", box.log.heal)
         box.data.fail()
         filled(disk, model, 0, 300, "in the log again")
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
         filled(disk, model, 300, 308, "NVRAM", 8)
     # As if a log that works again had told it to one copy, and that is damaged.
     with blk.Disk(box.log.node) as raw:

@@ -11,7 +11,7 @@ SIZE = 112  # sectors of a write that fills a segment
 
 
 def committed(box: Box) -> None:
-    base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+    base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
 
 
 def recent(nvram: str) -> None:

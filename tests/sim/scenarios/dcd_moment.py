@@ -106,7 +106,7 @@ def read_only(what: str) -> None:
     end = box.log.sectors
     with box.disk() as disk:
         filled(disk, model, WRITERS * OWN, WRITERS * OWN + 2000, "in the log", 16)
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
         first = {"half": RING + 2 * SEGMENT // blk.SECTOR, "all": 0}[what]
         last = {"half": RING + (end - RING) // 2, "all": end - 1}[what]
         box.log.refuse_and_break(first, last)
@@ -152,7 +152,7 @@ def readable(box: Box) -> None:
 def rotten(box: Box, disk: blk.Disk, model: Model) -> None:
     """A sector of the log is damaged; the log takes no writes, and a place can't be read."""
     filled(disk, model, 4096, 4096 + 20 * WHOLE, "in the log", WHOLE)
-    base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+    base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
     box.log.rot(bytes(model.bytes[(4096 + 2 * WHOLE) << 9 :][:512]))
     refused_but_for(box, 6)
 
@@ -210,7 +210,7 @@ def closed() -> None:
         filled(disk, model, 4096, 4096 + 20 * WHOLE, "in the log", WHOLE)
         filled(disk, model, 0, 64, "old", 8)
         filled(disk, model, 8192, 8192 + 10 * WHOLE, "more", WHOLE)
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
         refused_but_for(box, 3)
         filled(disk, model, 0, 64, "new", 8)
         time.sleep(2.5)

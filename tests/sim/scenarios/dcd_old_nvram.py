@@ -91,7 +91,7 @@ def salvaged() -> None:
     for boot in ("first", "second"):
         with lio.look(box.open()) as node, blk.Disk(node) as disk:
             filled(disk, model, 0, 40, boot, 8)
-            box.says("0 in use", "all to be in the log")
+            box.says(" 0 in use", "all to be in the log")
             media.cut(SITE, base.SEED)
         box.close()
         box.power_on()
@@ -111,7 +111,7 @@ def untold() -> None:
     model = Model(box.data.sectors)
     with lio.look(box.open()) as node, blk.Disk(node) as disk:
         filled(disk, model, 0, PART, "first", 8)
-        box.says("0 in use", "all to be in the log")
+        box.says(" 0 in use", "all to be in the log")
         media.cut(SITE, base.SEED)
     box.close()
     box.power_on()

@@ -40,7 +40,7 @@ def read_into(disk: blk.Disk, sector: int, count: int, offset: int) -> bytes:
 def in_log_only(box: Box, disk: blk.Disk, model: Model) -> None:
     """What was written before is in no slot of the NVRAM any more."""
     filled(disk, model, 8000, 8000 + 5 * PER, "in the slots")
-    base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+    base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
 
 
 def mixed(nvram: str) -> None:

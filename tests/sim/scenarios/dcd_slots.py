@@ -130,7 +130,7 @@ def behind() -> None:
     model = Model(box.data.sectors)
     with box.disk() as disk:
         filled(disk, model, LOST, LOST + SIZE, "in the log, too", SIZE)
-        base.until(lambda: "0 in use" in box.info(), "it to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "it to be in the log")
         box.log.slow(300)
         filled(disk, model, 4096, 4096 + 10 * 112, "a burst", 112)
         hit(box, model)

@@ -127,7 +127,7 @@ def filled_until_cut(nvram: str) -> tuple[Box, Writes]:
         bad(box, PLACE + 16)
         writes = Writes(box)
         writes.until(disk, 26)
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
         base.expect(box.count("live") >= 25, box.info())
         base.equal(box.count("moved_blocks"), 1, f"moved, {box.info()}")
     bad(box, PLACE + 16)
@@ -212,7 +212,7 @@ def opened() -> None:
     with box.disk_until_cut() as disk:
         while writes.n < 20:
             writes.until(disk, writes.n + 1)
-            base.until(lambda: "0 in use" in box.info(), "it to be in the log")
+            base.until(lambda: " 0 in use" in box.info(), "it to be in the log")
         first = box.count("segments") - 3
     at = [RING + (first + n) * PER + 16 for n in range(2)]
     box.log.unreadable(*((sector, sector + 7) for sector in at))

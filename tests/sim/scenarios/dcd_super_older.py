@@ -62,7 +62,7 @@ def older_counts(box: Box, model: Model, what: str) -> None:
 def fails(box: Box, model: Model, disk: blk.Disk) -> None:
     """Newer writes are acknowledged over what the log has, and the data disk gets them."""
     filled(disk, model, 0, 200, "in the log")
-    base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+    base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
     box.log.fail_writes()
     filled(disk, model, 100, 150, "acknowledged", 10)
     box.says("log FAILING", "the failure to be seen")
@@ -79,7 +79,7 @@ def past(nvram: str, more: bool) -> None:
         if more:
             filled(disk, model, 140, 180, "goes on", 10)
         disk.flush()
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
     older_counts(box, model, "past the log")
     box.away()
 
@@ -126,12 +126,12 @@ def header() -> None:
     model = Model(box.data.sectors)
     with box.disk_until_cut() as disk:
         filled(disk, model, 0, 200, "in the log")
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
         base.put(NO_BLIPS, 1)  # past it at once, so that the rounds and the slots are as they were
         box.log.fail_writes()
         box.data.slow(100)
         filled(disk, model, 100, 3400, "past the log")
-        base.until(lambda: "0 in use" in box.info(), "all to be past the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be past the log")
         box.data.fail()
         filled(disk, model, 150, 400, "in NVRAM", 50)
     with blk.Disk(box.view, write=False) as nvram:
@@ -181,7 +181,7 @@ def lap(nvram: str, failing: bool = False) -> None:
             filled(disk, model, at, at + PER, f"only in the log {n}", PER)
             n += 1
         disk.flush()
-        base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+        base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
         print(f"  full: {copies(box)}, live {box.count('live')}", flush=True)
     older_counts(box, model, "the ring is full")
     box.away()

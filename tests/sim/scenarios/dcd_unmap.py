@@ -35,7 +35,7 @@ if says == "0":  # by a configuration of before the data disk was moved to this 
 
 def destaged() -> None:
     base.until(
-        lambda: counters(store)["live"] == 0 and "0 in use" in store.info(), "all to be destaged"
+        lambda: counters(store)["live"] == 0 and " 0 in use" in store.info(), "all to be destaged"
     )
 
 

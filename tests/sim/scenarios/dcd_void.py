@@ -73,7 +73,7 @@ def until_cut(box: Box) -> Iterator[tuple[blk.Disk, list[Late]]]:
 
 
 def logged(box: Box) -> None:
-    base.until(lambda: "0 in use" in box.info(), "the log to have it all")
+    base.until(lambda: " 0 in use" in box.info(), "the log to have it all")
 
 
 def nothing_lost(box: Box) -> None:

@@ -58,7 +58,7 @@ class Dcd:
 
 def destaged(store: lio.Backstore) -> None:
     base.until(
-        lambda: counters(store)["live"] == 0 and "0 in use" in store.info(), "all to be destaged"
+        lambda: counters(store)["live"] == 0 and " 0 in use" in store.info(), "all to be destaged"
     )
 
 

@@ -62,7 +62,7 @@ def churn(nvram: str) -> None:
                     box.destaged()
                 elif rng.random() < 0.3:
                     disk.flush()
-                    base.until(lambda: "0 in use" in box.info(), "all to be in the log")
+                    base.until(lambda: " 0 in use" in box.info(), "all to be in the log")
                 held |= box.count("live") > 0
                 reads(disk, model, rng)
             zeroes += box.count("zeroes")

@@ -500,7 +500,7 @@ class Box:
     def destaged(self) -> None:
         """Waits until nothing is left in the log."""
         base.until(
-            lambda: self.count("live") == 0 and "0 in use" in self.info(), "all to be destaged"
+            lambda: self.count("live") == 0 and " 0 in use" in self.info(), "all to be destaged"
         )
 
     def away(self) -> None:

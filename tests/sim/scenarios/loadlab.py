@@ -52,7 +52,7 @@ class Load:
 
 
 def settled(box: Box, model: Model, disk: blk.Disk, seconds: float = 120.0) -> None:
-    base.until(lambda: box.count("live") == 0 and "0 in use" in box.info(),
+    base.until(lambda: box.count("live") == 0 and " 0 in use" in box.info(),
                "all to be destaged", seconds)  # fmt: skip
     base.expect("data ok" in box.info() and box.count("stuck_sectors") == 0, box.info())
     model.check(disk, "destaged")

@@ -185,7 +185,7 @@ def refused(site: Site) -> None:
     m = site.up()
     m.end(m.load(WRITES), site.remote)
     base.expect(m.count("scattered") > 0, "scattered")
-    base.until(lambda: "live 0 " in site.store.info() and "0 in use" in site.store.info(),
+    base.until(lambda: "live 0 " in site.store.info() and " 0 in use" in site.store.info(),
                "all to be on the data disk")  # fmt: skip
     site.target.remove()
     site.dcd.store.remove()
