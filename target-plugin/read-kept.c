@@ -9,6 +9,7 @@
 
 TEST_KNOB(bool, begins_anew, "a read that is tried again is asked of the disks anew");
 TEST_KNOB(bool, none_kept, "what was read for one who was given up isn't kept for him");
+TEST_KNOB(bool, parked_stay, "who waits for what was given up isn't told that it was taken over");
 TEST_KNOB(bool, takes_stale, "a read takes over what was given up, whatever was written meanwhile");
 
 void dcd_read_saw(struct dcd_engine *e, struct dcd_gather *g, const struct dcd_place *p)
@@ -156,6 +157,9 @@ bool dcd_own_take_over(struct dcd_engine *e, struct dcd_request *rq)
 		o->of = rq;
 		list_move_tail(&o->list, &r->owns);
 		r->given_up -= dcd_own_bytes(o);
+		/* Nobody waits for what somebody waits for. */
+		if (!list_empty(&r->parked) && !test_knob(parked_stay))
+			queue_work(e->quick_wq, &r->unpark_work);
 	}
 	spin_unlock_irqrestore(&r->lock, irq);
 	if (!o)

@@ -131,7 +131,7 @@ void dcd_own_ended(struct dcd_engine *e, struct dcd_request *rq)
 		list_del(&o->list);
 	if (was_left)
 		r->given_up -= dcd_own_bytes(o);
-	if (!of && !list_empty(&r->parked))
+	if (!list_empty(&r->parked))
 		queue_work(e->quick_wq, &r->unpark_work);
 	dcd_line_end_turn(e, &o->rq.gather);
 	if (list_empty(&r->owns) && list_empty(&r->left))

@@ -31,7 +31,7 @@ def test_a_discard_that_fails_can_be_taken_for_a_refusal(part: str, says: str) -
 
 
 @pytest.mark.parametrize(("kernel", "parts"), [
-    ("plain", ()), ("checked", ("fits", "stale", "lives")),
+    ("plain", ()), ("checked", ("fits", "stale", "parked", "lives")),
 ])  # fmt: skip
 def test_reads_that_take_longer_than_their_time(kernel: str, parts: tuple[str, ...]) -> None:
     run = lab("dcd_taken_over.py", *parts, kernel=kernel)
@@ -43,6 +43,7 @@ def test_reads_that_take_longer_than_their_time(kernel: str, parts: tuple[str, .
     ("begins_anew", "slow", "Input/output error"), ("none_kept", "slow", "reads, and not"),
     ("begins_anew", "fits", "whether it is asked"), ("none_kept", "fits", "whether it is asked"),
     ("takes_stale", "stale", "other data than what is there"),
+    ("parked_stay", "parked", "in vain for: the other one"),
 ])  # fmt: skip
 def test_reads_can_begin_anew_each_time(knob: str, part: str, says: str) -> None:
     """The control: they never end; or what was given up is taken, whatever was written since."""

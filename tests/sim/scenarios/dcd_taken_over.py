@@ -5,6 +5,7 @@
   slow   each read takes a second, one after the other, and there are 30 readers: all get on
   fits   nothing was written since: the disk isn't asked again, whether it has answered by then
   stale  a part was written, zeroed, or written and destaged since: what is there now is read
+  parked who waits for it, as other sectors of it are read, waits no longer then
   lives  writers and readers of the same ranges, with answers that are late, and versions
 
 Arguments: the parts.
@@ -23,6 +24,7 @@ from dcdlab import SEGMENT, Box
 from locklab import base, blk, lio, scsi
 from locklab.iscsi import Session
 from locklab.wire import Wire
+from statelab import Beside
 
 READERS, READ_MS, RUN_S = 30, 1000, 200
 MIB = 2048  # sectors
@@ -158,6 +160,24 @@ def stale() -> None:
         as_it_is(True, change, again=1)
 
 
+def parked() -> None:
+    base.step("who waits for what was given up goes on when that is taken over")
+    box = box_of(data_mib=64)
+    with box.disk() as disk:
+        given_up(box, disk.node)
+        beside = Beside(lambda: disk.read(AT + PART, COUNT))
+        base.until(lambda: box.count("reads_parked") == 1, "another one to wait for it")
+        again = Beside(lambda: disk.read(AT, COUNT))
+        base.until(lambda: box.count("reads_taken_over") == 1, "it to be taken over")
+        base.until(lambda: beside.done, "the other one, of what the disk answers", 2)
+        base.expect(not again.done, "the disk has answered too early")
+        box.data.let_go()
+        base.until(lambda: again.done, "the answer", 2)
+        beside.result()
+        again.result()
+    box.away()
+
+
 class Blocks:
     """What may be in each block: any version from the last that was acknowledged on."""
 
@@ -262,7 +282,7 @@ def lives() -> None:
 
 
 PARTS: dict[str, Callable[[], None]] = {
-    "slow": slow, "fits": fits, "stale": stale, "lives": lives,
+    "slow": slow, "fits": fits, "stale": stale, "parked": parked, "lives": lives,
 }  # fmt: skip
 for name in base.words(1, tuple(PARTS)) or PARTS:
     PARTS[name]()
