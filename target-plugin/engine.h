@@ -94,6 +94,7 @@
 #include "dcd-format.h"
 #include "dcd-nvram.h"
 #include "entries.h"
+#include "hot.h"
 #include "leave.h"
 #include "log.h"
 #include "lost.h"
@@ -198,6 +199,7 @@ struct dcd_engine {
 	struct dcd_super *super_buf;	/* a block; likewise; and one behind it for that header */
 	struct dcd_spares spares;
 	unsigned int next_witness, witnessed_batches;
+	struct dcd_hot brought;		/* since it was opened */
 	bool super_differs;		/* at open: its other copy is bad, or of another size */
 	u8 header_bad[DCD_BLOCK >> SECTOR_SHIFT];	/* at open: sectors that can't be read */
 	bool header_differs;		/* at open: the NVRAM header's other copy says less */

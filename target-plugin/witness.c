@@ -15,10 +15,10 @@
  * disk only when the superblock has no witnesses any more.
  *
  * Most of what is brought there may be the same few blocks, again and again, as a journal's. They
- * tell nothing when they are live once more, so they mustn't take the places of all others. One
- * that is brought there anew takes its own place, or that of another such one. And half of the
- * places have ages (parse.h): who stays the same for 2^i batches gets on to the next one, so that
- * whatever copy the disk is replaced by, some are younger than that.
+ * tell nothing when they are live once more, so they mustn't take the places of others. What was
+ * brought before (hot.h) takes only a place that is empty, as something was written over its block.
+ * And half of the places have ages (parse.h): who stays the same for 2^i batches of what wasn't
+ * brought before gets on to the next one, so that some are younger than most copies of the disk.
  *
  * The destager's, and who opens. They are kept in @super.
  */
@@ -68,27 +68,30 @@ void dcd_witness_over(struct dcd_engine *e, const struct dcd_place *p)
 	over(&e->super, p);
 }
 
-/* Of the latest: so many have no witness; the first of them, if there is one. */
-static u32 empty(const struct dcd_engine *e, u32 *first)
+/* Of the latest: so many have no witness. */
+static u32 empty(const struct dcd_engine *e)
 {
 	struct dcd_witnessed w;
 	u32 i, n = 0;
 
-	for (i = DCD_LATEST; i-- && !test_knob(hot_hide);) {
-		if (dcd_witness_of(&e->super, i, &w))
-			continue;
-		*first = i;
-		n++;
-	}
+	for (i = 0; i < DCD_LATEST; i++)
+		n += !dcd_witness_of(&e->super, i, &w);
 	return n;
 }
 
-/* Where one of the latest goes: to an empty place, or to the oldest one's. */
+/* Where one of the latest goes: to an empty place, or to a hot one's, or to the oldest one's. */
 static u32 place_of_latest(struct dcd_engine *e)
 {
-	u32 place;
+	u32 i, hot = DCD_LATEST;
+	struct dcd_witnessed w;
 
-	return empty(e, &place) ? place : e->next_witness++ % DCD_LATEST;
+	for (i = 0; i < DCD_LATEST && !test_knob(hot_hide); i++) {
+		if (!dcd_witness_of(&e->super, i, &w))
+			return i;
+		if (dcd_hot_is(&e->brought, w.sector / MOST))
+			hot = i;
+	}
+	return hot < DCD_LATEST ? hot : e->next_witness++ % DCD_LATEST;
 }
 
 /* One more batch: those that were as old as the next age get there, and the youngest is @w. */
@@ -105,29 +108,62 @@ static void grow_older(struct dcd_engine *e, const struct dcd_witnessed *w)
 	dcd_witness_set(&e->super, DCD_LATEST, w);
 }
 
+static bool is_data(const struct dcd_load *l)
+{
+	return l->there && l->kind == DCD_LOAD_DATA;
+}
+
+/* Was it brought before? */
+static bool is_known(struct dcd_engine *e, const struct dcd_load *l)
+{
+	return dcd_hot_knows(&e->brought, l->place.sector / MOST) && !test_knob(hot_hide);
+}
+
+static void add(struct dcd_engine *e, const struct dcd_load *l, struct dcd_witnessed *w)
+{
+	w->sector = l->place.sector;
+	w->sectors = min(dcd_place_sectors(&l->place), MOST);
+	w->crc = dcd_crc(l->buf, w->sectors << SECTOR_SHIFT);
+	dcd_witness_set(&e->super, place_of_latest(e), w);
+}
+
+static void note_brought(struct dcd_engine *e, const struct dcd_load *l)
+{
+	u64 block;
+
+	for (block = l->place.sector / MOST; block <= l->place.last / MOST; block++)
+		dcd_hot_brought(&e->brought, block);
+}
+
 void dcd_witness_batch(struct dcd_engine *e, const struct dcd_batch *b)
 {
-	struct dcd_witnessed w = {};
-	unsigned int i, step;
-	u32 first;
+	unsigned int i, n = 0, step, added = 0;
+	struct dcd_witnessed w, youngest;
 
 	mutex_lock(&e->super_lock);
-	for (i = 0; i < b->n; i++)
+	for (i = 0; i < b->n; i++) {
 		if (b->loads[i].there)
 			over(&e->super, &b->loads[i].place);
-	step = max(b->n / max(empty(e, &first), EACH_BATCH), 1U);
-	for (i = 0; i < b->n; i += step) {
-		const struct dcd_load *l = b->loads + i;
-
-		if (!l->there || l->kind != DCD_LOAD_DATA)
-			continue;
-		w.sector = l->place.sector;
-		w.sectors = min(dcd_place_sectors(&l->place), MOST);
-		w.crc = dcd_crc(l->buf, w.sectors << SECTOR_SHIFT);
-		dcd_witness_set(&e->super, place_of_latest(e), &w);
+		n += is_data(b->loads + i) && !is_known(e, b->loads + i);
 	}
-	if (w.sectors)
-		grow_older(e, &w);
+	step = max(n / max(empty(e), EACH_BATCH), 1U);
+	for (i = 0, n = 0; i < b->n; i++) {
+		if (!is_data(b->loads + i) || is_known(e, b->loads + i) || n++ % step)
+			continue;
+		add(e, b->loads + i, &w);
+		/* Any of the first ones. */
+		if (!added || added == e->witnessed_batches % EACH_BATCH)
+			youngest = w;
+		added++;
+	}
+	if (added)
+		grow_older(e, &youngest);
+	for (i = 0; i < b->n && empty(e); i++)
+		if (is_data(b->loads + i) && is_known(e, b->loads + i))
+			add(e, b->loads + i, &w);
+	for (i = 0; i < b->n; i++)
+		if (is_data(b->loads + i))
+			note_brought(e, b->loads + i);
 	mutex_unlock(&e->super_lock);
 }
 

@@ -148,9 +148,15 @@ def blocks() -> None:
     box.away()
 
 
-def hot(nvram: str, count: int, rounds: int) -> None:
-    """A journal, or what a file system says of itself: it hides none of what came before."""
+def hot(nvram: str, count: int, rounds: int, ring: int = 0) -> None:
+    """A journal (of which so many are written at a time, in turn), or what a file system says of
+    itself: it hides none of what came before."""
     base.step(f"{nvram}: {count} blocks are written {rounds} times, and are live in the end")
+
+    def write(n: int) -> None:
+        at = n * ring % count
+        filled(disk, model, at * 8, (at + ring if ring else count) * 8, f"hot {n}", 8)
+
     box = Box(nvram=nvram, data_mib=32, log_mib=16, nvram_bytes=4096 + 8 * SEGMENT)
     model = Model(box.data.sectors)
     cold = count * 8, (count + 1000) * 8
@@ -159,10 +165,13 @@ def hot(nvram: str, count: int, rounds: int) -> None:
         box.destaged()
     older = image(box.data.node)
     with box.disk("destage_idle_ms=50") as disk:
+        if ring:
+            write(0)
+            box.destaged()
         filled(disk, model, *cold, "second", 8)
         box.destaged()
         for n in range(rounds):
-            filled(disk, model, 0, count * 8, f"hot {n}", 8)
+            write(n)
             box.destaged()
         box.set(HELD)
         filled(disk, model, 0, count * 8, "hot", 8)
@@ -203,7 +212,7 @@ WORK: dict[str, Callable[[], None]] = {
     "blocks": blocks, "away": away, "past": past,
     "lab": partial(whole, "lab"), "none": partial(whole, "none"),
     "hot": partial(hot, "lab", 40, 12), "hot_none": partial(hot, "none", 40, 12),
-    "hot_many": partial(hot, "lab", 300, 100),
+    "hot_many": partial(hot, "lab", 300, 100), "ring": partial(hot, "lab", 64, 60, 8),
 }  # fmt: skip
 for name in base.words(1, tuple(WORK)) or WORK:
     WORK[name]()
