@@ -68,7 +68,7 @@ static void take_out(struct dcd_reads *r, struct dcd_own *o)
 {
 	lockdep_assert_held(&r->lock);
 	list_del(&o->list);
-	r->kept_bytes -= dcd_own_bytes(o);
+	r->kept_bytes -= o->counts;
 }
 
 bool dcd_own_keep(struct dcd_engine *e, struct dcd_own *o)
@@ -78,10 +78,10 @@ bool dcd_own_keep(struct dcd_engine *e, struct dcd_own *o)
 	lockdep_assert_held(&r->lock);
 	if (READ_ONCE(e->closing) || !o->begun || o->moved || o->rq.gather.error ||
 	    o->rq.gather.bad != DCD_NONE_BAD || test_knob(none_kept) ||
-	    r->kept_bytes + dcd_own_bytes(o) > dcd_most_given_up())
+	    r->kept_bytes + o->counts > dcd_most_given_up())
 		return false;
 	o->kept = jiffies;
-	r->kept_bytes += dcd_own_bytes(o);
+	r->kept_bytes += o->counts;
 	list_move_tail(&o->list, &r->kept);
 	queue_delayed_work(e->quick_wq, &r->drop_work, DCD_KEPT);
 	return true;
@@ -156,7 +156,7 @@ bool dcd_own_take_over(struct dcd_engine *e, struct dcd_request *rq)
 	} else if (o) {
 		o->of = rq;
 		list_move_tail(&o->list, &r->owns);
-		r->given_up -= dcd_own_bytes(o);
+		r->given_up -= o->counts;
 		/* Nobody waits for what somebody waits for. */
 		if (!list_empty(&r->parked) && !test_knob(parked_stay))
 			queue_work(e->quick_wq, &r->unpark_work);

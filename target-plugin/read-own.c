@@ -22,6 +22,14 @@ void dcd_own_free(struct dcd_own *o)
 	kfree(o);
 }
 
+/* An initiator has no more of them than it has commands, but there may be many initiators. */
+size_t dcd_most_given_up(void)
+{
+	size_t part = totalram_pages() / DCD_GIVEN_UP_PART * PAGE_SIZE;
+
+	return max(test_knob(few_given_up) ? 0 : part, DCD_GIVEN_UP_LEAST);
+}
+
 /* NULL: no memory. */
 static struct dcd_own *new_own(struct dcd_engine *e, struct dcd_request *of)
 {
@@ -39,6 +47,7 @@ static struct dcd_own *new_own(struct dcd_engine *e, struct dcd_request *of)
 	o->rq.sectors = left;
 	o->rq.sgl = o->sgl;
 	o->rq.since = jiffies;
+	o->counts = max((size_t)left << SECTOR_SHIFT, dcd_most_given_up() / DCD_GIVEN_UP_OWNS);
 	o->rq.gather = (struct dcd_gather) {
 		.sg = o->sgl, .bad = DCD_NONE_BAD, .pending = ATOMIC_INIT(1), .own = true,
 		.places = g->places, .look = g->look, .keep = g->keep, .time = g->time,
@@ -77,14 +86,6 @@ void dcd_own_hand_to(struct dcd_request *of, struct dcd_own *o)
 		dcd_gather_failed(&of->gather, of->gather.done, g->error);
 	else if (g->bad != DCD_NONE_BAD)
 		dcd_gather_failed(&of->gather, of->gather.done + g->bad, -EIO);
-}
-
-/* An initiator has no more of them than it has commands, but there may be many initiators. */
-size_t dcd_most_given_up(void)
-{
-	size_t part = totalram_pages() / DCD_GIVEN_UP_PART * PAGE_SIZE;
-
-	return max(test_knob(few_given_up) ? 0 : part, DCD_GIVEN_UP_LEAST);
 }
 
 bool dcd_own_has_to_wait(const struct dcd_reads *r, const struct dcd_request *rq)
@@ -130,7 +131,7 @@ void dcd_own_ended(struct dcd_engine *e, struct dcd_request *rq)
 	if (!kept)
 		list_del(&o->list);
 	if (was_left)
-		r->given_up -= dcd_own_bytes(o);
+		r->given_up -= o->counts;
 	if (!list_empty(&r->parked))
 		queue_work(e->quick_wq, &r->unpark_work);
 	dcd_line_end_turn(e, &o->rq.gather);
@@ -298,7 +299,7 @@ bool dcd_reads_over(struct dcd_engine *e, struct list_head *parked, struct list_
 		dcd_line_keep_place(r, o->of);
 		o->of = NULL;
 		list_move_tail(&o->list, &r->left);
-		r->given_up += dcd_own_bytes(o);
+		r->given_up += o->counts;
 		dcd_line_end_turn(e, &o->rq.gather);
 		dcd_count(e, DCD_N_READS_GIVEN_UP, 1);
 	}

@@ -15,7 +15,8 @@
 /*
  * All but @rq is under the lock. @of is NULL when it has been answered. @begun: all of it is asked
  * for; @ended: all has come; @moved: some of it was destaged meanwhile. @wants: it was taken over,
- * by who has seen that in the index; 0: it wasn't. @kept: jiffies, since when it is.
+ * by who has seen that in the index; 0: it wasn't. @kept: jiffies, since when it is. @counts:
+ * bytes, as which it counts when it was given up, or is kept.
  */
 struct dcd_own {
 	struct dcd_request rq;		/* @since: its beginning */
@@ -23,6 +24,7 @@ struct dcd_own {
 	bool begun, ended, moved;
 	u64 wants;
 	unsigned long kept;
+	size_t counts;
 	struct dcd_log_reads log_reads;
 	struct work_struct end_work;	/* when the log has answered */
 	int in_flight;			/* of @log_reads, */
@@ -30,11 +32,6 @@ struct dcd_own {
 	struct list_head list;
 	struct scatterlist sgl[];
 };
-
-static inline size_t dcd_own_bytes(const struct dcd_own *o)
-{
-	return (size_t)o->rq.sectors << SECTOR_SHIFT;
-}
 
 /* read-own.c */
 void dcd_own_free(struct dcd_own *o);

@@ -19,7 +19,8 @@
  *
  * Any other read that needs a disk for what one of those is at isn't asked of it: it waits (parked)
  * until that has come back, or its own time is over. So does any while the bytes of what was given
- * up are a DCD_GIVEN_UP_PART-th of the host's memory, and at least DCD_GIVEN_UP_LEAST.
+ * up are a DCD_GIVEN_UP_PART-th of the host's memory, and at least DCD_GIVEN_UP_LEAST; or there are
+ * DCD_GIVEN_UP_OWNS of them, as they are looked through with interrupts off.
  *
  * Nobody waits for the log: a worker asks it for what is there, and another one comes when all of
  * that has been answered. So what hangs there holds no worker from others.
@@ -55,6 +56,7 @@ struct dcd_request;
 #define DCD_NONE_BAD U32_MAX
 #define DCD_GIVEN_UP_PART 16
 #define DCD_GIVEN_UP_LEAST (64UL << 20)
+#define DCD_GIVEN_UP_OWNS 4096U
 #define DCD_KEPT (30 * HZ)
 #define DCD_SCATTERED 8U
 #define DCD_FEW 32U
