@@ -89,12 +89,12 @@
 #include "admission.h"
 #include "aside.h"
 #include "blip.h"
+#include "brought.h"
 #include "cache.h"
 #include "dcd.h"
 #include "dcd-format.h"
 #include "dcd-nvram.h"
 #include "entries.h"
-#include "hot.h"
 #include "leave.h"
 #include "log.h"
 #include "lost.h"
@@ -198,8 +198,8 @@ struct dcd_engine {
 	struct mutex header_lock;	/* while the NVRAM's header is written */
 	struct dcd_super *super_buf;	/* a block; likewise; and one behind it for that header */
 	struct dcd_spares spares;
-	unsigned int next_witness, witnessed_batches;
-	struct dcd_hot brought;		/* since it was opened */
+	unsigned int witnessed[DCD_WITNESS_KINDS];	/* so many gave way; ages: batches */
+	struct dcd_brought brought;	/* since it was opened */
 	bool super_differs;		/* at open: its other copy is bad, or of another size */
 	u8 header_bad[DCD_BLOCK >> SECTOR_SHIFT];	/* at open: sectors that can't be read */
 	bool header_differs;		/* at open: the NVRAM header's other copy says less */
@@ -656,6 +656,8 @@ int __must_check dcd_witness_none(struct dcd_engine *e);
 void dcd_witness_batch(struct dcd_engine *e, const struct dcd_batch *b);
 /* At open: it has something there that is newer, and the index doesn't tell. */
 void dcd_witness_over(struct dcd_engine *e, const struct dcd_place *p);
+/* Behind the latest one that was set last. */
+u32 dcd_witness_next(const struct dcd_engine *e);
 
 /* scrub.c: a while after it was opened or is asked for; on @io_wq. */
 void dcd_scrub_begin(struct dcd_engine *e);

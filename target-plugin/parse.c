@@ -270,8 +270,11 @@ void dcd_witness_pass(struct dcd_nvram_header *h, const struct dcd_super *s, u32
 
 	memset(h->witnesses, 0, sizeof(h->witnesses));
 	for (i = 0; i < DCD_WITNESSES && n < DCD_PASSED; i++) {
-		u32 at = i % 2 ? DCD_LATEST + i / 2 : (next + DCD_LATEST - 1 - i / 2) % DCD_LATEST;
+		u32 latest = dcd_witness_places(DCD_WITNESS_LATEST);
+		u32 at = i % 2 ? latest + i / 2 : (next + latest - 1 - i / 2) % latest;
 
+		if (at >= DCD_WITNESSES)
+			break;
 		if (dcd_witness_of(s, at, &w))
 			h->witnesses[n++] = s->witnesses[at];
 	}

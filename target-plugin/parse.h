@@ -129,11 +129,27 @@ struct dcd_witnessed {
 };
 
 /*
- * The first of them are a ring: what was brought to the data disk last. The others have ages:
- * number DCD_LATEST + i was brought there some 2^i batches ago, and not again since (witness.c).
+ * Of what was brought to the data disk last, of that what hadn't been brought before, and such of
+ * an age: the place number i of those was brought some 2^i batches ago, and not again (witness.c).
  */
-#define DCD_LATEST (DCD_WITNESSES / 2)
-#define DCD_AGES (DCD_WITNESSES - DCD_LATEST)
+enum dcd_witness_kind {
+	DCD_WITNESS_LATEST,
+	DCD_WITNESS_NEW,
+	DCD_WITNESS_AGES,
+	DCD_WITNESS_KINDS,
+};
+
+/* Their first place, and how many they have. */
+static inline u32 dcd_witness_first(enum dcd_witness_kind kind)
+{
+	return kind == DCD_WITNESS_LATEST ? 0 : kind == DCD_WITNESS_NEW ? 15 : 22;
+}
+
+static inline u32 dcd_witness_places(enum dcd_witness_kind kind)
+{
+	return (kind == DCD_WITNESS_AGES ? DCD_WITNESSES : dcd_witness_first(kind + 1)) -
+	       dcd_witness_first(kind);
+}
 
 /* Number @i; false: there is none. */
 bool dcd_witness_of(const struct dcd_super *s, u32 i, struct dcd_witnessed *w);
@@ -141,8 +157,8 @@ bool dcd_witness_of(const struct dcd_super *s, u32 i, struct dcd_witnessed *w);
 void dcd_witness_set(struct dcd_super *s, u32 i, const struct dcd_witnessed *w);
 void dcd_witness_void(struct dcd_super *s);	/* all of them */
 /*
- * The header gets the newest ones of both kinds, before it says @applied. @next: in the ring,
- * behind the one set last.
+ * The header gets the newest ones of each kind, before it says @applied. @next: the place of the
+ * latest behind the one set last.
  */
 void dcd_witness_pass(struct dcd_nvram_header *h, const struct dcd_super *s, u32 next, u64 applied);
 /* The header says more than the superblock: its witnesses count, if it has any. */

@@ -10,6 +10,7 @@
 TEST_KNOB(bool, begins_anew, "a read that is tried again is asked of the disks anew");
 TEST_KNOB(bool, none_kept, "what was read for one who was given up isn't kept for him");
 TEST_KNOB(bool, parked_stay, "who waits for what was given up isn't told that it was taken over");
+TEST_KNOB(bool, stale_hides, "what is kept, and isn't there any more, hides what is");
 TEST_KNOB(bool, takes_stale, "a read takes over what was given up, whatever was written meanwhile");
 
 void dcd_read_saw(struct dcd_engine *e, struct dcd_gather *g, const struct dcd_place *p)
@@ -134,9 +135,10 @@ bool dcd_own_take_over(struct dcd_engine *e, struct dcd_request *rq)
 	struct dcd_reads *r = &e->reads;
 	struct dcd_own *o;
 	unsigned long irq;
-	bool ended;
+	bool ended, wanted;
 	u64 wants;
 
+again:
 	spin_lock_irqsave(&r->lock, irq);
 	o = left_at(r, rq);
 	spin_unlock_irqrestore(&r->lock, irq);
@@ -149,7 +151,8 @@ bool dcd_own_take_over(struct dcd_engine *e, struct dcd_request *rq)
 	if (o)
 		o->wants = wants;
 	ended = o && o->ended;
-	if (ended && dcd_own_is_wanted(o)) {
+	wanted = o && dcd_own_is_wanted(o);
+	if (ended && (wanted || !test_knob(stale_hides))) {
 		take_out(r, o);
 	} else if (ended) {
 		o = NULL;
@@ -164,6 +167,10 @@ bool dcd_own_take_over(struct dcd_engine *e, struct dcd_request *rq)
 	spin_unlock_irqrestore(&r->lock, irq);
 	if (!o)
 		return false;
+	if (ended && !wanted) {	/* nor will anybody else want it */
+		dcd_own_free(o);
+		goto again;
+	}
 	dcd_count(e, DCD_N_READS_TAKEN_OVER, 1);
 	if (ended) {
 		dcd_own_hand_to(rq, o);

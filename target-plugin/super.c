@@ -459,7 +459,7 @@ void dcd_header_pass(struct dcd_engine *e, u64 applied)
 	mutex_lock(&e->super_lock);
 	mutex_lock(&e->header_lock);
 	if (!test_knob(passed_unseen))
-		dcd_witness_pass(&e->header, &e->super, e->next_witness % DCD_LATEST, applied);
+		dcd_witness_pass(&e->header, &e->super, dcd_witness_next(e), applied);
 	write_header(e, applied);
 	if (!test_knob(one_header))
 		write_header(e, applied);

@@ -14,11 +14,11 @@
  * acknowledged by the log alone, those that it hasn't got, and that were refused, go to the data
  * disk only when the superblock has no witnesses any more.
  *
- * Most of what is brought there may be the same few blocks, again and again, as a journal's. They
- * tell nothing when they are live once more, so they mustn't take the places of others. What was
- * brought before (hot.h) takes only a place that is empty, as something was written over its block.
- * And half of the places have ages (parse.h): who stays the same for 2^i batches of what wasn't
- * brought before gets on to the next one, so that some are younger than most copies of the disk.
+ * Most of what is brought there may be the same few blocks, again and again, as a journal's, and
+ * those tell nothing when they are live once more. So they have only half of the places, and the
+ * others are of blocks that weren't brought before (brought.h): the last ones, and such as have
+ * ages: who stays the same for 2^i batches of those gets on to the next age, so that some are
+ * younger than most copies of the disk.
  *
  * The destager's, and who opens. They are kept in @super.
  */
@@ -30,7 +30,8 @@
 #include "lockstep-test.h"
 #include "opening.h"
 
-#define EACH_BATCH	4U		/* and as many as there are empty places */
+#define EACH_BATCH	4U		/* latest ones, and as many as there are empty places */
+#define NEW_EACH_BATCH	2U		/* likewise */
 #define MOST		(DCD_BLOCK >> SECTOR_SHIFT)	/* sectors of one */
 
 TEST_KNOB(bool, witnesses_stay, "refused writes go past a dead log over what its superblock names");
@@ -68,63 +69,90 @@ void dcd_witness_over(struct dcd_engine *e, const struct dcd_place *p)
 	over(&e->super, p);
 }
 
-/* Of the latest: so many have no witness. */
-static u32 empty(const struct dcd_engine *e)
+static u32 next_of(const struct dcd_engine *e, enum dcd_witness_kind kind)
 {
-	struct dcd_witnessed w;
-	u32 i, n = 0;
+	return e->witnessed[kind] % dcd_witness_places(kind);
+}
 
-	for (i = 0; i < DCD_LATEST; i++)
-		n += !dcd_witness_of(&e->super, i, &w);
+u32 dcd_witness_next(const struct dcd_engine *e)
+{
+	return next_of(e, DCD_WITNESS_LATEST);
+}
+
+/* Of this kind, so many places have no witness; the first of them, or the oldest one's. */
+static u32 empty(const struct dcd_engine *e, enum dcd_witness_kind kind, u32 *place)
+{
+	u32 first = dcd_witness_first(kind), i, n = 0;
+	struct dcd_witnessed w;
+
+	*place = first + next_of(e, kind);
+	for (i = first + dcd_witness_places(kind); i-- > first;) {
+		if (dcd_witness_of(&e->super, i, &w))
+			continue;
+		*place = i;
+		n++;
+	}
 	return n;
 }
 
-/* Where one of the latest goes: to an empty place, or to a hot one's, or to the oldest one's. */
-static u32 place_of_latest(struct dcd_engine *e)
+static void add(struct dcd_engine *e, enum dcd_witness_kind kind, const struct dcd_load *l,
+		struct dcd_witnessed *w)
 {
-	u32 i, hot = DCD_LATEST;
-	struct dcd_witnessed w;
+	u32 place;
 
-	for (i = 0; i < DCD_LATEST && !test_knob(hot_hide); i++) {
-		if (!dcd_witness_of(&e->super, i, &w))
-			return i;
-		if (dcd_hot_is(&e->brought, w.sector / MOST))
-			hot = i;
-	}
-	return hot < DCD_LATEST ? hot : e->next_witness++ % DCD_LATEST;
+	w->sector = l->place.sector;
+	w->sectors = min(dcd_place_sectors(&l->place), MOST);
+	w->crc = dcd_crc(l->buf, w->sectors << SECTOR_SHIFT);
+	if (!empty(e, kind, &place))
+		e->witnessed[kind]++;
+	dcd_witness_set(&e->super, place, w);
 }
 
 /* One more batch: those that were as old as the next age get there, and the youngest is @w. */
 static void grow_older(struct dcd_engine *e, const struct dcd_witnessed *w)
 {
-	u32 age = __ffs(++e->witnessed_batches | BIT(DCD_AGES - 1));
+	u32 first = dcd_witness_first(DCD_WITNESS_AGES);
+	u32 most = dcd_witness_places(DCD_WITNESS_AGES) - 1;
+	u32 age = __ffs(++e->witnessed[DCD_WITNESS_AGES] | BIT(most));
 	struct dcd_witnessed younger;
 
-	if (test_knob(hot_hide))
-		return;
 	for (; age; age--)
-		if (dcd_witness_of(&e->super, DCD_LATEST + age - 1, &younger))
-			dcd_witness_set(&e->super, DCD_LATEST + age, &younger);
-	dcd_witness_set(&e->super, DCD_LATEST, w);
+		if (dcd_witness_of(&e->super, first + age - 1, &younger))
+			dcd_witness_set(&e->super, first + age, &younger);
+	dcd_witness_set(&e->super, first, w);
 }
 
-static bool is_data(const struct dcd_load *l)
+/* Can it be one of this kind? */
+static bool can_be(const struct dcd_engine *e, enum dcd_witness_kind kind,
+		   const struct dcd_load *l)
 {
-	return l->there && l->kind == DCD_LOAD_DATA;
+	return l->there && l->kind == DCD_LOAD_DATA &&
+	       (kind == DCD_WITNESS_LATEST ||
+		!dcd_brought_has(&e->brought, l->place.sector / MOST));
 }
 
-/* Was it brought before? */
-static bool is_known(struct dcd_engine *e, const struct dcd_load *l)
+/* Some of the batch, from all over it; how many, of which @any is one. */
+static unsigned int add_some(struct dcd_engine *e, enum dcd_witness_kind kind,
+			     const struct dcd_batch *b, struct dcd_witnessed *any)
 {
-	return dcd_hot_knows(&e->brought, l->place.sector / MOST) && !test_knob(hot_hide);
-}
+	unsigned int most = kind == DCD_WITNESS_NEW ? NEW_EACH_BATCH : EACH_BATCH;
+	unsigned int i, n = 0, step, added = 0;
+	struct dcd_witnessed w;
+	u32 place;
 
-static void add(struct dcd_engine *e, const struct dcd_load *l, struct dcd_witnessed *w)
-{
-	w->sector = l->place.sector;
-	w->sectors = min(dcd_place_sectors(&l->place), MOST);
-	w->crc = dcd_crc(l->buf, w->sectors << SECTOR_SHIFT);
-	dcd_witness_set(&e->super, place_of_latest(e), w);
+	for (i = 0; i < b->n; i++)
+		n += can_be(e, kind, b->loads + i);
+	most = max(empty(e, kind, &place), most);
+	step = max(DIV_ROUND_UP(n, most), 1U);
+	for (i = 0, n = 0; i < b->n; i++) {
+		if (!can_be(e, kind, b->loads + i) || n++ % step)
+			continue;
+		add(e, kind, b->loads + i, &w);
+		if (!added || added == e->witnessed[DCD_WITNESS_AGES] % most)
+			*any = w;
+		added++;
+	}
+	return added;
 }
 
 static void note_brought(struct dcd_engine *e, const struct dcd_load *l)
@@ -132,37 +160,23 @@ static void note_brought(struct dcd_engine *e, const struct dcd_load *l)
 	u64 block;
 
 	for (block = l->place.sector / MOST; block <= l->place.last / MOST; block++)
-		dcd_hot_brought(&e->brought, block);
+		dcd_brought_add(&e->brought, block);
 }
 
 void dcd_witness_batch(struct dcd_engine *e, const struct dcd_batch *b)
 {
-	unsigned int i, n = 0, step, added = 0;
-	struct dcd_witnessed w, youngest;
+	struct dcd_witnessed any;
+	unsigned int i;
 
 	mutex_lock(&e->super_lock);
-	for (i = 0; i < b->n; i++) {
+	for (i = 0; i < b->n; i++)
 		if (b->loads[i].there)
 			over(&e->super, &b->loads[i].place);
-		n += is_data(b->loads + i) && !is_known(e, b->loads + i);
-	}
-	step = max(n / max(empty(e), EACH_BATCH), 1U);
-	for (i = 0, n = 0; i < b->n; i++) {
-		if (!is_data(b->loads + i) || is_known(e, b->loads + i) || n++ % step)
-			continue;
-		add(e, b->loads + i, &w);
-		/* Any of the first ones. */
-		if (!added || added == e->witnessed_batches % EACH_BATCH)
-			youngest = w;
-		added++;
-	}
-	if (added)
-		grow_older(e, &youngest);
-	for (i = 0; i < b->n && empty(e); i++)
-		if (is_data(b->loads + i) && is_known(e, b->loads + i))
-			add(e, b->loads + i, &w);
+	add_some(e, DCD_WITNESS_LATEST, b, &any);
+	if (!test_knob(hot_hide) && add_some(e, DCD_WITNESS_NEW, b, &any))
+		grow_older(e, &any);
 	for (i = 0; i < b->n; i++)
-		if (is_data(b->loads + i))
+		if (can_be(e, DCD_WITNESS_LATEST, b->loads + i))
 			note_brought(e, b->loads + i);
 	mutex_unlock(&e->super_lock);
 }

@@ -44,6 +44,7 @@ def test_reads_that_take_longer_than_their_time(kernel: str, parts: tuple[str, .
     ("begins_anew", "fits", "whether it is asked"), ("none_kept", "fits", "whether it is asked"),
     ("takes_stale", "stale", "other data than what is there"),
     ("parked_stay", "parked", "in vain for: the other one"),
+    ("stale_hides", "both", "what the disk was asked for by then"),
 ])  # fmt: skip
 def test_reads_can_begin_anew_each_time(knob: str, part: str, says: str) -> None:
     """The control: they never end; or what was given up is taken, whatever was written since."""

@@ -4,6 +4,7 @@
 
   slow   each read takes a second, one after the other, and there are 30 readers: all get on
   fits   nothing was written since: the disk isn't asked again, whether it has answered by then
+  both   of two that are kept one is stale
   stale  a part was written, zeroed, or written and destaged since: what is there now is read
   parked who waits for it, as other sectors of it are read, waits no longer then
   lives  writers and readers of the same ranges, with answers that are late, and versions
@@ -90,11 +91,12 @@ def given_up(box: Box, node: str) -> None:
     thread = threading.Thread(target=read)
     thread.start()
     base.until(lambda: box.data.held() == 1, "the read to come")
+    before = box.count("reads_given_up")
     with scsi.Lun(node) as lun:
         lun.reset()
         thread.join()
         lun.command(bytes(6))  # is told of the reset
-    base.until(lambda: box.count("reads_given_up") > 0, "it to be given up")
+    base.until(lambda: box.count("reads_given_up") > before, "it to be given up")
 
 
 def as_it_is(late: bool, change: Callable[[Box, blk.Disk], bytes], again: int) -> None:
@@ -151,6 +153,25 @@ def fits() -> None:
     base.step("what was given up is taken over")
     as_it_is(False, nothing, again=0)
     as_it_is(True, nothing, again=0)
+
+
+def both() -> None:
+    base.step("of two that are kept the one is taken over that is as it should be")
+    box = box_of(data_mib=64)
+    with box.disk() as disk:
+        disk.write(AT, blk.pattern("old", COUNT))
+        box.set("destage_idle_ms=10")
+        box.destaged()
+        box.set("destage_idle_ms=3600000")
+        given_up(box, disk.node)
+        want = written(box, disk)
+        box.data.let_go()
+        given_up(box, disk.node)
+        box.data.let_go()
+        pieces = box.count("data_pieces")
+        base.expect(disk.read(AT, COUNT) == want, "other data than what is there")
+        base.equal(box.count("data_pieces"), pieces, "what the disk was asked for by then")
+    box.away()
 
 
 def stale() -> None:
@@ -282,7 +303,7 @@ def lives() -> None:
 
 
 PARTS: dict[str, Callable[[], None]] = {
-    "slow": slow, "fits": fits, "stale": stale, "parked": parked, "lives": lives,
+    "slow": slow, "fits": fits, "both": both, "stale": stale, "parked": parked, "lives": lives,
 }  # fmt: skip
 for name in base.words(1, tuple(PARTS)) or PARTS:
     PARTS[name]()

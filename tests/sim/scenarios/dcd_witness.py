@@ -182,6 +182,25 @@ def hot(nvram: str, count: int, rounds: int, ring: int = 0) -> None:
     box.away()
 
 
+def known(nvram: str) -> None:
+    """Blocks that aren't written again don't hide those that are."""
+    base.step(f"{nvram}: behind some others only such blocks are written as had been before")
+    box = Box(nvram=nvram, data_mib=32, log_mib=16, nvram_bytes=4096 + 8 * SEGMENT)
+    model = Model(box.data.sectors)
+    with box.disk("destage_idle_ms=50") as disk:
+        filled(disk, model, 0, 8000, "first", 8)
+        box.destaged()
+        for at in range(8000, 9600, 200):
+            filled(disk, model, at, at + 200, "cold", 8)
+            box.destaged()
+        older = image(box.data.node)
+        for n in range(3):
+            filled(disk, model, 0, 8000, f"again {n}", 8)
+            box.destaged()
+    refused(box, "older", older)
+    box.away()
+
+
 def breaks(box: Box) -> None:
     time.sleep(0.45)
     box.data.stall(1000, 0, reads=True)
@@ -213,6 +232,7 @@ WORK: dict[str, Callable[[], None]] = {
     "lab": partial(whole, "lab"), "none": partial(whole, "none"),
     "hot": partial(hot, "lab", 40, 12), "hot_none": partial(hot, "none", 40, 12),
     "hot_many": partial(hot, "lab", 300, 100), "ring": partial(hot, "lab", 64, 60, 8),
+    "known": partial(known, "lab"), "known_none": partial(known, "none"),
 }  # fmt: skip
 for name in base.words(1, tuple(WORK)) or WORK:
     WORK[name]()
