@@ -14,7 +14,6 @@
 
 TEST_KNOB(bool, no_budget, "the memory of writes has no bound");
 TEST_KNOB(bool, no_background, "background writes are like all others");
-TEST_KNOB(bool, waits_late, "a background write that waits for its batch is the later for it");
 TEST_KNOB(bool, front_unbound, "small and large writes are let in if there is memory");
 TEST_KNOB(bool, front_stays, "what small and large writes may have is learnt once, whatever leg comes back");
 TEST_KNOB(bool, keeps_unserved, "a noflush suspend waits for what waits for memory");
@@ -404,19 +403,6 @@ void budget_move(struct write *w, struct bio *bio)
 	w->stuck = false;
 	w->zeroes = share->zeroes;
 	w->admitted = ktime_get_ns();
-	w->waited = 0;
-}
-
-void budget_launch(struct write *w)
-{
-	w->waited = ktime_get_ns() - w->admitted;
-}
-
-void budget_restart(struct write *w)
-{
-	/* How long it was held says nothing of the legs. */
-	w->admitted = ktime_get_ns();
-	w->waited = 0;
 }
 
 static size_t one_largest(void)
@@ -427,12 +413,6 @@ static size_t one_largest(void)
 static u64 goal(const struct budget *b)
 {
 	return b->fastest + clamp_t(u64, b->fastest, BACKGROUND_SLACK_MIN, BACKGROUND_SLACK_MAX);
-}
-
-/* What of its wait to be sent isn't for a queue at the legs. */
-static u64 free_wait(const struct budget *b, const struct write *w)
-{
-	return test_knob(waits_late) ? 0 : min(w->waited, b->fastest);
 }
 
 static void probe(struct budget *b, u64 now)
@@ -492,7 +472,7 @@ static void follow_front(struct budget *b, const struct write *w, u64 now)
 /* A background write with data is back. */
 static void follow(struct budget *b, const struct write *w, u64 now)
 {
-	u64 answer = now - w->admitted - w->waited, took;
+	u64 took = now - w->admitted;
 	size_t old = b->window;
 
 	if (!b->parked && now - b->probed > BACKGROUND_PROBE) {
@@ -503,8 +483,8 @@ static void follow(struct budget *b, const struct write *w, u64 now)
 		/* What was there before tells nothing of a leg without a queue. */
 		if (w->admitted < b->probed)
 			return;
-		if (!b->fastest || answer < b->fastest)
-			b->fastest = answer;
+		if (!b->fastest || took < b->fastest)
+			b->fastest = took;
 		if (++b->heard < PROBE_ANSWERS && !is_empty(&b->queues[BUDGET_BACKGROUND]))
 			return;
 		b->window = b->parked;
@@ -512,8 +492,8 @@ static void follow(struct budget *b, const struct write *w, u64 now)
 		b->shrunk = now;
 		return;
 	}
-	b->fastest = min(b->fastest, answer);
-	took = answer + w->waited - free_wait(b, w);
+	if (took < b->fastest)
+		b->fastest = took;
 	if (took > goal(b)) {
 		/* It has seen a longer queue than there is now. */
 		if (w->admitted < b->shrunk)

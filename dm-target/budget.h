@@ -56,14 +56,6 @@
  * BACKGROUND_PROBE: they have no more than one largest write until some that came afterwards have
  * returned.
  *
- * An answer is timed from when the write was sent. What it waited until then, mostly for a batch's
- * turn (batch.h), makes it late only as far as that was longer than the fastest answer: what was
- * sent before takes so long without any queue at the legs. If all of it counted, each write that
- * waits would be late by a line whose round trip is more than BACKGROUND_SLACK_MAX, and they would
- * never have more than one largest. If none of it did, a whole batch more would be at the legs: on
- * a LAN these were more writes than the disk has tags for, and its scheduler let commits wait (p99
- * 11 ms instead of 4).
- *
  * Small writes, of WINDOW_SMALL at most, are commits, and pages of an fsync, of which there may be
  * thousands; large ones are all others. A suspend waits for all that was let in, and a commit for
  * the small ones that were let in before it: so each of these classes has so much at once that each
@@ -170,7 +162,7 @@ struct budget {
 
 	/* Of background writes; ktime, ns */
 	size_t window;			/* may have at once */
-	u64 fastest;			/* answer, since it was sent; 0: unknown */
+	u64 fastest;			/* answer; 0: unknown */
 	u64 shrunk;			/* the window last */
 	u64 probed;			/* when a probe last began */
 	size_t parked;			/* the window while a probe is under way, else 0 */
@@ -209,12 +201,6 @@ struct bio *budget_pop(struct budget *b);
 
 /* The bio's share is the write's. */
 void budget_move(struct write *w, struct bio *bio);
-
-/* It goes to the legs now. Once for each time that it does. Any context. */
-void budget_launch(struct write *w);
-
-/* It was held, and is to go to them again. Any context. */
-void budget_restart(struct write *w);
 
 /* It is acknowledged, and a leg keeps its memory. Once, before that returns. Any context. */
 void budget_stuck(struct write *w);

@@ -304,7 +304,6 @@ static bool take_off(struct write *w, struct write *head)
 	enum leg_id leg;
 
 	w->sent_at = 0;
-	budget_launch(w);
 	spin_lock_irqsave(&ws->lock, flags);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++) {
 		struct leg_part *part = &w->part[leg];
@@ -384,7 +383,8 @@ static void restart_work(struct work_struct *work)
 
 void write_restart(struct write *w)
 {
-	budget_restart(w);
+	/* How long it was held says nothing of the legs. */
+	w->admitted = ktime_get_ns();
 	INIT_WORK(&w->work, restart_work);
 	queue_work(w->m->writes.batches.wq, &w->work);
 }

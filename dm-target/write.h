@@ -105,7 +105,6 @@ struct write {
 	size_t charged;
 	unsigned int zeroes;		/* sectors, by the budget; else 0 */
 	u64 admitted;			/* ktime, ns: by the budget, or sent again */
-	u64 waited;			/* ns, from then until it was launched; 0: wasn't yet */
 	enum budget_class class;
 	bool stuck;
 

@@ -309,7 +309,7 @@ def test_a_synchronous_write_is_not_behind_writeback(profile: str, writes: int) 
 
 @pytest.mark.parametrize("part", [
     "suspend", "large", "synced", "joined", "written", "joining", "twice", "often", "commit",
-    "later", "fast", "far",
+    "later", "fast",
 ])  # fmt: skip
 def test_an_fsync_of_many_pages(part: str) -> None:
     run = lab("mirror_fsync.py", part, options=("--mem", "3G"))
@@ -348,7 +348,6 @@ def test_resync_by_digests(part: str, kernel: str) -> None:
         ("mirror_budget.py", ("flood",), "no_budget", "KiB in flight, of"),
         ("mirror_budget.py", ("killed",), "sleeps_on", "in vain for: who is killed to be gone"),
         ("mirror_background.py", ("wan", "60"), "no_background", "p99 is"),
-        ("mirror_fsync.py", ("far",), "waits_late", "writeback took"),
         ("mirror_activity.py", ("large",), "half_a_log zeroes_long", "the discard took 1."),
         ("mirror_activity.py", ("pages",), "one_page one_at_a_time", "holds what is beside it"),
         pytest.param(

@@ -13,7 +13,6 @@ once, by wires and disks that need a minute for them. What comes meanwhile waits
   commit   a FUA write elsewhere
   later    likewise, after a suspend, so that most of the pages have come by dm's worker
   fast     on a wire with room the fsync takes no longer than without a bound
-  far      writeback by a line of 200 ms takes less than FAR times as long as without the mirror
 
 Arguments: the part, and knobs of the module (test_NAME).
 """
@@ -41,8 +40,6 @@ MOST_S = 5.0
 DEADLINE_S = 5.0
 # Large ones begin with 4 MiB, which are 11 s by the slower one of the wires. (dm-linear: 26 s.)
 LARGE_S = 16.0
-# Times what the remote leg alone takes: 2.3; 4.8 if a wait for a batch's turn counts.
-FAR = 3
 FILE = Path("/tmp/fs/file")
 
 
@@ -68,8 +65,6 @@ class World:
         self.mirror = mirror.Mirror(near, remote, "memory_kib", BUDGET_KIB, sectors=sectors)
         self.node = self.mirror.node
         self.top = dm.create("top", f"0 {sectors} linear {self.node} 0")
-        self.sectors = sectors
-        self.mirrored = True
         self.link.profile(profile)
         time.sleep(1)
 
@@ -94,22 +89,11 @@ class World:
         self.link.profile("none")
         base.until(lambda: self.mirror.status().health == "AA", "the resync", 600)
 
-    def alone(self) -> None:
-        """The remote leg, by a new connection, and no mirror any more."""
-        self.end()
-        self.session = iscsi.Session()
-        self.top = dm.create("top", f"0 {self.sectors} linear {self.session.login()} 0")
-
-    def end(self) -> None:
-        dm.remove("top")
-        if self.mirrored:
-            base.equal(self.mirror.status().health, "AA", "the legs, of which both are well")
-            self.mirror.remove()
-            self.mirrored = False
-        self.session.logout()
-
     def close(self) -> None:
-        self.end()
+        base.equal(self.mirror.status().health, "AA", "the legs, of which both are well")
+        dm.remove("top")
+        self.mirror.remove()
+        self.session.logout()
         self.link.profile("none")
         self.target.remove()
         self.store.remove()
@@ -305,21 +289,8 @@ def fast() -> None:
         base.expect(times[0] < 1.1 * times[1] + 0.5, "the bound costs time")
 
 
-def far() -> None:
-    base.step("writeback of 40 MiB of a device, outsourcing-100")
-    world = World("outsourcing-100", "null")
-    ours = world.dirty(640, size=STRIDE, waits=False)
-    ours.join()
-    world.alone()
-    alone = world.dirty(640, size=STRIDE, waits=False)
-    alone.join()
-    world.close()
-    print(f"  {ours.took:.1f} s, the leg alone {alone.took:.1f}", flush=True)
-    base.expect(ours.took < FAR * alone.took, f"writeback took {ours.took:.1f} s")
-
-
 PARTS = {part.__name__: part for part in (
-    suspend, large, synced, joined, written, joining, twice, often, commit, later, fast, far,
+    suspend, large, synced, joined, written, joining, twice, often, commit, later, fast,
 )}  # fmt: skip
 
 for knob in sys.argv[2:]:
