@@ -79,6 +79,13 @@ def slow() -> None:
     box.away()
 
 
+def to_data(box: Box) -> None:
+    """All that is in the log, once."""
+    box.set("destage_idle_ms=10")
+    box.destaged()
+    box.set("destage_idle_ms=3600000")
+
+
 def given_up(box: Box, node: str) -> None:
     """A read that the data disk has done, and doesn't answer; nobody waits for it."""
 
@@ -104,9 +111,7 @@ def as_it_is(late: bool, change: Callable[[Box, blk.Disk], bytes], again: int) -
     box = box_of(data_mib=64)
     with box.disk() as disk:
         disk.write(AT, blk.pattern("old", COUNT))
-        box.set("destage_idle_ms=10")
-        box.destaged()
-        box.set("destage_idle_ms=3600000")
+        to_data(box)
         given_up(box, disk.node)
         want = change(box, disk)
         pieces, got = box.count("data_pieces"), []
@@ -115,7 +120,8 @@ def as_it_is(late: bool, change: Callable[[Box, blk.Disk], bytes], again: int) -
         thread = threading.Thread(target=lambda: got.append(disk.read(AT, COUNT)))
         thread.start()
         if late:
-            time.sleep(0.2)
+            base.until(lambda: box.count("reads_taken_over") + box.count("reads_parked") > 0,
+                       "the read to wait for it")  # fmt: skip
             box.data.let_go()
         thread.join()
         base.expect(got == [want], "other data than what is there")
@@ -143,9 +149,7 @@ def zeroed(box: Box, disk: blk.Disk) -> bytes:
 
 def destaged(box: Box, disk: blk.Disk) -> bytes:
     want = written(box, disk)
-    box.set("destage_idle_ms=10")
-    box.destaged()
-    box.set("destage_idle_ms=3600000")
+    to_data(box)
     return want
 
 
@@ -160,9 +164,7 @@ def both() -> None:
     box = box_of(data_mib=64)
     with box.disk() as disk:
         disk.write(AT, blk.pattern("old", COUNT))
-        box.set("destage_idle_ms=10")
-        box.destaged()
-        box.set("destage_idle_ms=3600000")
+        to_data(box)
         given_up(box, disk.node)
         want = written(box, disk)
         box.data.let_go()
