@@ -5,7 +5,8 @@
   slow   each read takes a second, one after the other, and there are 30 readers: all get on
   fits   nothing was written since: the disk isn't asked again, whether it has answered by then
   both   of two that are kept one is stale
-  stale  a part was written, zeroed, or written and destaged since: what is there now is read
+  stale  a part was written since, zeroed, written and destaged, or written when the log had been
+         left: what is there now is read
   parked who waits for it, as other sectors of it are read, waits no longer then
   lives  writers and readers of the same ranges, with answers that are late, and versions
 
@@ -153,6 +154,13 @@ def destaged(box: Box, disk: blk.Disk) -> bytes:
     return want
 
 
+def left(box: Box, disk: blk.Disk) -> bytes:
+    """What is written then isn't in the index."""
+    box.leave_log()
+    box.says("log LEFT", "the log to be left")
+    return written(box, disk)
+
+
 def fits() -> None:
     base.step("what was given up is taken over")
     as_it_is(False, nothing, again=0)
@@ -178,7 +186,7 @@ def both() -> None:
 
 def stale() -> None:
     base.step("what was given up, and isn't there any more, is read anew")
-    for change in (written, zeroed, destaged):
+    for change in (written, zeroed, destaged, left):
         as_it_is(False, change, again=1)
         as_it_is(True, change, again=1)
 
