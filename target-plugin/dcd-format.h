@@ -170,9 +170,10 @@ struct dcd_features {
 #define DCD_APART		4U
 
 #define DCD_WITNESSES		28U
+#define DCD_WITNESS_OCTAVES	16U	/* 0; 1; 2 and 3; 4 to 7 batches ago; ... */
 
 struct dcd_witness {
-	__le64 place;		/* first sector << 8 | sectors; 0: none */
+	__le64 place;		/* first sector << 8 | octave of its age << 4 | sectors; 0: none */
 	__le32 crc;		/* of those sectors */
 } __attribute__((packed));
 

@@ -89,7 +89,6 @@
 #include "admission.h"
 #include "aside.h"
 #include "blip.h"
-#include "brought.h"
 #include "cache.h"
 #include "dcd.h"
 #include "dcd-format.h"
@@ -110,6 +109,7 @@
 #include "sweep.h"
 #include "through.h"
 #include "turn.h"
+#include "witness-pool.h"
 #include "zeroes.h"
 
 struct dcd_disk {
@@ -190,16 +190,15 @@ struct dcd_engine {
 	bool after_log;		/* no NVRAM: report after complete */
 
 	/*
-	 * As last written, but witnesses; destager, open, close. The committer may set a feature
+	 * As last written; destager, open, close. The committer may set a feature
 	 * (spares.h), beside the destager.
 	 */
 	struct dcd_super super;
-	struct mutex super_lock;	/* while it is written, or its witnesses change */
+	struct mutex super_lock;	/* while it is written, and its witnesses' */
 	struct mutex header_lock;	/* while the NVRAM's header is written */
 	struct dcd_super *super_buf;	/* a block; likewise; and one behind it for that header */
 	struct dcd_spares spares;
-	unsigned int witnessed[DCD_WITNESS_KINDS];	/* so many gave way; ages: batches */
-	struct dcd_brought brought;	/* since it was opened */
+	struct dcd_pool pool;	/* of witnesses; @super_lock's */
 	bool super_differs;		/* at open: its other copy is bad, or of another size */
 	u8 header_bad[DCD_BLOCK >> SECTOR_SHIFT];	/* at open: sectors that can't be read */
 	bool header_differs;		/* at open: the NVRAM header's other copy says less */
@@ -656,8 +655,9 @@ int __must_check dcd_witness_none(struct dcd_engine *e);
 void dcd_witness_batch(struct dcd_engine *e, const struct dcd_batch *b);
 /* At open: it has something there that is newer, and the index doesn't tell. */
 void dcd_witness_over(struct dcd_engine *e, const struct dcd_place *p);
-/* Behind the latest one that was set last. */
-u32 dcd_witness_next(const struct dcd_engine *e);
+/* Those of now, for what is written next; @super_lock is held. */
+void dcd_witness_write(struct dcd_engine *e, struct dcd_super *s);
+void dcd_witness_write_header(struct dcd_engine *e, u64 applied);
 
 /* scrub.c: a while after it was opened or is asked for; on @io_wq. */
 void dcd_scrub_begin(struct dcd_engine *e);

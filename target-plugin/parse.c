@@ -243,47 +243,44 @@ bool dcd_witness_of(const struct dcd_super *s, u32 i, struct dcd_witnessed *w)
 	u64 place = le64_to_cpu(s->witnesses[i].place), size = le64_to_cpu(s->data_sectors);
 
 	w->sector = place >> 8;
-	w->sectors = place & 0xff;
+	w->octave = place >> 4 & 0xf;
+	w->sectors = place & 0xf;
 	w->crc = le32_to_cpu(s->witnesses[i].crc);
 	return witnesses_count(s) && w->sectors && w->sectors <= DCD_BLOCK >> SECTOR_SHIFT &&
 	       w->sector < size && w->sectors <= size - w->sector;
 }
 
-void dcd_witness_void(struct dcd_super *s)
+static struct dcd_witness witness(const struct dcd_witnessed *w)
 {
+	return (struct dcd_witness){
+		.place = cpu_to_le64(w->sector << 8 | w->octave << 4 | w->sectors),
+		.crc = cpu_to_le32(w->crc),
+	};
+}
+
+void dcd_witness_name(struct dcd_super *s, const struct dcd_witnessed *w, u32 n)
+{
+	u32 i;
+
 	memset(s->witnesses, 0, sizeof(s->witnesses));
+	for (i = 0; i < n; i++)
+		s->witnesses[i] = witness(w + i);
 	s->witnessed = cpu_to_le32((u32)le64_to_cpu(s->generation));
 }
 
-void dcd_witness_set(struct dcd_super *s, u32 i, const struct dcd_witnessed *w)
+void dcd_witness_pass(struct dcd_nvram_header *h, const struct dcd_witnessed *w, u32 n, u64 applied)
 {
-	if (!witnesses_count(s))
-		dcd_witness_void(s);
-	s->witnesses[i].place = cpu_to_le64(w ? w->sector << 8 | w->sectors : 0);
-	s->witnesses[i].crc = cpu_to_le32(w ? w->crc : 0);
-}
-
-void dcd_witness_pass(struct dcd_nvram_header *h, const struct dcd_super *s, u32 next, u64 applied)
-{
-	struct dcd_witnessed w;
-	u32 i, n = 0;
+	u32 i;
 
 	memset(h->witnesses, 0, sizeof(h->witnesses));
-	for (i = 0; i < DCD_WITNESSES && n < DCD_PASSED; i++) {
-		u32 latest = dcd_witness_places(DCD_WITNESS_LATEST);
-		u32 at = i % 2 ? latest + i / 2 : (next + latest - 1 - i / 2) % latest;
-
-		if (at >= DCD_WITNESSES)
-			break;
-		if (dcd_witness_of(s, at, &w))
-			h->witnesses[n++] = s->witnesses[at];
-	}
+	for (i = 0; i < n; i++)
+		h->witnesses[i] = witness(w + i);
 	h->witnessed = cpu_to_le64(applied);
 }
 
 void dcd_witness_passed(struct dcd_super *s, const struct dcd_nvram_header *h)
 {
-	dcd_witness_void(s);
+	dcd_witness_name(s, NULL, 0);
 	if (h->witnessed == h->applied)
 		memcpy(s->witnesses, h->witnesses, sizeof(h->witnesses));
 }
@@ -312,11 +309,6 @@ void dcd_grown_add(struct dcd_super *s, u64 sectors, u64 leg)
 		kept--;
 	memmove(s->grown + 1, s->grown, kept * sizeof(s->grown[0]));
 	s->grown[0] = (struct dcd_grown){ .sectors = cpu_to_le64(sectors << 8) };
-}
-
-bool dcd_witnesses_deny(unsigned int asked, unsigned int wrong, bool exact)
-{
-	return exact ? wrong : wrong > asked / 2;
 }
 
 unsigned int dcd_super_next(struct dcd_super *s, u64 tail, u64 applied)

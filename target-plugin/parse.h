@@ -121,46 +121,21 @@ void dcd_header_find(const void *base, const u8 *unread, u64 bytes,
 /* The end records alone, of a format with f->header.epoch; likewise. */
 void dcd_ends_find(struct dcd_header_found *f, const void *base, const u8 *unread);
 
-/* @sectors of the data disk from @sector on. */
+/* @sectors of the data disk from @sector on; it was brought there some 2^@octave batches ago. */
 struct dcd_witnessed {
 	u64 sector;
 	u32 sectors;
 	u32 crc;
+	unsigned int octave;	/* below DCD_WITNESS_OCTAVES: witness-pool.h */
 };
-
-/*
- * Of what was brought to the data disk last, of that what hadn't been brought before, and such of
- * an age: the place number i of those was brought some 2^i batches ago, and not again (witness.c).
- */
-enum dcd_witness_kind {
-	DCD_WITNESS_LATEST,
-	DCD_WITNESS_NEW,
-	DCD_WITNESS_AGES,
-	DCD_WITNESS_KINDS,
-};
-
-/* Their first place, and how many they have. */
-static inline u32 dcd_witness_first(enum dcd_witness_kind kind)
-{
-	return kind == DCD_WITNESS_LATEST ? 0 : kind == DCD_WITNESS_NEW ? 15 : 22;
-}
-
-static inline u32 dcd_witness_places(enum dcd_witness_kind kind)
-{
-	return (kind == DCD_WITNESS_AGES ? DCD_WITNESSES : dcd_witness_first(kind + 1)) -
-	       dcd_witness_first(kind);
-}
 
 /* Number @i; false: there is none. */
 bool dcd_witness_of(const struct dcd_super *s, u32 i, struct dcd_witnessed *w);
-/* NULL: none. dcd_super_next() comes before it is written. */
-void dcd_witness_set(struct dcd_super *s, u32 i, const struct dcd_witnessed *w);
-void dcd_witness_void(struct dcd_super *s);	/* all of them */
-/*
- * The header gets the newest ones of each kind, before it says @applied. @next: the place of the
- * latest behind the one set last.
- */
-void dcd_witness_pass(struct dcd_nvram_header *h, const struct dcd_super *s, u32 next, u64 applied);
+/* These @n, and no others. dcd_super_next() comes before it is written. */
+void dcd_witness_name(struct dcd_super *s, const struct dcd_witnessed *w, u32 n);
+/* The header gets these, before it says @applied; DCD_PASSED at most. */
+void dcd_witness_pass(struct dcd_nvram_header *h, const struct dcd_witnessed *w, u32 n,
+		      u64 applied);
 /* The header says more than the superblock: its witnesses count, if it has any. */
 void dcd_witness_passed(struct dcd_super *s, const struct dcd_nvram_header *h);
 /*
@@ -172,13 +147,6 @@ void dcd_witness_passed(struct dcd_super *s, const struct dcd_nvram_header *h);
 u64 dcd_data_end(const struct dcd_super *s, u64 sectors, u32 i);
 /* The disk had @sectors. That at the end of which the @leg lies stays in any case; 0: none does. */
 void dcd_grown_add(struct dcd_super *s, u64 sectors, u64 leg);
-/*
- * Of @asked ones @wrong have other bytes on this disk: is it another disk? Any says so, if the
- * set's NVRAM keeps what it has (@exact). Else most of them have to: past a dead log the data disk
- * gets writes that were refused, over some, and nothing that survives a crash tells of it.
- */
-bool dcd_witnesses_deny(unsigned int asked, unsigned int wrong, bool exact);
-
 /* The next generation of it, ready to be written to copy number (generation & 1), its result. */
 unsigned int dcd_super_next(struct dcd_super *s, u64 tail, u64 applied);
 unsigned int dcd_header_next(struct dcd_nvram_header *h, u64 applied);

@@ -150,6 +150,7 @@ static int write_super(struct dcd_engine *e, u64 tail, u64 applied)
 	s->newest = cpu_to_le64(durable(e));
 	if (e->keeps && !test_knob(nvram_apart))
 		join_header(e, s);
+	dcd_witness_write(e, s);
 	copy = dcd_super_next(s, tail, applied);
 	dcd_blip_begin(&blip);
 	do {
@@ -459,7 +460,7 @@ void dcd_header_pass(struct dcd_engine *e, u64 applied)
 	mutex_lock(&e->super_lock);
 	mutex_lock(&e->header_lock);
 	if (!test_knob(passed_unseen))
-		dcd_witness_pass(&e->header, &e->super, dcd_witness_next(e), applied);
+		dcd_witness_write_header(e, applied);
 	write_header(e, applied);
 	if (!test_knob(one_header))
 		write_header(e, applied);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Witnesses: a few of the blocks that were brought to the data disk last are written down, with
- * their checksums, in each superblock. A disk that has others there isn't the data disk, or it
- * is an older copy of it, and what the log has would spoil it.
+ * Witnesses: a few of the blocks that were brought to the data disk (witness-pool.h) are written
+ * down, with their checksums, in each superblock. A disk that has others there isn't the data disk,
+ * or it is an older copy of it, and what the log has would spoil it.
  *
  * At every moment the superblock that counts is true for the disk, wherever no live entry is over a
  * witness. For what comes to the data disk after it was written was live then, in a
@@ -14,13 +14,7 @@
  * acknowledged by the log alone, those that it hasn't got, and that were refused, go to the data
  * disk only when the superblock has no witnesses any more.
  *
- * Most of what is brought there may be the same few blocks, again and again, as a journal's, and
- * those tell nothing when they are live once more. So they have only half of the places, and the
- * others are of blocks that weren't brought before (brought.h): the last ones, and such as have
- * ages: who stays the same for 2^i batches of those gets on to the next age, so that some are
- * younger than most copies of the disk.
- *
- * The destager's, and who opens. They are kept in @super.
+ * The destager's, and who opens.
  */
 #include <linux/delay.h>
 #include <linux/module.h>
@@ -30,13 +24,12 @@
 #include "lockstep-test.h"
 #include "opening.h"
 
-#define EACH_BATCH	4U		/* latest ones, and as many as there are empty places */
-#define NEW_EACH_BATCH	2U		/* likewise */
+#define EACH_BATCH	32U
 #define MOST		(DCD_BLOCK >> SECTOR_SHIFT)	/* sectors of one */
 
 TEST_KNOB(bool, witnesses_stay, "refused writes go past a dead log over what its superblock names");
 TEST_KNOB(bool, asks_once, "a witness that fails once says nothing");
-TEST_KNOB(bool, hot_hide, "what is written again and again is all that the witnesses are of");
+TEST_KNOB(bool, hot_hide, "the witnesses are of the last batch only");
 TEST_KNOB(bool, in_turn, "an open asks the data disk for one witness after the other");
 TEST_KNOB(bool, any_data, "any data disk of the right size is taken for the right one");
 
@@ -50,135 +43,66 @@ void dcd_witness_begin(struct dcd_engine *e)
 {
 	if (past_log(e))
 		dcd_witness_passed(&e->super, &e->header);
-}
-
-/* What the disk has of these sectors now is another thing. */
-static void over(struct dcd_super *s, const struct dcd_place *p)
-{
-	struct dcd_witnessed w;
-	u32 i;
-
-	for (i = 0; i < DCD_WITNESSES; i++)
-		if (dcd_witness_of(s, i, &w) && w.sector <= p->last &&
-		    w.sector + w.sectors > p->sector)
-			dcd_witness_set(s, i, NULL);
+	dcd_pool_fill(&e->pool, &e->super);
 }
 
 void dcd_witness_over(struct dcd_engine *e, const struct dcd_place *p)
 {
-	over(&e->super, p);
+	mutex_lock(&e->super_lock);
+	dcd_pool_over(&e->pool, p->sector, p->last);
+	mutex_unlock(&e->super_lock);
 }
 
-static u32 next_of(const struct dcd_engine *e, enum dcd_witness_kind kind)
+static bool can_be(const struct dcd_load *l)
 {
-	return e->witnessed[kind] % dcd_witness_places(kind);
+	return l->there && l->kind == DCD_LOAD_DATA;
 }
 
-u32 dcd_witness_next(const struct dcd_engine *e)
+static void add(struct dcd_engine *e, const struct dcd_load *l)
 {
-	return next_of(e, DCD_WITNESS_LATEST);
-}
+	struct dcd_witnessed w = { .sector = l->place.sector };
 
-/* Of this kind, so many places have no witness; the first of them, or the oldest one's. */
-static u32 empty(const struct dcd_engine *e, enum dcd_witness_kind kind, u32 *place)
-{
-	u32 first = dcd_witness_first(kind), i, n = 0;
-	struct dcd_witnessed w;
-
-	*place = first + next_of(e, kind);
-	for (i = first + dcd_witness_places(kind); i-- > first;) {
-		if (dcd_witness_of(&e->super, i, &w))
-			continue;
-		*place = i;
-		n++;
-	}
-	return n;
-}
-
-static void add(struct dcd_engine *e, enum dcd_witness_kind kind, const struct dcd_load *l,
-		struct dcd_witnessed *w)
-{
-	u32 place;
-
-	w->sector = l->place.sector;
-	w->sectors = min(dcd_place_sectors(&l->place), MOST);
-	w->crc = dcd_crc(l->buf, w->sectors << SECTOR_SHIFT);
-	if (!empty(e, kind, &place))
-		e->witnessed[kind]++;
-	dcd_witness_set(&e->super, place, w);
-}
-
-/* One more batch: those that were as old as the next age get there, and the youngest is @w. */
-static void grow_older(struct dcd_engine *e, const struct dcd_witnessed *w)
-{
-	u32 first = dcd_witness_first(DCD_WITNESS_AGES);
-	u32 most = dcd_witness_places(DCD_WITNESS_AGES) - 1;
-	u32 age = __ffs(++e->witnessed[DCD_WITNESS_AGES] | BIT(most));
-	struct dcd_witnessed younger;
-
-	for (; age; age--)
-		if (dcd_witness_of(&e->super, first + age - 1, &younger))
-			dcd_witness_set(&e->super, first + age, &younger);
-	dcd_witness_set(&e->super, first, w);
-}
-
-/* Can it be one of this kind? */
-static bool can_be(const struct dcd_engine *e, enum dcd_witness_kind kind,
-		   const struct dcd_load *l)
-{
-	return l->there && l->kind == DCD_LOAD_DATA &&
-	       (kind == DCD_WITNESS_LATEST ||
-		!dcd_brought_has(&e->brought, l->place.sector / MOST));
-}
-
-/* Some of the batch, from all over it; how many, of which @any is one. */
-static unsigned int add_some(struct dcd_engine *e, enum dcd_witness_kind kind,
-			     const struct dcd_batch *b, struct dcd_witnessed *any)
-{
-	unsigned int most = kind == DCD_WITNESS_NEW ? NEW_EACH_BATCH : EACH_BATCH;
-	unsigned int i, n = 0, step, added = 0;
-	struct dcd_witnessed w;
-	u32 place;
-
-	for (i = 0; i < b->n; i++)
-		n += can_be(e, kind, b->loads + i);
-	most = max(empty(e, kind, &place), most);
-	step = max(DIV_ROUND_UP(n, most), 1U);
-	for (i = 0, n = 0; i < b->n; i++) {
-		if (!can_be(e, kind, b->loads + i) || n++ % step)
-			continue;
-		add(e, kind, b->loads + i, &w);
-		if (!added || added == e->witnessed[DCD_WITNESS_AGES] % most)
-			*any = w;
-		added++;
-	}
-	return added;
-}
-
-static void note_brought(struct dcd_engine *e, const struct dcd_load *l)
-{
-	u64 block;
-
-	for (block = l->place.sector / MOST; block <= l->place.last / MOST; block++)
-		dcd_brought_add(&e->brought, block);
+	w.sectors = min(dcd_place_sectors(&l->place), MOST);
+	w.crc = dcd_crc(l->buf, w.sectors << SECTOR_SHIFT);
+	dcd_pool_add(&e->pool, &w);
 }
 
 void dcd_witness_batch(struct dcd_engine *e, const struct dcd_batch *b)
 {
-	struct dcd_witnessed any;
-	unsigned int i;
+	unsigned int i, n = 0, step;
 
 	mutex_lock(&e->super_lock);
-	for (i = 0; i < b->n; i++)
+	for (i = 0; i < b->n; i++) {
+		const struct dcd_place *p = &b->loads[i].place;
+
+		n += can_be(b->loads + i);
 		if (b->loads[i].there)
-			over(&e->super, &b->loads[i].place);
-	add_some(e, DCD_WITNESS_LATEST, b, &any);
-	if (!test_knob(hot_hide) && add_some(e, DCD_WITNESS_NEW, b, &any))
-		grow_older(e, &any);
-	for (i = 0; i < b->n; i++)
-		if (can_be(e, DCD_WITNESS_LATEST, b->loads + i))
-			note_brought(e, b->loads + i);
+			dcd_pool_over(&e->pool, p->sector, p->last);
+	}
+	if (test_knob(hot_hide))
+		e->pool.n = 0;
+	dcd_pool_batch(&e->pool);
+	step = max(DIV_ROUND_UP(n, EACH_BATCH), 1U);
+	for (i = 0, n = 0; i < b->n; i++)
+		if (can_be(b->loads + i) && !(n++ % step))
+			add(e, b->loads + i);
 	mutex_unlock(&e->super_lock);
+}
+
+void dcd_witness_write(struct dcd_engine *e, struct dcd_super *s)
+{
+	struct dcd_witnessed w[DCD_WITNESSES];
+
+	lockdep_assert_held(&e->super_lock);
+	dcd_witness_name(s, w, dcd_pool_choose(&e->pool, w, DCD_WITNESSES));
+}
+
+void dcd_witness_write_header(struct dcd_engine *e, u64 applied)
+{
+	struct dcd_witnessed w[DCD_PASSED];
+
+	lockdep_assert_held(&e->super_lock);
+	dcd_witness_pass(&e->header, w, dcd_pool_choose(&e->pool, w, DCD_PASSED), applied);
 }
 
 int dcd_witness_none(struct dcd_engine *e)
@@ -189,7 +113,7 @@ int dcd_witness_none(struct dcd_engine *e)
 	if (test_knob(witnesses_stay))
 		return 0;
 	mutex_lock(&e->super_lock);
-	dcd_witness_void(&e->super);
+	e->pool.n = 0;
 	mutex_unlock(&e->super_lock);
 	for (copy = 0; copy < 2 && !r; copy++)
 		r = dcd_super_write(e, le64_to_cpu(e->super.tail), le64_to_cpu(e->super.applied));
@@ -248,9 +172,9 @@ static int ask(struct dcd_engine *e, struct asked *a)
 	unsigned long until = jiffies + DCD_BLIP_READS;
 	unsigned int failed, i;
 
-	for (i = 0; i < DCD_WITNESSES; i++)
-		if (dcd_witness_of(&e->super, i, &a->w[a->n]) && !covered(e, &a->w[a->n]))
-			a->n++;
+	for (i = 0; i < e->pool.n; i++)
+		if (!covered(e, &e->pool.all[i].w))
+			a->w[a->n++] = e->pool.all[i].w;
 	failed = ask_once(e, a, false);
 	for (i = 0; failed && !test_knob(asks_once); i++) {
 		if (i && (failed < a->n || time_after(jiffies, until)))
@@ -285,13 +209,10 @@ int dcd_witness_check(struct dcd_engine *e)
 		wrong += dcd_crc(a->bytes[i], a->w[i].sectors << SECTOR_SHIFT) != a->w[i].crc;
 	}
 	kvfree(a);
-	if (dcd_witnesses_deny(asked, wrong, e->keeps) && !test_knob(any_data)) {
+	if (wrong && !test_knob(any_data)) {
 		pr_err("dcd: %s: %u of %u blocks that the data disk had when the log %pg (uuid %pU) was used last are others on %pg: it is another disk, or an older copy, or was written to without the DCD. Nothing of the log is written there. If it is to have what is in the log for all that: dcd recover --force, once\n",
 		       e->name, wrong, asked, e->log.bdev, e->super.uuid, e->data.bdev);
 		r = -EMEDIUMTYPE;
-	} else if (wrong) {
-		pr_warn("dcd: %s: %u of %u blocks that the data disk had when the log %pg was used last are others on %pg: either that log failed then, or something else has written there\n",
-			e->name, wrong, asked, e->log.bdev, e->data.bdev);
 	}
 	/* What this recovery has left to the data disk alone may be over some of the header's. */
 	if (!r && e->keeps && past_log(e))

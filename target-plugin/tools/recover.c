@@ -31,6 +31,7 @@ static int write_group(struct set *s, const struct group *g, void *context)
 {
 	struct tally *done = context;
 
+	set_tally(s, g, done);
 	for (u32 i = 0; i < g->entries; i++) {
 		const struct dcd_entry *n = dcd_entry_at(g->bytes, i);
 
@@ -44,7 +45,6 @@ static int write_group(struct set *s, const struct group *g, void *context)
 		if (le16_to_cpu(n->type) == DCD_ENTRY_WRITE)
 			set_written(s, le64_to_cpu(n->sector), le32_to_cpu(n->sectors));
 	}
-	set_tally(s, g, done);
 	progress(done->entries);
 	return 0;
 }

@@ -272,6 +272,8 @@ static int open_set(struct set *s, const struct options *o, bool for_writing)
 	/* Before live entries are laid over them. */
 	if (le64_to_cpu(s->header.header.applied) > le64_to_cpu(s->super.super.applied))
 		dcd_witness_passed(&s->super.super, &s->header.header);
+	dcd_pool_fill(&s->pool, &s->super.super);
+	dcd_pool_batch(&s->pool);	/* what is written from now on */
 	if (s->has_nvram)
 		s->slots = dcd_slots(&s->super.geometry, le64_to_cpu(s->header.header.bytes));
 	s->buf = malloc(s->super.geometry.segment_bytes);
@@ -534,36 +536,33 @@ int set_walk(struct set *s, set_visit visit, void *context, bool tell)
 
 void set_cover(struct set *s, u64 sector, u32 sectors)
 {
-	u64 end = sector + sectors;
-	struct dcd_witnessed w;
-
-	for (u32 i = 0; i < DCD_WITNESSES; i++)
-		if (dcd_witness_of(&s->super.super, i, &w) && w.sector < end &&
-		    w.sector + w.sectors > sector)
-			s->covered |= 1U << i;
+	dcd_pool_over(&s->pool, sector, sector + sectors - 1);
 }
 
 void set_written(struct set *s, u64 sector, u32 sectors)
 {
-	struct dcd_witnessed *w = &s->written[s->n_written++ % DCD_WITNESSES];
+	struct dcd_witnessed w = { .sector = sector };
 
-	w->sector = sector;
-	w->sectors = sectors < DCD_BLOCK >> SECTOR_SHIFT ? sectors : DCD_BLOCK >> SECTOR_SHIFT;
+	w.sectors = sectors < DCD_BLOCK >> SECTOR_SHIFT ? sectors : DCD_BLOCK >> SECTOR_SHIFT;
+	dcd_pool_over(&s->pool, sector, sector + sectors - 1);
+	dcd_pool_add(&s->pool, &w);
 }
 
 void set_witness_anew(struct set *s)
 {
+	struct dcd_witnessed w[DCD_WITNESSES];
+	u32 n = dcd_pool_choose(&s->pool, w, DCD_WITNESSES), kept = 0;
 	u8 buf[DCD_BLOCK];
 
-	for (u32 i = 0; i < DCD_WITNESSES && i < s->n_written; i++) {
-		struct dcd_witnessed *w = &s->written[i];
-		u32 bytes = w->sectors << SECTOR_SHIFT;
+	for (u32 i = 0; i < n; i++) {
+		u32 bytes = w[i].sectors << SECTOR_SHIFT;
 
-		if (device_try_read(&s->data, buf, bytes, w->sector << SECTOR_SHIFT))
+		if (device_try_read(&s->data, buf, bytes, w[i].sector << SECTOR_SHIFT))
 			continue;
-		w->crc = dcd_crc(buf, bytes);
-		dcd_witness_set(&s->super.super, i, w);
+		w[kept] = w[i];
+		w[kept++].crc = dcd_crc(buf, bytes);
 	}
+	dcd_witness_name(&s->super.super, w, kept);
 }
 
 bool set_retired(const struct set *s)
@@ -573,30 +572,28 @@ bool set_retired(const struct set *s)
 
 int set_witnesses(struct set *s, bool anyway)
 {
-	struct dcd_super *super = &s->super.super;
-	unsigned int asked = 0, wrong = 0;
-	struct dcd_witnessed w;
+	unsigned int asked = 0, wrong = 0, i = s->pool.n;
 	u8 buf[DCD_BLOCK];
 	char text[256];
 
 	if (!s->has_data || set_retired(s))
 		return 0;
-	for (u32 i = 0; i < DCD_WITNESSES; i++) {
-		bool counts = dcd_witness_of(super, i, &w) && !(s->covered & 1U << i);
+	while (i--) {
+		struct dcd_witnessed w = s->pool.all[i].w;
 
-		if (counts && !device_try_read(&s->data, buf, w.sectors << SECTOR_SHIFT,
-					       w.sector << SECTOR_SHIFT)) {
+		if (!device_try_read(&s->data, buf, w.sectors << SECTOR_SHIFT,
+				     w.sector << SECTOR_SHIFT)) {
 			asked++;
-			counts = dcd_crc(buf, w.sectors << SECTOR_SHIFT) == w.crc;
-			wrong += !counts;
+			if (dcd_crc(buf, w.sectors << SECTOR_SHIFT) == w.crc)
+				continue;
+			wrong++;
 		}
-		if (!counts)
-			dcd_witness_set(super, i, NULL);
+		dcd_pool_over(&s->pool, w.sector, w.sector);
 	}
 	if (!wrong)
 		return 0;
 	snprintf(text, sizeof(text), "%u of %u blocks that the data disk had when the log was used last are others here: it is another disk, or an older copy, or was written to without the DCD", wrong, asked);
-	if (!anyway && dcd_witnesses_deny(asked, wrong, s->has_nvram))
+	if (!anyway)
 		return refuse(s, "other_data", s->data.path, text);
 	fprintf(stderr, "dcd: %s: %s\n", s->data.path, text);
 	return 0;

@@ -8,6 +8,7 @@
 
 #include "../moves.h"
 #include "../plan.h"
+#include "../witness-pool.h"
 #include "commands.h"
 #include "device.h"
 
@@ -29,9 +30,7 @@ struct set {
 	struct dcd_plan plan;
 	struct dcd_slot_scan *scans;
 	u32 slots;
-	u32 covered;			/* witnesses that live entries are over; set_tally() */
-	struct dcd_witnessed written[DCD_WITNESSES];	/* the last ones; set_written() */
-	u64 n_written;
+	struct dcd_pool pool;		/* of witnesses; no live entries are over them: set_tally() */
 	u8 *buf, *spare;		/* a segment each */
 	u8 *unread;			/* of what is in @buf; as dcd_slot_scan()'s */
 	u8 page[DCD_BLOCK];		/* with the NVRAM's headers */

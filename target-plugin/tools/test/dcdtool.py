@@ -10,7 +10,7 @@ import sanitized
 
 HERE = Path(__file__).resolve().parent
 TOP = HERE.parents[2]
-PARTS = ("parse.c", "segment.c", "moves.c", "plan.c", "leg.c")
+PARTS = ("parse.c", "segment.c", "moves.c", "plan.c", "leg.c", "witness-pool.c")
 PURE = [*(TOP / "target-plugin" / name for name in PARTS),
         TOP / "dm-target/super.c", TOP / "dm-target/tools/port.c"]  # fmt: skip
 TOOL = [*HERE.parent.glob("*.c"), TOP / "dm-target/tools/json.c"]

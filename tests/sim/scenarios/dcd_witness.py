@@ -70,14 +70,12 @@ def one(nvram: str) -> None:
     base.equal(tool(box, "recover")[:2], (0, "recovered"), "recover")
     refused(box, "older, recovered", older)
     base.step("written to without the DCD, on purpose")
-    # Without an NVRAM that keeps what it has, most of the witnesses have to be others.
-    first = 960 if nvram == "lab" else 400
     with blk.Disk(box.data.node) as raw:
-        raw.write(first, data := blk.pattern("by hand", 1000 - first))
+        raw.write(960, data := blk.pattern("by hand", 40))
     with base.refused("it", errno.EMEDIUMTYPE, kernel="was written to without the DCD"):
         lio.Backstore("dcd", "bad", box.control())
     base.equal(tool(box, "recover", "--force")[:2], (0, "recovered"), "recover --force")
-    model.put(first, data)
+    model.put(960, data)
     with box.disk() as disk:
         model.check(disk, "it is taken")
     box.away()
@@ -201,6 +199,49 @@ def known(nvram: str) -> None:
     box.away()
 
 
+def known_ring(nvram: str) -> None:
+    """A journal that is live hides them neither if all they are of had been written before."""
+    base.step(f"{nvram}: behind a copy only such blocks are written as had been, then a journal")
+    box = Box(nvram=nvram, data_mib=32, log_mib=16, nvram_bytes=4096 + 8 * SEGMENT)
+    model = Model(box.data.sectors)
+    with box.disk("destage_idle_ms=50") as disk:
+        filled(disk, model, 0, 512, "journal", 8)
+        filled(disk, model, 512, 8512, "first", 8)
+        box.destaged()
+        older = image(box.data.node)
+        for n in range(3):
+            filled(disk, model, 512, 8512, f"again {n}", 8)
+            box.destaged()
+        for n in range(8):
+            filled(disk, model, n * 64, n * 64 + 64, f"journal {n}", 8)
+            box.destaged()
+        box.set(HELD)
+        filled(disk, model, 0, 512, "journal, live", 8)
+    refused(box, "older, a journal", older)
+    with box.disk() as disk:
+        model.check(disk, "its own disk")
+    box.away()
+
+
+def recovered(nvram: str) -> None:
+    base.step(f"{nvram}: what dcd recover has written is live again")
+    box = Box(nvram=nvram)
+    model = Model(box.data.sectors)
+    older = image(box.data.node)
+    with box.disk() as disk:
+        filled(disk, model, 400, 800, "cold", 8)
+        box.destaged()
+        box.set(HELD)
+        filled(disk, model, 0, 320, "hot", 8)
+    base.equal(tool(box, "recover")[:2], (0, "recovered"), "recover")
+    with box.disk(HELD) as disk:
+        filled(disk, model, 0, 320, "hot again", 8)
+    refused(box, "older, hot ones recovered", older)
+    with box.disk() as disk:
+        model.check(disk, "its own disk")
+    box.away()
+
+
 def breaks(box: Box) -> None:
     time.sleep(0.45)
     box.data.stall(1000, 0, reads=True)
@@ -233,6 +274,8 @@ WORK: dict[str, Callable[[], None]] = {
     "hot": partial(hot, "lab", 40, 12), "hot_none": partial(hot, "none", 40, 12),
     "hot_many": partial(hot, "lab", 300, 100), "ring": partial(hot, "lab", 64, 60, 8),
     "known": partial(known, "lab"), "known_none": partial(known, "none"),
+    "known_ring": partial(known_ring, "lab"), "known_ring_none": partial(known_ring, "none"),
+    "recovered": partial(recovered, "lab"), "recovered_none": partial(recovered, "none"),
 }  # fmt: skip
 for name in base.words(1, tuple(WORK)) or WORK:
     WORK[name]()
