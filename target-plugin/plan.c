@@ -123,6 +123,7 @@ static u32 damaged_payloads(const struct dcd_plan *p, const void *seg)
 static bool look_at(struct dcd_plan *p, const void *seg)
 {
 	bool take = p->take, copy = p->until;
+	const struct dcd_segment *h = seg;
 
 	p->take = false;
 	p->from = 0;
@@ -132,6 +133,9 @@ static bool look_at(struct dcd_plan *p, const void *seg)
 	p->named = false;
 	if (p->kind == DCD_SEGMENT_VALID)
 		return true;
+	p->begun = 0;
+	if (p->kind == DCD_SEGMENT_TORN)
+		p->begun = le64_to_cpu(h->first_entry) + le32_to_cpu(h->entries) - 1;
 	p->named = p->kind != DCD_SEGMENT_NEWER && dcd_segment_named(p->g, seg, p->next);
 	if (p->kind == DCD_SEGMENT_NEWER)
 		refuse(p, DCD_REFUSE_NEWER, p->next, 0);
@@ -290,8 +294,8 @@ static void slots_end(struct dcd_plan *p, u64 next, const struct dcd_slot_scan *
 	 * Nothing gets to the log, or to the data disk, before an end record names it. So blank
 	 * records (@ends is 0) are those of an NVRAM of before the first write.
 	 */
-	if (p->g->nvram && !p->end_bad && p->ends < p->newest) {
-		refuse(p, DCD_REFUSE_OLD, p->ends, p->newest);
+	if (p->g->nvram && !p->end_bad && p->ends < max(p->newest, p->begun)) {
+		refuse(p, DCD_REFUSE_OLD, p->ends, max(p->newest, p->begun));
 		return;
 	}
 	if ((most >= end || p->known >= next) && take_wounded(p))

@@ -13,10 +13,9 @@ What is promised:
   - No write takes longer than 5 s, and the log isn't written to for ever when nobody writes.
 
 What isn't asked, as dcd(8) says that it can't be known: an older log without an NVRAM, an older
-log and an older NVRAM together, an older NVRAM where the log has failed since, and an older data
-disk where all that was brought there last was zeroed since, or was there when it was copied: so
-that is done only when nothing is in the log. Without NVRAM half of it may be what was there: then
-another data disk is a blank one.
+log and an older NVRAM together, an older NVRAM where the log has failed or wasn't written to since,
+and an older data disk where all that was brought there last was zeroed since, or was there when it
+was copied: so that is done only when nothing is in the log.
 """
 
 from __future__ import annotations
@@ -33,6 +32,12 @@ LONGEST_S = 5
 WEIGHTS = {
     "some": 8, "pieces": 3, "all_zero": 1, "dies": 1, "heals": 2, "waits": 3, "copies": 2,
 }  # fmt: skip
+
+
+def heads(log: bytes) -> bytes:
+    """What it says that it has: the superblocks, and the header of each segment."""
+    places = range(1 << 20, len(log) - SEGMENT + 1, SEGMENT)
+    return log[: 2 * 4096] + b"".join(log[at : at + blk.SECTOR] for at in places)
 
 
 class Life:
@@ -57,6 +62,7 @@ class Life:
         self.model = Model(self.box.data.sectors)
         # What was on each of them at earlier times.
         self.earlier: dict[str, list[bytes]] = {"data": [], "log": [], "nvram": []}
+        self.log_then: dict[bytes, bytes] = {}  # of an NVRAM's content
         self.dead = False
         self.zeroed = False  # nearly all, and nothing was brought to the data disk since
         self.done = [f"{nvram} {model} {self.block} {self.box.log_mib} {self.box.settings}"]
@@ -119,6 +125,7 @@ class Life:
             base.expect(self.box.count("segments") - before < 5, "the idle log is written to")
 
     def copies(self, _: blk.Disk) -> None:
+        time.sleep(20)  # so that what is written to the log is for writes that come
         if self.box.count("live") == 0 and " 0 in use" in self.box.info():
             self.copy(empty=True)
 
@@ -126,6 +133,8 @@ class Life:
         for name, node in self.nodes().items():
             if name != "data" or empty:
                 self.earlier[name].append(image(node))
+        if "nvram" in self.nodes():
+            self.log_then[self.earlier["nvram"][-1]] = heads(image(self.box.log.node))
 
     # And in between.
 
@@ -145,10 +154,10 @@ class Life:
             return
         name = self.rng.choice(list(node_of))
         own = {one: image(node) for one, node in self.nodes().items()}
-        vague = name == "data" and "nvram" not in node_of
-        earlier = [] if vague else self.earlier[name]
-        other = self.rng.choice([*earlier, bytes(len(own[name]))])
+        other = self.rng.choice([*self.earlier[name], bytes(len(own[name]))])
         if other == own[name]:
+            return
+        if name == "nvram" and self.log_then.get(other) == heads(own["log"]):
             return
         self.done.append(f"another {name}")
         put_image(node_of[name], other)
