@@ -22,7 +22,6 @@ TEST_KNOB(bool, voids_home, "a target forgets the map, although that counts, and
 TEST_KNOB(bool, map_stays_stopped, "nobody looks after a mark that saw its home dead just before");
 TEST_KNOB(bool, other_unseen, "a leg comes back, whoever has used the other one");
 TEST_KNOB(bool, touched_once, "that a leg was touched is known to the first try to have it back only");
-TEST_KNOB(bool, locks_on, "a join waits for the superblock of a leg that hangs");
 TEST_KNOB(bool, looks_always, "a leg that misses nothing waits for the other one, too, to come back");
 TEST_KNOB(bool, one_patience, "a join waits for an answer as long as the first time");
 TEST_KNOB(bool, target_slips, "a leg that stays a target, as its last steps were cut short, counts as in sync");
@@ -173,8 +172,7 @@ static int lock_other(struct mirror *m, enum leg_id other)
 	unsigned long until = jiffies + (m->join_needs ? JOIN_SECONDS : LOOK_SECONDS) * HZ;
 
 	while (!mutex_trylock(&m->meta->lock[other])) {
-		if ((READ_ONCE(m->legs[other].silent) || time_after(jiffies, until)) &&
-		    !test_knob(locks_on))
+		if (READ_ONCE(m->legs[other].silent) || time_after(jiffies, until))
 			return -EBUSY;
 		schedule_timeout_uninterruptible(HZ / 50 + 1);
 	}

@@ -147,7 +147,6 @@ def test_some_orders_of_two_events_with(axis: str, only: str, every: int) -> Non
         ),
         ("copies_unseen", 1, "only=older,local_older", "an older copy of the .* leg is taken"),
         ("swapped_later", 1, "only=swapped", "a table with swapped legs is taken"),
-        ("one_map", 2, "only=local_map_unread,reload every=3", "a table on these legs can't"),
         ("message_stays", 3, "only=gone,local_hangs,resync every=7", "in vain for: resync"),
         ("no_bounce", 2, "only=local_hangs,look every=3", "reads while the local leg hangs"),
         ("failed_misses", 1, "only=burns", "in vain for: the remote leg goes on"),

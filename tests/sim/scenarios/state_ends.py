@@ -431,7 +431,8 @@ def parted(first: str) -> None:
 
 
 def forgets() -> None:
-    """The disk hangs while only the mirror writes to it, and comes back by a reset."""
+    """The disk hangs while only the mirror writes to it, and comes back by a reset. The new table
+    has it by another device, so it doesn't go by the memory of the table before."""
     base.step("a new table goes on without a leg that hangs, and that loses what its cache had")
     pair = Pair("remote_timeout", 2000, "rejoin", 1, cache_mib=1)
     log = base.KernelLog()
@@ -440,7 +441,8 @@ def forgets() -> None:
     old = pair.local.image()
     for at in range(0, 512, 64):
         pair.put(at)
-    dm.load(pair.name, pair.table())
+    again = dm.create("again", f"0 {pair.local.disk.sectors} linear {pair.local.node} 0")
+    dm.load(pair.name, pair.table(local=again))
     pair.local.hang()
     base.until(lambda: "not answered" in "".join(log.new()), "a leg that says nothing", 100)
     dm.suspend(pair.name, flush=False)
@@ -455,6 +457,7 @@ def forgets() -> None:
     pair.in_sync()
     pair.check("both legs")
     pair.good_end("both legs")
+    dm.remove("again")
     pair.close()
 
 

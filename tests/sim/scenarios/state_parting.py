@@ -141,11 +141,11 @@ def told_while_suspended(how: str, ms: int) -> None:
 
 
 def unread() -> None:
-    base.step("a suspended mirror is told to part, and its leg takes 9.5 s to be read, too")
-    pair = Pair("remote_timeout", 10000, "rejoin", 0)
+    base.step("a suspended mirror is told to part, and its leg takes 25 s to be read, too")
+    pair = Pair("remote_timeout", 30000, "rejoin", 0)
     pair.put(0)
     dm.suspend("mirror")
-    pair.remote.all("lag:9500")
+    pair.remote.all("lag:25000")
     with contextlib.suppress(OSError):
         pair.message("fail local")
     dm.load("mirror", pair.table())
