@@ -127,10 +127,13 @@ void dcd_leave_not(struct dcd_engine *e)
 }
 EXPORT_SYMBOL_GPL(dcd_leave_not);
 
-/* The log alone can say that it was left. What was acknowledged is in memory, or it has that. */
+/*
+ * The log alone can say that it was left. What was acknowledged is in memory, or it has that; but
+ * what was refused goes to the data disk, too, from now on (witness.c).
+ */
 static bool log_can_tell(struct dcd_engine *e)
 {
-	int r = dcd_super_write(e, le64_to_cpu(e->super.tail), le64_to_cpu(e->super.applied));
+	int r = dcd_witness_none(e);
 
 	if (!r)
 		return true;

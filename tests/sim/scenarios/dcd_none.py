@@ -7,10 +7,12 @@ With the argument `refused` only what was refused when the log failed.
 import errno
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 from dcdlab import RING_START, SEGMENT, Box, Model, filled
 from locklab import base, blk, dm, lio
+from statelab import Beside
 
 NVRAM_BYTES = 4096 + 4 * SEGMENT
 
@@ -161,6 +163,40 @@ def refused(closed: bool) -> None:
     box.away()
 
 
+def left_amid_a_round() -> None:
+    base.step("the log's places take no writes, it is to be left, and a cut comes before it is")
+    box = Box(nvram="none", data_mib=64, log_mib=16, nvram_bytes=NVRAM_BYTES)
+    model = Model(box.data.sectors)
+    with box.disk_until_cut() as disk:
+        filled(disk, model, 0, 224, "what is checked at the next start", 8)
+        box.set("destage_idle_ms=50")
+        box.destaged()
+        box.set("destage_idle_ms=3600000,destage_low=98,destage_high=99")
+        for at in range(20000, 39200, 32):
+            filled(disk, model, at, at + 8, "for a round that takes long", 8)
+        box.data.slow_writes(400)
+        box.set("destage_idle_ms=1")
+        time.sleep(0.3)
+        box.log.refuse((16, box.log.sectors - 1))  # all but its superblocks
+        data = blk.pattern("refused", 224)
+        writes = [Beside(partial(disk.write, at, data[at * 512 : (at + 8) * 512]))
+                  for at in range(0, 224, 8)]  # fmt: skip
+        for write in writes:
+            with base.refused("a write that the log can't have", errno.EIO):
+                write.result()
+        box.set("leave_log=1")
+        base.until(lambda: any(box.data.bytes(at, 8) == data[at * 512 : (at + 8) * 512]
+                               for at in range(0, 224, 8)),
+                   "one of those to be on the data disk", 60)  # fmt: skip
+    box.log.heal()
+    box.data.heal()
+    with box.disk() as disk:
+        disk.write(0, data)
+        model.put(0, data)
+        model.check(disk, "reopened")
+    box.away()
+
+
 def past_the_log() -> None:
     base.step("while the log fails what it has comes to the data disk all the same")
     box = Box(nvram="none", nvram_bytes=NVRAM_BYTES, settings="destage_idle_ms=3600000")
@@ -242,4 +278,5 @@ if not base.words(1, ["refused"]):
     other_buffer()
 refused(closed=False)
 refused(closed=True)
+left_amid_a_round()
 base.step("done")
