@@ -236,7 +236,7 @@ bool dcd_batch_zeroes(struct dcd_engine *e, struct dcd_batch *b, sector_t *from,
 		if (!p.zero || (only_discards && !p.discard) || dcd_segment_of(e, &p) >= target)
 			continue;
 		begin_load(l);
-		l->kind = DCD_LOAD_WIPE;
+		l->kind = only_discards ? DCD_LOAD_DISCARD : DCD_LOAD_WIPE;
 		l->place = p;
 		l->oldest = dcd_segment_of(e, &p);
 		l->there = true;

@@ -17,55 +17,80 @@ static unsigned int octave_of(const struct dcd_pool *p, const struct dcd_pooled 
 	return octave;
 }
 
-static void insert(struct dcd_pool *p, const struct dcd_witnessed *w, u64 batch)
+u32 dcd_zeroes_crc(u32 sectors)
 {
-	unsigned int i = p->n++;
+	static const u8 zeroes[DCD_BLOCK];
 
-	for (; i && p->all[i - 1].batch > batch; i--)
-		p->all[i] = p->all[i - 1];
-	p->all[i] = (struct dcd_pooled){ .w = *w, .batch = batch };
+	return dcd_crc(zeroes, sectors << SECTOR_SHIFT);
+}
+
+static bool is_zero(const struct dcd_witnessed *w)
+{
+	return w->crc == dcd_zeroes_crc(w->sectors);
+}
+
+static void insert(struct dcd_pool_half *h, const struct dcd_witnessed *w, u64 batch)
+{
+	unsigned int i = h->n++;
+
+	for (; i && h->all[i - 1].batch > batch; i--)
+		h->all[i] = h->all[i - 1];
+	h->all[i] = (struct dcd_pooled){ .w = *w, .batch = batch };
+}
+
+void dcd_pool_empty(struct dcd_pool *p)
+{
+	p->halves[0].n = 0;
+	p->halves[1].n = 0;
 }
 
 void dcd_pool_fill(struct dcd_pool *p, const struct dcd_super *s)
 {
 	u32 seed = (u32)le64_to_cpu(s->generation) * 2654435761U;
-	unsigned int i;
 	struct dcd_witnessed w;
+	unsigned int i;
 
-	p->n = 0;
+	dcd_pool_empty(p);
 	p->batch = FIRST_BATCH;
-	for (i = DCD_WITNESSES; i--;) {
+	for (i = 0; i < DCD_WITNESSES; i++) {
 		u64 first;
 
 		if (!dcd_witness_of(s, i, &w))
 			continue;
 		first = youngest(w.octave);
 		/* A checksum, and what differs from one opening to the next: any number. */
-		insert(p, &w, FIRST_BATCH - first - ((u32)(w.crc + seed) * first >> 32));
+		insert(&p->halves[is_zero(&w)], &w,
+		       FIRST_BATCH - first - ((u32)(w.crc + seed) * first >> 32));
 	}
+}
+
+static void over(struct dcd_pool_half *h, u64 sector, u64 last)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < h->n; i++) {
+		const struct dcd_witnessed *w = &h->all[i].w;
+
+		if (w->sector > last || w->sector + w->sectors <= sector)
+			h->all[n++] = h->all[i];
+	}
+	h->n = n;
 }
 
 void dcd_pool_over(struct dcd_pool *p, u64 sector, u64 last)
 {
-	unsigned int i, n = 0;
-
-	for (i = 0; i < p->n; i++) {
-		const struct dcd_witnessed *w = &p->all[i].w;
-
-		if (w->sector > last || w->sector + w->sectors <= sector)
-			p->all[n++] = p->all[i];
-	}
-	p->n = n;
+	over(&p->halves[0], sector, last);
+	over(&p->halves[1], sector, last);
 }
 
-/* So many of each octave that there are @most of them, and evenly in each, the youngest first. */
-static void spread(struct dcd_pool *p, unsigned int most)
+/* So many of each octave that there are @most of them, and evenly in each. */
+static void spread(const struct dcd_pool *p, struct dcd_pool_half *h, unsigned int most)
 {
 	unsigned int has[DCD_WITNESS_OCTAVES] = { 0 }, gets[DCD_WITNESS_OCTAVES] = { 0 };
 	unsigned int octave, i, j, before;
 
-	for (i = 0; i < p->n; i++)
-		has[octave_of(p, p->all + i)]++;
+	for (i = 0; i < h->n; i++)
+		has[octave_of(p, h->all + i)]++;
 	do {
 		before = most;
 		for (octave = 0; octave < DCD_WITNESS_OCTAVES && most; octave++) {
@@ -75,10 +100,10 @@ static void spread(struct dcd_pool *p, unsigned int most)
 			most--;
 		}
 	} while (most && most != before);
-	i = p->n;
+	i = h->n;
 	for (octave = 0; octave < DCD_WITNESS_OCTAVES; octave++)
 		for (j = 0; j < has[octave]; j++)
-			p->all[--i].chosen = j * gets[octave] % has[octave] < gets[octave];
+			h->all[--i].chosen = j * gets[octave] % has[octave] < gets[octave];
 }
 
 void dcd_pool_batch(struct dcd_pool *p)
@@ -88,28 +113,37 @@ void dcd_pool_batch(struct dcd_pool *p)
 
 void dcd_pool_add(struct dcd_pool *p, const struct dcd_witnessed *w)
 {
+	struct dcd_pool_half *h = &p->halves[is_zero(w)];
 	unsigned int i, n = 0;
 
-	if (p->n == DCD_POOL) {
-		spread(p, DCD_POOL / 8 * 7);
-		for (i = 0; i < p->n; i++)
-			if (p->all[i].chosen)
-				p->all[n++] = p->all[i];
-		p->n = n;
+	if (h->n == DCD_POOL) {
+		spread(p, h, DCD_POOL / 8 * 7);
+		for (i = 0; i < h->n; i++)
+			if (h->all[i].chosen)
+				h->all[n++] = h->all[i];
+		h->n = n;
 	}
-	insert(p, w, p->batch);
+	insert(h, w, p->batch);
+}
+
+static unsigned int choose(const struct dcd_pool *p, struct dcd_pool_half *h,
+			   struct dcd_witnessed *w, unsigned int most)
+{
+	unsigned int i, n = 0;
+
+	spread(p, h, most);
+	for (i = h->n; i--;) {
+		if (!h->all[i].chosen)
+			continue;
+		w[n] = h->all[i].w;
+		w[n++].octave = octave_of(p, h->all + i);
+	}
+	return n;
 }
 
 unsigned int dcd_pool_choose(struct dcd_pool *p, struct dcd_witnessed *w, unsigned int most)
 {
-	unsigned int i, n = 0;
+	unsigned int n = choose(p, &p->halves[0], w, most - min(most / 4, p->halves[1].n));
 
-	spread(p, most);
-	for (i = p->n; i--;) {
-		if (!p->all[i].chosen)
-			continue;
-		w[n] = p->all[i].w;
-		w[n++].octave = octave_of(p, p->all + i);
-	}
-	return n;
+	return n + choose(p, &p->halves[1], w + n, most - n);
 }

@@ -9,6 +9,9 @@
  * written over is let go, and the pool has others of its age. So what is written again and again,
  * as a journal is, takes the places of the youngest only.
  *
+ * A blank disk has zeroes, too, so three quarters of the witnesses are of data, if there are as
+ * many.
+ *
  * A superblock has the octave of each witness. Who opens it draws an age of that octave, as if that
  * was of any of its batches: so witnesses grow older as they should, on the average, however few
  * batches there are from one opening to the next.
@@ -20,18 +23,36 @@
 
 #include "parse.h"
 
-#define DCD_POOL 512U
+#define DCD_POOL 256U
 
 struct dcd_pool {
-	struct dcd_pooled {
-		struct dcd_witnessed w;
-		u64 batch;	/* that brought it */
-		bool chosen;
-	} all[DCD_POOL];	/* the oldest first */
-	unsigned int n;
+	/* Of data, and of zeroes; the oldest first. */
+	struct dcd_pool_half {
+		struct dcd_pooled {
+			struct dcd_witnessed w;
+			u64 batch;	/* that brought it */
+			bool chosen;
+		} all[DCD_POOL];
+		unsigned int n;
+	} halves[2];
 	u64 batch;		/* the last one's number */
 };
 
+static inline unsigned int dcd_pool_n(const struct dcd_pool *p)
+{
+	return p->halves[0].n + p->halves[1].n;
+}
+
+/* Number @i, below that. */
+static inline const struct dcd_witnessed *dcd_pool_get(const struct dcd_pool *p, unsigned int i)
+{
+	unsigned int n = p->halves[0].n;
+
+	return i < n ? &p->halves[0].all[i].w : &p->halves[1].all[i - n].w;
+}
+
+u32 dcd_zeroes_crc(u32 sectors);	/* of a block of zeroes, or less */
+void dcd_pool_empty(struct dcd_pool *p);
 /* What this superblock names, and nothing else. */
 void dcd_pool_fill(struct dcd_pool *p, const struct dcd_super *s);
 /* Something else is there now. */
@@ -39,7 +60,7 @@ void dcd_pool_over(struct dcd_pool *p, u64 sector, u64 last);
 /* One more batch; then what it has brought. */
 void dcd_pool_batch(struct dcd_pool *p);
 void dcd_pool_add(struct dcd_pool *p, const struct dcd_witnessed *w);
-/* @most of them at most, the youngest first, to @w. Returns how many. */
+/* @most of them at most, to @w. Returns how many. */
 unsigned int dcd_pool_choose(struct dcd_pool *p, struct dcd_witnessed *w, unsigned int most);
 
 #endif /* DCD_WITNESS_POOL_H */

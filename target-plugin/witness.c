@@ -17,6 +17,7 @@
  * The destager's, and who opens.
  */
 #include <linux/delay.h>
+#include <linux/hash.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 
@@ -24,7 +25,8 @@
 #include "lockstep-test.h"
 #include "opening.h"
 
-#define EACH_BATCH	32U
+#define DATA_EACH_BATCH		32
+#define ZEROES_EACH_BATCH	8
 #define MOST		(DCD_BLOCK >> SECTOR_SHIFT)	/* sectors of one */
 
 TEST_KNOB(bool, witnesses_stay, "refused writes go past a dead log over what its superblock names");
@@ -53,39 +55,93 @@ void dcd_witness_over(struct dcd_engine *e, const struct dcd_place *p)
 	mutex_unlock(&e->super_lock);
 }
 
-static bool can_be(const struct dcd_load *l)
+/* Any number below @most, but the same one in each run. */
+static u64 drawn(const struct dcd_engine *e, u64 n, u64 most)
 {
-	return l->there && l->kind == DCD_LOAD_DATA;
+	return mul_u64_u32_shr(most, hash_64(e->pool.batch << 8 | n, 32), 32);
 }
 
-static void add(struct dcd_engine *e, const struct dcd_load *l)
+/* Is it this on the data disk now, and can be read there: zeroes, or data? */
+static bool can_be(const struct dcd_engine *e, const struct dcd_load *l, bool zero)
 {
-	struct dcd_witnessed w = { .sector = l->place.sector };
+	if (!l->there)
+		return false;
+	switch (l->kind) {
+	case DCD_LOAD_DATA:
+		return !zero;
+	case DCD_LOAD_FILL:
+	case DCD_LOAD_WIPE:
+		return zero;
+	case DCD_LOAD_DISCARD:
+		/* Else nothing tells what it leaves. */
+		return zero && e->wipes.to_zeroes;
+	default:
+		return false;
+	}
+}
 
-	w.sectors = min(dcd_place_sectors(&l->place), MOST);
-	w.crc = dcd_crc(l->buf, w.sectors << SECTOR_SHIFT);
+static u64 blocks_of(const struct dcd_load *l)
+{
+	return DIV_ROUND_UP_ULL(dcd_place_sectors(&l->place), MOST);
+}
+
+static void add(struct dcd_engine *e, const struct dcd_load *l, u64 block)
+{
+	u64 from = block * MOST;
+	struct dcd_witnessed w = { .sector = l->place.sector + from };
+
+	w.sectors = min_t(u64, dcd_place_sectors(&l->place) - from, MOST);
+	w.crc = l->kind != DCD_LOAD_DATA ? dcd_zeroes_crc(w.sectors) :
+		dcd_crc(l->buf + (from << SECTOR_SHIFT), w.sectors << SECTOR_SHIFT);
 	dcd_pool_add(&e->pool, &w);
+}
+
+/*
+ * @most blocks at most, one of each so many, and not the same one of each: the first blocks of all
+ * that is written at a time may be what is written again soon.
+ */
+static void add_some(struct dcd_engine *e, const struct dcd_batch *b, bool zero, u32 most)
+{
+	u64 all = 0, each, at = 0, next, n = 0;
+	unsigned int i;
+
+	for (i = 0; i < b->n; i++)
+		if (can_be(e, b->loads + i, zero))
+			all += blocks_of(b->loads + i);
+	each = max(DIV_ROUND_UP_ULL(all, most), 1ULL);
+	next = drawn(e, n, each);
+	for (i = 0; i < b->n; i++) {
+		const struct dcd_load *l = b->loads + i;
+
+		if (!can_be(e, l, zero))
+			continue;
+		for (; next < at + blocks_of(l); next = n * each + drawn(e, n, each)) {
+			add(e, l, next - at);
+			n++;
+		}
+		at += blocks_of(l);
+	}
 }
 
 void dcd_witness_batch(struct dcd_engine *e, const struct dcd_batch *b)
 {
-	unsigned int i, n = 0, step;
+	bool data = false;
+	unsigned int i;
 
 	mutex_lock(&e->super_lock);
 	for (i = 0; i < b->n; i++) {
 		const struct dcd_place *p = &b->loads[i].place;
 
-		n += can_be(b->loads + i);
+		data = data || can_be(e, b->loads + i, false);
 		if (b->loads[i].there)
 			dcd_pool_over(&e->pool, p->sector, p->last);
 	}
 	if (test_knob(hot_hide))
-		e->pool.n = 0;
-	dcd_pool_batch(&e->pool);
-	step = max(DIV_ROUND_UP(n, EACH_BATCH), 1U);
-	for (i = 0, n = 0; i < b->n; i++)
-		if (can_be(b->loads + i) && !(n++ % step))
-			add(e, b->loads + i);
+		dcd_pool_empty(&e->pool);
+	if (data)	/* what zeroes all of a disk makes nothing much older */
+		dcd_pool_batch(&e->pool);
+	add_some(e, b, false, DATA_EACH_BATCH);
+	add_some(e, b, true, ZEROES_EACH_BATCH);
 	mutex_unlock(&e->super_lock);
 }
 
@@ -113,7 +169,7 @@ int dcd_witness_none(struct dcd_engine *e)
 	if (test_knob(witnesses_stay))
 		return 0;
 	mutex_lock(&e->super_lock);
-	e->pool.n = 0;
+	dcd_pool_empty(&e->pool);
 	mutex_unlock(&e->super_lock);
 	for (copy = 0; copy < 2 && !r; copy++)
 		r = dcd_super_write(e, le64_to_cpu(e->super.tail), le64_to_cpu(e->super.applied));
@@ -172,9 +228,12 @@ static int ask(struct dcd_engine *e, struct asked *a)
 	unsigned long until = jiffies + DCD_BLIP_READS;
 	unsigned int failed, i;
 
-	for (i = 0; i < e->pool.n; i++)
-		if (!covered(e, &e->pool.all[i].w))
-			a->w[a->n++] = e->pool.all[i].w;
+	for (i = 0; i < dcd_pool_n(&e->pool); i++) {
+		const struct dcd_witnessed *w = dcd_pool_get(&e->pool, i);
+
+		if (!covered(e, w))
+			a->w[a->n++] = *w;
+	}
 	failed = ask_once(e, a, false);
 	for (i = 0; failed && !test_knob(asks_once); i++) {
 		if (i && (failed < a->n || time_after(jiffies, until)))

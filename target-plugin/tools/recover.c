@@ -42,8 +42,8 @@ static int write_group(struct set *s, const struct group *g, void *context)
 			s->failed = true;
 			return -1;
 		}
-		if (le16_to_cpu(n->type) == DCD_ENTRY_WRITE)
-			set_written(s, le64_to_cpu(n->sector), le32_to_cpu(n->sectors));
+		set_written(s, le64_to_cpu(n->sector), le32_to_cpu(n->sectors),
+			    le16_to_cpu(n->type) != DCD_ENTRY_WRITE);
 	}
 	progress(done->entries);
 	return 0;

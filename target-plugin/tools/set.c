@@ -539,11 +539,14 @@ void set_cover(struct set *s, u64 sector, u32 sectors)
 	dcd_pool_over(&s->pool, sector, sector + sectors - 1);
 }
 
-void set_written(struct set *s, u64 sector, u32 sectors)
+void set_written(struct set *s, u64 sector, u32 sectors, bool zeroes)
 {
-	struct dcd_witnessed w = { .sector = sector };
+	u32 most = DCD_BLOCK >> SECTOR_SHIFT, blocks = (sectors + most - 1) / most;
+	u32 from = s->n_written++ * 2654435761U % blocks * most;	/* not of each the same one */
+	struct dcd_witnessed w = { .sector = sector + from };
 
-	w.sectors = sectors < DCD_BLOCK >> SECTOR_SHIFT ? sectors : DCD_BLOCK >> SECTOR_SHIFT;
+	w.sectors = sectors - from < most ? sectors - from : most;
+	w.crc = zeroes ? dcd_zeroes_crc(w.sectors) : 0;
 	dcd_pool_over(&s->pool, sector, sector + sectors - 1);
 	dcd_pool_add(&s->pool, &w);
 }
@@ -572,14 +575,14 @@ bool set_retired(const struct set *s)
 
 int set_witnesses(struct set *s, bool anyway)
 {
-	unsigned int asked = 0, wrong = 0, i = s->pool.n;
+	unsigned int asked = 0, wrong = 0, i = dcd_pool_n(&s->pool);
 	u8 buf[DCD_BLOCK];
 	char text[256];
 
 	if (!s->has_data || set_retired(s))
 		return 0;
 	while (i--) {
-		struct dcd_witnessed w = s->pool.all[i].w;
+		struct dcd_witnessed w = *dcd_pool_get(&s->pool, i);
 
 		if (!device_try_read(&s->data, buf, w.sectors << SECTOR_SHIFT,
 				     w.sector << SECTOR_SHIFT)) {

@@ -31,6 +31,7 @@ struct set {
 	struct dcd_slot_scan *scans;
 	u32 slots;
 	struct dcd_pool pool;		/* of witnesses; no live entries are over them: set_tally() */
+	u32 n_written;			/* set_written() */
 	u8 *buf, *spare;		/* a segment each */
 	u8 *unread;			/* of what is in @buf; as dcd_slot_scan()'s */
 	u8 page[DCD_BLOCK];		/* with the NVRAM's headers */
@@ -111,8 +112,8 @@ bool set_is_lost(const struct set *s, const struct group *g, u32 number);
 
 /* A live entry is over these: what set_tally() does for each. */
 void set_cover(struct set *s, u64 sector, u32 sectors);
-/* These sectors were written to the data disk. */
-void set_written(struct set *s, u64 sector, u32 sectors);
+/* These sectors were written to the data disk, with data or @zeroes. */
+void set_written(struct set *s, u64 sector, u32 sectors, bool zeroes);
 /*
  * When all that was written is durable on the data disk: what it has there now are witnesses, so
  * an older copy of the disk is told from then on. A block that can't be read is none.

@@ -14,8 +14,9 @@ What is promised:
 
 What isn't asked, as dcd(8) says that it can't be known: an older log without an NVRAM, an older
 log and an older NVRAM together, an older NVRAM where the log has failed or wasn't written to since,
-and an older data disk where all that was brought there last was zeroed since, or was there when it
-was copied: so that is done only when nothing is in the log.
+and an older data disk that differs in few of the blocks that were brought there since, as when
+nearly all of those were zeroes, or where all of them was there when it was copied: so that is done
+only when nothing is in the log.
 """
 
 from __future__ import annotations

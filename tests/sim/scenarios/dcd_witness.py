@@ -242,6 +242,44 @@ def recovered(nvram: str) -> None:
     box.away()
 
 
+def zeroed(nvram: str, how: str) -> None:
+    base.step(f"{nvram}: behind a copy much was zeroed ({how}), and nothing else")
+    box = Box(nvram=nvram, data_mib=32, log_mib=16)
+    model = Model(box.data.sectors)
+    with box.disk("destage_idle_ms=50") as disk:
+        filled(disk, model, 0, 6400, "first", 64)
+        filled(disk, model, 6400, 8000, "others", 64)
+        box.destaged()
+        older = image(box.data.node)
+        for at in range(0, 6400, 64):
+            getattr(disk, how)(at, 64)
+            model.put(at, bytes(64 * blk.SECTOR))
+        box.destaged()
+    refused(box, "older, zeroed", older)
+    with box.disk() as disk:
+        model.check(disk, "its own disk")
+    box.away()
+
+
+def headed(nvram: str) -> None:
+    """Nor do records' heads, which are written once more, stand for all of them."""
+    base.step(f"{nvram}: of what came behind a copy the first 4 KiB each are live again")
+    box = Box(nvram=nvram, data_mib=32, log_mib=16)
+    model = Model(box.data.sectors)
+    with box.disk("destage_idle_ms=50") as disk:
+        for n in range(2):
+            older = image(box.data.node)
+            filled(disk, model, 0, 6400, f"records {n}", 64)
+            box.destaged()
+        box.set(HELD)
+        for at in range(0, 6400, 64):
+            filled(disk, model, at, at + 8, "head", 8)
+    refused(box, "older, heads", older)
+    with box.disk() as disk:
+        model.check(disk, "its own disk")
+    box.away()
+
+
 def breaks(box: Box) -> None:
     time.sleep(0.45)
     box.data.stall(1000, 0, reads=True)
@@ -275,6 +313,9 @@ WORK: dict[str, Callable[[], None]] = {
     "hot_many": partial(hot, "lab", 300, 100), "ring": partial(hot, "lab", 64, 60, 8),
     "known": partial(known, "lab"), "known_none": partial(known, "none"),
     "known_ring": partial(known_ring, "lab"), "known_ring_none": partial(known_ring, "none"),
+    "zeroed": partial(zeroed, "lab", "zero"), "zeroed_none": partial(zeroed, "none", "zero"),
+    "discarded": partial(zeroed, "lab", "discard"),
+    "headed": partial(headed, "lab"), "headed_none": partial(headed, "none"),
     "recovered": partial(recovered, "lab"), "recovered_none": partial(recovered, "none"),
 }  # fmt: skip
 for name in base.words(1, tuple(WORK)) or WORK:
