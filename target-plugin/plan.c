@@ -119,11 +119,25 @@ static u32 damaged_payloads(const struct dcd_plan *p, const void *seg)
 	return n;
 }
 
+/* The last entry that what is there speaks of, as much of it as a cut has left. */
+static u64 begun(const struct dcd_plan *p, const void *seg)
+{
+	const struct dcd_segment *h = seg;
+	u64 last = 0;
+	u32 i;
+
+	if (p->kind == DCD_SEGMENT_TORN)
+		last = le64_to_cpu(h->first_entry) + le32_to_cpu(h->entries) - 1;
+	for (i = 0; i < dcd_table_entries(p->g); i++)
+		if (dcd_entry_named(p->g, seg, i))
+			last = max_t(u64, last, le64_to_cpu(dcd_entry_at(seg, i)->sequence));
+	return last;
+}
+
 /* What is at @next, and can it be taken at all? */
 static bool look_at(struct dcd_plan *p, const void *seg)
 {
 	bool take = p->take, copy = p->until;
-	const struct dcd_segment *h = seg;
 
 	p->take = false;
 	p->from = 0;
@@ -133,9 +147,7 @@ static bool look_at(struct dcd_plan *p, const void *seg)
 	p->named = false;
 	if (p->kind == DCD_SEGMENT_VALID)
 		return true;
-	p->begun = 0;
-	if (p->kind == DCD_SEGMENT_TORN)
-		p->begun = le64_to_cpu(h->first_entry) + le32_to_cpu(h->entries) - 1;
+	p->begun = p->g->nvram ? begun(p, seg) : 0;
 	p->named = p->kind != DCD_SEGMENT_NEWER && dcd_segment_named(p->g, seg, p->next);
 	if (p->kind == DCD_SEGMENT_NEWER)
 		refuse(p, DCD_REFUSE_NEWER, p->next, 0);

@@ -106,7 +106,7 @@ struct dcd_plan {
 	enum dcd_segment_kind kind;	/* of what is at @next */
 	u64 asked;		/* places looked at for a later segment */
 	bool named;		/* what is at @next could be taken wounded */
-	u64 begun;		/* the last entry of what is there, which a cut has torn, or 0 */
+	u64 begun;		/* with an NVRAM: the last entry that it speaks of, or 0 */
 	u64 found;		/* the later segment, while a copy is asked for */
 };
 
