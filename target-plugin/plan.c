@@ -148,6 +148,7 @@ static bool look_at(struct dcd_plan *p, const void *seg)
 	if (p->kind == DCD_SEGMENT_VALID)
 		return true;
 	p->begun = p->g->nvram ? begun(p, seg) : 0;
+	p->begun_at = p->next;
 	p->named = p->kind != DCD_SEGMENT_NEWER && dcd_segment_named(p->g, seg, p->next);
 	if (p->kind == DCD_SEGMENT_NEWER)
 		refuse(p, DCD_REFUSE_NEWER, p->next, 0);
@@ -352,6 +353,11 @@ void dcd_plan_took(struct dcd_plan *p, const struct dcd_slot_scan *scan)
 {
 	p->newest += scan->entries;
 	p->next++;
+}
+
+bool dcd_plan_leftover(const struct dcd_plan *p)
+{
+	return p->begun > p->newest;
 }
 
 static int refusal_text(const struct dcd_plan *p, char *buf, size_t size)

@@ -107,6 +107,7 @@ struct dcd_plan {
 	u64 asked;		/* places looked at for a later segment */
 	bool named;		/* what is at @next could be taken wounded */
 	u64 begun;		/* with an NVRAM: the last entry that it speaks of, or 0 */
+	u64 begun_at;		/* the segment */
 	u64 found;		/* the later segment, while a copy is asked for */
 };
 
@@ -134,6 +135,13 @@ void dcd_plan_took(struct dcd_plan *p, const struct dcd_slot_scan *scan);
  * refused, whose entries somebody finds by himself (tools/salvage.c).
  */
 void dcd_plan_missing(struct dcd_plan *p, u64 newest);
+
+/*
+ * DCD_DONE: what a cut has left of segment @begun_at speaks of entries that nobody has any more, as
+ * may be when the end records are damaged, too. An NVRAM that doesn't know them is an older one, so
+ * this is to be wiped (header and table) before end records are written.
+ */
+bool dcd_plan_leftover(const struct dcd_plan *p);
 
 /* The refusal, or the note, in words, and what to do. Returns the length. */
 int dcd_plan_text(const struct dcd_plan *p, char *buf, size_t size);

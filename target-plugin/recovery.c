@@ -15,6 +15,7 @@
 #include "plan.h"
 #include "wounded.h"
 
+TEST_KNOB(bool, leftover_stays, "what a cut has left of entries that nobody has any more stays in the log");
 TEST_KNOB(bool, keeps_some, "a slot that has some of a segment is enough, though the log doesn't answer");
 TEST_KNOB(bool, pins_only, "what too many slots would have to keep isn't waited for either");
 TEST_KNOB(bool, random_opens, "a segment that a log which fails at random has given, damaged, is left out");
@@ -643,6 +644,8 @@ static int recover(struct dcd_engine *e, struct recovery *c)
 		dcd_end_raise(e, p->last);
 	if (!r)
 		r = read_nvram(e, c);
+	if (!r && dcd_plan_leftover(p) && !test_knob(leftover_stays))
+		dcd_wounded_wipe(e, p->begun_at);
 	if (!r)
 		r = dcd_wounded_ask(e, &c->log, &c->wounded, p->applied, c->unread);
 	if (!r) {

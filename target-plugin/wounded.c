@@ -88,6 +88,21 @@ int dcd_wounded_to_log(struct dcd_engine *e, u64 sequence, const struct dcd_entr
 	return r ?: memcmp(e->commit_buf + e->commit.at, e->scrub.buf, bytes) ? -EIO : 0;
 }
 
+void dcd_wounded_wipe(struct dcd_engine *e, u64 sequence)
+{
+	int r;
+
+	if (e->log_dead)
+		return;
+	e->commit.segment = sequence;
+	e->commit.at = 0;
+	e->commit.bytes = DCD_BLOCK + e->table_bytes;
+	memset(e->commit_buf, 0, e->commit.bytes);
+	r = dcd_log_write(e, write_payload);
+	if (r)
+		dcd_log_failed(e, sequence, r);
+}
+
 /* What is @left of it isn't lost: it is in the log, or on the data disk alone. */
 static int to_index(struct dcd_engine *e, const struct wounded *w, const struct dcd_entry *n,
 		    bool in_log)

@@ -52,4 +52,7 @@ int __must_check dcd_wounded_data_has(struct dcd_engine *e, struct dcd_opening *
 int __must_check dcd_wounded_to_log(struct dcd_engine *e, u64 sequence, const struct dcd_entry *n,
 				    bool *refused);
 
+/* At recovery: what is there of this segment is nobody's (plan.h, leftover). The log may fail. */
+void dcd_wounded_wipe(struct dcd_engine *e, u64 sequence);
+
 #endif /* DCD_WOUNDED_H */

@@ -51,8 +51,14 @@ static int write_group(struct set *s, const struct group *g, void *context)
 
 static int mark(struct set *s)
 {
+	const struct dcd_geometry *g = &s->super.geometry;
 	u8 block[DCD_BLOCK] = { 0 };
 
+	if (dcd_plan_leftover(&s->plan) &&
+	    (device_zero(&s->log, DCD_BLOCK + g->table_bytes,
+			 dcd_place_of(g, s->plan.begun_at) << SECTOR_SHIFT) ||
+	     device_flush(&s->log)))
+		return -1;
 	if (s->has_nvram && set_mend_ends(s))
 		return -1;
 	/* Both copies here, too: the next superblock is to be no newer than they are. */

@@ -9,7 +9,7 @@ Control: with dcd.test_nvram_apart=1 it is believed.
 import errno
 import time
 
-from dcdlab import SITE, Box, Model, filled, image, put_image
+from dcdlab import RING_START, SEGMENT, SITE, Box, Model, filled, image, put_image
 from locklab import base, blk, lio, media
 
 HELD = "destage_idle_ms=3600000,destage_low=98,destage_high=99"
@@ -161,6 +161,37 @@ def retired() -> None:
     box.away()
 
 
+def given_up(by_tool: bool) -> None:
+    what = "dcd recover" if by_tool else "an opening"
+    base.step(f"what {what} has given up behind damaged end records doesn't make the NVRAM older")
+    box = Box(nvram="lab", log_mib=8, settings=HELD)
+    with lio.look(box.open()) as node, blk.Disk(node) as disk:
+        filled(disk, Model(box.data.sectors), 0, PART, "first", 8)
+        box.says(" 0 in use", "all to be in the log")
+        media.cut(SITE, base.SEED)
+    box.close()
+    box.power_on()
+    segments = box.tool("check")[1]
+    last, places = segments["live"]["next"] - 1, segments["log"]["segments"]
+    with blk.Disk(box.log.node) as log:  # a table without its header
+        log.write(RING_START // blk.SECTOR + last % places * SEGMENT // blk.SECTOR, bytes(4096))
+    nvram = bytearray(len(image(box.view)))
+    nvram[:4096] = image(box.view)[:4096]
+    for at in ENDS:
+        nvram[at * blk.SECTOR + 20] ^= 0x55
+    put_image(box.view, bytes(nvram))
+    base.equal(box.tool("check")[0], 4, "exit code of dcd check: some may be missing")
+    if by_tool:
+        base.equal(box.tool("recover")[0], 3, "exit code of dcd recover")
+    for _ in range(2):
+        with box.disk():
+            pass
+    base.equal(box.tool("check")[0], 0, "exit code of dcd check")
+    box.away()
+
+
+given_up(by_tool=False)
+given_up(by_tool=True)
 retired()
 mute()
 untold()
