@@ -78,6 +78,19 @@ bool dcd_leg_left(const void *slots, u64 data_sectors, const u8 log_uuid[16])
 	return newest_of(slots, data_sectors, log_uuid, LOCKSTEP_LOG_LEFT);
 }
 
+bool dcd_leg_may_lie(const struct dcd_super *s, u64 disk, u64 sector, u64 last)
+{
+	u32 i;
+
+	for (i = 0; i < DCD_ENDS; i++) {
+		u64 at = lockstep_slots_start(dcd_data_end(s, disk, i));
+
+		if (at && sector < at + LOCKSTEP_SLOTS_SECTORS && last >= at)
+			return true;
+	}
+	return false;
+}
+
 u64 dcd_leg_applied(const void *slots, u64 data_sectors, const u8 log_uuid[16], u64 epoch)
 {
 	const struct lockstep_slot *s = newest_of(slots, data_sectors, log_uuid,

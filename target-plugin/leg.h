@@ -24,7 +24,7 @@
 #ifndef DCD_LEG_H
 #define DCD_LEG_H
 
-#include "dcd-port.h"
+#include "parse.h"
 #include "../dm-target/lockstep-format.h"
 
 /*
@@ -40,6 +40,12 @@ unsigned int dcd_leg_slots(const void *slots, u64 data_sectors);
 
 /* The leg says that it was taken into use without this log. */
 bool dcd_leg_left(const void *slots, u64 data_sectors, const u8 log_uuid[16]);
+
+/*
+ * May these sectors be a leg's slots, of a data disk that has @disk and what the log's superblock
+ * knows of where it ended before? There the DCD writes, too, and its log may be unable to tell.
+ */
+bool dcd_leg_may_lie(const struct dcd_super *s, u64 disk, u64 sector, u64 last);
 
 /* Entries of that log up to this one are on the data disk, as the leg says; 0: it says nothing. */
 u64 dcd_leg_applied(const void *slots, u64 data_sectors, const u8 log_uuid[16], u64 epoch);

@@ -64,23 +64,42 @@ void dcd_pool_fill(struct dcd_pool *p, const struct dcd_super *s)
 	}
 }
 
-static void over(struct dcd_pool_half *h, u64 sector, u64 last)
+static void drop(struct dcd_pool_half *h, dcd_pool_test *is_over, const void *what)
 {
 	unsigned int i, n = 0;
 
 	for (i = 0; i < h->n; i++) {
-		const struct dcd_witnessed *w = &h->all[i].w;
-
-		if (w->sector > last || w->sector + w->sectors <= sector)
-			h->all[n++] = h->all[i];
+		if (is_over(&h->all[i].w, what))
+			continue;
+		if (n != i)
+			h->all[n] = h->all[i];
+		n++;
 	}
 	h->n = n;
 }
 
+void dcd_pool_drop(struct dcd_pool *p, dcd_pool_test *is_over, const void *what)
+{
+	drop(&p->halves[0], is_over, what);
+	drop(&p->halves[1], is_over, what);
+}
+
+struct span {
+	u64 sector, last;
+};
+
+static bool is_in(const struct dcd_witnessed *w, const void *what)
+{
+	const struct span *s = what;
+
+	return w->sector <= s->last && w->sector + w->sectors > s->sector;
+}
+
 void dcd_pool_over(struct dcd_pool *p, u64 sector, u64 last)
 {
-	over(&p->halves[0], sector, last);
-	over(&p->halves[1], sector, last);
+	struct span s = { sector, last };
+
+	dcd_pool_drop(p, is_in, &s);
 }
 
 /* So many of each octave that there are @most of them, and evenly in each. */

@@ -55,8 +55,10 @@ u32 dcd_zeroes_crc(u32 sectors);	/* of a block of zeroes, or less */
 void dcd_pool_empty(struct dcd_pool *p);
 /* What this superblock names, and nothing else. */
 void dcd_pool_fill(struct dcd_pool *p, const struct dcd_super *s);
-/* Something else is there now. */
+/* Something else is there now; or at all those that @is_over says so of. */
 void dcd_pool_over(struct dcd_pool *p, u64 sector, u64 last);
+typedef bool dcd_pool_test(const struct dcd_witnessed *w, const void *what);
+void dcd_pool_drop(struct dcd_pool *p, dcd_pool_test *is_over, const void *what);
 /* One more batch; then what it has brought. */
 void dcd_pool_batch(struct dcd_pool *p);
 void dcd_pool_add(struct dcd_pool *p, const struct dcd_witnessed *w);

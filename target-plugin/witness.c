@@ -22,6 +22,7 @@
 #include <linux/slab.h>
 
 #include "batch.h"
+#include "leg.h"
 #include "lockstep-test.h"
 #include "opening.h"
 
@@ -32,6 +33,7 @@
 TEST_KNOB(bool, witnesses_stay, "refused writes go past a dead log over what its superblock names");
 TEST_KNOB(bool, asks_once, "a witness that fails once says nothing");
 TEST_KNOB(bool, hot_hide, "the witnesses are of the last batch only");
+TEST_KNOB(bool, leg_is_one, "what may be a mirror's superblock is a witness, too");
 TEST_KNOB(bool, in_turn, "an open asks the data disk for one witness after the other");
 TEST_KNOB(bool, any_data, "any data disk of the right size is taken for the right one");
 
@@ -93,7 +95,9 @@ static void add(struct dcd_engine *e, const struct dcd_load *l, u64 block)
 	w.sectors = min_t(u64, dcd_place_sectors(&l->place) - from, MOST);
 	w.crc = l->kind != DCD_LOAD_DATA ? dcd_zeroes_crc(w.sectors) :
 		dcd_crc(l->buf + (from << SECTOR_SHIFT), w.sectors << SECTOR_SHIFT);
-	dcd_pool_add(&e->pool, &w);
+	if (!dcd_leg_may_lie(&e->super, e->data.sectors, w.sector, w.sector + w.sectors - 1) ||
+	    test_knob(leg_is_one))
+		dcd_pool_add(&e->pool, &w);
 }
 
 /*
@@ -123,19 +127,36 @@ static void add_some(struct dcd_engine *e, const struct dcd_batch *b, bool zero,
 	}
 }
 
+/* The loads are in the order of their places. */
+static bool is_brought(const struct dcd_witnessed *w, const void *what)
+{
+	const struct dcd_batch *b = what;
+	u64 last = w->sector + w->sectors - 1;
+	unsigned int i = 0, end = b->n;
+
+	while (i < end) {
+		unsigned int at = i + (end - i) / 2;
+
+		if (b->loads[at].place.last < w->sector)
+			i = at + 1;
+		else
+			end = at;
+	}
+	for (; i < b->n && b->loads[i].place.sector <= last; i++)
+		if (b->loads[i].there)
+			return true;
+	return false;
+}
+
 void dcd_witness_batch(struct dcd_engine *e, const struct dcd_batch *b)
 {
 	bool data = false;
 	unsigned int i;
 
 	mutex_lock(&e->super_lock);
-	for (i = 0; i < b->n; i++) {
-		const struct dcd_place *p = &b->loads[i].place;
-
+	for (i = 0; i < b->n; i++)
 		data = data || can_be(e, b->loads + i, false);
-		if (b->loads[i].there)
-			dcd_pool_over(&e->pool, p->sector, p->last);
-	}
+	dcd_pool_drop(&e->pool, is_brought, b);
 	if (test_knob(hot_hide))
 		dcd_pool_empty(&e->pool);
 	if (data)	/* what zeroes all of a disk makes nothing much older */

@@ -548,7 +548,9 @@ void set_written(struct set *s, u64 sector, u32 sectors, bool zeroes)
 	w.sectors = sectors - from < most ? sectors - from : most;
 	w.crc = zeroes ? dcd_zeroes_crc(w.sectors) : 0;
 	dcd_pool_over(&s->pool, sector, sector + sectors - 1);
-	dcd_pool_add(&s->pool, &w);
+	if (!dcd_leg_may_lie(&s->super.super, s->data.bytes >> SECTOR_SHIFT, w.sector,
+			     w.sector + w.sectors - 1))
+		dcd_pool_add(&s->pool, &w);
 }
 
 void set_witness_anew(struct set *s)

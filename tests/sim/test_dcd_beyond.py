@@ -26,6 +26,12 @@ def test_a_log_that_failed_is_believed(part: str) -> None:
 
 
 @pytest.mark.control
+def test_what_the_dcd_writes_to_a_leg_makes_it_another_disk() -> None:
+    run = lab("dcd_beyond.py", "marked_idle", options=knobs("dcd", "leg_is_one"))
+    assert run.rc == 1 and "exit code of dcd check" in run.stderr, run.text
+
+
+@pytest.mark.control
 @pytest.mark.parametrize(
     ("part", "knob"),
     [("grown", "leg_at_end"), ("grown_over", "first_leg"), ("grown_often", "leg_grown_away")],

@@ -418,6 +418,27 @@ def healed(box: Box, seconds: float = 0.5) -> None:
     box.data.heal()
 
 
+def marked_idle() -> None:
+    """A witness would be what the mirror has written there, and the log can't be told."""
+    base.step("the log of an idle leg fails: what that says then is no other disk")
+    box = leg("dram:battery")
+    model = Model(box.data.sectors)
+    with box.disk("destage_idle_ms=50") as disk:
+        end = box.data.sectors - 16
+        raw = disk.read(end, 16)
+        filled(disk, model, 100, 300, "before", 10)
+        disk.write(end, raw)
+        box.destaged()
+        box.log.fail("2 error_reads error_writes")
+        box.set("leave_log=1")
+        marked(box)
+    box.log.heal()
+    base.equal(tool(box, "check"), "clean", "dcd check")
+    with box.disk() as disk:
+        check(disk, model, "the log works")
+    box.away()
+
+
 def end_away() -> None:
     base.step("over a mirror's leg, whose end can't be read for half a second while it is opened")
     box = leg("dram:battery")
@@ -603,6 +624,7 @@ PARTS = {
     "one_slot_0": lambda: one_slot(0, False),
     "one_slot_1": lambda: one_slot(1, False),
     "one_slot_left": lambda: one_slot(1, True),
+    "marked_idle": marked_idle,
     "end_away": end_away,
     "part_of_lun": part_of_lun,
     "file_away_log": lambda: file_away("the log fails"),
