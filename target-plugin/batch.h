@@ -54,6 +54,7 @@ static inline bool dcd_load_is_wipe(const struct dcd_load *l)
 }
 
 /*
+ * @loads are in the order of their places, and none is over another one.
  * @from, @next: where it and the next one begin; @turn, @mark: the sweep's there, the mark with
  * what was committed when it was collected. @order: what is to be read, by its place; for @begun of
  * @to_read that has begun, @reading, or @doubtful where reads failed or were late before: nobody

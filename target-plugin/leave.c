@@ -133,7 +133,9 @@ EXPORT_SYMBOL_GPL(dcd_leave_not);
  */
 static bool log_can_tell(struct dcd_engine *e)
 {
-	int r = dcd_witness_none(e);
+	int r = e->after_log ? dcd_witness_none(e) :
+			       dcd_super_write(e, le64_to_cpu(e->super.tail),
+					       le64_to_cpu(e->super.applied));
 
 	if (!r)
 		return true;
