@@ -104,6 +104,21 @@ def test_of_before_the_first_write(dcd: Path, tmp_path: Path, applied: bool) -> 
     assert (tmp_path / "data").read_bytes() == before
 
 
+@pytest.mark.parametrize("lost", [0, BLOCK, BLOCK + 64])
+def test_of_before_a_segment_that_a_cut_has_torn(dcd: Path, tmp_path: Path, lost: int) -> None:
+    """The log has entries 51 and 52 in part only: with so many bytes lost at the beginning."""
+    images = after_a_cut(True)
+    for number in (23, 24):
+        images.slot(number % 4, bytes(SEGMENT))
+    images.put(23, bytes(lost))
+    images.end(50)
+    told = run(dcd, "check", *images.save(tmp_path), "--json")
+    assert (told.code, told.json()["reason"]) == (4, "nvram_older"), told
+    assert "(50 there, 52 in the log)" in told.json()["message"], told
+    images.put(23, bytes(2 * BLOCK))
+    assert run(dcd, "check", *images.save(tmp_path)).code == 0
+
+
 def test_retire(dcd: Path, tmp_path: Path) -> None:
     images = after_a_cut(True)
     damaged(images, NEWER)
