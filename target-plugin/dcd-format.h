@@ -96,6 +96,8 @@
  * Where no live entry is over one, it is there still. If the NVRAM header's `applied` is above the
  * superblock's they are void: a log had failed, and batches went past it. Then the header's own
  * count, if they are of its `applied` (an earlier version leaves them as they were); else none.
+ * The octave says how old one is, counted in batches that the destager has brought: 0 came with the
+ * last one, n was brought 2^(n-1) to 2^n - 1 batches before it, or more if n is the last octave.
  *
  * Grown. A mirror's leg has its superblock at the end of the data disk that the mirror knows, which
  * is the one before the data disk grew until the mirror grows, too. So `grown` has the sizes that
@@ -170,7 +172,7 @@ struct dcd_features {
 #define DCD_APART		4U
 
 #define DCD_WITNESSES		28U
-#define DCD_WITNESS_OCTAVES	16U	/* 0; 1; 2 and 3; 4 to 7 batches ago; ... */
+#define DCD_WITNESS_OCTAVES	16U
 
 struct dcd_witness {
 	__le64 place;		/* first sector << 8 | octave of its age << 4 | sectors; 0: none */

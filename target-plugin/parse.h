@@ -121,12 +121,12 @@ void dcd_header_find(const void *base, const u8 *unread, u64 bytes,
 /* The end records alone, of a format with f->header.epoch; likewise. */
 void dcd_ends_find(struct dcd_header_found *f, const void *base, const u8 *unread);
 
-/* @sectors of the data disk from @sector on; it was brought there some 2^@octave batches ago. */
+/* @sectors of the data disk from @sector on, and how long ago they came there: dcd-format.h. */
 struct dcd_witnessed {
 	u64 sector;
 	u32 sectors;
 	u32 crc;
-	unsigned int octave;	/* below DCD_WITNESS_OCTAVES: witness-pool.h */
+	unsigned int octave;	/* below DCD_WITNESS_OCTAVES */
 };
 
 /* Number @i; false: there is none. */
@@ -147,6 +147,7 @@ void dcd_witness_passed(struct dcd_super *s, const struct dcd_nvram_header *h);
 u64 dcd_data_end(const struct dcd_super *s, u64 sectors, u32 i);
 /* The disk had @sectors. That at the end of which the @leg lies stays in any case; 0: none does. */
 void dcd_grown_add(struct dcd_super *s, u64 sectors, u64 leg);
+
 /* The next generation of it, ready to be written to copy number (generation & 1), its result. */
 unsigned int dcd_super_next(struct dcd_super *s, u64 tail, u64 applied);
 unsigned int dcd_header_next(struct dcd_nvram_header *h, u64 applied);

@@ -5,9 +5,9 @@
  *
  * An older copy of the disk lacks what was brought there since, so a witness that is younger than
  * the copy tells it from the disk. How old a copy is nobody knows, so there are as many of each
- * octave of ages (0, 1, 2 and 3, 4 to 7 batches, and so on), as far as there are any. What is
- * written over is let go, and the pool has others of its age. So what is written again and again,
- * as a journal is, takes the places of the youngest only.
+ * octave of ages as of any other, as far as there are any. What is written over is let go, and the
+ * pool has others of its age. So what is written again and again, as a journal is, takes the places
+ * of the youngest only.
  *
  * A blank disk has zeroes, too, so three quarters of the witnesses are of data, if there are as
  * many.
