@@ -13,8 +13,8 @@ FLAGS = ["-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=a
 
 def test_a_leg_is_told_of_its_log(tmp_path: Path) -> None:
     program = tmp_path / "test_leg"
-    sources = [HERE.parent / "leg.c", HERE / "test_leg.c", MIRROR / "super.c",
-               MIRROR / "tools" / "port.c"]  # fmt: skip
+    sources = [HERE.parent / "leg.c", HERE.parent / "parse.c", HERE / "test_leg.c",
+               MIRROR / "super.c", MIRROR / "tools" / "port.c"]  # fmt: skip
     cc = os.environ.get("CC", "cc")
     subprocess.run([cc, *FLAGS, "-I", HERE.parent, *sources, "-o", program], check=True)
     done = subprocess.run([program], capture_output=True, text=True)
