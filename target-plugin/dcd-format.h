@@ -98,6 +98,7 @@
  * count, if they are of its `applied` (an earlier version leaves them as they were); else none.
  * The octave says how old one is, counted in batches that the destager has brought: 0 came with the
  * last one, n was brought 2^(n-1) to 2^n - 1 batches before it, or more if n is the last octave.
+ * Those of an earlier version, which has no octaves, are void, and so are these to it.
  *
  * Grown. A mirror's leg has its superblock at the end of the data disk that the mirror knows, which
  * is the one before the data disk grew until the mirror grows, too. So `grown` has the sizes that
@@ -205,7 +206,7 @@ struct dcd_super {
 	__le64 applied;		/* sequence of the newest entry on the data disk */
 	__le32 flags;		/* DCD_SUPER_* */
 	__le64 newest;		/* entries up to it were durable in the log, or applied */
-	__le32 witnessed;	/* low half of their generation; of another they are void */
+	__le32 witnessed;	/* ~ low half of their generation; else they are void */
 	struct dcd_witness witnesses[DCD_WITNESSES];
 	struct dcd_grown grown[DCD_GROWN];
 } __attribute__((packed));
@@ -241,7 +242,7 @@ struct dcd_nvram_header {
 	__le32 segment_bytes;
 	__le32 table_bytes;
 	__le64 applied;		/* as in struct dcd_super */
-	__le64 witnessed;	/* the @applied that they are of; of another they are void */
+	__le64 witnessed;	/* ~ the @applied that they are of; else they are void */
 	struct dcd_witness witnesses[DCD_PASSED];
 	__u8 reserved[4];
 } __attribute__((packed));

@@ -233,9 +233,15 @@ void dcd_end_make(struct dcd_nvram_end *end, u64 epoch, u64 newest)
 	end->crc = cpu_to_le32(dcd_crc(end, sizeof(*end)));
 }
 
+/* An earlier version takes them for void: it doesn't keep those true that have an octave. */
+static __le32 witnessed_by(u64 generation)
+{
+	return cpu_to_le32(~(u32)generation);
+}
+
 static bool witnesses_count(const struct dcd_super *s)
 {
-	return le32_to_cpu(s->witnessed) == (u32)le64_to_cpu(s->generation);
+	return s->witnessed == witnessed_by(le64_to_cpu(s->generation));
 }
 
 bool dcd_witness_of(const struct dcd_super *s, u32 i, struct dcd_witnessed *w)
@@ -265,7 +271,7 @@ void dcd_witness_name(struct dcd_super *s, const struct dcd_witnessed *w, u32 n)
 	memset(s->witnesses, 0, sizeof(s->witnesses));
 	for (i = 0; i < n; i++)
 		s->witnesses[i] = witness(w + i);
-	s->witnessed = cpu_to_le32((u32)le64_to_cpu(s->generation));
+	s->witnessed = witnessed_by(le64_to_cpu(s->generation));
 }
 
 void dcd_witness_pass(struct dcd_nvram_header *h, const struct dcd_witnessed *w, u32 n, u64 applied)
@@ -275,13 +281,13 @@ void dcd_witness_pass(struct dcd_nvram_header *h, const struct dcd_witnessed *w,
 	memset(h->witnesses, 0, sizeof(h->witnesses));
 	for (i = 0; i < n; i++)
 		h->witnesses[i] = witness(w + i);
-	h->witnessed = cpu_to_le64(applied);
+	h->witnessed = cpu_to_le64(~applied);
 }
 
 void dcd_witness_passed(struct dcd_super *s, const struct dcd_nvram_header *h)
 {
 	dcd_witness_name(s, NULL, 0);
-	if (h->witnessed == h->applied)
+	if (h->witnessed == ~h->applied)
 		memcpy(s->witnesses, h->witnesses, sizeof(h->witnesses));
 }
 
@@ -322,7 +328,7 @@ unsigned int dcd_super_next(struct dcd_super *s, u64 tail, u64 applied)
 			s->grown[i] = (struct dcd_grown){ 0 };
 	/* Who doesn't know of them doesn't do this, so what it leaves doesn't count. */
 	if (witnesses_count(s))
-		s->witnessed = cpu_to_le32((u32)generation);
+		s->witnessed = witnessed_by(generation);
 	s->generation = cpu_to_le64(generation);
 	s->tail = cpu_to_le64(tail);
 	s->applied = cpu_to_le64(applied);
@@ -352,7 +358,7 @@ void dcd_generations_join(struct dcd_super *s, struct dcd_nvram_header *h)
 	s->flags |= cpu_to_le32(DCD_SUPER_JOINED);
 	s->generation = cpu_to_le64(next - 1);
 	if (witnesses)
-		s->witnessed = cpu_to_le32((u32)(next - 1));
+		s->witnessed = witnessed_by(next - 1);
 	next += !((next - header) & 1);
 	h->generation = cpu_to_le64(next - 1);
 }

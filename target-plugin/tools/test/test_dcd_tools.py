@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from pathlib import Path
 
 import dcdimage
@@ -229,3 +230,20 @@ def test_manual(dcd: Path) -> None:
     usage = run(dcd).err
     for word in {*re.findall(r"--[a-z-]+", usage), *re.findall(r"dcd ([a-z]+)", usage)}:
         assert word in page, word
+
+
+@NVRAM
+@pytest.mark.parametrize("earlier", [False, True])
+def test_witnesses_of_an_earlier_version_are_void(
+    dcd: Path, tmp_path: Path, nvram: bool, earlier: bool
+) -> None:
+    """It doesn't keep those true that it doesn't know, and they were marked as its own."""
+    images = after_a_cut(nvram)
+    for at, generation in ((0, 6), (BLOCK, 5)):
+        raw = bytearray(images.log[at : at + 512])
+        of = generation if earlier else ~generation & 0xFFFFFFFF
+        struct.pack_into("<IQI", raw, 124, of, 30 << 8 | 1, 0x12345678)
+        images.log[at : at + 512] = dcdimage.sealed(bytes(raw), 12)
+    told = run(dcd, "check", *images.save(tmp_path), "--json")
+    assert told.code == (0 if earlier else 4), told
+    assert told.json()["reason"] == (None if earlier else "other_data"), told
