@@ -26,7 +26,18 @@ import sys
 import time
 from collections.abc import Callable
 
-from dcdlab import SEGMENT, Box, Disk, Model, digest, format_log, image, put_image, some_write
+from dcdlab import (
+    RING_START,
+    SEGMENT,
+    Box,
+    Disk,
+    Model,
+    digest,
+    format_log,
+    image,
+    put_image,
+    some_write,
+)
 from locklab import base, blk, lio
 
 LONGEST_S = 5
@@ -37,7 +48,7 @@ WEIGHTS = {
 
 def heads(log: bytes) -> bytes:
     """What it says that it has: the superblocks, and the header of each segment."""
-    places = range(1 << 20, len(log) - SEGMENT + 1, SEGMENT)
+    places = range(RING_START, len(log) - SEGMENT + 1, SEGMENT)
     return log[: 2 * 4096] + b"".join(log[at : at + blk.SECTOR] for at in places)
 
 
@@ -126,7 +137,6 @@ class Life:
             base.expect(self.box.count("segments") - before < 5, "the idle log is written to")
 
     def copies(self, _: blk.Disk) -> None:
-        time.sleep(20)  # so that what is written to the log is for writes that come
         if self.box.count("live") == 0 and " 0 in use" in self.box.info():
             self.copy(empty=True)
 

@@ -175,8 +175,9 @@ def left_amid_a_round() -> None:
         for at in range(20000, 39200, 32):
             filled(disk, model, at, at + 8, "for a round that takes long", 8)
         box.data.slow_writes(400)
+        rounds = box.count("rounds")
         box.set("destage_idle_ms=1")
-        time.sleep(0.3)
+        base.until(lambda: box.count("rounds") > rounds, "a round", 10)
         box.log.refuse((16, box.log.sectors - 1))  # all but its superblocks
         data = blk.pattern("refused", 224)
         writes = [Beside(partial(disk.write, at, data[at * 512 : (at + 8) * 512]))

@@ -39,6 +39,12 @@ def refused(box: Box, what: str, raw: bytes) -> None:
     base.equal(tool(box, "check")[0], 0, f"{what}: undone")
 
 
+def ends(box: Box, model: Model) -> None:
+    with box.disk() as disk:
+        model.check(disk, "its own disk")
+    box.away()
+
+
 def one(nvram: str) -> None:
     box = Box(nvram=nvram)
     model = Model(box.data.sectors)
@@ -175,9 +181,7 @@ def hot(nvram: str, count: int, rounds: int, ring: int = 0) -> None:
         filled(disk, model, 0, count * 8, "hot", 8)
     refused(box, "older", older)
     refused(box, "blank", bytes(len(older)))
-    with box.disk() as disk:
-        model.check(disk, "its own disk")
-    box.away()
+    ends(box, model)
 
 
 def known(nvram: str) -> None:
@@ -218,9 +222,7 @@ def known_ring(nvram: str) -> None:
         box.set(HELD)
         filled(disk, model, 0, 512, "journal, live", 8)
     refused(box, "older, a journal", older)
-    with box.disk() as disk:
-        model.check(disk, "its own disk")
-    box.away()
+    ends(box, model)
 
 
 def recovered(nvram: str) -> None:
@@ -237,9 +239,7 @@ def recovered(nvram: str) -> None:
     with box.disk(HELD) as disk:
         filled(disk, model, 0, 320, "hot again", 8)
     refused(box, "older, hot ones recovered", older)
-    with box.disk() as disk:
-        model.check(disk, "its own disk")
-    box.away()
+    ends(box, model)
 
 
 def zeroed(nvram: str, how: str) -> None:
@@ -256,9 +256,7 @@ def zeroed(nvram: str, how: str) -> None:
             model.put(at, bytes(64 * blk.SECTOR))
         box.destaged()
     refused(box, "older, zeroed", older)
-    with box.disk() as disk:
-        model.check(disk, "its own disk")
-    box.away()
+    ends(box, model)
 
 
 def headed(nvram: str) -> None:
@@ -275,9 +273,7 @@ def headed(nvram: str) -> None:
         for at in range(0, 6400, 64):
             filled(disk, model, at, at + 8, "head", 8)
     refused(box, "older, heads", older)
-    with box.disk() as disk:
-        model.check(disk, "its own disk")
-    box.away()
+    ends(box, model)
 
 
 def breaks(box: Box) -> None:
