@@ -16,6 +16,7 @@
 
 TEST_KNOB(bool, through_cached, "what goes through is left in the data disk's cache");
 TEST_KNOB(bool, through_over, "a write goes through to where one that was given up may still come");
+TEST_KNOB(bool, through_beside, "a write goes through to where another one is on its way");
 TEST_KNOB(bool, zeroes_fail, "what goes through and can't be zeroed isn't written either");
 TEST_KNOB(bool, through_floods, "any number of zeroings go through at a time");
 TEST_KNOB(bool, through_alike, "a discard that was given up is taken for the zeroes that wait for it");
@@ -187,6 +188,11 @@ static bool did(const struct through *t, const struct dcd_request *rq)
 	       rq->sector + rq->sectors <= t->sector + t->sectors;
 }
 
+static bool overlaps(const struct through *t, sector_t sector, sector_t sectors)
+{
+	return sector < t->sector + t->sectors && t->sector < sector + sectors;
+}
+
 /* It has returned; whoever was parked may have waited for it. */
 static void end(struct through *t, int error)
 {
@@ -199,11 +205,12 @@ static void end(struct through *t, int error)
 	own = t->rq;
 	e->throughs.given_up -= !own;
 	e->throughs.zeroings -= is_zeroing(t->op);
-	if (!own || is_zeroing(t->op))
-		list_splice_init(&e->throughs.parked, &parked);
+	list_for_each_entry_safe(rq, next, &e->throughs.parked, waiting)
+		if (!own || is_zeroing(t->op) || overlaps(t, rq->sector, rq->sectors))
+			list_move_tail(&rq->waiting, &parked);
 	spin_unlock(&e->lock);
 	list_for_each_entry_safe(rq, next, &parked, waiting) {
-		/* What was written there meanwhile is newer, unless it was given up. */
+		/* Only what was parked, too, has gone there since. */
 		if (!own && !error && did(t, rq))
 			answer(e, rq, 0);
 		else
@@ -248,8 +255,9 @@ static void work_on(struct work_struct *work)
 }
 
 /*
- * May what was given up still come to these sectors? And zeroes may take long, so that the data
- * disk's queue would be full of them. Needs the engine's lock.
+ * Is something on its way to these sectors? Even if it hasn't been given up yet: it may be, and it
+ * must not get there after what was answered. And zeroes may take long, so that the data disk's
+ * queue would be full of them. Needs the engine's lock.
  */
 static bool is_held(const struct dcd_engine *e, enum dcd_op op, sector_t sector, sector_t sectors)
 {
@@ -259,12 +267,12 @@ static bool is_held(const struct dcd_engine *e, enum dcd_op op, sector_t sector,
 	if (is_zeroing(op) && e->throughs.zeroings >= DCD_THROUGH_ZEROINGS &&
 	    !test_knob(through_floods))
 		return true;
-	if (!e->throughs.given_up || test_knob(through_over))
+	if (test_knob(through_over))
 		return false;
 	if (e->throughs.given_up >= DCD_THROUGH_MOST)
 		return true;
 	list_for_each_entry(t, &e->throughs.begun, list)
-		if (!t->rq && sector < t->sector + t->sectors && t->sector < sector + sectors)
+		if (overlaps(t, sector, sectors) && (!t->rq || !test_knob(through_beside)))
 			return true;
 	return false;
 }

@@ -9,6 +9,7 @@ before they have returned, and so what comes late is never over what was written
 from __future__ import annotations
 
 import contextlib
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from probelab import SOON, timed
 PATIENCE_S = 2
 HUNG = 4096  # from here on, in the parts where many are
 MANY = 100  # more than may be given up
+ZEROED = 64
 HOURS_MS = 3_600_000
 
 
@@ -44,6 +46,20 @@ class Begun(threading.Thread):
     def ends(self, what: str, seconds: float = SOON) -> None:
         self.join(seconds)
         base.expect(not self.is_alive(), f"{what} still waits")
+
+
+def write_once(node: str, data: bytes) -> None:
+    """At HUNG; after 7 s the host aborts it, and doesn't try it again."""
+    cdb = struct.pack(">BBIBHB", 0x2A, 0, HUNG, 0, len(data) // blk.SECTOR, 0)
+    with scsi.Lun(node) as lun:
+        lun.command(cdb, data, timeout_ms=7000)
+
+
+def zero_once(node: str, timeout_ms: int) -> bool:
+    """ZEROED sectors at HUNG. True: it was acknowledged."""
+    cdb = struct.pack(">BBQIBB", 0x93, 0, HUNG, ZEROED, 0, 0)
+    with scsi.Lun(node) as lun:
+        return lun.command(cdb, bytes(blk.SECTOR), timeout_ms=timeout_ms).good
 
 
 def begin(disk: blk.Disk, at: int, data: bytes) -> Begun:
@@ -139,6 +155,46 @@ def reset() -> None:
         filled(disk, model, HUNG, HUNG + 16, "the newest", 16)
 
 
+def beside() -> None:
+    with left(
+        "a write is at the data disk, another one comes for the same: it is over the first one",
+        "busy_after_ms=0",
+    ) as (box, model, disk):
+        box.data.hold_write(HUNG)
+        first = threading.Thread(target=write_once, args=(disk.node, blk.pattern("late", 8)))
+        first.start()
+        base.until(lambda: box.data.held() == 1, "the disk to have it")
+        second = begin(disk, HUNG, newest := blk.pattern("newest", 8))
+        first.join(20)
+        base.expect(not first.is_alive(), "the host has aborted the first one")
+        box.data.let_go()
+        second.ends("the second one")
+        base.expect(not second.error, f"the second one: {second.error}")
+        time.sleep(1)
+        model.put(HUNG, newest)
+
+
+def crossed() -> None:
+    with left(
+        "zeroes and a write of a part are sent and given up by all; zeroes that come then stay",
+        "busy_after_ms=0",
+    ) as (box, model, disk):
+        box.data.fails_and_dawdles((0, 7), (HUNG, box.data.sectors - 1), 20000)
+        both = [
+            threading.Thread(target=zero_once, args=(disk.node, 7000)),
+            threading.Thread(target=write_once, args=(disk.node, blk.pattern("late", 8))),
+        ]
+        for one in both:
+            one.start()
+            time.sleep(2 * PATIENCE_S)
+        for one in both:
+            one.join()
+        base.expect(zero_once(disk.node, 60000), "zeroes are acknowledged")
+        box.data.heal()
+        time.sleep(20)
+        model.put(HUNG, bytes(ZEROED * blk.SECTOR))
+
+
 def zeroes() -> None:
     with left(
         "zeroes that take the data disk longer than anybody waits for are done once",
@@ -184,13 +240,11 @@ def closed() -> None:
         before = int(users.read_text())
         box.data.hold_write(HUNG)
         late = blk.pattern("late", 16)
-        with scsi.Lun(disk.node) as lun:
-            cdb = bytes([0x2A, 0, *HUNG.to_bytes(4, "big"), 0, 0, 16, 0])
-            thread = threading.Thread(target=lambda: lun.command(cdb, late, timeout_ms=7000))
-            thread.start()
-            given_up(box)
-            thread.join(20)
-            base.expect(not thread.is_alive(), "the write has ended")
+        thread = threading.Thread(target=write_once, args=(disk.node, late))
+        thread.start()
+        given_up(box)
+        thread.join(20)
+        base.expect(not thread.is_alive(), "the write has ended")
     base.equal(int(users.read_text()), before + 1, "the module is in use by what is left")
     base.equal(dm.opens(box.data.name), 1, "the data disk is in use")
     box.data.let_go()
@@ -201,7 +255,10 @@ def closed() -> None:
     box.away()
 
 
-PARTS = {"overtaken": overtaken, "reset": reset, "zeroes": zeroes, "many": many, "closed": closed}
+PARTS = {
+    "overtaken": overtaken, "reset": reset, "beside": beside, "crossed": crossed, "zeroes": zeroes,
+    "many": many, "closed": closed,
+}  # fmt: skip
 for name in base.words(1, PARTS) or PARTS:
     PARTS[name]()
 base.step("done")
