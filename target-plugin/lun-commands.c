@@ -13,6 +13,7 @@
 #include "lun-scatter.h"
 
 TEST_KNOB(bool, caw_inline, "COMPARE AND WRITE sleeps wherever the core executes it");
+TEST_KNOB(bool, parts_at_once, "all parts of a command have the time of one request");
 TEST_KNOB(bool, same_unmaps, "WRITE SAME with its UNMAP bit is a discard, whatever it is to leave");
 
 #define ASC_UNRECOVERED_READ 0x11
@@ -154,6 +155,9 @@ static int submit_and_wait(struct dcd_engine *e, struct wait *w)
 	w->rq.since = lun_since(w->cmd);
 	dcd_submit(e, &w->rq);
 	wait_for_completion(&w->done);
+	/* What was sent again would begin anew: the next part has its own time. */
+	if (!w->error && !test_knob(parts_at_once))
+		w->cmd->priv = NULL;
 	return w->error;
 }
 

@@ -79,7 +79,8 @@ struct configfs_attribute **lun_attributes(void);
 
 /*
  * lun-commands.c: any command for the device; cmd->priv is its own. While the command is
- * executed that is the time it came, if that is long ago.
+ * executed that is the time since when it waits, or NULL: since its next request. Of the parts of
+ * one (UNMAP's ranges, WRITE SAME) each that was done begins that anew.
  */
 sense_reason_t lun_parse_cdb(struct se_cmd *cmd);
 

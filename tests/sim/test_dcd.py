@@ -83,6 +83,20 @@ def test_waits_without_end_are_found(knob: str, part: str, says: str) -> None:
     assert run.rc == 1 and says in run.stderr, run.text
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_command_of_many_parts_is_done_at_its_first_try(kernel: str) -> None:
+    run = lab("dcd_in_parts.py", kernel=kernel)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+@pytest.mark.parametrize("part", ["same", "unmap"])
+def test_a_command_of_many_parts_may_never_be_done(part: str) -> None:
+    options = ("--param", "target_core_dcd.test_parts_at_once=1")
+    run = lab("dcd_in_parts.py", part, options=options)
+    assert run.rc == 1 and "isn't done: status 8" in run.stderr, run.text
+
+
 @pytest.mark.parametrize(("kernel", "parts"), [
     ("plain", ()), ("checked", ("reset", "lost", "compare", "mixed", "closed")),
 ])  # fmt: skip
