@@ -163,6 +163,7 @@ static void mirror_stop(struct mirror *m)
 	}
 	if (m->read_wq)
 		destroy_workqueue(m->read_wq);
+	writes_stop(m);
 	for (leg = LEG_LOCAL; leg < LEGS; leg++)
 		leg_put(&m->legs[leg], m->ti);
 	digests_leave(m);

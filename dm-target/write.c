@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "write.h"
 
+#include <linux/delay.h>
+
 #include "abandon.h"
 #include "absorb.h"
+#include "lockstep-test.h"
 #include "lockstep-trace.h"
 #include "mirror.h"
 #include "zero.h"
+
+TEST_KNOB(uint, slow_starved, "ms that who maps what has waited for memory takes to begin");
+TEST_KNOB(bool, starved_lingers, "a table goes while who maps what has waited for memory looks at it");
 
 /* What of the caller's flags a leg is to see. */
 #define LEG_FLAGS	(REQ_SYNC | REQ_META | REQ_PRIO | REQ_IDLE | REQ_FUA | \
@@ -554,6 +560,8 @@ static void starved_work(struct work_struct *work)
 	struct write *w;
 	struct bio *bio;
 
+	if (test_knob(slow_starved))
+		msleep(test_knob(slow_starved));
 	for (;;) {
 		spin_lock_irq(&ws->lock);
 		bio = bio_list_pop(&ws->starved);
@@ -583,6 +591,12 @@ static void write_starved(struct mirror *m, struct bio *bio)
 void writes_kick_starved(struct mirror *m)
 {
 	queue_work(m->writes.starved_wq, &m->writes.starved_work);
+}
+
+void writes_stop(struct mirror *m)
+{
+	if (m->writes.starved_wq && !test_knob(starved_lingers))
+		flush_workqueue(m->writes.starved_wq);
 }
 
 void write_map(struct mirror *m, struct bio *bio)

@@ -235,6 +235,11 @@ void writes_other_returned(struct mirror *m, enum leg_id leg);
 
 /* There is a bio in the budget's ready list. For budget.c. Any context. */
 void writes_kick_starved(struct mirror *m);
+/*
+ * At the table's end, when dm has waited for every bio: who maps those that waited for memory was
+ * kicked by the suspend, and looks at the table. Sleeps.
+ */
+void writes_stop(struct mirror *m);
 
 /* The sectors of a write that isn't a flush. */
 static inline sector_t write_sectors(const struct write *w)

@@ -103,6 +103,22 @@ def test_a_mark_can_wait_for_the_sum_of_others_requests() -> None:
     assert run.rc and "a commit took" in run.stderr, run.text
 
 
+SLOW_STARVED = ("--param", "dm_lockstep.test_slow_starved=30")
+
+
+def test_a_table_outlives_who_looks_for_what_has_waited_for_memory() -> None:
+    """As it may on two CPUs: the suspend has called for him, and he comes late."""
+    run = lab("mirror_race.py", "removes", "5", options=SLOW_STARVED)
+    assert run.rc == 0, run.text
+
+
+@pytest.mark.control
+def test_a_table_can_end_before_who_looks_for_what_has_waited_for_memory() -> None:
+    options = (*SLOW_STARVED, *knobs("dm_lockstep", "starved_lingers"))
+    run = lab("mirror_race.py", "removes", "5", options=options)
+    assert run.rc == 125 and "Segfault with no mm" in run.text, run.text
+
+
 @pytest.mark.parametrize("part", ["alone", "tick", "back", "suspend", "reload", "hangs"])
 def test_a_large_map_holds_nobody(part: str) -> None:
     run = lab("mirror_large.py", part)
