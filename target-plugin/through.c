@@ -17,6 +17,7 @@
 TEST_KNOB(bool, through_cached, "what goes through is left in the data disk's cache");
 TEST_KNOB(bool, through_over, "a write goes through to where one that was given up may still come");
 TEST_KNOB(bool, through_beside, "a write goes through to where another one is on its way");
+TEST_KNOB(bool, through_passes, "who comes passes those that wait for the same sectors");
 TEST_KNOB(bool, zeroes_fail, "what goes through and can't be zeroed isn't written either");
 TEST_KNOB(bool, through_floods, "any number of zeroings go through at a time");
 TEST_KNOB(bool, through_alike, "a discard that was given up is taken for the zeroes that wait for it");
@@ -26,7 +27,8 @@ TEST_KNOB(bool, through_stays, "what goes through waits for the data disk, as lo
 
 /*
  * Its own memory: a request may be on its owner's stack, and is gone when it is answered. @rq:
- * NULL when it was given up, which isn't done while it is @copied. Both are the engine's lock's.
+ * NULL when it was given up, which isn't done while it is @copied; what is parked has its own.
+ * All three are the engine's lock's.
  */
 struct through {
 	struct list_head list;
@@ -188,33 +190,92 @@ static bool did(const struct through *t, const struct dcd_request *rq)
 	       rq->sector + rq->sectors <= t->sector + t->sectors;
 }
 
-static bool overlaps(const struct through *t, sector_t sector, sector_t sectors)
+static bool overlaps(const struct through *a, const struct through *b)
 {
-	return sector < t->sector + t->sectors && t->sector < sector + sectors;
+	return a->sector < b->sector + b->sectors && b->sector < a->sector + a->sectors;
 }
 
-/* It has returned; whoever was parked may have waited for it. */
+/* Zeroes may take long, so that the data disk's queue would be full of them. */
+static bool is_full(const struct dcd_engine *e, enum dcd_op op)
+{
+	return is_zeroing(op) && e->throughs.zeroings >= DCD_THROUGH_ZEROINGS &&
+	       !test_knob(through_floods);
+}
+
+/*
+ * Is nothing on its way to these sectors? Even if it hasn't been given up yet: it may be, and it
+ * must not get there after what was answered. And those that have waited for them for longer come
+ * first, or they would wait without end where there are always some; but for zeroes that wait for
+ * others, as that may take long. Needs the engine's lock.
+ */
+static bool is_free(const struct through *t)
+{
+	const struct dcd_throughs *all = &t->e->throughs;
+	const struct through *other;
+
+	lockdep_assert_held(&t->e->lock);
+	if (test_knob(through_over))
+		return true;
+	list_for_each_entry(other, &all->begun, list)
+		if (overlaps(other, t) && (!other->rq || !test_knob(through_beside)))
+			return false;
+	list_for_each_entry(other, &all->parked, list) {
+		if (other == t || test_knob(through_passes))
+			break;
+		if (overlaps(other, t) && !is_full(t->e, other->op))
+			return false;
+	}
+	return true;
+}
+
+static bool is_held(const struct through *t)
+{
+	return is_full(t->e, t->op) || t->e->throughs.given_up >= DCD_THROUGH_MOST || !is_free(t);
+}
+
+/* Needs the engine's lock. */
+static void begin(struct through *t)
+{
+	list_move_tail(&t->list, &t->e->throughs.begun);
+	t->e->throughs.zeroings += is_zeroing(t->op);
+	queue_work(t->e->io_wq, &t->work);
+}
+
+/*
+ * Those that nothing holds any more begin; or, when @done was given up and has come to the data
+ * disk in the end, they go to @answered, as that has done what they are for. Needs the engine's
+ * lock.
+ */
+static void let_in(struct dcd_engine *e, const struct through *done, struct list_head *answered)
+{
+	struct through *t, *next;
+
+	list_for_each_entry_safe(t, next, &e->throughs.parked, list) {
+		if (done && did(done, t->rq) && is_free(t))
+			list_move_tail(&t->list, answered);
+		else if (!is_held(t))
+			begin(t);
+	}
+}
+
+/* It has returned; who is parked may have waited for it. */
 static void end(struct through *t, int error)
 {
 	struct dcd_engine *e = t->e;
-	struct dcd_request *rq, *own, *next;
-	LIST_HEAD(parked);
+	struct through *other, *next;
+	struct dcd_request *own;
+	LIST_HEAD(answered);
 
 	spin_lock(&e->lock);
 	list_del(&t->list);
 	own = t->rq;
 	e->throughs.given_up -= !own;
 	e->throughs.zeroings -= is_zeroing(t->op);
-	list_for_each_entry_safe(rq, next, &e->throughs.parked, waiting)
-		if (!own || is_zeroing(t->op) || overlaps(t, rq->sector, rq->sectors))
-			list_move_tail(&rq->waiting, &parked);
+	let_in(e, own || error ? NULL : t, &answered);
 	spin_unlock(&e->lock);
-	list_for_each_entry_safe(rq, next, &parked, waiting) {
-		/* Only what was parked, too, has gone there since. */
-		if (!own && !error && did(t, rq))
-			answer(e, rq, 0);
-		else
-			dcd_through(e, rq);
+	list_for_each_entry_safe(other, next, &answered, list) {
+		answer(e, other->rq, 0);
+		kfree(other);
 	}
 	if (own)
 		answer(e, own, error);
@@ -254,33 +315,9 @@ static void work_on(struct work_struct *work)
 	kfree(t);
 }
 
-/*
- * Is something on its way to these sectors? Even if it hasn't been given up yet: it may be, and it
- * must not get there after what was answered. And zeroes may take long, so that the data disk's
- * queue would be full of them. Needs the engine's lock.
- */
-static bool is_held(const struct dcd_engine *e, enum dcd_op op, sector_t sector, sector_t sectors)
-{
-	const struct through *t;
-
-	lockdep_assert_held(&e->lock);
-	if (is_zeroing(op) && e->throughs.zeroings >= DCD_THROUGH_ZEROINGS &&
-	    !test_knob(through_floods))
-		return true;
-	if (test_knob(through_over))
-		return false;
-	if (e->throughs.given_up >= DCD_THROUGH_MOST)
-		return true;
-	list_for_each_entry(t, &e->throughs.begun, list)
-		if (overlaps(t, sector, sectors) && (!t->rq || !test_knob(through_beside)))
-			return true;
-	return false;
-}
-
 void dcd_through(struct dcd_engine *e, struct dcd_request *rq)
 {
 	struct through *t = rq->ranges ? NULL : kmalloc(sizeof(*t), GFP_NOIO);
-	bool held;
 
 	if (!t) {
 		dcd_answer(e, rq, rq->ranges ? -EOPNOTSUPP : -ENOMEM);
@@ -291,34 +328,33 @@ void dcd_through(struct dcd_engine *e, struct dcd_request *rq)
 		t->sector = rq->sector;
 		t->sectors = rq->sectors;
 	}
+	INIT_LIST_HEAD(&t->list);
 	INIT_WORK(&t->work, work_on);
 	spin_lock(&e->lock);
-	held = is_held(e, t->op, t->sector, t->sectors);
-	if (held) {
-		list_add_tail(&rq->waiting, &e->throughs.parked);
-	} else {
-		list_add_tail(&t->list, &e->throughs.begun);
-		e->throughs.zeroings += is_zeroing(t->op);
-	}
+	if (is_held(t))
+		list_add_tail(&t->list, &e->throughs.parked);
+	else
+		begin(t);
 	spin_unlock(&e->lock);
 	dcd_wait_begins(e);
-	if (held)
-		kfree(t);
-	else
-		queue_work(e->io_wq, &t->work);
 }
 
 bool dcd_throughs_over(struct dcd_engine *e, struct list_head *over)
 {
 	struct dcd_throughs *all = &e->throughs;
-	struct dcd_request *rq, *next;
-	struct through *t;
+	struct through *t, *next;
 	bool more = false;
 
 	spin_lock(&e->lock);
-	list_for_each_entry_safe(rq, next, &all->parked, waiting)
-		if (dcd_wait_over(e, rq))
-			list_move_tail(&rq->waiting, over);
+	list_for_each_entry_safe(t, next, &all->parked, list) {
+		if (!dcd_wait_over(e, t->rq))
+			continue;
+		list_add_tail(&t->rq->waiting, over);
+		list_del(&t->list);
+		kfree(t);
+	}
+	/* Who waited for one of those. */
+	let_in(e, NULL, NULL);
 	list_for_each_entry(t, &all->begun, list) {
 		if (!t->rq)
 			continue;

@@ -7,11 +7,11 @@
  * A data disk that doesn't answer holds nobody: like any other request one is given up when it has
  * waited for long enough (patience.c), but for what is to be done once. What the disk is at may get
  * there at any time, so nothing else goes to those sectors before it has returned, whether or not
- * it is given up by then: who comes for them waits for that (parked), or until his own wait is
- * over; and so does everybody while DCD_THROUGH_MOST are given up. Zeroes that were given up, and
- * come in the end, are the answer to who was parked for the same. A disk may take long for zeroes,
- * so DCD_THROUGH_ZEROINGS of those are under way at a time, and others are parked, too: writes come
- * in between.
+ * it is given up by then: who comes for them waits for that (parked), in the order of coming, or
+ * until his own wait is over; and so does everybody while DCD_THROUGH_MOST are given up. Zeroes
+ * that were given up, and come in the end, are the answer to who was parked for the same. A disk
+ * may take long for zeroes, so DCD_THROUGH_ZEROINGS of those are under way at a time, and others
+ * are parked, too: writes come in between, even to the sectors that those are for.
  *
  * What was LOST stays so below a write that was given up, whatever the disk has then.
  */

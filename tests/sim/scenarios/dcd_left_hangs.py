@@ -174,6 +174,35 @@ def beside() -> None:
         model.put(HUNG, newest)
 
 
+def passed() -> None:
+    with left(
+        "four write to their own part of what a fifth one writes, all the time: he gets his turn",
+    ) as (box, model, disk):
+        box.data.slow(10)
+        over = threading.Event()
+
+        def goes_on(number: int) -> Callable[[blk.Disk], None]:
+            def work(own: blk.Disk) -> None:
+                time.sleep(number / 400)
+                while not over.is_set():
+                    own.write(HUNG + 8 * number, blk.pattern(f"beside {number}", 8))
+
+            return work
+
+        beside = [Begun(disk.node, goes_on(n)) for n in range(4)]
+        time.sleep(1)
+        fifth = begin(disk, HUNG, blk.pattern("whole", 32))
+        fifth.join(20)
+        over.set()
+        for one in beside:
+            one.ends("a write beside it")
+        base.expect(not fifth.is_alive(), "the fifth one waits while the others write")
+        box.data.heal()
+        for n in range(4):
+            base.expect(disk.read(HUNG + 8 * n, 8) == blk.pattern(f"beside {n}", 8), f"part {n}")
+        filled(disk, model, HUNG, HUNG + 32, "the newest", 32)
+
+
 def crossed() -> None:
     with left(
         "zeroes and a write of a part are sent and given up by all; zeroes that come then stay",
@@ -256,8 +285,8 @@ def closed() -> None:
 
 
 PARTS = {
-    "overtaken": overtaken, "reset": reset, "beside": beside, "crossed": crossed, "zeroes": zeroes,
-    "many": many, "closed": closed,
+    "overtaken": overtaken, "reset": reset, "beside": beside, "passed": passed,
+    "crossed": crossed, "zeroes": zeroes, "many": many, "closed": closed,
 }  # fmt: skip
 for name in base.words(1, PARTS) or PARTS:
     PARTS[name]()
