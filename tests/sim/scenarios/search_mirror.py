@@ -255,8 +255,11 @@ def anew(w: World) -> None:
         w.patient(lambda: dm.remove(MIRROR), "removal")
     except OSError:  # a write has it open
         raise Refused from None
-    w.way = w.other_way
-    w.assemble()
+    drains, w.way = w.way in w.hung, w.other_way
+    if w.blocks and drains:
+        w.assemble_patiently()  # no leg has said that it goes on without the other one
+    else:
+        w.assemble()
 
 
 def discard(w: World) -> None:

@@ -393,6 +393,10 @@ class World(Disks):
             self.way = self.other_way
         if self.way in self.holding | self.refusing | self.unread:
             self.mend(self.way)
+        self.assemble_patiently()
+
+    def assemble_patiently(self) -> None:
+        """It may be refused as long as something is still out to a leg that may have all."""
         try:
             self.assemble()
         except OSError as err:
