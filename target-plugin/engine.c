@@ -411,7 +411,8 @@ static void submit(struct dcd_engine *e, struct dcd_request *rq)
 	case DCD_READ:
 		dcd_count(e, DCD_N_READS, 1);
 		WRITE_ONCE(e->last_read, jiffies);
-		dcd_read(e, rq);
+		if (!dcd_left(e) || !dcd_through_holds_read(e, rq))
+			dcd_read(e, rq);
 		return;
 	case DCD_FLUSH:
 		dcd_count(e, DCD_N_FLUSHES, 1);

@@ -18,6 +18,8 @@ TEST_KNOB(bool, through_cached, "what goes through is left in the data disk's ca
 TEST_KNOB(bool, through_over, "a write goes through to where one that was given up may still come");
 TEST_KNOB(bool, through_beside, "a write goes through to where another one is on its way");
 TEST_KNOB(bool, through_passes, "who comes passes those that wait for the same sectors");
+TEST_KNOB(bool, through_unplaced, "zeroes have a place among others only when their sectors are free, too");
+TEST_KNOB(bool, through_unread, "what was given up, and may come yet, holds no read");
 TEST_KNOB(bool, zeroes_fail, "what goes through and can't be zeroed isn't written either");
 TEST_KNOB(bool, through_floods, "any number of zeroings go through at a time");
 TEST_KNOB(bool, through_alike, "a discard that was given up is taken for the zeroes that wait for it");
@@ -28,14 +30,14 @@ TEST_KNOB(bool, through_stays, "what goes through waits for the data disk, as lo
 /*
  * Its own memory: a request may be on its owner's stack, and is gone when it is answered. @rq:
  * NULL when it was given up, which isn't done while it is @copied; what is parked has its own.
- * All three are the engine's lock's.
+ * @placed: zeroes that are one of the @zeroings. All but the last three are the engine's lock's.
  */
 struct through {
 	struct list_head list;
 	struct work_struct work;
 	struct dcd_engine *e;
 	struct dcd_request *rq;
-	bool copied;
+	bool copied, placed;
 	enum dcd_op op;
 	sector_t sector, sectors;
 };
@@ -195,49 +197,78 @@ static bool overlaps(const struct through *a, const struct through *b)
 	return a->sector < b->sector + b->sectors && b->sector < a->sector + a->sectors;
 }
 
-/* Zeroes may take long, so that the data disk's queue would be full of them. */
-static bool is_full(const struct dcd_engine *e, enum dcd_op op)
+/*
+ * Zeroes may take long, so that the data disk's queue would be full of them. Who has a place keeps
+ * it while he waits for his sectors.
+ */
+static void take_place(struct through *t)
 {
-	return is_zeroing(op) && e->throughs.zeroings >= DCD_THROUGH_ZEROINGS &&
-	       !test_knob(through_floods);
+	unsigned int *zeroings = &t->e->throughs.zeroings;
+
+	if (t->placed || !is_zeroing(t->op) ||
+	    (*zeroings >= DCD_THROUGH_ZEROINGS && !test_knob(through_floods)))
+		return;
+	t->placed = true;
+	(*zeroings)++;
+}
+
+static void end_place(struct through *t)
+{
+	t->e->throughs.zeroings -= t->placed;
+	t->placed = false;
+}
+
+/* Does it wait for the data disk, or for who is there, as what comes later has to? */
+static bool has_turn(const struct through *t)
+{
+	return t->op != DCD_READ && (!is_zeroing(t->op) || t->placed);
 }
 
 /*
  * Is nothing on its way to these sectors? Even if it hasn't been given up yet: it may be, and it
- * must not get there after what was answered. And those that have waited for them for longer come
- * first, or they would wait without end where there are always some; but for zeroes that wait for
- * others, as that may take long. Needs the engine's lock.
+ * must not get there after what was answered; a read waits for what was given up only. And those
+ * that have waited for them for longer come first, or they would wait without end where there are
+ * always some; but for zeroes that have no place, as that may take long. Needs the engine's lock.
  */
 static bool is_free(const struct through *t)
 {
 	const struct dcd_throughs *all = &t->e->throughs;
+	bool writes = t->op != DCD_READ && !test_knob(through_beside);
 	const struct through *other;
 
 	lockdep_assert_held(&t->e->lock);
 	if (test_knob(through_over))
 		return true;
 	list_for_each_entry(other, &all->begun, list)
-		if (overlaps(other, t) && (!other->rq || !test_knob(through_beside)))
+		if (overlaps(other, t) && (!other->rq || writes))
 			return false;
 	list_for_each_entry(other, &all->parked, list) {
-		if (other == t || test_knob(through_passes))
+		if (other == t || t->op == DCD_READ || test_knob(through_passes))
 			break;
-		if (overlaps(other, t) && !is_full(t->e, other->op))
+		if (overlaps(other, t) && has_turn(other))
 			return false;
 	}
 	return true;
 }
 
-static bool is_held(const struct through *t)
+static bool is_held(struct through *t)
 {
-	return is_full(t->e, t->op) || t->e->throughs.given_up >= DCD_THROUGH_MOST || !is_free(t);
+	bool free = is_free(t);
+
+	if (t->op == DCD_READ)
+		return !free;
+	if (free || !test_knob(through_unplaced))
+		take_place(t);
+	return !has_turn(t) || t->e->throughs.given_up >= DCD_THROUGH_MOST || !free;
 }
 
 /* Needs the engine's lock. */
 static void begin(struct through *t)
 {
-	list_move_tail(&t->list, &t->e->throughs.begun);
-	t->e->throughs.zeroings += is_zeroing(t->op);
+	if (t->op == DCD_READ)
+		list_del_init(&t->list);
+	else
+		list_move_tail(&t->list, &t->e->throughs.begun);
 	queue_work(t->e->io_wq, &t->work);
 }
 
@@ -251,10 +282,12 @@ static void let_in(struct dcd_engine *e, const struct through *done, struct list
 	struct through *t, *next;
 
 	list_for_each_entry_safe(t, next, &e->throughs.parked, list) {
-		if (done && did(done, t->rq) && is_free(t))
+		if (done && did(done, t->rq) && is_free(t)) {
+			end_place(t);
 			list_move_tail(&t->list, answered);
-		else if (!is_held(t))
+		} else if (!is_held(t)) {
 			begin(t);
+		}
 	}
 }
 
@@ -270,7 +303,7 @@ static void end(struct through *t, int error)
 	list_del(&t->list);
 	own = t->rq;
 	e->throughs.given_up -= !own;
-	e->throughs.zeroings -= is_zeroing(t->op);
+	end_place(t);
 	let_in(e, own || error ? NULL : t, &answered);
 	spin_unlock(&e->lock);
 	list_for_each_entry_safe(other, next, &answered, list) {
@@ -311,17 +344,21 @@ static void work_on(struct work_struct *work)
 {
 	struct through *t = container_of(work, struct through, work);
 
-	end(t, go_through(t));
+	if (t->op == DCD_READ)
+		dcd_read(t->e, t->rq);
+	else
+		end(t, go_through(t));
 	kfree(t);
 }
 
-void dcd_through(struct dcd_engine *e, struct dcd_request *rq)
+/* NULL: no memory, and it has been answered. */
+static struct through *through_of(struct dcd_engine *e, struct dcd_request *rq)
 {
-	struct through *t = rq->ranges ? NULL : kmalloc(sizeof(*t), GFP_NOIO);
+	struct through *t = kmalloc(sizeof(*t), GFP_NOIO);
 
 	if (!t) {
-		dcd_answer(e, rq, rq->ranges ? -EOPNOTSUPP : -ENOMEM);
-		return;
+		dcd_answer(e, rq, -ENOMEM);
+		return NULL;
 	}
 	*t = (struct through){ .e = e, .rq = rq, .op = rq->op };
 	if (rq->op != DCD_FLUSH) {
@@ -330,6 +367,20 @@ void dcd_through(struct dcd_engine *e, struct dcd_request *rq)
 	}
 	INIT_LIST_HEAD(&t->list);
 	INIT_WORK(&t->work, work_on);
+	return t;
+}
+
+void dcd_through(struct dcd_engine *e, struct dcd_request *rq)
+{
+	struct through *t;
+
+	if (rq->ranges) {
+		dcd_answer(e, rq, -EOPNOTSUPP);
+		return;
+	}
+	t = through_of(e, rq);
+	if (!t)
+		return;
 	spin_lock(&e->lock);
 	if (is_held(t))
 		list_add_tail(&t->list, &e->throughs.parked);
@@ -337,6 +388,30 @@ void dcd_through(struct dcd_engine *e, struct dcd_request *rq)
 		begin(t);
 	spin_unlock(&e->lock);
 	dcd_wait_begins(e);
+}
+
+bool dcd_through_holds_read(struct dcd_engine *e, struct dcd_request *rq)
+{
+	struct through *t;
+	bool held;
+
+	if (!READ_ONCE(e->throughs.given_up) || test_knob(through_unread))
+		return false;
+	t = through_of(e, rq);
+	if (!t)
+		return true;
+	spin_lock(&e->lock);
+	held = is_held(t);
+	if (held)
+		list_add_tail(&t->list, &e->throughs.parked);
+	spin_unlock(&e->lock);
+	if (held) {
+		dcd_count(e, DCD_N_READS_PARKED, 1);
+		dcd_wait_begins(e);
+	} else {
+		kfree(t);
+	}
+	return held;
 }
 
 bool dcd_throughs_over(struct dcd_engine *e, struct list_head *over)
@@ -351,6 +426,7 @@ bool dcd_throughs_over(struct dcd_engine *e, struct list_head *over)
 			continue;
 		list_add_tail(&t->rq->waiting, over);
 		list_del(&t->list);
+		end_place(t);
 		kfree(t);
 	}
 	/* Who waited for one of those. */
@@ -366,7 +442,7 @@ bool dcd_throughs_over(struct dcd_engine *e, struct list_head *over)
 				    e->name, e->data.bdev, (u64)t->sector);
 		list_add_tail(&t->rq->waiting, over);
 		t->rq = NULL;
-		all->given_up++;
+		WRITE_ONCE(all->given_up, all->given_up + 1);
 		dcd_count(e, DCD_N_THROUGH_GIVEN_UP, 1);
 	}
 	more = more || !list_empty(&all->parked);

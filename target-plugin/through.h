@@ -8,10 +8,12 @@
  * waited for long enough (patience.c), but for what is to be done once. What the disk is at may get
  * there at any time, so nothing else goes to those sectors before it has returned, whether or not
  * it is given up by then: who comes for them waits for that (parked), in the order of coming, or
- * until his own wait is over; and so does everybody while DCD_THROUGH_MOST are given up. Zeroes
- * that were given up, and come in the end, are the answer to who was parked for the same. A disk
- * may take long for zeroes, so DCD_THROUGH_ZEROINGS of those are under way at a time, and others
- * are parked, too: writes come in between, even to the sectors that those are for.
+ * until his own wait is over; and so does everybody while DCD_THROUGH_MOST are given up. Nor is
+ * anything read there before what was given up has returned: who was told that it never will be
+ * done would find that it was, later. Zeroes that were given up, and come in the end, are the
+ * answer to who was parked for the same. A disk may take long for zeroes, so DCD_THROUGH_ZEROINGS
+ * of those are under way at a time, and others are parked, too: writes come in between, even to the
+ * sectors that those are for.
  *
  * What was LOST stays so below a write that was given up, whatever the disk has then.
  */
@@ -28,8 +30,8 @@ struct dcd_request;
 #define DCD_THROUGH_ZEROINGS 4U
 
 /*
- * The engine's lock's. @begun: those that haven't returned, of which so many are @given_up, and so
- * many @zeroings.
+ * The engine's lock's. @begun: those that haven't returned, of which so many are @given_up.
+ * @zeroings: those of them, and of the @parked, that have a place.
  */
 struct dcd_throughs {
 	struct list_head begun, parked;
@@ -39,6 +41,8 @@ struct dcd_throughs {
 void dcd_throughs_init(struct dcd_engine *e);
 /* Answered in any case. Sleeps for memory only. */
 void dcd_through(struct dcd_engine *e, struct dcd_request *rq);
+/* Of a log that has been left. True: the read waits, or has been answered. Likewise. */
+bool __must_check dcd_through_holds_read(struct dcd_engine *e, struct dcd_request *rq);
 /*
  * Those whose wait is over, to @over: they are to be answered, with no lock held. True: others
  * still wait. Process context.

@@ -67,7 +67,9 @@ def test_a_data_disk_that_hangs_when_the_log_is_left_holds_nobody(kernel: str) -
     ("through_over", "reset", "nothing goes there yet"),
     ("through_beside", "beside", "has other bytes in sector 4096"),
     ("through_beside", "crossed", "has other bytes in sector 4096"),
-    ("through_passes", "passed", "waits while the others write"),
+    ("through_passes", "passed", "it waits while the others go on"),
+    ("through_unplaced", "passed", "it waits while the others go on"),
+    ("through_unread", "read", "something else is read"),
 ])  # fmt: skip
 def test_what_waits_for_it_is_given_up_and_its_sectors_are_held(
     knob: str, part: str, says: str

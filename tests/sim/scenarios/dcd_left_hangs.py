@@ -24,6 +24,7 @@ PATIENCE_S = 2
 HUNG = 4096  # from here on, in the parts where many are
 MANY = 100  # more than may be given up
 ZEROED = 64
+FAR = 2 * HUNG  # where other zeroings are
 HOURS_MS = 3_600_000
 
 
@@ -60,6 +61,14 @@ def zero_once(node: str, timeout_ms: int) -> bool:
     cdb = struct.pack(">BBQIBB", 0x93, 0, HUNG, ZEROED, 0, 0)
     with scsi.Lun(node) as lun:
         return lun.command(cdb, bytes(blk.SECTOR), timeout_ms=timeout_ms).good
+
+
+def write_at(at: int) -> Callable[[blk.Disk], object]:
+    return lambda own: own.write(at, blk.pattern(f"at {at}", 8))
+
+
+def zero_at(at: int) -> Callable[[blk.Disk], object]:
+    return lambda own: own.zero(at, ZEROED)
 
 
 def begin(disk: blk.Disk, at: int, data: bytes) -> Begun:
@@ -174,33 +183,60 @@ def beside() -> None:
         model.put(HUNG, newest)
 
 
-def passed() -> None:
+def gets_its_turn(work: Callable[[blk.Disk], object], zeroers: int) -> None:
+    """Beside four that each write to their part, all the time, and some that zero elsewhere."""
+    over = threading.Event()
+
+    def beside(late: float, other: Callable[[blk.Disk], object]) -> Begun:
+        def goes_on(own: blk.Disk) -> None:
+            time.sleep(late)
+            while not over.is_set():
+                other(own)
+
+        return Begun(disk.node, goes_on)
+
     with left(
-        "four write to their own part of what a fifth one writes, all the time: he gets his turn",
+        f"zeroes or a write of what others write to all the time, beside {zeroers} other zeroings"
     ) as (box, model, disk):
-        box.data.slow(10)
-        over = threading.Event()
-
-        def goes_on(number: int) -> Callable[[blk.Disk], None]:
-            def work(own: blk.Disk) -> None:
-                time.sleep(number / 400)
-                while not over.is_set():
-                    own.write(HUNG + 8 * number, blk.pattern(f"beside {number}", 8))
-
-            return work
-
-        beside = [Begun(disk.node, goes_on(n)) for n in range(4)]
+        box.data.slow_parts(((HUNG, HUNG + 31), 10), ((FAR, box.data.sectors - 1), 20))
+        others = [beside(n / 400, write_at(HUNG + 8 * n)) for n in range(4)]
+        others += [beside(n / 300, zero_at(FAR + ZEROED * n)) for n in range(zeroers)]
         time.sleep(1)
-        fifth = begin(disk, HUNG, blk.pattern("whole", 32))
-        fifth.join(20)
+        one = Begun(disk.node, work)
+        one.join(20)
+        waits = one.is_alive()
         over.set()
-        for one in beside:
-            one.ends("a write beside it")
-        base.expect(not fifth.is_alive(), "the fifth one waits while the others write")
+        for other in (*others, one):
+            other.ends("one of them")
+        base.expect(not waits, "it waits while the others go on")
         box.data.heal()
-        for n in range(4):
-            base.expect(disk.read(HUNG + 8 * n, 8) == blk.pattern(f"beside {n}", 8), f"part {n}")
-        filled(disk, model, HUNG, HUNG + 32, "the newest", 32)
+        filled(disk, model, HUNG, HUNG + 32, "newest")
+        filled(disk, model, FAR, FAR + ZEROED * zeroers, "newest")
+
+
+def passed() -> None:
+    gets_its_turn(lambda own: own.write(HUNG, blk.pattern("all", 32)), 0)
+    gets_its_turn(lambda own: own.zero(HUNG, 32), 8)
+
+
+def read() -> None:
+    with left(
+        "a write isn't answered, and is aborted: what is there is read when it has come",
+    ) as (box, model, disk):
+        box.data.hold_write(HUNG)
+        late = blk.pattern("late", 16)
+        write_once(disk.node, late)
+        base.equal(box.count("through_given_up"), 1, "how many were given up")
+        works(disk, model)
+        got: list[bytes] = []
+        reader = Begun(disk.node, lambda own: got.append(own.read(HUNG + 8, 8)))
+        reader.join(3 * PATIENCE_S)
+        base.expect(reader.is_alive(), "something else is read before it has come")
+        base.expect(box.count("reads_parked") > 0, box.info())
+        box.data.let_go()
+        reader.ends("the read")
+        base.expect(got == [late[8 * blk.SECTOR :]], f"other bytes, or {reader.error}")
+        model.put(HUNG, late)
 
 
 def crossed() -> None:
@@ -286,7 +322,7 @@ def closed() -> None:
 
 PARTS = {
     "overtaken": overtaken, "reset": reset, "beside": beside, "passed": passed,
-    "crossed": crossed, "zeroes": zeroes, "many": many, "closed": closed,
+    "read": read, "crossed": crossed, "zeroes": zeroes, "many": many, "closed": closed,
 }  # fmt: skip
 for name in base.words(1, PARTS) or PARTS:
     PARTS[name]()

@@ -297,13 +297,35 @@ def away() -> None:
     box.away()
 
 
+def heals(box: Box) -> None:
+    time.sleep(0.1)
+    box.data.heal()
+
+
+def once() -> None:
+    base.step("the only block that is another one can't be read when it is asked for at first")
+    box = Box(nvram="lab", log_mib=4)
+    model = Model(box.data.sectors)
+    with box.disk() as disk:
+        filled(disk, model, 0, 80, "first", 8)
+        box.destaged()
+    with blk.Disk(box.data.node) as raw:
+        raw.write(72, bytes(8 * blk.SECTOR))
+    box.data.fail_reads_late(300, (72, 79))
+    beside = Beside(partial(heals, box))
+    with base.refused("an older disk", errno.EMEDIUMTYPE, kernel="it is another disk"):
+        box.open()
+    beside.result()
+    box.away()
+
+
 def whole(nvram: str) -> None:
     one(nvram)
     ever(nvram)
 
 
 WORK: dict[str, Callable[[], None]] = {
-    "blocks": blocks, "away": away, "past": past,
+    "blocks": blocks, "away": away, "once": once, "past": past,
     "lab": partial(whole, "lab"), "none": partial(whole, "none"),
     "hot": partial(hot, "lab", 40, 12), "hot_none": partial(hot, "none", 40, 12),
     "hot_many": partial(hot, "lab", 300, 100), "ring": partial(hot, "lab", 64, 60, 8),

@@ -242,6 +242,14 @@ class Disk:
         """Every request takes so long, any number at a time."""
         self._load([f"0 {self.sectors} delay {self._medium} 0 {ms}"])
 
+    def slow_parts(self, *parts: tuple[tuple[int, int], int]) -> None:
+        """Every request to each of these parts, in their order, takes its time, in ms."""
+        lines, good = [], 0
+        for (first, last), ms in parts:
+            lines += [self._linear(good, first), self._good(first, last + 1, ms)]
+            good = last + 1
+        self._load([*lines, self._linear(good, self.sectors)])
+
     def blink(self, up: int, down: int) -> None:
         """By its own clock, over and over: well for so many seconds, then errors for so many."""
         what = "2 error_reads error_writes"
