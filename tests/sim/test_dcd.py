@@ -504,13 +504,15 @@ def test_the_wrong_data_disk_is_refused(kernel: str) -> None:
 
 
 @pytest.mark.control
-@pytest.mark.parametrize(("knob", "says"), [
-    ("any_data", "blank: was accepted"), ("passed_unseen", "past a log: check: got (0, 'clean'"),
-    ("hot_hide", "older: check: got (0, 'live'"),
+@pytest.mark.parametrize(("knob", "part", "says"), [
+    ("any_data", "lab", "blank: was accepted"),
+    ("passed_unseen", "past", "past a log: check: got (0, 'clean'"),
+    ("hot_hide", "known_ring", "older, a journal: check: got (0, 'live'"),
+    ("asks_once", "once", "an older disk: was accepted"),
 ])  # fmt: skip
-def test_the_wrong_data_disk_is_taken(knob: str, says: str) -> None:
-    """The control: nobody asks the witnesses."""
-    run = lab("dcd_witness.py", options=knobs("dcd", knob))
+def test_the_wrong_data_disk_is_taken(knob: str, part: str, says: str) -> None:
+    """The control: nobody asks the witnesses, or once only."""
+    run = lab("dcd_witness.py", part, options=knobs("dcd", knob))
     assert run.rc == 1 and says in run.stderr, run.text
 
 

@@ -31,7 +31,7 @@ def test_a_close_can_lose_what_the_destager_is_at() -> None:
     ("left_is_fine", "dead", "0 sectors are LOST"),
     ("through_cached", "dead", "the data disk lacks something"),
     ("leave_hasty blip_leaves", "blip", "sectors that are lost: got "),
-    ("leave_each", "many", "writes that were refused"),
+    ("leave_each", "many", "writes that were refused"), ("found_rests", "load", ": got 4, want 0"),
     ("leave_forgets", "slow", "in vain for: the log to be left"),
     ("leave_endless", "slow_many", "in vain for: the log to be left"),
     ("unread_holds leave_stays", "ended", "the close waits for the log"),

@@ -119,7 +119,9 @@ def test_a_table_can_end_before_who_looks_for_what_has_waited_for_memory() -> No
     assert run.rc == 125 and "Segfault with no mm" in run.text, run.text
 
 
-@pytest.mark.parametrize("part", ["alone", "tick", "back", "suspend", "reload", "hangs"])
+@pytest.mark.parametrize("part", [
+    "alone", "tick", "back", "suspend", "grow", "reload", "hangs",
+])  # fmt: skip
 def test_a_large_map_holds_nobody(part: str) -> None:
     run = lab("mirror_large.py", part)
     assert run.rc == 0, run.text
@@ -129,7 +131,8 @@ def test_a_large_map_holds_nobody(part: str) -> None:
 @pytest.mark.parametrize(("part", "knob"), [
     ("alone", "one_at_a_time"), ("tick", "one_at_a_time no_holes"),
     ("back", "one_at_a_time no_holes"),
-    ("suspend", "whole_stays"), ("reload", "map_read"), ("hangs", "each_waits"),
+    ("suspend", "whole_stays"), ("grow", "clean_waits"), ("reload", "map_read"),
+    ("hangs", "each_waits"),
 ])  # fmt: skip
 def test_a_large_map_can_hold_writes(part: str, knob: str) -> None:
     run = lab("mirror_large.py", part, options=knobs("dm_lockstep", knob))

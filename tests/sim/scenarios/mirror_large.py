@@ -8,6 +8,7 @@ Args: the part.
     tick     the map is cleaned, of which 66 pages have a bit
     back     the local leg is back, and becomes the map's home
     suspend  while the legs' metadata are moved, as they have grown
+    grow     likewise, and the activity log needs room all the time
     reload   of a table whose local leg is told to be dead
     hangs    likewise, and the remote leg hangs then: the resume fails in time
 """
@@ -129,9 +130,23 @@ def back() -> None:
     writers.end("the local leg is back")
 
 
-def suspend() -> None:
+def to_grow() -> Large:
     device, far = by_wan(ram.Ram("near", MIB).node, SMALL)
     dm.reload("rem", f"0 {(MIB + MORE) << 11} linear {far} 0")
+    return device
+
+
+def grow() -> None:
+    device = to_grow()
+    device.message("dirty_limit 256")
+    writers = Writers(device, 0, 32, 0)
+    time.sleep(20)
+    device.message("grow")
+    writers.end("beside it")
+
+
+def suspend() -> None:
+    device = to_grow()
     writers = Writers(device, 0, 2, 0.1)
     refused: list[OSError] = []
 
@@ -183,8 +198,8 @@ def hangs() -> None:
     base.expect(took < HANGS_S, f"the resume took {took:.1f} s")
 
 
-PARTS = {"alone": alone, "tick": tick, "back": back, "suspend": suspend, "reload": reload,
-         "hangs": hangs}  # fmt: skip
+PARTS = {"alone": alone, "tick": tick, "back": back, "suspend": suspend, "grow": grow,
+         "reload": reload, "hangs": hangs}  # fmt: skip
 (part,) = base.words(1, PARTS)
 base.step(part)
 link = wire.Wire("none")
