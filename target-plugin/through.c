@@ -175,7 +175,7 @@ static void tell(struct dcd_engine *e, int error)
 
 static bool is_zeroing(enum dcd_op op)
 {
-	return op != DCD_WRITE && op != DCD_FLUSH;
+	return op == DCD_WRITE_ZEROES || op == DCD_DISCARD;
 }
 
 /*
@@ -195,21 +195,6 @@ static bool did(const struct through *t, const struct dcd_request *rq)
 static bool overlaps(const struct through *a, const struct through *b)
 {
 	return a->sector < b->sector + b->sectors && b->sector < a->sector + a->sectors;
-}
-
-/*
- * Zeroes may take long, so that the data disk's queue would be full of them. Who has a place keeps
- * it while he waits for his sectors.
- */
-static void take_place(struct through *t)
-{
-	unsigned int *zeroings = &t->e->throughs.zeroings;
-
-	if (t->placed || !is_zeroing(t->op) ||
-	    (*zeroings >= DCD_THROUGH_ZEROINGS && !test_knob(through_floods)))
-		return;
-	t->placed = true;
-	(*zeroings)++;
 }
 
 static void end_place(struct through *t)
@@ -251,15 +236,27 @@ static bool is_free(const struct through *t)
 	return true;
 }
 
-static bool is_held(struct through *t)
+/*
+ * Zeroes may take long, so that the data disk's queue would be full of them. Who has a place keeps
+ * it while he waits for his sectors. Needs the engine's lock.
+ */
+static void take_place(struct through *t)
 {
-	bool free = is_free(t);
+	unsigned int *zeroings = &t->e->throughs.zeroings;
 
+	if (t->placed || !is_zeroing(t->op) ||
+	    (*zeroings >= DCD_THROUGH_ZEROINGS && !test_knob(through_floods)) ||
+	    (test_knob(through_unplaced) && !is_free(t)))
+		return;
+	t->placed = true;
+	(*zeroings)++;
+}
+
+static bool is_held(const struct through *t)
+{
 	if (t->op == DCD_READ)
-		return !free;
-	if (free || !test_knob(through_unplaced))
-		take_place(t);
-	return !has_turn(t) || t->e->throughs.given_up >= DCD_THROUGH_MOST || !free;
+		return !is_free(t);
+	return !has_turn(t) || t->e->throughs.given_up >= DCD_THROUGH_MOST || !is_free(t);
 }
 
 /* Needs the engine's lock. */
@@ -282,6 +279,7 @@ static void let_in(struct dcd_engine *e, const struct through *done, struct list
 	struct through *t, *next;
 
 	list_for_each_entry_safe(t, next, &e->throughs.parked, list) {
+		take_place(t);
 		if (done && did(done, t->rq) && is_free(t)) {
 			end_place(t);
 			list_move_tail(&t->list, answered);
@@ -382,6 +380,7 @@ void dcd_through(struct dcd_engine *e, struct dcd_request *rq)
 	if (!t)
 		return;
 	spin_lock(&e->lock);
+	take_place(t);
 	if (is_held(t))
 		list_add_tail(&t->list, &e->throughs.parked);
 	else

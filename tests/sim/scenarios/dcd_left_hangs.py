@@ -13,6 +13,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from dcdlab import Box, Model, filled
@@ -65,6 +66,10 @@ def zero_once(node: str, timeout_ms: int) -> bool:
 
 def write_at(at: int) -> Callable[[blk.Disk], object]:
     return lambda own: own.write(at, blk.pattern(f"at {at}", 8))
+
+
+def read_at(at: int, got: list[bytes], own: blk.Disk) -> None:
+    got.append(own.read(at, 8))
 
 
 def zero_at(at: int) -> Callable[[blk.Disk], object]:
@@ -220,23 +225,28 @@ def passed() -> None:
 
 
 def read() -> None:
-    with left(
-        "a write isn't answered, and is aborted: what is there is read when it has come",
-    ) as (box, model, disk):
-        box.data.hold_write(HUNG)
-        late = blk.pattern("late", 16)
-        write_once(disk.node, late)
-        base.equal(box.count("through_given_up"), 1, "how many were given up")
-        works(disk, model)
-        got: list[bytes] = []
-        reader = Begun(disk.node, lambda own: got.append(own.read(HUNG + 8, 8)))
-        reader.join(3 * PATIENCE_S)
-        base.expect(reader.is_alive(), "something else is read before it has come")
-        base.expect(box.count("reads_parked") > 0, box.info())
-        box.data.let_go()
-        reader.ends("the read")
-        base.expect(got == [late[8 * blk.SECTOR :]], f"other bytes, or {reader.error}")
-        model.put(HUNG, late)
+    late = blk.pattern("late", 16)
+    for what, send, data in (
+        ("a write", lambda node: write_once(node, late), late),
+        ("zeroes", lambda node: zero_once(node, 7000), bytes(ZEROED * blk.SECTOR)),
+    ):
+        with left(
+            f"{what}: it isn't answered, and is aborted; what is there is read when it has come",
+        ) as (box, model, disk):
+            box.data.hold_write(HUNG)
+            send(disk.node)
+            base.equal(box.count("through_given_up"), 1, "how many were given up")
+            works(disk, model)
+            got: list[bytes] = []
+            reader = Begun(disk.node, partial(read_at, HUNG + 8, got))
+            reader.join(3 * PATIENCE_S)
+            base.expect(reader.is_alive(), "something else is read before it has come")
+            base.expect(box.count("reads_parked") > 0, box.info())
+            box.data.let_go()
+            reader.ends("the read")
+            base.expect(not reader.error, f"the read: {reader.error}")
+            base.expect(got == [data[8 * blk.SECTOR : 16 * blk.SECTOR]], "other bytes are read")
+            model.put(HUNG, data)
 
 
 def crossed() -> None:
