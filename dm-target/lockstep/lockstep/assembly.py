@@ -18,6 +18,8 @@ from .table import ABSENT, LEGS, LOCAL, REMOTE
 _PAUSE_S = 0.2
 # What a login may take, and a leg to be read, whatever --wait says.
 _LOGIN_S = _LOOK_S = 5.0
+# As long as dmsetup tries to remove a device.
+_HELD_S = 5.0
 CHANGED = "{name}: its legs have changed since they were shown. Nothing was written. Try again"
 
 
@@ -473,16 +475,25 @@ def _stop(name: str, *, all_of_them: bool) -> None:
         print(f"{name} doesn't run")
         return
     dm.running(name)
-    if there.opens:
-        who = device.uses(device.look(dm.node(name)))
-        raise Failed(
-            f"{dm.node(name)} is in use: {'; '.join(who) or 'a program has it open'}. End that"
-            " first (umount, or the program)"
-        )
+    _wait_until_free(there)
     alive = _alive(name)
     dm.remove(name)
     late.stopped(name, alive)
     print(f"{name}: stopped")
+
+
+def _wait_until_free(there: dm.Info | None) -> None:
+    """udev looks at a device that was just written to, and holds it for a moment."""
+    ends = time.monotonic() + _HELD_S
+    while there and there.opens:
+        who = device.uses(device.look(dm.node(there.name)))
+        if set(who) - {device.HELD} or time.monotonic() >= ends:
+            raise Failed(
+                f"{dm.node(there.name)} is in use: {'; '.join(who) or 'a program has it open'}."
+                " End that first (umount, or the program)"
+            )
+        time.sleep(_PAUSE_S)
+        there = dm.info(there.name)
 
 
 def _alive(name: str) -> list[device.Device]:

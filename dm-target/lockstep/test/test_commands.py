@@ -374,7 +374,8 @@ def test_assemble_all_goes_on_after_a_failure(m: Host) -> None:
     assert "a: neither leg is there to be read" in err
 
 
-def test_stop_refuses_one_in_use(m: Host) -> None:
+def test_stop_refuses_one_in_use(m: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembly, "_HELD_S", 0)
     m.runs("m", opens=1)
     m.devices["/dev/mapper/m"] = m.devices["/dev/a"]
     code, _, err = m.lockstep("stop", "m")

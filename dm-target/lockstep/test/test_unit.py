@@ -8,12 +8,13 @@ import os
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 
 import fakes
 import pytest
 from fakes import Host
-from lockstep import config, dm, unit
+from lockstep import assembly, config, dm, unit
 from lockstep.config import Config
 
 host = fakes.host
@@ -100,11 +101,23 @@ def test_one_that_does_not_start_says_nothing(m: Host, monkeypatch: pytest.Monke
     assert m.lockstep("assemble", "--stay", "m")[0] == 1
 
 
+def test_stop_waits_for_who_holds_it_for_a_moment(
+    m: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As udev does, which looks at a device that was written to."""
+    m.runs("m", opens=1)
+    m.devices["/dev/mapper/m"] = m.devices["/dev/a"]
+    monkeypatch.setattr(time, "sleep", lambda _: m.runs("m"))
+    assert m.lockstep("stop", "m")[:2] == (0, "m: stopped\n")
+    assert m.calls("dmsetup remove") == ["dmsetup remove --retry m"]
+
+
 @pytest.mark.parametrize(("opens", "code"), [(0, 0), (1, 1)], ids=["free", "in use"])
 def test_told_to_end_it_stops_the_mirror(
     m: Host, monkeypatch: pytest.MonkeyPatch, opens: int, code: int
 ) -> None:
     """And has failed if that can't be stopped."""
+    monkeypatch.setattr(assembly, "_HELD_S", 0)
     m.runs("m", opens=opens)
     m.devices["/dev/mapper/m"] = m.devices["/dev/a"]
     events = Events(m)
